@@ -1,0 +1,57 @@
+# The short commands; CMake does the work (CMakePresets.json, CMakeLists.txt).
+BUILD ?= build
+GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
+JOBS ?= $(shell nproc)
+
+.PHONY: all demo test check bench install clean deps dev tsan fuzz
+
+all: $(BUILD)/trireme
+
+deps: ## installs what is missing (apt-get, with sudo when not root)
+	@tools/deps build
+
+$(BUILD)/CMakeCache.txt:
+	@tools/deps build
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+
+$(BUILD)/trireme: $(BUILD)/CMakeCache.txt FORCE
+	@cmake --build $(BUILD) --parallel $(JOBS) --target trireme
+
+.PHONY: FORCE
+FORCE:
+
+demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
+	@tools/deps build demo
+	@$(MAKE) --no-print-directory $(BUILD)/trireme
+	@tools/demo $(BUILD)
+
+test: ## builds everything, runs all tests
+	@tools/deps build test demo
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@ctest --test-dir $(BUILD) --output-on-failure --timeout 300
+
+check: ## format, layers, headers, names in documents, lengths
+	@tools/deps build check
+	@tools/check
+
+bench: $(BUILD)/trireme ## measures side by side with peers
+	@tools/deps bench
+	@bench/run $(BUILD)
+
+install: $(BUILD)/CMakeCache.txt ## PREFIX=/usr/local
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX),)
+
+dev tsan: ## the tests under sanitizers
+	@tools/deps build test
+	@cmake --preset $@
+	@cmake --build build-$@ --parallel $(JOBS)
+	@ctest --test-dir build-$@ --output-on-failure --timeout 600
+
+fuzz: ## SECONDS=300 of each fuzz target
+	@tools/deps build test fuzz
+	@tools/fuzz $(if $(SECONDS),$(SECONDS),300)
+
+clean:
+	@rm -rf $(BUILD) build-dev build-tsan build-minimal build-fuzz

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm.h: ranks, groups of ranks, and the collective operations between them.
+ *
+ * Every rank of a group calls the same operations in the same order; ranks that do not get TRI_EMISMATCH on all of
+ * them, with both calls printed. Sums are canonical by default: the same bits whatever the transport and the algorithm.
+ *
+ * Each operation exists once: with work == NULL it blocks; otherwise it is queued, *work is set, and the buffers are
+ * borrowed until tri_work_wait() returns. A call and its wait may happen on any one thread at a time.
+ */
+#ifndef TRIREME_COMM_H
+#define TRIREME_COMM_H
+
+#include <trireme/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tri_comm tri_comm;   /* this process's (or thread's) place among the ranks; owns links and a thread */
+typedef struct tri_group tri_group; /* some of the ranks, in an order of their own */
+typedef struct tri_work tri_work;   /* an operation under way */
+
+/* Joins the job this process was started in (trireme launch, torchrun, mpirun, srun, TF_CONFIG); alone: one rank. Reads
+ * the environment. Blocks until all ranks are linked, at most timeout_s. */
+TRI_API tri_status tri_comm_join(double timeout_s, tri_comm **out);
+/* Leaves; NULL does nothing. Groups and works of it must not be used afterwards. */
+TRI_API void tri_comm_leave(tri_comm *comm);
+/* The group of all ranks; owned by comm. */
+TRI_API tri_group *tri_comm_world(tri_comm *comm);
+TRI_API int tri_comm_local_rank(const tri_comm *comm);
+TRI_API int tri_comm_local_count(const tri_comm *comm);
+/* Tells all ranks to stop with this message: their operations fail with TRI_EABORT and this text. */
+TRI_API void tri_comm_abort(tri_comm *comm, tri_status cause, const char *message);
+
+TRI_API int tri_group_rank(const tri_group *group);
+TRI_API int tri_group_count(const tri_group *group);
+/* Collective over parent: ranks with the same color form a group, ordered by key, then by rank. color < 0: no group
+ * (*out is NULL). Destroy with tri_group_destroy. */
+TRI_API tri_status tri_group_split(tri_group *parent, int color, int key, tri_group **out);
+TRI_API void tri_group_destroy(tri_group *group);
+
+/* All operations: counts in elements. In place where send and receive buffer are the same memory at the rank's place.
+ */
+
+/* data[i] = sum (or op) over ranks of data[i], on all ranks. */
+TRI_API tri_status tri_all_reduce(tri_group *group, void *data, int64_t count, tri_dtype dtype, tri_reduce_op op,
+                                  tri_work **work);
+/* As all-reduce, but only `root` has the result; others' data keeps its value. */
+TRI_API tri_status tri_reduce(tri_group *group, void *data, int64_t count, tri_dtype dtype, tri_reduce_op op, int root,
+                              tri_work **work);
+TRI_API tri_status tri_broadcast(tri_group *group, void *data, int64_t count, tri_dtype dtype, int root,
+                                 tri_work **work);
+/* out[r * count + i] = in of rank r [i]. */
+TRI_API tri_status tri_all_gather(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
+                                  tri_work **work);
+/* out[i] = sum over ranks of in[rank * count + i]; in has ranks * count elements and is not changed. */
+TRI_API tri_status tri_reduce_scatter(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
+                                      tri_reduce_op op, tri_work **work);
+TRI_API tri_status tri_barrier(tri_group *group, tri_work **work);
+TRI_API tri_status tri_send(tri_group *group, const void *data, int64_t count, tri_dtype dtype, int to,
+                            tri_work **work);
+TRI_API tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dtype, int from, tri_work **work);
+
+/* The canonical sum of the shards of a batch (docs/bits.md): `leaves` shards, a power of two, spread over the ranks in
+ * order; rank r of W owns [r leaves / W, (r + 1) leaves / W) and passes one buffer per whole subtree of them, in order
+ * (parts[0 .. part_count)), each of `count` f32. On return parts[0] holds the root of the whole tree on every rank; the
+ * other parts are used as scratch. The bits do not depend on W. */
+TRI_API tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,
+                                       int64_t count, tri_work **work);
+
+/* Gives the next operations of this thread's group a name for messages, such as a tensor's or bucket's; copied, at most
+ * 47 bytes; "" ends it. */
+TRI_API void tri_group_name_next(tri_group *group, const char *name);
+
+/* Waits for the end of the operation, frees the handle, returns how it ended. */
+TRI_API tri_status tri_work_wait(tri_work *work);
+/* Has it ended? Never blocks. */
+TRI_API bool tri_work_is_done(const tri_work *work);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * events.h: instruments: whatever must be observed writes here, readers are in monitor/.
+ *
+ * A fixed ring of the last spans (what, when, how long, how much) and a list of counters. Lock-free, always on, no
+ * allocation; writing costs some tens of nanoseconds.
+ */
+#ifndef TRI_BASE_EVENTS_H
+#define TRI_BASE_EVENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* counter, name in metrics, help */
+#define TRI_COUNTER_LIST(X)                                                          \
+    X(TRI_COUNT_STEPS, "steps_total", "training steps finished")                     \
+    X(TRI_COUNT_SAMPLES, "samples_total", "samples trained on by this process")      \
+    X(TRI_COUNT_COLLECTIVES, "collectives_total", "collective calls finished")       \
+    X(TRI_COUNT_SENT_NBYTES, "sent_bytes_total", "payload bytes sent to peers")      \
+    X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")   \
+    X(TRI_COUNT_READ_NBYTES, "data_read_bytes_total", "bytes read from data sets")
+
+typedef enum tri_counter {
+#define TRI_COUNTER_ENUM(id, name, help) id,
+    TRI_COUNTER_LIST(TRI_COUNTER_ENUM)
+#undef TRI_COUNTER_ENUM
+        TRI_COUNTER_COUNT
+} tri_counter;
+
+void tri_counter_add(tri_counter counter, uint64_t amount);
+uint64_t tri_counter_now(tri_counter counter);
+const char *tri_counter_name(tri_counter counter);
+
+typedef struct tri_event {
+    int64_t start_ns;    /* tri_now_ns() */
+    int64_t duration_ns; /* 0 for a point in time */
+    const char *what;    /* a string literal: "forward", "all_reduce" */
+    int32_t rank;
+    uint32_t sequence;
+    uint64_t nbytes;
+} tri_event;
+
+void tri_event_write(const tri_event *event);
+/* Copies up to `limit` of the newest events, oldest first; returns how many. Events being overwritten are skipped. */
+uint64_t tri_event_read(tri_event *out, uint64_t limit);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fs.c: files through POSIX calls; each failure names the path, what was done to it and the system's reason.
+ *
+ * An atomic write goes to "<path>.tmp-<pid>-<n>" in the same folder, opened exclusively, so that two writers never
+ * share one; on failure it is removed. A crash may leave it behind: readers go by exact names.
+ */
+#include "base/fs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/containers.h"
+#include "base/status.h"
+
+static const char *reason(int error, char *buffer, size_t nbytes)
+{
+    switch (error) {
+    case ENOSPC:
+        return "no space left on the device";
+    case EDQUOT:
+        return "the disk quota is used up";
+    default:
+        return strerror_r(error, buffer, nbytes);
+    }
+}
+
+/* "<path>: cannot <verb>: <reason>"; TRI_ENOTFOUND when it does not exist. */
+static tri_status fail_path(const char *path, const char *verb, int error)
+{
+    char buffer[128];
+    return tri_fail(error == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot %s: %s", path, verb,
+                    reason(error, buffer, sizeof(buffer)));
+}
+
+static int open_retrying(const char *path, int flags)
+{
+    int fd;
+    do
+        fd = open(path, flags | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+/* --- reading --- */
+
+static tri_status read_all(int fd, const char *path, uint64_t limit, size_t expected, tri_string *text)
+{
+    size_t capacity = expected;
+    for (;;) {
+        /* One byte more than expected, so that the end is seen without growing. */
+        if (text->capacity < capacity + 2) {
+            char *larger = tri_realloc(text->text, capacity + 2);
+            if (!larger)
+                return TRI_ENOMEM;
+            text->text = larger;
+            text->capacity = capacity + 2;
+        }
+        ssize_t got = read(fd, text->text + text->nbytes, text->capacity - 1 - text->nbytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_path(path, "read", errno);
+        if (got == 0)
+            break;
+        text->nbytes += (size_t)got;
+        if (limit && text->nbytes > limit)
+            return tri_fail(TRI_EFORMAT, "%s: want at most %llu bytes, got more", path, (unsigned long long)limit);
+        if (text->nbytes + 1 == text->capacity)
+            capacity = text->capacity < 4096 ? 4096 : text->capacity * 2;
+    }
+    text->text[text->nbytes] = '\0';
+    return TRI_OK;
+}
+
+tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nbytes)
+{
+    int fd = open_retrying(path, O_RDONLY);
+    if (fd < 0)
+        return fail_path(path, "open for reading", errno);
+    struct stat info;
+    tri_string text = {0};
+    tri_status status = fstat(fd, &info) != 0 ? fail_path(path, "stat", errno) : TRI_OK;
+    if (status == TRI_OK && limit && info.st_size > 0 && (uint64_t)info.st_size > limit)
+        status = tri_fail(TRI_EFORMAT, "%s: want at most %llu bytes, got %lld", path, (unsigned long long)limit,
+                          (long long)info.st_size);
+    if (status == TRI_OK)
+        status = read_all(fd, path, limit, S_ISREG(info.st_mode) ? (size_t)info.st_size : 0, &text);
+    close(fd);
+    if (status != TRI_OK) {
+        tri_string_fini(&text);
+        return status;
+    }
+    *out = text.text;
+    if (nbytes)
+        *nbytes = text.nbytes;
+    return TRI_OK;
+}
+
+/* --- writing --- */
+
+static tri_status write_all(int fd, const char *path, const void *bytes, size_t nbytes)
+{
+    size_t done = 0;
+    while (done < nbytes) {
+        ssize_t put = write(fd, (const char *)bytes + done, nbytes - done);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0) {
+            char buffer[128];
+            return tri_fail(TRI_EIO, "%s: cannot write: want %zu bytes, got %zu: %s", path, nbytes, done,
+                            reason(errno, buffer, sizeof(buffer)));
+        }
+        done += (size_t)put;
+    }
+    return TRI_OK;
+}
+
+/* fsync; file systems that cannot (some folders, some network mounts) say EINVAL and have nothing to wait for. */
+static tri_status sync_fd(int fd, const char *path)
+{
+    int rc;
+    do
+        rc = fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc != 0 && errno != EINVAL && errno != ENOTSUP ? fail_path(path, "sync", errno) : TRI_OK;
+}
+
+tri_status tri_fs_sync(const char *path)
+{
+    int fd = open_retrying(path, O_RDONLY);
+    if (fd < 0)
+        return fail_path(path, "open for sync", errno);
+    tri_status status = sync_fd(fd, path);
+    close(fd);
+    return status;
+}
+
+static tri_status sync_folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return tri_fs_sync(".");
+    char *folder = tri_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (!folder)
+        return TRI_ENOMEM;
+    tri_status status = tri_fs_sync(folder);
+    tri_free(folder);
+    return status;
+}
+
+/* Opens a new file next to `path`; *name is tri_free()d by the caller. */
+static tri_status temporary_open(const char *path, char **name, int *fd)
+{
+    static _Atomic unsigned long numbers;
+    for (int attempt = 0;; attempt++) {
+        unsigned long number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
+        *name = tri_format("%s.tmp-%ld-%lu", path, (long)getpid(), number);
+        if (!*name)
+            return TRI_ENOMEM;
+        *fd = open_retrying(*name, O_WRONLY | O_CREAT | O_EXCL);
+        if (*fd >= 0)
+            return TRI_OK;
+        int error = errno;
+        tri_free(*name);
+        *name = NULL;
+        if (error != EEXIST || attempt >= 100)
+            return fail_path(path, "create", error);
+    }
+}
+
+tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbytes)
+{
+    char *name;
+    int fd;
+    TRI_TRY(temporary_open(path, &name, &fd));
+    tri_status status = write_all(fd, path, bytes, nbytes);
+    if (status == TRI_OK)
+        status = sync_fd(fd, path);
+    if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
+        status = fail_path(path, "close", errno);
+    if (status == TRI_OK && rename(name, path) != 0)
+        status = fail_path(path, "put in place", errno);
+    if (status != TRI_OK)
+        unlink(name);
+    else
+        status = sync_folder_of(path);
+    tri_free(name);
+    return status;
+}
+
+tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes)
+{
+    int fd = open_retrying(path, O_WRONLY | O_CREAT | O_APPEND);
+    if (fd < 0)
+        return fail_path(path, "open for appending", errno);
+    tri_status status = write_all(fd, path, bytes, nbytes);
+    if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
+        status = fail_path(path, "close", errno);
+    return status;
+}
+
+/* --- names --- */
+
+bool tri_fs_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool tri_fs_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+tri_status tri_fs_make_folder(const char *path)
+{
+    char *part = tri_strdup(path);
+    if (!part)
+        return TRI_ENOMEM;
+    tri_status status = path[0] ? TRI_OK : tri_fail(TRI_EINVAL, "folder: want a path, got an empty text");
+    for (char *at = part; status == TRI_OK && *at; at++) {
+        if (at[1] != '/' && at[1] != '\0')
+            continue;
+        char after = at[1];
+        at[1] = '\0';
+        if (mkdir(part, 0777) != 0) {
+            int error = errno;
+            /* Others may be creating the same folder; a parent may exist in a place we may not write to. */
+            if (!tri_fs_is_folder(part))
+                status = fail_path(part, "create folder", error == EEXIST ? ENOTDIR : error);
+        }
+        at[1] = after;
+    }
+    tri_free(part);
+    return status;
+}
+
+static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *walk)
+{
+    (void)info;
+    (void)flag;
+    (void)walk;
+    if (remove(path) == 0 || errno == ENOENT)
+        return 0;
+    fail_path(path, "remove", errno);
+    return 1;
+}
+
+tri_status tri_fs_remove(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT || errno == ENOTDIR ? TRI_OK : fail_path(path, "remove", errno);
+    int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+    if (rc > 0)
+        return TRI_EIO;
+    return rc < 0 && errno != ENOENT ? fail_path(path, "remove", errno) : TRI_OK;
+}
+
+tri_status tri_fs_rename(const char *from, const char *to)
+{
+    if (rename(from, to) == 0)
+        return TRI_OK;
+    int error = errno;
+    char buffer[128];
+    return tri_fail(error == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot rename to %s: %s", from, to,
+                    reason(error, buffer, sizeof(buffer)));
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static tri_status list_names(DIR *folder, const char *path, tri_vector *names)
+{
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = readdir(folder);
+        if (!entry)
+            return errno ? fail_path(path, "list", errno) : TRI_OK;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        char *name = tri_strdup(entry->d_name);
+        if (!name)
+            return TRI_ENOMEM;
+        if (!tri_vector_push(names, &name)) {
+            tri_free(name);
+            return TRI_ENOMEM;
+        }
+    }
+}
+
+tri_status tri_fs_list(const char *path, char ***names, size_t *count)
+{
+    DIR *folder = opendir(path);
+    if (!folder)
+        return fail_path(path, "list", errno);
+    tri_vector found = {.each = sizeof(char *)};
+    tri_status status = list_names(folder, path, &found);
+    closedir(folder);
+    if (status != TRI_OK) {
+        tri_fs_list_free(found.items, found.count);
+        return status;
+    }
+    if (found.count)
+        qsort(found.items, found.count, sizeof(char *), compare_names);
+    *names = found.items;
+    *count = found.count;
+    return TRI_OK;
+}
+
+void tri_fs_list_free(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        tri_free(names[i]);
+    tri_free(names);
+}
+
+/* --- mapping --- */
+
+tri_status tri_fs_map_open(const char *path, tri_fs_map *map)
+{
+    *map = (tri_fs_map){0};
+    int fd = open_retrying(path, O_RDONLY | O_NONBLOCK); /* a pipe must not make us wait: it is refused below */
+    if (fd < 0)
+        return fail_path(path, "open for reading", errno);
+    struct stat info;
+    tri_status status = TRI_OK;
+    if (fstat(fd, &info) != 0)
+        status = fail_path(path, "stat", errno);
+    else if (!S_ISREG(info.st_mode))
+        status = tri_fail(TRI_EIO, "%s: cannot map: want a regular file, got a %s", path,
+                          S_ISDIR(info.st_mode) ? "folder" : "special file");
+    else if (info.st_size == 0)
+        map->bytes = ""; /* nothing to map, nothing to unmap */
+    else {
+        void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (bytes == MAP_FAILED)
+            status = fail_path(path, "map", errno);
+        else
+            *map = (tri_fs_map){.bytes = bytes, .nbytes = (size_t)info.st_size};
+    }
+    close(fd);
+    return status;
+}
+
+void tri_fs_map_close(tri_fs_map *map)
+{
+    if (map->nbytes)
+        munmap((void *)(uintptr_t)map->bytes, map->nbytes);
+    *map = (tri_fs_map){0};
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fs.h: files, whole or mapped, written so that a crash leaves either the old file or the new one.
+ *
+ * Every message names the path and the system's reason.
+ */
+#ifndef TRI_BASE_FS_H
+#define TRI_BASE_FS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+
+/* Reads a whole file (at most limit bytes, 0 = no limit) and adds a 0 byte; tri_free() *out. */
+tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nbytes);
+/* Temporary name, write, fsync, rename, fsync of the folder. */
+tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbytes);
+/* Appends to a file, created if absent. */
+tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes);
+/* Creates the folder and its parents. */
+tri_status tri_fs_make_folder(const char *path);
+/* Removes a file or a folder with all it holds; fine when absent. */
+tri_status tri_fs_remove(const char *path);
+tri_status tri_fs_rename(const char *from, const char *to);
+bool tri_fs_exists(const char *path);
+bool tri_fs_is_folder(const char *path);
+/* Names in a folder, sorted, without . and ..; tri_free() each and the array. */
+tri_status tri_fs_list(const char *path, char ***names, size_t *count);
+void tri_fs_list_free(char **names, size_t count);
+/* fsync of a file or folder. */
+tri_status tri_fs_sync(const char *path);
+
+/* A file mapped for reading. */
+typedef struct tri_fs_map {
+    const void *bytes;
+    size_t nbytes;
+} tri_fs_map;
+tri_status tri_fs_map_open(const char *path, tri_fs_map *map);
+void tri_fs_map_close(tri_fs_map *map);
+
+#endif

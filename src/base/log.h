@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * log.h: lines for people and machines about what the process does; one sink for the process.
+ *
+ * Levels are defined by volume: ERROR ends something, WARN is for the user to act on, INFO is a few lines a run, DEBUG
+ * a few lines a step. The library logs nothing above DEBUG on its own; `train` and `cli` do.
+ */
+#ifndef TRI_BASE_LOG_H
+#define TRI_BASE_LOG_H
+
+#include "base/status.h"
+
+typedef enum tri_log_level { TRI_LOG_ERROR, TRI_LOG_WARN, TRI_LOG_INFO, TRI_LOG_DEBUG } tri_log_level;
+
+/* Where lines go: `line` is "[label] text" without newline. Called under the log's lock; what it logs itself is
+ * dropped. */
+typedef void (*tri_log_sink)(tri_log_level level, const char *line, void *arg);
+
+/* sink NULL: standard error, "HH:MM:SS.mmm level [label] text". */
+void tri_log_sink_set(tri_log_sink sink, void *arg);
+void tri_log_level_set(tri_log_level level);
+tri_log_level tri_log_level_now(void);
+/* Put before each line of this thread, such as "rank 3"; copied, at most 31 bytes; fibers have their own. */
+void tri_log_label_set(const char *label);
+/* The runtime gives each fiber a label of its own: swaps the label buffer of this OS thread (NULL = its own). */
+void tri_log_label_swap(char *slot);
+#define TRI_LOG_LABEL_NBYTES 32
+void tri_log_write(tri_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define tri_log(level, ...) ((level) <= tri_log_level_now() ? tri_log_write((level), __VA_ARGS__) : (void)0)
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.h: every allocation of the library, counted, and able to fail on purpose.
+ *
+ * All functions return NULL when memory is out and set tri_last_error() then (TRI_ENOMEM with the bytes wanted).
+ * nbytes 0 gives a valid pointer. tri_free(NULL) does nothing.
+ */
+#ifndef TRI_BASE_MEMORY_H
+#define TRI_BASE_MEMORY_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+void *tri_alloc(size_t nbytes);
+/* count * each bytes of zeros; NULL when the product overflows. */
+void *tri_alloc_zero(size_t count, size_t each);
+void *tri_realloc(void *old, size_t nbytes);
+/* 64-byte aligned zeros for bulk data; from 2 MiB on on huge pages where the system has them. Free with tri_free. */
+void *tri_alloc_bulk(size_t nbytes);
+void tri_free(void *memory);
+char *tri_strdup(const char *text);
+char *tri_strndup(const char *text, size_t nbytes);
+char *tri_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+typedef struct tri_memory_counts {
+    uint64_t calls;       /* successful allocations so far */
+    uint64_t live;        /* allocations not yet freed */
+    uint64_t live_nbytes; /* bytes not yet freed */
+    uint64_t peak_nbytes; /* highest live_nbytes */
+} tri_memory_counts;
+
+tri_memory_counts tri_memory_now(void);
+/* Tests: the n-th allocation from now on fails (1 = the next), then all work again; 0 switches it off. */
+void tri_memory_fail_at(uint64_t n);
+
+#endif

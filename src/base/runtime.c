@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runtime.c: sends each call to the runtime of its caller, and holds what both runtimes share.
+ *
+ * A call made by a fiber meets the simulation, every other call the real machine. A thread is joined by the runtime
+ * that started it.
+ */
+#include "base/runtime.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/runtime_impl.h"
+
+static const tri_runtime_ops *runtime_here(void)
+{
+    return tri_sim_active() ? &tri_runtime_sim : &tri_runtime_real;
+}
+
+int64_t tri_now_ns(void)
+{
+    return runtime_here()->now_ns();
+}
+
+int64_t tri_wall_ns(void)
+{
+    return runtime_here()->wall_ns();
+}
+
+int64_t tri_deadline_after_ms(int64_t ms)
+{
+    int64_t ns, deadline_ns;
+
+    if (ms < 0 || __builtin_mul_overflow(ms, TRI_NS_PER_MS, &ns) ||
+        __builtin_add_overflow(tri_now_ns(), ns, &deadline_ns))
+        return TRI_FOREVER;
+    return deadline_ns;
+}
+
+void tri_sleep_ns(int64_t ns)
+{
+    runtime_here()->sleep_ns(ns);
+}
+
+void tri_yield(void)
+{
+    runtime_here()->yield();
+}
+
+void tri_entropy(void *bytes, size_t nbytes)
+{
+    runtime_here()->entropy(bytes, nbytes);
+}
+
+void tri_thread_init(tri_thread *thread, const tri_runtime_ops *runtime, const char *name, void (*body)(void *arg),
+                     void *arg)
+{
+    size_t nbytes = strnlen(name, sizeof thread->name - 1);
+
+    thread->runtime = runtime;
+    memcpy(thread->name, name, nbytes);
+    thread->name[nbytes] = 0;
+    thread->body = body;
+    thread->arg = arg;
+}
+
+tri_status tri_thread_start(tri_thread **out, const char *name, void (*body)(void *arg), void *arg)
+{
+    *out = NULL;
+    return runtime_here()->thread_start(out, name, body, arg);
+}
+
+void tri_thread_join(tri_thread *thread)
+{
+    if (thread)
+        thread->runtime->thread_join(thread);
+}
+
+void tri_mutex_lock(tri_mutex *mutex)
+{
+    runtime_here()->mutex_lock(mutex);
+}
+
+void tri_mutex_unlock(tri_mutex *mutex)
+{
+    runtime_here()->mutex_unlock(mutex);
+}
+
+bool tri_cond_wait(tri_cond *cond, tri_mutex *mutex, int64_t deadline_ns)
+{
+    return runtime_here()->cond_wait(cond, mutex, deadline_ns);
+}
+
+void tri_cond_signal(tri_cond *cond)
+{
+    runtime_here()->cond_wake(cond, false);
+}
+
+void tri_cond_broadcast(tri_cond *cond)
+{
+    runtime_here()->cond_wake(cond, true);
+}
+
+static atomic_int stop_number;
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may only use lock-free atomics");
+
+static void stop_arrived(int number)
+{
+    int none = 0;
+
+    atomic_compare_exchange_strong(&stop_number, &none, number);
+}
+
+void tri_stop_catch(void)
+{
+    /* Without SA_RESTART: a main thread that waits in a system call comes back and can look at the flag. */
+    struct sigaction action = {.sa_handler = stop_arrived, .sa_flags = (int)SA_RESETHAND};
+
+    sigemptyset(&action.sa_mask);
+    TRI_ASSERT(sigaction(SIGINT, &action, NULL) == 0);
+    TRI_ASSERT(sigaction(SIGTERM, &action, NULL) == 0);
+}
+
+int tri_stop_signal(void)
+{
+    return atomic_load(&stop_number);
+}
