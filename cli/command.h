@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * command.h: one row per command of the program; a command gets its own arguments and returns an exit code.
+ */
+#ifndef TRI_CLI_COMMAND_H
+#define TRI_CLI_COMMAND_H
+
+#include "base/options.h"
+
+typedef struct tri_command {
+    const char *name;
+    const char *usage;                 /* arguments, one line */
+    const char *does;                  /* one line */
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+} tri_command;
+
+extern const tri_command tri_commands[]; /* name NULL at the end */
+
+int cmd_train(int argc, char **argv);
+int cmd_launch(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+
+/* A flag of a command: "--hosts FILE". */
+typedef struct tri_flag {
+    const char *name;     /* "-n" or "--hosts" */
+    const char *argument; /* "N"; NULL: a switch */
+    const char *help;
+    const char **value; /* set to the argument, or to "" for a switch */
+} tri_flag;
+
+/* Takes the flags out of argv until `--` or the end; what is left (positional) stays in order in argv, its number in
+ * *count.
+ * --help prints and returns TRI_ECANCELED; an unknown flag is TRI_ECONFIG with the nearest one. */
+tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, size_t flag_count, int argc, char **argv,
+                           int *count);
+void tri_flags_help(const tri_command *command, const tri_flag *flags, size_t flag_count);
+
+/* Prints "error: ..." and, where one is known, "hint: ..."; returns the exit code: 2 configuration, 3 lost peer, 128 +
+ * signal, 1 else. */
+int tri_command_fail(tri_status status);
+/* Reads a whole number, or fails with the flag's name. */
+tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t high, int64_t *out);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flags.c: arguments of commands from a table, help from the same table, and how a command ends.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/runtime.h"
+#include "cli/command.h"
+
+void tri_flags_help(const tri_command *command, const tri_flag *flags, size_t flag_count)
+{
+    printf("usage: trireme %s %s\n\n%s\n\n", command->name, command->usage, command->does);
+    for (size_t i = 0; i < flag_count; i++) {
+        char left[64];
+        snprintf(left, sizeof(left), "%s %s", flags[i].name, flags[i].argument ? flags[i].argument : "");
+        printf("  %-22s %s\n", left, flags[i].help);
+    }
+    printf("  %-22s %s\n", "--help", "this text");
+}
+
+static tri_status unknown_flag(const char *name, const tri_flag *flags, size_t flag_count)
+{
+    const char *names[64] = {"--help"};
+    size_t count = 1;
+    for (size_t i = 0; i < flag_count && count < TRI_COUNT_OF(names); i++)
+        names[count++] = flags[i].name;
+    const char *nearest = tri_options_nearest(name, names, count);
+    if (nearest)
+        return tri_fail(TRI_ECONFIG, "there is no flag '%s'; did you mean '%s'?", name, nearest);
+    return tri_fail(TRI_ECONFIG, "there is no flag '%s' (--help lists them)", name);
+}
+
+/* "--name=value" and "--name value" both name the flag; returns it, with the value after '=' or NULL. */
+static const tri_flag *flag_find(const char *text, const tri_flag *flags, size_t flag_count, const char **value)
+{
+    for (size_t i = 0; i < flag_count; i++) {
+        size_t length = strlen(flags[i].name);
+        if (strncmp(text, flags[i].name, length) != 0 || (text[length] && text[length] != '='))
+            continue;
+        *value = text[length] ? text + length + 1 : NULL;
+        return &flags[i];
+    }
+    return NULL;
+}
+
+tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, size_t flag_count, int argc, char **argv,
+                           int *count)
+{
+    *count = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            for (i++; i < argc; i++)
+                argv[(*count)++] = argv[i];
+            return TRI_OK;
+        }
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            tri_flags_help(command, flags, flag_count);
+            return TRI_ECANCELED;
+        }
+        if (argv[i][0] != '-' || argv[i][1] == 0) {
+            argv[(*count)++] = argv[i];
+            continue;
+        }
+        const char *value;
+        const tri_flag *flag = flag_find(argv[i], flags, flag_count, &value);
+        if (!flag)
+            return unknown_flag(argv[i], flags, flag_count);
+        if (flag->argument && !value && i + 1 == argc)
+            return tri_fail(TRI_ECONFIG, "%s wants %s after it", flag->name, flag->argument);
+        if (!flag->argument && value)
+            return tri_fail(TRI_ECONFIG, "%s takes no value, found '%s'", flag->name, value);
+        *flag->value = !flag->argument ? "" : value ? value : argv[++i];
+    }
+    return TRI_OK;
+}
+
+int tri_command_fail(tri_status status)
+{
+    fflush(stdout);
+    fprintf(stderr, "error: %s\n", tri_last_error());
+    switch (status) {
+    case TRI_ECONFIG:
+    case TRI_EINVAL:
+        return 2;
+    case TRI_EPEER:
+    case TRI_ETIMEOUT:
+        return 3;
+    case TRI_ECANCELED:
+        return 128 + (tri_stop_signal() ? tri_stop_signal() : 15);
+    default:
+        return 1;
+    }
+}
+
+tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t high, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno || end == text || *end || value < low || value > high)
+        return tri_fail(TRI_ECONFIG, "%s wants a whole number from %lld to %lld, found '%s'", flag, (long long)low,
+                        (long long)high, text);
+    *out = value;
+    return TRI_OK;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch.c: `trireme launch`: any program on N ranks, here or on a list of hosts.
+ */
+#include "cluster/launch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+typedef struct launch_flags {
+    const char *ranks, *hosts, *threads, *no_bind, *no_prefix, *grace_s, *log;
+} launch_flags;
+
+static launch_flags given;
+static const tri_flag flags[] = {
+    {"-n", "N", "number of processes", &given.ranks},
+    {"--hosts", "FILE", "start them by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--threads", "N", "threads of each rank (default: cores divided by local ranks)", &given.threads},
+    {"--no-bind", NULL, "do not give each rank cores of its own", &given.no_bind},
+    {"--no-prefix", NULL, "do not put '[rank] ' before each line of output", &given.no_prefix},
+    {"--grace", "SECONDS", "time between asking the others to stop and killing them", &given.grace_s},
+    {"--log", "FOLDER", "also write rank-N.log there", &given.log},
+};
+
+static tri_status config_make(tri_launch_config *config)
+{
+    tri_options_defaults(&tri_launch_options, config);
+    const struct {
+        const char *field, *value;
+    } values[] = {{"ranks", given.ranks},     {"hosts", given.hosts},
+                  {"threads", given.threads}, {"bind", given.no_bind ? "false" : NULL},
+                  {"grace_s", given.grace_s}, {"prefix", given.no_prefix ? "false" : NULL}};
+    for (size_t i = 0; i < TRI_COUNT_OF(values); i++)
+        if (values[i].value)
+            TRI_TRY(tri_options_set(&tri_launch_options, config, values[i].field, values[i].value));
+    return TRI_OK;
+}
+
+int cmd_launch(int argc, char **argv)
+{
+    int count;
+    tri_status status = tri_flags_parse(&tri_commands[1], flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    tri_launch_config config;
+    tri_launch_result result;
+    if (status == TRI_OK)
+        status = config_make(&config);
+    if (status == TRI_OK && count == 0)
+        status = tri_fail(TRI_ECONFIG, "want a program to start: trireme launch -n 2 -- PROGRAM [ARG ...]");
+    if (status != TRI_OK)
+        return tri_command_fail(status);
+    tri_stop_catch();
+    argv[count] = NULL;
+    status = tri_launch_run(&config, argv, given.log, false, &result);
+    return status == TRI_OK ? result.exit_code : tri_command_fail(status);
+}

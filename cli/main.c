@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * main.c: the program `trireme`: a table of commands.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+const tri_command tri_commands[] = {
+    {"train", "CONFIG.yaml [-n N] [section.key=value ...]", "trains a model on N workers", cmd_train},
+    {"launch", "-n N [--hosts FILE] -- PROGRAM [ARG ...]", "starts any program on N ranks", cmd_launch},
+    {"bench", "OP [-n N] [--sizes 4,1k,1M]", "measures collectives and start-up", cmd_bench},
+    {"info", "[--json] [--env]", "tells what this build and this machine have", cmd_info},
+    {NULL, NULL, NULL, NULL},
+};
+
+static void print_help(FILE *out)
+{
+    fputs("trireme " TRI_VERSION
+          ": trains neural networks on many processes and machines, with the same bits for any number of workers\n\n",
+          out);
+    fputs("usage: trireme COMMAND [ARGUMENTS]\n\n", out);
+    for (const tri_command *command = tri_commands; command->name; command++)
+        fprintf(out, "  %-8s %s\n", command->name, command->does);
+    fputs("\n'trireme COMMAND --help' explains a command. A first run:\n\n"
+          "  trireme train examples/fashion_mnist.yaml -n 2\n",
+          out);
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[32];
+    size_t count = 0;
+    for (const tri_command *command = tri_commands; command->name; command++)
+        names[count++] = command->name;
+    const char *nearest = tri_options_nearest(name, names, count);
+    fprintf(stderr, "error: there is no command '%s'\n", name);
+    if (nearest)
+        fprintf(stderr, "hint: did you mean '%s'?\n", nearest);
+    else
+        fputs("hint: trireme --help lists them\n", stderr);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("trireme " TRI_VERSION);
+        return 0;
+    }
+    for (const tri_command *command = tri_commands; command->name; command++)
+        if (strcmp(command->name, argv[1]) == 0)
+            return command->run(argc - 1, argv + 1);
+    return unknown_command(argv[1]);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train.c: `trireme train`: with -n it starts N workers of itself, without it it joins the job that started it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <trireme/train.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cluster/cluster.h"
+#include "cluster/launch.h"
+#include "train/config.h"
+
+typedef struct train_flags {
+    const char *ranks, *hosts, *out, *resume, *dry_run;
+} train_flags;
+
+static train_flags given;
+static const tri_flag flags[] = {
+    {"-n", "N", "start N workers on this machine (or on --hosts); without it: join the job that started this process",
+     &given.ranks},
+    {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
+    {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
+    {"--dry-run", NULL, "print the resolved configuration with the origin of each value, and stop", &given.dry_run},
+};
+
+static int print_help(void)
+{
+    tri_flags_help(&tri_commands[0], flags, TRI_COUNT_OF(flags));
+    tri_string text = {0};
+    tri_status status = tri_string_append(&text, "\nOptions, in the file or as section.key=value:\n");
+    if (status == TRI_OK)
+        status = tri_string_append(&text, "\nmodel: (name or a list of layers)\n");
+    if (status == TRI_OK)
+        status = tri_models_help(&text);
+    const tri_option_table *const *tables = tri_config_tables();
+    for (int i = 0; tables[i] && status == TRI_OK; i++) {
+        if (i == 0 || strcmp(tables[i]->section, tables[i - 1]->section) != 0)
+            status = tri_string_appendf(&text, "\n%s: %s\n", tables[i]->section, tables[i]->help);
+        if (status == TRI_OK)
+            status = tri_options_help(tables[i], &text);
+    }
+    fputs(tri_string_text(&text), stdout);
+    tri_string_fini(&text);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}
+
+static const char *lookup_environment(const char *name, void *arg)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+/* "runs/cnn-20261121-085500". */
+static tri_status run_folder_name(const tri_config *config, char *text, size_t capacity)
+{
+    const tri_yaml *name = tri_yaml_find(config->model, "name");
+    time_t now = (time_t)(tri_wall_ns() / TRI_NS_PER_S);
+    struct tm local;
+    localtime_r(&now, &local);
+    char stamp[32];
+    strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+    snprintf(text, capacity, "runs/%.60s-%s", name && name->text ? name->text : "model", stamp);
+    for (int i = 1; tri_fs_exists(text) && i < 1000; i++)
+        snprintf(text, capacity, "runs/%.60s-%s.%d", name && name->text ? name->text : "model", stamp, i);
+    return TRI_OK;
+}
+
+typedef struct train_plan {
+    const char *config_path;
+    const char *const *overrides;
+    char folder[1200];
+    char resumed_config[1200];
+} train_plan;
+
+/* Where the run lives and which file configures it. */
+static tri_status plan_make(int count, char **argv, train_plan *plan)
+{
+    int first_override = 0;
+    if (count > 0 && !strchr(argv[0], '=')) {
+        plan->config_path = argv[0];
+        first_override = 1;
+    }
+    for (int i = first_override; i < count; i++)
+        if (!strchr(argv[i], '='))
+            return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
+    plan->overrides = (const char *const *)argv + first_override;
+    argv[count] = NULL;
+    if (given.resume && !plan->config_path) {
+        snprintf(plan->resumed_config, sizeof(plan->resumed_config), "%s/config.yaml", given.resume);
+        plan->config_path = plan->resumed_config;
+    }
+    if (!plan->config_path)
+        return tri_fail(TRI_ECONFIG, "want a configuration file, such as examples/fashion_mnist.yaml");
+    if (given.out)
+        snprintf(plan->folder, sizeof(plan->folder), "%s", given.out);
+    else if (given.resume)
+        snprintf(plan->folder, sizeof(plan->folder), "%s", given.resume);
+    return TRI_OK;
+}
+
+static int dry_run(const tri_config *config)
+{
+    tri_string text = {0};
+    tri_status status = tri_config_print(config, &text);
+    fputs(tri_string_text(&text), stdout);
+    tri_string_fini(&text);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}
+
+/* The parent: starts this program on N ranks with the same words, and waits. */
+static int launch_workers(const train_plan *plan, int64_t ranks)
+{
+    char self[1024];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (length < 0)
+        return tri_command_fail(tri_fail(TRI_EIO, "/proc/self/exe cannot be read"));
+    self[length] = 0;
+    char *argv[1024] = {self, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
+    int count = 5;
+    if (given.resume) {
+        argv[count++] = "--resume";
+        argv[count++] = (char *)given.resume;
+    }
+    for (int i = 0; plan->overrides[i] && count < 1000; i++)
+        argv[count++] = (char *)plan->overrides[i];
+    tri_launch_config config;
+    tri_options_defaults(&tri_launch_options, &config);
+    config.ranks = ranks;
+    config.prefix = false;
+    if (given.hosts)
+        snprintf(config.hosts, sizeof(config.hosts), "%s", given.hosts);
+    char logs[1300];
+    snprintf(logs, sizeof(logs), "%s/log", plan->folder);
+    tri_status status = tri_fs_make_folder(logs);
+    tri_launch_result result;
+    if (status == TRI_OK)
+        status = tri_launch_run(&config, argv, logs, true, &result);
+    return status == TRI_OK ? result.exit_code : tri_command_fail(status);
+}
+
+/* One rank. */
+static tri_status train_rank(const train_plan *plan, const tri_config *config)
+{
+    tri_cluster cluster;
+    tri_comm *comm = NULL;
+    tri_job *job = NULL;
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(config->net.timeout_s * 1000));
+    TRI_TRY_IN(tri_cluster_join(lookup_environment, NULL, deadline_ns, &cluster), "while joining the job");
+    char label[32];
+    snprintf(label, sizeof(label), "rank %d", cluster.rank);
+    tri_log_label_set(label);
+    tri_status status = tri_comm_open(&cluster, &config->comm, &config->net, deadline_ns, &comm);
+    tri_job_setup setup = {.config = plan->config_path,
+                           .overrides = plan->overrides,
+                           .comm = comm,
+                           .run_folder = plan->folder,
+                           .resume = given.resume,
+                           .console = true};
+    if (status == TRI_OK)
+        status = tri_job_open(&setup, &job);
+    if (status == TRI_OK && cluster.rank == 0)
+        tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", cluster.world, plan->folder);
+    if (status == TRI_OK)
+        status = tri_job_run(job);
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_job_close(job);
+    tri_comm_leave(comm);
+    tri_cluster_leave(&cluster);
+    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+}
+
+static int run(int count, char **argv)
+{
+    train_plan plan = {0};
+    tri_config config = {0};
+    int64_t ranks = 0;
+    tri_status status = plan_make(count, argv, &plan);
+    if (status == TRI_OK && given.ranks)
+        status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
+    if (status == TRI_OK)
+        status = tri_config_load(plan.config_path, NULL, plan.overrides, &config);
+    if (status == TRI_OK)
+        status = tri_config_check(&config, ranks > 0 ? (int)ranks : 1);
+    if (status == TRI_OK && !plan.folder[0])
+        status = run_folder_name(&config, plan.folder, sizeof(plan.folder));
+    int code;
+    if (status != TRI_OK)
+        code = tri_command_fail(status);
+    else if (given.dry_run)
+        code = dry_run(&config);
+    else if (given.ranks && (ranks > 1 || given.hosts))
+        code = launch_workers(&plan, ranks);
+    else {
+        status = train_rank(&plan, &config);
+        code = status == TRI_OK ? 0 : tri_command_fail(status);
+    }
+    tri_config_fini(&config);
+    return code;
+}
+
+int cmd_train(int argc, char **argv)
+{
+    int count;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return print_help();
+    tri_status status = tri_flags_parse(&tri_commands[0], flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status != TRI_OK)
+        return tri_command_fail(status);
+    tri_stop_catch();
+    return run(count, argv);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * console.c: the progress of a run on a terminal or in a log.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/runtime.h"
+#include "monitor/metrics.h"
+
+#define TERMINAL_EVERY_NS (200 * TRI_NS_PER_MS)
+#define LOG_EVERY_NS      (5 * TRI_NS_PER_S)
+
+struct tri_console {
+    int64_t first_step, steps, steps_per_epoch, epochs;
+    int64_t start_ns, shown_ns;
+    double rate; /* samples/s, smoothed */
+    bool terminal, line_open;
+};
+
+tri_status tri_console_open(int64_t first_step, int64_t steps, int64_t steps_per_epoch, int64_t epochs,
+                            tri_console **out)
+{
+    tri_console *console = tri_alloc_zero(1, sizeof(*console));
+    if (!console)
+        return TRI_ENOMEM;
+    *console = (tri_console){.first_step = first_step,
+                             .steps = steps,
+                             .steps_per_epoch = steps_per_epoch,
+                             .epochs = epochs,
+                             .start_ns = tri_now_ns(),
+                             .shown_ns = tri_now_ns(),
+                             .terminal = isatty(STDERR_FILENO) != 0};
+    *out = console;
+    return TRI_OK;
+}
+
+/* "1:05", "2:03:04". */
+static const char *print_seconds(double seconds, char text[32])
+{
+    if (!(seconds >= 0) || seconds > 1e7)
+        return "?";
+    long s = lround(seconds);
+    if (s >= 3600)
+        snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, 32, "%ld:%02ld", s / 60, s % 60);
+    return text;
+}
+
+void tri_console_step(tri_console *console, const tri_step_record *record)
+{
+    int64_t now_ns = tri_now_ns();
+    console->rate = console->rate == 0 ? record->samples_per_s : 0.9 * console->rate + 0.1 * record->samples_per_s;
+    if (now_ns - console->shown_ns < (console->terminal ? TERMINAL_EVERY_NS : LOG_EVERY_NS))
+        return;
+    console->shown_ns = now_ns;
+    int64_t done = record->step + 1;
+    double elapsed_s = (double)(now_ns - console->start_ns) / 1e9;
+    double left_s = elapsed_s * (double)(console->steps - done) / (double)(done - console->first_step);
+    char left[32];
+    fprintf(stderr, "%sepoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f samples/s  %s left%s",
+            console->terminal ? "\r\033[K" : "", (long long)(record->step / console->steps_per_epoch + 1),
+            (long long)console->epochs, (long long)done, (long long)console->steps, record->loss, console->rate,
+            print_seconds(left_s, left), console->terminal ? "" : "\n");
+    fflush(stderr);
+    console->line_open = console->terminal;
+}
+
+void tri_console_line(tri_console *console, const char *format, ...)
+{
+    if (console->line_open)
+        fputs("\r\033[K", stderr);
+    console->line_open = false;
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+    fflush(stdout);
+}
+
+void tri_console_close(tri_console *console)
+{
+    if (console && console->line_open)
+        fputc('\n', stderr);
+    tri_free(console);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics.h: what each step did, for machines (metrics.jsonl) and for people (console.c).
+ */
+#ifndef TRI_MONITOR_METRICS_H
+#define TRI_MONITOR_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Where the time of a step goes, seconds. comm is what was waited for, not what was hidden behind the backward pass. */
+#define TRI_PHASE_LIST(X) X(data) X(forward) X(backward) X(comm) X(optimizer) X(other)
+
+typedef struct tri_step_record {
+    int64_t step;               /* from 0 */
+    double epoch;               /* 1.25: a quarter into the second */
+    double loss, lr, grad_norm; /* grad_norm NaN: not computed */
+    double samples_per_s;
+#define TRI_PHASE_FIELD(name) double name;
+    TRI_PHASE_LIST(TRI_PHASE_FIELD)
+#undef TRI_PHASE_FIELD
+} tri_step_record;
+
+typedef struct tri_metrics tri_metrics;
+/* Opens <path> for appending; lines of steps >= first_step that an earlier run left are removed. */
+tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out);
+/* Buffers; written at least once a second of steps. No allocation. */
+tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record);
+/* Another kind of line: an evaluation after `step` steps. */
+tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy);
+tri_status tri_metrics_close(tri_metrics *metrics);
+
+/* The progress of a run for people, on standard error: a line that rewrites itself on a terminal, else one every few
+ * seconds. */
+typedef struct tri_console tri_console;
+tri_status tri_console_open(int64_t first_step, int64_t steps, int64_t steps_per_epoch, int64_t epochs,
+                            tri_console **out);
+void tri_console_step(tri_console *console, const tri_step_record *record);
+/* A line that stays, on standard output. */
+void tri_console_line(tri_console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tri_console_close(tri_console *console);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * optim.c: the table of optimizers, their state, and steps over slices cut at tiles and entries.
+ *
+ * Every element's new value depends on its own old value, gradient and state alone: cuts and threads change no bits. Padding
+ * between entries is never touched.
+ */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "optim/entries.h"
+#include "optim/step.h"
+
+#define TILE_COUNT INT64_C(16384) /* elements; tiles lie at fixed places of the store */
+
+#define TRI_OPTION_STRUCT tri_optim_config
+static const tri_option rows[] = {TRI_OPTIM_OPTIONS(TRI_OPTION_ROW)};
+#undef TRI_OPTION_STRUCT
+const tri_option_table tri_optim_options = TRI_OPTION_TABLE("optim", tri_optim_config, rows, "how weights move");
+
+static const tri_optim_ops *const table[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw};
+
+struct tri_optim {
+    const tri_optim_ops *ops;
+    tri_optim_config config;
+    const tri_params *params;
+    int threads;
+    bool decay_all; /* weight decay applies to biases and norms too */
+    float *state[TRI_OPTIM_MAX_STATE];
+};
+
+const char *const *tri_optim_names(void)
+{
+    static const char *const names[] = {"sgd", "adam", "adamw", NULL};
+    return names;
+}
+
+static const tri_optim_ops *ops_find(const tri_optim_config *config)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(table); i++)
+        if (strcmp(table[i]->name, config->name) == 0)
+            return table[i] == &tri_optim_sgd && config->momentum == 0 ? &tri_optim_sgd_plain : table[i];
+    return NULL;
+}
+
+static tri_status check_config(const tri_optim_config *config)
+{
+    bool adam = strcmp(config->name, "sgd") != 0;
+    if (adam && (config->beta1 >= 1 || config->beta2 >= 1))
+        return tri_fail(TRI_ECONFIG, "optim.beta1, optim.beta2: want less than 1, got %g and %g", config->beta1, config->beta2);
+    if (!adam && config->nesterov && config->momentum == 0)
+        return tri_fail(TRI_ECONFIG, "optim.nesterov: wants optim.momentum above 0");
+    return TRI_OK;
+}
+
+tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out)
+{
+    const tri_optim_ops *ops = ops_find(config);
+    if (!ops)
+        return tri_fail(TRI_ECONFIG, "optim.name: want sgd, adam or adamw, got '%s'", config->name);
+    TRI_TRY(check_config(config));
+    tri_optim *optim = tri_alloc_zero(1, sizeof(*optim));
+    if (!optim)
+        return TRI_ENOMEM;
+    optim->ops = ops;
+    optim->config = *config;
+    optim->params = params;
+    optim->threads = threads;
+    optim->decay_all = strcmp(config->decay, "weights") != 0;
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && ops->state[i]; i++) {
+        optim->state[i] = tri_alloc_bulk((size_t)params->count * sizeof(float));
+        if (!optim->state[i]) {
+            tri_optim_destroy(optim);
+            return TRI_ENOMEM;
+        }
+    }
+    *out = optim;
+    return TRI_OK;
+}
+
+void tri_optim_destroy(tri_optim *optim)
+{
+    if (!optim)
+        return;
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
+        tri_free(optim->state[i]);
+    tri_free(optim);
+}
+
+/* --- steps --- */
+
+typedef struct step_arg {
+    tri_optim *optim;
+    optim_rates rates;
+    float buffer_scale;
+    float *values;
+    const float *grads;
+    int64_t first, end, first_tile;
+} step_arg;
+
+static optim_rates rates_make(const tri_optim_config *config, const tri_optim_figures *figures)
+{
+    double taken = (double)(figures->step + 1);
+    return (optim_rates){
+        .lr = figures->lr,
+        .grad_scale = figures->grad_scale,
+        .momentum = (float)config->momentum,
+        .nesterov = config->nesterov,
+        .beta1 = (float)config->beta1,
+        .beta2 = (float)config->beta2,
+        .epsilon = (float)config->epsilon,
+        .step_lr = (float)((double)figures->lr / (1 - pow(config->beta1, taken))),
+        .root_scale = (float)(1 / sqrt(1 - pow(config->beta2, taken))),
+    };
+}
+
+/* Running statistics follow the mean over shards. */
+static void buffer_step(float momentum, float scale, float *values, const float *sums, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (1.0f - momentum) * values[i] + momentum * (sums[i] * scale);
+}
+
+static void entry_step(const step_arg *step, const tri_param *entry, int64_t first, int64_t count)
+{
+    const tri_optim *optim = step->optim;
+    if (entry->buffer) {
+        float momentum = entry->momentum > 0 ? entry->momentum : 0.1f;
+        buffer_step(momentum, step->buffer_scale, step->values + first, step->grads + first, count);
+        return;
+    }
+    float *state[TRI_OPTIM_MAX_STATE] = {NULL};
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
+        state[i] = optim->state[i] + first;
+    float decay = optim->decay_all || entry->decay ? (float)optim->config.weight_decay : 0.0f;
+    optim->ops->step(&step->rates, decay, step->values + first, step->grads + first, state, count);
+}
+
+static void step_tile(void *arg, int64_t tile)
+{
+    const step_arg *step = arg;
+    const tri_params *params = step->optim->params;
+    int64_t first = (step->first_tile + tile) * TILE_COUNT, end = first + TILE_COUNT;
+    first = first > step->first ? first : step->first;
+    end = end < step->end ? end : step->end;
+    for (int e = optim_entry_after(params, first); e < params->entry_count && params->entries[e].first < end; e++) {
+        const tri_param *entry = &params->entries[e];
+        int64_t low = entry->first > first ? entry->first : first;
+        int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
+        entry_step(step, entry, low, high - low);
+    }
+}
+
+void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads, int64_t first,
+                    int64_t count)
+{
+    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= optim->params->count);
+    if (count == 0)
+        return;
+    step_arg arg = {.optim = optim,
+                    .rates = rates_make(&optim->config, figures),
+                    .buffer_scale = figures->buffer_scale,
+                    .values = values,
+                    .grads = grads,
+                    .first = first,
+                    .end = first + count,
+                    .first_tile = first / TILE_COUNT};
+    tri_tiles_run(optim->threads, (arg.end + TILE_COUNT - 1) / TILE_COUNT - arg.first_tile, step_tile, &arg);
+}
+
+const char *tri_optim_state_name(const tri_optim *optim, int index)
+{
+    return index >= 0 && index < TRI_OPTIM_MAX_STATE ? optim->ops->state[index] : NULL;
+}
+
+float *tri_optim_state(tri_optim *optim, int index)
+{
+    return index >= 0 && index < TRI_OPTIM_MAX_STATE ? optim->state[index] : NULL;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * optim.h: steps over slices of the flat store, schedules of the learning rate, clipping.
+ *
+ * One row per optimizer (tri_optim_table). State arrays lie over the same table of entries as the parameters. A step is
+ * elementwise, so any cut into slices gives the same bits; buffers (running statistics) are entries too and follow
+ * their own rule: value = (1 - momentum) value + momentum (sum / shards).
+ */
+#ifndef TRI_OPTIM_OPTIM_H
+#define TRI_OPTIM_OPTIM_H
+
+#include <trireme/optim.h>
+
+#include "base/options.h"
+#include "nn/params.h"
+
+#define TRI_OPTIM_OPTIONS(X)                                                                                           \
+    X(NAME, name, "sgd", 0, 0, "sgd|adam|adamw", "how weights move")                                                   \
+    X(REAL, lr, "0.1", 0, 1e6, NULL, "learning rate at its highest")                                                   \
+    X(REAL, momentum, "0.9", 0, 1, NULL, "sgd: momentum")                                                              \
+    X(BOOL, nesterov, "false", 0, 0, NULL, "sgd: Nesterov's form")                                                     \
+    X(REAL, weight_decay, "0", 0, 1e3, NULL, "weight decay (sgd, adam: added to the gradient; adamw: apart)")          \
+    X(NAME, decay, "all", 0, 0, "all|weights", "what weight_decay applies to: weights leaves out biases and norms")    \
+    X(REAL, beta1, "0.9", 0, 1, NULL, "adam, adamw: decay of the first moment")                                        \
+    X(REAL, beta2, "0.999", 0, 1, NULL, "adam, adamw: decay of the second moment")                                     \
+    X(REAL, epsilon, "1e-8", 0, 1, NULL, "adam, adamw: added to the root of the second moment")                        \
+    X(REAL, clip_norm, "0", 0, 1e9, NULL, "scale gradients down to this global norm, 0 = no clipping")                 \
+    X(NAME, schedule, "constant", 0, 0, "constant|step|cosine|linear", "how the learning rate falls after warm-up")    \
+    X(INT, warmup_steps, "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0")                        \
+    X(REAL, final_factor, "0", 0, 1, NULL, "cosine, linear: last learning rate as a part of lr")                       \
+    X(INT, step_every, "0", 0, 1e12, NULL, "step: steps between two falls, 0 = a third of the run")                    \
+    X(REAL, step_factor, "0.1", 0, 1, NULL, "step: each fall multiplies by this")
+typedef struct tri_optim_config {
+    TRI_OPTIM_OPTIONS(TRI_OPTION_FIELD)
+} tri_optim_config;
+extern const tri_option_table tri_optim_options; /* section "optim" */
+
+/* The learning rate of step (from 0) of `steps`, warm-up included; a pure function. */
+double tri_schedule_rate(const tri_optim_config *config, int64_t step, int64_t steps);
+
+#define TRI_OPTIM_MAX_STATE 2
+
+/* Figures of one step, the same for all slices. */
+typedef struct tri_optim_figures {
+    int64_t step; /* from 0 */
+    float lr;
+    float grad_scale;   /* multiplies each gradient: clip factor / global weight */
+    float buffer_scale; /* multiplies each buffer's sum: 1 / shards */
+} tri_optim_figures;
+
+/* state_count arrays of params->count elements, zeros. threads: of each step. */
+tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out);
+void tri_optim_destroy(tri_optim *optim);
+/* values[i] moves for i in [first, first + count), with grads[i] the sum over the batch (both arrays begin at element 0
+ * of the store); allocation-free. */
+void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+                    int64_t first, int64_t count);
+/* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
+const char *tri_optim_state_name(const tri_optim *optim, int index);
+float *tri_optim_state(tri_optim *optim, int index);
+
+/* Norm of scale * grads over trainable entries of the store in canonical blocks; buffers and padding count as nothing.
+ */
+double tri_clip_norm(const tri_params *params, const float *grads, double scale, double *blocks, int threads);
+/* Blocks that tri_clip_norm needs. */
+int64_t tri_clip_block_count(const tri_params *params);
+
+#endif

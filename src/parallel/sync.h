@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sync.h: how the gradients of all ranks become one, and how the moved weights come back: one table, one row a
+ * strategy.
+ *
+ * The step calls begin, then (through the backward pass) ready for each entry, then finish, moves its slice, publish.
+ * Here, and only here, nn/ (gradients) and comm/ (groups) meet.
+ */
+#ifndef TRI_PARALLEL_SYNC_H
+#define TRI_PARALLEL_SYNC_H
+
+#include <trireme/comm.h>
+
+#include "base/options.h"
+#include "nn/params.h"
+#include "tensor/tree.h"
+
+#define TRI_PARALLEL_OPTIONS(X)                                                                                        \
+    X(NAME, data, "auto", 0, 0, NULL,                                                                                  \
+      "ranks that share the batch: auto, or their number (it must be that of the ranks)")                              \
+    X(NAME, sync, "allreduce", 0, 0, "allreduce", "how gradients meet: allreduce gives every rank all of them")        \
+    X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
+    X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")
+typedef struct tri_parallel_config {
+    TRI_PARALLEL_OPTIONS(TRI_OPTION_FIELD)
+} tri_parallel_config;
+extern const tri_option_table tri_parallel_options; /* section "parallel" */
+
+typedef struct tri_sync tri_sync;
+
+typedef struct tri_sync_setup {
+    const tri_parallel_config *config;
+    tri_group *group;         /* the ranks that share the batch */
+    const tri_params *params; /* borrowed */
+    int64_t leaves;           /* shards of the batch */
+    int part_count;           /* whole subtrees of this rank's shards */
+} tri_sync_setup;
+
+/* The part of the store that this rank's optimizer moves. */
+typedef struct tri_sync_slice {
+    int64_t first, count;
+} tri_sync_slice;
+
+typedef struct tri_sync_ops {
+    const char *name;
+    const char *does;
+    tri_status (*create)(const tri_sync_setup *setup, tri_sync **out);
+    /* A step begins: nothing is ready. */
+    tri_status (*begin)(tri_sync *sync);
+    /* Entry `entry` is complete in all parts (params->entry_count: the tail). Never blocks; failures wait for finish.
+     */
+    void (*ready)(tri_sync *sync, int entry);
+    /* Waits until the slice of the sum is complete in grads[0], with the tail. */
+    tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
+    /* Gives the moved slice to whoever needs it. NULL: every rank moves everything. */
+    tri_status (*publish)(tri_sync *sync);
+    void (*destroy)(tri_sync *sync);
+} tri_sync_ops;
+
+/* First member of each implementation's struct. */
+struct tri_sync {
+    const tri_sync_ops *ops;
+    float **grads; /* [part_count] arrays of params->count + TRI_PARAMS_TAIL elements: the backward pass writes them */
+    int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
+};
+
+/* All rows, NULL at the end. */
+extern const tri_sync_ops *const tri_sync_table[];
+tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out);
+void tri_sync_destroy(tri_sync *sync);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sync_impl.h: the strategies that sync.c lists.
+ */
+#ifndef TRI_PARALLEL_SYNC_IMPL_H
+#define TRI_PARALLEL_SYNC_IMPL_H
+
+#include "parallel/sync.h"
+
+extern const tri_sync_ops tri_sync_ddp;
+
+#endif

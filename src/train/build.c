@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build.c: configuration to objects: model, store, graph, optimizer, sync, data. Everything is sized here; afterwards a
+ * step allocates nothing.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "train/job.h"
+
+static int threads_wanted(const tri_config *config)
+{
+    return config->train.threads > 0 ? (int)config->train.threads : tri_tiles_threads();
+}
+
+/* Which shards are ours, and as which subtrees. */
+static void split_shards(tri_job *job)
+{
+    int64_t shards = job->config.train.shards;
+    job->sampler = (tri_sampler){.seed = (uint64_t)job->config.train.seed,
+                                 .batch = job->config.train.batch,
+                                 .shards = shards,
+                                 .shuffle = job->config.data.shuffle};
+    job->first_shard = tri_tree_first(shards, job->rank, job->world);
+    job->shard_count = tri_tree_count(shards, job->rank, job->world);
+    job->part_count = tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
+    for (int p = 0; p < job->part_count; p++)
+        job->parts[p].first -= job->first_shard;
+    for (int64_t v = 0; v < shards; v++)
+        if (tri_sampler_rows(&job->sampler, v) > job->rows)
+            job->rows = tri_sampler_rows(&job->sampler, v);
+    job->waves.shards = job->config.train.shards_at_once;
+    if (job->waves.shards == 0 || job->waves.shards > job->shard_count)
+        job->waves.shards = job->shard_count;
+}
+
+/* One array per level of the largest part's tree above what is computed at once. */
+static tri_status allocate_waves(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    int64_t largest = 0;
+    for (int p = 0; p < job->part_count; p++)
+        if (job->parts[p].count > largest)
+            largest = job->parts[p].count;
+    if (waves->shards == job->shard_count)
+        return TRI_OK;
+    for (int64_t count = waves->shards; count < largest; count *= 2)
+        waves->levels++;
+    waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
+    for (int level = 0; waves->scratch && level < waves->levels; level++) {
+        waves->scratch[level] = tri_alloc_bulk((size_t)(job->params->count + TRI_PARAMS_TAIL) * sizeof(float));
+        if (!waves->scratch[level])
+            return TRI_ENOMEM;
+    }
+    return waves->scratch ? TRI_OK : TRI_ENOMEM;
+}
+
+static tri_status build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
+{
+    tri_model *built = NULL;
+    if (!given) {
+        TRI_TRY_IN(tri_model_build(job->config.model, info->sample, info->classes, &built), "while building the model");
+        given = built;
+    }
+    const tri_value_spec *values = given->values.items;
+    char wanted[96], found[96];
+    tri_status status = TRI_OK;
+    if (!tri_shape_equal(values[given->input].sample, info->sample) &&
+        tri_shape_count(values[given->input].sample) != tri_shape_count(info->sample))
+        status = tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
+                          tri_shape_print(values[given->input].sample, wanted), tri_shape_print(info->sample, found));
+    if (status == TRI_OK)
+        status = tri_params_create(given, (uint64_t)job->config.train.seed, &job->params);
+    tri_graph_config config = {.kind = job->config.train.kernels,
+                               .rows = job->rows,
+                               .shards = (int)job->waves.shards,
+                               .threads = job->threads,
+                               .training = true,
+                               .seed = (uint64_t)job->config.train.seed};
+    if (status == TRI_OK)
+        status = tri_graph_compile(given, job->params, &config, &job->graph);
+    const tri_value_spec *input = &values[given->input], *target = &values[given->target];
+    job->input_nbytes = (size_t)(job->rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
+    job->target_nbytes = (size_t)(job->rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
+    tri_model_destroy(built);
+    return status;
+}
+
+static tri_status build_moves(tri_job *job)
+{
+    TRI_TRY(tri_optim_create(&job->config.optim, job->params, job->threads, &job->optim));
+    tri_sync_setup setup = {.config = &job->config.parallel,
+                            .group = job->group,
+                            .params = job->params,
+                            .leaves = job->config.train.shards,
+                            .part_count = job->part_count};
+    TRI_TRY(tri_sync_create(&setup, &job->sync));
+    if (job->config.optim.clip_norm > 0) {
+        job->norm_blocks = tri_alloc_zero((size_t)tri_clip_block_count(job->params), sizeof(double));
+        if (!job->norm_blocks)
+            return TRI_ENOMEM;
+    }
+    return allocate_waves(job);
+}
+
+static tri_status open_train_data(tri_job *job, tri_dataset **dataset)
+{
+    TRI_TRY_IN(tri_dataset_open(&job->config.data, false, dataset), "while opening the training data");
+    job->sampler.count = (*dataset)->info.count;
+    job->steps_per_epoch = tri_sampler_steps(&job->sampler);
+    job->steps = job->config.train.epochs * job->steps_per_epoch;
+    if (job->config.train.steps > 0 && job->config.train.steps < job->steps)
+        job->steps = job->config.train.steps;
+    return TRI_OK;
+}
+
+static tri_status open_test_data(tri_job *job)
+{
+    tri_dataset *dataset = NULL;
+    tri_status status = tri_dataset_open(&job->config.data, true, &dataset);
+    if (status == TRI_ENOTFOUND) {
+        if (job->rank == 0)
+            tri_log(TRI_LOG_WARN, "there is no test set: %s", tri_last_error());
+        return TRI_OK;
+    }
+    TRI_TRY_IN(status, "while opening the test data");
+    job->test.sampler = job->sampler;
+    job->test.sampler.count = dataset->info.count;
+    job->test.sampler.shuffle = false;
+    job->test.sums = tri_alloc_zero((size_t)job->sampler.shards * TRI_LOSS_COLUMNS, sizeof(double));
+    tri_loader_setup setup = {.sampler = job->test.sampler,
+                              .first_shard = job->first_shard,
+                              .shard_count = job->shard_count,
+                              .rows_max = job->rows,
+                              .training = false,
+                              .first_step = 0,
+                              .end_step = INT64_MAX / 2};
+    status = job->test.sums ? tri_loader_open(dataset, &job->config.data, &setup, &job->test.loader) : TRI_ENOMEM;
+    tri_dataset_close(dataset);
+    return status;
+}
+
+static tri_status open_loader(tri_job *job, tri_dataset *dataset)
+{
+    tri_loader_setup setup = {.sampler = job->sampler,
+                              .first_shard = job->first_shard,
+                              .shard_count = job->shard_count,
+                              .rows_max = job->rows,
+                              .training = true,
+                              .first_step = job->step,
+                              .end_step = job->steps};
+    return tri_loader_open(dataset, &job->config.data, &setup, &job->loader);
+}
+
+/* All ranks must hold the same configuration and weights before the first step. */
+static tri_status check_equal(tri_job *job)
+{
+    if (job->world == 1)
+        return TRI_OK;
+    int64_t mine[2] = {(int64_t)job->config_hash, (int64_t)tri_params_hash(job->params)};
+    int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));
+    if (!all)
+        return TRI_ENOMEM;
+    tri_group_name_next(job->group, "start-up check");
+    tri_status status = tri_all_gather(job->group, mine, all, 2, TRI_I64, NULL);
+    for (int r = 0; r < job->world && status == TRI_OK; r++)
+        if (all[2 * r] != all[0] || all[2 * r + 1] != all[1])
+            status = tri_fail(TRI_EMISMATCH,
+                              "rank %d has another %s than rank 0: same program, configuration and data on all?", r,
+                              all[2 * r] != all[0] ? "configuration" : "model or weights");
+    tri_free(all);
+    return status;
+}
+
+/* Rank 0: the run folder with the resolved configuration. */
+static tri_status open_run_folder(tri_job *job)
+{
+    if (job->rank != 0 || !job->run_folder)
+        return TRI_OK;
+    char path[1200];
+    tri_string text = {0};
+    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
+    tri_status status = tri_config_print(&job->config, &text);
+    snprintf(path, sizeof(path), "%s/config.yaml", job->run_folder);
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
+    tri_string_fini(&text);
+    TRI_TRY(status);
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
+    return tri_metrics_open(path, job->step, &job->metrics);
+}
+
+static tri_status build_rank(tri_job *job, const tri_job_setup *setup)
+{
+    TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
+    TRI_TRY(tri_config_check(&job->config, job->world));
+    TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
+    job->threads = threads_wanted(&job->config);
+    snprintf(job->bits, sizeof(job->bits), "reproducible");
+    if (strcmp(job->config.comm.order, "canonical") != 0)
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
+    split_shards(job);
+    return TRI_OK;
+}
+
+tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
+{
+    TRI_TRY(build_rank(job, setup));
+    tri_dataset *dataset = NULL;
+    tri_status status = open_train_data(job, &dataset);
+    if (status == TRI_OK)
+        status = build_model(job, setup->model, &dataset->info);
+    if (status == TRI_OK)
+        status = build_moves(job);
+    if (status == TRI_OK)
+        status = check_equal(job);
+    if (status == TRI_OK && setup->resume)
+        status = tri_job_resume(job, setup->resume);
+    if (status == TRI_OK)
+        status = open_loader(job, dataset);
+    tri_dataset_close(dataset);
+    if (status == TRI_OK)
+        status = open_test_data(job);
+    if (status == TRI_OK)
+        status = open_run_folder(job);
+    if (status == TRI_OK && setup->console && job->rank == 0)
+        status = tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console);
+    return status;
+}

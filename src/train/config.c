@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.c: file and command line to one tri_config.
+ *
+ * The command line is first written into the YAML tree, so that both sources pass through the same checks; what is left
+ * is one walk: section -> table -> field. `model:` stays a tree, nn/ reads it.
+ */
+#include "train/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+
+#define TRI_OPTION_STRUCT tri_train_config
+static const tri_option rows[] = {TRI_TRAIN_OPTIONS(TRI_OPTION_ROW)};
+#undef TRI_OPTION_STRUCT
+const tri_option_table tri_train_options =
+    TRI_OPTION_TABLE("train", tri_train_config, rows, "how long and how much at once");
+
+/* A table and where its struct lies in tri_config. Several tables may share a section. */
+typedef struct config_section {
+    const tri_option_table *table;
+    size_t offset;
+} config_section;
+
+static const config_section sections[] = {
+    {&tri_train_options, offsetof(tri_config, train)},
+    {&tri_data_options, offsetof(tri_config, data)},
+    {&tri_optim_options, offsetof(tri_config, optim)},
+    {&tri_parallel_options, offsetof(tri_config, parallel)},
+    {&tri_comm_options, offsetof(tri_config, comm)},
+    {&tri_net_options, offsetof(tri_config, net)},
+    {&tri_checkpoint_options, offsetof(tri_config, checkpoint)},
+};
+
+static const tri_option_table *const tables[] = {
+    &tri_train_options, &tri_data_options, &tri_optim_options,      &tri_parallel_options,
+    &tri_comm_options,  &tri_net_options,  &tri_checkpoint_options, NULL};
+
+enum { ORIGIN_FILE, ORIGIN_COMMAND_LINE };
+#define CONFIG_FILE_LIMIT_NBYTES (1u << 20)
+
+const tri_option_table *const *tri_config_tables(void)
+{
+    return tables;
+}
+
+static void *section_struct(tri_config *config, const config_section *section)
+{
+    return (char *)config + section->offset;
+}
+
+/* The table that has `section.field`; *known tells whether the section exists at all. */
+static const config_section *section_find(const char *name, const char *field, bool *known)
+{
+    *known = false;
+    for (size_t i = 0; i < TRI_COUNT_OF(sections); i++) {
+        if (strcmp(sections[i].table->section, name) != 0)
+            continue;
+        *known = true;
+        if (tri_options_find(sections[i].table, field))
+            return &sections[i];
+    }
+    return NULL;
+}
+
+/* Fails with the nearest key there is. */
+static tri_status unknown_key(const char *origin, int line, const char *key)
+{
+    enum { KEY_LIMIT = 256 };
+    char keys[KEY_LIMIT][96];
+    const char *candidates[KEY_LIMIT];
+    size_t count = 0;
+    candidates[count++] = "model.name";
+    candidates[count++] = "model.layers";
+    for (size_t i = 0; i < TRI_COUNT_OF(sections); i++)
+        for (size_t r = 0; r < sections[i].table->count && count < KEY_LIMIT; r++) {
+            snprintf(keys[count], sizeof(keys[count]), "%s.%s", sections[i].table->section,
+                     sections[i].table->rows[r].field);
+            candidates[count] = keys[count];
+            count++;
+        }
+    const char *nearest = tri_options_nearest(key, candidates, count);
+    char place[1100];
+    if (line > 0)
+        snprintf(place, sizeof(place), "%s:%d", origin, line);
+    else
+        snprintf(place, sizeof(place), "%s", origin);
+    if (nearest)
+        return tri_fail(TRI_ECONFIG, "%s: there is no option '%s'; did you mean '%s'?", place, key, nearest);
+    return tri_fail(TRI_ECONFIG, "%s: there is no option '%s' (trireme train --help lists them)", place, key);
+}
+
+/* One `section: {field: value, ...}`. */
+static tri_status section_read(tri_config *config, const tri_yaml *section, const char *origin)
+{
+    bool known;
+    (void)section_find(section->key, "", &known);
+    if (!known)
+        return unknown_key(origin, section->line, section->key);
+    if (section->kind == TRI_YAML_SCALAR && section->text[0] == 0)
+        return TRI_OK; /* "optim:" with nothing below it */
+    if (section->kind != TRI_YAML_MAP)
+        return tri_fail(TRI_ECONFIG, "%s:%d: '%s' wants keys and values below it", origin, section->line, section->key);
+    for (const tri_yaml *field = section->child; field; field = field->next) {
+        char key[256];
+        snprintf(key, sizeof(key), "%.80s.%.120s", section->key, field->key);
+        const config_section *found = section_find(section->key, field->key, &known);
+        int64_t from_line = ORIGIN_FILE;
+        (void)tri_map_find(&config->origins, key, &from_line);
+        bool in_file = from_line == ORIGIN_FILE;
+        if (!found)
+            return unknown_key(in_file ? origin : "command line", in_file ? field->line : 0, key);
+        if (field->kind != TRI_YAML_SCALAR)
+            return tri_fail(TRI_ECONFIG, "%s:%d: %s wants one value", origin, field->line, key);
+        tri_status status = tri_options_set(found->table, section_struct(config, found), field->key, field->text);
+        if (status != TRI_OK && in_file)
+            return tri_fail_context(status, "%s:%d", origin, field->line);
+        TRI_TRY_IN(status, "command line");
+        TRI_TRY(tri_map_set(&config->origins, key, from_line));
+    }
+    return TRI_OK;
+}
+
+/* Writes "a.b=text" into the tree and remembers where it came from. */
+static tri_status override_apply(tri_config *config, const char *override)
+{
+    const char *equals = strchr(override, '=');
+    const char *dot = strchr(override, '.');
+    if (!equals || !dot || dot > equals || dot == override)
+        return tri_fail(TRI_ECONFIG, "command line: '%s' is not of the form section.key=value", override);
+    char *key = tri_arena_strdup(&config->arena, override);
+    if (!key)
+        return TRI_ENOMEM;
+    key[equals - override] = 0;
+    TRI_TRY(tri_map_set(&config->origins, key, ORIGIN_COMMAND_LINE));
+    TRI_TRY_IN(tri_yaml_set(&config->arena, config->root, key, equals + 1), "command line");
+    return TRI_OK;
+}
+
+static tri_status config_parse(tri_config *config, const char *path, const char *text)
+{
+    char *read = NULL;
+    size_t nbytes = text ? strlen(text) : 0;
+    if (!text && path) {
+        TRI_TRY_IN(tri_fs_read(path, CONFIG_FILE_LIMIT_NBYTES, &read, &nbytes), "while reading the configuration");
+        text = read;
+    }
+    tri_status status =
+        tri_yaml_parse(&config->arena, text ? text : "", nbytes, config->origin_names[ORIGIN_FILE], &config->root);
+    tri_free(read);
+    if (status == TRI_OK && config->root->kind != TRI_YAML_MAP)
+        status =
+            tri_fail(TRI_ECONFIG, "%s: want sections such as 'model:' and 'train:'", config->origin_names[ORIGIN_FILE]);
+    return status;
+}
+
+tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config)
+{
+    *config = (tri_config){0};
+    for (size_t i = 0; i < TRI_COUNT_OF(sections); i++)
+        tri_options_defaults(sections[i].table, section_struct(config, &sections[i]));
+    const char *origin = tri_arena_strdup(&config->arena, path ? path : "configuration");
+    if (!origin)
+        return TRI_ENOMEM;
+    config->origin_names[ORIGIN_FILE] = origin;
+    config->origin_names[ORIGIN_COMMAND_LINE] = "command line";
+    TRI_TRY(config_parse(config, path, text));
+    for (int i = 0; overrides && overrides[i]; i++)
+        TRI_TRY(override_apply(config, overrides[i]));
+    for (const tri_yaml *node = config->root->child; node; node = node->next)
+        if (strcmp(node->key, "model") != 0)
+            TRI_TRY(section_read(config, node, origin));
+    config->model = tri_yaml_find(config->root, "model");
+    if (config->model && config->model->kind != TRI_YAML_MAP)
+        return tri_fail(TRI_ECONFIG, "%s:%d: 'model' wants keys below it, such as 'name: cnn'", origin,
+                        config->model->line);
+    return TRI_OK;
+}
+
+void tri_config_fini(tri_config *config)
+{
+    tri_map_fini(&config->origins);
+    tri_arena_fini(&config->arena);
+    *config = (tri_config){0};
+}
+
+tri_status tri_config_check(const tri_config *config, int ranks)
+{
+    const tri_train_config *train = &config->train;
+    if ((train->shards & (train->shards - 1)) != 0)
+        return tri_fail(TRI_ECONFIG, "train.shards: want a power of two, found %lld", (long long)train->shards);
+    if ((train->shards_at_once & (train->shards_at_once - 1)) != 0)
+        return tri_fail(TRI_ECONFIG, "train.shards_at_once: want a power of two or 0, found %lld",
+                        (long long)train->shards_at_once);
+    if (ranks > train->shards)
+        return tri_fail(TRI_ECONFIG,
+                        "%d workers but train.shards is %lld: want at least one shard per worker (train.shards=%d)",
+                        ranks, (long long)train->shards, 1 << (32 - __builtin_clz((unsigned)ranks - 1)));
+    if (train->batch < train->shards)
+        return tri_fail(TRI_ECONFIG, "train.batch is %lld but train.shards is %lld: want at least one sample per shard",
+                        (long long)train->batch, (long long)train->shards);
+    if (strcmp(config->parallel.data, "auto") != 0) {
+        char *end;
+        long wanted = strtol(config->parallel.data, &end, 10);
+        if (*end || wanted < 1)
+            return tri_fail(TRI_ECONFIG, "parallel.data: want auto or a number of ranks, found '%s'",
+                            config->parallel.data);
+        if (wanted != ranks)
+            return tri_fail(TRI_ECONFIG, "parallel.data is %ld but %d ranks take part", wanted, ranks);
+    }
+    if (!config->data.name[0] && !config->data.path[0])
+        return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");
+    return TRI_OK;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.h: the whole configuration of a run: the modules' structs side by side, and where each value came from.
+ *
+ * Sources, later ones win: defaults, the file, the command line. Unknown keys are errors that name the nearest key.
+ */
+#ifndef TRI_TRAIN_CONFIG_H
+#define TRI_TRAIN_CONFIG_H
+
+#include "base/arena.h"
+#include "base/options.h"
+#include "base/yaml.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/comm.h"
+#include "data/data.h"
+#include "net/transport.h"
+#include "optim/optim.h"
+#include "parallel/sync.h"
+
+#define TRI_TRAIN_OPTIONS(X)                                                                                           \
+    X(INT, batch, "128", 1, 1e9, NULL, "samples of one step, over all ranks")                                          \
+    X(INT, shards, "8", 1, 65536, NULL,                                                                                \
+      "parts of the batch, a power of two, that are summed as a tree: the bits depend on it, not on the ranks")        \
+    X(INT, shards_at_once, "0", 0, 65536, NULL,                                                                        \
+      "shards computed together, a power of two, less memory when small; 0 = all of a rank")                           \
+    X(INT, epochs, "5", 1, 1e9, NULL, "times through the data")                                                        \
+    X(INT, steps, "0", 0, 1e15, NULL, "end after this many steps, 0 = at the end of the epochs")                       \
+    X(INT, seed, "1", 0, 9e15, NULL, "of initial weights, order of samples, dropout, augmentation")                    \
+    X(NAME, dtype, "f32", 0, 0, "f32", "type of weights and activations")                                              \
+    X(INT, threads, "0", 0, 1024, NULL, "threads of each rank, 0 = OMP_NUM_THREADS or the cores given to it")          \
+    X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
+    X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")
+typedef struct tri_train_config {
+    TRI_TRAIN_OPTIONS(TRI_OPTION_FIELD)
+} tri_train_config;
+extern const tri_option_table tri_train_options; /* section "train" */
+
+typedef struct tri_config {
+    tri_train_config train;
+    tri_data_config data;
+    tri_optim_config optim;
+    tri_parallel_config parallel;
+    tri_comm_config comm;
+    tri_net_config net;
+    tri_checkpoint_config checkpoint;
+    tri_yaml *model;             /* the map under `model:` */
+    tri_yaml *root;              /* everything that was given, file and command line */
+    tri_map origins;             /* "optim.lr" -> index in origin_names; absent: default */
+    const char *origin_names[2]; /* the file's name, "command line" */
+    tri_arena arena;
+} tri_config;
+
+/* path or text (with `path` as its name) or neither; overrides as in tri_job_setup. */
+tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config);
+void tri_config_fini(tri_config *config);
+/* Contradictions between options, for a number of ranks. */
+tri_status tri_config_check(const tri_config *config, int ranks);
+/* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
+tri_status tri_config_print(const tri_config *config, tri_string *out);
+/* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, dtype), optim. */
+tri_status tri_config_hash(const tri_config *config, uint64_t *hash);
+/* All tables, for --help. NULL at the end. */
+const tri_option_table *const *tri_config_tables(void);
+
+#endif

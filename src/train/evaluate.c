@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * evaluate.c: loss and accuracy on the test set, every rank its own shards.
+ *
+ * Each shard's sums are added up over the steps in order and only then over shards, in f64: the figures do not depend
+ * on the number of ranks either.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "train/job.h"
+
+/* Adds this rank's share of one test batch to test->sums. */
+static tri_status evaluate_batch(tri_job *job)
+{
+    tri_loader_batch loaded;
+    TRI_TRY(tri_loader_next(job->test.loader, &loaded));
+    for (int64_t first = 0; first < job->shard_count; first += job->waves.shards) {
+        int64_t count = job->shard_count - first < job->waves.shards ? job->shard_count - first : job->waves.shards;
+        tri_batch batch = {
+            .shards = (int)count,
+            .rows = loaded.rows + first,
+            .first_sample = loaded.first_sample + first,
+            .input = (const char *)loaded.input + (size_t)first * job->input_nbytes,
+            .target = (const char *)loaded.target + (size_t)first * job->target_nbytes,
+        };
+        const float(*sums)[4];
+        TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
+        for (int64_t s = 0; s < count; s++)
+            for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
+                job->test.sums[(job->first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
+    }
+    return TRI_OK;
+}
+
+tri_status tri_job_evaluate(tri_job *job)
+{
+    if (!job->test.loader)
+        return TRI_OK;
+    int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
+    memset(job->test.sums, 0, (size_t)(shards * TRI_LOSS_COLUMNS) * sizeof(double));
+    for (int64_t step = 0; step < steps; step++)
+        TRI_TRY(evaluate_batch(job));
+    if (job->world > 1) {
+        tri_group_name_next(job->group, "evaluation");
+        TRI_TRY(tri_all_reduce(job->group, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64, TRI_REDUCE_SUM, NULL));
+    }
+    double total[TRI_LOSS_COLUMNS] = {0};
+    for (int64_t s = 0; s < shards; s++)
+        for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
+            total[column] += job->test.sums[s * TRI_LOSS_COLUMNS + column];
+    job->test.loss = total[TRI_TAIL_LOSS] / total[TRI_TAIL_WEIGHT];
+    job->test.accuracy = total[TRI_TAIL_RIGHT] / total[TRI_TAIL_WEIGHT];
+    return TRI_OK;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.h: everything one rank of a run holds. build.c makes it, loop.c and step.c run it.
+ */
+#ifndef TRI_TRAIN_JOB_H
+#define TRI_TRAIN_JOB_H
+
+#include <trireme/train.h>
+
+#include "monitor/metrics.h"
+#include "nn/graph.h"
+#include "train/config.h"
+
+/* The test set, evaluated in the same shards as training. */
+typedef struct tri_job_test {
+    tri_loader *loader; /* NULL: there is no test set */
+    tri_sampler sampler;
+    double *sums;          /* [shards][TRI_LOSS_COLUMNS]: this rank's shards filled, the others zero */
+    double loss, accuracy; /* of the last evaluation; NaN: none */
+} tri_job_test;
+
+/* Where a large part of the batch is computed piece by piece: one gradient array per level of its tree. */
+typedef struct tri_job_waves {
+    int64_t shards;  /* computed at once */
+    float **scratch; /* [levels] arrays; NULL when all shards are computed at once */
+    int levels;
+} tri_job_waves;
+
+struct tri_job {
+    tri_config config;
+    tri_comm *comm;     /* NULL: alone */
+    tri_comm *own_comm; /* opened by this job */
+    tri_cluster alone;  /* of own_comm */
+    tri_group *group;
+    int rank, world, threads;
+    char *run_folder; /* NULL: nothing is written */
+
+    tri_params *params;
+    tri_graph *graph;
+    tri_optim *optim;
+    tri_sync *sync;
+    tri_loader *loader;
+    tri_sampler sampler;
+    tri_job_test test;
+    tri_job_waves waves;
+    double *norm_blocks;
+    int64_t first_shard, shard_count;        /* of this rank */
+    int64_t rows;                            /* samples of a shard, at most */
+    size_t input_nbytes, target_nbytes;      /* of one shard of the loader's batch */
+    tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
+    int part_count;
+
+    int64_t step, steps, steps_per_epoch, first_step;
+    tri_step_record record;            /* of the last step */
+    double trained_s, trained_samples; /* of this process since it began */
+    bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
+    int64_t saved_step;                /* of the newest checkpoint of this run, -1 = none */
+    uint64_t config_hash;
+    char bits[128];
+    tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
+    tri_console *console; /* rank 0 with console, else NULL */
+};
+
+/* build.c */
+tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
+/* step.c: one step, station 5 of the journey. */
+tri_status tri_job_step_run(tri_job *job);
+/* evaluate.c: the whole test set; collective. */
+tri_status tri_job_evaluate(tri_job *job);
+/* resume.c: collective; rank 0 writes or reads the files. */
+tri_status tri_job_save(tri_job *job);
+tri_status tri_job_resume(tri_job *job, const char *run_folder);
+
+#endif

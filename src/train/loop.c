@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loop.c: all steps of a run, with what happens between them: evaluation, checkpoints, lines for people, a wish to
+ * stop.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "train/job.h"
+
+/* A group of one, for programs that take part in no job. */
+static tri_status open_alone(tri_job *job)
+{
+    tri_comm_config comm;
+    tri_net_config net;
+    tri_options_defaults(&tri_comm_options, &comm);
+    tri_options_defaults(&tri_net_options, &net);
+    job->alone = (tri_cluster){.started_by = "alone", .world = 1, .local_world = 1};
+    TRI_TRY(tri_comm_open(&job->alone, &comm, &net, TRI_FOREVER, &job->own_comm));
+    job->comm = job->own_comm;
+    return TRI_OK;
+}
+
+tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
+{
+    tri_job *job = tri_alloc_zero(1, sizeof(*job));
+    if (!job)
+        return TRI_ENOMEM;
+    job->comm = setup->comm;
+    tri_status status = TRI_OK;
+    job->saved_step = -1;
+    job->test.loss = job->test.accuracy = NAN;
+    if (!job->comm)
+        status = open_alone(job);
+    if (status == TRI_OK) {
+        job->group = tri_comm_world(job->comm);
+        job->rank = tri_group_rank(job->group);
+        job->world = tri_group_count(job->group);
+    }
+    if (status == TRI_OK && setup->run_folder) {
+        job->run_folder = tri_strdup(setup->run_folder);
+        status = job->run_folder ? TRI_OK : TRI_ENOMEM;
+    }
+    if (status == TRI_OK)
+        status = tri_job_build(job, setup);
+    if (status != TRI_OK) {
+        if (job->world > 1)
+            tri_comm_abort(job->comm, status, tri_last_error());
+        tri_job_close(job);
+        return status;
+    }
+    *out = job;
+    return TRI_OK;
+}
+
+static tri_status evaluate(tri_job *job)
+{
+    TRI_TRY_IN(tri_job_evaluate(job), "while evaluating after step %lld", (long long)job->step);
+    if (isnan(job->test.loss))
+        return TRI_OK;
+    if (job->metrics)
+        TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, job->test.loss, job->test.accuracy));
+    if (job->console)
+        tri_console_line(job->console,
+                         "epoch %.4g  step %lld  loss %.4f  test loss %.4f  test accuracy %.4f  %.0f samples/s",
+                         job->record.epoch, (long long)job->step, job->record.loss, job->test.loss, job->test.accuracy,
+                         job->trained_samples / job->trained_s);
+    return TRI_OK;
+}
+
+/* What comes after a step: lines, evaluation at the end of epochs, checkpoints. */
+static tri_status after_step(tri_job *job)
+{
+    if (job->metrics)
+        TRI_TRY(tri_metrics_write(job->metrics, &job->record));
+    if (job->console)
+        tri_console_step(job->console, &job->record);
+    int64_t every = job->config.train.eval_every * job->steps_per_epoch;
+    if (job->step == job->steps || (every > 0 && job->step % every == 0))
+        TRI_TRY(evaluate(job));
+    int64_t save_every = job->config.checkpoint.every_steps;
+    if (job->step == job->steps || (save_every > 0 && job->step % save_every == 0))
+        TRI_TRY(tri_job_save(job));
+    return TRI_OK;
+}
+
+static tri_status step_and_after(tri_job *job)
+{
+    TRI_TRY_IN(tri_job_step_run(job), "step %lld", (long long)job->step);
+    return after_step(job);
+}
+
+tri_status tri_job_step(tri_job *job, bool *done)
+{
+    if (job->step < job->steps) {
+        tri_status status = step_and_after(job);
+        if (status != TRI_OK) {
+            if (job->world > 1)
+                tri_comm_abort(job->comm, status, tri_last_error());
+            return status;
+        }
+    }
+    *done = job->step >= job->steps;
+    return TRI_OK;
+}
+
+static void print_result(tri_job *job)
+{
+    tri_job_result result;
+    if (!job->console || tri_job_result_read(job, &result) != TRI_OK)
+        return;
+    if (!isnan(result.test_accuracy) && job->test.loss >= 0)
+        tri_console_line(job->console, "test accuracy %.4f", result.test_accuracy);
+    if (result.samples_per_s > 0)
+        tri_console_line(job->console, "samples/s %.1f", result.samples_per_s);
+    tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
+}
+
+tri_status tri_job_run(tri_job *job)
+{
+    bool done = job->step >= job->steps;
+    if (done && isnan(job->test.loss))
+        TRI_TRY(evaluate(job));
+    while (!done) {
+        TRI_TRY(tri_job_step(job, &done));
+        if (!done && job->stop_wanted) {
+            TRI_TRY(tri_job_save(job));
+            return tri_fail(TRI_ECANCELED, "stopped by a signal after step %lld%s", (long long)job->step,
+                            job->run_folder ? ", which is saved: --resume goes on" : "");
+        }
+    }
+    print_result(job);
+    return TRI_OK;
+}
+
+tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
+{
+    *result = (tri_job_result){.step = job->step,
+                               .steps = job->steps,
+                               .loss = job->record.loss,
+                               .test_loss = job->test.loss,
+                               .test_accuracy = job->test.accuracy,
+                               .samples_per_s = job->trained_s > 0 ? job->trained_samples / job->trained_s : 0,
+                               .weights_hash = tri_params_hash(job->params)};
+    return TRI_OK;
+}
+
+void tri_job_close(tri_job *job)
+{
+    if (!job)
+        return;
+    if (tri_metrics_close(job->metrics) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
+    tri_console_close(job->console);
+    tri_loader_close(job->loader);
+    tri_loader_close(job->test.loader);
+    tri_free(job->test.sums);
+    tri_sync_destroy(job->sync);
+    tri_optim_destroy(job->optim);
+    tri_graph_destroy(job->graph);
+    tri_params_destroy(job->params);
+    for (int level = 0; level < job->waves.levels; level++)
+        tri_free(job->waves.scratch[level]);
+    tri_free(job->waves.scratch);
+    tri_free(job->norm_blocks);
+    tri_free(job->run_folder);
+    tri_config_fini(&job->config);
+    tri_comm_leave(job->own_comm);
+    tri_free(job);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step.c: one training step, the heart: batch, forward, backward, sum over all shards, move the weights.
+ *
+ * The same text serves one rank and many; what differs lies behind `sync`. A step allocates nothing.
+ */
+#include <math.h>
+
+#include "base/events.h"
+#include "train/job.h"
+
+/* Time since *mark in seconds; *mark moves to now. */
+static double lap(int64_t *mark_ns)
+{
+    int64_t now_ns = tri_now_ns(), passed_ns = now_ns - *mark_ns;
+    *mark_ns = now_ns;
+    return (double)passed_ns / 1e9;
+}
+
+/* The tail also carries a wish to stop, so that all ranks stop after the same step at no cost. */
+static void entry_ready(void *arg, int entry)
+{
+    tri_job *job = arg;
+    if (entry == job->params->entry_count)
+        job->sync->grads[0][job->params->count + TRI_TAIL_STOP] = (float)tri_stop_signal();
+    job->sync->ops->ready(job->sync, entry);
+}
+
+/* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
+ * (first counted from `first`). */
+static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int part_count,
+                             const tri_tree_part *parts, float *const *grads, tri_graph_ready ready)
+{
+    tri_batch batch = {
+        .shards = (int)count,
+        .rows = loaded->rows + first,
+        .first_sample = loaded->first_sample + first,
+        .input = (const char *)loaded->input + (size_t)first * job->input_nbytes,
+        .target = (const char *)loaded->target + (size_t)first * job->target_nbytes,
+    };
+    const float(*sums)[4];
+    int64_t mark_ns = tri_now_ns();
+    TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
+    TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
+    job->record.forward += lap(&mark_ns);
+    TRI_TRY(tri_graph_backward(job->graph, ready, job));
+    job->record.backward += lap(&mark_ns);
+    return TRI_OK;
+}
+
+/* The tree over one whole subtree that is too large to be computed at once: left half, right half, sum. */
+static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int level,
+                              float *grad)
+{
+    if (count <= job->waves.shards) {
+        tri_tree_part whole = {0, count};
+        return run_shards(job, loaded, first, count, 1, &whole, &grad, NULL);
+    }
+    float *right = job->waves.scratch[level];
+    TRI_TRY(run_subtree(job, loaded, first, count / 2, level + 1, grad));
+    TRI_TRY(run_subtree(job, loaded, first + count / 2, count / 2, level + 1, right));
+    tri_vector_add(job->threads, grad, grad, right, job->params->count + TRI_PARAMS_TAIL);
+    return TRI_OK;
+}
+
+/* All of this rank's shards: at once, so that buckets leave while the backward pass goes on; or piece by piece. */
+static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
+{
+    if (!job->waves.scratch)
+        return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
+    for (int p = 0; p < job->part_count; p++)
+        TRI_TRY(run_subtree(job, loaded, job->parts[p].first, job->parts[p].count, 0, job->sync->grads[p]));
+    for (int entry = job->params->entry_count; entry >= 0; entry--)
+        entry_ready(job, entry);
+    return TRI_OK;
+}
+
+/* Weights move by the mean gradient: one division, here, at the end. */
+static tri_status move_weights(tri_job *job, tri_sync_slice slice)
+{
+    const float *grad = job->sync->grads[0], *tail = grad + job->params->count;
+    float weight = tail[TRI_TAIL_WEIGHT];
+    job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
+    job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
+    if (!isfinite(job->record.loss))
+        return tri_fail(TRI_ENUMERIC,
+                        "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
+                        (long long)job->step, job->record.loss, job->record.lr);
+    tri_optim_figures figures = {.step = job->step,
+                                 .lr = (float)job->record.lr,
+                                 .grad_scale = 1.0f / weight,
+                                 .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
+    if (job->norm_blocks) {
+        double norm = tri_clip_norm(job->params, grad, (double)figures.grad_scale, job->norm_blocks, job->threads);
+        job->record.grad_norm = norm;
+        double limit = job->config.optim.clip_norm;
+        if (limit > 0 && norm > limit)
+            figures.grad_scale *= (float)(limit / norm);
+    }
+    tri_optim_step(job->optim, &figures, job->params->values, grad, slice.first, slice.count);
+    return TRI_OK;
+}
+
+static void count_step(tri_job *job, double seconds, int64_t samples)
+{
+    tri_step_record *record = &job->record;
+    record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
+    record->samples_per_s = (double)samples / seconds;
+    record->epoch = (double)(job->step + 1) / (double)job->steps_per_epoch;
+    job->trained_s += seconds;
+    job->trained_samples += (double)samples;
+    tri_counter_add(TRI_COUNT_STEPS, 1);
+    tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
+}
+
+tri_status tri_job_step_run(tri_job *job)
+{
+    int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
+    tri_loader_batch loaded;
+    tri_sync_slice slice;
+    job->record = (tri_step_record){
+        .step = job->step,
+        .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
+        .grad_norm = NAN};
+    TRI_TRY(tri_loader_next(job->loader, &loaded));
+    job->record.data = lap(&mark_ns);
+    TRI_TRY(job->sync->ops->begin(job->sync));
+    TRI_TRY(accumulate(job, &loaded));
+    mark_ns = tri_now_ns();
+    TRI_TRY(job->sync->ops->finish(job->sync, &slice));
+    job->record.comm = lap(&mark_ns);
+    int64_t samples = (int64_t)job->sync->grads[0][job->params->count + TRI_TAIL_WEIGHT];
+    TRI_TRY(move_weights(job, slice));
+    job->record.optimizer = lap(&mark_ns);
+    if (job->sync->ops->publish)
+        TRI_TRY(job->sync->ops->publish(job->sync));
+    job->record.comm += lap(&mark_ns);
+    count_step(job, (double)(tri_now_ns() - start_ns) / 1e9, samples);
+    job->step++;
+    return TRI_OK;
+}

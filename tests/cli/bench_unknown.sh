@@ -1,0 +1,1 @@
+trireme bench all_reuce -n 2

@@ -1,0 +1,1 @@
+trireme launch -n 1 -- no-such-program

@@ -1,0 +1,1 @@
+trireme launch -n 3 -- sh -c 'echo "rank $TRIREME_RANK of $TRIREME_WORLD_SIZE"' | sort

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Runs the cases of this folder: NAME.sh's output (both streams, in order) and exit code must be those in NAME.expect.
+
+usage: run.py TRIREME [--accept] [NAME ...]
+
+Each case runs in an empty folder with `trireme` on the PATH and the examples in $EXAMPLES. What differs between machines is masked: hashes,
+rates, times, folders. --accept rewrites the expectations; read the difference before you commit it.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+MASKS = [
+    (r"xxh3 [0-9a-f]{16}", "xxh3 HASH"),
+    (r"samples/s [0-9.]+", "samples/s N"),
+    (r"[0-9.]+ samples/s", "N samples/s"),
+    (r"\d\d:\d\d:\d\d\.\d\d\d", "TIME"),
+    (r"(runs/[a-z]+)-\d{8}-\d{6}", r"\1-DATE"),
+    (r"oneDNN [0-9.]+", "oneDNN V"),
+]
+
+
+def run_case(script, trireme):
+    with tempfile.TemporaryDirectory() as folder:
+        bin_folder = pathlib.Path(folder, "bin")
+        work = pathlib.Path(folder, "work")
+        bin_folder.mkdir()
+        work.mkdir()
+        (bin_folder / "trireme").symlink_to(trireme)
+        env = {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": folder, "LC_ALL": "C", "EXAMPLES": str(HERE.parent.parent / "examples"),
+               "OMP_NUM_THREADS": "1"}
+        for name in ("LSAN_OPTIONS", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
+            if name in os.environ:
+                env[name] = os.environ[name]
+        run = subprocess.run(["sh", str(script)], cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, timeout=120)
+        text = run.stdout.replace(folder, "FOLDER").replace(env["EXAMPLES"], "EXAMPLES")
+    for pattern, replacement in MASKS:
+        text = re.sub(pattern, replacement, text)
+    return f"{text}exit {run.returncode}\n"
+
+
+def main():
+    args = [a for a in sys.argv[1:] if a != "--accept"]
+    accept = "--accept" in sys.argv
+    if not args:
+        sys.exit(__doc__)
+    trireme, names = pathlib.Path(args[0]).resolve(), args[1:]
+    failed = 0
+    scripts = sorted(HERE.glob("*.sh"))
+    assert scripts, "no cases"
+    for script in scripts:
+        if names and script.stem not in names:
+            continue
+        found = run_case(script, trireme)
+        expect = script.with_suffix(".expect")
+        wanted = expect.read_text() if expect.exists() else ""
+        if found == wanted:
+            print(f"ok      {script.stem}")
+        elif accept:
+            expect.write_text(found)
+            print(f"written {script.stem}")
+        else:
+            failed += 1
+            print(f"FAILED  {script.stem}\n--- wanted\n{wanted}--- found\n{found}---")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+trireme train $EXAMPLES/fashion_mnist.yaml train.batch=lots

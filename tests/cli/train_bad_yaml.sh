@@ -1,0 +1,2 @@
+printf 'model: {name: mlp\ntrain: 3\n' >bad.yaml
+trireme train bad.yaml

@@ -1,0 +1,1 @@
+trireme train $EXAMPLES/fashion_mnist.yaml --dry-run optim.lr=0.3

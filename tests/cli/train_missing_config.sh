@@ -1,0 +1,1 @@
+trireme train nowhere.yaml

@@ -1,0 +1,2 @@
+printf 'model: {name: mlp}\ndata: {path: nowhere, format: idx}\n' >c.yaml
+trireme train c.yaml

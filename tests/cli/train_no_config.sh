@@ -1,0 +1,1 @@
+trireme train -n 2

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""The promise through the program: the `weights:` line is the same for every number of processes, transport and thread count,
+after stop and resume; and what is broken on purpose gives one clear line, the right exit code, and leaves nothing behind.
+
+usage: train.py TRIREME
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+CONFIG = """
+model:
+  layers:
+    - reshape: [4, 4, 2]
+    - conv2d: {out: 4, kernel: 3, pad: 1}
+    - batch_norm
+    - relu
+    - flatten
+    - dropout: 0.2
+    - linear: classes
+data: {name: synthetic, synthetic_count: 1000, synthetic_width: 32}
+train: {batch: 60, epochs: 2, shards: 8}
+optim: {lr: 0.05, clip_norm: 1}
+"""
+
+
+def leftovers():
+    """Shared memory by name, and processes of ours that still run."""
+    names = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    running = set()
+    for pid in os.listdir("/proc"):
+        if pid.isdigit() and int(pid) != os.getpid():
+            try:
+                if os.readlink(f"/proc/{pid}/exe") == TRIREME:
+                    running.add(int(pid))
+            except OSError:
+                pass
+    return names, running
+
+
+class Train(unittest.TestCase):
+    def setUp(self):
+        self.before = leftovers()[0]
+        self.folder = tempfile.TemporaryDirectory()
+        self.config = pathlib.Path(self.folder.name, "run.yaml")
+        self.config.write_text(CONFIG)
+        self.runs = 0
+
+    def tearDown(self):
+        deadline = time.time() + 5
+        while leftovers()[1] and time.time() < deadline:
+            time.sleep(0.05)
+        names, running = leftovers()
+        self.assertEqual(running, set(), "processes are left behind")
+        self.assertEqual(names - self.before, set(), "shared memory is left behind")
+        self.folder.cleanup()
+
+    def start(self, *args, env=None):
+        self.runs += 1
+        self.out = f"{self.folder.name}/run{self.runs}"
+        command = [TRIREME, "train", str(self.config), *args]
+        if "--out" not in args and "--resume" not in args:
+            command += ["--out", self.out]
+        return subprocess.Popen(command, cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
+
+    def train(self, *args, code=0, env=None):
+        process = self.start(*args, env=env)
+        out, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, code, f"{args}\n{out}{err}")
+        return out, err
+
+    def weights(self, *args, env=None):
+        out, _ = self.train(*args, env=env)
+        return re.search(r"^weights: xxh3 ([0-9a-f]{16})$", out, re.M).group(1)
+
+    def error_lines(self, err):
+        return [line for line in err.splitlines() if "error:" in line]
+
+    def test_the_weights_are_the_same_for_every_layout(self):
+        one = self.weights()
+        for ranks in (1, 2, 3, 4, 5, 8):
+            self.assertEqual(self.weights("-n", str(ranks)), one, f"{ranks} ranks over shared memory")
+        for ranks in (2, 3):
+            self.assertEqual(self.weights("-n", str(ranks), "comm.transport=tcp"), one, f"{ranks} ranks over tcp")
+            self.assertEqual(self.weights("-n", str(ranks), env={"OMP_NUM_THREADS": "2"}), one, "two threads each")
+        self.assertEqual(self.weights("train.threads=2"), one)
+
+    def test_stop_and_resume_in_mid_epoch_end_at_the_same_weights(self):
+        one = self.weights()
+        run = f"{self.folder.name}/resumed"
+        self.train("-n", "2", "--out", run, "train.steps=11")
+        self.assertEqual(self.weights("-n", "3", "--resume", run), one)
+        lines = [json.loads(line) for line in open(f"{run}/metrics.jsonl")]
+        steps = [line["step"] for line in lines if "loss" in line]
+        self.assertEqual(steps, list(range(34)))
+
+    def test_a_signal_saves_and_resume_goes_on(self):
+        one = self.weights("train.epochs=40")
+        run = f"{self.folder.name}/stopped"
+        process = self.start("-n", "2", "--out", run, "train.epochs=40")
+        while not os.path.exists(f"{run}/metrics.jsonl") or os.path.getsize(f"{run}/metrics.jsonl") == 0:
+            self.assertIsNone(process.poll(), "ended before it could be stopped")
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        if process.returncode == 0:
+            self.skipTest("the run was over before the signal came")
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+        self.assertEqual(self.weights("-n", "2", "--resume", run), one)
+
+    def test_a_killed_worker_is_named_and_the_others_stop(self):
+        process = self.start("-n", "3", "train.epochs=100000")
+        victim = None
+        deadline = time.time() + 20
+        while victim is None and time.time() < deadline:
+            for pid in leftovers()[1]:
+                try:
+                    if b"TRIREME_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read():
+                        victim = pid
+                except OSError:
+                    pass
+        time.sleep(1)
+        os.kill(victim, signal.SIGKILL)
+        began = time.time()
+        _, err = process.communicate(timeout=30)
+        self.assertLess(time.time() - began, 10)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
+        self.assertIn("rank 1", err)
+
+    def test_a_killed_launcher_takes_its_workers_along(self):
+        process = self.start("-n", "2", "train.epochs=100000")
+        deadline = time.time() + 20
+        while len(leftovers()[1]) < 3 and time.time() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.communicate(timeout=30)
+
+    def test_a_full_disk_is_one_line_and_the_last_checkpoint_survives(self):
+        run = f"{self.folder.name}/full"
+        self.train("--out", run, "train.steps=5")
+        before = sorted(os.listdir(f"{run}/checkpoints"))
+        shell = f"ulimit -f 2; trap '' XFSZ; exec {TRIREME} train --resume {run} optim.name=sgd"
+        process = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60, cwd=self.folder.name)
+        self.assertEqual(process.returncode, 1, process.stderr)
+        self.assertEqual(len(self.error_lines(process.stderr)), 1, process.stderr)
+        self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
+
+    def test_a_damaged_checkpoint_is_passed_over_or_named(self):
+        run = f"{self.folder.name}/damaged"
+        one = self.weights()
+        self.train("--out", run, "train.steps=20", "checkpoint.every_steps=10")
+        newest = sorted(pathlib.Path(run, "checkpoints").glob("step-*"))[-1]
+        (newest / "model.safetensors").write_bytes(b"x" * 100)
+        out, err = self.train("--resume", run, "train.steps=0")
+        self.assertIn(newest.name, err)
+        self.assertIn(one, out)
+        for folder in pathlib.Path(run, "checkpoints").glob("step-*"):
+            (folder / "model.safetensors").write_bytes(b"")
+        _, err = self.train("--resume", run, code=1)
+        self.assertEqual(len(self.error_lines(err)), 1, err)
+
+    def test_a_learning_rate_that_explodes_is_one_line(self):
+        _, err = self.train("-n", "2", "optim.lr=1e30", "optim.clip_norm=0", "train.epochs=50", code=1)
+        self.assertIn("not a number" if "not a number" in err else "optim.lr", err)
+
+    def test_damaged_data_files_are_one_line(self):
+        data = pathlib.Path(self.folder.name, "idx")
+        data.mkdir()
+        for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+            (data / name).write_bytes(b"\0\0\x08\x03\0\0\0\x10")
+        self.config.write_text(f"model: {{name: mlp}}\ndata: {{path: {data}, format: idx}}\n")
+        _, err = self.train(code=1)
+        self.assertEqual(len(self.error_lines(err)), 1, err)
+        self.assertIn("train-images-idx3-ubyte", err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

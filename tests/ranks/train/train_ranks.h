@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_ranks.h: whole training runs with ranks as threads or as fibers of a simulation; the weights' hash comes back.
+ */
+#ifndef TRI_TESTS_TRAIN_RANKS_H
+#define TRI_TESTS_TRAIN_RANKS_H
+
+#include <trireme/train.h>
+
+#include "net/transport.h"
+
+typedef struct train_case {
+    const char *config;              /* YAML text */
+    const char *const *overrides;    /* or NULL */
+    const char *run_folder, *resume; /* or NULL */
+    int world;
+} train_case;
+
+typedef struct train_outcome {
+    tri_status status; /* first failure of any rank */
+    char message[256];
+    uint64_t hash;  /* of rank 0 */
+    bool all_equal; /* every rank has rank 0's hash */
+    double test_accuracy;
+    int64_t step;
+} train_outcome;
+
+/* Ranks as threads over the inproc transport. */
+train_outcome train_threads(const train_case *test);
+/* Ranks as fibers over the sim transport, 50 us and 1 GB/s with jitter, scheduled by seed. */
+train_outcome train_fibers(const train_case *test, uint64_t seed);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "unit/optim/optim_store.h"
+
+static float values[STORE_COUNT], grads[STORE_COUNT], expected[STORE_COUNT];
+
+static tri_optim_config config_of(const char *const *settings)
+{
+    tri_optim_config config;
+    tri_options_defaults(&tri_optim_options, &config);
+    for (; *settings; settings += 2)
+        assert_int_equal(tri_options_set(&tri_optim_options, &config, settings[0], settings[1]), TRI_OK);
+    return config;
+}
+
+static tri_optim_figures figures_of(int64_t step)
+{
+    return (tri_optim_figures){.step = step, .lr = 0.1f, .grad_scale = 0.5f, .buffer_scale = 0.25f};
+}
+
+/* Plain formulas in double for one element over three steps with the same gradient. */
+static double expect_element(const tri_optim_config *config, double x, double g, bool decays)
+{
+    double m = 0, v = 0, decay = decays ? config->weight_decay : 0;
+    for (int t = 1; t <= 3; t++) {
+        double d = g * 0.5;
+        if (strcmp(config->name, "sgd") == 0) {
+            d += decay * x;
+            m = config->momentum * m + d;
+            x -= 0.1 * (config->nesterov ? d + config->momentum * m : m);
+            continue;
+        }
+        if (strcmp(config->name, "adam") == 0)
+            d += decay * x;
+        else
+            x -= 0.1 * decay * x;
+        m = config->beta1 * m + (1 - config->beta1) * d;
+        v = config->beta2 * v + (1 - config->beta2) * d * d;
+        double root = sqrt(v / (1 - pow(config->beta2, t))) + config->epsilon;
+        x -= 0.1 * m / (1 - pow(config->beta1, t)) / root;
+    }
+    return x;
+}
+
+static void three_steps_follow_the_formulas(void **state)
+{
+    (void)state;
+    const char *const cases[][7] = {
+        {"name", "sgd", "momentum", "0", NULL},
+        {"name", "sgd", "weight_decay", "0.01", NULL},
+        {"name", "sgd", "nesterov", "true", "weight_decay", "0.1", NULL},
+        {"name", "adam", "weight_decay", "0.1", NULL},
+        {"name", "adamw", "weight_decay", "0.1", NULL},
+        {"name", "adamw", "weight_decay", "0.1", "decay", "weights", NULL},
+    };
+    for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
+        tri_optim_config config = config_of(cases[c]);
+        tri_optim *optim;
+        assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
+        store_fill(values, grads);
+        memcpy(expected, values, sizeof(values));
+        for (int64_t step = 0; step < 3; step++) {
+            tri_optim_figures figures = figures_of(step);
+            tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
+        }
+        for (int e = 0; e < 2; e++)
+            for (int64_t i = store_entries[e].first; i < store_entries[e].first + store_entries[e].count; i++) {
+                bool decays = e == 0 || strcmp(config.decay, "all") == 0;
+                double want = expect_element(&config, (double)expected[i], (double)grads[i], decays);
+                if (fabs((double)values[i] - want) > 3e-6)
+                    fail_msg("case %zu element %lld: want %.9g, found %.9g", c, (long long)i, want, (double)values[i]);
+            }
+        tri_optim_destroy(optim);
+    }
+}
+
+static void running_statistics_take_in_the_mean_over_shards(void **state)
+{
+    (void)state;
+    const char *const none[] = {NULL};
+    tri_optim_config config = config_of(none);
+    tri_optim *optim;
+    assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
+    store_fill(values, grads);
+    memcpy(expected, values, sizeof(values));
+    tri_optim_figures figures = figures_of(0);
+    tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
+    for (int64_t i = store_entries[2].first; i < store_entries[2].first + 4; i++)
+        assert_float_equal(values[i], 0.9f * expected[i] + 0.1f * grads[i] * 0.25f, 1e-6f);
+    tri_optim_destroy(optim);
+}
+
+static void slices_and_threads_change_no_bit_and_gaps_stay_zero(void **state)
+{
+    (void)state;
+    const char *const names[] = {"sgd", "adam", "adamw"};
+    for (size_t n = 0; n < TRI_COUNT_OF(names); n++) {
+        const char *const settings[] = {"name", names[n], "weight_decay", "0.1", NULL};
+        tri_optim_config config = config_of(settings);
+        for (int variant = 0; variant < 4; variant++) {
+            tri_optim *optim;
+            assert_int_equal(tri_optim_create(&config, &store, 1 + variant % 3, &optim), TRI_OK);
+            store_fill(values, grads);
+            for (int64_t step = 0; step < 3; step++) {
+                tri_optim_figures figures = figures_of(step);
+                int64_t piece = variant == 0 ? STORE_COUNT : 1777 * variant;
+                for (int64_t first = 0; first < STORE_COUNT; first += piece)
+                    tri_optim_step(optim, &figures, values, grads, first,
+                                   STORE_COUNT - first < piece ? STORE_COUNT - first : piece);
+            }
+            if (variant == 0)
+                memcpy(expected, values, sizeof(values));
+            assert_memory_equal(values, expected, sizeof(values));
+            for (int64_t i = STORE_WEIGHT_COUNT - 3; i < STORE_WEIGHT_COUNT; i++)
+                assert_true(values[i] == 0);
+            tri_optim_destroy(optim);
+        }
+    }
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    const char *const settings[] = {"name", "adamw", NULL};
+    tri_optim_config config = config_of(settings);
+    tri_optim *optim;
+    assert_int_equal(tri_optim_create(&config, &store, 2, &optim), TRI_OK);
+    store_fill(values, grads);
+    tri_optim_figures figures = figures_of(0);
+    uint64_t calls = tri_memory_now().calls;
+    tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
+    assert_int_equal(tri_memory_now().calls, calls);
+    tri_optim_destroy(optim);
+}
+
+static void state_is_named_as_in_pytorch(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name, *momentum, *first, *second;
+    } cases[] = {{"sgd", "0.9", "momentum", NULL}, {"sgd", "0", NULL, NULL}, {"adam", "0", "exp_avg", "exp_avg_sq"}};
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        const char *const settings[] = {"name", cases[i].name, "momentum", cases[i].momentum, NULL};
+        tri_optim_config config = config_of(settings);
+        tri_optim *optim;
+        assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
+        const char *names[] = {cases[i].first, cases[i].second};
+        for (int s = 0; s < 2; s++) {
+            const char *name = tri_optim_state_name(optim, s);
+            assert_int_equal(name == NULL, names[s] == NULL);
+            if (name)
+                assert_string_equal(name, names[s]);
+        }
+        assert_null(tri_optim_state_name(optim, 2));
+        tri_optim_destroy(optim);
+    }
+}
+
+static void the_norm_leaves_out_buffers_and_does_not_depend_on_threads(void **state)
+{
+    (void)state;
+    static double blocks[64];
+    assert_true(tri_clip_block_count(&store) <= 64);
+    store_fill(values, grads);
+    double squares = 0;
+    for (int e = 0; e < 2; e++)
+        for (int64_t i = store_entries[e].first; i < store_entries[e].first + store_entries[e].count; i++)
+            squares += (double)grads[i] * (double)grads[i];
+    double norm = tri_clip_norm(&store, grads, 0.5, blocks, 1);
+    assert_true(fabs(norm - 0.5 * sqrt(squares)) < 1e-9 * norm);
+    for (int threads = 2; threads <= 3; threads++)
+        assert_true(tri_clip_norm(&store, grads, 0.5, blocks, threads) == norm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(three_steps_follow_the_formulas),
+        cmocka_unit_test(running_statistics_take_in_the_mean_over_shards),
+        cmocka_unit_test(slices_and_threads_change_no_bit_and_gaps_stay_zero),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(state_is_named_as_in_pytorch),
+        cmocka_unit_test(the_norm_leaves_out_buffers_and_does_not_depend_on_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

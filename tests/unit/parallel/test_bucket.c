@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "parallel/bucket.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Four entries of 32, 16, 48 and 16 elements. */
+static tri_param entries[] = {{.name = "a", .first = 0, .count = 32},
+                              {.name = "b", .first = 32, .count = 16},
+                              {.name = "c", .first = 48, .count = 48},
+                              {.name = "d", .first = 96, .count = 16}};
+static const tri_params params = {.entries = entries, .entry_count = 4, .count = 112};
+
+static void buckets_cover_the_store_and_the_tail_from_the_end(void **state)
+{
+    (void)state;
+    for (int64_t nbytes = 1; nbytes < 1000; nbytes += 37) {
+        tri_buckets buckets;
+        assert_int_equal(tri_buckets_init(&buckets, &params, nbytes), TRI_OK);
+        int64_t end = params.count + TRI_PARAMS_TAIL;
+        int entry_count = 0;
+        for (int i = 0; i < buckets.count; i++) {
+            assert_int_equal(buckets.items[i].first + buckets.items[i].count, end);
+            assert_true(buckets.items[i].count > 0);
+            end = buckets.items[i].first;
+            entry_count += buckets.items[i].entry_count;
+        }
+        assert_int_equal(end, 0);
+        assert_int_equal(entry_count, params.entry_count + 1);
+        tri_buckets_fini(&buckets);
+    }
+}
+
+static void a_bucket_is_released_when_full_and_only_in_order(void **state)
+{
+    (void)state;
+    tri_buckets buckets;
+    assert_int_equal(tri_buckets_init(&buckets, &params, 1), TRI_OK);
+    assert_int_equal(buckets.count, 5);
+    for (int step = 0; step < 2; step++) {
+        tri_buckets_begin(&buckets);
+        tri_bucket_ready(&buckets, 2);
+        assert_null(tri_buckets_release(&buckets));
+        tri_bucket_ready(&buckets, 4);
+        assert_ptr_equal(tri_buckets_release(&buckets), &buckets.items[0]);
+        assert_null(tri_buckets_release(&buckets));
+        tri_bucket_ready(&buckets, 3);
+        assert_ptr_equal(tri_buckets_release(&buckets), &buckets.items[1]);
+        assert_ptr_equal(tri_buckets_release(&buckets), &buckets.items[2]);
+        tri_bucket_ready(&buckets, 0);
+        assert_null(tri_buckets_release(&buckets));
+        tri_bucket_ready(&buckets, 1);
+        assert_ptr_equal(tri_buckets_release(&buckets), &buckets.items[3]);
+        assert_ptr_equal(tri_buckets_release(&buckets), &buckets.items[4]);
+        assert_null(tri_buckets_release(&buckets));
+    }
+    tri_buckets_fini(&buckets);
+}
+
+static void a_large_limit_makes_one_bucket(void **state)
+{
+    (void)state;
+    tri_buckets buckets;
+    assert_int_equal(tri_buckets_init(&buckets, &params, 1 << 20), TRI_OK);
+    assert_int_equal(buckets.count, 1);
+    assert_int_equal(buckets.items[0].count, params.count + TRI_PARAMS_TAIL);
+    tri_buckets_fini(&buckets);
+}
+
+static void failed_allocations_are_reported(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1; n <= 2; n++) {
+        tri_buckets buckets;
+        tri_memory_fail_at(n);
+        assert_int_equal(tri_buckets_init(&buckets, &params, 64), TRI_ENOMEM);
+    }
+    tri_memory_fail_at(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_cover_the_store_and_the_tail_from_the_end),
+        cmocka_unit_test(a_bucket_is_released_when_full_and_only_in_order),
+        cmocka_unit_test(a_large_limit_makes_one_bucket),
+        cmocka_unit_test(failed_allocations_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char text[] = "model: {name: mlp, hidden: [32, 16]}\n"
+                           "data: {name: synthetic}\n"
+                           "optim:\n"
+                           "  lr: 0.2\n";
+
+/* Loads and expects a configuration error whose message has `part`. */
+static void expect_error(const char *yaml, const char *override, const char *part)
+{
+    tri_config config;
+    const char *const overrides[] = {override, NULL};
+    assert_int_equal(tri_config_load(NULL, yaml, override ? overrides : NULL, &config), TRI_ECONFIG);
+    if (!strstr(tri_last_error(), part))
+        fail_msg("want '%s' in: %s", part, tri_last_error());
+    tri_config_fini(&config);
+}
+
+static void the_command_line_wins_over_the_file_and_the_file_over_defaults(void **state)
+{
+    (void)state;
+    tri_config config;
+    const char *const overrides[] = {"optim.lr=0.05", "train.batch=64", "model.hidden=[8]", NULL};
+    assert_int_equal(tri_config_load(NULL, text, NULL, &config), TRI_OK);
+    assert_true(config.optim.lr == 0.2);
+    assert_int_equal(config.train.batch, 128);
+    tri_config_fini(&config);
+    assert_int_equal(tri_config_load(NULL, text, overrides, &config), TRI_OK);
+    assert_true(config.optim.lr == 0.05);
+    assert_int_equal(config.train.batch, 64);
+    assert_int_equal(tri_yaml_count(tri_yaml_find(config.model, "hidden")), 1);
+    tri_config_fini(&config);
+}
+
+static void unknown_keys_name_the_nearest_one(void **state)
+{
+    (void)state;
+    expect_error("optim: {lrr: 1}\n", NULL, "did you mean 'optim.lr'?");
+    expect_error("optimm: {lr: 1}\n", NULL, "there is no option 'optimm'");
+    expect_error(text, "train.bach=3", "command line: there is no option 'train.bach'; did you mean 'train.batch'?");
+    expect_error(text, "nonsense", "is not of the form section.key=value");
+}
+
+static void wrong_values_say_line_wanted_and_found(void **state)
+{
+    (void)state;
+    expect_error("\ntrain:\n  batch: many\n", NULL, "configuration:3");
+    expect_error("train: {batch: 0}\n", NULL, "train.batch");
+    expect_error("train: [1, 2]\n", NULL, "'train' wants keys and values below it");
+    expect_error("train: {batch: [1]}\n", NULL, "train.batch wants one value");
+    expect_error("model: cnn\n", NULL, "'model' wants keys below it");
+    expect_error("- a\n- b\n", NULL, "want sections");
+}
+
+static void the_printed_configuration_reads_back_to_the_same(void **state)
+{
+    (void)state;
+    tri_config config, again;
+    const char *const overrides[] = {"data.path=/a \"b\"/c\\d", "optim.lr=0.3", NULL};
+    tri_string first = {0}, second = {0};
+    assert_int_equal(tri_config_load(NULL, text, overrides, &config), TRI_OK);
+    assert_int_equal(tri_config_print(&config, &first), TRI_OK);
+    assert_non_null(strstr(tri_string_text(&first), "lr: 0.3  # command line"));
+    assert_non_null(strstr(tri_string_text(&first), "batch: 128  # default"));
+    assert_int_equal(tri_config_load(NULL, tri_string_text(&first), NULL, &again), TRI_OK);
+    assert_string_equal(again.data.path, config.data.path);
+    uint64_t hash, hash_again;
+    assert_int_equal(tri_config_hash(&config, &hash), TRI_OK);
+    assert_int_equal(tri_config_hash(&again, &hash_again), TRI_OK);
+    assert_int_equal(hash, hash_again);
+    tri_string_fini(&first);
+    tri_string_fini(&second);
+    tri_config_fini(&config);
+    tri_config_fini(&again);
+}
+
+static void contradictions_are_found(void **state)
+{
+    (void)state;
+    const char *const cases[][2] = {{"train.shards=6", "power of two"},
+                                    {"train.shards=1", "8 workers but train.shards is 1"},
+                                    {"train.batch=4", "at least one sample per shard"},
+                                    {"parallel.data=3", "parallel.data is 3 but 8 ranks"},
+                                    {"parallel.data=x", "want auto or a number"}};
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        tri_config config;
+        const char *const overrides[] = {cases[i][0], NULL};
+        assert_int_equal(tri_config_load(NULL, text, overrides, &config), TRI_OK);
+        assert_int_equal(tri_config_check(&config, 8), TRI_ECONFIG);
+        if (!strstr(tri_last_error(), cases[i][1]))
+            fail_msg("want '%s' in: %s", cases[i][1], tri_last_error());
+        tri_config_fini(&config);
+    }
+}
+
+static void what_only_changes_the_layout_leaves_the_hash(void **state)
+{
+    (void)state;
+    const struct {
+        const char *override;
+        bool same;
+    } cases[] = {{"train.threads=2", true},   {"parallel.bucket_kib=4", true}, {"checkpoint.keep=9", true},
+                 {"train.steps=3", true},     {"train.seed=2", false},         {"optim.lr=0.1", false},
+                 {"model.hidden=[9]", false}, {"data.flip=true", false}};
+    tri_config config;
+    uint64_t base, hash;
+    assert_int_equal(tri_config_load(NULL, text, NULL, &config), TRI_OK);
+    assert_int_equal(tri_config_hash(&config, &base), TRI_OK);
+    tri_config_fini(&config);
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        const char *const overrides[] = {cases[i].override, NULL};
+        assert_int_equal(tri_config_load(NULL, text, overrides, &config), TRI_OK);
+        assert_int_equal(tri_config_hash(&config, &hash), TRI_OK);
+        if ((hash == base) != cases[i].same)
+            fail_msg("%s: hash %s", cases[i].override, hash == base ? "did not change" : "changed");
+        tri_config_fini(&config);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_command_line_wins_over_the_file_and_the_file_over_defaults),
+        cmocka_unit_test(unknown_keys_name_the_nearest_one),
+        cmocka_unit_test(wrong_values_say_line_wanted_and_found),
+        cmocka_unit_test(the_printed_configuration_reads_back_to_the_same),
+        cmocka_unit_test(contradictions_are_found),
+        cmocka_unit_test(what_only_changes_the_layout_leaves_the_hash),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
