@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handshake.h: how two ranks find out over a fresh socket that they are who they say, for tcp and shm.
+ *
+ * The higher rank dials, the lower listens. Three hellos of 96 bytes: "I am" with a nonce, "so am I" with a nonce and a
+ * proof, and a proof back; a proof is an HMAC under the job's token over both nonces (docs/formats/wire.md). One loop
+ * holds all conversations at once, so nobody who is slow, silent or a stranger holds up the others.
+ */
+#ifndef TRI_NET_HANDSHAKE_H
+#define TRI_NET_HANDSHAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define TRI_HELLO_NBYTES  96
+#define TRI_HELLO_MAGIC   UINT32_C(0x48495254) /* "TRIH" */
+#define TRI_HELLO_VERSION 1
+
+/* What a finished handshake gives. */
+typedef struct tri_met {
+    int fd;        /* the socket, nonblocking; -1: not linked */
+    int memory_fd; /* the peer's memory (shm), else -1 */
+    uint32_t slot_kib;
+} tri_met;
+
+typedef struct tri_meeting {
+    const char *name; /* of the transport, for messages */
+    int rank, world;
+    const char *token;
+    int listener;      /* nonblocking */
+    int memory_fd;     /* to hand out (shm), else -1 */
+    uint32_t slot_kib; /* of that memory, else 0 */
+    /* Starts a nonblocking connection to the attempt-th address of a peer; false: it has no more. *fd is -1 when it
+     * failed at once, with the reason in errno. */
+    bool (*dial)(void *arg, int peer, int attempt, int *fd);
+    /* Is the other end of this socket allowed to talk at all? NULL: yes. */
+    bool (*trusts)(void *arg, int fd);
+    void *arg;
+} tri_meeting;
+
+/* Links to all peers with expected[peer] != 0; met[world] is filled. On failure nothing stays open. */
+tri_status tri_meeting_hold(const tri_meeting *meeting, const unsigned char *expected, int64_t deadline_ns,
+                            tri_met *met);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hub.c: the place where ranks of one process meet, and the transport between them.
+ *
+ * A sleeper sets `sleeping`, looks at its pipes once more, and waits; whoever writes to or reads from one of them looks
+ * at `sleeping` afterwards. All four are seq_cst, so at least one of the two sees the other.
+ */
+#include "net/hub.h"
+
+#include <stdio.h>
+
+#include "base/memory.h"
+
+/* A hub with more ranks makes its pipes at the first write instead of when it connects: a large simulation uses few of
+ * them. */
+#define EAGER_WORLD 32
+/* What a modelled link takes at once, so that the first bytes of much arrive before the last are sent. */
+#define MODEL_SEGMENT_NBYTES ((size_t)64 << 10)
+#define YIELDS_BEFORE_SLEEP  4
+
+typedef struct endpoint {
+    tri_transport base;
+    tri_hub *hub;
+    tri_port *port;
+    bool modelled;
+    size_t pipe_nbytes;
+    char address[16];
+} endpoint;
+
+tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out)
+{
+    tri_hub *hub;
+
+    *out = NULL;
+    if (config->world < 1 || config->latency_ns < 0 || config->jitter_ns < 0 || !(config->bytes_per_second >= 0))
+        return tri_fail(TRI_EINVAL, "hub: want a world of 1 or more and no negative figures, got world %d",
+                        config->world);
+    hub = tri_alloc_zero(1, sizeof *hub);
+    if (!hub)
+        return TRI_ENOMEM;
+    hub->config = *config;
+    hub->ports = tri_alloc_zero((size_t)config->world, sizeof *hub->ports);
+    if (!hub->ports) {
+        tri_free(hub);
+        return TRI_ENOMEM;
+    }
+    for (int r = 0; r < config->world; r++) {
+        tri_mutex_init(&hub->ports[r].mutex);
+        tri_cond_init(&hub->ports[r].cond);
+    }
+    for (int r = 0; r < config->world; r++) {
+        hub->ports[r].in = tri_alloc_zero((size_t)config->world, sizeof *hub->ports[r].in);
+        if (!hub->ports[r].in) {
+            tri_hub_destroy(hub);
+            return TRI_ENOMEM;
+        }
+    }
+    *out = hub;
+    return TRI_OK;
+}
+
+static void pipe_destroy(tri_pipe *pipe)
+{
+    if (!pipe)
+        return;
+    tri_free(pipe->model);
+    tri_free(pipe->ring.bytes);
+    tri_free(pipe);
+}
+
+void tri_hub_destroy(tri_hub *hub)
+{
+    if (!hub)
+        return;
+    for (int r = 0; r < hub->config.world; r++) {
+        tri_port *port = &hub->ports[r];
+
+        for (int s = 0; port->in && s < hub->config.world; s++)
+            pipe_destroy(atomic_load(&port->in[s]));
+        tri_free(port->in);
+        tri_cond_fini(&port->cond);
+        tri_mutex_fini(&port->mutex);
+    }
+    tri_free(hub->ports);
+    tri_free(hub);
+}
+
+static tri_status pipe_create(const endpoint *from, int peer, tri_pipe **out)
+{
+    /* Aligned for the ends of its ring. */
+    tri_pipe *pipe = tri_alloc_bulk(sizeof *pipe);
+
+    if (!pipe)
+        return TRI_ENOMEM;
+    pipe->ring =
+        (tri_ring){.ends = &pipe->ends, .bytes = tri_alloc_bulk(from->pipe_nbytes), .capacity = from->pipe_nbytes};
+    pipe->model = from->modelled ? tri_alloc_zero(1, sizeof *pipe->model) : NULL;
+    if (!pipe->ring.bytes || (from->modelled && !pipe->model)) {
+        pipe_destroy(pipe);
+        return TRI_ENOMEM;
+    }
+    atomic_store(&from->hub->ports[peer].in[from->base.rank], pipe);
+    *out = pipe;
+    return TRI_OK;
+}
+
+static void port_wake(tri_port *port)
+{
+    if (!atomic_load(&port->sleeping))
+        return;
+    tri_mutex_lock(&port->mutex);
+    tri_cond_broadcast(&port->cond);
+    tri_mutex_unlock(&port->mutex);
+}
+
+tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transport_setup *setup, bool modelled,
+                                 tri_transport **out)
+{
+    tri_hub *hub = setup->hub;
+    int wanted = TRI_PORT_NEW;
+    endpoint *end;
+
+    *out = NULL;
+    if (!hub)
+        return tri_fail(TRI_EINVAL, "net %s: want a hub, got none", ops->name);
+    if (setup->world != hub->config.world || setup->rank < 0 || setup->rank >= setup->world)
+        return tri_fail(TRI_EINVAL, "net %s: want a rank of a world of %d, got rank %d of %d", ops->name,
+                        hub->config.world, setup->rank, setup->world);
+    end = tri_alloc_zero(1, sizeof *end);
+    if (!end)
+        return TRI_ENOMEM;
+    if (!atomic_compare_exchange_strong(&hub->ports[setup->rank].state, &wanted, TRI_PORT_OPEN)) {
+        tri_free(end);
+        return tri_fail(TRI_EINVAL, "net %s: rank %d was opened on this hub before", ops->name, setup->rank);
+    }
+    end->base = (tri_transport){.ops = ops, .rank = setup->rank, .world = setup->world};
+    end->hub = hub;
+    end->port = &hub->ports[setup->rank];
+    end->modelled = modelled;
+    end->pipe_nbytes = (size_t)setup->config->slot_kib << 10;
+    snprintf(end->address, sizeof end->address, "%d", setup->rank);
+    *out = &end->base;
+    return TRI_OK;
+}
+
+const char *tri_hub_endpoint_address(const tri_transport *transport)
+{
+    return ((const endpoint *)transport)->address;
+}
+
+tri_status tri_hub_endpoint_connect(tri_transport *transport, const char *const *addresses, int64_t deadline_ns)
+{
+    endpoint *end = (endpoint *)transport;
+
+    for (int peer = 0; peer < transport->world; peer++) {
+        tri_pipe *pipe;
+
+        if (peer == transport->rank || !addresses[peer])
+            continue;
+        while (atomic_load(&end->hub->ports[peer].state) == TRI_PORT_NEW) {
+            if (tri_now_ns() >= deadline_ns)
+                return tri_fail(TRI_ETIMEOUT, "rank %d does not come to the hub", peer);
+            tri_sleep_ns(TRI_NS_PER_MS);
+        }
+        if (transport->world <= EAGER_WORLD)
+            TRI_TRY(pipe_create(end, peer, &pipe));
+    }
+    return TRI_OK;
+}
+
+static tri_status peer_gone(int peer)
+{
+    return tri_fail(TRI_EPEER, "rank %d is gone (connection closed)", peer);
+}
+
+tri_status tri_hub_endpoint_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes,
+                                       size_t *taken)
+{
+    endpoint *end = (endpoint *)transport;
+    tri_port *port = &end->hub->ports[peer];
+    tri_pipe *pipe = atomic_load_explicit(&port->in[transport->rank], memory_order_relaxed);
+
+    *taken = 0;
+    if (atomic_load(&port->state) == TRI_PORT_CLOSED)
+        return peer_gone(peer);
+    if (!pipe)
+        TRI_TRY(pipe_create(end, peer, &pipe));
+    if (pipe->model && nbytes > MODEL_SEGMENT_NBYTES)
+        nbytes = MODEL_SEGMENT_NBYTES;
+    *taken = tri_ring_write(&pipe->ring, bytes, nbytes);
+    if (*taken > 0) {
+        if (pipe->model)
+            tri_pipe_stamp_written(&end->hub->config, pipe);
+        port_wake(port);
+    }
+    return TRI_OK;
+}
+
+/* Visible bytes; EPEER when there will never be more. *pipe may be NULL. */
+static tri_status inbound(endpoint *end, int peer, tri_pipe **pipe, uint64_t *visible)
+{
+    /* First the state, then the bytes: what was written before the peer left is not lost. */
+    bool closed = atomic_load(&end->hub->ports[peer].state) == TRI_PORT_CLOSED;
+
+    *pipe = atomic_load(&end->port->in[peer]);
+    *visible = 0;
+    if (*pipe)
+        *visible = (*pipe)->model ? tri_pipe_arrived(*pipe) : tri_ring_used(&(*pipe)->ring);
+    if (closed && *visible == 0 && !(*pipe && tri_ring_used(&(*pipe)->ring) > 0))
+        return peer_gone(peer);
+    return TRI_OK;
+}
+
+tri_status tri_hub_endpoint_read_some(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given)
+{
+    endpoint *end = (endpoint *)transport;
+    tri_pipe *pipe;
+    uint64_t visible;
+
+    *given = 0;
+    TRI_TRY(inbound(end, peer, &pipe, &visible));
+    if (visible == 0)
+        return TRI_OK;
+    *given = tri_ring_read(&pipe->ring, visible, bytes, nbytes);
+    port_wake(&end->hub->ports[peer]);
+    return TRI_OK;
+}
+
+tri_status tri_hub_endpoint_peek(tri_transport *transport, int peer, const void **bytes, size_t *nbytes)
+{
+    tri_pipe *pipe;
+    uint64_t visible;
+
+    *bytes = NULL;
+    *nbytes = 0;
+    TRI_TRY(inbound((endpoint *)transport, peer, &pipe, &visible));
+    if (visible > 0)
+        *nbytes = tri_ring_peek(&pipe->ring, visible, bytes);
+    return TRI_OK;
+}
+
+void tri_hub_endpoint_consume(tri_transport *transport, int peer, size_t nbytes)
+{
+    endpoint *end = (endpoint *)transport;
+
+    tri_ring_consume(&atomic_load_explicit(&end->port->in[peer], memory_order_relaxed)->ring, nbytes);
+    port_wake(&end->hub->ports[peer]);
+}
+
+/* Can one of the wanted go on? Otherwise *until_ns becomes the next arrival, if that is sooner. */
+static bool is_ready(endpoint *end, const unsigned char *want, int64_t *until_ns)
+{
+    for (int peer = 0; peer < end->base.world; peer++) {
+        tri_port *port = &end->hub->ports[peer];
+        tri_pipe *pipe;
+
+        if (!want[peer] || peer == end->base.rank)
+            continue;
+        if (atomic_load(&port->state) == TRI_PORT_CLOSED) {
+            /* The end may still be in flight. */
+            pipe = atomic_load(&end->port->in[peer]);
+            if ((want[peer] & TRI_WANT_WRITE) || !pipe || !pipe->model || tri_pipe_arrived(pipe) > 0 ||
+                tri_ring_used(&pipe->ring) == 0)
+                return true;
+        }
+        if (want[peer] & TRI_WANT_WRITE) {
+            pipe = atomic_load(&port->in[end->base.rank]);
+            if (!pipe || tri_ring_free(&pipe->ring) > 0)
+                return true;
+        }
+        pipe = want[peer] & TRI_WANT_READ ? atomic_load(&end->port->in[peer]) : NULL;
+        if (pipe && pipe->model) {
+            int64_t next_ns = tri_pipe_next_ns(pipe);
+
+            if (tri_pipe_arrived(pipe) > 0)
+                return true;
+            if (next_ns < *until_ns)
+                *until_ns = next_ns;
+        } else if (pipe && tri_ring_used(&pipe->ring) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+tri_status tri_hub_endpoint_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns)
+{
+    endpoint *end = (endpoint *)transport;
+
+    for (int i = 0; i < YIELDS_BEFORE_SLEEP && !end->modelled; i++) {
+        if (is_ready(end, want, &deadline_ns))
+            return TRI_OK;
+        tri_yield();
+    }
+    tri_mutex_lock(&end->port->mutex);
+    atomic_store(&end->port->sleeping, 1);
+    if (!is_ready(end, want, &deadline_ns))
+        tri_cond_wait(&end->port->cond, &end->port->mutex, deadline_ns);
+    atomic_store(&end->port->sleeping, 0);
+    tri_mutex_unlock(&end->port->mutex);
+    return TRI_OK;
+}
+
+void tri_hub_endpoint_close(tri_transport *transport)
+{
+    endpoint *end = (endpoint *)transport;
+
+    if (!end)
+        return;
+    atomic_store(&end->port->state, TRI_PORT_CLOSED);
+    for (int peer = 0; peer < transport->world; peer++) {
+        if (peer != transport->rank)
+            port_wake(&end->hub->ports[peer]);
+    }
+    tri_free(end);
+}

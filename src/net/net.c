@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net.c: opens and closes the links of a rank and waits on them.
+ *
+ * Each peer is reached over exactly one transport, decided when connecting: shm when the host ids are equal and both
+ * sides offer it, else tcp; inside a hub, the hub's.
+ */
+#include "net/net.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "net/host.h"
+#include "net/net_impl.h"
+
+#define BYE_LIMIT_NS (100 * TRI_NS_PER_MS)
+#define SLICE_MIN_NS INT64_C(50000)
+#define SLICE_MAX_NS TRI_NS_PER_MS
+#define HUB_HOST     "hub"
+
+static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_hub *hub)
+{
+    tri_transport_setup setup = {
+        .config = &net->config, .rank = net->rank, .world = net->world, .token = net->token, .hub = hub};
+    tri_transport *transport;
+    size_t used = strlen(net->address);
+
+    TRI_TRY(ops->open(&setup, &transport));
+    if (net->config.faults[0])
+        TRI_TRY(tri_transport_faulty(transport, net->config.faults, &transport));
+    net->names[net->transport_count] = ops->name;
+    net->transports[net->transport_count++] = transport;
+    snprintf(net->address + used, sizeof net->address - used, ";%s=%s", ops->name, transport->ops->address(transport));
+    return TRI_OK;
+}
+
+static tri_status transports_open(tri_net *net, tri_hub *hub)
+{
+    const char *wanted = net->config.transport;
+    char id[TRI_HOST_ID_NBYTES];
+
+    net->over_hub = hub != NULL;
+    if (hub)
+        snprintf(id, sizeof id, HUB_HOST);
+    else
+        tri_host_id(id);
+    snprintf(net->address, sizeof net->address, "host=%s", id);
+    if (strcmp(wanted, "auto") != 0) {
+        const tri_transport_ops *ops = tri_transport_find(wanted);
+
+        if (!ops)
+            return tri_fail(TRI_ECONFIG, "net.transport: want auto, shm, tcp, inproc or sim, got %s", wanted);
+        return transport_add(net, ops, hub);
+    }
+    if (hub)
+        return transport_add(net, tri_sim_active() ? &tri_transport_sim : &tri_transport_inproc, hub);
+    if (net->world == 1)
+        return TRI_OK;
+    TRI_TRY(transport_add(net, &tri_transport_shm, NULL));
+    return transport_add(net, &tri_transport_tcp, NULL);
+}
+
+tri_status tri_net_open(const tri_net_config *config, int rank, int world, const char *token, tri_hub *hub,
+                        tri_net **out)
+{
+    tri_net *net;
+    tri_status status = TRI_ENOMEM;
+
+    *out = NULL;
+    if (world < 1 || rank < 0 || rank >= world)
+        return tri_fail(TRI_EINVAL, "net: want a rank of the world, got rank %d of %d", rank, world);
+    net = tri_alloc_zero(1, sizeof *net);
+    if (!net)
+        return TRI_ENOMEM;
+    net->rank = rank;
+    net->world = world;
+    net->config = *config;
+    net->abort_peer = -1;
+    net->token = tri_strdup(token ? token : "");
+    net->links = tri_alloc_zero((size_t)world, sizeof *net->links);
+    net->active = tri_alloc_zero((size_t)world, sizeof *net->active);
+    net->want = tri_alloc_zero((size_t)world, 1);
+    net->scratch = tri_alloc_bulk(TRI_NET_SCRATCH_NBYTES);
+    for (int peer = 0; net->links && peer < world; peer++)
+        net->links[peer].sending = net->links[peer].receiving = SIZE_MAX;
+    if (net->token && net->links && net->active && net->want && net->scratch)
+        status = transports_open(net, hub);
+    if (status != TRI_OK) {
+        tri_net_close(net);
+        return status;
+    }
+    *out = net;
+    return TRI_OK;
+}
+
+const char *tri_net_address(const tri_net *net)
+{
+    return net->address;
+}
+
+/* The value of "name=" in "a=1;b=2", up to the semicolon. */
+static bool address_value(const char *address, const char *name, char *value, size_t capacity)
+{
+    size_t name_nbytes = strlen(name);
+
+    while (*address) {
+        size_t nbytes = strcspn(address, ";");
+
+        if (nbytes > name_nbytes && strncmp(address, name, name_nbytes) == 0 && address[name_nbytes] == '=' &&
+            nbytes - name_nbytes - 1 < capacity) {
+            memcpy(value, address + name_nbytes + 1, nbytes - name_nbytes - 1);
+            value[nbytes - name_nbytes - 1] = 0;
+            return true;
+        }
+        address += nbytes + (address[nbytes] == ';');
+    }
+    return false;
+}
+
+/* Which transport reaches a peer, and what that transport wants to know. */
+static tri_status route_find(const tri_net *net, int peer, const char *address, char *value, size_t *index)
+{
+    char host[64], mine[64];
+    bool same_host = address_value(address, "host", host, sizeof host) &&
+                     address_value(net->address, "host", mine, sizeof mine) && strcmp(host, mine) == 0;
+
+    for (*index = 0; *index < net->transport_count; ++*index) {
+        const char *name = net->names[*index];
+
+        if ((same_host || strcmp(name, tri_transport_tcp.name) == 0) &&
+            address_value(address, name, value, TRI_NET_ADDRESS_NBYTES))
+            return TRI_OK;
+    }
+    return tri_fail(TRI_EINVAL, "rank %d cannot be reached: want a way in common with %s, got %s", peer, net->address,
+                    address);
+}
+
+static tri_status routes_find(tri_net *net, const char *const *addresses, char *texts, const char **routes)
+{
+    size_t world = (size_t)net->world;
+
+    for (size_t peer = 0; peer < world; peer++) {
+        char *value = texts + peer * TRI_NET_ADDRESS_NBYTES;
+        size_t index = 0;
+
+        if ((int)peer == net->rank)
+            continue;
+        if (addresses && addresses[peer])
+            TRI_TRY(route_find(net, (int)peer, addresses[peer], value, &index));
+        else if (addresses || !net->over_hub)
+            return tri_fail(TRI_EINVAL, "net: want the address of rank %zu, got none", peer);
+        routes[index * world + peer] = value;
+        net->links[peer].transport = net->transports[index];
+        net->links[peer].name = net->names[index];
+    }
+    return TRI_OK;
+}
+
+tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t deadline_ns)
+{
+    size_t world = (size_t)net->world;
+    /* A route's text is short, and a hub needs none. */
+    char *texts = tri_alloc_zero(world, addresses ? TRI_NET_ADDRESS_NBYTES : 1);
+    const char **routes = tri_alloc_zero(TRI_NET_TRANSPORTS * world, sizeof *routes);
+    tri_status status = TRI_ENOMEM;
+
+    if (!texts || !routes)
+        goto free_texts;
+    status = routes_find(net, addresses, texts, routes);
+    for (size_t i = 0; status == TRI_OK && i < net->transport_count; i++)
+        status = net->transports[i]->ops->connect(net->transports[i], routes + i * world, deadline_ns);
+    for (size_t i = 0; status != TRI_OK && i < world; i++)
+        net->links[i].transport = NULL;
+free_texts:
+    tri_free(texts);
+    tri_free(routes);
+    return status;
+}
+
+void tri_net_close(tri_net *net)
+{
+    unsigned char bye[TRI_FRAME_NBYTES];
+
+    if (!net)
+        return;
+    tri_frame_encode(&(tri_frame){.kind = TRI_FRAME_BYE}, bye);
+    if (net->links && net->want)
+        tri_net_tell_all(net, bye, sizeof bye, BYE_LIMIT_NS);
+    for (size_t i = 0; i < net->transport_count; i++)
+        net->transports[i]->ops->close(net->transports[i]);
+    tri_free(net->scratch);
+    tri_free(net->want);
+    tri_free(net->active);
+    tri_free(net->links);
+    tri_free(net->token);
+    tri_free(net);
+}
+
+int tri_net_rank(const tri_net *net)
+{
+    return net->rank;
+}
+
+int tri_net_world(const tri_net *net)
+{
+    return net->world;
+}
+
+const char *tri_net_transport_name(const tri_net *net, int peer)
+{
+    return peer == net->rank || !net->links[peer].name ? "self" : net->links[peer].name;
+}
+
+static bool is_wanted(const tri_net *net, const tri_transport *transport)
+{
+    for (int peer = 0; peer < net->world; peer++) {
+        if (net->want[peer] && net->links[peer].transport == transport)
+            return true;
+    }
+    return false;
+}
+
+tri_status tri_net_wait(tri_net *net, int64_t deadline_ns)
+{
+    tri_transport *wanted[TRI_NET_TRANSPORTS];
+    size_t count = 0;
+
+    for (size_t i = 0; i < net->transport_count; i++) {
+        if (net->transport_count == 1 || is_wanted(net, net->transports[i]))
+            wanted[count++] = net->transports[i];
+    }
+    if (count == 0) {
+        tri_sleep_ns(deadline_ns - tri_now_ns());
+        return TRI_OK;
+    }
+    if (count == 1)
+        return wanted[0]->ops->wait(wanted[0], net->want, deadline_ns);
+    /* Nothing wakes for several: a short turn at each, longer while nothing comes (move.c sets it back). */
+    net->slice_ns = net->slice_ns < SLICE_MIN_NS ? SLICE_MIN_NS : 2 * net->slice_ns;
+    if (net->slice_ns > SLICE_MAX_NS)
+        net->slice_ns = SLICE_MAX_NS;
+    for (size_t i = 0; i < count; i++) {
+        int64_t until_ns = tri_now_ns() + net->slice_ns;
+
+        TRI_TRY(wanted[i]->ops->wait(wanted[i], net->want, until_ns < deadline_ns ? until_ns : deadline_ns));
+    }
+    return TRI_OK;
+}

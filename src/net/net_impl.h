@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net_impl.h: what net.c, move.c and abort.c share: the links of a rank and how far each stream has been read.
+ *
+ * Invariant of a link's reading side: the stream is at `head_nbytes` of a head, or (decoded) at `payload_nbytes` of the
+ * padded payload of `frame`. It outlives the call that read it: a head that came early waits there for its call.
+ */
+#ifndef TRI_NET_NET_IMPL_H
+#define TRI_NET_NET_IMPL_H
+
+#include "net/net.h"
+
+#define TRI_NET_TRANSPORTS     2
+#define TRI_NET_SCRATCH_NBYTES ((size_t)256 << 10)
+#define TRI_NET_BLOCK_NBYTES   ((uint64_t)64)
+
+typedef struct tri_net_link {
+    tri_transport *transport; /* NULL: not linked (oneself) */
+    const char *name;         /* of the transport */
+    /* reading */
+    unsigned char head[TRI_FRAME_NBYTES];
+    size_t head_nbytes;
+    tri_frame frame; /* when decoded */
+    bool decoded;
+    bool claimed; /* the frame agrees with what the running call expects */
+    bool bye;     /* the peer said goodbye: nothing more will come */
+    bool gone;    /* the connection is closed */
+    uint64_t payload_nbytes;
+    unsigned char carry[TRI_NET_BLOCK_NBYTES]; /* part of a block that was read but not yet consumed */
+    size_t carry_nbytes;
+    /* writing */
+    bool partial;          /* a frame was left unfinished: nothing else can be said on this link */
+    size_t control_nbytes; /* of the abort or goodbye that is being sent */
+    /* of the running call: index of the move under way, SIZE_MAX: none */
+    size_t sending, receiving;
+} tri_net_link;
+
+struct tri_net {
+    int rank, world;
+    char *token;
+    tri_net_config config;
+    tri_transport *transports[TRI_NET_TRANSPORTS];
+    const char *names[TRI_NET_TRANSPORTS];
+    size_t transport_count;
+    bool over_hub;
+    char address[TRI_NET_ADDRESS_NBYTES];
+    tri_net_link *links; /* [world] */
+    int *active;         /* [world]: peers of the running call */
+    size_t active_count;
+    unsigned char *want; /* [world] */
+    unsigned char *scratch;
+    int64_t slice_ns; /* of a wait on one of several transports */
+    int abort_peer;   /* whose abort is being read, -1: none */
+    char abort_text[TRI_FRAME_ABORT_LIMIT_NBYTES + 1];
+};
+
+static inline uint64_t tri_net_padded(uint64_t nbytes)
+{
+    return (nbytes + TRI_NET_BLOCK_NBYTES - 1) & ~(TRI_NET_BLOCK_NBYTES - 1);
+}
+
+/* Reads on until the head of a DATA frame lies in the link or nothing more has come; *moved when anything came. Notes a
+ * goodbye. TRI_EABORT with the peer's text, TRI_EPEER (closed without goodbye), TRI_EFORMAT. */
+tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved);
+/* The frame of the link has been read. */
+void tri_net_link_next(tri_net_link *link);
+/* Waits for what net->want says, on all transports. */
+tri_status tri_net_wait(tri_net *net, int64_t deadline_ns);
+/* After a peer was lost: waits a little for a peer that says why, throwing data away. Returns TRI_EABORT with its text,
+ * or `status` with the message that stood. */
+tri_status tri_net_first_cause(tri_net *net, tri_status status);
+/* The same bytes to all who can still be reached, for at most limit_ns. */
+void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, int64_t limit_ns);
+
+#endif

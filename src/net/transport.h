@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transport.h: a way for bytes to go from one rank to another: an ordered byte stream each way between each two ranks.
+ *
+ * One table per transport (inproc, shm, tcp, sim; `faulty` wraps any). The table is small because it is about bytes
+ * only: frames, mismatches and time limits are net.c's, once for all of them. All calls of one transport object come
+ * from one thread at a time.
+ */
+#ifndef TRI_NET_TRANSPORT_H
+#define TRI_NET_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/options.h"
+#include "base/runtime.h"
+
+#define TRI_NET_OPTIONS(X)                                                                                             \
+    X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|inproc|sim",                                                        \
+      "how bytes travel: auto takes shm inside a host, tcp between hosts")                                             \
+    X(NAME, interface, "", 0, 0, NULL, "network interface or address to listen on, empty = found by itself")           \
+    X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
+    X(INT, slot_kib, "512", 4, 65536, NULL, "bytes in flight per link in shared memory, KiB")                          \
+    X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")
+typedef struct tri_net_config {
+    TRI_NET_OPTIONS(TRI_OPTION_FIELD)
+} tri_net_config;
+extern const tri_option_table tri_net_options; /* section "comm", beside the options of comm/ */
+
+typedef struct tri_transport tri_transport;
+typedef struct tri_hub tri_hub; /* where ranks of one process meet (inproc, sim) */
+
+typedef struct tri_transport_setup {
+    const tri_net_config *config;
+    int rank, world;
+    const char *token; /* of the job: both sides of a link prove that they know it */
+    tri_hub *hub;      /* inproc, sim; NULL otherwise */
+} tri_transport_setup;
+
+typedef struct tri_transport_ops {
+    const char *name;
+    const char *does; /* one line for --help */
+    /* Listens; nobody is connected yet. */
+    tri_status (*open)(const tri_transport_setup *setup, tri_transport **out);
+    /* What the others need to reach this rank; no spaces, semicolons or equal signs; valid while open. */
+    const char *(*address)(const tri_transport *transport);
+    /* Links to every peer whose address is not NULL; returns when all are up both ways. addresses[rank] is ignored. */
+    tri_status (*connect)(tri_transport *transport, const char *const *addresses, int64_t deadline_ns);
+    /* Takes up to nbytes without blocking; *taken may be 0. TRI_EPEER when the peer is gone. */
+    tri_status (*write_some)(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken);
+    /* Gives up to nbytes without blocking; *given may be 0. TRI_EPEER when the peer is gone and nothing is left. */
+    tri_status (*read_some)(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given);
+    /* Looks at bytes that have arrived, in place, and later lets them go. NULL: read_some only. */
+    tri_status (*peek)(tri_transport *transport, int peer, const void **bytes, size_t *nbytes);
+    void (*consume)(tri_transport *transport, int peer, size_t nbytes);
+    /* Returns when one of the peers marked in want[peer] (TRI_WANT_READ | TRI_WANT_WRITE) may go on, or at the
+     * deadline, or for no reason. Spins a little, then sleeps. */
+    tri_status (*wait)(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
+    void (*close)(tri_transport *transport);
+} tri_transport_ops;
+
+#define TRI_WANT_READ  1
+#define TRI_WANT_WRITE 2
+
+/* First member of each implementation's struct. */
+struct tri_transport {
+    const tri_transport_ops *ops;
+    int rank, world;
+};
+
+extern const tri_transport_ops tri_transport_inproc, tri_transport_shm, tri_transport_tcp, tri_transport_sim;
+/* All of them, NULL at the end. */
+extern const tri_transport_ops *const tri_transports[];
+/* NULL when there is none of that name. */
+const tri_transport_ops *tri_transport_find(const char *name);
+
+/* Wraps (and takes) a transport; behaves as the text says ("faults" above), replayable. */
+tri_status tri_transport_faulty(tri_transport *inner, const char *faults, tri_transport **out);
+
+/* A place for `world` ranks of this process (threads: inproc; fibers of a simulation: sim with these figures). */
+typedef struct tri_hub_config {
+    int world;
+    int64_t latency_ns;      /* sim: one way */
+    double bytes_per_second; /* sim: of each link, 0 = no limit */
+    int64_t jitter_ns;       /* sim: up to this much more, seeded */
+} tri_hub_config;
+tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out);
+void tri_hub_destroy(tri_hub *hub);
+
+#endif

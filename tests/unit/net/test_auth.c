@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/auth.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "unit/net/cmocka_all.h"
+
+static void hex(const unsigned char bytes[TRI_AUTH_NBYTES], char text[65])
+{
+    for (int i = 0; i < TRI_AUTH_NBYTES; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static void sha256_of(const char *message, const char *wanted)
+{
+    unsigned char out[TRI_AUTH_NBYTES];
+    char text[65];
+
+    tri_auth_sha256(message, strlen(message), out);
+    hex(out, text);
+    assert_string_equal(text, wanted);
+}
+
+/* FIPS 180-4 examples. */
+static void sha256_gives_the_standard_digests(void **state)
+{
+    (void)state;
+    sha256_of("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    sha256_of("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    sha256_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+}
+
+/* RFC 4231, case 2; and a key longer than a block (case 6). */
+static void hmac_gives_the_standard_proofs(void **state)
+{
+    unsigned char out[TRI_AUTH_NBYTES];
+    char text[65], key[132];
+    const char *longer = "Test Using Larger Than Block-Size Key - Hash Key First";
+
+    (void)state;
+    tri_auth_prove("Jefe", "what do ya want for nothing?", 28, out);
+    hex(out, text);
+    assert_string_equal(text, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, 131);
+    key[131] = 0;
+    tri_auth_prove(key, longer, strlen(longer), out);
+    hex(out, text);
+    assert_string_equal(text, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+static void equality_looks_at_every_byte(void **state)
+{
+    unsigned char a[TRI_AUTH_NBYTES] = {1, 2, 3}, b[TRI_AUTH_NBYTES] = {1, 2, 3};
+
+    (void)state;
+    assert_true(tri_auth_equals(a, b));
+    for (int i = 0; i < TRI_AUTH_NBYTES; i++) {
+        b[i] ^= 0x80;
+        assert_false(tri_auth_equals(a, b));
+        b[i] ^= 0x80;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sha256_gives_the_standard_digests),
+        cmocka_unit_test(hmac_gives_the_standard_proofs),
+        cmocka_unit_test(equality_looks_at_every_byte),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
