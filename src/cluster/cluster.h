@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cluster.h: who takes part: this process's rank, the number of ranks, and the store where they meet.
+ *
+ * tri_cluster_join() finds out by the environment of whoever started the process. One row per starter, first match wins
+ * (tri_cluster_environments): trireme (TRIREME_*), torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK),
+ * Open MPI (OMPI_COMM_WORLD_*), MPICH/PMI (PMI_RANK, PMI_SIZE), Slurm (SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_NODELIST
+ * ...), TF_CONFIG, Kubeflow (as torchrun, or TF_CONFIG), alone (one rank). Where a starter gives no meeting point
+ * (mpirun, srun) one is derived: the host of rank 0 where the starter tells it (Slurm's node list, OMPI/PMI on one
+ * host: loopback), and a port or a private folder from the job's id.
+ */
+#ifndef TRI_CLUSTER_CLUSTER_H
+#define TRI_CLUSTER_CLUSTER_H
+
+#include "cluster/store.h"
+
+typedef struct tri_cluster {
+    const char *started_by; /* "torchrun" */
+    int rank, world;
+    int local_rank, local_world;
+    char token[65];           /* of the job; "" when the starter gave none */
+    tri_store *store;         /* NULL when world is 1 */
+    tri_store_server *server; /* rank 0 of a foreign starter serves; else NULL */
+    char *folder;             /* private folder of a file store, removed by the last one that leaves; else NULL */
+} tri_cluster;
+
+/* Reads one environment variable; NULL when absent. The caller passes getenv, tests pass a table. */
+typedef const char *(*tri_cluster_lookup)(const char *name, void *arg);
+
+/* What an environment says, before anything is connected. */
+typedef struct tri_cluster_place {
+    const char *started_by;
+    int rank, world, local_rank, local_world;
+    char store_url[1200];
+    char token[65];
+    bool serves;         /* this rank must run the store's server at store_url */
+    bool may_be_served;  /* with serves: the url is the user's, so that a server may be there already */
+    bool private_folder; /* store_url is a folder made for this job, mode 0700 */
+} tri_cluster_place;
+/* TRI_ECONFIG for an environment that contradicts itself or is half set (names the variable, wanted and found). */
+tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place);
+
+/* detect + open (and serve, where this rank does). Waits for nobody but the store. */
+tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadline_ns, tri_cluster *out);
+/* Gathers one small text of each rank: texts[r] (the caller's, tri_free each). All ranks call it with the same name,
+ * once per name. */
+tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const char *text, char **texts,
+                                int64_t deadline_ns);
+void tri_cluster_leave(tri_cluster *cluster);
+
+#endif

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * environment.c: the table of starters: how each tells a process its rank, and where the ranks of one job meet.
+ *
+ * A meeting point that has to be made up (mpirun, srun) is a function of what is the same on all ranks of this job and
+ * different in every other: the job's id, secrets of the starter, and the starter's process (id and start time).
+ */
+#include "cluster/environment.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "cluster/store_impl.h"
+#include "net/auth.h"
+
+#define PORT_TRIES 16 /* ports that rank 0 may take one of, where the starter names none that is free */
+
+tri_status tri_environment_int(tri_cluster_lookup lookup, void *arg, const char *name, int low, int high, int *out)
+{
+    const char *text = lookup(name, arg);
+    char *end = NULL;
+    long value;
+
+    if (!text || !*text)
+        return tri_fail(TRI_ECONFIG, "%s: want a whole number of %d to %d, found %s", name, low, high,
+                        text ? "an empty text" : "nothing (the other variables of this starter are set)");
+    value = strtol(text, &end, 10);
+    if (isspace((unsigned char)*text) || *end || value < low || value > high)
+        return tri_fail(TRI_ECONFIG, "%s: want a whole number of %d to %d, found '%.60s'", name, low, high, text);
+    *out = (int)value;
+    return TRI_OK;
+}
+
+/* A rank below its world, by two variables. */
+static tri_status rank_pair(tri_cluster_lookup lookup, void *arg, const char *rank_name, const char *world_name,
+                            int *rank, int *world)
+{
+    TRI_TRY(tri_environment_int(lookup, arg, world_name, 1, TRI_ENVIRONMENT_RANKS, world));
+    TRI_TRY(tri_environment_int(lookup, arg, rank_name, 0, TRI_ENVIRONMENT_RANKS - 1, rank));
+    if (*rank >= *world)
+        return tri_fail(TRI_ECONFIG, "%s: want less than %s (%d), found %d", rank_name, world_name, *world, *rank);
+    return TRI_OK;
+}
+
+static bool has(tri_cluster_lookup lookup, void *arg, const char *name)
+{
+    return lookup(name, arg) != NULL;
+}
+
+/* --- what a job is known by ------------------------------------------------------------------------------------- */
+
+typedef struct job_id {
+    tri_string text;
+    tri_status status;
+} job_id;
+
+static void job_add(job_id *job, const char *name, const char *value)
+{
+    if (value && job->status == TRI_OK)
+        job->status = tri_string_appendf(&job->text, "%s=%s\n", name, value);
+}
+
+/* 64 hex digits of all that was added; frees it. */
+static tri_status job_end(job_id *job, char hex[65])
+{
+    unsigned char digest[TRI_AUTH_NBYTES];
+    tri_status status = job->status;
+
+    tri_auth_sha256(tri_string_text(&job->text), job->text.nbytes, digest);
+    for (int i = 0; i < TRI_AUTH_NBYTES; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    tri_string_fini(&job->text);
+    return status;
+}
+
+/* Name, parent and start time of a process, from /proc/<pid>/stat. */
+static bool process_read(long pid, char name[64], long *parent, char start[32])
+{
+    char path[64], *text, *open, *close, *field, *save = NULL;
+    size_t nbytes;
+    bool ok = false;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    if (pid <= 0 || tri_fs_read(path, 0, &text, &nbytes) != TRI_OK)
+        return false;
+    open = strchr(text, '(');
+    close = strrchr(text, ')'); /* the name itself may hold any byte */
+    if (open && close && open < close) {
+        *close = 0;
+        snprintf(name, 64, "%s", open + 1);
+        field = strtok_r(close + 1, " ", &save);
+        for (int i = 3; field && i <= 22; i++) {
+            if (i == 4)
+                *parent = strtol(field, NULL, 10);
+            if (i == 22) {
+                snprintf(start, 32, "%s", field);
+                ok = true;
+            }
+            field = strtok_r(NULL, " ", &save);
+        }
+    }
+    tri_free(text);
+    return ok;
+}
+
+/* The process that started the ranks of this host: the same for all of them, also behind a shell script per rank. */
+static void job_add_starter(job_id *job, bool parent_will_do)
+{
+    static const char *const names[] = {"mpirun",    "mpiexec",         "mpiexec.hydra", "orterun",
+                                        "prterun",   "orted",           "prted",         "hydra_pmi_proxy",
+                                        "pmi_proxy", "hydra_bstrap_pr", "prte",          "slurmstepd"};
+    long pid = getppid(), parent = 0;
+    char name[64], start[32], text[96];
+
+    for (int depth = 0; depth < 32 && process_read(pid, name, &parent, start); depth++) {
+        for (size_t i = 0; i < TRI_COUNT_OF(names); i++) {
+            if (strcmp(name, names[i]) == 0) {
+                snprintf(text, sizeof text, "%ld at %s", pid, start);
+                job_add(job, "starter", text);
+                return;
+            }
+        }
+        pid = parent;
+    }
+    if (parent_will_do && process_read(getppid(), name, &parent, start)) {
+        snprintf(text, sizeof text, "%ld at %s", (long)getppid(), start);
+        job_add(job, "parent", text);
+    }
+}
+
+/* A folder for a job whose ranks are all on this host. */
+static tri_status meet_in_folder(tri_cluster_lookup lookup, void *arg, job_id *job, tri_cluster_place *place)
+{
+    const char *tmp = lookup("TMPDIR", arg);
+    char user[32];
+    int nbytes;
+
+    snprintf(user, sizeof user, "%ld", (long)getuid());
+    job_add(job, "user", user);
+    TRI_TRY(job_end(job, place->token));
+    if (!tmp || tmp[0] != '/')
+        tmp = "/tmp";
+    nbytes = snprintf(place->store_url, sizeof place->store_url, "file://%s/trireme-%s-%.32s", tmp, user, place->token);
+    if (nbytes >= (int)sizeof place->store_url)
+        return tri_fail(TRI_ECONFIG, "TMPDIR: want a path of at most 1000 bytes, found %zu", strlen(tmp));
+    place->private_folder = true;
+    return TRI_OK;
+}
+
+static tri_status need_store(tri_cluster_lookup lookup, void *arg, const char *starter, const tri_cluster_place *place)
+{
+    if (has(lookup, arg, "TRIREME_STORE"))
+        return TRI_OK;
+    return tri_fail(
+        TRI_ECONFIG,
+        "TRIREME_STORE: want tcp://<host of rank 0>:<port> or file:///<shared folder>, because %s starts %d "
+        "ranks on several hosts (%d here) and names no meeting point; found nothing",
+        starter, place->world, place->local_world);
+}
+
+static tri_status url_tcp(tri_cluster_place *place, const char *host, int first_port, int last_port)
+{
+    const char *left = strchr(host, ':') && host[0] != '[' ? "[" : "", *right = *left ? "]" : "";
+
+    if (strlen(host) > 255)
+        return tri_fail(TRI_ECONFIG, "host of rank 0: want at most 255 bytes, found %zu", strlen(host));
+    if (last_port > first_port)
+        snprintf(place->store_url, sizeof place->store_url, "tcp://%s%s%s:%d-%d", left, host, right, first_port,
+                 last_port);
+    else
+        snprintf(place->store_url, sizeof place->store_url, "tcp://%s%s%s:%d", left, host, right, first_port);
+    place->serves = place->rank == 0;
+    return TRI_OK;
+}
+
+/* --- the starters ----------------------------------------------------------------------------------------------- */
+
+static bool trireme_is_here(tri_cluster_lookup lookup, void *arg)
+{
+    return has(lookup, arg, "TRIREME_RANK") || has(lookup, arg, "TRIREME_WORLD_SIZE");
+}
+
+static tri_status trireme_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    TRI_TRY(rank_pair(lookup, arg, "TRIREME_RANK", "TRIREME_WORLD_SIZE", &place->rank, &place->world));
+    TRI_TRY(rank_pair(lookup, arg, "TRIREME_LOCAL_RANK", "TRIREME_LOCAL_WORLD_SIZE", &place->local_rank,
+                      &place->local_world));
+    if (place->world > 1 && !has(lookup, arg, "TRIREME_STORE"))
+        return tri_fail(TRI_ECONFIG, "TRIREME_STORE: want a store url (TRIREME_WORLD_SIZE is %d), found nothing",
+                        place->world);
+    return TRI_OK;
+}
+
+static bool slurm_is_here(tri_cluster_lookup lookup, void *arg)
+{
+    /* A batch script that runs a program without srun has SLURM_PROCID, but is no step. */
+    return has(lookup, arg, "SLURM_PROCID") &&
+           (has(lookup, arg, "SLURM_STEP_ID") || has(lookup, arg, "SLURM_STEP_NODELIST"));
+}
+
+static bool mpich_is_here(tri_cluster_lookup lookup, void *arg)
+{
+    bool has_local = has(lookup, arg, "MPI_LOCALRANKID") || has(lookup, arg, "MPI_LOCALNRANKS");
+
+    /* srun --mpi=pmi2 sets PMI_RANK too, but is Slurm's; hydra below srun sets both. */
+    return (has(lookup, arg, "PMI_RANK") || has(lookup, arg, "PMI_SIZE")) && (has_local || !slurm_is_here(lookup, arg));
+}
+
+static bool openmpi_is_here(tri_cluster_lookup lookup, void *arg)
+{
+    return has(lookup, arg, "OMPI_COMM_WORLD_RANK") || has(lookup, arg, "OMPI_COMM_WORLD_SIZE");
+}
+
+/* Many job scripts export WORLD_SIZE alone beside another starter; RANK alone decides, unless nobody else is there. */
+static bool torchrun_is_here(tri_cluster_lookup lookup, void *arg)
+{
+    return has(lookup, arg, "RANK") ||
+           (has(lookup, arg, "WORLD_SIZE") && !openmpi_is_here(lookup, arg) && !mpich_is_here(lookup, arg) &&
+            !slurm_is_here(lookup, arg) && !has(lookup, arg, "TF_CONFIG"));
+}
+
+static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    const char *address = lookup("MASTER_ADDR", arg), *agent = lookup("TORCHELASTIC_USE_AGENT_STORE", arg);
+    job_id job = {.status = TRI_OK};
+    int port, first, last;
+
+    TRI_TRY(rank_pair(lookup, arg, "RANK", "WORLD_SIZE", &place->rank, &place->world));
+    if (has(lookup, arg, "LOCAL_RANK") || has(lookup, arg, "LOCAL_WORLD_SIZE"))
+        TRI_TRY(rank_pair(lookup, arg, "LOCAL_RANK", "LOCAL_WORLD_SIZE", &place->local_rank, &place->local_world));
+    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+        return TRI_OK;
+    if (!address || !*address)
+        return tri_fail(TRI_ECONFIG, "MASTER_ADDR: want the host of rank 0 (WORLD_SIZE is %d), found %s", place->world,
+                        address ? "an empty text" : "nothing");
+    TRI_TRY(tri_environment_int(lookup, arg, "MASTER_PORT", 1, 65535, &port));
+    first = last = port;
+    if (agent && (strcasecmp(agent, "true") == 0 || strcmp(agent, "1") == 0)) {
+        /* torchrun's agent listens on MASTER_PORT itself. */
+        first = port + PORT_TRIES <= 65535 ? port + 1 : port - PORT_TRIES;
+        last = first + PORT_TRIES - 1;
+    }
+    /* Says which job, and which start of it, so that ranks of two do not meet; it is no secret. */
+    job_add(&job, "address", address);
+    job_add(&job, "port", lookup("MASTER_PORT", arg));
+    job_add(&job, "run", lookup("TORCHELASTIC_RUN_ID", arg));
+    job_add(&job, "restart", lookup("TORCHELASTIC_RESTART_COUNT", arg));
+    TRI_TRY(job_end(&job, place->token));
+    return url_tcp(place, address, first, last);
+}
+
+static tri_status openmpi_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    static const char *const ids[] = {
+        "PMIX_NAMESPACE",    "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_precondition_transports",
+        "PMIX_SERVER_URI41", "PMIX_SERVER_URI4",        "PMIX_SERVER_URI3",
+        "PMIX_SERVER_URI2"};
+    job_id job = {.status = TRI_OK};
+
+    TRI_TRY(rank_pair(lookup, arg, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &place->rank, &place->world));
+    TRI_TRY(rank_pair(lookup, arg, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", &place->local_rank,
+                      &place->local_world));
+    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+        return TRI_OK;
+    if (place->local_world != place->world)
+        return need_store(lookup, arg, "mpirun", place);
+    for (size_t i = 0; i < TRI_COUNT_OF(ids); i++)
+        job_add(&job, ids[i], lookup(ids[i], arg));
+    job_add_starter(&job, job.text.nbytes == 0);
+    return meet_in_folder(lookup, arg, &job, place);
+}
+
+static tri_status mpich_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    job_id job = {.status = TRI_OK};
+
+    TRI_TRY(rank_pair(lookup, arg, "PMI_RANK", "PMI_SIZE", &place->rank, &place->world));
+    if (place->world > 1 || has(lookup, arg, "MPI_LOCALRANKID") || has(lookup, arg, "MPI_LOCALNRANKS"))
+        TRI_TRY(rank_pair(lookup, arg, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", &place->local_rank, &place->local_world));
+    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+        return TRI_OK;
+    if (place->local_world != place->world)
+        return need_store(lookup, arg, "mpiexec", place);
+    job_add(&job, "PMI_PORT", lookup("PMI_PORT", arg));
+    job_add_starter(&job, true);
+    return meet_in_folder(lookup, arg, &job, place);
+}
+
+static tri_status slurm_local(tri_cluster_lookup lookup, void *arg, int nodes, tri_cluster_place *place)
+{
+    const char *tasks = lookup("SLURM_STEP_TASKS_PER_NODE", arg);
+    int node = 0;
+
+    place->local_world = place->world;
+    if (nodes > 1) {
+        if (!tasks)
+            tasks = lookup("SLURM_TASKS_PER_NODE", arg);
+        if (!tasks)
+            return tri_fail(TRI_ECONFIG, "SLURM_STEP_TASKS_PER_NODE: want the tasks of each of %d nodes, found nothing",
+                            nodes);
+        TRI_TRY(tri_environment_int(lookup, arg, "SLURM_NODEID", 0, nodes - 1, &node));
+        TRI_TRY(tri_environment_tasks(tasks, node, &place->local_world));
+    }
+    return tri_environment_int(lookup, arg, "SLURM_LOCALID", 0, place->local_world - 1, &place->local_rank);
+}
+
+static tri_status slurm_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    const char *list = lookup("SLURM_STEP_NODELIST", arg);
+    const char *world_name = has(lookup, arg, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    job_id job = {.status = TRI_OK};
+    char host[256], beyond[256];
+    int nodes = 1, port;
+
+    TRI_TRY(rank_pair(lookup, arg, "SLURM_PROCID", world_name, &place->rank, &place->world));
+    if (!list)
+        list = lookup("SLURM_NODELIST", arg);
+    if (!list && place->world > 1)
+        return tri_fail(TRI_ECONFIG, "SLURM_STEP_NODELIST: want the nodes of the step (%s is %d), found nothing",
+                        world_name, place->world);
+    if (list) {
+        TRI_TRY_IN(tri_environment_node(list, 0, host, &nodes), "SLURM_STEP_NODELIST");
+        tri_environment_node(list, -1, beyond, &nodes);
+    }
+    TRI_TRY(slurm_local(lookup, arg, nodes, place));
+    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+        return TRI_OK;
+    if (!has(lookup, arg, "SLURM_JOB_ID"))
+        return tri_fail(TRI_ECONFIG, "SLURM_JOB_ID: want the number of the job, found nothing");
+    job_add(&job, "job", lookup("SLURM_JOB_ID", arg));
+    job_add(&job, "step", lookup("SLURM_STEP_ID", arg));
+    job_add(&job, "restart", lookup("SLURM_RESTART_COUNT", arg));
+    TRI_TRY(job_end(&job, place->token));
+    /* Below the ports that systems give to outgoing connections (32768 and up). */
+    port = 15000 +
+           (int)(strtoul((char[]){place->token[0], place->token[1], place->token[2], place->token[3], 0}, NULL, 16) %
+                 1000u) *
+               PORT_TRIES;
+    return url_tcp(place, nodes == 1 ? "127.0.0.1" : host, port, port + PORT_TRIES - 1);
+}
+
+static bool tf_is_here(tri_cluster_lookup lookup, void *arg)
+{
+    return has(lookup, arg, "TF_CONFIG");
+}
+
+static tri_status tf_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    return tri_environment_tf_config(lookup("TF_CONFIG", arg), place);
+}
+
+static bool alone_is_here(tri_cluster_lookup lookup, void *arg)
+{
+    (void)lookup;
+    (void)arg;
+    return true;
+}
+
+static tri_status alone_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    (void)lookup;
+    (void)arg;
+    place->world = place->local_world = 1;
+    return TRI_OK;
+}
+
+const tri_environment tri_cluster_environments[] = {
+    {"trireme", "trireme train -n or trireme launch", trireme_is_here, trireme_fill},
+    {"torchrun", "torchrun, Kubeflow's PyTorchJob, RANK and WORLD_SIZE by hand", torchrun_is_here, torchrun_fill},
+    {"openmpi", "mpirun of Open MPI", openmpi_is_here, openmpi_fill},
+    {"mpich", "mpiexec of MPICH and its relatives", mpich_is_here, mpich_fill},
+    {"slurm", "srun", slurm_is_here, slurm_fill},
+    {"tf_config", "TF_CONFIG, as Kubeflow's TFJob sets it", tf_is_here, tf_fill},
+    {"alone", "one process", alone_is_here, alone_fill},
+    {.name = NULL},
+};
+
+tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    const tri_environment *row = tri_cluster_environments;
+    const char *store = lookup("TRIREME_STORE", arg), *token = lookup("TRIREME_TOKEN", arg);
+    tri_store_url url;
+
+    memset(place, 0, sizeof *place);
+    place->world = place->local_world = 1;
+    while (!row->is_here(lookup, arg))
+        row++;
+    place->started_by = row->name;
+    TRI_TRY_IN(row->fill(lookup, arg, place), "started by %s", row->name);
+    if (place->local_world > place->world)
+        return tri_fail(TRI_ECONFIG, "started by %s: local world: want at most the world's %d ranks, found %d",
+                        row->name, place->world, place->local_world);
+    if (place->world == 1) {
+        place->store_url[0] = 0;
+        place->serves = place->private_folder = false;
+    } else if (store) {
+        TRI_TRY_IN(tri_store_url_parse(store, &url), "TRIREME_STORE");
+        snprintf(place->store_url, sizeof place->store_url, "%s", store);
+        place->private_folder = false;
+        place->serves = place->rank == 0 && !url.is_file && row->fill != trireme_fill;
+        place->may_be_served = place->serves;
+    }
+    if (token) {
+        if (strlen(token) >= sizeof place->token)
+            return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want at most %zu bytes, found %zu", sizeof place->token - 1,
+                            strlen(token));
+        snprintf(place->token, sizeof place->token, "%s", token);
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch.h: starts one program on N ranks, here or by ssh on a list of hosts, and stays with it to the end.
+ *
+ * Children get TRIREME_RANK, TRIREME_WORLD_SIZE, TRIREME_LOCAL_RANK, TRIREME_LOCAL_WORLD_SIZE, TRIREME_STORE,
+ * TRIREME_TOKEN, and the names PyTorch programs read (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+ * MASTER_PORT), cores of their own (affinity) and OMP_NUM_THREADS unless it is set. The first one that fails is the
+ * cause: the others get SIGTERM, after a grace SIGKILL; nothing is left behind, also when the launcher itself is killed
+ * (PR_SET_PDEATHSIG, subreaper, launch_guard.c).
+ */
+#ifndef TRI_CLUSTER_LAUNCH_H
+#define TRI_CLUSTER_LAUNCH_H
+
+#include "base/options.h"
+#include "base/runtime.h"
+
+#define TRI_LAUNCH_OPTIONS(X)                                                                                          \
+    X(INT, ranks, "1", 1, 65536, NULL, "number of processes")                                                          \
+    X(PATH, hosts, "", 0, 0, NULL, "file with one 'host [slots=N]' per line; started by ssh; empty = this machine")    \
+    X(INT, threads, "0", 0, 4096, NULL, "threads of each rank, 0 = cores divided by local ranks, at least 1")          \
+    X(BOOL, bind, "true", 0, 0, NULL, "give each local rank cores of its own")                                         \
+    X(BOOL, prefix, "true", 0, 0, NULL, "put '[rank] ' before each line of output")                                    \
+    X(REAL, grace_s, "3", 0, 3600, NULL, "time between asking the others to stop and killing them")                    \
+    X(NAME, ssh, "ssh", 0, 0, NULL, "program that starts a command on a host")
+typedef struct tri_launch_config {
+    TRI_LAUNCH_OPTIONS(TRI_OPTION_FIELD)
+} tri_launch_config;
+extern const tri_option_table tri_launch_options; /* section "launch" */
+
+typedef struct tri_launch_result {
+    int exit_code; /* of the first failure: the program's own, or 128 + signal; 0 when all ended well */
+    int rank;      /* that failed first, -1 = none */
+    int signal;    /* that killed it, 0 = none */
+} tri_launch_result;
+
+/* Runs argv (NULL at the end) and waits. Output of children goes to this process's stdout and stderr, line by line,
+ * never mixed inside a line. Passes SIGINT and SIGTERM on (tri_stop_signal). log_folder: NULL, or a folder where rank
+ * N's output also goes to rank-N.log. quiet_rank_output: with prefix false, ranks other than 0 write their stdout to
+ * the log only. */
+tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, const char *log_folder, bool quiet_others,
+                          tri_launch_result *result);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_hosts.c: the host file, the command line for a remote shell, and this machine's address seen from a host.
+ *
+ * A remote rank hangs on its standard input: the token comes there first (a command line is public), then names of
+ * signals; its end, however it comes about (launcher killed, connection cut), kills the rank's process group.
+ */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cluster/launch_impl.h"
+
+#define HOST_LIMIT 65536
+
+static bool name_is_local(const char *name)
+{
+    char own[256] = "";
+
+    gethostname(own, sizeof own - 1);
+    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 || strcmp(name, "::1") == 0 ||
+           (own[0] && strcmp(name, own) == 0);
+}
+
+static tri_status host_parse(char *line, const char *origin, int number, tri_vector *hosts)
+{
+    static const char blank[] = " \t\r";
+    launch_host host = {.slots = 1};
+    char *save = NULL, *word, *end;
+    size_t nbytes;
+
+    line[strcspn(line, "#")] = 0;
+    word = strtok_r(line, blank, &save);
+    if (!word)
+        return TRI_OK;
+    nbytes = strlen(word);
+    if (nbytes >= sizeof host.name || word[0] == '-')
+        return tri_fail(TRI_ECONFIG,
+                        "%s:%d: want a host of at most %zu bytes that does not begin with '-', got '%.60s'", origin,
+                        number, sizeof host.name - 1, word);
+    for (size_t i = 0; i < nbytes; i++) {
+        if (!isalnum((unsigned char)word[i]) && !strchr(".-_:@%[]", word[i]))
+            return tri_fail(TRI_ECONFIG, "%s:%d: want a host name or address, got '%.60s'", origin, number, word);
+    }
+    memcpy(host.name, word, nbytes + 1);
+    host.is_local = name_is_local(host.name);
+    word = strtok_r(NULL, blank, &save);
+    if (word) {
+        long slots =
+            strncmp(word, "slots=", 6) == 0 && isdigit((unsigned char)word[6]) ? strtol(word + 6, &end, 10) : -1;
+
+        if (slots < 1 || slots > 65536 || *end)
+            return tri_fail(TRI_ECONFIG, "%s:%d: want slots=N with N of 1 to 65536 behind the host, got '%.60s'",
+                            origin, number, word);
+        host.slots = (int)slots;
+        word = strtok_r(NULL, blank, &save);
+        if (word)
+            return tri_fail(TRI_ECONFIG, "%s:%d: want nothing behind slots=N, got '%.60s'", origin, number, word);
+    }
+    for (size_t i = 0; i < hosts->count; i++) {
+        if (strcmp(((launch_host *)tri_vector_at(hosts, i))->name, host.name) == 0)
+            return tri_fail(TRI_ECONFIG, "%s:%d: want each host once (slots=N for more ranks), got %s again", origin,
+                            number, host.name);
+    }
+    if (hosts->count >= HOST_LIMIT)
+        return tri_fail(TRI_ECONFIG, "%s:%d: want at most %d hosts", origin, number, HOST_LIMIT);
+    return tri_vector_push(hosts, &host) ? TRI_OK : TRI_ENOMEM;
+}
+
+tri_status tri_launch_hosts_parse(const char *text, size_t nbytes, const char *origin, tri_vector *hosts)
+{
+    int number = 0;
+
+    if (memchr(text, 0, nbytes))
+        return tri_fail(TRI_ECONFIG, "%s: want a text, got zero bytes in it", origin);
+    for (size_t at = 0; at < nbytes;) {
+        const char *end = memchr(text + at, '\n', nbytes - at);
+        size_t line_nbytes = end ? (size_t)(end - text) - at : nbytes - at;
+        char *line = tri_strndup(text + at, line_nbytes);
+        tri_status status = line ? host_parse(line, origin, ++number, hosts) : TRI_ENOMEM;
+
+        tri_free(line);
+        TRI_TRY(status);
+        at += line_nbytes + 1;
+    }
+    if (hosts->count == 0)
+        return tri_fail(TRI_ECONFIG, "%s: want lines 'host [slots=N]', got no host", origin);
+    return TRI_OK;
+}
+
+tri_status tri_launch_quote(tri_string *out, const char *text)
+{
+    TRI_TRY(tri_string_append(out, "'"));
+    for (const char *quote; (quote = strchr(text, '\'')) != NULL; text = quote + 1) {
+        TRI_TRY(tri_string_append_bytes(out, text, (size_t)(quote - text)));
+        TRI_TRY(tri_string_append(out, "'\\''"));
+    }
+    TRI_TRY(tri_string_append(out, text));
+    return tri_string_append(out, "'");
+}
+
+tri_status tri_launch_address(const char *host, char address[64])
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM}, *list;
+    struct sockaddr_storage own;
+    socklen_t own_nbytes;
+    const char *name = strchr(host, '@') ? strchr(host, '@') + 1 : host;
+    char text[INET6_ADDRSTRLEN];
+    int rc = getaddrinfo(name, "9", &hints, &list);
+    bool found = false;
+
+    if (rc != 0)
+        return tri_fail(TRI_ECONFIG,
+                        "host %s: want a name with an address (names of ssh's configuration alone will not do), "
+                        "got: %s",
+                        name, gai_strerror(rc));
+    for (const struct addrinfo *at = list; at && !found; at = at->ai_next) {
+        int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        own_nbytes = sizeof own;
+        found = fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) == 0 &&
+                getsockname(fd, (struct sockaddr *)&own, &own_nbytes) == 0 &&
+                getnameinfo((struct sockaddr *)&own, own_nbytes, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    freeaddrinfo(list);
+    if (!found)
+        return tri_fail(TRI_EIO, "host %s: no way there: %s", name, strerror(errno));
+    snprintf(address, 64, strchr(text, ':') ? "[%s]" : "%s", text);
+    return TRI_OK;
+}
+
+tri_status tri_launch_free_port(int *port)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    socklen_t own_nbytes = sizeof own;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&own, sizeof own) == 0 &&
+              getsockname(fd, (struct sockaddr *)&own, &own_nbytes) == 0;
+
+    if (!ok)
+        tri_fail(TRI_EIO, "no free port for MASTER_PORT: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    *port = ntohs(own.sin_port);
+    return ok ? TRI_OK : TRI_EIO;
+}
+
+tri_status tri_launch_remote_command(char *const *settings, char *const *argv, const char *folder, int local_world,
+                                     bool pick_threads, tri_string *out)
+{
+    tri_string script = {0};
+    tri_status status = tri_string_append(&script, "IFS= read -r TRIREME_TOKEN || exit 1; export TRIREME_TOKEN; cd ");
+
+    if (status == TRI_OK)
+        status = tri_launch_quote(&script, folder);
+    if (status == TRI_OK)
+        status = tri_string_append(&script, " || exit 126; exec 3<&0; ");
+    if (status == TRI_OK && pick_threads)
+        status =
+            tri_string_appendf(&script,
+                               "if [ -z \"$OMP_NUM_THREADS\" ]; then n=$(( $(nproc) / %d )); [ \"$n\" -ge 1 ] || n=1; "
+                               "OMP_NUM_THREADS=$n; export OMP_NUM_THREADS; fi; ",
+                               local_world);
+    if (status == TRI_OK)
+        status = tri_string_append(&script, "setsid env");
+    for (; *settings && status == TRI_OK; settings++) {
+        status = tri_string_append(&script, " ");
+        if (status == TRI_OK)
+            status = tri_launch_quote(&script, *settings);
+    }
+    for (; *argv && status == TRI_OK; argv++) {
+        status = tri_string_append(&script, " ");
+        if (status == TRI_OK)
+            status = tri_launch_quote(&script, *argv);
+    }
+    if (status == TRI_OK)
+        status = tri_string_append(&script,
+                                   " </dev/null 3<&- & p=$!; "
+                                   "{ while read -r s; do kill -s \"$s\" -- \"-$p\"; done; kill -s KILL -- \"-$p\"; } "
+                                   "<&3 3<&- >/dev/null 2>&1 & w=$!; exec 3<&-; "
+                                   "wait \"$p\"; r=$?; kill -s KILL \"$w\"; kill -s KILL -- \"-$p\" 2>/dev/null; "
+                                   "exit \"$r\"");
+    if (status == TRI_OK)
+        status = tri_string_append(out, "exec sh -c ");
+    if (status == TRI_OK)
+        status = tri_launch_quote(out, tri_string_text(&script));
+    tri_string_fini(&script);
+    return status;
+}

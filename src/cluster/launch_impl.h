@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_impl.h: what the files of the launcher share: ranks, hosts, output; for launch*.c, affinity.c and tests.
+ */
+#ifndef TRI_CLUSTER_LAUNCH_IMPL_H
+#define TRI_CLUSTER_LAUNCH_IMPL_H
+
+#include <sys/types.h>
+
+#include "cluster/launch.h"
+#include "cluster/store.h"
+
+/* --- affinity.c --- */
+
+/* CPU numbers this process may run on; the caller's, tri_free. */
+tri_status tri_affinity_read(int **cpus, int *count);
+/* Async-signal-safe. Binds the calling process; false when the system refuses. */
+bool tri_affinity_bind(const int *cpus, int count);
+
+/* --- launch_hosts.c --- */
+
+typedef struct launch_host {
+    char name[256];
+    int slots;
+    int first_rank, count; /* ranks on it */
+    bool is_local;         /* its name says this machine */
+    char store_url[320];
+} launch_host;
+
+/* Lines "host [slots=N]", # comments. Appends launch_host; TRI_ECONFIG: "<origin>:<line>: ...". */
+tri_status tri_launch_hosts_parse(const char *text, size_t nbytes, const char *origin, tri_vector *hosts);
+/* Appends the text so that a POSIX shell reads it as one word. */
+tri_status tri_launch_quote(tri_string *out, const char *text);
+/* This machine's address on the way to a host ("[v6]" in brackets), by a socket that sends nothing. */
+tri_status tri_launch_address(const char *host, char address[64]);
+/* A port nobody listens on now. */
+tri_status tri_launch_free_port(int *port);
+/* The command a remote shell is given: reads the token, then signal names, from its standard input; kills the rank when
+ * that ends. settings: NULL-ended NAME=value. */
+tri_status tri_launch_remote_command(char *const *settings, char *const *argv, const char *folder, int local_world,
+                                     bool pick_threads, tri_string *out);
+
+/* --- launch_guard.c: a process that outlives a killed launcher just long enough to clean up --- */
+
+typedef struct launch_guard {
+    pid_t pid;
+    int fd;    /* write end; its end of file is the launcher's death */
+    int *pids; /* the guard's own, made before it starts */
+} launch_guard;
+tri_status tri_launch_guard_start(launch_guard *guard, int world, const char *token);
+void tri_launch_guard_add(const launch_guard *guard, pid_t group);
+void tri_launch_guard_remove(const launch_guard *guard, pid_t group);
+void tri_launch_guard_stop(launch_guard *guard);
+/* Async-signal-safe. Kills every process (but this one) that was started with TRIREME_TOKEN=token; returns how many. */
+int tri_launch_kill_marked(const char *token);
+
+/* --- launch_output.c --- */
+
+#define TRI_LAUNCH_LINE_NBYTES    (64u << 10)
+#define TRI_LAUNCH_PENDING_NBYTES (1u << 20)
+
+typedef struct launch_sink {
+    int fd;
+    bool is_file, broken;
+    tri_string pending;
+    size_t at; /* bytes of pending written */
+} launch_sink;
+
+typedef struct launch_stream {
+    int fd; /* read end, non-blocking; -1 closed */
+    int rank;
+    bool prefix;
+    launch_sink *sink;    /* NULL: log only */
+    const char *log_path; /* NULL: none */
+    tri_string line;      /* not yet whole */
+} launch_stream;
+
+void tri_launch_sink_init(launch_sink *sink, int fd);
+/* Writes what the descriptor takes without blocking. */
+void tri_launch_sink_write(launch_sink *sink);
+bool tri_launch_sink_is_full(const launch_sink *sink);
+/* Reads what is there and passes whole lines on; at the end completes the last one and closes. */
+tri_status tri_launch_stream_read(launch_stream *stream);
+void tri_launch_stream_close(launch_stream *stream);
+
+/* --- launch_child.c --- */
+
+typedef struct launch_rank {
+    int rank, local_rank;
+    launch_host *host; /* NULL: here */
+    pid_t pid;         /* 0: not started or reaped */
+    pid_t group;       /* what pid was */
+    int pidfd;         /* -1: the system has none */
+    int control;       /* of a remote rank: its standard input; else -1 */
+    launch_stream streams[2];
+    char *log_path;
+    int *cpus; /* borrowed; NULL: not bound */
+    int cpu_count;
+} launch_rank;
+
+typedef struct launch_start {
+    const tri_launch_config *config;
+    char *const *argv;
+    const char *token, *store_url; /* store_url: of local ranks */
+    const char *master;
+    int master_port, world, local_world;
+    int threads;    /* of a local rank, 0: leave OMP_NUM_THREADS alone */
+    int report_fd;  /* a child that cannot exec writes {rank, errno} */
+    uint64_t files; /* soft limit of descriptors to give back to children, 0: unchanged */
+} launch_start;
+
+tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_output.c: carries the ranks' output to the launcher's own, line by line, without ever blocking on either.
+ *
+ * A sink holds whole lines only, so that lines never mix; when its reader is slow, the ranks' pipes are left full and
+ * the ranks wait. A line longer than TRI_LAUNCH_LINE_NBYTES is put out in pieces, each as a line.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "cluster/launch_impl.h"
+
+void tri_launch_sink_init(launch_sink *sink, int fd)
+{
+    struct stat info;
+
+    *sink = (launch_sink){.fd = fd};
+    sink->is_file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool tri_launch_sink_is_full(const launch_sink *sink)
+{
+    return sink && !sink->broken && sink->pending.nbytes - sink->at > TRI_LAUNCH_PENDING_NBYTES;
+}
+
+void tri_launch_sink_write(launch_sink *sink)
+{
+    if (sink->at > TRI_LAUNCH_PENDING_NBYTES) { /* a reader that is always a little behind must not let it grow */
+        sink->pending.nbytes -= sink->at;
+        memmove(sink->pending.text, sink->pending.text + sink->at, sink->pending.nbytes + 1);
+        sink->at = 0;
+    }
+    while (!sink->broken && sink->at < sink->pending.nbytes) {
+        size_t nbytes = sink->pending.nbytes - sink->at;
+        struct pollfd one = {.fd = sink->fd, .events = POLLOUT};
+        ssize_t written;
+
+        /* A pipe that polls as writable takes PIPE_BUF bytes without blocking; O_NONBLOCK would be seen by others. */
+        if (!sink->is_file && nbytes > PIPE_BUF)
+            nbytes = PIPE_BUF;
+        if (!sink->is_file && poll(&one, 1, 0) <= 0)
+            return;
+        written = write(sink->fd, sink->pending.text + sink->at, nbytes);
+        if (written > 0)
+            sink->at += (size_t)written;
+        else if (written < 0 && errno == EAGAIN)
+            return;
+        else if (written < 0 && errno != EINTR)
+            sink->broken = true;
+    }
+    tri_string_clear(&sink->pending);
+    sink->at = 0;
+}
+
+/* One line, without its newline. */
+static tri_status line_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
+{
+    launch_sink *sink = stream->sink;
+
+    if (sink && !sink->broken) {
+        if (stream->prefix)
+            TRI_TRY(tri_string_appendf(&sink->pending, "[%d] ", stream->rank));
+        TRI_TRY(tri_string_append_bytes(&sink->pending, line, nbytes));
+        TRI_TRY(tri_string_append(&sink->pending, "\n"));
+    }
+    if (stream->log_path) {
+        TRI_TRY(tri_string_append_bytes(log, line, nbytes));
+        TRI_TRY(tri_string_append(log, "\n"));
+    }
+    return TRI_OK;
+}
+
+static tri_status bytes_put(launch_stream *stream, const char *bytes, size_t nbytes, tri_string *log)
+{
+    while (nbytes > 0) {
+        const char *end = memchr(bytes, '\n', nbytes);
+        size_t room = TRI_LAUNCH_LINE_NBYTES - stream->line.nbytes, part = end ? (size_t)(end - bytes) : nbytes;
+        bool is_whole = end && part <= room;
+
+        if (part > room)
+            part = room;
+        if (is_whole && stream->line.nbytes == 0) {
+            TRI_TRY(line_put(stream, bytes, part, log));
+        } else {
+            TRI_TRY(tri_string_append_bytes(&stream->line, bytes, part));
+            if (is_whole || stream->line.nbytes >= TRI_LAUNCH_LINE_NBYTES) {
+                TRI_TRY(line_put(stream, tri_string_text(&stream->line), stream->line.nbytes, log));
+                tri_string_clear(&stream->line);
+            }
+        }
+        bytes += part + is_whole;
+        nbytes -= part + is_whole;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_launch_stream_read(launch_stream *stream)
+{
+    char buffer[16384];
+    tri_string log = {0};
+    tri_status status = TRI_OK;
+
+    while (stream->fd >= 0 && status == TRI_OK && !tri_launch_sink_is_full(stream->sink)) {
+        ssize_t got = read(stream->fd, buffer, sizeof buffer);
+
+        if (got > 0) {
+            status = bytes_put(stream, buffer, (size_t)got, &log);
+        } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+            if (stream->line.nbytes > 0)
+                status = line_put(stream, tri_string_text(&stream->line), stream->line.nbytes, &log);
+            tri_string_clear(&stream->line);
+            close(stream->fd);
+            stream->fd = -1;
+        } else if (errno == EAGAIN) {
+            break;
+        }
+    }
+    if (status == TRI_OK && log.nbytes > 0)
+        status = tri_fs_append(stream->log_path, log.text, log.nbytes);
+    tri_string_fini(&log);
+    return status;
+}
+
+void tri_launch_stream_close(launch_stream *stream)
+{
+    if (stream->fd >= 0)
+        close(stream->fd);
+    stream->fd = -1;
+    tri_string_fini(&stream->line);
+}

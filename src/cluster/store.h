@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store.h: a small shared table of names and bytes by which ranks find each other.
+ *
+ * One table per kind: tcp (a server in the launcher or in rank 0), file (a shared folder), and `prefix` wraps any.
+ * Keys: at most 255 bytes of [A-Za-z0-9_./-]; values: at most 1 MiB. Every call has a deadline on the tri_now_ns()
+ * scale.
+ */
+#ifndef TRI_CLUSTER_STORE_H
+#define TRI_CLUSTER_STORE_H
+
+#include "base/containers.h"
+#include "base/runtime.h"
+
+typedef struct tri_store tri_store;
+
+typedef struct tri_store_ops {
+    const char *name;
+    const char *does;
+    tri_status (*set)(tri_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns);
+    /* Waits until the key is there; *bytes is the caller's (tri_free), with a 0 byte after it. */
+    tri_status (*wait)(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns);
+    /* Adds to a number (0 when absent), atomically; *after is the new value. */
+    tri_status (*add)(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns);
+    tri_status (*remove)(tri_store *store, const char *key, int64_t deadline_ns);
+    void (*close)(tri_store *store);
+} tri_store_ops;
+
+/* First member of each implementation's struct. */
+struct tri_store {
+    const tri_store_ops *ops;
+};
+
+/* url: "tcp://host:port" or "file:///folder". Connecting retries with back-off until the deadline: start order is free.
+ * token: of the job, checked by a tcp server ("" = none). */
+tri_status tri_store_open(const char *url, const char *token, int64_t deadline_ns, tri_store **out);
+/* Puts "<prefix>/" before each key. Takes inner. */
+tri_status tri_store_prefix(tri_store *inner, const char *prefix, tri_store **out);
+
+tri_status tri_store_set(tri_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns);
+tri_status tri_store_wait(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns);
+tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns);
+tri_status tri_store_remove(tri_store *store, const char *key, int64_t deadline_ns);
+void tri_store_close(tri_store *store);
+
+/* The server of a tcp store, on a thread of its own with one poll loop: a slow, silent or malicious client cannot hold
+ * up the others or make it grow. address "127.0.0.1" or "0.0.0.0" or "::"; port 0: any. */
+typedef struct tri_store_server tri_store_server;
+tri_status tri_store_server_start(const char *address, int port, const char *token, tri_store_server **out);
+int tri_store_server_port(const tri_store_server *server);
+void tri_store_server_stop(tri_store_server *server);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store_impl.h: what the stores share: the message of the tcp protocol (docs/formats/store.md), keys, urls, openers.
+ *
+ * For store*.c, cluster.c, launch*.c and the tests and fuzz targets of these only.
+ */
+#ifndef TRI_CLUSTER_STORE_IMPL_H
+#define TRI_CLUSTER_STORE_IMPL_H
+
+#include "cluster/store.h"
+#include "net/auth.h"
+
+#define TRI_STORE_KEY_NBYTES    255
+#define TRI_STORE_VALUE_NBYTES  (1u << 20)
+#define TRI_STORE_TOTAL_NBYTES  (64u << 20)
+#define TRI_STORE_HEADER_NBYTES 24
+#define TRI_STORE_NONCE_NBYTES  32
+#define TRI_STORE_PROOF_NBYTES  (TRI_STORE_NONCE_NBYTES + TRI_AUTH_NBYTES)
+#define TRI_STORE_REPLY         0x80
+
+typedef enum tri_store_op {
+    TRI_STORE_GREET, /* server's first message: value = its nonce */
+    TRI_STORE_PROVE, /* client's first message: value = its nonce, then its proof */
+    TRI_STORE_SET,
+    TRI_STORE_WAIT,
+    TRI_STORE_ADD,
+    TRI_STORE_REMOVE,
+    TRI_STORE_OP_COUNT
+} tri_store_op;
+
+typedef struct tri_store_message {
+    uint8_t op;     /* tri_store_op; replies: | TRI_STORE_REPLY */
+    uint8_t status; /* tri_status of a reply; 0 in requests */
+    uint16_t key_nbytes;
+    uint32_t value_nbytes;
+    uint32_t ticket; /* the client's number of the request, in its reply too */
+    int64_t number; /* ADD: the amount, in the reply the new value; WAIT: nanoseconds the client waits, -1 = for ever */
+} tri_store_message;
+
+void tri_store_message_write(const tri_store_message *message, unsigned char out[TRI_STORE_HEADER_NBYTES]);
+/* TRI_EFORMAT for another protocol; TRI_EINVAL for a key or value beyond the limits (fields are filled then). */
+tri_status tri_store_message_read(const unsigned char in[TRI_STORE_HEADER_NBYTES], tri_store_message *message);
+/* HMAC under the token of who ("client", "server") and both nonces. */
+void tri_store_proof(const char *token, const char *who, const unsigned char server_nonce[TRI_STORE_NONCE_NBYTES],
+                     const unsigned char client_nonce[TRI_STORE_NONCE_NBYTES], unsigned char out[TRI_AUTH_NBYTES]);
+
+/* TRI_EINVAL unless 1 to 255 bytes of [A-Za-z0-9_./-]. */
+tri_status tri_store_key_check(const char *key, size_t nbytes);
+
+typedef struct tri_store_url {
+    bool is_file;
+    char path[1024];           /* file */
+    char host[256];            /* tcp, without brackets */
+    int first_port, last_port; /* tcp; a range is tried in turn until the server of this job answers */
+} tri_store_url;
+/* "tcp://host:port", "tcp://host:first-last", "tcp://[v6]:port", "file:///folder"; else TRI_ECONFIG. */
+tri_status tri_store_url_parse(const char *text, tri_store_url *url);
+
+tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out);
+tri_status tri_store_file_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out);
+
+/* Waits until no client is connected or the deadline. */
+void tri_store_server_drain(tri_store_server *server, int64_t deadline_ns);
+
+#endif

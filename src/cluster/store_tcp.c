@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store_tcp.c: the client of a store server (docs/formats/store.md): one connection, one request at a time.
+ *
+ * Calls from several threads queue. Every step watches the caller's deadline. A reply that comes after its caller gave
+ * up is recognised by its ticket and dropped; a connection that broke is made anew by the next call.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cluster/store_impl.h"
+
+#define ATTEMPT_NS (5 * TRI_NS_PER_S)
+/* A stranger on one port of a range must not hold up the search for long. */
+#define RANGE_ATTEMPT_NS (TRI_NS_PER_S / 2)
+
+typedef struct tcp_store {
+    tri_store base;
+    tri_mutex mutex;
+    tri_store_url url;
+    char token[65];
+    int fd; /* -1: not connected */
+    uint32_t ticket;
+} tcp_store;
+
+/* The earlier of the deadline and ns from now. */
+static int64_t at_most(int64_t deadline_ns, int64_t ns)
+{
+    int64_t now_ns = tri_now_ns();
+
+    return deadline_ns - now_ns > ns ? now_ns + ns : deadline_ns;
+}
+
+/* TRI_ETIMEOUT leaves no message: the caller knows what it waited for. */
+static tri_status wait_for(int fd, short events, int64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd one = {.fd = fd, .events = events};
+        int64_t left_ns = deadline_ns == TRI_FOREVER ? TRI_FOREVER : deadline_ns - tri_now_ns();
+        int64_t ms = left_ns <= 0 ? 0 : (left_ns - 1) / TRI_NS_PER_MS + 1;
+        int ready = poll(&one, 1, ms > 60000 ? 60000 : (int)ms);
+
+        if (ready > 0)
+            return TRI_OK;
+        if (ready < 0 && errno != EINTR)
+            return tri_fail(TRI_EIO, "store: cannot poll a socket: %s", strerror(errno));
+        if (ready == 0 && left_ns <= 0)
+            return TRI_ETIMEOUT;
+    }
+}
+
+static tri_status send_all(int fd, const void *bytes, size_t nbytes, int64_t deadline_ns)
+{
+    const char *at = bytes;
+
+    while (nbytes > 0) {
+        ssize_t sent = send(fd, at, nbytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (sent > 0) {
+            at += sent;
+            nbytes -= (size_t)sent;
+        } else if (sent < 0 && errno == EAGAIN) {
+            TRI_TRY(wait_for(fd, POLLOUT, deadline_ns));
+        } else if (sent < 0 && errno != EINTR) {
+            return TRI_EPEER;
+        }
+    }
+    return TRI_OK;
+}
+
+/* *got: bytes read so far, also when it fails. */
+static tri_status receive_all(int fd, void *bytes, size_t nbytes, size_t *got, int64_t deadline_ns)
+{
+    *got = 0;
+    while (*got < nbytes) {
+        ssize_t received = recv(fd, (char *)bytes + *got, nbytes - *got, MSG_DONTWAIT);
+
+        if (received > 0)
+            *got += (size_t)received;
+        else if (received == 0)
+            return TRI_EPEER;
+        else if (errno == EAGAIN)
+            TRI_TRY(wait_for(fd, POLLIN, deadline_ns));
+        else if (errno != EINTR)
+            return TRI_EPEER;
+    }
+    return TRI_OK;
+}
+
+/* A connected socket to one address, or -1 with errno. */
+static int connect_address(const struct addrinfo *address, int64_t deadline_ns)
+{
+    int on = 1, problem = 0;
+    socklen_t problem_nbytes = sizeof problem;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (connect(fd, address->ai_addr, address->ai_addrlen) == 0)
+        return fd;
+    if (errno == EINPROGRESS) {
+        if (wait_for(fd, POLLOUT, deadline_ns) != TRI_OK)
+            problem = ETIMEDOUT;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &problem_nbytes) != 0)
+            problem = errno;
+        if (problem == 0)
+            return fd;
+        errno = problem;
+    }
+    problem = errno;
+    close(fd);
+    errno = problem;
+    return -1;
+}
+
+/* Shows that this side knows the token, and has the server show it. TRI_ECONFIG: it is not the server of this job. */
+static tri_status shake_hands(tcp_store *store, int fd, int64_t deadline_ns)
+{
+    unsigned char header[TRI_STORE_HEADER_NBYTES], nonce[TRI_STORE_NONCE_NBYTES], text[1024];
+    unsigned char message[TRI_STORE_HEADER_NBYTES + TRI_STORE_PROOF_NBYTES], *mine = message + TRI_STORE_HEADER_NBYTES;
+    unsigned char want[TRI_AUTH_NBYTES];
+    tri_store_message in, out = {.op = TRI_STORE_PROVE, .value_nbytes = TRI_STORE_PROOF_NBYTES};
+    size_t got;
+
+    TRI_TRY(receive_all(fd, header, sizeof header, &got, deadline_ns));
+    if (tri_store_message_read(header, &in) != TRI_OK || in.op != (TRI_STORE_GREET | TRI_STORE_REPLY) ||
+        in.value_nbytes != sizeof nonce)
+        return tri_fail(TRI_ECONFIG, "wanted a Trireme store, found another service");
+    TRI_TRY(receive_all(fd, nonce, sizeof nonce, &got, deadline_ns));
+    tri_entropy(mine, TRI_STORE_NONCE_NBYTES);
+    tri_store_proof(store->token, "client", nonce, mine, mine + TRI_STORE_NONCE_NBYTES);
+    tri_store_message_write(&out, message);
+    TRI_TRY(send_all(fd, message, sizeof message, deadline_ns));
+    TRI_TRY(receive_all(fd, header, sizeof header, &got, deadline_ns));
+    if (tri_store_message_read(header, &in) != TRI_OK || in.op != (TRI_STORE_PROVE | TRI_STORE_REPLY) ||
+        in.value_nbytes >= sizeof text)
+        return tri_fail(TRI_ECONFIG, "wanted a Trireme store, found another service");
+    TRI_TRY(receive_all(fd, text, in.value_nbytes, &got, deadline_ns));
+    text[in.value_nbytes] = 0;
+    if (in.status != TRI_OK)
+        return tri_fail(TRI_ECONFIG, "%s", (char *)text);
+    tri_store_proof(store->token, "server", nonce, mine, want);
+    if (in.value_nbytes != sizeof want || !tri_auth_equals(want, text))
+        return tri_fail(TRI_ECONFIG, "the server does not know the token of this job (TRIREME_TOKEN)");
+    return TRI_OK;
+}
+
+/* One try at one port. TRI_ETIMEOUT: nobody there yet (reason says why), try again. */
+static tri_status connect_port(tcp_store *store, int port, int64_t deadline_ns, char reason[128])
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list;
+    char service[8];
+    tri_status status = TRI_ETIMEOUT;
+    int rc;
+
+    snprintf(service, sizeof service, "%d", port);
+    rc = getaddrinfo(store->url.host, service, &hints, &list);
+    if (rc != 0) {
+        snprintf(reason, 128, "%s", gai_strerror(rc));
+        return TRI_ETIMEOUT;
+    }
+    for (const struct addrinfo *address = list; address && status == TRI_ETIMEOUT; address = address->ai_next) {
+        int fd = connect_address(address, deadline_ns);
+
+        if (fd < 0) {
+            snprintf(reason, 128, "%s", strerror(errno));
+            continue;
+        }
+        status = shake_hands(store, fd, deadline_ns);
+        if (status == TRI_OK) {
+            store->fd = fd;
+            break;
+        }
+        if (status == TRI_EPEER || status == TRI_ETIMEOUT) {
+            snprintf(reason, 128, "%s", status == TRI_EPEER ? "connection closed" : "no answer");
+            status = TRI_ETIMEOUT;
+        }
+        close(fd);
+    }
+    freeaddrinfo(list);
+    return status;
+}
+
+static tri_status tcp_connect(tcp_store *store, int64_t deadline_ns)
+{
+    bool is_range = store->url.last_port > store->url.first_port;
+    int64_t pause_ns = TRI_NS_PER_MS;
+    char reason[128] = "nothing";
+
+    for (;;) {
+        for (int port = store->url.first_port; port <= store->url.last_port; port++) {
+            tri_status status =
+                connect_port(store, port, at_most(deadline_ns, is_range ? RANGE_ATTEMPT_NS : ATTEMPT_NS), reason);
+
+            if (status == TRI_OK)
+                return TRI_OK;
+            if (status != TRI_ETIMEOUT && !is_range)
+                return tri_fail_context(status, "store tcp://%s:%d", store->url.host, port);
+            if (status != TRI_ETIMEOUT)
+                snprintf(reason, sizeof reason, "%.120s", tri_last_error());
+        }
+        if (deadline_ns - tri_now_ns() <= 0)
+            return tri_fail(TRI_ETIMEOUT, "store tcp://%s:%d: want a connection before the deadline, got: %s",
+                            store->url.host, store->url.first_port, reason);
+        tri_sleep_ns(at_most(deadline_ns, pause_ns) - tri_now_ns());
+        if (pause_ns < 200 * TRI_NS_PER_MS)
+            pause_ns *= 2;
+    }
+}
+
+static tri_status exchange(tcp_store *store, tri_store_message *message, const char *key, const void *value,
+                           char **bytes, int64_t deadline_ns)
+{
+    unsigned char start[TRI_STORE_HEADER_NBYTES + TRI_STORE_KEY_NBYTES + 1];
+    uint32_t ticket = ++store->ticket;
+    size_t key_nbytes = strlen(key), got = 0;
+    tri_status status;
+
+    message->key_nbytes = (uint16_t)key_nbytes;
+    message->ticket = ticket;
+    tri_store_message_write(message, start);
+    memcpy(start + TRI_STORE_HEADER_NBYTES, key, key_nbytes);
+    status = send_all(store->fd, start, TRI_STORE_HEADER_NBYTES + key_nbytes, deadline_ns);
+    if (status == TRI_OK && message->value_nbytes > 0)
+        status = send_all(store->fd, value, message->value_nbytes, deadline_ns);
+    if (status != TRI_OK)
+        goto broken;
+    for (;;) {
+        status = receive_all(store->fd, start, TRI_STORE_HEADER_NBYTES, &got, deadline_ns);
+        if (status == TRI_ETIMEOUT && got == 0)
+            return status; /* between two messages: the connection stays good */
+        if (status != TRI_OK)
+            goto broken;
+        status = tri_store_message_read(start, message);
+        if (status != TRI_OK)
+            goto broken;
+        *bytes = tri_alloc((size_t)message->value_nbytes + 1);
+        status = *bytes ? receive_all(store->fd, *bytes, message->value_nbytes, &got, deadline_ns) : TRI_ENOMEM;
+        if (status != TRI_OK)
+            goto broken;
+        (*bytes)[message->value_nbytes] = 0;
+        if (message->ticket == ticket)
+            return TRI_OK;
+        tri_free(*bytes);
+        *bytes = NULL;
+    }
+broken:
+    tri_free(*bytes);
+    *bytes = NULL;
+    close(store->fd);
+    store->fd = -1;
+    return status;
+}
+
+static tri_status tcp_call(tri_store *base, tri_store_message *message, const char *key, const void *value,
+                           char **bytes, int64_t deadline_ns)
+{
+    tcp_store *store = tri_container_of(base, tcp_store, base);
+    tri_status status = TRI_OK;
+
+    *bytes = NULL;
+    tri_mutex_lock(&store->mutex);
+    if (store->fd < 0)
+        status = tcp_connect(store, deadline_ns);
+    if (status == TRI_OK) {
+        status = exchange(store, message, key, value, bytes, deadline_ns);
+        if (status == TRI_ETIMEOUT)
+            tri_fail(status, "store key %s: want an answer before the deadline, got none", key);
+        if (status == TRI_EPEER)
+            tri_fail(status, "store tcp://%s:%d: the server closed the connection (key %s)", store->url.host,
+                     store->url.first_port, key);
+    }
+    tri_mutex_unlock(&store->mutex);
+    if (status == TRI_OK && message->status != TRI_OK) {
+        status = message->status < TRI_STATUS_COUNT ? (tri_status)message->status : TRI_EFORMAT;
+        tri_fail(status, "store key %s: %s", key, *bytes);
+        tri_free(*bytes);
+        *bytes = NULL;
+    }
+    return status;
+}
+
+static tri_status tcp_set(tri_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
+{
+    tri_store_message message = {.op = TRI_STORE_SET, .value_nbytes = (uint32_t)nbytes};
+    char *reply;
+    tri_status status = tcp_call(store, &message, key, bytes, &reply, deadline_ns);
+
+    tri_free(reply);
+    return status;
+}
+
+static tri_status tcp_wait(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
+{
+    int64_t left_ns = deadline_ns == TRI_FOREVER ? -1 : deadline_ns - tri_now_ns();
+    tri_store_message message = {.op = TRI_STORE_WAIT};
+    tri_status status;
+
+    message.number = deadline_ns != TRI_FOREVER && left_ns < 0 ? 0 : left_ns;
+    /* The server keeps the deadline; its answer may take a moment longer. */
+    if (deadline_ns < TRI_FOREVER - TRI_NS_PER_S)
+        deadline_ns += TRI_NS_PER_S;
+    status = tcp_call(store, &message, key, NULL, bytes, deadline_ns);
+    *nbytes = status == TRI_OK ? message.value_nbytes : 0;
+    return status;
+}
+
+static tri_status tcp_add(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+{
+    tri_store_message message = {.op = TRI_STORE_ADD, .number = amount};
+    char *reply;
+    tri_status status = tcp_call(store, &message, key, NULL, &reply, deadline_ns);
+
+    tri_free(reply);
+    if (status == TRI_OK)
+        *after = message.number;
+    return status;
+}
+
+static tri_status tcp_remove(tri_store *store, const char *key, int64_t deadline_ns)
+{
+    tri_store_message message = {.op = TRI_STORE_REMOVE};
+    char *reply;
+    tri_status status = tcp_call(store, &message, key, NULL, &reply, deadline_ns);
+
+    tri_free(reply);
+    return status;
+}
+
+static void tcp_close(tri_store *base)
+{
+    tcp_store *store = tri_container_of(base, tcp_store, base);
+
+    if (store->fd >= 0)
+        close(store->fd);
+    tri_mutex_fini(&store->mutex);
+    tri_free(store);
+}
+
+static const tri_store_ops tcp_ops = {
+    .name = "tcp",
+    .does = "asks a store server in the launcher or in rank 0",
+    .set = tcp_set,
+    .wait = tcp_wait,
+    .add = tcp_add,
+    .remove = tcp_remove,
+    .close = tcp_close,
+};
+
+tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out)
+{
+    tcp_store *store;
+    tri_status status;
+
+    if (strlen(token) >= sizeof store->token)
+        return tri_fail(TRI_ECONFIG, "store token: want at most %zu bytes, got %zu", sizeof store->token - 1,
+                        strlen(token));
+    store = tri_alloc_zero(1, sizeof *store);
+    if (!store)
+        return TRI_ENOMEM;
+    store->base.ops = &tcp_ops;
+    tri_mutex_init(&store->mutex);
+    store->url = *url;
+    memcpy(store->token, token, strlen(token));
+    store->fd = -1;
+    status = tcp_connect(store, deadline_ns);
+    if (status != TRI_OK) {
+        tcp_close(&store->base);
+        return status;
+    }
+    *out = &store->base;
+    return TRI_OK;
+}

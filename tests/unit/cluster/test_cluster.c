@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_cluster.c: ranks (as threads) join by the variables of a starter, exchange texts, and leave nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/fs.h"
+#include "cluster/cluster.h"
+#include "cluster/launch_impl.h"
+
+#define WORLD 8
+
+typedef struct rank {
+    char variables[8][96];
+    int rank, absent; /* absent: does not exchange, -1 = nobody */
+    tri_status status;
+    bool ok, served;
+    char message[512], folder[128];
+} rank;
+
+static const char *look(const char *name, void *arg)
+{
+    rank *at = arg;
+    size_t nbytes = strlen(name);
+
+    for (int i = 0; i < 8; i++) {
+        if (strncmp(at->variables[i], name, nbytes) == 0 && at->variables[i][nbytes] == '=')
+            return at->variables[i] + nbytes + 1;
+    }
+    return NULL;
+}
+
+static void live(void *arg)
+{
+    rank *at = arg;
+    tri_cluster cluster;
+    char *texts[WORLD], *big = tri_alloc_zero(1, 300001), mine[32];
+    int64_t deadline_ns = tri_deadline_after_ms(at->absent >= 0 ? 300 : 20000);
+
+    at->status = tri_cluster_join(look, at, tri_deadline_after_ms(20000), &cluster);
+    if (at->status != TRI_OK) {
+        snprintf(at->message, sizeof at->message, "%s", tri_last_error());
+        tri_free(big);
+        return;
+    }
+    at->served = cluster.server != NULL;
+    if (cluster.folder)
+        snprintf(at->folder, sizeof at->folder, "%s", cluster.folder);
+    memset(big, 'a' + at->rank, 300000);
+    snprintf(mine, sizeof mine, "rank %d", at->rank);
+    at->ok = true;
+    for (int round = 0; round < 2 && at->rank != at->absent; round++) { /* the second needs several pieces */
+        at->status = tri_cluster_exchange(&cluster, round ? "big" : "names", round ? big : mine, texts, deadline_ns);
+        if (at->status != TRI_OK) {
+            snprintf(at->message, sizeof at->message, "%s", tri_last_error());
+            break;
+        }
+        for (int r = 0; r < WORLD; r++) {
+            snprintf(mine, sizeof mine, "rank %d", r);
+            at->ok =
+                at->ok && (round ? strlen(texts[r]) == 300000 && texts[r][299999] == 'a' + r : !strcmp(texts[r], mine));
+            tri_free(texts[r]);
+        }
+    }
+    tri_cluster_leave(&cluster);
+    tri_free(big);
+}
+
+static void run(rank *ranks, const char *format, int absent, int port)
+{
+    tri_thread *threads[WORLD];
+
+    for (int r = 0; r < WORLD; r++) {
+        ranks[r].rank = r;
+        ranks[r].absent = absent;
+        if (strcmp(format, "torchrun") == 0) {
+            snprintf(ranks[r].variables[0], 96, "RANK=%d", r);
+            snprintf(ranks[r].variables[1], 96, "WORLD_SIZE=%d", WORLD);
+            snprintf(ranks[r].variables[2], 96, "MASTER_ADDR=127.0.0.1");
+            snprintf(ranks[r].variables[3], 96, "MASTER_PORT=%d", port);
+            snprintf(ranks[r].variables[4], 96, "TORCHELASTIC_USE_AGENT_STORE=True");
+        } else {
+            snprintf(ranks[r].variables[0], 96, "OMPI_COMM_WORLD_RANK=%d", r);
+            snprintf(ranks[r].variables[1], 96, "OMPI_COMM_WORLD_SIZE=%d", WORLD);
+            snprintf(ranks[r].variables[2], 96, "OMPI_COMM_WORLD_LOCAL_RANK=%d", r);
+            snprintf(ranks[r].variables[3], 96, "OMPI_COMM_WORLD_LOCAL_SIZE=%d", WORLD);
+            snprintf(ranks[r].variables[4], 96, "PMIX_NAMESPACE=%d-test", port);
+        }
+        assert_int_equal(tri_thread_start(&threads[r], "rank", live, &ranks[r]), TRI_OK);
+    }
+    for (int r = 0; r < WORLD; r++)
+        tri_thread_join(threads[r]);
+}
+
+static void all_check(const rank *ranks)
+{
+    for (int r = 0; r < WORLD; r++) {
+        if (ranks[r].status != TRI_OK || !ranks[r].ok)
+            fail_msg("rank %d: %s", r, ranks[r].message);
+    }
+}
+
+static void ranks_of_torchrun_meet_beside_the_agents_port(void **state)
+{
+    rank *ranks = calloc(WORLD, sizeof *ranks);
+    int port;
+
+    (void)state;
+    assert_int_equal(tri_launch_free_port(&port), TRI_OK);
+    run(ranks, "torchrun", -1, port);
+    all_check(ranks);
+    assert_true(ranks[0].served && !ranks[1].served);
+    free(ranks);
+}
+
+static void ranks_of_mpirun_meet_in_a_folder_and_remove_it(void **state)
+{
+    rank *ranks = calloc(WORLD, sizeof *ranks);
+    int port;
+
+    (void)state;
+    assert_int_equal(tri_launch_free_port(&port), TRI_OK);
+    run(ranks, "openmpi", -1, port);
+    all_check(ranks);
+    assert_true(ranks[0].folder[0] == '/');
+    assert_false(tri_fs_exists(ranks[0].folder));
+    free(ranks);
+}
+
+static void an_exchange_names_the_rank_that_is_missing(void **state)
+{
+    rank *ranks = calloc(WORLD, sizeof *ranks);
+    int port;
+
+    (void)state;
+    assert_int_equal(tri_launch_free_port(&port), TRI_OK);
+    run(ranks, "torchrun", 5, port);
+    assert_int_equal(ranks[2].status, TRI_ETIMEOUT);
+    if (!strstr(ranks[2].message, "none of rank 5"))
+        fail_msg("%s", ranks[2].message);
+    free(ranks);
+}
+
+static void one_process_needs_no_store(void **state)
+{
+    rank alone = {.absent = -1};
+    tri_cluster cluster;
+    char *text;
+
+    (void)state;
+    assert_int_equal(tri_cluster_join(look, &alone, 0, &cluster), TRI_OK);
+    assert_null(cluster.store);
+    assert_int_equal(tri_cluster_exchange(&cluster, "x", "hello", &text, 0), TRI_OK);
+    assert_string_equal(text, "hello");
+    tri_free(text);
+    tri_cluster_leave(&cluster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_of_torchrun_meet_beside_the_agents_port),
+        cmocka_unit_test(ranks_of_mpirun_meet_in_a_folder_and_remove_it),
+        cmocka_unit_test(an_exchange_names_the_rank_that_is_missing),
+        cmocka_unit_test(one_process_needs_no_store),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_store.c: what every store promises (tcp, file, prefix), and what a hostile client cannot do to the server.
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/fs.h"
+#include "cluster/store_impl.h"
+
+#define THREADS 4
+#define ADDS    25
+
+static int64_t soon(void)
+{
+    return tri_deadline_after_ms(20000);
+}
+
+typedef struct place {
+    tri_store_server *server;
+    char url[64], folder[40];
+} place;
+
+static place tcp_place(void)
+{
+    place at = {.server = NULL};
+
+    assert_int_equal(tri_store_server_start("127.0.0.1", 0, "secret", &at.server), TRI_OK);
+    snprintf(at.url, sizeof at.url, "tcp://127.0.0.1:%d", tri_store_server_port(at.server));
+    return at;
+}
+
+static place file_place(void)
+{
+    place at = {.folder = "/tmp/trireme-test-XXXXXX"};
+
+    assert_non_null(mkdtemp(at.folder));
+    snprintf(at.url, sizeof at.url, "file://%s", at.folder);
+    return at;
+}
+
+static void place_fini(place *at)
+{
+    tri_store_server_stop(at->server);
+    if (at->folder[0])
+        assert_int_equal(tri_fs_remove(at->folder), TRI_OK);
+}
+
+static void value_check(tri_store *store, const char *key, const char *want, size_t want_nbytes)
+{
+    char *bytes;
+    size_t nbytes;
+
+    assert_int_equal(tri_store_wait(store, key, &bytes, &nbytes, soon()), TRI_OK);
+    assert_int_equal(nbytes, want_nbytes);
+    assert_memory_equal(bytes, want, nbytes);
+    assert_int_equal(bytes[nbytes], 0);
+    tri_free(bytes);
+}
+
+static void contract_check(tri_store *store)
+{
+    char long_key[TRI_STORE_KEY_NBYTES + 2], *big = tri_alloc_zero(1, TRI_STORE_VALUE_NBYTES + 1), *bytes;
+    size_t nbytes;
+    int64_t after, start_ns;
+
+    memset(long_key, 'k', sizeof long_key);
+    long_key[sizeof long_key - 1] = 0;
+    memset(big, 'b', TRI_STORE_VALUE_NBYTES);
+    assert_int_equal(tri_store_set(store, "a/b", "one\0two", 7, soon()), TRI_OK);
+    assert_int_equal(tri_store_set(store, "a", "", 0, soon()), TRI_OK);
+    assert_int_equal(tri_store_set(store, "..", "dots", 4, soon()), TRI_OK);
+    value_check(store, "a/b", "one\0two", 7);
+    value_check(store, "a", "", 0);
+    value_check(store, "..", "dots", 4);
+    assert_int_equal(tri_store_set(store, "a", big, TRI_STORE_VALUE_NBYTES, soon()), TRI_OK);
+    value_check(store, "a", big, TRI_STORE_VALUE_NBYTES);
+    assert_int_equal(tri_store_set(store, "a", big, TRI_STORE_VALUE_NBYTES + 1, soon()), TRI_EINVAL);
+    assert_int_equal(tri_store_set(store, long_key, "", 0, soon()), TRI_EINVAL);
+    assert_int_equal(tri_store_set(store, "", "", 0, soon()), TRI_EINVAL);
+    assert_int_equal(tri_store_set(store, "a b", "", 0, soon()), TRI_EINVAL);
+    assert_int_equal(tri_store_add(store, "n", 5, &after, soon()), TRI_OK);
+    assert_int_equal(tri_store_add(store, "n", -7, &after, soon()), TRI_OK);
+    assert_int_equal(after, -2);
+    value_check(store, "n", "-2", 2);
+    assert_int_equal(tri_store_add(store, "a/b", 1, &after, soon()), TRI_EINVAL);
+    assert_int_equal(tri_store_add(store, "n", INT64_MIN, &after, soon()), TRI_EINVAL);
+    assert_int_equal(tri_store_remove(store, "n", soon()), TRI_OK);
+    assert_int_equal(tri_store_remove(store, "n", soon()), TRI_OK);
+    start_ns = tri_now_ns();
+    assert_int_equal(tri_store_wait(store, "n", &bytes, &nbytes, start_ns + 20 * TRI_NS_PER_MS), TRI_ETIMEOUT);
+    assert_true(tri_now_ns() - start_ns >= 20 * TRI_NS_PER_MS);
+    assert_int_equal(tri_store_wait(store, "n", &bytes, &nbytes, 0), TRI_ETIMEOUT);
+    value_check(store, "..", "dots", 4);
+    tri_free(big);
+}
+
+static void longest_key_check(tri_store *store)
+{
+    char key[TRI_STORE_KEY_NBYTES + 1];
+
+    memset(key, 'k', sizeof key);
+    key[sizeof key - 1] = 0;
+    assert_int_equal(tri_store_set(store, key, "long", 4, soon()), TRI_OK);
+    key[128] = 0;
+    assert_int_equal(tri_store_set(store, key, "short", 5, soon()), TRI_OK);
+    value_check(store, key, "short", 5);
+    key[128] = 'k';
+    value_check(store, key, "long", 4);
+}
+
+static void places_check(place at, void (*check)(tri_store *store))
+{
+    tri_store *store;
+
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &store), TRI_OK);
+    check(store);
+    tri_store_close(store);
+    place_fini(&at);
+}
+
+static void every_store_keeps_the_contract(void **state)
+{
+    (void)state;
+    places_check(tcp_place(), contract_check);
+    places_check(file_place(), contract_check);
+    places_check(tcp_place(), longest_key_check);
+    places_check(file_place(), longest_key_check);
+}
+
+static void a_prefix_separates_tables(void **state)
+{
+    place at = tcp_place();
+    tri_store *plain, *inner, *prefixed;
+
+    (void)state;
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &plain), TRI_OK);
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &inner), TRI_OK);
+    assert_int_equal(tri_store_prefix(inner, "job/1", &prefixed), TRI_OK);
+    contract_check(prefixed);
+    assert_int_equal(tri_store_set(prefixed, "x", "y", 1, soon()), TRI_OK);
+    value_check(plain, "job/1/x", "y", 1);
+    tri_store_close(prefixed);
+    tri_store_close(plain);
+    place_fini(&at);
+}
+
+static void add_many(void *arg)
+{
+    tri_store *store;
+    int64_t after;
+
+    if (tri_store_open(arg, "secret", soon(), &store) != TRI_OK)
+        return;
+    for (int i = 0; i < ADDS; i++)
+        tri_store_add(store, "count", 1, &after, soon());
+    tri_store_set(store, "go", "!", 1, soon());
+    tri_store_close(store);
+}
+
+static void concurrent_check(place at)
+{
+    tri_thread *threads[THREADS];
+    tri_store *store;
+    int64_t after;
+
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(tri_thread_start(&threads[i], "adder", add_many, at.url), TRI_OK);
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &store), TRI_OK);
+    value_check(store, "go", "!", 1); /* waits for a thread */
+    for (int i = 0; i < THREADS; i++)
+        tri_thread_join(threads[i]);
+    assert_int_equal(tri_store_add(store, "count", 0, &after, soon()), TRI_OK);
+    assert_int_equal(after, THREADS * ADDS);
+    tri_store_close(store);
+    place_fini(&at);
+}
+
+static void adding_is_atomic(void **state)
+{
+    (void)state;
+    concurrent_check(tcp_place());
+    concurrent_check(file_place());
+}
+
+static void a_wrong_token_is_refused_at_once(void **state)
+{
+    place at = tcp_place();
+    tri_store *store;
+
+    (void)state;
+    assert_int_equal(tri_store_open(at.url, "guess", soon(), &store), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "TRIREME_TOKEN"));
+    assert_null(store);
+    place_fini(&at);
+}
+
+static void opening_waits_for_the_server_until_the_deadline(void **state)
+{
+    place at = tcp_place();
+    tri_store *store;
+
+    (void)state;
+    place_fini(&at);
+    assert_int_equal(tri_store_open(at.url, "secret", tri_deadline_after_ms(30), &store), TRI_ETIMEOUT);
+    assert_non_null(strstr(tri_last_error(), "refused"));
+}
+
+static void a_range_of_ports_is_searched_past_strangers(void **state)
+{
+    tri_store_server *stranger = NULL, *mine = NULL;
+    tri_store *store;
+    char url[64];
+    int port = 0;
+
+    (void)state;
+    for (int i = 0; i < 20 && !mine; i++) {
+        tri_store_server_stop(stranger);
+        assert_int_equal(tri_store_server_start("127.0.0.1", 0, "other", &stranger), TRI_OK);
+        port = tri_store_server_port(stranger);
+        if (port < 65535 && tri_store_server_start("127.0.0.1", port + 1, "secret", &mine) != TRI_OK)
+            mine = NULL;
+    }
+    assert_non_null(mine);
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d-%d", port, port + 1);
+    assert_int_equal(tri_store_open(url, "secret", soon(), &store), TRI_OK);
+    assert_int_equal(tri_store_set(store, "x", "y", 1, soon()), TRI_OK);
+    tri_store_close(store);
+    tri_store_server_stop(stranger);
+    tri_store_server_stop(mine);
+}
+
+static void urls_are_checked(void **state)
+{
+    static const char *const wrong[] = {
+        "",           "tcp://",   "tcp://h",  "tcp://h:",   "tcp://h:0", "tcp://h:65536", "tcp://:1", "tcp://h:2-1",
+        "tcp://h:1-", "file://x", "file:///", "http://h:1", "tcp://h:1x"};
+    tri_store_url url;
+
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {
+        if (tri_store_url_parse(wrong[i], &url) != TRI_ECONFIG)
+            fail_msg("took '%s'", wrong[i]);
+    }
+    assert_int_equal(tri_store_url_parse("tcp://[::1]:80", &url), TRI_OK);
+    assert_string_equal(url.host, "::1");
+}
+
+static int dial(const place *at)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)tri_store_server_port(at->server))};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* Whether the server closes within a second; reads what it says before. */
+static bool is_dropped(int fd)
+{
+    char buffer[256];
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+
+    while (poll(&one, 1, 1000) == 1) {
+        if (recv(fd, buffer, sizeof buffer, 0) <= 0)
+            return true;
+    }
+    return false;
+}
+
+static void send_header(int fd, tri_store_message message)
+{
+    unsigned char header[TRI_STORE_HEADER_NBYTES];
+
+    tri_store_message_write(&message, header);
+    assert_int_equal(send(fd, header, sizeof header, MSG_NOSIGNAL), sizeof header);
+}
+
+static void strangers_are_dropped_and_block_nobody(void **state)
+{
+    place at = tcp_place();
+    int silent = dial(&at), half = dial(&at), web = dial(&at), early = dial(&at), large = dial(&at);
+    tri_store *store;
+
+    (void)state;
+    assert_int_equal(send(half, "TRS1", 4, 0), 4);
+    assert_int_equal(send(web, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, 0), 27);
+    send_header(early, (tri_store_message){.op = TRI_STORE_SET, .key_nbytes = 1, .value_nbytes = 1});
+    send_header(large, (tri_store_message){.op = TRI_STORE_PROVE, .value_nbytes = 1u << 20});
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &store), TRI_OK);
+    contract_check(store);
+    assert_true(is_dropped(web));
+    assert_true(is_dropped(early));
+    assert_true(is_dropped(large));
+    tri_store_close(store);
+    place_fini(&at); /* does not wait for silent and half */
+    close(silent);
+    close(half);
+    close(web);
+    close(early);
+    close(large);
+}
+
+/* A raw connection that has shown the token. */
+static int dial_proven(const place *at)
+{
+    unsigned char greeting[TRI_STORE_HEADER_NBYTES + TRI_STORE_NONCE_NBYTES], proof[TRI_STORE_PROOF_NBYTES] = {0};
+    unsigned char reply[TRI_STORE_HEADER_NBYTES + TRI_AUTH_NBYTES];
+    int fd = dial(at);
+
+    assert_int_equal(recv(fd, greeting, sizeof greeting, MSG_WAITALL), sizeof greeting);
+    tri_store_proof("secret", "client", greeting + TRI_STORE_HEADER_NBYTES, proof, proof + TRI_STORE_NONCE_NBYTES);
+    send_header(fd, (tri_store_message){.op = TRI_STORE_PROVE, .value_nbytes = sizeof proof});
+    assert_int_equal(send(fd, proof, sizeof proof, 0), sizeof proof);
+    assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), sizeof reply);
+    return fd;
+}
+
+static void a_member_that_stops_inside_a_message_blocks_nobody(void **state)
+{
+    place at = tcp_place();
+    int half = dial_proven(&at), waits = dial_proven(&at), large = dial_proven(&at);
+    unsigned char header[TRI_STORE_HEADER_NBYTES];
+    tri_store_message reply;
+    tri_store *store;
+
+    (void)state;
+    send_header(half, (tri_store_message){.op = TRI_STORE_SET, .key_nbytes = 1, .value_nbytes = 1000});
+    assert_int_equal(send(half, "k", 1, 0), 1);
+    send_header(waits, (tri_store_message){.op = TRI_STORE_WAIT, .key_nbytes = 1, .number = -1});
+    assert_int_equal(send(waits, "w", 1, 0), 1);
+    send_header(large, (tri_store_message){.op = TRI_STORE_SET, .key_nbytes = 1, .value_nbytes = (1u << 20) + 1});
+    assert_int_equal(recv(large, header, sizeof header, MSG_WAITALL), sizeof header);
+    assert_int_equal(tri_store_message_read(header, &reply), TRI_OK);
+    assert_int_equal(reply.status, TRI_EINVAL);
+    assert_true(is_dropped(large));
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &store), TRI_OK);
+    contract_check(store);
+    close(waits); /* while the server holds its wait */
+    assert_int_equal(tri_store_set(store, "w", "x", 1, soon()), TRI_OK);
+    value_check(store, "w", "x", 1);
+    tri_store_close(store);
+    place_fini(&at);
+    close(half);
+    close(large);
+}
+
+static void the_server_refuses_to_grow_beyond_its_limit(void **state)
+{
+    place at = tcp_place();
+    tri_store *store;
+    char *big = tri_alloc_zero(1, TRI_STORE_VALUE_NBYTES), key[16];
+    tri_status status = TRI_OK;
+    int held = 0;
+
+    (void)state;
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &store), TRI_OK);
+    for (; held < 100 && status == TRI_OK; held += status == TRI_OK) {
+        snprintf(key, sizeof key, "big%d", held);
+        status = tri_store_set(store, key, big, TRI_STORE_VALUE_NBYTES, soon());
+    }
+    assert_int_equal(status, TRI_EINVAL);
+    assert_non_null(strstr(tri_last_error(), "full"));
+    assert_int_equal(held, 63);
+    assert_int_equal(tri_store_remove(store, "big7", soon()), TRI_OK);
+    assert_int_equal(tri_store_set(store, "big7", big, TRI_STORE_VALUE_NBYTES, soon()), TRI_OK);
+    tri_store_close(store);
+    tri_free(big);
+    place_fini(&at);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_store_keeps_the_contract),
+        cmocka_unit_test(a_prefix_separates_tables),
+        cmocka_unit_test(adding_is_atomic),
+        cmocka_unit_test(a_wrong_token_is_refused_at_once),
+        cmocka_unit_test(opening_waits_for_the_server_until_the_deadline),
+        cmocka_unit_test(a_range_of_ports_is_searched_past_strangers),
+        cmocka_unit_test(urls_are_checked),
+        cmocka_unit_test(strangers_are_dropped_and_block_nobody),
+        cmocka_unit_test(a_member_that_stops_inside_a_message_blocks_nobody),
+        cmocka_unit_test(the_server_refuses_to_grow_beyond_its_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
