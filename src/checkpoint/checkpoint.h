@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checkpoint.h: a folder that holds a run at one step: model.safetensors, optimizer.safetensors, manifest.json (last).
+ *
+ * A folder without a whole manifest is no checkpoint. Each file's xxh3 and length stand in the manifest and are checked
+ * on load. Knows named slices of flat arrays, not models.
+ */
+#ifndef TRI_CHECKPOINT_CHECKPOINT_H
+#define TRI_CHECKPOINT_CHECKPOINT_H
+
+#include "base/options.h"
+#include "checkpoint/safetensors.h"
+
+#define TRI_CHECKPOINT_OPTIONS(X)                                                                                      \
+    X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps, 0 = only at the end")                          \
+    X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints that are kept")
+typedef struct tri_checkpoint_config {
+    TRI_CHECKPOINT_OPTIONS(TRI_OPTION_FIELD)
+} tri_checkpoint_config;
+extern const tri_option_table tri_checkpoint_options; /* section "checkpoint" */
+
+/* One named array to save or to load into. */
+typedef struct tri_checkpoint_slice {
+    const char *name;
+    tri_shape shape;
+    float *values;
+} tri_checkpoint_slice;
+
+typedef struct tri_checkpoint_manifest {
+    int64_t step; /* steps done */
+    uint64_t weights_hash;
+    uint64_t config_hash; /* of what decides the bits: model, data, batch, shards, seed, optimizer */
+    char bits[128];       /* "reproducible" or "not reproducible (why)" */
+} tri_checkpoint_manifest;
+
+/* Saves to <folder>/step-NNNNNNNN (atomic: written under a temporary name, then renamed), then removes the oldest
+ * beyond keep. On failure nothing that was there is hurt. */
+tri_status tri_checkpoint_save(const char *folder, const tri_checkpoint_manifest *manifest,
+                               const tri_checkpoint_slice *model, int model_count, const tri_checkpoint_slice *state,
+                               int state_count, int64_t keep);
+/* The newest whole checkpoint of a folder: its path (tri_free). TRI_ENOTFOUND when there is none. Damaged ones are
+ * passed over and named in `skipped` (may be NULL). */
+tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped);
+/* Reads the manifest and checks lengths and hashes of the files. */
+tri_status tri_checkpoint_manifest_read(const char *path, tri_checkpoint_manifest *manifest);
+tri_status tri_checkpoint_verify(const char *path);
+/* Fills the slices; every name must be there with its shape, and nothing else may be. state_count 0: weights only. */
+tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *manifest, const tri_checkpoint_slice *model,
+                               int model_count, const tri_checkpoint_slice *state, int state_count);
+
+#endif

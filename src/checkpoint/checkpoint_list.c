@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checkpoint_list.c: the checkpoints of a folder by the number in their names, and the newest one that is whole.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "checkpoint/manifest.h"
+
+bool tri_checkpoint_name_step(const char *name, int64_t *step)
+{
+    static const char prefix[] = "step-";
+    size_t start = sizeof(prefix) - 1;
+    if (strncmp(name, prefix, start) != 0)
+        return false;
+    size_t digits = strspn(name + start, "0123456789");
+    if (digits == 0 || digits > 18 || name[start + digits] != 0)
+        return false;
+    *step = strtoll(name + start, NULL, 10);
+    return true;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+    const tri_checkpoint_entry *left = a, *right = b;
+    if (left->step != right->step)
+        return left->step > right->step ? -1 : 1;
+    return strcmp(left->name, right->name);
+}
+
+tri_status tri_checkpoint_list(const char *folder, tri_vector *out)
+{
+    char **names = NULL;
+    size_t count = 0;
+    *out = (tri_vector){.each = sizeof(tri_checkpoint_entry)};
+    TRI_TRY(tri_fs_list(folder, &names, &count));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < count && status == TRI_OK; i++) {
+        tri_checkpoint_entry entry = {0};
+        if (!tri_checkpoint_name_step(names[i], &entry.step))
+            continue;
+        entry.name = tri_strdup(names[i]);
+        if (entry.name == NULL || tri_vector_push(out, &entry) == NULL) {
+            tri_free(entry.name);
+            status = TRI_ENOMEM;
+        }
+    }
+    tri_fs_list_free(names, count);
+    if (status != TRI_OK)
+        tri_checkpoint_list_free(out);
+    else if (out->count > 0)
+        qsort(out->items, out->count, sizeof(tri_checkpoint_entry), compare_steps);
+    return status;
+}
+
+void tri_checkpoint_list_free(tri_vector *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        tri_free(((tri_checkpoint_entry *)tri_vector_at(list, i))->name);
+    tri_vector_fini(list);
+}
+
+/* Looks at one; *path stays NULL when it is damaged, which is noted in `skipped`. */
+static tri_status try_entry(const char *folder, const tri_checkpoint_entry *entry, char **path, tri_string *skipped)
+{
+    tri_checkpoint_manifest manifest;
+    char *candidate = tri_format("%s/%s", folder, entry->name);
+    if (candidate == NULL)
+        return TRI_ENOMEM;
+    tri_status status = tri_checkpoint_manifest_read(candidate, &manifest);
+    if (status == TRI_OK && manifest.step != entry->step)
+        status = tri_fail(TRI_EFORMAT, "%s: its manifest is of step %" PRId64, candidate, manifest.step);
+    if (status == TRI_OK) {
+        *path = candidate;
+        return TRI_OK;
+    }
+    tri_free(candidate);
+    if (status == TRI_ENOMEM)
+        return status;
+    if (skipped != NULL)
+        return tri_string_appendf(skipped, "%s%s (%s)", skipped->nbytes > 0 ? "; " : "", entry->name, tri_last_error());
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped)
+{
+    tri_vector list;
+    *path = NULL;
+    TRI_TRY(tri_checkpoint_list(folder, &list));
+    tri_status status = TRI_OK;
+    size_t count = list.count;
+    for (size_t i = 0; i < count && *path == NULL && status == TRI_OK; i++)
+        status = try_entry(folder, tri_vector_at(&list, i), path, skipped);
+    tri_checkpoint_list_free(&list);
+    if (status == TRI_OK && *path == NULL)
+        status = tri_fail(TRI_ENOTFOUND, "%s: no whole checkpoint: %zu looked at, all damaged", folder, count);
+    return status;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checkpoint_load.c: reading a checkpoint: lengths and hashes first, then names and shapes, then, only if all of that
+ * fits, the values. A load that fails has changed nothing.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "checkpoint/manifest.h"
+
+static tri_status check_file(const char *path, const tri_manifest_file *file)
+{
+    char *name = tri_format("%s/%s", path, file->name);
+    if (name == NULL)
+        return TRI_ENOMEM;
+    tri_fs_map map = {0};
+    tri_status status = tri_fs_map_open(name, &map);
+    if (status == TRI_OK && map.nbytes != file->digest.nbytes)
+        status = tri_fail(TRI_EFORMAT, "%s: want %" PRIu64 " bytes, got %zu", name, file->digest.nbytes, map.nbytes);
+    if (status == TRI_OK) {
+        uint64_t hash = tri_file_hash(map.bytes, map.nbytes);
+        if (hash != file->digest.hash)
+            status = tri_fail(TRI_EFORMAT, "%s: damaged: want xxh3 %016" PRIx64 ", got %016" PRIx64, name,
+                              file->digest.hash, hash);
+    }
+    if (map.bytes != NULL)
+        tri_fs_map_close(&map);
+    tri_free(name);
+    return status;
+}
+
+static tri_status load_manifest(const char *path, tri_manifest *manifest)
+{
+    TRI_TRY(tri_manifest_load(path, manifest));
+    for (int i = 0; i < manifest->file_count; i++)
+        TRI_TRY(check_file(path, &manifest->files[i]));
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_manifest_read(const char *path, tri_checkpoint_manifest *out)
+{
+    tri_manifest manifest;
+    TRI_TRY(load_manifest(path, &manifest));
+    *out = manifest.run;
+    return TRI_OK;
+}
+
+static tri_status open_file(const char *path, const char *name, tri_safetensors **out)
+{
+    char *file = tri_format("%s/%s", path, name);
+    if (file == NULL)
+        return TRI_ENOMEM;
+    tri_status status = tri_safetensors_open(file, out);
+    tri_free(file);
+    return status;
+}
+
+tri_status tri_checkpoint_verify(const char *path)
+{
+    tri_manifest manifest;
+    TRI_TRY(load_manifest(path, &manifest));
+    for (int i = 0; i < manifest.file_count; i++) {
+        tri_safetensors *file = NULL;
+        TRI_TRY(open_file(path, manifest.files[i].name, &file));
+        tri_safetensors_close(file);
+    }
+    return TRI_OK;
+}
+
+/* Every slice is in the file with its shape, and nothing else is. */
+static tri_status match_slices(const char *path, const char *name, const tri_safetensors *file,
+                               const tri_checkpoint_slice *slices, int count)
+{
+    tri_map wanted = {0};
+    tri_status status = TRI_OK;
+    for (int i = 0; i < count && status == TRI_OK; i++) {
+        const tri_stored_tensor *tensor = tri_safetensors_find(file, slices[i].name);
+        char want[96], have[96];
+        if (tensor == NULL)
+            status = tri_fail(TRI_EFORMAT, "%s/%s: '%s' is missing", path, name, slices[i].name);
+        else if (tensor->dtype != TRI_F32 || !tri_shape_equal(tensor->shape, slices[i].shape))
+            status = tri_fail(TRI_EFORMAT, "%s/%s: '%s': want f32 %s, got %s %s", path, name, slices[i].name,
+                              tri_shape_print(slices[i].shape, want), tri_dtype_name(tensor->dtype),
+                              tri_shape_print(tensor->shape, have));
+        else
+            status = tri_map_set(&wanted, slices[i].name, i);
+    }
+    for (int i = 0; i < tri_safetensors_count(file) && status == TRI_OK; i++) {
+        int64_t index;
+        if (!tri_map_find(&wanted, tri_safetensors_at(file, i)->name, &index))
+            status = tri_fail(TRI_EFORMAT, "%s/%s: '%.100s' is in the file, but the run has no such tensor", path, name,
+                              tri_safetensors_at(file, i)->name);
+    }
+    tri_map_fini(&wanted);
+    return status;
+}
+
+static void copy_slices(const tri_safetensors *file, const tri_checkpoint_slice *slices, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const tri_stored_tensor *tensor = tri_safetensors_find(file, slices[i].name);
+        if (tensor->nbytes > 0)
+            memcpy(slices[i].values, tensor->bytes, tensor->nbytes);
+    }
+}
+
+tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *out, const tri_checkpoint_slice *model,
+                               int model_count, const tri_checkpoint_slice *state, int state_count)
+{
+    tri_manifest manifest;
+    tri_safetensors *weights = NULL, *moments = NULL;
+    TRI_TRY(load_manifest(path, &manifest));
+    if (state_count > 0 && manifest.file_count < 2)
+        return tri_fail(TRI_ENOTFOUND, "%s: holds weights only, no %s", path, TRI_STATE_FILE);
+    tri_status status = open_file(path, TRI_MODEL_FILE, &weights);
+    if (status == TRI_OK)
+        status = match_slices(path, TRI_MODEL_FILE, weights, model, model_count);
+    if (status == TRI_OK && state_count > 0)
+        status = open_file(path, TRI_STATE_FILE, &moments);
+    if (status == TRI_OK && state_count > 0)
+        status = match_slices(path, TRI_STATE_FILE, moments, state, state_count);
+    if (status == TRI_OK) {
+        copy_slices(weights, model, model_count);
+        if (state_count > 0)
+            copy_slices(moments, state, state_count);
+        *out = manifest.run;
+    }
+    tri_safetensors_close(weights);
+    tri_safetensors_close(moments);
+    return status;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manifest.c: the manifest as JSON. Its last field, "check", is the hash of all bytes before it, so that a manifest
+ * that was cut or changed is found out before it is believed.
+ */
+#include "checkpoint/manifest.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+
+#define FORMAT_NAME       "trireme checkpoint"
+#define TEXT_LIMIT_NBYTES ((uint64_t)1 << 20)
+#define CHECK_KEY         ",\"check\":"
+#define HASH_PREFIX       "xxh3 "
+
+static void hash_print(uint64_t hash, char text[32])
+{
+    snprintf(text, 32, HASH_PREFIX "%016" PRIx64, hash);
+}
+
+static void print_files(tri_json *json, const tri_manifest *manifest)
+{
+    char text[32];
+    tri_json files = tri_json_array_in(json, "files");
+    for (int i = 0; i < manifest->file_count; i++) {
+        tri_json file = tri_json_object_in(&files, NULL);
+        tri_json_text(&file, "name", manifest->files[i].name);
+        tri_json_int(&file, "nbytes", (int64_t)manifest->files[i].digest.nbytes);
+        hash_print(manifest->files[i].digest.hash, text);
+        tri_json_text(&file, "hash", text);
+        tri_json_end(&file); /* the failure stays in files, then in json */
+    }
+    tri_json_end(&files);
+}
+
+tri_status tri_manifest_print(const tri_manifest *manifest, tri_string *out)
+{
+    char text[32];
+    tri_json json = tri_json_object(out);
+    tri_json_text(&json, "format", FORMAT_NAME);
+    tri_json_int(&json, "version", TRI_MANIFEST_VERSION);
+    tri_json_text(&json, "trireme", TRI_VERSION);
+    tri_json_int(&json, "step", manifest->run.step);
+    hash_print(manifest->run.weights_hash, text);
+    tri_json_text(&json, "weights", text);
+    hash_print(manifest->run.config_hash, text);
+    tri_json_text(&json, "config", text);
+    tri_json_text(&json, "bits", manifest->run.bits);
+    print_files(&json, manifest);
+    TRI_TRY(tri_json_end(&json));
+    /* "}" gives way to the last field */
+    out->text[--out->nbytes] = 0;
+    hash_print(tri_file_hash(out->text, out->nbytes), text);
+    return tri_string_appendf(out, CHECK_KEY "\"%s\"}\n", text);
+}
+
+static bool read_hash(const char *text, uint64_t *hash)
+{
+    size_t prefix = strlen(HASH_PREFIX);
+    if (text == NULL || strncmp(text, HASH_PREFIX, prefix) != 0 || strlen(text) != prefix + 16 ||
+        strspn(text + prefix, "0123456789abcdef") != 16)
+        return false;
+    *hash = strtoull(text + prefix, NULL, 16);
+    return true;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+static bool read_int(const json_t *object, const char *key, int64_t *value)
+{
+    const json_t *found = json_object_get(object, key);
+    *value = json_integer_value(found);
+    return json_is_integer(found) && *value >= 0;
+}
+
+static tri_status read_files(const json_t *list, const char *origin, tri_manifest *manifest)
+{
+    static const char *const names[TRI_MANIFEST_MAX_FILES] = {TRI_MODEL_FILE, TRI_STATE_FILE};
+    size_t count = json_array_size(list);
+    if (count < 1 || count > TRI_MANIFEST_MAX_FILES)
+        return tri_fail(TRI_EFORMAT, "%s: want 1 or 2 files, got %zu", origin, count);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *name = text_of(entry, "name");
+        int64_t nbytes;
+        tri_manifest_file *file = &manifest->files[i];
+        if (name == NULL || strcmp(name, names[i]) != 0)
+            return tri_fail(TRI_EFORMAT, "%s: want file %zu to be %s, got '%.40s'", origin, i, names[i],
+                            name != NULL ? name : "nothing");
+        if (!read_int(entry, "nbytes", &nbytes) || !read_hash(text_of(entry, "hash"), &file->digest.hash))
+            return tri_fail(TRI_EFORMAT, "%s: %s: want nbytes and hash", origin, name);
+        strcpy(file->name, name);
+        file->digest.nbytes = (uint64_t)nbytes;
+        manifest->file_count = (int)i + 1;
+    }
+    return TRI_OK;
+}
+
+static tri_status read_fields(const json_t *object, const char *origin, tri_manifest *manifest)
+{
+    int64_t version;
+    const char *format = text_of(object, "format"), *bits = text_of(object, "bits");
+    if (format == NULL || strcmp(format, FORMAT_NAME) != 0 || !read_int(object, "version", &version))
+        return tri_fail(TRI_EFORMAT, "%s: no manifest: want format '%s' and a version", origin, FORMAT_NAME);
+    if (version != TRI_MANIFEST_VERSION)
+        return tri_fail(TRI_EUNSUPPORTED, "%s: want version %d, got %" PRId64, origin, TRI_MANIFEST_VERSION, version);
+    if (!read_int(object, "step", &manifest->run.step) ||
+        !read_hash(text_of(object, "weights"), &manifest->run.weights_hash) ||
+        !read_hash(text_of(object, "config"), &manifest->run.config_hash))
+        return tri_fail(TRI_EFORMAT, "%s: want step, weights and config", origin);
+    if (bits == NULL || strlen(bits) >= sizeof(manifest->run.bits))
+        return tri_fail(TRI_EFORMAT, "%s: want bits, a text of at most %zu bytes", origin,
+                        sizeof(manifest->run.bits) - 1);
+    strcpy(manifest->run.bits, bits);
+    return read_files(json_object_get(object, "files"), origin, manifest);
+}
+
+/* The last ,"check": of the text; no field before it can contain that, because quotes within texts are escaped. */
+static tri_status check_text(const char *text, size_t nbytes, const char *origin, const json_t *object)
+{
+    size_t key = strlen(CHECK_KEY);
+    uint64_t hash;
+    if (!read_hash(text_of(object, "check"), &hash))
+        return tri_fail(TRI_EFORMAT, "%s: no manifest: want check, a hash", origin);
+    for (size_t at = nbytes; at-- > 0;)
+        if (nbytes - at >= key && memcmp(text + at, CHECK_KEY, key) == 0) {
+            if (tri_file_hash(text, at) == hash)
+                return TRI_OK;
+            break;
+        }
+    return tri_fail(TRI_EFORMAT, "%s: its check does not fit its text: it was changed or damaged", origin);
+}
+
+tri_status tri_manifest_parse(const char *text, size_t nbytes, const char *origin, tri_manifest *manifest)
+{
+    json_error_t error;
+    *manifest = (tri_manifest){0};
+    json_t *object = json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, &error);
+    if (object == NULL)
+        return tri_fail(TRI_EFORMAT, "%s:%d: %s", origin, error.line, error.text);
+    tri_status status = check_text(text, nbytes, origin, object);
+    if (status == TRI_OK)
+        status = read_fields(object, origin, manifest);
+    json_decref(object);
+    return status;
+}
+
+tri_status tri_manifest_load(const char *path, tri_manifest *manifest)
+{
+    char *file = tri_format("%s/%s", path, TRI_MANIFEST_FILE), *text = NULL;
+    size_t nbytes = 0;
+    if (file == NULL)
+        return TRI_ENOMEM;
+    tri_status status = tri_fs_read(file, TEXT_LIMIT_NBYTES, &text, &nbytes);
+    if (status == TRI_OK)
+        status = tri_manifest_parse(text, nbytes, file, manifest);
+    tri_free(text);
+    tri_free(file);
+    return status;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data.h: data sets, the order of their samples, and batches of shards.
+ *
+ * The order is a pure function of (seed, epoch, position). A data set is split once, by a permutation that depends on
+ * the seed alone, into V *parts*, one per shard of the batch; shard v of every batch takes its samples from part v, in
+ * an order that changes each epoch. So a worker that owns shards [a, b) ever reads parts [a, b) only, and the order
+ * does not depend on the number of workers.
+ */
+#ifndef TRI_DATA_DATA_H
+#define TRI_DATA_DATA_H
+
+#include <trireme/tensor.h>
+
+#include "base/options.h"
+#include "base/runtime.h"
+
+#define TRI_DATA_OPTIONS(X)                                                                                            \
+    X(NAME, name, "", 0, 0, NULL, "a known data set: fashion-mnist (Debian's dataset-fashion-mnist), synthetic")       \
+    X(PATH, path, "", 0, 0, NULL,                                                                                      \
+      "file or folder with the data; for idx: the folder or the common start of the four names")                       \
+    X(NAME, format, "auto", 0, 0, "auto|idx|cifar|npy|csv|synthetic", "how the file is written")                       \
+    X(REAL, test_part, "0.1", 0, 0.9, NULL, "npy, csv: part of the samples kept for the test (the last ones)")         \
+    X(INT, limit, "0", 0, 1e15, NULL, "use only the first samples, 0 = all")                                           \
+    X(INT, test_limit, "0", 0, 1e15, NULL, "use only the first test samples, 0 = all")                                 \
+    X(BOOL, shuffle, "true", 0, 0, NULL, "a new order each epoch")                                                     \
+    X(NAME, normalize, "auto", 0, 0, "auto|none|unit|standard",                                                        \
+      "unit: bytes to [0, 1]; standard: by mean and deviation; auto: standard with the data set's known figures, "     \
+      "else unit for bytes and none for floats")                                                                       \
+    X(INT, crop, "0", 0, 64, NULL, "augmentation: pad images by this much and crop at random")                         \
+    X(BOOL, flip, "false", 0, 0, NULL, "augmentation: mirror images left to right at random")                          \
+    X(INT, target_column, "-1", -1, 1e6, NULL, "csv: column of the target, -1 = the last")                             \
+    X(INT, classes, "0", 0, 1e9, NULL,                                                                                 \
+      "number of classes, 0 = found in the data; -1 is not a class: targets are real")                                 \
+    X(INT, prefetch, "2", 1, 64, NULL, "batches prepared ahead")                                                       \
+    X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
+    X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")
+typedef struct tri_data_config {
+    TRI_DATA_OPTIONS(TRI_OPTION_FIELD)
+} tri_data_config;
+extern const tri_option_table tri_data_options; /* section "data" */
+
+typedef struct tri_dataset tri_dataset;
+
+typedef struct tri_dataset_info {
+    int64_t count;                 /* samples */
+    tri_shape sample;              /* images: H W C */
+    tri_dtype dtype;               /* as stored: u8, f32, f64, ... */
+    tri_dtype target_dtype;        /* i32 (classes) or f32 */
+    tri_shape target;              /* scalar for classes */
+    int64_t classes;               /* 0: real targets */
+    float mean[16], deviation[16]; /* per channel of the data in [0, 1] (bytes) or as stored, where known; deviation[0]
+                                      0: unknown */
+} tri_dataset_info;
+
+/* One row per format. */
+typedef struct tri_dataset_ops {
+    const char *name;
+    const char *does;
+    bool (*can)(const tri_data_config *config); /* for format auto: looks at names and first bytes */
+    tri_status (*open)(const tri_data_config *config, bool test, tri_dataset **out);
+    /* Copies the samples indices[0 .. count) (ascending) to samples and targets, one after the other; reads the file
+     * from front to back once. targets are i32 or f32. */
+    tri_status (*read)(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
+    void (*close)(tri_dataset *dataset);
+} tri_dataset_ops;
+
+/* First member of each implementation's struct. */
+struct tri_dataset {
+    const tri_dataset_ops *ops;
+    tri_dataset_info info;
+};
+
+/* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
+tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
+/* The samples indices[0 .. count), ascending; see tri_dataset_ops.read. TRI_EINVAL when one is out of range. */
+tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
+/* NULL does nothing. */
+void tri_dataset_close(tri_dataset *dataset);
+
+/* Which sample stands where. All pure. */
+typedef struct tri_sampler {
+    uint64_t seed;
+    int64_t count;  /* samples of the data set */
+    int64_t batch;  /* samples of a global batch */
+    int64_t shards; /* V */
+    bool shuffle;
+} tri_sampler;
+/* Planned samples of shard v in a full batch: (v + 1) B / V - v B / V. */
+int64_t tri_sampler_rows(const tri_sampler *sampler, int64_t shard);
+/* Samples of part v of the data set, and its place in the seed's permutation. */
+int64_t tri_sampler_part_count(const tri_sampler *sampler, int64_t shard);
+/* Index in the data set of the k-th sample of part v (k in storage order: the order before an epoch's shuffle). */
+int64_t tri_sampler_part_index(const tri_sampler *sampler, int64_t shard, int64_t k);
+/* Position in part v (storage order) of the k-th sample that shard v takes in `epoch`. */
+int64_t tri_sampler_order(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t k);
+/* Batches of one epoch, the last may be short. */
+int64_t tri_sampler_steps(const tri_sampler *sampler);
+
+typedef struct tri_loader tri_loader;
+
+/* One worker's shards of one batch, ready to compute; the loader's until the next tri_loader_next. */
+typedef struct tri_loader_batch {
+    int64_t step; /* global, from 0 */
+    int64_t epoch;
+    int shards;                  /* of this worker */
+    const int32_t *rows;         /* [shards] valid samples */
+    const int64_t *first_sample; /* [shards] number of the first sample within the global batch */
+    const void *input;           /* [shards * rows_max, sample...], f32 (i32 for integer tokens), padded with zeros */
+    const void *target;          /* i32 or f32 */
+} tri_loader_batch;
+
+typedef struct tri_loader_setup {
+    tri_sampler sampler;
+    int64_t first_shard, shard_count; /* of this worker */
+    int64_t rows_max;                 /* samples a shard is padded to */
+    bool training;                    /* augmentation on */
+    int64_t first_step;               /* where to begin: resume is this one number */
+    int64_t end_step;                 /* after the last one */
+} tri_loader_setup;
+
+/* Reads this worker's parts into memory (as stored: bytes stay bytes), closes nothing; a thread then prepares batches
+ * ahead. `dataset` must stay open only during this call. */
+tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
+                           tri_loader **out);
+/* The next batch, in order of steps; waits for the preparing thread. */
+tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch);
+/* Bytes of samples held. */
+size_t tri_loader_nbytes(const tri_loader *loader);
+void tri_loader_close(tri_loader *loader);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset.c: the table of formats, the data sets known by name, and opening one of them.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "data/formats.h"
+
+#define TRI_OPTION_STRUCT tri_data_config
+static const tri_option rows[] = {TRI_DATA_OPTIONS(TRI_OPTION_ROW)};
+const tri_option_table tri_data_options = TRI_OPTION_TABLE("data", tri_data_config, rows, "what is learned from");
+
+/* Auto detection asks in this order. */
+static const tri_dataset_ops *const formats[] = {&tri_dataset_idx, &tri_dataset_cifar, &tri_dataset_npy,
+                                                 &tri_dataset_csv, &tri_dataset_synthetic};
+
+typedef struct known_dataset {
+    const char *name;
+    const char *format;
+    const char *path;    /* where its package puts it, NULL: no files */
+    const char *package; /* of Debian */
+    float mean, deviation;
+    int64_t classes;
+} known_dataset;
+
+static const known_dataset known_datasets[] = {
+    {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist", "dataset-fashion-mnist", 0.2860f, 0.3530f, 10},
+    {"synthetic", "synthetic", NULL, NULL, 0, 0, 0},
+};
+
+static tri_status find_known(const char *name, const known_dataset **out)
+{
+    const char *names[TRI_COUNT_OF(known_datasets)];
+    for (size_t i = 0; i < TRI_COUNT_OF(known_datasets); i++) {
+        names[i] = known_datasets[i].name;
+        if (strcmp(name, names[i]) == 0) {
+            *out = &known_datasets[i];
+            return TRI_OK;
+        }
+    }
+    const char *nearest = tri_options_nearest(name, names, TRI_COUNT_OF(names));
+    return tri_fail(TRI_ECONFIG, "data.name: want fashion-mnist or synthetic, got '%s'%s%s", name,
+                    nearest != NULL ? "; nearest: " : "", nearest != NULL ? nearest : "");
+}
+
+/* Puts in what the name stands for, where the user left it open. */
+static tri_status fill_known(tri_data_config *config, const known_dataset *known)
+{
+    if (strcmp(config->format, "auto") == 0)
+        strcpy(config->format, known->format);
+    if (config->classes == 0)
+        config->classes = known->classes;
+    if (known->path == NULL || config->path[0] != 0)
+        return TRI_OK;
+    strcpy(config->path, known->path);
+    if (!tri_fs_is_folder(known->path))
+        return tri_fail(TRI_ENOTFOUND, "data set %s is not in %s: apt-get install %s", known->name, known->path,
+                        known->package);
+    return TRI_OK;
+}
+
+static tri_status find_format(const tri_data_config *config, const tri_dataset_ops **out)
+{
+    bool detect = strcmp(config->format, "auto") == 0;
+    for (size_t i = 0; i < TRI_COUNT_OF(formats); i++)
+        if (detect ? formats[i]->can(config) : strcmp(config->format, formats[i]->name) == 0) {
+            *out = formats[i];
+            return TRI_OK;
+        }
+    if (!detect)
+        return tri_fail(TRI_ECONFIG, "data.format: want auto, idx, cifar, npy, csv or synthetic, got '%s'",
+                        config->format);
+    return tri_fail(
+        tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
+        "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
+        "x.npy, train.csv, or a .csv file; data.format says which it is",
+        config->path);
+}
+
+static tri_status check_info(const tri_dataset_info *info, const tri_data_config *config, bool test)
+{
+    if (info->count < 1)
+        return tri_fail(TRI_ENOTFOUND, "%s: no %s samples (data.test_part is %g)", config->path,
+                        test ? "test" : "training", config->test_part);
+    if (info->sample.ndim > TRI_SAMPLE_MAX_DIMS || info->target.ndim > TRI_SAMPLE_MAX_DIMS)
+        return tri_fail(TRI_EUNSUPPORTED, "%s: want samples and targets of at most %d dimensions", config->path,
+                        TRI_SAMPLE_MAX_DIMS);
+    return TRI_OK;
+}
+
+tri_status tri_dataset_open(const tri_data_config *given, bool test, tri_dataset **out)
+{
+    tri_data_config config = *given;
+    const known_dataset *known = NULL;
+    *out = NULL;
+    if (config.name[0] != 0) {
+        TRI_TRY(find_known(config.name, &known));
+        TRI_TRY(fill_known(&config, known));
+    }
+    if (config.path[0] == 0 && strcmp(config.format, tri_dataset_synthetic.name) != 0)
+        return tri_fail(TRI_ECONFIG, "data.name or data.path must say what to learn from");
+    const tri_dataset_ops *ops = NULL;
+    TRI_TRY(find_format(&config, &ops));
+    tri_dataset *dataset = NULL;
+    TRI_TRY_IN(ops->open(&config, test, &dataset), "%s set", test ? "test" : "training");
+    tri_dataset_info *info = &dataset->info;
+    int64_t limit = test ? config.test_limit : config.limit;
+    if (limit > 0 && limit < info->count)
+        info->count = limit;
+    if (known != NULL && known->deviation > 0) {
+        info->mean[0] = known->mean;
+        info->deviation[0] = known->deviation;
+    }
+    tri_status status = check_info(info, &config, test);
+    if (status != TRI_OK) {
+        tri_dataset_close(dataset);
+        return status;
+    }
+    *out = dataset;
+    return TRI_OK;
+}
+
+tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (indices[i] < (i > 0 ? indices[i - 1] + 1 : 0) || indices[i] >= dataset->info.count)
+            return tri_fail(TRI_EINVAL, "want ascending samples below %" PRId64 ", got %" PRId64, dataset->info.count,
+                            indices[i]);
+    return dataset->ops->read(dataset, indices, count, samples, targets);
+}
+
+void tri_dataset_close(tri_dataset *dataset)
+{
+    if (dataset != NULL)
+        dataset->ops->close(dataset);
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loader.c: one worker's samples in memory, and a thread that prepares its shards of the coming batches.
+ *
+ * All reading and checking is done in open, so that the thread computes only and cannot fail. It fills a ring of
+ * prefetch + 1 slots: one is the caller's, the others wait for it. A batch is a pure function of its step: nothing
+ * depends on which worker asks or where it began. Nothing is allocated after open.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "data/augment.h"
+#include "data/data.h"
+#include "data/normalize.h"
+
+typedef struct loader_slot {
+    tri_loader_batch batch;
+    int32_t *rows;
+    int64_t *first_sample;
+    unsigned char *input, *target;
+} loader_slot;
+
+struct tri_loader {
+    tri_loader_setup setup;
+    tri_normalizer normalizer;
+    tri_augment augment;
+    float *black;                                      /* [channels] */
+    float *unmoved;                                    /* one sample; NULL: no augmentation */
+    size_t sample_nbytes, input_nbytes, target_nbytes; /* of one sample */
+    int64_t count;                                     /* samples held */
+    unsigned char *samples, *targets;                  /* [count], in the order of their indices */
+    int64_t *indices;                                  /* [count] in the data set, ascending */
+    int64_t *places;                                   /* [count] where in `samples` the k-th sample of a part lies */
+    int64_t *part_first;                               /* [shard_count + 1] of each part in `places` */
+    loader_slot *slots;
+    int64_t slot_count;
+    tri_thread *thread;
+    tri_mutex mutex;     /* guards the three below */
+    tri_cond moved;      /* one of them changed */
+    int64_t made, taken; /* batches */
+    bool stop;
+};
+
+typedef struct index_place {
+    int64_t index, place;
+} index_place;
+
+static int compare_indices(const void *a, const void *b)
+{
+    int64_t left = ((const index_place *)a)->index, right = ((const index_place *)b)->index;
+    return (left > right) - (left < right);
+}
+
+static void *alloc_array(int64_t count, size_t each)
+{
+    return tri_alloc_zero((size_t)count, each);
+}
+
+static tri_status check_setup(const tri_dataset *dataset, const tri_loader_setup *setup)
+{
+    const tri_sampler *sampler = &setup->sampler;
+    if (sampler->count != dataset->info.count)
+        return tri_fail(TRI_EINVAL, "loader: the sampler counts %" PRId64 " samples, the data set has %" PRId64,
+                        sampler->count, dataset->info.count);
+    if (sampler->batch < 1 || sampler->shards < 1)
+        return tri_fail(TRI_EINVAL,
+                        "loader: want at least 1 sample in a batch and 1 shard, got %" PRId64 " and %" PRId64,
+                        sampler->batch, sampler->shards);
+    if (setup->first_shard < 0 || setup->shard_count < 1 || setup->shard_count > sampler->shards - setup->first_shard)
+        return tri_fail(TRI_EINVAL, "loader: shards %" PRId64 " and %" PRId64 " more are not within %" PRId64,
+                        setup->first_shard, setup->shard_count - 1, sampler->shards);
+    if (setup->first_step < 0 || setup->end_step < setup->first_step)
+        return tri_fail(TRI_EINVAL, "loader: steps %" PRId64 " to %" PRId64 " are no range", setup->first_step,
+                        setup->end_step);
+    for (int64_t s = 0; s < setup->shard_count; s++)
+        if (tri_sampler_rows(sampler, setup->first_shard + s) > setup->rows_max)
+            return tri_fail(TRI_EINVAL, "loader: shard %" PRId64 " has %" PRId64 " rows, room is for %" PRId64,
+                            setup->first_shard + s, tri_sampler_rows(sampler, setup->first_shard + s), setup->rows_max);
+    return TRI_OK;
+}
+
+static tri_status plan_augment(tri_loader *loader, const tri_dataset_info *info, const tri_data_config *config)
+{
+    if (!loader->setup.training || (config->crop == 0 && !config->flip))
+        return TRI_OK;
+    if (info->sample.ndim != 3 || loader->normalizer.to != TRI_F32) {
+        char text[96];
+        return tri_fail(TRI_ECONFIG,
+                        "data.crop and data.flip are for images [height, width, channels], the samples are %s %s",
+                        tri_dtype_name(info->dtype), tri_shape_print(info->sample, text));
+    }
+    loader->augment = (tri_augment){.seed = loader->setup.sampler.seed,
+                                    .crop = config->crop,
+                                    .flip = config->flip,
+                                    .height = info->sample.dim[0],
+                                    .width = info->sample.dim[1],
+                                    .channels = info->sample.dim[2]};
+    loader->black = alloc_array(info->sample.dim[2], sizeof(float));
+    loader->unmoved = alloc_array(loader->normalizer.count, sizeof(float));
+    if (loader->black == NULL || loader->unmoved == NULL)
+        return TRI_ENOMEM;
+    tri_normalizer_black(&loader->normalizer, info->sample.dim[2], loader->black);
+    return TRI_OK;
+}
+
+/* The samples of this worker's parts, sorted by index; remembers where each one comes to lie. */
+static tri_status plan_places(tri_loader *loader)
+{
+    const tri_loader_setup *setup = &loader->setup;
+    loader->part_first = alloc_array(setup->shard_count + 1, sizeof(int64_t));
+    if (loader->part_first == NULL)
+        return TRI_ENOMEM;
+    for (int64_t s = 0; s < setup->shard_count; s++)
+        loader->part_first[s + 1] =
+            loader->part_first[s] + tri_sampler_part_count(&setup->sampler, setup->first_shard + s);
+    loader->count = loader->part_first[setup->shard_count];
+    loader->indices = alloc_array(loader->count, sizeof(int64_t));
+    loader->places = alloc_array(loader->count, sizeof(int64_t));
+    index_place *order = alloc_array(loader->count, sizeof(*order));
+    if (loader->indices == NULL || loader->places == NULL || order == NULL) {
+        tri_free(order);
+        return TRI_ENOMEM;
+    }
+    for (int64_t s = 0; s < setup->shard_count; s++)
+        for (int64_t i = loader->part_first[s]; i < loader->part_first[s + 1]; i++)
+            order[i] = (index_place){
+                tri_sampler_part_index(&setup->sampler, setup->first_shard + s, i - loader->part_first[s]), i};
+    qsort(order, (size_t)loader->count, sizeof(*order), compare_indices);
+    for (int64_t i = 0; i < loader->count; i++) {
+        loader->indices[i] = order[i].index;
+        loader->places[order[i].place] = i;
+    }
+    tri_free(order);
+    return TRI_OK;
+}
+
+/* Floats must be finite, tokens must fit 32 bits. */
+static tri_status check_samples(const tri_loader *loader)
+{
+    int64_t count = loader->normalizer.count;
+    tri_dtype dtype = loader->normalizer.from;
+    if (dtype == TRI_I64) {
+        const int64_t *tokens = (const int64_t *)(const void *)loader->samples;
+        for (int64_t i = 0; i < loader->count * count; i++)
+            if (tokens[i] < INT32_MIN || tokens[i] > INT32_MAX)
+                return tri_fail(TRI_EFORMAT, "sample %" PRId64 " holds the token %" PRId64 ", want 32 bits",
+                                loader->indices[i / count], tokens[i]);
+        return TRI_OK;
+    }
+    if (dtype != TRI_F32 && dtype != TRI_F64 && dtype != TRI_F16)
+        return TRI_OK;
+    float *values = alloc_array(count, sizeof(float));
+    if (values == NULL)
+        return TRI_ENOMEM;
+    tri_status status = TRI_OK;
+    for (int64_t i = 0; i < loader->count && status == TRI_OK; i++) {
+        tri_normalizer_apply(&loader->normalizer, loader->samples + (size_t)i * loader->sample_nbytes, values);
+        for (int64_t j = 0; j < count && status == TRI_OK; j++)
+            if (!isfinite(values[j]))
+                status = tri_fail(TRI_ENUMERIC, "element %" PRId64 " of sample %" PRId64 " is not a finite number", j,
+                                  loader->indices[i]);
+    }
+    tri_free(values);
+    return status;
+}
+
+static tri_status read_samples(tri_loader *loader, tri_dataset *dataset)
+{
+    size_t samples, targets;
+    if (__builtin_mul_overflow((size_t)loader->count, loader->sample_nbytes, &samples) ||
+        __builtin_mul_overflow((size_t)loader->count, loader->target_nbytes, &targets))
+        return tri_fail(TRI_ENOMEM, "loader: %" PRId64 " samples of %zu bytes are more than an address can count",
+                        loader->count, loader->sample_nbytes);
+    loader->samples = tri_alloc_bulk(samples);
+    loader->targets = tri_alloc_bulk(targets);
+    if (loader->samples == NULL || loader->targets == NULL)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_dataset_read(dataset, loader->indices, loader->count, loader->samples, loader->targets));
+    return check_samples(loader);
+}
+
+static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
+{
+    const tri_loader_setup *setup = &loader->setup;
+    int64_t rows;
+    size_t input;
+    if (__builtin_mul_overflow(setup->shard_count, setup->rows_max, &rows) ||
+        __builtin_mul_overflow((size_t)rows, loader->input_nbytes, &input) || setup->shard_count > INT32_MAX)
+        return tri_fail(TRI_ENOMEM, "loader: a batch of %" PRId64 " shards of %" PRId64 " rows is more than fits",
+                        setup->shard_count, setup->rows_max);
+    loader->slot_count = config->prefetch + 1;
+    loader->slots = alloc_array(loader->slot_count, sizeof(*loader->slots));
+    if (loader->slots == NULL)
+        return TRI_ENOMEM;
+    for (int64_t i = 0; i < loader->slot_count; i++) {
+        loader_slot *slot = &loader->slots[i];
+        slot->rows = alloc_array(setup->shard_count, sizeof(*slot->rows));
+        slot->first_sample = alloc_array(setup->shard_count, sizeof(*slot->first_sample));
+        slot->input = tri_alloc_bulk(input);
+        slot->target = tri_alloc_bulk((size_t)rows * loader->target_nbytes);
+        if (slot->rows == NULL || slot->first_sample == NULL || slot->input == NULL || slot->target == NULL)
+            return TRI_ENOMEM;
+        slot->batch = (tri_loader_batch){.shards = (int)setup->shard_count,
+                                         .rows = slot->rows,
+                                         .first_sample = slot->first_sample,
+                                         .input = slot->input,
+                                         .target = slot->target};
+    }
+    return TRI_OK;
+}
+
+/* The k-th sample that shard s of this worker takes in the epoch. */
+static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k, unsigned char *input,
+                        unsigned char *target)
+{
+    int64_t position = tri_sampler_order(&loader->setup.sampler, epoch, loader->setup.first_shard + s, k);
+    int64_t place = loader->places[loader->part_first[s] + position];
+    const unsigned char *stored = loader->samples + (size_t)place * loader->sample_nbytes;
+    memcpy(target, loader->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
+    if (loader->unmoved == NULL) {
+        tri_normalizer_apply(&loader->normalizer, stored, input);
+        return;
+    }
+    tri_normalizer_apply(&loader->normalizer, stored, loader->unmoved);
+    tri_augment_move move = tri_augment_draw(&loader->augment, epoch, loader->indices[place]);
+    tri_augment_apply(&loader->augment, move, loader->unmoved, loader->black, (float *)(void *)input);
+}
+
+static void prepare_batch(const tri_loader *loader, int64_t step, loader_slot *slot)
+{
+    const tri_loader_setup *setup = &loader->setup;
+    const tri_sampler *sampler = &setup->sampler;
+    int64_t steps = tri_sampler_steps(sampler), epoch = step / steps, in_epoch = step % steps;
+    int64_t left = sampler->count - in_epoch * sampler->batch;
+    int64_t batch = left < sampler->batch ? left : sampler->batch;
+    slot->batch.step = step;
+    slot->batch.epoch = epoch;
+    for (int64_t s = 0; s < setup->shard_count; s++) {
+        int64_t shard = setup->first_shard + s, full = tri_sampler_rows(sampler, shard);
+        int64_t first = in_epoch * full, part = loader->part_first[s + 1] - loader->part_first[s];
+        int64_t rows = part - first < full ? part - first : full;
+        unsigned char *input = slot->input + (size_t)(s * setup->rows_max) * loader->input_nbytes;
+        unsigned char *target = slot->target + (size_t)(s * setup->rows_max) * loader->target_nbytes;
+        for (int64_t i = 0; i < rows; i++)
+            prepare_row(loader, epoch, s, first + i, input + (size_t)i * loader->input_nbytes,
+                        target + (size_t)i * loader->target_nbytes);
+        size_t padding = (size_t)(setup->rows_max - rows);
+        memset(input + (size_t)rows * loader->input_nbytes, 0, padding * loader->input_nbytes);
+        memset(target + (size_t)rows * loader->target_nbytes, 0, padding * loader->target_nbytes);
+        slot->rows[s] = (int32_t)rows;
+        /* the short batch is cut as its samples are among the parts */
+        int64_t before = (int64_t)((__int128)shard * sampler->batch / sampler->shards);
+        slot->first_sample[s] = (int64_t)((__int128)batch * before / sampler->batch);
+    }
+}
+
+static void thread_body(void *arg)
+{
+    tri_loader *loader = arg;
+    int64_t total = loader->setup.end_step - loader->setup.first_step;
+    tri_mutex_lock(&loader->mutex);
+    while (!loader->stop && loader->made < total) {
+        if (loader->made - loader->taken >= loader->slot_count - 1) {
+            tri_cond_wait(&loader->moved, &loader->mutex, TRI_FOREVER);
+            continue;
+        }
+        int64_t number = loader->made;
+        tri_mutex_unlock(&loader->mutex);
+        prepare_batch(loader, loader->setup.first_step + number, &loader->slots[number % loader->slot_count]);
+        tri_mutex_lock(&loader->mutex);
+        loader->made++;
+        tri_cond_broadcast(&loader->moved);
+    }
+    tri_mutex_unlock(&loader->mutex);
+}
+
+static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data_config *config)
+{
+    const tri_dataset_info *info = &dataset->info;
+    TRI_TRY(tri_normalizer_init(&loader->normalizer, info, config));
+    loader->sample_nbytes = (size_t)loader->normalizer.count * tri_dtype_nbytes(info->dtype);
+    loader->input_nbytes = (size_t)loader->normalizer.count * tri_dtype_nbytes(loader->normalizer.to);
+    loader->target_nbytes = (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype);
+    TRI_TRY(plan_augment(loader, info, config));
+    TRI_TRY(plan_places(loader));
+    TRI_TRY(read_samples(loader, dataset));
+    TRI_TRY(make_slots(loader, config));
+    return tri_thread_start(&loader->thread, "data", thread_body, loader);
+}
+
+tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
+                           tri_loader **out)
+{
+    *out = NULL;
+    TRI_TRY(check_setup(dataset, setup));
+    tri_loader *loader = tri_alloc_zero(1, sizeof(*loader));
+    if (loader == NULL)
+        return TRI_ENOMEM;
+    loader->setup = *setup;
+    tri_mutex_init(&loader->mutex);
+    tri_cond_init(&loader->moved);
+    tri_status status = build(loader, dataset, config);
+    if (status != TRI_OK) {
+        tri_loader_close(loader);
+        return status;
+    }
+    *out = loader;
+    return TRI_OK;
+}
+
+tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
+{
+    int64_t total = loader->setup.end_step - loader->setup.first_step;
+    tri_mutex_lock(&loader->mutex);
+    if (loader->taken == total) {
+        tri_mutex_unlock(&loader->mutex);
+        return tri_fail(TRI_ENOTFOUND, "loader: no batch after step %" PRId64, loader->setup.end_step - 1);
+    }
+    while (loader->made == loader->taken)
+        tri_cond_wait(&loader->moved, &loader->mutex, TRI_FOREVER);
+    *batch = loader->slots[loader->taken % loader->slot_count].batch;
+    loader->taken++;
+    tri_cond_broadcast(&loader->moved);
+    tri_mutex_unlock(&loader->mutex);
+    return TRI_OK;
+}
+
+size_t tri_loader_nbytes(const tri_loader *loader)
+{
+    return (size_t)loader->count * (loader->sample_nbytes + loader->target_nbytes);
+}
+
+void tri_loader_close(tri_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    tri_mutex_lock(&loader->mutex);
+    loader->stop = true;
+    tri_cond_broadcast(&loader->moved);
+    tri_mutex_unlock(&loader->mutex);
+    tri_thread_join(loader->thread);
+    for (int64_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
+        tri_free(loader->slots[i].rows);
+        tri_free(loader->slots[i].first_sample);
+        tri_free(loader->slots[i].input);
+        tri_free(loader->slots[i].target);
+    }
+    tri_free(loader->slots);
+    tri_free(loader->samples);
+    tri_free(loader->targets);
+    tri_free(loader->indices);
+    tri_free(loader->places);
+    tri_free(loader->part_first);
+    tri_free(loader->black);
+    tri_free(loader->unmoved);
+    tri_cond_fini(&loader->moved);
+    tri_mutex_fini(&loader->mutex);
+    tri_free(loader);
+}

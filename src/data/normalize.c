@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * normalize.c: bytes go through a table per channel, everything else through a conversion and (x - mean) / deviation.
+ */
+#include "data/normalize.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "tensor/reduce.h"
+
+/* Channels of the figures when every channel has them, 0 when they are unknown. */
+static int64_t known_channels(const tri_dataset_info *info)
+{
+    int64_t channels = info->sample.ndim == 3 ? info->sample.dim[2] : 1;
+    if (channels > TRI_NORMALIZE_MAX_CHANNELS)
+        return 0;
+    for (int64_t c = 0; c < channels; c++)
+        if (!(info->deviation[c] > 0))
+            return 0;
+    return channels;
+}
+
+static void fill_table(tri_normalizer *normalizer, bool unit)
+{
+    for (int64_t c = 0; c < normalizer->channels; c++)
+        for (int i = 0; i < 256; i++) {
+            float value = unit ? (float)i / 255.0f : (float)i;
+            if (normalizer->standard)
+                value = (value - normalizer->mean[c]) / normalizer->deviation[c];
+            normalizer->table[c][i] = value;
+        }
+}
+
+tri_status tri_normalizer_init(tri_normalizer *normalizer, const tri_dataset_info *info, const tri_data_config *config)
+{
+    const char *how = config->normalize;
+    bool bytes = info->dtype == TRI_U8, tokens = info->dtype == TRI_I32 || info->dtype == TRI_I64;
+    bool automatic = strcmp(how, "auto") == 0, none = strcmp(how, "none") == 0;
+    int64_t known = tokens ? 0 : known_channels(info);
+    memset(normalizer, 0, sizeof(*normalizer));
+    if (tokens && !automatic && !none)
+        return tri_fail(TRI_ECONFIG, "data.normalize: integer tokens (%s) stay as they are: want auto or none, got %s",
+                        tri_dtype_name(info->dtype), how);
+    if (strcmp(how, "unit") == 0 && !bytes)
+        return tri_fail(TRI_ECONFIG, "data.normalize: unit is for bytes, but the data are %s",
+                        tri_dtype_name(info->dtype));
+    if (strcmp(how, "standard") == 0 && known == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "data.normalize: standard needs the mean and deviation of the data, which are known "
+                        "for fashion-mnist and CIFAR only: want auto, none or unit");
+    normalizer->from = info->dtype;
+    normalizer->to = tokens ? TRI_I32 : TRI_F32;
+    normalizer->count = tri_shape_count(info->sample);
+    normalizer->standard = known > 0 && (automatic || strcmp(how, "standard") == 0);
+    normalizer->channels = normalizer->standard ? known : 1;
+    memcpy(normalizer->mean, info->mean, sizeof(info->mean));
+    memcpy(normalizer->deviation, info->deviation, sizeof(info->deviation));
+    if (bytes)
+        fill_table(normalizer, !none);
+    return TRI_OK;
+}
+
+static void apply_table(const tri_normalizer *normalizer, const uint8_t *stored, float *out)
+{
+    int64_t channels = normalizer->channels, count = normalizer->count;
+    for (int64_t c = 0; c < channels; c++) {
+        const float *table = normalizer->table[c];
+        for (int64_t i = c; i < count; i += channels)
+            out[i] = table[stored[i]];
+    }
+}
+
+void tri_normalizer_apply(const tri_normalizer *normalizer, const void *stored, void *out)
+{
+    if (normalizer->from == TRI_U8) {
+        apply_table(normalizer, stored, out);
+        return;
+    }
+    tri_status status = tri_convert(out, normalizer->to, stored, normalizer->from, normalizer->count);
+    TRI_ASSERT(status == TRI_OK); /* both types were checked in init */
+    if (!normalizer->standard)
+        return;
+    float *values = out;
+    for (int64_t i = 0; i < normalizer->count; i++) {
+        int64_t c = i % normalizer->channels;
+        values[i] = (values[i] - normalizer->mean[c]) / normalizer->deviation[c];
+    }
+}
+
+void tri_normalizer_black(const tri_normalizer *normalizer, int64_t channels, float *out)
+{
+    for (int64_t i = 0; i < channels; i++) {
+        int64_t c = i % normalizer->channels;
+        if (normalizer->from == TRI_U8)
+            out[i] = normalizer->table[c][0];
+        else
+            out[i] = normalizer->standard ? -normalizer->mean[c] / normalizer->deviation[c] : 0.0f;
+    }
+}

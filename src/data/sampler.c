@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sampler.c: which sample stands where: pure integer functions of (seed, epoch, shard, position).
+ *
+ * With b(v) = floor(v B / V), part v is positions [floor(N b(v) / B), floor(N b(v + 1) / B)) of one permutation of the
+ * data set. A full batch takes b(v + 1) - b(v) samples of part v, and what is left for the last, short batch is never
+ * more than that, so that all parts run out together. docs/formats/data.md has the formulas.
+ */
+#include "base/rng.h"
+#include "data/data.h"
+
+/* floor(a * b / c) without overflow. */
+static int64_t scale(int64_t a, int64_t b, int64_t c)
+{
+    return (int64_t)((__int128)a * b / c);
+}
+
+/* Samples of a full batch before shard v. */
+static int64_t rows_before(const tri_sampler *sampler, int64_t shard)
+{
+    return scale(shard, sampler->batch, sampler->shards);
+}
+
+static int64_t part_first(const tri_sampler *sampler, int64_t shard)
+{
+    return scale(sampler->count, rows_before(sampler, shard), sampler->batch);
+}
+
+int64_t tri_sampler_rows(const tri_sampler *sampler, int64_t shard)
+{
+    return rows_before(sampler, shard + 1) - rows_before(sampler, shard);
+}
+
+int64_t tri_sampler_part_count(const tri_sampler *sampler, int64_t shard)
+{
+    return part_first(sampler, shard + 1) - part_first(sampler, shard);
+}
+
+int64_t tri_sampler_part_index(const tri_sampler *sampler, int64_t shard, int64_t k)
+{
+    if (sampler->shuffle) {
+        tri_rng rng = {sampler->seed, tri_rng_stream("data parts", 0, 0)};
+        uint64_t position = (uint64_t)(part_first(sampler, shard) + k);
+        return (int64_t)tri_rng_permute(rng, position, (uint64_t)sampler->count);
+    }
+    /* natural order: batch t is samples [t B, (t + 1) B) */
+    int64_t rows = tri_sampler_rows(sampler, shard);
+    int64_t step = k / rows, full = sampler->count / sampler->batch, rest = sampler->count % sampler->batch;
+    int64_t before = rows_before(sampler, shard);
+    if (step == full) /* the short batch */
+        before = scale(rest, before, sampler->batch);
+    return step * sampler->batch + before + (k - step * rows);
+}
+
+int64_t tri_sampler_order(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t k)
+{
+    if (!sampler->shuffle)
+        return k;
+    tri_rng rng = {sampler->seed, tri_rng_stream("data order", (uint64_t)epoch, (uint64_t)shard)};
+    return (int64_t)tri_rng_permute(rng, (uint64_t)k, (uint64_t)tri_sampler_part_count(sampler, shard));
+}
+
+int64_t tri_sampler_steps(const tri_sampler *sampler)
+{
+    return sampler->count / sampler->batch + (sampler->count % sampler->batch != 0);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_loader.c: the global batches are the same bytes whoever loads them and wherever the loading began.
+ */
+#include "data/augment.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "data/normalize.h"
+#include "tensor/tree.h"
+#include "unit/data/data_files.h"
+
+#define COUNT    53
+#define HEIGHT   6
+#define WIDTH    5
+#define PIXELS   (HEIGHT * WIDTH)
+#define BATCH    20
+#define SHARDS   8
+#define ROWS_MAX 3
+#define STEPS    7 /* two epochs and one step */
+
+static char *image_folder(void)
+{
+    char *folder = make_folder();
+    write_idx_pair(folder, "train", true, COUNT, HEIGHT, WIDTH, 10);
+    return folder;
+}
+
+typedef struct global_batches {
+    float input[STEPS][BATCH][PIXELS];
+    int32_t target[STEPS][BATCH];
+    int rows[STEPS];
+} global_batches;
+
+static tri_loader_setup setup_for(int rank, int world, int64_t first_step)
+{
+    return (tri_loader_setup){.sampler = {99, COUNT, BATCH, SHARDS, true},
+                              .first_shard = tri_tree_first(SHARDS, rank, world),
+                              .shard_count = tri_tree_count(SHARDS, rank, world),
+                              .rows_max = ROWS_MAX,
+                              .training = true,
+                              .first_step = first_step,
+                              .end_step = STEPS};
+}
+
+/* Copies one worker's valid rows to their places; checks that padding is zero. */
+static void gather(const tri_loader_batch *batch, global_batches *all)
+{
+    const float *input = batch->input;
+    const int32_t *target = batch->target;
+    for (int s = 0; s < batch->shards; s++)
+        for (int i = 0; i < ROWS_MAX; i++) {
+            const float *row = input + (s * ROWS_MAX + i) * PIXELS;
+            if (i < batch->rows[s]) {
+                int64_t place = batch->first_sample[s] + i;
+                assert_true(place < BATCH);
+                memcpy(all->input[batch->step][place], row, sizeof(all->input[0][0]));
+                all->target[batch->step][place] = target[s * ROWS_MAX + i];
+                all->rows[batch->step]++;
+                continue;
+            }
+            for (int p = 0; p < PIXELS; p++)
+                assert_true(row[p] == 0.0f);
+            assert_int_equal(target[s * ROWS_MAX + i], 0);
+        }
+}
+
+static void load_all(const tri_data_config *config, int world, int64_t first_step, global_batches *all)
+{
+    tri_dataset *dataset;
+    memset(all, 0xff, sizeof(*all));
+    memset(all->rows, 0, sizeof(all->rows));
+    assert_int_equal(tri_dataset_open(config, false, &dataset), TRI_OK);
+    for (int rank = 0; rank < world; rank++) {
+        tri_loader *loader;
+        tri_loader_batch batch;
+        tri_loader_setup setup = setup_for(rank, world, first_step);
+        assert_int_equal(tri_loader_open(dataset, config, &setup, &loader), TRI_OK);
+        for (int64_t step = first_step; step < STEPS; step++) {
+            assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+            assert_int_equal(batch.step, step);
+            assert_int_equal(batch.epoch, step / 3);
+            gather(&batch, all);
+        }
+        assert_int_equal(tri_loader_next(loader, &batch), TRI_ENOTFOUND);
+        tri_loader_close(loader);
+    }
+    tri_dataset_close(dataset);
+}
+
+static void all_numbers_of_workers_give_the_same_batches(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    global_batches *one = malloc(sizeof(*one)), *many = malloc(sizeof(*many));
+    for (int augmented = 0; augmented < 2; augmented++) {
+        tri_data_config config = config_at(folder, "auto");
+        config.crop = augmented ? 2 : 0;
+        config.flip = augmented;
+        load_all(&config, 1, 0, one);
+        for (int step = 0; step < STEPS; step++)
+            assert_int_equal(one->rows[step], step % 3 == 2 ? COUNT % BATCH : BATCH);
+        for (int world = 2; world <= SHARDS; world++) {
+            config.prefetch = world;
+            load_all(&config, world, 0, many);
+            assert_memory_equal(one, many, sizeof(*one));
+        }
+    }
+    free(one);
+    free(many);
+    drop_folder(folder);
+}
+
+static void starting_late_equals_skipping(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    config.crop = 1;
+    config.flip = true;
+    global_batches *whole = malloc(sizeof(*whole)), *late = malloc(sizeof(*late));
+    load_all(&config, 2, 0, whole);
+    for (int64_t first = 1; first < STEPS; first++) {
+        load_all(&config, 3, first, late);
+        size_t left = (size_t)(STEPS - first);
+        assert_memory_equal(whole->input[first], late->input[first], left * sizeof(whole->input[0]));
+        assert_memory_equal(whole->target[first], late->target[first], left * sizeof(whole->target[0]));
+    }
+    free(whole);
+    free(late);
+    drop_folder(folder);
+}
+
+static void an_epoch_holds_every_image_as_stored(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    strcpy(config.normalize, "none");
+    global_batches *all = malloc(sizeof(*all));
+    load_all(&config, 4, 0, all);
+    int seen[COUNT] = {0};
+    for (int step = 0; step < 3; step++)
+        for (int i = 0; i < all->rows[step]; i++) {
+            int found = -1;
+            for (int index = 0; index < COUNT && found < 0; index++) {
+                bool same = index % 10 == all->target[step][i];
+                for (int p = 0; p < PIXELS && same; p++)
+                    same = all->input[step][i][p] == (float)((7 * (index * PIXELS + p) + 3) % 256);
+                if (same && !seen[index])
+                    found = index;
+            }
+            assert_true(found >= 0);
+            seen[found]++;
+        }
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(seen[i], 1);
+    free(all);
+    drop_folder(folder);
+}
+
+static void moves_and_mirrors_are_windows_of_the_padded_image(void **state)
+{
+    (void)state;
+    tri_augment augment = {.seed = 5, .crop = 1, .flip = true, .height = 2, .width = 3, .channels = 1};
+    const float from[6] = {1, 2, 3, 4, 5, 6}, black = -9;
+    float to[6];
+    tri_augment_apply(&augment, (tri_augment_move){.down = 1, .right = -1, .mirror = false}, from, &black, to);
+    assert_memory_equal(to, ((const float[]){-9, 4, 5, -9, -9, -9}), sizeof(to));
+    tri_augment_apply(&augment, (tri_augment_move){.mirror = true}, from, &black, to);
+    assert_memory_equal(to, ((const float[]){3, 2, 1, 6, 5, 4}), sizeof(to));
+    int counts[3][3][2] = {{{0}}};
+    for (int64_t i = 0; i < 1800; i++) {
+        tri_augment_move move = tri_augment_draw(&augment, 3, i);
+        assert_true(move.down >= -1 && move.down <= 1 && move.right >= -1 && move.right <= 1);
+        counts[move.down + 1][move.right + 1][move.mirror]++;
+    }
+    for (int i = 0; i < 18; i++)
+        assert_in_range(((int *)counts)[i], 60, 140);
+}
+
+static void figures_of_the_data_set_are_applied(void **state)
+{
+    (void)state;
+    tri_dataset_info info = {.sample = tri_shape_make(3, (const int64_t[]){1, 1, 2}),
+                             .dtype = TRI_U8,
+                             .mean = {0.5f, 0.25f},
+                             .deviation = {0.5f, 0.125f}};
+    static tri_normalizer normalizer;
+    tri_data_config config = config_default();
+    const unsigned char stored[2] = {255, 0};
+    float out[2];
+    assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_OK);
+    tri_normalizer_apply(&normalizer, stored, out);
+    assert_true(out[0] == 1.0f && out[1] == -2.0f);
+    tri_normalizer_black(&normalizer, 2, out);
+    assert_true(out[0] == -1.0f && out[1] == -2.0f);
+    strcpy(config.normalize, "unit");
+    assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_OK);
+    tri_normalizer_apply(&normalizer, stored, out);
+    assert_true(out[0] == 1.0f && out[1] == 0.0f);
+    info.dtype = TRI_F32;
+    assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_ECONFIG);
+    info.deviation[1] = 0;
+    strcpy(config.normalize, "standard");
+    assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_ECONFIG);
+    strcpy(config.normalize, "auto");
+    assert_int_equal(tri_normalizer_init(&normalizer, &info, &config), TRI_OK);
+    tri_normalizer_apply(&normalizer, ((const float[]){3.5f, -4}), out);
+    assert_true(out[0] == 3.5f && out[1] == -4.0f);
+}
+
+static tri_status open_floats(const float *values, const char *descr, tri_loader **loader)
+{
+    char *folder = make_folder(), head[100];
+    const int64_t labels[2] = {0, 1};
+    tri_string x = {0}, y = {0};
+    snprintf(head, sizeof(head), "{'descr': '%s', 'fortran_order': False, 'shape': (2, 1)}", descr);
+    make_npy(&x, 1, head, values, descr[2] == '8' ? 16 : 8);
+    make_npy(&y, 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", labels, 16);
+    write_file(folder, "x_train.npy", x.text, x.nbytes);
+    write_file(folder, "y_train.npy", y.text, y.nbytes);
+    tri_string_fini(&x);
+    tri_string_fini(&y);
+    tri_data_config config = config_at(folder, "npy");
+    tri_dataset *dataset;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    tri_loader_setup setup = {.sampler = {1, 2, 2, 1, false}, .shard_count = 1, .rows_max = 2, .end_step = 1};
+    tri_status status = tri_loader_open(dataset, &config, &setup, loader);
+    tri_dataset_close(dataset);
+    drop_folder(folder);
+    return status;
+}
+
+static void samples_that_no_model_can_eat_are_named(void **state)
+{
+    (void)state;
+    tri_loader *loader;
+    const int64_t tokens[2] = {5, INT64_C(1) << 40}, fine[2] = {5, -7};
+    assert_int_equal(open_floats((const float[]){1, NAN}, "<f4", &loader), TRI_ENUMERIC);
+    assert_error_has("element 0 of sample 1 is not a finite number");
+    assert_int_equal(open_floats((const void *)tokens, "<i8", &loader), TRI_EFORMAT);
+    assert_error_has("sample 1 holds the token 1099511627776");
+    assert_int_equal(open_floats((const void *)fine, "<i8", &loader), TRI_OK);
+    tri_loader_batch batch;
+    assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+    assert_int_equal(((const int32_t *)batch.input)[0], 5);
+    assert_int_equal(((const int32_t *)batch.input)[1], -7);
+    assert_int_equal(tri_loader_nbytes(loader), 2 * 8 + 2 * 4);
+    tri_loader_close(loader);
+}
+
+static void setups_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset *dataset;
+    tri_loader *loader;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    tri_loader_setup setup = setup_for(0, 1, 0);
+    setup.rows_max = 2;
+    assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_EINVAL);
+    assert_error_has("room is for 2");
+    setup = setup_for(1, 2, 0);
+    setup.shard_count = 5;
+    assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_EINVAL);
+    setup = setup_for(0, 1, 0);
+    setup.sampler.count--;
+    assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_EINVAL);
+    tri_dataset_close(dataset);
+    drop_folder(folder);
+    config = config_default();
+    strcpy(config.name, "synthetic");
+    config.flip = true;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    setup = (tri_loader_setup){
+        .sampler = {1, 4096, 64, 4, true}, .shard_count = 4, .rows_max = 16, .training = true, .end_step = 3};
+    assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_ECONFIG);
+    assert_error_has("are for images");
+    tri_dataset_close(dataset);
+}
+
+static void closing_early_joins_and_batches_allocate_nothing(void **state)
+{
+    (void)state;
+    tri_data_config config = config_default();
+    tri_dataset *dataset;
+    tri_loader *loader;
+    tri_loader_batch batch;
+    strcpy(config.name, "synthetic");
+    uint64_t live = tri_memory_now().live;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    tri_loader_setup setup = {.sampler = {1, 4096, 64, 4, true},
+                              .first_shard = 1,
+                              .shard_count = 2,
+                              .rows_max = 16,
+                              .training = true,
+                              .end_step = 1000000};
+    assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_OK);
+    tri_dataset_close(dataset);
+    uint64_t calls = tri_memory_now().calls;
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+    assert_int_equal(tri_memory_now().calls, calls);
+    tri_loader_close(loader);
+    assert_int_equal(tri_memory_now().live, live);
+}
+
+static void every_failing_allocation_gives_an_error_and_no_leak(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    config.crop = 1;
+    uint64_t live = tri_memory_now().live;
+    bool done = false;
+    for (uint64_t n = 1; !done; n++) {
+        assert_true(n < 1000);
+        tri_dataset *dataset = NULL;
+        tri_loader *loader = NULL;
+        tri_loader_setup setup = setup_for(0, 2, 0);
+        tri_memory_fail_at(n);
+        tri_status status = tri_dataset_open(&config, false, &dataset);
+        if (status == TRI_OK)
+            status = tri_loader_open(dataset, &config, &setup, &loader);
+        tri_memory_fail_at(0);
+        tri_loader_batch batch;
+        done = status == TRI_OK && n > 40;
+        if (status == TRI_OK)
+            assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+        tri_loader_close(loader);
+        tri_dataset_close(dataset);
+        assert_int_equal(tri_memory_now().live, live);
+    }
+    drop_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_numbers_of_workers_give_the_same_batches),
+        cmocka_unit_test(starting_late_equals_skipping),
+        cmocka_unit_test(an_epoch_holds_every_image_as_stored),
+        cmocka_unit_test(moves_and_mirrors_are_windows_of_the_padded_image),
+        cmocka_unit_test(figures_of_the_data_set_are_applied),
+        cmocka_unit_test(samples_that_no_model_can_eat_are_named),
+        cmocka_unit_test(setups_that_cannot_be_are_refused),
+        cmocka_unit_test(closing_early_joins_and_batches_allocate_nothing),
+        cmocka_unit_test(every_failing_allocation_gives_an_error_and_no_leak),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
