@@ -42,8 +42,7 @@ static int print_help(void)
         status = tri_models_help(&text);
     const tri_option_table *const *tables = tri_config_tables();
     for (int i = 0; tables[i] && status == TRI_OK; i++) {
-        if (i == 0 || strcmp(tables[i]->section, tables[i - 1]->section) != 0)
-            status = tri_string_appendf(&text, "\n%s: %s\n", tables[i]->section, tables[i]->help);
+        status = tri_string_append(&text, "\n");
         if (status == TRI_OK)
             status = tri_options_help(tables[i], &text);
     }

@@ -143,8 +143,16 @@ static tri_status open_test_data(tri_job *job)
     return status;
 }
 
+/* A run that has ended already needs no more batches. */
 static tri_status open_loader(tri_job *job, tri_dataset *dataset)
 {
+    if (job->step > job->steps)
+        return tri_fail(
+            TRI_ECONFIG,
+            "the checkpoint is at step %lld but the configuration ends at step %lld (train.epochs, train.steps)",
+            (long long)job->step, (long long)job->steps);
+    if (job->step == job->steps)
+        return TRI_OK;
     tri_loader_setup setup = {.sampler = job->sampler,
                               .first_shard = job->first_shard,
                               .shard_count = job->shard_count,

@@ -126,6 +126,8 @@ tri_status tri_job_run(tri_job *job)
         TRI_TRY(tri_job_step(job, &done));
         if (!done && job->stop_wanted) {
             TRI_TRY(tri_job_save(job));
+            if (job->world > 1) /* nobody leaves, and is taken for lost, while rank 0 saves */
+                TRI_TRY(tri_barrier(job->group, NULL));
             return tri_fail(TRI_ECANCELED, "stopped by a signal after step %lld%s", (long long)job->step,
                             job->run_folder ? ", which is saved: --resume goes on" : "");
         }

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm.c: one rank's place among the others: opening over linked transports, the check that all ranks agree, leaving.
+ *
+ * Ranks of one process meet through a hub; processes meet through a cluster's store (join.c).
+ */
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "comm/comm_impl.h"
+
+#define TRI_OPTION_STRUCT tri_comm_config
+static const tri_option rows[] = {TRI_COMM_OPTIONS(TRI_OPTION_ROW)};
+#undef TRI_OPTION_STRUCT
+const tri_option_table tri_comm_options =
+    TRI_OPTION_TABLE("comm", tri_comm_config, rows, "how ranks run collective operations");
+
+#define WORLD_GROUP_ID 1
+
+/* What all ranks must have alike, for people to read. */
+enum { ALIKE_NBYTES = 256 };
+
+static void describe_alike(const tri_comm_config *config, char text[ALIKE_NBYTES])
+{
+    memset(text, 0, ALIKE_NBYTES);
+    int length = snprintf(text, ALIKE_NBYTES, "trireme %s, comm.order = %s, comm.engine = %s, comm.algorithm = '",
+                          TRI_VERSION, config->order, config->engine);
+    int room = ALIKE_NBYTES - length - 24;
+    snprintf(text + length, (size_t)(ALIKE_NBYTES - length), "%.*s%s'", room, config->algorithm,
+             strlen(config->algorithm) > (size_t)room ? "..." : "");
+}
+
+/* The digest covers the options in full. */
+static uint64_t alike_digest(const tri_comm_config *config)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return 0;
+    XXH3_64bits_reset(state);
+    XXH3_64bits_update(state, TRI_VERSION, sizeof(TRI_VERSION));
+    XXH3_64bits_update(state, config->order, strlen(config->order) + 1);
+    XXH3_64bits_update(state, config->engine, strlen(config->engine) + 1);
+    XXH3_64bits_update(state, config->algorithm, strlen(config->algorithm) + 1);
+    uint64_t digest = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return digest;
+}
+
+/* Some rank differs, and all know: each says which. */
+static tri_status report_unlike(tri_comm *comm, const tri_comm_config *config)
+{
+    char own[ALIKE_NBYTES];
+    describe_alike(config, own);
+    char(*all)[ALIKE_NBYTES] = tri_alloc_zero((size_t)comm->world, ALIKE_NBYTES);
+    if (!all)
+        return TRI_ENOMEM;
+    tri_call call = {.group = comm->world_group,
+                     .op = TRI_COMM_ALL_GATHER,
+                     .dtype = TRI_U8,
+                     .count = ALIKE_NBYTES,
+                     .in = own,
+                     .out = all,
+                     .canonical = true,
+                     .algorithm = &tri_all_gather_by_direct};
+    tri_status status = tri_work_submit(&call, NULL);
+    for (int r = 1; status == TRI_OK && r < comm->world; r++) {
+        if (memcmp(all[0], all[r], ALIKE_NBYTES) != 0)
+            status = tri_fail(TRI_ECONFIG, "ranks do not agree: rank 0 has %s; rank %d has %s", all[0], r, all[r]);
+    }
+    if (status == TRI_OK)
+        status = tri_fail(TRI_ECONFIG, "ranks do not agree: comm.algorithm differs beyond its first %d bytes",
+                          ALIKE_NBYTES / 2);
+    tri_free(all);
+    return status;
+}
+
+/* The smallest digest equals the largest: all are alike. By one fixed algorithm, as the rules may be what differs. */
+static tri_status check_alike(tri_comm *comm, const tri_comm_config *config)
+{
+    uint64_t digest = alike_digest(config) >> 1;
+    int64_t pair[2] = {(int64_t)digest, ~(int64_t)digest};
+    tri_call call = {.group = comm->world_group,
+                     .op = TRI_COMM_ALL_REDUCE,
+                     .dtype = TRI_I64,
+                     .reduce = TRI_REDUCE_MIN,
+                     .count = 2,
+                     .in = pair,
+                     .out = pair,
+                     .canonical = true,
+                     .algorithm = &tri_all_reduce_by_tree};
+    TRI_TRY(tri_work_submit(&call, NULL));
+    return pair[0] == ~pair[1] ? TRI_OK : report_unlike(comm, config);
+}
+
+tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,
+                           const tri_net_config *net_config, tri_comm **out)
+{
+    tri_comm *comm = tri_alloc_zero(1, sizeof(*comm));
+    if (!comm) {
+        tri_net_close(net);
+        return TRI_ENOMEM;
+    }
+    comm->net = net;
+    comm->rank = tri_net_rank(net);
+    comm->world = tri_net_world(net);
+    comm->local_rank = local_rank;
+    comm->local_count = local_count;
+    comm->timeout_ms = (int64_t)(net_config->timeout_s * 1000);
+    if (comm->timeout_ms < 1)
+        comm->timeout_ms = 1;
+    comm->any_order = strcmp(config->order, "any") == 0;
+    comm->found_origin = -1;
+    tri_mutex_init(&comm->mutex);
+    tri_cond_init(&comm->ready);
+    tri_cond_init(&comm->ended);
+    tri_status status = tri_rules_parse(config->algorithm, comm->any_order, comm->rules, &comm->rule_count);
+    if (status == TRI_OK)
+        status = tri_group_create(comm, WORLD_GROUP_ID, NULL, comm->world, &comm->world_group);
+    if (status == TRI_OK)
+        status = tri_work_thread_start(comm);
+    if (status == TRI_OK)
+        status = check_alike(comm, config);
+    if (status != TRI_OK) {
+        char message[TRI_ERROR_NBYTES];
+        snprintf(message, sizeof(message), "%s", tri_last_error());
+        tri_comm_leave(comm);
+        return tri_fail_copy(status, message);
+    }
+    *out = comm;
+    return TRI_OK;
+}
+
+tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_config *config,
+                             const tri_net_config *net_config, tri_comm **out)
+{
+    tri_net *net = NULL;
+    TRI_TRY(tri_net_open(net_config, rank, world, "", hub, &net));
+    /* The hub knows everybody: no addresses. */
+    tri_status status = tri_net_connect(net, NULL, tri_deadline_after_ms((int64_t)(net_config->timeout_s * 1000)));
+    if (status != TRI_OK) {
+        tri_net_close(net);
+        return status;
+    }
+    return tri_comm_create(net, rank, world, config, net_config, out);
+}
+
+void tri_comm_leave(tri_comm *comm)
+{
+    if (!comm)
+        return;
+    tri_work_thread_stop(comm);
+    tri_net_close(comm->net);
+    if (comm->cluster) {
+        tri_cluster_leave(comm->cluster);
+        tri_free(comm->cluster);
+    }
+    tri_group_destroy(comm->world_group);
+    tri_cond_fini(&comm->ended);
+    tri_cond_fini(&comm->ready);
+    tri_mutex_fini(&comm->mutex);
+    tri_free(comm->moves);
+    tri_free(comm->sinks);
+    tri_free(comm->scratch);
+    tri_free(comm);
+}
+
+tri_group *tri_comm_world(tri_comm *comm)
+{
+    return comm->world_group;
+}
+
+int tri_comm_local_rank(const tri_comm *comm)
+{
+    return comm->local_rank;
+}
+
+int tri_comm_local_count(const tri_comm *comm)
+{
+    return comm->local_count;
+}
+
+const char *tri_comm_transport(const tri_comm *comm, int peer)
+{
+    return tri_net_transport_name(comm->net, peer);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm.h: what the floors above use of comm/ besides the public <trireme/comm.h>.
+ */
+#ifndef TRI_COMM_COMM_H
+#define TRI_COMM_COMM_H
+
+#include <trireme/comm.h>
+
+#include "base/options.h"
+#include "cluster/cluster.h"
+#include "net/net.h"
+
+#define TRI_COMM_OPTIONS(X)                                                                                            \
+    X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
+      "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
+    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
+    X(NAME, engine, "host", 0, 0, "host", "who runs collectives")
+typedef struct tri_comm_config {
+    TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
+} tri_comm_config;
+extern const tri_option_table tri_comm_options; /* section "comm" */
+
+/* Opens links between all ranks of the cluster and starts the comm thread. The cluster stays the caller's and must
+ * outlive comm; hub as in net.h (inproc and sim, when the cluster has no store: addresses are then exchanged through
+ * the hub's tri_comm_open_hub). */
+tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net,
+                         int64_t deadline_ns, tri_comm **out);
+/* One rank of a hub of this process (threads or fibers): no store. */
+tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_config *config,
+                             const tri_net_config *net, tri_comm **out);
+
+typedef enum tri_comm_op {
+    TRI_COMM_ALL_REDUCE = 1,
+    TRI_COMM_REDUCE,
+    TRI_COMM_BROADCAST,
+    TRI_COMM_ALL_GATHER,
+    TRI_COMM_REDUCE_SCATTER,
+    TRI_COMM_BARRIER,
+    TRI_COMM_SEND_RECV,
+    TRI_COMM_ALL_REDUCE_TREE,
+    TRI_COMM_OP_COUNT
+} tri_comm_op;
+const char *tri_comm_op_name(tri_comm_op op);
+
+/* The algorithm that a call would take, and the prices of all that can: one line each, for --explain. */
+tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, tri_string *out);
+/* Name of the chosen algorithm. */
+const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes);
+const char *tri_comm_transport(const tri_comm *comm, int peer);
+/* First cause of a failure, for the launcher and the logs; "" when none. */
+const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);
+
+#endif

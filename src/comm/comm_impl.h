@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm_impl.h: what the files of comm/ share: a call, the verbs it is written in, algorithms, groups, the queue.
+ *
+ * A call is a plain value made by calls.c, ordered by work.c, run by one algorithm. While it runs, the runner alone
+ * uses the links, the moves and the scratch memory of its comm. Ranks here are ranks of the group unless a name says
+ * `world`.
+ */
+#ifndef TRI_COMM_COMM_IMPL_H
+#define TRI_COMM_COMM_IMPL_H
+
+#include <stdatomic.h>
+
+#include "base/runtime.h"
+#include "comm/comm.h"
+#include "tensor/reduce.h"
+#include "tensor/tree.h"
+
+#define TRI_COMM_NAME_NBYTES 48
+
+typedef struct tri_algorithm tri_algorithm;
+
+typedef struct tri_call {
+    tri_group *group;
+    tri_comm_op op;
+    tri_dtype dtype;
+    tri_reduce_op reduce;
+    int root;       /* the peer of a send or receive */
+    bool sends;     /* TRI_COMM_SEND_RECV: which of both */
+    bool canonical; /* the order of additions is fixed */
+    int64_t count;
+    const void *in;
+    void *out;           /* in place: the same as in */
+    float *const *parts; /* TRI_COMM_ALL_REDUCE_TREE */
+    int part_count;
+    int64_t leaves;
+    char name[TRI_COMM_NAME_NBYTES];
+    const tri_algorithm *algorithm; /* NULL: the cheapest */
+    tri_frame frame;                /* what every frame of the call says */
+} tri_call;
+
+/* Figures of the slowest transport inside a group. */
+typedef struct tri_price {
+    const char *transport;
+    double latency_us;  /* of a message */
+    double message_us;  /* of one more message at the same time */
+    double us_per_byte; /* moved */
+    double us_per_byte_reduced;
+} tri_price;
+
+struct tri_algorithm {
+    const char *name;
+    const char *does; /* one line for --explain */
+    tri_comm_op op;
+    /* NULL: it can; else why not. The slot empty: it always can. */
+    const char *(*cannot)(const tri_call *call);
+    double (*cost_us)(const tri_price *price, int ranks, double nbytes);
+    tri_status (*run)(tri_call *call);
+};
+
+/* Slots of the parts of all ranks, and the order in which they are added. */
+typedef struct tri_plan {
+    int slot_count;
+    int *first_slot; /* [ranks + 1] */
+    int step_count;
+    tri_tree_step *steps;
+    int64_t leaves; /* 0: one leaf per rank */
+} tri_plan;
+
+struct tri_group {
+    tri_comm *comm;
+    uint32_t id;
+    int rank, count;
+    int *world_rank;   /* [count] */
+    uint64_t sequence; /* of the latest collective; this and the next two under comm->mutex */
+    uint64_t *sent;    /* [count] messages to each rank */
+    uint64_t *received;
+    uint32_t splits;
+    char name[TRI_COMM_NAME_NBYTES]; /* of the next operations */
+    tri_price price;
+    tri_plan rank_plan; /* the two are the runner's, made at first use */
+    tri_plan tree_plan;
+};
+
+struct tri_work {
+    tri_call call;
+    tri_comm *comm;
+    tri_work *next;      /* in the queue or the list of free ones */
+    tri_work *next_made; /* all of them */
+    tri_status status;
+    atomic_bool done;
+};
+
+/* What becomes of a payload piece by piece: out = left op piece, or out = piece as another type. */
+typedef struct tri_sink {
+    tri_reduce_fn combine; /* NULL: convert */
+    tri_dtype from, to;    /* of the piece and of out */
+    const void *left;
+    void *out;
+} tri_sink;
+
+/* "all_reduce, 0 to 65535 bytes: tree" */
+typedef struct tri_rule {
+    tri_comm_op op;
+    int64_t low, high; /* bytes, high not included */
+    const tri_algorithm *algorithm;
+} tri_rule;
+#define TRI_COMM_RULES_MAX 32
+
+/* The latest names seen, so that another rank's call can be printed with its name. */
+#define TRI_COMM_NAMES_KEPT 64
+typedef struct tri_known_name {
+    uint64_t hash;
+    char text[TRI_COMM_NAME_NBYTES];
+} tri_known_name;
+
+struct tri_comm {
+    tri_net *net;
+    tri_cluster *cluster; /* owned (tri_comm_join), or NULL */
+    int rank, world, local_rank, local_count;
+    int64_t timeout_ms; /* of one wait */
+    bool any_order;
+    tri_rule rules[TRI_COMM_RULES_MAX];
+    int rule_count;
+    tri_group *world_group;
+
+    tri_mutex mutex; /* guards the fields up to the next blank line */
+    tri_cond ready;  /* the thread waits: something to do */
+    tri_cond ended;  /* callers wait: a work is done */
+    tri_work *first, *last;
+    tri_work *free_works, *all_works;
+    bool busy; /* somebody runs a call */
+    bool closing;
+    bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
+    tri_status failed;
+    int origin;
+    char cause[TRI_ERROR_NBYTES];
+
+    tri_thread *thread;
+
+    /* The runner's. */
+    tri_move *moves;
+    tri_sink *sinks; /* [move_capacity], of the move of the same index */
+    size_t move_count, move_capacity;
+    tri_status move_status; /* of adding moves */
+    void *scratch;
+    size_t scratch_nbytes;
+    tri_known_name names[TRI_COMM_NAMES_KEPT];
+    unsigned name_next;
+    int found_origin;       /* of the abort that came from a peer, -1: none */
+    tri_status found_cause; /* what it said */
+};
+
+/* verbs.c */
+/* Starts a batch of moves; they happen all at once in tri_moves_run. `part` numbers the messages of a call. */
+void tri_moves_begin(tri_call *call);
+void tri_moves_send(tri_call *call, int to, uint32_t part, const void *bytes, size_t nbytes);
+void tri_moves_receive(tri_call *call, int from, uint32_t part, void *bytes, size_t nbytes);
+/* The payload goes through the sink; nbytes as it travels. */
+void tri_moves_receive_into(tri_call *call, int from, uint32_t part, size_t nbytes, const tri_sink *sink);
+tri_status tri_moves_run(tri_call *call);
+
+tri_status tri_verb_send(tri_call *call, int to, uint32_t part, const void *bytes, size_t nbytes);
+tri_status tri_verb_receive(tri_call *call, int from, uint32_t part, void *bytes, size_t nbytes);
+tri_status tri_verb_exchange(tri_call *call, int to, const void *sent, size_t sent_nbytes, int from, void *received,
+                             size_t received_nbytes, uint32_t part);
+/* out = left op (what comes), count elements. */
+tri_status tri_verb_receive_reduce(tri_call *call, int from, uint32_t part, tri_dtype dtype, const void *left,
+                                   void *out, int64_t count);
+tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, int64_t send_count, int from,
+                                    const void *left, void *out, int64_t count, uint32_t part);
+/* At least nbytes of memory, 64-byte aligned, kept for the next call; contents are lost when it grows. NULL: out of
+ * memory. */
+void *tri_call_scratch(tri_call *call, size_t nbytes);
+/* The type in which the call's elements are added: f32 for halves. */
+tri_dtype tri_call_adds_in(const tri_call *call);
+size_t tri_call_nbytes(const tri_call *call, int64_t count);
+/* Sum to result: divides for AVERAGE. */
+tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
+/* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
+void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192]);
+
+/* select.c */
+extern const tri_algorithm *const tri_algorithms[]; /* NULL at the end */
+const tri_algorithm *tri_algorithm_select(const tri_call *call);
+tri_price tri_price_of_group(const tri_group *group);
+int tri_log_ceil(int ranks);
+
+/* rules.c: parses comm.algorithm. TRI_ECONFIG names the piece of text that is wrong. */
+tri_status tri_rules_parse(const char *text, bool any_order, tri_rule rules[TRI_COMM_RULES_MAX], int *rule_count);
+const tri_algorithm *tri_rules_find(const tri_comm *comm, tri_comm_op op, int64_t nbytes);
+
+/* plan.c */
+/* leaves 0: one leaf per rank. Kept in the group. */
+tri_status tri_plan_find(tri_group *group, int64_t leaves, const tri_plan **out);
+void tri_plan_fini(tri_plan *plan);
+
+/* group.c */
+tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks, int count, tri_group **out);
+
+/* work.c */
+tri_status tri_work_submit(tri_call *call, tri_work **work);
+tri_status tri_work_thread_start(tri_comm *comm);
+/* Runs what is queued, ends the thread, frees all works. */
+void tri_work_thread_stop(tri_comm *comm);
+/* calls.c: the body of a call, on the runner's thread. */
+tri_status tri_call_run(tri_call *call);
+
+/* comm.c */
+/* Common part of both ways to open; takes net, also on failure. */
+tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,
+                           const tri_net_config *net_config, tri_comm **out);
+
+/* alg_*.c */
+extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;
+extern const tri_algorithm tri_all_reduce_by_halving;
+extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
+extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
+extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
+extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;
+extern const tri_algorithm tri_broadcast_by_direct, tri_broadcast_by_scatter;
+extern const tri_algorithm tri_barrier_by_dissemination, tri_pair_by_link;
+
+#endif

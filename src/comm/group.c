@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group.c: some of the ranks, in an order of their own.
+ *
+ * A group's id is worked out by every member alone from what all know: the parent's id, how often the parent was split,
+ * and the color. It is in every frame, so that calls of different groups are never taken for one another.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <xxhash.h>
+
+#include "comm/comm_impl.h"
+
+tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks, int count, tri_group **out)
+{
+    tri_group *group = tri_alloc_zero(1, sizeof(*group));
+    if (!group)
+        return TRI_ENOMEM;
+    *group = (tri_group){.comm = comm, .id = id, .rank = -1, .count = count};
+    group->world_rank = tri_alloc_zero((size_t)count, sizeof(int));
+    group->sent = tri_alloc_zero((size_t)count, sizeof(uint64_t));
+    group->received = tri_alloc_zero((size_t)count, sizeof(uint64_t));
+    if (!group->world_rank || !group->sent || !group->received) {
+        tri_group_destroy(group);
+        return TRI_ENOMEM;
+    }
+    for (int r = 0; r < count; r++) {
+        group->world_rank[r] = world_ranks ? world_ranks[r] : r;
+        if (group->world_rank[r] == comm->rank)
+            group->rank = r;
+    }
+    TRI_ASSERT(group->rank >= 0);
+    group->price = tri_price_of_group(group);
+    *out = group;
+    return TRI_OK;
+}
+
+/* Works after its comm is gone. */
+void tri_group_destroy(tri_group *group)
+{
+    if (!group)
+        return;
+    tri_plan_fini(&group->rank_plan);
+    tri_plan_fini(&group->tree_plan);
+    tri_free(group->world_rank);
+    tri_free(group->sent);
+    tri_free(group->received);
+    tri_free(group);
+}
+
+int tri_group_rank(const tri_group *group)
+{
+    return group->rank;
+}
+
+int tri_group_count(const tri_group *group)
+{
+    return group->count;
+}
+
+void tri_group_name_next(tri_group *group, const char *name)
+{
+    tri_mutex_lock(&group->comm->mutex);
+    snprintf(group->name, sizeof(group->name), "%s", name ? name : "");
+    tri_mutex_unlock(&group->comm->mutex);
+}
+
+typedef struct split_choice {
+    int32_t color, key;
+} split_choice;
+
+typedef struct split_member {
+    int32_t key;
+    int rank; /* in the parent */
+} split_member;
+
+static int member_order(const void *a, const void *b)
+{
+    const split_member *left = a, *right = b;
+    if (left->key != right->key)
+        return left->key < right->key ? -1 : 1;
+    return left->rank < right->rank ? -1 : 1;
+}
+
+static tri_status split_create(tri_group *parent, const split_choice *choices, int color, tri_group **out)
+{
+    split_member *members = tri_alloc_zero((size_t)parent->count, sizeof(*members));
+    int *world_ranks = tri_alloc_zero((size_t)parent->count, sizeof(*world_ranks));
+    tri_status status = TRI_ENOMEM;
+    if (members && world_ranks) {
+        int count = 0;
+        for (int r = 0; r < parent->count; r++) {
+            if (choices[r].color == color)
+                members[count++] = (split_member){choices[r].key, r};
+        }
+        qsort(members, (size_t)count, sizeof(*members), member_order);
+        for (int i = 0; i < count; i++)
+            world_ranks[i] = parent->world_rank[members[i].rank];
+        const uint32_t origin[3] = {parent->id, parent->splits, (uint32_t)color};
+        status = tri_group_create(parent->comm, (uint32_t)XXH3_64bits(origin, sizeof(origin)), world_ranks, count, out);
+    }
+    tri_free(members);
+    tri_free(world_ranks);
+    return status;
+}
+
+tri_status tri_group_split(tri_group *parent, int color, int key, tri_group **out)
+{
+    *out = NULL;
+    split_choice own = {color, key};
+    split_choice *choices = tri_alloc_zero((size_t)parent->count, sizeof(*choices));
+    if (!choices)
+        return TRI_ENOMEM;
+    tri_status status = tri_all_gather(parent, &own, choices, sizeof(own) / sizeof(int32_t), TRI_I32, NULL);
+    if (status == TRI_OK) {
+        parent->splits++;
+        if (color >= 0)
+            status = split_create(parent, choices, color, out);
+    }
+    tri_free(choices);
+    return status;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * select.c: which algorithm a call takes: the user's rule where there is one, else the cheapest by price.
+ *
+ * Every rank of a group must choose the same, so the choice depends only on what all know: the call, the number of
+ * ranks, and the slowest transport in the group (if one rank has a peer on another host, every rank of the group has
+ * one).
+ */
+#include <string.h>
+
+#include "comm/comm_impl.h"
+
+const tri_algorithm *const tri_algorithms[] = {
+    &tri_all_reduce_by_tree,
+    &tri_all_reduce_by_halving,
+    &tri_all_reduce_by_direct,
+    &tri_all_reduce_by_ring,
+    &tri_reduce_by_tree,
+    &tri_reduce_by_direct,
+    &tri_broadcast_by_tree,
+    &tri_broadcast_by_direct,
+    &tri_broadcast_by_scatter,
+    &tri_all_gather_by_direct,
+    &tri_all_gather_by_doubling,
+    &tri_all_gather_by_ring,
+    &tri_reduce_scatter_by_direct,
+    &tri_reduce_scatter_by_ring,
+    &tri_barrier_by_dissemination,
+    &tri_pair_by_link,
+    &tri_tree_by_subtree,
+    &tri_tree_by_parts,
+    NULL,
+};
+
+/* Slowest last. Default figures: a shared-memory ring at about 5 GB/s, sockets at about 1 GB/s, adding at about 8 GB/s.
+ */
+static const tri_price prices[] = {
+    {.transport = "inproc",
+     .latency_us = 1,
+     .message_us = 0.3,
+     .us_per_byte = 1.0 / 5000,
+     .us_per_byte_reduced = 1.0 / 8000},
+    {.transport = "shm",
+     .latency_us = 1,
+     .message_us = 0.3,
+     .us_per_byte = 1.0 / 5000,
+     .us_per_byte_reduced = 1.0 / 8000},
+    {.transport = "sim",
+     .latency_us = 20,
+     .message_us = 2,
+     .us_per_byte = 1.0 / 1200,
+     .us_per_byte_reduced = 1.0 / 8000},
+    {.transport = "tcp",
+     .latency_us = 20,
+     .message_us = 2,
+     .us_per_byte = 1.0 / 1200,
+     .us_per_byte_reduced = 1.0 / 8000},
+};
+
+tri_price tri_price_of_group(const tri_group *group)
+{
+    size_t worst = 0;
+    for (int r = 0; r < group->count; r++) {
+        if (r == group->rank)
+            continue;
+        const char *name = tri_net_transport_name(group->comm->net, group->world_rank[r]);
+        size_t at = TRI_COUNT_OF(prices) - 1; /* unknown: as the slowest */
+        for (size_t i = 0; i < TRI_COUNT_OF(prices); i++) {
+            if (strcmp(prices[i].transport, name) == 0)
+                at = i;
+        }
+        worst = at > worst ? at : worst;
+    }
+    return prices[worst];
+}
+
+int tri_log_ceil(int ranks)
+{
+    int log = 0;
+    while ((INT64_C(1) << log) < ranks)
+        log++;
+    return log;
+}
+
+static const char *why_not(const tri_algorithm *algorithm, const tri_call *call)
+{
+    return algorithm->cannot ? algorithm->cannot(call) : NULL;
+}
+
+const tri_algorithm *tri_algorithm_select(const tri_call *call)
+{
+    const tri_group *group = call->group;
+    int64_t nbytes = (int64_t)tri_call_nbytes(call, call->count);
+    const tri_algorithm *chosen = tri_rules_find(group->comm, call->op, nbytes);
+    if (chosen && !why_not(chosen, call))
+        return chosen;
+    chosen = NULL;
+    double least_us = 0;
+    for (int i = 0; tri_algorithms[i]; i++) {
+        const tri_algorithm *algorithm = tri_algorithms[i];
+        if (algorithm->op != call->op || why_not(algorithm, call))
+            continue;
+        double us = algorithm->cost_us(&group->price, group->count, (double)nbytes);
+        if (!chosen || us < least_us) {
+            chosen = algorithm;
+            least_us = us;
+        }
+    }
+    TRI_ASSERT(chosen); /* of each operation one row can always */
+    return chosen;
+}
+
+/* A call of nbytes bytes, as f32 would make it. */
+static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes)
+{
+    return (tri_call){.group = (tri_group *)(uintptr_t)group,
+                      .op = op,
+                      .dtype = nbytes % 4 ? TRI_U8 : TRI_F32,
+                      .canonical = !group->comm->any_order || op == TRI_COMM_ALL_REDUCE_TREE,
+                      .count = nbytes % 4 ? nbytes : nbytes / 4,
+                      .leaves = group->count};
+}
+
+const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes)
+{
+    if (op <= 0 || op >= TRI_COMM_OP_COUNT || nbytes < 0)
+        return "?";
+    tri_call call = call_of(group, op, nbytes);
+    return tri_algorithm_select(&call)->name;
+}
+
+tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, tri_string *out)
+{
+    if (op <= 0 || op >= TRI_COMM_OP_COUNT || nbytes < 0)
+        return tri_fail(TRI_EINVAL, "explain: want an operation and at least 0 bytes, got %d and %lld", (int)op,
+                        (long long)nbytes);
+    tri_call call = call_of(group, op, nbytes);
+    const tri_algorithm *chosen = tri_algorithm_select(&call), *rule = tri_rules_find(group->comm, op, nbytes);
+    TRI_TRY(tri_string_appendf(out, "%s of %lld bytes, %d ranks over %s\n", tri_comm_op_name(op), (long long)nbytes,
+                               group->count, group->price.transport));
+    for (int i = 0; tri_algorithms[i]; i++) {
+        const tri_algorithm *algorithm = tri_algorithms[i];
+        if (algorithm->op != op)
+            continue;
+        const char *reason = why_not(algorithm, &call);
+        if (reason)
+            TRI_TRY(tri_string_appendf(out, "  %-14s      cannot  %s%s\n", algorithm->name, reason,
+                                       algorithm == rule ? " (though comm.algorithm asks for it)" : ""));
+        else
+            TRI_TRY(tri_string_appendf(out, "%c %-14s %9.1f us  %s%s\n", algorithm == chosen ? '*' : ' ',
+                                       algorithm->name, algorithm->cost_us(&group->price, group->count, (double)nbytes),
+                                       algorithm->does, algorithm == rule ? " (by comm.algorithm)" : ""));
+    }
+    return TRI_OK;
+}

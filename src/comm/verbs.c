@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs.c: the words in which algorithms are written: send, receive, exchange, and the same with a reduction.
+ *
+ * Each is one tri_net_move with frames that carry the whole signature of the call, so that ranks which disagree find
+ * out at the first frame they exchange; here that becomes a message with both calls.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "comm/comm_impl.h"
+
+void tri_moves_begin(tri_call *call)
+{
+    tri_comm *comm = call->group->comm;
+    comm->move_count = 0;
+    comm->move_status = TRI_OK;
+}
+
+static tri_status moves_grow(tri_comm *comm)
+{
+    size_t capacity = comm->move_capacity ? comm->move_capacity * 2 : 64;
+    tri_move *moves = tri_realloc(comm->moves, capacity * sizeof(*moves));
+    if (!moves)
+        return TRI_ENOMEM;
+    comm->moves = moves;
+    tri_sink *sinks = tri_realloc(comm->sinks, capacity * sizeof(*sinks));
+    if (!sinks)
+        return TRI_ENOMEM;
+    comm->sinks = sinks;
+    comm->move_capacity = capacity;
+    return TRI_OK;
+}
+
+static tri_move *moves_add(tri_call *call, int peer, uint32_t part, size_t nbytes)
+{
+    tri_comm *comm = call->group->comm;
+    if (comm->move_status == TRI_OK && comm->move_count == comm->move_capacity)
+        comm->move_status = moves_grow(comm);
+    if (comm->move_status != TRI_OK)
+        return NULL;
+    tri_move *move = &comm->moves[comm->move_count++];
+    *move = (tri_move){.peer = call->group->world_rank[peer], .frame = call->frame};
+    move->frame.part = part;
+    move->frame.nbytes = nbytes;
+    return move;
+}
+
+void tri_moves_send(tri_call *call, int to, uint32_t part, const void *bytes, size_t nbytes)
+{
+    tri_move *move = moves_add(call, to, part, nbytes);
+    if (!move)
+        return;
+    move->send = true;
+    move->bytes = (void *)(uintptr_t)bytes; /* only read */
+}
+
+void tri_moves_receive(tri_call *call, int from, uint32_t part, void *bytes, size_t nbytes)
+{
+    tri_move *move = moves_add(call, from, part, nbytes);
+    if (move)
+        move->bytes = bytes;
+}
+
+/* Pieces begin at multiples of 64 bytes, and so hold whole elements. */
+static void sink_consume(void *arg, size_t first, const void *bytes, size_t nbytes)
+{
+    const tri_sink *sink = arg;
+    size_t index = first / tri_dtype_nbytes(sink->from);
+    int64_t count = (int64_t)(nbytes / tri_dtype_nbytes(sink->from));
+    char *out = (char *)sink->out + index * tri_dtype_nbytes(sink->to);
+    if (sink->combine)
+        sink->combine(out, (const char *)sink->left + index * tri_dtype_nbytes(sink->to), bytes, count);
+    else
+        (void)tri_convert(out, sink->to, bytes, sink->from, count);
+}
+
+void tri_moves_receive_into(tri_call *call, int from, uint32_t part, size_t nbytes, const tri_sink *sink)
+{
+    tri_move *move = moves_add(call, from, part, nbytes);
+    if (!move)
+        return;
+    move->consumer = sink_consume;
+    tri_comm *comm = call->group->comm;
+    comm->sinks[comm->move_count - 1] = *sink;
+}
+
+static void count_bytes(const tri_comm *comm)
+{
+    uint64_t sent = 0, received = 0;
+    for (size_t i = 0; i < comm->move_count; i++) {
+        uint64_t nbytes = comm->moves[i].frame.nbytes;
+        *(comm->moves[i].send ? &sent : &received) += nbytes;
+    }
+    tri_counter_add(TRI_COUNT_SENT_NBYTES, sent);
+    tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, received);
+}
+
+static const char *known_name(const tri_comm *comm, uint64_t hash)
+{
+    for (size_t i = 0; i < TRI_COMM_NAMES_KEPT; i++) {
+        if (comm->names[i].hash == hash)
+            return comm->names[i].text;
+    }
+    return NULL;
+}
+
+void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192])
+{
+    tri_comm_op op = (tri_comm_op)frame->op;
+    int at = snprintf(text, 192, "%s #%" PRIu64, tri_comm_op_name(op), frame->sequence);
+    if (op != TRI_COMM_BARRIER)
+        at += snprintf(text + at, (size_t)(192 - at), " %s x %" PRIu64, tri_dtype_name((tri_dtype)frame->dtype),
+                       frame->count);
+    uint32_t extra = frame->reduce >> 8;
+    if (op == TRI_COMM_ALL_REDUCE || op == TRI_COMM_REDUCE || op == TRI_COMM_REDUCE_SCATTER)
+        at += snprintf(text + at, (size_t)(192 - at), " %s", tri_reduce_name((tri_reduce_op)(frame->reduce & 0xff)));
+    if (op == TRI_COMM_REDUCE || op == TRI_COMM_BROADCAST)
+        at += snprintf(text + at, (size_t)(192 - at), " root %" PRIu32, extra);
+    if (op == TRI_COMM_ALL_REDUCE_TREE)
+        at += snprintf(text + at, (size_t)(192 - at), " over %" PRIu64 " leaves", UINT64_C(1) << (extra & 63));
+    if (frame->name) {
+        const char *name = known_name(comm, frame->name);
+        if (name)
+            at += snprintf(text + at, (size_t)(192 - at), " '%s'", name);
+        else
+            at += snprintf(text + at, (size_t)(192 - at), " named otherwise (hash %016" PRIx64 ")", frame->name);
+    }
+    (void)at;
+}
+
+static tri_status mismatch(const tri_call *call, const tri_move *moves, const tri_frame *found, int culprit)
+{
+    const tri_comm *comm = call->group->comm;
+    char mine[192], theirs[192];
+    tri_call_describe(comm, &call->frame, mine);
+    if (found->group != call->frame.group || found->generation != call->frame.generation) {
+        tri_call_describe(comm, found, theirs);
+        return tri_fail(TRI_EMISMATCH,
+                        "ranks called different things: rank %d called %s in group %08" PRIx32
+                        ", rank %d called %s in group %08" PRIx32,
+                        comm->rank, mine, call->frame.group, culprit, theirs, found->group);
+    }
+    tri_call_describe(comm, found, theirs);
+    if (strcmp(mine, theirs) != 0)
+        return tri_fail(TRI_EMISMATCH, "ranks called different things: rank %d called %s, rank %d called %s",
+                        comm->rank, mine, culprit, theirs);
+    /* The same call, and yet another frame: the two run different algorithms. */
+    uint32_t part = 0;
+    for (size_t i = 0; i < comm->move_count; i++) {
+        if (moves[i].peer == culprit && !moves[i].send) {
+            part = moves[i].frame.part;
+            break;
+        }
+    }
+    return tri_fail(TRI_EMISMATCH,
+                    "ranks run %s in different ways: rank %d awaits part %" PRIu32 ", rank %d sent part %" PRIu32
+                    " of %" PRIu64 " bytes",
+                    mine, comm->rank, part, culprit, found->part, found->nbytes);
+}
+
+tri_status tri_moves_run(tri_call *call)
+{
+    tri_comm *comm = call->group->comm;
+    if (comm->move_status != TRI_OK || comm->move_count == 0)
+        return comm->move_status;
+    for (size_t i = 0; i < comm->move_count; i++) {
+        if (comm->moves[i].consumer)
+            comm->moves[i].consumer_arg = &comm->sinks[i];
+    }
+    tri_frame found = {0};
+    int culprit = -1;
+    int64_t deadline_ns = tri_deadline_after_ms(comm->timeout_ms);
+    tri_status status = tri_net_move(comm->net, comm->moves, comm->move_count, deadline_ns, &found, &culprit);
+    if (status == TRI_OK)
+        count_bytes(comm);
+    if (status == TRI_EMISMATCH)
+        return mismatch(call, comm->moves, &found, culprit);
+    if (status == TRI_EABORT && found.kind == TRI_FRAME_ABORT) {
+        comm->found_cause = (tri_status)found.op;
+        comm->found_origin = (int)found.count;
+        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
+        return found.op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
+    }
+    return status;
+}
+
+tri_status tri_verb_send(tri_call *call, int to, uint32_t part, const void *bytes, size_t nbytes)
+{
+    tri_moves_begin(call);
+    tri_moves_send(call, to, part, bytes, nbytes);
+    return tri_moves_run(call);
+}
+
+tri_status tri_verb_receive(tri_call *call, int from, uint32_t part, void *bytes, size_t nbytes)
+{
+    tri_moves_begin(call);
+    tri_moves_receive(call, from, part, bytes, nbytes);
+    return tri_moves_run(call);
+}
+
+tri_status tri_verb_exchange(tri_call *call, int to, const void *sent, size_t sent_nbytes, int from, void *received,
+                             size_t received_nbytes, uint32_t part)
+{
+    tri_moves_begin(call);
+    tri_moves_send(call, to, part, sent, sent_nbytes);
+    tri_moves_receive(call, from, part, received, received_nbytes);
+    return tri_moves_run(call);
+}
+
+tri_status tri_verb_receive_reduce(tri_call *call, int from, uint32_t part, tri_dtype dtype, const void *left,
+                                   void *out, int64_t count)
+{
+    tri_sink sink = {
+        .combine = tri_reduce_find(call->reduce, dtype), .from = dtype, .to = dtype, .left = left, .out = out};
+    tri_moves_begin(call);
+    tri_moves_receive_into(call, from, part, (size_t)count * tri_dtype_nbytes(dtype), &sink);
+    return tri_moves_run(call);
+}
+
+tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, int64_t send_count, int from,
+                                    const void *left, void *out, int64_t count, uint32_t part)
+{
+    tri_sink sink = {.combine = tri_reduce_find(call->reduce, call->dtype),
+                     .from = call->dtype,
+                     .to = call->dtype,
+                     .left = left,
+                     .out = out};
+    tri_moves_begin(call);
+    tri_moves_send(call, to, part, sent, tri_call_nbytes(call, send_count));
+    tri_moves_receive_into(call, from, part, tri_call_nbytes(call, count), &sink);
+    return tri_moves_run(call);
+}
+
+void *tri_call_scratch(tri_call *call, size_t nbytes)
+{
+    tri_comm *comm = call->group->comm;
+    if (nbytes > comm->scratch_nbytes) {
+        void *larger = tri_alloc_bulk(nbytes);
+        if (!larger)
+            return NULL;
+        tri_free(comm->scratch);
+        comm->scratch = larger;
+        comm->scratch_nbytes = nbytes;
+    }
+    return comm->scratch;
+}
+
+tri_dtype tri_call_adds_in(const tri_call *call)
+{
+    return call->dtype == TRI_F16 || call->dtype == TRI_BF16 ? TRI_F32 : call->dtype;
+}
+
+size_t tri_call_nbytes(const tri_call *call, int64_t count)
+{
+    return (size_t)count * tri_dtype_nbytes(call->dtype);
+}
+
+tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count)
+{
+    if (call->reduce != TRI_REDUCE_AVERAGE)
+        return TRI_OK;
+    return tri_reduce_divide(data, dtype, count, call->group->count);
+}

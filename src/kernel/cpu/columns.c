@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * columns.c: one pass over a gradient: cut it where the fused relu did, and sum its columns (the bias gradient).
+ */
+#include "kernel/cpu/cpu.h"
+
+#define COLUMNS 32 /* of one tile: sums in registers */
+
+typedef struct columns_arg {
+    float *dy;
+    const float *y;
+    float *leaves;
+    int64_t rows, columns, tiles;
+} columns_arg;
+
+/* The compiler unrolls over the columns of a full tile. */
+TRI_CLONES static void sum_tile(float *dy, const float *y, float *sums, int64_t rows, int64_t stride)
+{
+    float sum[COLUMNS] = {0};
+    for (int64_t r = 0; r < rows; r++) {
+        float *g = dy + r * stride;
+        if (y != NULL) {
+            const float *o = y + r * stride;
+            for (int c = 0; c < COLUMNS; c++) {
+                g[c] = o[c] > 0 ? g[c] : 0.0f;
+            }
+        }
+        for (int c = 0; c < COLUMNS; c++) {
+            sum[c] += g[c];
+        }
+    }
+    if (sums != NULL) {
+        memcpy(sums, sum, sizeof sum);
+    }
+}
+
+static void sum_rest(float *dy, const float *y, float *sums, int64_t rows, int64_t stride, int64_t count)
+{
+    float sum[COLUMNS] = {0};
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t c = 0; c < count; c++) {
+            const int64_t at = r * stride + c;
+            if (y != NULL && !(y[at] > 0)) {
+                dy[at] = 0;
+            }
+            sum[c] += dy[at];
+        }
+    }
+    if (sums != NULL) {
+        memcpy(sums, sum, (size_t)count * sizeof(float));
+    }
+}
+
+static void columns_tile(void *arg, int64_t tile)
+{
+    const columns_arg *v = arg;
+    const int64_t shard = tile / v->tiles, first = tile % v->tiles * COLUMNS;
+    const int64_t at = shard * v->rows * v->columns + first, count = tri_int64_min(COLUMNS, v->columns - first);
+    const float *y = v->y != NULL ? v->y + at : NULL;
+    float *sums = v->leaves != NULL ? v->leaves + shard * v->columns + first : NULL;
+    if (count == COLUMNS) {
+        sum_tile(v->dy + at, y, sums, v->rows, v->columns);
+    } else {
+        sum_rest(v->dy + at, y, sums, v->rows, v->columns, count);
+    }
+}
+
+void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t columns, bool relu,
+                          float *leaves)
+{
+    if (!relu && leaves == NULL) {
+        return;
+    }
+    columns_arg arg = {(float *)call->doutput,          relu ? call->output : NULL, leaves, rows, columns,
+                       tri_int64_ceil(columns, COLUMNS)};
+    tri_tiles_run(kernel->desc.threads, call->shards * arg.tiles, columns_tile, &arg);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cpu.h: the fast rows of the CPU, in order of preference, and what they share.
+ * concat, reshape and mse have none: the reference's plain copies are as fast as memory.
+ */
+#ifndef TRI_KERNEL_CPU_CPU_H
+#define TRI_KERNEL_CPU_CPU_H
+
+#include "kernel/row.h"
+
+#define TRI_CPU_ROWS(X)                                                                                                \
+    X(tri_cpu_linear_relu)                                                                                             \
+    X(tri_cpu_linear)                                                                                                  \
+    X(tri_cpu_matmul)                                                                                                  \
+    X(tri_cpu_conv_relu)                                                                                               \
+    X(tri_cpu_conv)                                                                                                    \
+    X(tri_cpu_max_pool)                                                                                                \
+    X(tri_cpu_avg_pool)                                                                                                \
+    X(tri_cpu_global_pool)                                                                                             \
+    X(tri_cpu_batch_norm)                                                                                              \
+    X(tri_cpu_layer_norm)                                                                                              \
+    X(tri_cpu_relu)                                                                                                    \
+    X(tri_cpu_gelu)                                                                                                    \
+    X(tri_cpu_silu)                                                                                                    \
+    X(tri_cpu_tanh)                                                                                                    \
+    X(tri_cpu_sigmoid)                                                                                                 \
+    X(tri_cpu_softmax)                                                                                                 \
+    X(tri_cpu_dropout)                                                                                                 \
+    X(tri_cpu_embedding)                                                                                               \
+    X(tri_cpu_add_relu)                                                                                                \
+    X(tri_cpu_add)                                                                                                     \
+    X(tri_cpu_mul)                                                                                                     \
+    X(tri_cpu_transpose)                                                                                               \
+    X(tri_cpu_cross_entropy)
+
+TRI_CPU_ROWS(TRI_ROW_DECLARE)
+
+/* Cuts doutput where the fused relu's output is not above zero (in place, when `relu`), and sums the columns of each
+ * shard over its rows, in order, into leaves[shard][columns] (NULL: not wanted). doutput is [shards * rows][columns].
+ */
+void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t columns, bool relu,
+                          float *leaves);
+
+#endif

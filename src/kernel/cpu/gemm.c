@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm.c: choice of the instruction set, packing, and the loops over tiles around the register-blocked kernels.
+ *
+ * Panels of B lie [k][nr] one after the other. A group of panels of one pass over k stays in L2 while rows of A stream.
+ */
+#include "kernel/cpu/gemm.h"
+
+#define GROUP_NBYTES (INT64_C(128) << 10) /* of packed B, reused for all rows of a tile */
+#define ROW_TILES    16                   /* register tiles of rows in one task */
+
+const tri_gemm_ops *tri_gemm_find(void)
+{
+#ifdef TRI_HAVE_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f")) {
+        return &tri_gemm_wide;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        return &tri_gemm_avx;
+    }
+#endif
+    return &tri_gemm_generic;
+}
+
+int64_t tri_gemm_packed_count(const tri_gemm_ops *ops, int64_t k, int64_t n)
+{
+    return tri_int64_ceil(n, ops->nr) * ops->nr * k;
+}
+
+/* to[k][nr] from eight at a time along k, so that reads and writes both use whole cache lines. */
+TRI_CLONES static void pack_transposed(float *to, const float *src, int64_t k, int64_t n, int64_t n_step, int64_t nr)
+{
+    int64_t i = 0;
+    for (; i + 8 <= k; i += 8) {
+        for (int64_t j = 0; j + 8 <= n; j += 8) {
+            float block[8][8];
+            for (int r = 0; r < 8; r++) {
+                for (int c = 0; c < 8; c++) {
+                    block[c][r] = src[(j + r) * n_step + i + c];
+                }
+            }
+            for (int c = 0; c < 8; c++) {
+                for (int r = 0; r < 8; r++) {
+                    to[(i + c) * nr + j + r] = block[c][r];
+                }
+            }
+        }
+        for (int64_t j = n & ~INT64_C(7); j < n; j++) {
+            for (int c = 0; c < 8; c++) {
+                to[(i + c) * nr + j] = src[j * n_step + i + c];
+            }
+        }
+    }
+    for (; i < k; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            to[i * nr + j] = src[j * n_step + i];
+        }
+    }
+}
+
+void tri_gemm_pack(const tri_gemm_ops *ops, float *packed, const float *src, int64_t k, int64_t n, int64_t k_step,
+                   int64_t n_step, int64_t panel)
+{
+    const int64_t nr = ops->nr, first = panel * nr, count = tri_int64_min(nr, n - first);
+    float *to = packed + panel * nr * k;
+    src += first * n_step;
+    if (count < nr) {
+        memset(to, 0, (size_t)(nr * k) * sizeof(float));
+    }
+    if (n_step != 1) {
+        pack_transposed(to, src, k, count, n_step, nr);
+        return;
+    }
+    for (int64_t i = 0; i < k; i++) {
+        memcpy(to + i * nr, src + i * k_step, (size_t)count * sizeof(float));
+    }
+}
+
+typedef struct pack_arg {
+    const tri_gemm_ops *ops;
+    float *packed;
+    const float *src;
+    int64_t k, n, k_step, n_step;
+} pack_arg;
+
+static void pack_tile(void *arg, int64_t tile)
+{
+    const pack_arg *v = arg;
+    tri_gemm_pack(v->ops, v->packed, v->src, v->k, v->n, v->k_step, v->n_step, tile);
+}
+
+void tri_gemm_pack_all(const tri_gemm_ops *ops, int threads, float *packed, const float *src, int64_t k, int64_t n,
+                       int64_t k_step, int64_t n_step)
+{
+    pack_arg arg = {ops, packed, src, k, n, k_step, n_step};
+    tri_tiles_run(threads, tri_int64_ceil(n, ops->nr), pack_tile, &arg);
+}
+
+/* Rows [0, m) of the call times the panels [first_panel, last_panel). */
+static void dot_block(const tri_gemm_ops *ops, const tri_gemm_call *call, int64_t first_row, int64_t last_row,
+                      int64_t first_panel, int64_t last_panel)
+{
+    const int64_t nr = ops->nr;
+    for (int64_t k = 0; k < call->k; k += TRI_GEMM_KC) {
+        const int64_t len = tri_int64_min(TRI_GEMM_KC, call->k - k);
+        const bool last = k + len == call->k;
+        const unsigned flags = (k == 0 ? TRI_GEMM_FIRST : 0u) | (last && call->relu ? TRI_GEMM_RELU : 0u);
+        for (int64_t row = first_row; row < last_row; row += ops->mr) {
+            const int m = (int)tri_int64_min(ops->mr, last_row - row);
+            const float *a[TRI_GEMM_MAX_MR];
+            for (int i = 0; i < m; i++) {
+                a[i] = call->a + (row + i) * call->lda + k;
+            }
+            for (int64_t panel = first_panel; panel < last_panel; panel++) {
+                const int n = (int)tri_int64_min(nr, call->n - panel * nr);
+                float *c[TRI_GEMM_MAX_MR];
+                for (int i = 0; i < m; i++) {
+                    c[i] = call->c + (row + i) * call->ldc + panel * nr;
+                }
+                ops->dot(m, n, 1, len, a, call->packed + (panel * call->k + k) * nr, c,
+                         last && call->bias != NULL ? call->bias + panel * nr : NULL, flags);
+            }
+        }
+    }
+}
+
+typedef struct run_arg {
+    const tri_gemm_ops *ops;
+    const tri_gemm_call *call;
+    int64_t panels, group, groups, rows;
+} run_arg;
+
+static void run_tile(void *arg, int64_t tile)
+{
+    const run_arg *v = arg;
+    const int64_t group = tile % v->groups, row = tile / v->groups * v->rows;
+    dot_block(v->ops, v->call, row, tri_int64_min(row + v->rows, v->call->m), group * v->group,
+              tri_int64_min((group + 1) * v->group, v->panels));
+}
+
+void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call)
+{
+    const int64_t panels = tri_int64_ceil(call->n, ops->nr), kc = tri_int64_min(call->k, TRI_GEMM_KC);
+    run_arg arg = {.ops = ops, .call = call, .panels = panels};
+    arg.group = tri_int64_max(1, tri_int64_min(panels, GROUP_NBYTES / (kc * ops->nr * (int64_t)sizeof(float))));
+    arg.groups = tri_int64_ceil(panels, arg.group);
+    arg.rows = ROW_TILES * ops->mr;
+    /* Enough tiles for the threads: bits do not depend on the cut. */
+    while (arg.rows > ops->mr && tri_int64_ceil(call->m, arg.rows) * arg.groups < 3 * (int64_t)threads && threads > 1) {
+        arg.rows = tri_int64_ceil(arg.rows / ops->mr, 2) * ops->mr;
+    }
+    tri_tiles_run(threads, arg.groups * tri_int64_ceil(call->m, arg.rows), run_tile, &arg);
+}
+
+void tri_gemm_block(const tri_gemm_ops *ops, const tri_gemm_call *call)
+{
+    dot_block(ops, call, 0, call->m, 0, tri_int64_ceil(call->n, ops->nr));
+}

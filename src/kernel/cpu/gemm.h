@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm.h: register-blocked f32 products whose bits do not depend on how they are cut.
+ *
+ * `dot` forms sum over k of a[m][k] b[k][n] as ONE chain of fused multiply-adds per element, k ascending, so rows and
+ * columns may be cut anywhere and shared out freely. `outer` and `tree` form sums over samples: outer one chain per
+ * leaf, tree the leaves of a part added as the canonical tree says. One template, three instruction sets, picked once.
+ */
+#ifndef TRI_KERNEL_CPU_GEMM_H
+#define TRI_KERNEL_CPU_GEMM_H
+
+#include "kernel/row.h"
+
+#define TRI_GEMM_MAX_MR 8
+#define TRI_GEMM_MAX_NR 32
+#define TRI_GEMM_KC     256 /* k of one pass: a panel of B stays in L1 */
+
+enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2 }; /* start at zero (else at c); clip at the end */
+
+/* The sum over k of one leaf may be cut into rows of an image: count0 rows of count1 places. */
+typedef struct tri_gemm_walk {
+    int64_t count[2];
+    int64_t a_step[2], b_step[2]; /* elements */
+} tri_gemm_walk;
+
+typedef struct tri_gemm_ops {
+    const char *name;
+    int mr, nr;
+    /* One tile of m <= mr rows, n <= nr columns. a[segment * mr + row] points to `len` elements, b is a packed panel
+     * [segments * len][nr], c[row] points to n elements; bias (NULL: none) has n elements. */
+    void (*dot)(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
+                const float *bias, unsigned flags);
+    /* c[mr][nr] (dense) (+)= sum over the walk of a[0..m) b[0..nr). */
+    void (*outer)(int m, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags);
+    /* c[row][0..n) = tree over `leaves` (a power of two) of sums over k of a[k][mr] b[k][nr], both packed. */
+    void (*tree)(int m, int n, int64_t leaves, int64_t k, const float *a, const float *b, float *c, int64_t ldc);
+} tri_gemm_ops;
+
+extern const tri_gemm_ops tri_gemm_generic;
+#ifdef TRI_HAVE_X86
+extern const tri_gemm_ops tri_gemm_avx;
+extern const tri_gemm_ops tri_gemm_wide;
+#endif
+/* The fastest set that this machine has. */
+const tri_gemm_ops *tri_gemm_find(void);
+
+/* Elements of a matrix [k][n] packed in panels [n / nr][k][nr]. */
+int64_t tri_gemm_packed_count(const tri_gemm_ops *ops, int64_t k, int64_t n);
+/* Packs panel `panel` of src[k * k_step + n * n_step]; columns behind n are zeros. One step must be 1. */
+void tri_gemm_pack(const tri_gemm_ops *ops, float *packed, const float *src, int64_t k, int64_t n, int64_t k_step,
+                   int64_t n_step, int64_t panel);
+/* The same, all panels, on threads. */
+void tri_gemm_pack_all(const tri_gemm_ops *ops, int threads, float *packed, const float *src, int64_t k, int64_t n,
+                       int64_t k_step, int64_t n_step);
+/* c[m][n] = act(a[m][k] packed + bias), rows of a and c lda and ldc apart. */
+typedef struct tri_gemm_call {
+    const float *a, *packed, *bias;
+    float *c;
+    int64_t m, n, k, lda, ldc;
+    bool relu;
+} tri_gemm_call;
+void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call);
+/* The same on the calling thread. */
+void tri_gemm_block(const tri_gemm_ops *ops, const tri_gemm_call *call);
+
+/* dparam[p][part][m][n] = tree over the shards of the part of sum over `k` rows of a[row][m] b[row][n]; a and b hold
+ * the rows of all shards. scratch: tri_gemm_tree_count() elements. */
+typedef struct tri_gemm_tree {
+    const float *a, *b;
+    int64_t m, n, k; /* k: of one shard */
+    float *scratch;
+} tri_gemm_tree;
+int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k, int shards, int threads);
+void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
+                       const tri_gemm_tree *tree);
+
+#endif

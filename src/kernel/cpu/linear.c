@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * linear.c: x[B..,C] w[D,C] -> y[B..,D]. The weights are packed once a call; all shards are rows of one product, since
+ * each element is one chain over C whatever the cut. The weights' gradient is a sum over samples: gemm_tree.c.
+ */
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/gemm.h"
+
+/* Where things lie in scratch, in elements. */
+typedef struct layout {
+    int64_t units, channels, rows; /* rows of one shard */
+    int64_t tree, leaves, total;   /* packed weights lie at 0 */
+} layout;
+
+static layout layout_make(const tri_op_desc *desc)
+{
+    const tri_gemm_ops *ops = tri_gemm_find();
+    layout l = {.units = desc->param[0].dim[0], .channels = desc->param[0].dim[1]};
+    l.rows = tri_shape_count(desc->output) / l.units;
+    const int64_t up = tri_gemm_packed_count(ops, l.channels, l.units);
+    const int64_t down = tri_gemm_packed_count(ops, l.units, l.channels);
+    l.tree = tri_align_count(tri_int64_max(up, down));
+    l.leaves = l.tree +
+               tri_align_count(tri_gemm_tree_count(ops, l.units, l.channels, l.rows, desc->max_shards, desc->threads));
+    l.total = l.leaves + tri_align_count(l.units * desc->max_shards);
+    return l;
+}
+
+static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    kernel->scratch_nbytes = (size_t)layout_make(desc).total * sizeof(float);
+    return TRI_OK;
+}
+
+static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_gemm_ops *ops = tri_gemm_find();
+    const layout l = layout_make(&kernel->desc);
+    const int threads = kernel->desc.threads;
+    tri_gemm_pack_all(ops, threads, call->scratch, call->param[0], l.channels, l.units, 1, l.channels);
+    tri_gemm_run(ops, threads,
+                 &(tri_gemm_call){.a = call->input[0],
+                                  .packed = call->scratch,
+                                  .bias = kernel->desc.attr.bias ? call->param[1] : NULL,
+                                  .c = call->output,
+                                  .m = l.rows * call->shards,
+                                  .n = l.units,
+                                  .k = l.channels,
+                                  .lda = l.channels,
+                                  .ldc = l.units,
+                                  .relu = kernel->desc.attr.relu});
+}
+
+static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_gemm_ops *ops = tri_gemm_find();
+    const layout l = layout_make(&kernel->desc);
+    const int threads = kernel->desc.threads;
+    float *scratch = call->scratch, *leaves = scratch + l.leaves;
+    const bool bias = kernel->desc.attr.bias && tri_call_wants_dparam(call, 1);
+    tri_cpu_mask_columns(kernel, call, l.rows, l.units, kernel->desc.attr.relu, bias ? leaves : NULL);
+    if (bias) {
+        tri_leaves_sum(kernel, call, 1, leaves, l.units, l.units);
+    }
+    tri_gemm_tree_run(ops, kernel, call, 0,
+                      &(tri_gemm_tree){.a = call->doutput,
+                                       .b = call->input[0],
+                                       .m = l.units,
+                                       .n = l.channels,
+                                       .k = l.rows,
+                                       .scratch = scratch + l.tree});
+    if (call->dinput[0] != NULL) {
+        tri_gemm_pack_all(ops, threads, scratch, call->param[0], l.units, l.channels, l.channels, 1);
+        tri_gemm_run(ops, threads,
+                     &(tri_gemm_call){.a = call->doutput,
+                                      .packed = scratch,
+                                      .c = call->dinput[0],
+                                      .m = l.rows * call->shards,
+                                      .n = l.channels,
+                                      .k = l.units,
+                                      .lda = l.units,
+                                      .ldc = l.channels});
+    }
+}
+
+static bool has_relu(const tri_op_desc *desc)
+{
+    return desc->attr.relu;
+}
+
+const tri_kernel_ops tri_cpu_linear_relu = {
+    .op = TRI_OP_LINEAR,
+    .name = "tiles",
+    .can = has_relu,
+    .plan = linear_plan,
+    .forward = linear_forward,
+    .backward = linear_backward,
+    .backward_input = true,
+    .backward_output = true,
+};
+
+const tri_kernel_ops tri_cpu_linear = {
+    .op = TRI_OP_LINEAR,
+    .name = "tiles",
+    .plan = linear_plan,
+    .forward = linear_forward,
+    .backward = linear_backward,
+    .backward_input = true,
+};

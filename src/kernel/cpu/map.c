@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * map.c: activations, add and mul: loops over slices that the compiler vectorises, shared out in fixed tiles.
+ */
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/vector_math.h"
+
+#define MAP_TILE  INT64_C(8192) /* elements */
+#define GELU_ROOT 0.7978845608f
+#define GELU_CUBE 0.044715f
+
+/* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
+typedef void (*slice_fn)(float *to, const float *a, const float *b, int64_t count);
+
+/* x sigmoid(2u), u the argument of the usual tanh: the same function. */
+static inline float gelu_gate(float x)
+{
+    return tri_sigmoid(2.0f * GELU_ROOT * (x + GELU_CUBE * x * x * x));
+}
+
+static inline float gelu_slope(float x)
+{
+    const float gate = gelu_gate(x);
+    return gate + x * gate * (1.0f - gate) * 2.0f * GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * x * x);
+}
+
+static inline float silu_slope(float x)
+{
+    const float gate = tri_sigmoid(x);
+    return gate * (1.0f + x * (1.0f - gate));
+}
+
+#define SLICE_FORWARD(name, value)                                                                                     \
+    TRI_CLONES static void name(float *to, const float *a, const float *b, int64_t count)                              \
+    {                                                                                                                  \
+        (void)b;                                                                                                       \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            const float x = a[i];                                                                                      \
+            to[i] = value;                                                                                             \
+        }                                                                                                              \
+    }
+#define SLICE_BACKWARD(name, value)                                                                                    \
+    TRI_CLONES static void name(float *to, const float *a, const float *b, int64_t count)                              \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            const float v = a[i], dy = b[i];                                                                           \
+            to[i] = value;                                                                                             \
+        }                                                                                                              \
+    }
+SLICE_FORWARD(relu_slice, x < 0 ? 0.0f : x)
+SLICE_FORWARD(gelu_slice, x *gelu_gate(x))
+SLICE_FORWARD(silu_slice, x *tri_sigmoid(x))
+SLICE_FORWARD(tanh_slice, tri_tanh(x))
+SLICE_FORWARD(sigmoid_slice, tri_sigmoid(x))
+SLICE_BACKWARD(relu_back, v > 0 ? dy : 0.0f)
+SLICE_BACKWARD(gelu_back, dy *gelu_slope(v))
+SLICE_BACKWARD(silu_back, dy *silu_slope(v))
+SLICE_BACKWARD(tanh_back, dy *(1.0f - v * v))
+SLICE_BACKWARD(sigmoid_back, dy *v *(1.0f - v))
+SLICE_BACKWARD(add_slice, v + dy)
+SLICE_BACKWARD(add_relu_slice, v + dy < 0 ? 0.0f : v + dy)
+SLICE_BACKWARD(mul_slice, v *dy)
+
+typedef struct map_arg {
+    slice_fn body;
+    float *to;
+    const float *a, *b;
+    int64_t count;
+} map_arg;
+
+static void map_tile(void *arg, int64_t tile)
+{
+    const map_arg *v = arg;
+    const int64_t first = tile * MAP_TILE;
+    v->body(v->to + first, v->a + first, v->b != NULL ? v->b + first : NULL, tri_int64_min(MAP_TILE, v->count - first));
+}
+
+static void map_run(const tri_kernel *kernel, const tri_op_call *call, slice_fn body, float *to, const float *a,
+                    const float *b)
+{
+    map_arg arg = {body, to, a, b, tri_shape_count(kernel->desc.output) * call->shards};
+    tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.count, MAP_TILE), map_tile, &arg);
+}
+
+#define MAP_ROW(id, row, forward_slice, backward_slice, from_output)                                                   \
+    static void row##_forward(const tri_kernel *kernel, const tri_op_call *call)                                       \
+    {                                                                                                                  \
+        map_run(kernel, call, forward_slice, call->output, call->input[0], NULL);                                      \
+    }                                                                                                                  \
+    static void row##_backward(const tri_kernel *kernel, const tri_op_call *call)                                      \
+    {                                                                                                                  \
+        if (call->dinput[0] != NULL) {                                                                                 \
+            map_run(kernel, call, backward_slice, call->dinput[0], (from_output) ? call->output : call->input[0],      \
+                    call->doutput);                                                                                    \
+        }                                                                                                              \
+    }                                                                                                                  \
+    const tri_kernel_ops row = {                                                                                       \
+        .op = id,                                                                                                      \
+        .name = "tiles",                                                                                               \
+        .forward = row##_forward,                                                                                      \
+        .backward = row##_backward,                                                                                    \
+        .dinput_may_alias = true,                                                                                      \
+        .output_may_alias = from_output,                                                                               \
+        .backward_input = !(from_output),                                                                              \
+        .backward_output = from_output,                                                                                \
+    }
+MAP_ROW(TRI_OP_RELU, tri_cpu_relu, relu_slice, relu_back, true);
+MAP_ROW(TRI_OP_TANH, tri_cpu_tanh, tanh_slice, tanh_back, true);
+MAP_ROW(TRI_OP_SIGMOID, tri_cpu_sigmoid, sigmoid_slice, sigmoid_back, true);
+MAP_ROW(TRI_OP_GELU, tri_cpu_gelu, gelu_slice, gelu_back, false);
+MAP_ROW(TRI_OP_SILU, tri_cpu_silu, silu_slice, silu_back, false);
+
+static bool same_shapes(const tri_op_desc *desc)
+{
+    return tri_shape_equal(desc->input[0], desc->input[1]);
+}
+
+static bool same_shapes_relu(const tri_op_desc *desc)
+{
+    return desc->attr.relu && same_shapes(desc);
+}
+
+static void add_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    map_run(kernel, call, kernel->desc.attr.relu ? add_relu_slice : add_slice, call->output, call->input[0],
+            call->input[1]);
+}
+
+static void copy_tile(void *arg, int64_t tile)
+{
+    const map_arg *v = arg;
+    const int64_t first = tile * MAP_TILE;
+    memcpy(v->to + first, v->a + first, (size_t)tri_int64_min(MAP_TILE, v->count - first) * sizeof(float));
+}
+
+/* The second gradient first: the first may take the place of doutput. */
+static void add_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    for (int i = 1; i >= 0; i--) {
+        if (call->dinput[i] == NULL) {
+            continue;
+        }
+        if (kernel->desc.attr.relu) {
+            map_run(kernel, call, relu_back, call->dinput[i], call->output, call->doutput);
+        } else if (call->dinput[i] != call->doutput) {
+            map_arg arg = {NULL, call->dinput[i], call->doutput, NULL,
+                           tri_shape_count(kernel->desc.output) * call->shards};
+            tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.count, MAP_TILE), copy_tile, &arg);
+        }
+    }
+}
+
+const tri_kernel_ops tri_cpu_add_relu = {
+    .op = TRI_OP_ADD,
+    .name = "tiles",
+    .can = same_shapes_relu,
+    .forward = add_forward,
+    .backward = add_backward,
+    .dinput_may_alias = true,
+    .backward_output = true,
+};
+
+const tri_kernel_ops tri_cpu_add = {
+    .op = TRI_OP_ADD,
+    .name = "tiles",
+    .can = same_shapes,
+    .forward = add_forward,
+    .backward = add_backward,
+    .dinput_may_alias = true,
+    .output_may_alias = true,
+};
+
+static void mul_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    map_run(kernel, call, mul_slice, call->output, call->input[0], call->input[1]);
+}
+
+static void mul_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    for (int i = 1; i >= 0; i--) {
+        if (call->dinput[i] != NULL) {
+            map_run(kernel, call, mul_slice, call->dinput[i], call->input[1 - i], call->doutput);
+        }
+    }
+}
+
+const tri_kernel_ops tri_cpu_mul = {
+    .op = TRI_OP_MUL,
+    .name = "tiles",
+    .can = same_shapes,
+    .forward = mul_forward,
+    .backward = mul_backward,
+    .dinput_may_alias = true,
+    .backward_input = true,
+};

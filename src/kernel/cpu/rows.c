@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows.c: ops over the last dimension: layer_norm, softmax, cross_entropy. Sums of a row run in fixed lanes, then a
+ * tree.
+ *
+ * Sums over rows (layer_norm's parameters, the loss) run over the rows of a shard in order.
+ */
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/vector_math.h"
+
+#define ROW_LANES   16
+#define ROW_TILE    INT64_C(16) /* rows of one tile */
+#define COLUMN_TILE 64          /* columns of one tile of sums over rows */
+
+static float lanes_sum(float *lane)
+{
+    for (int step = ROW_LANES / 2; step > 0; step /= 2) {
+        for (int j = 0; j < step; j++) {
+            lane[j] += lane[j + step];
+        }
+    }
+    return lane[0];
+}
+
+/* Declares name(a, b, p, q, count): the sum over i of `term`. */
+#define ROW_SUM(name, term)                                                                                            \
+    TRI_CLONES static float name(const float *a, const float *b, const float *w, float p, int64_t count)               \
+    {                                                                                                                  \
+        float lane[ROW_LANES] = {0};                                                                                   \
+        int64_t first = 0;                                                                                             \
+        (void)b;                                                                                                       \
+        (void)w;                                                                                                       \
+        (void)p;                                                                                                       \
+        for (; first + ROW_LANES <= count; first += ROW_LANES) {                                                       \
+            for (int j = 0; j < ROW_LANES; j++) {                                                                      \
+                const int64_t i = first + j;                                                                           \
+                lane[j] += term;                                                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (int j = 0; first + j < count; j++) {                                                                      \
+            const int64_t i = first + j;                                                                               \
+            lane[j] += term;                                                                                           \
+        }                                                                                                              \
+        return lanes_sum(lane);                                                                                        \
+    }
+ROW_SUM(sum_plain, a[i])
+ROW_SUM(sum_square, (a[i] - p) * (a[i] - p))
+ROW_SUM(sum_product, a[i] * b[i])
+ROW_SUM(sum_scaled, a[i] * w[i] * (b[i] - p))
+
+/* y = exp(x - top) scale */
+TRI_CLONES static void exp_map(float *y, const float *x, float top, float scale, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = tri_exp(x[i] - top) * scale;
+    }
+}
+
+#define EXP_BLOCK INT64_C(256)
+
+static float sum_exp(const float *x, float top, int64_t count)
+{
+    float sum = 0, block[EXP_BLOCK];
+    for (int64_t first = 0; first < count; first += EXP_BLOCK) {
+        const int64_t n = tri_int64_min(EXP_BLOCK, count - first);
+        exp_map(block, x + first, top, 1.0f, n);
+        sum += sum_plain(block, NULL, NULL, 0, n);
+    }
+    return sum;
+}
+
+typedef float eight __attribute__((vector_size(32)));
+typedef int32_t eight_bits __attribute__((vector_size(32)));
+
+/* Compilers do not vectorise a maximum that must not lose order with NaN; vectors say it outright. */
+TRI_CLONES static float row_max(const float *x, int64_t count)
+{
+    float top = x[0];
+    int64_t first = 0;
+    if (count >= 8) {
+        eight best, next;
+        memcpy(&best, x, sizeof best);
+        for (; first + 8 <= count; first += 8) {
+            memcpy(&next, x + first, sizeof next);
+            const eight_bits wins = next > best;
+            best = (eight)(((eight_bits)next & wins) | ((eight_bits)best & ~wins));
+        }
+        for (int j = 0; j < 8; j++) {
+            top = best[j] > top ? best[j] : top;
+        }
+    }
+    for (; first < count; first++) {
+        top = x[first] > top ? x[first] : top;
+    }
+    return top;
+}
+
+typedef struct rows_arg {
+    const tri_kernel *kernel;
+    const tri_op_call *call;
+    int64_t width, rows, total; /* rows of a shard and of the call */
+    float *dscale, *dshift;
+} rows_arg;
+
+static rows_arg rows_make(const tri_kernel *kernel, const tri_op_call *call)
+{
+    rows_arg v = {.kernel = kernel, .call = call, .width = tri_shape_last(&kernel->desc.input[0])};
+    v.rows = tri_shape_count(kernel->desc.input[0]) / v.width;
+    v.total = v.rows * call->shards;
+    v.dscale = call->scratch;
+    v.dshift = v.dscale + v.width * call->shards;
+    return v;
+}
+
+static void rows_run(const tri_kernel *kernel, const tri_op_call *call, tri_tile_fn body)
+{
+    rows_arg arg = rows_make(kernel, call);
+    tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.total, ROW_TILE), body, &arg);
+}
+
+TRI_CLONES static void norm_map(float *y, const float *x, const float *scale, const float *shift, float mean,
+                                float rstd, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = (x[i] - mean) * rstd * scale[i] + shift[i];
+    }
+}
+
+TRI_CLONES static void norm_back(float *dx, const float *dy, const float *x, const float *scale, const float *figure,
+                                 int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) { /* figure: mean, rstd, base, lean */
+        dx[i] = figure[1] * (dy[i] * scale[i] - figure[2] - (x[i] - figure[0]) * figure[3]);
+    }
+}
+
+static void norm_forward_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    const float epsilon = v->kernel->desc.attr.epsilon == 0 ? 1e-5f : v->kernel->desc.attr.epsilon;
+    float *saved = v->call->saved;
+    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
+        const float *x = (const float *)v->call->input[0] + r * v->width;
+        const float mean = sum_plain(x, NULL, NULL, 0, v->width) / (float)v->width;
+        const float spread = sum_square(x, NULL, NULL, mean, v->width) / (float)v->width;
+        const float rstd = 1.0f / sqrtf(spread + epsilon);
+        saved[2 * r] = mean;
+        saved[2 * r + 1] = rstd;
+        norm_map((float *)v->call->output + r * v->width, x, v->call->param[0], v->call->param[1], mean, rstd,
+                 v->width);
+    }
+}
+
+static void norm_input_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    const float *saved = v->call->saved, *scale = v->call->param[0];
+    const float n = (float)v->width;
+    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
+        const float *x = (const float *)v->call->input[0] + r * v->width;
+        const float *dy = (const float *)v->call->doutput + r * v->width;
+        const float mean = saved[2 * r], rstd = saved[2 * r + 1];
+        const float base = sum_product(dy, scale, NULL, 0, v->width) / n;
+        const float lean = sum_scaled(dy, x, scale, mean, v->width) * rstd * rstd / n;
+        norm_back((float *)v->call->dinput[0] + r * v->width, dy, x, scale, (const float[]){mean, rstd, base, lean},
+                  v->width);
+    }
+}
+
+TRI_CLONES static void norm_columns(float *dscale, float *dshift, const float *dy, const float *x, float mean,
+                                    float rstd, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        dscale[i] += dy[i] * ((x[i] - mean) * rstd);
+        dshift[i] += dy[i];
+    }
+}
+
+/* A block of columns of one shard. */
+static void norm_params_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    const int64_t blocks = tri_int64_ceil(v->width, COLUMN_TILE), shard = tile / blocks;
+    const int64_t first = tile % blocks * COLUMN_TILE, count = tri_int64_min(COLUMN_TILE, v->width - first);
+    const float *saved = (const float *)v->call->saved;
+    float dscale[COLUMN_TILE] = {0}, dshift[COLUMN_TILE] = {0};
+    for (int64_t r = shard * v->rows; r < (shard + 1) * v->rows; r++) {
+        const int64_t at = r * v->width + first;
+        norm_columns(dscale, dshift, (const float *)v->call->doutput + at, (const float *)v->call->input[0] + at,
+                     saved[2 * r], saved[2 * r + 1], count);
+    }
+    memcpy(v->dscale + shard * v->width + first, dscale, (size_t)count * sizeof(float));
+    memcpy(v->dshift + shard * v->width + first, dshift, (size_t)count * sizeof(float));
+}
+
+static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const int64_t width = tri_shape_last(&desc->input[0]);
+    kernel->saved_nbytes = (size_t)(2 * tri_shape_count(desc->input[0]) / width) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(2 * width * desc->max_shards) * sizeof(float);
+    return TRI_OK;
+}
+
+static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    rows_run(kernel, call, norm_forward_tile);
+}
+
+static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    rows_arg arg = rows_make(kernel, call);
+    tri_tiles_run(kernel->desc.threads, call->shards * tri_int64_ceil(arg.width, COLUMN_TILE), norm_params_tile, &arg);
+    tri_leaves_sum(kernel, call, 0, arg.dscale, arg.width, arg.width);
+    tri_leaves_sum(kernel, call, 1, arg.dshift, arg.width, arg.width);
+    if (call->dinput[0] != NULL) {
+        rows_run(kernel, call, norm_input_tile);
+    }
+}
+
+const tri_kernel_ops tri_cpu_layer_norm = {
+    .op = TRI_OP_LAYER_NORM,
+    .name = "tiles",
+    .plan = norm_plan,
+    .forward = norm_forward,
+    .backward = norm_backward,
+    .dinput_may_alias = true,
+    .backward_input = true,
+};
+
+TRI_CLONES static void softmax_back(float *dx, const float *dy, const float *y, float dot, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        dx[i] = y[i] * (dy[i] - dot);
+    }
+}
+
+static void softmax_forward_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
+        const float *x = (const float *)v->call->input[0] + r * v->width;
+        const float top = row_max(x, v->width), sum = sum_exp(x, top, v->width);
+        exp_map((float *)v->call->output + r * v->width, x, top, 1.0f / sum, v->width);
+    }
+}
+
+static void softmax_backward_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
+        const float *y = (const float *)v->call->output + r * v->width;
+        const float *dy = (const float *)v->call->doutput + r * v->width;
+        softmax_back((float *)v->call->dinput[0] + r * v->width, dy, y, sum_product(y, dy, NULL, 0, v->width),
+                     v->width);
+    }
+}
+
+static void softmax_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    rows_run(kernel, call, softmax_forward_tile);
+}
+
+static void softmax_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    if (call->dinput[0] != NULL) {
+        rows_run(kernel, call, softmax_backward_tile);
+    }
+}
+
+const tri_kernel_ops tri_cpu_softmax = {
+    .op = TRI_OP_SOFTMAX,
+    .name = "tiles",
+    .forward = softmax_forward,
+    .backward = softmax_backward,
+    .dinput_may_alias = true,
+    .output_may_alias = true,
+    .backward_output = true,
+};
+
+/* Saved per row: the maximum, and the log of the sum of exponentials above it. */
+static tri_status loss_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    kernel->saved_nbytes = (size_t)(2 * tri_shape_count(desc->input[1])) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(2 * tri_shape_count(desc->input[1]) * desc->max_shards) * sizeof(float);
+    return TRI_OK;
+}
+
+static bool row_counts(const rows_arg *v, int64_t r)
+{
+    const int64_t per_sample = v->rows / v->kernel->desc.input[0].dim[0];
+    const int32_t target = ((const int32_t *)v->call->input[1])[r];
+    return r % v->rows < v->call->rows[r / v->rows] * per_sample && target >= 0 && target < v->width;
+}
+
+static void loss_forward_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    float *saved = v->call->saved, *row = v->call->scratch; /* row: loss and hit */
+    const float smoothing = v->kernel->desc.attr.smoothing;
+    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
+        if (!row_counts(v, r)) {
+            continue;
+        }
+        const float *x = (const float *)v->call->input[0] + r * v->width;
+        const int64_t target = ((const int32_t *)v->call->input[1])[r];
+        const float top = row_max(x, v->width), rest = logf(sum_exp(x, top, v->width));
+        float loss = top - x[target] + rest;
+        if (smoothing > 0) {
+            const float mean = sum_plain(x, NULL, NULL, 0, v->width) / (float)v->width;
+            loss = (1 - smoothing) * loss + smoothing * (top - mean + rest);
+        }
+        int64_t best = 0;
+        while (best < target && !(x[best] >= top)) {
+            best++;
+        }
+        saved[2 * r] = top;
+        saved[2 * r + 1] = rest;
+        row[2 * r] = loss;
+        row[2 * r + 1] = best == target && x[target] >= top ? 1.0f : 0.0f;
+    }
+}
+
+static void loss_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const rows_arg v = rows_make(kernel, call);
+    const float *row = call->scratch;
+    rows_run(kernel, call, loss_forward_tile);
+    for (int64_t s = 0; s < call->shards; s++) {
+        double sum = 0, weight = 0, right = 0;
+        for (int64_t r = s * v.rows; r < (s + 1) * v.rows; r++) {
+            if (row_counts(&v, r)) {
+                sum += (double)row[2 * r];
+                right += (double)row[2 * r + 1];
+                weight += 1;
+            }
+        }
+        float *out = (float *)call->output + s * TRI_LOSS_COLUMNS;
+        out[0] = (float)sum;
+        out[1] = (float)weight;
+        out[2] = (float)right;
+        out[3] = 0;
+    }
+}
+
+TRI_CLONES static void loss_back(float *dx, const float *x, float top, float scale, float even, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        dx[i] = tri_exp(x[i] - top) * scale - even;
+    }
+}
+
+static void loss_backward_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    const float *saved = v->call->saved, smoothing = v->kernel->desc.attr.smoothing;
+    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
+        float *dx = (float *)v->call->dinput[0] + r * v->width;
+        if (!row_counts(v, r)) {
+            memset(dx, 0, (size_t)v->width * sizeof(float));
+            continue;
+        }
+        loss_back(dx, (const float *)v->call->input[0] + r * v->width, saved[2 * r], expf(-saved[2 * r + 1]),
+                  smoothing / (float)v->width, v->width);
+        dx[((const int32_t *)v->call->input[1])[r]] -= 1.0f - smoothing;
+    }
+}
+
+static void loss_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    if (call->dinput[0] != NULL) {
+        rows_run(kernel, call, loss_backward_tile);
+    }
+}
+
+const tri_kernel_ops tri_cpu_cross_entropy = {
+    .op = TRI_OP_CROSS_ENTROPY,
+    .name = "tiles",
+    .plan = loss_plan,
+    .forward = loss_forward,
+    .backward = loss_backward,
+    .backward_input = true,
+};

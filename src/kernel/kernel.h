@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernel.h: op x device -> functions that compute it, for all shards of one call.
+ *
+ * A kernel is planned once for one shard (shapes, attributes) and then run for `shards` shards at a time: kernels see
+ * the same shapes whatever the number of workers. Activations of the shards lie one after the other. A sum over samples
+ * (the gradient of a parameter) is computed per shard and added in the order of the canonical tree, one result per
+ * part. Padding: a shard may have fewer than its planned rows; the rows behind are zeros forward and must have zero
+ * gradients (the loss op gives them weight zero), and norms over samples count only the valid ones.
+ */
+#ifndef TRI_KERNEL_KERNEL_H
+#define TRI_KERNEL_KERNEL_H
+
+#include <trireme/tensor.h>
+
+#include "base/options.h"
+#include "tensor/tree.h"
+
+/* id, name. Formulas and shapes: reference.c. B = rows of one shard (samples), the first dimension of every activation.
+ */
+#define TRI_OP_LIST(X)                                                                                                 \
+    X(TRI_OP_LINEAR, "linear")           /* x[B..,C] w[D,C] (b[D]) -> y[B..,D] = act(x w' + b) */                      \
+    X(TRI_OP_MATMUL, "matmul")           /* a[B..,M,K] b[B..,K,N] -> y[B..,M,N], batched over leading dims */          \
+    X(TRI_OP_CONV, "conv2d")             /* x[B,H,W,C] w[D,C/groups,kh,kw] (b[D]) -> y[B,H',W',D], act */              \
+    X(TRI_OP_MAX_POOL, "max_pool")       /* x[B,H,W,C] -> y[B,H',W',C] */                                              \
+    X(TRI_OP_AVG_POOL, "avg_pool")       /* divides by the window's area inside the image */                           \
+    X(TRI_OP_GLOBAL_POOL, "global_pool") /* mean over H and W: x[B,H,W,C] -> y[B,C] */                                 \
+    X(TRI_OP_BATCH_NORM, "batch_norm")   /* x[B,..,C] scale[C] shift[C] | mean[C] var[C] -> y, act */                  \
+    X(TRI_OP_LAYER_NORM, "layer_norm")   /* x[B..,C] scale[C] shift[C] -> y */                                         \
+    X(TRI_OP_RELU, "relu")                                                                                             \
+    X(TRI_OP_GELU, "gelu") /* tanh form */                                                                             \
+    X(TRI_OP_SILU, "silu")                                                                                             \
+    X(TRI_OP_TANH, "tanh")                                                                                             \
+    X(TRI_OP_SIGMOID, "sigmoid")                                                                                       \
+    X(TRI_OP_SOFTMAX, "softmax")     /* over the last dimension */                                                     \
+    X(TRI_OP_DROPOUT, "dropout")     /* keyed by seed, step, sample, op, element */                                    \
+    X(TRI_OP_EMBEDDING, "embedding") /* i[B..] (i32) w[V,C] -> y[B..,C] */                                             \
+    X(TRI_OP_ADD, "add")             /* a b -> act(a + b); b as a, or with first dimension 1 (broadcast) */            \
+    X(TRI_OP_MUL, "mul")             /* a b -> a b, shapes as for add */                                               \
+    X(TRI_OP_CONCAT, "concat")       /* two or more inputs along `axis` (>= 1) */                                      \
+    X(TRI_OP_RESHAPE, "reshape")                                                                                       \
+    X(TRI_OP_TRANSPOSE, "transpose")         /* permutes dimensions 1.. by `axes` (the batch stays first) */           \
+    X(TRI_OP_CROSS_ENTROPY, "cross_entropy") /* x[B..,V] i[B..] (i32, < 0: ignored) -> per-shard sums, see below */    \
+    X(TRI_OP_MSE, "mse")                     /* x t[B..] -> sum over elements of (x - t)^2 */
+
+typedef enum tri_op {
+#define TRI_OP_ENUM(id, name) id,
+    TRI_OP_LIST(TRI_OP_ENUM)
+#undef TRI_OP_ENUM
+        TRI_OP_COUNT
+} tri_op;
+const char *tri_op_name(tri_op op);
+bool tri_op_find(const char *name, tri_op *op);
+
+#define TRI_OP_MAX_INPUTS 8
+#define TRI_OP_MAX_PARAMS 4
+
+/* Attributes of all ops in one plain struct; an op reads its own. Zero means "the usual". */
+typedef struct tri_op_attr {
+    int kernel[2], stride[2], pad[2], dilation[2]; /* H, W; stride and dilation 0 = 1 */
+    int groups;                                    /* 0 = 1 */
+    bool relu;                                     /* linear, conv2d, batch_norm, add: y = max(y, 0), fused */
+    bool bias;                                     /* linear, conv2d: parameter 1 is there */
+    float epsilon;                                 /* norms; 0 = 1e-5 */
+    float momentum;                                /* batch_norm running statistics; 0 = 0.1 */
+    float rate;                                    /* dropout probability */
+    float smoothing;                               /* cross_entropy label smoothing */
+    int axis;                                      /* concat */
+    int axes[TRI_MAX_DIMS];                        /* transpose: output dim i is input dim axes[i] */
+    uint64_t key;                                  /* dropout: number of the op in its graph */
+} tri_op_attr;
+
+/* What a kernel is planned from: everything for one shard. Parameters have no batch dimension. */
+typedef struct tri_op_desc {
+    tri_op op;
+    tri_op_attr attr;
+    int input_count, param_count;
+    tri_shape input[TRI_OP_MAX_INPUTS];
+    tri_dtype input_dtype[TRI_OP_MAX_INPUTS];
+    tri_shape param[TRI_OP_MAX_PARAMS]; /* batch_norm: scale, shift, running mean, running variance (buffers) */
+    tri_shape output;
+    tri_dtype output_dtype;
+    bool need_dinput[TRI_OP_MAX_INPUTS]; /* false: the input's gradient is not wanted (data, labels) */
+    int max_shards;                      /* most shards of one call */
+    int threads;                         /* of each call */
+} tri_op_desc;
+
+/* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
+typedef struct tri_op_call {
+    int shards;          /* in this call, 1 .. max_shards */
+    const int32_t *rows; /* [shards] valid samples (of the first dimension) of each shard */
+    const void *input[TRI_OP_MAX_INPUTS];
+    const void *param[TRI_OP_MAX_PARAMS];
+    void *output;
+    void *saved;   /* from forward to backward: saved_nbytes * max_shards */
+    void *scratch; /* inside one call: scratch_nbytes in all */
+    bool training; /* false: dropout passes, batch norm uses running statistics */
+    uint64_t seed, step;
+    const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
+    /* backward only: */
+    const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place */
+    void *dinput[TRI_OP_MAX_INPUTS]; /* NULL: not wanted; overwritten, never added to; may alias doutput where the
+                                        kernel's flags say so */
+    int part_count;                  /* subtrees of the shards of this call */
+    const tri_tree_part *parts;      /* first is relative to the call's first shard */
+    float *const
+        *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten.
+                               Gradients are f32 sums over samples, never means. batch_norm: for the buffers (2, 3)
+                               the sum over shards with samples of the batch's mean and unbiased variance, written
+                               by forward (training) and by backward, by each that is given part_count and dparam */
+} tri_op_call;
+
+typedef struct tri_kernel tri_kernel; /* one planned op */
+
+typedef struct tri_kernel_ops {
+    tri_op op;
+    const char *name;                     /* "dnnl", "tiles", "reference" */
+    bool (*can)(const tri_op_desc *desc); /* NULL: always */
+    /* Fills kernel->saved_nbytes (per shard), kernel->scratch_nbytes and kernel->state (the kernel's own). */
+    tri_status (*plan)(const tri_op_desc *desc, tri_kernel *kernel);
+    void (*forward)(const tri_kernel *kernel, const tri_op_call *call);
+    void (*backward)(const tri_kernel *kernel, const tri_op_call *call); /* NULL: has no gradient */
+    void (*release)(tri_kernel *kernel);                                 /* NULL: nothing to free */
+    bool dinput_may_alias; /* dinput[0] may be the same memory as doutput */
+    bool output_may_alias; /* output may be the same memory as input[0] (backward then sees the output only) */
+    bool backward_input;   /* backward reads input[] */
+    bool backward_output;  /* backward reads output */
+} tri_kernel_ops;
+
+struct tri_kernel {
+    const tri_kernel_ops *ops;
+    tri_op_desc desc;
+    size_t saved_nbytes;   /* per shard */
+    size_t scratch_nbytes; /* per call */
+    void *state;
+};
+
+/* Losses: output is f32[shards * 4]: for each shard the sum of losses, the count of targets (weight), the number
+ * predicted right (argmax; mse: 0), and 0. Their backward writes dinput[0] = d(sum of losses)/dx, doutput is ignored.
+ * Rows >= rows[s] and ignored targets have weight zero. */
+#define TRI_LOSS_COLUMNS 4
+
+/* Picks the first row of the device's list that can, plans it. kind: "cpu" (fast rows first, reference last) or
+ * "reference". */
+tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel);
+void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call);
+void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
+void tri_kernel_release(tri_kernel *kernel);
+/* "oneDNN 2.6.3, OpenMP": what the fast rows stand on in this build. */
+const char *tri_kernel_about(void);
+/* The flags a planner of memory asks for before planning. */
+const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);
+
+/* Shape of the output, for the shapes of one shard; checks everything: TRI_EINVAL names op, wanted, found. Fills
+ * desc->output, output_dtype and desc->param[] shapes and param_count. `units`: linear D, conv2d D, embedding V (rows)
+ * with `width` C. `reshape_to`: of reshape, the batch dimension included. Targets and indices outside of the classes
+ * (rows) are no error at run time: the target is ignored, the embedding is zero. */
+tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_shape reshape_to);
+
+/* Fixed tiles over a flat range, each by one thread; threads 1 runs inline. Only loops whose tiles are independent. */
+typedef void (*tri_tile_fn)(void *arg, int64_t tile);
+/* Threads that a rank has by default: OMP_NUM_THREADS, or the cores of this process; 1 without OpenMP. */
+int tri_tiles_threads(void);
+void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg);
+
+/* Elementwise over slices, used by optim/ and parallel/; fixed tiles, bits independent of threads. */
+void tri_vector_add(int threads, float *out, const float *a, const float *b, int64_t count);
+/* Sum of squares in fixed blocks of 4096 then a tree over blocks: block i covers [4096 i, ...). first must be a
+ * multiple. */
+#define TRI_NORM_BLOCK 4096
+void tri_vector_square_blocks(int threads, const float *x, int64_t count, double *blocks);
+/* Root of the balanced tree over `count` blocks (in place; returns it). */
+double tri_vector_tree_sum(double *blocks, int64_t count);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * row.h: what the rows of the kernel table share: views of shards, the sum over shards, and the list of rows.
+ *
+ * Included by files of kernel/ only.
+ */
+#ifndef TRI_KERNEL_ROW_H
+#define TRI_KERNEL_ROW_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kernel/kernel.h"
+
+/* Compiles a loop for several instruction sets, picked when the program is loaded; the same bits in each (no
+ * contraction). */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
+    !defined(__SANITIZE_THREAD__)
+#define TRI_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define TRI_CLONES
+#endif
+
+static inline int64_t tri_int64_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t tri_int64_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ceil(a / b) */
+static inline int64_t tri_int64_ceil(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t tri_shape_last(const tri_shape *shape)
+{
+    return shape->dim[shape->ndim - 1];
+}
+
+/* Product of the dimensions [from, to). */
+static inline int64_t tri_shape_product(const tri_shape *shape, int from, int to)
+{
+    int64_t product = 1;
+    for (int i = from; i < to; i++) {
+        product *= shape->dim[i];
+    }
+    return product;
+}
+
+/* f32 view of input i, output, gradients of one shard. */
+static inline const float *tri_call_input(const tri_kernel *kernel, const tri_op_call *call, int i, int64_t shard)
+{
+    return (const float *)call->input[i] + shard * tri_shape_count(kernel->desc.input[i]);
+}
+
+static inline float *tri_call_output(const tri_kernel *kernel, const tri_op_call *call, int64_t shard)
+{
+    return (float *)call->output + shard * tri_shape_count(kernel->desc.output);
+}
+
+static inline float *tri_call_doutput(const tri_kernel *kernel, const tri_op_call *call, int64_t shard)
+{
+    return (float *)call->doutput + shard * tri_shape_count(kernel->desc.output);
+}
+
+/* NULL when the gradient of input i is not wanted. */
+static inline float *tri_call_dinput(const tri_kernel *kernel, const tri_op_call *call, int i, int64_t shard)
+{
+    float *dx = call->dinput[i];
+    return dx != NULL ? dx + shard * tri_shape_count(kernel->desc.input[i]) : NULL;
+}
+
+static inline const float *tri_call_param(const tri_op_call *call, int p)
+{
+    return call->param[p];
+}
+
+static inline bool tri_call_wants_dparam(const tri_op_call *call, int p)
+{
+    return call->part_count > 0 && call->dparam[p] != NULL;
+}
+
+/* Elements rounded up so that the next array begins on a cache line. */
+static inline int64_t tri_align_count(int64_t count)
+{
+    return (count + 15) & ~INT64_C(15);
+}
+
+/* Window arithmetic of conv2d and pools, defaults filled in. Index 0 is H, 1 is W. */
+typedef struct tri_window {
+    int64_t batch, in[2], channels, out[2], out_channels;
+    int64_t kernel[2], stride[2], pad[2], dilation[2];
+    int64_t groups;
+} tri_window;
+tri_window tri_window_make(const tri_op_desc *desc);
+
+/* Sums leaves[shards][stride] over the shards of each part, in tree order, into dparam[p][part][0, count). Destroys
+ * leaves. Does nothing when parameter p's gradient is not wanted. */
+void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, float *leaves, int64_t stride,
+                    int64_t count);
+
+/* Number of the thread that computes the current tile, below the `threads` of tri_tiles_run. */
+int tri_tile_worker(void);
+
+/* Keep probability of dropout's element: true when it stays. */
+typedef struct tri_dropout_rule {
+    uint64_t seed, stream;
+    float rate, scale; /* scale = 1 / (1 - rate) */
+} tri_dropout_rule;
+tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call);
+
+#define TRI_REFERENCE_ROWS(X)                                                                                          \
+    X(tri_reference_linear)                                                                                            \
+    X(tri_reference_matmul)                                                                                            \
+    X(tri_reference_conv)                                                                                              \
+    X(tri_reference_max_pool)                                                                                          \
+    X(tri_reference_avg_pool)                                                                                          \
+    X(tri_reference_global_pool)                                                                                       \
+    X(tri_reference_batch_norm)                                                                                        \
+    X(tri_reference_layer_norm)                                                                                        \
+    X(tri_reference_relu)                                                                                              \
+    X(tri_reference_gelu)                                                                                              \
+    X(tri_reference_silu)                                                                                              \
+    X(tri_reference_tanh)                                                                                              \
+    X(tri_reference_sigmoid)                                                                                           \
+    X(tri_reference_softmax)                                                                                           \
+    X(tri_reference_dropout)                                                                                           \
+    X(tri_reference_embedding)                                                                                         \
+    X(tri_reference_add)                                                                                               \
+    X(tri_reference_mul)                                                                                               \
+    X(tri_reference_concat)                                                                                            \
+    X(tri_reference_reshape)                                                                                           \
+    X(tri_reference_transpose)                                                                                         \
+    X(tri_reference_cross_entropy)                                                                                     \
+    X(tri_reference_mse)
+
+#define TRI_ROW_DECLARE(row) extern const tri_kernel_ops row;
+TRI_REFERENCE_ROWS(TRI_ROW_DECLARE)
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * table.c: names of ops, the lists of rows per kind, and the dispatch to a planned kernel.
+ *
+ * A kind is a list in order of preference; the first row of the op that can do the description is taken.
+ */
+#include "kernel/kernel.h"
+
+#include "base/rng.h"
+#include "kernel/cpu/cpu.h"
+#include "kernel/row.h"
+
+static const char *const names[] = {
+#define OP_NAME(id, name) [id] = name,
+    TRI_OP_LIST(OP_NAME)
+#undef OP_NAME
+};
+
+#define ROW_ADDRESS(row) &row,
+static const tri_kernel_ops *const reference_rows[] = {TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
+static const tri_kernel_ops *const cpu_rows[] = {TRI_CPU_ROWS(ROW_ADDRESS) TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
+
+static const struct {
+    const char *kind;
+    const tri_kernel_ops *const *rows;
+} kinds[] = {{"cpu", cpu_rows}, {"reference", reference_rows}};
+
+const char *tri_op_name(tri_op op)
+{
+    return (unsigned)op < TRI_OP_COUNT ? names[op] : "?";
+}
+
+bool tri_op_find(const char *name, tri_op *op)
+{
+    for (int i = 0; i < TRI_OP_COUNT; i++) {
+        if (strcmp(names[i], name) == 0) {
+            *op = (tri_op)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {
+        if (strcmp(kinds[i].kind, kind) != 0) {
+            continue;
+        }
+        for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
+            if ((*row)->op == desc->op && ((*row)->can == NULL || (*row)->can(desc))) {
+                return *row;
+            }
+        }
+    }
+    return NULL;
+}
+
+tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel)
+{
+    *kernel = (tri_kernel){.desc = *desc};
+    const tri_kernel_ops *ops = tri_kernel_choose(kind, desc);
+    if (ops == NULL) {
+        return tri_fail(TRI_EINVAL, "kernel: want a kind of cpu or reference and a known op, got %s for %s", kind,
+                        tri_op_name(desc->op));
+    }
+    if (desc->max_shards < 1 || desc->threads < 1) {
+        return tri_fail(TRI_EINVAL, "%s: want at least 1 shard and 1 thread, got %d and %d", tri_op_name(desc->op),
+                        desc->max_shards, desc->threads);
+    }
+    kernel->ops = ops;
+    if (ops->plan != NULL) {
+        tri_status status = ops->plan(desc, kernel);
+        if (status != TRI_OK) {
+            tri_kernel_release(kernel);
+            return status;
+        }
+    }
+    return TRI_OK;
+}
+
+void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    TRI_DASSERT(call->shards >= 1 && call->shards <= kernel->desc.max_shards);
+    kernel->ops->forward(kernel, call);
+}
+
+void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    TRI_DASSERT(call->shards >= 1 && call->shards <= kernel->desc.max_shards);
+    if (kernel->ops->backward != NULL) {
+        kernel->ops->backward(kernel, call);
+    }
+}
+
+void tri_kernel_release(tri_kernel *kernel)
+{
+    if (kernel->ops != NULL && kernel->ops->release != NULL) {
+        kernel->ops->release(kernel);
+    }
+    *kernel = (tri_kernel){0};
+}
+
+tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const float rate = kernel->desc.attr.rate;
+    return (tri_dropout_rule){call->seed, tri_rng_stream("dropout", kernel->desc.attr.key, call->step), rate,
+                              1.0f / (1.0f - rate)};
+}
+
+const char *tri_kernel_about(void)
+{
+#ifdef _OPENMP
+    return "own tiles, OpenMP";
+#else
+    return "own tiles, one thread";
+#endif
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tiles.c: fixed tiles shared out over threads, and the few vector loops that other folders use.
+ *
+ * The cut into tiles depends on the shape alone; threads only change who computes a tile, so they never change bits.
+ */
+#include "kernel/kernel.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "kernel/row.h"
+
+#define TILE_COUNT INT64_C(16384) /* elements of one tile of a vector loop */
+
+int tri_tile_worker(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+int tri_tiles_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
+{
+#ifdef _OPENMP
+    if (threads > 1 && tile_count > 1) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int64_t tile = 0; tile < tile_count; tile++) {
+            body(arg, tile);
+        }
+        return;
+    }
+#else
+    (void)threads;
+#endif
+    for (int64_t tile = 0; tile < tile_count; tile++) {
+        body(arg, tile);
+    }
+}
+
+TRI_CLONES static void add_slice(float *out, const float *a, const float *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = a[i] + b[i];
+    }
+}
+
+typedef struct add_arg {
+    float *out;
+    const float *a, *b;
+    int64_t count;
+} add_arg;
+
+static void add_tile(void *arg, int64_t tile)
+{
+    const add_arg *v = arg;
+    const int64_t first = tile * TILE_COUNT;
+    add_slice(v->out + first, v->a + first, v->b + first, tri_int64_min(TILE_COUNT, v->count - first));
+}
+
+void tri_vector_add(int threads, float *out, const float *a, const float *b, int64_t count)
+{
+    add_arg arg = {out, a, b, count};
+    tri_tiles_run(threads, tri_int64_ceil(count, TILE_COUNT), add_tile, &arg);
+}
+
+#define LANES 16
+
+/* Lanes of fixed stride, then a tree over the lanes: the same order in every instruction set. */
+TRI_CLONES static double square_sum(const float *x, int64_t count)
+{
+    double lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            lane[j] += (double)x[i + j] * (double)x[i + j];
+        }
+    }
+    for (int j = 0; i + j < count; j++) {
+        lane[j] += (double)x[i + j] * (double)x[i + j];
+    }
+    for (int step = LANES / 2; step > 0; step /= 2) {
+        for (int j = 0; j < step; j++) {
+            lane[j] += lane[j + step];
+        }
+    }
+    return lane[0];
+}
+
+typedef struct square_arg {
+    const float *x;
+    int64_t count;
+    double *blocks;
+} square_arg;
+
+static void square_tile(void *arg, int64_t tile)
+{
+    const square_arg *v = arg;
+    const int64_t first = tile * TRI_NORM_BLOCK;
+    v->blocks[tile] = square_sum(v->x + first, tri_int64_min(TRI_NORM_BLOCK, v->count - first));
+}
+
+void tri_vector_square_blocks(int threads, const float *x, int64_t count, double *blocks)
+{
+    square_arg arg = {x, count, blocks};
+    tri_tiles_run(threads, tri_int64_ceil(count, TRI_NORM_BLOCK), square_tile, &arg);
+}
+
+double tri_vector_tree_sum(double *blocks, int64_t count)
+{
+    if (count <= 0) {
+        return 0;
+    }
+    for (int64_t step = 1; step < count; step *= 2) {
+        for (int64_t i = 0; i + step < count; i += 2 * step) {
+            blocks[i] += blocks[i + step];
+        }
+    }
+    return blocks[0];
+}
+
+#define LEAF_TILE INT64_C(1024) /* elements: 8 leaves of a tile fit in L1 */
+
+typedef struct leaves_arg {
+    const tri_op_call *call;
+    int p;
+    float *leaves;
+    int64_t stride, count;
+} leaves_arg;
+
+static void leaves_tile(void *arg, int64_t tile)
+{
+    const leaves_arg *v = arg;
+    const int64_t first = tile * LEAF_TILE, count = tri_int64_min(LEAF_TILE, v->count - first);
+    for (int part = 0; part < v->call->part_count; part++) {
+        const tri_tree_part range = v->call->parts[part];
+        float *leaf = v->leaves + range.first * v->stride + first;
+        float *out = v->call->dparam[v->p][part] + first;
+        for (int64_t step = 1; step < range.count; step *= 2) {
+            for (int64_t i = 0; i + step < range.count; i += 2 * step) {
+                float *into = leaf + i * v->stride;
+                add_slice(2 * step >= range.count ? out : into, into, into + step * v->stride, count);
+            }
+        }
+        if (range.count == 1) {
+            memcpy(out, leaf, (size_t)count * sizeof(float));
+        }
+    }
+}
+
+void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, float *leaves, int64_t stride,
+                    int64_t count)
+{
+    if (!tri_call_wants_dparam(call, p)) {
+        return;
+    }
+    leaves_arg arg = {call, p, leaves, stride, count};
+    tri_tiles_run(kernel->desc.threads, tri_int64_ceil(count, LEAF_TILE), leaves_tile, &arg);
+}

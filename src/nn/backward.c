@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backward.c: runs a compiled graph downward and says which gradients are complete.
+ *
+ * The order of additions is fixed by the plan: per parameter the canonical tree over shards (inside the kernels), per
+ * value with several readers the order of the way down.
+ */
+#include <string.h>
+
+#include "base/status.h"
+#include "nn/graph_impl.h"
+
+/* T(first, first + count) of one column, count a power of two. */
+static float column_sum(const tri_graph *graph, int column, int64_t first, int64_t count)
+{
+    if (count == 1)
+        return column == TRI_TAIL_SHARDS ? (float)(graph->batch.rows[first] > 0) : graph->sums[first][column];
+    return column_sum(graph, column, first, count / 2) + column_sum(graph, column, first + count / 2, count / 2);
+}
+
+static void tails_write(tri_graph *graph)
+{
+    static const int columns[] = {TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS};
+    for (int p = 0; p < graph->part_count; p++) {
+        float *tail = graph->grads[p] + graph->params->count;
+        memset(tail, 0, TRI_PARAMS_TAIL * sizeof(*tail));
+        for (size_t c = 0; c < TRI_COUNT_OF(columns); c++)
+            tail[columns[c]] = column_sum(graph, columns[c], graph->parts[p].first, graph->parts[p].count);
+    }
+}
+
+static void op_down(tri_graph *graph, graph_op *op)
+{
+    tri_op_call *call = &op->call;
+    call->scratch = tri_graph_buffer(graph, op->scratch_down);
+    call->doutput = tri_graph_buffer(graph, graph->values[op->output].grad);
+    for (int i = 0; i < op->desc.input_count; i++)
+        call->dinput[i] = tri_graph_buffer(graph, op->dinput[i]);
+    tri_kernel_backward(&op->kernel, call);
+    for (int i = 0; i < op->desc.input_count; i++) {
+        float *sum = tri_graph_buffer(graph, op->add_into[i]);
+        if (!sum)
+            continue;
+        size_t nbytes = graph->values[op->input[i]].nbytes * (size_t)graph->batch.shards;
+        tri_vector_add(graph->config.threads, sum, sum, call->dinput[i], (int64_t)(nbytes / sizeof(float)));
+    }
+}
+
+tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg)
+{
+    if (!graph->can_go_down)
+        return tri_fail(TRI_EINVAL, "graph: backward wants a forward with training = true before it");
+    graph->can_go_down = false;
+    tails_write(graph);
+    if (ready)
+        ready(arg, graph->params->entry_count);
+    for (int o = graph->op_count - 1; o >= 0; o--) {
+        graph_op *op = &graph->ops[o];
+        if (!op->backward)
+            continue;
+        op_down(graph, op);
+        for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
+            ready(arg, op->param[p]);
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build.h: what the builders of ops/ share: one call that infers, names, and appends a node.
+ *
+ * Included by files of nn/ only.
+ */
+#ifndef TRI_NN_BUILD_H
+#define TRI_NN_BUILD_H
+
+#include "nn/model.h"
+
+/* One parameter of an op, in the op's order. */
+typedef struct tri_build_param {
+    const char *suffix; /* "weight" */
+    tri_init init;
+    bool decay, buffer;
+} tri_build_param;
+
+/* What a builder wants; shapes come from tri_op_infer(). */
+typedef struct tri_build {
+    tri_op op;
+    tri_op_attr attr;
+    int input_count;
+    tri_value input[TRI_OP_MAX_INPUTS];
+    int64_t units, width; /* as tri_op_infer() */
+    tri_shape reshape_to; /* one sample */
+    const char *kind;     /* of default names: "conv" gives "conv1", "conv2"; ops with parameters only */
+    const char *name;     /* NULL: the default */
+    tri_build_param param[TRI_OP_MAX_PARAMS];
+} tri_build;
+
+/* The number of the new value, or -1: the failure stays in the model. */
+tri_value tri_model_add(tri_model *model, const tri_build *build);
+/* Keeps the first failure; returns -1. */
+tri_value tri_model_fail(tri_model *model, tri_status status);
+/* The value's row, or NULL when there is no such value or the model has failed. */
+const tri_value_spec *tri_model_value(const tri_model *model, tri_value value);
+/* Shape of one sample with a batch of one in front. */
+tri_shape tri_shape_batched(tri_shape sample, int64_t rows);
+
+#endif

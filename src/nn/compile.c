@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compile.c: from a model's nodes to planned kernels: drops reshapes, fuses relu, decides which gradients are wanted.
+ *
+ * Gradients of the input and the target are never wanted, nor those of anything computed from them alone. What is
+ * compiled depends on the model and the configuration only, so that every rank runs the same kernels.
+ */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "nn/build.h"
+#include "nn/graph_impl.h"
+
+static tri_status check_config(const tri_graph_config *config)
+{
+    if (config->rows < 1 || config->rows > INT32_MAX || config->shards < 1 || config->threads < 1)
+        return tri_fail(TRI_EINVAL, "graph: want rows, shards and threads of at least 1, got %lld, %d, %d",
+                        (long long)config->rows, config->shards, config->threads);
+    return TRI_OK;
+}
+
+static tri_status check_params(const tri_model *model, const tri_params *params)
+{
+    const tri_param_spec *specs = model->params.items;
+    if ((size_t)params->entry_count != model->params.count)
+        return tri_fail(TRI_EINVAL, "graph: the model has %zu parameters, the store %d", model->params.count,
+                        params->entry_count);
+    for (int e = 0; e < params->entry_count; e++)
+        if (strcmp(specs[e].name, params->entries[e].name) != 0 ||
+            !tri_shape_equal(specs[e].shape, params->entries[e].shape))
+            return tri_fail(TRI_EINVAL,
+                            "graph: the model's parameter %d is %s, the store has %s of another name or shape", e,
+                            specs[e].name, params->entries[e].name);
+    return TRI_OK;
+}
+
+static tri_status values_make(tri_graph *graph, const tri_model *model)
+{
+    const tri_value_spec *specs = model->values.items;
+    for (int v = 0; v < graph->value_count; v++) {
+        size_t nbytes;
+        int64_t count = tri_shape_count(specs[v].sample);
+        if (__builtin_mul_overflow((size_t)count * tri_dtype_nbytes(specs[v].dtype), (size_t)graph->config.rows,
+                                   &nbytes) ||
+            __builtin_mul_overflow(nbytes, (size_t)graph->config.shards, &(size_t){0}) || nbytes > (size_t)1 << 50)
+            return tri_fail(TRI_ENOMEM,
+                            "graph: value %d of %lld elements a sample is too large for %d shards of %lld rows", v,
+                            (long long)count, graph->config.shards, (long long)graph->config.rows);
+        graph->values[v] = (graph_value){.root = v,
+                                         .dtype = specs[v].dtype,
+                                         .sample = specs[v].sample,
+                                         .source = v == model->input    ? GRAPH_INPUT
+                                                   : v == model->target ? GRAPH_TARGET
+                                                   : v == model->loss   ? GRAPH_SUMS
+                                                                        : GRAPH_COMPUTED,
+                                         .nbytes = nbytes,
+                                         .buffer = -1,
+                                         .grad = -1};
+    }
+    return TRI_OK;
+}
+
+static bool can_fuse_relu(tri_op op)
+{
+    return op == TRI_OP_LINEAR || op == TRI_OP_CONV || op == TRI_OP_BATCH_NORM || op == TRI_OP_ADD;
+}
+
+/* Reshapes become names for other values. */
+static void reshapes_drop(tri_graph *graph, const tri_model *model)
+{
+    const tri_node *nodes = model->nodes.items;
+    graph_value *values = graph->values;
+    for (size_t n = 0; n < model->nodes.count; n++) {
+        if (nodes[n].op == TRI_OP_RESHAPE)
+            values[nodes[n].output].root = values[nodes[n].input[0]].root;
+        else
+            for (int i = 0; i < nodes[n].input_count; i++)
+                values[values[nodes[n].input[i]].root].use_count++;
+    }
+}
+
+/* A relu that alone uses the output of an op that can do it becomes part of that op. Returns whether this one did. */
+static bool relu_fuse(tri_graph *graph, const tri_node *node, int *op_of_value)
+{
+    graph_value *values = graph->values;
+    int root = values[node->input[0]].root;
+    if (node->op != TRI_OP_RELU || op_of_value[root] < 0 || values[root].use_count != 1)
+        return false;
+    graph_op *op = &graph->ops[op_of_value[root]];
+    if (!can_fuse_relu(op->desc.op))
+        return false;
+    op->desc.attr.relu = true;
+    values[root].use_count = values[node->output].use_count;
+    return true;
+}
+
+/* Values that stood for `from` stand for `to`. */
+static void roots_rename(tri_graph *graph, int from, int to)
+{
+    for (int v = 0; v < graph->value_count; v++)
+        if (graph->values[v].root == from)
+            graph->values[v].root = to;
+}
+
+static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
+{
+    *op = (graph_op){.saved = -1, .scratch = -1, .scratch_down = -1, .output = graph->values[node->output].root};
+    op->desc = (tri_op_desc){.op = node->op,
+                             .attr = node->attr,
+                             .input_count = node->input_count,
+                             .max_shards = graph->config.shards,
+                             .threads = graph->config.threads};
+    for (int i = 0; i < node->input_count; i++) {
+        const graph_value *given = &graph->values[node->input[i]]; /* the shape is that of the name, not of the root */
+        op->input[i] = given->root;
+        op->desc.input[i] = tri_shape_batched(given->sample, graph->config.rows);
+        op->desc.input_dtype[i] = given->dtype;
+        op->dinput[i] = op->add_into[i] = -1;
+    }
+    memcpy(op->param, node->param, sizeof(op->param));
+}
+
+static tri_status ops_make(tri_graph *graph, const tri_model *model)
+{
+    const tri_node *nodes = model->nodes.items;
+    int *op_of_value = tri_alloc((size_t)graph->value_count * sizeof(int));
+    if (!op_of_value)
+        return TRI_ENOMEM;
+    for (int v = 0; v < graph->value_count; v++)
+        op_of_value[v] = -1;
+    for (size_t n = 0; n < model->nodes.count; n++) {
+        if (nodes[n].op == TRI_OP_RESHAPE)
+            continue;
+        if (relu_fuse(graph, &nodes[n], op_of_value)) {
+            roots_rename(graph, nodes[n].output, graph->values[nodes[n].input[0]].root);
+            continue;
+        }
+        op_make(graph, &nodes[n], &graph->ops[graph->op_count]);
+        op_of_value[nodes[n].output] = graph->op_count++;
+    }
+    tri_free(op_of_value);
+    return TRI_OK;
+}
+
+/* The gradient of a value is wanted when a parameter stands somewhere above it. */
+static void grads_decide(tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        bool need = graph->config.training &&
+                    (op->desc.op == TRI_OP_LINEAR || op->desc.op == TRI_OP_CONV || op->desc.op == TRI_OP_EMBEDDING ||
+                     op->desc.op == TRI_OP_BATCH_NORM || op->desc.op == TRI_OP_LAYER_NORM);
+        for (int i = 0; i < op->desc.input_count; i++) {
+            op->desc.need_dinput[i] = graph->values[op->input[i]].need_grad;
+            need = need || op->desc.need_dinput[i];
+        }
+        op->backward = need;
+        graph->values[op->output].need_grad = need;
+    }
+}
+
+static tri_status kernels_plan(tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        const tri_param *entries = graph->params->entries;
+        bool embedding = op->desc.op == TRI_OP_EMBEDDING;
+        tri_op_desc probe = op->desc;
+        TRI_TRY(tri_op_infer(
+            &probe,
+            probe.op == TRI_OP_LINEAR || probe.op == TRI_OP_CONV || embedding ? entries[op->param[0]].shape.dim[0] : 0,
+            embedding ? entries[op->param[0]].shape.dim[1] : 0, (tri_shape){0}));
+        op->desc = probe;
+        tri_status status = tri_kernel_plan(graph->config.kind, &op->desc, &op->kernel);
+        if (status != TRI_OK) {
+            op->kernel.ops = NULL; /* a failed plan has released itself */
+            return tri_fail_context(status, "op %d (%s)", o, tri_op_name(op->desc.op));
+        }
+        if (op->backward && !op->kernel.ops->backward)
+            return tri_fail(TRI_EUNSUPPORTED, "op %d (%s) has no gradient", o, tri_op_name(op->desc.op));
+    }
+    return TRI_OK;
+}
+
+static tri_status graph_fill(tri_graph *graph, const tri_model *model)
+{
+    graph->value_count = (int)model->values.count;
+    graph->values = tri_alloc_zero(model->values.count, sizeof(*graph->values));
+    graph->ops = tri_alloc_zero(model->nodes.count, sizeof(*graph->ops));
+    graph->sums = tri_alloc_zero((size_t)graph->config.shards, sizeof(*graph->sums));
+    int parts = graph->config.shards < TRI_TREE_MAX_PARTS ? graph->config.shards : TRI_TREE_MAX_PARTS;
+    graph->part_capacity = parts;
+    graph->dparam = tri_alloc_zero((size_t)graph->params->entry_count * (size_t)parts, sizeof(*graph->dparam));
+    if (!graph->values || !graph->ops || !graph->sums || !graph->dparam)
+        return TRI_ENOMEM;
+    TRI_TRY(values_make(graph, model));
+    reshapes_drop(graph, model);
+    TRI_TRY(ops_make(graph, model));
+    graph->input = model->input;
+    graph->target = model->target;
+    graph->logits = graph->values[model->logits].root;
+    grads_decide(graph);
+    TRI_TRY(kernels_plan(graph));
+    TRI_TRY(tri_graph_plan_memory(graph));
+    graph->flops = tri_graph_count_flops(graph);
+    return TRI_OK;
+}
+
+tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
+                                bool share, tri_graph **out)
+{
+    TRI_TRY(tri_model_check(model));
+    TRI_TRY(check_config(config));
+    TRI_TRY(check_params(model, params));
+    tri_graph *graph = tri_alloc_zero(1, sizeof(*graph));
+    if (!graph)
+        return TRI_ENOMEM;
+    graph->config = *config;
+    graph->params = params;
+    graph->share = share;
+    tri_status status = graph_fill(graph, model);
+    if (status != TRI_OK) {
+        tri_graph_destroy(graph);
+        return tri_fail_context(status, "while compiling model %s", model->name);
+    }
+    *out = graph;
+    return TRI_OK;
+}
+
+tri_status tri_graph_compile(const tri_model *model, const tri_params *params, const tri_graph_config *config,
+                             tri_graph **out)
+{
+    return tri_graph_compile_as(model, params, config, true, out);
+}
+
+void tri_graph_destroy(tri_graph *graph)
+{
+    if (!graph)
+        return;
+    for (int o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].kernel.ops)
+            tri_kernel_release(&graph->ops[o].kernel);
+    tri_free(graph->memory);
+    tri_free(graph->buffers);
+    tri_free(graph->dparam);
+    tri_free(graph->sums);
+    tri_free(graph->ops);
+    tri_free(graph->values);
+    tri_free(graph);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * graph.c: runs a compiled graph upward: an array of kernels, walked once. Nothing is allocated here.
+ */
+#include <string.h>
+
+#include "base/status.h"
+#include "nn/graph_impl.h"
+
+void *tri_graph_buffer(const tri_graph *graph, int buffer)
+{
+    return buffer >= 0 ? graph->memory + graph->buffers[buffer].offset : NULL;
+}
+
+void *tri_graph_value(const tri_graph *graph, int value)
+{
+    const graph_value *spec = &graph->values[value];
+    switch (spec->source) {
+    case GRAPH_INPUT:
+        return (void *)(uintptr_t)graph->batch.input;
+    case GRAPH_TARGET:
+        return (void *)(uintptr_t)graph->batch.target;
+    case GRAPH_SUMS:
+        return graph->sums;
+    case GRAPH_COMPUTED:
+        break;
+    }
+    return tri_graph_buffer(graph, spec->buffer);
+}
+
+/* --- where gradients go --- */
+
+tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads)
+{
+    if (part_count < 1 || part_count > graph->part_capacity)
+        return tri_fail(TRI_EINVAL, "graph: want 1 to %d parts, got %d", graph->part_capacity, part_count);
+    int64_t next = 0;
+    for (int p = 0; p < part_count; p++) {
+        if (parts[p].first != next || parts[p].count < 1 || (parts[p].count & (parts[p].count - 1)) != 0 || !grads[p])
+            return tri_fail(TRI_EINVAL,
+                            "graph: part %d: want %lld as first shard and a power of two of them, got %lld, %lld", p,
+                            (long long)next, (long long)parts[p].first, (long long)parts[p].count);
+        next += parts[p].count;
+    }
+    graph->part_count = part_count;
+    memcpy(graph->parts, parts, (size_t)part_count * sizeof(*parts));
+    memcpy(graph->grads, grads, (size_t)part_count * sizeof(*grads));
+    for (int e = 0; e < graph->params->entry_count; e++)
+        for (int p = 0; p < part_count; p++)
+            graph->dparam[e * graph->part_capacity + p] = grads[p] + graph->params->entries[e].first;
+    return TRI_OK;
+}
+
+/* --- upward --- */
+
+static tri_status check_batch(const tri_graph *graph, const tri_batch *batch, bool training)
+{
+    if (batch->shards < 1 || batch->shards > graph->config.shards)
+        return tri_fail(TRI_EINVAL, "graph: want 1 to %d shards a run, got %d", graph->config.shards, batch->shards);
+    for (int s = 0; s < batch->shards; s++)
+        if (batch->rows[s] < 0 || batch->rows[s] > graph->config.rows)
+            return tri_fail(TRI_EINVAL, "graph: shard %d: want 0 to %lld rows, got %d", s,
+                            (long long)graph->config.rows, batch->rows[s]);
+    if (!training)
+        return TRI_OK;
+    if (!graph->config.training)
+        return tri_fail(TRI_EINVAL, "graph: compiled for forward only, cannot train");
+    int64_t covered = 0;
+    for (int p = 0; p < graph->part_count; p++)
+        covered += graph->parts[p].count;
+    if (covered != batch->shards)
+        return tri_fail(TRI_EINVAL, "graph: want gradients set for %d shards, got %lld", batch->shards,
+                        (long long)covered);
+    return TRI_OK;
+}
+
+static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training)
+{
+    tri_op_call *call = &op->call;
+    *call = (tri_op_call){.shards = graph->batch.shards,
+                          .rows = graph->batch.rows,
+                          .first_sample = graph->batch.first_sample,
+                          .output = tri_graph_value(graph, op->output),
+                          .saved = tri_graph_buffer(graph, op->saved),
+                          .scratch = tri_graph_buffer(graph, op->scratch),
+                          .training = training,
+                          .seed = graph->config.seed,
+                          .step = step};
+    for (int i = 0; i < op->desc.input_count; i++)
+        call->input[i] = tri_graph_value(graph, op->input[i]);
+    for (int p = 0; p < op->desc.param_count; p++)
+        call->param[p] = graph->params->values + graph->params->entries[op->param[p]].first;
+    if (!training)
+        return;
+    call->part_count = graph->part_count;
+    call->parts = graph->parts;
+    for (int p = 0; p < op->desc.param_count; p++)
+        call->dparam[p] = graph->dparam + (size_t)op->param[p] * (size_t)graph->part_capacity;
+}
+
+tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
+                             const float (**sums)[4])
+{
+    graph->can_go_down = false;
+    TRI_TRY(check_batch(graph, batch, training));
+    graph->batch = *batch;
+    for (int o = 0; o < graph->op_count; o++) {
+        call_fill(graph, &graph->ops[o], step, training);
+        tri_kernel_forward(&graph->ops[o].kernel, &graph->ops[o].call);
+    }
+    graph->can_go_down = training;
+    *sums = (const float(*)[4])graph->sums;
+    return TRI_OK;
+}
+
+const float *tri_graph_logits(const tri_graph *graph)
+{
+    return tri_graph_value(graph, graph->logits);
+}

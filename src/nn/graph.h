@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * graph.h: a model compiled for shards of fixed shape: an array of planned kernels, walked up and down.
+ *
+ * Compiled once for one shard of `rows` samples and up to `shards` shards a run; all memory is planned here (buffers of
+ * values whose lives do not overlap share memory), a run allocates nothing. The same graph serves training and
+ * evaluation.
+ */
+#ifndef TRI_NN_GRAPH_H
+#define TRI_NN_GRAPH_H
+
+#include "nn/params.h"
+
+typedef struct tri_graph tri_graph;
+
+typedef struct tri_graph_config {
+    const char *kind; /* of kernels: "cpu" or "reference" */
+    int64_t rows;     /* samples of one shard, at most */
+    int shards;       /* of one run, at most */
+    int threads;
+    bool training; /* false: forward only, less memory */
+    uint64_t seed; /* of dropout */
+} tri_graph_config;
+
+/* The params must come from the same model and outlive the graph. The model may be destroyed afterwards. */
+tri_status tri_graph_compile(const tri_model *model, const tri_params *params, const tri_graph_config *config,
+                             tri_graph **out);
+void tri_graph_destroy(tri_graph *graph);
+
+/* What a run reads: the samples of `shards` shards, each padded to `rows` samples with zeros. */
+typedef struct tri_batch {
+    int shards;
+    const int32_t *rows;         /* [shards] valid samples */
+    const int64_t *first_sample; /* [shards] number of the shard's first sample in the global batch */
+    const void *input;           /* [shards * graph rows, sample...] of the model's input dtype */
+    const void *target;          /* likewise */
+} tri_batch;
+
+/* Where the gradients of the next runs go: grads[p] is a flat array (params->count elements and the tail) for part p of
+ * the shards of a run (parts[p].first counted from the run's first shard). Borrowed until the next call. Set it before
+ * a training forward: statistics of batch norm are written there by the forward pass. */
+tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
+
+/* Where the gradients of the next runs go: grads[p] is a flat array (params->count elements and the tail) for part p of
+ * their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are copied,
+ * the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch norm
+ * writes its statistics there on the way up). */
+tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
+
+/* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard. The batch is borrowed until
+ * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
+tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
+                             const float (**sums)[4]);
+/* Values of the logits after forward: [shards * rows, ...]; gone after backward. */
+const float *tri_graph_logits(const tri_graph *graph);
+
+/* Called when the gradient of an entry is complete in all parts; entries may come in any order but are called once
+ * each. */
+typedef void (*tri_graph_ready)(void *arg, int entry);
+/* Runs the kernels downward, once after each forward with training = true. Every entry of every part is overwritten,
+ * the tail too (loss, weight, right, number of shards with rows, each in tree order); gaps between entries are left
+ * alone. ready may be NULL; the tail counts as entry params->entry_count and comes first. Buffers are sums over shards
+ * (mean, variance). */
+tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg);
+
+/* Bytes planned for activations and scratch, and what they would be without reuse. */
+void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *plain_nbytes);
+/* Floating point operations of one sample, forward and backward (matmul-like ops only). */
+double tri_graph_flops(const tri_graph *graph);
+
+#endif

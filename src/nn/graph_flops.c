@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * graph_flops.c: counts the multiplications and additions of products: the work that makes up a step.
+ */
+#include "nn/graph_impl.h"
+
+/* Terms of one element of the output. */
+static int64_t terms_of(const tri_op_desc *desc)
+{
+    const tri_shape *weight = &desc->param[0], *a = &desc->input[0];
+    switch (desc->op) {
+    case TRI_OP_LINEAR:
+        return weight->dim[1];
+    case TRI_OP_CONV:
+        return weight->dim[1] * weight->dim[2] * weight->dim[3];
+    case TRI_OP_MATMUL:
+        return a->dim[a->ndim - 1];
+    default:
+        return 0;
+    }
+}
+
+double tri_graph_count_flops(const tri_graph *graph)
+{
+    double flops = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        const graph_op *op = &graph->ops[o];
+        double once =
+            2.0 * (double)terms_of(&op->desc) * (double)tri_shape_count(op->desc.output) / (double)graph->config.rows;
+        int passes = 1 + (op->backward && op->desc.param_count > 0);
+        for (int i = 0; i < op->desc.input_count; i++)
+            passes += op->backward && op->desc.need_dinput[i];
+        flops += passes * once;
+    }
+    return flops;
+}
+
+double tri_graph_flops(const tri_graph *graph)
+{
+    return graph->flops;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * graph_impl.h: what a compiled graph is made of: roots of values, planned ops, and buffers with lifetimes.
+ *
+ * Times: op i of n runs at time i on the way up and at 2n - 1 - i on the way down. A buffer is busy from `first` to
+ * `last`, both included; buffers whose times do not meet may share memory. Included by files of nn/ and their tests
+ * only.
+ */
+#ifndef TRI_NN_GRAPH_IMPL_H
+#define TRI_NN_GRAPH_IMPL_H
+
+#include "nn/graph.h"
+
+/* Memory of all shards of a run. */
+typedef struct graph_buffer {
+    size_t nbytes;
+    int first, last; /* times */
+    size_t offset;   /* in graph->memory, a multiple of 64 */
+} graph_buffer;
+
+typedef enum graph_source { GRAPH_COMPUTED, GRAPH_INPUT, GRAPH_TARGET, GRAPH_SUMS } graph_source;
+
+/* One value of the model. Reshapes and fused relus have no memory of their own: `root` is the value that has. */
+typedef struct graph_value {
+    int root;
+    tri_dtype dtype;
+    tri_shape sample;
+    graph_source source;
+    size_t nbytes; /* of one shard */
+    int use_count; /* uses as input of ops */
+    bool need_grad;
+    int buffer, grad; /* numbers of buffers, -1: none */
+} graph_value;
+
+typedef struct graph_op {
+    tri_kernel kernel;
+    tri_op_desc desc;
+    int input[TRI_OP_MAX_INPUTS], output; /* roots */
+    int param[TRI_OP_MAX_PARAMS];         /* entries of the store */
+    bool backward;                        /* takes part in the way down */
+    int saved, scratch, scratch_down;     /* buffers, -1: none */
+    int dinput[TRI_OP_MAX_INPUTS];        /* buffer that backward writes, -1: gradient not wanted */
+    int add_into[TRI_OP_MAX_INPUTS];      /* buffer it is then added to, -1: dinput is the gradient itself */
+    tri_op_call call;                     /* filled for each run */
+} graph_op;
+
+struct tri_graph {
+    tri_graph_config config;
+    const tri_params *params;
+    graph_value *values;
+    int value_count;
+    graph_op *ops;
+    int op_count;
+    int input, target, logits; /* values */
+    bool share;                /* buffers share memory */
+    graph_buffer *buffers;
+    int buffer_count, buffer_capacity;
+    char *memory;
+    size_t planned_nbytes, plain_nbytes;
+    float (*sums)[TRI_LOSS_COLUMNS]; /* [config.shards] */
+    double flops;
+    /* of the runs: */
+    int part_count, part_capacity;
+    tri_tree_part parts[TRI_TREE_MAX_PARTS];
+    float *grads[TRI_TREE_MAX_PARTS];
+    float **dparam;   /* [entry][part_capacity]: where each entry's gradient of each part lies */
+    tri_batch batch;  /* of the last forward */
+    bool can_go_down; /* a forward with training = true stands */
+};
+
+/* share false: every buffer has memory of its own and nothing is computed in place; tests compare with it. */
+tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
+                                bool share, tri_graph **out);
+/* Decides the buffers of all ops, their times and offsets, and allocates the memory. */
+tri_status tri_graph_plan_memory(tri_graph *graph);
+/* Gives offsets to buffers so that those whose times meet do not overlap; returns the bytes of the whole. */
+size_t tri_graph_pack(graph_buffer *buffers, int count, int *order);
+double tri_graph_count_flops(const tri_graph *graph);
+/* Memory of a buffer, or NULL for -1. */
+void *tri_graph_buffer(const tri_graph *graph, int buffer);
+/* Where a root value lies in this run. */
+void *tri_graph_value(const tri_graph *graph, int value);
+
+#endif

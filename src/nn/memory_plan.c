@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory_plan.c: which buffer each value, gradient and scratch has, how long it lives, and where it lies.
+ *
+ * A value lives until its last reader, on the way down where a kernel's flags say that backward reads it. In place:
+ * where the kernel allows it and nobody reads the old content later. Offsets: largest first, each at the lowest place
+ * that is free in all of its time (first fit).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "nn/graph_impl.h"
+
+static int time_down(const tri_graph *graph, int op)
+{
+    return 2 * graph->op_count - 1 - op;
+}
+
+static int later(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* --- buffers and their times --- */
+
+/* Returns the number of a new buffer, or -1 when nothing is to be held. The capacity was reserved. */
+static int buffer_add(tri_graph *graph, size_t nbytes, int first, int last)
+{
+    if (nbytes == 0)
+        return -1;
+    TRI_ASSERT(graph->buffer_count < graph->buffer_capacity);
+    size_t rounded = (nbytes + 63) / 64 * 64;
+    graph->buffers[graph->buffer_count] = (graph_buffer){.nbytes = rounded, .first = first, .last = last};
+    return graph->buffer_count++;
+}
+
+static size_t run_nbytes(const tri_graph *graph, size_t shard_nbytes)
+{
+    return shard_nbytes * (size_t)graph->config.shards;
+}
+
+/* Last time at which the content of a value is read. */
+static int value_last(const tri_graph *graph, int value, int producer)
+{
+    const tri_kernel_ops *made = graph->ops[producer].kernel.ops;
+    int last = producer;
+    if (graph->ops[producer].backward && made->backward_output)
+        last = later(last, time_down(graph, producer));
+    if (value == graph->logits)
+        last = later(last, graph->op_count - 1);
+    for (int o = producer + 1; o < graph->op_count; o++) {
+        const graph_op *op = &graph->ops[o];
+        for (int i = 0; i < op->desc.input_count; i++) {
+            if (op->input[i] != value)
+                continue;
+            last = later(last, o);
+            if (op->backward && op->kernel.ops->backward_input)
+                last = later(last, time_down(graph, o));
+        }
+    }
+    return last;
+}
+
+/* Output in the memory of input 0: nobody reads that input after this op. */
+static bool can_share_output(const tri_graph *graph, int o)
+{
+    const graph_op *op = &graph->ops[o];
+    const graph_value *in = &graph->values[op->input[0]], *out = &graph->values[op->output];
+    if (!graph->share || !op->kernel.ops->output_may_alias || in->buffer < 0 || in->nbytes != out->nbytes)
+        return false;
+    for (int i = 1; i < op->desc.input_count; i++)
+        if (op->input[i] == op->input[0])
+            return false;
+    return graph->buffers[in->buffer].last == o;
+}
+
+static void plan_up(tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        graph_value *out = &graph->values[op->output];
+        if (out->source == GRAPH_COMPUTED) {
+            int last = value_last(graph, op->output, o);
+            size_t nbytes = run_nbytes(graph, out->nbytes);
+            graph->plain_nbytes += nbytes;
+            if (can_share_output(graph, o)) {
+                out->buffer = graph->values[op->input[0]].buffer;
+                graph->buffers[out->buffer].last = last;
+            } else {
+                out->buffer = buffer_add(graph, nbytes, o, last);
+            }
+        }
+        int saved_last = op->backward ? time_down(graph, o) : o;
+        op->saved = buffer_add(graph, run_nbytes(graph, op->kernel.saved_nbytes), o, saved_last);
+        op->scratch = buffer_add(graph, op->kernel.scratch_nbytes, o, o);
+        graph->plain_nbytes += run_nbytes(graph, op->kernel.saved_nbytes) + op->kernel.scratch_nbytes;
+    }
+}
+
+static int producer_of(const tri_graph *graph, int value)
+{
+    for (int o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].output == value)
+            return o;
+    return -1;
+}
+
+/* Gradient of input i: the first op that has one writes it (in the place of its output's gradient where it may); later
+ * ones write aside and are added, in the order of the way down. */
+static void plan_dinput(tri_graph *graph, int o, int i)
+{
+    graph_op *op = &graph->ops[o];
+    graph_value *in = &graph->values[op->input[i]];
+    int now = time_down(graph, o);
+    size_t nbytes = run_nbytes(graph, in->nbytes);
+    graph->plain_nbytes += nbytes;
+    if (in->grad >= 0) {
+        op->dinput[i] = buffer_add(graph, nbytes, now, now);
+        op->add_into[i] = in->grad;
+        return;
+    }
+    int last = time_down(graph, producer_of(graph, op->input[i])), outer = graph->values[op->output].grad;
+    bool in_place = graph->share && i == 0 && op->kernel.ops->dinput_may_alias && outer >= 0 &&
+                    in->nbytes == graph->values[op->output].nbytes;
+    if (in_place) {
+        in->grad = outer;
+        graph->buffers[outer].last = last;
+    } else {
+        in->grad = buffer_add(graph, nbytes, now, last);
+    }
+    op->dinput[i] = in->grad;
+}
+
+static void plan_down(tri_graph *graph)
+{
+    for (int o = graph->op_count - 1; o >= 0; o--) {
+        graph_op *op = &graph->ops[o];
+        if (!op->backward)
+            continue;
+        int now = time_down(graph, o);
+        for (int i = 0; i < op->desc.input_count; i++)
+            if (op->desc.need_dinput[i])
+                plan_dinput(graph, o, i);
+        op->scratch_down = buffer_add(graph, op->kernel.scratch_nbytes, now, now);
+        graph->plain_nbytes += op->kernel.scratch_nbytes;
+    }
+}
+
+/* --- offsets --- */
+
+static bool times_meet(const graph_buffer *a, const graph_buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Lowest offset at which the buffer meets none of the placed ones; order[0 .. placed) is by offset. */
+static size_t lowest_free(const graph_buffer *buffers, const graph_buffer *wanted, const int *order, int placed)
+{
+    size_t offset = 0;
+    for (int k = 0; k < placed; k++) {
+        const graph_buffer *other = &buffers[order[k]];
+        if (!times_meet(wanted, other))
+            continue;
+        if (other->offset >= offset + wanted->nbytes)
+            break;
+        if (other->offset + other->nbytes > offset)
+            offset = other->offset + other->nbytes;
+    }
+    return offset;
+}
+
+size_t tri_graph_pack(graph_buffer *buffers, int count, int *order)
+{
+    size_t total = 0;
+    for (int b = 0; b < count; b++)
+        buffers[b].offset = SIZE_MAX; /* not placed yet */
+    for (int placed = 0; placed < count; placed++) {
+        int best = -1;
+        for (int b = 0; b < count; b++)
+            if (buffers[b].offset == SIZE_MAX && (best < 0 || buffers[b].nbytes > buffers[best].nbytes))
+                best = b;
+        size_t offset = lowest_free(buffers, &buffers[best], order, placed);
+        buffers[best].offset = offset;
+        int at = placed;
+        for (; at > 0 && buffers[order[at - 1]].offset > offset; at--)
+            order[at] = order[at - 1];
+        order[at] = best;
+        if (offset + buffers[best].nbytes > total)
+            total = offset + buffers[best].nbytes;
+    }
+    return total;
+}
+
+/* Without sharing: one after the other. */
+static size_t pack_apart(graph_buffer *buffers, int count)
+{
+    size_t total = 0;
+    for (int b = 0; b < count; b++) {
+        buffers[b].offset = total;
+        total += buffers[b].nbytes;
+    }
+    return total;
+}
+
+tri_status tri_graph_plan_memory(tri_graph *graph)
+{
+    graph->buffer_capacity = graph->op_count * (4 + TRI_OP_MAX_INPUTS);
+    graph->buffers = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*graph->buffers));
+    int *order = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*order));
+    if (!graph->buffers || !order) {
+        tri_free(order);
+        return TRI_ENOMEM;
+    }
+    plan_up(graph);
+    plan_down(graph);
+    graph->planned_nbytes = graph->share ? tri_graph_pack(graph->buffers, graph->buffer_count, order)
+                                         : pack_apart(graph->buffers, graph->buffer_count);
+    tri_free(order);
+    graph->memory = tri_alloc_bulk(graph->planned_nbytes);
+    return graph->memory ? TRI_OK : TRI_ENOMEM;
+}
+
+void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *plain_nbytes)
+{
+    *planned_nbytes = graph->planned_nbytes;
+    *plain_nbytes = graph->plain_nbytes;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model.h: what a built model consists of: nodes in the order they were made, which is a topological order.
+ */
+#ifndef TRI_NN_MODEL_H
+#define TRI_NN_MODEL_H
+
+#include <trireme/nn.h>
+
+#include "base/arena.h"
+#include "base/containers.h"
+#include "base/yaml.h"
+#include "kernel/kernel.h"
+
+typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_FAN_IN, TRI_INIT_HE, TRI_INIT_NORMAL } tri_init;
+
+/* One parameter or buffer, before it has memory. Names as PyTorch's: "conv1.weight" [D, C, kh, kw], "fc1.bias". */
+typedef struct tri_param_spec {
+    char *name;
+    tri_shape shape;
+    tri_init init;  /* FAN_IN: uniform +-1/sqrt(fan_in), as PyTorch's Linear and Conv2d; HE: normal sqrt(2/fan_out) */
+    int64_t fan;    /* fan_in (FAN_IN) or fan_out (HE) */
+    bool decay;     /* weight decay applies (weights yes; bias, norms no only under optim.decay = weights) */
+    bool buffer;    /* running statistics: not trained */
+    float momentum; /* buffer: weight of the newest figure */
+} tri_param_spec;
+
+typedef struct tri_node {
+    tri_op op;
+    tri_op_attr attr;
+    int input_count;
+    tri_value input[TRI_OP_MAX_INPUTS];
+    int param_count;
+    int param[TRI_OP_MAX_PARAMS]; /* numbers in model->params */
+    tri_value output;
+} tri_node;
+
+typedef struct tri_value_spec {
+    tri_dtype dtype;
+    tri_shape sample; /* without the batch */
+    int producer;     /* node, -1: input or target */
+} tri_value_spec;
+
+struct tri_model {
+    tri_arena arena;
+    char *name;
+    char *scope;
+    tri_vector nodes;   /* tri_node */
+    tri_vector values;  /* tri_value_spec */
+    tri_vector params;  /* tri_param_spec */
+    tri_map counts;     /* scope and layer kind -> how many were named so far; "=" and a parameter's name -> taken */
+    tri_init conv_init; /* of convolutions' weights from here on; FAN_IN at first */
+    tri_value input, target, logits, loss; /* -1: none; logits: what the loss judges */
+    tri_status status;
+    char message[1024];
+};
+
+/* TRI_EINVAL unless the model has input, target and loss and each value is used; the sticky failure first. */
+tri_status tri_model_check(const tri_model *model);
+
+/* Ready models and the `layers:` list. `config` is the YAML node of `model:` (may hold name, layers, and the fields of
+ * that model, such as hidden: [512, 256]); sample and classes come from the data set. Unknown names and fields are
+ * TRI_ECONFIG with the nearest name. */
+tri_status tri_model_build(const tri_yaml *config, tri_shape sample, int64_t classes, tri_model **out);
+/* One line a model, for --help. */
+tri_status tri_models_help(tri_string *out);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plain.c: the small models for images of digits and clothes: mlp, lenet, cnn.
+ */
+#include "base/status.h"
+#include "nn/models/models.h"
+
+#define MAX_HIDDEN 64
+
+/* A list of widths, or one width; *count keeps the default when the field is absent. */
+static tri_status widths_read(const tri_yaml *config, const char *name, int limit, int64_t *widths, int *count)
+{
+    const tri_yaml *field = tri_yaml_find(config, name);
+    if (!field)
+        return TRI_OK;
+    if (field->kind != TRI_YAML_LIST) {
+        *count = 1;
+        return tri_yaml_int(field, name, 1, 1 << 20, &widths[0]);
+    }
+    char place[32];
+    *count = tri_yaml_count(field);
+    if (*count > limit)
+        return tri_fail(TRI_ECONFIG, "%s%s: want at most %d layers, got %d", tri_field_place(field, place), name, limit,
+                        *count);
+    int at = 0;
+    for (const tri_yaml *width = field->child; width; width = width->next)
+        TRI_TRY(tri_yaml_int(width, name, 1, 1 << 20, &widths[at++]));
+    return TRI_OK;
+}
+
+tri_status tri_mlp_build(const tri_model_plan *plan, tri_value *logits)
+{
+    int64_t hidden[MAX_HIDDEN] = {512, 256};
+    int count = 2;
+    double rate = 0;
+    TRI_TRY(widths_read(plan->config, "hidden", MAX_HIDDEN, hidden, &count));
+    TRI_TRY(tri_field_real(plan->config, "dropout", 0, 0.999, &rate));
+    tri_model *m = plan->model;
+    tri_value x = tri_flatten(m, plan->x);
+    for (int i = 0; i < count; i++) {
+        x = tri_linear(m, x, (tri_linear_options){.units = hidden[i], .relu = true});
+        if (rate > 0)
+            x = tri_dropout(m, x, (float)rate);
+    }
+    *logits = tri_linear(m, x, (tri_linear_options){.units = tri_plan_outputs(plan)});
+    return TRI_OK;
+}
+
+/* LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document recognition", 1998, with relu for tanh
+ * and max pooling for the trained one; the first convolution is padded so that 28x28 images fit. */
+tri_status tri_lenet_build(const tri_model_plan *plan, tri_value *logits)
+{
+    tri_model *m = plan->model;
+    int64_t height, width;
+    TRI_TRY(tri_plan_image(plan, "lenet", &height, &width));
+    tri_value x = tri_conv(
+        m, plan->x, (tri_conv_options){.channels = 6, .kernel = {5}, .pad = {height < 32 ? 2 : 0}, .relu = true});
+    x = tri_max_pool(m, x, (tri_pool_options){.kernel = {2}});
+    x = tri_conv(m, x, (tri_conv_options){.channels = 16, .kernel = {5}, .relu = true});
+    x = tri_max_pool(m, x, (tri_pool_options){.kernel = {2}});
+    x = tri_flatten(m, x);
+    x = tri_linear(m, x, (tri_linear_options){.units = 120, .relu = true});
+    x = tri_linear(m, x, (tri_linear_options){.units = 84, .relu = true});
+    *logits = tri_linear(m, x, (tri_linear_options){.units = tri_plan_outputs(plan)});
+    return TRI_OK;
+}
+
+tri_status tri_cnn_build(const tri_model_plan *plan, tri_value *logits)
+{
+    tri_model *m = plan->model;
+    int64_t height, width, channels[MAX_HIDDEN] = {32, 64}, hidden = 128;
+    int count = 2;
+    double rate = 0;
+    TRI_TRY(tri_plan_image(plan, "cnn", &height, &width));
+    TRI_TRY(widths_read(plan->config, "channels", MAX_HIDDEN, channels, &count));
+    TRI_TRY(tri_field_int(plan->config, "hidden", 1, 1 << 20, &hidden));
+    TRI_TRY(tri_field_real(plan->config, "dropout", 0, 0.999, &rate));
+    tri_value x = plan->x;
+    for (int i = 0; i < count; i++)
+        x = tri_conv(m, x, (tri_conv_options){.channels = (int)channels[i], .kernel = {3}, .relu = true});
+    x = tri_max_pool(m, x, (tri_pool_options){.kernel = {2}});
+    if (rate > 0)
+        x = tri_dropout(m, x, (float)rate);
+    x = tri_flatten(m, x);
+    x = tri_linear(m, x, (tri_linear_options){.units = hidden, .relu = true});
+    if (rate > 0)
+        x = tri_dropout(m, x, (float)rate);
+    *logits = tri_linear(m, x, (tri_linear_options){.units = tri_plan_outputs(plan)});
+    return TRI_OK;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * activation.c: builds what maps each element alone: activations, softmax, dropout.
+ */
+#include "nn/build.h"
+
+static tri_value map_add(tri_model *model, tri_op op, tri_value x)
+{
+    tri_build build = {.op = op, .input_count = 1, .input = {x}};
+    return tri_model_add(model, &build);
+}
+
+tri_value tri_relu(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_RELU, x);
+}
+
+tri_value tri_gelu(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_GELU, x);
+}
+
+tri_value tri_silu(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_SILU, x);
+}
+
+tri_value tri_tanh(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_TANH, x);
+}
+
+tri_value tri_sigmoid(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_SIGMOID, x);
+}
+
+tri_value tri_softmax(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_SOFTMAX, x);
+}
+
+tri_value tri_dropout(tri_model *model, tri_value x, float rate)
+{
+    /* Keyed by its number among the model's dropouts: other nodes may come and go without changing its numbers. */
+    static const char key[] = "#dropout";
+    int64_t count = 0;
+    if (model->status != TRI_OK)
+        return -1;
+    (void)tri_map_find(&model->counts, key, &count);
+    if (tri_map_set(&model->counts, key, count + 1) != TRI_OK)
+        return tri_model_fail(model, TRI_ENOMEM);
+    tri_build build = {
+        .op = TRI_OP_DROPOUT, .attr = {.rate = rate, .key = (uint64_t)count + 1}, .input_count = 1, .input = {x}};
+    return tri_model_add(model, &build);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * linear.c: builds products: linear layers (over the last dimension) and matmul.
+ */
+#include "nn/build.h"
+
+tri_value tri_linear(tri_model *model, tri_value x, tri_linear_options options)
+{
+    tri_build build = {
+        .op = TRI_OP_LINEAR,
+        .attr = {.relu = options.relu, .bias = !options.no_bias},
+        .input_count = 1,
+        .input = {x},
+        .units = options.units,
+        .kind = "fc",
+        .name = options.name,
+        .param = {{"weight", TRI_INIT_FAN_IN, true, false}, {"bias", TRI_INIT_FAN_IN, false, false}},
+    };
+    return tri_model_add(model, &build);
+}
+
+tri_value tri_matmul(tri_model *model, tri_value a, tri_value b)
+{
+    tri_build build = {.op = TRI_OP_MATMUL, .input_count = 2, .input = {a, b}};
+    return tri_model_add(model, &build);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loss.c: builds the node that ends a model.
+ */
+#include "base/status.h"
+#include "nn/build.h"
+
+static tri_value loss_add(tri_model *model, tri_value x, tri_value target, const tri_build *build)
+{
+    if (model->status != TRI_OK)
+        return -1;
+    if (target < 0 || target != model->target)
+        return tri_model_fail(model, tri_fail(TRI_EINVAL, "%s: want the model's target as second value, got value %d",
+                                              tri_op_name(build->op), target));
+    tri_value loss = tri_model_add(model, build);
+    if (loss < 0)
+        return -1;
+    model->logits = x;
+    model->loss = loss;
+    return loss;
+}
+
+tri_value tri_cross_entropy(tri_model *model, tri_value logits, tri_value target, float smoothing)
+{
+    tri_build build = {
+        .op = TRI_OP_CROSS_ENTROPY, .attr = {.smoothing = smoothing}, .input_count = 2, .input = {logits, target}};
+    return loss_add(model, logits, target, &build);
+}
+
+tri_value tri_mse(tri_model *model, tri_value x, tri_value target)
+{
+    tri_build build = {.op = TRI_OP_MSE, .input_count = 2, .input = {x, target}};
+    return loss_add(model, x, target, &build);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * norm.c: builds batch and layer normalization, parameters named as PyTorch's.
+ */
+#include "base/status.h"
+#include "nn/build.h"
+
+tri_value tri_batch_norm(tri_model *model, tri_value x, tri_norm_options options)
+{
+    tri_build build = {
+        .op = TRI_OP_BATCH_NORM,
+        .attr = {.relu = options.relu, .epsilon = options.epsilon, .momentum = options.momentum},
+        .input_count = 1,
+        .input = {x},
+        .kind = "bn",
+        .name = options.name,
+        .param = {{"weight", TRI_INIT_ONE, false, false},
+                  {"bias", TRI_INIT_ZERO, false, false},
+                  {"running_mean", TRI_INIT_ZERO, false, true},
+                  {"running_var", TRI_INIT_ONE, false, true}},
+    };
+    if (!(options.momentum >= 0 && options.momentum <= 1))
+        return tri_model_fail(
+            model, tri_fail(TRI_EINVAL, "batch_norm: want a momentum from 0 to 1, got %g", (double)options.momentum));
+    return tri_model_add(model, &build);
+}
+
+tri_value tri_layer_norm(tri_model *model, tri_value x, tri_norm_options options)
+{
+    tri_build build = {
+        .op = TRI_OP_LAYER_NORM,
+        .attr = {.epsilon = options.epsilon},
+        .input_count = 1,
+        .input = {x},
+        .kind = "ln",
+        .name = options.name,
+        .param = {{"weight", TRI_INIT_ONE, false, false}, {"bias", TRI_INIT_ZERO, false, false}},
+    };
+    return tri_model_add(model, &build);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * params.c: lays out the flat store, fills it, finds entries, and hashes them.
+ *
+ * An initial value is a function of (seed, name, element): adding a layer or changing the order changes no other
+ * layer's values.
+ */
+#include "nn/params.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "base/status.h"
+
+static void entry_init(const tri_param_spec *spec, uint64_t seed, float *values, int64_t count)
+{
+    tri_rng rng = {seed, tri_rng_stream("init", XXH3_64bits(spec->name, strlen(spec->name)), 0)};
+    float bound = (float)(1.0 / sqrt((double)spec->fan));
+    float deviation = spec->init == TRI_INIT_HE ? (float)sqrt(2.0 / (double)spec->fan) : 1.0f;
+    switch (spec->init) {
+    case TRI_INIT_ZERO: /* as allocated */
+        break;
+    case TRI_INIT_ONE:
+        for (int64_t i = 0; i < count; i++)
+            values[i] = 1.0f;
+        break;
+    case TRI_INIT_FAN_IN:
+        tri_rng_fill_uniform(rng, 0, (uint64_t)count, values);
+        for (int64_t i = 0; i < count; i++)
+            values[i] = (2.0f * values[i] - 1.0f) * bound;
+        break;
+    case TRI_INIT_HE:
+    case TRI_INIT_NORMAL:
+        for (int64_t i = 0; i < count; i++)
+            values[i] = deviation * tri_rng_normal(rng, (uint64_t)i);
+        break;
+    }
+}
+
+static tri_status entries_lay(const tri_model *model, tri_params *params)
+{
+    const tri_param_spec *specs = model->params.items;
+    for (int e = 0; e < params->entry_count; e++) {
+        tri_param *entry = &params->entries[e];
+        *entry = (tri_param){.name = tri_strdup(specs[e].name),
+                             .shape = specs[e].shape,
+                             .first = params->count,
+                             .count = tri_shape_count(specs[e].shape),
+                             .decay = specs[e].decay,
+                             .buffer = specs[e].buffer,
+                             .momentum = specs[e].momentum};
+        if (!entry->name)
+            return TRI_ENOMEM;
+        params->count += (entry->count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN * TRI_PARAMS_ALIGN;
+        if (params->count > INT64_C(1) << 44)
+            return tri_fail(TRI_ENOMEM, "model %s: %s: want at most 2^44 parameters in all", model->name, entry->name);
+    }
+    params->values = tri_alloc_bulk((size_t)params->count * sizeof(float));
+    return params->values ? TRI_OK : TRI_ENOMEM;
+}
+
+tri_status tri_params_create(const tri_model *model, uint64_t seed, tri_params **out)
+{
+    TRI_TRY(tri_model_check(model));
+    tri_params *params = tri_alloc_zero(1, sizeof(*params));
+    if (!params)
+        return TRI_ENOMEM;
+    const tri_param_spec *specs = model->params.items;
+    tri_status status = TRI_ENOMEM;
+    params->entries = tri_alloc_zero(model->params.count, sizeof(*params->entries));
+    if (params->entries) {
+        params->entry_count = (int)model->params.count;
+        status = entries_lay(model, params);
+    }
+    if (status != TRI_OK) {
+        tri_params_destroy(params);
+        return status;
+    }
+    for (int e = 0; e < params->entry_count; e++)
+        entry_init(&specs[e], seed, params->values + params->entries[e].first, params->entries[e].count);
+    *out = params;
+    return TRI_OK;
+}
+
+void tri_params_destroy(tri_params *params)
+{
+    if (!params)
+        return;
+    for (int e = 0; e < params->entry_count; e++)
+        tri_free((char *)(uintptr_t)params->entries[e].name);
+    tri_free(params->entries);
+    tri_free(params->values);
+    tri_free(params);
+}
+
+const tri_param *tri_params_find(const tri_params *params, const char *name)
+{
+    for (int e = 0; e < params->entry_count; e++)
+        if (strcmp(params->entries[e].name, name) == 0)
+            return &params->entries[e];
+    return NULL;
+}
+
+/* The first entry by name after `previous` (NULL: of all), or NULL. */
+static const tri_param *entry_after(const tri_params *params, const char *previous)
+{
+    const tri_param *best = NULL;
+    for (int e = 0; e < params->entry_count; e++) {
+        const tri_param *entry = &params->entries[e];
+        if ((!previous || strcmp(entry->name, previous) > 0) && (!best || strcmp(entry->name, best->name) < 0))
+            best = entry;
+    }
+    return best;
+}
+
+static void hash_int64(XXH3_state_t *state, int64_t value)
+{
+    unsigned char bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)((uint64_t)value >> (8 * i));
+    XXH3_64bits_update(state, bytes, sizeof(bytes));
+}
+
+uint64_t tri_params_hash(const tri_params *params)
+{
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    for (const tri_param *entry = entry_after(params, NULL); entry; entry = entry_after(params, entry->name)) {
+        XXH3_64bits_update(&state, entry->name, strlen(entry->name) + 1);
+        hash_int64(&state, TRI_F32);
+        for (int d = 0; d < entry->shape.ndim; d++)
+            hash_int64(&state, entry->shape.dim[d]);
+        XXH3_64bits_update(&state, params->values + entry->first, (size_t)entry->count * sizeof(float));
+    }
+    return XXH3_64bits_digest(&state);
+}

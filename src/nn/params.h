@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * params.h: the one flat store of a model's parameters: a table of (name, shape, first, count) over one array.
+ *
+ * Entries stand in the order of the model's nodes, each beginning at a multiple of 16 elements; gaps hold zeros for
+ * ever. Gradients and optimizer state use the same table over arrays of their own. Behind the parameters a gradient
+ * array has a *tail* of TRI_PARAMS_TAIL elements: the sums that travel with the gradients (loss, weight, right,
+ * shards).
+ */
+#ifndef TRI_NN_PARAMS_H
+#define TRI_NN_PARAMS_H
+
+#include "nn/model.h"
+
+#define TRI_PARAMS_ALIGN 16
+#define TRI_PARAMS_TAIL  16
+/* Offsets in the tail; the graph fills the first four and zeros the rest, STOP is the trainer's. */
+enum { TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS, TRI_TAIL_STOP };
+
+typedef struct tri_param {
+    const char *name;
+    tri_shape shape;
+    int64_t first, count; /* elements of the store */
+    bool decay, buffer;
+    float momentum; /* buffer: weight of the newest figure; 0 = 0.1 */
+} tri_param;
+
+typedef struct tri_params {
+    tri_param *entries;
+    int entry_count;
+    int64_t count; /* elements of the store, padding included, tail not */
+    float *values; /* [count], tri_alloc_bulk */
+} tri_params;
+
+/* Lays out the store and fills it: initial values are a function of (seed, name, element) alone. The model may be
+ * destroyed afterwards. */
+tri_status tri_params_create(const tri_model *model, uint64_t seed, tri_params **out);
+void tri_params_destroy(tri_params *params);
+/* NULL when absent. */
+const tri_param *tri_params_find(const tri_params *params, const char *name);
+/* xxh3 over (name, 0, dtype and dims as little-endian int64, bytes) of all entries in order of name: the `weights:`
+ * line. */
+uint64_t tri_params_hash(const tri_params *params);
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_ops.c: every op and shape of cases.h: fast rows against the reference, the reference against finite differences,
+ * and the same bits for any number of threads and any cut of the shards.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "ops/cases.h"
+
+#define MATCH 3e-5 /* of the largest element, for sums of a few hundred terms */
+
+static void open_case(op_run *r, const char *kind, const op_case *c, int threads, bool ragged)
+{
+    const tri_status status = op_open(r, kind, c, threads, ragged);
+    if (status != TRI_OK) {
+        fail_msg("%s: %s", c->name, tri_last_error());
+    }
+}
+
+static void run_both(op_run *r)
+{
+    tri_kernel_forward(&r->kernel, &r->call);
+    tri_kernel_backward(&r->kernel, &r->call);
+}
+
+/* Largest difference over largest element must stay small. */
+static void expect_near(const char *name, const char *what, const float *got, const float *want, int64_t count)
+{
+    double error = 0, top = 1e-3;
+    int64_t at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double e = fabs((double)got[i] - (double)want[i]);
+        if (!(e <= error)) {
+            error = e;
+            at = i;
+        }
+        top = fmax(top, fabs((double)want[i]));
+    }
+    if (!(error <= MATCH * top)) {
+        fail_msg("%s: %s[%lld]: want %.9g, got %.9g (largest %g)", name, what, (long long)at, (double)want[at],
+                 (double)got[at], top);
+    }
+}
+
+static void expect_same(const char *name, const char *what, const float *got, const float *want, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (memcmp(&got[i], &want[i], sizeof(float)) != 0) {
+            fail_msg("%s: %s[%lld]: want the bits of %.9g, got %.9g", name, what, (long long)i, (double)want[i],
+                     (double)got[i]);
+        }
+    }
+}
+
+typedef void (*compare_fn)(const char *name, const char *what, const float *got, const float *want, int64_t count);
+
+static void compare_runs(const op_case *c, const op_run *got, const op_run *want, compare_fn compare)
+{
+    const tri_op_desc *desc = &want->kernel.desc;
+    compare(c->name, "output", got->output, want->output, want->output_count * desc->max_shards);
+    for (int i = 0; i < desc->input_count; i++) {
+        if (desc->need_dinput[i]) {
+            compare(c->name, i == 0 ? "dinput 0" : "dinput 1", got->dinput[i], want->dinput[i],
+                    want->input_count[i] * desc->max_shards);
+        }
+    }
+    for (int p = 0; p < desc->param_count; p++) {
+        for (int part = 0; part < want->call.part_count; part++) {
+            compare(c->name, "dparam", got->dparam[p][part], want->dparam[p][part], want->param_count[p]);
+        }
+    }
+}
+
+static void fast_rows_match_the_reference(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        for (int ragged = 0; ragged < 2; ragged++) {
+            op_run fast, slow;
+            open_case(&fast, "cpu", &op_cases[i], 2, ragged);
+            open_case(&slow, "reference", &op_cases[i], 1, ragged);
+            run_both(&fast);
+            run_both(&slow);
+            compare_runs(&op_cases[i], &fast, &slow, expect_near);
+            op_close(&fast);
+            op_close(&slow);
+        }
+    }
+}
+
+static void evaluation_matches_the_reference(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        op_run fast, slow;
+        open_case(&fast, "cpu", &op_cases[i], 1, false);
+        open_case(&slow, "reference", &op_cases[i], 1, false);
+        fast.call.training = slow.call.training = false;
+        fast.call.part_count = slow.call.part_count = 0;
+        tri_kernel_forward(&fast.kernel, &fast.call);
+        tri_kernel_forward(&slow.kernel, &slow.call);
+        expect_near(op_cases[i].name, "output", fast.output, slow.output, slow.output_count * slow.call.shards);
+        op_close(&fast);
+        op_close(&slow);
+    }
+}
+
+static void bits_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        op_run one, more;
+        open_case(&one, "cpu", &op_cases[i], 1, true);
+        run_both(&one);
+        for (int threads = 2; threads <= 3; threads++) {
+            open_case(&more, "cpu", &op_cases[i], threads, true);
+            run_both(&more);
+            compare_runs(&op_cases[i], &more, &one, expect_same);
+            op_close(&more);
+        }
+        op_close(&one);
+    }
+}
+
+/* Runs the shards [first, first + count) of `whole`'s data through `r`, planned for as many shards, as given parts. */
+static void run_slice(op_run *r, const op_run *whole, int first, int count, int part_count, const tri_tree_part *parts)
+{
+    tri_op_call *call = &r->call;
+    const tri_op_desc *desc = &r->kernel.desc;
+    for (int i = 0; i < desc->input_count; i++) {
+        call->input[i] = (const float *)whole->input[i] + first * r->input_count[i];
+        if (call->dinput[i] != NULL) {
+            call->dinput[i] = r->dinput[i] + first * r->input_count[i];
+        }
+    }
+    call->output = r->output + first * r->output_count;
+    call->doutput = r->doutput + first * r->output_count;
+    call->rows = whole->rows + first;
+    call->first_sample = whole->first_sample + first;
+    call->shards = count;
+    call->part_count = part_count;
+    call->parts = parts;
+    run_both(r);
+    for (int i = 0; i < desc->input_count; i++) {
+        if (call->dinput[i] != NULL) {
+            call->dinput[i] = r->dinput[i];
+        }
+    }
+}
+
+/* Two workers with half of the shards each give the two halves of the tree. */
+static void two_halves_add_up_to_the_whole(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        op_run whole, half;
+        open_case(&whole, "cpu", &op_cases[i], 1, true);
+        open_case(&half, "cpu", &op_cases[i], 2, true);
+        const int shards = whole.call.shards;
+        run_both(&whole);
+        float *sum[TRI_OP_MAX_PARAMS];
+        for (int p = 0; p < whole.kernel.desc.param_count; p++) {
+            sum[p] = tri_alloc_bulk((size_t)whole.param_count[p] * sizeof(float));
+        }
+        for (int side = 0; side < 2; side++) {
+            run_slice(&half, &whole, side * shards / 2, shards / 2, 1, &(tri_tree_part){0, shards / 2});
+            for (int p = 0; p < whole.kernel.desc.param_count; p++) {
+                for (int64_t j = 0; j < whole.param_count[p]; j++) {
+                    sum[p][j] = side == 0 ? half.dparam[p][0][j] : sum[p][j] + half.dparam[p][0][j];
+                }
+            }
+        }
+        for (int p = 0; p < whole.kernel.desc.param_count; p++) {
+            memcpy(half.dparam[p][0], sum[p], (size_t)whole.param_count[p] * sizeof(float));
+            tri_free(sum[p]);
+        }
+        compare_runs(&op_cases[i], &half, &whole, expect_same);
+        op_close(&whole);
+        op_close(&half);
+    }
+}
+
+/* A worker with shards 1..6 of 8 holds the parts {1}, {2,3}, {4,5}, {6}: each is that subtree of the whole tree. */
+static void odd_parts_are_subtrees(void **state)
+{
+    (void)state;
+    static const tri_tree_part parts[] = {{0, 1}, {1, 2}, {3, 2}, {5, 1}};
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        op_run single, odd;
+        open_case(&single, "cpu", &op_cases[i], 1, false);
+        if (single.kernel.desc.param_count == 0 || single.call.shards < 8) {
+            op_close(&single);
+            continue;
+        }
+        for (int s = 0; s < 8; s++) {
+            single.parts[s] = (tri_tree_part){s, 1};
+        }
+        single.call.part_count = 8;
+        run_both(&single);
+        open_case(&odd, "cpu", &op_cases[i], 2, false);
+        run_slice(&odd, &single, 1, 6, 4, parts);
+        for (int p = 0; p < single.kernel.desc.param_count; p++) {
+            float *const *leaf = single.dparam[p];
+            tri_vector_add(1, leaf[2], leaf[2], leaf[3], single.param_count[p]);
+            tri_vector_add(1, leaf[4], leaf[4], leaf[5], single.param_count[p]);
+            const int root[] = {1, 2, 4, 6};
+            for (int part = 0; part < 4; part++) {
+                expect_same(op_cases[i].name, "dparam", odd.dparam[p][part], leaf[root[part]], single.param_count[p]);
+            }
+        }
+        op_close(&single);
+        op_close(&odd);
+    }
+}
+
+/* sum(doutput * output), or the sum of losses, in double. */
+static double objective(op_run *r)
+{
+    double sum = 0;
+    tri_kernel_forward(&r->kernel, &r->call);
+    for (int64_t i = 0; i < r->output_count * r->call.shards; i++) {
+        if (op_is_loss(r->kernel.desc.op)) {
+            sum += i % TRI_LOSS_COLUMNS == 0 ? (double)r->output[i] : 0;
+        } else {
+            sum += (double)r->doutput[i] * (double)r->output[i];
+        }
+    }
+    return sum;
+}
+
+/* Moves x along a random direction both ways; returns the difference quotient, and the gradient's word on it. */
+static double quotient(op_run *r, float *x, int64_t count, const float *gradient, uint64_t stream, double *slope)
+{
+    const float step = 3e-4f;
+    float *old = tri_alloc_bulk((size_t)count * sizeof(float)), *way = tri_alloc_bulk((size_t)count * sizeof(float));
+    double side[2];
+    memcpy(old, x, (size_t)count * sizeof(float));
+    op_fill(way, count, stream);
+    *slope = 0;
+    for (int k = 0; k < 2; k++) {
+        for (int64_t i = 0; i < count; i++) {
+            x[i] = old[i] + (k == 0 ? step : -step) * way[i];
+        }
+        side[k] = objective(r);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        *slope += (double)gradient[i] * (double)way[i];
+    }
+    memcpy(x, old, (size_t)count * sizeof(float));
+    tri_free(old);
+    tri_free(way);
+    return (side[0] - side[1]) / (2 * (double)step);
+}
+
+static void expect_slope(const char *name, const char *what, double got, double want, double scale)
+{
+    if (!(fabs(got - want) <= 0.03 * scale)) {
+        fail_msg("%s: slope along a direction of %s: want %g by differences, got %g (scale %g)", name, what, want, got,
+                 scale);
+    }
+}
+
+static double norm_of(const float *x, int64_t count)
+{
+    double sum = 1e-2;
+    for (int64_t i = 0; i < count; i++) {
+        sum += (double)x[i] * (double)x[i];
+    }
+    return sqrt(sum);
+}
+
+static void gradients_are_the_slopes_of_the_reference(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        const op_case *c = &op_cases[i];
+        op_run r;
+        open_case(&r, "reference", c, 1, true);
+        const tri_op_desc desc = r.kernel.desc;
+        run_both(&r);
+        double slope;
+        for (int p = 0; p < desc.param_count && p < 2; p++) {
+            const float *gradient = r.dparam[p][0];
+            const double want = quotient(&r, r.param[p], r.param_count[p], gradient, (uint64_t)(40 + p), &slope);
+            expect_slope(c->name, p == 0 ? "parameter 0" : "parameter 1", slope, want,
+                         norm_of(gradient, r.param_count[p]));
+        }
+        for (int k = 0; k < desc.input_count; k++) {
+            const int64_t count = r.input_count[k] * r.call.shards;
+            if (desc.need_dinput[k]) {
+                const double want = quotient(&r, r.input[k], count, r.dinput[k], (uint64_t)(50 + k), &slope);
+                expect_slope(c->name, k == 0 ? "input 0" : "input 1", slope, want, norm_of(r.dinput[k], count));
+            }
+        }
+        op_close(&r);
+    }
+}
+
+/* Where a row says that memory may be shared, sharing changes nothing. */
+static void shared_memory_gives_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        op_run apart, shared;
+        open_case(&apart, "cpu", &op_cases[i], 2, true);
+        open_case(&shared, "cpu", &op_cases[i], 2, true);
+        const tri_kernel_ops *ops = shared.kernel.ops;
+        run_both(&apart);
+        const size_t nbytes = (size_t)(shared.output_count * shared.call.shards) * sizeof(float);
+        if (ops->output_may_alias) {
+            shared.call.output = shared.input[0];
+        }
+        tri_kernel_forward(&shared.kernel, &shared.call);
+        memcpy(shared.output, shared.call.output, nbytes);
+        if (ops->dinput_may_alias) {
+            shared.call.dinput[0] = shared.doutput;
+        }
+        if (!ops->backward_input && !ops->output_may_alias) {
+            memset(shared.input[0], 0xff, (size_t)(shared.input_count[0] * shared.call.shards) * sizeof(float));
+        }
+        if (!ops->backward_output) {
+            memset(shared.call.output, 0xff, nbytes);
+        }
+        tri_kernel_backward(&shared.kernel, &shared.call);
+        if (!ops->backward_output) {
+            memcpy(shared.output, apart.output, nbytes);
+        }
+        if (ops->dinput_may_alias && apart.call.dinput[0] != NULL) {
+            memcpy(shared.dinput[0], shared.doutput, nbytes);
+        }
+        compare_runs(&op_cases[i], &shared, &apart, expect_same);
+        op_close(&apart);
+        op_close(&shared);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fast_rows_match_the_reference),
+        cmocka_unit_test(evaluation_matches_the_reference),
+        cmocka_unit_test(gradients_are_the_slopes_of_the_reference),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(two_halves_add_up_to_the_whole),
+        cmocka_unit_test(odd_parts_are_subtrees),
+        cmocka_unit_test(shared_memory_gives_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

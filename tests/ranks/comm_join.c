@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm_join.c: ranks that meet through a cluster's store, and a process that is alone.
+ */
+#include "ranks/comm_spawn.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cluster/cluster.h"
+
+static void meets_through_a_store(spawn_rank *self, void *arg)
+{
+    int64_t deadline_ns = tri_deadline_after_ms(20000);
+    tri_cluster cluster = {
+        .started_by = "test", .rank = self->rank, .world = self->world, .local_rank = self->rank / 2, .local_world = 2};
+    snprintf(cluster.token, sizeof(cluster.token), "%s", self->token);
+    tri_status status = tri_store_open(arg, self->token, deadline_ns, &cluster.store);
+    SPAWN_CHECK(self, status == TRI_OK);
+    if (status != TRI_OK)
+        return;
+    tri_comm_config config;
+    tri_options_defaults(&tri_comm_options, &config);
+    tri_comm *comm = NULL;
+    SPAWN_CHECK(self, tri_comm_open(&cluster, &config, &self->config, deadline_ns, &comm) == TRI_OK);
+    if (comm) {
+        float data[100], want[100];
+        comm_spawn_fill(data, TRI_F32, self->rank, 0, 100);
+        comm_spawn_expect(want, TRI_F32, TRI_REDUCE_SUM, self->world, 0, 100);
+        SPAWN_CHECK(self, tri_comm_local_rank(comm) == self->rank / 2 && tri_comm_local_count(comm) == 2);
+        SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), data, 100, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+        SPAWN_CHECK(self, memcmp(data, want, sizeof(data)) == 0);
+    }
+    tri_comm_leave(comm);
+    spawn_barrier(self); /* the store's server is still there for all */
+    tri_cluster_leave(&cluster);
+}
+
+static void ranks_meet_through_a_store(void **state)
+{
+    (void)state;
+    static const char token[] = "0123456789abcdef0123456789abcdef";
+    const spawn_kind kinds[] = {SPAWN_AUTO, SPAWN_TCP};
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        tri_store_server *server = NULL;
+        assert_int_equal(tri_store_server_start("127.0.0.1", 0, token, &server), TRI_OK);
+        char url[64];
+        snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", tri_store_server_port(server));
+        spawn_config config = {.kind = kinds[k], .world = 4, .tokens = {token, token, token, token}};
+        bool held = spawn_ranks(&config, meets_through_a_store, url);
+        tri_store_server_stop(server);
+        assert_true(held);
+    }
+}
+
+static void a_process_started_by_nobody_is_one_rank(void **state)
+{
+    (void)state;
+    tri_comm *comm = NULL;
+    assert_int_equal(tri_comm_join(10, &comm), TRI_OK);
+    tri_group *world = tri_comm_world(comm);
+    assert_int_equal(tri_group_count(world), 1);
+    float data[3] = {1, 2, 3}, out[3] = {0};
+    float *parts[1] = {data};
+    assert_int_equal(tri_all_reduce(world, data, 3, TRI_F32, TRI_REDUCE_AVERAGE, NULL), TRI_OK);
+    assert_int_equal(tri_all_gather(world, data, out, 3, TRI_F32, NULL), TRI_OK);
+    assert_memory_equal(data, out, sizeof(data));
+    assert_int_equal(tri_all_reduce_tree(world, 8, parts, 1, 3, NULL), TRI_OK);
+    assert_true(data[1] == 2);
+    tri_group *half = NULL;
+    assert_int_equal(tri_group_split(world, 0, 0, &half), TRI_OK);
+    assert_int_equal(tri_group_count(half), 1);
+    tri_group_destroy(half);
+    tri_work *work = NULL;
+    assert_int_equal(tri_barrier(world, &work), TRI_OK);
+    assert_int_equal(tri_work_wait(work), TRI_OK);
+    tri_comm_leave(comm);
+    assert_int_equal(tri_comm_join(0, &comm), TRI_EINVAL);
+}
+
+static void nothing_leaves_and_nothing_is_waited_for(void **state)
+{
+    (void)state;
+    tri_comm_leave(NULL);
+    tri_group_destroy(NULL);
+    assert_int_equal(tri_work_wait(NULL), TRI_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_meet_through_a_store),
+        cmocka_unit_test(a_process_started_by_nobody_is_one_rank),
+        cmocka_unit_test(nothing_leaves_and_nothing_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm_tree.c: the canonical sum of shards has the bits of one rank for every number of ranks; sums in the simulator.
+ */
+#include "ranks/comm_spawn.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "tensor/tree.h"
+
+typedef struct tree_case {
+    int64_t leaves, count;
+    const char *order;
+    const float *want; /* [count] */
+} tree_case;
+
+static void sum_of_shards(spawn_rank *self, void *arg)
+{
+    const tree_case *tree = arg;
+    tri_comm *comm = comm_spawn_open(self, tree->order, NULL);
+    if (!comm)
+        return;
+    tri_tree_part own[TRI_TREE_MAX_PARTS];
+    float *parts[TRI_TREE_MAX_PARTS];
+    int64_t first = tri_tree_first(tree->leaves, self->rank, self->world);
+    int part_count = tri_tree_parts(tree->leaves, first, tri_tree_count(tree->leaves, self->rank, self->world), own);
+    parts[0] = tri_alloc((size_t)tree->count * sizeof(float) + 1); /* for the result of a rank without leaves */
+    for (int p = 0; p < part_count; p++) {
+        if (p > 0)
+            parts[p] = tri_alloc((size_t)tree->count * sizeof(float) + 1);
+        comm_spawn_tree(parts[p], own[p].first, own[p].count, tree->count);
+    }
+    SPAWN_CHECK(self, tri_all_reduce_tree(tri_comm_world(comm), tree->leaves, parts, part_count, tree->count, NULL) ==
+                          TRI_OK);
+    SPAWN_CHECK(self, memcmp(parts[0], tree->want, (size_t)tree->count * sizeof(float)) == 0);
+    for (int p = 0; p < part_count || p < 1; p++)
+        tri_free(parts[p]);
+    tri_comm_leave(comm);
+}
+
+static void run_tree(spawn_kind kind, int64_t leaves, int world, int64_t count, uint64_t seed, const char *order)
+{
+    float *want = tri_alloc((size_t)count * sizeof(float) + 1);
+    comm_spawn_tree(want, 0, leaves, count);
+    tree_case tree = {.leaves = leaves, .count = count, .order = order, .want = want};
+    spawn_config config = {.kind = kind, .world = world, .seed = seed};
+    bool held = spawn_ranks(&config, sum_of_shards, &tree);
+    tri_free(want);
+    assert_true(held);
+}
+
+static void bits_do_not_depend_on_the_number_of_ranks(void **state)
+{
+    (void)state;
+    for (int64_t leaves = 8; leaves <= 64; leaves *= 8) {
+        for (int world = 1; world <= 9; world++) {
+            run_tree(SPAWN_INPROC, leaves, world, 1, 0, NULL);
+            run_tree(SPAWN_INPROC, leaves, world, 5003, 0, NULL);
+        }
+    }
+    run_tree(SPAWN_INPROC, 8, 3, 0, 0, NULL);
+    run_tree(SPAWN_INPROC, 64, 7, 200003, 0, NULL);
+}
+
+static void bits_do_not_depend_on_the_transport_or_on_comm_order(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 9; world += 2) {
+        run_tree(SPAWN_SHM, 8, world, 3001, 0, NULL);
+        run_tree(SPAWN_TCP, 8, world, 3001, 0, "any");
+    }
+    run_tree(SPAWN_INPROC, 8, 4, 100003, 0, "any");
+}
+
+static void sixty_four_ranks_agree_in_every_order_of_events(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        run_tree(SPAWN_SIM, 64, 64 - (int)(seed % 3), 33, seed, NULL);
+}
+
+static void wrong_parts_are_refused(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    float data[4];
+    float *parts[1] = {data};
+    tri_group *group = tri_comm_world(comm);
+    SPAWN_CHECK(self, tri_all_reduce_tree(group, 6, parts, 1, 4, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_all_reduce_tree(group, 8, parts, 2, 4, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_all_reduce_tree(group, 8, NULL, 1, 4, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+    tri_comm_leave(comm);
+}
+
+static void parts_that_do_not_fit_the_leaves_are_refused(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_INPROC, .world = 2};
+    assert_true(spawn_ranks(&config, wrong_parts_are_refused, NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_do_not_depend_on_the_number_of_ranks),
+        cmocka_unit_test(bits_do_not_depend_on_the_transport_or_on_comm_order),
+        cmocka_unit_test(sixty_four_ranks_agree_in_every_order_of_events),
+        cmocka_unit_test(parts_that_do_not_fit_the_leaves_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_select.c: the choice of algorithms: by price, by rule, and what --explain says.
+ */
+#include "ranks/comm_spawn.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void choices(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, "all_reduce:1k-2k=direct,2k-3k=halving");
+    if (!comm)
+        return;
+    const tri_group *group = tri_comm_world(comm);
+    bool power = (self->world & (self->world - 1)) == 0;
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 1500), "direct") == 0);
+    /* A rule that cannot is passed over. */
+    SPAWN_CHECK(self, (strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 2500), "halving") == 0) == power);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, INT64_C(64) << 20), "tree") != 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BARRIER, 0), "dissemination") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_OP_COUNT, 0), "?") == 0);
+    tri_string text = {0};
+    SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, 2500, &text) == TRI_OK);
+    SPAWN_CHECK(self, strstr(tri_string_text(&text), "ring") && strstr(tri_string_text(&text), "comm.order = any"));
+    SPAWN_CHECK(self, strstr(tri_string_text(&text), power ? "(by comm.algorithm)" : "no power of two (though"));
+    SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, -1, &text) == TRI_EINVAL);
+    for (int op = 1; op < TRI_COMM_OP_COUNT; op++)
+        SPAWN_CHECK(self, tri_comm_explain(group, (tri_comm_op)op, 4096, &text) == TRI_OK);
+    SPAWN_CHECK(self,
+                strcmp(tri_comm_transport(comm, (self->rank + 1) % self->world), spawn_kind_name(SPAWN_INPROC)) == 0);
+    SPAWN_CHECK(self, tri_comm_local_rank(comm) == self->rank && tri_comm_local_count(comm) == self->world);
+    int origin = 5;
+    SPAWN_CHECK(self, tri_comm_cause(comm, &origin)[0] == 0 && origin == -1);
+    tri_string_fini(&text);
+    tri_comm_leave(comm);
+}
+
+static void the_cheapest_is_taken_unless_a_rule_says_otherwise(void **state)
+{
+    (void)state;
+    for (int world = 2; world <= 5; world++) {
+        spawn_config config = {.kind = SPAWN_INPROC, .world = world};
+        assert_true(spawn_ranks(&config, choices, NULL));
+    }
+}
+
+static void bad_rules(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = NULL;
+    SPAWN_CHECK(self, comm_spawn_try(self, NULL, "all_reduce:0-=rng", &comm) == TRI_ECONFIG);
+    SPAWN_CHECK(self, comm == NULL && strstr(tri_last_error(), "comm.algorithm"));
+}
+
+static void a_wrong_rule_does_not_open(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_INPROC, .world = 2};
+    assert_true(spawn_ranks(&config, bad_rules, NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cheapest_is_taken_unless_a_rule_says_otherwise),
+        cmocka_unit_test(a_wrong_rule_does_not_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

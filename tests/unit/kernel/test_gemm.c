@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_gemm.c: each instruction set's tiles against plain sums, at all edges; bits independent of the cut into threads.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "kernel/cpu/gemm.h"
+#include "ops/ops.h"
+
+/* The sets that this machine can run. */
+static int sets(const tri_gemm_ops *list[3])
+{
+    int count = 0;
+    list[count++] = &tri_gemm_generic;
+#ifdef TRI_HAVE_X86
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        list[count++] = &tri_gemm_avx;
+    }
+    if (__builtin_cpu_supports("avx512f")) {
+        list[count++] = &tri_gemm_wide;
+    }
+#endif
+    return count;
+}
+
+static void check_product(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k, bool turned)
+{
+    float *a = tri_alloc_bulk((size_t)(m * k) * 4), *b = tri_alloc_bulk((size_t)(k * n) * 4);
+    float *c = tri_alloc_bulk((size_t)(m * n) * 4), *more = tri_alloc_bulk((size_t)(m * n) * 4);
+    float *packed = tri_alloc_bulk((size_t)tri_gemm_packed_count(ops, k, n) * 4);
+    op_fill(a, m * k, 1);
+    op_fill(b, k * n, 2);
+    tri_gemm_pack_all(ops, 2, packed, b, k, n, turned ? 1 : n, turned ? k : 1);
+    tri_gemm_call call = {.a = a, .packed = packed, .bias = b, .c = c, .m = m, .n = n, .k = k, .lda = k, .ldc = n};
+    tri_gemm_run(ops, 1, &call);
+    call.c = more;
+    tri_gemm_run(ops, 3, &call);
+    assert_memory_equal(c, more, (size_t)(m * n) * 4);
+    for (int64_t i = 0; i < m * n; i++) {
+        double sum = (double)b[i % n], scale = 1;
+        for (int64_t l = 0; l < k; l++) {
+            const double term = (double)a[i / n * k + l] * (double)b[turned ? i % n * k + l : l * n + i % n];
+            sum += term;
+            scale += fabs(term);
+        }
+        if (!(fabs((double)c[i] - sum) <= 1e-5 * scale)) {
+            fail_msg("%s: [%d, %d, %d] at %d: want %g, got %g", ops->name, (int)m, (int)n, (int)k, (int)i, sum,
+                     (double)c[i]);
+        }
+    }
+    tri_free(a);
+    tri_free(b);
+    tri_free(c);
+    tri_free(more);
+    tri_free(packed);
+}
+
+static void products_are_right_at_every_edge(void **state)
+{
+    (void)state;
+    const tri_gemm_ops *list[3];
+    const int count = sets(list);
+    for (int s = 0; s < count; s++) {
+        for (int64_t m = 1; m <= 9; m++) {
+            check_product(list[s], m, 1 + 7 * m, 13, m % 2 == 0);
+        }
+        check_product(list[s], 37, 65, 515, true);
+        check_product(list[s], 130, 33, 256, false);
+    }
+}
+
+/* Leaves summed one by one and added by hand. */
+static void check_tree(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k, int64_t leaves)
+{
+    float *a = tri_alloc_bulk((size_t)(leaves * k * ops->mr) * 4),
+          *b = tri_alloc_bulk((size_t)(leaves * k * ops->nr) * 4);
+    float c[TRI_GEMM_MAX_MR * TRI_GEMM_MAX_NR] = {0};
+    float *leaf = tri_alloc_bulk((size_t)(leaves * ops->mr * ops->nr) * 4);
+    op_fill(a, leaves * k * ops->mr, 1);
+    op_fill(b, leaves * k * ops->nr, 2);
+    ops->tree((int)m, (int)n, leaves, k, a, b, c, n);
+    const int64_t tile = ops->mr * ops->nr;
+    const tri_gemm_walk walk = {.count = {1, k}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
+    for (int64_t i = 0; i < leaves; i++) {
+        ops->outer((int)m, &walk, a + i * k * ops->mr, b + i * k * ops->nr, leaf + i * tile, TRI_GEMM_FIRST);
+    }
+    for (int64_t step = 1; step < leaves; step *= 2) {
+        for (int64_t i = 0; i < leaves; i += 2 * step) {
+            tri_vector_add(1, leaf + i * tile, leaf + i * tile, leaf + (i + step) * tile, tile);
+        }
+    }
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            assert_true(c[i * n + j] == leaf[i * ops->nr + j]);
+        }
+    }
+    tri_free(a);
+    tri_free(b);
+    tri_free(leaf);
+}
+
+static void leaves_are_added_in_tree_order(void **state)
+{
+    (void)state;
+    const tri_gemm_ops *list[3];
+    const int count = sets(list);
+    for (int s = 0; s < count; s++) {
+        for (int64_t leaves = 1; leaves <= 32; leaves *= 2) {
+            for (int64_t m = 1; m <= list[s]->mr; m++) {
+                check_tree(list[s], m, list[s]->nr - (m == 2), 5, leaves);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_right_at_every_edge),
+        cmocka_unit_test(leaves_are_added_in_tree_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

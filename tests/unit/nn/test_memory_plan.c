@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_memory_plan.c: replays the life of every buffer of compiled graphs, and packs random lifetimes.
+ *
+ * The replay does not trust first and last: it derives from ops and flags alone who reads what when, and keeps an owner
+ * for each 64 bytes of memory.
+ */
+#include "unit/nn/nn_rig.h"
+
+typedef struct replay {
+    const tri_graph *graph;
+    int *owner;       /* per 64 bytes: the content that was written last */
+    const char *name; /* of the model */
+} replay;
+
+/* Contents: value v -> v, its gradient -> 10000 + v, saved of op o -> 20000 + o, scratch and asides -> 30000. */
+static void content_write(const replay *r, int buffer, int content)
+{
+    if (buffer < 0)
+        return;
+    const graph_buffer *b = &r->graph->buffers[buffer];
+    for (size_t i = b->offset / 64; i < (b->offset + b->nbytes) / 64; i++)
+        r->owner[i] = content;
+}
+
+static void content_read(const replay *r, int buffer, int content)
+{
+    if (buffer < 0)
+        return;
+    const graph_buffer *b = &r->graph->buffers[buffer];
+    for (size_t i = b->offset / 64; i < (b->offset + b->nbytes) / 64; i++)
+        if (r->owner[i] != content)
+            fail_msg("%s: content %d was overwritten by %d", r->name, content, r->owner[i]);
+}
+
+static void values_read(const replay *r, const graph_op *op)
+{
+    for (int i = 0; i < op->desc.input_count; i++)
+        if (r->graph->values[op->input[i]].source == GRAPH_COMPUTED)
+            content_read(r, r->graph->values[op->input[i]].buffer, op->input[i]);
+}
+
+static void replay_up(const replay *r)
+{
+    const tri_graph *g = r->graph;
+    for (int o = 0; o < g->op_count; o++) {
+        const graph_op *op = &g->ops[o];
+        const graph_value *out = &g->values[op->output];
+        values_read(r, op);
+        content_write(r, op->scratch, 30000);
+        content_write(r, op->saved, 20000 + o);
+        bool in_place = out->buffer >= 0 && out->buffer == g->values[op->input[0]].buffer;
+        if (!in_place) { /* inputs must survive the writing of outputs and scratch */
+            values_read(r, op);
+            if (out->source == GRAPH_COMPUTED)
+                content_write(r, out->buffer, op->output);
+            values_read(r, op);
+        } else {
+            assert_true(op->kernel.ops->output_may_alias);
+            for (int i = 1; i < op->desc.input_count; i++)
+                content_read(r, g->values[op->input[i]].buffer, op->input[i]);
+            content_write(r, out->buffer, op->output);
+        }
+        content_read(r, op->saved, 20000 + o);
+    }
+    content_read(r, g->values[g->logits].buffer, g->logits);
+}
+
+static void replay_down(const replay *r)
+{
+    const tri_graph *g = r->graph;
+    for (int o = g->op_count - 1; o >= 0; o--) {
+        const graph_op *op = &g->ops[o];
+        const graph_value *out = &g->values[op->output];
+        if (!op->backward)
+            continue;
+        for (int pass = 0; pass < 2; pass++) {
+            content_read(r, op->saved, 20000 + o);
+            content_read(r, out->grad, 10000 + op->output);
+            if (op->kernel.ops->backward_input)
+                values_read(r, op);
+            if (op->kernel.ops->backward_output)
+                content_read(r, out->buffer, op->output);
+            if (pass == 1)
+                break;
+            content_write(r, op->scratch_down, 30000);
+            for (int i = 0; i < op->desc.input_count; i++)
+                if (op->dinput[i] != out->grad) /* in place comes last */
+                    content_write(r, op->dinput[i], op->add_into[i] < 0 ? 10000 + op->input[i] : 30000);
+        }
+        for (int i = 0; i < op->desc.input_count; i++) {
+            if (op->dinput[i] >= 0 && op->dinput[i] == out->grad) {
+                assert_true(i == 0 && op->kernel.ops->dinput_may_alias);
+                content_write(r, op->dinput[i], 10000 + op->input[i]);
+            }
+            if (op->add_into[i] >= 0)
+                content_read(r, op->add_into[i], 10000 + op->input[i]);
+        }
+    }
+}
+
+static void no_content_is_overwritten_while_somebody_reads_it(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < 2 * RIG_MODELS; k++) {
+        rig r;
+        rig_open(&r, rig_models[k / 2].make(), rig_models[k / 2].classes, k % 2 ? "cpu" : "reference", 1, true);
+        replay run = {r.graph, calloc(r.graph->planned_nbytes / 64 + 1, sizeof(int)), rig_models[k / 2].name};
+        replay_up(&run);
+        replay_down(&run);
+        free(run.owner);
+        rig_close(&r);
+    }
+}
+
+static void reuse_really_saves_memory(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < RIG_MODELS; k++) {
+        rig a, b;
+        size_t planned, plain, apart, same;
+        rig_open(&a, rig_models[k].make(), rig_models[k].classes, "reference", 1, true);
+        rig_open(&b, rig_models[k].make(), rig_models[k].classes, "reference", 1, false);
+        tri_graph_memory(a.graph, &planned, &plain);
+        tri_graph_memory(b.graph, &apart, &same);
+        assert_int_equal(plain, same);
+        assert_true(planned * 10 < plain * 9);
+        assert_true(apart >= plain);
+        rig_close(&a);
+        rig_close(&b);
+    }
+}
+
+static void random_lifetimes_are_packed_without_overlap(void **state)
+{
+    (void)state;
+    enum { COUNT = 200 };
+    graph_buffer buffers[COUNT];
+    int order[COUNT];
+    for (uint64_t round = 0; round < 20; round++) {
+        tri_rng rng = {round, 1};
+        size_t sum = 0, busiest = 0;
+        for (uint64_t b = 0; b < COUNT; b++) {
+            int first = (int)tri_rng_below(rng, 3 * b, 100);
+            buffers[b] = (graph_buffer){.nbytes = 64 * (1 + tri_rng_below(rng, 3 * b + 1, 50)),
+                                        .first = first,
+                                        .last = first + (int)tri_rng_below(rng, 3 * b + 2, 20)};
+            sum += buffers[b].nbytes;
+        }
+        size_t total = tri_graph_pack(buffers, COUNT, order);
+        for (int time = 0; time < 120; time++) {
+            size_t busy = 0;
+            for (int b = 0; b < COUNT; b++)
+                busy += buffers[b].first <= time && time <= buffers[b].last ? buffers[b].nbytes : 0;
+            busiest = busy > busiest ? busy : busiest;
+        }
+        assert_true(total >= busiest && total < busiest + busiest / 4 && total < sum / 2);
+        for (int a = 0; a < COUNT; a++) {
+            assert_true(buffers[a].offset % 64 == 0 && buffers[a].offset + buffers[a].nbytes <= total);
+            for (int b = 0; b < a; b++) {
+                bool meet = buffers[a].first <= buffers[b].last && buffers[b].first <= buffers[a].last;
+                bool apart = buffers[a].offset + buffers[a].nbytes <= buffers[b].offset ||
+                             buffers[b].offset + buffers[b].nbytes <= buffers[a].offset;
+                assert_true(!meet || apart);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_content_is_overwritten_while_somebody_reads_it),
+        cmocka_unit_test(reuse_really_saves_memory),
+        cmocka_unit_test(random_lifetimes_are_packed_without_overlap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
