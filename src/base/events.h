@@ -12,12 +12,12 @@
 #include <stdint.h>
 
 /* counter, name in metrics, help */
-#define TRI_COUNTER_LIST(X)                                                          \
-    X(TRI_COUNT_STEPS, "steps_total", "training steps finished")                     \
-    X(TRI_COUNT_SAMPLES, "samples_total", "samples trained on by this process")      \
-    X(TRI_COUNT_COLLECTIVES, "collectives_total", "collective calls finished")       \
-    X(TRI_COUNT_SENT_NBYTES, "sent_bytes_total", "payload bytes sent to peers")      \
-    X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")   \
+#define TRI_COUNTER_LIST(X)                                                                                            \
+    X(TRI_COUNT_STEPS, "steps_total", "training steps finished")                                                       \
+    X(TRI_COUNT_SAMPLES, "samples_total", "samples trained on by this process")                                        \
+    X(TRI_COUNT_COLLECTIVES, "collectives_total", "collective calls finished")                                         \
+    X(TRI_COUNT_SENT_NBYTES, "sent_bytes_total", "payload bytes sent to peers")                                        \
+    X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")                                     \
     X(TRI_COUNT_READ_NBYTES, "data_read_bytes_total", "bytes read from data sets")
 
 typedef enum tri_counter {

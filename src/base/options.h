@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.h: options as tables: one row gives field, key, default, bounds and help, and everything else follows from it.
+ * options.h: options as tables: one row gives field, key, default, bounds and help, and everything else follows from
+ * it.
  *
  * A module writes an X-list in its header, TRI_<MODULE>_OPTIONS(X), with rows
  *     X(TYPE, field, "default", low, high, "a|b|c" or NULL, "help")
@@ -48,23 +49,27 @@ typedef struct tri_option_table {
     size_t nbytes; /* of the struct */
 } tri_option_table;
 
-#define TRI_OPTION_C_BOOL bool
-#define TRI_OPTION_C_INT int64_t
-#define TRI_OPTION_C_REAL double
-#define TRI_OPTION_C_NAME tri_option_name
-#define TRI_OPTION_C_PATH tri_option_path
+#define TRI_OPTION_C_BOOL                                                 bool
+#define TRI_OPTION_C_INT                                                  int64_t
+#define TRI_OPTION_C_REAL                                                 double
+#define TRI_OPTION_C_NAME                                                 tri_option_name
+#define TRI_OPTION_C_PATH                                                 tri_option_path
 #define TRI_OPTION_FIELD(type, field, fallback, low, high, choices, help) TRI_OPTION_C_##type field;
 /* Define TRI_OPTION_STRUCT as the struct's type before using TRI_OPTION_ROW. */
-#define TRI_OPTION_ROW(type, field, fallback, low, high, choices, help) \
+#define TRI_OPTION_ROW(type, field, fallback, low, high, choices, help)                                                \
     {#field, TRI_OPTION_##type, offsetof(TRI_OPTION_STRUCT, field), fallback, low, high, choices, help},
-#define TRI_OPTION_TABLE(section, type, rows, help) {section, help, rows, sizeof(rows) / sizeof((rows)[0]), sizeof(type)}
+#define TRI_OPTION_TABLE(section, type, rows, help)                                                                    \
+    {                                                                                                                  \
+        section, help, rows, sizeof(rows) / sizeof((rows)[0]), sizeof(type)                                            \
+    }
 
 /* Sets every field to its default. */
 void tri_options_defaults(const tri_option_table *table, void *config);
 /* The row of a field name, or NULL. */
 const tri_option *tri_options_find(const tri_option_table *table, const char *field);
-/* Parses and stores one value. Failure TRI_ECONFIG names "<section>.<field>", what was wanted (type, bounds, choices) and
- * what was found; the config is untouched then. INT accepts k, M, G suffixes (powers of 1000); BOOL true/false/yes/no/on/off. */
+/* Parses and stores one value. Failure TRI_ECONFIG names "<section>.<field>", what was wanted (type, bounds, choices)
+ * and what was found; the config is untouched then. INT accepts k, M, G suffixes (powers of 1000); BOOL
+ * true/false/yes/no/on/off. */
 tri_status tri_options_set(const tri_option_table *table, void *config, const char *field, const char *value);
 /* Appends the value as a user would write it. */
 tri_status tri_options_print(const tri_option *row, const void *config, tri_string *out);

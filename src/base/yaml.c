@@ -3,8 +3,8 @@
  * yaml.c: events of libyaml to a tree, checked on the way; numbers, changes from the command line, printing.
  *
  * Open maps and lists stand on a stack of fixed depth, so hostile nesting ends at the limit. Keys of all maps share one
- * hash map ("<number of the map>/<key>"), so that many keys stay cheap. Every text in the tree is valid UTF-8 without zero
- * bytes: what was parsed, and what tri_yaml_set() was given.
+ * hash map ("<number of the map>/<key>"), so that many keys stay cheap. Every text in the tree is valid UTF-8 without
+ * zero bytes: what was parsed, and what tri_yaml_set() was given.
  */
 #include "base/yaml.h"
 
@@ -90,8 +90,8 @@ static tri_status key_add(builder *b, int line, char *text)
 {
     open_node *map = &b->stack[b->depth - 1];
     if (strlen(text) > KEY_NBYTES)
-        return tri_fail(TRI_ECONFIG, "%s:%d: key '%.*s...' is longer than %d bytes", b->origin, line, SHOWN_NBYTES, text,
-                        KEY_NBYTES);
+        return tri_fail(TRI_ECONFIG, "%s:%d: key '%.*s...' is longer than %d bytes", b->origin, line, SHOWN_NBYTES,
+                        text, KEY_NBYTES);
     char address[KEY_NBYTES + 32];
     snprintf(address, sizeof(address), "%d/%s", map->number, text);
     int64_t first_line;
@@ -466,8 +466,8 @@ static tri_status keys_cut(char *copy, const char *dotted, const char *keys[DEPT
     *count = 0;
     for (char *rest = copy, *key; (key = strsep(&rest, ".")) != NULL;) {
         if (!*key || strlen(key) > KEY_NBYTES)
-            return tri_fail(TRI_ECONFIG, "'%.*s': want keys of 1 to %d bytes with dots between them", SHOWN_NBYTES, dotted,
-                            KEY_NBYTES);
+            return tri_fail(TRI_ECONFIG, "'%.*s': want keys of 1 to %d bytes with dots between them", SHOWN_NBYTES,
+                            dotted, KEY_NBYTES);
         if (*count == DEPTH_LIMIT)
             return tri_fail(TRI_ECONFIG, "'%.*s...': nested deeper than %d", SHOWN_NBYTES, dotted, DEPTH_LIMIT);
         keys[(*count)++] = key;

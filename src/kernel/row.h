@@ -10,17 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clones.h"
 #include "base/memory.h"
 #include "kernel/kernel.h"
-
-/* Compiles a loop for several instruction sets, picked when the program is loaded; the same bits in each (no
- * contraction). */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
-    !defined(__SANITIZE_THREAD__)
-#define TRI_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define TRI_CLONES
-#endif
 
 static inline int64_t tri_int64_min(int64_t a, int64_t b)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adam.c: Kingma, Ba, "Adam", ICLR 2015, and AdamW: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
+ * adam.c: Kingma, Ba, "Adam", ICLR 2015, and AdamW: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR
+ * 2019.
  *
  * One pass: both moments, both bias corrections and the weights. As PyTorch: epsilon is added after the corrected root.
  */
@@ -9,8 +10,9 @@
 #include "optim/step.h"
 
 /* joined: decay as part of the gradient; apart: what the weights keep before the step, 1 - lr * decay. */
-OPTIM_CLONES static void adam_run(const optim_rates *rates, float joined, float kept, float *restrict values,
-                                  const float *restrict grads, float *restrict mean, float *restrict square, int64_t count)
+TRI_CLONES static void adam_run(const optim_rates *rates, float joined, float kept, float *restrict values,
+                                const float *restrict grads, float *restrict mean, float *restrict square,
+                                int64_t count)
 {
     const float scale = rates->grad_scale, beta1 = rates->beta1, beta2 = rates->beta2, epsilon = rates->epsilon;
     const float one_minus_first = 1.0f - beta1, one_minus_second = 1.0f - beta2;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clip.c: the norm of the gradient, summed in blocks of the store and a tree over blocks: the same bits for any slicing.
+ * clip.c: the norm of the gradient, summed in blocks of the store and a tree over blocks: the same bits for any
+ * slicing.
  *
  * Each block is the sum of its pieces of trainable entries in order, so buffers are left out without being touched.
  */

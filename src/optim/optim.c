@@ -2,8 +2,8 @@
  *
  * optim.c: the table of optimizers, their state, and steps over slices cut at tiles and entries.
  *
- * Every element's new value depends on its own old value, gradient and state alone: cuts and threads change no bits. Padding
- * between entries is never touched.
+ * Every element's new value depends on its own old value, gradient and state alone: cuts and threads change no bits.
+ * Padding between entries is never touched.
  */
 #include "optim/optim.h"
 
@@ -51,7 +51,8 @@ static tri_status check_config(const tri_optim_config *config)
 {
     bool adam = strcmp(config->name, "sgd") != 0;
     if (adam && (config->beta1 >= 1 || config->beta2 >= 1))
-        return tri_fail(TRI_ECONFIG, "optim.beta1, optim.beta2: want less than 1, got %g and %g", config->beta1, config->beta2);
+        return tri_fail(TRI_ECONFIG, "optim.beta1, optim.beta2: want less than 1, got %g and %g", config->beta1,
+                        config->beta2);
     if (!adam && config->nesterov && config->momentum == 0)
         return tri_fail(TRI_ECONFIG, "optim.nesterov: wants optim.momentum above 0");
     return TRI_OK;
@@ -155,8 +156,8 @@ static void step_tile(void *arg, int64_t tile)
     }
 }
 
-void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads, int64_t first,
-                    int64_t count)
+void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+                    int64_t first, int64_t count)
 {
     TRI_ASSERT(first >= 0 && count >= 0 && first + count <= optim->params->count);
     if (count == 0)

@@ -2,8 +2,8 @@
  *
  * schedule.c: the learning rate as a pure function of the step.
  *
- * Warm-up: step s of W has (s + 1) / W of the rate, so that the first step moves too. Behind it the fall runs over the steps
- * left; cosine and linear would reach final_factor at the step after the last.
+ * Warm-up: step s of W has (s + 1) / W of the rate, so that the first step moves too. Behind it the fall runs over the
+ * steps left; cosine and linear would reach final_factor at the step after the last.
  */
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,7 @@ double tri_schedule_rate(const tri_optim_config *config, int64_t step, int64_t s
     if (step < warmup)
         return config->lr * (double)(step + 1) / (double)warmup;
     if (strcmp(config->schedule, "step") == 0) {
-        int64_t every = config->step_every > 0 ? config->step_every : (steps + 2) / 3;
+        int64_t every = config->step_every > 0 ? config->step_every : steps / 3;
         return config->lr * pow(config->step_factor, every > 0 ? (double)(step / every) : 0);
     }
     double progress = steps > warmup ? (double)(step - warmup) / (double)(steps - warmup) : 1;

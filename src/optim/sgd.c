@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgd.c: stochastic gradient descent as PyTorch's SGD: b = momentum b + g, value -= lr b, or lr (g + momentum b) with Nesterov.
+ * sgd.c: stochastic gradient descent as PyTorch's SGD: b = momentum b + g, value -= lr b, or lr (g + momentum b) with
+ * Nesterov.
  *
  * A buffer of zeros gives b = g in the first step, which is PyTorch's rule for it.
  */
 #include "optim/step.h"
 
-OPTIM_CLONES static void plain_run(const optim_rates *rates, float decay, float *restrict values, const float *restrict grads,
-                                   int64_t count)
+TRI_CLONES static void plain_run(const optim_rates *rates, float decay, float *restrict values,
+                                 const float *restrict grads, int64_t count)
 {
     const float lr = rates->lr, scale = rates->grad_scale;
     for (int64_t i = 0; i < count; i++)
@@ -21,8 +22,8 @@ static void plain_step(const optim_rates *rates, float decay, float *values, con
     plain_run(rates, decay, values, grads, count);
 }
 
-OPTIM_CLONES static void momentum_run(const optim_rates *rates, float decay, float *restrict values,
-                                      const float *restrict grads, float *restrict buffer, int64_t count)
+TRI_CLONES static void momentum_run(const optim_rates *rates, float decay, float *restrict values,
+                                    const float *restrict grads, float *restrict buffer, int64_t count)
 {
     const float lr = rates->lr, scale = rates->grad_scale, momentum = rates->momentum;
     for (int64_t i = 0; i < count; i++) {
@@ -32,8 +33,8 @@ OPTIM_CLONES static void momentum_run(const optim_rates *rates, float decay, flo
     }
 }
 
-OPTIM_CLONES static void nesterov_run(const optim_rates *rates, float decay, float *restrict values,
-                                      const float *restrict grads, float *restrict buffer, int64_t count)
+TRI_CLONES static void nesterov_run(const optim_rates *rates, float decay, float *restrict values,
+                                    const float *restrict grads, float *restrict buffer, int64_t count)
 {
     const float lr = rates->lr, scale = rates->grad_scale, momentum = rates->momentum;
     for (int64_t i = 0; i < count; i++) {

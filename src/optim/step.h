@@ -7,21 +7,14 @@
 #ifndef TRI_OPTIM_STEP_H
 #define TRI_OPTIM_STEP_H
 
+#include "base/clones.h"
 #include "optim/optim.h"
-
-/* Compiles a loop for several instruction sets, picked when the program is loaded; the same bits in each (no contraction). */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define OPTIM_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define OPTIM_CLONES
-#endif
 
 /* Figures of one step, worked out once for all slices. */
 typedef struct optim_rates {
     float lr, grad_scale;
-    float momentum;            /* sgd */
-    bool nesterov;             /* sgd */
+    float momentum; /* sgd */
+    bool nesterov;  /* sgd */
     float beta1, beta2, epsilon;
     float step_lr, root_scale; /* adam: lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
 } optim_rates;

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "tensor/half.h"
+#include "tensor/loops.h"
 #include "tensor/reduce.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -109,10 +110,11 @@ INLINE int64_t int_within(int64_t value, int64_t low, int64_t high)
 typedef void (*convert_fn)(void *to, const void *from, int64_t count);
 
 #define LOOP(to_id, to_type, from_id, from_type, kind, LOAD)                                                           \
-    static void convert_##from_id##_to_##to_id(void *to, const void *from, int64_t count)                              \
+    TRI_CLONES static void convert_##from_id##_to_##to_id(void *to, const void *from, int64_t count)                   \
     {                                                                                                                  \
         to_type *out = to;                                                                                             \
         const from_type *in = from;                                                                                    \
+        TRI_LANES                                                                                                      \
         for (int64_t i = 0; i < count; i++)                                                                            \
             out[i] = STORE_##to_id##_##kind(LOAD(in[i]));                                                              \
     }

@@ -10,14 +10,7 @@
 
 #include "base/status.h"
 #include "tensor/half.h"
-
-/* ifunc and sanitizers do not mix. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
-    !defined(__SANITIZE_THREAD__)
-#define TRI_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define TRI_CLONES
-#endif
+#include "tensor/loops.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -11,6 +11,7 @@
     {                                                                                                                  \
         T *to = out;                                                                                                   \
         const T *left = a, *right = b;                                                                                 \
+        TRI_LANES                                                                                                      \
         for (int64_t i = 0; i < count; i++)                                                                            \
             to[i] = STORE(COMBINE(LOAD(left[i]), LOAD(right[i])));                                                     \
     }
@@ -23,6 +24,7 @@ LOOP(max, MAX)
 TRI_CLONES static void NAME(divide)(void *data, int64_t count, int64_t divisor)
 {
     T *to = data;
+    TRI_LANES
     for (int64_t i = 0; i < count; i++)
         to[i] = STORE(DIVIDE(LOAD(to[i]), divisor));
 }

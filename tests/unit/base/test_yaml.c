@@ -59,8 +59,9 @@ static void a_document_becomes_a_tree_with_lines(void **state)
 {
     (void)state;
     tri_arena arena = {0};
-    tri_yaml *root = parsed(&arena, "# run\nmodel:\n  name: cnn\n  hidden: [512, 256]\n\ntrain: {batch: 128, seed: 1}\nempty:\n"
-                                    "list:\n- a\n- b: 1\n  c: \"x\\ty\"\n");
+    tri_yaml *root =
+        parsed(&arena, "# run\nmodel:\n  name: cnn\n  hidden: [512, 256]\n\ntrain: {batch: 128, seed: 1}\nempty:\n"
+                       "list:\n- a\n- b: 1\n  c: \"x\\ty\"\n");
     assert_int_equal(root->kind, TRI_YAML_MAP);
     assert_int_equal(tri_yaml_count(root), 4);
     tri_yaml *model = tri_yaml_find(root, "model");
@@ -182,8 +183,9 @@ static void numbers_are_checked_whole(void **state)
 {
     (void)state;
     tri_arena arena = {0};
-    tri_yaml *root = parsed(&arena, "a: 12\nb: 3k\nc: 1.5\nd: 12x\ne: on\nf: maybe\ng: [1]\nh: 99999999999999999999\ni: 1e-3\n"
-                                    "j: nan\nk: 0x10\nl: \" 1\"\nm: -7\n");
+    tri_yaml *root =
+        parsed(&arena, "a: 12\nb: 3k\nc: 1.5\nd: 12x\ne: on\nf: maybe\ng: [1]\nh: 99999999999999999999\ni: 1e-3\n"
+                       "j: nan\nk: 0x10\nl: \" 1\"\nm: -7\n");
     int64_t number;
     double real;
     bool truth;
@@ -214,9 +216,10 @@ static void set_makes_maps_and_replaces_and_reads_back(void **state)
     tri_arena arena = {0};
     tri_yaml *root = parsed(&arena, "model:\n  name: cnn\n  layers: [a, b]\noptim:\n");
     static const char *const texts[][2] = {
-        {"model.name", "mlp"},       {"model.hidden", "[512, 256]"}, {"optim.lr", "0.05"},     {"new.deep.key", "a: b"},
-        {"data.path", "@x #y *z"},   {"data.note", ""},              {"data.quoted", "\"q\""}, {"data.map", "{a: {b: [c]}}"},
-        {"data.odd", "a\nb\t\x01 "}, {"data.dots", "..."},           {"data.dash", "- 1"},     {"data.utf", "\xc2\x85\xe2\x80\xa8\xef\xbb\xbf"},
+        {"model.name", "mlp"},    {"model.hidden", "[512, 256]"}, {"optim.lr", "0.05"},
+        {"new.deep.key", "a: b"}, {"data.path", "@x #y *z"},      {"data.note", ""},
+        {"data.quoted", "\"q\""}, {"data.map", "{a: {b: [c]}}"},  {"data.odd", "a\nb\t\x01 "},
+        {"data.dots", "..."},     {"data.dash", "- 1"},           {"data.utf", "\xc2\x85\xe2\x80\xa8\xef\xbb\xbf"},
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         if (tri_yaml_set(&arena, root, texts[i][0], texts[i][1]) != TRI_OK)
@@ -241,9 +244,8 @@ static void set_refuses_what_it_cannot_mean(void **state)
     tri_arena arena = {0};
     tri_yaml *root = parsed(&arena, "model: {name: cnn, layers: [a]}\n");
     static const char *const texts[][2] = {
-        {"", "1"},           {"a..b", "1"},        {".a", "1"},          {"model.name.x", "1"},
-        {"model.layers.x", "1"}, {"a", "[1"},      {"a", "{x: 1, x: 2}"}, {"a", "\xff"},
-        {"\xff.b", "1"},     {"a", "[1] 2"},
+        {"", "1"},   {"a..b", "1"},         {".a", "1"},   {"model.name.x", "1"}, {"model.layers.x", "1"},
+        {"a", "[1"}, {"a", "{x: 1, x: 2}"}, {"a", "\xff"}, {"\xff.b", "1"},       {"a", "[1] 2"},
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         assert_int_equal(tri_yaml_set(&arena, root, texts[i][0], texts[i][1]), TRI_ECONFIG);

@@ -20,7 +20,8 @@ static double meaning(uint16_t bits, int exponent, int fraction)
     int power = (bits >> fraction) & ((1 << exponent) - 1);
     int rest = bits & ((1 << fraction) - 1);
     int bias = (1 << (exponent - 1)) - 1;
-    double value = power == 0 ? ldexp(rest, 1 - bias - fraction) : ldexp(rest + (1 << fraction), power - bias - fraction);
+    double value =
+        power == 0 ? ldexp(rest, 1 - bias - fraction) : ldexp(rest + (1 << fraction), power - bias - fraction);
     return bits & 0x8000 ? -value : value;
 }
 

@@ -19,7 +19,8 @@
 static uint64_t plus(uint64_t a, uint64_t b)
 {
     uint64_t low = a < b ? a : b, high = a < b ? b : a;
-    uint64_t hash = low * UINT64_C(0x9e3779b97f4a7c15) ^ (high + UINT64_C(0xd1b54a32d192ed03)) * UINT64_C(0xff51afd7ed558ccd);
+    uint64_t hash =
+        low * UINT64_C(0x9e3779b97f4a7c15) ^ (high + UINT64_C(0xd1b54a32d192ed03)) * UINT64_C(0xff51afd7ed558ccd);
     return hash ^ (hash >> 29);
 }
 
