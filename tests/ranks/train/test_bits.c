@@ -133,8 +133,10 @@ static void more_ranks_than_shards_is_one_clear_error(void **state)
 {
     (void)state;
     train_outcome outcome = train_threads(&(train_case){.config = config, .world = 9});
-    assert_int_equal(outcome.status, TRI_ECONFIG);
-    assert_non_null(strstr(outcome.message, "9 workers but train.shards is 8"));
+    /* A rank that is still joining hears of it from another. */
+    assert_true(outcome.status == TRI_ECONFIG || outcome.status == TRI_EABORT);
+    if (!strstr(outcome.message, "9 workers but train.shards is 8"))
+        fail_msg("%s", outcome.message);
 }
 
 int main(void)
