@@ -77,10 +77,31 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
     return TRI_OK;
 }
 
+/* A way out, where the message itself does not name one. */
+static const char *hint_of(tri_status status, const char *message)
+{
+    if (strstr(message, "did you mean") || strstr(message, "apt-get") || strstr(message, "--help"))
+        return NULL;
+    switch (status) {
+    case TRI_ECONFIG:
+        return "'trireme train --help' lists every option with its bounds";
+    case TRI_EPEER:
+    case TRI_ETIMEOUT:
+        return "log/rank-N.log in the run folder has what each rank said; --resume goes on from the newest checkpoint";
+    case TRI_EMISMATCH:
+        return "all ranks must run the same program with the same configuration";
+    default:
+        return NULL;
+    }
+}
+
 int tri_command_fail(tri_status status)
 {
+    const char *hint = hint_of(status, tri_last_error());
     fflush(stdout);
     fprintf(stderr, "error: %s\n", tri_last_error());
+    if (hint)
+        fprintf(stderr, "hint: %s\n", hint);
     switch (status) {
     case TRI_ECONFIG:
     case TRI_EINVAL:

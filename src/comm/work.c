@@ -204,7 +204,10 @@ void tri_comm_abort(tri_comm *comm, tri_status cause, const char *message)
     tri_mutex_unlock(&comm->mutex);
     if (!tells)
         return;
+    char own[TRI_ERROR_NBYTES]; /* what the caller failed with stays its last error, whatever links break here */
+    snprintf(own, sizeof(own), "%s", tri_last_error());
     tri_net_abort(comm->net, comm->failed, comm->origin, comm->cause);
+    (void)tri_fail_copy(cause, own);
     tri_mutex_lock(&comm->mutex);
     comm->busy = false;
     tri_cond_signal(&comm->ready);

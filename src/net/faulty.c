@@ -242,7 +242,7 @@ static tri_status faults_parse(faulty_transport *faulty, const char *text)
         if (!fault_parse(text, nbytes, faulty->base.world, &faulty->faults[faulty->count]))
             return tri_fail(
                 TRI_ECONFIG,
-                "net.faults: want peer:after_bytes:what;... with a peer below %d or * and cut, stall, slow or "
+                "comm.faults: want peer:after_bytes:what;... with a peer below %d or * and cut, stall, slow or "
                 "flip, got %.*s",
                 faulty->base.world, (int)nbytes, text);
         faulty->count++;

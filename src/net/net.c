@@ -50,7 +50,7 @@ static tri_status transports_open(tri_net *net, tri_hub *hub)
         const tri_transport_ops *ops = tri_transport_find(wanted);
 
         if (!ops)
-            return tri_fail(TRI_ECONFIG, "net.transport: want auto, shm, tcp, inproc or sim, got %s", wanted);
+            return tri_fail(TRI_ECONFIG, "comm.transport: want auto, shm, tcp, inproc or sim, got %s", wanted);
         return transport_add(net, ops, hub);
     }
     if (hub)

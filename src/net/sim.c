@@ -3,7 +3,7 @@
  * sim.c: ranks as fibers of a simulation, over a hub whose links take virtual time.
  *
  * A link sends one byte after the other at its bandwidth; each write arrives a latency and a seeded jitter after its
- * last byte was sent, and never before an earlier one. What is in flight is bounded by the ring (net.slot_kib), as by
+ * last byte was sent, and never before an earlier one. What is in flight is bounded by the ring (comm.slot_kib), as by
  * the window of a real connection. Space in the ring is seen by the sender at once.
  */
 #include "net/hub.h"

@@ -84,7 +84,7 @@ static tri_status interface_find(const char *name, tri_tcp_place *place)
     }
     freeifaddrs(all);
     if (!found)
-        return tri_fail(TRI_ECONFIG, "net.interface: want an interface that is up or an address of this host, got %s",
+        return tri_fail(TRI_ECONFIG, "comm.interface: want an interface that is up or an address of this host, got %s",
                         name);
     return TRI_OK;
 }

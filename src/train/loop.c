@@ -4,6 +4,7 @@
  * stop.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -45,10 +46,12 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
     if (status == TRI_OK)
         status = tri_job_build(job, setup);
     if (status != TRI_OK) {
+        char message[TRI_ERROR_NBYTES];
+        snprintf(message, sizeof(message), "%s", tri_last_error());
         if (job->world > 1)
-            tri_comm_abort(job->comm, status, tri_last_error());
+            tri_comm_abort(job->comm, status, message);
         tri_job_close(job);
-        return status;
+        return tri_fail_copy(status, message);
     }
     *out = job;
     return TRI_OK;

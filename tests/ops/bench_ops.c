@@ -2,7 +2,7 @@
  *
  * bench_ops.c: speed of the ops at the shapes of real models: GFLOP/s of products, GB/s of the others. Not a test.
  *
- * bench_ops [word [threads [kind]]]: rows whose name contains the word; threads 1 by default.
+ * bench_ops [word [threads [kind ...]]]: cases whose name contains the word; 1 thread, kinds cpu and tiles by default.
  */
 #include "base/runtime.h"
 #include "ops/ops.h"
@@ -37,6 +37,7 @@ static const op_case benches[] = {
      .units = 32,
      .attr = {KERNEL(1, 1), .stride = {2, 2}}},
     {.name = "res.conv32", .op = TRI_OP_CONV, .x = {8, 16, 16, 32}, .units = 32, SAME},
+    {.name = "res.down64", .op = TRI_OP_CONV, .x = {8, 16, 16, 32}, .units = 64, DOWN},
     {.name = "res.conv64", .op = TRI_OP_CONV, .x = {8, 8, 8, 64}, .units = 64, SAME},
     {.name = "res.bn16", .op = TRI_OP_BATCH_NORM, .x = {8, 32, 32, 16}, .attr = {.relu = true}},
     {.name = "res.bn64", .op = TRI_OP_BATCH_NORM, .x = {8, 8, 8, 64}, .attr = {.relu = true}},
@@ -71,51 +72,104 @@ static double flops_of(const op_run *r)
     }
 }
 
-typedef void (*pass_fn)(const tri_kernel *kernel, const tri_op_call *call);
+#define ROUNDS 7
+#define PASSES 3
 
-/* Best time of one pass in seconds, over some 40 ms. */
-static double time_pass(const op_run *r, pass_fn pass)
+static const char *const pass_names[PASSES] = {"forward us", "weights us", "backward us"};
+
+/* Forward, backward without the gradient of x, whole backward. */
+static void pass_run(op_run *r, int pass)
 {
-    double best = 1e9, total = 0;
-    pass(&r->kernel, &r->call);
-    for (int i = 0; total < 0.06 || i < 3; i++) {
-        const int64_t begin = tri_now_ns();
-        pass(&r->kernel, &r->call);
-        const double s = (double)(tri_now_ns() - begin) * 1e-9;
-        best = s < best ? s : best;
-        total += s;
+    void *dx = r->call.dinput[0];
+    if (pass == 0) {
+        tri_kernel_forward(&r->kernel, &r->call);
+        return;
     }
-    return best;
+    r->call.dinput[0] = pass == 1 ? NULL : dx;
+    tri_kernel_backward(&r->kernel, &r->call);
+    r->call.dinput[0] = dx;
+}
+
+/* Mean time in seconds of the calls of some 10 ms. */
+static double time_pass(op_run *r, int pass)
+{
+    const int64_t begin = tri_now_ns();
+    int64_t end = begin;
+    int count = 0;
+    while (end - begin < 10000000) {
+        pass_run(r, pass);
+        count++;
+        end = tri_now_ns();
+    }
+    return (double)(end - begin) * 1e-9 / count;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_row(const op_run *r, const char *name, double times[PASSES][ROUNDS])
+{
+    const double flops = flops_of(r), nbytes = (double)((r->input_count[0] + r->output_count) * r->call.shards) * 4;
+    printf("%-12s %-10s", name, r->kernel.ops->name);
+    for (int pass = 0; pass < PASSES; pass++) {
+        qsort(times[pass], ROUNDS, sizeof(double), compare_times);
+        const double median = times[pass][ROUNDS / 2], work = flops > 0 ? (pass == 2 ? 2 : 1) * flops : nbytes;
+        printf(" %10.1f %7.1f%s", median * 1e6, work / median * 1e-9, flops > 0 ? "GF/s" : "GB/s");
+    }
+    printf("\n");
+}
+
+/* The kinds' rows of one case, their passes interleaved: medians of ROUNDS. A kind with the row of the one before is
+ * left out. */
+static int bench_case(const op_case *c, int threads, int kind_count, char *const *kinds)
+{
+    static op_run runs[4];
+    static double times[4][PASSES][ROUNDS];
+    int count = 0;
+    for (int k = 0; k < kind_count && k < 4; k++) {
+        if (op_open(&runs[count], kinds[k], c, threads, false) != TRI_OK) {
+            fprintf(stderr, "%s: %s\n", c->name, tri_last_error());
+            return 1;
+        }
+        if (count > 0 && runs[count].kernel.ops == runs[count - 1].kernel.ops) {
+            op_close(&runs[count]);
+        } else {
+            count++;
+        }
+    }
+    for (int round = -1; round < ROUNDS; round++) { /* the first one warms up */
+        for (int pass = 0; pass < PASSES; pass++) {
+            for (int k = 0; k < count; k++) {
+                times[k][pass][round < 0 ? 0 : round] = time_pass(&runs[k], pass);
+            }
+        }
+    }
+    for (int k = 0; k < count; k++) {
+        print_row(&runs[k], c->name, times[k]);
+        op_close(&runs[k]);
+    }
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
-    const char *word = argc > 1 ? argv[1] : "", *kind = argc > 3 ? argv[3] : "cpu";
-    const int threads = argc > 2 ? atoi(argv[2]) : 1;
-    printf("%-12s %-10s %10s %9s %10s %9s %10s %9s\n", "op", "row", "forward us", "", "weights us", "", "backward us",
-           "");
+    static char cpu[] = "cpu", tiles[] = "tiles";
+    static char *usual[] = {cpu, tiles};
+    const char *word = argc > 1 ? argv[1] : "";
+    const int threads = argc > 2 ? atoi(argv[2]) : 1, kind_count = argc > 3 ? argc - 3 : 2;
+    printf("%-12s %-10s", "op", "row");
+    for (int pass = 0; pass < PASSES; pass++) {
+        printf(" %10s %11s", pass_names[pass], "");
+    }
+    printf("\n");
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++) {
-        op_run r;
-        if (strstr(benches[i].name, word) == NULL) {
-            continue;
-        }
-        if (op_open(&r, kind, &benches[i], threads, false) != TRI_OK) {
-            fprintf(stderr, "%s: %s\n", benches[i].name, tri_last_error());
+        if (strstr(benches[i].name, word) != NULL &&
+            bench_case(&benches[i], threads, kind_count, argc > 3 ? argv + 3 : usual) != 0) {
             return 1;
         }
-        void *dx = r.call.dinput[0];
-        const double forward = time_pass(&r, tri_kernel_forward);
-        r.call.dinput[0] = NULL;
-        const double weights = time_pass(&r, tri_kernel_backward);
-        r.call.dinput[0] = dx;
-        const double backward = time_pass(&r, tri_kernel_backward), flops = flops_of(&r);
-        const double nbytes = (double)((r.input_count[0] + r.output_count) * r.call.shards) * 4;
-        const double work = flops > 0 ? flops : nbytes;
-        const char *unit = flops > 0 ? "GF/s" : "GB/s";
-        printf("%-12s %-10s %10.1f %6.1f%s %9.1f %6.1f%s %10.1f %6.1f%s\n", benches[i].name, r.kernel.ops->name,
-               forward * 1e6, work / forward * 1e-9, unit, weights * 1e6, work / weights * 1e-9, unit, backward * 1e6,
-               (flops > 0 ? 2 : 1) * work / backward * 1e-9, unit);
-        op_close(&r);
     }
     return 0;
 }

@@ -26,7 +26,7 @@ typedef enum spawn_kind {
 typedef struct spawn_config {
     spawn_kind kind;
     int world;
-    const char *faults[16]; /* net.faults of each rank, NULL: none */
+    const char *faults[16]; /* comm.faults of each rank, NULL: none */
     const char *tokens[16]; /* NULL: the job's */
     double timeout_s;       /* net.timeout_s, 0: 30 */
     uint64_t seed;          /* of a simulation */

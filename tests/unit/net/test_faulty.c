@@ -20,7 +20,7 @@ static void wrong_texts_are_refused_and_name_the_option(void **state)
         assert_int_equal(tri_hub_create(&figures, &hub), TRI_OK);
         assert_int_equal(tri_options_set(&tri_net_options, &config, "faults", wrong[i]), TRI_OK);
         assert_int_equal(tri_net_open(&config, 0, 2, "token", hub, &net), TRI_ECONFIG);
-        assert_non_null(strstr(tri_last_error(), "net.faults"));
+        assert_non_null(strstr(tri_last_error(), "comm.faults"));
         tri_hub_destroy(hub);
     }
 }
