@@ -510,8 +510,10 @@ static void launch_fini(launch *job)
     if (job->report_fd >= 0)
         close(job->report_fd);
     tri_store_server_stop(job->server);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         tri_string_fini(&job->sinks[i].pending);
+        tri_map_fini(&job->sinks[i].said);
+    }
     tri_vector_fini(&job->hosts);
     tri_free(job->cpus);
     tri_free(job->polls);

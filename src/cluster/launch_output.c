@@ -57,12 +57,28 @@ void tri_launch_sink_write(launch_sink *sink)
     sink->at = 0;
 }
 
+/* Ranks that fail of the same cause say the same: without prefixes, once is enough for the reader. */
+static bool is_repeated(const launch_stream *stream, const char *line, size_t nbytes)
+{
+    bool says = (nbytes > 7 && memcmp(line, "error: ", 7) == 0) || (nbytes > 6 && memcmp(line, "hint: ", 6) == 0);
+    char *key = !stream->prefix && says ? tri_strndup(line, nbytes) : NULL;
+    int64_t rank;
+
+    if (!key)
+        return false;
+    bool repeated = tri_map_find(&stream->sink->said, key, &rank);
+    if (!repeated)
+        (void)tri_map_set(&stream->sink->said, key, stream->rank); /* without memory it is said again */
+    tri_free(key);
+    return repeated;
+}
+
 /* One line, without its newline. */
 static tri_status line_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
 {
     launch_sink *sink = stream->sink;
 
-    if (sink && !sink->broken) {
+    if (sink && !sink->broken && !is_repeated(stream, line, nbytes)) {
         if (stream->prefix)
             TRI_TRY(tri_string_appendf(&sink->pending, "[%d] ", stream->rank));
         TRI_TRY(tri_string_append_bytes(&sink->pending, line, nbytes));

@@ -2,7 +2,8 @@
  *
  * bench_ops.c: speed of the ops at the shapes of real models: GFLOP/s of products, GB/s of the others. Not a test.
  *
- * bench_ops [word [threads [kind ...]]]: cases whose name contains the word; 1 thread, kinds cpu and tiles by default.
+ * bench_ops [word [threads [kind ...]]]: cases whose name contains the word; 1 thread, kinds cpu, dnnl and tiles by
+ * default.
  */
 #include "base/runtime.h"
 #include "ops/ops.h"
@@ -46,6 +47,9 @@ static const op_case benches[] = {
     {.name = "vgg.conv256", .op = TRI_OP_CONV, .x = {2, 14, 14, 256}, .units = 256, SAME},
     {.name = "gpt.fc", .op = TRI_OP_LINEAR, .x = {4, 128, 256}, .units = 1024, .attr = {.bias = true}, .shards = 2},
     {.name = "gpt.scores", .op = TRI_OP_MATMUL, .x = {4, 4, 128, 64}, .other = {4, 4, 64, 128}, .shards = 2},
+    {.name = "gpt.long", .op = TRI_OP_LINEAR, .x = {8, 256, 512}, .units = 2048, .attr = {.bias = true}, .shards = 1},
+    {.name = "gpt.square", .op = TRI_OP_MATMUL, .x = {2, 2, 512, 512}, .other = {2, 2, 512, 512}, .shards = 2},
+    {.name = "gpt.values", .op = TRI_OP_MATMUL, .x = {2, 4, 256, 256}, .other = {2, 4, 256, 64}, .shards = 2},
     {.name = "gpt.softmax", .op = TRI_OP_SOFTMAX, .x = {4, 4, 128, 128}, .shards = 2},
     {.name = "gpt.norm", .op = TRI_OP_LAYER_NORM, .x = {4, 128, 256}, .shards = 2},
     {.name = "gpt.gelu", .op = TRI_OP_GELU, .x = {4, 128, 1024}, .shards = 2},
@@ -156,10 +160,10 @@ static int bench_case(const op_case *c, int threads, int kind_count, char *const
 
 int main(int argc, char **argv)
 {
-    static char cpu[] = "cpu", tiles[] = "tiles";
-    static char *usual[] = {cpu, tiles};
+    static char cpu[] = "cpu", dnnl[] = "dnnl", tiles[] = "tiles";
+    static char *usual[] = {cpu, dnnl, tiles};
     const char *word = argc > 1 ? argv[1] : "";
-    const int threads = argc > 2 ? atoi(argv[2]) : 1, kind_count = argc > 3 ? argc - 3 : 2;
+    const int threads = argc > 2 ? atoi(argv[2]) : 1, kind_count = argc > 3 ? argc - 3 : 3;
     printf("%-12s %-10s", "op", "row");
     for (int pass = 0; pass < PASSES; pass++) {
         printf(" %10s %11s", pass_names[pass], "");
