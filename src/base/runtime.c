@@ -126,3 +126,10 @@ int tri_stop_signal(void)
 {
     return atomic_load(&stop_number);
 }
+
+int tri_cores_online(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return count > 0 ? (int)count : 1;
+}

@@ -27,6 +27,8 @@ int64_t tri_wall_ns(void);
 /* now + ms, without overflow; ms < 0: TRI_FOREVER. */
 int64_t tri_deadline_after_ms(int64_t ms);
 void tri_sleep_ns(int64_t ns);
+/* Cores of the machine that are switched on, whoever may use them. */
+int tri_cores_online(void);
 /* Lets others run. */
 void tri_yield(void);
 /* Random bytes from the system (from the seed in a simulation): job tokens, names of runs. */

@@ -11,9 +11,16 @@
 #include "base/log.h"
 #include "train/job.h"
 
-static int threads_wanted(const tri_config *config)
+/* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
+ * wait for cores cost far more than the threads bring. */
+static int threads_wanted(const tri_job *job)
 {
-    return config->train.threads > 0 ? (int)config->train.threads : tri_tiles_threads();
+    int threads = tri_tiles_threads(), local = tri_comm_local_count(job->comm);
+    if (job->config.train.threads > 0)
+        return (int)job->config.train.threads;
+    if (local > 1 && threads == tri_cores_online())
+        threads = threads / local > 0 ? threads / local : 1;
+    return threads;
 }
 
 /* Which shards are ours, and as which subtrees. */
@@ -206,7 +213,7 @@ static tri_status build_rank(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
-    job->threads = threads_wanted(&job->config);
+    job->threads = threads_wanted(job);
     snprintf(job->bits, sizeof(job->bits), "reproducible");
     if (strcmp(job->config.comm.order, "canonical") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
