@@ -13,6 +13,30 @@
 
 #define MATCH 3e-5 /* of the largest element, for sums of a few hundred terms */
 
+/* Each case with each fast row that can compute it: the kinds differ in what they prefer. */
+static struct {
+    const char *kind;
+    const op_case *op;
+} fast[3 * TRI_COUNT_OF(op_cases)];
+static size_t fast_count;
+
+static void list_rows(void)
+{
+    static const char *const kinds[] = {"cpu", "dnnl", "tiles"};
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        const tri_kernel_ops *last = NULL;
+        tri_op_desc desc;
+        for (size_t k = 0; k < TRI_COUNT_OF(kinds) && op_describe(&op_cases[i], 1, &desc) == TRI_OK; k++) {
+            const tri_kernel_ops *ops = tri_kernel_choose(kinds[k], &desc);
+            if (ops != last) {
+                fast[fast_count].kind = kinds[k];
+                fast[fast_count++].op = &op_cases[i];
+            }
+            last = ops;
+        }
+    }
+}
+
 static void open_case(op_run *r, const char *kind, const op_case *c, int threads, bool ragged)
 {
     const tri_status status = op_open(r, kind, c, threads, ragged);
@@ -78,15 +102,15 @@ static void compare_runs(const op_case *c, const op_run *got, const op_run *want
 static void fast_rows_match_the_reference(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+    for (size_t i = 0; i < fast_count; i++) {
         for (int ragged = 0; ragged < 2; ragged++) {
-            op_run fast, slow;
-            open_case(&fast, "cpu", &op_cases[i], 2, ragged);
-            open_case(&slow, "reference", &op_cases[i], 1, ragged);
-            run_both(&fast);
+            op_run quick, slow;
+            open_case(&quick, fast[i].kind, fast[i].op, 2, ragged);
+            open_case(&slow, "reference", fast[i].op, 1, ragged);
+            run_both(&quick);
             run_both(&slow);
-            compare_runs(&op_cases[i], &fast, &slow, expect_near);
-            op_close(&fast);
+            compare_runs(fast[i].op, &quick, &slow, expect_near);
+            op_close(&quick);
             op_close(&slow);
         }
     }
@@ -95,16 +119,16 @@ static void fast_rows_match_the_reference(void **state)
 static void evaluation_matches_the_reference(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
-        op_run fast, slow;
-        open_case(&fast, "cpu", &op_cases[i], 1, false);
-        open_case(&slow, "reference", &op_cases[i], 1, false);
-        fast.call.training = slow.call.training = false;
-        fast.call.part_count = slow.call.part_count = 0;
-        tri_kernel_forward(&fast.kernel, &fast.call);
+    for (size_t i = 0; i < fast_count; i++) {
+        op_run quick, slow;
+        open_case(&quick, fast[i].kind, fast[i].op, 1, false);
+        open_case(&slow, "reference", fast[i].op, 1, false);
+        quick.call.training = slow.call.training = false;
+        quick.call.part_count = slow.call.part_count = 0;
+        tri_kernel_forward(&quick.kernel, &quick.call);
         tri_kernel_forward(&slow.kernel, &slow.call);
-        expect_near(op_cases[i].name, "output", fast.output, slow.output, slow.output_count * slow.call.shards);
-        op_close(&fast);
+        expect_near(fast[i].op->name, "output", quick.output, slow.output, slow.output_count * slow.call.shards);
+        op_close(&quick);
         op_close(&slow);
     }
 }
@@ -112,14 +136,14 @@ static void evaluation_matches_the_reference(void **state)
 static void bits_do_not_depend_on_threads(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+    for (size_t i = 0; i < fast_count; i++) {
         op_run one, more;
-        open_case(&one, "cpu", &op_cases[i], 1, true);
+        open_case(&one, fast[i].kind, fast[i].op, 1, true);
         run_both(&one);
         for (int threads = 2; threads <= 3; threads++) {
-            open_case(&more, "cpu", &op_cases[i], threads, true);
+            open_case(&more, fast[i].kind, fast[i].op, threads, true);
             run_both(&more);
-            compare_runs(&op_cases[i], &more, &one, expect_same);
+            compare_runs(fast[i].op, &more, &one, expect_same);
             op_close(&more);
         }
         op_close(&one);
@@ -156,10 +180,10 @@ static void run_slice(op_run *r, const op_run *whole, int first, int count, int 
 static void two_halves_add_up_to_the_whole(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+    for (size_t i = 0; i < fast_count; i++) {
         op_run whole, half;
-        open_case(&whole, "cpu", &op_cases[i], 1, true);
-        open_case(&half, "cpu", &op_cases[i], 2, true);
+        open_case(&whole, fast[i].kind, fast[i].op, 1, true);
+        open_case(&half, fast[i].kind, fast[i].op, 2, true);
         const int shards = whole.call.shards;
         run_both(&whole);
         float *sum[TRI_OP_MAX_PARAMS];
@@ -178,7 +202,7 @@ static void two_halves_add_up_to_the_whole(void **state)
             memcpy(half.dparam[p][0], sum[p], (size_t)whole.param_count[p] * sizeof(float));
             tri_free(sum[p]);
         }
-        compare_runs(&op_cases[i], &half, &whole, expect_same);
+        compare_runs(fast[i].op, &half, &whole, expect_same);
         op_close(&whole);
         op_close(&half);
     }
@@ -189,9 +213,9 @@ static void odd_parts_are_subtrees(void **state)
 {
     (void)state;
     static const tri_tree_part parts[] = {{0, 1}, {1, 2}, {3, 2}, {5, 1}};
-    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+    for (size_t i = 0; i < fast_count; i++) {
         op_run single, odd;
-        open_case(&single, "cpu", &op_cases[i], 1, false);
+        open_case(&single, fast[i].kind, fast[i].op, 1, false);
         if (single.kernel.desc.param_count == 0 || single.call.shards < 8) {
             op_close(&single);
             continue;
@@ -201,7 +225,7 @@ static void odd_parts_are_subtrees(void **state)
         }
         single.call.part_count = 8;
         run_both(&single);
-        open_case(&odd, "cpu", &op_cases[i], 2, false);
+        open_case(&odd, fast[i].kind, fast[i].op, 2, false);
         run_slice(&odd, &single, 1, 6, 4, parts);
         for (int p = 0; p < single.kernel.desc.param_count; p++) {
             float *const *leaf = single.dparam[p];
@@ -209,7 +233,7 @@ static void odd_parts_are_subtrees(void **state)
             tri_vector_add(1, leaf[4], leaf[4], leaf[5], single.param_count[p]);
             const int root[] = {1, 2, 4, 6};
             for (int part = 0; part < 4; part++) {
-                expect_same(op_cases[i].name, "dparam", odd.dparam[p][part], leaf[root[part]], single.param_count[p]);
+                expect_same(fast[i].op->name, "dparam", odd.dparam[p][part], leaf[root[part]], single.param_count[p]);
             }
         }
         op_close(&single);
@@ -304,10 +328,10 @@ static void gradients_are_the_slopes_of_the_reference(void **state)
 static void shared_memory_gives_the_same_bits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+    for (size_t i = 0; i < fast_count; i++) {
         op_run apart, shared;
-        open_case(&apart, "cpu", &op_cases[i], 2, true);
-        open_case(&shared, "cpu", &op_cases[i], 2, true);
+        open_case(&apart, fast[i].kind, fast[i].op, 2, true);
+        open_case(&shared, fast[i].kind, fast[i].op, 2, true);
         const tri_kernel_ops *ops = shared.kernel.ops;
         run_both(&apart);
         const size_t nbytes = (size_t)(shared.output_count * shared.call.shards) * sizeof(float);
@@ -332,7 +356,7 @@ static void shared_memory_gives_the_same_bits(void **state)
         if (ops->dinput_may_alias && apart.call.dinput[0] != NULL) {
             memcpy(shared.dinput[0], shared.doutput, nbytes);
         }
-        compare_runs(&op_cases[i], &shared, &apart, expect_same);
+        compare_runs(fast[i].op, &shared, &apart, expect_same);
         op_close(&apart);
         op_close(&shared);
     }
@@ -349,5 +373,6 @@ int main(void)
         cmocka_unit_test(odd_parts_are_subtrees),
         cmocka_unit_test(shared_memory_gives_the_same_bits),
     };
+    list_rows();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_step.c: plan, then run: a step allocates nothing, on one rank and on several; and jobs fail cleanly when memory
+ * does.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "base/runtime.h"
+#include "comm/comm.h"
+#include "trireme/train.h"
+
+#define WARM_STEPS    4
+#define COUNTED_STEPS 8
+#define MAX_RANKS     3
+
+static const char config[] = "model:\n"
+                             "  layers:\n"
+                             "    - reshape: [4, 4, 2]\n"
+                             "    - conv2d: {out: 4, kernel: 3, pad: 1}\n"
+                             "    - batch_norm\n"
+                             "    - relu\n"
+                             "    - max_pool: 2\n"
+                             "    - flatten\n"
+                             "    - dropout: 0.2\n"
+                             "    - linear: classes\n"
+                             "data: {name: synthetic, synthetic_count: 4096, synthetic_width: 32}\n"
+                             "train: {batch: 64, epochs: 1, threads: 1}\n"
+                             "optim: {clip_norm: 1}\n";
+
+typedef struct rank_place {
+    tri_hub *hub;
+    int rank, world;
+    tri_status status;
+    uint64_t before, after; /* allocations of the whole process: all ranks step between the same two barriers */
+} rank_place;
+
+static tri_status steps_run(tri_job *job, int count)
+{
+    bool done;
+    for (int i = 0; i < count; i++)
+        TRI_TRY(tri_job_step(job, &done));
+    return TRI_OK;
+}
+
+static tri_status rank_count(rank_place *place)
+{
+    tri_comm_config comm_config;
+    tri_net_config net_config;
+    tri_comm *comm;
+    tri_job *job = NULL;
+    tri_options_defaults(&tri_comm_options, &comm_config);
+    tri_options_defaults(&tri_net_options, &net_config);
+    TRI_TRY(tri_comm_open_hub(place->hub, place->rank, place->world, &comm_config, &net_config, &comm));
+    tri_status status = tri_job_open(&(tri_job_setup){.config_text = config, .comm = comm}, &job);
+    if (status == TRI_OK)
+        status = steps_run(job, WARM_STEPS);
+    if (status == TRI_OK)
+        status = tri_barrier(tri_comm_world(comm), NULL);
+    place->before = tri_memory_now().calls;
+    if (status == TRI_OK)
+        status = tri_barrier(tri_comm_world(comm), NULL);
+    if (status == TRI_OK)
+        status = steps_run(job, COUNTED_STEPS);
+    if (status == TRI_OK)
+        status = tri_barrier(tri_comm_world(comm), NULL);
+    place->after = tri_memory_now().calls;
+    if (status == TRI_OK)
+        status = tri_barrier(tri_comm_world(comm), NULL);
+    tri_job_close(job);
+    tri_comm_leave(comm);
+    return status;
+}
+
+static void rank_body(void *arg)
+{
+    rank_place *place = arg;
+    place->status = rank_count(place);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= MAX_RANKS; world++) {
+        tri_hub *hub;
+        tri_thread *threads[MAX_RANKS];
+        rank_place places[MAX_RANKS];
+        assert_int_equal(tri_hub_create(&(tri_hub_config){.world = world}, &hub), TRI_OK);
+        for (int r = 0; r < world; r++) {
+            places[r] = (rank_place){.hub = hub, .rank = r, .world = world};
+            assert_int_equal(tri_thread_start(&threads[r], "rank", rank_body, &places[r]), TRI_OK);
+        }
+        for (int r = 0; r < world; r++)
+            tri_thread_join(threads[r]);
+        tri_hub_destroy(hub);
+        for (int r = 0; r < world; r++) {
+            assert_int_equal(places[r].status, TRI_OK);
+            assert_int_equal(places[r].after, places[r].before);
+        }
+    }
+}
+
+/* Until no allocation is left to fail: a row of jobs that open. */
+static void every_allocation_of_a_job_may_fail(void **state)
+{
+    (void)state;
+    int failures = 0, good_in_a_row = 0;
+    for (uint64_t n = 1; good_in_a_row < 20; n++) {
+        tri_job *job = NULL;
+        tri_memory_fail_at(n);
+        tri_status status = tri_job_open(&(tri_job_setup){.config_text = config}, &job);
+        tri_memory_fail_at(0);
+        assert_true(status == TRI_OK || status == TRI_ENOMEM);
+        good_in_a_row = status == TRI_OK ? good_in_a_row + 1 : 0;
+        failures += status != TRI_OK;
+        tri_job_close(job);
+        assert_true(n < 10000);
+    }
+    assert_true(failures > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(every_allocation_of_a_job_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
