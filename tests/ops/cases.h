@@ -21,7 +21,7 @@ static const op_case op_cases[] = {
      .x = {1030, 24},
      .units = 20,
      .attr = {.bias = true, .relu = true},
-     .shards = 4},
+     .shards = 2},
     {.name = "linear_plain", .op = TRI_OP_LINEAR, .x = {4, 256, 20}, .units = 33, .shards = 8},
     {.name = "matmul_middling", .op = TRI_OP_MATMUL, .x = {2, 130, 100}, .other = {2, 100, 90}},
     {.name = "matmul", .op = TRI_OP_MATMUL, .x = {2, 7, 5}, .other = {2, 5, 19}},

@@ -277,7 +277,8 @@ static tri_status row_apply(const tri_model_plan *plan, const layer_row *row, co
         TRI_TRY_IN(row->add(plan, row, fields, x), "layer %s", row->name);
     }
     if (*x < 0)
-        return tri_fail(TRI_ECONFIG, "%s%s", place, plan->model->message);
+        return tri_fail(plan->model->status == TRI_ENOMEM ? TRI_ENOMEM : TRI_ECONFIG, "%s%s", place,
+                        plan->model->message);
     return TRI_OK;
 }
 
