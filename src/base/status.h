@@ -12,12 +12,12 @@
 #include <trireme/status.h>
 
 /* Records the message for this thread (cut at 1023 bytes, control bytes replaced) and returns `code`. */
-TRI_API tri_status tri_fail(tri_status code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+tri_status tri_fail(tri_status code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 /* Appends ": <context>" in front of the message that stands: "<context>: <message>". Returns `code`. */
-TRI_API tri_status tri_fail_context(tri_status code, const char *format, ...)
+tri_status tri_fail_context(tri_status code, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 /* Copies a message received from elsewhere (another thread, another rank) into this thread's slot. Returns `code`. */
-TRI_API tri_status tri_fail_copy(tri_status code, const char *message);
+tri_status tri_fail_copy(tri_status code, const char *message);
 
 /* The same calls, so that the compiler sees that what comes back is `code`: without it gcc -O3 takes out parameters for
  * uninitialized after TRI_TRY. */
@@ -51,7 +51,7 @@ TRI_API tri_status tri_fail_copy(tri_status code, const char *message);
     } while (0)
 
 /* For our own bugs only: prints file, line and condition, then aborts. */
-TRI_API void tri_assert_failed(const char *file, int line, const char *condition) __attribute__((noreturn, cold));
+void tri_assert_failed(const char *file, int line, const char *condition) __attribute__((noreturn, cold));
 #define TRI_ASSERT(condition) ((condition) ? (void)0 : tri_assert_failed(__FILE__, __LINE__, #condition))
 /* Checked in debug builds only. */
 #ifdef NDEBUG

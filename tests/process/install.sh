@@ -1,0 +1,39 @@
+#!/bin/sh
+# Installs into an empty folder and builds programs against it as users do: pkg-config (shared, static) and find_package.
+# usage: install.sh BUILD_FOLDER EXAMPLES_FOLDER
+set -eu
+build=$1
+examples=$2
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+cmake --install "$build" --prefix "$prefix" >/dev/null
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name trireme.pc)")
+export PKG_CONFIG_PATH
+lib=$(pkg-config --variable=libdir trireme)
+
+# shellcheck disable=SC2046
+cc "$examples/02_all_reduce.c" -I"$examples" $(pkg-config --cflags --libs trireme) -o "$prefix/shared"
+LD_LIBRARY_PATH=$lib "$prefix/bin/trireme" launch -n 3 -- "$prefix/shared" | grep "sums 3 6 9 12"
+
+# shellcheck disable=SC2046
+cc "$examples/02_all_reduce.c" -I"$examples" $(pkg-config --cflags trireme) "$lib/libtrireme.a" \
+    $(pkg-config --static --libs trireme | sed 's/-ltrireme//') -o "$prefix/static"
+"$prefix/bin/trireme" launch -n 2 -- "$prefix/static" | grep "sums 1 3 5 7"
+
+cat >"$prefix/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.20)
+project(user C)
+find_package(trireme 0.1 REQUIRED)
+add_executable(user $examples/06_canonical_sum.c)
+target_include_directories(user PRIVATE $examples)
+target_link_libraries(user trireme::trireme)
+CMAKE
+cmake -S "$prefix" -B "$prefix/user-build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake --build "$prefix/user-build" >/dev/null
+"$prefix/user-build/user"
+
+# Nothing but the public names leaves the library.
+if nm -D --defined-only "$lib/libtrireme.so" | awk '$2 == "T" {print $3}' | grep -v '^tri_'; then
+    echo "names without tri_ are exported" >&2
+    exit 1
+fi
