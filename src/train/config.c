@@ -157,6 +157,24 @@ static tri_status config_parse(tri_config *config, const char *path, const char 
     return status;
 }
 
+/* "data: fashion-mnist" is short for "data: {name: fashion-mnist}", in every section that has a name. */
+static tri_status expand_names(tri_config *config)
+{
+    for (tri_yaml *node = config->root->child; node; node = node->next) {
+        bool known, named = strcmp(node->key, "model") == 0 || section_find(node->key, "name", &known) != NULL;
+        if (node->kind != TRI_YAML_SCALAR || !node->text[0] || !named)
+            continue;
+        tri_yaml *name = tri_arena_alloc(&config->arena, 1, sizeof(*name));
+        if (!name)
+            return TRI_ENOMEM;
+        *name = (tri_yaml){.kind = TRI_YAML_SCALAR, .key = "name", .text = node->text, .line = node->line};
+        node->kind = TRI_YAML_MAP;
+        node->text = NULL;
+        node->child = name;
+    }
+    return TRI_OK;
+}
+
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config)
 {
     *config = (tri_config){0};
@@ -168,6 +186,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
     config->origin_names[ORIGIN_FILE] = origin;
     config->origin_names[ORIGIN_COMMAND_LINE] = "command line";
     TRI_TRY(config_parse(config, path, text));
+    TRI_TRY(expand_names(config));
     for (int i = 0; overrides && overrides[i]; i++)
         TRI_TRY(override_apply(config, overrides[i]));
     for (const tri_yaml *node = config->root->child; node; node = node->next)

@@ -57,7 +57,8 @@ static void wrong_values_say_line_wanted_and_found(void **state)
     expect_error("train: {batch: 0}\n", NULL, "train.batch");
     expect_error("train: [1, 2]\n", NULL, "'train' wants keys and values below it");
     expect_error("train: {batch: [1]}\n", NULL, "train.batch wants one value");
-    expect_error("model: cnn\n", NULL, "'model' wants keys below it");
+    expect_error("model: [cnn]\n", NULL, "'model' wants keys below it");
+    expect_error("checkpoint: often\n", NULL, "'checkpoint' wants keys and values below it");
     expect_error("- a\n- b\n", NULL, "want sections");
 }
 
@@ -81,6 +82,20 @@ static void the_printed_configuration_reads_back_to_the_same(void **state)
     tri_string_fini(&second);
     tri_config_fini(&config);
     tri_config_fini(&again);
+}
+
+static void a_lone_word_is_the_name(void **state)
+{
+    (void)state;
+    tri_config config;
+    const char *const overrides[] = {"data.limit=7", NULL};
+    assert_int_equal(tri_config_load(NULL, "model: cnn\ndata: fashion-mnist\noptim: adam\n", overrides, &config),
+                     TRI_OK);
+    assert_string_equal(tri_yaml_find(config.model, "name")->text, "cnn");
+    assert_string_equal(config.data.name, "fashion-mnist");
+    assert_int_equal(config.data.limit, 7);
+    assert_string_equal(config.optim.name, "adam");
+    tri_config_fini(&config);
 }
 
 static void contradictions_are_found(void **state)
@@ -133,6 +148,7 @@ int main(void)
         cmocka_unit_test(unknown_keys_name_the_nearest_one),
         cmocka_unit_test(wrong_values_say_line_wanted_and_found),
         cmocka_unit_test(the_printed_configuration_reads_back_to_the_same),
+        cmocka_unit_test(a_lone_word_is_the_name),
         cmocka_unit_test(contradictions_are_found),
         cmocka_unit_test(what_only_changes_the_layout_leaves_the_hash),
     };
