@@ -197,7 +197,7 @@ static tri_status print_result(const bench_data *data, const tri_comm *comm, con
     int ranks = tri_group_count(data->group);
     double nbytes = (double)data->count * (double)tri_dtype_nbytes(data->dtype);
     double algbw = nbytes / result->median_us / 1e3;
-    const char *algorithm = tri_comm_choice(data->group, data->op->op, (int64_t)nbytes);
+    const char *algorithm = tri_comm_choice(data->group, data->op->op, (int64_t)nbytes, data->in);
     const char *transport = ranks > 1 ? tri_comm_transport(comm, 1) : "none";
     if (!given.json) {
         printf("%-14s %6d %12.0f %-5s %-9s %-10s %12.2f %12.2f %9.3f %9.3f %6lld\n", data->op->name, ranks, nbytes,
@@ -233,22 +233,23 @@ static tri_status bench_bytes(bench_data *data, const tri_comm *comm, int64_t nb
     if (data->op->by_rank)
         data->count -= data->count % ranks;
     data->count = data->op->op == TRI_COMM_BARRIER ? 0 : data->count;
-    data->in = tri_alloc_bulk((size_t)nbytes + 64);
-    data->out = tri_alloc_bulk((size_t)nbytes + 64);
-    tri_status status = data->in && data->out ? TRI_OK : TRI_ENOMEM;
+    tri_status status = tri_group_alloc(data->group, (size_t)nbytes + 64, &data->in);
+    if (status == TRI_OK)
+        status = tri_group_alloc(data->group, (size_t)nbytes + 64, &data->out);
     bench_result result;
     if (status == TRI_OK)
         status = measure(data, &result);
     if (status == TRI_OK && tri_group_rank(data->group) == 0) {
         tri_string prices = {0};
-        if (given.explain && tri_comm_explain(data->group, data->op->op, nbytes, &prices) == TRI_OK)
+        if (given.explain && tri_comm_explain(data->group, data->op->op, nbytes, data->in, &prices) == TRI_OK)
             fputs(tri_string_text(&prices), stdout);
         tri_string_fini(&prices);
         status = print_result(data, comm, &result);
         fflush(stdout);
     }
-    tri_free(data->in);
-    tri_free(data->out);
+    tri_group_free(data->group, data->in);
+    tri_group_free(data->group, data->out);
+    data->in = data->out = NULL;
     return status;
 }
 

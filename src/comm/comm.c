@@ -11,7 +11,7 @@
 
 #include <xxhash.h>
 
-#include "comm/comm_impl.h"
+#include "comm/shared.h"
 
 #define TRI_OPTION_STRUCT tri_comm_config
 static const tri_option rows[] = {TRI_COMM_OPTIONS(TRI_OPTION_ROW)};
@@ -158,6 +158,7 @@ void tri_comm_leave(tri_comm *comm)
         tri_cluster_leave(comm->cluster);
         tri_free(comm->cluster);
     }
+    tri_shared_free_all(comm);
     tri_group_destroy(comm->world_group);
     tri_cond_fini(&comm->ended);
     tri_cond_fini(&comm->ready);

@@ -43,10 +43,11 @@ typedef enum tri_comm_op {
 } tri_comm_op;
 const char *tri_comm_op_name(tri_comm_op op);
 
-/* The algorithm that a call would take, and the prices of all that can: one line each, for --explain. */
-tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, tri_string *out);
+/* data: where it would lie (tri_group_alloc or not), NULL: ordinary memory. The algorithm that a call would take, and
+ * the prices of all that can: one line each, for --explain. */
+tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out);
 /* Name of the chosen algorithm. */
-const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes);
+const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
 /* First cause of a failure, for the launcher and the logs; "" when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);

@@ -76,6 +76,7 @@ struct tri_group {
     uint64_t *sent;    /* [count] messages to each rank */
     uint64_t *received;
     uint32_t splits;
+    uint32_t regions;                /* tri_group_alloc so far; under comm->mutex */
     char name[TRI_COMM_NAME_NBYTES]; /* of the next operations */
     tri_price price;
     tri_plan rank_plan; /* the two are the runner's, made at first use */
@@ -129,7 +130,8 @@ struct tri_comm {
     tri_cond ended;  /* callers wait: a work is done */
     tri_work *first, *last;
     tri_work *free_works, *all_works;
-    bool busy; /* somebody runs a call */
+    struct tri_shared *shared; /* memory of groups */
+    bool busy;                 /* somebody runs a call */
     bool closing;
     bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
     tri_status failed;
@@ -213,7 +215,7 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
 
 /* alg_*.c */
 extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;
-extern const tri_algorithm tri_all_reduce_by_halving;
+extern const tri_algorithm tri_all_reduce_by_halving, tri_all_reduce_by_sharing;
 extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;

@@ -11,25 +11,11 @@
 #include "comm/comm_impl.h"
 
 const tri_algorithm *const tri_algorithms[] = {
-    &tri_all_reduce_by_tree,
-    &tri_all_reduce_by_halving,
-    &tri_all_reduce_by_direct,
-    &tri_all_reduce_by_ring,
-    &tri_reduce_by_tree,
-    &tri_reduce_by_direct,
-    &tri_broadcast_by_tree,
-    &tri_broadcast_by_direct,
-    &tri_broadcast_by_scatter,
-    &tri_all_gather_by_direct,
-    &tri_all_gather_by_doubling,
-    &tri_all_gather_by_ring,
-    &tri_reduce_scatter_by_direct,
-    &tri_reduce_scatter_by_ring,
-    &tri_barrier_by_dissemination,
-    &tri_pair_by_link,
-    &tri_tree_by_subtree,
-    &tri_tree_by_parts,
-    NULL,
+    &tri_all_reduce_by_tree,  &tri_all_reduce_by_halving,    &tri_all_reduce_by_sharing,  &tri_all_reduce_by_direct,
+    &tri_all_reduce_by_ring,  &tri_reduce_by_tree,           &tri_reduce_by_direct,       &tri_broadcast_by_tree,
+    &tri_broadcast_by_direct, &tri_broadcast_by_scatter,     &tri_all_gather_by_direct,   &tri_all_gather_by_doubling,
+    &tri_all_gather_by_ring,  &tri_reduce_scatter_by_direct, &tri_reduce_scatter_by_ring, &tri_barrier_by_dissemination,
+    &tri_pair_by_link,        &tri_tree_by_subtree,          &tri_tree_by_parts,          NULL,
 };
 
 /* Slowest last. Default figures: a shared-memory ring at about 5 GB/s, sockets at about 1 GB/s, adding at about 8 GB/s.
@@ -111,30 +97,32 @@ const tri_algorithm *tri_algorithm_select(const tri_call *call)
 }
 
 /* A call of nbytes bytes, as f32 would make it. */
-static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes)
+static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data)
 {
     return (tri_call){.group = (tri_group *)(uintptr_t)group,
                       .op = op,
                       .dtype = nbytes % 4 ? TRI_U8 : TRI_F32,
                       .canonical = !group->comm->any_order || op == TRI_COMM_ALL_REDUCE_TREE,
                       .count = nbytes % 4 ? nbytes : nbytes / 4,
-                      .leaves = group->count};
+                      .leaves = group->count,
+                      .in = data,
+                      .out = (void *)(uintptr_t)data};
 }
 
-const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes)
+const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data)
 {
     if (op <= 0 || op >= TRI_COMM_OP_COUNT || nbytes < 0)
         return "?";
-    tri_call call = call_of(group, op, nbytes);
+    tri_call call = call_of(group, op, nbytes, data);
     return tri_algorithm_select(&call)->name;
 }
 
-tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, tri_string *out)
+tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out)
 {
     if (op <= 0 || op >= TRI_COMM_OP_COUNT || nbytes < 0)
         return tri_fail(TRI_EINVAL, "explain: want an operation and at least 0 bytes, got %d and %lld", (int)op,
                         (long long)nbytes);
-    tri_call call = call_of(group, op, nbytes);
+    tri_call call = call_of(group, op, nbytes, data);
     const tri_algorithm *chosen = tri_algorithm_select(&call), *rule = tri_rules_find(group->comm, op, nbytes);
     TRI_TRY(tri_string_appendf(out, "%s of %lld bytes, %d ranks over %s\n", tri_comm_op_name(op), (long long)nbytes,
                                group->count, group->price.transport));

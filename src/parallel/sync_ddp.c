@@ -37,8 +37,10 @@ static void ddp_destroy(tri_sync *sync)
     tri_free(ddp->works);
     tri_free(ddp->part_slice);
     tri_buckets_fini(&ddp->buckets);
-    for (int p = 0; ddp->base.grads && p < ddp->part_count; p++)
+    for (int p = 1; ddp->base.grads && p < ddp->part_count; p++)
         tri_free(ddp->base.grads[p]);
+    if (ddp->base.grads)
+        tri_group_free(ddp->group, ddp->base.grads[0]);
     tri_free(ddp->base.grads);
     tri_free(ddp);
 }
@@ -52,9 +54,12 @@ static tri_status ddp_allocate(sync_ddp *ddp)
     ddp->base.grads = tri_alloc_zero(parts, sizeof(float *));
     if (!ddp->works || !ddp->part_slice || !ddp->base.grads)
         return TRI_ENOMEM;
+    /* The first part is reduced in place by all ranks of a host. */
+    void *first;
+    TRI_TRY(tri_group_alloc(ddp->group, nbytes, &first));
+    ddp->base.grads[0] = first;
     for (size_t p = 0; p < parts; p++) {
-        ddp->base.grads[p] = tri_alloc_bulk(nbytes);
-        if (!ddp->base.grads[p])
+        if (p > 0 && !(ddp->base.grads[p] = tri_alloc_bulk(nbytes)))
             return TRI_ENOMEM;
         for (size_t b = 0; b < count; b++)
             ddp->part_slice[b * parts + p] = ddp->base.grads[p] + ddp->buckets.items[b].first;

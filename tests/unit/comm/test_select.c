@@ -22,19 +22,19 @@ static void choices(spawn_rank *self, void *arg)
         return;
     const tri_group *group = tri_comm_world(comm);
     bool power = (self->world & (self->world - 1)) == 0;
-    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 1500), "direct") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 1500, NULL), "direct") == 0);
     /* A rule that cannot is passed over. */
-    SPAWN_CHECK(self, (strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 2500), "halving") == 0) == power);
-    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, INT64_C(64) << 20), "tree") != 0);
-    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BARRIER, 0), "dissemination") == 0);
-    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_OP_COUNT, 0), "?") == 0);
+    SPAWN_CHECK(self, (strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 2500, NULL), "halving") == 0) == power);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, INT64_C(64) << 20, NULL), "tree") != 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BARRIER, 0, NULL), "dissemination") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_OP_COUNT, 0, NULL), "?") == 0);
     tri_string text = {0};
-    SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, 2500, &text) == TRI_OK);
+    SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, 2500, NULL, &text) == TRI_OK);
     SPAWN_CHECK(self, strstr(tri_string_text(&text), "ring") && strstr(tri_string_text(&text), "comm.order = any"));
     SPAWN_CHECK(self, strstr(tri_string_text(&text), power ? "(by comm.algorithm)" : "no power of two (though"));
-    SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, -1, &text) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, -1, NULL, &text) == TRI_EINVAL);
     for (int op = 1; op < TRI_COMM_OP_COUNT; op++)
-        SPAWN_CHECK(self, tri_comm_explain(group, (tri_comm_op)op, 4096, &text) == TRI_OK);
+        SPAWN_CHECK(self, tri_comm_explain(group, (tri_comm_op)op, 4096, NULL, &text) == TRI_OK);
     SPAWN_CHECK(self,
                 strcmp(tri_comm_transport(comm, (self->rank + 1) % self->world), spawn_kind_name(SPAWN_INPROC)) == 0);
     SPAWN_CHECK(self, tri_comm_local_rank(comm) == self->rank && tri_comm_local_count(comm) == self->world);

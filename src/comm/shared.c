@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shared.c: memory of a group that all of its ranks reach directly, where all are on one host: tri_group_alloc.
+ *
+ * Each rank maps the others' regions (threads of one process use the addresses as they are). Where one rank cannot
+ * reach another, all take ordinary memory: the choice is agreed, so every rank selects the same algorithms.
+ */
+#include "comm/shared.h"
+
+#include <string.h>
+
+typedef struct shared_ticket {
+    tri_region_ticket region;
+    int64_t address; /* for threads of the same process */
+    int64_t usable;
+} shared_ticket;
+
+#define TICKET_COUNT ((int64_t)(sizeof(shared_ticket) / sizeof(int64_t)))
+
+static void shared_destroy(tri_shared *shared)
+{
+    if (!shared)
+        return;
+    for (int r = 0; shared->peers && r < shared->count; r++)
+        tri_region_close(&shared->peers[r]);
+    tri_region_close(&shared->own);
+    tri_free(shared->plain);
+    tri_free(shared->peers);
+    tri_free(shared->base);
+    tri_free(shared);
+}
+
+static bool is_local(const tri_group *group)
+{
+    const char *name = group->price.transport; /* the slowest in the group */
+    return group->count > 1 && (strcmp(name, "shm") == 0 || strcmp(name, "inproc") == 0);
+}
+
+/* Maps every other rank's region. */
+static tri_status peers_open(tri_shared *shared, const shared_ticket *tickets)
+{
+    const tri_group *group = shared->group;
+    for (int r = 0; r < group->count; r++) {
+        const shared_ticket *ticket = &tickets[r];
+        if (!ticket->usable)
+            return tri_fail(TRI_EUNSUPPORTED, "shared memory: rank %d has none", r);
+        if (ticket->region.process == shared->own.ticket.process) {
+            shared->base[r] = (char *)(uintptr_t)ticket->address;
+            continue;
+        }
+        TRI_TRY(tri_region_open(&ticket->region, &shared->peers[r]));
+        shared->base[r] = shared->peers[r].bytes;
+    }
+    return TRI_OK;
+}
+
+/* Collective: regions of all ranks, or TRI_EUNSUPPORTED on all of them. */
+static tri_status shared_connect(tri_shared *shared, shared_ticket *tickets)
+{
+    tri_group *group = shared->group;
+    shared_ticket own = {.region = shared->own.ticket,
+                         .address = (int64_t)(uintptr_t)shared->own.bytes,
+                         .usable = shared->own.bytes != NULL};
+    TRI_TRY(tri_all_gather(group, &own, tickets, TICKET_COUNT, TRI_I64, NULL));
+    tri_status status = peers_open(shared, tickets);
+    int64_t reached = status == TRI_OK;
+    TRI_TRY(tri_all_reduce(group, &reached, 1, TRI_I64, TRI_REDUCE_MIN, NULL));
+    return reached ? TRI_OK : tri_fail(TRI_EUNSUPPORTED, "shared memory: not all ranks reach each other");
+}
+
+static tri_status shared_create(tri_group *group, size_t nbytes, tri_shared **out)
+{
+    size_t count = (size_t)group->count;
+    tri_shared *shared = tri_alloc_zero(1, sizeof(*shared));
+    shared_ticket *tickets = tri_alloc_zero(count, sizeof(*tickets));
+    if (shared) {
+        *shared = (tri_shared){.group = group, .count = group->count, .nbytes = nbytes};
+        shared->peers = tri_alloc_zero(count, sizeof(*shared->peers));
+        shared->base = tri_alloc_zero(count, sizeof(*shared->base));
+    }
+    tri_status status = shared && tickets && shared->peers && shared->base ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK && is_local(group)) {
+        (void)tri_region_create(nbytes, &shared->own); /* a rank that has none says so to all */
+        status = shared_connect(shared, tickets);
+        shared->direct = status == TRI_OK;
+        if (status == TRI_EUNSUPPORTED)
+            status = TRI_OK;
+    }
+    if (status == TRI_OK && !shared->direct) {
+        shared->plain = tri_alloc_bulk(nbytes);
+        status = shared->plain ? TRI_OK : TRI_ENOMEM;
+    }
+    tri_free(tickets);
+    if (status != TRI_OK) {
+        shared_destroy(shared);
+        return status;
+    }
+    *out = shared;
+    return TRI_OK;
+}
+
+static char *shared_bytes(const tri_shared *shared)
+{
+    return shared->direct ? shared->own.bytes : shared->plain;
+}
+
+tri_status tri_group_alloc(tri_group *group, size_t nbytes, void **out)
+{
+    tri_shared *shared;
+    tri_comm *comm = group->comm;
+    TRI_TRY(shared_create(group, nbytes, &shared));
+    tri_mutex_lock(&comm->mutex);
+    shared->number = ++group->regions;
+    shared->next = comm->shared;
+    comm->shared = shared;
+    tri_mutex_unlock(&comm->mutex);
+    *out = shared_bytes(shared);
+    return TRI_OK;
+}
+
+void tri_group_free(tri_group *group, void *memory)
+{
+    tri_comm *comm = group->comm;
+    tri_shared *found = NULL;
+    tri_mutex_lock(&comm->mutex);
+    for (tri_shared **at = &comm->shared; memory && *at; at = &(*at)->next)
+        if (shared_bytes(*at) == memory) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    tri_mutex_unlock(&comm->mutex);
+    shared_destroy(found);
+}
+
+const tri_shared *tri_shared_find(const tri_group *group, const void *data, size_t nbytes)
+{
+    tri_comm *comm = group->comm;
+    const tri_shared *found = NULL;
+    const char *first = data;
+    tri_mutex_lock(&comm->mutex);
+    for (const tri_shared *at = comm->shared; at && !found; at = at->next) {
+        const char *bytes = shared_bytes(at);
+        if (at->direct && at->group == group && first >= bytes && first + nbytes <= bytes + at->nbytes)
+            found = at;
+    }
+    tri_mutex_unlock(&comm->mutex);
+    return found;
+}
+
+void tri_shared_free_all(tri_comm *comm)
+{
+    while (comm->shared) {
+        tri_shared *shared = comm->shared;
+        comm->shared = shared->next;
+        shared_destroy(shared);
+    }
+}

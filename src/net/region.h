@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * region.h: memory that other processes of this host may map, if told where: an anonymous file (memfd), nothing named.
+ *
+ * A region carries a random mark behind its bytes; whoever maps it checks the mark, so that a process number that means
+ * somebody else here (another container) is found out.
+ */
+#ifndef TRI_NET_REGION_H
+#define TRI_NET_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* What another process needs to reach a region: plain numbers, to be sent. */
+typedef struct tri_region_ticket {
+    int64_t process, file, nbytes, mark;
+} tri_region_ticket;
+
+typedef struct tri_region {
+    void *bytes; /* zeros at first, 4 KiB aligned */
+    size_t mapped_nbytes;
+    tri_region_ticket ticket;
+} tri_region;
+
+tri_status tri_region_create(size_t nbytes, tri_region *region);
+/* Maps a region of another process of this host. TRI_EUNSUPPORTED when it cannot be reached from here. */
+tri_status tri_region_open(const tri_region_ticket *ticket, tri_region *region);
+/* Unmaps; the memory lives as long as anybody maps it. A zeroed region is fine. */
+void tri_region_close(tri_region *region);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm_shared.c: all-reduce in memory of the group has the bits of all-reduce in ordinary memory, wherever it is shared
+ * and wherever it is not.
+ */
+#include "ranks/comm_spawn.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "comm/shared.h"
+#include "net/region.h"
+
+#define LARGEST 100003
+#define OFFSET  16 /* elements in front of the data */
+
+static float value_of(int rank, int64_t i)
+{
+    return 1.0f / (float)(1 + (i * 31 + rank * 7) % 1009) * (rank % 2 ? 1e3f : 1.0f);
+}
+
+static void fill(float *data, int rank, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        data[i] = value_of(rank, i);
+}
+
+static void sums_agree(spawn_rank *self, void *arg)
+{
+    const bool *shares = arg;
+    static const int64_t counts[] = {0, 1, 7, 1000, LARGEST};
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *world = tri_comm_world(comm);
+    float *plain = tri_alloc(LARGEST * sizeof(float));
+    void *memory = NULL;
+    SPAWN_CHECK(self, tri_group_alloc(world, (LARGEST + OFFSET) * sizeof(float), &memory) == TRI_OK);
+    float *data = (float *)memory + OFFSET;
+    SPAWN_CHECK(self, (tri_shared_find(world, data, sizeof(float)) != NULL) == (*shares && self->world > 1));
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+        for (tri_reduce_op op = TRI_REDUCE_SUM; op <= TRI_REDUCE_MAX; op++) {
+            fill(plain, self->rank, counts[c]);
+            fill(data, self->rank, counts[c]);
+            SPAWN_CHECK(self, tri_all_reduce(world, plain, counts[c], TRI_F32, op, NULL) == TRI_OK);
+            SPAWN_CHECK(self, tri_all_reduce(world, data, counts[c], TRI_F32, op, NULL) == TRI_OK);
+            SPAWN_CHECK(self, memcmp(plain, data, (size_t)counts[c] * sizeof(float)) == 0);
+        }
+    tri_group_free(world, memory);
+    SPAWN_CHECK(self, tri_shared_find(world, data, sizeof(float)) == NULL);
+    tri_free(plain);
+    tri_comm_leave(comm);
+}
+
+static void shared_memory_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const int worlds[] = {1, 2, 3, 5, 8};
+    const struct {
+        spawn_kind kind;
+        bool shares;
+    } cases[] = {{SPAWN_INPROC, true}, {SPAWN_SHM, true}, {SPAWN_TCP, false}, {SPAWN_SIM, false}};
+    for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++)
+        for (size_t w = 0; w < sizeof(worlds) / sizeof(worlds[0]); w++) {
+            int world = worlds[w];
+            spawn_config config = {.kind = cases[k].kind, .world = world, .seed = 5};
+            bool shares = cases[k].shares;
+            if (!spawn_ranks(&config, sums_agree, &shares))
+                fail_msg("%s, %d ranks", spawn_kind_name(cases[k].kind), world);
+        }
+}
+
+/* Every rank passes another offset: that is a different call. */
+static void offsets_differ(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    void *memory = NULL;
+    SPAWN_CHECK(self, tri_group_alloc(tri_comm_world(comm), 1 << 20, &memory) == TRI_OK);
+    float *data = (float *)memory + 64 * self->rank;
+    SPAWN_CHECK(self,
+                tri_all_reduce(tri_comm_world(comm), data, 60000, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EMISMATCH);
+    tri_comm_leave(comm);
+}
+
+static void ranks_that_pass_different_places_find_out(void **state)
+{
+    (void)state;
+    for (int world = 2; world <= 3; world++) {
+        spawn_config config = {.kind = SPAWN_SHM, .world = world};
+        assert_true(spawn_ranks(&config, offsets_differ, NULL));
+    }
+}
+
+static void a_region_is_found_by_its_ticket_and_by_no_other(void **state)
+{
+    (void)state;
+    tri_region region, other;
+    assert_int_equal(tri_region_create(100000, &region), TRI_OK);
+    assert_int_equal(tri_region_open(&region.ticket, &other), TRI_OK);
+    ((char *)region.bytes)[99999] = 42;
+    assert_int_equal(((char *)other.bytes)[99999], 42);
+    tri_region_close(&other);
+    tri_region_ticket wrong = region.ticket;
+    wrong.mark ^= 1;
+    assert_int_equal(tri_region_open(&wrong, &other), TRI_EUNSUPPORTED);
+    wrong = region.ticket;
+    wrong.nbytes += 8192;
+    assert_int_equal(tri_region_open(&wrong, &other), TRI_EUNSUPPORTED);
+    wrong = region.ticket;
+    wrong.file = 0;
+    assert_int_equal(tri_region_open(&wrong, &other), TRI_EUNSUPPORTED);
+    wrong.process = -1;
+    assert_int_equal(tri_region_open(&wrong, &other), TRI_EUNSUPPORTED);
+    tri_region_close(&region);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shared_memory_gives_the_same_bits),
+        cmocka_unit_test(ranks_that_pass_different_places_find_out),
+        cmocka_unit_test(a_region_is_found_by_its_ticket_and_by_no_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
