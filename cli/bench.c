@@ -236,7 +236,7 @@ static tri_status bench_bytes(bench_data *data, const tri_comm *comm, int64_t nb
     tri_status status = tri_group_alloc(data->group, (size_t)nbytes + 64, &data->in);
     if (status == TRI_OK)
         status = tri_group_alloc(data->group, (size_t)nbytes + 64, &data->out);
-    bench_result result;
+    bench_result result = {0};
     if (status == TRI_OK)
         status = measure(data, &result);
     if (status == TRI_OK && tri_group_rank(data->group) == 0) {

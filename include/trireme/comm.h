@@ -40,9 +40,9 @@ TRI_API int tri_group_count(const tri_group *group);
 TRI_API tri_status tri_group_split(tri_group *parent, int color, int key, tri_group **out);
 TRI_API void tri_group_destroy(tri_group *group);
 
-/* Collective: `nbytes` of zeros on every rank, which all-reduce reads in place where all ranks are on one host (elsewhere it
- * is ordinary memory). Every rank calls it in the same order and uses the same offsets. Freed by tri_group_free, or with
- * the comm. */
+/* Collective: `nbytes` of zeros on every rank, which all-reduce reads in place where all ranks are on one host
+ * (elsewhere it is ordinary memory). Every rank calls it in the same order and uses the same offsets. Freed by
+ * tri_group_free, or with the comm. */
 TRI_API tri_status tri_group_alloc(tri_group *group, size_t nbytes, void **out);
 /* NULL does nothing. */
 TRI_API void tri_group_free(tri_group *group, void *memory);

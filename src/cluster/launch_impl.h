@@ -63,7 +63,7 @@ typedef struct launch_sink {
     int fd;
     bool is_file, broken;
     tri_string pending;
-    size_t at; /* bytes of pending written */
+    size_t at;    /* bytes of pending written */
     tri_map said; /* "error: ..." and "hint: ..." lines so far, where ranks' lines bear no prefix */
 } launch_sink;
 

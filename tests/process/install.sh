@@ -1,9 +1,10 @@
 #!/bin/sh
 # Installs into an empty folder and builds programs against it as users do: pkg-config (shared, static) and find_package.
-# usage: install.sh BUILD_FOLDER EXAMPLES_FOLDER
+# usage: install.sh BUILD_FOLDER EXAMPLES_FOLDER COMPILER
 set -eu
 build=$1
 examples=$2
+compiler=$3
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 cmake --install "$build" --prefix "$prefix" >/dev/null
@@ -12,11 +13,11 @@ export PKG_CONFIG_PATH
 lib=$(pkg-config --variable=libdir trireme)
 
 # shellcheck disable=SC2046
-cc "$examples/02_all_reduce.c" -I"$examples" $(pkg-config --cflags --libs trireme) -o "$prefix/shared"
+"$compiler" "$examples/02_all_reduce.c" -I"$examples" $(pkg-config --cflags --libs trireme) -o "$prefix/shared"
 LD_LIBRARY_PATH=$lib "$prefix/bin/trireme" launch -n 3 -- "$prefix/shared" | grep "sums 3 6 9 12"
 
 # shellcheck disable=SC2046
-cc "$examples/02_all_reduce.c" -I"$examples" $(pkg-config --cflags trireme) "$lib/libtrireme.a" \
+"$compiler" "$examples/02_all_reduce.c" -I"$examples" $(pkg-config --cflags trireme) "$lib/libtrireme.a" \
     $(pkg-config --static --libs trireme | sed 's/-ltrireme//') -o "$prefix/static"
 "$prefix/bin/trireme" launch -n 2 -- "$prefix/static" | grep "sums 1 3 5 7"
 

@@ -35,6 +35,7 @@ optim: {lr: 0.05, clip_norm: 1}
 def leftovers():
     """Shared memory by name, and processes of ours that still run."""
     names = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    names = {name for name in names if not name.startswith("__KMP_")}  # LLVM's OpenMP, killed before it could clean up
     running = set()
     for pid in os.listdir("/proc"):
         if pid.isdigit() and int(pid) != os.getpid():
