@@ -114,7 +114,7 @@ typedef struct tri_kernel tri_kernel; /* one planned op */
 
 typedef struct tri_kernel_ops {
     tri_op op;
-    const char *name;                     /* "dnnl", "tiles", "reference" */
+    const char *name;                     /* "winograd", "dnnl", "tiles", "reference" */
     bool (*can)(const tri_op_desc *desc); /* NULL: always */
     /* Fills kernel->saved_nbytes (per shard), kernel->scratch_nbytes and kernel->state (the kernel's own). */
     tri_status (*plan)(const tri_op_desc *desc, tri_kernel *kernel);
@@ -140,13 +140,14 @@ struct tri_kernel {
  * Rows >= rows[s] and ignored targets have weight zero. */
 #define TRI_LOSS_COLUMNS 4
 
-/* Picks the first row of the device's list that can, plans it. kind: "cpu" (fast rows first, reference last) or
- * "reference". */
+/* Picks the first row of the kind's list that can, plans it. kind: "cpu" (Winograd, oneDNN, own tiles, reference),
+ * "dnnl" (the same without Winograd), "tiles" (without both) or "reference". A row whose plan says TRI_EUNSUPPORTED
+ * (this oneDNN has nothing fast) gives way to the next one, which has the same flags. */
 tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel);
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_release(tri_kernel *kernel);
-/* "oneDNN 2.6.3, OpenMP": what the fast rows stand on in this build. */
+/* "oneDNN 2.6.3, own tiles, OpenMP": what the fast rows stand on in this build. */
 const char *tri_kernel_about(void);
 /* The flags a planner of memory asks for before planning. */
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);

@@ -97,6 +97,9 @@ tri_window tri_window_make(const tri_op_desc *desc);
 void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, float *leaves, int64_t stride,
                     int64_t count);
 
+/* The same, in place: leaves[first of a part] becomes its sum, [0, stride). */
+void tri_leaves_fold(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t stride);
+
 /* Number of the thread that computes the current tile, below the `threads` of tri_tiles_run. */
 int tri_tile_worker(void);
 

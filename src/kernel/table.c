@@ -8,6 +8,11 @@
 
 #include "base/rng.h"
 #include "kernel/cpu/cpu.h"
+#ifdef TRI_HAVE_DNNL
+#include <stdio.h>
+
+#include "kernel/cpu/dnnl.h"
+#endif
 #include "kernel/row.h"
 
 static const char *const names[] = {
@@ -18,12 +23,16 @@ static const char *const names[] = {
 
 #define ROW_ADDRESS(row) &row,
 static const tri_kernel_ops *const reference_rows[] = {TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
-static const tri_kernel_ops *const cpu_rows[] = {TRI_CPU_ROWS(ROW_ADDRESS) TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
+static const tri_kernel_ops *const tiles_rows[] = {TRI_CPU_ROWS(ROW_ADDRESS) TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
+static const tri_kernel_ops *const dnnl_rows[] = {TRI_DNNL_ROWS(ROW_ADDRESS) TRI_CPU_ROWS(ROW_ADDRESS)
+                                                      TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
+static const tri_kernel_ops *const cpu_rows[] = {TRI_WINO_ROWS(ROW_ADDRESS) TRI_DNNL_ROWS(ROW_ADDRESS)
+                                                     TRI_CPU_ROWS(ROW_ADDRESS) TRI_REFERENCE_ROWS(ROW_ADDRESS) NULL};
 
 static const struct {
     const char *kind;
     const tri_kernel_ops *const *rows;
-} kinds[] = {{"cpu", cpu_rows}, {"reference", reference_rows}};
+} kinds[] = {{"cpu", cpu_rows}, {"dnnl", dnnl_rows}, {"tiles", tiles_rows}, {"reference", reference_rows}};
 
 const char *tri_op_name(tri_op op)
 {
@@ -41,19 +50,27 @@ bool tri_op_find(const char *name, tri_op *op)
     return false;
 }
 
-const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc)
+/* The first row that can, after `last` (NULL: of all). */
+static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *desc, const tri_kernel_ops *last)
 {
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {
         if (strcmp(kinds[i].kind, kind) != 0) {
             continue;
         }
         for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
-            if ((*row)->op == desc->op && ((*row)->can == NULL || (*row)->can(desc))) {
+            if (last != NULL) {
+                last = *row == last ? NULL : last;
+            } else if ((*row)->op == desc->op && ((*row)->can == NULL || (*row)->can(desc))) {
                 return *row;
             }
         }
     }
     return NULL;
+}
+
+const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc)
+{
+    return choose_after(kind, desc, NULL);
 }
 
 tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel)
@@ -68,15 +85,17 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
         return tri_fail(TRI_EINVAL, "%s: want at least 1 shard and 1 thread, got %d and %d", tri_op_name(desc->op),
                         desc->max_shards, desc->threads);
     }
-    kernel->ops = ops;
-    if (ops->plan != NULL) {
-        tri_status status = ops->plan(desc, kernel);
-        if (status != TRI_OK) {
-            tri_kernel_release(kernel);
-            return status;
+    tri_status status = TRI_OK;
+    do {
+        *kernel = (tri_kernel){.desc = *desc, .ops = ops};
+        status = ops->plan != NULL ? ops->plan(desc, kernel) : TRI_OK;
+        if (status == TRI_OK) {
+            return TRI_OK;
         }
-    }
-    return TRI_OK;
+        tri_kernel_release(kernel);
+        ops = choose_after(kind, desc, ops);
+    } while (status == TRI_EUNSUPPORTED && ops != NULL);
+    return status;
 }
 
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -111,8 +130,17 @@ tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_ca
 const char *tri_kernel_about(void)
 {
 #ifdef _OPENMP
-    return "own tiles, OpenMP";
+#define THREADS "OpenMP"
 #else
-    return "own tiles, one thread";
+#define THREADS "one thread"
+#endif
+#ifdef TRI_HAVE_DNNL
+    static _Thread_local char text[64];
+    int version[3];
+    tri_dnnl_version(version);
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d, own tiles, " THREADS, version[0], version[1], version[2]);
+    return text;
+#else
+    return "own tiles, " THREADS;
 #endif
 }

@@ -135,7 +135,7 @@ double tri_vector_tree_sum(double *blocks, int64_t count)
 
 typedef struct leaves_arg {
     const tri_op_call *call;
-    int p;
+    int p; /* -1: sums stay in the leaves */
     float *leaves;
     int64_t stride, count;
 } leaves_arg;
@@ -147,14 +147,14 @@ static void leaves_tile(void *arg, int64_t tile)
     for (int part = 0; part < v->call->part_count; part++) {
         const tri_tree_part range = v->call->parts[part];
         float *leaf = v->leaves + range.first * v->stride + first;
-        float *out = v->call->dparam[v->p][part] + first;
+        float *out = v->p >= 0 ? v->call->dparam[v->p][part] + first : leaf;
         for (int64_t step = 1; step < range.count; step *= 2) {
             for (int64_t i = 0; i + step < range.count; i += 2 * step) {
                 float *into = leaf + i * v->stride;
                 add_slice(2 * step >= range.count ? out : into, into, into + step * v->stride, count);
             }
         }
-        if (range.count == 1) {
+        if (range.count == 1 && out != leaf) {
             memcpy(out, leaf, (size_t)count * sizeof(float));
         }
     }
@@ -168,4 +168,10 @@ void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, fl
     }
     leaves_arg arg = {call, p, leaves, stride, count};
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(count, LEAF_TILE), leaves_tile, &arg);
+}
+
+void tri_leaves_fold(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t stride)
+{
+    leaves_arg arg = {call, -1, leaves, stride, stride};
+    tri_tiles_run(kernel->desc.threads, tri_int64_ceil(stride, LEAF_TILE), leaves_tile, &arg);
 }

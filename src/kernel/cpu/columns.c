@@ -65,6 +65,14 @@ static void columns_tile(void *arg, int64_t tile)
     }
 }
 
+void tri_cpu_mask_shard(float *dy, const float *y, float *sums, int64_t rows, int64_t columns)
+{
+    columns_arg arg = {dy, y, sums, rows, columns, tri_int64_ceil(columns, COLUMNS)};
+    for (int64_t tile = 0; (y != NULL || sums != NULL) && tile < arg.tiles; tile++) {
+        columns_tile(&arg, tile);
+    }
+}
+
 void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t columns, bool relu,
                           float *leaves)
 {

@@ -8,6 +8,21 @@
 
 #include "kernel/row.h"
 
+#define TRI_WINO_ROWS(X)                                                                                               \
+    X(tri_wino_conv_relu)                                                                                              \
+    X(tri_wino_conv)
+
+#ifdef TRI_HAVE_DNNL
+#define TRI_DNNL_ROWS(X)                                                                                               \
+    X(tri_dnnl_linear_relu_row)                                                                                        \
+    X(tri_dnnl_linear_row)                                                                                             \
+    X(tri_dnnl_matmul_row)                                                                                             \
+    X(tri_dnnl_conv_relu_row)                                                                                          \
+    X(tri_dnnl_conv_row)
+#else
+#define TRI_DNNL_ROWS(X)
+#endif
+
 #define TRI_CPU_ROWS(X)                                                                                                \
     X(tri_cpu_linear_relu)                                                                                             \
     X(tri_cpu_linear)                                                                                                  \
@@ -33,6 +48,8 @@
     X(tri_cpu_transpose)                                                                                               \
     X(tri_cpu_cross_entropy)
 
+TRI_WINO_ROWS(TRI_ROW_DECLARE)
+TRI_DNNL_ROWS(TRI_ROW_DECLARE)
 TRI_CPU_ROWS(TRI_ROW_DECLARE)
 
 /* Cuts doutput where the fused relu's output is not above zero (in place, when `relu`), and sums the columns of each
@@ -40,5 +57,7 @@ TRI_CPU_ROWS(TRI_ROW_DECLARE)
  */
 void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t columns, bool relu,
                           float *leaves);
+/* The same for one shard on the calling thread; y NULL: no relu, sums NULL: not wanted. */
+void tri_cpu_mask_shard(float *dy, const float *y, float *sums, int64_t rows, int64_t columns);
 
 #endif

@@ -6,6 +6,8 @@
  */
 #include "kernel/cpu/gemm.h"
 
+#include "kernel/cpu/lanes.h"
+
 #define GROUP_NBYTES (INT64_C(128) << 10) /* of packed B, reused for all rows of a tile */
 #define ROW_TILES    16                   /* register tiles of rows in one task */
 
@@ -34,16 +36,13 @@ TRI_CLONES static void pack_transposed(float *to, const float *src, int64_t k, i
     int64_t i = 0;
     for (; i + 8 <= k; i += 8) {
         for (int64_t j = 0; j + 8 <= n; j += 8) {
-            float block[8][8];
-            for (int r = 0; r < 8; r++) {
-                for (int c = 0; c < 8; c++) {
-                    block[c][r] = src[(j + r) * n_step + i + c];
-                }
+            tri_lanes block[TRI_LANES];
+            for (int r = 0; r < TRI_LANES; r++) {
+                tri_lanes_load(&block[r], src + (j + r) * n_step + i);
             }
-            for (int c = 0; c < 8; c++) {
-                for (int r = 0; r < 8; r++) {
-                    to[(i + c) * nr + j + r] = block[c][r];
-                }
+            tri_lanes_turn(block);
+            for (int c = 0; c < TRI_LANES; c++) {
+                tri_lanes_store(to + (i + c) * nr + j, &block[c]);
             }
         }
         for (int64_t j = n & ~INT64_C(7); j < n; j++) {

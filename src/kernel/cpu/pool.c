@@ -3,8 +3,7 @@
  * pool.c: pools, an image a tile, vectorised over channels. max_pool saves the winner's tap as a byte.
  */
 #include "kernel/cpu/cpu.h"
-
-#define CHANNELS 64 /* of one inner loop */
+#include "kernel/cpu/lanes.h"
 
 typedef struct pool_arg {
     const tri_kernel *kernel;
@@ -13,14 +12,7 @@ typedef struct pool_arg {
     bool cover; /* windows tile the image: each place of x has one */
 } pool_arg;
 
-TRI_CLONES static void take_max(float *best, int32_t *winner, const float *x, int32_t tap, int64_t count)
-{
-    for (int64_t c = 0; c < count; c++) {
-        const bool wins = !(x[c] <= best[c]); /* NaN wins */
-        winner[c] = wins ? tap : winner[c];
-        best[c] = wins ? x[c] : best[c];
-    }
-}
+typedef uint8_t winner_bytes __attribute__((vector_size(TRI_LANES)));
 
 /* Offset of a tap's place in an image of `in`, -1 outside. */
 static int64_t place_of(const tri_window *w, int64_t oh, int64_t ow, int64_t tap)
@@ -30,30 +22,51 @@ static int64_t place_of(const tri_window *w, int64_t oh, int64_t ow, int64_t tap
     return h >= 0 && h < w->in[0] && v >= 0 && v < w->in[1] ? (h * w->in[1] + v) * w->channels : -1;
 }
 
+/* Eight channels at a time with the winners in registers; at[count]: the pixels inside the image. Returns the channels
+ * done. */
+TRI_CLONES static int64_t max_lanes(const float *const *at, const int32_t *taps, int count, int64_t channels, float *y,
+                                    uint8_t *saved)
+{
+    int64_t c = 0;
+    for (; c + TRI_LANES <= channels; c += TRI_LANES) {
+        tri_lanes best, x;
+        tri_lanes_bits winner = {0};
+        winner += taps[0];
+        tri_lanes_load(&best, at[0] + c);
+        for (int i = 1; i < count; i++) {
+            tri_lanes_load(&x, at[i] + c);
+            const tri_lanes_bits stays = x <= best; /* NaN wins */
+            best = (tri_lanes)(((tri_lanes_bits)best & stays) | ((tri_lanes_bits)x & ~stays));
+            winner = (winner & stays) | (taps[i] & ~stays);
+        }
+        tri_lanes_store(y + c, &best);
+        const winner_bytes bytes = __builtin_convertvector(winner, winner_bytes);
+        memcpy(saved + c, &bytes, sizeof bytes);
+    }
+    return c;
+}
+
 static void max_pixel(const tri_window *w, int64_t oh, int64_t ow, const float *x, float *y, uint8_t *saved)
 {
-    for (int64_t first = 0; first < w->channels; first += CHANNELS) {
-        const int64_t count = tri_int64_min(CHANNELS, w->channels - first);
-        int32_t winner[CHANNELS];
-        bool any = false;
-        for (int64_t tap = 0; tap < w->kernel[0] * w->kernel[1]; tap++) {
-            const int64_t at = place_of(w, oh, ow, tap);
-            if (at < 0) {
-                continue;
-            }
-            if (!any) {
-                memcpy(y + first, x + at + first, (size_t)count * sizeof(float));
-                for (int64_t c = 0; c < count; c++) {
-                    winner[c] = (int32_t)tap;
-                }
-                any = true;
-            } else {
-                take_max(y + first, winner, x + at + first, (int32_t)tap, count);
-            }
+    const float *at[256];
+    int32_t taps[256];
+    int count = 0;
+    for (int64_t tap = 0; tap < w->kernel[0] * w->kernel[1]; tap++) {
+        const int64_t place = place_of(w, oh, ow, tap);
+        at[count] = x + place;
+        taps[count] = (int32_t)tap;
+        count += place >= 0 ? 1 : 0;
+    }
+    for (int64_t c = max_lanes(at, taps, count, w->channels, y, saved); c < w->channels; c++) {
+        float best = at[0][c];
+        int32_t winner = taps[0];
+        for (int i = 1; i < count; i++) {
+            const bool wins = !(at[i][c] <= best);
+            winner = wins ? taps[i] : winner;
+            best = wins ? at[i][c] : best;
         }
-        for (int64_t c = 0; c < count; c++) {
-            saved[first + c] = (uint8_t)winner[c];
-        }
+        y[c] = best;
+        saved[c] = (uint8_t)winner;
     }
 }
 
