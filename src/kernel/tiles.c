@@ -36,7 +36,7 @@ void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
 {
 #ifdef _OPENMP
     if (threads > 1 && tile_count > 1) {
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
         for (int64_t tile = 0; tile < tile_count; tile++) {
             body(arg, tile);
         }
