@@ -147,7 +147,9 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_release(tri_kernel *kernel);
-/* "oneDNN 2.6.3, own tiles, OpenMP": what the fast rows stand on in this build. */
+/* "oneDNN 2.6.3, own tiles for avx2": what decides the bits of results; ranks of one run must agree. */
+const char *tri_kernel_arithmetic(void);
+/* "oneDNN 2.6.3, own tiles for avx2, OpenMP": what the fast rows stand on in this build. */
 const char *tri_kernel_about(void);
 /* The flags a planner of memory asks for before planning. */
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);

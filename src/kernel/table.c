@@ -6,11 +6,12 @@
  */
 #include "kernel/kernel.h"
 
-#include "base/rng.h"
-#include "kernel/cpu/cpu.h"
-#ifdef TRI_HAVE_DNNL
 #include <stdio.h>
 
+#include "base/rng.h"
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/gemm.h"
+#ifdef TRI_HAVE_DNNL
 #include "kernel/cpu/dnnl.h"
 #endif
 #include "kernel/row.h"
@@ -127,20 +128,27 @@ tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_ca
                               1.0f / (1.0f - rate)};
 }
 
-const char *tri_kernel_about(void)
+const char *tri_kernel_arithmetic(void)
 {
-#ifdef _OPENMP
-#define THREADS "OpenMP"
-#else
-#define THREADS "one thread"
-#endif
+    static _Thread_local char text[96];
 #ifdef TRI_HAVE_DNNL
-    static _Thread_local char text[64];
     int version[3];
     tri_dnnl_version(version);
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d, own tiles, " THREADS, version[0], version[1], version[2]);
-    return text;
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d, own tiles for %s", version[0], version[1], version[2],
+             tri_gemm_find()->name);
 #else
-    return "own tiles, " THREADS;
+    snprintf(text, sizeof text, "own tiles for %s", tri_gemm_find()->name);
 #endif
+    return text;
+}
+
+const char *tri_kernel_about(void)
+{
+    static _Thread_local char text[128];
+#ifdef _OPENMP
+    snprintf(text, sizeof text, "%s, OpenMP", tri_kernel_arithmetic());
+#else
+    snprintf(text, sizeof text, "%s, one thread", tri_kernel_arithmetic());
+#endif
+    return text;
 }

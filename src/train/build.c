@@ -9,6 +9,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "train/job.h"
 
 /* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
@@ -170,22 +171,29 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
     return tri_loader_open(dataset, &job->config.data, &setup, &job->loader);
 }
 
-/* All ranks must hold the same configuration and weights before the first step. */
+/* What all ranks must have in common before the first step, and how a message calls it. */
+enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_WEIGHTS, EQUAL_COUNT };
+static const char *const equal_names[] = {[EQUAL_CONFIG] = "configuration",
+                                          [EQUAL_KERNELS] = "instruction set or oneDNN",
+                                          [EQUAL_WEIGHTS] = "model or weights"};
+
 static tri_status check_equal(tri_job *job)
 {
     if (job->world == 1)
         return TRI_OK;
-    int64_t mine[2] = {(int64_t)job->config_hash, (int64_t)tri_params_hash(job->params)};
+    const char *kernels = tri_kernel_arithmetic();
+    int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
+                                 [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
+                                 [EQUAL_WEIGHTS] = (int64_t)tri_params_hash(job->params)};
     int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));
     if (!all)
         return TRI_ENOMEM;
     tri_group_name_next(job->group, "start-up check");
-    tri_status status = tri_all_gather(job->group, mine, all, 2, TRI_I64, NULL);
-    for (int r = 0; r < job->world && status == TRI_OK; r++)
-        if (all[2 * r] != all[0] || all[2 * r + 1] != all[1])
-            status = tri_fail(TRI_EMISMATCH,
-                              "rank %d has another %s than rank 0: same program, configuration and data on all?", r,
-                              all[2 * r] != all[0] ? "configuration" : "model or weights");
+    tri_status status = tri_all_gather(job->group, mine, all, EQUAL_COUNT, TRI_I64, NULL);
+    for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++)
+        if (all[i] != all[i % EQUAL_COUNT])
+            status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank 0 (rank %d: %s)", i / EQUAL_COUNT,
+                              equal_names[i % EQUAL_COUNT], job->rank, kernels);
     tri_free(all);
     return status;
 }
