@@ -18,6 +18,14 @@
 #include "comm/shared.h"
 #include "net/region.h"
 
+/* ThreadSanitizer does not see what threads tell each other through two mappings of one memfd, which the rings of shm
+ * are. */
+#ifdef __SANITIZE_THREAD__
+#define UNSEEN_RINGS true
+#else
+#define UNSEEN_RINGS false
+#endif
+
 #define LARGEST 100003
 #define OFFSET  16 /* elements in front of the data */
 
@@ -67,7 +75,9 @@ static void shared_memory_gives_the_same_bits(void **state)
         spawn_kind kind;
         bool shares;
     } cases[] = {{SPAWN_INPROC, true}, {SPAWN_SHM, true}, {SPAWN_TCP, false}, {SPAWN_SIM, false}};
-    for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++)
+    for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+        if (cases[k].kind == SPAWN_SHM && UNSEEN_RINGS)
+            continue;
         for (size_t w = 0; w < sizeof(worlds) / sizeof(worlds[0]); w++) {
             int world = worlds[w];
             spawn_config config = {.kind = cases[k].kind, .world = world, .seed = 5};
@@ -75,6 +85,7 @@ static void shared_memory_gives_the_same_bits(void **state)
             if (!spawn_ranks(&config, sums_agree, &shares))
                 fail_msg("%s, %d ranks", spawn_kind_name(cases[k].kind), world);
         }
+    }
 }
 
 /* Every rank passes another offset: that is a different call. */
