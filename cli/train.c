@@ -128,8 +128,11 @@ static int launch_workers(const train_plan *plan, int64_t ranks)
         argv[count++] = "--resume";
         argv[count++] = (char *)given.resume;
     }
-    for (int i = 0; plan->overrides[i] && count < 1000; i++)
+    for (int i = 0; plan->overrides[i]; i++) {
+        if (count + 1 == (int)TRI_COUNT_OF(argv))
+            return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));
         argv[count++] = (char *)plan->overrides[i];
+    }
     tri_launch_config config;
     tri_options_defaults(&tri_launch_options, &config);
     config.ranks = ranks;
@@ -185,10 +188,12 @@ static int run(int count, char **argv)
     tri_status status = plan_make(count, argv, &plan);
     if (status == TRI_OK && given.ranks)
         status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
+    if (status == TRI_OK && given.hosts && !given.ranks)
+        status = tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
     if (status == TRI_OK)
         status = tri_config_load(plan.config_path, NULL, plan.overrides, &config);
     if (status == TRI_OK)
-        status = tri_config_check(&config, ranks > 0 ? (int)ranks : 1);
+        status = tri_config_check(&config, (int)ranks);
     if (status == TRI_OK && !plan.folder[0])
         status = run_folder_name(&config, plan.folder, sizeof(plan.folder));
     int code;

@@ -137,6 +137,7 @@ static tri_status open_test_data(tri_job *job)
     TRI_TRY_IN(status, "while opening the test data");
     job->test.sampler = job->sampler;
     job->test.sampler.count = dataset->info.count;
+    job->test.classes = dataset->info.classes > 0;
     job->test.sampler.shuffle = false;
     job->test.sums = tri_alloc_zero((size_t)job->sampler.shards * TRI_LOSS_COLUMNS, sizeof(double));
     tri_loader_setup setup = {.sampler = job->test.sampler,

@@ -227,7 +227,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
         if (*end || wanted < 1)
             return tri_fail(TRI_ECONFIG, "parallel.data: want auto or a number of ranks, found '%s'",
                             config->parallel.data);
-        if (wanted != ranks)
+        if (ranks > 0 && wanted != ranks)
             return tri_fail(TRI_ECONFIG, "parallel.data is %ld but %d ranks take part", wanted, ranks);
     }
     if (!config->data.name[0] && !config->data.path[0])

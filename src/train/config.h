@@ -53,7 +53,7 @@ typedef struct tri_config {
 /* path or text (with `path` as its name) or neither; overrides as in tri_job_setup. */
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config);
 void tri_config_fini(tri_config *config);
-/* Contradictions between options, for a number of ranks. */
+/* Contradictions between options, for a number of ranks; 0: not known yet, what depends on it is left out. */
 tri_status tri_config_check(const tri_config *config, int ranks);
 /* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
 tri_status tri_config_print(const tri_config *config, tri_string *out);

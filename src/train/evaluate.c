@@ -50,6 +50,6 @@ tri_status tri_job_evaluate(tri_job *job)
         for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
             total[column] += job->test.sums[s * TRI_LOSS_COLUMNS + column];
     job->test.loss = total[TRI_TAIL_LOSS] / total[TRI_TAIL_WEIGHT];
-    job->test.accuracy = total[TRI_TAIL_RIGHT] / total[TRI_TAIL_WEIGHT];
+    job->test.accuracy = job->test.classes ? total[TRI_TAIL_RIGHT] / total[TRI_TAIL_WEIGHT] : NAN;
     return TRI_OK;
 }

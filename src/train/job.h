@@ -16,6 +16,7 @@ typedef struct tri_job_test {
     tri_loader *loader; /* NULL: there is no test set */
     tri_sampler sampler;
     double *sums;          /* [shards][TRI_LOSS_COLUMNS]: this rank's shards filled, the others zero */
+    bool classes;          /* targets are classes: accuracy has a meaning */
     double loss, accuracy; /* of the last evaluation; NaN: none */
 } tri_job_test;
 

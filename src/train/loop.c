@@ -113,8 +113,10 @@ static void print_result(tri_job *job)
     tri_job_result result;
     if (!job->console || tri_job_result_read(job, &result) != TRI_OK)
         return;
-    if (!isnan(result.test_accuracy) && job->test.loss >= 0)
+    if (!isnan(result.test_accuracy))
         tri_console_line(job->console, "test accuracy %.4f", result.test_accuracy);
+    else if (!isnan(result.test_loss))
+        tri_console_line(job->console, "validation loss %.4f", result.test_loss);
     if (result.samples_per_s > 0)
         tri_console_line(job->console, "samples/s %.1f", result.samples_per_s);
     tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
