@@ -32,7 +32,8 @@
     X(INT, target_column, "-1", -1, 1e6, NULL, "csv: column of the target, -1 = the last")                             \
     X(INT, classes, "0", 0, 1e9, NULL,                                                                                 \
       "number of classes, 0 = found in the data; -1 is not a class: targets are real")                                 \
-    X(INT, prefetch, "2", 1, 64, NULL, "batches prepared ahead")                                                       \
+    X(INT, prefetch, "-1", -1, 64, NULL,                                                                               \
+      "batches a thread prepares ahead, 0 = the step's own threads do it, -1 = 2 where a core is free, else 0")        \
     X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
     X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")
 typedef struct tri_data_config {
@@ -110,6 +111,13 @@ typedef struct tri_loader_batch {
     const void *target;          /* i32 or f32 */
 } tri_loader_batch;
 
+/* The threads of the step: calls body(arg, tile) for tiles 0 to tile_count - 1, several at once, and waits. */
+typedef struct tri_loader_crew {
+    void (*run)(int threads, int64_t tile_count, void (*body)(void *arg, int64_t tile), void *arg);
+    int threads;
+    bool core_free; /* there is a core for one thread more */
+} tri_loader_crew;
+
 typedef struct tri_loader_setup {
     tri_sampler sampler;
     int64_t first_shard, shard_count; /* of this worker */
@@ -117,13 +125,14 @@ typedef struct tri_loader_setup {
     bool training;                    /* augmentation on */
     int64_t first_step;               /* where to begin: resume is this one number */
     int64_t end_step;                 /* after the last one */
+    tri_loader_crew crew;
 } tri_loader_setup;
 
 /* Reads this worker's parts into memory (as stored: bytes stay bytes), closes nothing; a thread then prepares batches
- * ahead. `dataset` must stay open only during this call. */
+ * ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only during this call. */
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
                            tri_loader **out);
-/* The next batch, in order of steps; waits for the preparing thread. */
+/* The next batch, in order of steps; waits until it is prepared. */
 tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch);
 /* Bytes of samples held. */
 size_t tri_loader_nbytes(const tri_loader *loader);

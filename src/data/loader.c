@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loader.c: one worker's samples in memory, and a thread that prepares its shards of the coming batches.
+ * loader.c: one worker's samples in memory, and its shards of the coming batches prepared from them.
  *
- * All reading and checking is done in open, so that the thread computes only and cannot fail. It fills a ring of
- * prefetch + 1 slots: one is the caller's, the others wait for it. A batch is a pure function of its step: nothing
- * depends on which worker asks or where it began. Nothing is allocated after open.
+ * All reading and checking is done in open, so that preparing computes only and cannot fail. Where a core is free for
+ * it, a thread fills a ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a
+ * thread would only stop the others in the middle of a product: there the crew prepares each batch when it is asked
+ * for. A batch is a pure function of its step: nothing depends on who asks or where it began. Nothing is allocated
+ * after open.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,6 +17,10 @@
 #include "data/augment.h"
 #include "data/data.h"
 #include "data/normalize.h"
+
+#define LINE_NBYTES  64 /* of the cache */
+#define AHEAD_NBYTES 4096
+#define TILE_ROWS    16 /* samples that one thread prepares at a time */
 
 typedef struct loader_slot {
     tri_loader_batch batch;
@@ -28,7 +34,7 @@ struct tri_loader {
     tri_normalizer normalizer;
     tri_augment augment;
     float *black;                                      /* [channels] */
-    float *unmoved;                                    /* one sample; NULL: no augmentation */
+    float *unmoved;                                    /* one sample for each tile; NULL: no augmentation */
     size_t sample_nbytes, input_nbytes, target_nbytes; /* of one sample */
     int64_t count;                                     /* samples held */
     unsigned char *samples, *targets;                  /* [count], in the order of their indices */
@@ -37,7 +43,7 @@ struct tri_loader {
     int64_t *part_first;                               /* [shard_count + 1] of each part in `places` */
     loader_slot *slots;
     int64_t slot_count;
-    tri_thread *thread;
+    tri_thread *thread;  /* NULL: the crew prepares */
     tri_mutex mutex;     /* guards the three below */
     tri_cond moved;      /* one of them changed */
     int64_t made, taken; /* batches */
@@ -57,6 +63,17 @@ static int compare_indices(const void *a, const void *b)
 static void *alloc_array(int64_t count, size_t each)
 {
     return tri_alloc_zero((size_t)count, each);
+}
+
+/* Tiles of a shard, and of a batch. */
+static int64_t shard_tiles(const tri_loader *loader)
+{
+    return (loader->setup.rows_max + TILE_ROWS - 1) / TILE_ROWS;
+}
+
+static int64_t tile_count(const tri_loader *loader)
+{
+    return loader->setup.shard_count * shard_tiles(loader);
 }
 
 static tri_status check_setup(const tri_dataset *dataset, const tri_loader_setup *setup)
@@ -99,7 +116,7 @@ static tri_status plan_augment(tri_loader *loader, const tri_dataset_info *info,
                                     .width = info->sample.dim[1],
                                     .channels = info->sample.dim[2]};
     loader->black = alloc_array(info->sample.dim[2], sizeof(float));
-    loader->unmoved = alloc_array(loader->normalizer.count, sizeof(float));
+    loader->unmoved = alloc_array(tile_count(loader) * loader->normalizer.count, sizeof(float));
     if (loader->black == NULL || loader->unmoved == NULL)
         return TRI_ENOMEM;
     tri_normalizer_black(&loader->normalizer, info->sample.dim[2], loader->black);
@@ -191,7 +208,8 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
         __builtin_mul_overflow((size_t)rows, loader->input_nbytes, &input) || setup->shard_count > INT32_MAX)
         return tri_fail(TRI_ENOMEM, "loader: a batch of %" PRId64 " shards of %" PRId64 " rows is more than fits",
                         setup->shard_count, setup->rows_max);
-    loader->slot_count = config->prefetch + 1;
+    int64_t ahead = config->prefetch >= 0 ? config->prefetch : setup->crew.core_free ? 2 : 0;
+    loader->slot_count = ahead + 1;
     loader->slots = alloc_array(loader->slot_count, sizeof(*loader->slots));
     if (loader->slots == NULL)
         return TRI_ENOMEM;
@@ -212,49 +230,91 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
     return TRI_OK;
 }
 
-/* The k-th sample that shard s of this worker takes in the epoch. */
-static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k, unsigned char *input,
-                        unsigned char *target)
+/* Where the k-th sample lies that shard s of this worker takes in the epoch. */
+static int64_t place_of(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k)
 {
     int64_t position = tri_sampler_order(&loader->setup.sampler, epoch, loader->setup.first_shard + s, k);
-    int64_t place = loader->places[loader->part_first[s] + position];
+    return loader->places[loader->part_first[s] + position];
+}
+
+/* Shuffled samples lie far apart: their bytes are asked for one sample ahead. */
+static void ask_for(const tri_loader *loader, int64_t place)
+{
+    const unsigned char *stored = loader->samples + (size_t)place * loader->sample_nbytes;
+    for (size_t at = 0; at < loader->sample_nbytes && at < AHEAD_NBYTES; at += LINE_NBYTES)
+        __builtin_prefetch(stored + at);
+}
+
+static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t place, float *unmoved, unsigned char *input,
+                        unsigned char *target)
+{
     const unsigned char *stored = loader->samples + (size_t)place * loader->sample_nbytes;
     memcpy(target, loader->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
-    if (loader->unmoved == NULL) {
+    if (unmoved == NULL) {
         tri_normalizer_apply(&loader->normalizer, stored, input);
         return;
     }
-    tri_normalizer_apply(&loader->normalizer, stored, loader->unmoved);
+    tri_normalizer_apply(&loader->normalizer, stored, unmoved);
     tri_augment_move move = tri_augment_draw(&loader->augment, epoch, loader->indices[place]);
-    tri_augment_apply(&loader->augment, move, loader->unmoved, loader->black, (float *)(void *)input);
+    tri_augment_apply(&loader->augment, move, unmoved, loader->black, (float *)(void *)input);
+}
+
+typedef struct prepare_arg {
+    const tri_loader *loader;
+    loader_slot *slot;
+    int64_t in_epoch; /* step */
+} prepare_arg;
+
+/* Rows of one shard of the batch, padding with them. */
+static void prepare_tile(void *arg, int64_t tile)
+{
+    const prepare_arg *v = arg;
+    const tri_loader *loader = v->loader;
+    const tri_loader_setup *setup = &loader->setup;
+    int64_t s = tile / shard_tiles(loader), first = tile % shard_tiles(loader) * TILE_ROWS, rows = v->slot->rows[s];
+    int64_t last = first + TILE_ROWS < setup->rows_max ? first + TILE_ROWS : setup->rows_max;
+    int64_t epoch = v->slot->batch.epoch;
+    int64_t k = v->in_epoch * tri_sampler_rows(&setup->sampler, setup->first_shard + s);
+    float *unmoved = loader->unmoved != NULL ? loader->unmoved + tile * loader->normalizer.count : NULL;
+    unsigned char *input = v->slot->input + (size_t)(s * setup->rows_max) * loader->input_nbytes;
+    unsigned char *target = v->slot->target + (size_t)(s * setup->rows_max) * loader->target_nbytes;
+    int64_t place = first < rows ? place_of(loader, epoch, s, k + first) : 0;
+    for (int64_t i = first; i < last && i < rows; i++) {
+        int64_t next = i + 1 < last && i + 1 < rows ? place_of(loader, epoch, s, k + i + 1) : place;
+        ask_for(loader, next);
+        prepare_row(loader, epoch, place, unmoved, input + (size_t)i * loader->input_nbytes,
+                    target + (size_t)i * loader->target_nbytes);
+        place = next;
+    }
+    size_t valid = (size_t)(rows < first ? first : rows < last ? rows : last), padding = (size_t)last - valid;
+    memset(input + valid * loader->input_nbytes, 0, padding * loader->input_nbytes);
+    memset(target + valid * loader->target_nbytes, 0, padding * loader->target_nbytes);
 }
 
 static void prepare_batch(const tri_loader *loader, int64_t step, loader_slot *slot)
 {
     const tri_loader_setup *setup = &loader->setup;
     const tri_sampler *sampler = &setup->sampler;
-    int64_t steps = tri_sampler_steps(sampler), epoch = step / steps, in_epoch = step % steps;
+    int64_t steps = tri_sampler_steps(sampler), in_epoch = step % steps;
     int64_t left = sampler->count - in_epoch * sampler->batch;
     int64_t batch = left < sampler->batch ? left : sampler->batch;
     slot->batch.step = step;
-    slot->batch.epoch = epoch;
+    slot->batch.epoch = step / steps;
     for (int64_t s = 0; s < setup->shard_count; s++) {
         int64_t shard = setup->first_shard + s, full = tri_sampler_rows(sampler, shard);
-        int64_t first = in_epoch * full, part = loader->part_first[s + 1] - loader->part_first[s];
-        int64_t rows = part - first < full ? part - first : full;
-        unsigned char *input = slot->input + (size_t)(s * setup->rows_max) * loader->input_nbytes;
-        unsigned char *target = slot->target + (size_t)(s * setup->rows_max) * loader->target_nbytes;
-        for (int64_t i = 0; i < rows; i++)
-            prepare_row(loader, epoch, s, first + i, input + (size_t)i * loader->input_nbytes,
-                        target + (size_t)i * loader->target_nbytes);
-        size_t padding = (size_t)(setup->rows_max - rows);
-        memset(input + (size_t)rows * loader->input_nbytes, 0, padding * loader->input_nbytes);
-        memset(target + (size_t)rows * loader->target_nbytes, 0, padding * loader->target_nbytes);
-        slot->rows[s] = (int32_t)rows;
+        int64_t rest = loader->part_first[s + 1] - loader->part_first[s] - in_epoch * full;
+        slot->rows[s] = (int32_t)(rest < full ? rest : full);
         /* the short batch is cut as its samples are among the parts */
         int64_t before = (int64_t)((__int128)shard * sampler->batch / sampler->shards);
         slot->first_sample[s] = (int64_t)((__int128)batch * before / sampler->batch);
     }
+    prepare_arg arg = {loader, slot, in_epoch};
+    if (loader->thread == NULL && setup->crew.run != NULL) {
+        setup->crew.run(setup->crew.threads, tile_count(loader), prepare_tile, &arg);
+        return;
+    }
+    for (int64_t tile = 0; tile < tile_count(loader); tile++)
+        prepare_tile(&arg, tile);
 }
 
 static void thread_body(void *arg)
@@ -288,7 +348,7 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
     TRI_TRY(plan_places(loader));
     TRI_TRY(read_samples(loader, dataset));
     TRI_TRY(make_slots(loader, config));
-    return tri_thread_start(&loader->thread, "data", thread_body, loader);
+    return loader->slot_count > 1 ? tri_thread_start(&loader->thread, "data", thread_body, loader) : TRI_OK;
 }
 
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
@@ -318,6 +378,10 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
     if (loader->taken == total) {
         tri_mutex_unlock(&loader->mutex);
         return tri_fail(TRI_ENOTFOUND, "loader: no batch after step %" PRId64, loader->setup.end_step - 1);
+    }
+    if (loader->thread == NULL) {
+        prepare_batch(loader, loader->setup.first_step + loader->made, &loader->slots[0]);
+        loader->made++;
     }
     while (loader->made == loader->taken)
         tri_cond_wait(&loader->moved, &loader->mutex, TRI_FOREVER);

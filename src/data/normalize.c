@@ -61,13 +61,21 @@ tri_status tri_normalizer_init(tri_normalizer *normalizer, const tri_dataset_inf
     return TRI_OK;
 }
 
+#define TURN 1024 /* elements looked up before they go out: whole lines leave, where single floats would each wait */
+
 static void apply_table(const tri_normalizer *normalizer, const uint8_t *stored, float *out)
 {
-    int64_t channels = normalizer->channels, count = normalizer->count;
-    for (int64_t c = 0; c < channels; c++) {
-        const float *table = normalizer->table[c];
-        for (int64_t i = c; i < count; i += channels)
-            out[i] = table[stored[i]];
+    const int64_t channels = normalizer->channels, count = normalizer->count;
+    const int64_t whole = TURN / channels * channels;
+    float turn[TURN];
+    for (int64_t first = 0; first < count; first += whole) {
+        const int64_t rest = count - first < whole ? count - first : whole;
+        for (int64_t c = 0; c < channels; c++) {
+            const float *table = normalizer->table[c];
+            for (int64_t i = c; i < rest; i += channels)
+                turn[i] = table[stored[first + i]];
+        }
+        memcpy(out + first, turn, (size_t)rest * sizeof(float));
     }
 }
 

@@ -125,6 +125,14 @@ static tri_status open_train_data(tri_job *job, tri_dataset **dataset)
     return TRI_OK;
 }
 
+/* Ranks of this host may share its cores: one is free when all of their threads leave one over. */
+static tri_loader_crew crew_of(const tri_job *job)
+{
+    return (tri_loader_crew){.run = tri_tiles_run,
+                             .threads = job->threads,
+                             .core_free = tri_cores_online() > job->threads * tri_comm_local_count(job->comm)};
+}
+
 static tri_status open_test_data(tri_job *job)
 {
     tri_dataset *dataset = NULL;
@@ -146,7 +154,8 @@ static tri_status open_test_data(tri_job *job)
                               .rows_max = job->rows,
                               .training = false,
                               .first_step = 0,
-                              .end_step = INT64_MAX / 2};
+                              .end_step = INT64_MAX / 2,
+                              .crew = crew_of(job)};
     status = job->test.sums ? tri_loader_open(dataset, &job->config.data, &setup, &job->test.loader) : TRI_ENOMEM;
     tri_dataset_close(dataset);
     return status;
@@ -168,7 +177,8 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
                               .rows_max = job->rows,
                               .training = true,
                               .first_step = job->step,
-                              .end_step = job->steps};
+                              .end_step = job->steps,
+                              .crew = crew_of(job)};
     return tri_loader_open(dataset, &job->config.data, &setup, &job->loader);
 }
 

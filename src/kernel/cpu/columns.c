@@ -4,13 +4,15 @@
  */
 #include "kernel/cpu/cpu.h"
 
-#define COLUMNS 32 /* of one tile: sums in registers */
+#define COLUMNS       32   /* at once: sums in registers */
+#define TILE_ELEMENTS 8192 /* of a shard, about: a smaller tile costs more than it computes */
 
 typedef struct columns_arg {
     float *dy;
     const float *y;
     float *leaves;
-    int64_t rows, columns, tiles;
+    int64_t rows, columns;
+    int64_t width, tiles; /* columns of a tile, tiles of a shard */
 } columns_arg;
 
 /* The compiler unrolls over the columns of a full tile. */
@@ -51,10 +53,8 @@ static void sum_rest(float *dy, const float *y, float *sums, int64_t rows, int64
     }
 }
 
-static void columns_tile(void *arg, int64_t tile)
+static void columns_run(const columns_arg *v, int64_t shard, int64_t first)
 {
-    const columns_arg *v = arg;
-    const int64_t shard = tile / v->tiles, first = tile % v->tiles * COLUMNS;
     const int64_t at = shard * v->rows * v->columns + first, count = tri_int64_min(COLUMNS, v->columns - first);
     const float *y = v->y != NULL ? v->y + at : NULL;
     float *sums = v->leaves != NULL ? v->leaves + shard * v->columns + first : NULL;
@@ -65,11 +65,20 @@ static void columns_tile(void *arg, int64_t tile)
     }
 }
 
+static void columns_tile(void *arg, int64_t tile)
+{
+    const columns_arg *v = arg;
+    const int64_t first = tile % v->tiles * v->width, last = tri_int64_min(first + v->width, v->columns);
+    for (int64_t column = first; column < last; column += COLUMNS) {
+        columns_run(v, tile / v->tiles, column);
+    }
+}
+
 void tri_cpu_mask_shard(float *dy, const float *y, float *sums, int64_t rows, int64_t columns)
 {
-    columns_arg arg = {dy, y, sums, rows, columns, tri_int64_ceil(columns, COLUMNS)};
-    for (int64_t tile = 0; (y != NULL || sums != NULL) && tile < arg.tiles; tile++) {
-        columns_tile(&arg, tile);
+    const columns_arg arg = {.dy = dy, .y = y, .leaves = sums, .rows = rows, .columns = columns};
+    for (int64_t column = 0; (y != NULL || sums != NULL) && column < columns; column += COLUMNS) {
+        columns_run(&arg, 0, column);
     }
 }
 
@@ -79,7 +88,12 @@ void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int
     if (!relu && leaves == NULL) {
         return;
     }
-    columns_arg arg = {(float *)call->doutput,          relu ? call->output : NULL, leaves, rows, columns,
-                       tri_int64_ceil(columns, COLUMNS)};
+    columns_arg arg = {.dy = (float *)call->doutput,
+                       .y = relu ? call->output : NULL,
+                       .leaves = leaves,
+                       .rows = rows,
+                       .columns = columns};
+    arg.width = tri_int64_ceil(tri_int64_max(1, TILE_ELEMENTS / rows), COLUMNS) * COLUMNS;
+    arg.tiles = tri_int64_ceil(columns, arg.width);
     tri_tiles_run(kernel->desc.threads, call->shards * arg.tiles, columns_tile, &arg);
 }

@@ -342,10 +342,11 @@ static void weights_rows(const weights_arg *v, int64_t image, int64_t group, con
                                 .a_step = {w->stride[0] * w->in[1] * w->channels, w->stride[1] * w->channels},
                                 .b_step = {w->out[1] * v->dy_channels, v->dy_channels}};
     for (int64_t panel = 0; panel * nr < l->target_channels; panel++) {
+        const int n = (int)tri_int64_min(nr, l->target_channels - panel * nr);
         for (int64_t tile = 0; tile < tiles; tile++) {
             const int64_t first = tile * l->wide_channels / tiles, last = (tile + 1) * l->wide_channels / tiles;
-            v->ops->outer((int)(last - first), &walk, a + first, b + panel * nr, acc + (panel * tiles + tile) * mr * nr,
-                          flags);
+            v->ops->outer((int)(last - first), n, &walk, a + first, b + panel * nr,
+                          acc + (panel * tiles + tile) * mr * nr, flags);
         }
     }
 }

@@ -30,6 +30,12 @@ int64_t tri_gemm_packed_count(const tri_gemm_ops *ops, int64_t k, int64_t n)
     return tri_int64_ceil(n, ops->nr) * ops->nr * k;
 }
 
+int64_t tri_gemm_padded(const tri_gemm_ops *ops, int64_t n)
+{
+    const int64_t rest = n % ops->nr;
+    return n - rest + (rest == 0 ? 0 : rest <= ops->lanes ? ops->lanes : ops->nr);
+}
+
 /* to[k][nr] from eight at a time along k, so that reads and writes both use whole cache lines. */
 TRI_CLONES static void pack_transposed(float *to, const float *src, int64_t k, int64_t n, int64_t n_step, int64_t nr)
 {

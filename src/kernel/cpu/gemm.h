@@ -17,7 +17,7 @@
 
 enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2 }; /* start at zero (else at c); clip at the end */
 
-/* The sum over k of one leaf may be cut into rows of an image: count0 rows of count1 places. */
+/* How a sum over samples walks: count0 rows of count1 places of an image; for a tree, leaves of count1 samples. */
 typedef struct tri_gemm_walk {
     int64_t count[2];
     int64_t a_step[2], b_step[2]; /* elements */
@@ -25,15 +25,17 @@ typedef struct tri_gemm_walk {
 
 typedef struct tri_gemm_ops {
     const char *name;
-    int mr, nr;
+    int mr, nr, lanes; /* rows and columns of a register tile; elements of one vector */
     /* One tile of m <= mr rows, n <= nr columns. a[segment * mr + row] points to `len` elements, b is a packed panel
      * [segments * len][nr], c[row] points to n elements; bias (NULL: none) has n elements. */
     void (*dot)(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
                 const float *bias, unsigned flags);
-    /* c[mr][nr] (dense) (+)= sum over the walk of a[0..m) b[0..nr). */
-    void (*outer)(int m, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags);
-    /* c[row][0..n) = tree over `leaves` (a power of two) of sums over k of a[k][mr] b[k][nr], both packed. */
-    void (*tree)(int m, int n, int64_t leaves, int64_t k, const float *a, const float *b, float *c, int64_t ldc);
+    /* c[mr][nr] (+)= sum over the walk of a[0..m) b[0..n), n rounded up to whole vectors; other columns are left. */
+    void (*outer)(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags);
+    /* c[row][0..n) = tree over `leaves` (a power of two), step[0] apart, of the sum over count[1] of a[0..m) b[0..n), n
+     * rounded up to whole vectors. */
+    void (*tree)(int m, int n, int64_t leaves, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
+                 int64_t ldc);
 } tri_gemm_ops;
 
 extern const tri_gemm_ops tri_gemm_generic;
@@ -46,6 +48,8 @@ const tri_gemm_ops *tri_gemm_find(void);
 
 /* Elements of a matrix [k][n] packed in panels [n / nr][k][nr]. */
 int64_t tri_gemm_packed_count(const tri_gemm_ops *ops, int64_t k, int64_t n);
+/* Columns that tiles of [..][n] read and write: n and the rest of the last vector or pair of them. */
+int64_t tri_gemm_padded(const tri_gemm_ops *ops, int64_t n);
 /* Packs panel `panel` of src[k * k_step + n * n_step]; columns behind n are zeros. One step must be 1. */
 void tri_gemm_pack(const tri_gemm_ops *ops, float *packed, const float *src, int64_t k, int64_t n, int64_t k_step,
                    int64_t n_step, int64_t panel);
@@ -63,6 +67,16 @@ void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *cal
 /* The same on the calling thread. */
 void tri_gemm_block(const tri_gemm_ops *ops, const tri_gemm_call *call);
 
+/* c[n][m] = act(packed turned * a turned + bias), rows of c ldc apart: a[m * row_step + k * k_step], one step is 1,
+ * packed holds the n samples [n / nr][k][nr], bias (NULL: none) m elements. The same bits as tri_gemm_run. */
+typedef struct tri_gemm_turn {
+    const float *a, *packed, *bias;
+    float *c;
+    int64_t m, n, k, row_step, k_step, ldc;
+    bool relu;
+} tri_gemm_turn;
+void tri_gemm_turn_run(const tri_gemm_ops *ops, int threads, const tri_gemm_turn *turn);
+
 /* dparam[p][part][m][n] = tree over the shards of the part of sum over `k` rows of a[row][m] b[row][n]; a and b hold
  * the rows of all shards. scratch: tri_gemm_tree_count() elements. */
 typedef struct tri_gemm_tree {
@@ -70,7 +84,7 @@ typedef struct tri_gemm_tree {
     int64_t m, n, k; /* k: of one shard */
     float *scratch;
 } tri_gemm_tree;
-int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k, int shards, int threads);
+int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t m, int64_t k, int shards, int threads);
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
                        const tri_gemm_tree *tree);
 

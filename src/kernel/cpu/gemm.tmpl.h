@@ -2,9 +2,9 @@
  *
  * gemm.tmpl.h: the three register-blocked tiles of gemm.h, by include for one instruction set.
  *
- * Before: GEMM_OPS (name of the row), GEMM_NAME, MR, NV (vectors a row of a tile), LANES, and vec, vec_zero(),
- * vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b). All loops over i and j
- * unroll.
+ * Before: GEMM_OPS (name of the row), GEMM_NAME, MR, ROWS_TO_MR, NV (vectors a row of a tile), LANES, and vec,
+ * vec_zero(), vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b). All loops over
+ * i and j unroll.
  */
 #include "kernel/cpu/gemm.h"
 
@@ -14,48 +14,48 @@
 _Static_assert(MR <= TRI_GEMM_MAX_MR && NR <= TRI_GEMM_MAX_NR, "tile too large");
 
 /* n elements of a row to where they belong. */
-INLINE void put_row(float *c, const vec *row, int n)
+INLINE void put_row(float *c, const vec *row, const int nv, int n)
 {
-    if (n == NR) {
-        for (int j = 0; j < NV; j++) {
+    if (n == nv * LANES) {
+        for (int j = 0; j < nv; j++) {
             vec_store(c + j * LANES, row[j]);
         }
         return;
     }
     float full[NR];
-    for (int j = 0; j < NV; j++) {
+    for (int j = 0; j < nv; j++) {
         vec_store(full + j * LANES, row[j]);
     }
     memcpy(c, full, (size_t)n * sizeof(float));
 }
 
-INLINE void take_row(vec *row, const float *c, int n)
+INLINE void take_row(vec *row, const float *c, const int nv, int n)
 {
-    if (n == NR) {
-        for (int j = 0; j < NV; j++) {
+    if (n == nv * LANES) {
+        for (int j = 0; j < nv; j++) {
             row[j] = vec_load(c + j * LANES);
         }
         return;
     }
     float full[NR] = {0};
     memcpy(full, c, (size_t)n * sizeof(float));
-    for (int j = 0; j < NV; j++) {
+    for (int j = 0; j < nv; j++) {
         row[j] = vec_load(full + j * LANES);
     }
 }
 
-INLINE void dot_body(const int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b,
-                     float *const *c, const float *bias, unsigned flags)
+INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t len, const float *const *a,
+                     const float *b, float *const *c, const float *bias, unsigned flags)
 {
     vec acc[MR][NV];
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++) {
         if ((flags & TRI_GEMM_FIRST) != 0) {
-            for (int j = 0; j < NV; j++) {
+            for (int j = 0; j < nv; j++) {
                 acc[i][j] = vec_zero();
             }
         } else {
-            take_row(acc[i], c[i], n);
+            take_row(acc[i], c[i], nv, n);
         }
     }
     for (int64_t s = 0; s < segments; s++) {
@@ -67,7 +67,7 @@ INLINE void dot_body(const int m, int n, int64_t segments, int64_t len, const fl
         for (int64_t l = 0; l < len; l++) {
             vec right[NV];
 #pragma GCC unroll 4
-            for (int j = 0; j < NV; j++) {
+            for (int j = 0; j < nv; j++) {
                 right[j] = vec_load(b + j * LANES);
             }
             b += NR;
@@ -75,23 +75,23 @@ INLINE void dot_body(const int m, int n, int64_t segments, int64_t len, const fl
             for (int i = 0; i < m; i++) {
                 const vec left = vec_all(row[i][l]);
 #pragma GCC unroll 4
-                for (int j = 0; j < NV; j++) {
+                for (int j = 0; j < nv; j++) {
                     acc[i][j] = vec_fma(left, right[j], acc[i][j]);
                 }
             }
         }
     }
     vec shift[NV];
-    for (int j = 0; j < NV; j++) {
+    for (int j = 0; j < nv; j++) {
         shift[j] = vec_zero();
     }
     if (bias != NULL) {
-        take_row(shift, bias, n);
+        take_row(shift, bias, nv, n);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; j++) {
+        for (int j = 0; j < nv; j++) {
             if (bias != NULL) {
                 acc[i][j] = vec_add(acc[i][j], shift[j]);
             }
@@ -99,17 +99,17 @@ INLINE void dot_body(const int m, int n, int64_t segments, int64_t len, const fl
                 acc[i][j] = vec_max(acc[i][j], vec_zero());
             }
         }
-        put_row(c[i], acc[i], n);
+        put_row(c[i], acc[i], nv, n);
     }
 }
 
-INLINE void outer_sum(const int m, int64_t count, int64_t a_step, int64_t b_step, const float *a, const float *b,
-                      vec (*acc)[NV])
+INLINE void outer_sum(const int m, const int nv, int64_t count, int64_t a_step, int64_t b_step, const float *a,
+                      const float *b, vec (*acc)[NV])
 {
     for (int64_t l = 0; l < count; l++) {
         vec right[NV];
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; j++) {
+        for (int j = 0; j < nv; j++) {
             right[j] = vec_load(b + j * LANES);
         }
         b += b_step;
@@ -117,7 +117,7 @@ INLINE void outer_sum(const int m, int64_t count, int64_t a_step, int64_t b_step
         for (int i = 0; i < m; i++) {
             const vec left = vec_all(a[i]);
 #pragma GCC unroll 4
-            for (int j = 0; j < NV; j++) {
+            for (int j = 0; j < nv; j++) {
                 acc[i][j] = vec_fma(left, right[j], acc[i][j]);
             }
         }
@@ -125,24 +125,25 @@ INLINE void outer_sum(const int m, int64_t count, int64_t a_step, int64_t b_step
     }
 }
 
-INLINE void outer_body(const int m, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags)
+INLINE void outer_body(const int m, const int nv, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
+                       unsigned flags)
 {
     vec acc[MR][NV];
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; j++) {
+        for (int j = 0; j < nv; j++) {
             acc[i][j] = (flags & TRI_GEMM_FIRST) != 0 ? vec_zero() : vec_load(c + i * NR + j * LANES);
         }
     }
     for (int64_t r = 0; r < walk->count[0]; r++) {
-        outer_sum(m, walk->count[1], walk->a_step[1], walk->b_step[1], a + r * walk->a_step[0], b + r * walk->b_step[0],
-                  acc);
+        outer_sum(m, nv, walk->count[1], walk->a_step[1], walk->b_step[1], a + r * walk->a_step[0],
+                  b + r * walk->b_step[0], acc);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; j++) {
+        for (int j = 0; j < nv; j++) {
             vec_store(c + i * NR + j * LANES, acc[i][j]);
         }
     }
@@ -150,8 +151,8 @@ INLINE void outer_body(const int m, const tri_gemm_walk *walk, const float *a, c
 
 #define MAX_LEVELS 24
 
-INLINE void tree_body(const int m, int n, int64_t leaves, int64_t k, const float *a, const float *b, float *c,
-                      int64_t ldc)
+INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tri_gemm_walk *walk, const float *a,
+                      const float *b, float *c, int64_t ldc)
 {
     vec stack[MAX_LEVELS][MR][NV]; /* stack[level]: a finished left subtree of 2^level leaves */
     for (int64_t leaf = 0; leaf < leaves; leaf++) {
@@ -159,17 +160,18 @@ INLINE void tree_body(const int m, int n, int64_t leaves, int64_t k, const float
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
-            for (int j = 0; j < NV; j++) {
+            for (int j = 0; j < nv; j++) {
                 acc[i][j] = vec_zero();
             }
         }
-        outer_sum(m, k, MR, NR, a + leaf * k * MR, b + leaf * k * NR, acc);
+        outer_sum(m, nv, walk->count[1], walk->a_step[1], walk->b_step[1], a + leaf * walk->a_step[0],
+                  b + leaf * walk->b_step[0], acc);
         int level = 0;
         for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1, level++) {
 #pragma GCC unroll 8
             for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
-                for (int j = 0; j < NV; j++) {
+                for (int j = 0; j < nv; j++) {
                     acc[i][j] = vec_add(stack[level][i][j], acc[i][j]);
                 }
             }
@@ -177,65 +179,55 @@ INLINE void tree_body(const int m, int n, int64_t leaves, int64_t k, const float
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
             if (leaf + 1 == leaves) {
-                put_row(c + i * ldc, acc[i], n);
+                put_row(c + i * ldc, acc[i], nv, n);
                 continue;
             }
 #pragma GCC unroll 4
-            for (int j = 0; j < NV; j++) {
+            for (int j = 0; j < nv; j++) {
                 stack[level][i][j] = acc[i][j];
             }
         }
     }
 }
 
-/* One copy of a body for each number of rows. */
-#define ROWS_CASE(M, call)                                                                                             \
+/* One copy of a body for each number of rows, and for a tile's last columns where they fill one vector at most. */
+#define ROWS_CASE(M, CALL)                                                                                             \
     case M:                                                                                                            \
-        call;                                                                                                          \
+        if (n <= LANES) {                                                                                              \
+            CALL(M, 1);                                                                                                \
+        } else {                                                                                                       \
+            CALL(M, NV);                                                                                               \
+        }                                                                                                              \
         break;
-#if MR == 4
-#define SWITCH_ROWS(m, CALL)                                                                                           \
-    switch (m) {                                                                                                       \
-        ROWS_CASE(1, CALL(1)) ROWS_CASE(2, CALL(2)) ROWS_CASE(3, CALL(3)) default : CALL(4);                           \
-        break;                                                                                                         \
-    }
-#elif MR == 6
-#define SWITCH_ROWS(m, CALL)                                                                                           \
-    switch (m) {                                                                                                       \
-        ROWS_CASE(1, CALL(1))                                                                                          \
-        ROWS_CASE(2, CALL(2))                                                                                          \
-        ROWS_CASE(3, CALL(3)) ROWS_CASE(4, CALL(4)) ROWS_CASE(5, CALL(5)) default : CALL(6);                           \
-        break;                                                                                                         \
-    }
-#else
-#define SWITCH_ROWS(m, CALL)                                                                                           \
-    switch (m) {                                                                                                       \
-        ROWS_CASE(1, CALL(1))                                                                                          \
-        ROWS_CASE(2, CALL(2))                                                                                          \
-        ROWS_CASE(3, CALL(3))                                                                                          \
-        ROWS_CASE(4, CALL(4))                                                                                          \
-        ROWS_CASE(5, CALL(5)) ROWS_CASE(6, CALL(6)) ROWS_CASE(7, CALL(7)) default : CALL(8);                           \
-        break;                                                                                                         \
-    }
-#endif
+#define ROWS_TO_4(CALL) ROWS_CASE(1, CALL) ROWS_CASE(2, CALL) ROWS_CASE(3, CALL) ROWS_CASE(4, CALL)
+#define ROWS_TO_6(CALL) ROWS_TO_4(CALL) ROWS_CASE(5, CALL) ROWS_CASE(6, CALL)
+#define ROWS_TO_8(CALL) ROWS_TO_6(CALL) ROWS_CASE(7, CALL) ROWS_CASE(8, CALL)
 
 static void dot(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
                 const float *bias, unsigned flags)
 {
-#define DOT_CALL(M) dot_body(M, n, segments, len, a, b, c, bias, flags)
-    SWITCH_ROWS(m, DOT_CALL)
+#define DOT_CALL(M, V) dot_body(M, V, n, segments, len, a, b, c, bias, flags)
+    switch (m) {
+        ROWS_TO_MR(DOT_CALL)
+    }
 }
 
-static void outer(int m, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags)
+static void outer(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags)
 {
-#define OUTER_CALL(M) outer_body(M, walk, a, b, c, flags)
-    SWITCH_ROWS(m, OUTER_CALL)
+#define OUTER_CALL(M, V) outer_body(M, V, walk, a, b, c, flags)
+    switch (m) {
+        ROWS_TO_MR(OUTER_CALL)
+    }
 }
 
-static void tree(int m, int n, int64_t leaves, int64_t k, const float *a, const float *b, float *c, int64_t ldc)
+static void tree(int m, int n, int64_t leaves, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
+                 int64_t ldc)
 {
-#define TREE_CALL(M) tree_body(M, n, leaves, k, a, b, c, ldc)
-    SWITCH_ROWS(m, TREE_CALL)
+#define TREE_CALL(M, V) tree_body(M, V, n, leaves, walk, a, b, c, ldc)
+    switch (m) {
+        ROWS_TO_MR(TREE_CALL)
+    }
 }
 
-const tri_gemm_ops GEMM_OPS = {.name = GEMM_NAME, .mr = MR, .nr = NR, .dot = dot, .outer = outer, .tree = tree};
+const tri_gemm_ops GEMM_OPS = {
+    .name = GEMM_NAME, .mr = MR, .nr = NR, .lanes = LANES, .dot = dot, .outer = outer, .tree = tree};

@@ -8,6 +8,7 @@ typedef __m256 vec;
 #define GEMM_OPS         tri_gemm_avx
 #define GEMM_NAME        "avx2"
 #define MR               6
+#define ROWS_TO_MR       ROWS_TO_6
 #define NV               2
 #define LANES            8
 #define vec_zero()       _mm256_setzero_ps()

@@ -6,6 +6,7 @@ typedef float vec __attribute__((vector_size(16)));
 #define GEMM_OPS         tri_gemm_generic
 #define GEMM_NAME        "generic"
 #define MR               4
+#define ROWS_TO_MR       ROWS_TO_4
 #define NV               2
 #define LANES            4
 #define vec_zero()       ((vec){0})

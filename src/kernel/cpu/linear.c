@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear.c: x[B..,C] w[D,C] -> y[B..,D]. The weights are packed once a call; all shards are rows of one product, since
- * each element is one chain over C whatever the cut. The weights' gradient is a sum over samples: gemm_tree.c.
+ * linear.c: x[B..,C] w[D,C] -> y[B..,D]. All shards are rows of one product, since each element is one chain over C
+ * whatever the cut. The weights' gradient is a sum over samples: gemm_tree.c.
  */
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm.h"
@@ -20,8 +20,7 @@ static layout layout_make(const tri_op_desc *desc)
     const int64_t up = tri_gemm_packed_count(ops, l.channels, l.units);
     const int64_t down = tri_gemm_packed_count(ops, l.units, l.channels);
     l.tree = tri_align_count(tri_int64_max(up, down));
-    l.leaves = l.tree +
-               tri_align_count(tri_gemm_tree_count(ops, l.units, l.channels, l.rows, desc->max_shards, desc->threads));
+    l.leaves = l.tree + tri_align_count(tri_gemm_tree_count(ops, l.units, l.rows, desc->max_shards, desc->threads));
     l.total = l.leaves + tri_align_count(l.units * desc->max_shards);
     return l;
 }
@@ -32,37 +31,61 @@ static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
     return TRI_OK;
 }
 
-static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
+/* c[rows][n] = act(a[rows][k] w + bias), w[k * k_step + n * n_step]: the smaller of the two factors is packed. */
+static void product(const tri_kernel *kernel, const tri_op_call *call, const tri_gemm_call *p, int64_t k_step,
+                    int64_t n_step)
 {
     const tri_gemm_ops *ops = tri_gemm_find();
-    const layout l = layout_make(&kernel->desc);
     const int threads = kernel->desc.threads;
-    tri_gemm_pack_all(ops, threads, call->scratch, call->param[0], l.channels, l.units, 1, l.channels);
-    tri_gemm_run(ops, threads,
-                 &(tri_gemm_call){.a = call->input[0],
-                                  .packed = call->scratch,
-                                  .bias = kernel->desc.attr.bias ? call->param[1] : NULL,
-                                  .c = call->output,
-                                  .m = l.rows * call->shards,
-                                  .n = l.units,
-                                  .k = l.channels,
-                                  .lda = l.channels,
-                                  .ldc = l.units,
-                                  .relu = kernel->desc.attr.relu});
+    const float *w = call->param[0];
+    tri_gemm_call run = *p;
+    run.packed = call->scratch;
+    if (p->m >= p->n) {
+        tri_gemm_pack_all(ops, threads, call->scratch, w, p->k, p->n, k_step, n_step);
+        tri_gemm_run(ops, threads, &run);
+        return;
+    }
+    tri_gemm_pack_all(ops, threads, call->scratch, p->a, p->k, p->m, 1, p->lda);
+    tri_gemm_turn_run(ops, threads,
+                      &(tri_gemm_turn){.a = w,
+                                       .packed = call->scratch,
+                                       .bias = p->bias,
+                                       .c = p->c,
+                                       .m = p->n,
+                                       .n = p->m,
+                                       .k = p->k,
+                                       .row_step = n_step,
+                                       .k_step = k_step,
+                                       .ldc = p->ldc,
+                                       .relu = p->relu});
+}
+
+static void linear_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const layout l = layout_make(&kernel->desc);
+    product(kernel, call,
+            &(tri_gemm_call){.a = call->input[0],
+                             .bias = kernel->desc.attr.bias ? call->param[1] : NULL,
+                             .c = call->output,
+                             .m = l.rows * call->shards,
+                             .n = l.units,
+                             .k = l.channels,
+                             .lda = l.channels,
+                             .ldc = l.units,
+                             .relu = kernel->desc.attr.relu},
+            1, l.channels);
 }
 
 static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    const tri_gemm_ops *ops = tri_gemm_find();
     const layout l = layout_make(&kernel->desc);
-    const int threads = kernel->desc.threads;
     float *scratch = call->scratch, *leaves = scratch + l.leaves;
     const bool bias = kernel->desc.attr.bias && tri_call_wants_dparam(call, 1);
     tri_cpu_mask_columns(kernel, call, l.rows, l.units, kernel->desc.attr.relu, bias ? leaves : NULL);
     if (bias) {
         tri_leaves_sum(kernel, call, 1, leaves, l.units, l.units);
     }
-    tri_gemm_tree_run(ops, kernel, call, 0,
+    tri_gemm_tree_run(tri_gemm_find(), kernel, call, 0,
                       &(tri_gemm_tree){.a = call->doutput,
                                        .b = call->input[0],
                                        .m = l.units,
@@ -70,16 +93,15 @@ static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
                                        .k = l.rows,
                                        .scratch = scratch + l.tree});
     if (call->dinput[0] != NULL) {
-        tri_gemm_pack_all(ops, threads, scratch, call->param[0], l.units, l.channels, l.channels, 1);
-        tri_gemm_run(ops, threads,
-                     &(tri_gemm_call){.a = call->doutput,
-                                      .packed = scratch,
-                                      .c = call->dinput[0],
-                                      .m = l.rows * call->shards,
-                                      .n = l.channels,
-                                      .k = l.units,
-                                      .lda = l.units,
-                                      .ldc = l.channels});
+        product(kernel, call,
+                &(tri_gemm_call){.a = call->doutput,
+                                 .c = call->dinput[0],
+                                 .m = l.rows * call->shards,
+                                 .n = l.channels,
+                                 .k = l.units,
+                                 .lda = l.units,
+                                 .ldc = l.channels},
+                l.channels, 1);
     }
 }
 

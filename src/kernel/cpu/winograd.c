@@ -31,7 +31,7 @@ typedef struct grid {
 typedef struct layout {
     grid up, down;
     int64_t batch, channels, units, block, weights_block; /* blocks in tiles */
-    int64_t padded;                                       /* units rounded up to whole panels */
+    int64_t padded;                                       /* units and what a register tile reads behind them */
     int64_t leaves, leaf_count, bias_leaves, zeros, buffers, buffer_count, total;
 } layout;
 
@@ -67,17 +67,19 @@ static layout layout_make(const tri_op_desc *desc)
     const int64_t down_pad[2] = {TAPS - 1 - w.pad[0], TAPS - 1 - w.pad[1]}, both = w.channels + w.out_channels;
     l.up = grid_make(w.out, w.in, w.pad, w.channels, w.out_channels);
     l.down = grid_make(w.in, w.out, down_pad, w.out_channels, w.channels);
-    l.padded = whole_panels(ops, l.units);
+    l.padded = tri_gemm_padded(ops, l.units);
     l.block = tri_int64_ceil(tri_int64_max(SWEEP_ELEMENTS / both, 2), ops->mr) * ops->mr;
     l.weights_block =
         tri_int64_min(tri_int64_max(WEIGHTS_ELEMENTS / both, 16), w.batch * l.up.tiles[0] * l.up.tiles[1]);
     l.leaf_count = tri_align_count(TAPS * TAPS * l.channels * l.units);
-    l.leaves = tri_align_count(PLACES * tri_int64_max(l.channels * l.padded, l.units * whole_panels(ops, l.channels)));
+    l.leaves = tri_align_count(
+        PLACES * tri_int64_max(l.channels * whole_panels(ops, l.units), l.units * whole_panels(ops, l.channels)));
     l.bias_leaves = l.leaves + l.leaf_count * desc->max_shards;
     l.zeros = l.bias_leaves + tri_align_count(l.units * desc->max_shards);
     l.buffers = l.zeros + tri_align_count(tri_int64_max(l.channels, l.units));
     const int64_t sweep = PLACES * (place_count(l.block, l.channels) + place_count(l.block, l.units));
-    const int64_t sums = PLACES * tri_align_count(tri_int64_ceil(l.channels, ops->mr) * ops->mr * l.padded);
+    const int64_t sums =
+        PLACES * tri_align_count(tri_int64_ceil(l.channels, ops->mr) * ops->mr * whole_panels(ops, l.units));
     const int64_t weights =
         PLACES * (place_count(l.weights_block, l.channels) + place_count(l.weights_block, l.padded)) + sums;
     l.buffer_count = tri_align_count(tri_int64_max(sweep, weights));
@@ -215,8 +217,8 @@ TRI_CLONES static void target_run(float *const *pixel, const float *from, int64_
             tri_wino_target(y, 1, half + i * IN, 1);
             for (int j = 0; j < OUT; j++) {
                 y[j] += add;
-                if (relu) {
-                    y[j] = (tri_lanes)((tri_lanes_bits)y[j] & (y[j] > zero));
+                if (relu) { /* keeps a NaN */
+                    y[j] = (tri_lanes)((tri_lanes_bits)y[j] & ~(y[j] < zero));
                 }
                 if (pixel[i * OUT + j] != NULL) {
                     tri_lanes_store(pixel[i * OUT + j] + c, &y[j]);
@@ -346,8 +348,9 @@ static void sums_add(const wino_arg *v, const float *x, int64_t x_step, const fl
     const tri_gemm_walk walk = {.count = {1, count}, .a_step = {0, channels}, .b_step = {0, v->l->padded}};
     for (int p = 0; p < PLACES; p++) {
         for (int64_t panel = panels[0]; panel < panels[1]; panel++) {
+            const int n = (int)tri_int64_min(nr, v->l->units - panel * nr);
             for (int64_t row = 0; row < rows; row++) {
-                v->ops->outer((int)tri_int64_min(mr, channels - row * mr), &walk, x + p * x_step + row * mr,
+                v->ops->outer((int)tri_int64_min(mr, channels - row * mr), n, &walk, x + p * x_step + row * mr,
                               dy + p * dy_step + panel * nr, sums + p * sums_step + (panel * rows + row) * mr * nr,
                               flags);
             }
@@ -375,12 +378,12 @@ static void weights_tile(void *arg, int64_t tile)
     const wino_arg *v = arg;
     const layout *l = v->l;
     const int64_t mr = v->ops->mr, nr = v->ops->nr, shard = tile / v->splits, part = tile % v->splits;
-    const int64_t rows = tri_int64_ceil(l->channels, mr), panel_count = l->padded / nr;
+    const int64_t rows = tri_int64_ceil(l->channels, mr), panel_count = tri_int64_ceil(l->units, nr);
     const int64_t panels[2] = {panel_count * part / v->splits, panel_count * (part + 1) / v->splits};
     const int64_t each = l->batch * l->up.tiles[0] * l->up.tiles[1];
     const int64_t x_step = place_count(l->weights_block, l->channels),
                   dy_step = place_count(l->weights_block, l->padded);
-    const int64_t sums_step = tri_align_count(rows * mr * l->padded);
+    const int64_t sums_step = tri_align_count(rows * mr * panel_count * nr);
     float *x = buffer_of(v), *dy = x + PLACES * x_step, *sums = dy + PLACES * dy_step;
     if (v->mask) {
         tri_cpu_mask_shard(tri_call_doutput(v->kernel, v->call, shard),
@@ -448,7 +451,7 @@ static void wino_backward(const tri_kernel *kernel, const tri_op_call *call)
                     .back = true,
                     .sum_bias = kernel->desc.attr.bias && tri_call_wants_dparam(call, 1)};
     if (call->shards < threads) {
-        arg.splits = tri_int64_min(l.padded / arg.ops->nr, tri_int64_ceil(threads, call->shards));
+        arg.splits = tri_int64_min(tri_int64_ceil(l.units, arg.ops->nr), tri_int64_ceil(threads, call->shards));
     }
     arg.mask = dweights && arg.splits == 1;
     memset(arg.scratch + l.zeros, 0, (size_t)tri_int64_max(l.channels, l.units) * sizeof(float));

@@ -73,6 +73,18 @@ static void products_are_right_at_every_edge(void **state)
     }
 }
 
+/* A tile of n columns holds what one of all columns holds there. */
+static void check_narrow(const tri_gemm_ops *ops, int64_t m, int64_t n, const tri_gemm_walk *walk, const float *a,
+                         const float *b, const float *whole)
+{
+    float *tile = tri_alloc_bulk((size_t)(ops->mr * ops->nr) * 4);
+    ops->outer((int)m, (int)n, walk, a, b, tile, TRI_GEMM_FIRST);
+    for (int64_t i = 0; i < m; i++) {
+        assert_memory_equal(tile + i * ops->nr, whole + i * ops->nr, (size_t)n * 4);
+    }
+    tri_free(tile);
+}
+
 /* Leaves summed one by one and added by hand. */
 static void check_tree(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k, int64_t leaves)
 {
@@ -82,11 +94,12 @@ static void check_tree(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k,
     float *leaf = tri_alloc_bulk((size_t)(leaves * ops->mr * ops->nr) * 4);
     op_fill(a, leaves * k * ops->mr, 1);
     op_fill(b, leaves * k * ops->nr, 2);
-    ops->tree((int)m, (int)n, leaves, k, a, b, c, n);
     const int64_t tile = ops->mr * ops->nr;
-    const tri_gemm_walk walk = {.count = {1, k}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
+    const tri_gemm_walk walk = {.count = {1, k}, .a_step = {k * ops->mr, ops->mr}, .b_step = {k * ops->nr, ops->nr}};
+    ops->tree((int)m, (int)n, leaves, &walk, a, b, c, n);
     for (int64_t i = 0; i < leaves; i++) {
-        ops->outer((int)m, &walk, a + i * k * ops->mr, b + i * k * ops->nr, leaf + i * tile, TRI_GEMM_FIRST);
+        ops->outer((int)m, ops->nr, &walk, a + i * k * ops->mr, b + i * k * ops->nr, leaf + i * tile, TRI_GEMM_FIRST);
+        check_narrow(ops, m, n, &walk, a + i * k * ops->mr, b + i * k * ops->nr, leaf + i * tile);
     }
     for (int64_t step = 1; step < leaves; step *= 2) {
         for (int64_t i = 0; i < leaves; i += 2 * step) {
@@ -112,6 +125,7 @@ static void leaves_are_added_in_tree_order(void **state)
         for (int64_t leaves = 1; leaves <= 32; leaves *= 2) {
             for (int64_t m = 1; m <= list[s]->mr; m++) {
                 check_tree(list[s], m, list[s]->nr - (m == 2), 5, leaves);
+                check_tree(list[s], m, m == 2 ? 3 : list[s]->lanes, 5, leaves);
             }
         }
     }
