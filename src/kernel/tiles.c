@@ -8,6 +8,7 @@
 
 #ifdef _OPENMP
 #include <omp.h>
+#include <stdatomic.h>
 #endif
 
 #include "kernel/row.h"
@@ -32,14 +33,52 @@ int tri_tiles_threads(void)
 #endif
 }
 
+#ifdef _OPENMP
+#define MAX_RANGES 64
+
+/* Tiles that a thread has left: the first in the low half, the end in the high half. */
+typedef struct tile_range {
+    _Alignas(64) _Atomic uint64_t left;
+} tile_range;
+
+/* A tile of the range, from its front or its back; -1: none is left. */
+static int64_t take_tile(tile_range *range, bool front)
+{
+    uint64_t left = atomic_load_explicit(&range->left, memory_order_relaxed), rest;
+    do {
+        if ((uint32_t)left >= left >> 32)
+            return -1;
+        rest = front ? left + 1 : left - (UINT64_C(1) << 32);
+    } while (
+        !atomic_compare_exchange_weak_explicit(&range->left, &left, rest, memory_order_relaxed, memory_order_relaxed));
+    return front ? (int64_t)(uint32_t)left : (int64_t)(rest >> 32);
+}
+
+static void run_ranges(tile_range *ranges, int count, int own, tri_tile_fn body, void *arg)
+{
+    for (int i = 0; i < count; i++) {
+        tile_range *range = &ranges[(own + i) % count];
+        for (int64_t tile; (tile = take_tile(range, i == 0)) >= 0;) {
+            body(arg, tile);
+        }
+    }
+}
+#endif
+
+/* Each thread begins with its own share, the same one in every call, so that what it wrote last is in its own cache;
+ * who is done takes from the back of the others. */
 void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
 {
 #ifdef _OPENMP
-    if (threads > 1 && tile_count > 1) {
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-        for (int64_t tile = 0; tile < tile_count; tile++) {
-            body(arg, tile);
+    if (threads > 1 && tile_count > 1 && tile_count < UINT32_MAX) {
+        tile_range ranges[MAX_RANGES];
+        const int count = threads < MAX_RANGES ? threads : MAX_RANGES;
+        for (int i = 0; i < count; i++) {
+            const uint64_t first = (uint64_t)(tile_count * i / count), end = (uint64_t)(tile_count * (i + 1) / count);
+            atomic_init(&ranges[i].left, first | end << 32);
         }
+#pragma omp parallel num_threads(threads)
+        run_ranges(ranges, count, omp_get_thread_num() % count, body, arg);
         return;
     }
 #else

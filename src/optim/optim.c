@@ -8,6 +8,7 @@
 #include "optim/optim.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -24,6 +25,12 @@ const tri_option_table tri_optim_options = TRI_OPTION_TABLE("optim", tri_optim_c
 
 static const tri_optim_ops *const table[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw};
 
+/* A tile, and where in its entry it begins: 0 to 1. */
+typedef struct tile_place {
+    int64_t tile;
+    double part;
+} tile_place;
+
 struct tri_optim {
     const tri_optim_ops *ops;
     tri_optim_config config;
@@ -31,6 +38,8 @@ struct tri_optim {
     int threads;
     bool decay_all; /* weight decay applies to biases and norms too */
     float *state[TRI_OPTIM_MAX_STATE];
+    tile_place *order; /* [tile_count] of the store */
+    int64_t tile_count;
 };
 
 const char *const *tri_optim_names(void)
@@ -58,6 +67,43 @@ static tri_status check_config(const tri_optim_config *config)
     return TRI_OK;
 }
 
+static int compare_places(const void *a, const void *b)
+{
+    const tile_place *left = a, *right = b;
+    if (left->part != right->part)
+        return left->part < right->part ? -1 : 1;
+    return (left->tile > right->tile) - (left->tile < right->tile);
+}
+
+/* Threads share out tiles from first to last, and an op's gradient is a share of its rows each. In this order a thread
+ * moves the weights whose gradients it has written, which are in its cache. */
+static tri_status order_tiles(tri_optim *optim)
+{
+    const tri_params *params = optim->params;
+    optim->tile_count = (params->count + TILE_COUNT - 1) / TILE_COUNT;
+    optim->order = tri_alloc_zero((size_t)optim->tile_count, sizeof(*optim->order));
+    if (!optim->order)
+        return TRI_ENOMEM;
+    for (int64_t tile = 0; tile < optim->tile_count; tile++) {
+        int e = optim_entry_after(params, tile * TILE_COUNT);
+        const tri_param *entry = &params->entries[e < params->entry_count ? e : params->entry_count - 1];
+        double within = (double)(tile * TILE_COUNT - entry->first) / (double)entry->count;
+        optim->order[tile] = (tile_place){tile, within > 0 ? within : 0};
+    }
+    qsort(optim->order, (size_t)optim->tile_count, sizeof(*optim->order), compare_places);
+    return TRI_OK;
+}
+
+static tri_status make_state(tri_optim *optim)
+{
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->ops->state[i]; i++) {
+        optim->state[i] = tri_alloc_bulk((size_t)optim->params->count * sizeof(float));
+        if (!optim->state[i])
+            return TRI_ENOMEM;
+    }
+    return order_tiles(optim);
+}
+
 tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out)
 {
     const tri_optim_ops *ops = ops_find(config);
@@ -72,12 +118,10 @@ tri_status tri_optim_create(const tri_optim_config *config, const tri_params *pa
     optim->params = params;
     optim->threads = threads;
     optim->decay_all = strcmp(config->decay, "weights") != 0;
-    for (int i = 0; i < TRI_OPTIM_MAX_STATE && ops->state[i]; i++) {
-        optim->state[i] = tri_alloc_bulk((size_t)params->count * sizeof(float));
-        if (!optim->state[i]) {
-            tri_optim_destroy(optim);
-            return TRI_ENOMEM;
-        }
+    tri_status status = make_state(optim);
+    if (status != TRI_OK) {
+        tri_optim_destroy(optim);
+        return status;
     }
     *out = optim;
     return TRI_OK;
@@ -89,6 +133,7 @@ void tri_optim_destroy(tri_optim *optim)
         return;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
         tri_free(optim->state[i]);
+    tri_free(optim->order);
     tri_free(optim);
 }
 
@@ -100,7 +145,7 @@ typedef struct step_arg {
     float buffer_scale;
     float *values;
     const float *grads;
-    int64_t first, end, first_tile;
+    int64_t first, end;
 } step_arg;
 
 static optim_rates rates_make(const tri_optim_config *config, const tri_optim_figures *figures)
@@ -145,7 +190,7 @@ static void step_tile(void *arg, int64_t tile)
 {
     const step_arg *step = arg;
     const tri_params *params = step->optim->params;
-    int64_t first = (step->first_tile + tile) * TILE_COUNT, end = first + TILE_COUNT;
+    int64_t first = step->optim->order[tile].tile * TILE_COUNT, end = first + TILE_COUNT;
     first = first > step->first ? first : step->first;
     end = end < step->end ? end : step->end;
     for (int e = optim_entry_after(params, first); e < params->entry_count && params->entries[e].first < end; e++) {
@@ -168,9 +213,8 @@ void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *v
                     .values = values,
                     .grads = grads,
                     .first = first,
-                    .end = first + count,
-                    .first_tile = first / TILE_COUNT};
-    tri_tiles_run(optim->threads, (arg.end + TILE_COUNT - 1) / TILE_COUNT - arg.first_tile, step_tile, &arg);
+                    .end = first + count};
+    tri_tiles_run(optim->threads, optim->tile_count, step_tile, &arg);
 }
 
 const char *tri_optim_state_name(const tri_optim *optim, int index)

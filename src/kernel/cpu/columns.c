@@ -5,14 +5,15 @@
 #include "kernel/cpu/cpu.h"
 
 #define COLUMNS       32   /* at once: sums in registers */
-#define TILE_ELEMENTS 8192 /* of a shard, about: a smaller tile costs more than it computes */
+#define TILE_ELEMENTS 2048 /* of a shard, about: a smaller tile costs more than it computes */
 
 typedef struct columns_arg {
     float *dy;
     const float *y;
     float *leaves;
     int64_t rows, columns;
-    int64_t width, tiles; /* columns of a tile, tiles of a shard */
+    int64_t width; /* columns of a tile */
+    int shards;
 } columns_arg;
 
 /* The compiler unrolls over the columns of a full tile. */
@@ -65,12 +66,13 @@ static void columns_run(const columns_arg *v, int64_t shard, int64_t first)
     }
 }
 
+/* Columns before shards: as products share out units (tri_tiles_run), so that each thread meets what it wrote. */
 static void columns_tile(void *arg, int64_t tile)
 {
     const columns_arg *v = arg;
-    const int64_t first = tile % v->tiles * v->width, last = tri_int64_min(first + v->width, v->columns);
+    const int64_t first = tile / v->shards * v->width, last = tri_int64_min(first + v->width, v->columns);
     for (int64_t column = first; column < last; column += COLUMNS) {
-        columns_run(v, tile / v->tiles, column);
+        columns_run(v, tile % v->shards, column);
     }
 }
 
@@ -92,8 +94,8 @@ void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int
                        .y = relu ? call->output : NULL,
                        .leaves = leaves,
                        .rows = rows,
-                       .columns = columns};
-    arg.width = tri_int64_ceil(tri_int64_max(1, TILE_ELEMENTS / rows), COLUMNS) * COLUMNS;
-    arg.tiles = tri_int64_ceil(columns, arg.width);
-    tri_tiles_run(kernel->desc.threads, call->shards * arg.tiles, columns_tile, &arg);
+                       .columns = columns,
+                       .width = tri_int64_ceil(tri_int64_max(1, TILE_ELEMENTS / rows), COLUMNS) * COLUMNS,
+                       .shards = call->shards};
+    tri_tiles_run(kernel->desc.threads, call->shards * tri_int64_ceil(columns, arg.width), columns_tile, &arg);
 }

@@ -89,8 +89,8 @@ static void short_tile(void *arg, int64_t tile)
     const tree_arg *v = arg;
     const tri_gemm_ops *ops = v->ops;
     const tri_gemm_tree *t = v->tree;
-    const int64_t blocks = tri_int64_ceil(v->row_tiles, TASK_ROWS), panel = tile / blocks;
-    const int64_t first = tile % blocks * TASK_ROWS * ops->mr, n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
+    const int64_t panels = tri_int64_ceil(t->n, ops->nr), panel = tile % panels;
+    const int64_t first = tile / panels * TASK_ROWS * ops->mr, n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
     const int64_t last = tri_int64_min(first + TASK_ROWS * ops->mr, t->m);
     const bool whole = tri_gemm_padded(ops, n) == n;
     const int64_t b_step = whole ? t->n : ops->nr;
