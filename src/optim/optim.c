@@ -73,7 +73,7 @@ tri_status tri_optim_create(const tri_optim_config *config, const tri_params *pa
     optim->threads = threads;
     optim->decay_all = strcmp(config->decay, "weights") != 0;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && ops->state[i]; i++) {
-        optim->state[i] = tri_alloc_bulk((size_t)params->count * sizeof(float));
+        optim->state[i] = params->device->alloc((size_t)params->count * sizeof(float));
         if (!optim->state[i]) {
             tri_optim_destroy(optim);
             return TRI_ENOMEM;
@@ -88,7 +88,7 @@ void tri_optim_destroy(tri_optim *optim)
     if (!optim)
         return;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
-        tri_free(optim->state[i]);
+        optim->params->device->free(optim->state[i]);
     tri_free(optim);
 }
 
