@@ -172,14 +172,24 @@ static void answer_prove(tri_store_server *server, store_client *client)
 {
     unsigned char want[TRI_AUTH_NBYTES];
     const unsigned char *nonce = (const unsigned char *)client->body->bytes;
+    tri_status status;
 
-    tri_store_proof(server->token, "client", client->nonce, nonce, want);
+    client->ending = true;
+    status = tri_store_proof(server->token, "client", client->nonce, nonce, want);
+    if (status != TRI_OK) {
+        reply_error(server, client, status, tri_last_error());
+        return;
+    }
     if (!tri_auth_equals(want, nonce + TRI_STORE_NONCE_NBYTES)) {
-        client->ending = true;
         reply_error(server, client, TRI_ECONFIG, "this process does not know the token of the job (TRIREME_TOKEN)");
         return;
     }
-    tri_store_proof(server->token, "server", client->nonce, nonce, want);
+    status = tri_store_proof(server->token, "server", client->nonce, nonce, want);
+    if (status != TRI_OK) {
+        reply_error(server, client, status, tri_last_error());
+        return;
+    }
+    client->ending = false;
     client->proven = true;
     server->unproven--;
     atomic_fetch_add(&server->connected, 1);

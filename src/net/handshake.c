@@ -69,8 +69,8 @@ static void talk_drop(net_talk *talk, const char *why)
 }
 
 /* The proof of the side that sends `step`. */
-static void hello_prove(const tri_meeting *is, const net_talk *talk, int step, int from, int to, uint32_t slot_kib,
-                        unsigned char proof[TRI_AUTH_NBYTES])
+static tri_status hello_prove(const tri_meeting *is, const net_talk *talk, int step, int from, int to,
+                              uint32_t slot_kib, unsigned char proof[TRI_AUTH_NBYTES])
 {
     unsigned char message[16 + 20 + 2 * NONCE_NBYTES] = "trireme link 1";
 
@@ -80,10 +80,10 @@ static void hello_prove(const tri_meeting *is, const net_talk *talk, int step, i
     tri_bytes_write_u32(message + 28, (uint32_t)is->world);
     tri_bytes_write_u32(message + 32, slot_kib);
     memcpy(message + 36, talk->nonces, 2 * NONCE_NBYTES);
-    tri_auth_prove(is->token, message, sizeof message, proof);
+    return tri_auth_prove(is->token, message, sizeof message, proof);
 }
 
-static void hello_encode(const tri_meeting *is, net_talk *talk)
+static tri_status hello_encode(const tri_meeting *is, net_talk *talk)
 {
     unsigned char *bytes = talk->hello;
 
@@ -97,8 +97,9 @@ static void hello_encode(const tri_meeting *is, net_talk *talk)
     tri_bytes_write_u32(bytes + 20, is->slot_kib);
     memcpy(bytes + 24, talk->nonces[talk->dialed ? 0 : 1], NONCE_NBYTES);
     if (talk->step > 1)
-        hello_prove(is, talk, talk->step, is->rank, talk->peer, is->slot_kib, bytes + 56);
+        TRI_TRY(hello_prove(is, talk, talk->step, is->rank, talk->peer, is->slot_kib, bytes + 56));
     tri_bytes_write_u64(bytes + 88, XXH3_64bits(bytes, 88));
+    return TRI_OK;
 }
 
 /* NULL: fine; else what is wrong with it. */
@@ -128,7 +129,8 @@ static const char *hello_check(const meeting *all, net_talk *talk)
     talk->slot_kib = tri_bytes_read_u32(bytes + 20);
     if (talk->step == 1)
         return NULL;
-    hello_prove(is, talk, talk->step, talk->peer, is->rank, talk->slot_kib, proof);
+    if (hello_prove(is, talk, talk->step, talk->peer, is->rank, talk->slot_kib, proof) != TRI_OK)
+        return tri_last_error();
     if (!tri_auth_equals(proof, bytes + 56)) {
         talk->refused = true;
         return "does not know the token of this job";
@@ -141,7 +143,10 @@ static const char *hello_check(const meeting *all, net_talk *talk)
 static void talk_send_start(const tri_meeting *is, net_talk *talk, int step)
 {
     talk->step = step;
-    hello_encode(is, talk);
+    if (hello_encode(is, talk) != TRI_OK) {
+        talk_drop(talk, tri_last_error());
+        return;
+    }
     talk->stage = TALK_SEND;
     talk->done_nbytes = 0;
 }

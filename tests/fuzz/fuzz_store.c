@@ -51,7 +51,8 @@ static bool reply_read(tri_store_server *server, store_client *client)
 static void proof_correct(const tri_store_server *server, store_client *client)
 {
     unsigned char *nonce = (unsigned char *)client->body->bytes;
-    tri_store_proof(server->token, "client", client->nonce, nonce, nonce + TRI_STORE_NONCE_NBYTES);
+    TRI_ASSERT(tri_store_proof(server->token, "client", client->nonce, nonce, nonce + TRI_STORE_NONCE_NBYTES) ==
+               TRI_OK);
 }
 
 /* Puts bytes into the client's room, *at moves on. False: the server hangs up. */
