@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
+#include "base/memory.h"
 #include "base/runtime.h"
 #include "device/device.h"
 #include "nn/graph_impl.h"
@@ -204,6 +205,27 @@ static void a_full_device_is_reported_and_leaks_nothing(void **state)
     assert_int_equal(failures, 9); /* values, memory, sums, input, target, two of state, two of waves */
 }
 
+static void a_full_host_leaves_nothing_in_the_device(void **state)
+{
+    (void)state;
+    int failures = 0, good_in_a_row = 0;
+    found = &fake_ops;
+    for (uint64_t n = 1; good_in_a_row < 20; n++) {
+        tri_job *job = NULL;
+        tri_memory_fail_at(n);
+        tri_status status = tri_job_open(&(tri_job_setup){.config_text = config}, &job);
+        tri_memory_fail_at(0);
+        assert_true(status == TRI_OK || status == TRI_ENOMEM);
+        good_in_a_row = status == TRI_OK ? good_in_a_row + 1 : 0;
+        failures += status != TRI_OK;
+        tri_job_close(job);
+        assert_int_equal(fake.live, 0);
+        assert_true(n < 10000);
+    }
+    found = &tri_device_cpu;
+    assert_true(failures > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +233,7 @@ int main(void)
         cmocka_unit_test(the_device_changes_no_bits),
         cmocka_unit_test(a_checkpoint_goes_from_device_to_device),
         cmocka_unit_test(a_full_device_is_reported_and_leaks_nothing),
+        cmocka_unit_test(a_full_host_leaves_nothing_in_the_device),
     };
     tri_mutex_init(&fake_mutex);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
