@@ -53,18 +53,21 @@ void tri_map_guard_remove(const void *bytes)
     }
 }
 
-static void say(const char *text)
+/* One write, so that lines of other ranks do not come between. */
+static void say(const char *path)
 {
-    size_t nbytes = strlen(text);
+    static const char before[] = "error: ", after[] = ": cut short by another program while it was read\n";
+    char line[PATH_NBYTES + sizeof before + sizeof after];
+    size_t path_nbytes = strlen(path), nbytes = sizeof before - 1;
+    ssize_t put;
 
-    while (nbytes > 0) {
-        ssize_t put = write(STDERR_FILENO, text, nbytes);
-
-        if (put <= 0)
-            return;
-        text += put;
-        nbytes -= (size_t)put;
-    }
+    memcpy(line, before, nbytes);
+    memcpy(line + nbytes, path, path_nbytes);
+    nbytes += path_nbytes;
+    memcpy(line + nbytes, after, sizeof after - 1);
+    nbytes += sizeof after - 1;
+    put = write(STDERR_FILENO, line, nbytes);
+    (void)put; /* there is nobody else to tell */
 }
 
 static void bytes_gone(int number, siginfo_t *info, void *context)
@@ -77,9 +80,7 @@ static void bytes_gone(int number, siginfo_t *info, void *context)
 
         if (first == 0 || at < first || at - first >= slots[i].nbytes)
             continue;
-        say("error: ");
         say(slots[i].path);
-        say(": cut short by another program while it was read\n");
         _exit(1);
     }
     /* Somebody else's: back there it happens again, and ends the process as usual. */

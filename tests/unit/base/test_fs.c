@@ -305,8 +305,10 @@ static int cut_and_read(off_t left, int which, size_t at, char said[512])
         _exit(byte == 0 ? 0 : 92);
     }
     close(ends[1]);
-    ssize_t nbytes = read(ends[0], said, 511);
-    said[nbytes > 0 ? nbytes : 0] = '\0';
+    ssize_t nbytes = 0, got;
+    while ((got = read(ends[0], said + nbytes, (size_t)(511 - nbytes))) > 0)
+        nbytes += got;
+    said[nbytes] = '\0';
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
