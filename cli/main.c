@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fs.h"
 #include "cli/command.h"
 
 const tri_command tri_commands[] = {
@@ -57,6 +58,7 @@ int main(int argc, char **argv)
         puts("trireme " TRI_VERSION);
         return 0;
     }
+    tri_fs_cut_catch();
     for (const tri_command *command = tri_commands; command->name; command++)
         if (strcmp(command->name, argv[1]) == 0)
             return command->run(argc - 1, argv + 1);

@@ -1,7 +1,8 @@
 # libtrireme, static and shared, from the folders' objects; the headers, a pkg-config file and a CMake package.
 
 set(objects)
-set(libraries Threads::Threads m PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::ZLIB)
+set(libraries Threads::Threads m PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::ZLIB
+    PkgConfig::CRYPTO)
 foreach(folder ${TRI_FOLDERS})
   list(APPEND objects $<TARGET_OBJECTS:tri_${folder}>)
 endforeach()
@@ -24,7 +25,7 @@ foreach(library tri_static tri_shared)
   target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 endforeach()
 
-set(requires "yaml-0.1 jansson libxxhash zlib")
+set(requires "yaml-0.1 jansson libxxhash zlib libcrypto")
 set(private_libraries "-lpthread -lm")
 if(TRI_ONEDNN)
   string(APPEND private_libraries " -ldnnl")

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/containers.h"
+#include "base/map_guard.h"
 #include "base/status.h"
 
 static const char *reason(int error, char *buffer, size_t nbytes)
@@ -349,8 +350,10 @@ tri_status tri_fs_map_open(const char *path, tri_fs_map *map)
         void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (bytes == MAP_FAILED)
             status = fail_path(path, "map", errno);
-        else
+        else {
             *map = (tri_fs_map){.bytes = bytes, .nbytes = (size_t)info.st_size};
+            tri_map_guard_add(path, bytes, map->nbytes);
+        }
     }
     close(fd);
     return status;
@@ -358,7 +361,9 @@ tri_status tri_fs_map_open(const char *path, tri_fs_map *map)
 
 void tri_fs_map_close(tri_fs_map *map)
 {
-    if (map->nbytes)
+    if (map->nbytes) {
+        tri_map_guard_remove(map->bytes);
         munmap((void *)(uintptr_t)map->bytes, map->nbytes);
+    }
     *map = (tri_fs_map){0};
 }

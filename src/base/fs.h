@@ -31,12 +31,15 @@ void tri_fs_list_free(char **names, size_t count);
 /* fsync of a file or folder. */
 tri_status tri_fs_sync(const char *path);
 
-/* A file mapped for reading. */
+/* A file mapped for reading. Where another program cuts it short, reading what is gone raises SIGBUS. */
 typedef struct tri_fs_map {
     const void *bytes;
     size_t nbytes;
 } tri_fs_map;
 tri_status tri_fs_map_open(const char *path, tri_fs_map *map);
 void tri_fs_map_close(tri_fs_map *map);
+/* For programs: such a SIGBUS prints "error: <path>: cut short by another program while it was read" and exits with 1.
+ * Any other SIGBUS kills as before. */
+void tri_fs_cut_catch(void);
 
 #endif

@@ -71,8 +71,9 @@ static tri_status job_end(job_id *job, char hex[65])
     unsigned char digest[TRI_AUTH_NBYTES];
     tri_status status = job->status;
 
-    tri_auth_sha256(tri_string_text(&job->text), job->text.nbytes, digest);
-    for (int i = 0; i < TRI_AUTH_NBYTES; i++)
+    if (status == TRI_OK)
+        status = tri_auth_sha256(tri_string_text(&job->text), job->text.nbytes, digest);
+    for (int i = 0; status == TRI_OK && i < TRI_AUTH_NBYTES; i++)
         snprintf(hex + 2 * i, 3, "%02x", digest[i]);
     tri_string_fini(&job->text);
     return status;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cluster/environment.h"
+#include "cluster/store_impl.h"
 
 /* A number of at most nine digits; -1 when there is none. Moves *at behind it. */
 static long number_at(const char **at, int *width)
@@ -202,6 +203,7 @@ static tri_status tf_place(const json_t *root, tri_cluster_place *place)
     const json_t *cluster = json_object_get(root, "cluster"), *task = json_object_get(root, "task");
     const json_t *index = json_object_get(task, "index");
     tf_scan scan = {.type = json_string_value(json_object_get(task, "type")), .rank = -1};
+    tri_store_url url;
     bool known = false;
 
     place->rank = place->local_rank = 0;
@@ -238,6 +240,8 @@ static tri_status tf_place(const json_t *root, tri_cluster_place *place)
         TRI_TRY(tf_type_scan(cluster, types[i], &scan, place));
     place->serves = place->rank == 0;
     snprintf(place->store_url, sizeof place->store_url, "tcp://%s:%d", scan.first_host, scan.first_port);
+    if (place->world > 1) /* the first host may be no host, such as [] */
+        TRI_TRY_IN(tri_store_url_parse(place->store_url, &url), "TF_CONFIG: cluster");
     return TRI_OK;
 }
 

@@ -59,8 +59,8 @@ tri_status tri_store_message_read(const unsigned char in[TRI_STORE_HEADER_NBYTES
     return TRI_OK;
 }
 
-void tri_store_proof(const char *token, const char *who, const unsigned char server_nonce[TRI_STORE_NONCE_NBYTES],
-                     const unsigned char client_nonce[TRI_STORE_NONCE_NBYTES], unsigned char out[TRI_AUTH_NBYTES])
+tri_status tri_store_proof(const char *token, const char *who, const unsigned char server_nonce[TRI_STORE_NONCE_NBYTES],
+                           const unsigned char client_nonce[TRI_STORE_NONCE_NBYTES], unsigned char out[TRI_AUTH_NBYTES])
 {
     unsigned char message[16 + 2 * TRI_STORE_NONCE_NBYTES] = {0};
 
@@ -68,7 +68,7 @@ void tri_store_proof(const char *token, const char *who, const unsigned char ser
     memcpy(message + 6, who, 6);
     memcpy(message + 16, server_nonce, TRI_STORE_NONCE_NBYTES);
     memcpy(message + 16 + TRI_STORE_NONCE_NBYTES, client_nonce, TRI_STORE_NONCE_NBYTES);
-    tri_auth_prove(token, message, sizeof message, out);
+    return tri_auth_prove(token, message, sizeof message, out);
 }
 
 tri_status tri_store_key_check(const char *key, size_t nbytes)

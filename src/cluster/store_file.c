@@ -94,7 +94,16 @@ static tri_status write_key(const char *path, const char *key, const void *bytes
     return tri_fs_write_atomic(path, bytes, nbytes);
 }
 
-static tri_status file_set(tri_store *base, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
+/* What is done to a key under the lock. */
+typedef struct key_change {
+    tri_status (*make)(const char *path, const char *key, const struct key_change *change);
+    const void *bytes; /* set */
+    size_t nbytes;
+    int64_t amount; /* add */
+    int64_t *after;
+} key_change;
+
+static tri_status change_locked(tri_store *base, const char *key, const key_change *change, int64_t deadline_ns)
 {
     file_store *store = tri_container_of(base, file_store, base);
     char *path = path_of(store, key);
@@ -104,11 +113,21 @@ static tri_status file_set(tri_store *base, const char *key, const void *bytes, 
     if (status == TRI_OK)
         status = lock(store, key, deadline_ns, &fd);
     if (status == TRI_OK) {
-        status = write_key(path, key, bytes, nbytes);
+        status = change->make(path, key, change);
         close(fd);
     }
     tri_free(path);
     return status;
+}
+
+static tri_status set_locked(const char *path, const char *key, const key_change *change)
+{
+    return write_key(path, key, change->bytes, change->nbytes);
+}
+
+static tri_status file_set(tri_store *base, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
+{
+    return change_locked(base, key, &(key_change){.make = set_locked, .bytes = bytes, .nbytes = nbytes}, deadline_ns);
 }
 
 /* TRI_ENOTFOUND without a message when the key is not there. */
@@ -137,7 +156,7 @@ static tri_status file_wait(tri_store *base, const char *key, char **bytes, size
     return status;
 }
 
-static tri_status add_locked(const char *path, const char *key, int64_t amount, int64_t *after)
+static tri_status add_locked(const char *path, const char *key, const key_change *change)
 {
     char *bytes = NULL, *end, text[32];
     size_t nbytes = 0;
@@ -154,46 +173,30 @@ static tri_status add_locked(const char *path, const char *key, int64_t amount, 
         status = TRI_OK;
     }
     TRI_TRY(status);
-    if (__builtin_add_overflow(before, (long long)amount, &sum))
+    if (__builtin_add_overflow(before, (long long)change->amount, &sum))
         return tri_fail(TRI_EINVAL, "store key %s: add: the sum is beyond 64 bits", key);
     TRI_TRY(write_key(path, key, text, (size_t)snprintf(text, sizeof text, "%lld", sum)));
-    *after = sum;
+    *change->after = sum;
     return TRI_OK;
 }
 
 static tri_status file_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
 {
-    file_store *store = tri_container_of(base, file_store, base);
-    char *path = path_of(store, key);
-    tri_status status = path ? TRI_OK : TRI_ENOMEM;
-    int fd = -1;
+    return change_locked(base, key, &(key_change){.make = add_locked, .amount = amount, .after = after}, deadline_ns);
+}
 
-    if (status == TRI_OK)
-        status = lock(store, key, deadline_ns, &fd);
-    if (status == TRI_OK) {
-        status = add_locked(path, key, amount, after);
-        close(fd);
-    }
-    tri_free(path);
-    return status;
+static tri_status remove_locked(const char *path, const char *key, const key_change *change)
+{
+    (void)key;
+    (void)change;
+    if (unlink(path) != 0 && errno != ENOENT)
+        return tri_fail(TRI_EIO, "%s: cannot remove: %s", path, strerror(errno));
+    return TRI_OK;
 }
 
 static tri_status file_remove(tri_store *base, const char *key, int64_t deadline_ns)
 {
-    file_store *store = tri_container_of(base, file_store, base);
-    char *path = path_of(store, key);
-    tri_status status = path ? TRI_OK : TRI_ENOMEM;
-    int fd = -1;
-
-    if (status == TRI_OK)
-        status = lock(store, key, deadline_ns, &fd);
-    if (status == TRI_OK) {
-        if (unlink(path) != 0 && errno != ENOENT)
-            status = tri_fail(TRI_EIO, "%s: cannot remove: %s", path, strerror(errno));
-        close(fd);
-    }
-    tri_free(path);
-    return status;
+    return change_locked(base, key, &(key_change){.make = remove_locked}, deadline_ns);
 }
 
 static void file_close(tri_store *base)

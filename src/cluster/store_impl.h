@@ -41,8 +41,9 @@ void tri_store_message_write(const tri_store_message *message, unsigned char out
 /* TRI_EFORMAT for another protocol; TRI_EINVAL for a key or value beyond the limits (fields are filled then). */
 tri_status tri_store_message_read(const unsigned char in[TRI_STORE_HEADER_NBYTES], tri_store_message *message);
 /* HMAC under the token of who ("client", "server") and both nonces. */
-void tri_store_proof(const char *token, const char *who, const unsigned char server_nonce[TRI_STORE_NONCE_NBYTES],
-                     const unsigned char client_nonce[TRI_STORE_NONCE_NBYTES], unsigned char out[TRI_AUTH_NBYTES]);
+tri_status tri_store_proof(const char *token, const char *who, const unsigned char server_nonce[TRI_STORE_NONCE_NBYTES],
+                           const unsigned char client_nonce[TRI_STORE_NONCE_NBYTES],
+                           unsigned char out[TRI_AUTH_NBYTES]);
 
 /* TRI_EINVAL unless 1 to 255 bytes of [A-Za-z0-9_./-]. */
 tri_status tri_store_key_check(const char *key, size_t nbytes);

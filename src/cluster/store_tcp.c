@@ -137,7 +137,7 @@ static tri_status shake_hands(tcp_store *store, int fd, int64_t deadline_ns)
         return tri_fail(TRI_ECONFIG, "wanted a Trireme store, found another service");
     TRI_TRY(receive_all(fd, nonce, sizeof nonce, &got, deadline_ns));
     tri_entropy(mine, TRI_STORE_NONCE_NBYTES);
-    tri_store_proof(store->token, "client", nonce, mine, mine + TRI_STORE_NONCE_NBYTES);
+    TRI_TRY(tri_store_proof(store->token, "client", nonce, mine, mine + TRI_STORE_NONCE_NBYTES));
     tri_store_message_write(&out, message);
     TRI_TRY(send_all(fd, message, sizeof message, deadline_ns));
     TRI_TRY(receive_all(fd, header, sizeof header, &got, deadline_ns));
@@ -148,7 +148,7 @@ static tri_status shake_hands(tcp_store *store, int fd, int64_t deadline_ns)
     text[in.value_nbytes] = 0;
     if (in.status != TRI_OK)
         return tri_fail(TRI_ECONFIG, "%s", (char *)text);
-    tri_store_proof(store->token, "server", nonce, mine, want);
+    TRI_TRY(tri_store_proof(store->token, "server", nonce, mine, want));
     if (in.value_nbytes != sizeof want || !tri_auth_equals(want, text))
         return tri_fail(TRI_ECONFIG, "the server does not know the token of this job (TRIREME_TOKEN)");
     return TRI_OK;

@@ -24,6 +24,7 @@ static void cpu_fill(void *to, unsigned char byte, size_t nbytes)
 extern const tri_device_ops tri_device_cpu;
 const tri_device_ops tri_device_cpu = {
     .name = "cpu",
+    .shares_host = true,
     .alloc = tri_alloc_bulk,
     .free = tri_free,
     .copy = cpu_copy,

@@ -3,7 +3,7 @@
  * handshake.c: the meeting of ranks: one poll loop over a listener, the peers dialed, and whoever calls.
  *
  * Invariant: a listener takes a link as made only when the third hello has come, so a caller that gave up in between
- * and dials again replaces its earlier try. Bytes of a stranger are looked at only after their length is right.
+ * and dials again replaces its earlier try.
  */
 #include "net/handshake.h"
 
@@ -11,44 +11,18 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "base/memory.h"
 #include "base/runtime.h"
-#include "net/auth.h"
-#include "net/bytes.h"
+#include "net/talk.h"
 
-#define NONCE_NBYTES  32
 #define TALK_LIMIT_NS (5 * TRI_NS_PER_S)
 #define DIAL_PAUSE_NS (50 * TRI_NS_PER_MS)
 #define STRANGERS     64 /* callers beyond the world that may talk at once */
 
-/* What a conversation waits for. */
-typedef enum talk_stage { TALK_IDLE, TALK_CONNECT, TALK_SEND, TALK_RECEIVE, TALK_DONE } talk_stage;
-
-typedef struct net_talk {
-    talk_stage stage;
-    bool dialed; /* by us */
-    int step;    /* 1 to 3: the hello under way */
-    int fd, memory_fd;
-    int peer; /* -1: not known yet */
-    int attempt;
-    bool refused;     /* the peer's proof was wrong in this round */
-    int64_t limit_ns; /* gives up then; TALK_IDLE: dials then */
-    size_t done_nbytes;
-    uint32_t slot_kib;
-    unsigned char hello[TRI_HELLO_NBYTES];
-    unsigned char nonces[2][NONCE_NBYTES]; /* of the dialer, of the listener */
-    char why[96];                          /* the latest failure */
-} net_talk;
-
 typedef struct meeting {
     const tri_meeting *is;
-    const unsigned char *expected;
     tri_met *met;
     net_talk *dials; /* [world] */
     net_talk *calls; /* [call_count] */
@@ -56,202 +30,27 @@ typedef struct meeting {
     struct pollfd *polls;
 } meeting;
 
-static void talk_drop(net_talk *talk, const char *why)
+static bool is_expected(const tri_meeting *is, int peer)
 {
-    if (talk->fd >= 0)
-        close(talk->fd);
-    if (talk->memory_fd >= 0)
-        close(talk->memory_fd);
-    talk->fd = talk->memory_fd = -1;
-    talk->stage = TALK_IDLE;
-    talk->limit_ns = 0;
-    snprintf(talk->why, sizeof talk->why, "%s", why);
-}
-
-/* The proof of the side that sends `step`. */
-static void hello_prove(const tri_meeting *is, const net_talk *talk, int step, int from, int to, uint32_t slot_kib,
-                        unsigned char proof[TRI_AUTH_NBYTES])
-{
-    unsigned char message[16 + 20 + 2 * NONCE_NBYTES] = "trireme link 1";
-
-    tri_bytes_write_u32(message + 16, (uint32_t)step);
-    tri_bytes_write_u32(message + 20, (uint32_t)from);
-    tri_bytes_write_u32(message + 24, (uint32_t)to);
-    tri_bytes_write_u32(message + 28, (uint32_t)is->world);
-    tri_bytes_write_u32(message + 32, slot_kib);
-    memcpy(message + 36, talk->nonces, 2 * NONCE_NBYTES);
-    tri_auth_prove(is->token, message, sizeof message, proof);
-}
-
-static void hello_encode(const tri_meeting *is, net_talk *talk)
-{
-    unsigned char *bytes = talk->hello;
-
-    memset(bytes, 0, TRI_HELLO_NBYTES);
-    tri_bytes_write_u32(bytes, TRI_HELLO_MAGIC);
-    tri_bytes_write_u16(bytes + 4, TRI_HELLO_VERSION);
-    tri_bytes_write_u16(bytes + 6, (uint16_t)talk->step);
-    tri_bytes_write_u32(bytes + 8, (uint32_t)is->rank);
-    tri_bytes_write_u32(bytes + 12, (uint32_t)talk->peer);
-    tri_bytes_write_u32(bytes + 16, (uint32_t)is->world);
-    tri_bytes_write_u32(bytes + 20, is->slot_kib);
-    memcpy(bytes + 24, talk->nonces[talk->dialed ? 0 : 1], NONCE_NBYTES);
-    if (talk->step > 1)
-        hello_prove(is, talk, talk->step, is->rank, talk->peer, is->slot_kib, bytes + 56);
-    tri_bytes_write_u64(bytes + 88, XXH3_64bits(bytes, 88));
-}
-
-/* NULL: fine; else what is wrong with it. */
-static const char *hello_check(const meeting *all, net_talk *talk)
-{
-    const tri_meeting *is = all->is;
-    const unsigned char *bytes = talk->hello;
-    uint32_t from = tri_bytes_read_u32(bytes + 8);
-    unsigned char proof[TRI_AUTH_NBYTES];
-
-    if (tri_bytes_read_u32(bytes) != TRI_HELLO_MAGIC || tri_bytes_read_u64(bytes + 88) != XXH3_64bits(bytes, 88))
-        return "does not speak this protocol";
-    if (tri_bytes_read_u16(bytes + 4) != TRI_HELLO_VERSION)
-        return "speaks another version of the protocol";
-    if (tri_bytes_read_u16(bytes + 6) != talk->step || tri_bytes_read_u32(bytes + 12) != (uint32_t)is->rank ||
-        tri_bytes_read_u32(bytes + 16) != (uint32_t)is->world || from >= (uint32_t)is->world)
-        return "is not a rank of this job";
-    if (talk->peer < 0) {
-        if (from <= (uint32_t)is->rank || !all->expected[from])
-            return "is a rank that has no reason to call";
-        talk->peer = (int)from;
-    }
-    if (from != (uint32_t)talk->peer)
-        return "is another rank than expected";
-    if (talk->step < 3)
-        memcpy(talk->nonces[talk->dialed ? 1 : 0], bytes + 24, NONCE_NBYTES);
-    talk->slot_kib = tri_bytes_read_u32(bytes + 20);
-    if (talk->step == 1)
-        return NULL;
-    hello_prove(is, talk, talk->step, talk->peer, is->rank, talk->slot_kib, proof);
-    if (!tri_auth_equals(proof, bytes + 56)) {
-        talk->refused = true;
-        return "does not know the token of this job";
-    }
-    if (is->memory_fd >= 0 && talk->memory_fd < 0)
-        return "sent no memory";
-    return NULL;
-}
-
-static void talk_send_start(const tri_meeting *is, net_talk *talk, int step)
-{
-    talk->step = step;
-    hello_encode(is, talk);
-    talk->stage = TALK_SEND;
-    talk->done_nbytes = 0;
-}
-
-static void talk_receive_start(net_talk *talk, int step)
-{
-    talk->step = step;
-    talk->stage = TALK_RECEIVE;
-    talk->done_nbytes = 0;
-}
-
-/* Memory travels with the second and third hello: never to somebody unproven on a socket that is not trusted. */
-static ssize_t hello_send(const tri_meeting *is, const net_talk *talk)
-{
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec part = {(void *)(talk->hello + talk->done_nbytes), TRI_HELLO_NBYTES - talk->done_nbytes};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-
-    if (is->memory_fd >= 0 && talk->step > 1 && talk->done_nbytes == 0) {
-        struct cmsghdr *head;
-
-        message.msg_control = control;
-        message.msg_controllen = sizeof control;
-        head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(head), &is->memory_fd, sizeof(int));
-    }
-    return sendmsg(talk->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-static ssize_t hello_receive(net_talk *talk)
-{
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    struct iovec part = {talk->hello + talk->done_nbytes, TRI_HELLO_NBYTES - talk->done_nbytes};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(talk->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-    if (got < 0)
-        return got;
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
-        if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
-            int fd;
-
-            memcpy(&fd, CMSG_DATA(head), sizeof fd);
-            if (talk->memory_fd >= 0)
-                close(talk->memory_fd);
-            talk->memory_fd = fd;
-        }
-    }
-    return got;
-}
-
-/* The hello of this step has been sent or received as a whole. */
-static void talk_turn(const meeting *all, net_talk *talk)
-{
-    const char *wrong;
-
-    if (talk->stage == TALK_SEND) {
-        if (talk->step == 3)
-            talk->stage = TALK_DONE;
-        else
-            talk_receive_start(talk, talk->step + 1);
-        return;
-    }
-    wrong = hello_check(all, talk);
-    if (wrong)
-        talk_drop(talk, wrong);
-    else if (talk->step == 3)
-        talk->stage = TALK_DONE;
-    else
-        talk_send_start(all->is, talk, talk->step + 1);
-}
-
-/* Goes on as far as it can without waiting. */
-static void talk_advance(const meeting *all, net_talk *talk)
-{
-    while (talk->stage == TALK_SEND || talk->stage == TALK_RECEIVE) {
-        bool sends = talk->stage == TALK_SEND;
-        ssize_t moved = sends ? hello_send(all->is, talk) : hello_receive(talk);
-
-        if (moved < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        if (moved <= 0) {
-            talk_drop(talk, moved == 0 ? "closed the connection" : strerror(errno));
-            return;
-        }
-        talk->done_nbytes += (size_t)moved;
-        if (talk->done_nbytes == TRI_HELLO_NBYTES)
-            talk_turn(all, talk);
-    }
+    return peer != is->rank && is->addresses[peer];
 }
 
 static void dial_start(const meeting *all, net_talk *talk, int64_t now_ns)
 {
-    int fd = -1;
+    tri_meeting_place place;
 
-    if (!all->is->dial(all->is->arg, talk->peer, talk->attempt, &fd)) {
+    if (!all->is->find(all->is->arg, all->is->addresses[talk->peer], talk->attempt, &place)) {
         talk->attempt = 0;
         talk->limit_ns = now_ns + DIAL_PAUSE_NS;
         return;
     }
     talk->attempt++;
-    if (fd < 0) {
-        talk_drop(talk, strerror(errno));
+    talk->fd = socket(place.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (talk->fd < 0 ||
+        (connect(talk->fd, (const struct sockaddr *)&place.address, place.nbytes) != 0 && errno != EINPROGRESS)) {
+        tri_talk_drop(talk, strerror(errno));
         return;
     }
-    talk->fd = fd;
     talk->stage = TALK_CONNECT;
     talk->limit_ns = now_ns + TALK_LIMIT_NS;
 }
@@ -264,15 +63,15 @@ static void dial_connected(const meeting *all, net_talk *talk)
     if (getsockopt(talk->fd, SOL_SOCKET, SO_ERROR, &error, &nbytes) != 0)
         error = errno;
     if (error != 0) {
-        talk_drop(talk, strerror(error));
+        tri_talk_drop(talk, strerror(error));
         return;
     }
     if (all->is->trusts && !all->is->trusts(all->is->arg, talk->fd)) {
-        talk_drop(talk, "belongs to another user");
+        tri_talk_drop(talk, "belongs to another user");
         return;
     }
-    tri_entropy(talk->nonces[0], NONCE_NBYTES);
-    talk_send_start(all->is, talk, 1);
+    tri_entropy(talk->nonces[0], TRI_TALK_NONCE_NBYTES);
+    tri_talk_send_start(all->is, talk, 1);
 }
 
 static void call_remove(meeting *all, size_t index)
@@ -299,7 +98,7 @@ static void calls_accept(meeting *all, int64_t now_ns)
                 if (all->calls[i].limit_ns < all->calls[oldest].limit_ns)
                     oldest = i;
             }
-            talk_drop(&all->calls[oldest], "");
+            tri_talk_drop(&all->calls[oldest], "");
             call_remove(all, oldest);
         }
         talk = &all->calls[all->call_count++];
@@ -308,8 +107,8 @@ static void calls_accept(meeting *all, int64_t now_ns)
         talk->memory_fd = -1;
         talk->peer = -1;
         talk->limit_ns = now_ns + TALK_LIMIT_NS;
-        tri_entropy(talk->nonces[1], NONCE_NBYTES);
-        talk_receive_start(talk, 1);
+        tri_entropy(talk->nonces[1], TRI_TALK_NONCE_NBYTES);
+        tri_talk_receive_start(talk, 1);
     }
 }
 
@@ -330,12 +129,12 @@ static void calls_advance(meeting *all, int64_t now_ns)
     for (size_t i = all->call_count; i-- > 0;) {
         net_talk *talk = &all->calls[i];
 
-        talk_advance(all, talk);
+        tri_talk_advance(all->is, talk);
         if (talk->stage == TALK_DONE)
             met_take(all, talk);
         else if (talk->stage != TALK_IDLE && now_ns < talk->limit_ns)
             continue;
-        talk_drop(talk, "");
+        tri_talk_drop(talk, "");
         call_remove(all, i);
     }
 }
@@ -347,13 +146,13 @@ static tri_status dial_advance(meeting *all, net_talk *talk, bool writable, int6
         return TRI_OK;
     if (talk->stage == TALK_CONNECT && writable)
         dial_connected(all, talk);
-    talk_advance(all, talk);
+    tri_talk_advance(all->is, talk);
     if (talk->stage == TALK_DONE) {
         met_take(all, talk);
         return TRI_OK;
     }
     if (talk->stage != TALK_IDLE && now_ns >= talk->limit_ns)
-        talk_drop(talk, "does not answer");
+        tri_talk_drop(talk, "does not answer");
     while (talk->stage == TALK_IDLE && now_ns >= talk->limit_ns) {
         bool first = talk->attempt == 0;
 
@@ -403,7 +202,7 @@ static tri_status meeting_late(const meeting *all)
     for (int peer = 0; peer < all->is->world && used < sizeof text - 1; peer++) {
         const char *why = "has not called";
 
-        if (!all->expected[peer] || all->met[peer].fd >= 0)
+        if (!is_expected(all->is, peer) || all->met[peer].fd >= 0)
             continue;
         if (peer < all->is->rank)
             why = all->dials[peer].why[0] ? all->dials[peer].why : "does not answer";
@@ -421,7 +220,7 @@ static tri_status meeting_run(meeting *all, int64_t deadline_ns)
         bool complete = true;
 
         for (int peer = 0; peer < all->is->rank; peer++) {
-            if (all->expected[peer])
+            if (is_expected(all->is, peer))
                 TRI_TRY(dial_advance(all, &all->dials[peer],
                                      all->dials[peer].stage == TALK_CONNECT && is_writable(all->dials[peer].fd),
                                      now_ns));
@@ -429,7 +228,7 @@ static tri_status meeting_run(meeting *all, int64_t deadline_ns)
         calls_accept(all, now_ns);
         calls_advance(all, now_ns);
         for (int peer = 0; peer < all->is->world; peer++)
-            complete &= !all->expected[peer] || all->met[peer].fd >= 0;
+            complete &= !is_expected(all->is, peer) || all->met[peer].fd >= 0;
         if (complete)
             return TRI_OK;
         if (now_ns >= deadline_ns)
@@ -438,39 +237,44 @@ static tri_status meeting_run(meeting *all, int64_t deadline_ns)
     }
 }
 
-tri_status tri_meeting_hold(const tri_meeting *is, const unsigned char *expected, int64_t deadline_ns, tri_met *met)
+tri_status tri_meeting_hold(const tri_meeting *is, int64_t deadline_ns, tri_met **out)
 {
     size_t world = (size_t)is->world;
-    meeting all = {.is = is, .expected = expected, .met = met, .call_limit = world + STRANGERS};
+    tri_met *met = tri_alloc_zero(world, sizeof *met);
+    meeting all = {.is = is, .met = met, .call_limit = world + STRANGERS};
     tri_status status = TRI_ENOMEM;
 
-    for (size_t i = 0; i < world; i++)
+    *out = NULL;
+    for (size_t i = 0; met && i < world; i++)
         met[i] = (tri_met){.fd = -1, .memory_fd = -1};
     all.dials = tri_alloc_zero(world, sizeof *all.dials);
     all.calls = tri_alloc_zero(all.call_limit, sizeof *all.calls);
     all.polls = tri_alloc_zero(1 + world + all.call_limit, sizeof *all.polls);
-    if (all.dials && all.calls && all.polls) {
+    if (met && all.dials && all.calls && all.polls) {
         for (size_t i = 0; i < world; i++) {
             all.dials[i].fd = all.dials[i].memory_fd = -1;
             all.dials[i].dialed = true;
             all.dials[i].peer = (int)i;
-            all.dials[i].limit_ns = (int)i < is->rank && expected[i] ? 0 : TRI_FOREVER;
+            all.dials[i].limit_ns = (int)i < is->rank && is_expected(is, (int)i) ? 0 : TRI_FOREVER;
         }
         status = meeting_run(&all, deadline_ns);
         for (size_t i = 0; i < world; i++)
-            talk_drop(&all.dials[i], "");
+            tri_talk_drop(&all.dials[i], "");
         for (size_t i = 0; i < all.call_count; i++)
-            talk_drop(&all.calls[i], "");
+            tri_talk_drop(&all.calls[i], "");
     }
-    for (size_t i = 0; status != TRI_OK && i < world; i++) {
+    for (size_t i = 0; met && status != TRI_OK && i < world; i++) {
         if (met[i].fd >= 0)
             close(met[i].fd);
         if (met[i].memory_fd >= 0)
             close(met[i].memory_fd);
-        met[i] = (tri_met){.fd = -1, .memory_fd = -1};
     }
     tri_free(all.dials);
     tri_free(all.calls);
     tri_free(all.polls);
+    if (status == TRI_OK)
+        *out = met;
+    else
+        tri_free(met);
     return status;
 }

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "base/status.h"
 
@@ -25,23 +26,29 @@ typedef struct tri_met {
     uint32_t slot_kib;
 } tri_met;
 
+/* Where somebody listens. */
+typedef struct tri_meeting_place {
+    struct sockaddr_storage address;
+    socklen_t nbytes;
+} tri_meeting_place;
+
 typedef struct tri_meeting {
     const char *name; /* of the transport, for messages */
     int rank, world;
     const char *token;
-    int listener;      /* nonblocking */
-    int memory_fd;     /* to hand out (shm), else -1 */
-    uint32_t slot_kib; /* of that memory, else 0 */
-    /* Starts a nonblocking connection to the attempt-th address of a peer; false: it has no more. *fd is -1 when it
-     * failed at once, with the reason in errno. */
-    bool (*dial)(void *arg, int peer, int attempt, int *fd);
+    int listener;                 /* nonblocking */
+    int memory_fd;                /* to hand out (shm), else -1 */
+    uint32_t slot_kib;            /* of that memory, else 0 */
+    const char *const *addresses; /* [world] of the peers to link to, NULL: not this one */
+    /* The attempt-th place that an address names; false: it has no more. */
+    bool (*find)(void *arg, const char *address, int attempt, tri_meeting_place *place);
     /* Is the other end of this socket allowed to talk at all? NULL: yes. */
     bool (*trusts)(void *arg, int fd);
     void *arg;
 } tri_meeting;
 
-/* Links to all peers with expected[peer] != 0; met[world] is filled. On failure nothing stays open. */
-tri_status tri_meeting_hold(const tri_meeting *meeting, const unsigned char *expected, int64_t deadline_ns,
-                            tri_met *met);
+/* Links to all peers that have an address; met[world] is the caller's (tri_free), as are the descriptors in it. On
+ * failure nothing stays open and *met is NULL. */
+tri_status tri_meeting_hold(const tri_meeting *meeting, int64_t deadline_ns, tri_met **met);
 
 #endif

@@ -11,19 +11,17 @@
 
 #include "base/memory.h"
 
-/* A hub with more ranks makes its pipes at the first write instead of when it connects: a large simulation uses few of
- * them. */
-#define EAGER_WORLD 32
 /* What a modelled link takes at once, so that the first bytes of much arrive before the last are sent. */
 #define MODEL_SEGMENT_NBYTES ((size_t)64 << 10)
 #define YIELDS_BEFORE_SLEEP  4
+#define PIPE_ALIGN           ((size_t)64) /* no less than that of a tri_pipe */
 
 typedef struct endpoint {
     tri_transport base;
     tri_hub *hub;
     tri_port *port;
     bool modelled;
-    size_t pipe_nbytes;
+    size_t ring_nbytes;
     char address[16];
 } endpoint;
 
@@ -59,15 +57,6 @@ tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out)
     return TRI_OK;
 }
 
-static void pipe_destroy(tri_pipe *pipe)
-{
-    if (!pipe)
-        return;
-    tri_free(pipe->model);
-    tri_free(pipe->ring.bytes);
-    tri_free(pipe);
-}
-
 void tri_hub_destroy(tri_hub *hub)
 {
     if (!hub)
@@ -75,8 +64,7 @@ void tri_hub_destroy(tri_hub *hub)
     for (int r = 0; r < hub->config.world; r++) {
         tri_port *port = &hub->ports[r];
 
-        for (int s = 0; port->in && s < hub->config.world; s++)
-            pipe_destroy(atomic_load(&port->in[s]));
+        tri_free(port->out);
         tri_free(port->in);
         tri_cond_fini(&port->cond);
         tri_mutex_fini(&port->mutex);
@@ -85,23 +73,37 @@ void tri_hub_destroy(tri_hub *hub)
     tri_free(hub);
 }
 
-static tri_status pipe_create(const endpoint *from, int peer, tri_pipe **out)
-{
-    /* Aligned for the ends of its ring. */
-    tri_pipe *pipe = tri_alloc_bulk(sizeof *pipe);
+_Static_assert(_Alignof(tri_pipe) <= PIPE_ALIGN, "pipes lie at multiples of PIPE_ALIGN");
 
-    if (!pipe)
-        return TRI_ENOMEM;
-    pipe->ring =
-        (tri_ring){.ends = &pipe->ends, .bytes = tri_alloc_bulk(from->pipe_nbytes), .capacity = from->pipe_nbytes};
-    pipe->model = from->modelled ? tri_alloc_zero(1, sizeof *pipe->model) : NULL;
-    if (!pipe->ring.bytes || (from->modelled && !pipe->model)) {
-        pipe_destroy(pipe);
-        return TRI_ENOMEM;
-    }
+static size_t pipe_round(size_t nbytes)
+{
+    return (nbytes + PIPE_ALIGN - 1) / PIPE_ALIGN * PIPE_ALIGN;
+}
+
+/* A pipe, its model, its ring: readers are lent the ring's bytes where they lie and expect them aligned. */
+static size_t pipe_head_nbytes(bool modelled)
+{
+    return pipe_round(sizeof(tri_pipe) + (modelled ? sizeof(tri_pipe_model) : 0));
+}
+
+static size_t pipe_nbytes(bool modelled, size_t ring_nbytes)
+{
+    return pipe_head_nbytes(modelled) + pipe_round(ring_nbytes);
+}
+
+/* The pipe to a peer in the port's memory, seen by the peer from now on. */
+static tri_pipe *pipe_make(const endpoint *from, int peer)
+{
+    uintptr_t at =
+        pipe_round((uintptr_t)from->port->out) + (size_t)peer * pipe_nbytes(from->modelled, from->ring_nbytes);
+    tri_pipe *pipe = (tri_pipe *)at;
+
+    pipe->model = from->modelled ? (tri_pipe_model *)(pipe + 1) : NULL;
+    pipe->ring = (tri_ring){.ends = &pipe->ends,
+                            .bytes = (unsigned char *)(at + pipe_head_nbytes(from->modelled)),
+                            .capacity = from->ring_nbytes};
     atomic_store(&from->hub->ports[peer].in[from->base.rank], pipe);
-    *out = pipe;
-    return TRI_OK;
+    return pipe;
 }
 
 static void port_wake(tri_port *port)
@@ -117,6 +119,7 @@ tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transpo
                                  tri_transport **out)
 {
     tri_hub *hub = setup->hub;
+    size_t ring_nbytes = (size_t)setup->config->slot_kib << 10;
     int wanted = TRI_PORT_NEW;
     endpoint *end;
 
@@ -136,8 +139,14 @@ tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transpo
     end->base = (tri_transport){.ops = ops, .rank = setup->rank, .world = setup->world};
     end->hub = hub;
     end->port = &hub->ports[setup->rank];
+    /* Zeros of the system: what is never written to costs no memory, and a large simulation uses few of its pipes. */
+    end->port->out = tri_alloc_zero((size_t)setup->world + 1, pipe_nbytes(modelled, ring_nbytes));
+    if (!end->port->out) {
+        tri_hub_endpoint_close(&end->base);
+        return TRI_ENOMEM;
+    }
     end->modelled = modelled;
-    end->pipe_nbytes = (size_t)setup->config->slot_kib << 10;
+    end->ring_nbytes = ring_nbytes;
     snprintf(end->address, sizeof end->address, "%d", setup->rank);
     *out = &end->base;
     return TRI_OK;
@@ -153,8 +162,6 @@ tri_status tri_hub_endpoint_connect(tri_transport *transport, const char *const 
     endpoint *end = (endpoint *)transport;
 
     for (int peer = 0; peer < transport->world; peer++) {
-        tri_pipe *pipe;
-
         if (peer == transport->rank || !addresses[peer])
             continue;
         while (atomic_load(&end->hub->ports[peer].state) == TRI_PORT_NEW) {
@@ -162,8 +169,6 @@ tri_status tri_hub_endpoint_connect(tri_transport *transport, const char *const 
                 return tri_fail(TRI_ETIMEOUT, "rank %d does not come to the hub", peer);
             tri_sleep_ns(TRI_NS_PER_MS);
         }
-        if (transport->world <= EAGER_WORLD)
-            TRI_TRY(pipe_create(end, peer, &pipe));
     }
     return TRI_OK;
 }
@@ -184,7 +189,7 @@ tri_status tri_hub_endpoint_write_some(tri_transport *transport, int peer, const
     if (atomic_load(&port->state) == TRI_PORT_CLOSED)
         return peer_gone(peer);
     if (!pipe)
-        TRI_TRY(pipe_create(end, peer, &pipe));
+        pipe = pipe_make(end, peer);
     if (pipe->model && nbytes > MODEL_SEGMENT_NBYTES)
         nbytes = MODEL_SEGMENT_NBYTES;
     *taken = tri_ring_write(&pipe->ring, bytes, nbytes);

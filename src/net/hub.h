@@ -2,9 +2,9 @@
  *
  * hub.h: what inproc.c and sim.c share: ports, pipes, and the transport over them.
  *
- * Each rank has a port with a lock and a condition to sleep at, and one pipe for the bytes of each sender, made when
- * the sender first needs it. Bytes move without the lock (ring.h); the lock is only for sleeping. A modelled pipe (sim)
- * holds bytes back until their arrival time.
+ * Each rank has a port with a lock and a condition to sleep at, and one pipe for the bytes of each sender, in memory
+ * that the sender took when it opened. Bytes move without the lock (ring.h); the lock is only for sleeping. A modelled
+ * pipe (sim) holds bytes back until their arrival time.
  */
 #ifndef TRI_NET_HUB_H
 #define TRI_NET_HUB_H
@@ -42,7 +42,8 @@ typedef struct tri_port {
     tri_cond cond;
     atomic_int sleeping;     /* its rank is at the condition, or about to be */
     atomic_int state;        /* tri_port_state */
-    _Atomic(tri_pipe *) *in; /* [world], by sender; each is set once by its sender */
+    _Atomic(tri_pipe *) *in; /* [world], by sender; each is set once by its sender, at the first write */
+    void *out;               /* memory of the pipes to the others, from when the rank opened */
 } tri_port;
 
 struct tri_hub {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net_impl.h: what net.c, move.c and abort.c share: the links of a rank and how far each stream has been read.
+ * net_impl.h: what net.c, move*.c and abort.c share: the links of a rank and how far each stream has been read.
  *
  * Invariant of a link's reading side: the stream is at `head_nbytes` of a head, or (decoded) at `payload_nbytes` of the
  * padded payload of `frame`. It outlives the call that read it: a head that came early waits there for its call.

@@ -62,7 +62,6 @@ typedef struct shm_transport {
     struct pollfd *polls;
     bool spins;
     int64_t alive_ns; /* when the peers were last seen alive */
-    const char *const *addresses;
 } shm_transport;
 
 static size_t memory_nbytes(int world, uint32_t slot_kib)
@@ -192,23 +191,12 @@ static const char *shm_address(const tri_transport *transport)
     return ((const shm_transport *)transport)->name;
 }
 
-static bool shm_dial(void *arg, int peer, int attempt, int *fd)
+static bool shm_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
 {
-    const shm_transport *shm = arg;
-    struct sockaddr_un address;
-    socklen_t nbytes;
-
+    (void)arg;
     if (attempt > 0)
         return false;
-    nbytes = socket_name(&address, shm->addresses[peer]);
-    *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd >= 0 && connect(*fd, (const struct sockaddr *)&address, nbytes) != 0) {
-        int error = errno;
-
-        close(*fd);
-        *fd = -1;
-        errno = error;
-    }
+    place->nbytes = socket_name((struct sockaddr_un *)&place->address, address);
     return true;
 }
 
@@ -257,36 +245,30 @@ static tri_status shm_connect(tri_transport *transport, const char *const *addre
                            .listener = shm->listener,
                            .memory_fd = shm->memory_fd,
                            .slot_kib = shm->slot_kib,
-                           .dial = shm_dial,
+                           .addresses = addresses,
+                           .find = shm_find,
                            .trusts = shm_trusts,
                            .arg = shm};
-    unsigned char *expected = tri_alloc_zero(world, 1);
-    tri_met *met = tri_alloc_zero(world, sizeof *met);
-    tri_status status = expected && met ? TRI_OK : TRI_ENOMEM;
+    tri_met *met;
+    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
     int local = 1;
 
-    for (size_t i = 0; status == TRI_OK && i < world; i++) {
-        expected[i] = (int)i != transport->rank && addresses[i];
-        local += expected[i];
-    }
-    shm->addresses = addresses;
+    for (int i = 0; i < transport->world; i++)
+        local += i != transport->rank && addresses[i];
     shm->spins = tri_host_cores() >= local;
-    if (status == TRI_OK)
-        status = tri_meeting_hold(&meeting, expected, deadline_ns, met);
     for (size_t i = 0; status == TRI_OK && i < world; i++)
         shm->links[i].fd = met[i].fd;
     for (size_t i = 0; status == TRI_OK && i < world; i++) {
-        if (expected[i])
+        if (met[i].fd >= 0)
             status = link_open(shm, (int)i, &met[i]);
     }
     for (size_t i = 0; met && i < world; i++) {
-        if (met[i].memory_fd > 0)
+        if (met[i].memory_fd >= 0)
             close(met[i].memory_fd);
     }
     /* What travels from now on needs neither. */
     close(shm->listener);
     shm->listener = -1;
-    tri_free(expected);
     tri_free(met);
     return status;
 }

@@ -43,7 +43,6 @@ typedef struct tcp_transport {
     char address[TRI_TCP_ADDRESS_NBYTES];
     tcp_link *links; /* [world] */
     struct pollfd *polls;
-    const char *const *addresses;
 } tcp_transport;
 
 /* Gives what was sent the time to arrive: closing a socket that still has unread bytes would throw it away. */
@@ -129,23 +128,15 @@ static const char *tcp_address(const tri_transport *transport)
     return ((const tcp_transport *)transport)->address;
 }
 
-static bool tcp_dial(void *arg, int peer, int attempt, int *fd)
+static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
 {
     const tcp_transport *tcp = arg;
-    tri_tcp_place place;
-    socklen_t nbytes;
+    tri_tcp_place found;
 
-    if (!tri_tcp_address_place(tcp->addresses[peer], tcp->host_id, attempt, &place))
+    if (!tri_tcp_address_place(address, tcp->host_id, attempt, &found))
         return false;
-    nbytes = place.any.sa_family == AF_INET ? sizeof place.four : sizeof place.six;
-    *fd = socket(place.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd >= 0 && connect(*fd, &place.any, nbytes) != 0 && errno != EINPROGRESS) {
-        int error = errno;
-
-        close(*fd);
-        *fd = -1;
-        errno = error;
-    }
+    place->nbytes = found.any.sa_family == AF_INET ? sizeof found.four : sizeof found.six;
+    memcpy(&place->address, &found, place->nbytes);
     return true;
 }
 
@@ -181,28 +172,22 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
                            .token = tcp->token,
                            .listener = tcp->listener,
                            .memory_fd = -1,
-                           .dial = tcp_dial,
+                           .addresses = addresses,
+                           .find = tcp_find,
                            .arg = tcp};
-    unsigned char *expected = tri_alloc_zero(world, 1);
-    tri_met *met = tri_alloc_zero(world, sizeof *met);
-    tri_status status = expected && met ? TRI_OK : TRI_ENOMEM;
+    tri_met *met;
+    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
 
-    for (size_t i = 0; status == TRI_OK && i < world; i++)
-        expected[i] = (int)i != transport->rank && addresses[i];
-    tcp->addresses = addresses;
-    if (status == TRI_OK)
-        status = tri_meeting_hold(&meeting, expected, deadline_ns, met);
     for (size_t i = 0; status == TRI_OK && i < world; i++)
         tcp->links[i].fd = met[i].fd;
     for (size_t i = 0; status == TRI_OK && i < world; i++) {
-        if (!expected[i])
+        if (met[i].fd < 0)
             continue;
         tcp->links[i].buffer = tri_alloc(BUFFER_NBYTES);
         status = tcp->links[i].buffer ? link_tune(tcp, tcp->links[i].fd) : TRI_ENOMEM;
     }
     close(tcp->listener);
     tcp->listener = -1;
-    tri_free(expected);
     tri_free(met);
     return status;
 }

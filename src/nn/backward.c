@@ -5,16 +5,15 @@
  * The order of additions is fixed by the plan: per parameter the canonical tree over shards (inside the kernels), per
  * value with several readers the order of the way down.
  */
-#include <string.h>
-
 #include "base/status.h"
 #include "nn/graph_impl.h"
 
 /* T(first, first + count) of one column, count a power of two. */
 static float column_sum(const tri_graph *graph, int column, int64_t first, int64_t count)
 {
+    const float(*sums)[TRI_LOSS_COLUMNS] = (const float(*)[TRI_LOSS_COLUMNS])graph->sums_view.host;
     if (count == 1)
-        return column == TRI_TAIL_SHARDS ? (float)(graph->batch.rows[first] > 0) : graph->sums[first][column];
+        return column == TRI_TAIL_SHARDS ? (float)(graph->batch.rows[first] > 0) : sums[first][column];
     return column_sum(graph, column, first, count / 2) + column_sum(graph, column, first + count / 2, count / 2);
 }
 
@@ -22,10 +21,10 @@ static void tails_write(tri_graph *graph)
 {
     static const int columns[] = {TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS};
     for (int p = 0; p < graph->part_count; p++) {
-        float *tail = graph->grads[p] + graph->params->count;
-        memset(tail, 0, TRI_PARAMS_TAIL * sizeof(*tail));
+        float tail[TRI_PARAMS_TAIL] = {0};
         for (size_t c = 0; c < TRI_COUNT_OF(columns); c++)
             tail[columns[c]] = column_sum(graph, columns[c], graph->parts[p].first, graph->parts[p].count);
+        graph->params->device->from_host(graph->grads[p] + graph->params->count, tail, sizeof(tail));
     }
 }
 

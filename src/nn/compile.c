@@ -188,11 +188,10 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     graph->value_count = (int)model->values.count;
     graph->values = tri_alloc_zero(model->values.count, sizeof(*graph->values));
     graph->ops = tri_alloc_zero(model->nodes.count, sizeof(*graph->ops));
-    graph->sums = tri_alloc_zero((size_t)graph->config.shards, sizeof(*graph->sums));
     int parts = graph->config.shards < TRI_TREE_MAX_PARTS ? graph->config.shards : TRI_TREE_MAX_PARTS;
     graph->part_capacity = parts;
     graph->dparam = tri_alloc_zero((size_t)graph->params->entry_count * (size_t)parts, sizeof(*graph->dparam));
-    if (!graph->values || !graph->ops || !graph->sums || !graph->dparam)
+    if (!graph->values || !graph->ops || !graph->dparam)
         return TRI_ENOMEM;
     TRI_TRY(values_make(graph, model));
     reshapes_drop(graph, model);
@@ -241,10 +240,9 @@ void tri_graph_destroy(tri_graph *graph)
     for (int o = 0; o < graph->op_count; o++)
         if (graph->ops[o].kernel.ops)
             tri_kernel_release(&graph->ops[o].kernel);
-    tri_free(graph->memory);
+    tri_graph_free_memory(graph);
     tri_free(graph->buffers);
     tri_free(graph->dparam);
-    tri_free(graph->sums);
     tri_free(graph->ops);
     tri_free(graph->values);
     tri_free(graph);

@@ -74,6 +74,20 @@ static tri_status check_batch(const tri_graph *graph, const tri_batch *batch, bo
     return TRI_OK;
 }
 
+/* The batch is read where it lies if kernels see the host's memory. */
+static void batch_bring(tri_graph *graph, const tri_batch *batch)
+{
+    const tri_device_ops *device = graph->params->device;
+    size_t shards = (size_t)batch->shards;
+    graph->batch = *batch;
+    if (device->shares_host)
+        return;
+    device->from_host(graph->staged_input, batch->input, shards * graph->values[graph->input].nbytes);
+    device->from_host(graph->staged_target, batch->target, shards * graph->values[graph->target].nbytes);
+    graph->batch.input = graph->staged_input;
+    graph->batch.target = graph->staged_target;
+}
+
 static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training)
 {
     tri_op_call *call = &op->call;
@@ -103,13 +117,14 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
 {
     graph->can_go_down = false;
     TRI_TRY(check_batch(graph, batch, training));
-    graph->batch = *batch;
+    batch_bring(graph, batch);
     for (int o = 0; o < graph->op_count; o++) {
         call_fill(graph, &graph->ops[o], step, training);
         tri_kernel_forward(&graph->ops[o].kernel, &graph->ops[o].call);
     }
+    tri_device_view_read(&graph->sums_view);
     graph->can_go_down = training;
-    *sums = (const float(*)[4])graph->sums;
+    *sums = (const float(*)[4])graph->sums_view.host;
     return TRI_OK;
 }
 

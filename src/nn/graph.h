@@ -22,7 +22,8 @@ typedef struct tri_graph_config {
     uint64_t seed; /* of dropout */
 } tri_graph_config;
 
-/* The params must come from the same model and outlive the graph. The model may be destroyed afterwards. */
+/* The params must come from the same model and outlive the graph, whose memory lies in their device. The model may be
+ * destroyed afterwards. */
 tri_status tri_graph_compile(const tri_model *model, const tri_params *params, const tri_graph_config *config,
                              tri_graph **out);
 void tri_graph_destroy(tri_graph *graph);
@@ -37,11 +38,6 @@ typedef struct tri_batch {
 } tri_batch;
 
 /* Where the gradients of the next runs go: grads[p] is a flat array (params->count elements and the tail) for part p of
- * the shards of a run (parts[p].first counted from the run's first shard). Borrowed until the next call. Set it before
- * a training forward: statistics of batch norm are written there by the forward pass. */
-tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
-
-/* Where the gradients of the next runs go: grads[p] is a flat array (params->count elements and the tail) for part p of
  * their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are copied,
  * the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch norm
  * writes its statistics there on the way up). */
@@ -51,7 +47,7 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
  * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);
-/* Values of the logits after forward: [shards * rows, ...]; gone after backward. */
+/* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. */
 const float *tri_graph_logits(const tri_graph *graph);
 
 /* Called when the gradient of an entry is complete in all parts; entries may come in any order but are called once

@@ -55,9 +55,12 @@ struct tri_graph {
     bool share;                /* buffers share memory */
     graph_buffer *buffers;
     int buffer_count, buffer_capacity;
-    char *memory;
+    char *memory; /* this, sums and staged: of params->device */
     size_t planned_nbytes, plain_nbytes;
     float (*sums)[TRI_LOSS_COLUMNS]; /* [config.shards] */
+    tri_device_view sums_view;       /* what the host sees of them */
+    void *staged_input,
+        *staged_target; /* [config.shards]: the batch, where kernels cannot read it in the host; or NULL */
     double flops;
     /* of the runs: */
     int part_count, part_capacity;
@@ -71,8 +74,10 @@ struct tri_graph {
 /* share false: every buffer has memory of its own and nothing is computed in place; tests compare with it. */
 tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
                                 bool share, tri_graph **out);
-/* Decides the buffers of all ops, their times and offsets, and allocates the memory. */
+/* Decides the buffers of all ops, their times and offsets, and allocates the memory in the device of the params. */
 tri_status tri_graph_plan_memory(tri_graph *graph);
+/* Also of a graph whose planning failed. */
+void tri_graph_free_memory(tri_graph *graph);
 /* Gives offsets to buffers so that those whose times meet do not overlap; returns the bytes of the whole. */
 size_t tri_graph_pack(graph_buffer *buffers, int count, int *order);
 double tri_graph_count_flops(const tri_graph *graph);

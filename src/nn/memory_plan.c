@@ -204,6 +204,34 @@ static size_t pack_apart(graph_buffer *buffers, int count)
     return total;
 }
 
+/* --- memory --- */
+
+static tri_status allocate(tri_graph *graph)
+{
+    const tri_device_ops *device = graph->params->device;
+    size_t sums_nbytes = (size_t)graph->config.shards * sizeof(*graph->sums);
+    graph->memory = device->alloc(graph->planned_nbytes);
+    graph->sums = device->alloc(sums_nbytes);
+    if (!graph->memory || !graph->sums)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_device_view_open(&graph->sums_view, device, graph->sums, sums_nbytes));
+    if (device->shares_host)
+        return TRI_OK;
+    graph->staged_input = device->alloc(run_nbytes(graph, graph->values[graph->input].nbytes));
+    graph->staged_target = device->alloc(run_nbytes(graph, graph->values[graph->target].nbytes));
+    return graph->staged_input && graph->staged_target ? TRI_OK : TRI_ENOMEM;
+}
+
+void tri_graph_free_memory(tri_graph *graph)
+{
+    const tri_device_ops *device = graph->params->device;
+    tri_device_view_close(&graph->sums_view);
+    device->free(graph->staged_target);
+    device->free(graph->staged_input);
+    device->free(graph->sums);
+    device->free(graph->memory);
+}
+
 tri_status tri_graph_plan_memory(tri_graph *graph)
 {
     graph->buffer_capacity = graph->op_count * (4 + TRI_OP_MAX_INPUTS);
@@ -218,8 +246,7 @@ tri_status tri_graph_plan_memory(tri_graph *graph)
     graph->planned_nbytes = graph->share ? tri_graph_pack(graph->buffers, graph->buffer_count, order)
                                          : pack_apart(graph->buffers, graph->buffer_count);
     tri_free(order);
-    graph->memory = tri_alloc_bulk(graph->planned_nbytes);
-    return graph->memory ? TRI_OK : TRI_ENOMEM;
+    return allocate(graph);
 }
 
 void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *plain_nbytes)

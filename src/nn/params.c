@@ -17,6 +17,8 @@
 #include "base/rng.h"
 #include "base/status.h"
 
+#define HASH_PIECE 1024 /* elements that are copied at once */
+
 static void entry_init(const tri_param_spec *spec, uint64_t seed, float *values, int64_t count)
 {
     tri_rng rng = {seed, tri_rng_stream("init", XXH3_64bits(spec->name, strlen(spec->name)), 0)};
@@ -60,29 +62,41 @@ static tri_status entries_lay(const tri_model *model, tri_params *params)
         if (params->count > INT64_C(1) << 44)
             return tri_fail(TRI_ENOMEM, "model %s: %s: want at most 2^44 parameters in all", model->name, entry->name);
     }
-    params->values = tri_alloc_bulk((size_t)params->count * sizeof(float));
+    params->values = params->device->alloc((size_t)params->count * sizeof(float));
     return params->values ? TRI_OK : TRI_ENOMEM;
 }
 
-tri_status tri_params_create(const tri_model *model, uint64_t seed, tri_params **out)
+static tri_status entries_fill(const tri_param_spec *specs, uint64_t seed, tri_params *params)
+{
+    tri_device_view view;
+    TRI_TRY(tri_device_view_open(&view, params->device, params->values, (size_t)params->count * sizeof(float)));
+    float *values = view.host;
+    for (int e = 0; e < params->entry_count; e++)
+        entry_init(&specs[e], seed, values + params->entries[e].first, params->entries[e].count);
+    tri_device_view_write(&view);
+    tri_device_view_close(&view);
+    return TRI_OK;
+}
+
+tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out)
 {
     TRI_TRY(tri_model_check(model));
     tri_params *params = tri_alloc_zero(1, sizeof(*params));
     if (!params)
         return TRI_ENOMEM;
-    const tri_param_spec *specs = model->params.items;
+    params->device = device;
     tri_status status = TRI_ENOMEM;
     params->entries = tri_alloc_zero(model->params.count, sizeof(*params->entries));
     if (params->entries) {
         params->entry_count = (int)model->params.count;
         status = entries_lay(model, params);
     }
+    if (status == TRI_OK)
+        status = entries_fill(model->params.items, seed, params);
     if (status != TRI_OK) {
         tri_params_destroy(params);
         return status;
     }
-    for (int e = 0; e < params->entry_count; e++)
-        entry_init(&specs[e], seed, params->values + params->entries[e].first, params->entries[e].count);
     *out = params;
     return TRI_OK;
 }
@@ -94,7 +108,7 @@ void tri_params_destroy(tri_params *params)
     for (int e = 0; e < params->entry_count; e++)
         tri_free((char *)(uintptr_t)params->entries[e].name);
     tri_free(params->entries);
-    tri_free(params->values);
+    params->device->free(params->values);
     tri_free(params);
 }
 
@@ -126,6 +140,22 @@ static void hash_int64(XXH3_state_t *state, int64_t value)
     XXH3_64bits_update(state, bytes, sizeof(bytes));
 }
 
+/* Piece by piece where the host has to copy: no call of it may fail. */
+static void hash_values(XXH3_state_t *state, const tri_params *params, const tri_param *entry)
+{
+    const float *values = params->values + entry->first;
+    float piece[HASH_PIECE];
+    if (params->device->shares_host) {
+        XXH3_64bits_update(state, values, (size_t)entry->count * sizeof(float));
+        return;
+    }
+    for (int64_t at = 0, count; at < entry->count; at += count) {
+        count = entry->count - at < HASH_PIECE ? entry->count - at : HASH_PIECE;
+        params->device->to_host(piece, values + at, (size_t)count * sizeof(float));
+        XXH3_64bits_update(state, piece, (size_t)count * sizeof(float));
+    }
+}
+
 uint64_t tri_params_hash(const tri_params *params)
 {
     XXH3_state_t state;
@@ -136,7 +166,7 @@ uint64_t tri_params_hash(const tri_params *params)
         hash_int64(&state, TRI_F32);
         for (int d = 0; d < entry->shape.ndim; d++)
             hash_int64(&state, entry->shape.dim[d]);
-        XXH3_64bits_update(&state, params->values + entry->first, (size_t)entry->count * sizeof(float));
+        hash_values(&state, params, entry);
     }
     return XXH3_64bits_digest(&state);
 }

@@ -10,6 +10,7 @@
 #ifndef TRI_NN_PARAMS_H
 #define TRI_NN_PARAMS_H
 
+#include "device/device.h"
 #include "nn/model.h"
 
 #define TRI_PARAMS_ALIGN 16
@@ -29,12 +30,13 @@ typedef struct tri_params {
     tri_param *entries;
     int entry_count;
     int64_t count; /* elements of the store, padding included, tail not */
-    float *values; /* [count], tri_alloc_bulk */
+    float *values; /* [count], in the device's memory */
+    const tri_device_ops *device;
 } tri_params;
 
-/* Lays out the store and fills it: initial values are a function of (seed, name, element) alone. The model may be
- * destroyed afterwards. */
-tri_status tri_params_create(const tri_model *model, uint64_t seed, tri_params **out);
+/* Lays out the store in the device's memory and fills it: initial values are a function of (seed, name, element) alone.
+ * Graphs and optimizers over the store have theirs in the same device. The model may be destroyed afterwards. */
+tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out);
 void tri_params_destroy(tri_params *params);
 /* NULL when absent. */
 const tri_param *tri_params_find(const tri_params *params, const char *name);

@@ -97,7 +97,7 @@ static tri_status order_tiles(tri_optim *optim)
 static tri_status make_state(tri_optim *optim)
 {
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->ops->state[i]; i++) {
-        optim->state[i] = tri_alloc_bulk((size_t)optim->params->count * sizeof(float));
+        optim->state[i] = optim->params->device->alloc((size_t)optim->params->count * sizeof(float));
         if (!optim->state[i])
             return TRI_ENOMEM;
     }
@@ -132,7 +132,7 @@ void tri_optim_destroy(tri_optim *optim)
     if (!optim)
         return;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
-        tri_free(optim->state[i]);
+        optim->params->device->free(optim->state[i]);
     tri_free(optim->order);
     tri_free(optim);
 }

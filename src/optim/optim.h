@@ -48,7 +48,8 @@ typedef struct tri_optim_figures {
     float buffer_scale; /* multiplies each buffer's sum: 1 / shards */
 } tri_optim_figures;
 
-/* state_count arrays of params->count elements, zeros. threads: of each step. */
+/* State: arrays of params->count elements, zeros, in the device of the params, which must outlive the optimizer.
+ * threads: of each step. */
 tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out);
 void tri_optim_destroy(tri_optim *optim);
 /* values[i] moves for i in [first, first + count), with grads[i] the sum over the batch (both arrays begin at element 0

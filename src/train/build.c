@@ -59,7 +59,8 @@ static tri_status allocate_waves(tri_job *job)
         waves->levels++;
     waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
     for (int level = 0; waves->scratch && level < waves->levels; level++) {
-        waves->scratch[level] = tri_alloc_bulk((size_t)(job->params->count + TRI_PARAMS_TAIL) * sizeof(float));
+        waves->scratch[level] =
+            job->params->device->alloc((size_t)(job->params->count + TRI_PARAMS_TAIL) * sizeof(float));
         if (!waves->scratch[level])
             return TRI_ENOMEM;
     }
@@ -81,7 +82,7 @@ static tri_status build_model(tri_job *job, const tri_model *given, const tri_da
         status = tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
                           tri_shape_print(values[given->input].sample, wanted), tri_shape_print(info->sample, found));
     if (status == TRI_OK)
-        status = tri_params_create(given, (uint64_t)job->config.train.seed, &job->params);
+        status = tri_params_create(given, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params);
     tri_graph_config config = {.kind = job->config.train.kernels,
                                .rows = job->rows,
                                .shards = (int)job->waves.shards,

@@ -166,9 +166,9 @@ void tri_job_close(tri_job *job)
     tri_sync_destroy(job->sync);
     tri_optim_destroy(job->optim);
     tri_graph_destroy(job->graph);
+    for (int level = 0; job->waves.scratch && level < job->waves.levels; level++)
+        job->params->device->free(job->waves.scratch[level]);
     tri_params_destroy(job->params);
-    for (int level = 0; level < job->waves.levels; level++)
-        tri_free(job->waves.scratch[level]);
     tri_free(job->waves.scratch);
     tri_free(job->norm_blocks);
     tri_free(job->run_folder);

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "train/job.h"
 
-/* Named views of one flat array. prefix: "" for weights, "momentum." for state. */
+/* Named slices of one flat array in the host. prefix: "" for weights, "momentum" for state. */
 static tri_status slices_make(tri_arena *arena, const tri_params *params, const char *prefix, float *values,
                               tri_checkpoint_slice *out)
 {
@@ -30,10 +30,36 @@ static tri_status slices_make(tri_arena *arena, const tri_params *params, const 
 
 typedef struct job_slices {
     tri_arena arena;
+    tri_device_view arrays[1 + TRI_OPTIM_MAX_STATE]; /* weights, state */
+    int array_count;
     tri_checkpoint_slice *model, *state;
     int model_count, state_count;
 } job_slices;
 
+/* The weights (0) and the optimizer's state as the host sees them; release them whatever is returned. */
+static tri_status arrays_open(tri_job *job, tri_device_view *arrays, int *count)
+{
+    for (*count = 0; *count == 0 || tri_optim_state_name(job->optim, *count - 1); ++*count) {
+        float *values = *count == 0 ? job->params->values : tri_optim_state(job->optim, *count - 1);
+        TRI_TRY(tri_device_view_open(&arrays[*count], job->params->device, values,
+                                     (size_t)job->params->count * sizeof(float)));
+    }
+    return TRI_OK;
+}
+
+static void arrays_write(const tri_device_view *arrays, int count)
+{
+    for (int i = 0; i < count; i++)
+        tri_device_view_write(&arrays[i]);
+}
+
+static void arrays_close(tri_device_view *arrays, int count)
+{
+    for (int i = 0; i < count; i++)
+        tri_device_view_close(&arrays[i]);
+}
+
+/* Ends with job_slices_fini() whatever is returned. */
 static tri_status job_slices_init(tri_job *job, job_slices *slices)
 {
     int states = 0;
@@ -44,11 +70,18 @@ static tri_status job_slices_init(tri_job *job, job_slices *slices)
     slices->state = tri_arena_alloc(&slices->arena, (size_t)slices->state_count + 1, sizeof(tri_checkpoint_slice));
     if (!slices->model || !slices->state)
         return TRI_ENOMEM;
-    TRI_TRY(slices_make(&slices->arena, job->params, "", job->params->values, slices->model));
+    TRI_TRY(arrays_open(job, slices->arrays, &slices->array_count));
+    TRI_TRY(slices_make(&slices->arena, job->params, "", slices->arrays[0].host, slices->model));
     for (int s = 0; s < states; s++)
         TRI_TRY(slices_make(&slices->arena, job->params, tri_optim_state_name(job->optim, s),
-                            tri_optim_state(job->optim, s), slices->state + s * job->params->entry_count));
+                            slices->arrays[1 + s].host, slices->state + s * job->params->entry_count));
     return TRI_OK;
+}
+
+static void job_slices_fini(job_slices *slices)
+{
+    arrays_close(slices->arrays, slices->array_count);
+    tri_arena_fini(&slices->arena);
 }
 
 /* Everybody goes on only if rank 0's part went well; the others fail with its message through the group. */
@@ -76,7 +109,7 @@ tri_status tri_job_save(tri_job *job)
         if (status == TRI_OK)
             status = tri_checkpoint_save(folder, &manifest, slices.model, slices.model_count, slices.state,
                                          slices.state_count, job->config.checkpoint.keep);
-        tri_arena_fini(&slices.arena);
+        job_slices_fini(&slices);
         TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
     }
     job->saved_step = job->step;
@@ -100,15 +133,30 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
         status =
             tri_checkpoint_load(path, &manifest, slices.model, slices.model_count, slices.state, slices.state_count);
     if (status == TRI_OK) {
+        arrays_write(slices.arrays, slices.array_count);
         *step = manifest.step;
         if (manifest.config_hash != job->config_hash) {
             snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
             tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with", path);
         }
     }
-    tri_arena_fini(&slices.arena);
+    job_slices_fini(&slices);
     tri_string_fini(&skipped);
     tri_free(path);
+    return status;
+}
+
+/* Weights and state of rank 0 to all. */
+static tri_status spread(tri_job *job)
+{
+    tri_device_view arrays[1 + TRI_OPTIM_MAX_STATE];
+    int count;
+    tri_status status = arrays_open(job, arrays, &count);
+    for (int i = 0; status == TRI_OK && i < count; i++)
+        status = tri_broadcast(job->group, arrays[i].host, job->params->count, TRI_F32, 0, NULL);
+    if (status == TRI_OK)
+        arrays_write(arrays, count);
+    arrays_close(arrays, count);
     return status;
 }
 
@@ -119,9 +167,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
     TRI_TRY_IN(agree(job, status), "while resuming %s", run_folder);
     if (job->world > 1) {
         TRI_TRY(tri_broadcast(job->group, &step, 1, TRI_I64, 0, NULL));
-        TRI_TRY(tri_broadcast(job->group, job->params->values, job->params->count, TRI_F32, 0, NULL));
-        for (int s = 0; tri_optim_state_name(job->optim, s); s++)
-            TRI_TRY(tri_broadcast(job->group, tri_optim_state(job->optim, s), job->params->count, TRI_F32, 0, NULL));
+        TRI_TRY(spread(job));
     }
     job->first_step = job->step = job->saved_step = step;
     return TRI_OK;

@@ -28,7 +28,7 @@ typedef struct tri_fuzz_seed {
     }
 /* Inputs that the parser accepted so far: the target counts. */
 extern size_t tri_fuzz_accepted;
-/* For the driver only. */
+/* For the driver, and for libFuzzer to begin with (seeds.c). */
 extern const tri_fuzz_seed tri_fuzz_seeds[];
 extern const size_t tri_fuzz_seed_count;
 /* Words that the parser knows: put in at random. */

@@ -184,6 +184,27 @@ class Train(unittest.TestCase):
         self.assertEqual(len(self.error_lines(err)), 1, err)
         self.assertIn("train-images-idx3-ubyte", err)
 
+    def test_a_data_file_cut_short_while_it_is_read_is_named(self):
+        data = pathlib.Path(self.folder.name, "npy")
+        data.mkdir()
+        count = 100000
+        for name, dtype, shape, nbytes in (("x", "|u1", (count, 784), count * 784), ("y", "<i4", (count,), count * 4)):
+            head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+            path = data / f"{name}_train.npy"
+            path.write_bytes(b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head.encode())
+            os.truncate(path, 10 + len(head) + nbytes)
+        self.config.write_text(f"model: {{name: mlp}}\ndata: {{path: {data}, format: npy}}\n")
+        process = self.start("train.steps=1")
+        while process.poll() is None:
+            if "x_train.npy" in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+                os.truncate(data / "x_train.npy", 0)
+                break
+        _, err = process.communicate(timeout=60)
+        if process.returncode == 0:
+            self.skipTest("the file was read before it could be cut")
+        self.assertEqual(process.returncode, 1, err)
+        self.assertEqual(err.splitlines()[-1], f"error: {data}/x_train.npy: cut short by another program while it was read")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

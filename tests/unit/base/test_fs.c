@@ -14,10 +14,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/map_guard.h"
 #include "base/status.h"
 
 static char root[64];
@@ -277,6 +279,64 @@ static void maps_show_the_file(void **state)
     assert_int_equal(tri_fs_map_open(in_root("pipe"), &map), TRI_EIO); /* and does not wait for a writer */
 }
 
+/* What a child that cuts the first of two maps to `left` bytes and reads the byte at `at` of map `which` says and how
+ * it ends. */
+static int cut_and_read(off_t left, int which, size_t at, char said[512])
+{
+    int ends[2], status;
+    static const char bytes[20000];
+    assert_int_equal(tri_fs_write_atomic(in_root("cut"), bytes, sizeof(bytes)), TRI_OK);
+    assert_int_equal(tri_fs_write_atomic(in_root("whole"), bytes, sizeof(bytes)), TRI_OK);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        tri_fs_map maps[3];
+        dup2(ends[1], STDERR_FILENO);
+        tri_fs_cut_catch();
+        if (tri_fs_map_open(in_root("cut"), &maps[0]) != TRI_OK ||
+            tri_fs_map_open(in_root("whole"), &maps[1]) != TRI_OK)
+            _exit(90);
+        maps[2] = maps[0];
+        if (which == 2) /* a map that is no longer guarded; the address stays */
+            tri_map_guard_remove(maps[0].bytes);
+        if (truncate(in_root("cut"), left) != 0)
+            _exit(91);
+        volatile char byte = ((const char *)maps[which].bytes)[at];
+        _exit(byte == 0 ? 0 : 92);
+    }
+    close(ends[1]);
+    ssize_t nbytes = 0, got;
+    while ((got = read(ends[0], said + nbytes, (size_t)(511 - nbytes))) > 0)
+        nbytes += got;
+    said[nbytes] = '\0';
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void a_map_that_is_cut_short_is_named(void **state)
+{
+    (void)state;
+    char said[512], wanted[512];
+    snprintf(wanted, sizeof(wanted), "error: %s: cut short by another program while it was read\n", in_root("cut"));
+    assert_int_equal(cut_and_read(0, 0, 0, said), 1);
+    assert_string_equal(said, wanted);
+    assert_int_equal(cut_and_read(5000, 0, 19999, said), 1);
+    assert_string_equal(said, wanted);
+    assert_int_equal(cut_and_read(5000, 0, 4999, said), 0); /* still there */
+    assert_int_equal(cut_and_read(0, 1, 19999, said), 0);   /* another file */
+    assert_string_equal(said, "");
+}
+
+static void another_bus_error_kills_as_before(void **state)
+{
+    (void)state;
+    char said[512];
+    int code = cut_and_read(0, 2, 0, said);
+    assert_true(code == -SIGBUS || code == 1); /* 1: a sanitizer's own handler took it */
+    assert_null(strstr(said, "cut short"));
+}
+
 static void running_out_of_memory_is_reported_everywhere(void **state)
 {
     (void)state;
@@ -314,6 +374,8 @@ int main(void)
         cmocka_unit_test(removing_does_not_follow_links),
         cmocka_unit_test(renaming_replaces_the_target),
         cmocka_unit_test(maps_show_the_file),
+        cmocka_unit_test(a_map_that_is_cut_short_is_named),
+        cmocka_unit_test(another_bus_error_kills_as_before),
         cmocka_unit_test(running_out_of_memory_is_reported_everywhere),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

@@ -320,7 +320,9 @@ static int dial_proven(const place *at)
     int fd = dial(at);
 
     assert_int_equal(recv(fd, greeting, sizeof greeting, MSG_WAITALL), sizeof greeting);
-    tri_store_proof("secret", "client", greeting + TRI_STORE_HEADER_NBYTES, proof, proof + TRI_STORE_NONCE_NBYTES);
+    assert_int_equal(
+        tri_store_proof("secret", "client", greeting + TRI_STORE_HEADER_NBYTES, proof, proof + TRI_STORE_NONCE_NBYTES),
+        TRI_OK);
     send_header(fd, (tri_store_message){.op = TRI_STORE_PROVE, .value_nbytes = sizeof proof});
     assert_int_equal(send(fd, proof, sizeof proof, 0), sizeof proof);
     assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), sizeof reply);

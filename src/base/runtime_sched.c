@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runtime_sched.c: the scheduler of the simulated runtime: timers, who can run, the clock, and switching between
+ * fibers.
+ *
+ * Idea: whoever blocks picks the next fiber itself, uniformly among those that can run. Code takes no time; the clock
+ * jumps to the next timer when nobody can run, or when those who can only spin.
+ */
+#include "base/runtime_sched.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+/* Everybody who can run has yielded so many times in a row, with nothing else happening: they spin. Twice, because the
+ * second look may see what another fiber did between the two. */
+#define SPIN_ROUNDS  2
+#define SPIN_STEP_NS INT64_C(1000)
+/* So many switches without the clock moving (ping-pong without end) cost a step: about what they cost in reality. */
+#define STUCK_SWITCHES      UINT64_C(4096)
+#define STUCK_SWITCHES_EACH UINT64_C(64)
+#define STUCK_STEP_NS       TRI_NS_PER_MS
+
+_Thread_local tri_fiber *tri_fiber_now;
+
+/* ---- timers: a binary heap; each fiber knows its place */
+
+static bool timer_before(const tri_fiber *a, const tri_fiber *b)
+{
+    return a->deadline_ns != b->deadline_ns ? a->deadline_ns < b->deadline_ns : a->timer_order < b->timer_order;
+}
+
+static void timer_place(tri_sim *sim, tri_fiber *fiber, size_t index)
+{
+    sim->timers[index] = fiber;
+    fiber->timer_index = index;
+}
+
+static void timer_settle(tri_sim *sim, tri_fiber *fiber, size_t index)
+{
+    for (; index > 0 && timer_before(fiber, sim->timers[(index - 1) / 2]); index = (index - 1) / 2)
+        timer_place(sim, sim->timers[(index - 1) / 2], index);
+    for (;;) {
+        size_t child = 2 * index + 1;
+
+        if (child + 1 < sim->timer_count && timer_before(sim->timers[child + 1], sim->timers[child]))
+            child++;
+        if (child >= sim->timer_count || !timer_before(sim->timers[child], fiber))
+            break;
+        timer_place(sim, sim->timers[child], index);
+        index = child;
+    }
+    timer_place(sim, fiber, index);
+}
+
+static void timer_set(tri_sim *sim, tri_fiber *fiber, int64_t deadline_ns)
+{
+    fiber->deadline_ns = deadline_ns;
+    fiber->timer_order = sim->timer_order++;
+    timer_settle(sim, fiber, sim->timer_count++);
+}
+
+static void timer_clear(tri_sim *sim, tri_fiber *fiber)
+{
+    size_t index = fiber->timer_index;
+
+    if (index == SIZE_MAX)
+        return;
+    fiber->timer_index = SIZE_MAX;
+    sim->timer_count--;
+    if (index < sim->timer_count)
+        timer_settle(sim, sim->timers[sim->timer_count], index);
+}
+
+/* ---- who can run */
+
+/* Something happened that those who yielded may want to see. */
+static void progress_note(tri_sim *sim)
+{
+    sim->yield_round++;
+    sim->yielded_count = 0;
+    sim->spin_rounds = 0;
+}
+
+void tri_fiber_ready(tri_sim *sim, tri_fiber *fiber)
+{
+    sim->runnable[sim->runnable_count++] = fiber;
+    sim->yielded_count += fiber->yield_round == sim->yield_round;
+}
+
+static tri_fiber *runnable_take(tri_sim *sim, size_t index)
+{
+    tri_fiber *fiber = sim->runnable[index];
+
+    sim->runnable[index] = sim->runnable[--sim->runnable_count];
+    sim->yielded_count -= fiber->yield_round == sim->yield_round;
+    return fiber;
+}
+
+void tri_fiber_unqueue(tri_fiber *fiber)
+{
+    if (!fiber->queued)
+        return;
+    *fiber->queued = fiber->queue_next;
+    if (fiber->queue_next)
+        fiber->queue_next->queued = fiber->queued;
+    fiber->queued = NULL;
+}
+
+static void queue_enter(tri_fiber **queue, tri_fiber *fiber)
+{
+    fiber->queue_next = *queue;
+    if (*queue)
+        (*queue)->queued = &fiber->queue_next;
+    fiber->queued = queue;
+    *queue = fiber;
+}
+
+void tri_fiber_wake(tri_sim *sim, tri_fiber *fiber, bool timed_out)
+{
+    /* That a lock came free is no progress: two fibers that take turns at it may both be spinning. */
+    if (fiber->waits != WAIT_LOCK)
+        progress_note(sim);
+    tri_fiber_unqueue(fiber);
+    timer_clear(sim, fiber);
+    fiber->waits = WAIT_NONE;
+    fiber->timed_out = timed_out;
+    tri_fiber_ready(sim, fiber);
+}
+
+void tri_fiber_wake_one(tri_sim *sim, tri_fiber *queue)
+{
+    uint64_t count = 0;
+
+    for (tri_fiber *fiber = queue; fiber; fiber = fiber->queue_next)
+        count++;
+    if (count == 0)
+        return;
+    for (uint64_t skip = count > 1 ? tri_sim_below(&sim->schedule, count) : 0; skip > 0; skip--)
+        queue = queue->queue_next;
+    tri_fiber_wake(sim, queue, false);
+}
+
+/* ---- the clock and the choice of the next fiber */
+
+/* False: the limit is reached, and that is the verdict. */
+static bool clock_move(tri_sim *sim, int64_t to_ns)
+{
+    if (to_ns > sim->config.limit_ns) {
+        sim->now_ns = sim->config.limit_ns;
+        sim->verdict = TRI_ETIMEOUT;
+        return false;
+    }
+    sim->now_ns = to_ns;
+    sim->switches = 0;
+    progress_note(sim);
+    while (sim->timer_count > 0 && sim->timers[0]->deadline_ns <= to_ns)
+        tri_fiber_wake(sim, sim->timers[0], true);
+    return true;
+}
+
+/* Time passes for those who can run but get nowhere. */
+static bool clock_push(tri_sim *sim)
+{
+    int64_t timer_ns = sim->timer_count > 0 ? sim->timers[0]->deadline_ns : TRI_FOREVER;
+    int64_t step_ns;
+
+    if (++sim->switches > STUCK_SWITCHES + STUCK_SWITCHES_EACH * sim->live) {
+        step_ns = sim->now_ns + STUCK_STEP_NS;
+        return clock_move(sim, timer_ns < step_ns ? timer_ns : step_ns);
+    }
+    if (sim->yielded_count < sim->runnable_count)
+        return true;
+    sim->yield_round++;
+    sim->yielded_count = 0;
+    if (++sim->spin_rounds < SPIN_ROUNDS)
+        return true;
+    return clock_move(sim, timer_ns < TRI_FOREVER ? timer_ns : sim->now_ns + SPIN_STEP_NS);
+}
+
+/* NULL: the run is over, one way or another. */
+static tri_fiber *fiber_pick(tri_sim *sim)
+{
+    if (sim->live == 0)
+        return NULL;
+    if (sim->runnable_count > 0) {
+        if (!clock_push(sim))
+            return NULL;
+    } else if (sim->timer_count == 0) {
+        sim->verdict = TRI_EINTERNAL;
+        return NULL;
+    } else if (!clock_move(sim, sim->timers[0]->deadline_ns)) {
+        return NULL;
+    }
+    return runnable_take(sim, sim->runnable_count > 1 ? (size_t)tri_sim_below(&sim->schedule, sim->runnable_count) : 0);
+}
+
+/* What each context does first when it is back; the one before may have ended. */
+static void fiber_resume(tri_sim *sim, tri_fiber *fiber)
+{
+    tri_fiber_now = fiber;
+    tri_error_slot_swap(fiber ? fiber->error : NULL);
+    tri_log_label_swap(fiber ? fiber->label : NULL);
+    if (sim->spent) {
+        tri_context_destroy(&sim->spent->context);
+        sim->spent = NULL;
+    }
+}
+
+void tri_fiber_switch(tri_sim *sim, tri_fiber *self)
+{
+    tri_fiber *next = fiber_pick(sim);
+
+    if (next == self)
+        return;
+    tri_fiber_now = next; /* a new fiber learns here who it is */
+    tri_context_switch(self ? &self->context : &sim->main, next ? &next->context : &sim->main, self && self->ended);
+    fiber_resume(sim, self);
+}
+
+bool tri_fiber_wait(tri_fiber *self, wait_kind kind, const void *subject, tri_fiber **queue, int64_t deadline_ns)
+{
+    self->waits = kind;
+    self->waits_for = subject;
+    if (queue)
+        queue_enter(queue, self);
+    if (deadline_ns != TRI_FOREVER)
+        timer_set(self->sim, self, deadline_ns);
+    tri_fiber_switch(self->sim, self);
+    return !self->timed_out;
+}
+
+/* ---- fibers */
+
+static void fiber_main(void)
+{
+    tri_fiber *self;
+    tri_sim *sim;
+
+    tri_context_entered();
+    self = tri_fiber_now;
+    sim = self->sim;
+    fiber_resume(sim, self);
+    self->base.body(self->base.arg);
+
+    TRI_ASSERT(!self->held);
+    self->ended = true;
+    sim->live--;
+    sim->spent = self;
+    if (self->joiner)
+        tri_fiber_wake(sim, self->joiner, false);
+    progress_note(sim);
+    tri_fiber_switch(sim, self);
+    tri_assert_failed(__FILE__, __LINE__, "an ended fiber does not run again");
+}
+
+static tri_status capacity_grow(tri_sim *sim)
+{
+    size_t capacity = sim->capacity ? 2 * sim->capacity : 16;
+    tri_fiber **grown;
+
+    if (sim->live < sim->capacity)
+        return TRI_OK;
+    if (!(grown = tri_realloc(sim->runnable, capacity * sizeof(*grown))))
+        return TRI_ENOMEM;
+    sim->runnable = grown;
+    if (!(grown = tri_realloc(sim->timers, capacity * sizeof(*grown))))
+        return TRI_ENOMEM;
+    sim->timers = grown;
+    sim->capacity = capacity;
+    return TRI_OK;
+}
+
+tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, void (*body)(void *arg), void *arg)
+{
+    tri_fiber *fiber;
+    tri_status status;
+
+    TRI_TRY(capacity_grow(sim));
+    fiber = tri_alloc_zero(1, sizeof *fiber);
+    if (!fiber)
+        return TRI_ENOMEM;
+    tri_thread_init(&fiber->base, &tri_runtime_sim, name, body, arg);
+    fiber->sim = sim;
+    fiber->timer_index = SIZE_MAX;
+    status = tri_context_create(&fiber->context, sim->config.stack_nbytes, fiber_main);
+    if (status != TRI_OK) {
+        tri_free(fiber);
+        return tri_fail_context(status, "thread %s", name);
+    }
+    fiber->next = sim->fibers;
+    fiber->link = &sim->fibers;
+    if (fiber->next)
+        fiber->next->link = &fiber->next;
+    sim->fibers = fiber;
+    sim->live++;
+    sim->started++;
+    progress_note(sim);
+    tri_fiber_ready(sim, fiber);
+    *out = fiber;
+    return TRI_OK;
+}
+
+void tri_fiber_destroy(tri_fiber *fiber)
+{
+    *fiber->link = fiber->next;
+    if (fiber->next)
+        fiber->next->link = fiber->link;
+    tri_context_destroy(&fiber->context);
+    tri_free(fiber);
+}
