@@ -40,11 +40,10 @@ static int print_help(void)
         status = tri_string_append(&text, "\nmodel: (name or a list of layers)\n");
     if (status == TRI_OK)
         status = tri_models_help(&text);
-    const tri_option_table *const *tables = tri_config_tables();
-    for (int i = 0; tables[i] && status == TRI_OK; i++) {
+    for (const tri_config_section *at = tri_config_sections; at->table && status == TRI_OK; at++) {
         status = tri_string_append(&text, "\n");
         if (status == TRI_OK)
-            status = tri_options_help(tables[i], &text);
+            status = tri_options_help(at->table, &text);
     }
     fputs(tri_string_text(&text), stdout);
     tri_string_fini(&text);
