@@ -3,18 +3,15 @@
  * train.c: `trireme train`: with -n it starts N workers of itself, without it it joins the job that started it.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <trireme/train.h>
 
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cluster/cluster.h"
-#include "cluster/launch.h"
+#include "cli/worker.h"
 #include "train/config.h"
 
 typedef struct train_flags {
@@ -48,12 +45,6 @@ static int print_help(void)
     fputs(tri_string_text(&text), stdout);
     tri_string_fini(&text);
     return status == TRI_OK ? 0 : tri_command_fail(status);
-}
-
-static const char *lookup_environment(const char *name, void *arg)
-{
-    (void)arg;
-    return getenv(name);
 }
 
 /* "runs/cnn-20261121-085500". */
@@ -116,12 +107,7 @@ static int dry_run(const tri_config *config)
 /* The parent: starts this program on N ranks with the same words, and waits. */
 static int launch_workers(const train_plan *plan, int64_t ranks)
 {
-    char self[1024];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (length < 0)
-        return tri_command_fail(tri_fail(TRI_EIO, "/proc/self/exe cannot be read"));
-    self[length] = 0;
-    char *argv[1024] = {self, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
+    char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
     int count = 5;
     if (given.resume) {
         argv[count++] = "--resume";
@@ -132,51 +118,37 @@ static int launch_workers(const train_plan *plan, int64_t ranks)
             return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));
         argv[count++] = (char *)plan->overrides[i];
     }
-    tri_launch_config config;
-    tri_options_defaults(&tri_launch_options, &config);
-    config.ranks = ranks;
-    config.prefix = false;
-    if (given.hosts)
-        snprintf(config.hosts, sizeof(config.hosts), "%s", given.hosts);
     char logs[1300];
     snprintf(logs, sizeof(logs), "%s/log", plan->folder);
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
     if (status == TRI_OK)
-        status = tri_launch_run(&config, argv, logs, true, &result);
+        status = tri_worker_launch(ranks, given.hosts, argv, logs, &result);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
 }
 
 /* One rank. */
 static tri_status train_rank(const train_plan *plan, const tri_config *config)
 {
-    tri_cluster cluster;
     tri_comm *comm = NULL;
     tri_job *job = NULL;
-    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(config->net.timeout_s * 1000));
-    TRI_TRY_IN(tri_cluster_join(lookup_environment, NULL, deadline_ns, &cluster), "while joining the job");
-    char label[32];
-    snprintf(label, sizeof(label), "rank %d", cluster.rank);
-    tri_log_label_set(label);
-    tri_status status = tri_comm_open(&cluster, &config->comm, &config->net, deadline_ns, &comm);
+    TRI_TRY(tri_worker_join(&config->comm, &config->net, config->net.timeout_s, &comm));
+    tri_group *world = tri_comm_world(comm);
     tri_job_setup setup = {.config = plan->config_path,
                            .overrides = plan->overrides,
                            .comm = comm,
                            .run_folder = plan->folder,
                            .resume = given.resume,
                            .console = true};
-    if (status == TRI_OK)
-        status = tri_job_open(&setup, &job);
-    if (status == TRI_OK && cluster.rank == 0)
-        tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", cluster.world, plan->folder);
+    tri_status status = tri_job_open(&setup, &job);
+    if (status == TRI_OK && tri_group_rank(world) == 0)
+        tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", tri_group_count(world), plan->folder);
     if (status == TRI_OK)
         status = tri_job_run(job);
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_job_close(job);
-    tri_comm_leave(comm);
-    tri_cluster_leave(&cluster);
-    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+    return tri_worker_leave(comm, status == TRI_OK ? TRI_OK : tri_fail_copy(status, message));
 }
 
 static int run(int count, char **argv)
