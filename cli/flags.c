@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/runtime.h"
 #include "cli/command.h"
 
@@ -95,13 +96,21 @@ static const char *hint_of(tri_status status, const char *message)
     }
 }
 
+static void say(const char *what, const char *text)
+{
+    char line[TRI_ERROR_NBYTES + 32];
+    snprintf(line, sizeof(line), "%s: %s", what, text);
+    fprintf(stderr, "%s\n", line);
+    tri_log_copy_write(line);
+}
+
 int tri_command_fail(tri_status status)
 {
     const char *hint = hint_of(status, tri_last_error());
     fflush(stdout);
-    fprintf(stderr, "error: %s\n", tri_last_error());
+    say("error", tri_last_error());
     if (hint)
-        fprintf(stderr, "hint: %s\n", hint);
+        say("hint", hint);
     switch (status) {
     case TRI_ECONFIG:
     case TRI_EINVAL:

@@ -127,11 +127,26 @@ static int launch_workers(const train_plan *plan, int64_t ranks)
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
 }
 
+/* A process that nobody started as a rank has nobody who keeps its output: it leaves the same log as a launched rank.
+ */
+static tri_status log_open_alone(const train_plan *plan)
+{
+    tri_cluster_place place;
+    char path[1300];
+    if (tri_cluster_detect(NULL, NULL, &place) != TRI_OK || strcmp(place.started_by, "alone") != 0)
+        return TRI_OK; /* a wrong environment is told by tri_worker_join() */
+    snprintf(path, sizeof(path), "%s/log", plan->folder);
+    TRI_TRY_IN(tri_fs_make_folder(path), "while making the run folder");
+    snprintf(path, sizeof(path), "%s/log/rank-0.log", plan->folder);
+    return tri_log_copy_open(path);
+}
+
 /* One rank. */
 static tri_status train_rank(const train_plan *plan, const tri_config *config)
 {
     tri_comm *comm = NULL;
     tri_job *job = NULL;
+    TRI_TRY(log_open_alone(plan));
     TRI_TRY(tri_worker_join(&config->comm, &config->net, config->net.timeout_s, &comm));
     tri_group *world = tri_comm_world(comm);
     tri_job_setup setup = {.config = plan->config_path,
@@ -177,6 +192,7 @@ static int run(int count, char **argv)
     else {
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
+        tri_log_copy_close();
     }
     tri_config_fini(&config);
     return code;

@@ -174,6 +174,21 @@ class Train(unittest.TestCase):
         _, err = self.train("-n", "2", "train.epochs=50", code=1)
         self.assertRegex(err, r"error: step \d+: the loss of step \d+ is .*optim.lr")
 
+    def log(self):
+        folder = pathlib.Path(self.out, "log")
+        return {path.name: path.read_text().splitlines() for path in folder.iterdir()} if folder.exists() else {}
+
+    def test_a_run_of_one_process_leaves_the_log_that_more_leave(self):
+        for args in ([], ["-n", "1"], ["-n", "2"]):
+            out, err = self.train(*args)
+            self.assertEqual(sorted(self.log()["rank-0.log"]), sorted((out + err).splitlines()), args)
+            self.assertIn("weights: xxh3", self.log()["rank-0.log"][-1])
+        self.train(env={"TRIREME_RANK": "0", "TRIREME_WORLD_SIZE": "1", "TRIREME_LOCAL_RANK": "0", "TRIREME_LOCAL_WORLD_SIZE": "1"})
+        self.assertEqual(self.log(), {}, "who started the process keeps its output")
+        _, err = self.train("data.path=/nowhere", "data.format=idx", code=1)
+        self.assertEqual(self.log()["rank-0.log"], err.splitlines())
+        self.assertEqual(len(self.error_lines(err)), 1, err)
+
     def test_damaged_data_files_are_one_line(self):
         data = pathlib.Path(self.folder.name, "idx")
         data.mkdir()
