@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/runtime.h"
@@ -35,7 +35,7 @@ tri_status tri_console_open(int64_t first_step, int64_t steps, int64_t steps_per
                              .start_ns = tri_now_ns(),
                              .shown_ns = tri_now_ns(),
                              .copied_ns = tri_now_ns(),
-                             .terminal = isatty(STDERR_FILENO) != 0};
+                             .terminal = tri_fs_is_terminal(fileno(stderr))};
     *out = console;
     return TRI_OK;
 }

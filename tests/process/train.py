@@ -189,6 +189,22 @@ class Train(unittest.TestCase):
         self.assertEqual(self.log()["rank-0.log"], err.splitlines())
         self.assertEqual(len(self.error_lines(err)), 1, err)
 
+    def test_a_terminal_gets_a_line_that_rewrites_itself_and_the_log_whole_lines(self):
+        master, slave = os.openpty()
+        self.out = f"{self.folder.name}/watched"
+        process = subprocess.Popen([TRIREME, "train", str(self.config), "--out", self.out, "train.epochs=100000"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave, text=True,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+        os.close(slave)
+        shown, deadline = b"", time.time() + 8
+        while b" left" not in shown and time.time() < deadline:
+            shown += os.read(master, 4096)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        os.close(master)
+        self.assertRegex(shown.decode(), r"\r\x1b\[Kepoch \d+/100000  step \d+/1700000 ")
+        self.assertNotIn("\033", "".join(self.log()["rank-0.log"]))
+
     def test_damaged_data_files_are_one_line(self):
         data = pathlib.Path(self.folder.name, "idx")
         data.mkdir()

@@ -4,6 +4,7 @@
  */
 #include "base/fs.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -298,6 +299,21 @@ static void running_out_of_memory_is_reported_everywhere(void **state)
     assert_int_equal(tri_memory_now().live, before.live);
 }
 
+static void only_a_terminal_is_a_terminal(void **state)
+{
+    (void)state;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY), file = open("/dev/null", O_RDWR);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int inside = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    assert_true(inside >= 0);
+    assert_true(tri_fs_is_terminal(inside));
+    assert_false(tri_fs_is_terminal(file));
+    assert_false(tri_fs_is_terminal(-1));
+    close(inside);
+    close(terminal);
+    close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +330,7 @@ int main(void)
         cmocka_unit_test(removing_does_not_follow_links),
         cmocka_unit_test(renaming_replaces_the_target),
         cmocka_unit_test(maps_show_the_file),
+        cmocka_unit_test(only_a_terminal_is_a_terminal),
         cmocka_unit_test(running_out_of_memory_is_reported_everywhere),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
