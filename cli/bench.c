@@ -210,7 +210,6 @@ static tri_status print_result(const bench_data *data, const tri_comm *comm, con
     tri_json_int(&json, "bytes", (int64_t)nbytes);
     tri_json_text(&json, "dtype", tri_dtype_name(data->dtype));
     tri_json_text(&json, "transport", transport);
-    tri_json_text(&json, "engine", "host");
     tri_json_text(&json, "algorithm", algorithm);
     tri_json_real(&json, "time_us", result->median_us);
     tri_json_real(&json, "p99_us", result->p99_us);

@@ -14,8 +14,7 @@
 #define TRI_COMM_OPTIONS(X)                                                                                            \
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
       "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
-    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
-    X(NAME, engine, "host", 0, 0, "host", "who runs collectives")
+    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")
 typedef struct tri_comm_config {
     TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
 } tri_comm_config;

@@ -26,7 +26,6 @@
     X(INT, epochs, "5", 1, 1e9, NULL, "times through the data")                                                        \
     X(INT, steps, "0", 0, 1e15, NULL, "end after this many steps, 0 = at the end of the epochs")                       \
     X(INT, seed, "1", 0, 9e15, NULL, "of initial weights, order of samples, dropout, augmentation")                    \
-    X(NAME, dtype, "f32", 0, 0, "f32", "type of weights and activations")                                              \
     X(INT, threads, "0", 0, 1024, NULL, "threads of each rank, 0 = OMP_NUM_THREADS or the cores given to it")          \
     X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")
@@ -65,7 +64,7 @@ void tri_config_fini(tri_config *config);
 tri_status tri_config_check(const tri_config *config, int ranks);
 /* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
 tri_status tri_config_print(const tri_config *config, tri_string *out);
-/* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, dtype), optim. */
+/* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */
 tri_status tri_config_hash(const tri_config *config, uint64_t *hash);
 
 /* One row of TRI_CONFIG_SECTIONS. */
