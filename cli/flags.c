@@ -78,6 +78,13 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
     return TRI_OK;
 }
 
+static char hint_given[160];
+
+void tri_command_hint_set(const char *hint)
+{
+    snprintf(hint_given, sizeof(hint_given), "%s", hint);
+}
+
 /* A way out, where the message itself does not name one. */
 static const char *hint_of(tri_status status, const char *message)
 {
@@ -92,7 +99,7 @@ static const char *hint_of(tri_status status, const char *message)
     case TRI_EMISMATCH:
         return "all ranks must run the same program with the same configuration";
     default:
-        return NULL;
+        return hint_given[0] ? hint_given : NULL;
     }
 }
 

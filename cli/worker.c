@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cli/command.h"
 
 tri_status tri_worker_launch(int64_t ranks, const char *hosts, char **argv, const char *log_folder,
                              tri_launch_result *result)
@@ -36,8 +37,22 @@ tri_status tri_worker_join(const tri_comm_config *config, const tri_net_config *
     return TRI_OK;
 }
 
+/* The message of a failure that came from another rank does not say which: its host may lack a file that ours has. */
+static void hint_at_cause(tri_comm *comm)
+{
+    int origin;
+    char hint[128];
+    (void)tri_comm_cause(comm, &origin);
+    if (origin < 0 || origin == tri_group_rank(tri_comm_world(comm)))
+        return;
+    snprintf(hint, sizeof(hint), "rank %d failed first: look at its output and its host", origin);
+    tri_command_hint_set(hint);
+}
+
 tri_status tri_worker_leave(tri_comm *comm, tri_status status)
 {
+    if (comm && status != TRI_OK)
+        hint_at_cause(comm);
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_comm_leave(comm);

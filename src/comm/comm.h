@@ -51,7 +51,7 @@ tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbyt
 /* Name of the chosen algorithm. */
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
-/* First cause of a failure, for the launcher and the logs; "" when none. */
+/* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);
 
 #endif

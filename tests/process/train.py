@@ -205,6 +205,16 @@ class Train(unittest.TestCase):
         self.assertRegex(shown.decode(), r"\r\x1b\[Kepoch \d+/100000  step \d+/1700000 ")
         self.assertNotIn("\033", "".join(self.log()["rank-0.log"]))
 
+    def test_the_rank_that_failed_first_is_named_by_the_others(self):
+        words = f"train {self.config} data.format=idx data.path={self.folder.name}/nowhere"
+        shell = f"[ $RANK = 1 ] && exec {TRIREME} {words}; exec {TRIREME} train {self.config}"
+        process = subprocess.run([TRIREME, "launch", "-n", "3", "--", "sh", "-c", shell], capture_output=True, text=True,
+                                 timeout=60, cwd=self.folder.name)
+        self.assertEqual(process.returncode, 1, process.stderr)
+        hints = re.findall(r"^\[(\d)\] hint: (.*)$", process.stderr, re.M)
+        self.assertEqual(sorted(hints), [(rank, "rank 1 failed first: look at its output and its host") for rank in "02"],
+                         process.stderr)
+
     def test_damaged_data_files_are_one_line(self):
         data = pathlib.Path(self.folder.name, "idx")
         data.mkdir()
