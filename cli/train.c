@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/worker.h"
-#include "train/config.h"
+#include "train/job.h"
 
 typedef struct train_flags {
     const char *ranks, *hosts, *out, *resume, *dry_run;
@@ -25,7 +25,8 @@ static const tri_flag flags[] = {
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
-    {"--dry-run", NULL, "print the resolved configuration with the origin of each value, and stop", &given.dry_run},
+    {"--dry-run", NULL, "print the resolved configuration with origins, and the memory of a worker, and stop",
+     &given.dry_run},
 };
 
 static int print_help(void)
@@ -95,10 +96,38 @@ static tri_status plan_make(int count, char **argv, train_plan *plan)
     return TRI_OK;
 }
 
-static int dry_run(const tri_config *config)
+/* "1.5 MiB". */
+static const char *print_nbytes(size_t nbytes, char text[32])
+{
+    const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double value = (double)nbytes / 1024;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < TRI_COUNT_OF(units); unit++)
+        value /= 1024;
+    snprintf(text, 32, "%.1f %s", value, units[unit]);
+    return text;
+}
+
+/* As a comment, so that what --dry-run prints stays a configuration. Data that lie elsewhere are no reason to fail. */
+static tri_status memory_append(const tri_config *config, int ranks, tri_string *text)
+{
+    tri_job_memory memory;
+    char weights[32], gradients[32], optimizer[32], activations[32], apart[32];
+    if (tri_job_memory_plan(config, ranks, &memory) != TRI_OK)
+        return tri_string_appendf(text, "# memory of a worker: not known: %s\n", tri_last_error());
+    return tri_string_appendf(
+        text, "# memory of a worker, of %d: weights %s, gradients %s, optimizer %s, activations %s (%s if unshared)\n",
+        ranks, print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
+        print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
+        print_nbytes(memory.activations_apart, apart));
+}
+
+static int dry_run(const tri_config *config, int ranks)
 {
     tri_string text = {0};
     tri_status status = tri_config_print(config, &text);
+    if (status == TRI_OK)
+        status = memory_append(config, ranks, &text);
     fputs(tri_string_text(&text), stdout);
     tri_string_fini(&text);
     return status == TRI_OK ? 0 : tri_command_fail(status);
@@ -186,7 +215,7 @@ static int run(int count, char **argv)
     if (status != TRI_OK)
         code = tri_command_fail(status);
     else if (given.dry_run)
-        code = dry_run(&config);
+        code = dry_run(&config, ranks > 0 ? (int)ranks : 1);
     else if (given.ranks && (ranks > 1 || given.hosts))
         code = launch_workers(&plan, ranks);
     else {

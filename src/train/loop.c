@@ -167,7 +167,7 @@ void tri_job_close(tri_job *job)
     tri_optim_destroy(job->optim);
     tri_graph_destroy(job->graph);
     tri_params_destroy(job->params);
-    for (int level = 0; level < job->waves.levels; level++)
+    for (int level = 0; job->waves.scratch && level < job->waves.levels; level++)
         tri_free(job->waves.scratch[level]);
     tri_free(job->waves.scratch);
     tri_free(job->norm_blocks);

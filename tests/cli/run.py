@@ -21,6 +21,7 @@ MASKS = [
     (r"[0-9.]+ samples/s", "N samples/s"),
     (r"\d\d:\d\d:\d\d\.\d\d\d", "TIME"),
     (r"(runs/[a-z]+)-\d{8}-\d{6}", r"\1-DATE"),
+    (r"activations [0-9.]+ [KMGT]iB \([0-9.]+ [KMGT]iB", "activations N (N"),
     (r"oneDNN [0-9.]+", "oneDNN V"),
 ]
 
