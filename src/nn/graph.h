@@ -37,11 +37,6 @@ typedef struct tri_batch {
 } tri_batch;
 
 /* Where the gradients of the next runs go: grads[p] is a flat array (params->count elements and the tail) for part p of
- * the shards of a run (parts[p].first counted from the run's first shard). Borrowed until the next call. Set it before
- * a training forward: statistics of batch norm are written there by the forward pass. */
-tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
-
-/* Where the gradients of the next runs go: grads[p] is a flat array (params->count elements and the tail) for part p of
  * their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are copied,
  * the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch norm
  * writes its statistics there on the way up). */
