@@ -24,7 +24,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tri_log_sink sink_now; /* under lock, as is its argument */
 static void *sink_arg;
-static char copy_path[1200]; /* under lock; "": no copy */
+static char copy_path[1400]; /* under lock; "": no copy */
 static atomic_int level_now = TRI_LOG_INFO;
 
 static _Thread_local char own_label[TRI_LOG_LABEL_NBYTES];
