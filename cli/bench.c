@@ -7,14 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/runtime.h"
 #include "cli/command.h"
-#include "cluster/cluster.h"
-#include "cluster/launch.h"
-#include "comm/comm.h"
+#include "cli/worker.h"
 #include "tensor/reduce.h"
 
 typedef struct bench_flags {
@@ -151,6 +148,7 @@ typedef struct bench_result {
 
 #define BENCH_SAMPLES   101
 #define BENCH_BUDGET_NS (TRI_NS_PER_S * 2 / 5)
+#define BENCH_JOIN_S    60
 
 /* Calls per sample, agreed by all ranks, so that a size takes about the budget. */
 static tri_status plan_calls(const bench_data *data, int64_t *calls)
@@ -212,7 +210,6 @@ static tri_status print_result(const bench_data *data, const tri_comm *comm, con
     tri_json_int(&json, "bytes", (int64_t)nbytes);
     tri_json_text(&json, "dtype", tri_dtype_name(data->dtype));
     tri_json_text(&json, "transport", transport);
-    tri_json_text(&json, "engine", "host");
     tri_json_text(&json, "algorithm", algorithm);
     tri_json_real(&json, "time_us", result->median_us);
     tri_json_real(&json, "p99_us", result->p99_us);
@@ -271,12 +268,6 @@ static tri_status parse_sizes(const char *text, int64_t sizes[64], int *count)
     return TRI_OK;
 }
 
-static const char *lookup_environment(const char *name, void *arg)
-{
-    (void)arg;
-    return getenv(name);
-}
-
 static tri_status bench_start(tri_comm *comm)
 {
     tri_group *world = tri_comm_world(comm);
@@ -314,39 +305,24 @@ static tri_status bench_collective(tri_comm *comm, const bench_op *op)
 
 static tri_status bench_rank(const char *name, const bench_op *op)
 {
-    tri_cluster cluster;
     tri_comm *comm = NULL;
-    tri_comm_config comm_config;
-    tri_net_config net_config;
-    tri_options_defaults(&tri_comm_options, &comm_config);
-    tri_options_defaults(&tri_net_options, &net_config);
+    tri_comm_config config;
+    tri_net_config net;
+    tri_options_defaults(&tri_comm_options, &config);
+    tri_options_defaults(&tri_net_options, &net);
     if (given.transport)
-        TRI_TRY(tri_options_set(&tri_net_options, &net_config, "transport", given.transport));
-    int64_t deadline_ns = tri_deadline_after_ms(60000);
-    TRI_TRY(tri_cluster_join(lookup_environment, NULL, deadline_ns, &cluster));
-    tri_status status = tri_comm_open(&cluster, &comm_config, &net_config, deadline_ns, &comm);
-    if (status == TRI_OK)
-        status = strcmp(name, "start") == 0 ? bench_start(comm) : bench_collective(comm, op);
-    char message[TRI_ERROR_NBYTES];
-    snprintf(message, sizeof(message), "%s", tri_last_error());
-    tri_comm_leave(comm);
-    tri_cluster_leave(&cluster);
-    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+        TRI_TRY(tri_options_set(&tri_net_options, &net, "transport", given.transport));
+    TRI_TRY(tri_worker_join(&config, &net, BENCH_JOIN_S, &comm));
+    return tri_worker_leave(comm, strcmp(name, "start") == 0 ? bench_start(comm) : bench_collective(comm, op));
 }
 
 static tri_status launch_ranks(const char *name, tri_launch_result *result)
 {
-    tri_launch_config config;
-    char self[1024], started[32];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (length < 0)
-        return tri_fail(TRI_EIO, "/proc/self/exe cannot be read");
-    self[length] = 0;
+    char started[32];
+    int64_t ranks;
     snprintf(started, sizeof(started), "%lld", (long long)tri_now_ns());
-    tri_options_defaults(&tri_launch_options, &config);
-    config.prefix = false;
-    TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &config.ranks));
-    char *argv[24] = {self, "bench", (char *)name, "--started-ns", started};
+    TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &ranks));
+    char *argv[24] = {NULL, "bench", (char *)name, "--started-ns", started};
     int count = 5;
     const char *pairs[][2] = {{"--sizes", given.sizes}, {"--dtype", given.dtype}, {"--transport", given.transport}};
     for (size_t i = 0; i < TRI_COUNT_OF(pairs); i++)
@@ -358,7 +334,7 @@ static tri_status launch_ranks(const char *name, tri_launch_result *result)
         argv[count++] = "--explain";
     if (given.json)
         argv[count++] = "--json";
-    return tri_launch_run(&config, argv, NULL, false, result);
+    return tri_worker_launch(ranks, NULL, argv, NULL, result);
 }
 
 static tri_status find_op(const char *name, const bench_op **op)

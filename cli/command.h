@@ -39,6 +39,8 @@ void tri_flags_help(const tri_command *command, const tri_flag *flags, size_t fl
 /* Prints "error: ..." and, where one is known, "hint: ..."; returns the exit code: 2 configuration, 3 lost peer, 128 +
  * signal, 1 else. */
 int tri_command_fail(tri_status status);
+/* What tri_command_fail() hints at when it knows nothing better; copied. */
+void tri_command_hint_set(const char *hint);
 /* Reads a whole number, or fails with the flag's name. */
 tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t high, int64_t *out);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/runtime.h"
 #include "cli/command.h"
 
@@ -77,6 +78,13 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
     return TRI_OK;
 }
 
+static char hint_given[160];
+
+void tri_command_hint_set(const char *hint)
+{
+    snprintf(hint_given, sizeof(hint_given), "%s", hint);
+}
+
 /* A way out, where the message itself does not name one. */
 static const char *hint_of(tri_status status, const char *message)
 {
@@ -91,17 +99,25 @@ static const char *hint_of(tri_status status, const char *message)
     case TRI_EMISMATCH:
         return "all ranks must run the same program with the same configuration";
     default:
-        return NULL;
+        return hint_given[0] ? hint_given : NULL;
     }
+}
+
+static void say(const char *what, const char *text)
+{
+    char line[TRI_ERROR_NBYTES + 32];
+    snprintf(line, sizeof(line), "%s: %s", what, text);
+    fprintf(stderr, "%s\n", line);
+    tri_log_copy_write(line);
 }
 
 int tri_command_fail(tri_status status)
 {
     const char *hint = hint_of(status, tri_last_error());
     fflush(stdout);
-    fprintf(stderr, "error: %s\n", tri_last_error());
+    say("error", tri_last_error());
     if (hint)
-        fprintf(stderr, "hint: %s\n", hint);
+        say("hint", hint);
     switch (status) {
     case TRI_ECONFIG:
     case TRI_EINVAL:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * info.c: `trireme info`: what this build has, what this machine offers, which environment variables are read.
+ * info.c: `trireme info`: what this build has, what this machine offers, which environment variables are read; with a
+ * path: what lies there.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/info.h"
 #include "kernel/kernel.h"
 #include "net/transport.h"
 
@@ -121,9 +123,13 @@ int cmd_info(int argc, char **argv)
     tri_status status = tri_flags_parse(&tri_commands[3], flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED)
         return 0;
+    if (status == TRI_OK && count > 1)
+        status = tri_fail(TRI_ECONFIG, "info takes one path, found '%s' too (trireme info --help)", argv[1]);
+    if (status == TRI_OK && count > 0 && given.env)
+        status = tri_fail(TRI_ECONFIG, "--env is about this machine, not about '%s' (trireme info --help)", argv[0]);
     if (status == TRI_OK && count > 0)
-        status = tri_fail(TRI_ECONFIG, "info takes no argument, found '%s'", argv[0]);
-    if (status == TRI_OK && given.json)
+        status = tri_info_path(argv[0], given.json != NULL);
+    else if (status == TRI_OK && given.json)
         status = print_json();
     else if (status == TRI_OK)
         print_text();

@@ -3,19 +3,16 @@
  * train.c: `trireme train`: with -n it starts N workers of itself, without it it joins the job that started it.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <trireme/train.h>
 
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cluster/cluster.h"
-#include "cluster/launch.h"
-#include "train/config.h"
+#include "cli/worker.h"
+#include "train/job.h"
 
 typedef struct train_flags {
     const char *ranks, *hosts, *out, *resume, *dry_run;
@@ -28,7 +25,8 @@ static const tri_flag flags[] = {
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
-    {"--dry-run", NULL, "print the resolved configuration with the origin of each value, and stop", &given.dry_run},
+    {"--dry-run", NULL, "print the resolved configuration with origins, and the memory of a worker, and stop",
+     &given.dry_run},
 };
 
 static int print_help(void)
@@ -40,21 +38,14 @@ static int print_help(void)
         status = tri_string_append(&text, "\nmodel: (name or a list of layers)\n");
     if (status == TRI_OK)
         status = tri_models_help(&text);
-    const tri_option_table *const *tables = tri_config_tables();
-    for (int i = 0; tables[i] && status == TRI_OK; i++) {
+    for (const tri_config_section *at = tri_config_sections; at->table && status == TRI_OK; at++) {
         status = tri_string_append(&text, "\n");
         if (status == TRI_OK)
-            status = tri_options_help(tables[i], &text);
+            status = tri_options_help(at->table, &text);
     }
     fputs(tri_string_text(&text), stdout);
     tri_string_fini(&text);
     return status == TRI_OK ? 0 : tri_command_fail(status);
-}
-
-static const char *lookup_environment(const char *name, void *arg)
-{
-    (void)arg;
-    return getenv(name);
 }
 
 /* "runs/cnn-20261121-085500". */
@@ -105,10 +96,38 @@ static tri_status plan_make(int count, char **argv, train_plan *plan)
     return TRI_OK;
 }
 
-static int dry_run(const tri_config *config)
+/* "1.5 MiB". */
+static const char *print_nbytes(size_t nbytes, char text[32])
+{
+    const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double value = (double)nbytes / 1024;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < TRI_COUNT_OF(units); unit++)
+        value /= 1024;
+    snprintf(text, 32, "%.1f %s", value, units[unit]);
+    return text;
+}
+
+/* As a comment, so that what --dry-run prints stays a configuration. Data that lie elsewhere are no reason to fail. */
+static tri_status memory_append(const tri_config *config, int ranks, tri_string *text)
+{
+    tri_job_memory memory;
+    char weights[32], gradients[32], optimizer[32], activations[32], apart[32];
+    if (tri_job_memory_plan(config, ranks, &memory) != TRI_OK)
+        return tri_string_appendf(text, "# memory of a worker: not known: %s\n", tri_last_error());
+    return tri_string_appendf(
+        text, "# memory of a worker, of %d: weights %s, gradients %s, optimizer %s, activations %s (%s if unshared)\n",
+        ranks, print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
+        print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
+        print_nbytes(memory.activations_apart, apart));
+}
+
+static int dry_run(const tri_config *config, int ranks)
 {
     tri_string text = {0};
     tri_status status = tri_config_print(config, &text);
+    if (status == TRI_OK)
+        status = memory_append(config, ranks, &text);
     fputs(tri_string_text(&text), stdout);
     tri_string_fini(&text);
     return status == TRI_OK ? 0 : tri_command_fail(status);
@@ -117,12 +136,7 @@ static int dry_run(const tri_config *config)
 /* The parent: starts this program on N ranks with the same words, and waits. */
 static int launch_workers(const train_plan *plan, int64_t ranks)
 {
-    char self[1024];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (length < 0)
-        return tri_command_fail(tri_fail(TRI_EIO, "/proc/self/exe cannot be read"));
-    self[length] = 0;
-    char *argv[1024] = {self, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
+    char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
     int count = 5;
     if (given.resume) {
         argv[count++] = "--resume";
@@ -133,51 +147,52 @@ static int launch_workers(const train_plan *plan, int64_t ranks)
             return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));
         argv[count++] = (char *)plan->overrides[i];
     }
-    tri_launch_config config;
-    tri_options_defaults(&tri_launch_options, &config);
-    config.ranks = ranks;
-    config.prefix = false;
-    if (given.hosts)
-        snprintf(config.hosts, sizeof(config.hosts), "%s", given.hosts);
     char logs[1300];
     snprintf(logs, sizeof(logs), "%s/log", plan->folder);
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
     if (status == TRI_OK)
-        status = tri_launch_run(&config, argv, logs, true, &result);
+        status = tri_worker_launch(ranks, given.hosts, argv, logs, &result);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
+}
+
+/* A process that nobody started as a rank has nobody who keeps its output: it leaves the same log as a launched rank.
+ */
+static tri_status log_open_alone(const train_plan *plan)
+{
+    tri_cluster_place place;
+    char path[1300];
+    if (tri_cluster_detect(NULL, NULL, &place) != TRI_OK || strcmp(place.started_by, "alone") != 0)
+        return TRI_OK; /* a wrong environment is told by tri_worker_join() */
+    snprintf(path, sizeof(path), "%s/log", plan->folder);
+    TRI_TRY_IN(tri_fs_make_folder(path), "while making the run folder");
+    snprintf(path, sizeof(path), "%s/log/rank-0.log", plan->folder);
+    return tri_log_copy_open(path);
 }
 
 /* One rank. */
 static tri_status train_rank(const train_plan *plan, const tri_config *config)
 {
-    tri_cluster cluster;
     tri_comm *comm = NULL;
     tri_job *job = NULL;
-    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(config->net.timeout_s * 1000));
-    TRI_TRY_IN(tri_cluster_join(lookup_environment, NULL, deadline_ns, &cluster), "while joining the job");
-    char label[32];
-    snprintf(label, sizeof(label), "rank %d", cluster.rank);
-    tri_log_label_set(label);
-    tri_status status = tri_comm_open(&cluster, &config->comm, &config->net, deadline_ns, &comm);
+    TRI_TRY(log_open_alone(plan));
+    TRI_TRY(tri_worker_join(&config->comm, &config->net, config->net.timeout_s, &comm));
+    tri_group *world = tri_comm_world(comm);
     tri_job_setup setup = {.config = plan->config_path,
                            .overrides = plan->overrides,
                            .comm = comm,
                            .run_folder = plan->folder,
                            .resume = given.resume,
                            .console = true};
-    if (status == TRI_OK)
-        status = tri_job_open(&setup, &job);
-    if (status == TRI_OK && cluster.rank == 0)
-        tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", cluster.world, plan->folder);
+    tri_status status = tri_job_open(&setup, &job);
+    if (status == TRI_OK && tri_group_rank(world) == 0)
+        tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", tri_group_count(world), plan->folder);
     if (status == TRI_OK)
         status = tri_job_run(job);
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_job_close(job);
-    tri_comm_leave(comm);
-    tri_cluster_leave(&cluster);
-    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+    return tri_worker_leave(comm, status == TRI_OK ? TRI_OK : tri_fail_copy(status, message));
 }
 
 static int run(int count, char **argv)
@@ -200,12 +215,13 @@ static int run(int count, char **argv)
     if (status != TRI_OK)
         code = tri_command_fail(status);
     else if (given.dry_run)
-        code = dry_run(&config);
+        code = dry_run(&config, ranks > 0 ? (int)ranks : 1);
     else if (given.ranks && (ranks > 1 || given.hosts))
         code = launch_workers(&plan, ranks);
     else {
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
+        tri_log_copy_close();
     }
     tri_config_fini(&config);
     return code;

@@ -224,6 +224,11 @@ bool tri_fs_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool tri_fs_is_terminal(int fd)
+{
+    return isatty(fd) != 0;
+}
+
 tri_status tri_fs_make_folder(const char *path)
 {
     char *part = tri_strdup(path);

@@ -25,6 +25,8 @@ tri_status tri_fs_remove(const char *path);
 tri_status tri_fs_rename(const char *from, const char *to);
 bool tri_fs_exists(const char *path);
 bool tri_fs_is_folder(const char *path);
+/* Whether somebody may be watching what is written to an open descriptor. */
+bool tri_fs_is_terminal(int fd);
 /* Names in a folder, sorted, without . and ..; tri_free() each and the array. */
 tri_status tri_fs_list(const char *path, char ***names, size_t *count);
 void tri_fs_list_free(char **names, size_t count);

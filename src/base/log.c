@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/fs.h"
 #include "base/runtime.h"
 #include "base/status.h"
 
@@ -23,6 +24,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tri_log_sink sink_now; /* under lock, as is its argument */
 static void *sink_arg;
+static char copy_path[1400]; /* under lock; "": no copy */
 static atomic_int level_now = TRI_LOG_INFO;
 
 static _Thread_local char own_label[TRI_LOG_LABEL_NBYTES];
@@ -62,6 +64,21 @@ void tri_log_label_set(const char *text)
     snprintf(label_of_thread(), TRI_LOG_LABEL_NBYTES, "%s", text ? text : "");
 }
 
+/* Under the lock. A failure here is nobody's: the last error stays what it was. */
+static void append_to_copy(const char *text, size_t nbytes)
+{
+    if (!copy_path[0])
+        return;
+    char before[TRI_ERROR_NBYTES];
+    snprintf(before, sizeof(before), "%s", tri_last_error());
+    tri_status status = tri_fs_append(copy_path, text, nbytes);
+    if (status == TRI_OK)
+        return;
+    copy_path[0] = '\0';
+    fprintf(stderr, "the log ends here: %s\n", tri_last_error());
+    (void)tri_fail_copy(status, before);
+}
+
 static void write_to_stderr(tri_log_level level, const char *line, int64_t wall_ns)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
@@ -73,8 +90,43 @@ static void write_to_stderr(tri_log_level level, const char *line, int64_t wall_
     char text[LINE_NBYTES + 64];
     int nbytes = snprintf(text, sizeof(text), "%02d:%02d:%02d.%03d %-5s %s\n", parts.tm_hour, parts.tm_min,
                           parts.tm_sec, ms, names[(unsigned)level < TRI_COUNT_OF(names) ? level : TRI_LOG_DEBUG], line);
-    if (nbytes > 0)
-        fwrite(text, 1, (size_t)nbytes, stderr);
+    if (nbytes <= 0)
+        return;
+    fwrite(text, 1, (size_t)nbytes, stderr);
+    append_to_copy(text, (size_t)nbytes);
+}
+
+tri_status tri_log_copy_open(const char *path)
+{
+    if (strlen(path) >= sizeof(copy_path))
+        return tri_fail(TRI_EINVAL, "log: want a path of at most %zu bytes, got %zu", sizeof(copy_path) - 1,
+                        strlen(path));
+    TRI_TRY(tri_fs_remove(path));
+    TRI_TRY(tri_fs_append(path, "", 0));
+    pthread_mutex_lock(&lock);
+    snprintf(copy_path, sizeof(copy_path), "%s", path);
+    pthread_mutex_unlock(&lock);
+    return TRI_OK;
+}
+
+void tri_log_copy_write(const char *line)
+{
+    char text[LINE_NBYTES + 1];
+    int nbytes = snprintf(text, LINE_NBYTES, "%s", line);
+    if (nbytes < 0)
+        return;
+    size_t end = nbytes < LINE_NBYTES ? (size_t)nbytes : LINE_NBYTES - 1;
+    text[end] = '\n';
+    pthread_mutex_lock(&lock);
+    append_to_copy(text, end + 1);
+    pthread_mutex_unlock(&lock);
+}
+
+void tri_log_copy_close(void)
+{
+    pthread_mutex_lock(&lock);
+    copy_path[0] = '\0';
+    pthread_mutex_unlock(&lock);
 }
 
 void tri_log_write(tri_log_level level, const char *format, ...)

@@ -28,4 +28,12 @@ void tri_log_label_swap(char *slot);
 void tri_log_write(tri_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define tri_log(level, ...) ((level) <= tri_log_level_now() ? tri_log_write((level), __VA_ARGS__) : (void)0)
 
+/* A file that gets every line this process says to people, whichever way: what tri_log writes to standard error, and
+ * what others print and hand to tri_log_copy_write(). A file that stands under the path is replaced. When the file
+ * cannot be written any more, one line on standard error says so and the copy ends. */
+tri_status tri_log_copy_open(const char *path);
+/* One line, without newline. Nothing happens when no copy is open. */
+void tri_log_copy_write(const char *line);
+void tri_log_copy_close(void);
+
 #endif

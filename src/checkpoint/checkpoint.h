@@ -41,8 +41,7 @@ tri_status tri_checkpoint_save(const char *folder, const tri_checkpoint_manifest
 /* The newest whole checkpoint of a folder: its path (tri_free). TRI_ENOTFOUND when there is none. Damaged ones are
  * passed over and named in `skipped` (may be NULL). */
 tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped);
-/* Reads the manifest and checks lengths and hashes of the files. */
-tri_status tri_checkpoint_manifest_read(const char *path, tri_checkpoint_manifest *manifest);
+/* Whether a checkpoint is whole: manifest, lengths and hashes of the files, their headers, and the step in its name. */
 tri_status tri_checkpoint_verify(const char *path);
 /* Fills the slices; every name must be there with its shape, and nothing else may be. state_count 0: weights only. */
 tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *manifest, const tri_checkpoint_slice *model,

@@ -65,13 +65,10 @@ void tri_checkpoint_list_free(tri_vector *list)
 /* Looks at one; *path stays NULL when it is damaged, which is noted in `skipped`. */
 static tri_status try_entry(const char *folder, const tri_checkpoint_entry *entry, char **path, tri_string *skipped)
 {
-    tri_checkpoint_manifest manifest;
     char *candidate = tri_format("%s/%s", folder, entry->name);
     if (candidate == NULL)
         return TRI_ENOMEM;
-    tri_status status = tri_checkpoint_manifest_read(candidate, &manifest);
-    if (status == TRI_OK && manifest.step != entry->step)
-        status = tri_fail(TRI_EFORMAT, "%s: its manifest is of step %" PRId64, candidate, manifest.step);
+    tri_status status = tri_checkpoint_verify(candidate);
     if (status == TRI_OK) {
         *path = candidate;
         return TRI_OK;

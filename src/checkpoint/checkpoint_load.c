@@ -38,14 +38,6 @@ static tri_status load_manifest(const char *path, tri_manifest *manifest)
     return TRI_OK;
 }
 
-tri_status tri_checkpoint_manifest_read(const char *path, tri_checkpoint_manifest *out)
-{
-    tri_manifest manifest;
-    TRI_TRY(load_manifest(path, &manifest));
-    *out = manifest.run;
-    return TRI_OK;
-}
-
 static tri_status open_file(const char *path, const char *name, tri_safetensors **out)
 {
     char *file = tri_format("%s/%s", path, name);
@@ -59,7 +51,11 @@ static tri_status open_file(const char *path, const char *name, tri_safetensors 
 tri_status tri_checkpoint_verify(const char *path)
 {
     tri_manifest manifest;
+    const char *slash = strrchr(path, '/');
+    int64_t step;
     TRI_TRY(load_manifest(path, &manifest));
+    if (tri_checkpoint_name_step(slash ? slash + 1 : path, &step) && manifest.run.step != step)
+        return tri_fail(TRI_EFORMAT, "%s: its manifest is of step %" PRId64, path, manifest.run.step);
     for (int i = 0; i < manifest.file_count; i++) {
         tri_safetensors *file = NULL;
         TRI_TRY(open_file(path, manifest.files[i].name, &file));

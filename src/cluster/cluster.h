@@ -24,7 +24,8 @@ typedef struct tri_cluster {
     char *folder;             /* private folder of a file store, removed by the last one that leaves; else NULL */
 } tri_cluster;
 
-/* Reads one environment variable; NULL when absent. The caller passes getenv, tests pass a table. */
+/* Reads one environment variable; NULL when absent. The calls below take NULL for the environment of this process;
+ * tests pass a table. */
 typedef const char *(*tri_cluster_lookup)(const char *name, void *arg);
 
 /* What an environment says, before anything is connected. */

@@ -381,12 +381,22 @@ const tri_environment tri_cluster_environments[] = {
     {.name = NULL},
 };
 
+static const char *lookup_own(const char *name, void *arg)
+{
+    (void)arg;
+    return getenv(name);
+}
+
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
 {
     const tri_environment *row = tri_cluster_environments;
-    const char *store = lookup("TRIREME_STORE", arg), *token = lookup("TRIREME_TOKEN", arg);
+    const char *store, *token;
     tri_store_url url;
 
+    if (!lookup)
+        lookup = lookup_own;
+    store = lookup("TRIREME_STORE", arg);
+    token = lookup("TRIREME_TOKEN", arg);
     memset(place, 0, sizeof *place);
     place->world = place->local_world = 1;
     while (!row->is_here(lookup, arg))

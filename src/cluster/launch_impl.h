@@ -5,6 +5,9 @@
 #ifndef TRI_CLUSTER_LAUNCH_IMPL_H
 #define TRI_CLUSTER_LAUNCH_IMPL_H
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "cluster/launch.h"
@@ -111,5 +114,39 @@ typedef struct launch_start {
 } launch_start;
 
 tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank);
+
+/* --- launch_watch.c --- */
+
+/* One call of tri_launch_run(). */
+typedef struct launch {
+    const tri_launch_config *config;
+    launch_start start;
+    launch_rank *ranks;
+    int world, alive;
+    tri_vector hosts;
+    char token[65], store_url[320], master[256];
+    tri_store_server *server;
+    launch_guard guard;
+    launch_sink sinks[2];
+    int report_fd;
+    int *cpus;
+    struct pollfd *polls; /* report, two sinks, then per rank two streams and a pidfd */
+    sigset_t mask_before;
+    rlim_t files_before;
+    int subreaper_before;
+    bool is_blocked, stopping, killing, signal_passed, quiet;
+    int64_t kill_ns, cut_ns;
+    tri_launch_result *result;
+    tri_status status; /* of the launcher itself; the first one stays */
+    char message[TRI_ERROR_NBYTES];
+} launch;
+
+/* The first failure of the launcher itself stays; TRI_OK is none. */
+void tri_launch_fail(launch *job, tri_status status);
+/* Asks all ranks to end, and has them killed after the grace. */
+void tri_launch_stop_others(launch *job);
+/* Until all ranks have ended and their output is out: passes output and signals on, stops the others for the first that
+ * fails, ends what ranks left behind. */
+void tri_launch_watch(launch *job);
 
 #endif

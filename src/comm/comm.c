@@ -27,8 +27,8 @@ enum { ALIKE_NBYTES = 256 };
 static void describe_alike(const tri_comm_config *config, char text[ALIKE_NBYTES])
 {
     memset(text, 0, ALIKE_NBYTES);
-    int length = snprintf(text, ALIKE_NBYTES, "trireme %s, comm.order = %s, comm.engine = %s, comm.algorithm = '",
-                          TRI_VERSION, config->order, config->engine);
+    int length =
+        snprintf(text, ALIKE_NBYTES, "trireme %s, comm.order = %s, comm.algorithm = '", TRI_VERSION, config->order);
     int room = ALIKE_NBYTES - length - 24;
     snprintf(text + length, (size_t)(ALIKE_NBYTES - length), "%.*s%s'", room, config->algorithm,
              strlen(config->algorithm) > (size_t)room ? "..." : "");
@@ -43,7 +43,6 @@ static uint64_t alike_digest(const tri_comm_config *config)
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, TRI_VERSION, sizeof(TRI_VERSION));
     XXH3_64bits_update(state, config->order, strlen(config->order) + 1);
-    XXH3_64bits_update(state, config->engine, strlen(config->engine) + 1);
     XXH3_64bits_update(state, config->algorithm, strlen(config->algorithm) + 1);
     uint64_t digest = XXH3_64bits_digest(state);
     XXH3_freeState(state);

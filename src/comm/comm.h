@@ -14,8 +14,7 @@
 #define TRI_COMM_OPTIONS(X)                                                                                            \
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
       "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
-    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
-    X(NAME, engine, "host", 0, 0, "host", "who runs collectives")
+    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")
 typedef struct tri_comm_config {
     TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
 } tri_comm_config;
@@ -26,6 +25,9 @@ extern const tri_option_table tri_comm_options; /* section "comm" */
  * the hub's tri_comm_open_hub). */
 tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net,
                          int64_t deadline_ns, tri_comm **out);
+/* tri_comm_join() with these options: the cluster that the environment tells of is joined, and left by
+ * tri_comm_leave(). timeout_s: above 0, at most 1e6. */
+tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config *net, double timeout_s, tri_comm **out);
 /* One rank of a hub of this process (threads or fibers): no store. */
 tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_config *config,
                              const tri_net_config *net, tri_comm **out);
@@ -49,7 +51,7 @@ tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbyt
 /* Name of the chosen algorithm. */
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
-/* First cause of a failure, for the launcher and the logs; "" when none. */
+/* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);
 
 #endif

@@ -2,10 +2,8 @@
  *
  * join.c: opening a comm where processes meet: by a cluster, or by the environment this process was started in.
  *
- * The one place of comm/ that reads the environment (getenv, handed to cluster/): it is what tri_comm_join is for.
+ * The one place of comm/ that asks for the environment (cluster/ reads it): it is what tri_comm_join is for.
  */
-#include <stdlib.h>
-
 #include "comm/comm_impl.h"
 
 static void free_texts(char **texts, int count)
@@ -45,30 +43,19 @@ tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, co
     return tri_comm_create(net, cluster->local_rank, cluster->local_world, config, net_config, out);
 }
 
-static const char *lookup_environment(const char *name, void *arg)
+tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config *net_config, double timeout_s,
+                            tri_comm **out)
 {
-    (void)arg;
-    return getenv(name);
-}
-
-tri_status tri_comm_join(double timeout_s, tri_comm **out)
-{
-    if (!(timeout_s > 0 && timeout_s <= 1e6))
-        return tri_fail(TRI_EINVAL, "join: want a time limit above 0 and at most 1e6 seconds, got %g", timeout_s);
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(timeout_s * 1000));
     tri_cluster *cluster = tri_alloc_zero(1, sizeof(*cluster));
     if (!cluster)
         return TRI_ENOMEM;
-    tri_status status = tri_cluster_join(lookup_environment, NULL, deadline_ns, cluster);
+    tri_status status = tri_cluster_join(NULL, NULL, deadline_ns, cluster);
     if (status != TRI_OK) {
         tri_free(cluster);
         return status;
     }
-    tri_comm_config config;
-    tri_net_config net_config;
-    tri_options_defaults(&tri_comm_options, &config);
-    tri_options_defaults(&tri_net_options, &net_config);
-    status = tri_comm_open(cluster, &config, &net_config, deadline_ns, out);
+    status = tri_comm_open(cluster, config, net_config, deadline_ns, out);
     if (status != TRI_OK) {
         tri_cluster_leave(cluster);
         tri_free(cluster);
@@ -76,4 +63,15 @@ tri_status tri_comm_join(double timeout_s, tri_comm **out)
     }
     (*out)->cluster = cluster;
     return TRI_OK;
+}
+
+tri_status tri_comm_join(double timeout_s, tri_comm **out)
+{
+    if (!(timeout_s > 0 && timeout_s <= 1e6))
+        return tri_fail(TRI_EINVAL, "join: want a time limit above 0 and at most 1e6 seconds, got %g", timeout_s);
+    tri_comm_config config;
+    tri_net_config net_config;
+    tri_options_defaults(&tri_comm_options, &config);
+    tri_options_defaults(&tri_net_options, &net_config);
+    return tri_comm_join_as(&config, &net_config, timeout_s, out);
 }

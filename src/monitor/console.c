@@ -5,8 +5,9 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
+#include "base/fs.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "monitor/metrics.h"
@@ -16,8 +17,8 @@
 
 struct tri_console {
     int64_t first_step, steps, steps_per_epoch, epochs;
-    int64_t start_ns, shown_ns;
-    double rate; /* samples/s, smoothed */
+    int64_t start_ns, shown_ns, copied_ns; /* copied: to the log's copy */
+    double rate;                           /* samples/s, smoothed */
     bool terminal, line_open;
 };
 
@@ -33,7 +34,8 @@ tri_status tri_console_open(int64_t first_step, int64_t steps, int64_t steps_per
                              .epochs = epochs,
                              .start_ns = tri_now_ns(),
                              .shown_ns = tri_now_ns(),
-                             .terminal = isatty(STDERR_FILENO) != 0};
+                             .copied_ns = tri_now_ns(),
+                             .terminal = tri_fs_is_terminal(fileno(stderr))};
     *out = console;
     return TRI_OK;
 }
@@ -61,13 +63,17 @@ void tri_console_step(tri_console *console, const tri_step_record *record)
     int64_t done = record->step + 1;
     double elapsed_s = (double)(now_ns - console->start_ns) / 1e9;
     double left_s = elapsed_s * (double)(console->steps - done) / (double)(done - console->first_step);
-    char left[32];
-    fprintf(stderr, "%sepoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f samples/s  %s left%s",
-            console->terminal ? "\r\033[K" : "", (long long)(record->step / console->steps_per_epoch + 1),
-            (long long)console->epochs, (long long)done, (long long)console->steps, record->loss, console->rate,
-            print_seconds(left_s, left), console->terminal ? "" : "\n");
+    char left[32], line[256];
+    snprintf(line, sizeof(line), "epoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f samples/s  %s left",
+             (long long)(record->step / console->steps_per_epoch + 1), (long long)console->epochs, (long long)done,
+             (long long)console->steps, record->loss, console->rate, print_seconds(left_s, left));
+    fprintf(stderr, "%s%s%s", console->terminal ? "\r\033[K" : "", line, console->terminal ? "" : "\n");
     fflush(stderr);
     console->line_open = console->terminal;
+    if (now_ns - console->copied_ns < LOG_EVERY_NS)
+        return;
+    console->copied_ns = now_ns;
+    tri_log_copy_write(line);
 }
 
 void tri_console_line(tri_console *console, const char *format, ...)
@@ -75,12 +81,14 @@ void tri_console_line(tri_console *console, const char *format, ...)
     if (console->line_open)
         fputs("\r\033[K", stderr);
     console->line_open = false;
+    char line[1024];
     va_list args;
     va_start(args, format);
-    vprintf(format, args);
+    vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    putchar('\n');
+    puts(line);
     fflush(stdout);
+    tri_log_copy_write(line);
 }
 
 void tri_console_close(tri_console *console)

@@ -14,18 +14,33 @@
 
 /* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
  * wait for cores cost far more than the threads bring. */
-static int threads_wanted(const tri_job *job)
+int tri_job_threads(const tri_config *config, int local_count)
 {
-    int threads = tri_tiles_threads(), local = tri_comm_local_count(job->comm);
-    if (job->config.train.threads > 0)
-        return (int)job->config.train.threads;
-    if (local > 1 && threads == tri_cores_online())
-        threads = threads / local > 0 ? threads / local : 1;
+    int threads = tri_tiles_threads();
+    if (config->train.threads > 0)
+        return (int)config->train.threads;
+    if (local_count > 1 && threads == tri_cores_online())
+        threads = threads / local_count > 0 ? threads / local_count : 1;
     return threads;
 }
 
+/* What is computed at once, and the levels of the largest part's tree above it: one array each. */
+static void split_waves(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    int64_t largest = 0;
+    waves->shards = job->config.train.shards_at_once;
+    if (waves->shards == 0 || waves->shards > job->shard_count)
+        waves->shards = job->shard_count;
+    for (int p = 0; p < job->part_count; p++)
+        if (job->parts[p].count > largest)
+            largest = job->parts[p].count;
+    for (int64_t count = waves->shards; count < largest && waves->shards < job->shard_count; count *= 2)
+        waves->levels++;
+}
+
 /* Which shards are ours, and as which subtrees. */
-static void split_shards(tri_job *job)
+void tri_job_split_shards(tri_job *job)
 {
     int64_t shards = job->config.train.shards;
     job->sampler = (tri_sampler){.seed = (uint64_t)job->config.train.seed,
@@ -40,23 +55,14 @@ static void split_shards(tri_job *job)
     for (int64_t v = 0; v < shards; v++)
         if (tri_sampler_rows(&job->sampler, v) > job->rows)
             job->rows = tri_sampler_rows(&job->sampler, v);
-    job->waves.shards = job->config.train.shards_at_once;
-    if (job->waves.shards == 0 || job->waves.shards > job->shard_count)
-        job->waves.shards = job->shard_count;
+    split_waves(job);
 }
 
-/* One array per level of the largest part's tree above what is computed at once. */
 static tri_status allocate_waves(tri_job *job)
 {
     tri_job_waves *waves = &job->waves;
-    int64_t largest = 0;
-    for (int p = 0; p < job->part_count; p++)
-        if (job->parts[p].count > largest)
-            largest = job->parts[p].count;
     if (waves->shards == job->shard_count)
         return TRI_OK;
-    for (int64_t count = waves->shards; count < largest; count *= 2)
-        waves->levels++;
     waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
     for (int level = 0; waves->scratch && level < waves->levels; level++) {
         waves->scratch[level] =
@@ -67,7 +73,7 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-static tri_status build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
+tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
     if (!given) {
@@ -233,11 +239,11 @@ static tri_status build_rank(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
-    job->threads = threads_wanted(job);
+    job->threads = tri_job_threads(&job->config, tri_comm_local_count(job->comm));
     snprintf(job->bits, sizeof(job->bits), "reproducible");
     if (strcmp(job->config.comm.order, "canonical") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
-    split_shards(job);
+    tri_job_split_shards(job);
     return TRI_OK;
 }
 
@@ -247,7 +253,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     tri_dataset *dataset = NULL;
     tri_status status = open_train_data(job, &dataset);
     if (status == TRI_OK)
-        status = build_model(job, setup->model, &dataset->info);
+        status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)
         status = build_moves(job);
     if (status == TRI_OK)

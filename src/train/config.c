@@ -19,49 +19,65 @@ static const tri_option rows[] = {TRI_TRAIN_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_train_options =
     TRI_OPTION_TABLE("train", tri_train_config, rows, "how long and how much at once");
 
-/* A table and where its struct lies in tri_config. Several tables may share a section. */
-typedef struct config_section {
-    const tri_option_table *table;
-    size_t offset;
-} config_section;
+/* --- rows that change the bits of the weights; all of `model:` does --- */
 
-static const config_section sections[] = {
-    {&tri_train_options, offsetof(tri_config, train)},
-    {&tri_data_options, offsetof(tri_config, data)},
-    {&tri_optim_options, offsetof(tri_config, optim)},
-    {&tri_parallel_options, offsetof(tri_config, parallel)},
-    {&tri_comm_options, offsetof(tri_config, comm)},
-    {&tri_net_options, offsetof(tri_config, net)},
-    {&tri_checkpoint_options, offsetof(tri_config, checkpoint)},
+static bool is_one_of(const char *field, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], field) == 0)
+            return true;
+    return false;
+}
+
+static bool train_row_decides(const char *field)
+{
+    static const char *const names[] = {"batch", "shards", "epochs", "seed", "kernels"};
+    return is_one_of(field, names, TRI_COUNT_OF(names));
+}
+
+static bool data_row_decides(const char *field)
+{
+    static const char *const others[] = {"prefetch", "test_limit", "path"};
+    return !is_one_of(field, others, TRI_COUNT_OF(others));
+}
+
+static bool each_row_decides(const char *field)
+{
+    (void)field;
+    return true;
+}
+
+static bool no_row_decides(const char *field)
+{
+    (void)field;
+    return false;
+}
+
+const tri_config_section tri_config_sections[] = {
+#define SECTION_ROW(name, decides) {&tri_##name##_options, offsetof(tri_config, name), decides},
+    TRI_CONFIG_SECTIONS(SECTION_ROW)
+#undef SECTION_ROW
+        {NULL, 0, NULL},
 };
-
-static const tri_option_table *const tables[] = {
-    &tri_train_options, &tri_data_options, &tri_optim_options,      &tri_parallel_options,
-    &tri_comm_options,  &tri_net_options,  &tri_checkpoint_options, NULL};
 
 enum { ORIGIN_FILE, ORIGIN_COMMAND_LINE };
 #define CONFIG_FILE_LIMIT_NBYTES (1u << 20)
 
-const tri_option_table *const *tri_config_tables(void)
-{
-    return tables;
-}
-
-static void *section_struct(tri_config *config, const config_section *section)
+static void *section_struct(tri_config *config, const tri_config_section *section)
 {
     return (char *)config + section->offset;
 }
 
 /* The table that has `section.field`; *known tells whether the section exists at all. */
-static const config_section *section_find(const char *name, const char *field, bool *known)
+static const tri_config_section *section_find(const char *name, const char *field, bool *known)
 {
     *known = false;
-    for (size_t i = 0; i < TRI_COUNT_OF(sections); i++) {
-        if (strcmp(sections[i].table->section, name) != 0)
+    for (const tri_config_section *at = tri_config_sections; at->table; at++) {
+        if (strcmp(at->table->section, name) != 0)
             continue;
         *known = true;
-        if (tri_options_find(sections[i].table, field))
-            return &sections[i];
+        if (tri_options_find(at->table, field))
+            return at;
     }
     return NULL;
 }
@@ -75,10 +91,9 @@ static tri_status unknown_key(const char *origin, int line, const char *key)
     size_t count = 0;
     candidates[count++] = "model.name";
     candidates[count++] = "model.layers";
-    for (size_t i = 0; i < TRI_COUNT_OF(sections); i++)
-        for (size_t r = 0; r < sections[i].table->count && count < KEY_LIMIT; r++) {
-            snprintf(keys[count], sizeof(keys[count]), "%s.%s", sections[i].table->section,
-                     sections[i].table->rows[r].field);
+    for (const tri_config_section *at = tri_config_sections; at->table; at++)
+        for (size_t r = 0; r < at->table->count && count < KEY_LIMIT; r++) {
+            snprintf(keys[count], sizeof(keys[count]), "%s.%s", at->table->section, at->table->rows[r].field);
             candidates[count] = keys[count];
             count++;
         }
@@ -107,7 +122,7 @@ static tri_status section_read(tri_config *config, const tri_yaml *section, cons
     for (const tri_yaml *field = section->child; field; field = field->next) {
         char key[256];
         snprintf(key, sizeof(key), "%.80s.%.120s", section->key, field->key);
-        const config_section *found = section_find(section->key, field->key, &known);
+        const tri_config_section *found = section_find(section->key, field->key, &known);
         int64_t from_line = ORIGIN_FILE;
         (void)tri_map_find(&config->origins, key, &from_line);
         bool in_file = from_line == ORIGIN_FILE;
@@ -178,8 +193,8 @@ static tri_status expand_names(tri_config *config)
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config)
 {
     *config = (tri_config){0};
-    for (size_t i = 0; i < TRI_COUNT_OF(sections); i++)
-        tri_options_defaults(sections[i].table, section_struct(config, &sections[i]));
+    for (const tri_config_section *at = tri_config_sections; at->table; at++)
+        tri_options_defaults(at->table, section_struct(config, at));
     const char *origin = tri_arena_strdup(&config->arena, path ? path : "configuration");
     if (!origin)
         return TRI_ENOMEM;

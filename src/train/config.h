@@ -26,7 +26,6 @@
     X(INT, epochs, "5", 1, 1e9, NULL, "times through the data")                                                        \
     X(INT, steps, "0", 0, 1e15, NULL, "end after this many steps, 0 = at the end of the epochs")                       \
     X(INT, seed, "1", 0, 9e15, NULL, "of initial weights, order of samples, dropout, augmentation")                    \
-    X(NAME, dtype, "f32", 0, 0, "f32", "type of weights and activations")                                              \
     X(INT, threads, "0", 0, 1024, NULL, "threads of each rank, 0 = OMP_NUM_THREADS or the cores given to it")          \
     X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")
@@ -35,14 +34,22 @@ typedef struct tri_train_config {
 } tri_train_config;
 extern const tri_option_table tri_train_options; /* section "train" */
 
+/* All there is besides `model:`, in the order of print and help: X(NAME, rows that decide the bits) stands for a member
+ * NAME of type tri_NAME_config with the table tri_NAME_options. The second is a predicate of config.c. Two that share a
+ * section of the file stand side by side. */
+#define TRI_CONFIG_SECTIONS(X)                                                                                         \
+    X(train, train_row_decides)                                                                                        \
+    X(data, data_row_decides)                                                                                          \
+    X(optim, each_row_decides)                                                                                         \
+    X(parallel, no_row_decides)                                                                                        \
+    X(comm, no_row_decides)                                                                                            \
+    X(net, no_row_decides)                                                                                             \
+    X(checkpoint, no_row_decides)
+
 typedef struct tri_config {
-    tri_train_config train;
-    tri_data_config data;
-    tri_optim_config optim;
-    tri_parallel_config parallel;
-    tri_comm_config comm;
-    tri_net_config net;
-    tri_checkpoint_config checkpoint;
+#define TRI_CONFIG_FIELD(name, decides) tri_##name##_config name;
+    TRI_CONFIG_SECTIONS(TRI_CONFIG_FIELD)
+#undef TRI_CONFIG_FIELD
     tri_yaml *model;             /* the map under `model:` */
     tri_yaml *root;              /* everything that was given, file and command line */
     tri_map origins;             /* "optim.lr" -> index in origin_names; absent: default */
@@ -57,9 +64,15 @@ void tri_config_fini(tri_config *config);
 tri_status tri_config_check(const tri_config *config, int ranks);
 /* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
 tri_status tri_config_print(const tri_config *config, tri_string *out);
-/* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, dtype), optim. */
+/* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */
 tri_status tri_config_hash(const tri_config *config, uint64_t *hash);
-/* All tables, for --help. NULL at the end. */
-const tri_option_table *const *tri_config_tables(void);
+
+/* One row of TRI_CONFIG_SECTIONS. */
+typedef struct tri_config_section {
+    const tri_option_table *table;          /* table->section is the name in the file */
+    size_t offset;                          /* of the struct in tri_config, bytes */
+    bool (*row_decides)(const char *field); /* whether the bits of the weights depend on it */
+} tri_config_section;
+extern const tri_config_section tri_config_sections[]; /* table NULL at the end */
 
 #endif

@@ -64,6 +64,19 @@ struct tri_job {
 
 /* build.c */
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
+/* Its parts that need no other rank; config, rank and world of the job are set. */
+int tri_job_threads(const tri_config *config, int local_count);
+void tri_job_split_shards(tri_job *job);
+tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
+/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
+typedef struct tri_job_memory {
+    size_t weights, gradients, optimizer;
+    size_t activations, activations_apart; /* with scratch of ops; apart: if no two shared memory */
+} tri_job_memory;
+/* Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and builds
+ * the model. */
+tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
+
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);
 /* evaluate.c: the whole test set; collective. */

@@ -16,10 +16,12 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 MASKS = [
     (r"xxh3 [0-9a-f]{16}", "xxh3 HASH"),
+    (r"xxh3 HASH, got [0-9a-f]{16}", "xxh3 HASH, got ANOTHER"),
     (r"samples/s [0-9.]+", "samples/s N"),
     (r"[0-9.]+ samples/s", "N samples/s"),
     (r"\d\d:\d\d:\d\d\.\d\d\d", "TIME"),
     (r"(runs/[a-z]+)-\d{8}-\d{6}", r"\1-DATE"),
+    (r"activations [0-9.]+ [KMGT]iB \([0-9.]+ [KMGT]iB", "activations N (N"),
     (r"oneDNN [0-9.]+", "oneDNN V"),
 ]
 

@@ -174,6 +174,47 @@ class Train(unittest.TestCase):
         _, err = self.train("-n", "2", "train.epochs=50", code=1)
         self.assertRegex(err, r"error: step \d+: the loss of step \d+ is .*optim.lr")
 
+    def log(self):
+        folder = pathlib.Path(self.out, "log")
+        return {path.name: path.read_text().splitlines() for path in folder.iterdir()} if folder.exists() else {}
+
+    def test_a_run_of_one_process_leaves_the_log_that_more_leave(self):
+        for args in ([], ["-n", "1"], ["-n", "2"]):
+            out, err = self.train(*args)
+            self.assertEqual(sorted(self.log()["rank-0.log"]), sorted((out + err).splitlines()), args)
+            self.assertIn("weights: xxh3", self.log()["rank-0.log"][-1])
+        self.train(env={"TRIREME_RANK": "0", "TRIREME_WORLD_SIZE": "1", "TRIREME_LOCAL_RANK": "0", "TRIREME_LOCAL_WORLD_SIZE": "1"})
+        self.assertEqual(self.log(), {}, "who started the process keeps its output")
+        _, err = self.train("data.path=/nowhere", "data.format=idx", code=1)
+        self.assertEqual(self.log()["rank-0.log"], err.splitlines())
+        self.assertEqual(len(self.error_lines(err)), 1, err)
+
+    def test_a_terminal_gets_a_line_that_rewrites_itself_and_the_log_whole_lines(self):
+        master, slave = os.openpty()
+        self.out = f"{self.folder.name}/watched"
+        process = subprocess.Popen([TRIREME, "train", str(self.config), "--out", self.out, "train.epochs=100000"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave, text=True,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+        os.close(slave)
+        shown, deadline = b"", time.time() + 8
+        while b" left" not in shown and time.time() < deadline:
+            shown += os.read(master, 4096)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        os.close(master)
+        self.assertRegex(shown.decode(), r"\r\x1b\[Kepoch \d+/100000  step \d+/1700000 ")
+        self.assertNotIn("\033", "".join(self.log()["rank-0.log"]))
+
+    def test_the_rank_that_failed_first_is_named_by_the_others(self):
+        words = f"train {self.config} data.format=idx data.path={self.folder.name}/nowhere"
+        shell = f"[ $RANK = 1 ] && exec {TRIREME} {words}; exec {TRIREME} train {self.config}"
+        process = subprocess.run([TRIREME, "launch", "-n", "3", "--", "sh", "-c", shell], capture_output=True, text=True,
+                                 timeout=60, cwd=self.folder.name)
+        self.assertEqual(process.returncode, 1, process.stderr)
+        hints = re.findall(r"^\[(\d)\] hint: (.*)$", process.stderr, re.M)
+        self.assertEqual(sorted(hints), [(rank, "rank 1 failed first: look at its output and its host") for rank in "02"],
+                         process.stderr)
+
     def test_damaged_data_files_are_one_line(self):
         data = pathlib.Path(self.folder.name, "idx")
         data.mkdir()

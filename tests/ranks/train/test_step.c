@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "comm/comm.h"
-#include "trireme/train.h"
+#include "train/job.h"
 
 #define WARM_STEPS    4
 #define COUNTED_STEPS 8
@@ -125,10 +125,62 @@ static void every_allocation_of_a_job_may_fail(void **state)
     assert_true(failures > 100);
 }
 
+/* On the one rank of a job, and in waves. */
+static void what_is_planned_is_what_a_job_holds(void **state)
+{
+    (void)state;
+    const char *const cases[][2] = {{"optim.name=sgd", NULL}, {"optim.name=adam", "train.shards_at_once=1"}};
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        const char *const overrides[] = {cases[i][0], cases[i][1], NULL};
+        tri_config parsed;
+        tri_job_memory memory;
+        tri_job *job = NULL;
+        assert_int_equal(tri_config_load(NULL, config, overrides, &parsed), TRI_OK);
+        uint64_t live = tri_memory_now().live;
+        assert_int_equal(tri_job_memory_plan(&parsed, 1, &memory), TRI_OK);
+        assert_int_equal(tri_memory_now().live, live);
+        assert_int_equal(tri_job_open(&(tri_job_setup){.config_text = config, .overrides = overrides}, &job), TRI_OK);
+        size_t planned, apart, values = (size_t)job->params->count * sizeof(float);
+        tri_graph_memory(job->graph, &planned, &apart);
+        assert_int_equal(memory.activations, planned);
+        assert_int_equal(memory.activations_apart, apart);
+        assert_true(planned > 0 && planned < apart);
+        assert_int_equal(memory.weights, values);
+        assert_int_equal(memory.optimizer, (i + 1) * values);
+        assert_int_equal(memory.gradients, (i == 0 ? 1 : 1 + 3) * (values + TRI_PARAMS_TAIL * sizeof(float)));
+        assert_int_equal(job->waves.levels, i == 0 ? 0 : 3);
+        tri_job_close(job);
+        tri_config_fini(&parsed);
+    }
+}
+
+static void every_allocation_of_a_plan_may_fail(void **state)
+{
+    (void)state;
+    tri_config parsed;
+    tri_job_memory memory;
+    const char *const overrides[] = {"train.shards_at_once=1", NULL};
+    assert_int_equal(tri_config_load(NULL, config, overrides, &parsed), TRI_OK);
+    int failures = 0, good_in_a_row = 0;
+    for (uint64_t n = 1; good_in_a_row < 20; n++) {
+        tri_memory_fail_at(n);
+        tri_status status = tri_job_memory_plan(&parsed, 3, &memory);
+        tri_memory_fail_at(0);
+        assert_true(status == TRI_OK || status == TRI_ENOMEM);
+        good_in_a_row = status == TRI_OK ? good_in_a_row + 1 : 0;
+        failures += status != TRI_OK;
+        assert_true(n < 10000);
+    }
+    assert_true(failures > 20);
+    tri_config_fini(&parsed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(what_is_planned_is_what_a_job_holds),
+        cmocka_unit_test(every_allocation_of_a_plan_may_fail),
         cmocka_unit_test(every_allocation_of_a_job_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

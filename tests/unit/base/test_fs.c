@@ -4,6 +4,7 @@
  */
 #include "base/fs.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -358,6 +359,21 @@ static void running_out_of_memory_is_reported_everywhere(void **state)
     assert_int_equal(tri_memory_now().live, before.live);
 }
 
+static void only_a_terminal_is_a_terminal(void **state)
+{
+    (void)state;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY), file = open("/dev/null", O_RDWR);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int inside = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    assert_true(inside >= 0);
+    assert_true(tri_fs_is_terminal(inside));
+    assert_false(tri_fs_is_terminal(file));
+    assert_false(tri_fs_is_terminal(-1));
+    close(inside);
+    close(terminal);
+    close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +392,7 @@ int main(void)
         cmocka_unit_test(maps_show_the_file),
         cmocka_unit_test(a_map_that_is_cut_short_is_named),
         cmocka_unit_test(another_bus_error_kills_as_before),
+        cmocka_unit_test(only_a_terminal_is_a_terminal),
         cmocka_unit_test(running_out_of_memory_is_reported_everywhere),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

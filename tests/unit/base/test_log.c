@@ -4,17 +4,20 @@
  */
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/fs.h"
 #include "base/status.h"
 
 typedef struct seen_lines {
@@ -37,6 +40,7 @@ static int restore(void **state)
     tri_log_sink_set(NULL, NULL);
     tri_log_level_set(TRI_LOG_INFO);
     tri_log_label_set("");
+    tri_log_copy_close();
     return 0;
 }
 
@@ -188,6 +192,61 @@ static void threads_have_labels_of_their_own_and_whole_lines(void **state)
     assert_int_equal(counts[1], 6000);
 }
 
+static void the_copy_has_each_line_that_is_said(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/trireme-log-XXXXXX", *text = NULL;
+    size_t nbytes;
+    int fd = mkstemp(path), saved = dup(2), away = open("/dev/null", O_WRONLY);
+    assert_int_equal(write(fd, "an older run\n", 13), 13);
+    close(fd);
+    assert_int_equal(tri_log_copy_open(path), TRI_OK);
+    dup2(away, 2);
+    tri_log(TRI_LOG_INFO, "first");
+    dup2(saved, 2);
+    close(saved);
+    close(away);
+    tri_log_copy_write("second");
+    char longer[6000];
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = 0;
+    tri_log_copy_write(longer);
+    tri_log_copy_close();
+    tri_log_copy_write("unheard");
+    assert_int_equal(tri_fs_read(path, 0, &text, &nbytes), TRI_OK);
+    assert_non_null(strchr(text, ' '));
+    assert_ptr_equal(strchr(text, ' '), strstr(text, " info  first\nsecond\nxxx"));
+    assert_int_equal(text[nbytes - 1], '\n');
+    assert_null(strstr(text, "unheard"));
+    tri_free(text);
+    unlink(path);
+}
+
+static void a_copy_that_cannot_be_written_ends_and_leaves_the_last_error(void **state)
+{
+    (void)state;
+    assert_int_equal(tri_log_copy_open("/nowhere/at/all.log"), TRI_ENOTFOUND);
+    char folder[] = "/tmp/trireme-log-XXXXXX", path[64], said[256] = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/log", folder);
+    assert_int_equal(tri_log_copy_open(path), TRI_OK);
+    assert_int_equal(tri_fs_remove(folder), TRI_OK);
+    int saved = dup(2), ends[2];
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], 2);
+    (void)tri_fail(TRI_ENOMEM, "the cause");
+    tri_log_copy_write("first");
+    tri_log_copy_write("second");
+    dup2(saved, 2);
+    close(saved);
+    close(ends[1]);
+    assert_true(read(ends[0], said, sizeof(said) - 1) > 0);
+    close(ends[0]);
+    assert_ptr_equal(strstr(said, "the log ends here: "), said);
+    assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
+    assert_string_equal(tri_last_error(), "the cause");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +257,8 @@ int main(void)
         cmocka_unit_test_teardown(lines_have_no_newlines_and_an_end, restore),
         cmocka_unit_test_teardown(what_a_sink_logs_is_dropped, restore),
         cmocka_unit_test_teardown(standard_error_has_time_level_label_text, restore),
+        cmocka_unit_test_teardown(the_copy_has_each_line_that_is_said, restore),
+        cmocka_unit_test_teardown(a_copy_that_cannot_be_written_ends_and_leaves_the_last_error, restore),
         cmocka_unit_test_teardown(threads_have_labels_of_their_own_and_whole_lines, restore),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,6 +130,24 @@ static void what_was_saved_is_loaded(void **state)
     drop_folder(folder);
 }
 
+static void a_step_in_the_name_must_be_the_manifests(void **state)
+{
+    (void)state;
+    char *folder = make_folder();
+    assert_int_equal(save(folder, 7, 3, 3), TRI_OK);
+    char *from = strdup(in_folder(folder, "step-00000007")), *other = strdup(in_folder(folder, "step-00000008"));
+    assert_int_equal(tri_fs_rename(from, other), TRI_OK);
+    assert_int_equal(tri_checkpoint_verify(other), TRI_EFORMAT);
+    assert_error_has("step-00000008: its manifest is of step 7");
+    char *path = NULL;
+    assert_int_equal(tri_checkpoint_newest(folder, &path, NULL), TRI_ENOTFOUND);
+    assert_int_equal(tri_fs_rename(other, in_folder(folder, "best")), TRI_OK);
+    assert_int_equal(tri_checkpoint_verify(in_folder(folder, "best")), TRI_OK);
+    free(from);
+    free(other);
+    drop_folder(folder);
+}
+
 static void weights_alone_can_be_saved_and_loaded(void **state)
 {
     (void)state;
@@ -387,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_saved_is_loaded),
+        cmocka_unit_test(a_step_in_the_name_must_be_the_manifests),
         cmocka_unit_test(weights_alone_can_be_saved_and_loaded),
         cmocka_unit_test(names_and_shapes_must_fit_and_nothing_is_changed_otherwise),
         cmocka_unit_test(the_newest_are_kept_in_the_order_of_numbers),

@@ -82,6 +82,21 @@ static void trireme_and_alone_are_understood(void **state)
     CHECK(rows);
 }
 
+static void without_a_table_the_environment_of_the_process_counts(void **state)
+{
+    tri_cluster_place place;
+
+    (void)state;
+    setenv("TRIREME_RANK", "2", 1);
+    setenv("TRIREME_WORLD_SIZE", "2", 1);
+    assert_int_equal(tri_cluster_detect(NULL, NULL, &place), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "TRIREME_RANK: want less than TRIREME_WORLD_SIZE (2), found 2"));
+    unsetenv("TRIREME_RANK");
+    unsetenv("TRIREME_WORLD_SIZE");
+    assert_int_equal(tri_cluster_detect(NULL, NULL, &place), TRI_OK);
+    assert_string_equal(place.started_by, "alone");
+}
+
 #define TORCH(rank) "RANK=" rank, "WORLD_SIZE=2", "LOCAL_RANK=" rank, "LOCAL_WORLD_SIZE=2"
 #define MASTER      "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500"
 
@@ -294,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trireme_and_alone_are_understood),
+        cmocka_unit_test(without_a_table_the_environment_of_the_process_counts),
         cmocka_unit_test(torchrun_is_understood),
         cmocka_unit_test(mpi_starters_are_understood),
         cmocka_unit_test(jobs_of_one_host_meet_and_others_do_not),

@@ -123,9 +123,10 @@ static void what_only_changes_the_layout_leaves_the_hash(void **state)
     const struct {
         const char *override;
         bool same;
-    } cases[] = {{"train.threads=2", true},   {"parallel.bucket_kib=4", true}, {"checkpoint.keep=9", true},
-                 {"train.steps=3", true},     {"train.seed=2", false},         {"optim.lr=0.1", false},
-                 {"model.hidden=[9]", false}, {"data.flip=true", false}};
+    } cases[] = {{"train.threads=2", true},    {"parallel.bucket_kib=4", true},   {"checkpoint.keep=9", true},
+                 {"train.steps=3", true},      {"train.seed=2", false},           {"optim.lr=0.1", false},
+                 {"model.hidden=[9]", false},  {"data.flip=true", false},         {"data.path=x", true},
+                 {"comm.transport=tcp", true}, {"train.kernels=reference", false}};
     tri_config config;
     uint64_t base, hash;
     assert_int_equal(tri_config_load(NULL, text, NULL, &config), TRI_OK);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker.c: what train and bench share: the launch of workers, and being one.
+ */
+#include "cli/worker.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+
+tri_status tri_worker_launch(int64_t ranks, const char *hosts, char **argv, const char *log_folder,
+                             tri_launch_result *result)
+{
+    char self[1024];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (length < 0)
+        return tri_fail(TRI_EIO, "/proc/self/exe cannot be read");
+    self[length] = 0;
+    argv[0] = self;
+    tri_launch_config config;
+    tri_options_defaults(&tri_launch_options, &config);
+    config.ranks = ranks;
+    config.prefix = false;
+    if (hosts)
+        TRI_TRY(tri_options_set(&tri_launch_options, &config, "hosts", hosts));
+    return tri_launch_run(&config, argv, log_folder, true, result);
+}
+
+tri_status tri_worker_join(const tri_comm_config *config, const tri_net_config *net, double timeout_s, tri_comm **out)
+{
+    char label[TRI_LOG_LABEL_NBYTES];
+    TRI_TRY_IN(tri_comm_join_as(config, net, timeout_s, out), "while joining the job");
+    snprintf(label, sizeof(label), "rank %d", tri_group_rank(tri_comm_world(*out)));
+    tri_log_label_set(label);
+    return TRI_OK;
+}
+
+/* The message of a failure that came from another rank does not say which: its host may lack a file that ours has. */
+static void hint_at_cause(tri_comm *comm)
+{
+    int origin;
+    char hint[128];
+    (void)tri_comm_cause(comm, &origin);
+    if (origin < 0 || origin == tri_group_rank(tri_comm_world(comm)))
+        return;
+    snprintf(hint, sizeof(hint), "rank %d failed first: look at its output and its host", origin);
+    tri_command_hint_set(hint);
+}
+
+tri_status tri_worker_leave(tri_comm *comm, tri_status status)
+{
+    if (comm && status != TRI_OK)
+        hint_at_cause(comm);
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_comm_leave(comm);
+    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+}

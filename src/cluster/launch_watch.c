@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_watch.c: stays with the ranks in one poll loop, and stops all of them for the first that fails.
+ *
+ * The loop waits for output, for ends of ranks (pidfds) and for stop signals, which are blocked outside ppoll so that
+ * none is missed. Nothing in it blocks: not the ranks' pipes, not this process's own output.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cluster/launch_impl.h"
+
+#define TICK_NS  (200 * TRI_NS_PER_MS)
+#define CUT_NS   TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
+#define FLUSH_NS (5 * TRI_NS_PER_S)
+
+static void note(launch *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(launch *job, const char *format, ...)
+{
+    va_list args;
+
+    if (job->quiet || job->sinks[1].broken)
+        return;
+    va_start(args, format);
+    tri_string_appendv(&job->sinks[1].pending, format, args);
+    va_end(args);
+}
+
+void tri_launch_fail(launch *job, tri_status status)
+{
+    if (job->status != TRI_OK || status == TRI_OK)
+        return;
+    job->status = status;
+    snprintf(job->message, sizeof job->message, "%s", tri_last_error());
+}
+
+/* --- signals to ranks ------------------------------------------------------------------------------------------- */
+
+static void rank_signal(launch_rank *rank, int number, const char *name)
+{
+    if (rank->pid == 0)
+        return;
+    if (!rank->host)
+        kill(-rank->pid, number);
+    else if (rank->control >= 0 && dprintf(rank->control, "%s\n", name) < 0)
+        kill(-rank->pid, number); /* the connection is gone */
+}
+
+static void all_signal(launch *job, int number, const char *name)
+{
+    for (int r = 0; r < job->world; r++)
+        rank_signal(&job->ranks[r], number, name);
+}
+
+void tri_launch_stop_others(launch *job)
+{
+    if (job->stopping)
+        return;
+    job->stopping = true;
+    all_signal(job, SIGTERM, "TERM");
+    job->kill_ns = tri_now_ns() + (int64_t)(job->config->grace_s * (double)TRI_NS_PER_S);
+}
+
+static void signals_check(launch *job)
+{
+    int64_t now_ns = tri_now_ns();
+    int number = tri_stop_signal();
+
+    if (number && !job->signal_passed) {
+        job->signal_passed = true;
+        note(job, "trireme: signal %d (%s) is passed on to all ranks\n", number, strsignal(number));
+        all_signal(job, number, number == SIGINT ? "INT" : "TERM");
+    }
+    if (job->stopping && !job->killing && now_ns >= job->kill_ns) {
+        job->killing = true;
+        job->cut_ns = now_ns + CUT_NS;
+        all_signal(job, SIGKILL, "KILL");
+    }
+    for (int r = 0; job->killing && now_ns >= job->cut_ns && r < job->world; r++) {
+        if (job->ranks[r].pid > 0)
+            kill(-job->ranks[r].pid, SIGKILL);
+    }
+}
+
+/* --- ends of ranks ---------------------------------------------------------------------------------------------- */
+
+/* Reads what a child that could not exec wrote. */
+static void report_read(launch *job)
+{
+    int report[2];
+
+    while (job->report_fd >= 0) {
+        ssize_t got = read(job->report_fd, report, sizeof report);
+
+        if (got == (ssize_t)sizeof report) {
+            const launch_rank *rank = &job->ranks[report[0]];
+            const char *program = rank->host ? job->config->ssh : job->start.argv[0];
+
+            tri_launch_fail(job, tri_fail(report[1] == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot be started: %s",
+                                          program, strerror(report[1])));
+            tri_launch_stop_others(job);
+        } else if (got == 0) {
+            close(job->report_fd);
+            job->report_fd = -1;
+        } else if (errno != EINTR) {
+            return;
+        }
+    }
+}
+
+/* Reaps it if it ended; its process group goes with it. False: it runs. */
+static bool rank_reap(launch *job, launch_rank *rank, siginfo_t *info)
+{
+    info->si_pid = 0;
+    /* Looked at first and reaped after: until then no new process can have its number. */
+    if (rank->pid == 0 || waitid(P_PID, (id_t)rank->pid, info, WEXITED | WNOHANG | WNOWAIT) != 0 || info->si_pid == 0)
+        return false;
+    kill(-rank->pid, SIGKILL);
+    tri_launch_guard_remove(&job->guard, rank->pid);
+    waitpid(rank->pid, NULL, 0);
+    rank->pid = 0;
+    job->alive--;
+    if (rank->pidfd >= 0)
+        close(rank->pidfd);
+    if (rank->control >= 0)
+        close(rank->control);
+    rank->pidfd = rank->control = -1;
+    for (int i = 0; i < 2; i++)
+        tri_launch_fail(job, tri_launch_stream_read(&rank->streams[i]));
+    return true;
+}
+
+/* Which of two failures seen at once is the cause: a signal, then the program's own code, then "lost a peer". */
+static int cause_weight(const tri_launch_result *result)
+{
+    return result->signal ? 3 : result->exit_code == 3 ? 1 : result->exit_code ? 2 : 0;
+}
+
+static void ends_check(launch *job)
+{
+    tri_launch_result cause = {.rank = -1};
+
+    for (int r = 0; r < job->world; r++) {
+        launch_rank *rank = &job->ranks[r];
+        tri_launch_result end = {.rank = r};
+        siginfo_t info;
+
+        if ((rank->pidfd >= 0 && !job->polls[3 + 3 * r + 2].revents) || !rank_reap(job, rank, &info))
+            continue;
+        if (info.si_code != CLD_EXITED)
+            end.signal = info.si_status;
+        else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65)
+            end.signal = info.si_status - 128; /* the shell over there reports signals like this */
+        end.exit_code = end.signal ? 128 + end.signal : info.si_status;
+        if (cause_weight(&end) > cause_weight(&cause))
+            cause = end;
+    }
+    report_read(job);
+    if (cause.rank < 0 || job->result->rank >= 0 || job->status != TRI_OK || job->stopping)
+        return;
+    *job->result = cause;
+    if (cause.signal)
+        note(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause.rank, cause.signal,
+             strsignal(cause.signal), job->alive > 0 ? "; stopping the others" : "");
+    else
+        note(job, "trireme: rank %d ended with exit code %d%s%s\n", cause.rank, cause.exit_code,
+             job->ranks[cause.rank].host && cause.exit_code == 255 ? " (the remote shell's when it has no connection)"
+                                                                   : "",
+             job->alive > 0 ? "; stopping the others" : "");
+    tri_launch_stop_others(job);
+}
+
+/* --- the loop --------------------------------------------------------------------------------------------------- */
+
+static void sinks_check(launch *job)
+{
+    for (int i = 0; i < 2; i++)
+        tri_launch_sink_write(&job->sinks[i]);
+    if (job->sinks[0].broken && !job->stopping) {
+        /* Like a program that writes to a closed pipe itself: no words about it. */
+        job->quiet = true;
+        *job->result = (tri_launch_result){.exit_code = 128 + SIGPIPE, .rank = -1, .signal = SIGPIPE};
+        tri_launch_stop_others(job);
+    }
+}
+
+static void wait_turn(launch *job)
+{
+    struct pollfd *polls = job->polls;
+    int64_t now_ns = tri_now_ns(), left_ns = TICK_NS;
+    struct timespec limit;
+
+    polls[0] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
+    for (int i = 0; i < 2; i++)
+        polls[1 + i] =
+            (struct pollfd){.fd = job->sinks[i].pending.nbytes > 0 ? job->sinks[i].fd : -1, .events = POLLOUT};
+    for (int r = 0; r < job->world; r++) {
+        launch_rank *rank = &job->ranks[r];
+
+        for (int i = 0; i < 2; i++) {
+            bool is_full = tri_launch_sink_is_full(rank->streams[i].sink);
+
+            polls[3 + 3 * r + i] = (struct pollfd){.fd = is_full ? -1 : rank->streams[i].fd, .events = POLLIN};
+        }
+        polls[3 + 3 * r + 2] = (struct pollfd){.fd = rank->pidfd, .events = POLLIN};
+        if (rank->pid > 0 && rank->pidfd < 0)
+            left_ns = 5 * TRI_NS_PER_MS; /* an old kernel: look often */
+    }
+    if (job->stopping && !job->killing && job->kill_ns - now_ns < left_ns)
+        left_ns = job->kill_ns > now_ns ? job->kill_ns - now_ns : 0;
+    limit = (struct timespec){.tv_nsec = left_ns};
+    if (ppoll(polls, (nfds_t)(3 + 3 * job->world), &limit, &job->mask_before) < 0) {
+        for (int i = 0; i < 3 + 3 * job->world; i++)
+            polls[i].revents = 0;
+    }
+}
+
+/* Kills and reaps what ranks left behind; it may hold the pipes. */
+static void orphans_end(launch *job)
+{
+    tri_launch_guard_stop(&job->guard);
+    for (int round = 0; round < 200 && waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0; round++) {
+        int left = tri_launch_kill_marked(job->token);
+
+        for (int r = 0; r < job->world; r++) {
+            pid_t pid = 0;
+
+            while (job->ranks[r].group > 0 && (pid = waitpid(-job->ranks[r].group, NULL, WNOHANG)) > 0) {
+            }
+            left += pid == 0 && job->ranks[r].group > 0;
+        }
+        if (left == 0)
+            break;
+        tri_sleep_ns(TRI_NS_PER_MS);
+    }
+}
+
+void tri_launch_watch(launch *job)
+{
+    int64_t flush_ns = 0;
+
+    while (job->alive > 0) {
+        wait_turn(job);
+        signals_check(job);
+        for (int i = 0; i < 2 * job->world; i++) {
+            if (job->polls[3 + 3 * (i / 2) + i % 2].revents)
+                tri_launch_fail(job, tri_launch_stream_read(&job->ranks[i / 2].streams[i % 2]));
+        }
+        ends_check(job);
+        if (job->status != TRI_OK)
+            tri_launch_stop_others(job);
+        sinks_check(job);
+    }
+    orphans_end(job);
+    /* The rest of the output, as long as somebody reads it. */
+    for (int64_t pending = -1; pending != 0;) {
+        int64_t before = pending;
+
+        for (int i = 0; i < 2 * job->world; i++)
+            tri_launch_fail(job, tri_launch_stream_read(&job->ranks[i / 2].streams[i % 2]));
+        sinks_check(job);
+        pending = 0;
+        for (int i = 0; i < 2; i++)
+            pending += job->sinks[i].broken ? 0 : (int64_t)(job->sinks[i].pending.nbytes - job->sinks[i].at);
+        if (pending != before)
+            flush_ns = tri_now_ns() + FLUSH_NS;
+        else if (pending > 0 && tri_now_ns() > flush_ns)
+            break;
+        if (pending > 0)
+            wait_turn(job);
+    }
+}
