@@ -9,7 +9,7 @@
 
 #include "net/net_impl.h"
 
-#define ABORT_LIMIT_NS (100 * TRI_NS_PER_MS)
+#define ABORT_LIMIT_NS (2 * TRI_NS_PER_S) /* in which a peer takes nothing */
 #define CAUSE_LIMIT_NS (200 * TRI_NS_PER_MS)
 
 void tri_net_link_next(tri_net_link *link)
@@ -181,6 +181,8 @@ void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, i
                 continue;
             }
             link->control_nbytes += taken;
+            if (taken > 0)
+                until_ns = tri_deadline_after_ms(limit_ns / TRI_NS_PER_MS);
             if (link->control_nbytes < nbytes) {
                 net->want[peer] = TRI_WANT_WRITE;
                 left = true;

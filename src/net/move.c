@@ -12,7 +12,7 @@
 
 #define PATROL_AFTER_NS (20 * TRI_NS_PER_MS)
 #define WAIT_LIMIT_NS   (100 * TRI_NS_PER_MS)
-#define FINISH_LIMIT_NS TRI_NS_PER_S /* a peer on a busy machine reads late; one that is gone is not waited for */
+#define FINISH_LIMIT_NS (2 * TRI_NS_PER_S) /* in which a peer takes nothing: on a busy machine it reads late */
 
 static tri_status moves_check(const move_run *mover)
 {
@@ -209,6 +209,8 @@ static void frames_finish(const move_run *mover)
                 left = true;
             } else
                 link->sending = SIZE_MAX;
+            if (moved)
+                until_ns = tri_deadline_after_ms(FINISH_LIMIT_NS / TRI_NS_PER_MS);
         }
         if (left && (tri_now_ns() >= until_ns || tri_net_wait(net, until_ns) != TRI_OK))
             return;

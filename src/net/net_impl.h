@@ -69,7 +69,7 @@ tri_status tri_net_wait(tri_net *net, int64_t deadline_ns);
 /* After a peer was lost: waits a little for a peer that says why, throwing data away. Returns TRI_EABORT with its text,
  * or `status` with the message that stood. */
 tri_status tri_net_first_cause(tri_net *net, tri_status status);
-/* The same bytes to all who can still be reached, for at most limit_ns. */
+/* The same bytes to all who can still be reached; ends when nobody takes any of them for limit_ns. */
 void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, int64_t limit_ns);
 
 #endif

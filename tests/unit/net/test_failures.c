@@ -184,10 +184,10 @@ static void stalled(spawn_rank *self, void *arg)
     (void)arg;
     SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
     if (self->rank == 1) {
-        SPAWN_CHECK(self, move_one(net, 0, true, frame_of(LARGE), bytes, 300) == TRI_ETIMEOUT);
+        SPAWN_CHECK(self, move_one(net, 0, true, frame_of(LARGE), bytes, 1500) == TRI_ETIMEOUT);
         SPAWN_CHECK(self, strstr(tri_last_error(), "to rank 0: 100000 of 3145792 bytes"));
     } else {
-        SPAWN_CHECK(self, move_one(net, 1, false, frame_of(LARGE), bytes, 300) == TRI_ETIMEOUT);
+        SPAWN_CHECK(self, move_one(net, 1, false, frame_of(LARGE), bytes, 1500) == TRI_ETIMEOUT);
         SPAWN_CHECK(self, strstr(tri_last_error(), "rank 0 waited"));
         SPAWN_CHECK(self, strstr(tri_last_error(), "from rank 1: 100000 of 3145792 bytes"));
     }
