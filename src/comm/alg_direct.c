@@ -214,13 +214,19 @@ static const char *subtree_cannot(const tri_call *call)
     return NULL;
 }
 
-static tri_status subtree_run(tri_call *call)
+tri_call tri_call_over_ranks(const tri_call *call)
 {
     tri_call ranks_call = *call;
     ranks_call.op = TRI_COMM_ALL_REDUCE;
     ranks_call.parts = NULL;
     ranks_call.in = ranks_call.out = call->out;
     ranks_call.algorithm = NULL;
+    return ranks_call;
+}
+
+static tri_status subtree_run(tri_call *call)
+{
+    tri_call ranks_call = tri_call_over_ranks(call);
     return tri_algorithm_select(&ranks_call)->run(&ranks_call);
 }
 

@@ -4,7 +4,8 @@
  *
  * Every chunk has an owner, who reads it from all ranks in place, adds in plan order and writes the sum into its own
  * memory; then everybody fetches the other chunks from their owners. Nobody returns before all have fetched, since the
- * caller may then write again. A chunk is added in pieces that stay in the cache.
+ * caller may then write again. A chunk is added in pieces that stay in the cache. A spread call fetches nothing: its
+ * caller reads the chunks where they are, so that no line is written that another core holds (docs/design/005).
  */
 #include <string.h>
 
@@ -74,19 +75,55 @@ static tri_status add_chunk(const shared_run *run)
     return tri_call_finish(call, call->dtype, chunk_at(run, call->group->rank, call->group->rank), count);
 }
 
+int64_t tri_shared_chunk(const tri_call *call)
+{
+    int64_t ranks = call->group->count, align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
+    return ((call->count + ranks - 1) / ranks + align - 1) / align * align;
+}
+
+/* What the call itself would choose, asked before it is made. */
+int tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces)
+{
+    tri_call call = {.group = (tri_group *)(uintptr_t)group,
+                     .op = TRI_COMM_ALL_REDUCE_TREE,
+                     .dtype = TRI_F32,
+                     .canonical = true,
+                     .count = count,
+                     .leaves = leaves,
+                     .in = data,
+                     .out = (void *)(uintptr_t)data};
+    tri_call over_ranks = tri_call_over_ranks(&call);
+    shared_run run = {.call = &call, .chunk = tri_shared_chunk(&call)};
+    if (group->count > 1 && tri_algorithm_select(&call) == &tri_tree_by_subtree &&
+        tri_algorithm_select(&over_ranks) == &tri_all_reduce_by_sharing)
+        run.shared = tri_shared_find(group, data, tri_call_nbytes(&call, count));
+    pieces[0] = (tri_piece){data, 0, count};
+    if (!run.shared)
+        return 1;
+    run.offset = (size_t)((const char *)data - run.shared->base[group->rank]);
+    int pieces_count = 0;
+    for (int r = 0; r < group->count; r++) {
+        int64_t own = chunk_count(&run, r);
+        if (own > 0)
+            pieces[pieces_count++] = (tri_piece){(const float *)(void *)chunk_at(&run, r, r), r * run.chunk, own};
+    }
+    return pieces_count;
+}
+
 static tri_status all_reduce_run(tri_call *call)
 {
     int rank = call->group->rank, ranks = call->group->count;
-    int64_t align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
     shared_run run = {.call = call,
                       .shared = tri_shared_find(call->group, call->out, tri_call_nbytes(call, call->count))};
     run.offset = (size_t)((char *)call->out - run.shared->base[rank]);
-    run.chunk = ((call->count + ranks - 1) / ranks + align - 1) / align * align;
+    run.chunk = tri_shared_chunk(call);
     call->frame.name ^= (uint64_t)run.shared->number << 48 ^ run.offset;
     TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
     TRI_TRY(meet(call, 1));
     TRI_TRY(add_chunk(&run));
     TRI_TRY(meet(call, 2));
+    if (call->spread)
+        return TRI_OK;
     for (int i = 1; i < ranks; i++) {
         int owner = (rank + i) % ranks;
         memcpy(chunk_at(&run, rank, owner), chunk_at(&run, owner, owner),

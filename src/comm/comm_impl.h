@@ -34,6 +34,7 @@ typedef struct tri_call {
     float *const *parts; /* TRI_COMM_ALL_REDUCE_TREE */
     int part_count;
     int64_t leaves;
+    bool spread; /* the sum may stay in pieces: tri_sum_tree */
     char name[TRI_COMM_NAME_NBYTES];
     const tri_algorithm *algorithm; /* NULL: the cheapest */
     tri_frame frame;                /* what every frame of the call says */
@@ -212,6 +213,11 @@ tri_status tri_call_run(tri_call *call);
 /* Common part of both ways to open; takes net, also on failure. */
 tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out);
+
+/* alg_direct.c: the all-reduce over ranks that a canonical sum of whole subtrees comes to. */
+tri_call tri_call_over_ranks(const tri_call *call);
+/* alg_shared.c: elements of one owner's chunk. */
+int64_t tri_shared_chunk(const tri_call *call);
 
 /* alg_*.c */
 extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;

@@ -2,8 +2,9 @@
  *
  * shared.c: memory of a group that all of its ranks reach directly, where all are on one host: tri_group_alloc.
  *
- * Each rank maps the others' regions (threads of one process use the addresses as they are). Where one rank cannot
- * reach another, all take ordinary memory: the choice is agreed, so every rank selects the same algorithms.
+ * Each rank maps the others' regions, also threads of one process: what one rank reads then stays there when another
+ * fails and leaves. Where one rank cannot reach another, all take ordinary memory: the choice is agreed, so every rank
+ * selects the same algorithms.
  */
 #include "comm/shared.h"
 
@@ -11,7 +12,6 @@
 
 typedef struct shared_ticket {
     tri_region_ticket region;
-    int64_t address; /* for threads of the same process */
     int64_t usable;
 } shared_ticket;
 
@@ -44,12 +44,9 @@ static tri_status peers_open(tri_shared *shared, const shared_ticket *tickets)
         const shared_ticket *ticket = &tickets[r];
         if (!ticket->usable)
             return tri_fail(TRI_EUNSUPPORTED, "shared memory: rank %d has none", r);
-        if (ticket->region.process == shared->own.ticket.process) {
-            shared->base[r] = (char *)(uintptr_t)ticket->address;
-            continue;
-        }
-        TRI_TRY(tri_region_open(&ticket->region, &shared->peers[r]));
-        shared->base[r] = shared->peers[r].bytes;
+        if (r != group->rank)
+            TRI_TRY(tri_region_open(&ticket->region, &shared->peers[r]));
+        shared->base[r] = r == group->rank ? shared->own.bytes : shared->peers[r].bytes;
     }
     return TRI_OK;
 }
@@ -58,9 +55,7 @@ static tri_status peers_open(tri_shared *shared, const shared_ticket *tickets)
 static tri_status shared_connect(tri_shared *shared, shared_ticket *tickets)
 {
     tri_group *group = shared->group;
-    shared_ticket own = {.region = shared->own.ticket,
-                         .address = (int64_t)(uintptr_t)shared->own.bytes,
-                         .usable = shared->own.bytes != NULL};
+    shared_ticket own = {.region = shared->own.ticket, .usable = shared->own.bytes != NULL};
     TRI_TRY(tri_all_gather(group, &own, tickets, TICKET_COUNT, TRI_I64, NULL));
     tri_status status = peers_open(shared, tickets);
     int64_t reached = status == TRI_OK;

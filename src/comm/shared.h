@@ -16,7 +16,7 @@ typedef struct tri_shared {
     bool direct;     /* every rank reaches every other one's */
     uint32_t number; /* within the group, the same on all ranks */
     tri_region own;
-    tri_region *peers; /* [group->count], empty for this rank and for threads of this process */
+    tri_region *peers; /* [group->count], empty for this rank */
     char **base;       /* [group->count]: where each rank's memory lies for this rank */
     void *plain;       /* instead, where not direct */
     struct tri_shared *next;

@@ -25,7 +25,8 @@ typedef struct tri_region {
 } tri_region;
 
 tri_status tri_region_create(size_t nbytes, tri_region *region);
-/* Maps a region of another process of this host. TRI_EUNSUPPORTED when it cannot be reached from here. */
+/* Maps a region of another process of this host, or of this process once more. TRI_EUNSUPPORTED when it cannot be
+ * reached from here. */
 tri_status tri_region_open(const tri_region_ticket *ticket, tri_region *region);
 /* Unmaps; the memory lives as long as anybody maps it. A zeroed region is fine. */
 void tri_region_close(tri_region *region);

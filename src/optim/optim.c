@@ -144,7 +144,7 @@ typedef struct step_arg {
     optim_rates rates;
     float buffer_scale;
     float *values;
-    const float *grads;
+    const tri_pieces *grads;
     int64_t first, end;
 } step_arg;
 
@@ -171,19 +171,19 @@ static void buffer_step(float momentum, float scale, float *values, const float 
         values[i] = (1.0f - momentum) * values[i] + momentum * (sums[i] * scale);
 }
 
-static void entry_step(const step_arg *step, const tri_param *entry, int64_t first, int64_t count)
+static void entry_step(const step_arg *step, const tri_param *entry, const float *grads, int64_t first, int64_t count)
 {
     const tri_optim *optim = step->optim;
     if (entry->buffer) {
         float momentum = entry->momentum > 0 ? entry->momentum : 0.1f;
-        buffer_step(momentum, step->buffer_scale, step->values + first, step->grads + first, count);
+        buffer_step(momentum, step->buffer_scale, step->values + first, grads, count);
         return;
     }
     float *state[TRI_OPTIM_MAX_STATE] = {NULL};
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
         state[i] = optim->state[i] + first;
     float decay = optim->decay_all || entry->decay ? (float)optim->config.weight_decay : 0.0f;
-    optim->ops->step(&step->rates, decay, step->values + first, step->grads + first, state, count);
+    optim->ops->step(&step->rates, decay, step->values + first, grads, state, count);
 }
 
 static void step_tile(void *arg, int64_t tile)
@@ -197,11 +197,14 @@ static void step_tile(void *arg, int64_t tile)
         const tri_param *entry = &params->entries[e];
         int64_t low = entry->first > first ? entry->first : first;
         int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
-        entry_step(step, entry, low, high - low);
+        for (int64_t count; low < high; low += count) {
+            const float *grads = tri_pieces_at(step->grads, low, high - low, &count);
+            entry_step(step, entry, grads, low, count);
+        }
     }
 }
 
-void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const tri_pieces *grads,
                     int64_t first, int64_t count)
 {
     TRI_ASSERT(first >= 0 && count >= 0 && first + count <= optim->params->count);

@@ -13,6 +13,7 @@
 
 #include "base/options.h"
 #include "nn/params.h"
+#include "tensor/pieces.h"
 
 #define TRI_OPTIM_OPTIONS(X)                                                                                           \
     X(NAME, name, "sgd", 0, 0, "sgd|adam|adamw", "how weights move")                                                   \
@@ -52,9 +53,9 @@ typedef struct tri_optim_figures {
  * threads: of each step. */
 tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out);
 void tri_optim_destroy(tri_optim *optim);
-/* values[i] moves for i in [first, first + count), with grads[i] the sum over the batch (both arrays begin at element 0
- * of the store); allocation-free. */
-void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+/* values[i] moves for i in [first, first + count), with element i of grads the sum over the batch (both arrays begin at
+ * element 0 of the store); allocation-free. */
+void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const tri_pieces *grads,
                     int64_t first, int64_t count);
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
@@ -62,7 +63,7 @@ float *tri_optim_state(tri_optim *optim, int index);
 
 /* Norm of scale * grads over trainable entries of the store in canonical blocks; buffers and padding count as nothing.
  */
-double tri_clip_norm(const tri_params *params, const float *grads, double scale, double *blocks, int threads);
+double tri_clip_norm(const tri_params *params, const tri_pieces *grads, double scale, double *blocks, int threads);
 /* Blocks that tri_clip_norm needs. */
 int64_t tri_clip_block_count(const tri_params *params);
 

@@ -76,10 +76,13 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 }
 
 /* Weights move by the mean gradient: one division, here, at the end. */
-static tri_status move_weights(tri_job *job, tri_sync_slice slice)
+static tri_status move_weights(tri_job *job, tri_sync_slice slice, int64_t *samples)
 {
-    const float *grad = job->sync->grads[0], *tail = grad + job->params->count;
+    const tri_pieces *sums = &job->sync->sums;
+    int64_t there;
+    const float *tail = tri_pieces_at(sums, job->params->count, TRI_PARAMS_TAIL, &there);
     float weight = tail[TRI_TAIL_WEIGHT];
+    *samples = (int64_t)weight;
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
     if (!isfinite(job->record.loss))
@@ -91,13 +94,13 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
                                  .grad_scale = 1.0f / weight,
                                  .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
     if (job->norm_blocks) {
-        double norm = tri_clip_norm(job->params, grad, (double)figures.grad_scale, job->norm_blocks, job->threads);
+        double norm = tri_clip_norm(job->params, sums, (double)figures.grad_scale, job->norm_blocks, job->threads);
         job->record.grad_norm = norm;
         double limit = job->config.optim.clip_norm;
         if (limit > 0 && norm > limit)
             figures.grad_scale *= (float)(limit / norm);
     }
-    tri_optim_step(job->optim, &figures, job->params->values, grad, slice.first, slice.count);
+    tri_optim_step(job->optim, &figures, job->params->values, sums, slice.first, slice.count);
     return TRI_OK;
 }
 
@@ -129,11 +132,10 @@ tri_status tri_job_step_run(tri_job *job)
     mark_ns = tri_now_ns();
     TRI_TRY(job->sync->ops->finish(job->sync, &slice));
     job->record.comm = lap(&mark_ns);
-    int64_t samples = (int64_t)job->sync->grads[0][job->params->count + TRI_TAIL_WEIGHT];
-    TRI_TRY(move_weights(job, slice));
+    int64_t samples;
+    TRI_TRY(move_weights(job, slice, &samples));
     job->record.optimizer = lap(&mark_ns);
-    if (job->sync->ops->publish)
-        TRI_TRY(job->sync->ops->publish(job->sync));
+    TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap(&mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9, samples);
     job->step++;

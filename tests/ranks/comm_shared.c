@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "comm/shared.h"
 #include "net/region.h"
+#include "tensor/tree.h"
 
 /* ThreadSanitizer does not see what threads tell each other through two mappings of one memfd, which the rings of shm
  * are. */
@@ -67,9 +68,51 @@ static void sums_agree(spawn_rank *self, void *arg)
     tri_comm_leave(comm);
 }
 
-static void shared_memory_gives_the_same_bits(void **state)
+#define LEAVES 8
+
+/* Each rank reads the whole sum wherever its pieces lie. */
+static void pieces_make_the_sum(spawn_rank *self, void *arg)
 {
-    (void)state;
+    const bool *shares = arg;
+    static const int64_t counts[] = {1, 40, LARGEST};
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *world = tri_comm_world(comm);
+    tri_tree_part own[TRI_TREE_MAX_PARTS];
+    int64_t first = tri_tree_first(LEAVES, self->rank, self->world);
+    int part_count = tri_tree_parts(LEAVES, first, tri_tree_count(LEAVES, self->rank, self->world), own);
+    float *want = tri_alloc(LARGEST * sizeof(float)), *parts[TRI_TREE_MAX_PARTS];
+    void *memory = NULL;
+    SPAWN_CHECK(self, tri_group_alloc(world, (LARGEST + OFFSET) * sizeof(float), &memory) == TRI_OK);
+    for (int p = 0; p < part_count; p++)
+        parts[p] = p == 0 ? (float *)memory + OFFSET : tri_alloc(LARGEST * sizeof(float));
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        tri_piece pieces[8];
+        int64_t done = 0;
+        for (int p = 0; p < part_count; p++)
+            comm_spawn_tree(parts[p], own[p].first, own[p].count, counts[c]);
+        comm_spawn_tree(want, 0, LEAVES, counts[c]);
+        int found = tri_sum_pieces(world, LEAVES, parts[0], counts[c], pieces);
+        bool spread = *shares && counts[c] == LARGEST && LEAVES % self->world == 0;
+        SPAWN_CHECK(self, found == (spread ? self->world : 1) || counts[c] < LARGEST);
+        SPAWN_CHECK(self, tri_sum_tree(world, LEAVES, parts, part_count, counts[c], NULL) == TRI_OK);
+        for (int i = 0; i < found; done += pieces[i++].count) {
+            SPAWN_CHECK(self, pieces[i].first == done);
+            SPAWN_CHECK(self, memcmp(pieces[i].at, want + done, (size_t)pieces[i].count * sizeof(float)) == 0);
+        }
+        SPAWN_CHECK(self, done == counts[c]);
+        SPAWN_CHECK(self, tri_barrier(world, NULL) == TRI_OK); /* all have read */
+    }
+    for (int p = 1; p < part_count; p++)
+        tri_free(parts[p]);
+    tri_group_free(world, memory);
+    tri_free(want);
+    tri_comm_leave(comm);
+}
+
+static void over_kinds(spawn_body body)
+{
     static const int worlds[] = {1, 2, 3, 5, 8};
     const struct {
         spawn_kind kind;
@@ -82,10 +125,22 @@ static void shared_memory_gives_the_same_bits(void **state)
             int world = worlds[w];
             spawn_config config = {.kind = cases[k].kind, .world = world, .seed = 5};
             bool shares = cases[k].shares;
-            if (!spawn_ranks(&config, sums_agree, &shares))
+            if (!spawn_ranks(&config, body, &shares))
                 fail_msg("%s, %d ranks", spawn_kind_name(cases[k].kind), world);
         }
     }
+}
+
+static void shared_memory_gives_the_same_bits(void **state)
+{
+    (void)state;
+    over_kinds(sums_agree);
+}
+
+static void a_sum_in_pieces_has_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    over_kinds(pieces_make_the_sum);
 }
 
 /* Every rank passes another offset: that is a different call. */
@@ -139,6 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_memory_gives_the_same_bits),
+        cmocka_unit_test(a_sum_in_pieces_has_the_bits_of_one_rank),
         cmocka_unit_test(ranks_that_pass_different_places_find_out),
         cmocka_unit_test(a_region_is_found_by_its_ticket_and_by_no_other),
     };
