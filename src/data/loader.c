@@ -20,6 +20,7 @@
 
 #define LINE_NBYTES  64 /* of the cache */
 #define AHEAD_NBYTES 4096
+#define AHEAD_ROWS   2
 #define TILE_ROWS    16 /* samples that one thread prepares at a time */
 
 typedef struct loader_slot {
@@ -230,14 +231,20 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
     return TRI_OK;
 }
 
-/* Where the k-th sample lies that shard s of this worker takes in the epoch. */
-static int64_t place_of(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k)
+/* Where samples k to k + count - 1 lie of those that shard s of this worker takes in the epoch. All entries of the
+ * table are asked for before the first is read. */
+static void find_places(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k, int64_t count, int64_t *places)
 {
-    int64_t position = tri_sampler_order(&loader->setup.sampler, epoch, loader->setup.first_shard + s, k);
-    return loader->places[loader->part_first[s] + position];
+    const int64_t *table = loader->places + loader->part_first[s];
+    for (int64_t i = 0; i < count; i++) {
+        places[i] = tri_sampler_order(&loader->setup.sampler, epoch, loader->setup.first_shard + s, k + i);
+        __builtin_prefetch(table + places[i]);
+    }
+    for (int64_t i = 0; i < count; i++)
+        places[i] = table[places[i]];
 }
 
-/* Shuffled samples lie far apart: their bytes are asked for one sample ahead. */
+/* Shuffled samples lie far apart: their bytes are asked for some samples ahead. */
 static void ask_for(const tri_loader *loader, int64_t place)
 {
     const unsigned char *stored = loader->samples + (size_t)place * loader->sample_nbytes;
@@ -278,17 +285,16 @@ static void prepare_tile(void *arg, int64_t tile)
     float *unmoved = loader->unmoved != NULL ? loader->unmoved + tile * loader->normalizer.count : NULL;
     unsigned char *input = v->slot->input + (size_t)(s * setup->rows_max) * loader->input_nbytes;
     unsigned char *target = v->slot->target + (size_t)(s * setup->rows_max) * loader->target_nbytes;
-    int64_t place = first < rows ? place_of(loader, epoch, s, k + first) : 0;
-    for (int64_t i = first; i < last && i < rows; i++) {
-        int64_t next = i + 1 < last && i + 1 < rows ? place_of(loader, epoch, s, k + i + 1) : place;
-        ask_for(loader, next);
-        prepare_row(loader, epoch, place, unmoved, input + (size_t)i * loader->input_nbytes,
+    int64_t valid = rows < first ? first : rows < last ? rows : last, places[TILE_ROWS + AHEAD_ROWS] = {0};
+    find_places(loader, epoch, s, k + first, valid - first, places);
+    for (int64_t i = first; i < valid; i++) {
+        ask_for(loader, places[i - first + AHEAD_ROWS]);
+        prepare_row(loader, epoch, places[i - first], unmoved, input + (size_t)i * loader->input_nbytes,
                     target + (size_t)i * loader->target_nbytes);
-        place = next;
     }
-    size_t valid = (size_t)(rows < first ? first : rows < last ? rows : last), padding = (size_t)last - valid;
-    memset(input + valid * loader->input_nbytes, 0, padding * loader->input_nbytes);
-    memset(target + valid * loader->target_nbytes, 0, padding * loader->target_nbytes);
+    size_t padding = (size_t)(last - valid);
+    memset(input + (size_t)valid * loader->input_nbytes, 0, padding * loader->input_nbytes);
+    memset(target + (size_t)valid * loader->target_nbytes, 0, padding * loader->target_nbytes);
 }
 
 static void prepare_batch(const tri_loader *loader, int64_t step, loader_slot *slot)
