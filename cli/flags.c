@@ -47,9 +47,12 @@ static const tri_flag *flag_find(const char *text, const tri_flag *flags, size_t
     return NULL;
 }
 
+static const tri_command *given_command; /* whose flags were read last */
+
 tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, size_t flag_count, int argc, char **argv,
                            int *count)
 {
+    given_command = command;
     *count = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {
@@ -90,11 +93,17 @@ static const char *hint_of(tri_status status, const char *message)
 {
     if (strstr(message, "did you mean") || strstr(message, "apt-get") || strstr(message, "--help"))
         return NULL;
+    static char help[96];
+    const bool trains = given_command && strcmp(given_command->name, "train") == 0;
     switch (status) {
     case TRI_ECONFIG:
-        return "'trireme train --help' lists every option with its bounds";
+        snprintf(help, sizeof(help), "'trireme %s --help' lists every option%s",
+                 given_command ? given_command->name : "COMMAND", trains ? " with its bounds" : "");
+        return help;
     case TRI_EPEER:
     case TRI_ETIMEOUT:
+        if (!trains)
+            return hint_given[0] ? hint_given : NULL;
         return "log/rank-N.log in the run folder has what each rank said; --resume goes on from the newest checkpoint";
     case TRI_EMISMATCH:
         return "all ranks must run the same program with the same configuration";
