@@ -11,7 +11,13 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/clones.h"
 #include "base/status.h"
+
+#define PHILOX_M0 UINT32_C(0xD2511F53)
+#define PHILOX_M1 UINT32_C(0xCD9E8D57)
+#define PHILOX_W0 UINT32_C(0x9E3779B9) /* golden ratio */
+#define PHILOX_W1 UINT32_C(0xBB67AE85) /* sqrt(3) - 1 */
 
 static uint32_t low32(uint64_t x)
 {
@@ -28,16 +34,16 @@ void tri_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
     uint32_t x0 = counter[0], x1 = counter[1], x2 = counter[2], x3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * x0;
-        uint64_t p1 = (uint64_t)UINT32_C(0xCD9E8D57) * x2;
+        uint64_t p0 = (uint64_t)PHILOX_M0 * x0;
+        uint64_t p1 = (uint64_t)PHILOX_M1 * x2;
         uint32_t y0 = high32(p1) ^ x1 ^ k0;
         uint32_t y2 = high32(p0) ^ x3 ^ k1;
         x0 = y0;
         x1 = low32(p1);
         x2 = y2;
         x3 = low32(p0);
-        k0 += UINT32_C(0x9E3779B9); /* golden ratio */
-        k1 += UINT32_C(0xBB67AE85); /* sqrt(3) - 1 */
+        k0 += PHILOX_W0;
+        k1 += PHILOX_W1;
     }
     out[0] = x0;
     out[1] = x1;
@@ -98,11 +104,49 @@ uint64_t tri_rng_below(tri_rng rng, uint64_t index, uint64_t bound)
     return (uint64_t)(((unsigned __int128)tri_rng_u64(rng, index) * bound) >> 64);
 }
 
+#define WIDE 32 /* blocks side by side */
+
+/* Numbers of the blocks [block, block + WIDE): what block_of gives, a vector at a time. */
+TRI_CLONES static void blocks_uniform(tri_rng rng, uint64_t block, float *restrict out)
+{
+    uint32_t x0[WIDE], x1[WIDE], x2[WIDE], x3[WIDE];
+    uint32_t k0 = (uint32_t)rng.seed, k1 = (uint32_t)(rng.seed >> 32);
+    for (int j = 0; j < WIDE; j++) {
+        x0[j] = (uint32_t)(block + (uint64_t)j);
+        x1[j] = (uint32_t)((block + (uint64_t)j) >> 32);
+        x2[j] = (uint32_t)rng.stream;
+        x3[j] = (uint32_t)(rng.stream >> 32);
+    }
+    for (int round = 0; round < 10; round++) {
+#pragma GCC unroll 1
+        for (int j = 0; j < WIDE; j++) {
+            uint64_t p0 = (uint64_t)PHILOX_M0 * x0[j], p1 = (uint64_t)PHILOX_M1 * x2[j];
+            x0[j] = (uint32_t)(p1 >> 32) ^ x1[j] ^ k0;
+            x1[j] = (uint32_t)p1;
+            x2[j] = (uint32_t)(p0 >> 32) ^ x3[j] ^ k1;
+            x3[j] = (uint32_t)p0;
+        }
+        k0 += PHILOX_W0;
+        k1 += PHILOX_W1;
+    }
+    for (int j = 0; j < WIDE; j++) {
+        out[4 * j] = (float)(x0[j] >> 8) * 0x1p-24F;
+        out[4 * j + 1] = (float)(x1[j] >> 8) * 0x1p-24F;
+        out[4 * j + 2] = (float)(x2[j] >> 8) * 0x1p-24F;
+        out[4 * j + 3] = (float)(x3[j] >> 8) * 0x1p-24F;
+    }
+}
+
 void tri_rng_fill_uniform(tri_rng rng, uint64_t first, uint64_t count, float *out)
 {
     uint64_t i = 0;
     while (i < count) {
         uint32_t words[4];
+        if ((first + i) % 4 == 0 && count - i >= 4 * WIDE) {
+            blocks_uniform(rng, (first + i) / 4, out + i);
+            i += 4 * WIDE;
+            continue;
+        }
         block_of(rng, (first + i) / 4, words);
         for (uint64_t lane = (first + i) % 4; lane < 4 && i < count; lane++)
             out[i++] = uniform_of(words[lane]);

@@ -159,6 +159,14 @@ typedef struct drop_arg {
     float *to;
 } drop_arg;
 
+TRI_CLONES static void drop_row(float *to, const float *from, const float *u, int64_t count, float rate, float scale)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float kept = from[i] * scale;
+        to[i] = u[i] >= rate ? kept : 0.0f;
+    }
+}
+
 static void drop_tile(void *arg, int64_t b)
 {
     const drop_arg *v = arg;
@@ -169,9 +177,7 @@ static void drop_tile(void *arg, int64_t b)
         const int64_t count = tri_int64_min(DROP_BLOCK, v->per_sample - first);
         tri_rng_fill_uniform((tri_rng){v->rule.seed, v->rule.stream},
                              sample * (uint64_t)v->per_sample + (uint64_t)first, (uint64_t)count, u);
-        for (int64_t i = 0; i < count; i++) {
-            to[first + i] = u[i] >= v->rule.rate ? from[first + i] * v->rule.scale : 0.0f;
-        }
+        drop_row(to + first, from + first, u, count, v->rule.rate, v->rule.scale);
     }
 }
 
