@@ -44,7 +44,7 @@ struct tri_loader {
     int64_t *part_first;                               /* [shard_count + 1] of each part in `places` */
     loader_slot *slots;
     int64_t slot_count;
-    tri_thread *thread;  /* NULL: the crew prepares */
+    tri_thread *thread;
     tri_mutex mutex;     /* guards the three below */
     tri_cond moved;      /* one of them changed */
     int64_t made, taken; /* batches */
@@ -64,6 +64,12 @@ static int compare_indices(const void *a, const void *b)
 static void *alloc_array(int64_t count, size_t each)
 {
     return tri_alloc_zero((size_t)count, each);
+}
+
+/* Whether a thread prepares batches; else the crew does. */
+static bool runs_ahead(const tri_loader *loader)
+{
+    return loader->slot_count > 1;
 }
 
 /* Tiles of a shard, and of a batch. */
@@ -315,7 +321,7 @@ static void prepare_batch(const tri_loader *loader, int64_t step, loader_slot *s
         slot->first_sample[s] = (int64_t)((__int128)batch * before / sampler->batch);
     }
     prepare_arg arg = {loader, slot, in_epoch};
-    if (loader->thread == NULL && setup->crew.run != NULL) {
+    if (!runs_ahead(loader) && setup->crew.run != NULL) {
         setup->crew.run(setup->crew.threads, tile_count(loader), prepare_tile, &arg);
         return;
     }
@@ -354,7 +360,7 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
     TRI_TRY(plan_places(loader));
     TRI_TRY(read_samples(loader, dataset));
     TRI_TRY(make_slots(loader, config));
-    return loader->slot_count > 1 ? tri_thread_start(&loader->thread, "data", thread_body, loader) : TRI_OK;
+    return runs_ahead(loader) ? tri_thread_start(&loader->thread, "data", thread_body, loader) : TRI_OK;
 }
 
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
@@ -385,7 +391,7 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
         tri_mutex_unlock(&loader->mutex);
         return tri_fail(TRI_ENOTFOUND, "loader: no batch after step %" PRId64, loader->setup.end_step - 1);
     }
-    if (loader->thread == NULL) {
+    if (!runs_ahead(loader)) {
         prepare_batch(loader, loader->setup.first_step + loader->made, &loader->slots[0]);
         loader->made++;
     }
