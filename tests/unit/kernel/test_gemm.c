@@ -27,6 +27,33 @@ static int sets(const tri_gemm_ops *list[3])
     return count;
 }
 
+/* The same product with b read where it lies has the same bytes; relu too. */
+static void check_turned(const tri_gemm_ops *ops, const tri_gemm_call *want, const float *b, bool turned)
+{
+    const int64_t m = want->m, n = want->n, k = want->k;
+    float *packed = tri_alloc_bulk((size_t)tri_gemm_packed_count(ops, k, m) * 4);
+    float *c = tri_alloc_bulk((size_t)(m * n) * 4);
+    tri_gemm_pack_all(ops, 1, packed, want->a, k, m, 1, want->lda);
+    for (int threads = 1; threads <= 2; threads++) {
+        memset(c, 0xff, (size_t)(m * n) * 4);
+        tri_gemm_turn_run(ops, threads,
+                          &(tri_gemm_turn){.a = b,
+                                           .packed = packed,
+                                           .bias = want->bias,
+                                           .c = c,
+                                           .m = n,
+                                           .n = m,
+                                           .k = k,
+                                           .row_step = turned ? k : 1,
+                                           .k_step = turned ? 1 : n,
+                                           .ldc = n,
+                                           .relu = want->relu});
+        assert_memory_equal(c, want->c, (size_t)(m * n) * 4);
+    }
+    tri_free(packed);
+    tri_free(c);
+}
+
 static void check_product(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k, bool turned)
 {
     float *a = tri_alloc_bulk((size_t)(m * k) * 4), *b = tri_alloc_bulk((size_t)(k * n) * 4);
@@ -40,6 +67,10 @@ static void check_product(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t
     call.c = more;
     tri_gemm_run(ops, 3, &call);
     assert_memory_equal(c, more, (size_t)(m * n) * 4);
+    check_turned(ops, &call, b, turned);
+    call.relu = true;
+    tri_gemm_run(ops, 1, &call);
+    check_turned(ops, &call, b, turned);
     for (int64_t i = 0; i < m * n; i++) {
         double sum = (double)b[i % n], scale = 1;
         for (int64_t l = 0; l < k; l++) {
