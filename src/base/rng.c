@@ -130,10 +130,10 @@ TRI_CLONES static void blocks_uniform(tri_rng rng, uint64_t block, float *restri
         k1 += PHILOX_W1;
     }
     for (int j = 0; j < WIDE; j++) {
-        out[4 * j] = (float)(x0[j] >> 8) * 0x1p-24F;
-        out[4 * j + 1] = (float)(x1[j] >> 8) * 0x1p-24F;
-        out[4 * j + 2] = (float)(x2[j] >> 8) * 0x1p-24F;
-        out[4 * j + 3] = (float)(x3[j] >> 8) * 0x1p-24F;
+        out[4 * j] = uniform_of(x0[j]);
+        out[4 * j + 1] = uniform_of(x1[j]);
+        out[4 * j + 2] = uniform_of(x2[j]);
+        out[4 * j + 3] = uniform_of(x3[j]);
     }
 }
 

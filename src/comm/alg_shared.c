@@ -75,14 +75,16 @@ static tri_status add_chunk(const shared_run *run)
     return tri_call_finish(call, call->dtype, chunk_at(run, call->group->rank, call->group->rank), count);
 }
 
-int64_t tri_shared_chunk(const tri_call *call)
+/* Elements of one owner's chunk. */
+static int64_t chunk_of(const tri_call *call)
 {
     int64_t ranks = call->group->count, align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
     return ((call->count + ranks - 1) / ranks + align - 1) / align * align;
 }
 
 /* What the call itself would choose, asked before it is made. */
-int tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces)
+bool tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces,
+                    int *piece_count)
 {
     tri_call call = {.group = (tri_group *)(uintptr_t)group,
                      .op = TRI_COMM_ALL_REDUCE_TREE,
@@ -93,21 +95,22 @@ int tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, in
                      .in = data,
                      .out = (void *)(uintptr_t)data};
     tri_call over_ranks = tri_call_over_ranks(&call);
-    shared_run run = {.call = &call, .chunk = tri_shared_chunk(&call)};
+    shared_run run = {.call = &call, .chunk = chunk_of(&call)};
     if (group->count > 1 && tri_algorithm_select(&call) == &tri_tree_by_subtree &&
         tri_algorithm_select(&over_ranks) == &tri_all_reduce_by_sharing)
         run.shared = tri_shared_find(group, data, tri_call_nbytes(&call, count));
     pieces[0] = (tri_piece){data, 0, count};
+    *piece_count = 1;
     if (!run.shared)
-        return 1;
+        return false;
+    *piece_count = 0;
     run.offset = (size_t)((const char *)data - run.shared->base[group->rank]);
-    int pieces_count = 0;
     for (int r = 0; r < group->count; r++) {
         int64_t own = chunk_count(&run, r);
         if (own > 0)
-            pieces[pieces_count++] = (tri_piece){(const float *)(void *)chunk_at(&run, r, r), r * run.chunk, own};
+            pieces[(*piece_count)++] = (tri_piece){(const float *)(void *)chunk_at(&run, r, r), r * run.chunk, own};
     }
-    return pieces_count;
+    return true;
 }
 
 static tri_status all_reduce_run(tri_call *call)
@@ -116,7 +119,7 @@ static tri_status all_reduce_run(tri_call *call)
     shared_run run = {.call = call,
                       .shared = tri_shared_find(call->group, call->out, tri_call_nbytes(call, call->count))};
     run.offset = (size_t)((char *)call->out - run.shared->base[rank]);
-    run.chunk = tri_shared_chunk(call);
+    run.chunk = chunk_of(call);
     call->frame.name ^= (uint64_t)run.shared->number << 48 ^ run.offset;
     TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
     TRI_TRY(meet(call, 1));

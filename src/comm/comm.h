@@ -39,9 +39,10 @@ tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_c
  */
 tri_status tri_sum_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
                         tri_work **work);
-/* Fills pieces[0 .. ranks of the group) for a sum of `count` elements whose parts[0] is `data` on this rank; returns
- * how many there are, 1 where every rank has all of the sum. */
-int tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces);
+/* Fills pieces[0 .. *piece_count), at most one of each rank, for a sum of `count` elements whose parts[0] is `data` on
+ * this rank. False, on all ranks, where every rank has all of the sum in its own memory and needs no barrier. */
+bool tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces,
+                    int *piece_count);
 
 typedef enum tri_comm_op {
     TRI_COMM_ALL_REDUCE = 1,

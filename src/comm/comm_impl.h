@@ -216,8 +216,6 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
 
 /* alg_direct.c: the all-reduce over ranks that a canonical sum of whole subtrees comes to. */
 tri_call tri_call_over_ranks(const tri_call *call);
-/* alg_shared.c: elements of one owner's chunk. */
-int64_t tri_shared_chunk(const tri_call *call);
 
 /* alg_*.c */
 extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;

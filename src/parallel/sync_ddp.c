@@ -64,13 +64,14 @@ static tri_status ddp_find_sums(sync_ddp *ddp)
     for (int b = ddp->buckets.count - 1; b >= 0; b--) {
         const tri_bucket *bucket = &ddp->buckets.items[b];
         tri_piece *pieces = ddp->pieces + count;
-        int found = tri_sum_pieces(ddp->group, ddp->leaves, ddp->base.grads[0] + bucket->first, bucket->count, pieces);
+        int found;
+        ddp->shared |=
+            tri_sum_pieces(ddp->group, ddp->leaves, ddp->base.grads[0] + bucket->first, bucket->count, pieces, &found);
         for (int i = 0; i < found; i++)
             pieces[i].first += bucket->first;
         count += found;
     }
     ddp->base.sums = (tri_pieces){ddp->pieces, count};
-    ddp->shared = count > ddp->buckets.count;
     return TRI_OK;
 }
 
@@ -183,7 +184,9 @@ static tri_status ddp_publish(tri_sync *sync)
     if (!ddp->shared)
         return TRI_OK;
     tri_group_name_next(ddp->group, "sums read");
-    return tri_barrier(ddp->group, &ddp->all_read);
+    tri_status status = tri_barrier(ddp->group, &ddp->all_read);
+    tri_group_name_next(ddp->group, "");
+    return status;
 }
 
 const tri_sync_ops tri_sync_ddp = {
