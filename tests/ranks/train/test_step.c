@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "ranks/train/failing_open.h"
+
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "comm/comm.h"
@@ -106,23 +108,10 @@ static void a_step_allocates_nothing(void **state)
     }
 }
 
-/* Until no allocation is left to fail: a row of jobs that open. */
 static void every_allocation_of_a_job_may_fail(void **state)
 {
     (void)state;
-    int failures = 0, good_in_a_row = 0;
-    for (uint64_t n = 1; good_in_a_row < 20; n++) {
-        tri_job *job = NULL;
-        tri_memory_fail_at(n);
-        tri_status status = tri_job_open(&(tri_job_setup){.config_text = config}, &job);
-        tri_memory_fail_at(0);
-        assert_true(status == TRI_OK || status == TRI_ENOMEM);
-        good_in_a_row = status == TRI_OK ? good_in_a_row + 1 : 0;
-        failures += status != TRI_OK;
-        tri_job_close(job);
-        assert_true(n < 10000);
-    }
-    assert_true(failures > 100);
+    fail_each_allocation(config, NULL);
 }
 
 /* On the one rank of a job, and in waves. */
