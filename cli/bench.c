@@ -77,9 +77,9 @@ static tri_status run_once(const bench_data *data)
     int64_t each = data->count / ranks;
     switch (data->op->op) {
     case TRI_COMM_ALL_REDUCE:
-        return tri_all_reduce(data->group, data->in, data->count, data->dtype, TRI_REDUCE_SUM, NULL);
+        return tri_all_reduce(data->group, data->in, data->in, data->count, data->dtype, TRI_REDUCE_SUM, NULL);
     case TRI_COMM_REDUCE:
-        return tri_reduce(data->group, data->in, data->count, data->dtype, TRI_REDUCE_SUM, 0, NULL);
+        return tri_reduce(data->group, data->in, data->in, data->count, data->dtype, TRI_REDUCE_SUM, 0, NULL);
     case TRI_COMM_BROADCAST:
         return tri_broadcast(data->group, data->in, data->count, data->dtype, 0, NULL);
     case TRI_COMM_ALL_GATHER:
@@ -130,7 +130,7 @@ static tri_status count_wrong(const bench_data *data, int64_t *wrong)
     for (int64_t i = 0; has_result && i < count; i++)
         *wrong += memcmp(result + (size_t)i * each, expected, each) != 0;
     int64_t mine = *wrong;
-    TRI_TRY(tri_all_reduce(data->group, &mine, 1, TRI_I64, TRI_REDUCE_SUM, NULL));
+    TRI_TRY(tri_all_reduce(data->group, &mine, &mine, 1, TRI_I64, TRI_REDUCE_SUM, NULL));
     *wrong = mine;
     return TRI_OK;
 }
