@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/events.h"
-#include "comm/comm_impl.h"
+#include "comm/lane.h"
 
 /* The blocks of a call: of the counts it came with, or all alike. */
 static size_t block_offset(const tri_call *call, const tri_blocks *blocks, int rank)
@@ -163,37 +163,59 @@ void tri_call_fill_frame(tri_call *call)
     memcpy(name->text, call->name, sizeof(name->text));
 }
 
+/* A failure that is this call's own says so. */
+static tri_status named(const tri_call *call, tri_status status)
+{
+    if (status == TRI_OK || status == TRI_EMISMATCH || status == TRI_EABORT)
+        return status;
+    char text[192];
+    tri_call_describe(call->group->comm, &call->frame, text);
+    return tri_fail_context(status, "%s", text);
+}
+
 static tri_status run(tri_call *call)
 {
     if (call->op == TRI_COMM_BATCH)
         return tri_batch_run_calls(call);
-    tri_call_fill_frame(call);
-    if (call->reduce == TRI_REDUCE_PREMUL_SUM)
-        TRI_TRY(scale_input(call));
     if (call->group->count == 1)
         return run_alone(call);
-    const tri_algorithm *algorithm = call->algorithm ? call->algorithm : tri_algorithm_select(call);
-    return algorithm->run(call);
+    if (!call->group->lane_asked && call->op != TRI_COMM_SEND_RECV)
+        TRI_TRY(tri_lane_open(call->group));
+    if (!call->algorithm)
+        call->algorithm = tri_algorithm_select(call);
+    tri_lane_announce(call);
+    return call->algorithm->run(call);
 }
 
-tri_status tri_call_run(tri_call *call)
+static tri_status run_timed(tri_call *call)
 {
-    tri_comm *comm = call->group->comm;
     int64_t start_ns = tri_now_ns();
     tri_status status = run(call);
     tri_event event = {.start_ns = start_ns,
                        .duration_ns = tri_now_ns() - start_ns,
                        .what = tri_comm_op_name(call->op),
-                       .rank = comm->rank,
+                       .rank = call->group->comm->rank,
                        .sequence = (uint32_t)call->frame.sequence,
                        .nbytes = tri_call_nbytes(call, call->count)};
     tri_event_write(&event);
-    if (status == TRI_OK) {
-        tri_counter_add(TRI_COUNT_COLLECTIVES, 1);
-    } else if (status != TRI_EMISMATCH && status != TRI_EABORT) {
-        char text[192];
-        tri_call_describe(comm, &call->frame, text);
-        return tri_fail_context(status, "%s", text);
-    }
     return status;
+}
+
+/* Small calls on a lane take less time than looking at the clock twice. */
+static inline bool is_short(const tri_call *call)
+{
+    const tri_group *group = call->group;
+    return group->lane && !call->algorithm && group->comm->rule_count == 0 && tri_lane_takes(call);
+}
+
+tri_status tri_call_run(tri_call *call)
+{
+    if (call->op != TRI_COMM_BATCH)
+        tri_call_fill_frame(call);
+    if (call->reduce == TRI_REDUCE_PREMUL_SUM)
+        TRI_TRY(scale_input(call));
+    tri_status status = is_short(call) ? tri_lane_run(call) : run_timed(call);
+    if (status == TRI_OK)
+        tri_counter_add(TRI_COUNT_COLLECTIVES, 1);
+    return named(call, status);
 }

@@ -19,6 +19,7 @@
 #define TRI_COMM_NAME_NBYTES 48
 
 typedef struct tri_algorithm tri_algorithm;
+typedef struct tri_lane tri_lane;
 
 typedef struct tri_call {
     tri_group *group;
@@ -37,7 +38,6 @@ typedef struct tri_call {
     float *const *parts;              /* TRI_COMM_ALL_REDUCE_TREE */
     int part_count;
     int64_t leaves;
-    bool spread; /* the sum may stay in pieces: tri_sum_tree */
     char name[TRI_COMM_NAME_NBYTES];
     const tri_algorithm *algorithm; /* NULL: the cheapest */
     tri_frame frame;                /* what every frame of the call says */
@@ -76,7 +76,7 @@ struct tri_group {
     uint32_t id;
     int rank, count;
     int *world_rank;   /* [count] */
-    uint64_t sequence; /* of the latest collective; this and the next two under comm->mutex */
+    uint64_t sequence; /* of the latest collective; this and the next two are the caller's */
     uint64_t *sent;    /* [count] messages to each rank */
     uint64_t *received;
     uint32_t splits;
@@ -85,7 +85,9 @@ struct tri_group {
     double scale;                    /* of the next operations that multiply first */
     tri_batch *collecting;           /* between tri_batch_begin and tri_batch_end */
     tri_price price;
-    tri_plan rank_plan; /* the two are the runner's, made at first use */
+    bool lane_asked;    /* the runner's, as all below */
+    tri_lane *lane;     /* NULL: not all on one host */
+    tri_plan rank_plan; /* made at first use */
     tri_plan tree_plan;
 };
 
@@ -131,16 +133,18 @@ struct tri_comm {
     int rule_count;
     tri_group *world_group;
 
+    atomic_uint busy;     /* 1: somebody runs a call; taken by compare-and-swap, also without the lock */
+    atomic_size_t queued; /* works in the queue; changed under the lock */
+    atomic_int failed;    /* tri_status of the first cause; set once, under the lock, after cause and origin */
+
     tri_mutex mutex; /* guards the fields up to the next blank line */
     tri_cond ready;  /* the thread waits: something to do */
     tri_cond ended;  /* callers wait: a work is done */
     tri_work *first, *last;
     tri_work *free_works, *all_works;
     struct tri_shared *shared; /* memory of groups */
-    bool busy;                 /* somebody runs a call */
     bool closing;
-    bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
-    tri_status failed;
+    atomic_bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
     int origin;
     char cause[TRI_ERROR_NBYTES];
 
@@ -194,12 +198,18 @@ char *tri_call_out_block(const tri_call *call, int rank);
 void tri_call_place(const tri_call *call);
 /* Sum to result: divides for AVERAGE. */
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
+/* The failure of a call that meets another one: prints both. */
+tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, int culprit);
+/* In a long wait for a rank, outside the net: has anybody died, stopped, or called something else? */
+tri_status tri_call_look_around(tri_call *call, int awaited);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192]);
 
 /* select.c */
 extern const tri_algorithm *const tri_algorithms[]; /* NULL at the end */
 const tri_algorithm *tri_algorithm_select(const tri_call *call);
+/* The cheapest but one, for an algorithm that finds out late that it cannot: the same on all ranks. */
+const tri_algorithm *tri_algorithm_besides(const tri_call *call, const tri_algorithm *but);
 tri_price tri_price_of_group(const tri_group *group);
 int tri_log_ceil(int ranks);
 
@@ -239,18 +249,31 @@ tri_status tri_batch_run_calls(tri_call *call);
 tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out);
 
+/* alg_lane.c */
+bool tri_lane_takes(const tri_call *call);
+tri_status tri_lane_run(tri_call *call);
+
+/* alg_shared.c: does this rank's data lie where the others reach it? */
+bool tri_sharing_reaches(const tri_call *call);
+
 /* alg_direct.c: the all-reduce over ranks that a canonical sum of whole subtrees comes to. */
 tri_call tri_call_over_ranks(const tri_call *call);
 
 /* alg_*.c */
 extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;
-extern const tri_algorithm tri_all_reduce_by_halving, tri_all_reduce_by_sharing;
+extern const tri_algorithm tri_all_reduce_by_halving;
+extern const tri_algorithm tri_all_reduce_by_sharing, tri_reduce_by_sharing, tri_reduce_scatter_by_sharing;
+extern const tri_algorithm tri_all_gather_by_sharing, tri_all_to_all_by_sharing, tri_broadcast_by_sharing;
+extern const tri_algorithm tri_gather_by_sharing, tri_scatter_by_sharing;
 extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
 extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;
 extern const tri_algorithm tri_broadcast_by_direct, tri_broadcast_by_scatter;
 extern const tri_algorithm tri_barrier_by_dissemination, tri_pair_by_link;
+extern const tri_algorithm tri_all_reduce_by_lane, tri_reduce_by_lane, tri_broadcast_by_lane, tri_all_gather_by_lane;
+extern const tri_algorithm tri_reduce_scatter_by_lane, tri_gather_by_lane, tri_scatter_by_lane;
+extern const tri_algorithm tri_all_to_all_by_lane, tri_barrier_by_lane;
 extern const tri_algorithm tri_gather_by_direct, tri_gather_by_tree, tri_scatter_by_direct, tri_scatter_by_tree;
 extern const tri_algorithm tri_all_to_all_by_direct, tri_all_to_all_by_pairs;
 

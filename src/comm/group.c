@@ -10,7 +10,7 @@
 
 #include <xxhash.h>
 
-#include "comm/comm_impl.h"
+#include "comm/lane.h"
 
 tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks, int count, tri_group **out)
 {
@@ -42,6 +42,7 @@ void tri_group_destroy(tri_group *group)
     if (!group)
         return;
     tri_batch_destroy(group->collecting);
+    tri_lane_close(group->lane);
     tri_plan_fini(&group->rank_plan);
     tri_plan_fini(&group->tree_plan);
     tri_free(group->world_rank);

@@ -23,7 +23,15 @@ const tri_algorithm *const tri_algorithms[] = {
     &tri_tree_by_parts,          &tri_gather_by_direct,
     &tri_gather_by_tree,         &tri_scatter_by_direct,
     &tri_scatter_by_tree,        &tri_all_to_all_by_direct,
-    &tri_all_to_all_by_pairs,    NULL,
+    &tri_all_to_all_by_pairs,    &tri_all_reduce_by_lane,
+    &tri_reduce_by_lane,         &tri_broadcast_by_lane,
+    &tri_all_gather_by_lane,     &tri_reduce_scatter_by_lane,
+    &tri_gather_by_lane,         &tri_scatter_by_lane,
+    &tri_all_to_all_by_lane,     &tri_barrier_by_lane,
+    &tri_reduce_by_sharing,      &tri_reduce_scatter_by_sharing,
+    &tri_all_gather_by_sharing,  &tri_all_to_all_by_sharing,
+    &tri_broadcast_by_sharing,   &tri_gather_by_sharing,
+    &tri_scatter_by_sharing,     NULL,
 };
 
 /* Slowest last. Default figures: a shared-memory ring at about 5 GB/s, sockets at about 1 GB/s, adding at about 8 GB/s.
@@ -81,18 +89,15 @@ static const char *why_not(const tri_algorithm *algorithm, const tri_call *call)
     return algorithm->cannot ? algorithm->cannot(call) : NULL;
 }
 
-const tri_algorithm *tri_algorithm_select(const tri_call *call)
+const tri_algorithm *tri_algorithm_besides(const tri_call *call, const tri_algorithm *but)
 {
     const tri_group *group = call->group;
     int64_t nbytes = (int64_t)tri_call_nbytes(call, call->count);
-    const tri_algorithm *chosen = tri_rules_find(group->comm, call->op, nbytes);
-    if (chosen && !why_not(chosen, call))
-        return chosen;
-    chosen = NULL;
+    const tri_algorithm *chosen = NULL;
     double least_us = 0;
     for (int i = 0; tri_algorithms[i]; i++) {
         const tri_algorithm *algorithm = tri_algorithms[i];
-        if (algorithm->op != call->op || why_not(algorithm, call))
+        if (algorithm->op != call->op || algorithm == but || why_not(algorithm, call))
             continue;
         double us = algorithm->cost_us(&group->price, group->count, (double)nbytes);
         if (!chosen || us < least_us) {
@@ -102,6 +107,13 @@ const tri_algorithm *tri_algorithm_select(const tri_call *call)
     }
     TRI_ASSERT(chosen); /* of each operation one row can always */
     return chosen;
+}
+
+const tri_algorithm *tri_algorithm_select(const tri_call *call)
+{
+    const tri_algorithm *rule =
+        tri_rules_find(call->group->comm, call->op, (int64_t)tri_call_nbytes(call, call->count));
+    return rule && !why_not(rule, call) ? rule : tri_algorithm_besides(call, NULL);
 }
 
 /* A call of nbytes bytes, as f32 would make it. */
@@ -117,12 +129,20 @@ static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes, 
                       .out = (void *)(uintptr_t)data};
 }
 
+/* What a call ends with: whether the data is in reach is found out when it runs. */
+static const tri_algorithm *choice(const tri_call *call)
+{
+    const tri_algorithm *chosen = tri_algorithm_select(call);
+    bool shares = strcmp(chosen->name, tri_all_reduce_by_sharing.name) == 0;
+    return shares && !tri_sharing_reaches(call) ? tri_algorithm_besides(call, chosen) : chosen;
+}
+
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data)
 {
     if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
         return "?";
     tri_call call = call_of(group, op, nbytes, data);
-    return tri_algorithm_select(&call)->name;
+    return choice(&call)->name;
 }
 
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out)
@@ -131,7 +151,7 @@ tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbyt
         return tri_fail(TRI_EINVAL, "explain: want an operation and at least 0 bytes, got %d and %lld", (int)op,
                         (long long)nbytes);
     tri_call call = call_of(group, op, nbytes, data);
-    const tri_algorithm *chosen = tri_algorithm_select(&call), *rule = tri_rules_find(group->comm, op, nbytes);
+    const tri_algorithm *chosen = choice(&call), *rule = tri_rules_find(group->comm, op, nbytes);
     TRI_TRY(tri_string_appendf(out, "%s of %lld bytes, %d ranks over %s\n", tri_comm_op_name(op), (long long)nbytes,
                                group->count, group->price.transport));
     for (int i = 0; tri_algorithms[i]; i++) {

@@ -131,7 +131,7 @@ void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[1
     (void)at;
 }
 
-static tri_status mismatch(const tri_call *call, const tri_move *moves, const tri_frame *found, int culprit)
+tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, int culprit)
 {
     const tri_comm *comm = call->group->comm;
     char mine[192], theirs[192];
@@ -150,8 +150,8 @@ static tri_status mismatch(const tri_call *call, const tri_move *moves, const tr
     /* The same call, and yet another frame: the two run different algorithms. */
     uint32_t part = 0;
     for (size_t i = 0; i < comm->move_count; i++) {
-        if (moves[i].peer == culprit && !moves[i].send) {
-            part = moves[i].frame.part;
+        if (comm->moves[i].peer == culprit && !comm->moves[i].send) {
+            part = comm->moves[i].frame.part;
             break;
         }
     }
@@ -159,6 +159,44 @@ static tri_status mismatch(const tri_call *call, const tri_move *moves, const tr
                     "ranks run %s in different ways: rank %d awaits part %" PRIu32 ", rank %d sent part %" PRIu32
                     " of %" PRIu64 " bytes",
                     mine, comm->rank, part, culprit, found->part, found->nbytes);
+}
+
+/* What became of the net's work: says who failed, in this rank's words. */
+static tri_status net_failed(tri_call *call, tri_status status, const tri_frame *found, int culprit)
+{
+    tri_comm *comm = call->group->comm;
+    if (status == TRI_EMISMATCH)
+        return tri_call_mismatch(call, found, culprit);
+    if (status == TRI_EABORT && found->kind == TRI_FRAME_ABORT) {
+        comm->found_cause = (tri_status)found->op;
+        comm->found_origin = (int)found->count;
+        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
+        return found->op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
+    }
+    return status;
+}
+
+tri_status tri_call_look_around(tri_call *call, int awaited)
+{
+    const tri_group *group = call->group;
+    tri_frame found = {0};
+    int culprit = -1;
+    tri_status status = tri_net_patrol(group->comm->net, &found, &culprit);
+    if (status != TRI_OK)
+        return net_failed(call, status, &found, culprit);
+    if (tri_net_has_left(group->comm->net, group->world_rank[awaited]))
+        return tri_fail(TRI_EPEER, "rank %d is gone (it left in good order, but something is expected of it)",
+                        group->world_rank[awaited]);
+    for (int r = 0; r < group->count; r++) {
+        int peer = group->world_rank[r];
+        if (r == group->rank || !tri_net_pending(group->comm->net, peer, &found) || found.op == TRI_COMM_SEND_RECV ||
+            found.group != call->frame.group || found.sequence != call->frame.sequence)
+            continue;
+        found.part = call->frame.part; /* it may be further in the same call */
+        if (!tri_frame_agrees(&call->frame, &found))
+            return tri_call_mismatch(call, &found, peer);
+    }
+    return TRI_OK;
 }
 
 tri_status tri_moves_run(tri_call *call)
@@ -176,15 +214,7 @@ tri_status tri_moves_run(tri_call *call)
     tri_status status = tri_net_move(comm->net, comm->moves, comm->move_count, deadline_ns, &found, &culprit);
     if (status == TRI_OK)
         count_bytes(comm);
-    if (status == TRI_EMISMATCH)
-        return mismatch(call, comm->moves, &found, culprit);
-    if (status == TRI_EABORT && found.kind == TRI_FRAME_ABORT) {
-        comm->found_cause = (tri_status)found.op;
-        comm->found_origin = (int)found.count;
-        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
-        return found.op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
-    }
-    return status;
+    return net_failed(call, status, &found, culprit);
 }
 
 tri_status tri_verb_send(tri_call *call, int to, uint32_t part, const void *bytes, size_t nbytes)
@@ -237,6 +267,7 @@ tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, in
 void *tri_call_scratch(tri_call *call, size_t nbytes)
 {
     tri_comm *comm = call->group->comm;
+    nbytes = nbytes ? nbytes : 1;
     if (nbytes > comm->scratch_nbytes) {
         void *larger = tri_alloc_bulk(nbytes);
         if (!larger)

@@ -47,3 +47,35 @@ int tri_host_cores(void)
         return CPU_SETSIZE;
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }
+
+void tri_host_core_set(tri_core_set *set)
+{
+    cpu_set_t allowed;
+
+    *set = (tri_core_set){0};
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        memset(&allowed, 0xff, sizeof allowed);
+    for (size_t core = 0; core < TRI_CORES_MAX; core++) {
+        if (CPU_ISSET(core, &allowed))
+            set->bits[core / 64] |= UINT64_C(1) << (core % 64);
+    }
+}
+
+bool tri_core_sets_meet(const tri_core_set *a, const tri_core_set *b)
+{
+    for (size_t i = 0; i < TRI_CORES_MAX / 64; i++) {
+        if (a->bits[i] & b->bits[i])
+            return true;
+    }
+    return false;
+}
+
+int tri_core_set_count(const tri_core_set *set)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < TRI_CORES_MAX / 64; i++)
+        count += __builtin_popcountll(set->bits[i]);
+    return count;
+}

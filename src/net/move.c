@@ -246,3 +246,36 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
     moves_end(&mover);
     return status;
 }
+
+tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit)
+{
+    move_run mover = {.net = net, .found = found, .culprit = culprit};
+    tri_status status = TRI_OK;
+    bool moved;
+
+    wants_set(&mover, true);
+    status = tri_net_wait(net, tri_now_ns()); /* transports look after the living only while they wait */
+    if (status == TRI_OK)
+        status = patrol(&mover, &moved);
+    if (status == TRI_EPEER) {
+        status = tri_net_first_cause(net, status);
+        if (status == TRI_EABORT)
+            tri_move_blame(&mover, net->abort_peer, &net->links[net->abort_peer].frame);
+    }
+    return status;
+}
+
+bool tri_net_has_left(const tri_net *net, int peer)
+{
+    return net->links[peer].bye || net->links[peer].gone;
+}
+
+bool tri_net_pending(const tri_net *net, int peer, tri_frame *frame)
+{
+    const tri_net_link *link = &net->links[peer];
+
+    if (!link->decoded || link->frame.kind != TRI_FRAME_DATA)
+        return false;
+    *frame = link->frame;
+    return true;
+}

@@ -53,6 +53,12 @@ typedef struct tri_move {
  * an unknown state: abort and close. */
 tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t deadline_ns, tri_frame *found,
                         int *culprit);
+/* Between moves: listens to all peers without waiting. TRI_EPEER, TRI_EABORT, TRI_EFORMAT as tri_net_move. */
+tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit);
+/* Has a peer said goodbye? */
+bool tri_net_has_left(const tri_net *net, int peer);
+/* Has a peer's frame come whose move has not? */
+bool tri_net_pending(const tri_net *net, int peer, tri_frame *frame);
 /* Tells everybody why this rank stops, without waiting for anyone for more than 100 ms in all. */
 void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *message);
 
