@@ -29,6 +29,8 @@ static tri_status run_busy(tri_comm *comm, tri_call *call)
     tri_mutex_lock(&comm->mutex);
     bool tells = comm->abort_waits;
     comm->abort_waits = false;
+    if (status != TRI_OK && tri_net_trouble(comm->net))
+        tri_net_blame(comm->net, &comm->found_origin, &comm->found_cause);
     if (status != TRI_OK) {
         int origin = comm->found_origin >= 0 ? comm->found_origin : comm->rank;
         tells = remember_cause(comm, status, origin, tri_last_error()) || tells;

@@ -153,6 +153,20 @@ static void wants_set(const move_run *mover, bool everybody)
     }
 }
 
+/* As if the rank where it began had said so on its link. */
+static tri_status trouble_blame(const move_run *mover)
+{
+    int origin = -1;
+    tri_status cause = TRI_EABORT, status = tri_net_trouble_status(mover->net);
+    tri_frame frame = {.kind = TRI_FRAME_ABORT};
+
+    tri_net_blame(mover->net, &origin, &cause);
+    frame.op = (uint8_t)cause;
+    frame.count = (uint64_t)origin;
+    tri_move_blame(mover, origin, &frame);
+    return status == TRI_EMISMATCH ? TRI_EABORT : status;
+}
+
 static tri_status moves_run(const move_run *mover)
 {
     int64_t quiet_ns = -1;
@@ -164,6 +178,8 @@ static tri_status moves_run(const move_run *mover)
         TRI_TRY(pass(mover, &moved, &left));
         if (!left)
             return TRI_OK;
+        if (tri_net_trouble(mover->net))
+            return trouble_blame(mover);
         if (moved) {
             quiet_ns = -1;
             mover->net->slice_ns = 0;
@@ -235,12 +251,16 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
     status = moves_run(&mover);
     if (status == TRI_EPEER) {
         status = tri_net_first_cause(net, status);
-        if (status == TRI_EABORT)
+        if (tri_net_trouble(net))
+            status = trouble_blame(&mover);
+        else if (status == TRI_EABORT)
             tri_move_blame(&mover, net->abort_peer, &net->links[net->abort_peer].frame);
     }
     if (status != TRI_OK && status != TRI_EABORT) {
         snprintf(message, sizeof message, "%s", tri_last_error());
-        frames_finish(&mover);
+        /* Where the watch tells everybody nothing need be read to hear it. */
+        if (!net->all_watched)
+            frames_finish(&mover);
         tri_fail_copy(status, message);
     }
     moves_end(&mover);

@@ -10,6 +10,7 @@
 
 #include "net/frame.h"
 #include "net/transport.h"
+#include "net/watch.h"
 
 typedef struct tri_net tri_net;
 
@@ -53,7 +54,23 @@ typedef struct tri_move {
  * an unknown state: abort and close. */
 tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t deadline_ns, tri_frame *found,
                         int *culprit);
-/* Tells everybody why this rank stops, without waiting for anyone for more than 100 ms in all. */
+/* Something ended the work of this rank, whatever it waits for: a rank was found dead, stopped or unreachable, or
+ * failed and said so. One relaxed load, for every loop that waits. Without a watch (hub, comm.heartbeat_ms = 0): false.
+ */
+bool tri_net_trouble(const tri_net *net);
+/* That failure with its message: TRI_EPEER (names the lost rank), TRI_EABORT, TRI_EMISMATCH; TRI_OK without trouble.
+ * Any thread. */
+tri_status tri_net_trouble_status(const tri_net *net);
+/* The rank where it began, and what it was there; untouched without trouble. */
+void tri_net_blame(const tri_net *net, int *origin, tri_status *cause);
+/* The peer said goodbye: whoever waits for something it has not given waits in vain. One relaxed load. */
+bool tri_net_has_left(const tri_net *net, int peer);
+/* The watch of this rank, NULL: none. It is the net's. */
+tri_watch *tri_net_watch(const tri_net *net);
+/* As tri_net_abort, from any thread and without the links: by the watch alone. False: there is none. */
+bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *message);
+/* Tells everybody why this rank stops: at once where all peers are watched, else without waiting for a peer that takes
+ * nothing for more than 2 s. */
 void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *message);
 
 #endif

@@ -43,6 +43,8 @@ struct tri_net {
     const char *names[TRI_NET_TRANSPORTS];
     size_t transport_count;
     bool over_hub;
+    tri_watch *watch; /* NULL: nobody watches */
+    bool all_watched; /* every peer */
     char address[TRI_NET_ADDRESS_NBYTES];
     tri_net_link *links; /* [world] */
     int *active;         /* [world]: peers of the running call */
@@ -59,6 +61,8 @@ static inline uint64_t tri_net_padded(uint64_t nbytes)
     return (nbytes + TRI_NET_BLOCK_NBYTES - 1) & ~(TRI_NET_BLOCK_NBYTES - 1);
 }
 
+/* The value of "name=" in "a=1;b=2", up to the semicolon. False: there is none that fits. */
+bool tri_net_address_value(const char *address, const char *name, char *value, size_t capacity);
 /* Reads on until the head of a DATA frame lies in the link or nothing more has come; *moved when anything came. Notes a
  * goodbye. TRI_EABORT with the peer's text, TRI_EPEER (closed without goodbye), TRI_EFORMAT. */
 tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved);

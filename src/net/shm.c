@@ -56,7 +56,8 @@ typedef struct shm_transport {
     shm_link *links; /* [world] */
     struct pollfd *polls;
     bool spins;
-    int64_t alive_ns; /* when the peers were last seen alive */
+    atomic_bool woken; /* by another thread: the wait under way or the next one ends */
+    int64_t alive_ns;  /* when the peers were last seen alive */
 } shm_transport;
 
 static size_t memory_nbytes(int world, uint32_t slot_kib)
@@ -335,10 +336,10 @@ static tri_status shm_wait(tri_transport *transport, const unsigned char *want, 
         if (left_ns <= 0)
             return TRI_OK;
         atomic_store(&door->sleeping, 1);
-        if (!is_ready(shm, want))
+        if (!is_ready(shm, want) && !atomic_load(&shm->woken))
             syscall(SYS_futex, &door->bell, FUTEX_WAIT, bell, &limit, NULL, 0);
         atomic_store(&door->sleeping, 0);
-        if (is_ready(shm, want))
+        if (is_ready(shm, want) || atomic_exchange(&shm->woken, false))
             return TRI_OK;
         /* Rung, but not by bytes: somebody closed. */
         if (atomic_load(&door->bell) != bell)
@@ -346,6 +347,14 @@ static tri_status shm_wait(tri_transport *transport, const unsigned char *want, 
         if (is_ready(shm, want))
             return TRI_OK;
     }
+}
+
+static void shm_wake(tri_transport *transport)
+{
+    shm_transport *shm = (shm_transport *)transport;
+
+    atomic_store(&shm->woken, true);
+    door_ring((shm_door *)shm->map);
 }
 
 const tri_transport_ops tri_transport_shm = {
@@ -359,5 +368,6 @@ const tri_transport_ops tri_transport_shm = {
     .peek = shm_peek,
     .consume = shm_consume,
     .wait = shm_wait,
+    .wake = shm_wake,
     .close = shm_close,
 };
