@@ -49,8 +49,10 @@ static void beat(tri_watch *watch, int64_t now_ns)
     tri_mutex_lock(&watch->mutex);
     tri_watch_page_write(watch->page, note, head.nbytes, now_ns);
     for (int peer = 0; peer < watch->world; peer++) {
-        if (!watch->peers[peer].page && watch->peers[peer].out_nbytes == 0)
-            tri_watch_say(watch, &watch->peers[peer], &head, note);
+        const watch_peer *at = &watch->peers[peer];
+
+        if (!at->page && at->out_nbytes == 0 && tri_watch_is(at, TRI_WATCH_ALIVE))
+            tri_watch_say(&watch->peers[peer], &head, note);
     }
     tri_mutex_unlock(&watch->mutex);
     tri_mutex_lock(&watch->client_mutex);
@@ -76,7 +78,7 @@ static void questions_answer(tri_watch *watch)
     tri_mutex_lock(&watch->mutex);
     for (int peer = 0; peer < watch->world; peer++) {
         if (watch->peers[peer].asks)
-            tri_watch_say(watch, &watch->peers[peer], &head, text);
+            tri_watch_say(&watch->peers[peer], &head, text);
         watch->peers[peer].asks = false;
     }
     tri_mutex_unlock(&watch->mutex);
@@ -248,7 +250,7 @@ static void goodbye_say(tri_watch *watch)
     bool left = true;
 
     for (int peer = 0; peer < watch->world; peer++)
-        tri_watch_say(watch, &watch->peers[peer], &bye, NULL);
+        tri_watch_say(&watch->peers[peer], &bye, NULL);
     while (left) {
         left = false;
         for (int peer = 0; peer < watch->world; peer++)
@@ -374,7 +376,7 @@ void tri_watch_ask(tri_watch *watch, int peer)
 
     tri_mutex_lock(&watch->mutex);
     watch->peers[peer].answer_nbytes = 0;
-    tri_watch_say(watch, &watch->peers[peer], &head, NULL);
+    tri_watch_say(&watch->peers[peer], &head, NULL);
     tri_mutex_unlock(&watch->mutex);
 }
 

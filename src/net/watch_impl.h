@@ -109,7 +109,7 @@ void tri_watch_head_encode(const watch_head *head, unsigned char bytes[TRI_WATCH
 /* False: no head of this protocol. */
 bool tri_watch_head_decode(const unsigned char bytes[TRI_WATCH_HEAD_NBYTES], watch_head *head);
 /* Queues a message and sends what goes without waiting; one that finds no room is dropped. */
-void tri_watch_say(tri_watch *watch, watch_peer *peer, const watch_head *head, const void *payload);
+void tri_watch_say(watch_peer *peer, const watch_head *head, const void *payload);
 void tri_watch_flush(watch_peer *peer);
 /* Takes everything that has come from a peer. */
 void tri_watch_hear(tri_watch *watch, int peer, int64_t now_ns);

@@ -17,7 +17,7 @@
 
 #define BEATS_MISSED   3
 #define FIRST_LIMIT_NS (10 * TRI_NS_PER_S) /* until the first beat: the peer may still be waiting for others */
-#define DISK_FACTOR    10 /* so many times the limit for a thread that waits for its disk */
+#define DISK_FACTOR    10                  /* so many times the limit for a thread that waits for its disk */
 #define LIMIT_MAX_NS   (5 * TRI_NS_PER_S)
 
 bool tri_watch_trouble_set(tri_watch *watch, tri_status cause, int origin, int subject, tri_verdict verdict,
@@ -42,9 +42,9 @@ static void peer_lost(tri_watch *watch, int peer, tri_verdict verdict, const cha
 
     snprintf(text, sizeof text, "rank %d %s", peer, why);
     atomic_store(&lost->verdict, (int)verdict);
-    if (tri_watch_trouble_set(watch, TRI_EPEER, peer, peer, verdict, text))
-        tri_watch_spread(watch); /* to the lost one too: it may wake up */
     atomic_store(&lost->state, TRI_WATCH_LOST);
+    if (tri_watch_trouble_set(watch, TRI_EPEER, peer, peer, verdict, text))
+        tri_watch_spread(watch);
 }
 
 void tri_watch_peer_ended(tri_watch *watch, int peer, bool process_died)

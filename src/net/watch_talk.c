@@ -71,12 +71,13 @@ void tri_watch_flush(watch_peer *peer)
     memmove(peer->out, peer->out + sent, peer->out_nbytes);
 }
 
-void tri_watch_say(tri_watch *watch, watch_peer *peer, const watch_head *head, const void *payload)
+void tri_watch_say(watch_peer *peer, const watch_head *head, const void *payload)
 {
     size_t nbytes = TRI_WATCH_HEAD_NBYTES + head->nbytes;
 
-    (void)watch;
-    if (peer->fd < 0 || !tri_watch_is(peer, TRI_WATCH_ALIVE) || nbytes > TRI_WATCH_OUT_NBYTES - peer->out_nbytes)
+    /* To a lost one too: it may wake up. */
+    if (peer->fd < 0 || peer->closed || tri_watch_is(peer, TRI_WATCH_LEFT) ||
+        nbytes > TRI_WATCH_OUT_NBYTES - peer->out_nbytes)
         return;
     tri_watch_head_encode(head, peer->out + peer->out_nbytes);
     if (head->nbytes > 0)
@@ -98,7 +99,7 @@ void tri_watch_spread(tri_watch *watch)
         return;
     watch->told = true;
     for (int peer = 0; peer < watch->world; peer++)
-        tri_watch_say(watch, &watch->peers[peer], &head, watch->text);
+        tri_watch_say(&watch->peers[peer], &head, watch->text);
 }
 
 /* ---- hearing */
