@@ -241,8 +241,10 @@ tri_status tri_call_run(tri_call *call)
         status = run_alone(call);
     } else {
         fill_frame(call);
+        tri_board_begin(comm->board, &call->frame, call->group->members, call->name);
         const tri_algorithm *algorithm = call->algorithm ? call->algorithm : tri_algorithm_select(call);
         status = algorithm->run(call);
+        tri_board_end(comm->board, status);
     }
     tri_event event = {.start_ns = start_ns,
                        .duration_ns = tri_now_ns() - start_ns,

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "base/runtime.h"
+#include "comm/board.h"
 #include "comm/comm.h"
 #include "tensor/reduce.h"
 #include "tensor/tree.h"
@@ -70,6 +71,7 @@ typedef struct tri_plan {
 
 struct tri_group {
     tri_comm *comm;
+    uint64_t members; /* tri_board_members */
     uint32_t id;
     int rank, count;
     int *world_rank;   /* [count] */
@@ -137,9 +139,13 @@ struct tri_comm {
     bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
     tri_status failed;
     int origin;
+    size_t told_nbytes; /* of `cause`, for the other ranks: what follows is about this one */
     char cause[TRI_ERROR_NBYTES];
 
     tri_thread *thread;
+    tri_board *board;          /* what the runner does, for everybody */
+    struct tri_report *report; /* of waits that last; NULL without a watch */
+    tri_option_path flight_folder;
 
     /* The runner's. */
     tri_move *moves;
@@ -150,6 +156,7 @@ struct tri_comm {
     size_t scratch_nbytes;
     tri_known_name names[TRI_COMM_NAMES_KEPT];
     unsigned name_next;
+    bool flight_written;
     int found_origin;       /* of the abort that came from a peer, -1: none */
     tri_status found_cause; /* what it said */
 };

@@ -10,6 +10,31 @@
 #include <string.h>
 
 #include "comm/comm_impl.h"
+#include "comm/flight.h"
+
+/* Tells the others, then writes down what happened here. */
+static void tell_and_record(tri_comm *comm, tri_status cause)
+{
+    char told[TRI_ERROR_NBYTES];
+    snprintf(told, sizeof(told), "%.*s", (int)comm->told_nbytes, comm->cause);
+    tri_net_abort(comm->net, cause, comm->origin, told);
+    tri_flight_write(comm);
+}
+
+/* The cause ends with where the record lies, whatever must be cut off for it. */
+static void record_name(tri_comm *comm)
+{
+    char path[TRI_FLIGHT_PATH_NBYTES], end[sizeof(comm->cause)];
+    if (!tri_flight_path(comm, path))
+        return;
+    int nbytes = snprintf(end, sizeof(end), "; flight record: %s", path);
+    size_t room = sizeof(comm->cause) - 1 - (size_t)nbytes;
+    if (nbytes < 0 || (size_t)nbytes >= sizeof(comm->cause) / 2)
+        return; /* a folder whose name is longer than a message */
+    if (comm->told_nbytes > room)
+        comm->told_nbytes = room;
+    memcpy(comm->cause + comm->told_nbytes, end, (size_t)nbytes + 1);
+}
 
 /* Under the lock. The first one stays. */
 static bool remember_cause(tri_comm *comm, tri_status status, int origin, const char *message)
@@ -17,6 +42,8 @@ static bool remember_cause(tri_comm *comm, tri_status status, int origin, const 
     if (comm->failed != TRI_OK)
         return false;
     snprintf(comm->cause, sizeof(comm->cause), "%s", message);
+    comm->told_nbytes = strlen(comm->cause);
+    record_name(comm);
     comm->origin = origin;
     comm->failed = status;
     return true;
@@ -38,7 +65,7 @@ static tri_status run_busy(tri_comm *comm, tri_call *call)
     tri_mutex_unlock(&comm->mutex);
     /* What came from a peer is passed on: its own links may have broken inside a frame. */
     if (tells)
-        tri_net_abort(comm->net, comm->found_origin >= 0 ? comm->found_cause : comm->failed, comm->origin, comm->cause);
+        tell_and_record(comm, comm->found_origin >= 0 ? comm->found_cause : comm->failed);
     return status;
 }
 
@@ -203,12 +230,15 @@ void tri_comm_abort(tri_comm *comm, tri_status cause, const char *message)
     }
     if (tells)
         comm->busy = true;
+    bool waits = comm->abort_waits;
     tri_mutex_unlock(&comm->mutex);
+    if (waits)
+        (void)tri_net_tell(comm->net, comm->failed, comm->origin, message ? message : "");
     if (!tells)
         return;
     char own[TRI_ERROR_NBYTES]; /* what the caller failed with stays its last error, whatever links break here */
     snprintf(own, sizeof(own), "%s", tri_last_error());
-    tri_net_abort(comm->net, comm->failed, comm->origin, comm->cause);
+    tell_and_record(comm, comm->failed);
     (void)tri_fail_copy(cause, own);
     tri_mutex_lock(&comm->mutex);
     comm->busy = false;

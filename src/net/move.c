@@ -37,6 +37,18 @@ static tri_status moves_check(const move_run *mover)
     return TRI_OK;
 }
 
+/* Counts anew for another call. */
+static void moved_begin(tri_net_link *link, const tri_frame *frame)
+{
+    if (atomic_load_explicit(&link->moved_sequence, memory_order_relaxed) == frame->sequence &&
+        atomic_load_explicit(&link->moved_group, memory_order_relaxed) == frame->group)
+        return;
+    atomic_store_explicit(&link->sent_nbytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->received_nbytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->moved_group, frame->group, memory_order_relaxed);
+    atomic_store_explicit(&link->moved_sequence, frame->sequence, memory_order_relaxed);
+}
+
 static void moves_start(const move_run *mover)
 {
     tri_net *net = mover->net;
@@ -48,6 +60,7 @@ static void moves_start(const move_run *mover)
         size_t *first = move->send ? &link->sending : &link->receiving;
 
         move->done_nbytes = 0;
+        moved_begin(link, &move->frame);
         if (link->sending == SIZE_MAX && link->receiving == SIZE_MAX)
             net->active[net->active_count++] = move->peer;
         if (*first == SIZE_MAX)

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "net/auth.h"
+#include "net/bytes.h"
 #include "net/host.h"
 #include "net/net_impl.h"
 
@@ -85,6 +87,15 @@ static tri_status watch_open(tri_net *net)
     return TRI_OK;
 }
 
+static uint32_t job_of(const char *token)
+{
+    unsigned char digest[TRI_AUTH_NBYTES] = {0};
+
+    if (tri_auth_sha256(token, strlen(token), digest) != TRI_OK)
+        return 0;
+    return tri_bytes_read_u32(digest);
+}
+
 tri_status tri_net_open(const tri_net_config *config, int rank, int world, const char *token, tri_hub *hub,
                         tri_net **out)
 {
@@ -101,6 +112,7 @@ tri_status tri_net_open(const tri_net_config *config, int rank, int world, const
     net->world = world;
     net->config = *config;
     net->abort_peer = -1;
+    net->job = job_of(token ? token : "");
     net->token = tri_strdup(token ? token : "");
     net->links = tri_alloc_zero((size_t)world, sizeof *net->links);
     net->active = tri_alloc_zero((size_t)world, sizeof *net->active);
@@ -236,6 +248,26 @@ int tri_net_rank(const tri_net *net)
 int tri_net_world(const tri_net *net)
 {
     return net->world;
+}
+
+bool tri_net_is_local(const tri_net *net)
+{
+    return net->over_hub;
+}
+
+uint32_t tri_net_job(const tri_net *net)
+{
+    return net->job;
+}
+
+void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequence, uint64_t *sent, uint64_t *received)
+{
+    tri_net_link *link = &net->links[peer];
+    bool same = atomic_load_explicit(&link->moved_group, memory_order_relaxed) == group &&
+                atomic_load_explicit(&link->moved_sequence, memory_order_relaxed) == sequence;
+
+    *sent = same ? atomic_load_explicit(&link->sent_nbytes, memory_order_relaxed) : 0;
+    *received = same ? atomic_load_explicit(&link->received_nbytes, memory_order_relaxed) : 0;
 }
 
 const char *tri_net_transport_name(const tri_net *net, int peer)

@@ -28,6 +28,13 @@ void tri_net_close(tri_net *net);
 
 int tri_net_rank(const tri_net *net);
 int tri_net_world(const tri_net *net);
+/* Are all ranks in this process (a hub)? */
+bool tri_net_is_local(const tri_net *net);
+/* A number of the job, the same on all ranks, from which its token cannot be found out. */
+uint32_t tri_net_job(const tri_net *net);
+/* Bytes of frames sent to and received from a peer in the latest call of which frames went between the two, when that
+ * is this one; else 0. Any thread. */
+void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequence, uint64_t *sent, uint64_t *received);
 /* The name of the transport that reaches a peer: "shm". */
 const char *tri_net_transport_name(const tri_net *net, int peer);
 
