@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/runtime.h"
+#include <pthread.h>
 
 #define FRAMES_MAX    48
 #define HANDLER_DEPTH 2 /* of the handler and of the kernel's way into it */
@@ -91,24 +91,23 @@ static size_t frames_print(char *text, size_t capacity)
     return used;
 }
 
-size_t tri_stack_read(int task, int limit_ms, char *text, size_t capacity)
+int tri_stack_ask(int task)
 {
-    int64_t until_ns = tri_deadline_after_ms(limit_ms);
-    size_t nbytes = 0;
     int number;
 
-    if (!atomic_load(&ready) || capacity == 0)
+    if (!atomic_load(&ready))
         return 0;
-    TRI_ASSERT(pthread_mutex_lock(&asking) == 0);
     number = atomic_fetch_add(&question, 1) + 1;
-    if (syscall(SYS_tgkill, getpid(), task, signal_number()) == 0) {
-        while (atomic_load(&answered) != number && tri_now_ns() < until_ns)
-            tri_sleep_ns(TRI_NS_PER_MS / 5);
-        if (atomic_load(&answered) == number)
-            nbytes = frames_print(text, capacity);
-        else
-            atomic_fetch_add(&question, 1); /* nobody is asked any more */
-    }
+    return syscall(SYS_tgkill, getpid(), task, signal_number()) == 0 ? number : 0;
+}
+
+size_t tri_stack_take(int number, char *text, size_t capacity)
+{
+    size_t nbytes = 0;
+
+    TRI_ASSERT(pthread_mutex_lock(&asking) == 0);
+    if (number != 0 && capacity > 0 && atomic_load(&answered) == number && atomic_load(&question) == number)
+        nbytes = frames_print(text, capacity);
     TRI_ASSERT(pthread_mutex_unlock(&asking) == 0);
     return nbytes;
 }

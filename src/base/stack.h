@@ -14,10 +14,13 @@
 
 /* Makes ready, once per process: TRI_EUNSUPPORTED when a handler of somebody else holds the signal. */
 tri_status tri_stack_catch(void);
-/* The thread that calls, for tri_stack_read. */
+/* The thread that calls. */
 int tri_stack_task(void);
-/* One line per function, innermost first; returns the bytes of text (with its 0 not counted), 0 when the thread has
- * ended, blocks signals or does not run within limit_ms. One asks at a time. */
-size_t tri_stack_read(int task, int limit_ms, char *text, size_t capacity);
+/* Asks a thread, which answers when it runs next: returns the number of the question, 0 when there is no such thread. A
+ * question ends the one before it. */
+int tri_stack_ask(int task);
+/* The answer, one line per function, innermost first: bytes of text without its 0; 0: not yet, or never (the thread
+ * blocks signals, or another question came). Never waits. */
+size_t tri_stack_take(int question, char *text, size_t capacity);
 
 #endif

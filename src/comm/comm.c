@@ -11,6 +11,7 @@
 
 #include <xxhash.h>
 
+#include "comm/report.h"
 #include "comm/shared.h"
 
 #define TRI_OPTION_STRUCT tri_comm_config
@@ -124,6 +125,8 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
     if (status == TRI_OK)
         status = tri_group_create(comm, WORLD_GROUP_ID, NULL, comm->world, &comm->world_group);
     if (status == TRI_OK)
+        status = tri_report_start(comm, config->report_s, &comm->report);
+    if (status == TRI_OK)
         status = tri_work_thread_start(comm);
     if (status == TRI_OK)
         status = check_alike(comm, config);
@@ -156,6 +159,7 @@ void tri_comm_leave(tri_comm *comm)
     if (!comm)
         return;
     tri_work_thread_stop(comm);
+    tri_report_stop(comm->report);
     tri_net_close(comm->net);
     if (comm->cluster) {
         tri_cluster_leave(comm->cluster);

@@ -189,6 +189,8 @@ size_t tri_call_nbytes(const tri_call *call, int64_t count);
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192]);
+/* The same with a name that is known: "" or NULL: it is not. Any thread. */
+void tri_call_describe_as(const tri_frame *frame, const char *name, char text[192]);
 
 /* select.c */
 extern const tri_algorithm *const tri_algorithms[]; /* NULL at the end */

@@ -109,6 +109,11 @@ static const char *known_name(const tri_comm *comm, uint64_t hash)
 
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192])
 {
+    tri_call_describe_as(frame, known_name(comm, frame->name), text);
+}
+
+void tri_call_describe_as(const tri_frame *frame, const char *name, char text[192])
+{
     tri_comm_op op = (tri_comm_op)frame->op;
     int at = snprintf(text, 192, "%s #%" PRIu64, tri_comm_op_name(op), frame->sequence);
     if (op != TRI_COMM_BARRIER)
@@ -122,8 +127,7 @@ void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[1
     if (op == TRI_COMM_ALL_REDUCE_TREE)
         at += snprintf(text + at, (size_t)(192 - at), " over %" PRIu64 " leaves", UINT64_C(1) << (extra & 63));
     if (frame->name) {
-        const char *name = known_name(comm, frame->name);
-        if (name)
+        if (name && name[0])
             at += snprintf(text + at, (size_t)(192 - at), " '%s'", name);
         else
             at += snprintf(text + at, (size_t)(192 - at), " named otherwise (hash %016" PRIx64 ")", frame->name);

@@ -11,6 +11,7 @@
 
 #include "comm/comm_impl.h"
 #include "comm/flight.h"
+#include "comm/report.h"
 
 /* Tells the others, then writes down what happened here. */
 static void tell_and_record(tri_comm *comm, tri_status cause)
@@ -52,7 +53,7 @@ static bool remember_cause(tri_comm *comm, tri_status status, int origin, const 
 /* Runs a call as the one at work (`busy` is set), without the lock. */
 static tri_status run_busy(tri_comm *comm, tri_call *call)
 {
-    tri_status status = tri_call_run(call);
+    tri_status status = tri_report_explain(comm->report, tri_call_run(call));
     tri_mutex_lock(&comm->mutex);
     bool tells = comm->abort_waits;
     comm->abort_waits = false;

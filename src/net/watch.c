@@ -71,10 +71,13 @@ static void questions_answer(tri_watch *watch)
         asked |= watch->peers[peer].asks;
     if (!asked)
         return;
+    /* At most every beat, until it is known. */
     tri_mutex_lock(&watch->client_mutex);
     if (watch->client.answer)
         head.nbytes = (uint32_t)watch->client.answer(watch->client.arg, text, sizeof text - 1);
     tri_mutex_unlock(&watch->client_mutex);
+    if (head.nbytes == 0)
+        return;
     tri_mutex_lock(&watch->mutex);
     for (int peer = 0; peer < watch->world; peer++) {
         if (watch->peers[peer].asks)

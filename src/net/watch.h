@@ -43,7 +43,7 @@ typedef struct tri_watch_client {
     size_t (*note)(void *arg, unsigned char *bytes);
     /* Once per beat. */
     void (*tick)(void *arg, int64_t now_ns);
-    /* A peer asks what this rank is stuck in: at most `capacity` bytes of text. */
+    /* A peer asks what this rank is stuck in: at most `capacity` bytes of text; 0: not known yet, ask again. */
     size_t (*answer)(void *arg, char *text, size_t capacity);
     void *arg;
 } tri_watch_client;

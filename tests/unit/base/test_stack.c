@@ -15,24 +15,26 @@
 #include "base/runtime.h"
 #include "base/stack.h"
 
-typedef struct question {
+typedef struct asking {
     int task;
     char text[3072];
     size_t nbytes;
     atomic_bool ended;
-} question;
+} asking;
 
 static void ask(void *arg)
 {
-    question *one = arg;
+    asking *one = arg;
+    int question = tri_stack_ask(one->task);
 
-    one->nbytes = tri_stack_read(one->task, 2000, one->text, sizeof one->text);
+    for (int i = 0; i < 5000 && (one->nbytes = tri_stack_take(question, one->text, sizeof one->text)) == 0; i++)
+        tri_sleep_ns(TRI_NS_PER_MS);
     atomic_store(&one->ended, true);
 }
 
 static void a_thread_that_is_busy_tells_where_it_is(void **state)
 {
-    question one = {.task = tri_stack_task()};
+    asking one = {.task = tri_stack_task()};
     tri_thread *thread;
 
     (void)state;
@@ -51,7 +53,7 @@ static void a_thread_that_is_busy_tells_where_it_is(void **state)
 
 static void a_sleep_that_is_asked_goes_on(void **state)
 {
-    question one = {.task = tri_stack_task()};
+    asking one = {.task = tri_stack_task()};
     int64_t began_ns = tri_now_ns();
     tri_thread *thread;
 
@@ -82,10 +84,14 @@ static void a_thread_that_blocks_signals_has_no_answer(void **state)
     assert_int_equal(tri_thread_start(&thread, "hidden", hide, &task), TRI_OK);
     while (atomic_load(&task) == 0)
         tri_yield();
-    assert_int_equal(tri_stack_read(atomic_load(&task), 20, text, sizeof text), 0);
+    int question = tri_stack_ask(atomic_load(&task));
+    assert_true(question > 0);
+    tri_sleep_ns(20 * TRI_NS_PER_MS);
+    assert_int_equal(tri_stack_take(question, text, sizeof text), 0);
     atomic_store(&task, 0);
     tri_thread_join(thread);
-    assert_int_equal(tri_stack_read(0x3fffffff, 20, text, sizeof text), 0);
+    assert_int_equal(tri_stack_ask(0x3fffffff), 0);
+    assert_int_equal(tri_stack_take(0, text, sizeof text), 0);
 }
 
 int main(void)
