@@ -214,7 +214,14 @@ tri_status tri_call_run(tri_call *call)
         tri_call_fill_frame(call);
     if (call->reduce == TRI_REDUCE_PREMUL_SUM)
         TRI_TRY(scale_input(call));
-    tri_status status = is_short(call) ? tri_lane_run(call) : run_timed(call);
+    tri_comm *comm = call->group->comm;
+    bool shown = call->op != TRI_COMM_BATCH; /* its operations show themselves */
+    if (shown)
+        tri_board_begin(comm->board, &call->frame, call->group->members, call->name);
+    bool quick = is_short(call);
+    tri_status status = quick ? tri_lane_run(call) : run_timed(call);
+    if (shown)
+        tri_board_end(comm->board, status, quick);
     if (status == TRI_OK)
         tri_counter_add(TRI_COUNT_COLLECTIVES, 1);
     return named(call, status);

@@ -14,7 +14,10 @@
 #define TRI_COMM_OPTIONS(X)                                                                                            \
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
       "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
-    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")
+    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
+    X(REAL, report_s, "10", 0.001, 1e6, NULL, "an operation that waits this long says once who is missing and why")    \
+    X(PATH, flight, "", 0, 0, NULL,                                                                                    \
+      "folder of the record of the latest operations that a failure leaves, empty = /tmp, none = no record")
 typedef struct tri_comm_config {
     TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
 } tri_comm_config;

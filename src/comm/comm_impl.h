@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "base/runtime.h"
+#include "comm/board.h"
 #include "comm/comm.h"
 #include "tensor/reduce.h"
 #include "tensor/tree.h"
@@ -73,6 +74,7 @@ typedef struct tri_plan {
 
 struct tri_group {
     tri_comm *comm;
+    uint64_t members; /* tri_board_members */
     uint32_t id;
     int rank, count;
     int *world_rank;   /* [count] */
@@ -146,9 +148,13 @@ struct tri_comm {
     bool closing;
     atomic_bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
     int origin;
+    size_t told_nbytes; /* of `cause`, for the other ranks: what follows is about this one */
     char cause[TRI_ERROR_NBYTES];
 
     tri_thread *thread;
+    tri_board *board;          /* what the runner does, for everybody */
+    struct tri_report *report; /* of waits that last; NULL without a watch */
+    tri_option_path flight_folder;
 
     /* The runner's. */
     tri_move *moves;
@@ -161,6 +167,7 @@ struct tri_comm {
     size_t scaled_nbytes;
     tri_known_name names[TRI_COMM_NAMES_KEPT];
     unsigned name_next;
+    bool flight_written;
     int found_origin;       /* of the abort that came from a peer, -1: none */
     tri_status found_cause; /* what it said */
 };
@@ -198,12 +205,14 @@ char *tri_call_out_block(const tri_call *call, int rank);
 void tri_call_place(const tri_call *call);
 /* Sum to result: divides for AVERAGE. */
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
-/* The failure of a call that meets another one: prints both. */
-tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, int culprit);
+/* The failure of a call that meets another one: prints both. name: of the other, NULL: look among those known here. */
+tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit);
 /* In a long wait for a rank, outside the net: has anybody died, stopped, or called something else? */
 tri_status tri_call_look_around(tri_call *call, int awaited);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192]);
+/* The same with a name that is known: "" or NULL: it is not. Any thread. */
+void tri_call_describe_as(const tri_frame *frame, const char *name, char text[192]);
 
 /* select.c */
 extern const tri_algorithm *const tri_algorithms[]; /* NULL at the end */

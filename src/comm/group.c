@@ -31,6 +31,7 @@ tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks,
             group->rank = r;
     }
     TRI_ASSERT(group->rank >= 0);
+    group->members = tri_board_members(group->world_rank, count);
     group->price = tri_price_of_group(group);
     *out = group;
     return TRI_OK;

@@ -134,13 +134,13 @@ static tri_status check_frames(tri_call *call)
 {
     const tri_group *group = call->group;
     for (int r = 0; r < group->count; r++) {
-        tri_frame theirs = group->lane->pages[r]->notes.latest; /* may be torn: then it agrees at the next look */
-        if (r == group->rank || theirs.group != call->frame.group || theirs.sequence != call->frame.sequence ||
-            tri_frame_agrees(&call->frame, &theirs))
+        tri_lane_note theirs = group->lane->pages[r]->notes.latest; /* may be torn: then it agrees at the next look */
+        if (r == group->rank || theirs.frame.group != call->frame.group ||
+            theirs.frame.sequence != call->frame.sequence || tri_frame_agrees(&call->frame, &theirs.frame))
             continue;
-        tri_frame again = group->lane->pages[r]->notes.latest;
+        tri_lane_note again = group->lane->pages[r]->notes.latest;
         if (memcmp(&theirs, &again, sizeof(again)) == 0)
-            return tri_call_mismatch(call, &theirs, group->world_rank[r]);
+            return tri_call_mismatch(call, &theirs.frame, theirs.name, group->world_rank[r]);
     }
     return TRI_OK;
 }
@@ -204,6 +204,8 @@ tri_status tri_lane_begin(tri_call *call)
 {
     tri_lane *lane = call->group->lane;
     uint64_t number = ++lane->number;
+    if (tri_net_trouble(call->group->comm->net))
+        TRI_TRY(tri_call_look_around(call, (call->group->rank + 1) % call->group->count));
     if (number <= TRI_LANE_SLOTS)
         return TRI_OK;
     for (int r = 0; r < call->group->count; r++) {
@@ -231,7 +233,7 @@ void tri_lane_post(const tri_lane *lane, const tri_call *call)
     const tri_group *group = lane->group;
     tri_lane_slot *slot = slot_of(lane, group->rank);
     slot->signature = signature_of(call);
-    lane->pages[group->rank]->notes.posted[lane->number % TRI_LANE_SLOTS] = call->frame;
+    tri_lane_note_write(&lane->pages[group->rank]->notes.posted[lane->number % TRI_LANE_SLOTS], call);
     atomic_store_explicit(&slot->number, lane->number, memory_order_release);
     for (int r = 0; r < group->count; r++) {
         if (r != group->rank)
@@ -244,9 +246,10 @@ tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **
     tri_lane *lane = call->group->lane;
     tri_lane_slot *slot = slot_of(lane, peer);
     TRI_TRY(wait_for(call, peer, &slot->number, lane->number));
-    if (slot->signature != signature_of(call))
-        return tri_call_mismatch(call, &lane->pages[peer]->notes.posted[lane->number % TRI_LANE_SLOTS],
-                                 call->group->world_rank[peer]);
+    if (slot->signature != signature_of(call)) {
+        const tri_lane_note *theirs = &lane->pages[peer]->notes.posted[lane->number % TRI_LANE_SLOTS];
+        return tri_call_mismatch(call, &theirs->frame, theirs->name, call->group->world_rank[peer]);
+    }
     /* Whoever posts a call has finished those before it. */
     lane->seen_done[peer] = lane->number - 1;
     *message = nbytes <= TRI_LANE_INLINE_NBYTES ? slot->few : slot->many;

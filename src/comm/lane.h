@@ -11,6 +11,8 @@
 #ifndef TRI_COMM_LANE_H
 #define TRI_COMM_LANE_H
 
+#include <string.h>
+
 #include "base/cache.h"
 #include "comm/comm_impl.h"
 #include "net/bell.h"
@@ -29,9 +31,14 @@ typedef struct tri_lane_slot {
 } tri_lane_slot;
 
 /* For reports; read only by who finds that something is wrong. */
+typedef struct tri_lane_note {
+    tri_frame frame;
+    char name[TRI_COMM_NAME_NBYTES];
+} tri_lane_note;
+
 typedef struct tri_lane_notes {
-    _Alignas(TRI_LINES_APART) tri_frame posted[TRI_LANE_SLOTS]; /* what the slots' signatures are of */
-    tri_frame latest;                                           /* call that posted nothing here */
+    _Alignas(TRI_LINES_APART) tri_lane_note posted[TRI_LANE_SLOTS]; /* what the slots' signatures are of */
+    tri_lane_note latest;                                           /* call that posted nothing here */
 } tri_lane_notes;
 
 /* Written by its rank alone, read by all. */
@@ -68,12 +75,20 @@ void tri_lane_end(const tri_lane *lane);
  * or NULL. */
 tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *words);
 
+static inline void tri_lane_note_write(tri_lane_note *note, const tri_call *call)
+{
+    note->frame = call->frame;
+    note->name[0] = 0;
+    if (call->name[0])
+        memcpy(note->name, call->name, sizeof(note->name));
+}
+
 /* What the others are shown of a call that goes another way, or says nothing on the lane. */
 static inline void tri_lane_announce(const tri_call *call)
 {
     tri_lane *lane = call->group->lane;
     if (lane)
-        lane->pages[call->group->rank]->notes.latest = call->frame;
+        tri_lane_note_write(&lane->pages[call->group->rank]->notes.latest, call);
 }
 
 #endif

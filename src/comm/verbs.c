@@ -109,6 +109,11 @@ static const char *known_name(const tri_comm *comm, uint64_t hash)
 
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192])
 {
+    tri_call_describe_as(frame, known_name(comm, frame->name), text);
+}
+
+void tri_call_describe_as(const tri_frame *frame, const char *name, char text[192])
+{
     tri_comm_op op = (tri_comm_op)frame->op;
     int at = snprintf(text, 192, "%s #%" PRIu64, tri_comm_op_name(op), frame->sequence);
     if (op != TRI_COMM_BARRIER)
@@ -122,8 +127,7 @@ void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[1
     if (op == TRI_COMM_ALL_REDUCE_TREE)
         at += snprintf(text + at, (size_t)(192 - at), " over %" PRIu64 " leaves", UINT64_C(1) << (extra & 63));
     if (frame->name) {
-        const char *name = known_name(comm, frame->name);
-        if (name)
+        if (name && name[0])
             at += snprintf(text + at, (size_t)(192 - at), " '%s'", name);
         else
             at += snprintf(text + at, (size_t)(192 - at), " named otherwise (hash %016" PRIx64 ")", frame->name);
@@ -131,19 +135,19 @@ void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[1
     (void)at;
 }
 
-tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, int culprit)
+tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit)
 {
     const tri_comm *comm = call->group->comm;
     char mine[192], theirs[192];
     tri_call_describe(comm, &call->frame, mine);
     if (found->group != call->frame.group || found->generation != call->frame.generation) {
-        tri_call_describe(comm, found, theirs);
+        tri_call_describe_as(found, name ? name : known_name(comm, found->name), theirs);
         return tri_fail(TRI_EMISMATCH,
                         "ranks called different things: rank %d called %s in group %08" PRIx32
                         ", rank %d called %s in group %08" PRIx32,
                         comm->rank, mine, call->frame.group, culprit, theirs, found->group);
     }
-    tri_call_describe(comm, found, theirs);
+    tri_call_describe_as(found, name ? name : known_name(comm, found->name), theirs);
     if (strcmp(mine, theirs) != 0)
         return tri_fail(TRI_EMISMATCH, "ranks called different things: rank %d called %s, rank %d called %s",
                         comm->rank, mine, culprit, theirs);
@@ -166,7 +170,7 @@ static tri_status net_failed(tri_call *call, tri_status status, const tri_frame 
 {
     tri_comm *comm = call->group->comm;
     if (status == TRI_EMISMATCH)
-        return tri_call_mismatch(call, found, culprit);
+        return tri_call_mismatch(call, found, NULL, culprit);
     if (status == TRI_EABORT && found->kind == TRI_FRAME_ABORT) {
         comm->found_cause = (tri_status)found->op;
         comm->found_origin = (int)found->count;
@@ -184,7 +188,7 @@ tri_status tri_call_look_around(tri_call *call, int awaited)
     tri_status status = tri_net_patrol(group->comm->net, &found, &culprit);
     if (status != TRI_OK)
         return net_failed(call, status, &found, culprit);
-    if (tri_net_has_left(group->comm->net, group->world_rank[awaited]))
+    if (tri_net_has_gone(group->comm->net, group->world_rank[awaited]))
         return tri_fail(TRI_EPEER, "rank %d is gone (it left in good order, but something is expected of it)",
                         group->world_rank[awaited]);
     for (int r = 0; r < group->count; r++) {
@@ -194,7 +198,7 @@ tri_status tri_call_look_around(tri_call *call, int awaited)
             continue;
         found.part = call->frame.part; /* it may be further in the same call */
         if (!tri_frame_agrees(&call->frame, &found))
-            return tri_call_mismatch(call, &found, peer);
+            return tri_call_mismatch(call, &found, NULL, peer);
     }
     return TRI_OK;
 }

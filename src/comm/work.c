@@ -10,6 +10,32 @@
 #include <string.h>
 
 #include "comm/comm_impl.h"
+#include "comm/flight.h"
+#include "comm/report.h"
+
+/* Tells the others, then writes down what happened here. */
+static void tell_and_record(tri_comm *comm, tri_status cause)
+{
+    char told[TRI_ERROR_NBYTES];
+    snprintf(told, sizeof(told), "%.*s", (int)comm->told_nbytes, comm->cause);
+    tri_net_abort(comm->net, cause, comm->origin, told);
+    tri_flight_write(comm);
+}
+
+/* The cause ends with where the record lies, whatever must be cut off for it. */
+static void record_name(tri_comm *comm)
+{
+    char path[TRI_FLIGHT_PATH_NBYTES], end[sizeof(comm->cause)];
+    if (!tri_flight_path(comm, path))
+        return;
+    int nbytes = snprintf(end, sizeof(end), "; flight record: %s", path);
+    size_t room = sizeof(comm->cause) - 1 - (size_t)nbytes;
+    if (nbytes < 0 || (size_t)nbytes >= sizeof(comm->cause) / 2)
+        return; /* a folder whose name is longer than a message */
+    if (comm->told_nbytes > room)
+        comm->told_nbytes = room;
+    memcpy(comm->cause + comm->told_nbytes, end, (size_t)nbytes + 1);
+}
 
 static inline tri_status comm_failed(const tri_comm *comm)
 {
@@ -29,6 +55,8 @@ static bool remember_cause(tri_comm *comm, tri_status status, int origin, const 
     if (comm_failed(comm) != TRI_OK)
         return false;
     snprintf(comm->cause, sizeof(comm->cause), "%s", message);
+    comm->told_nbytes = strlen(comm->cause);
+    record_name(comm);
     comm->origin = origin;
     atomic_store(&comm->failed, (int)status);
     return true;
@@ -40,6 +68,8 @@ static void tell_others(tri_comm *comm, tri_status status)
     tri_mutex_lock(&comm->mutex);
     bool tells = comm->abort_waits;
     atomic_store(&comm->abort_waits, false);
+    if (status != TRI_OK && tri_net_trouble(comm->net))
+        tri_net_blame(comm->net, &comm->found_origin, &comm->found_cause);
     if (status != TRI_OK) {
         int origin = comm->found_origin >= 0 ? comm->found_origin : comm->rank;
         tells = remember_cause(comm, status, origin, tri_last_error()) || tells;
@@ -47,8 +77,7 @@ static void tell_others(tri_comm *comm, tri_status status)
     tri_mutex_unlock(&comm->mutex);
     /* What came from a peer is passed on: its own links may have broken inside a frame. */
     if (tells)
-        tri_net_abort(comm->net, comm->found_origin >= 0 ? comm->found_cause : comm_failed(comm), comm->origin,
-                      comm->cause);
+        tell_and_record(comm, comm->found_origin >= 0 ? comm->found_cause : comm_failed(comm));
 }
 
 /* All accesses are seq_cst: of two that meet here at least one sees the other, so an abort that finds the links in use
@@ -75,7 +104,7 @@ static void busy_leave(tri_comm *comm)
 /* Runs a call as the one at work (`busy` is taken), without the lock. */
 static tri_status run_busy(tri_comm *comm, tri_call *call)
 {
-    tri_status status = tri_call_run(call);
+    tri_status status = tri_report_explain(comm->report, tri_call_run(call));
     if (status != TRI_OK)
         tell_others(comm, status);
     return status;
@@ -248,12 +277,15 @@ void tri_comm_abort(tri_comm *comm, tri_status cause, const char *message)
         atomic_store(&comm->abort_waits, true); /* the links are in use: whoever uses them says it next */
         tells = busy_take(comm);                /* unless they were left just now */
     }
+    bool waits = atomic_load(&comm->abort_waits);
     tri_mutex_unlock(&comm->mutex);
+    if (waits)
+        (void)tri_net_tell(comm->net, comm_failed(comm), comm->origin, message ? message : "");
     if (!tells)
         return;
     char own[TRI_ERROR_NBYTES]; /* what the caller failed with stays its last error, whatever links break here */
     snprintf(own, sizeof(own), "%s", tri_last_error());
-    tri_net_abort(comm->net, comm_failed(comm), comm->origin, comm->cause);
+    tell_and_record(comm, comm_failed(comm));
     (void)tri_fail_copy(cause, own);
     busy_leave(comm);
 }

@@ -37,6 +37,13 @@ void tri_host_id(char id[TRI_HOST_ID_NBYTES])
     snprintf(id, TRI_HOST_ID_NBYTES, "%016llx", (unsigned long long)XXH3_64bits(text, strlen(text)));
 }
 
+void tri_host_name(char name[TRI_HOST_NAME_NBYTES])
+{
+    if (gethostname(name, TRI_HOST_NAME_NBYTES) != 0 || !name[0])
+        snprintf(name, TRI_HOST_NAME_NBYTES, "?");
+    name[TRI_HOST_NAME_NBYTES - 1] = 0;
+}
+
 int tri_host_cores(void)
 {
     cpu_set_t set;

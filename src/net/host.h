@@ -13,6 +13,9 @@
 /* 16 hex digits: hash of the machine's boot id and of this process's network and ipc namespaces, so that two containers
  * of one machine differ. */
 void tri_host_id(char id[TRI_HOST_ID_NBYTES]);
+#define TRI_HOST_NAME_NBYTES 65
+/* As people call the machine; "?" where it has no name. */
+void tri_host_name(char name[TRI_HOST_NAME_NBYTES]);
 /* Cores that this process may use, at least 1. */
 int tri_host_cores(void);
 
