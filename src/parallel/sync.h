@@ -60,8 +60,8 @@ typedef struct tri_sync_ops {
 /* First member of each implementation's struct. */
 struct tri_sync {
     const tri_sync_ops *ops;
-    float **grads; /* [part_count] arrays of params->count + TRI_PARAMS_TAIL elements: the backward pass writes them, finish
-                         leaves the sum over all ranks in the first */
+    float **grads; /* [part_count] arrays of params->count + TRI_PARAMS_TAIL elements: the backward pass writes them,
+                      finish leaves the sum over all ranks in the first */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
 };
 
