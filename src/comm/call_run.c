@@ -117,20 +117,13 @@ static int64_t elements_in(const tri_call *call)
 /* PREMUL_SUM: from here on the call is the sum of what this rank's elements times its factor are. */
 static tri_status scale_input(tri_call *call)
 {
-    tri_comm *comm = call->group->comm;
     int64_t count = elements_in(call);
-    size_t nbytes = tri_call_nbytes(call, count);
-    if (nbytes > comm->scaled_nbytes) {
-        void *larger = tri_alloc_bulk(nbytes);
-        if (!larger)
-            return TRI_ENOMEM;
-        tri_free(comm->scaled);
-        comm->scaled = larger;
-        comm->scaled_nbytes = nbytes;
-    }
+    void *scaled = tri_call_keep(call, TRI_KEEP_SCALED, tri_call_nbytes(call, count));
+    if (!scaled)
+        return TRI_ENOMEM;
     call->reduce = TRI_REDUCE_SUM;
-    TRI_TRY(tri_reduce_multiply(comm->scaled, call->in, call->dtype, count, call->scale));
-    call->in = comm->scaled;
+    TRI_TRY(tri_reduce_multiply(scaled, call->in, call->dtype, count, call->scale));
+    call->in = scaled;
     return TRI_OK;
 }
 
@@ -185,6 +178,12 @@ static tri_status run(tri_call *call)
         call->algorithm = tri_algorithm_select(call);
     tri_lane_announce(call);
     return call->algorithm->run(call);
+}
+
+tri_status tri_call_run_inside(tri_call *call)
+{
+    tri_call_fill_frame(call);
+    return run(call);
 }
 
 static tri_status run_timed(tri_call *call)

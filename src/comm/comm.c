@@ -173,8 +173,8 @@ void tri_comm_leave(tri_comm *comm)
     tri_board_destroy(comm->board);
     tri_free(comm->moves);
     tri_free(comm->sinks);
-    tri_free(comm->scaled);
-    tri_free(comm->scratch);
+    for (int i = 0; i < TRI_KEEP_COUNT; i++)
+        tri_free(comm->kept[i]);
     tri_free(comm);
 }
 

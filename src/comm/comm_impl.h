@@ -21,6 +21,7 @@
 
 typedef struct tri_algorithm tri_algorithm;
 typedef struct tri_lane tri_lane;
+typedef struct tri_hosts tri_hosts;
 
 typedef struct tri_call {
     tri_group *group;
@@ -87,6 +88,7 @@ struct tri_group {
     double scale;                    /* of the next operations that multiply first */
     tri_batch *collecting;           /* between tri_batch_begin and tri_batch_end */
     tri_price price;
+    tri_hosts *hosts;   /* NULL: nothing to gain from how its ranks lie on hosts */
     bool lane_asked;    /* the runner's, as all below */
     tri_lane *lane;     /* NULL: not all on one host */
     tri_plan rank_plan; /* made at first use */
@@ -125,6 +127,14 @@ typedef struct tri_known_name {
     char text[TRI_COMM_NAME_NBYTES];
 } tri_known_name;
 
+/* What kept memory is for; each use may lie inside the next. */
+typedef enum tri_keep {
+    TRI_KEEP_SCRATCH, /* of an algorithm */
+    TRI_KEEP_FLOORS,  /* between the operations of one in two floors */
+    TRI_KEEP_SCALED,  /* elements times the factor of this rank */
+    TRI_KEEP_COUNT
+} tri_keep;
+
 struct tri_comm {
     tri_net *net;
     tri_cluster *cluster; /* owned (tri_comm_join), or NULL */
@@ -160,11 +170,9 @@ struct tri_comm {
     tri_move *moves;
     tri_sink *sinks; /* [move_capacity], of the move of the same index */
     size_t move_count, move_capacity;
-    tri_status move_status; /* of adding moves */
-    void *scratch;
-    size_t scratch_nbytes;
-    void *scaled; /* elements times the factor of this rank */
-    size_t scaled_nbytes;
+    tri_status move_status;     /* of adding moves */
+    void *kept[TRI_KEEP_COUNT]; /* memory that stays for the next call */
+    size_t kept_nbytes[TRI_KEEP_COUNT];
     tri_known_name names[TRI_COMM_NAMES_KEPT];
     unsigned name_next;
     bool flight_written;
@@ -192,7 +200,8 @@ tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, in
                                     const void *left, void *out, int64_t count, uint32_t part);
 /* At least nbytes of memory, 64-byte aligned, kept for the next call; contents are lost when it grows. NULL: out of
  * memory. */
-void *tri_call_scratch(tri_call *call, size_t nbytes);
+void *tri_call_keep(const tri_call *call, tri_keep what, size_t nbytes);
+void *tri_call_scratch(const tri_call *call, size_t nbytes);
 /* The type in which the call's elements are added: f32 for halves. */
 tri_dtype tri_call_adds_in(const tri_call *call);
 size_t tri_call_nbytes(const tri_call *call, int64_t count);
@@ -244,6 +253,8 @@ void tri_call_number(tri_call *call);
 
 /* call_run.c: the body of a call, on the runner's thread. */
 tri_status tri_call_run(tri_call *call);
+/* A call that is part of another, of a group of its own; its sequence is there already. */
+tri_status tri_call_run_inside(tri_call *call);
 /* What every frame of the call says; its sequence is there already. */
 void tri_call_fill_frame(tri_call *call);
 
@@ -280,6 +291,8 @@ extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
 extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;
 extern const tri_algorithm tri_broadcast_by_direct, tri_broadcast_by_scatter;
 extern const tri_algorithm tri_barrier_by_dissemination, tri_pair_by_link;
+extern const tri_algorithm tri_all_reduce_by_hosts, tri_reduce_scatter_by_hosts, tri_all_gather_by_hosts;
+extern const tri_algorithm tri_broadcast_by_hosts, tri_barrier_by_hosts;
 extern const tri_algorithm tri_all_reduce_by_lane, tri_reduce_by_lane, tri_broadcast_by_lane, tri_all_gather_by_lane;
 extern const tri_algorithm tri_reduce_scatter_by_lane, tri_gather_by_lane, tri_scatter_by_lane;
 extern const tri_algorithm tri_all_to_all_by_lane, tri_barrier_by_lane;

@@ -268,19 +268,24 @@ tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, in
     return tri_moves_run(call);
 }
 
-void *tri_call_scratch(tri_call *call, size_t nbytes)
+void *tri_call_keep(const tri_call *call, tri_keep what, size_t nbytes)
 {
     tri_comm *comm = call->group->comm;
     nbytes = nbytes ? nbytes : 1;
-    if (nbytes > comm->scratch_nbytes) {
+    if (nbytes > comm->kept_nbytes[what]) {
         void *larger = tri_alloc_bulk(nbytes);
         if (!larger)
             return NULL;
-        tri_free(comm->scratch);
-        comm->scratch = larger;
-        comm->scratch_nbytes = nbytes;
+        tri_free(comm->kept[what]);
+        comm->kept[what] = larger;
+        comm->kept_nbytes[what] = nbytes;
     }
-    return comm->scratch;
+    return comm->kept[what];
+}
+
+void *tri_call_scratch(const tri_call *call, size_t nbytes)
+{
+    return tri_call_keep(call, TRI_KEEP_SCRATCH, nbytes);
 }
 
 tri_dtype tri_call_adds_in(const tri_call *call)

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/memory.h"
 #include "net/auth.h"
 #include "net/bytes.h"
@@ -47,6 +49,8 @@ static tri_status transports_open(tri_net *net, tri_hub *hub)
         snprintf(id, sizeof id, HUB_HOST);
     else
         tri_host_id(id);
+    if (net->config.host[0])
+        snprintf(id, sizeof id, "%016llx", (unsigned long long)XXH3_64bits(net->config.host, strlen(net->config.host)));
     snprintf(net->address, sizeof net->address, "host=%s", id);
     if (strcmp(wanted, "auto") != 0) {
         const tri_transport_ops *ops = tri_transport_find(wanted);
@@ -173,6 +177,15 @@ static tri_status route_find(const tri_net *net, int peer, const char *address, 
                     address);
 }
 
+static uint64_t host_hash(const char *address)
+{
+    char host[64] = "";
+
+    if (address)
+        (void)tri_net_address_value(address, "host", host, sizeof host);
+    return XXH3_64bits(host, strlen(host));
+}
+
 static tri_status routes_find(tri_net *net, const char *const *addresses, char *texts, const char **routes)
 {
     size_t world = (size_t)net->world;
@@ -181,6 +194,7 @@ static tri_status routes_find(tri_net *net, const char *const *addresses, char *
         char *value = texts + peer * TRI_NET_ADDRESS_NBYTES;
         size_t index = 0;
 
+        net->links[peer].host = host_hash(addresses && (int)peer != net->rank ? addresses[peer] : net->address);
         if ((int)peer == net->rank)
             continue;
         if (addresses && addresses[peer])
@@ -289,6 +303,11 @@ void tri_net_blame(const tri_net *net, int *origin, tri_status *cause)
 {
     if (net->watch)
         tri_watch_blame(net->watch, origin, cause);
+}
+
+uint64_t tri_net_host_of(const tri_net *net, int rank)
+{
+    return net->links[rank].host;
 }
 
 bool tri_net_has_left(const tri_net *net, int peer)

@@ -35,6 +35,8 @@ uint32_t tri_net_job(const tri_net *net);
 /* Bytes of frames sent to and received from a peer in the latest call of which frames went between the two, when that
  * is this one; else 0. Any thread. */
 void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequence, uint64_t *sent, uint64_t *received);
+/* Equal for ranks of one host (comm.host). */
+uint64_t tri_net_host_of(const tri_net *net, int rank);
 /* The name of the transport that reaches a peer: "shm". */
 const char *tri_net_transport_name(const tri_net *net, int peer);
 

@@ -19,6 +19,7 @@
 typedef struct tri_net_link {
     tri_transport *transport; /* NULL: not linked (oneself) */
     const char *name;         /* of the transport */
+    uint64_t host;            /* hash of the peer's host id */
     /* reading */
     unsigned char head[TRI_FRAME_NBYTES];
     size_t head_nbytes;

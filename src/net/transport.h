@@ -19,6 +19,7 @@
     X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|inproc|sim",                                                        \
       "how bytes travel: auto takes shm inside a host, tcp between hosts")                                             \
     X(NAME, interface, "", 0, 0, NULL, "network interface or address to listen on, empty = found by itself")           \
+    X(NAME, host, "", 0, 0, NULL, "name of this host: ranks that say the same share memory, empty = found by itself")  \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
       "time between two signs of life of a rank: silence of three is a failure, 0 = nobody watches")                   \
