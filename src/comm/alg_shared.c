@@ -12,6 +12,7 @@
 
 #include "comm/lane.h"
 #include "comm/shared.h"
+#include "comm/sharing.h"
 
 enum { PIECE_NBYTES = 16 << 10 };
 
@@ -20,13 +21,6 @@ typedef struct shared_place {
     uint32_t in_region, out_region;
     uint64_t in_offset, out_offset;
 } shared_place;
-
-typedef struct shared_run {
-    tri_call *call;
-    const tri_plan *plan;
-    const char *in[TRI_LANE_RANKS_MAX];
-    char *out[TRI_LANE_RANKS_MAX];
-} shared_run;
 
 enum { NOWHERE = 0, UNUSED = 1, REGIONS = 2 };
 
@@ -64,7 +58,7 @@ static void place_find(const tri_call *call, bool needed, const void *data, uint
 }
 
 /* Meets all ranks; *all: everybody's data is in reach, and run says where. */
-static tri_status places_meet(shared_run *run, bool *all)
+static tri_status places_meet(tri_sharing *run, bool *all)
 {
     tri_call *call = run->call;
     tri_group *group = call->group;
@@ -87,7 +81,7 @@ static tri_status places_meet(shared_run *run, bool *all)
 /* ---- sums */
 
 /* Adds `count` elements at byte `at` of all ranks; the sum lies in `result` (of the call's type). */
-static tri_status add_piece(const shared_run *run, size_t at, int64_t count, char *slots, char *result)
+static tri_status add_piece(const tri_sharing *run, size_t at, int64_t count, char *slots, char *result)
 {
     const tri_call *call = run->call;
     tri_dtype adds_in = tri_call_adds_in(call);
@@ -112,10 +106,9 @@ static tri_status add_piece(const shared_run *run, size_t at, int64_t count, cha
     return adds_in == call->dtype ? TRI_OK : tri_convert(result, call->dtype, from[0], adds_in, count);
 }
 
-/* Elements [first, first + count) of all ranks, to those whose `out` gets the sum; own: its place in this rank's. */
-static tri_status add_range(const shared_run *run, int64_t first, int64_t count, char *own)
+tri_status tri_sharing_add(const tri_sharing *run, int64_t first, int64_t count, char *own)
 {
-    tri_call *call = run->call;
+    const tri_call *call = run->call;
     int rank = call->group->rank, ranks = call->group->count;
     char *slots = tri_call_scratch(call, (size_t)(ranks + 1) * PIECE_NBYTES);
     if (!slots)
@@ -134,14 +127,15 @@ static tri_status add_range(const shared_run *run, int64_t first, int64_t count,
 }
 
 /* The elements of this rank's chunk of the whole. */
-static tri_status add_chunk(const shared_run *run)
+static tri_status add_chunk(const tri_sharing *run)
 {
     const tri_call *call = run->call;
     int64_t rank = call->group->rank, ranks = call->group->count, align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
     int64_t chunk = ((call->count + ranks - 1) / ranks + align - 1) / align * align;
     int64_t left = call->count - rank * chunk, count = left < 0 ? 0 : left < chunk ? left : chunk;
     bool keeps = call->op == TRI_COMM_ALL_REDUCE || rank == call->root;
-    return add_range(run, rank * chunk, count, keeps ? (char *)call->out + tri_call_nbytes(call, rank * chunk) : NULL);
+    return tri_sharing_add(run, rank * chunk, count,
+                           keeps ? (char *)call->out + tri_call_nbytes(call, rank * chunk) : NULL);
 }
 
 /* ---- blocks */
@@ -153,7 +147,7 @@ static void fetch(char *to, const char *from, size_t nbytes)
 }
 
 /* Block `first` of every rank's input (all-gather: the only one), to the blocks of the output. */
-static void fetch_blocks(const shared_run *run, int64_t first)
+static void fetch_blocks(const tri_sharing *run, int64_t first)
 {
     const tri_call *call = run->call;
     size_t nbytes = tri_call_nbytes(call, call->count);
@@ -166,7 +160,7 @@ static void fetch_blocks(const shared_run *run, int64_t first)
 }
 
 /* Of what a receiver gets, the root hands out one part in `ranks`; the receiver fetches the others meanwhile. */
-static void spread(const shared_run *run)
+static void spread(const tri_sharing *run)
 {
     const tri_call *call = run->call;
     int rank = call->group->rank, ranks = call->group->count, root = call->root;
@@ -179,7 +173,7 @@ static void spread(const shared_run *run)
         tri_copy_out(run->out[(rank + i) % ranks] + fetched, (const char *)call->in + fetched, nbytes - fetched);
 }
 
-static tri_status run_shared(const shared_run *run)
+static tri_status run_shared(const tri_sharing *run)
 {
     tri_call *call = run->call;
     int rank = call->group->rank, root = call->root;
@@ -189,7 +183,7 @@ static tri_status run_shared(const shared_run *run)
     case TRI_COMM_REDUCE:
         return add_chunk(run);
     case TRI_COMM_REDUCE_SCATTER:
-        return add_range(run, rank * call->count, call->count, call->out);
+        return tri_sharing_add(run, rank * call->count, call->count, call->out);
     case TRI_COMM_ALL_GATHER:
         fetch_blocks(run, 0);
         return TRI_OK;
@@ -211,22 +205,14 @@ static tri_status run_shared(const shared_run *run)
     }
 }
 
-bool tri_sharing_reaches(const tri_call *call)
+static tri_status sharing_run_call(tri_call *call)
 {
-    shared_place own = {0};
-    place_find(call, needs_in(call, call->group->rank), call->in, &own.in_region, &own.in_offset);
-    place_find(call, needs_out(call, call->group->rank), call->out, &own.out_region, &own.out_offset);
-    return own.in_region != NOWHERE && own.out_region != NOWHERE;
-}
-
-static tri_status shared_run_call(tri_call *call)
-{
-    shared_run run = {.call = call};
+    tri_sharing run = {.call = call};
     bool all = false;
     TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
     TRI_TRY(places_meet(&run, &all));
     if (!all)
-        return tri_algorithm_besides(call, call->algorithm)->run(call);
+        return tri_staged_run(&run);
     TRI_TRY(run_shared(&run));
     return tri_lane_meet(call, NULL, 0, NULL);
 }
@@ -251,7 +237,7 @@ static double copy_us(const tri_price *price, int ranks, double nbytes)
 
 #define ROW(id, op_id, price, text)                                                                                    \
     const tri_algorithm id = {                                                                                         \
-        .name = "shared", .does = text, .op = op_id, .cannot = cannot, .cost_us = price, .run = shared_run_call}
+        .name = "shared", .does = text, .op = op_id, .cannot = cannot, .cost_us = price, .run = sharing_run_call}
 
 ROW(tri_all_reduce_by_sharing, TRI_COMM_ALL_REDUCE, sum_us, "each owner adds its chunk in the memory of all ranks");
 ROW(tri_reduce_by_sharing, TRI_COMM_REDUCE, sum_us, "each owner adds its chunk into the root's memory");

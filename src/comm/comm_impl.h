@@ -226,8 +226,6 @@ void tri_call_describe_as(const tri_frame *frame, const char *name, char text[19
 /* select.c */
 extern const tri_algorithm *const tri_algorithms[]; /* NULL at the end */
 const tri_algorithm *tri_algorithm_select(const tri_call *call);
-/* The cheapest but one, for an algorithm that finds out late that it cannot: the same on all ranks. */
-const tri_algorithm *tri_algorithm_besides(const tri_call *call, const tri_algorithm *but);
 tri_price tri_price_of_group(const tri_group *group);
 int tri_log_ceil(int ranks);
 
@@ -272,9 +270,6 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
 /* alg_lane.c */
 bool tri_lane_takes(const tri_call *call);
 tri_status tri_lane_run(tri_call *call);
-
-/* alg_shared.c: does this rank's data lie where the others reach it? */
-bool tri_sharing_reaches(const tri_call *call);
 
 /* alg_direct.c: the all-reduce over ranks that a canonical sum of whole subtrees comes to. */
 tri_call tri_call_over_ranks(const tri_call *call);

@@ -22,6 +22,7 @@
 #define TRI_LANE_RANKS_MAX      64
 #define TRI_LANE_INLINE_NBYTES  48
 #define TRI_LANE_MESSAGE_NBYTES 4096
+#define TRI_LANE_STAGE_NBYTES   ((size_t)1 << 20)
 
 typedef struct tri_lane_slot {
     _Alignas(TRI_LINES_APART) _Atomic uint64_t number; /* of the call whose message lies here */
@@ -47,6 +48,8 @@ typedef struct tri_lane_page {
     _Alignas(TRI_LINES_APART) _Atomic uint64_t done; /* number of the latest call that this rank has finished */
     tri_lane_notes notes;
     tri_lane_slot slots[TRI_LANE_SLOTS];
+    /* Room for what the others are to reach of ordinary memory; costs nothing until it is used. */
+    _Alignas(4096) unsigned char stage[TRI_LANE_STAGE_NBYTES];
 } tri_lane_page;
 
 struct tri_lane {

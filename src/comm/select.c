@@ -115,7 +115,7 @@ static const char *why_not(const tri_algorithm *algorithm, const tri_call *call)
     return algorithm->cannot ? algorithm->cannot(call) : NULL;
 }
 
-const tri_algorithm *tri_algorithm_besides(const tri_call *call, const tri_algorithm *but)
+static const tri_algorithm *cheapest(const tri_call *call)
 {
     const tri_group *group = call->group;
     int64_t nbytes = (int64_t)tri_call_nbytes(call, call->count);
@@ -123,7 +123,7 @@ const tri_algorithm *tri_algorithm_besides(const tri_call *call, const tri_algor
     double least_us = 0;
     for (int i = 0; tri_algorithms[i]; i++) {
         const tri_algorithm *algorithm = tri_algorithms[i];
-        if (algorithm->op != call->op || algorithm == but || why_not(algorithm, call))
+        if (algorithm->op != call->op || why_not(algorithm, call))
             continue;
         double us = algorithm->cost_us(&group->price, group->count, (double)nbytes);
         if (!chosen || us < least_us) {
@@ -139,7 +139,7 @@ const tri_algorithm *tri_algorithm_select(const tri_call *call)
 {
     const tri_algorithm *rule =
         tri_rules_find(call->group->comm, call->op, (int64_t)tri_call_nbytes(call, call->count));
-    return rule && !why_not(rule, call) ? rule : tri_algorithm_besides(call, NULL);
+    return rule && !why_not(rule, call) ? rule : cheapest(call);
 }
 
 /* A call of nbytes bytes, as f32 would make it. */
@@ -155,20 +155,12 @@ static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes, 
                       .out = (void *)(uintptr_t)data};
 }
 
-/* What a call ends with: whether the data is in reach is found out when it runs. */
-static const tri_algorithm *choice(const tri_call *call)
-{
-    const tri_algorithm *chosen = tri_algorithm_select(call);
-    bool shares = strcmp(chosen->name, tri_all_reduce_by_sharing.name) == 0;
-    return shares && !tri_sharing_reaches(call) ? tri_algorithm_besides(call, chosen) : chosen;
-}
-
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data)
 {
     if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
         return "?";
     tri_call call = call_of(group, op, nbytes, data);
-    return choice(&call)->name;
+    return tri_algorithm_select(&call)->name;
 }
 
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out)
@@ -177,7 +169,7 @@ tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbyt
         return tri_fail(TRI_EINVAL, "explain: want an operation and at least 0 bytes, got %d and %lld", (int)op,
                         (long long)nbytes);
     tri_call call = call_of(group, op, nbytes, data);
-    const tri_algorithm *chosen = choice(&call), *rule = tri_rules_find(group->comm, op, nbytes);
+    const tri_algorithm *chosen = tri_algorithm_select(&call), *rule = tri_rules_find(group->comm, op, nbytes);
     TRI_TRY(tri_string_appendf(out, "%s of %lld bytes, %d ranks over %s\n", tri_comm_op_name(op), (long long)nbytes,
                                group->count, group->price.transport));
     for (int i = 0; tri_algorithms[i]; i++) {
