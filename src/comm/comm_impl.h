@@ -216,8 +216,10 @@ void tri_call_place(const tri_call *call);
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
 /* The failure of a call that meets another one: prints both. name: of the other, NULL: look among those known here. */
 tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit);
-/* In a long wait for a rank, outside the net: has anybody died, stopped, or called something else? */
-tri_status tri_call_look_around(tri_call *call, int awaited);
+/* In a long wait outside the net: has anybody died, stopped, or called something else? */
+tri_status tri_call_look_around(tri_call *call);
+/* The failure of a call that waits for a rank whose link has ended: says why, if anybody knows. */
+tri_status tri_call_lost(tri_call *call, int peer);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192]);
 /* The same with a name that is known: "" or NULL: it is not. Any thread. */

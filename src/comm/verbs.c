@@ -180,7 +180,16 @@ static tri_status net_failed(tri_call *call, tri_status status, const tri_frame 
     return status;
 }
 
-tri_status tri_call_look_around(tri_call *call, int awaited)
+tri_status tri_call_lost(tri_call *call, int peer)
+{
+    const tri_group *group = call->group;
+    tri_frame found = {0};
+    int culprit = -1;
+    tri_status status = tri_net_lost(group->comm->net, group->world_rank[peer], &found, &culprit);
+    return net_failed(call, status, &found, culprit);
+}
+
+tri_status tri_call_look_around(tri_call *call)
 {
     const tri_group *group = call->group;
     tri_frame found = {0};
@@ -188,9 +197,6 @@ tri_status tri_call_look_around(tri_call *call, int awaited)
     tri_status status = tri_net_patrol(group->comm->net, &found, &culprit);
     if (status != TRI_OK)
         return net_failed(call, status, &found, culprit);
-    if (tri_net_has_gone(group->comm->net, group->world_rank[awaited]))
-        return tri_fail(TRI_EPEER, "rank %d is gone (it left in good order, but something is expected of it)",
-                        group->world_rank[awaited]);
     for (int r = 0; r < group->count; r++) {
         int peer = group->world_rank[r];
         if (r == group->rank || !tri_net_pending(group->comm->net, peer, &found) || found.op == TRI_COMM_SEND_RECV ||

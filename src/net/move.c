@@ -303,6 +303,14 @@ tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit)
     return status == TRI_EPEER ? peer_lost(&mover, status) : status;
 }
 
+tri_status tri_net_lost(tri_net *net, int peer, tri_frame *found, int *culprit)
+{
+    move_run mover = {.net = net, .found = found, .culprit = culprit};
+
+    return peer_lost(&mover,
+                     tri_fail(TRI_EPEER, "rank %d is gone (it left in good order, but data is expected of it)", peer));
+}
+
 bool tri_net_has_gone(const tri_net *net, int peer)
 {
     return net->links[peer].bye || net->links[peer].gone;

@@ -67,6 +67,8 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
 tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit);
 /* Has a peer's link ended, with a goodbye or without? */
 bool tri_net_has_gone(const tri_net *net, int peer);
+/* For who waits for such a peer: TRI_EPEER, or what is heard within a moment of why (TRI_EABORT). */
+tri_status tri_net_lost(tri_net *net, int peer, tri_frame *found, int *culprit);
 /* Has a peer's frame come whose move has not? */
 bool tri_net_pending(const tri_net *net, int peer, tri_frame *frame);
 /* Something ended the work of this rank, whatever it waits for: a rank was found dead, stopped or unreachable, or
