@@ -96,7 +96,7 @@ bool tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, i
                      .out = (void *)(uintptr_t)data};
     tri_call over_ranks = tri_call_over_ranks(&call);
     shared_run run = {.call = &call, .chunk = chunk_of(&call)};
-    if (group->count > 1 && tri_algorithm_select(&call) == &tri_tree_by_subtree &&
+    if (group->count > 1 && !group->comm->engine && tri_algorithm_select(&call) == &tri_tree_by_subtree &&
         tri_algorithm_select(&over_ranks) == &tri_all_reduce_by_sharing)
         run.shared = tri_shared_find(group, data, tri_call_nbytes(&call, count));
     pieces[0] = (tri_piece){data, 0, count};

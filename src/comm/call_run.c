@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/events.h"
-#include "comm/comm_impl.h"
+#include "comm/engine.h"
 
 /* The blocks of a call: of the counts it came with, or all alike. */
 static size_t block_offset(const tri_call *call, const tri_blocks *blocks, int rank)
@@ -172,8 +172,7 @@ static tri_status run(tri_call *call)
         TRI_TRY(scale_input(call));
     if (call->group->count == 1)
         return run_alone(call);
-    const tri_algorithm *algorithm = call->algorithm ? call->algorithm : tri_algorithm_select(call);
-    return algorithm->run(call);
+    return tri_engine_run(call);
 }
 
 tri_status tri_call_run(tri_call *call)

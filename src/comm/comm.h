@@ -15,7 +15,10 @@
 #define TRI_COMM_OPTIONS(X)                                                                                            \
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
       "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
-    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")
+    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
+    X(NAME, engine, "host", 0, 0, "host|mpi",                                                                          \
+      "who runs the operations: host is Trireme itself, mpi the MPI library that started the job")                     \
+    X(PATH, mpi_library, "", 0, 0, NULL, "engine mpi: its plug-in; empty = found by who started the job")
 typedef struct tri_comm_config {
     TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
 } tri_comm_config;
@@ -65,8 +68,10 @@ const char *tri_comm_op_name(tri_comm_op op);
 /* data: where it would lie (tri_group_alloc or not), NULL: ordinary memory. The algorithm that a call would take, and
  * the prices of all that can: one line each, for --explain. */
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out);
-/* Name of the chosen algorithm. */
+/* Name of the chosen algorithm, or of the engine where that is not our own. */
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data);
+/* "host" or "mpi". */
+const char *tri_comm_engine(const tri_comm *comm);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
 /* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);

@@ -161,6 +161,16 @@ static tri_status mismatch(const tri_call *call, const tri_move *moves, const tr
                     mine, comm->rank, part, culprit, found->part, found->nbytes);
 }
 
+tri_status tri_call_heard(tri_comm *comm, tri_status status, const tri_frame *found)
+{
+    if (status != TRI_EABORT || found->kind != TRI_FRAME_ABORT)
+        return status;
+    comm->found_cause = (tri_status)found->op;
+    comm->found_origin = (int)found->count;
+    /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
+    return found->op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
+}
+
 tri_status tri_moves_run(tri_call *call)
 {
     tri_comm *comm = call->group->comm;
@@ -178,13 +188,7 @@ tri_status tri_moves_run(tri_call *call)
         count_bytes(comm);
     if (status == TRI_EMISMATCH)
         return mismatch(call, comm->moves, &found, culprit);
-    if (status == TRI_EABORT && found.kind == TRI_FRAME_ABORT) {
-        comm->found_cause = (tri_status)found.op;
-        comm->found_origin = (int)found.count;
-        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
-        return found.op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
-    }
-    return status;
+    return tri_call_heard(comm, status, &found);
 }
 
 tri_status tri_verb_send(tri_call *call, int to, uint32_t part, const void *bytes, size_t nbytes)

@@ -217,6 +217,30 @@ static void frames_finish(const move_run *mover)
     }
 }
 
+/* Did somebody say why? Then that is what happened. */
+static tri_status first_cause(const move_run *mover, tri_status status)
+{
+    tri_net *net = mover->net;
+
+    if (status != TRI_EPEER)
+        return status;
+    status = tri_net_first_cause(net, status);
+    if (status == TRI_EABORT)
+        tri_move_blame(mover, net->abort_peer, &net->links[net->abort_peer].frame);
+    return status;
+}
+
+tri_status tri_net_patrol(tri_net *net, tri_frame *found)
+{
+    move_run mover = {.net = net, .found = found};
+    bool moved = false;
+
+    net->active_count = 0;
+    wants_set(&mover, true);
+    TRI_TRY(tri_net_wait(net, tri_now_ns()));
+    return first_cause(&mover, patrol(&mover, &moved));
+}
+
 tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t deadline_ns, tri_frame *found,
                         int *culprit)
 {
@@ -232,12 +256,7 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
 
     TRI_TRY(moves_check(&mover));
     moves_start(&mover);
-    status = moves_run(&mover);
-    if (status == TRI_EPEER) {
-        status = tri_net_first_cause(net, status);
-        if (status == TRI_EABORT)
-            tri_move_blame(&mover, net->abort_peer, &net->links[net->abort_peer].frame);
-    }
+    status = first_cause(&mover, moves_run(&mover));
     if (status != TRI_OK && status != TRI_EABORT) {
         snprintf(message, sizeof message, "%s", tri_last_error());
         frames_finish(&mover);

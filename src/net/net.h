@@ -53,6 +53,9 @@ typedef struct tri_move {
  * an unknown state: abort and close. */
 tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t deadline_ns, tri_frame *found,
                         int *culprit);
+/* For those who wait elsewhere: has a rank died or aborted? As tri_net_move fails then; TRI_OK: not that is known.
+ * Never blocks, unless to hear a lost peer's cause. */
+tri_status tri_net_patrol(tri_net *net, tri_frame *found);
 /* Tells everybody why this rank stops, without waiting for anyone for more than 100 ms in all. */
 void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *message);
 
