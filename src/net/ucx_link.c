@@ -67,7 +67,7 @@ tri_status tri_ucx_open(const tri_transport_setup *setup, tri_transport **out)
     ucx->base = (tri_transport){.ops = &tri_transport_ucx, .rank = setup->rank, .world = setup->world};
     ucx->token = setup->token;
     ucx->timeout_s = setup->config->timeout_s;
-    ucx->slot_nbytes = ((size_t)setup->config->slot_kib << 10) / TRI_UCX_SLOTS;
+    ucx->slot_nbytes = ((size_t)setup->config->slot_kib << 10) / TRI_UCX_SLOT_PART;
     ucx->listener = ucx->wakeup_fd = -1;
     ucx->links = tri_alloc_zero(world, sizeof *ucx->links);
     ucx->polls = tri_alloc_zero(world + 1, sizeof *ucx->polls);

@@ -75,8 +75,8 @@ static void writes_ahead(spawn_rank *self, void *arg)
     unsigned char want[2] = {TRI_WANT_READ, TRI_WANT_WRITE};
     tri_transport *transport = NULL;
     size_t total = 0, taken = 1;
-    /* Of eight slots the greeting has taken one. */
-    size_t room = ((size_t)self->config.slot_kib << 10) * 7 / 8;
+    /* Of sixteen slots of a quarter each the greeting has taken one. */
+    size_t room = ((size_t)self->config.slot_kib << 10) / 4 * 15;
 
     (void)arg;
     SPAWN_CHECK(self, ops->open(&setup, &transport) == TRI_OK);
