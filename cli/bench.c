@@ -15,7 +15,7 @@
 #include "tensor/reduce.h"
 
 typedef struct bench_flags {
-    const char *ranks, *sizes, *dtype, *transport, *explain, *json, *started_ns;
+    const char *ranks, *sizes, *dtype, *transport, *engine, *explain, *json, *started_ns;
 } bench_flags;
 
 static bench_flags given;
@@ -24,6 +24,7 @@ static const tri_flag flags[] = {
     {"--sizes", "LIST", "bytes of the data, such as 4,1k,64k,1M,64M (k, M: powers of 1024)", &given.sizes},
     {"--dtype", "TYPE", "element type (default f32)", &given.dtype},
     {"--transport", "NAME", "shm or tcp (default: auto)", &given.transport},
+    {"--engine", "NAME", "host or mpi (default: host); mpi adds floats in an order of its own", &given.engine},
     {"--explain", NULL, "print the price of each algorithm", &given.explain},
     {"--json", NULL, "one object a line", &given.json},
     {"--started-ns", "NS", "start: when the launch began (set by the launcher itself)", &given.started_ns},
@@ -210,6 +211,7 @@ static tri_status print_result(const bench_data *data, const tri_comm *comm, con
     tri_json_int(&json, "bytes", (int64_t)nbytes);
     tri_json_text(&json, "dtype", tri_dtype_name(data->dtype));
     tri_json_text(&json, "transport", transport);
+    tri_json_text(&json, "engine", tri_comm_engine(comm));
     tri_json_text(&json, "algorithm", algorithm);
     tri_json_real(&json, "time_us", result->median_us);
     tri_json_real(&json, "p99_us", result->p99_us);
@@ -312,6 +314,11 @@ static tri_status bench_rank(const char *name, const bench_op *op)
     tri_options_defaults(&tri_net_options, &net);
     if (given.transport)
         TRI_TRY(tri_options_set(&tri_net_options, &net, "transport", given.transport));
+    if (given.engine) {
+        TRI_TRY(tri_options_set(&tri_comm_options, &config, "engine", given.engine));
+        if (strcmp(given.engine, "mpi") == 0)
+            TRI_TRY(tri_options_set(&tri_comm_options, &config, "order", "any"));
+    }
     TRI_TRY(tri_worker_join(&config, &net, BENCH_JOIN_S, &comm));
     return tri_worker_leave(comm, strcmp(name, "start") == 0 ? bench_start(comm) : bench_collective(comm, op));
 }
@@ -324,7 +331,10 @@ static tri_status launch_ranks(const char *name, tri_launch_result *result)
     TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &ranks));
     char *argv[24] = {NULL, "bench", (char *)name, "--started-ns", started};
     int count = 5;
-    const char *pairs[][2] = {{"--sizes", given.sizes}, {"--dtype", given.dtype}, {"--transport", given.transport}};
+    const char *pairs[][2] = {{"--sizes", given.sizes},
+                              {"--dtype", given.dtype},
+                              {"--transport", given.transport},
+                              {"--engine", given.engine}};
     for (size_t i = 0; i < TRI_COUNT_OF(pairs); i++)
         if (pairs[i][1]) {
             argv[count++] = (char *)pairs[i][0];

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/engine.h"
 
 const tri_algorithm *const tri_algorithms[] = {
     &tri_all_reduce_by_tree,
@@ -77,6 +77,11 @@ static const tri_price prices[] = {
      .latency_us = 20,
      .message_us = 2,
      .us_per_byte = 1.0 / 1200,
+     .us_per_byte_reduced = 1.0 / 8000},
+    {.transport = "ucx",
+     .latency_us = 5,
+     .message_us = 1,
+     .us_per_byte = 1.0 / 3000,
      .us_per_byte_reduced = 1.0 / 8000},
     {.transport = "tcp",
      .latency_us = 20,
@@ -160,7 +165,7 @@ const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbyt
     if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
         return "?";
     tri_call call = call_of(group, op, nbytes, data);
-    return tri_algorithm_select(&call)->name;
+    return group->comm->engine ? tri_comm_engine(group->comm) : tri_algorithm_select(&call)->name;
 }
 
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out)
@@ -172,6 +177,8 @@ tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbyt
     const tri_algorithm *chosen = tri_algorithm_select(&call), *rule = tri_rules_find(group->comm, op, nbytes);
     TRI_TRY(tri_string_appendf(out, "%s of %lld bytes, %d ranks over %s\n", tri_comm_op_name(op), (long long)nbytes,
                                group->count, group->price.transport));
+    if (group->comm->engine)
+        return tri_string_appendf(out, "* %-14s %s\n", tri_comm_engine(group->comm), group->comm->engine->ops->does);
     for (int i = 0; tri_algorithms[i]; i++) {
         const tri_algorithm *algorithm = tri_algorithms[i];
         if (algorithm->op != op)

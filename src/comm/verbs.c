@@ -165,19 +165,22 @@ tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const
                     mine, comm->rank, part, culprit, found->part, found->nbytes);
 }
 
+tri_status tri_call_heard(tri_comm *comm, tri_status status, const tri_frame *found)
+{
+    if (status != TRI_EABORT || found->kind != TRI_FRAME_ABORT)
+        return status;
+    comm->found_cause = (tri_status)found->op;
+    comm->found_origin = (int)found->count;
+    /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
+    return found->op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
+}
+
 /* What became of the net's work: says who failed, in this rank's words. */
 static tri_status net_failed(tri_call *call, tri_status status, const tri_frame *found, int culprit)
 {
-    tri_comm *comm = call->group->comm;
     if (status == TRI_EMISMATCH)
         return tri_call_mismatch(call, found, NULL, culprit);
-    if (status == TRI_EABORT && found->kind == TRI_FRAME_ABORT) {
-        comm->found_cause = (tri_status)found->op;
-        comm->found_origin = (int)found->count;
-        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
-        return found->op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
-    }
-    return status;
+    return tri_call_heard(call->group->comm, status, found);
 }
 
 tri_status tri_call_lost(tri_call *call, int peer)

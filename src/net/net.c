@@ -55,8 +55,10 @@ static tri_status transports_open(tri_net *net, tri_hub *hub)
     if (strcmp(wanted, "auto") != 0) {
         const tri_transport_ops *ops = tri_transport_find(wanted);
 
+        if (!ops && strcmp(wanted, "ucx") == 0)
+            return tri_fail(TRI_ECONFIG, "comm.transport ucx: this build has none: libucx-dev was missing");
         if (!ops)
-            return tri_fail(TRI_ECONFIG, "comm.transport: want auto, shm, tcp, inproc or sim, got %s", wanted);
+            return tri_fail(TRI_ECONFIG, "comm.transport: want auto, shm, tcp, ucx, inproc or sim, got %s", wanted);
         return transport_add(net, ops, hub);
     }
     if (hub)
@@ -169,7 +171,7 @@ static tri_status route_find(const tri_net *net, int peer, const char *address, 
     for (*index = 0; *index < net->transport_count; ++*index) {
         const char *name = net->names[*index];
 
-        if ((same_host || strcmp(name, tri_transport_tcp.name) == 0) &&
+        if ((same_host || tri_transport_find(name)->between_hosts) &&
             tri_net_address_value(address, name, value, TRI_NET_ADDRESS_NBYTES))
             return TRI_OK;
     }

@@ -2,9 +2,9 @@
  *
  * transport.h: a way for bytes to go from one rank to another: an ordered byte stream each way between each two ranks.
  *
- * One table per transport (inproc, shm, tcp, sim; `faulty` wraps any). The table is small because it is about bytes
- * only: frames, mismatches and time limits are net.c's, once for all of them. All calls of one transport object come
- * from one thread at a time.
+ * One table per transport (inproc, shm, tcp, ucx, sim; `faulty` wraps any). The table is small because it is about
+ * bytes only: frames, mismatches and time limits are net.c's, once for all of them. All calls of one transport object
+ * come from one thread at a time.
  */
 #ifndef TRI_NET_TRANSPORT_H
 #define TRI_NET_TRANSPORT_H
@@ -16,8 +16,8 @@
 #include "base/runtime.h"
 
 #define TRI_NET_OPTIONS(X)                                                                                             \
-    X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|inproc|sim",                                                        \
-      "how bytes travel: auto takes shm inside a host, tcp between hosts")                                             \
+    X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|ucx|inproc|sim",                                                    \
+      "how bytes travel: auto takes shm inside a host, tcp between hosts; ucx both")                                   \
     X(NAME, interface, "", 0, 0, NULL, "network interface or address to listen on, empty = found by itself")           \
     X(NAME, host, "", 0, 0, NULL, "name of this host: ranks that say the same share memory, empty = found by itself")  \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
@@ -43,6 +43,7 @@ typedef struct tri_transport_setup {
 typedef struct tri_transport_ops {
     const char *name;
     const char *does; /* one line for --help */
+    bool between_hosts;
     /* Listens; nobody is connected yet. */
     tri_status (*open)(const tri_transport_setup *setup, tri_transport **out);
     /* What the others need to reach this rank; no spaces, semicolons or equal signs; valid while open. */
@@ -75,6 +76,7 @@ struct tri_transport {
 };
 
 extern const tri_transport_ops tri_transport_inproc, tri_transport_shm, tri_transport_tcp, tri_transport_sim;
+extern const tri_transport_ops tri_transport_ucx; /* where libucx-dev was there to build it */
 /* All of them, NULL at the end. */
 extern const tri_transport_ops *const tri_transports[];
 /* NULL when there is none of that name. */

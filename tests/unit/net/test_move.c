@@ -131,6 +131,7 @@ static void pairs_over(spawn_kind kind)
 PAIRS_OVER(inproc, SPAWN_INPROC)
 PAIRS_OVER(shm, SPAWN_SHM)
 PAIRS_OVER(tcp, SPAWN_TCP)
+PAIRS_OVER(ucx, SPAWN_UCX)
 PAIRS_OVER(sim, SPAWN_SIM)
 PAIRS_OVER(fibers, SPAWN_INPROC_FIBERS)
 
@@ -240,6 +241,7 @@ int main(void)
         cmocka_unit_test(all_pairs_get_their_bytes_over_inproc),
         cmocka_unit_test(all_pairs_get_their_bytes_over_shm),
         cmocka_unit_test(all_pairs_get_their_bytes_over_tcp),
+        cmocka_unit_test(all_pairs_get_their_bytes_over_ucx),
         cmocka_unit_test(all_pairs_get_their_bytes_over_sim),
         cmocka_unit_test(all_pairs_get_their_bytes_over_fibers),
         cmocka_unit_test(auto_takes_shared_memory_inside_a_host),
