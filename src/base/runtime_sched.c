@@ -281,6 +281,7 @@ tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, voi
         return TRI_ENOMEM;
     tri_thread_init(&fiber->base, &tri_runtime_sim, name, body, arg);
     fiber->sim = sim;
+    fiber->add_rate = tri_fiber_now ? tri_fiber_now->add_rate : 0;
     fiber->timer_index = SIZE_MAX;
     status = tri_context_create(&fiber->context, sim->config.stack_nbytes, fiber_main);
     if (status != TRI_OK) {

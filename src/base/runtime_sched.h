@@ -32,6 +32,8 @@ struct tri_fiber {
     uint64_t timer_order;  /* of equal deadlines, the earlier set fires first */
     size_t timer_index;    /* in timers, SIZE_MAX: none */
     uint64_t yield_round;  /* of the simulation, when it last yielded */
+    double add_rate;       /* bytes a second, 0: no limit */
+    double owed_ns;        /* of adding: below 1 */
     bool timed_out;
     bool ended;
     char error[TRI_ERROR_NBYTES];

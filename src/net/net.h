@@ -43,6 +43,7 @@ typedef struct tri_move {
     void *consumer_arg;
     /* The mover's own: zero before the call. */
     uint64_t done_nbytes; /* of head and payload */
+    size_t next;          /* index of the next one of the same peer and direction, SIZE_MAX: none */
     unsigned char head[TRI_FRAME_NBYTES];
 } tri_move;
 
@@ -53,6 +54,13 @@ typedef struct tri_move {
  * an unknown state: abort and close. */
 tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t deadline_ns, tri_frame *found,
                         int *culprit);
+/* What tri_net_move() has moved so far on this rank. */
+typedef struct tri_net_traffic {
+    uint64_t moves;       /* calls, one after the other */
+    uint64_t sent_frames; /* messages */
+    uint64_t sent_nbytes; /* their payload */
+} tri_net_traffic;
+tri_net_traffic tri_net_traffic_now(const tri_net *net);
 /* Tells everybody why this rank stops, without waiting for anyone for more than 100 ms in all. */
 void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *message);
 

@@ -105,7 +105,8 @@ static void threads_run(spawn_all *all)
 bool spawn_ranks(const spawn_config *config, spawn_body body, void *arg)
 {
     bool fibers = config->kind == SPAWN_SIM || config->kind == SPAWN_INPROC_FIBERS;
-    tri_hub_config hub = {.world = config->world, .latency_ns = 5000, .bytes_per_second = 1e10, .jitter_ns = 3000};
+    tri_hub_config hub = {.world = config->world,
+                          .fabric = {.latency_us = 5, .bandwidth = 10000000000, .jitter_us = 3}};
     spawn_all *all = tri_alloc_zero(1, sizeof *all);
     bool held;
 

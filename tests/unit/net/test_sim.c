@@ -60,7 +60,7 @@ static sim_trip trip_make(const tri_hub_config *figures, size_t nbytes, uint64_t
 
 static void a_small_frame_arrives_after_the_latency(void **state)
 {
-    tri_hub_config figures = {.world = 2, .latency_ns = 50000};
+    tri_hub_config figures = {.world = 2, .fabric = {.latency_us = 50}};
     sim_trip trip = trip_make(&figures, 8, 1);
 
     (void)state;
@@ -70,7 +70,7 @@ static void a_small_frame_arrives_after_the_latency(void **state)
 
 static void many_bytes_take_the_time_of_the_bandwidth(void **state)
 {
-    tri_hub_config figures = {.world = 2, .bytes_per_second = 1e9};
+    tri_hub_config figures = {.world = 2, .fabric = {.bandwidth = 1000000000}};
     sim_trip trip = trip_make(&figures, 1000000 - 64, 1);
     int64_t took_ns = trip.arrived_ns[ROUNDS - 1] - trip.arrived_ns[0];
 
@@ -81,7 +81,7 @@ static void many_bytes_take_the_time_of_the_bandwidth(void **state)
 
 static void a_seed_decides_the_jitter(void **state)
 {
-    tri_hub_config figures = {.world = 2, .latency_ns = 1000, .jitter_ns = 100000};
+    tri_hub_config figures = {.world = 2, .fabric = {.latency_us = 1, .jitter_us = 100}};
     sim_trip one = trip_make(&figures, 100, 7), same = trip_make(&figures, 100, 7), other = trip_make(&figures, 100, 8);
     bool differs = false;
 
