@@ -69,7 +69,7 @@ void tri_hub_destroy(tri_hub *hub)
     tri_free(hub);
 }
 
-tri_fabric *tri_hub_model(const tri_hub *hub)
+tri_fabric *tri_hub_fabric(const tri_hub *hub)
 {
     return hub->fabric;
 }

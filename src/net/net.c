@@ -29,6 +29,8 @@ static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_
     size_t used = strlen(net->address);
 
     TRI_TRY(ops->open(&setup, &transport));
+    if (ops == &tri_transport_sim)
+        net->fabric = tri_hub_fabric(hub);
     if (net->config.faults[0])
         TRI_TRY(tri_transport_faulty(transport, net->config.faults, &transport));
     net->names[net->transport_count] = ops->name;
@@ -254,6 +256,11 @@ int tri_net_world(const tri_net *net)
 const char *tri_net_transport_name(const tri_net *net, int peer)
 {
     return net->routes[peer] ? net->names[net->routes[peer] - 1] : "self";
+}
+
+const tri_fabric *tri_net_fabric(const tri_net *net)
+{
+    return net->fabric;
 }
 
 tri_net_traffic tri_net_traffic_now(const tri_net *net)

@@ -61,6 +61,8 @@ typedef struct tri_net_traffic {
     uint64_t sent_nbytes; /* their payload */
 } tri_net_traffic;
 tri_net_traffic tri_net_traffic_now(const tri_net *net);
+/* The network that is simulated; NULL: a real one. */
+const tri_fabric *tri_net_fabric(const tri_net *net);
 /* Tells everybody why this rank stops, without waiting for anyone for more than 100 ms in all. */
 void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *message);
 

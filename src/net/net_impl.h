@@ -43,6 +43,7 @@ struct tri_net {
     const char *names[TRI_NET_TRANSPORTS];
     size_t transport_count;
     bool over_hub;
+    const tri_fabric *fabric; /* of the hub, where it is simulated */
     char address[TRI_NET_ADDRESS_NBYTES];
     unsigned char *routes; /* [world]: 1 + index of the transport that reaches a peer, 0: not linked (oneself) */
     tri_net_link **links;  /* [world]: NULL until the peer is first needed: thousands of ranks in one process use few */

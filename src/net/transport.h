@@ -92,6 +92,6 @@ typedef struct tri_hub_config {
 tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out);
 void tri_hub_destroy(tri_hub *hub);
 /* The fabric of its network; figures and slow ranks can be asked for. */
-tri_fabric *tri_hub_model(const tri_hub *hub);
+tri_fabric *tri_hub_fabric(const tri_hub *hub);
 
 #endif
