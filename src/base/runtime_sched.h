@@ -54,6 +54,7 @@ struct tri_sim {
     tri_fiber *fibers;
     tri_fiber *spent; /* ended, its stack still to be freed */
     size_t live;      /* fibers that have not ended */
+    size_t crowd;     /* the most of them since the clock last moved */
     size_t started;   /* fibers so far */
     size_t capacity;  /* of the next two; at least `live` */
     tri_fiber **runnable;
