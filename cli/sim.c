@@ -197,6 +197,12 @@ static void print_title(void)
                "price us", "bus GB/s", "steps", "messages", "sent bytes", "wrong");
 }
 
+/* What the elements come to: whole ones, and the same number for each rank. */
+static int64_t bytes_of(const sim_case *one)
+{
+    return sim_count(one) * (int64_t)sizeof(float) * (one->op->by_rank ? one->ranks : 1);
+}
+
 static tri_status print_json(const sim_case *one, const sim_result *result, double bus)
 {
     tri_string line = {0};
@@ -205,7 +211,7 @@ static tri_status print_json(const sim_case *one, const sim_result *result, doub
 
     tri_json_text(&json, "op", one->op->name);
     tri_json_int(&json, "ranks", one->ranks);
-    tri_json_int(&json, "bytes", one->nbytes);
+    tri_json_int(&json, "bytes", bytes_of(one));
     tri_json_text(&json, "dtype", "f32");
     tri_json_text(&json, "transport", "sim");
     tri_json_text(&json, "algorithm", one->algorithm);
@@ -232,16 +238,16 @@ static tri_status print_json(const sim_case *one, const sim_result *result, doub
 static tri_status print_row(const sim_case *one, const sim_result *result)
 {
     double bus =
-        result->time_us > 0 ? (double)one->nbytes / result->time_us / 1e3 * one->op->bus_factor(one->ranks) : 0;
+        result->time_us > 0 ? (double)bytes_of(one) / result->time_us / 1e3 * one->op->bus_factor(one->ranks) : 0;
 
     if (given.json)
         return print_json(one, result, bus);
     if (result->cannot[0])
-        printf("%-15s %5d %10lld %-14s cannot: %s\n", one->op->name, one->ranks, (long long)one->nbytes, one->algorithm,
-               result->cannot);
+        printf("%-15s %5d %10lld %-14s cannot: %s\n", one->op->name, one->ranks, (long long)bytes_of(one),
+               one->algorithm, result->cannot);
     else
         printf("%-15s %5d %10lld %-13s%c %12.2f %12.2f %9.3f %7llu %8llu %12llu %5lld\n", one->op->name, one->ranks,
-               (long long)one->nbytes, one->algorithm, result->chosen ? '*' : ' ', result->time_us, result->price_us,
+               (long long)bytes_of(one), one->algorithm, result->chosen ? '*' : ' ', result->time_us, result->price_us,
                bus, (unsigned long long)result->most.moves, (unsigned long long)result->most.sent_frames,
                (unsigned long long)result->most.sent_nbytes, (long long)result->wrong);
     return TRI_OK;

@@ -239,7 +239,7 @@ tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, in
 void *tri_call_scratch(tri_call *call, size_t nbytes)
 {
     tri_comm *comm = call->group->comm;
-    if (nbytes > comm->scratch_nbytes) {
+    if (nbytes > comm->scratch_nbytes || !comm->scratch) {
         void *larger = tri_alloc_bulk(nbytes);
         if (!larger)
             return NULL;

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 
-#define MAX_WORLD 64
+#define MAX_WORLD 256
 #define TOKEN     "0123456789abcdef0123456789abcdef"
 
 typedef struct spawn_all {
@@ -110,6 +110,8 @@ bool spawn_ranks(const spawn_config *config, spawn_body body, void *arg)
     spawn_all *all = tri_alloc_zero(1, sizeof *all);
     bool held;
 
+    if (config->fabric)
+        hub.fabric = *config->fabric;
     TRI_ASSERT(all && config->world <= MAX_WORLD);
     all->config = *config;
     all->body = body;
