@@ -255,15 +255,17 @@ static tri_status print_row(const sim_case *one, const sim_result *result)
 
 /* ---- running */
 
+/* Refuses what cannot be; what is under way besides the data shows only as it goes, and fails then. */
 static tri_status memory_check(const sim_case *one)
 {
-    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), wants = sim_memory(one);
+    double limit = 0.75 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), wants = sim_memory(one);
 
-    if (wants <= 0.75 * has)
+    tri_memory_limit_set((uint64_t)limit);
+    if (wants <= limit)
         return TRI_OK;
     return tri_fail(TRI_ECONFIG,
                     "%s of %lld bytes on %d ranks: the ranks' data is %.1f GiB, want at most %.1f GiB (3/4 of memory)",
-                    one->op->name, (long long)one->nbytes, one->ranks, wants / 0x1p30, 0.75 * has / 0x1p30);
+                    one->op->name, (long long)one->nbytes, one->ranks, wants / 0x1p30, limit / 0x1p30);
 }
 
 static void hint_replay(const sim_case *one)
