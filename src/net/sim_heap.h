@@ -2,7 +2,7 @@
  *
  * sim_heap.h: things by the time at which they happen, the earliest first, of equal times the one pushed first.
  *
- * For sim.c only.
+ * For sim.c and sim_pipe.c only.
  */
 #ifndef TRI_NET_SIM_HEAP_H
 #define TRI_NET_SIM_HEAP_H
