@@ -212,6 +212,7 @@ void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, i
     for (int peer = 0; peer < net->world; peer++) {
         tri_net_link *link = net->links[peer];
 
+        net->want[peer] = 0;
         if (link)
             link->partial |= link->control_nbytes > 0 && link->control_nbytes < nbytes;
     }

@@ -50,37 +50,30 @@ static void moves_end(const move_run *mover)
     }
 }
 
+/* From the last to the first, so that each link ends with its first one, and those are chained. */
 static tri_status moves_start(move_run *mover)
 {
     tri_net *net = mover->net;
 
     net->active_count = 0;
-    memset(net->want, 0, (size_t)net->world);
-    for (size_t i = 0; i < mover->count; i++) {
-        tri_move *move = &mover->moves[i];
-        tri_net_link *link = tri_net_link_make(net, move->peer);
-
-        if (!link) {
-            moves_end(mover);
-            return TRI_ENOMEM;
-        }
-        move->done_nbytes = 0;
-        if (link->sending == SIZE_MAX && link->receiving == SIZE_MAX)
-            net->active[net->active_count++] = move->peer;
-        *(move->send ? &link->sending : &link->receiving) = i;
-    }
-    for (size_t i = 0; i < net->active_count; i++)
-        net->links[net->active[i]]->sending = net->links[net->active[i]]->receiving = SIZE_MAX;
-    /* Chained from the last to the first: each link then has its first one. */
     for (size_t i = mover->count; i-- > 0;) {
         tri_move *move = &mover->moves[i];
         tri_net_link *link = net->links[move->peer];
-        size_t *first = move->send ? &link->sending : &link->receiving;
+        size_t *first;
 
+        if (!link && !(link = tri_net_link_make(net, move->peer))) {
+            moves_end(mover);
+            return TRI_ENOMEM;
+        }
+        first = move->send ? &link->sending : &link->receiving;
+        if (link->sending == SIZE_MAX && link->receiving == SIZE_MAX)
+            net->active[net->active_count++] = move->peer;
+        move->done_nbytes = 0;
         move->next = *first;
         *first = i;
     }
-    memcpy(net->turn, net->active, net->active_count * sizeof *net->turn);
+    for (size_t i = 0; i < net->active_count; i++)
+        net->turn[i] = net->active[net->active_count - 1 - i];
     net->turn_count = mover->left = net->active_count;
     net->traffic.moves++;
     return TRI_OK;
@@ -205,8 +198,11 @@ static tri_status moves_run(move_run *mover)
         int64_t now_ns, until_ns;
 
         TRI_TRY(pass(mover, &moved));
-        if (mover->left == 0)
+        if (mover->left == 0) {
+            if (wide) /* else nobody is wanted any more */
+                memset(mover->net->want, 0, (size_t)mover->net->world);
             return TRI_OK;
+        }
         if (moved) {
             quiet_ns = -1;
             mover->net->slice_ns = 0;
@@ -290,6 +286,8 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
         frames_finish(&mover);
         tri_fail_copy(status, message);
     }
+    if (status != TRI_OK)
+        memset(net->want, 0, (size_t)net->world);
     moves_end(&mover);
     return status;
 }

@@ -51,7 +51,7 @@ struct tri_net {
     size_t active_count;
     int *turn; /* [world]: those of them to look at in the next pass */
     size_t turn_count;
-    unsigned char *want; /* [world] */
+    unsigned char *want; /* [world]: zeros between calls */
     unsigned char *scratch;
     size_t scratch_nbytes;
     int64_t slice_ns; /* of a wait on one of several transports */
