@@ -252,24 +252,6 @@ static tri_status bench_bytes(bench_data *data, const tri_comm *comm, int64_t nb
     return status;
 }
 
-/* "4,1k,64k,1M": calls back with bytes. */
-static tri_status parse_sizes(const char *text, int64_t sizes[64], int *count)
-{
-    *count = 0;
-    while (*text) {
-        char *end;
-        double value = strtod(text, &end);
-        double unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : *end == 'G' ? 1 << 30 : 1;
-        if (end != text && unit > 1)
-            end++;
-        if (end == text || (*end && *end != ',') || !(value * unit >= 0 && value * unit <= 1e11) || *count == 64)
-            return tri_fail(TRI_ECONFIG, "--sizes wants a list such as 4,1k,1M (at most 64), found '%s'", text);
-        sizes[(*count)++] = (int64_t)(value * unit);
-        text = *end ? end + 1 : end;
-    }
-    return TRI_OK;
-}
-
 static tri_status bench_start(tri_comm *comm)
 {
     tri_group *world = tri_comm_world(comm);
@@ -294,7 +276,8 @@ static tri_status bench_collective(tri_comm *comm, const bench_op *op)
         return tri_fail(TRI_ECONFIG, "--dtype wants f32, f64, bf16, f16, i8, u8, i32 or i64, found '%s'", given.dtype);
     sizes[0] = 0;
     if (op->op != TRI_COMM_BARRIER)
-        TRI_TRY(parse_sizes(given.sizes ? given.sizes : "4,1k,64k,1M,64M", sizes, &count));
+        TRI_TRY(tri_flag_sizes("--sizes", given.sizes ? given.sizes : "4,1k,64k,1M,64M", sizes, TRI_COUNT_OF(sizes),
+                               &count));
     if (op->op == TRI_COMM_SEND_RECV && tri_group_count(data.group) < 2)
         return tri_fail(TRI_ECONFIG, "send_recv wants at least 2 ranks (-n 2)");
     if (tri_group_rank(data.group) == 0 && !given.json)

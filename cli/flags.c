@@ -152,3 +152,22 @@ tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t
     *out = value;
     return TRI_OK;
 }
+
+tri_status tri_flag_sizes(const char *flag, const char *text, int64_t *sizes, size_t limit, int *count)
+{
+    *count = 0;
+    while (*text) {
+        char *end;
+        double value = strtod(text, &end);
+        double unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : *end == 'G' ? 1 << 30 : 1;
+        if (end != text && unit > 1)
+            end++;
+        if (end == text || (*end && *end != ',') || !(value * unit >= 0 && value * unit <= 1e11) ||
+            *count == (int)limit)
+            return tri_fail(TRI_ECONFIG, "%s wants a list such as 4,1k,1M (at most %zu), found '%s'", flag, limit,
+                            text);
+        sizes[(*count)++] = (int64_t)(value * unit);
+        text = *end ? end + 1 : end;
+    }
+    return TRI_OK;
+}

@@ -63,6 +63,23 @@ tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbyt
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data);
 /* "host" or "mpi". */
 const char *tri_comm_engine(const tri_comm *comm);
+/* What an algorithm would be for a call, whatever comm.algorithm says. */
+typedef struct tri_comm_offer {
+    const char *name;
+    const char *cannot; /* why not; NULL: it can */
+    double price_us;    /* where it can */
+    bool cheapest;      /* of those that can: what the selector takes */
+} tri_comm_offer;
+/* Fills offers[0 .. at most limit) with the algorithms of an operation in ordinary memory, in the order of
+ * tri_comm_algorithm_name(); returns how many. canonical: as with comm.order = canonical. */
+int tri_comm_offers(const tri_group *group, tri_comm_op op, int64_t nbytes, bool canonical, tri_comm_offer *offers,
+                    int limit);
+/* Of algorithm number `index` of an operation; NULL past the last. */
+const char *tri_comm_algorithm_name(tri_comm_op op, int index);
+/* Does comm.algorithm take it with comm.order = any alone? */
+bool tri_comm_needs_any(tri_comm_op op, const char *algorithm);
+/* What this rank has sent so far. */
+tri_net_traffic tri_comm_traffic(const tri_comm *comm);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
 /* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);

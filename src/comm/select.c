@@ -90,6 +90,30 @@ static const tri_price prices[] = {
      .us_per_byte_reduced = 1.0 / 8000},
 };
 
+/* A simulated network says itself what it costs. */
+static void price_by_fabric(const tri_group *group, tri_price *price)
+{
+    const tri_fabric *fabric = tri_net_fabric(group->comm->net);
+    if (!fabric)
+        return;
+    const tri_fabric_config *figures = tri_fabric_figures(fabric);
+    bool local = true;
+    for (int r = 1; r < group->count; r++)
+        local &= tri_fabric_host(fabric, group->world_rank[r]) == tri_fabric_host(fabric, group->world_rank[0]);
+    int64_t slowest = local ? figures->local_bandwidth : figures->bandwidth;
+    if (!local && figures->node_bandwidth > 0 && (slowest == 0 || figures->node_bandwidth < slowest))
+        slowest = figures->node_bandwidth;
+    double latency_us = local ? figures->local_latency_us : figures->latency_us;
+    if (latency_us > 0)
+        price->latency_us = latency_us + figures->message_us;
+    if (figures->message_us > 0)
+        price->message_us = figures->message_us;
+    if (slowest > 0)
+        price->us_per_byte = 1e6 / (double)slowest;
+    if (figures->add_rate > 0)
+        price->us_per_byte_reduced = 1e6 / (double)figures->add_rate;
+}
+
 tri_price tri_price_of_group(const tri_group *group)
 {
     size_t worst = 0;
@@ -104,7 +128,9 @@ tri_price tri_price_of_group(const tri_group *group)
         }
         worst = at > worst ? at : worst;
     }
-    return prices[worst];
+    tri_price price = prices[worst];
+    price_by_fabric(group, &price);
+    return price;
 }
 
 int tri_log_ceil(int ranks)

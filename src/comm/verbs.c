@@ -71,10 +71,12 @@ static void sink_consume(void *arg, size_t first, const void *bytes, size_t nbyt
     size_t index = first / tri_dtype_nbytes(sink->from);
     int64_t count = (int64_t)(nbytes / tri_dtype_nbytes(sink->from));
     char *out = (char *)sink->out + index * tri_dtype_nbytes(sink->to);
-    if (sink->combine)
+    if (sink->combine) {
         sink->combine(out, (const char *)sink->left + index * tri_dtype_nbytes(sink->to), bytes, count);
-    else
+        tri_added(nbytes);
+    } else {
         (void)tri_convert(out, sink->to, bytes, sink->from, count);
+    }
 }
 
 void tri_moves_receive_into(tri_call *call, int from, uint32_t part, size_t nbytes, const tri_sink *sink)

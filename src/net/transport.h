@@ -14,6 +14,7 @@
 
 #include "base/options.h"
 #include "base/runtime.h"
+#include "net/fabric.h"
 
 #define TRI_NET_OPTIONS(X)                                                                                             \
     X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|ucx|inproc|sim",                                                    \
@@ -63,6 +64,11 @@ typedef struct tri_transport_ops {
     /* Ends a wait that is under way or the next one: the only call that may come from another thread at any time. NULL:
      * none can. */
     void (*wake)(tri_transport *transport);
+    /* The peers for whom the latest wait returned; valid until the next. NULL: it does not tell. */
+    size_t (*woken)(const tri_transport *transport, const int **peers);
+    /* Writes to all peers to whom nothing was written before, without blocking; NULL: they are written to like others.
+     */
+    void (*write_rest)(tri_transport *transport, const void *bytes, size_t nbytes);
     void (*close)(tri_transport *transport);
 } tri_transport_ops;
 
@@ -85,14 +91,15 @@ const tri_transport_ops *tri_transport_find(const char *name);
 /* Wraps (and takes) a transport; behaves as the text says ("faults" above), replayable. */
 tri_status tri_transport_faulty(tri_transport *inner, const char *faults, tri_transport **out);
 
-/* A place for `world` ranks of this process (threads: inproc; fibers of a simulation: sim with these figures). */
+/* A place for `world` ranks of this process (threads: inproc; fibers of a simulation: sim over the modelled network).
+ */
 typedef struct tri_hub_config {
     int world;
-    int64_t latency_ns;      /* sim: one way */
-    double bytes_per_second; /* sim: of each link, 0 = no limit */
-    int64_t jitter_ns;       /* sim: up to this much more, seeded */
+    tri_fabric_config fabric; /* sim; zeros: bytes take no time */
 } tri_hub_config;
 tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out);
 void tri_hub_destroy(tri_hub *hub);
+/* The fabric of its network; figures and slow ranks can be asked for. */
+tri_fabric *tri_hub_fabric(const tri_hub *hub);
 
 #endif

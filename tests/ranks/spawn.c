@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 
-#define MAX_WORLD 64
+#define MAX_WORLD 256
 #define TOKEN     "0123456789abcdef0123456789abcdef"
 
 typedef struct spawn_all {
@@ -138,10 +138,13 @@ bool spawn_is_left_out(spawn_kind kind)
 bool spawn_ranks(const spawn_config *config, spawn_body body, void *arg)
 {
     bool fibers = config->kind == SPAWN_SIM || config->kind == SPAWN_INPROC_FIBERS;
-    tri_hub_config hub = {.world = config->world, .latency_ns = 5000, .bytes_per_second = 1e10, .jitter_ns = 3000};
+    tri_hub_config hub = {.world = config->world,
+                          .fabric = {.latency_us = 5, .bandwidth = 10000000000, .jitter_us = 3}};
     spawn_all *all = tri_alloc_zero(1, sizeof *all);
     bool held;
 
+    if (config->fabric)
+        hub.fabric = *config->fabric;
     TRI_ASSERT(all && config->world <= MAX_WORLD);
     if (spawn_is_left_out(config->kind)) {
         tri_free(all);

@@ -27,12 +27,13 @@ typedef enum spawn_kind {
 typedef struct spawn_config {
     spawn_kind kind;
     int world;
-    const char *faults[16]; /* comm.faults of each rank, NULL: none */
-    const char *tokens[16]; /* NULL: the job's */
-    double timeout_s;       /* net.timeout_s, 0: 30 */
-    uint64_t seed;          /* of a simulation */
-    const int *hosts;       /* [world]: the host that each rank says it is on, NULL: all on this one */
-    int64_t slot_kib;       /* 0: 16, small enough for rings to fill */
+    const char *faults[16];          /* comm.faults of each rank, NULL: none */
+    const char *tokens[16];          /* NULL: the job's */
+    double timeout_s;                /* net.timeout_s, 0: 30 */
+    uint64_t seed;                   /* of a simulation */
+    const int *hosts;                /* [world]: the host that each rank says it is on, NULL: all on this one */
+    int64_t slot_kib;                /* 0: 16, small enough for rings to fill */
+    const tri_fabric_config *fabric; /* of a simulation; NULL: a fast one */
 } spawn_config;
 
 struct spawn_all;
