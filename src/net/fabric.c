@@ -31,7 +31,7 @@ struct tri_fabric {
     bool drawn;              /* the stragglers */
 };
 
-int tri_fabric_host(const tri_fabric *fabric, int rank)
+static int64_t ns_of(double us)
 {
     return (int64_t)llround(us * 1e3);
 }
@@ -58,10 +58,10 @@ tri_status tri_fabric_create(const tri_fabric_config *config, int world, tri_fab
     fabric->config.slowdown += config->slowdown < 1 ? 1 - config->slowdown : 0;
     fabric->config.packet += config->packet == 0 ? 1500 : 0;
     fabric->host_count = (int)((world + fabric->config.ranks_per_host - 1) / fabric->config.ranks_per_host);
-    fabric->latency_ns = tri_fabric_host(config->latency_us);
-    fabric->local_latency_ns = tri_fabric_host(config->local_latency_us);
-    fabric->jitter_ns = tri_fabric_host(config->jitter_us);
-    fabric->resend_ns = tri_fabric_host(config->resend_us);
+    fabric->latency_ns = ns_of(config->latency_us);
+    fabric->local_latency_ns = ns_of(config->local_latency_us);
+    fabric->jitter_ns = ns_of(config->jitter_us);
+    fabric->resend_ns = ns_of(config->resend_us);
     fabric->log_kept = log1p(-config->loss);
     fabric->hosts = tri_alloc_zero((size_t)fabric->host_count, sizeof *fabric->hosts);
     fabric->sender_free_ns = tri_alloc_zero((size_t)world, sizeof *fabric->sender_free_ns);
@@ -170,7 +170,7 @@ tri_fabric_trip tri_fabric_send(tri_fabric *fabric, int from, int to, tri_fabric
     int64_t node_ns = local ? 0 : ns_of_bytes(nbytes, config->node_bandwidth);
     tri_fabric_trip trip;
 
-    start_ns += tri_fabric_host(config->message_us * tri_fabric_slowness(fabric, from));
+    start_ns += ns_of(config->message_us * tri_fabric_slowness(fabric, from));
     fabric->sender_free_ns[from] = start_ns;
     start_ns = later(start_ns, link->free_ns);
     if (!local)

@@ -38,9 +38,6 @@ typedef struct tri_fabric tri_fabric;
 tri_status tri_fabric_create(const tri_fabric_config *config, int world, tri_fabric **out);
 void tri_fabric_destroy(tri_fabric *fabric);
 
-/* The host of a rank. */
-int tri_fabric_host(const tri_fabric *fabric, int rank);
-
 /* What the fabric remembers of one direction between two ranks: zeros at first. */
 typedef struct tri_fabric_link {
     int64_t free_ns;   /* when it has put all bytes so far on the wire */
