@@ -37,6 +37,13 @@ void tri_host_id(char id[TRI_HOST_ID_NBYTES])
     snprintf(id, TRI_HOST_ID_NBYTES, "%016llx", (unsigned long long)XXH3_64bits(text, strlen(text)));
 }
 
+void tri_host_name(char name[64])
+{
+    memset(name, 0, 64);
+    if (gethostname(name, 63) != 0)
+        name[0] = 0;
+}
+
 int tri_host_cores(void)
 {
     cpu_set_t set;

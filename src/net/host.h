@@ -10,6 +10,8 @@
 /* 16 hex digits: hash of the machine's boot id and of this process's network and ipc namespaces, so that two containers
  * of one machine differ. */
 void tri_host_id(char id[TRI_HOST_ID_NBYTES]);
+/* The name that the system has, "" when it has none. */
+void tri_host_name(char name[64]);
 /* Cores that this process may use, at least 1. */
 int tri_host_cores(void);
 
