@@ -19,21 +19,21 @@
 #include "doctor/doctor.h"
 #include "kernel/kernel.h"
 
-#define WAIT_S   15 /* for what the others do next */
-#define ASK_MS   10000
 #define MATRIX   "#" /* begins a line that is no finding */
 #define SELF_MAX 1024
 
 typedef struct doctor_flags {
-    const char *ranks, *hosts, *json, *checked;
+    const char *ranks, *hosts, *wait, *json, *checked;
 } doctor_flags;
 
 static doctor_flags given;
+static int64_t wait_s = 15;
 static const tri_flag flags[] = {
     {"-n", "N", "also start N ranks and look at each pair; without it: this machine, or the job that started this",
      &given.ranks},
     {"--hosts", "FILE", "start them by ssh: one 'host [slots=N]' per line; without -n: as many as there are slots",
      &given.hosts},
+    {"--wait", "SECONDS", "longest wait for a host or a rank to go on (default 15)", &given.wait},
     {"--json", NULL, "one object a line: check, result, found, wanted, mend, host", &given.json},
     {"--checked", "ID", "leave out the machine of this id (set by the launcher itself)", &given.checked},
 };
@@ -142,13 +142,25 @@ static tri_status hand_over(const doctor_report *report)
 
 static tri_status be_rank(tri_cluster *cluster, doctor_report *report)
 {
-    TRI_TRY(tri_cluster_join(NULL, NULL, tri_deadline_after_ms(WAIT_S * 1000), cluster));
-    tri_status status =
-        tri_job_examine(cluster, tri_kernel_arithmetic(), given.checked, WAIT_S, &report->findings, &report->matrix);
+    TRI_TRY(tri_cluster_join(NULL, NULL, tri_deadline_after_ms(wait_s * 1000), cluster));
+    tri_status status = tri_job_examine(cluster, tri_kernel_arithmetic(), given.checked, (double)wait_s,
+                                        &report->findings, &report->matrix);
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_cluster_leave(cluster);
     return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+}
+
+/* A rank may be stuck: this one's failure makes the launcher end it. */
+static bool is_incomplete(const doctor_report *report)
+{
+    for (size_t i = 0; i < report->findings.count; i++) {
+        const tri_finding *finding = tri_vector_at(&report->findings, i);
+        if (finding->result == TRI_RESULT_FAIL &&
+            (strcmp(finding->check, "ranks") == 0 || strcmp(finding->check, "links") == 0))
+            return true;
+    }
+    return false;
 }
 
 static int run_rank(doctor_report *report)
@@ -162,7 +174,7 @@ static int run_rank(doctor_report *report)
     if (cluster.rank != 0)
         return 0;
     if (given.checked)
-        return hand_over(report) == TRI_OK ? 0 : 1;
+        return hand_over(report) != TRI_OK || is_incomplete(report);
     status = report_print(report);
     return status == TRI_OK ? verdict(report) : tri_command_fail(status);
 }
@@ -186,7 +198,7 @@ static void judge_host(const tri_host_answer *answer, const char *self, tri_find
         return;
     finding->result = TRI_RESULT_FAIL;
     if (answer->exit_code < 0)
-        TRI_FINDING_SET(finding->found, "no answer within %d s", ASK_MS / 1000);
+        TRI_FINDING_SET(finding->found, "no answer within %d s", (int)wait_s);
     if (strstr(answer->text, "Permission denied"))
         TRI_FINDING_SET(finding->mend, "ssh-copy-id %s", answer->name);
     else if (strstr(answer->text, "Host key verification"))
@@ -208,7 +220,7 @@ static tri_status ask_hosts(doctor_report *report, tri_string *good, int64_t *sl
     tri_options_defaults(&tri_launch_options, &config);
     TRI_TRY(tri_options_set(&tri_launch_options, &config, "hosts", given.hosts));
     char *argv[] = {self, "--version", NULL};
-    tri_status status = tri_launch_hosts_ask(&config, argv, ASK_MS, &answers);
+    tri_status status = tri_launch_hosts_ask(&config, argv, (int)wait_s * 1000, &answers);
     for (size_t i = 0; status == TRI_OK && i < answers.count; i++) {
         const tri_host_answer *answer = tri_vector_at(&answers, i);
         tri_finding *finding = tri_finding_add(&report->findings, "host", TRI_RESULT_OK);
@@ -257,7 +269,9 @@ static tri_status launch(int64_t ranks, const char *hosts, tri_string *out, tri_
 {
     char id[TRI_HOST_ID_NBYTES], buffer[4096];
     tri_host_id(id);
-    char *argv[] = {NULL, "doctor", "--checked", id, NULL};
+    char *argv[] = {NULL, "doctor", "--checked", id, "--wait", (char *)(uintptr_t)given.wait, NULL};
+    if (!given.wait)
+        argv[4] = NULL;
     int before = dup(1), file = memfd_create("trireme-doctor", MFD_CLOEXEC);
     if (before < 0 || file < 0 || dup2(file, 1) < 0)
         return tri_fail(TRI_EIO, "no file in memory for what the ranks find");
@@ -279,7 +293,7 @@ static tri_status take_over(doctor_report *report, char *text, tri_status status
         *strchr(matrix, MATRIX[0]) = 0;
         TRI_TRY(tri_string_append(&report->matrix, matrix + (*matrix == '\n') + 1));
     }
-    if (status == TRI_OK && result->exit_code == 0 && text[0])
+    if (status == TRI_OK && text[0] && (result->exit_code == 0 || result->rank == 0))
         return tri_findings_read(text, &report->findings);
     tri_finding *finding = tri_finding_add(&report->findings, "start", TRI_RESULT_FAIL);
     if (!finding)
@@ -378,6 +392,8 @@ int cmd_doctor(int argc, char **argv)
     }
     if (status == TRI_OK && count > 0)
         status = tri_fail(TRI_ECONFIG, "doctor takes flags only, found '%s' (trireme doctor --help)", argv[0]);
+    if (status == TRI_OK && given.wait)
+        status = tri_flag_int("--wait", given.wait, 1, 3600, &wait_s);
     if (status != TRI_OK)
         return tri_command_fail(status);
     tri_stop_catch();

@@ -16,12 +16,13 @@
 #include "base/fs.h"
 #include "cluster/launch_impl.h"
 
-#define AT_ONCE 64
+#define AT_ONCE   64
+#define ENDING_MS 5
 
 typedef struct asked {
     tri_host_answer *answer;
-    pid_t pid;
-    int fd; /* both output streams */
+    pid_t pid; /* 0: it has ended */
+    int fd;    /* both output streams; -1: closed */
     size_t nbytes;
 } asked;
 
@@ -77,46 +78,52 @@ static void ask_end(asked *one, bool answered)
         kill(-one->pid, SIGKILL);
     while (waitpid(one->pid, &how, 0) < 0 && errno == EINTR) {
     }
+    one->pid = 0;
     one->answer->exit_code = !answered ? -1 : WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
     one->answer->text[strcspn(one->answer->text, "\r\n")] = 0;
 }
 
-/* A process that closed its output has a moment to end. */
-static bool has_ended(const asked *one, int64_t until_ns)
+/* Takes what has come, and the end of those that have ended; how many are left. */
+static size_t answers_take(asked *all, const struct pollfd *polls, size_t count)
 {
-    siginfo_t info = {0};
+    size_t left = 0;
 
-    while (waitid(P_PID, (id_t)one->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
-        if (tri_now_ns() >= until_ns)
-            return false;
-        tri_sleep_ns(TRI_NS_PER_MS);
+    for (size_t i = 0; i < count; i++) {
+        siginfo_t info = {0};
+
+        if (all[i].fd >= 0 && polls[i].revents && !output_read(&all[i])) {
+            close(all[i].fd);
+            all[i].fd = -1;
+        }
+        if (all[i].pid > 0 && all[i].fd < 0 &&
+            waitid(P_PID, (id_t)all[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0)
+            ask_end(&all[i], true);
+        left += all[i].pid > 0;
     }
-    return true;
+    return left;
 }
 
 static void answers_wait(asked *all, size_t count, int64_t until_ns)
 {
     struct pollfd polls[AT_ONCE];
-    size_t waiting = count;
+    size_t left = count;
 
-    while (waiting > 0) {
+    while (left > 0) {
         int64_t left_ns = until_ns - tri_now_ns();
+        int turn_ms = (int)(left_ns / TRI_NS_PER_MS) + 1;
 
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             polls[i] = (struct pollfd){.fd = all[i].fd, .events = POLLIN};
+            if (all[i].pid > 0 && all[i].fd < 0)
+                turn_ms = ENDING_MS; /* only its end is missing, which wakes nobody */
+        }
         if (left_ns <= 0 || tri_stop_signal())
             break;
-        if (poll(polls, (nfds_t)count, (int)(left_ns / TRI_NS_PER_MS) + 1) < 0)
-            continue;
-        for (size_t i = 0; i < count; i++) {
-            if (!polls[i].revents || output_read(&all[i]))
-                continue;
-            ask_end(&all[i], has_ended(&all[i], until_ns));
-            waiting--;
-        }
+        if (poll(polls, (nfds_t)count, turn_ms) >= 0)
+            left = answers_take(all, polls, count);
     }
     for (size_t i = 0; i < count; i++) {
-        if (all[i].fd >= 0)
+        if (all[i].pid > 0)
             ask_end(&all[i], false);
     }
 }

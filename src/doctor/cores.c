@@ -26,6 +26,8 @@ void tri_check_cores(const tri_machine *machine, tri_finding *finding)
     count = tri_list_count(allowed);
     all = tri_list_count(online);
     TRI_FINDING_SET(finding->found, "%d of %d: %s", count, all, allowed);
+    if (machine->is_rank) /* the job's checks compare it with the others */
+        return;
     if (machine->ranks > count) {
         finding->result = TRI_RESULT_WARN;
         TRI_FINDING_SET(finding->found, "%d for %d ranks: they take turns, and wait for each other", count,
@@ -53,7 +55,7 @@ void tri_check_quota(const tri_machine *machine, tri_finding *finding)
     }
     cores = (double)group.value / (double)group.period;
     if (tri_machine_field(machine, "/proc/self/status", "Cpus_allowed_list", allowed, sizeof allowed) &&
-        tri_list_count(allowed) > 0 && (wanted <= 0 || wanted > tri_list_count(allowed)))
+        tri_list_count(allowed) > 0 && !machine->is_rank && (wanted <= 0 || wanted > tri_list_count(allowed)))
         wanted = tri_list_count(allowed);
     TRI_FINDING_SET(finding->found, "%.4g of %.4g cores: the group is stopped for the rest of each %.4g ms", cores,
                     wanted, (double)group.period / 1000);
@@ -151,7 +153,7 @@ void tri_check_caches(const tri_machine *machine, tri_finding *finding)
         finding->result = TRI_RESULT_NOTE;
     if (groups > 1 && machine->ranks > 0 && machine->ranks <= tri_list_count(first))
         TRI_FINDING_SET(finding->mend, "taskset -pc %s $$", first);
-    if (siblings[0] && machine->ranks > count / 2) {
+    if (siblings[0] && !machine->is_rank && machine->ranks > count / 2) {
         tri_finding_worse(finding, TRI_RESULT_NOTE);
         TRI_FINDING_SET(finding->mend, "trireme train CONFIG.yaml -n %d", count / 2 > 0 ? count / 2 : 1);
     }

@@ -43,8 +43,8 @@ void tri_finding_worse(tri_finding *finding, tri_result result);
 tri_status tri_findings_write(const tri_vector *findings, tri_string *out);
 tri_status tri_findings_read(const char *text, tri_vector *findings);
 
-/* Takes the text up to the next tab or newline, and the tab; false when it does not fit. */
-bool tri_field_next(const char **text, char *field, size_t capacity);
+/* Takes the text up to the next tab or newline, and that one too; false when it is not `end`, or does not fit. */
+bool tri_field_next(const char **text, char end, char *field, size_t capacity);
 
 /* --- one machine --- */
 
@@ -53,7 +53,8 @@ typedef struct tri_machine {
     int ranks;           /* that will run here, 0: not said */
     int world;           /* in all, 0: not said */
     bool many_hosts;     /* there are ranks elsewhere */
-    const char *kernels; /* tri_kernel_about() */
+    bool is_rank;        /* this process is one of them, and its cores may be its own */
+    const char *kernels; /* tri_kernel_arithmetic() */
     tri_probe probe;
     tri_vector interfaces; /* tri_interface */
 } tri_machine;

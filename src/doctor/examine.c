@@ -78,19 +78,19 @@ static const char *facts_read(const char *text, tri_rank_facts *facts)
 {
     char mtu[24], mbits[24];
 
-    if (!tri_field_next(&text, facts->host_id, sizeof facts->host_id) ||
-        !tri_field_next(&text, facts->host, sizeof facts->host) ||
-        !tri_field_next(&text, facts->version, sizeof facts->version) ||
-        !tri_field_next(&text, facts->kernels, sizeof facts->kernels) ||
-        !tri_field_next(&text, facts->cpus, sizeof facts->cpus) ||
-        !tri_field_next(&text, facts->chosen, sizeof facts->chosen) ||
-        !tri_field_next(&text, facts->told, sizeof facts->told) || !tri_field_next(&text, mtu, sizeof mtu) ||
-        !tri_field_next(&text, mbits, sizeof mbits) || *text != '\n')
+    if (!tri_field_next(&text, '\t', facts->host_id, sizeof facts->host_id) ||
+        !tri_field_next(&text, '\t', facts->host, sizeof facts->host) ||
+        !tri_field_next(&text, '\t', facts->version, sizeof facts->version) ||
+        !tri_field_next(&text, '\t', facts->kernels, sizeof facts->kernels) ||
+        !tri_field_next(&text, '\t', facts->cpus, sizeof facts->cpus) ||
+        !tri_field_next(&text, '\t', facts->chosen, sizeof facts->chosen) ||
+        !tri_field_next(&text, '\t', facts->told, sizeof facts->told) ||
+        !tri_field_next(&text, '\t', mtu, sizeof mtu) || !tri_field_next(&text, '\n', mbits, sizeof mbits))
         return NULL;
     facts->mtu = strtoll(mtu, NULL, 10);
     facts->mbits = strtoll(mbits, NULL, 10);
     facts->known = true;
-    return text + 1;
+    return text;
 }
 
 /* The checks of this machine, each with its host's name. */
@@ -100,6 +100,7 @@ static tri_status look_here(const examination *at, tri_machine *machine, const c
     tri_status status;
 
     machine->kernels = at->kernels;
+    machine->is_rank = true;
     status = tri_machine_look(machine, &findings);
     for (size_t i = 0; i < findings.count; i++) {
         tri_finding *finding = tri_vector_at(&findings, i);

@@ -259,6 +259,16 @@ int tri_list_count(const char *list)
     return (int)count;
 }
 
+void tri_list_mark(const char *list, bool *marks, int count)
+{
+    long low, high;
+
+    while (list && *list && (list = range_read(list, &low, &high)) != NULL) {
+        for (long n = low < 0 ? 0 : low; n <= high && n < count; n++)
+            marks[n] = true;
+    }
+}
+
 bool tri_lists_meet(const char *one, const char *other)
 {
     long low, high;

@@ -39,6 +39,8 @@ bool tri_machine_cgroup(const tri_machine *machine, const char *controller, cons
 /* Whether a list such as "0-3,8" holds a number; and how many it holds. */
 bool tri_list_has(const char *list, int number);
 int tri_list_count(const char *list);
+/* Sets marks[n] for each number n of a list below count. */
+void tri_list_mark(const char *list, bool *marks, int count);
 /* Whether two lists have a number in common. */
 bool tri_lists_meet(const char *one, const char *other);
 

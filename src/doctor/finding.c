@@ -64,15 +64,15 @@ tri_status tri_findings_write(const tri_vector *findings, tri_string *out)
     return TRI_OK;
 }
 
-bool tri_field_next(const char **text, char *field, size_t capacity)
+bool tri_field_next(const char **text, char end, char *field, size_t capacity)
 {
     size_t nbytes = strcspn(*text, "\t\n");
 
-    if (nbytes >= capacity)
+    if (nbytes >= capacity || (*text)[nbytes] != end)
         return false;
     memcpy(field, *text, nbytes);
     field[nbytes] = 0;
-    *text += nbytes + ((*text)[nbytes] == '\t');
+    *text += nbytes + 1;
     return true;
 }
 
@@ -81,18 +81,17 @@ static bool line_read(const char **text, tri_finding *finding)
     char result[8];
     int index = 0;
 
-    if (!tri_field_next(text, result, sizeof result))
+    if (!tri_field_next(text, '\t', result, sizeof result))
         return false;
     while (index < TRI_RESULT_COUNT && strcmp(names[index], result) != 0)
         index++;
-    if (index == TRI_RESULT_COUNT || !tri_field_next(text, finding->check, sizeof finding->check) ||
-        !tri_field_next(text, finding->host, sizeof finding->host) ||
-        !tri_field_next(text, finding->found, sizeof finding->found) ||
-        !tri_field_next(text, finding->wanted, sizeof finding->wanted) ||
-        !tri_field_next(text, finding->mend, sizeof finding->mend) || **text != '\n')
+    if (index == TRI_RESULT_COUNT || !tri_field_next(text, '\t', finding->check, sizeof finding->check) ||
+        !tri_field_next(text, '\t', finding->host, sizeof finding->host) ||
+        !tri_field_next(text, '\t', finding->found, sizeof finding->found) ||
+        !tri_field_next(text, '\t', finding->wanted, sizeof finding->wanted) ||
+        !tri_field_next(text, '\n', finding->mend, sizeof finding->mend))
         return false;
     finding->result = (tri_result)index;
-    ++*text;
     return true;
 }
 

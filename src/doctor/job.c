@@ -8,6 +8,8 @@
 
 #include "doctor/job.h"
 
+#define CORES_VISITED 1024
+
 const tri_job_check tri_job_checks[] = {
     {"ranks", "whether all answer, and are of one version", tri_check_ranks},
     {"links", "whether each rank reaches each other, over what", tri_check_links},
@@ -123,6 +125,27 @@ void tri_check_kernels_alike(const tri_job_facts *job, tri_finding *finding)
     }
 }
 
+/* Ranks of the same host that may run on a core of this one, itself included, and the cores they have together. */
+static int sharers_count(const tri_job_facts *job, int rank, int *cores)
+{
+    const tri_rank_facts *own = &job->ranks[rank];
+    bool marks[CORES_VISITED] = {false};
+    int count = 0;
+
+    for (int r = 0; own->known && r < job->world; r++) {
+        const tri_rank_facts *other = &job->ranks[r];
+
+        if (strcmp(own->host_id, other->host_id) != 0 || !tri_lists_meet(own->cpus, other->cpus))
+            continue;
+        count++;
+        tri_list_mark(other->cpus, marks, CORES_VISITED);
+    }
+    *cores = 0;
+    for (int cpu = 0; cpu < CORES_VISITED; cpu++)
+        *cores += marks[cpu];
+    return count;
+}
+
 void tri_check_rank_cores(const tri_job_facts *job, tri_finding *finding)
 {
     tri_string list = {0};
@@ -135,12 +158,9 @@ void tri_check_rank_cores(const tri_job_facts *job, tri_finding *finding)
     TRI_FINDING_SET(finding->found, "%s%s", tri_string_text(&list), job->world > 16 ? ", ..." : "");
     tri_string_fini(&list);
     for (int a = 0; a < job->world; a++) {
-        int sharing = 0, cores = tri_list_count(job->ranks[a].cpus);
+        int cores, sharing = sharers_count(job, a, &cores);
 
         hosts += tri_rank_is_first(job, a);
-        for (int b = 0; job->ranks[a].known && b < job->world; b++)
-            sharing += strcmp(job->ranks[a].host_id, job->ranks[b].host_id) == 0 &&
-                       tri_lists_meet(job->ranks[a].cpus, job->ranks[b].cpus);
         if (sharing <= 1)
             continue;
         if (sharing > cores) {

@@ -138,6 +138,11 @@ void tri_check_links(const tri_job_facts *job, tri_finding *finding)
         TRI_FINDING_SET(finding->found, "%s", job->problem);
         return;
     }
+    if (!job->measured) {
+        finding->result = TRI_RESULT_NOTE;
+        TRI_FINDING_SET(finding->found, "not tried");
+        return;
+    }
     TRI_FINDING_SET(finding->found, "%d by shared memory, %d by tcp", shm, others);
 }
 

@@ -80,7 +80,9 @@ static void neighbour_body(tri_probe *probe, const void *arg)
     struct iovec here = {.iov_base = &copy, .iov_len = sizeof copy};
     struct iovec there = {.iov_base = (void *)(uintptr_t)task->secret, .iov_len = sizeof copy};
 
-    if (tri_region_open(&task->region->ticket, &mapped) != TRI_OK)
+    if (!task->region->bytes)
+        snprintf(probe->neighbour, sizeof probe->neighbour, "not tried");
+    else if (tri_region_open(&task->region->ticket, &mapped) != TRI_OK)
         say_last(probe->neighbour);
     else
         tri_region_close(&mapped);
@@ -95,12 +97,10 @@ static void owner_body(tri_probe *probe, const void *arg)
     neighbour_task task = {.region = &region, .owner = getpid(), .secret = &secret};
 
     (void)arg;
-    if (tri_region_create(REGION_NBYTES, &region) != TRI_OK) {
+    if (tri_region_create(REGION_NBYTES, &region) != TRI_OK)
         say_last(probe->region);
-        snprintf(probe->neighbour, sizeof probe->neighbour, "not tried");
-    } else {
+    else
         memset(region.bytes, 1, REGION_NBYTES);
-    }
     if (!child_run(neighbour_body, probe, &task, probe->peek) && region.bytes)
         memcpy(probe->neighbour, probe->peek, sizeof probe->neighbour);
     tri_region_close(&region);
