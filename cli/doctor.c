@@ -73,6 +73,24 @@ static void print_text(const tri_finding *finding)
         printf("      mend: %s\n", finding->mend);
 }
 
+/* The machine's name, or that what follows is between machines; how much of it people need not read. */
+static void print_heading(const tri_vector *findings, size_t first)
+{
+    const tri_finding *head = tri_vector_at(findings, first);
+    int fine = 0, all = 0;
+    for (size_t i = first; i < findings->count; i++) {
+        const tri_finding *finding = tri_vector_at(findings, i);
+        if (strcmp(finding->host, head->host) != 0)
+            break;
+        fine += finding->result == TRI_RESULT_OK;
+        all++;
+    }
+    if (head->host[0])
+        printf("on %s: %d of %d ok\n", head->host, fine, all);
+    else
+        puts("between ranks:");
+}
+
 /* What is not yet printed. Of other hosts' machines people see what is not as it should be. */
 static tri_status report_print(doctor_report *report)
 {
@@ -84,7 +102,7 @@ static tri_status report_print(doctor_report *report)
             continue;
         }
         if (strcmp(host, finding->host) != 0)
-            printf("%s%s%s\n", finding->host[0] ? "on " : "between ranks", finding->host, ":");
+            print_heading(&report->findings, report->printed);
         memcpy(host, finding->host, sizeof(host));
         if (!finding->host[0] || finding->result != TRI_RESULT_OK)
             print_text(finding);
@@ -293,7 +311,7 @@ static tri_status take_over(doctor_report *report, char *text, tri_status status
         *strchr(matrix, MATRIX[0]) = 0;
         TRI_TRY(tri_string_append(&report->matrix, matrix + (*matrix == '\n') + 1));
     }
-    if (status == TRI_OK && text[0] && (result->exit_code == 0 || result->rank == 0))
+    if (status == TRI_OK && (result->exit_code == 0 || (text[0] && result->rank == 0)))
         return tri_findings_read(text, &report->findings);
     tri_finding *finding = tri_finding_add(&report->findings, "start", TRI_RESULT_FAIL);
     if (!finding)
