@@ -32,7 +32,7 @@ static void what_ranks_need_works_here(void **state)
 /* A child with this limit probes; its exit code says whether `field` has `text`. */
 static void expect_under(int resource, rlim_t most, size_t field, const char *text)
 {
-    int how;
+    int how = 0;
     pid_t pid = fork();
 
     if (pid == 0) {
