@@ -261,10 +261,20 @@ static void a_machine_without_a_network_is_found(void **state)
 
 static void traps_among_interfaces_are_found(void **state)
 {
-    const spoilt docker = {
-        NULL, NULL, "interface chosen", TRI_RESULT_WARN, "docker0 comes first", "comm.interface=eth0", 0};
-    const spoilt bridge = {
-        NULL, NULL, "interface chosen", TRI_RESULT_WARN, "mybridge comes first", "comm.interface=eth0", 0};
+    const spoilt docker = {NULL,
+                           NULL,
+                           "interface chosen",
+                           TRI_RESULT_WARN,
+                           "docker0 comes first (order: 172.17.0.1,10.0.2.1): a bridge",
+                           "comm.interface=eth0",
+                           0};
+    const spoilt bridge = {NULL,
+                           NULL,
+                           "interface chosen",
+                           TRI_RESULT_WARN,
+                           "mybridge comes first (order: 10.1.0.1,10.0.2.1): a bridge",
+                           "comm.interface=eth0",
+                           0};
     const spoilt slow = {NULL, NULL, "interface chosen", TRI_RESULT_WARN, "eth0 comes first", "comm.interface=fast0",
                          0};
     const spoilt fine = {NULL, NULL, "interface chosen", TRI_RESULT_OK, "eth0, as the first that is up", "", 0};
