@@ -351,7 +351,7 @@ int cmd_bench(int argc, char **argv)
     int count;
     const bench_op *op = NULL;
     tri_launch_result result = {0};
-    tri_status status = tri_flags_parse(&tri_commands[2], flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    tri_status status = tri_flags_parse(tri_command_of(cmd_bench), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED) {
         puts("\nOP: all_reduce broadcast reduce all_gather reduce_scatter barrier send_recv start");
         return 0;

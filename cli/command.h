@@ -15,12 +15,15 @@ typedef struct tri_command {
 } tri_command;
 
 extern const tri_command tri_commands[]; /* name NULL at the end */
+/* The row of a command, by its function. */
+const tri_command *tri_command_of(int (*run)(int argc, char **argv));
 
 int cmd_train(int argc, char **argv);
 int cmd_launch(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 
 /* A flag of a command: "--hosts FILE". */
 typedef struct tri_flag {
