@@ -20,6 +20,7 @@ int cmd_train(int argc, char **argv);
 int cmd_launch(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_flight(int argc, char **argv);
 
 /* A flag of a command: "--hosts FILE". */
 typedef struct tri_flag {

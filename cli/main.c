@@ -14,6 +14,8 @@ const tri_command tri_commands[] = {
     {"bench", "OP [-n N] [--sizes 4,1k,1M]", "measures collectives and start-up", cmd_bench},
     {"info", "[RUN or CHECKPOINT] [--json] [--env]",
      "tells what this build and this machine have, or what a folder holds, checked", cmd_info},
+    {"flight", "FILE ... [--last N] [--json]",
+     "merges the records that the ranks of a failed job left: who parted, where", cmd_flight},
     {NULL, NULL, NULL, NULL},
 };
 
