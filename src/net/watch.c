@@ -341,13 +341,12 @@ static size_t page_note(const watch_page *page, unsigned char bytes[TRI_WATCH_NO
 
     for (int attempt = 0; attempt < 100; attempt++) {
         uint32_t stamp = atomic_load(&at->note_stamp);
-        uint32_t nbytes = atomic_load_explicit(&at->note_nbytes, memory_order_relaxed);
+        uint32_t nbytes = atomic_load_explicit(&at->note_nbytes, memory_order_acquire);
 
         if (stamp % 2 != 0 || nbytes > TRI_WATCH_NOTE_NBYTES)
             continue;
         for (size_t i = 0; i < (nbytes + 7) / 8; i++)
-            words[i] = atomic_load_explicit(&at->note[i], memory_order_relaxed);
-        atomic_thread_fence(memory_order_acquire);
+            words[i] = atomic_load_explicit(&at->note[i], memory_order_acquire);
         if (atomic_load_explicit(&at->note_stamp, memory_order_relaxed) != stamp)
             continue;
         memcpy(bytes, words, nbytes);

@@ -84,10 +84,10 @@ void tri_watch_page_write(watch_page *page, const unsigned char *note, size_t nb
 
     memcpy(words, note, nbytes);
     atomic_store(&page->note_stamp, stamp + 1);
-    atomic_thread_fence(memory_order_release);
+    /* Who sees a word of the new note sees the odd stamp too. */
     for (size_t i = 0; i < (nbytes + 7) / 8; i++)
-        atomic_store_explicit(&page->note[i], words[i], memory_order_relaxed);
-    atomic_store_explicit(&page->note_nbytes, (uint32_t)nbytes, memory_order_relaxed);
+        atomic_store_explicit(&page->note[i], words[i], memory_order_release);
+    atomic_store_explicit(&page->note_nbytes, (uint32_t)nbytes, memory_order_release);
     atomic_store(&page->note_stamp, stamp + 2);
     atomic_store(&page->beat_ns, now_ns);
     atomic_fetch_add(&page->beats, 1);

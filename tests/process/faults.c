@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,11 +26,12 @@
 #include "base/rng.h"
 #include "comm/comm.h"
 
-#define RANKS_MAX   16
-#define TOKEN       "0123456789abcdef0123456789abcdef"
-#define HANG_NS     (10 * TRI_NS_PER_S)
-#define COUNT_MAX   (INT64_C(4) << 20)
-#define SAMPLES_MAX 100000
+#define RANKS_MAX    16
+#define TOKEN        "0123456789abcdef0123456789abcdef"
+#define HANG_NS      (10 * TRI_NS_PER_S)
+#define COUNT_MAX    (INT64_C(4) << 20)
+#define SAMPLES_MAX  100000
+#define OTHERS_SHARE 0.1 /* of one core, that other programs may use in a quiet round */
 
 typedef enum fault { FAULT_KILL, FAULT_STOP, FAULT_CUT, FAULT_COUNT } fault;
 static const char *const fault_names[FAULT_COUNT] = {"kill", "stop", "cut"};
@@ -52,8 +54,10 @@ typedef struct driver {
     uint64_t drawn;
     report *reports; /* [RANKS_MAX] */
     int bad, hung;
-    double ms[FAULT_COUNT][SAMPLES_MAX];
-    int samples[FAULT_COUNT];
+    double round_ms[RANKS_MAX]; /* of the round under way */
+    int round_count;
+    double ms[FAULT_COUNT][2][SAMPLES_MAX]; /* in all rounds, and in those that nobody disturbed */
+    int samples[FAULT_COUNT][2];
 } driver;
 
 static driver all;
@@ -181,10 +185,34 @@ static void host_enter(pid_t driver_pid, int rank)
 
 /* ---- a round */
 
-static void sample_add(fault what, double ms)
+/* Seconds that all cores have worked so far, and seconds of this process and of its children that have ended. */
+static double seconds_worked(double *own_s)
 {
-    if (all.samples[what] < SAMPLES_MAX)
-        all.ms[what][all.samples[what]++] = ms;
+    struct rusage self, children;
+    char *text = NULL;
+    unsigned long long user = 0, low = 0, kernel = 0, idle, disk, interrupt = 0, soft = 0, stolen = 0;
+
+    if (tri_fs_read("/proc/stat", 1 << 20, &text, NULL) == TRI_OK)
+        (void)sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &low, &kernel, &idle, &disk,
+                     &interrupt, &soft, &stolen);
+    tri_free(text);
+    getrusage(RUSAGE_SELF, &self);
+    getrusage(RUSAGE_CHILDREN, &children);
+    *own_s =
+        (double)(self.ru_utime.tv_sec + self.ru_stime.tv_sec + children.ru_utime.tv_sec + children.ru_stime.tv_sec) +
+        1e-6 * (double)(self.ru_utime.tv_usec + self.ru_stime.tv_usec + children.ru_utime.tv_usec +
+                        children.ru_stime.tv_usec);
+    return (double)(user + low + kernel + interrupt + soft + stolen) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void samples_add(fault what, bool disturbed)
+{
+    for (int i = 0; i < all.round_count; i++) {
+        for (int quiet = 0; quiet < (disturbed ? 1 : 2); quiet++) {
+            if (all.samples[what][quiet] < SAMPLES_MAX)
+                all.ms[what][quiet][all.samples[what][quiet]++] = all.round_ms[i];
+        }
+    }
 }
 
 static bool wait_until(bool (*is_done)(int victim), int victim, int64_t limit_ns)
@@ -234,8 +262,7 @@ static void report_check(fault what, int64_t round, int rank, int victim, int64_
         printf("%s %lld: rank %d hangs after rank %d's\n", fault_names[what], (long long)round, rank, victim);
         return;
     }
-    sample_add(what, (double)(one->failed_ns - fault_ns) * 1e-6);
-    /* Cut off are both sides of a cut; the victim names whom it lost. */
+    all.round_ms[all.round_count++] = (double)(one->failed_ns - fault_ns) * 1e-6;
     if (one->wrong || one->failed_ns < fault_ns || !strstr(one->text, name) || one->origin != victim) {
         all.bad++;
         printf("%s %lld: rank %d (victim %d): status %d, origin %d, wrong sum %d: %s\n", fault_names[what],
@@ -269,8 +296,10 @@ static void round_run(fault what, int64_t round)
     int victim = (int)draw((uint64_t)all.ranks);
     bool in_group = what != FAULT_CUT && draw(2);
     pid_t processes[RANKS_MAX], self = getpid();
-    int64_t fault_ns;
+    int64_t fault_ns, began_ns = tri_now_ns();
+    double own_s[2], worked_s = seconds_worked(&own_s[0]);
 
+    all.round_count = 0;
     memset(all.reports, 0, RANKS_MAX * sizeof(report));
     (void)tri_fs_remove(all.folder);
     (void)tri_fs_make_folder(all.folder);
@@ -287,14 +316,12 @@ static void round_run(fault what, int64_t round)
         printf("%s %lld: the ranks did not start\n", fault_names[what], (long long)round);
     }
     tri_sleep_ns((int64_t)draw(100) * TRI_NS_PER_MS + (int64_t)draw(1000) * 1000);
-    fault_ns = tri_now_ns();
+    fault_ns = tri_now_ns(); /* the time that `ip` takes counts as if the link had been cut at once */
     fault_make(what, processes[victim], victim);
-    if (what == FAULT_CUT)
-        fault_ns = tri_now_ns(); /* `ip` takes its time */
     (void)wait_until(others_failed, victim, HANG_NS);
     for (int r = 0; r < all.ranks; r++) {
         if (r != victim)
-            report_check(what, round, r, victim, what == FAULT_CUT ? fault_ns - 20 * TRI_NS_PER_MS : fault_ns);
+            report_check(what, round, r, victim, fault_ns);
     }
     if (what == FAULT_STOP)
         kill(processes[victim], SIGCONT);
@@ -304,6 +331,8 @@ static void round_run(fault what, int64_t round)
         kill(processes[r], SIGKILL);
         waitpid(processes[r], NULL, 0);
     }
+    worked_s = seconds_worked(&own_s[1]) - worked_s;
+    samples_add(what, worked_s - (own_s[1] - own_s[0]) > OTHERS_SHARE * (double)(tri_now_ns() - began_ns) * 1e-9);
     if (what == FAULT_CUT)
         (void)shell("ip -n tf%d link set v%d master hub", (int)getpid(), victim);
 }
@@ -319,15 +348,18 @@ static int order(const void *a, const void *b)
 
 static void figures_print(fault what)
 {
-    double *ms = all.ms[what];
-    int count = all.samples[what];
+    for (int quiet = 0; quiet < 2; quiet++) {
+        double *ms = all.ms[what][quiet];
+        int count = all.samples[what][quiet];
 
-    if (count == 0)
-        return;
-    qsort(ms, (size_t)count, sizeof *ms, order);
-    printf("%s: %d reports in %lld faults, ms until the call failed: median %.2f, 90%% %.2f, 99%% %.2f, most %.2f\n",
-           fault_names[what], count, (long long)all.counts[what], ms[count / 2], ms[count * 9 / 10],
-           ms[count * 99 / 100], ms[count - 1]);
+        if (count == 0)
+            continue;
+        qsort(ms, (size_t)count, sizeof *ms, order);
+        printf(
+            "%s: %lld faults, %d reports%s, ms until the call failed: median %.2f, 90%% %.2f, 99%% %.2f, most %.2f\n",
+            fault_names[what], (long long)all.counts[what], count, quiet ? " while nobody else used the cores" : "",
+            ms[count / 2], ms[count * 9 / 10], ms[count * 99 / 100], ms[count - 1]);
+    }
 }
 
 static bool flag_take(const char *text)
