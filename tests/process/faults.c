@@ -3,13 +3,16 @@
  * faults.c: real processes that all-reduce without end, one of which is killed, stopped or cut off at a random moment:
  * all others must fail, name it, and soon; a stopped one that goes on must fail too.
  *
- * usage: faults [kill=N] [stop=N] [cut=N] [ranks=N] [seed=N] [transport=shm|tcp|auto] [beat=MS]
+ * usage: faults [kill=N] [stop=N] [cut=N] [lose=N] [ranks=N] [seed=N] [transport=shm|tcp|auto] [beat=MS]
  *               [kib=N]
  * Prints how long the survivors took to find out; exits 1 when one hung, named another rank or had a wrong sum. CTest
- * runs a few, bench a thousand. cut needs root and `ip`: ranks in network namespaces of their own, joined by a bridge.
+ * runs a few, bench a thousand. cut and lose need root and `ip`: ranks in network namespaces of their own, joined by a
+ * bridge. lose throws away what one rank sends as data, while its watch goes on.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,13 +37,13 @@
 #define SAMPLES_MAX  100000
 #define OTHERS_SHARE 0.1 /* of one core, that other programs may use in a quiet round */
 
-typedef enum fault { FAULT_KILL, FAULT_STOP, FAULT_CUT, FAULT_COUNT } fault;
-static const char *const fault_names[FAULT_COUNT] = {"kill", "stop", "cut"};
+typedef enum fault { FAULT_KILL, FAULT_STOP, FAULT_CUT, FAULT_LOSE, FAULT_COUNT } fault;
+static const char *const fault_names[FAULT_COUNT] = {"kill", "stop", "cut", "lose"};
 
 /* What a rank tells, in memory that all processes see. */
 typedef struct report {
-    atomic_int calls; /* that ended well */
-    atomic_int failed;
+    atomic_int calls;         /* that ended well */
+    atomic_int failed, loses; /* loses: this rank is to throw its data away from now on */
     int64_t failed_ns;
     tri_status status;
     int origin;
@@ -105,8 +109,43 @@ static tri_status rank_open(int rank, tri_cluster *cluster, tri_comm **comm)
     return tri_comm_open(cluster, &config, &net, deadline_ns, comm);
 }
 
-static void rank_main(int rank, uint64_t round, bool in_group)
+static bool shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static bool shell(const char *format, ...)
 {
+    char command[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    return system(command) == 0;
+}
+
+/* What goes out on connections that carry data is routed to nowhere. Those of the watch have a limit of their own. */
+static void data_lose(void *arg)
+{
+    const report *mine = arg;
+
+    while (!atomic_load(&mine->loses))
+        tri_sleep_ns(TRI_NS_PER_MS);
+    (void)shell("ip link add nowhere type veth peer name wall && ip link set wall arp off up && "
+                "ip link set nowhere arp off up && ip route add default dev nowhere table 77");
+    for (int file = 3; file < 256; file++) {
+        struct sockaddr_in own, peer;
+        socklen_t own_nbytes = sizeof own, peer_nbytes = sizeof peer, nbytes = sizeof(int);
+        int limit_ms = 0;
+
+        if (getsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, &nbytes) == 0 && limit_ms > 10000 &&
+            getsockname(file, (struct sockaddr *)&own, &own_nbytes) == 0 &&
+            getpeername(file, (struct sockaddr *)&peer, &peer_nbytes) == 0 && own.sin_family == AF_INET)
+            (void)shell("ip rule add ipproto tcp sport %d dport %d table 77 priority 7", ntohs(own.sin_port),
+                        ntohs(peer.sin_port));
+    }
+}
+
+static void rank_main(int rank, uint64_t round, bool in_group, bool may_lose)
+{
+    tri_thread *loser;
     report *mine = &all.reports[rank];
     tri_rng rng = {(uint64_t)all.seed, 1000 + round};
     tri_cluster cluster;
@@ -114,6 +153,8 @@ static void rank_main(int rank, uint64_t round, bool in_group)
     void *memory = NULL;
     tri_status status = rank_open(rank, &cluster, &comm);
 
+    if (status == TRI_OK && may_lose)
+        status = tri_thread_start(&loser, "loser", data_lose, mine);
     if (status == TRI_OK && in_group)
         status = tri_group_alloc(tri_comm_world(comm), (size_t)all.kib << 10, &memory);
     else if (status == TRI_OK)
@@ -133,18 +174,6 @@ static void rank_main(int rank, uint64_t round, bool in_group)
 }
 
 /* ---- namespaces */
-
-static bool shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static bool shell(const char *format, ...)
-{
-    char command[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    return system(command) == 0;
-}
 
 static void hosts_remove(void)
 {
@@ -263,7 +292,10 @@ static void report_check(fault what, int64_t round, int rank, int victim, int64_
         return;
     }
     all.round_ms[all.round_count++] = (double)(one->failed_ns - fault_ns) * 1e-6;
-    if (one->wrong || one->failed_ns < fault_ns || !strstr(one->text, name) || one->origin != victim) {
+    /* Of two ranks whose data do not arrive either may be the one that finds it. */
+    if (one->wrong || one->failed_ns < fault_ns ||
+        (what == FAULT_LOSE ? !strstr(one->text, "is unreachable (its host has acknowledged no data for ")
+                            : !strstr(one->text, name) || one->origin != victim)) {
         all.bad++;
         printf("%s %lld: rank %d (victim %d): status %d, origin %d, wrong sum %d: %s\n", fault_names[what],
                (long long)round, rank, victim, (int)one->status, one->origin, one->wrong, one->text);
@@ -287,6 +319,8 @@ static void fault_make(fault what, pid_t process, int victim)
 {
     if (what == FAULT_CUT)
         (void)shell("ip -n tf%d link set v%d nomaster", (int)getpid(), victim);
+    else if (what == FAULT_LOSE)
+        atomic_store(&all.reports[victim].loses, 1);
     else
         kill(process, what == FAULT_KILL ? SIGKILL : SIGSTOP);
 }
@@ -294,7 +328,7 @@ static void fault_make(fault what, pid_t process, int victim)
 static void round_run(fault what, int64_t round)
 {
     int victim = (int)draw((uint64_t)all.ranks);
-    bool in_group = what != FAULT_CUT && draw(2);
+    bool apart = what == FAULT_CUT || what == FAULT_LOSE, in_group = !apart && draw(2);
     pid_t processes[RANKS_MAX], self = getpid();
     int64_t fault_ns, began_ns = tri_now_ns();
     double own_s[2], worked_s = seconds_worked(&own_s[0]);
@@ -306,9 +340,9 @@ static void round_run(fault what, int64_t round)
     for (int r = 0; r < all.ranks; r++) {
         processes[r] = fork();
         if (processes[r] == 0) {
-            if (what == FAULT_CUT)
+            if (apart)
                 host_enter(self, r);
-            rank_main(r, (uint64_t)round, in_group);
+            rank_main(r, (uint64_t)round, in_group, what == FAULT_LOSE);
         }
     }
     if (!wait_until(all_call, victim, 3 * HANG_NS)) {
@@ -335,6 +369,9 @@ static void round_run(fault what, int64_t round)
     samples_add(what, worked_s - (own_s[1] - own_s[0]) > OTHERS_SHARE * (double)(tri_now_ns() - began_ns) * 1e-9);
     if (what == FAULT_CUT)
         (void)shell("ip -n tf%d link set v%d master hub", (int)getpid(), victim);
+    if (what == FAULT_LOSE)
+        (void)shell("ip -n tf%d-%d rule flush && ip -n tf%d-%d rule add table main && ip -n tf%d-%d link del nowhere",
+                    (int)getpid(), victim, (int)getpid(), victim, (int)getpid(), victim);
 }
 
 /* ---- the driver */
@@ -370,6 +407,7 @@ static bool flag_take(const char *text)
     } numbers[] = {{"kill", &all.counts[FAULT_KILL]},
                    {"stop", &all.counts[FAULT_STOP]},
                    {"cut", &all.counts[FAULT_CUT]},
+                   {"lose", &all.counts[FAULT_LOSE]},
                    {"ranks", &all.ranks},
                    {"seed", &all.seed},
                    {"beat", &all.beat_ms},
@@ -401,7 +439,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!flag_take(argv[i]) || all.ranks < 2 || all.ranks > RANKS_MAX || all.kib < 1 || all.kib > COUNT_MAX / 256) {
             fprintf(stderr,
-                    "faults: want kill=N, stop=N, cut=N, ranks=2..%d, seed=N, transport=NAME, beat=MS or kib=1..16384, "
+                    "faults: want kill=N, stop=N, cut=N, lose=N, ranks=2..%d, seed=N, transport=NAME, beat=MS or "
+                    "kib=1..16384, "
                     "got %s\n",
                     RANKS_MAX, argv[i]);
             return 2;
@@ -410,9 +449,9 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     snprintf(all.folder, sizeof all.folder, "/tmp/trireme-faults-%d", (int)getpid());
     all.reports = mmap(NULL, RANKS_MAX * sizeof(report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (all.counts[FAULT_CUT] > 0 && !hosts_make()) {
-        printf("cut: left out: network namespaces need root and ip\n");
-        all.counts[FAULT_CUT] = 0;
+    if (all.counts[FAULT_CUT] + all.counts[FAULT_LOSE] > 0 && !hosts_make()) {
+        printf("cut and lose: left out: network namespaces need root and ip\n");
+        all.counts[FAULT_CUT] = all.counts[FAULT_LOSE] = 0;
     }
     for (fault what = 0; what < FAULT_COUNT; what++) {
         for (int64_t round = 0; round < all.counts[what]; round++)
