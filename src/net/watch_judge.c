@@ -141,7 +141,7 @@ static bool connection_asked(const watch_peer *peer, uint32_t *trip_us, uint32_t
     return true;
 }
 
-static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer)
+static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer, int64_t now_ns)
 {
     int64_t limit_ns = BEATS_MISSED * watch->beat_ns;
     uint32_t trip_us, quiet_ms;
@@ -150,7 +150,8 @@ static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer)
         return FIRST_LIMIT_NS;
     if (limit_ns < 2 * peer->worst_ns)
         limit_ns = 2 * peer->worst_ns;
-    if (!peer->page && connection_asked(peer, &trip_us, &quiet_ms))
+    /* Asked only of who is silent that long. */
+    if (!peer->page && now_ns - peer->heard_ns >= limit_ns && connection_asked(peer, &trip_us, &quiet_ms))
         limit_ns += 2000 * (int64_t)trip_us;
     return limit_ns < LIMIT_MAX_NS ? limit_ns : LIMIT_MAX_NS;
 }
@@ -199,7 +200,7 @@ int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
             continue;
         if (late)
             peer->heard_ns = now_ns;
-        limit_ns = silence_limit(watch, peer);
+        limit_ns = silence_limit(watch, peer, now_ns);
         if (now_ns - peer->heard_ns >= limit_ns) {
             if (peer->page)
                 local_judge(watch, index, now_ns - peer->heard_ns, limit_ns);

@@ -173,6 +173,7 @@ static tri_status peers_meet(tri_watch *watch, tri_meeting *meeting, int64_t dea
         met[rank].fd = -1;
         peer->heard_ns = now_ns;
         atomic_store(&peer->state, TRI_WATCH_ALIVE);
+        watch->remote_count += met[rank].memory_fd < 0;
         status = met[rank].memory_fd >= 0 ? local_take(peer, rank, met[rank].memory_fd) : remote_take(peer);
     }
     for (int rank = 0; met && rank < watch->world; rank++) {
