@@ -121,6 +121,8 @@ static void peers_look(tri_watch *watch, const bool *ended)
         const watch_peer *at = &watch->peers[peer];
         bool died = tri_watch_is(at, TRI_WATCH_ALIVE) && has_died(at);
 
+        if (died)
+            tri_watch_hear(watch, peer, now_ns); /* its last words */
         if (died || at->closed)
             tri_watch_peer_ended(watch, peer, died);
     }
