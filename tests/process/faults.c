@@ -131,15 +131,15 @@ static void data_lose(void *arg)
     (void)shell("ip link add nowhere type veth peer name wall && ip link set wall arp off up && "
                 "ip link set nowhere arp off up && ip route add default dev nowhere table 77");
     for (int file = 3; file < 256; file++) {
-        struct sockaddr_in own, peer;
+        struct sockaddr_in6 own, peer; /* an IPv4 connection may look like one, with its port at the same place */
         socklen_t own_nbytes = sizeof own, peer_nbytes = sizeof peer, nbytes = sizeof(int);
         int limit_ms = 0;
 
         if (getsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, &nbytes) == 0 && limit_ms > 10000 &&
             getsockname(file, (struct sockaddr *)&own, &own_nbytes) == 0 &&
-            getpeername(file, (struct sockaddr *)&peer, &peer_nbytes) == 0 && own.sin_family == AF_INET)
-            (void)shell("ip rule add ipproto tcp sport %d dport %d table 77 priority 7", ntohs(own.sin_port),
-                        ntohs(peer.sin_port));
+            getpeername(file, (struct sockaddr *)&peer, &peer_nbytes) == 0)
+            (void)shell("ip rule add ipproto tcp sport %d dport %d table 77 priority 7", ntohs(own.sin6_port),
+                        ntohs(peer.sin6_port));
     }
 }
 
@@ -370,8 +370,8 @@ static void round_run(fault what, int64_t round)
     if (what == FAULT_CUT)
         (void)shell("ip -n tf%d link set v%d master hub", (int)getpid(), victim);
     if (what == FAULT_LOSE)
-        (void)shell("ip -n tf%d-%d rule flush && ip -n tf%d-%d rule add table main && ip -n tf%d-%d link del nowhere",
-                    (int)getpid(), victim, (int)getpid(), victim, (int)getpid(), victim);
+        (void)shell("while ip -n tf%d-%d rule del priority 7; do :; done 2>/dev/null; ip -n tf%d-%d link del nowhere",
+                    (int)getpid(), victim, (int)getpid(), victim);
 }
 
 /* ---- the driver */
