@@ -4,173 +4,31 @@
  * all others must fail, name it, and soon; a stopped one that goes on must fail too.
  *
  * usage: faults [kill=N] [stop=N] [cut=N] [lose=N] [ranks=N] [seed=N] [transport=shm|tcp|auto] [beat=MS]
- *               [kib=N]
+ *               [kib=N] [calm=SECONDS] [hogs=N] [hosts=PREFIX]
  * Prints how long the survivors took to find out; exits 1 when one hung, named another rank or had a wrong sum. CTest
  * runs a few, bench a thousand. cut and lose need root and `ip`: ranks in network namespaces of their own, joined by a
  * bridge. lose throws away what one rank sends as data, while its watch goes on.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fs.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "comm/comm.h"
+#include "process/faults.h"
 
-#define RANKS_MAX    16
-#define TOKEN        "0123456789abcdef0123456789abcdef"
-#define HANG_NS      (10 * TRI_NS_PER_S)
-#define COUNT_MAX    (INT64_C(4) << 20)
-#define SAMPLES_MAX  100000
-#define OTHERS_SHARE 0.1 /* of one core, that other programs may use in a quiet round */
-
-typedef enum fault { FAULT_KILL, FAULT_STOP, FAULT_CUT, FAULT_LOSE, FAULT_COUNT } fault;
+driver all;
 static const char *const fault_names[FAULT_COUNT] = {"kill", "stop", "cut", "lose"};
-
-/* What a rank tells, in memory that all processes see. */
-typedef struct report {
-    atomic_int calls;         /* that ended well */
-    atomic_int failed, loses; /* loses: this rank is to throw its data away from now on */
-    int64_t failed_ns;
-    tri_status status;
-    int origin;
-    bool wrong;
-    char text[TRI_ERROR_NBYTES];
-} report;
-
-typedef struct driver {
-    int64_t counts[FAULT_COUNT], ranks, seed, beat_ms, kib;
-    char transport[16];
-    char folder[64];
-    uint64_t drawn;
-    report *reports; /* [RANKS_MAX] */
-    int bad, hung;
-    double round_ms[RANKS_MAX]; /* of the round under way */
-    int round_count;
-    double ms[FAULT_COUNT][2][SAMPLES_MAX]; /* in all rounds, and in those that nobody disturbed */
-    int samples[FAULT_COUNT][2];
-} driver;
-
-static driver all;
 
 static uint64_t draw(uint64_t bound)
 {
     return tri_rng_below((tri_rng){(uint64_t)all.seed, 1}, all.drawn++, bound);
-}
-
-/* ---- a rank */
-
-static tri_status sum_once(tri_comm *comm, tri_rng rng, uint64_t call, float *data, report *mine)
-{
-    int64_t count = all.kib * 256 >> tri_rng_below(rng, call, 15);
-    int world = tri_group_count(tri_comm_world(comm));
-
-    for (int64_t i = 0; i < count; i += 64)
-        data[i] = 1;
-    TRI_TRY(tri_all_reduce(tri_comm_world(comm), data, count, TRI_F32, TRI_REDUCE_SUM, NULL));
-    for (int64_t i = 0; i < count; i += 64)
-        mine->wrong |= data[i] != (float)world;
-    return TRI_OK;
-}
-
-static tri_status rank_open(int rank, tri_cluster *cluster, tri_comm **comm)
-{
-    char url[128];
-    int64_t deadline_ns = tri_deadline_after_ms(20000);
-    tri_comm_config config;
-    tri_net_config net;
-
-    *cluster = (tri_cluster){.started_by = "faults",
-                             .rank = rank,
-                             .world = (int)all.ranks,
-                             .local_rank = rank,
-                             .local_world = (int)all.ranks};
-    snprintf(cluster->token, sizeof cluster->token, TOKEN);
-    snprintf(url, sizeof url, "file://%s", all.folder);
-    TRI_TRY(tri_store_open(url, TOKEN, deadline_ns, &cluster->store));
-    tri_options_defaults(&tri_comm_options, &config);
-    tri_options_defaults(&tri_net_options, &net);
-    net.timeout_s = 60;
-    net.heartbeat_ms = all.beat_ms;
-    snprintf(net.transport, sizeof net.transport, "%s", all.transport);
-    return tri_comm_open(cluster, &config, &net, deadline_ns, comm);
-}
-
-static bool shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static bool shell(const char *format, ...)
-{
-    char command[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    return system(command) == 0;
-}
-
-/* What goes out on connections that carry data is routed to nowhere. Those of the watch have a limit of their own. */
-static void data_lose(void *arg)
-{
-    const report *mine = arg;
-
-    while (!atomic_load(&mine->loses))
-        tri_sleep_ns(TRI_NS_PER_MS);
-    (void)shell("ip link add nowhere type veth peer name wall && ip link set wall arp off up && "
-                "ip link set nowhere arp off up && ip route add default dev nowhere table 77");
-    for (int file = 3; file < 256; file++) {
-        struct sockaddr_in6 own, peer; /* an IPv4 connection may look like one, with its port at the same place */
-        socklen_t own_nbytes = sizeof own, peer_nbytes = sizeof peer, nbytes = sizeof(int);
-        int limit_ms = 0;
-
-        if (getsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, &nbytes) == 0 && limit_ms > 10000 &&
-            getsockname(file, (struct sockaddr *)&own, &own_nbytes) == 0 &&
-            getpeername(file, (struct sockaddr *)&peer, &peer_nbytes) == 0)
-            (void)shell("ip rule add ipproto tcp sport %d dport %d table 77 priority 7", ntohs(own.sin6_port),
-                        ntohs(peer.sin6_port));
-    }
-}
-
-static void rank_main(int rank, uint64_t round, bool in_group, bool may_lose)
-{
-    tri_thread *loser;
-    report *mine = &all.reports[rank];
-    tri_rng rng = {(uint64_t)all.seed, 1000 + round};
-    tri_cluster cluster;
-    tri_comm *comm = NULL;
-    void *memory = NULL;
-    tri_status status = rank_open(rank, &cluster, &comm);
-
-    if (status == TRI_OK && may_lose)
-        status = tri_thread_start(&loser, "loser", data_lose, mine);
-    if (status == TRI_OK && in_group)
-        status = tri_group_alloc(tri_comm_world(comm), (size_t)all.kib << 10, &memory);
-    else if (status == TRI_OK)
-        memory = tri_alloc_zero((size_t)all.kib << 8, sizeof(float));
-    for (uint64_t call = 0; status == TRI_OK; call++) {
-        status = sum_once(comm, rng, call, memory, mine);
-        atomic_fetch_add(&mine->calls, status == TRI_OK);
-    }
-    mine->failed_ns = tri_now_ns();
-    mine->status = status;
-    snprintf(mine->text, sizeof mine->text, "%s", tri_last_error());
-    if (comm)
-        (void)tri_comm_cause(comm, &mine->origin);
-    atomic_store(&mine->failed, 1);
-    tri_comm_leave(comm);
-    _exit(0);
 }
 
 /* ---- namespaces */
@@ -178,38 +36,26 @@ static void rank_main(int rank, uint64_t round, bool in_group, bool may_lose)
 static void hosts_remove(void)
 {
     for (int r = 0; r < all.ranks; r++)
-        (void)shell("ip netns del tf%d-%d 2>/dev/null", (int)getpid(), r);
-    (void)shell("ip netns del tf%d 2>/dev/null", (int)getpid());
+        (void)faults_shell("ip netns del tf%d-%d 2>/dev/null", (int)getpid(), r);
+    (void)faults_shell("ip netns del tf%d 2>/dev/null", (int)getpid());
 }
 
 static bool hosts_make(void)
 {
     int id = (int)getpid();
 
-    if (geteuid() != 0 || !shell("ip netns add tf%d 2>/dev/null && ip -n tf%d link add hub type bridge && "
-                                 "ip -n tf%d link set hub up",
-                                 id, id, id))
+    if (geteuid() != 0 || !faults_shell("ip netns add tf%d 2>/dev/null && ip -n tf%d link add hub type bridge && "
+                                        "ip -n tf%d link set hub up",
+                                        id, id, id))
         return false;
     for (int r = 0; r < all.ranks; r++) {
-        if (!shell("ip netns add tf%d-%d && ip -n tf%d link add v%d type veth peer name eth netns tf%d-%d && "
-                   "ip -n tf%d link set v%d master hub up && ip -n tf%d-%d addr add 10.77.0.%d/24 dev eth && "
-                   "ip -n tf%d-%d link set eth up && ip -n tf%d-%d link set lo up",
-                   id, r, id, r, id, r, id, r, id, r, r + 1, id, r, id, r))
+        if (!faults_shell("ip netns add tf%d-%d && ip -n tf%d link add v%d type veth peer name eth netns tf%d-%d && "
+                          "ip -n tf%d link set v%d master hub up && ip -n tf%d-%d addr add 10.77.0.%d/24 dev eth && "
+                          "ip -n tf%d-%d link set eth up && ip -n tf%d-%d link set lo up",
+                          id, r, id, r, id, r, id, r, id, r, r + 1, id, r, id, r))
             return false;
     }
     return true;
-}
-
-static void host_enter(pid_t driver_pid, int rank)
-{
-    char path[64];
-    int file;
-
-    snprintf(path, sizeof path, "/run/netns/tf%d-%d", (int)driver_pid, rank);
-    file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || setns(file, CLONE_NEWNET) != 0)
-        _exit(9);
-    close(file);
 }
 
 /* ---- a round */
@@ -318,7 +164,7 @@ static void victim_check(fault what, int64_t round, int victim)
 static void fault_make(fault what, pid_t process, int victim)
 {
     if (what == FAULT_CUT)
-        (void)shell("ip -n tf%d link set v%d nomaster", (int)getpid(), victim);
+        (void)faults_shell("ip -n tf%d link set v%d nomaster", (int)getpid(), victim);
     else if (what == FAULT_LOSE)
         atomic_store(&all.reports[victim].loses, 1);
     else
@@ -341,8 +187,8 @@ static void round_run(fault what, int64_t round)
         processes[r] = fork();
         if (processes[r] == 0) {
             if (apart)
-                host_enter(self, r);
-            rank_main(r, (uint64_t)round, in_group, what == FAULT_LOSE);
+                faults_host_enter(self, r);
+            faults_rank_main(r, (uint64_t)round, in_group, what == FAULT_LOSE);
         }
     }
     if (!wait_until(all_call, victim, 3 * HANG_NS)) {
@@ -368,10 +214,55 @@ static void round_run(fault what, int64_t round)
     worked_s = seconds_worked(&own_s[1]) - worked_s;
     samples_add(what, worked_s - (own_s[1] - own_s[0]) > OTHERS_SHARE * (double)(tri_now_ns() - began_ns) * 1e-9);
     if (what == FAULT_CUT)
-        (void)shell("ip -n tf%d link set v%d master hub", (int)getpid(), victim);
+        (void)faults_shell("ip -n tf%d link set v%d master hub", (int)getpid(), victim);
     if (what == FAULT_LOSE)
-        (void)shell("while ip -n tf%d-%d rule del priority 7; do :; done 2>/dev/null; ip -n tf%d-%d link del nowhere",
-                    (int)getpid(), victim, (int)getpid(), victim);
+        (void)faults_shell(
+            "while ip -n tf%d-%d rule del priority 7; do :; done 2>/dev/null; ip -n tf%d-%d link del nowhere",
+            (int)getpid(), victim, (int)getpid(), victim);
+}
+
+/* Nobody fails: whoever is given up is slow, not dead. */
+static void calm_run(void)
+{
+    pid_t processes[RANKS_MAX], hogs[HOGS_MAX], self = getpid();
+    int calls = 0;
+
+    memset(all.reports, 0, RANKS_MAX * sizeof(report));
+    (void)tri_fs_remove(all.folder);
+    (void)tri_fs_make_folder(all.folder);
+    for (int i = 0; i < all.hogs; i++) {
+        hogs[i] = fork();
+        while (hogs[i] == 0) {
+            if (getppid() != self)
+                _exit(0);
+        }
+    }
+    for (int r = 0; r < all.ranks; r++) {
+        processes[r] = fork();
+        if (processes[r] == 0) {
+            if (all.hosts[0])
+                faults_host_enter(self, r);
+            faults_rank_main(r, 0, false, false);
+        }
+    }
+    tri_sleep_ns(all.calm_s * TRI_NS_PER_S);
+    for (int r = 0; r < all.ranks; r++) {
+        const report *one = &all.reports[r];
+
+        calls += atomic_load(&one->calls);
+        if (atomic_load(&one->failed) || one->wrong || atomic_load(&one->calls) == 0) {
+            all.bad++;
+            printf("calm: rank %d, wrong sum %d: %s\n", r, one->wrong, one->text);
+        }
+    }
+    for (int r = 0; r < all.ranks; r++)
+        kill(processes[r], SIGKILL);
+    for (int i = 0; i < all.hogs; i++)
+        kill(hogs[i], SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0) {
+    }
+    printf("calm: %lld s, %lld other programs that compute, %d calls\n", (long long)all.calm_s, (long long)all.hogs,
+           calls);
 }
 
 /* ---- the driver */
@@ -411,11 +302,17 @@ static bool flag_take(const char *text)
                    {"ranks", &all.ranks},
                    {"seed", &all.seed},
                    {"beat", &all.beat_ms},
-                   {"kib", &all.kib}};
+                   {"kib", &all.kib},
+                   {"calm", &all.calm_s},
+                   {"hogs", &all.hogs}};
     size_t nbytes = strcspn(text, "=");
 
     if (!text[nbytes])
         return false;
+    if (nbytes == strlen("hosts") && strncmp(text, "hosts", nbytes) == 0) {
+        snprintf(all.hosts, sizeof all.hosts, "%s", text + nbytes + 1);
+        return true;
+    }
     if (nbytes == strlen("transport") && strncmp(text, "transport", nbytes) == 0) {
         snprintf(all.transport, sizeof all.transport, "%s", text + nbytes + 1);
         return true;
@@ -437,11 +334,11 @@ int main(int argc, char **argv)
     all.kib = COUNT_MAX / 256;
     snprintf(all.transport, sizeof all.transport, "auto");
     for (int i = 1; i < argc; i++) {
-        if (!flag_take(argv[i]) || all.ranks < 2 || all.ranks > RANKS_MAX || all.kib < 1 || all.kib > COUNT_MAX / 256) {
+        if (!flag_take(argv[i]) || all.ranks < 2 || all.ranks > RANKS_MAX || all.kib < 1 || all.kib > COUNT_MAX / 256 ||
+            all.hogs < 0 || all.hogs > HOGS_MAX) {
             fprintf(stderr,
-                    "faults: want kill=N, stop=N, cut=N, lose=N, ranks=2..%d, seed=N, transport=NAME, beat=MS or "
-                    "kib=1..16384, "
-                    "got %s\n",
+                    "faults: want kill=N, stop=N, cut=N, lose=N, ranks=2..%d, seed=N, transport=NAME, beat=MS, "
+                    "kib=1..16384, calm=S, hogs=0..64 or hosts=NAME, got %s\n",
                     RANKS_MAX, argv[i]);
             return 2;
         }
@@ -459,6 +356,8 @@ int main(int argc, char **argv)
         figures_print(what);
     }
     hosts_remove();
+    if (all.calm_s > 0)
+        calm_run();
     (void)tri_fs_remove(all.folder);
     printf("seed %lld, %lld ranks over %s, beat %lld ms: %d hang, %d reports are wrong\n", (long long)all.seed,
            (long long)all.ranks, all.transport, (long long)all.beat_ms, all.hung, all.bad);
