@@ -18,6 +18,8 @@ const tri_command tri_commands[] = {
      "predicts collectives on a simulated network, and checks them", cmd_sim},
     {"doctor", "[-n N] [--hosts FILE] [--json]",
      "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
+    {"flight", "FILE ... [--last N] [--json]",
+     "merges the records that the ranks of a failed job left: who parted, where", cmd_flight},
     {NULL, NULL, NULL, NULL},
 };
 

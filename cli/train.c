@@ -176,7 +176,11 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
     tri_comm *comm = NULL;
     tri_job *job = NULL;
     TRI_TRY(log_open_alone(plan));
-    TRI_TRY(tri_worker_join(&config->comm, &config->net, config->net.timeout_s, &comm));
+    tri_comm_config comm_config = config->comm;
+    if (!comm_config.flight[0] && snprintf(comm_config.flight, sizeof(comm_config.flight), "%s/flight", plan->folder) >=
+                                      (int)sizeof(comm_config.flight))
+        comm_config.flight[0] = 0; /* a run folder with so long a name keeps no records */
+    TRI_TRY(tri_worker_join(&comm_config, &config->net, config->net.timeout_s, &comm));
     tri_group *world = tri_comm_world(comm);
     tri_job_setup setup = {.config = plan->config_path,
                            .overrides = plan->overrides,

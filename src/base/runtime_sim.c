@@ -353,6 +353,7 @@ tri_status tri_sim_run(const tri_sim_config *config, int count, void (*body)(int
     for (int i = 0; i < count; i++)
         firsts[i] = (first_body){.body = body, .arg = arg, .index = i};
 
+    tri_ticks_simulated(true);
     status = sim_init(&sim, firsts, count);
     if (status == TRI_OK) {
         if (count > 0)
@@ -361,6 +362,7 @@ tri_status tri_sim_run(const tri_sim_config *config, int count, void (*body)(int
             status = sim_report(&sim);
     }
     sim_fini(&sim);
+    tri_ticks_simulated(false);
     tri_free(firsts);
     return status;
 }

@@ -47,7 +47,7 @@ static void entry_read(const tri_board_entry *from, tri_board_call *call)
 {
     tri_board_entry *entry = (tri_board_entry *)(uintptr_t)from;
     uint64_t what = TRI_BOARD_GET(entry->what);
-    uint64_t end = atomic_load_explicit(&entry->end, memory_order_acquire);
+    uint64_t end = TRI_BOARD_GET(entry->end);
     *call = (tri_board_call){.runs = end == 0, .members = TRI_BOARD_GET(entry->members)};
     call->frame = (tri_frame){.kind = TRI_FRAME_DATA,
                               .op = (uint8_t)what,
@@ -67,7 +67,7 @@ bool tri_board_read(const tri_board *from, tri_board_call *call)
     tri_board *board = (tri_board *)(uintptr_t)from;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         uint64_t words[TRI_BOARD_NAME_NBYTES / 8] = {0};
-        uint32_t stamp = atomic_load_explicit(&board->stamp, memory_order_acquire);
+        uint32_t stamp = TRI_BOARD_GET(board->stamp);
         uint64_t number = TRI_BOARD_GET(board->begun);
         if (number == 0)
             return false;
@@ -78,7 +78,6 @@ bool tri_board_read(const tri_board *from, tri_board_call *call)
         bool is_named = TRI_BOARD_GET(board->is_named);
         for (size_t i = 0; is_named && i < TRI_COUNT_OF(words); i++)
             words[i] = TRI_BOARD_GET(board->name[i]);
-        atomic_thread_fence(memory_order_acquire);
         if (TRI_BOARD_GET(board->stamp) != stamp)
             continue;
         memcpy(call->name, words, sizeof(call->name));
@@ -98,7 +97,6 @@ size_t tri_board_copy(const tri_board *from, tri_board_call *calls, size_t limit
     for (uint64_t number = begun > kept ? begun - kept + 1 : 1; number <= begun && begun > 0; number++) {
         tri_board_entry *entry = &board->entries[(number - 1) & board->mask];
         entry_read(entry, &calls[count]);
-        atomic_thread_fence(memory_order_acquire);
         calls[count].number = number;
         if (TRI_BOARD_GET(entry->number) == (uint32_t)number)
             count++;

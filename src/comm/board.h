@@ -60,8 +60,9 @@ size_t tri_board_copy(const tri_board *board, tri_board_call *calls, size_t limi
 /* Bit mask of the ranks of a group. */
 uint64_t tri_board_members(const int *world_ranks, int count);
 
-#define TRI_BOARD_PUT(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
-#define TRI_BOARD_GET(field)        atomic_load_explicit(&(field), memory_order_relaxed)
+/* Whoever sees a field of a call sees that the stamp became odd before it. On x86 both are plain moves. */
+#define TRI_BOARD_PUT(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
+#define TRI_BOARD_GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 
 /* The runner begins a call. name: "" when it has none. */
 static inline void tri_board_begin(tri_board *board, const tri_frame *frame, uint64_t members, const char *name)
@@ -72,7 +73,6 @@ static inline void tri_board_begin(tri_board *board, const tri_frame *frame, uin
 
     TRI_BOARD_PUT(board->stamp, stamp + 1);
     TRI_BOARD_PUT(entry->number, 0);
-    atomic_thread_fence(memory_order_release);
     TRI_BOARD_PUT(entry->begin, tri_ticks());
     TRI_BOARD_PUT(entry->end, 0);
     TRI_BOARD_PUT(entry->sequence, frame->sequence);
@@ -91,7 +91,7 @@ static inline void tri_board_begin(tri_board *board, const tri_frame *frame, uin
     }
     TRI_BOARD_PUT(board->is_named, name[0] != 0);
     TRI_BOARD_PUT(board->begun, number + 1);
-    atomic_store_explicit(&board->stamp, stamp + 2, memory_order_release);
+    TRI_BOARD_PUT(board->stamp, stamp + 2);
 }
 
 /* The call that began last ends; quick: so soon that looking at the clock would take as long, so it ends when it began.
@@ -103,7 +103,7 @@ static inline void tri_board_end(tri_board *board, tri_status status, bool quick
 
     if (status != TRI_OK)
         TRI_BOARD_PUT(entry->what, TRI_BOARD_GET(entry->what) | (uint64_t)status << 16);
-    atomic_store_explicit(&entry->end, quick ? TRI_BOARD_GET(entry->begin) : tri_ticks(), memory_order_release);
+    TRI_BOARD_PUT(entry->end, quick ? TRI_BOARD_GET(entry->begin) : tri_ticks());
     TRI_BOARD_PUT(board->ended, number);
 }
 

@@ -160,7 +160,19 @@ static tri_status pass(move_run *mover, bool *moved)
     return TRI_OK;
 }
 
-/* Listens to the peers from whom nothing is expected. */
+/* The data of a link are lost on the way though the peer lives: its watch may go another way. */
+static tri_status peer_unanswered(const move_run *mover, int peer)
+{
+    tri_transport *transport = mover->net->links[peer]->transport;
+    int64_t silent_ns = transport->ops->unanswered_ns ? transport->ops->unanswered_ns(transport, peer) : 0;
+
+    if (silent_ns == 0)
+        return TRI_OK;
+    return tri_fail(TRI_EPEER, "rank %d is unreachable (its host has acknowledged no data for %.2f s)", peer,
+                    (double)silent_ns * 1e-9);
+}
+
+/* Listens to the peers from whom nothing is expected, and asks about those who take nothing. */
 static tri_status patrol(const move_run *mover, bool *moved)
 {
     tri_net *net = mover->net;
@@ -170,6 +182,8 @@ static tri_status patrol(const move_run *mover, bool *moved)
 
         if (link && !link->gone && link->receiving == SIZE_MAX)
             TRI_TRY(tri_move_listen(mover, peer, moved));
+        if (link && link->transport && !link->gone)
+            TRI_TRY(peer_unanswered(mover, peer));
     }
     return TRI_OK;
 }

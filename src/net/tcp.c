@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,6 +22,7 @@
 #include "net/transport.h"
 
 #define BUFFER_NBYTES  ((size_t)16 << 10)
+#define BACKOFFS       3 /* the same bytes lost four times: no bad luck */
 #define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
 
@@ -231,6 +233,19 @@ static tri_status tcp_wait(tri_transport *transport, const unsigned char *want, 
     return TRI_OK;
 }
 
+/* A peer that does not read is no such case: its kernel answers probes. */
+static int64_t tcp_unanswered_ns(tri_transport *transport, int peer)
+{
+    const tcp_link *link = &((tcp_transport *)transport)->links[peer];
+    struct tcp_info info;
+    socklen_t nbytes = sizeof info;
+
+    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0 || info.tcpi_unacked == 0 ||
+        info.tcpi_backoff < BACKOFFS || info.tcpi_probes > 0)
+        return 0;
+    return (int64_t)info.tcpi_last_ack_recv * TRI_NS_PER_MS;
+}
+
 static void tcp_wake(tri_transport *transport)
 {
     const uint64_t one = 1;
@@ -249,6 +264,7 @@ const tri_transport_ops tri_transport_tcp = {
     .write_some = tcp_write_some,
     .read_some = tcp_read_some,
     .wait = tcp_wait,
+    .unanswered_ns = tcp_unanswered_ns,
     .wake = tcp_wake,
     .close = tcp_close,
 };

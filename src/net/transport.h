@@ -61,6 +61,9 @@ typedef struct tri_transport_ops {
     /* Returns when one of the peers marked in want[peer] (TRI_WANT_READ | TRI_WANT_WRITE) may go on, or at the
      * deadline, or for no reason. Spins a little, then sleeps. */
     tri_status (*wait)(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
+    /* For how long the other host has acknowledged nothing of what was sent to it again and again; 0: all is well.
+     * NULL: cannot happen. */
+    int64_t (*unanswered_ns)(tri_transport *transport, int peer);
     /* Ends a wait that is under way or the next one: the only call that may come from another thread at any time. NULL:
      * none can. */
     void (*wake)(tri_transport *transport);

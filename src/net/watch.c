@@ -23,9 +23,11 @@
 #include "net/host.h"
 #include "net/watch_impl.h"
 
-#define PRIORITY       (-10)
-#define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
-#define CLOSE_STEP_NS  (TRI_NS_PER_MS / 2)
+#define PRIORITY        (-10)
+#define REMOTE_MANY     64 /* from here on messages are taken several at a time */
+#define REMOTE_PAUSE_NS (2 * TRI_NS_PER_MS)
+#define CLOSE_LIMIT_NS  (100 * TRI_NS_PER_MS)
+#define CLOSE_STEP_NS   (TRI_NS_PER_MS / 2)
 
 /* ---- the thread */
 
@@ -106,19 +108,35 @@ static void peers_look(tri_watch *watch, const bool *ended)
         if (!tri_watch_is(at, TRI_WATCH_ALIVE))
             continue;
         tri_watch_flush(at);
-        tri_watch_hear(watch, peer, now_ns);
+        if (at->ready || *ended)
+            tri_watch_hear(watch, peer, now_ns);
+        at->ready = false;
         if (at->page)
             tri_watch_page_read(at, now_ns);
         any |= at->closed;
     }
+    for (int peer = 0; any && peer < watch->world; peer++)
+        tri_watch_hear(watch, peer, now_ns);
     for (int peer = 0; any && peer < watch->world; peer++) {
-        watch_peer *at = &watch->peers[peer];
+        const watch_peer *at = &watch->peers[peer];
         bool died = tri_watch_is(at, TRI_WATCH_ALIVE) && has_died(at);
 
         if (died)
-            tri_watch_hear(watch, peer, now_ns);
+            tri_watch_hear(watch, peer, now_ns); /* its last words */
         if (died || at->closed)
             tri_watch_peer_ended(watch, peer, died);
+    }
+}
+
+/* Who has something to say: polls[1 ..] are the connections, in the order of the peers. */
+static void peers_mark(tri_watch *watch, nfds_t end)
+{
+    nfds_t at = 1;
+
+    for (int peer = 0; peer < watch->world && at < end; peer++) {
+        if (watch->peers[peer].fd != watch->polls[at].fd)
+            continue;
+        watch->peers[peer].ready = watch->polls[at++].revents != 0;
     }
 }
 
@@ -127,6 +145,7 @@ static void peers_wait(tri_watch *watch, int64_t until_ns, bool *ended)
 {
     nfds_t count = 0, processes;
     int64_t left_ns = until_ns - tri_now_ns();
+    int ready = 0;
     struct timespec limit = {.tv_nsec = left_ns < 0 ? 0 : left_ns < TRI_NS_PER_S ? (long)left_ns : 999999999};
     uint64_t rung;
 
@@ -148,10 +167,12 @@ static void peers_wait(tri_watch *watch, int64_t until_ns, bool *ended)
     }
     tri_mutex_unlock(&watch->mutex);
     *ended = false;
-    if (ppoll(watch->polls, count, &limit, NULL) <= 0)
+    ready = ppoll(watch->polls, count, &limit, NULL);
+    if (ready <= 0)
         return;
     if (watch->polls[0].revents)
         (void)!read(watch->event_fd, &rung, sizeof rung);
+    peers_mark(watch, processes);
     for (nfds_t i = processes; i < count; i++)
         *ended |= watch->polls[i].revents != 0;
 }
@@ -160,24 +181,30 @@ static void watch_main(void *arg)
 {
     tri_watch *watch = arg;
     long task = syscall(SYS_gettid);
+    int64_t judge_ns = 0;
     bool ended = false;
 
     (void)setpriority(PRIO_PROCESS, (id_t)task, PRIORITY);
     atomic_store(&watch->page->task, (uint32_t)task);
     watch->looked_ns = watch->next_ns = tri_now_ns();
     while (!atomic_load(&watch->stop)) {
-        int64_t now_ns = tri_now_ns(), until_ns;
+        int64_t now_ns = tri_now_ns();
 
         if (now_ns >= watch->next_ns) {
             watch->next_ns = now_ns + watch->beat_ns;
+            judge_ns = 0;
             beat(watch, now_ns);
         }
         tri_mutex_lock(&watch->mutex);
         peers_look(watch, &ended);
-        until_ns = tri_watch_judge(watch, tri_now_ns());
+        /* Not after each message: it looks at everybody. */
+        if (now_ns >= judge_ns)
+            judge_ns = tri_watch_judge(watch, tri_now_ns());
         tri_mutex_unlock(&watch->mutex);
         questions_answer(watch);
-        peers_wait(watch, until_ns < watch->next_ns ? until_ns : watch->next_ns, &ended);
+        if (watch->remote_count > REMOTE_MANY)
+            tri_sleep_ns(REMOTE_PAUSE_NS);
+        peers_wait(watch, judge_ns < watch->next_ns ? judge_ns : watch->next_ns, &ended);
     }
 }
 
@@ -341,13 +368,12 @@ static size_t page_note(const watch_page *page, unsigned char bytes[TRI_WATCH_NO
 
     for (int attempt = 0; attempt < 100; attempt++) {
         uint32_t stamp = atomic_load(&at->note_stamp);
-        uint32_t nbytes = atomic_load_explicit(&at->note_nbytes, memory_order_relaxed);
+        uint32_t nbytes = atomic_load_explicit(&at->note_nbytes, memory_order_acquire);
 
         if (stamp % 2 != 0 || nbytes > TRI_WATCH_NOTE_NBYTES)
             continue;
         for (size_t i = 0; i < (nbytes + 7) / 8; i++)
-            words[i] = atomic_load_explicit(&at->note[i], memory_order_relaxed);
-        atomic_thread_fence(memory_order_acquire);
+            words[i] = atomic_load_explicit(&at->note[i], memory_order_acquire);
         if (atomic_load_explicit(&at->note_stamp, memory_order_relaxed) != stamp)
             continue;
         memcpy(bytes, words, nbytes);

@@ -56,6 +56,7 @@ typedef struct watch_peer {
     int process_fd;         /* pidfd, -1: none */
     pid_t process;          /* 0: not of this host, or not to be seen */
     const watch_page *page; /* NULL: not of this host */
+    bool ready;             /* something may have come */
     bool closed;            /* its end of the connection */
     int error;              /* errno of the connection, 0: closed by the peer */
     bool asks;              /* it waits for an answer */
@@ -86,6 +87,7 @@ struct tri_watch {
     tri_thread *thread;
     atomic_bool stop;
     int64_t looked_ns, next_ns;
+    int remote_count; /* peers whose beats come as messages */
 
     tri_mutex client_mutex; /* held while the client is called */
     tri_watch_client client;

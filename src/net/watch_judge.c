@@ -3,7 +3,7 @@
  * watch_judge.c: who is lost, and why this rank stops.
  *
  * Silence alone does not condemn. A thread that the kernel says is waiting for a core, or for its disk, is slow; a
- * watcher that itself was late starts counting anew; and a peer whose beats came late before gets twice that time. So
+ * watcher that itself was late takes that off; and a peer whose beats came late before gets twice that time. So
  * load evicts nobody, while a stopped process or a cut link is found after three beats.
  */
 #include <errno.h>
@@ -84,10 +84,10 @@ void tri_watch_page_write(watch_page *page, const unsigned char *note, size_t nb
 
     memcpy(words, note, nbytes);
     atomic_store(&page->note_stamp, stamp + 1);
-    atomic_thread_fence(memory_order_release);
+    /* Who sees a word of the new note sees the odd stamp too. */
     for (size_t i = 0; i < (nbytes + 7) / 8; i++)
-        atomic_store_explicit(&page->note[i], words[i], memory_order_relaxed);
-    atomic_store_explicit(&page->note_nbytes, (uint32_t)nbytes, memory_order_relaxed);
+        atomic_store_explicit(&page->note[i], words[i], memory_order_release);
+    atomic_store_explicit(&page->note_nbytes, (uint32_t)nbytes, memory_order_release);
     atomic_store(&page->note_stamp, stamp + 2);
     atomic_store(&page->beat_ns, now_ns);
     atomic_fetch_add(&page->beats, 1);
@@ -112,13 +112,16 @@ static char task_state(const watch_peer *peer)
 {
     char path[64], *text = NULL;
     const char *at;
+    uint32_t task;
     char state = '?';
     size_t nbytes;
 
     if (peer->process <= 0)
         return '?';
+    /* Before the watch thread has come to run: of the main thread. */
+    task = atomic_load((_Atomic uint32_t *)(uintptr_t)&peer->page->task);
     snprintf(path, sizeof path, "/proc/%d/task/%u/stat", (int)peer->process,
-             (unsigned)atomic_load((_Atomic uint32_t *)(uintptr_t)&peer->page->task));
+             task ? (unsigned)task : (unsigned)peer->process);
     if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
         return '?';
     at = strrchr(text, ')');
@@ -141,16 +144,17 @@ static bool connection_asked(const watch_peer *peer, uint32_t *trip_us, uint32_t
     return true;
 }
 
-static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer)
+static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer, int64_t now_ns)
 {
     int64_t limit_ns = BEATS_MISSED * watch->beat_ns;
     uint32_t trip_us, quiet_ms;
 
-    if (peer->beat_count == 0)
+    if (peer->beat_count == 0 && !peer->page)
         return FIRST_LIMIT_NS;
     if (limit_ns < 2 * peer->worst_ns)
         limit_ns = 2 * peer->worst_ns;
-    if (!peer->page && connection_asked(peer, &trip_us, &quiet_ms))
+    /* Asked only of who is silent that long. */
+    if (!peer->page && now_ns - peer->heard_ns >= limit_ns && connection_asked(peer, &trip_us, &quiet_ms))
         limit_ns += 2000 * (int64_t)trip_us;
     return limit_ns < LIMIT_MAX_NS ? limit_ns : LIMIT_MAX_NS;
 }
@@ -158,7 +162,10 @@ static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer)
 static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t limit_ns)
 {
     char state = task_state(&watch->peers[index]), why[128];
+    bool is_new = watch->peers[index].beat_count == 0 && silent_ns < FIRST_LIMIT_NS;
 
+    if (is_new && state != 'T' && state != 't')
+        return;
     if (state == 'R' || (state == 'D' && silent_ns < DISK_FACTOR * limit_ns))
         return;
     if (state == 'T' || state == 't')
@@ -187,8 +194,7 @@ static void remote_judge(tri_watch *watch, int index, int64_t silent_ns)
 
 int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
 {
-    int64_t next_ns = TRI_FOREVER;
-    bool late = now_ns - watch->looked_ns > 2 * watch->beat_ns;
+    int64_t next_ns = TRI_FOREVER, late_ns = now_ns - watch->looked_ns - watch->beat_ns;
 
     watch->looked_ns = now_ns;
     for (int index = 0; index < watch->world; index++) {
@@ -197,9 +203,10 @@ int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
 
         if (!tri_watch_is(peer, TRI_WATCH_ALIVE))
             continue;
-        if (late)
-            peer->heard_ns = now_ns;
-        limit_ns = silence_limit(watch, peer);
+        /* While this watcher did not run, nobody was silent. */
+        if (late_ns > watch->beat_ns)
+            peer->heard_ns = peer->heard_ns + late_ns < now_ns ? peer->heard_ns + late_ns : now_ns;
+        limit_ns = silence_limit(watch, peer, now_ns);
         if (now_ns - peer->heard_ns >= limit_ns) {
             if (peer->page)
                 local_judge(watch, index, now_ns - peer->heard_ns, limit_ns);

@@ -26,6 +26,13 @@
 #define WATCH_SLOT_KIB  1
 #define USER_TIMEOUT_MS 1000
 
+static void file_close(int *file)
+{
+    if (*file >= 0)
+        close(*file);
+    *file = -1;
+}
+
 tri_status tri_watch_listen(tri_watch *watch, const tri_transport_setup *setup, bool over_tcp)
 {
     char name[TRI_LOCAL_NAME_NBYTES], text[TRI_TCP_ADDRESS_NBYTES];
@@ -166,6 +173,7 @@ static tri_status peers_meet(tri_watch *watch, tri_meeting *meeting, int64_t dea
         met[rank].fd = -1;
         peer->heard_ns = now_ns;
         atomic_store(&peer->state, TRI_WATCH_ALIVE);
+        watch->remote_count += met[rank].memory_fd < 0;
         status = met[rank].memory_fd >= 0 ? local_take(peer, rank, met[rank].memory_fd) : remote_take(peer);
     }
     for (int rank = 0; met && rank < watch->world; rank++) {
@@ -210,14 +218,10 @@ tri_status tri_watch_meet(tri_watch *watch, const char *own, const char *const *
     }
     tri_free(places);
     tri_free(local);
+    /* Nobody else is to come. */
+    file_close(&watch->local_listener);
+    file_close(&watch->tcp_listener);
     return status;
-}
-
-static void file_close(int *file)
-{
-    if (*file >= 0)
-        close(*file);
-    *file = -1;
 }
 
 void tri_watch_unlink(tri_watch *watch)
