@@ -14,10 +14,10 @@ int main(void)
     float values[4];
     for (int i = 0; i < 4; i++)
         values[i] = (float)(rank + i);
-    check(tri_all_reduce(world, values, 4, TRI_F32, TRI_REDUCE_SUM, NULL));
+    check(tri_all_reduce(world, values, values, 4, TRI_F32, TRI_REDUCE_SUM, NULL));
 
     int32_t largest = rank * 10;
-    check(tri_all_reduce(world, &largest, 1, TRI_I32, TRI_REDUCE_MAX, NULL));
+    check(tri_all_reduce(world, &largest, &largest, 1, TRI_I32, TRI_REDUCE_MAX, NULL));
 
     if (rank == 0)
         printf("sums %g %g %g %g, largest %d\n", values[0], values[1], values[2], values[3], largest);

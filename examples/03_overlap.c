@@ -26,7 +26,7 @@ int main(void)
     for (int layer = BUCKETS - 1; layer >= 0; layer--) {
         compute(buckets[layer], rank, layer);
         tri_group_name_next(world, "gradient"); /* what messages call it, should it be late */
-        check(tri_all_reduce(world, buckets[layer], COUNT, TRI_F32, TRI_REDUCE_SUM, &works[layer]));
+        check(tri_all_reduce(world, buckets[layer], buckets[layer], COUNT, TRI_F32, TRI_REDUCE_SUM, &works[layer]));
     }
     for (int layer = 0; layer < BUCKETS; layer++) {
         check(tri_work_wait(works[layer])); /* frees the handle */

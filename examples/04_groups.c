@@ -17,8 +17,8 @@ int main(void)
     check(tri_group_split(world, column, row, &column_group));
 
     int32_t in_row = rank, in_column = rank;
-    check(tri_all_reduce(row_group, &in_row, 1, TRI_I32, TRI_REDUCE_SUM, NULL));
-    check(tri_all_reduce(column_group, &in_column, 1, TRI_I32, TRI_REDUCE_SUM, NULL));
+    check(tri_all_reduce(row_group, &in_row, &in_row, 1, TRI_I32, TRI_REDUCE_SUM, NULL));
+    check(tri_all_reduce(column_group, &in_column, &in_column, 1, TRI_I32, TRI_REDUCE_SUM, NULL));
     printf("rank %d: row %d sums to %d, column %d sums to %d\n", rank, row, in_row, column, in_column);
 
     tri_group_destroy(row_group);

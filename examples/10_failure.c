@@ -17,7 +17,7 @@ int main(void)
         return 0;
     }
     float value = 1;
-    tri_status status = tri_all_reduce(world, &value, 1, TRI_F32, TRI_REDUCE_SUM, NULL);
+    tri_status status = tri_all_reduce(world, &value, &value, 1, TRI_F32, TRI_REDUCE_SUM, NULL);
     printf("rank %d: %s: %s\n", rank, tri_status_name(status),
            status == TRI_OK ? "alone, nobody failed" : tri_last_error());
     tri_comm_leave(comm);

@@ -21,7 +21,7 @@ static const tri_flag flags[] = {
     {"--sizes", "LIST", "bytes of the whole data: 4,1k,64k, ranges that double 1k-64M, by another factor 1k-64M:x4",
      &given.sizes},
     {"--dtype", "LIST", "element types (default f32)", &given.dtype},
-    {"--reduce", "LIST", "sum, average, min, max, product (default sum)", &given.reduce},
+    {"--reduce", "LIST", "sum, average, min, max, product, premul_sum (default sum)", &given.reduce},
     {"--transport", "NAME", "shm or tcp (default: auto)", &given.transport},
     {"--algorithm", "TEXT", "overrides the choice, as comm.algorithm does: all_reduce:0-64k=tree,64k-=halving",
      &given.algorithm},
@@ -62,9 +62,7 @@ static tri_status bench_sizes(bench_case *c, const bench_config *config)
 {
     int64_t each = (int64_t)tri_dtype_nbytes(c->dtype);
     for (int i = 0; i < config->size_count; i++) {
-        c->count = c->op->op == TRI_COMM_BARRIER ? 0 : config->sizes[i] / each;
-        if (c->op->by_rank && c->count > 0) /* at least one element of each */
-            c->count = c->count < c->ranks ? c->ranks : c->count - c->count % c->ranks;
+        bench_case_size(c, c->op->op == TRI_COMM_BARRIER ? 0 : config->sizes[i] / each);
         TRI_TRY(bench_line(c, config));
         if (c->op->op == TRI_COMM_BARRIER)
             break;
@@ -74,6 +72,7 @@ static tri_status bench_sizes(bench_case *c, const bench_config *config)
 
 static tri_status bench_op_all(tri_comm *comm, const bench_config *config, const bench_op *op)
 {
+    tri_status status = TRI_OK;
     tri_group *world = tri_comm_world(comm);
     bench_case c = {.op = op,
                     .comm = comm,
@@ -83,13 +82,17 @@ static tri_status bench_op_all(tri_comm *comm, const bench_config *config, const
                     .in_place = (config->place ? config->place : op->usually) == BENCH_IN_PLACE};
     if (op->op == TRI_COMM_SEND_RECV && c.ranks < 2)
         return tri_fail(TRI_ECONFIG, "send_recv wants at least 2 ranks (-n 2)");
+    c.counts = tri_alloc((size_t)c.ranks * sizeof(c.counts[0]));
+    if (!c.counts)
+        return TRI_ENOMEM;
     for (int d = 0; d < config->dtype_count; d++)
-        for (int r = 0; r < (op->reduces ? config->reduce_count : 1); r++) {
+        for (int r = 0; status == TRI_OK && r < (op->reduces ? config->reduce_count : 1); r++) {
             c.dtype = config->dtypes[d];
             c.reduce = config->reduces[r];
-            TRI_TRY(bench_sizes(&c, config));
+            status = bench_sizes(&c, config);
         }
-    return TRI_OK;
+    tri_free(c.counts);
+    return status;
 }
 
 static tri_status bench_ranks(tri_comm *comm, const bench_config *config)

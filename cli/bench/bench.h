@@ -19,7 +19,9 @@ typedef struct bench_case {
     tri_dtype dtype;
     tri_reduce_op reduce;
     int64_t count; /* elements of the whole data, as users count it: over all ranks for gathers */
+    int64_t unit;  /* an even operation's part of each rank; an uneven one's parts are 1, 2, 3 ... units */
     bool in_place;
+    int64_t *counts; /* [ranks], for the uneven operations: blocks of this rank's buffer */
 } bench_case;
 
 /* Where a run of elements of a result comes from: elements [first, first + count) of the input of `rank`. */
@@ -38,7 +40,8 @@ typedef struct bench_op {
     tri_comm_op op;
     unsigned places;     /* of bench_place, both or one */
     bench_place usually; /* without --in-place or --out-of-place */
-    bool by_rank;        /* each rank has count / ranks elements */
+    bool by_rank;        /* each rank has a part of the data */
+    bool uneven;         /* parts of different lengths */
     bool reduces;
     double turns;                    /* how often the data travel in one run: a ping-pong has 2 */
     double (*bus_factor)(int ranks); /* bus bandwidth = factor * bytes / time, as nccl-tests defines it */
@@ -48,6 +51,11 @@ typedef struct bench_op {
     bench_source (*expect)(const bench_case *c, int64_t at); /* of the result's elements from `at` on */
 } bench_op;
 extern const bench_op bench_ops[]; /* name NULL at the end */
+
+/* Sets count (at most `count`, but at least one element of each rank), unit and, on this rank, counts[]. */
+void bench_case_size(bench_case *c, int64_t count);
+/* Where the part of a rank begins in the whole data. */
+int64_t bench_part_first(const bench_case *c, int rank);
 
 /* The words of the command line; NULL: not given. */
 typedef struct bench_flags {
@@ -76,6 +84,9 @@ typedef struct bench_config {
 tri_status bench_config_read(const bench_flags *flags, const char *op_names, bench_config *config);
 /* "all_reduce broadcast ... start" appended to `out`. */
 tri_status bench_names_append(tri_string *out);
+
+/* What this rank multiplies its elements by in a premul_sum. */
+double bench_scale(int rank);
 
 /* Inputs that differ by rank, element and turn, and what any reduction of them is: small whole numbers, exact in every
  * type in any order. They repeat after BENCH_PERIOD elements, so that writing and checking are copies and comparisons

@@ -91,7 +91,8 @@ static tri_status read_reduces(const char *list, bench_config *config)
         while (found < TRI_REDUCE_COUNT && strcmp(tri_reduce_name((tri_reduce_op)found), word) != 0)
             found++;
         if (found == TRI_REDUCE_COUNT || config->reduce_count == TRI_REDUCE_COUNT)
-            return tri_fail(TRI_ECONFIG, "--reduce wants some of sum, average, min, max or product, found '%s'", list);
+            return tri_fail(TRI_ECONFIG,
+                            "--reduce wants some of sum, average, min, max, product or premul_sum, found '%s'", list);
         config->reduces[config->reduce_count++] = (tri_reduce_op)found;
     }
     return config->reduce_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--reduce wants at least one, found ''");

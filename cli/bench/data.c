@@ -57,6 +57,11 @@ static double combine(tri_reduce_op op, double a, double b)
     }
 }
 
+double bench_scale(int rank)
+{
+    return 1 + rank % 2;
+}
+
 /* Fills both blocks with numbers and returns the largest. */
 static double numbers_make(const bench_case *c, int64_t most, int rarity, double *input, double *combined)
 {
@@ -65,8 +70,11 @@ static double numbers_make(const bench_case *c, int64_t most, int rarity, double
         input[i] = number_at(c->reduce, most, rarity, i);
     for (int i = 0; i < BENCH_PERIOD; i++) {
         combined[i] = input[i];
-        for (int r = 1; r < c->ranks; r++)
-            combined[i] = combine(c->reduce, combined[i], input[(i + (int64_t)r * RANK_STEP) % BENCH_PERIOD]);
+        for (int r = 1; r < c->ranks; r++) {
+            double number = input[(i + (int64_t)r * RANK_STEP) % BENCH_PERIOD];
+            number *= c->reduce == TRI_REDUCE_PREMUL_SUM ? bench_scale(r) : 1;
+            combined[i] = combine(c->reduce, combined[i], number);
+        }
         largest = fmax(largest, combined[i]);
     }
     return largest;

@@ -2,9 +2,9 @@
  *
  * run.c: the timed run of one case.
  *
- * A sample: every rank writes its inputs anew, all meet in a barrier, the operation runs, every result is checked. Only
- * the operation is timed. Small operations are timed as a batch, back to back, each on data of its own: one alone is
- * shorter than the ranks' way out of the barrier. A sample's time is the slowest rank's.
+ * A sample: every rank writes its inputs anew, all meet in a barrier, the operation runs, all meet, every result is
+ * checked. Only the operation is timed. Small operations are timed as a batch, back to back, each on data of its own:
+ * one alone is shorter than the ranks' way out of the barrier. A sample's time is the slowest rank's.
  */
 #include <stdlib.h>
 
@@ -64,7 +64,7 @@ static tri_status buffers_open(bench_run *run)
     run->out = run->out_memory;
     if (c->in_place) {
         int64_t ins = c->op->in_count(c), outs = c->op->out_count(c);
-        size_t place = (size_t)(c->count / c->ranks * c->rank) * each;
+        size_t place = (size_t)bench_part_first(c, c->rank) * each;
         run->in = ins < outs && ins > 0 ? run->out + place : run->out;
         run->out = outs < ins && outs > 0 ? run->out + place : run->out;
         return TRI_OK;
@@ -86,6 +86,7 @@ static tri_status run_sample(bench_run *run, double *us)
     for (int64_t i = 0; i < run->batch; i++)
         TRI_TRY(c->op->run(c, run->in + (size_t)i * run->in_step, run->out + (size_t)i * run->out_step));
     *us = (double)(tri_now_ns() - start_ns) / (double)run->batch / c->op->turns / 1e3;
+    TRI_TRY(tri_barrier(c->group, NULL)); /* checking takes cores and memory from those who are not through */
     for (int64_t i = 0; i < run->batch; i++)
         run->wrong += bench_pattern_wrong(c, &run->pattern, turn + i, run->out + (size_t)i * run->out_step);
     run->turn += run->batch;
@@ -126,9 +127,9 @@ static tri_status run_samples(bench_run *run, const bench_config *config, bench_
     for (int64_t s = 0; s < samples && status == TRI_OK; s++)
         status = run_sample(run, &us[s]);
     if (status == TRI_OK)
-        status = tri_all_reduce(group, us, samples, TRI_F64, TRI_REDUCE_MAX, NULL);
+        status = tri_all_reduce(group, us, us, samples, TRI_F64, TRI_REDUCE_MAX, NULL);
     if (status == TRI_OK)
-        status = tri_all_reduce(group, &run->wrong, 1, TRI_I64, TRI_REDUCE_SUM, NULL);
+        status = tri_all_reduce(group, &run->wrong, &run->wrong, 1, TRI_I64, TRI_REDUCE_SUM, NULL);
     if (status == TRI_OK) {
         qsort(us, (size_t)samples, sizeof(us[0]), compare_times);
         result->median_us = us[samples / 2];
@@ -149,6 +150,7 @@ tri_status bench_measure(const bench_case *c, const bench_config *config, bench_
     run.batch = run.batch > BATCH_MOST ? BATCH_MOST : run.batch;
     *result = (bench_result){.nbytes = (int64_t)whole};
     TRI_TRY(bench_pattern_init(c, &run.pattern));
+    tri_group_scale_next(c->group, bench_scale(c->rank));
     tri_status status = buffers_open(&run);
     if (status == TRI_OK)
         status = run_samples(&run, config, result);

@@ -47,27 +47,76 @@ TRI_API tri_status tri_group_alloc(tri_group *group, size_t nbytes, void **out);
 /* NULL does nothing. */
 TRI_API void tri_group_free(tri_group *group, void *memory);
 
-/* All operations: counts in elements. In place where send and receive buffer are the same memory at the rank's place.
+/* All operations: counts in elements; `in` is read and keeps its value, `out` is written. In place: both are the same
+ * memory at the rank's place (in == out; for gathers in == out + rank * count, for scatters out == in + rank * count).
  */
 
-/* data[i] = sum (or op) over ranks of data[i], on all ranks. */
-TRI_API tri_status tri_all_reduce(tri_group *group, void *data, int64_t count, tri_dtype dtype, tri_reduce_op op,
-                                  tri_work **work);
-/* As all-reduce, but only `root` has the result; others' data keeps its value. */
-TRI_API tri_status tri_reduce(tri_group *group, void *data, int64_t count, tri_dtype dtype, tri_reduce_op op, int root,
-                              tri_work **work);
+/* out[i] = sum (or op) over ranks of in[i], on all ranks. */
+TRI_API tri_status tri_all_reduce(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
+                                  tri_reduce_op op, tri_work **work);
+/* As all-reduce, but only `root` has the result; elsewhere out is not used and may be NULL. */
+TRI_API tri_status tri_reduce(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
+                              tri_reduce_op op, int root, tri_work **work);
+/* data of root, on all ranks. */
 TRI_API tri_status tri_broadcast(tri_group *group, void *data, int64_t count, tri_dtype dtype, int root,
                                  tri_work **work);
 /* out[r * count + i] = in of rank r [i]. */
 TRI_API tri_status tri_all_gather(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
                                   tri_work **work);
-/* out[i] = sum over ranks of in[rank * count + i]; in has ranks * count elements and is not changed. */
+/* out[i] = sum over ranks of in[rank * count + i]; in has ranks * count elements. */
 TRI_API tri_status tri_reduce_scatter(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
                                       tri_reduce_op op, tri_work **work);
+/* At root: out[r * count + i] = in of rank r [i]; elsewhere out is not used and may be NULL. */
+TRI_API tri_status tri_gather(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype, int root,
+                              tri_work **work);
+/* out[i] = in of root [rank * count + i]; elsewhere in is not used and may be NULL. */
+TRI_API tri_status tri_scatter(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype, int root,
+                               tri_work **work);
+/* out[r * count + i] = in of rank r [rank * count + i]; in and out have ranks * count elements and do not overlap. */
+TRI_API tri_status tri_all_to_all(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
+                                  tri_work **work);
 TRI_API tri_status tri_barrier(tri_group *group, tri_work **work);
 TRI_API tri_status tri_send(tri_group *group, const void *data, int64_t count, tri_dtype dtype, int to,
                             tri_work **work);
 TRI_API tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dtype, int from, tri_work **work);
+
+/* Blocks of a buffer, one of each rank: block r has counts[r] elements and begins at element firsts[r]; firsts NULL:
+ * they lie one after the other. The arrays are borrowed like buffers. */
+typedef struct tri_blocks {
+    const int64_t *counts; /* [ranks] */
+    const int64_t *firsts; /* [ranks], or NULL */
+} tri_blocks;
+
+/* The same operations with blocks of different lengths. All-gather and reduce-scatter: every rank passes the same
+ * counts. Gather and scatter: at root all of them, elsewhere only counts[rank] is read. All-to-all: what in_blocks of
+ * rank a says of rank b is what out_blocks of rank b says of rank a; ranks that do not agree get TRI_EMISMATCH. */
+TRI_API tri_status tri_all_gather_v(tri_group *group, const void *in, void *out, const tri_blocks *out_blocks,
+                                    tri_dtype dtype, tri_work **work);
+TRI_API tri_status tri_reduce_scatter_v(tri_group *group, const void *in, const tri_blocks *in_blocks, void *out,
+                                        tri_dtype dtype, tri_reduce_op op, tri_work **work);
+TRI_API tri_status tri_gather_v(tri_group *group, const void *in, void *out, const tri_blocks *out_blocks,
+                                tri_dtype dtype, int root, tri_work **work);
+TRI_API tri_status tri_scatter_v(tri_group *group, const void *in, const tri_blocks *in_blocks, void *out,
+                                 tri_dtype dtype, int root, tri_work **work);
+TRI_API tri_status tri_all_to_all_v(tri_group *group, const void *in, const tri_blocks *in_blocks, void *out,
+                                    const tri_blocks *out_blocks, tri_dtype dtype, tri_work **work);
+
+/* The factor by which this rank's elements are multiplied in the next operations of this group with
+ * TRI_REDUCE_PREMUL_SUM; 1 at first. Each rank has its own. */
+TRI_API void tri_group_scale_next(tri_group *group, double factor);
+
+/* A batch: several operations of one group as one, run as often as wanted with what their buffers then hold. Between
+ * begin and end the group's operations are noted, not run (with work == NULL; arguments are checked, buffers and arrays
+ * are borrowed until the batch is destroyed). Sends and receives of a batch all travel at the same time, so that ranks
+ * may exchange in any order; the other operations follow one another. All ranks run the same collective operations.
+ * Source: ncclGroupStart/End; persistent requests of MPI 4.0. */
+typedef struct tri_batch tri_batch;
+TRI_API tri_status tri_batch_begin(tri_group *group);
+/* The first error between begin and end, if any; then *out is NULL. */
+TRI_API tri_status tri_batch_end(tri_group *group, tri_batch **out);
+TRI_API tri_status tri_batch_run(tri_batch *batch, tri_work **work);
+/* Not while it runs. NULL does nothing. */
+TRI_API void tri_batch_destroy(tri_batch *batch);
 
 /* The canonical sum of the shards of a batch (docs/bits.md): `leaves` shards, a power of two, spread over the ranks in
  * order; rank r of W owns [r leaves / W, (r + 1) leaves / W) and passes one buffer per whole subtree of them, in order

@@ -76,6 +76,7 @@ typedef enum tri_reduce_op {
     TRI_REDUCE_MIN,
     TRI_REDUCE_MAX,
     TRI_REDUCE_PRODUCT,
+    TRI_REDUCE_PREMUL_SUM, /* sum of elements that each rank has multiplied by a factor of its own */
     TRI_REDUCE_COUNT
 } tri_reduce_op;
 TRI_API const char *tri_reduce_name(tri_reduce_op op);

@@ -22,7 +22,7 @@
  *         if (tri_comm_join(60, &comm) != TRI_OK)       // who started us? where are the others?
  *             return fprintf(stderr, "%s\n", tri_last_error()), 1;
  *         float sum = 1;
- *         tri_all_reduce(tri_comm_world(comm), &sum, 1, TRI_F32, TRI_REDUCE_SUM, NULL);
+ *         tri_all_reduce(tri_comm_world(comm), &sum, &sum, 1, TRI_F32, TRI_REDUCE_SUM, NULL);
  *         printf("%g ranks\n", sum);
  *         tri_comm_leave(comm);
  *     }

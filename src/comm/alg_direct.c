@@ -15,7 +15,7 @@ typedef struct direct {
     tri_call *call;
     const tri_plan *plan;
     tri_dtype adds_in;
-    int64_t chunk;     /* elements of one owner; the last ones may have fewer, or none */
+    int64_t chunk;     /* elements of one owner at most */
     int64_t segment;   /* elements of one round */
     char *slots;       /* [slot_count][segment] of adds_in */
     const char **from; /* [slot_count]: where the value of a slot lies in this round */
@@ -29,17 +29,20 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Elements of the chunk of `owner`; of an all-reduce the last ones may have fewer than the others, or none. */
+static int64_t chunk_of(const direct *d, int owner)
+{
+    const tri_call *call = d->call;
+    if (call->op == TRI_COMM_REDUCE_SCATTER)
+        return tri_call_in_count(call, owner);
+    int64_t left = call->count - owner * d->chunk;
+    return left < 0 ? 0 : least(left, d->chunk);
+}
+
 /* Elements of the chunk of `owner` in round s. */
 static int64_t segment_of(const direct *d, int owner, int64_t s)
 {
-    const tri_call *call = d->call;
-    int64_t chunk = d->chunk;
-    if (call->op != TRI_COMM_REDUCE_SCATTER) {
-        chunk = least(d->chunk, call->count - owner * d->chunk);
-        if (chunk < 0)
-            chunk = 0;
-    }
-    int64_t left = chunk - s * d->segment;
+    int64_t left = chunk_of(d, owner) - s * d->segment;
     return left < 0 ? 0 : least(left, d->segment);
 }
 
@@ -51,6 +54,8 @@ static size_t offset_of(const direct *d, int owner, int64_t s)
 static const char *own_part(const direct *d, int part, int owner, int64_t s)
 {
     const tri_call *call = d->call;
+    if (call->op == TRI_COMM_REDUCE_SCATTER)
+        return tri_call_in_block(call, owner) + tri_call_nbytes(call, s * d->segment);
     const char *base = call->parts ? (const char *)call->parts[part] : call->in;
     return base + offset_of(d, owner, s);
 }
@@ -60,7 +65,7 @@ static char *result_of(const direct *d, int64_t s)
 {
     const tri_call *call = d->call;
     if (call->op == TRI_COMM_REDUCE_SCATTER)
-        return (char *)call->out + offset_of(d, 0, s);
+        return (char *)call->out + tri_call_nbytes(call, s * d->segment);
     if (call->op == TRI_COMM_REDUCE && call->group->rank != call->root)
         return d->results + (size_t)(s & 1) * tri_call_nbytes(call, d->segment);
     return (char *)call->out + offset_of(d, call->group->rank, s);
@@ -77,9 +82,11 @@ static tri_status direct_init(direct *d, tri_call *call)
     *d = (direct){.call = call, .adds_in = tri_call_adds_in(call)};
     TRI_TRY(tri_plan_find(call->group, call->op == TRI_COMM_ALL_REDUCE_TREE ? call->leaves : 0, &d->plan));
     int64_t align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
-    d->chunk = call->count;
-    if (call->op != TRI_COMM_REDUCE_SCATTER)
-        d->chunk = ((call->count + ranks - 1) / ranks + align - 1) / align * align;
+    d->chunk = ((call->count + ranks - 1) / ranks + align - 1) / align * align;
+    for (int r = 0; call->op == TRI_COMM_REDUCE_SCATTER && r < ranks; r++) {
+        int64_t count = tri_call_in_count(call, r);
+        d->chunk = r == 0 || count > d->chunk ? count : d->chunk;
+    }
     size_t slot_count = (size_t)d->plan->slot_count, each = tri_dtype_nbytes(d->adds_in);
     int64_t nbytes = STAGING_NBYTES / (int64_t)slot_count;
     nbytes = nbytes < SEGMENT_MIN_NBYTES ? SEGMENT_MIN_NBYTES : least(nbytes, SEGMENT_MAX_NBYTES);

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alg_gather.c: operations that add nothing: all-gather, broadcast by pieces, barrier, send and receive.
+ * alg_gather.c: operations after which all ranks have the same: all-gather, broadcast by pieces, barrier; and pairs.
  */
 #include <string.h>
 
 #include "comm/comm_impl.h"
 
-static char *block_at(const tri_call *call, int rank)
+static size_t block_nbytes(const tri_call *call, int rank)
 {
-    return (char *)call->out + tri_call_nbytes(call, call->count) * (size_t)rank;
+    return tri_call_nbytes(call, tri_call_out_count(call, rank));
 }
 
 static void place_own(const tri_call *call)
 {
-    char *own = block_at(call, call->group->rank);
+    int rank = call->group->rank;
+    char *own = tri_call_out_block(call, rank);
     if (own != call->in)
-        memmove(own, call->in, tri_call_nbytes(call, call->count));
+        memmove(own, call->in, block_nbytes(call, rank));
 }
 
 static tri_status gather_direct_run(tri_call *call)
 {
     int rank = call->group->rank, ranks = call->group->count;
-    size_t nbytes = tri_call_nbytes(call, call->count);
     place_own(call);
     tri_moves_begin(call);
     for (int i = 1; i < ranks; i++) {
         int to = (rank + i) % ranks, from = (rank + ranks - i) % ranks;
-        tri_moves_send(call, to, 0, block_at(call, rank), nbytes);
-        tri_moves_receive(call, from, 0, block_at(call, from), nbytes);
+        tri_moves_send(call, to, 0, tri_call_out_block(call, rank), block_nbytes(call, rank));
+        tri_moves_receive(call, from, 0, tri_call_out_block(call, from), block_nbytes(call, from));
     }
     return tri_moves_run(call);
 }
@@ -41,8 +41,8 @@ static tri_status gather_doubling_run(tri_call *call)
     for (int distance = 1; distance < ranks; distance *= 2) {
         int mine = rank & ~(distance - 1), partner = rank ^ distance;
         size_t held = nbytes * (size_t)distance;
-        TRI_TRY(tri_verb_exchange(call, partner, block_at(call, mine), held, partner, block_at(call, mine ^ distance),
-                                  held, (uint32_t)distance));
+        TRI_TRY(tri_verb_exchange(call, partner, tri_call_out_block(call, mine), held, partner,
+                                  tri_call_out_block(call, mine ^ distance), held, (uint32_t)distance));
     }
     return TRI_OK;
 }
@@ -50,12 +50,12 @@ static tri_status gather_doubling_run(tri_call *call)
 static tri_status gather_ring_run(tri_call *call)
 {
     int rank = call->group->rank, ranks = call->group->count;
-    size_t nbytes = tri_call_nbytes(call, call->count);
     place_own(call);
     for (int step = 0; step < ranks - 1; step++) {
         int give = (rank - step + ranks) % ranks, take = (rank - step - 1 + ranks) % ranks;
-        TRI_TRY(tri_verb_exchange(call, (rank + 1) % ranks, block_at(call, give), nbytes, (rank + ranks - 1) % ranks,
-                                  block_at(call, take), nbytes, (uint32_t)step));
+        TRI_TRY(tri_verb_exchange(call, (rank + 1) % ranks, tri_call_out_block(call, give), block_nbytes(call, give),
+                                  (rank + ranks - 1) % ranks, tri_call_out_block(call, take), block_nbytes(call, take),
+                                  (uint32_t)step));
     }
     return TRI_OK;
 }
@@ -63,6 +63,8 @@ static tri_status gather_ring_run(tri_call *call)
 static const char *doubling_cannot(const tri_call *call)
 {
     int ranks = call->group->count;
+    if (call->out_blocks.counts)
+        return "the blocks are of different lengths";
     return ranks & (ranks - 1) ? "the number of ranks is no power of two" : NULL;
 }
 

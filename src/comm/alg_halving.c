@@ -28,6 +28,7 @@ static tri_status all_reduce_run(tri_call *call)
 {
     int rank = call->group->rank, ranks = call->group->count;
     char *data = call->out;
+    tri_call_place(call);
     halving_range held[32] = {{0, call->count}}; /* by depth */
     int depth = 0;
     for (int distance = 1; distance < ranks; distance *= 2, depth++) {

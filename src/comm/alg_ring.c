@@ -25,6 +25,7 @@ static tri_status all_reduce_run(tri_call *call)
 {
     int rank = call->group->rank, ranks = call->group->count;
     int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    tri_call_place(call);
     for (int step = 0; step < ranks - 1; step++) {
         ring_chunk give = chunk_at(call, rank - step), add = chunk_at(call, rank - step - 1);
         TRI_TRY(tri_verb_exchange_reduce(call, next, give.bytes, give.count, previous, add.bytes, add.bytes, add.count,
@@ -66,6 +67,11 @@ static const char *cannot(const tri_call *call)
     return call->canonical ? "its order of additions is not the canonical one (comm.order = any allows it)" : NULL;
 }
 
+static const char *scatter_cannot(const tri_call *call)
+{
+    return call->in_blocks.counts ? "the blocks are of different lengths" : cannot(call);
+}
+
 static double all_reduce_cost_us(const tri_price *price, int ranks, double nbytes)
 {
     double share = nbytes * (ranks - 1) / ranks;
@@ -90,7 +96,7 @@ const tri_algorithm tri_reduce_scatter_by_ring = {
     .name = "ring",
     .does = "sums go around a ring",
     .op = TRI_COMM_REDUCE_SCATTER,
-    .cannot = cannot,
+    .cannot = scatter_cannot,
     .cost_us = reduce_scatter_cost_us,
     .run = reduce_scatter_run,
 };

@@ -122,6 +122,7 @@ static tri_status all_reduce_run(tri_call *call)
     run.chunk = chunk_of(call);
     call->frame.name ^= (uint64_t)run.shared->number << 48 ^ run.offset;
     TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
+    tri_call_place(call);
     TRI_TRY(meet(call, 1));
     TRI_TRY(add_chunk(&run));
     TRI_TRY(meet(call, 2));

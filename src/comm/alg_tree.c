@@ -91,6 +91,7 @@ static tri_status all_reduce_run(tri_call *call)
     int64_t each = segment_count(call);
     bool half = tri_call_adds_in(call) != call->dtype;
     void *scratch = NULL;
+    tri_call_place(call);
     if (half && !(scratch = tri_call_scratch(call, (size_t)each * sizeof(float))))
         return TRI_ENOMEM;
     uint32_t part = 0;
@@ -117,13 +118,13 @@ static tri_status reduce_run(tri_call *call)
     int64_t first = 0;
     do {
         int64_t count = call->count - first < each ? call->count - first : each;
-        char *data = (char *)call->out + tri_call_nbytes(call, first);
-        char *result = rank == call->root ? data : sums + sums_nbytes;
-        TRI_TRY(reduce_segment(call, data, sums, result, count, part));
+        const char *own = (const char *)call->in + tri_call_nbytes(call, first);
+        char *result = rank == call->root ? (char *)call->out + tri_call_nbytes(call, first) : sums + sums_nbytes;
+        TRI_TRY(reduce_segment(call, own, sums, result, count, part));
         if (call->root != 0 && rank == 0)
             TRI_TRY(tri_verb_send(call, call->root, down_parts + part, result, tri_call_nbytes(call, count)));
         if (call->root != 0 && rank == call->root)
-            TRI_TRY(tri_verb_receive(call, 0, down_parts + part, data, tri_call_nbytes(call, count)));
+            TRI_TRY(tri_verb_receive(call, 0, down_parts + part, result, tri_call_nbytes(call, count)));
         part++;
         first += each;
     } while (first < call->count);

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls.c: the public operations: each checks its arguments, becomes a tri_call and goes into the queue; and the body
- * of every call when its turn has come.
+ * calls.c: the public operations: each checks its arguments, becomes a tri_call and goes into the queue.
  */
 #include <inttypes.h>
-#include <string.h>
 
-#include <xxhash.h>
-
-#include "base/events.h"
 #include "comm/comm_impl.h"
 
 static const char *const op_names[TRI_COMM_OP_COUNT] = {
-    [TRI_COMM_ALL_REDUCE] = "all_reduce",         [TRI_COMM_REDUCE] = "reduce",
-    [TRI_COMM_BROADCAST] = "broadcast",           [TRI_COMM_ALL_GATHER] = "all_gather",
-    [TRI_COMM_REDUCE_SCATTER] = "reduce_scatter", [TRI_COMM_BARRIER] = "barrier",
-    [TRI_COMM_SEND_RECV] = "send_recv",           [TRI_COMM_ALL_REDUCE_TREE] = "all_reduce_tree",
+    [TRI_COMM_ALL_REDUCE] = "all_reduce",
+    [TRI_COMM_REDUCE] = "reduce",
+    [TRI_COMM_BROADCAST] = "broadcast",
+    [TRI_COMM_ALL_GATHER] = "all_gather",
+    [TRI_COMM_REDUCE_SCATTER] = "reduce_scatter",
+    [TRI_COMM_BARRIER] = "barrier",
+    [TRI_COMM_SEND_RECV] = "send_recv",
+    [TRI_COMM_ALL_REDUCE_TREE] = "all_reduce_tree",
+    [TRI_COMM_GATHER] = "gather",
+    [TRI_COMM_SCATTER] = "scatter",
+    [TRI_COMM_ALL_TO_ALL] = "all_to_all",
+    [TRI_COMM_BATCH] = "batch",
 };
 
 const char *tri_comm_op_name(tri_comm_op op)
@@ -26,7 +29,57 @@ const char *tri_comm_op_name(tri_comm_op op)
 /* With no elements a pointer may be NULL; the algorithms then still exchange empty frames. */
 static char nothing[64];
 
-static tri_status submit(tri_call *call, tri_work **work)
+/* Does this rank read `in`, write `out`? */
+static bool reads(const tri_call *call)
+{
+    bool is_root = call->root == call->group->rank;
+    return call->op == TRI_COMM_SEND_RECV ? call->sends : call->op != TRI_COMM_SCATTER || is_root;
+}
+
+static bool writes(const tri_call *call)
+{
+    bool is_root = call->root == call->group->rank;
+    bool rooted = call->op == TRI_COMM_REDUCE || call->op == TRI_COMM_GATHER;
+    return call->op == TRI_COMM_SEND_RECV ? !call->sends : !rooted || is_root;
+}
+
+static int64_t count_limit(const tri_call *call)
+{
+    return (INT64_C(1) << 39) / (int64_t)tri_dtype_nbytes(call->dtype) / call->group->count;
+}
+
+/* Counts of the blocks that this rank looks at: all of them, or its own. */
+static tri_status check_blocks(const tri_call *call, const tri_blocks *blocks, bool all)
+{
+    int64_t limit = count_limit(call), rank = call->group->rank;
+    if (!blocks->counts)
+        return TRI_OK;
+    for (int64_t r = all ? 0 : rank; r < (all ? call->group->count : rank + 1); r++) {
+        int64_t first = blocks->firsts && all ? blocks->firsts[r] : 0;
+        if (blocks->counts[r] < 0 || blocks->counts[r] > limit || first < 0)
+            return tri_fail(TRI_EINVAL,
+                            "%s: block %" PRId64 ": want a count from 0 to %" PRId64 " and a first element from 0, got "
+                            "%" PRId64 " and %" PRId64,
+                            tri_comm_op_name(call->op), r, limit, blocks->counts[r], first);
+    }
+    return TRI_OK;
+}
+
+static bool blocks_are_empty(const tri_call *call, const tri_blocks *blocks)
+{
+    for (int r = 0; blocks->counts && r < call->group->count; r++) {
+        if (blocks->counts[r] > 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_empty(const tri_call *call)
+{
+    return call->count == 0 && blocks_are_empty(call, &call->in_blocks) && blocks_are_empty(call, &call->out_blocks);
+}
+
+static tri_status check(tri_call *call)
 {
     const char *what = tri_comm_op_name(call->op);
     int ranks = call->group->count;
@@ -34,37 +87,50 @@ static tri_status submit(tri_call *call, tri_work **work)
         return tri_fail(TRI_EINVAL, "%s: there is no element type %d", what, (int)call->dtype);
     if ((unsigned)call->reduce >= TRI_REDUCE_COUNT)
         return tri_fail(TRI_EINVAL, "%s: there is no reduction %d", what, (int)call->reduce);
-    int64_t limit = (INT64_C(1) << 39) / (int64_t)tri_dtype_nbytes(call->dtype) / ranks;
+    int64_t limit = count_limit(call);
     if (call->count < 0 || call->count > limit)
         return tri_fail(TRI_EINVAL, "%s: want a count from 0 to %" PRId64 ", got %" PRId64, what, limit, call->count);
     if (call->root < 0 || call->root >= ranks)
         return tri_fail(TRI_EINVAL, "%s: want a rank from 0 to %d, got %d", what, ranks - 1, call->root);
-    if (call->count == 0) {
+    TRI_TRY(check_blocks(call, &call->in_blocks, call->op != TRI_COMM_SCATTER || call->root == call->group->rank));
+    TRI_TRY(check_blocks(call, &call->out_blocks, call->op != TRI_COMM_GATHER || call->root == call->group->rank));
+    if (is_empty(call)) {
         call->in = call->in ? call->in : nothing;
         call->out = call->out ? call->out : nothing;
     }
-    bool receives = call->op == TRI_COMM_SEND_RECV && !call->sends;
-    if ((!call->in && !receives) || (!call->out && !call->sends))
+    if ((!call->in && reads(call)) || (!call->out && writes(call)))
         return tri_fail(TRI_EINVAL, "%s of %" PRId64 " elements: want a buffer, got NULL", what, call->count);
-    call->canonical = !call->group->comm->any_order || call->op == TRI_COMM_ALL_REDUCE_TREE;
-    return tri_work_submit(call, work);
+    return TRI_OK;
 }
 
-tri_status tri_all_reduce(tri_group *group, void *data, int64_t count, tri_dtype dtype, tri_reduce_op op,
+static tri_status submit(tri_call *call, tri_work **work)
+{
+    tri_group *group = call->group;
+    call->canonical = !group->comm->any_order || call->op == TRI_COMM_ALL_REDUCE_TREE;
+    call->scale = group->scale;
+    tri_status status = check(call);
+    if (!group->collecting)
+        return status == TRI_OK ? tri_work_submit(call, work) : status;
+    if (status == TRI_OK && work)
+        status =
+            tri_fail(TRI_EINVAL, "%s: in a batch an operation has no handle of its own", tri_comm_op_name(call->op));
+    if (status == TRI_OK)
+        status = tri_batch_append(group->collecting, call);
+    if (status != TRI_OK)
+        tri_batch_fail(group->collecting, status);
+    return status;
+}
+
+tri_status tri_all_reduce(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype, tri_reduce_op op,
                           tri_work **work)
 {
-    tri_call call = {.group = group,
-                     .op = TRI_COMM_ALL_REDUCE,
-                     .dtype = dtype,
-                     .reduce = op,
-                     .count = count,
-                     .in = data,
-                     .out = data};
+    tri_call call = {
+        .group = group, .op = TRI_COMM_ALL_REDUCE, .dtype = dtype, .reduce = op, .count = count, .in = in, .out = out};
     return submit(&call, work);
 }
 
-tri_status tri_reduce(tri_group *group, void *data, int64_t count, tri_dtype dtype, tri_reduce_op op, int root,
-                      tri_work **work)
+tri_status tri_reduce(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype, tri_reduce_op op,
+                      int root, tri_work **work)
 {
     tri_call call = {.group = group,
                      .op = TRI_COMM_REDUCE,
@@ -72,8 +138,8 @@ tri_status tri_reduce(tri_group *group, void *data, int64_t count, tri_dtype dty
                      .reduce = op,
                      .root = root,
                      .count = count,
-                     .in = data,
-                     .out = data};
+                     .in = in,
+                     .out = out};
     return submit(&call, work);
 }
 
@@ -105,6 +171,115 @@ tri_status tri_reduce_scatter(tri_group *group, const void *in, void *out, int64
                      .count = count,
                      .in = in,
                      .out = out};
+    return submit(&call, work);
+}
+
+tri_status tri_gather(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype, int root,
+                      tri_work **work)
+{
+    tri_call call = {
+        .group = group, .op = TRI_COMM_GATHER, .dtype = dtype, .root = root, .count = count, .in = in, .out = out};
+    return submit(&call, work);
+}
+
+tri_status tri_scatter(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype, int root,
+                       tri_work **work)
+{
+    tri_call call = {
+        .group = group, .op = TRI_COMM_SCATTER, .dtype = dtype, .root = root, .count = count, .in = in, .out = out};
+    return submit(&call, work);
+}
+
+tri_status tri_all_to_all(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype, tri_work **work)
+{
+    tri_call call = {.group = group, .op = TRI_COMM_ALL_TO_ALL, .dtype = dtype, .count = count, .in = in, .out = out};
+    return submit(&call, work);
+}
+
+static int64_t blocks_sum(const tri_group *group, const tri_blocks *blocks)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < group->count; r++)
+        sum += blocks->counts[r];
+    return sum;
+}
+
+static tri_status want_blocks(const char *what, const tri_blocks *blocks)
+{
+    return blocks && blocks->counts ? TRI_OK
+                                    : tri_fail(TRI_EINVAL, "%s: want the counts of the blocks, got NULL", what);
+}
+
+tri_status tri_all_gather_v(tri_group *group, const void *in, void *out, const tri_blocks *out_blocks, tri_dtype dtype,
+                            tri_work **work)
+{
+    TRI_TRY(want_blocks("all_gather_v", out_blocks));
+    tri_call call = {.group = group,
+                     .op = TRI_COMM_ALL_GATHER,
+                     .dtype = dtype,
+                     .count = blocks_sum(group, out_blocks),
+                     .in = in,
+                     .out = out,
+                     .out_blocks = *out_blocks};
+    return submit(&call, work);
+}
+
+tri_status tri_reduce_scatter_v(tri_group *group, const void *in, const tri_blocks *in_blocks, void *out,
+                                tri_dtype dtype, tri_reduce_op op, tri_work **work)
+{
+    TRI_TRY(want_blocks("reduce_scatter_v", in_blocks));
+    tri_call call = {.group = group,
+                     .op = TRI_COMM_REDUCE_SCATTER,
+                     .dtype = dtype,
+                     .reduce = op,
+                     .count = blocks_sum(group, in_blocks),
+                     .in = in,
+                     .out = out,
+                     .in_blocks = *in_blocks};
+    return submit(&call, work);
+}
+
+/* What each rank sends is for two ranks alone: their frames' lengths show whether they agree. */
+tri_status tri_gather_v(tri_group *group, const void *in, void *out, const tri_blocks *out_blocks, tri_dtype dtype,
+                        int root, tri_work **work)
+{
+    TRI_TRY(want_blocks("gather_v", out_blocks));
+    tri_call call = {.group = group,
+                     .op = TRI_COMM_GATHER,
+                     .dtype = dtype,
+                     .root = root,
+                     .in = in,
+                     .out = out,
+                     .out_blocks = *out_blocks};
+    return submit(&call, work);
+}
+
+tri_status tri_scatter_v(tri_group *group, const void *in, const tri_blocks *in_blocks, void *out, tri_dtype dtype,
+                         int root, tri_work **work)
+{
+    TRI_TRY(want_blocks("scatter_v", in_blocks));
+    tri_call call = {.group = group,
+                     .op = TRI_COMM_SCATTER,
+                     .dtype = dtype,
+                     .root = root,
+                     .in = in,
+                     .out = out,
+                     .in_blocks = *in_blocks};
+    return submit(&call, work);
+}
+
+tri_status tri_all_to_all_v(tri_group *group, const void *in, const tri_blocks *in_blocks, void *out,
+                            const tri_blocks *out_blocks, tri_dtype dtype, tri_work **work)
+{
+    TRI_TRY(want_blocks("all_to_all_v", in_blocks));
+    TRI_TRY(want_blocks("all_to_all_v", out_blocks));
+    tri_call call = {.group = group,
+                     .op = TRI_COMM_ALL_TO_ALL,
+                     .dtype = dtype,
+                     .in = in,
+                     .out = out,
+                     .in_blocks = *in_blocks,
+                     .out_blocks = *out_blocks};
     return submit(&call, work);
 }
 
@@ -183,80 +358,4 @@ tri_status tri_sum_tree(tri_group *group, int64_t leaves, float *const *parts, i
                         tri_work **work)
 {
     return submit_tree(group, leaves, parts, part_count, count, true, work);
-}
-
-/* One rank: what the operation comes to without anybody else. */
-static tri_status run_alone(tri_call *call)
-{
-    switch (call->op) {
-    case TRI_COMM_ALL_GATHER:
-    case TRI_COMM_REDUCE_SCATTER:
-        if (call->out != call->in)
-            memmove(call->out, call->in, tri_call_nbytes(call, call->count));
-        return TRI_OK;
-    case TRI_COMM_ALL_REDUCE_TREE:
-        /* All leaves are this rank's: one whole subtree, one part, and that is the root. */
-        TRI_ASSERT(call->part_count == 1);
-        return TRI_OK;
-    default:
-        return TRI_OK;
-    }
-}
-
-static uint32_t frame_extra(const tri_call *call)
-{
-    if (call->op == TRI_COMM_REDUCE || call->op == TRI_COMM_BROADCAST)
-        return (uint32_t)call->root;
-    return call->op == TRI_COMM_ALL_REDUCE_TREE ? (uint32_t)__builtin_ctzll((uint64_t)call->leaves) : 0;
-}
-
-/* The sequence is there already (work.c). */
-static void fill_frame(tri_call *call)
-{
-    tri_comm *comm = call->group->comm;
-    call->frame.kind = TRI_FRAME_DATA;
-    call->frame.op = (uint8_t)call->op;
-    call->frame.dtype = (uint8_t)call->dtype;
-    call->frame.group = call->group->id;
-    call->frame.count = (uint64_t)call->count;
-    call->frame.reduce = (uint32_t)call->reduce | frame_extra(call) << 8;
-    if (!call->name[0])
-        return;
-    call->frame.name = XXH3_64bits(call->name, strlen(call->name));
-    for (size_t i = 0; i < TRI_COMM_NAMES_KEPT; i++) {
-        if (comm->names[i].hash == call->frame.name)
-            return;
-    }
-    tri_known_name *name = &comm->names[comm->name_next++ % TRI_COMM_NAMES_KEPT];
-    name->hash = call->frame.name;
-    memcpy(name->text, call->name, sizeof(name->text));
-}
-
-tri_status tri_call_run(tri_call *call)
-{
-    tri_comm *comm = call->group->comm;
-    int64_t start_ns = tri_now_ns();
-    tri_status status;
-    if (call->group->count == 1) {
-        status = run_alone(call);
-    } else {
-        fill_frame(call);
-        const tri_algorithm *algorithm = call->algorithm ? call->algorithm : tri_algorithm_select(call);
-        status = algorithm->run(call);
-    }
-    tri_event event = {.start_ns = start_ns,
-                       .duration_ns = tri_now_ns() - start_ns,
-                       .what = tri_comm_op_name(call->op),
-                       .rank = comm->rank,
-                       .sequence = (uint32_t)call->frame.sequence,
-                       .nbytes = tri_call_nbytes(call, call->count)};
-    tri_event_write(&event);
-    if (status == TRI_OK) {
-        tri_counter_add(TRI_COUNT_COLLECTIVES, 1);
-    } else if (status != TRI_EMISMATCH && status != TRI_EABORT) {
-        char text[192];
-        tri_call_describe(comm, &call->frame, text);
-        return tri_fail_context(status, "%s", text);
-    }
-    return status;
 }

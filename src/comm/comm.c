@@ -164,6 +164,7 @@ void tri_comm_leave(tri_comm *comm)
     tri_mutex_fini(&comm->mutex);
     tri_free(comm->moves);
     tri_free(comm->sinks);
+    tri_free(comm->scaled);
     tri_free(comm->scratch);
     tri_free(comm);
 }

@@ -44,6 +44,7 @@ tri_status tri_sum_tree(tri_group *group, int64_t leaves, float *const *parts, i
 bool tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces,
                     int *piece_count);
 
+/* Numbers are part of the wire format: append only. */
 typedef enum tri_comm_op {
     TRI_COMM_ALL_REDUCE = 1,
     TRI_COMM_REDUCE,
@@ -53,6 +54,10 @@ typedef enum tri_comm_op {
     TRI_COMM_BARRIER,
     TRI_COMM_SEND_RECV,
     TRI_COMM_ALL_REDUCE_TREE,
+    TRI_COMM_GATHER,
+    TRI_COMM_SCATTER,
+    TRI_COMM_ALL_TO_ALL,
+    TRI_COMM_BATCH,
     TRI_COMM_OP_COUNT
 } tri_comm_op;
 const char *tri_comm_op_name(tri_comm_op op);

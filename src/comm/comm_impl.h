@@ -28,10 +28,13 @@ typedef struct tri_call {
     int root;       /* the peer of a send or receive */
     bool sends;     /* TRI_COMM_SEND_RECV: which of both */
     bool canonical; /* the order of additions is fixed */
-    int64_t count;
+    int64_t count;  /* elements: of a block where every rank has one of its own, else of the data */
     const void *in;
-    void *out;           /* in place: the same as in */
-    float *const *parts; /* TRI_COMM_ALL_REDUCE_TREE */
+    void *out;                        /* in place: the same as in */
+    tri_blocks in_blocks, out_blocks; /* counts NULL: count elements each */
+    double scale;                     /* TRI_REDUCE_PREMUL_SUM */
+    tri_batch *batch;                 /* TRI_COMM_BATCH */
+    float *const *parts;              /* TRI_COMM_ALL_REDUCE_TREE */
     int part_count;
     int64_t leaves;
     bool spread; /* the sum may stay in pieces: tri_sum_tree */
@@ -79,6 +82,8 @@ struct tri_group {
     uint32_t splits;
     uint32_t regions;                /* tri_group_alloc so far; under comm->mutex */
     char name[TRI_COMM_NAME_NBYTES]; /* of the next operations */
+    double scale;                    /* of the next operations that multiply first */
+    tri_batch *collecting;           /* between tri_batch_begin and tri_batch_end */
     tri_price price;
     tri_plan rank_plan; /* the two are the runner's, made at first use */
     tri_plan tree_plan;
@@ -148,6 +153,8 @@ struct tri_comm {
     tri_status move_status; /* of adding moves */
     void *scratch;
     size_t scratch_nbytes;
+    void *scaled; /* elements times the factor of this rank */
+    size_t scaled_nbytes;
     tri_known_name names[TRI_COMM_NAMES_KEPT];
     unsigned name_next;
     int found_origin;       /* of the abort that came from a peer, -1: none */
@@ -178,6 +185,13 @@ void *tri_call_scratch(tri_call *call, size_t nbytes);
 /* The type in which the call's elements are added: f32 for halves. */
 tri_dtype tri_call_adds_in(const tri_call *call);
 size_t tri_call_nbytes(const tri_call *call, int64_t count);
+/* Blocks of the ranks in `in` and `out`. */
+int64_t tri_call_in_count(const tri_call *call, int rank);
+int64_t tri_call_out_count(const tri_call *call, int rank);
+const char *tri_call_in_block(const tri_call *call, int rank);
+char *tri_call_out_block(const tri_call *call, int rank);
+/* For algorithms that work in place: what is in `in` is copied to `out` where they differ. */
+void tri_call_place(const tri_call *call);
 /* Sum to result: divides for AVERAGE. */
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
@@ -206,8 +220,19 @@ tri_status tri_work_submit(tri_call *call, tri_work **work);
 tri_status tri_work_thread_start(tri_comm *comm);
 /* Runs what is queued, ends the thread, frees all works. */
 void tri_work_thread_stop(tri_comm *comm);
-/* calls.c: the body of a call, on the runner's thread. */
+/* Under the lock: numbers the call within its group, or between the two ranks. */
+void tri_call_number(tri_call *call);
+
+/* call_run.c: the body of a call, on the runner's thread. */
 tri_status tri_call_run(tri_call *call);
+/* What every frame of the call says; its sequence is there already. */
+void tri_call_fill_frame(tri_call *call);
+
+/* batch.c */
+tri_status tri_batch_append(tri_batch *batch, const tri_call *call);
+void tri_batch_fail(tri_batch *batch, tri_status status);
+void tri_batch_number(tri_batch *batch);
+tri_status tri_batch_run_calls(tri_call *call);
 
 /* comm.c */
 /* Common part of both ways to open; takes net, also on failure. */
@@ -226,5 +251,7 @@ extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
 extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;
 extern const tri_algorithm tri_broadcast_by_direct, tri_broadcast_by_scatter;
 extern const tri_algorithm tri_barrier_by_dissemination, tri_pair_by_link;
+extern const tri_algorithm tri_gather_by_direct, tri_gather_by_tree, tri_scatter_by_direct, tri_scatter_by_tree;
+extern const tri_algorithm tri_all_to_all_by_direct, tri_all_to_all_by_pairs;
 
 #endif

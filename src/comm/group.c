@@ -17,7 +17,7 @@ tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks,
     tri_group *group = tri_alloc_zero(1, sizeof(*group));
     if (!group)
         return TRI_ENOMEM;
-    *group = (tri_group){.comm = comm, .id = id, .rank = -1, .count = count};
+    *group = (tri_group){.comm = comm, .id = id, .rank = -1, .count = count, .scale = 1};
     group->world_rank = tri_alloc_zero((size_t)count, sizeof(int));
     group->sent = tri_alloc_zero((size_t)count, sizeof(uint64_t));
     group->received = tri_alloc_zero((size_t)count, sizeof(uint64_t));
@@ -41,6 +41,7 @@ void tri_group_destroy(tri_group *group)
 {
     if (!group)
         return;
+    tri_batch_destroy(group->collecting);
     tri_plan_fini(&group->rank_plan);
     tri_plan_fini(&group->tree_plan);
     tri_free(group->world_rank);
@@ -57,6 +58,11 @@ int tri_group_rank(const tri_group *group)
 int tri_group_count(const tri_group *group)
 {
     return group->count;
+}
+
+void tri_group_scale_next(tri_group *group, double factor)
+{
+    group->scale = factor;
 }
 
 void tri_group_name_next(tri_group *group, const char *name)

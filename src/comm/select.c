@@ -11,11 +11,19 @@
 #include "comm/comm_impl.h"
 
 const tri_algorithm *const tri_algorithms[] = {
-    &tri_all_reduce_by_tree,  &tri_all_reduce_by_halving,    &tri_all_reduce_by_sharing,  &tri_all_reduce_by_direct,
-    &tri_all_reduce_by_ring,  &tri_reduce_by_tree,           &tri_reduce_by_direct,       &tri_broadcast_by_tree,
-    &tri_broadcast_by_direct, &tri_broadcast_by_scatter,     &tri_all_gather_by_direct,   &tri_all_gather_by_doubling,
-    &tri_all_gather_by_ring,  &tri_reduce_scatter_by_direct, &tri_reduce_scatter_by_ring, &tri_barrier_by_dissemination,
-    &tri_pair_by_link,        &tri_tree_by_subtree,          &tri_tree_by_parts,          NULL,
+    &tri_all_reduce_by_tree,     &tri_all_reduce_by_halving,
+    &tri_all_reduce_by_sharing,  &tri_all_reduce_by_direct,
+    &tri_all_reduce_by_ring,     &tri_reduce_by_tree,
+    &tri_reduce_by_direct,       &tri_broadcast_by_tree,
+    &tri_broadcast_by_direct,    &tri_broadcast_by_scatter,
+    &tri_all_gather_by_direct,   &tri_all_gather_by_doubling,
+    &tri_all_gather_by_ring,     &tri_reduce_scatter_by_direct,
+    &tri_reduce_scatter_by_ring, &tri_barrier_by_dissemination,
+    &tri_pair_by_link,           &tri_tree_by_subtree,
+    &tri_tree_by_parts,          &tri_gather_by_direct,
+    &tri_gather_by_tree,         &tri_scatter_by_direct,
+    &tri_scatter_by_tree,        &tri_all_to_all_by_direct,
+    &tri_all_to_all_by_pairs,    NULL,
 };
 
 /* Slowest last. Default figures: a shared-memory ring at about 5 GB/s, sockets at about 1 GB/s, adding at about 8 GB/s.
@@ -111,7 +119,7 @@ static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes, 
 
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data)
 {
-    if (op <= 0 || op >= TRI_COMM_OP_COUNT || nbytes < 0)
+    if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
         return "?";
     tri_call call = call_of(group, op, nbytes, data);
     return tri_algorithm_select(&call)->name;
@@ -119,7 +127,7 @@ const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbyt
 
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out)
 {
-    if (op <= 0 || op >= TRI_COMM_OP_COUNT || nbytes < 0)
+    if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
         return tri_fail(TRI_EINVAL, "explain: want an operation and at least 0 bytes, got %d and %lld", (int)op,
                         (long long)nbytes);
     tri_call call = call_of(group, op, nbytes, data);

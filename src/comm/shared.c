@@ -59,7 +59,7 @@ static tri_status shared_connect(tri_shared *shared, shared_ticket *tickets)
     TRI_TRY(tri_all_gather(group, &own, tickets, TICKET_COUNT, TRI_I64, NULL));
     tri_status status = peers_open(shared, tickets);
     int64_t reached = status == TRI_OK;
-    TRI_TRY(tri_all_reduce(group, &reached, 1, TRI_I64, TRI_REDUCE_MIN, NULL));
+    TRI_TRY(tri_all_reduce(group, &reached, &reached, 1, TRI_I64, TRI_REDUCE_MIN, NULL));
     return reached ? TRI_OK : tri_fail(TRI_EUNSUPPORTED, "shared memory: not all ranks reach each other");
 }
 

@@ -117,7 +117,7 @@ void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[1
     uint32_t extra = frame->reduce >> 8;
     if (op == TRI_COMM_ALL_REDUCE || op == TRI_COMM_REDUCE || op == TRI_COMM_REDUCE_SCATTER)
         at += snprintf(text + at, (size_t)(192 - at), " %s", tri_reduce_name((tri_reduce_op)(frame->reduce & 0xff)));
-    if (op == TRI_COMM_REDUCE || op == TRI_COMM_BROADCAST)
+    if (op == TRI_COMM_REDUCE || op == TRI_COMM_BROADCAST || op == TRI_COMM_GATHER || op == TRI_COMM_SCATTER)
         at += snprintf(text + at, (size_t)(192 - at), " root %" PRIu32, extra);
     if (op == TRI_COMM_ALL_REDUCE_TREE)
         at += snprintf(text + at, (size_t)(192 - at), " over %" PRIu64 " leaves", UINT64_C(1) << (extra & 63));

@@ -67,15 +67,15 @@ static void work_append(tri_comm *comm, tri_work *work)
     comm->last = work;
 }
 
-/* Under the lock: numbers the call within its group, or between the two ranks. */
-static void number_call(tri_call *call)
+void tri_call_number(tri_call *call)
 {
     tri_group *group = call->group;
-    if (call->op != TRI_COMM_SEND_RECV)
+    if (call->op == TRI_COMM_BATCH)
+        tri_batch_number(call->batch);
+    else if (call->op != TRI_COMM_SEND_RECV)
         call->frame.sequence = ++group->sequence;
     else
         call->frame.sequence = call->sends ? ++group->sent[call->root] : ++group->received[call->root];
-    memcpy(call->name, group->name, sizeof(call->name));
 }
 
 static tri_status cause_of(const tri_comm *comm)
@@ -91,7 +91,8 @@ tri_status tri_work_submit(tri_call *call, tri_work **work)
         tri_mutex_unlock(&comm->mutex);
         return cause_of(comm);
     }
-    number_call(call);
+    memcpy(call->name, call->group->name, sizeof(call->name));
+    tri_call_number(call);
     if (!work && !comm->first && !comm->busy) {
         comm->busy = true;
         tri_mutex_unlock(&comm->mutex);

@@ -21,7 +21,7 @@ static const dtype_row rows[TRI_DTYPE_COUNT] = {
 
 static const char *const reduce_names[TRI_REDUCE_COUNT] = {
     [TRI_REDUCE_SUM] = "sum", [TRI_REDUCE_AVERAGE] = "average", [TRI_REDUCE_MIN] = "min",
-    [TRI_REDUCE_MAX] = "max", [TRI_REDUCE_PRODUCT] = "product",
+    [TRI_REDUCE_MAX] = "max", [TRI_REDUCE_PRODUCT] = "product", [TRI_REDUCE_PREMUL_SUM] = "premul_sum",
 };
 
 const char *tri_dtype_name(tri_dtype dtype)

@@ -170,6 +170,7 @@ typedef struct reduce_row {
 #define REDUCE_ROW(id, prefix)                                                                                         \
     [id] = {.combine = {[TRI_REDUCE_SUM] = prefix##_sum,                                                               \
                         [TRI_REDUCE_AVERAGE] = prefix##_sum,                                                           \
+                        [TRI_REDUCE_PREMUL_SUM] = prefix##_sum,                                                        \
                         [TRI_REDUCE_MIN] = prefix##_min,                                                               \
                         [TRI_REDUCE_MAX] = prefix##_max,                                                               \
                         [TRI_REDUCE_PRODUCT] = prefix##_product},                                                      \
@@ -195,5 +196,29 @@ tri_status tri_reduce_divide(void *data, tri_dtype dtype, int64_t count, int64_t
         return tri_fail(TRI_EINVAL, "divide: want a divisor of at least 1, got %lld", (long long)divisor);
     if (divisor > 1)
         rows[dtype].divide(data, count, divisor);
+    return TRI_OK;
+}
+
+enum { MULTIPLY_BLOCK = 512 };
+
+tri_status tri_reduce_multiply(void *out, const void *in, tri_dtype dtype, int64_t count, double factor)
+{
+    if ((unsigned)dtype >= TRI_DTYPE_COUNT)
+        return tri_fail(TRI_EINVAL, "multiply: there is no element type %d", (int)dtype);
+    size_t each = tri_dtype_nbytes(dtype);
+    bool narrow = dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
+    tri_dtype wide = narrow ? TRI_F32 : TRI_F64;
+    float floats[MULTIPLY_BLOCK];
+    double doubles[MULTIPLY_BLOCK];
+    void *block = narrow ? (void *)floats : (void *)doubles;
+    for (int64_t first = 0; first < count; first += MULTIPLY_BLOCK) {
+        int64_t some = count - first < MULTIPLY_BLOCK ? count - first : MULTIPLY_BLOCK;
+        TRI_TRY(tri_convert(block, wide, (const char *)in + (size_t)first * each, dtype, some));
+        for (int64_t i = 0; narrow && i < some; i++)
+            floats[i] *= (float)factor;
+        for (int64_t i = 0; !narrow && i < some; i++)
+            doubles[i] *= factor;
+        TRI_TRY(tri_convert((char *)out + (size_t)first * each, dtype, block, wide, some));
+    }
     return TRI_OK;
 }

@@ -43,7 +43,8 @@ tri_status tri_job_evaluate(tri_job *job)
         TRI_TRY(evaluate_batch(job));
     if (job->world > 1) {
         tri_group_name_next(job->group, "evaluation");
-        TRI_TRY(tri_all_reduce(job->group, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64, TRI_REDUCE_SUM, NULL));
+        TRI_TRY(tri_all_reduce(job->group, job->test.sums, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64,
+                               TRI_REDUCE_SUM, NULL));
     }
     double total[TRI_LOSS_COLUMNS] = {0};
     for (int64_t s = 0; s < shards; s++)

@@ -29,33 +29,34 @@ static float buffer[64][256];
 static tri_status other_op(tri_group *group, int rank)
 {
     return rank == 1 ? tri_broadcast(group, buffer[rank], 100, TRI_F32, 0, NULL)
-                     : tri_all_reduce(group, buffer[rank], 100, TRI_F32, TRI_REDUCE_SUM, NULL);
+                     : tri_all_reduce(group, buffer[rank], buffer[rank], 100, TRI_F32, TRI_REDUCE_SUM, NULL);
 }
 
 static tri_status other_count(tri_group *group, int rank)
 {
-    return tri_all_reduce(group, buffer[rank], rank == 1 ? 99 : 100, TRI_F32, TRI_REDUCE_SUM, NULL);
+    return tri_all_reduce(group, buffer[rank], buffer[rank], rank == 1 ? 99 : 100, TRI_F32, TRI_REDUCE_SUM, NULL);
 }
 
 static tri_status other_dtype(tri_group *group, int rank)
 {
-    return tri_all_reduce(group, buffer[rank], 100, rank == 1 ? TRI_I32 : TRI_F32, TRI_REDUCE_SUM, NULL);
+    return tri_all_reduce(group, buffer[rank], buffer[rank], 100, rank == 1 ? TRI_I32 : TRI_F32, TRI_REDUCE_SUM, NULL);
 }
 
 static tri_status other_reduction(tri_group *group, int rank)
 {
-    return tri_all_reduce(group, buffer[rank], 100, TRI_F32, rank == 1 ? TRI_REDUCE_MAX : TRI_REDUCE_SUM, NULL);
+    return tri_all_reduce(group, buffer[rank], buffer[rank], 100, TRI_F32, rank == 1 ? TRI_REDUCE_MAX : TRI_REDUCE_SUM,
+                          NULL);
 }
 
 static tri_status other_root(tri_group *group, int rank)
 {
-    return tri_reduce(group, buffer[rank], 100, TRI_F32, TRI_REDUCE_SUM, rank == 1 ? 1 : 0, NULL);
+    return tri_reduce(group, buffer[rank], buffer[rank], 100, TRI_F32, TRI_REDUCE_SUM, rank == 1 ? 1 : 0, NULL);
 }
 
 static tri_status other_name(tri_group *group, int rank)
 {
     tri_group_name_next(group, rank == 1 ? "bucket 4" : "bucket 3");
-    return tri_all_reduce(group, buffer[rank], 100, TRI_F32, TRI_REDUCE_SUM, NULL);
+    return tri_all_reduce(group, buffer[rank], buffer[rank], 100, TRI_F32, TRI_REDUCE_SUM, NULL);
 }
 
 static void calls_once(spawn_rank *self, void *arg)
@@ -124,7 +125,8 @@ static void leaves_early(spawn_rank *self, void *arg)
     int64_t start_ns = tri_now_ns();
     tri_status status = TRI_OK;
     for (int i = 0; i < 1000 && status == TRI_OK; i++)
-        status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], 100, TRI_F32, TRI_REDUCE_SUM, NULL);
+        status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], buffer[self->rank], 100, TRI_F32,
+                                TRI_REDUCE_SUM, NULL);
     SPAWN_CHECK(self, status == TRI_EPEER || status == TRI_EABORT);
     SPAWN_CHECK(self, strstr(tri_last_error(), "rank 2") != NULL);
     SPAWN_CHECK(self, tri_now_ns() - start_ns < 8 * TRI_NS_PER_S);
@@ -150,7 +152,8 @@ static void is_late(spawn_rank *self, void *arg)
     if (self->rank == 1)
         tri_sleep_ns(3 * TRI_NS_PER_S);
     tri_group_name_next(tri_comm_world(comm), "the bucket");
-    tri_status status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], 100, TRI_F32, TRI_REDUCE_SUM, NULL);
+    tri_status status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], buffer[self->rank], 100, TRI_F32,
+                                       TRI_REDUCE_SUM, NULL);
     for (int i = 0; i < 1000 && status == TRI_OK; i++)
         status = tri_barrier(tri_comm_world(comm), NULL);
     SPAWN_CHECK(self, status == TRI_ETIMEOUT || status == TRI_EABORT || status == TRI_EPEER);
@@ -179,7 +182,8 @@ static void gives_up(spawn_rank *self, void *arg)
         tri_comm_abort(comm, TRI_ENUMERIC, "the loss is not a number");
         SPAWN_CHECK(self, tri_barrier(tri_comm_world(comm), NULL) == TRI_ENUMERIC);
     } else {
-        status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], 100, TRI_F32, TRI_REDUCE_SUM, &work);
+        status = tri_all_reduce(tri_comm_world(comm), buffer[self->rank], buffer[self->rank], 100, TRI_F32,
+                                TRI_REDUCE_SUM, &work);
         SPAWN_CHECK(self, status == TRI_OK && tri_work_wait(work) == TRI_EABORT);
     }
     int origin = -1;
@@ -207,7 +211,8 @@ static void gives_up_busy(spawn_rank *self, void *arg)
         return;
     tri_group *group = tri_comm_world(comm);
     tri_work *works[2] = {NULL, NULL};
-    SPAWN_CHECK(self, tri_all_reduce(group, buffer[self->rank], 100, TRI_F32, TRI_REDUCE_SUM, &works[0]) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce(group, buffer[self->rank], buffer[self->rank], 100, TRI_F32, TRI_REDUCE_SUM,
+                                     &works[0]) == TRI_OK);
     if (self->rank == 0) {
         /* Rank 1 comes later: this one's operation is waiting for it now. */
         tri_sleep_ns(5 * TRI_NS_PER_MS);
@@ -241,7 +246,7 @@ static void over_a_bad_link(spawn_rank *self, void *arg)
     enum { COUNT = 20000 };
     float *data = tri_alloc_zero(COUNT, sizeof(float));
     for (int i = 0; i < 50 && status == TRI_OK; i++)
-        status = tri_all_reduce(tri_comm_world(comm), data, COUNT, TRI_F32, TRI_REDUCE_SUM, NULL);
+        status = tri_all_reduce(tri_comm_world(comm), data, data, COUNT, TRI_F32, TRI_REDUCE_SUM, NULL);
     SPAWN_CHECK(self, status != TRI_OK && tri_last_error()[0] != 0);
     tri_free(data);
     tri_comm_leave(comm);

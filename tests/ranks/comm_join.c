@@ -35,7 +35,8 @@ static void meets_through_a_store(spawn_rank *self, void *arg)
         comm_spawn_fill(data, TRI_F32, self->rank, 0, 100);
         comm_spawn_expect(want, TRI_F32, TRI_REDUCE_SUM, self->world, 0, 100);
         SPAWN_CHECK(self, tri_comm_local_rank(comm) == self->rank / 2 && tri_comm_local_count(comm) == 2);
-        SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), data, 100, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+        SPAWN_CHECK(self,
+                    tri_all_reduce(tri_comm_world(comm), data, data, 100, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
         SPAWN_CHECK(self, memcmp(data, want, sizeof(data)) == 0);
     }
     tri_comm_leave(comm);
@@ -69,7 +70,7 @@ static void a_process_started_by_nobody_is_one_rank(void **state)
     assert_int_equal(tri_group_count(world), 1);
     float data[3] = {1, 2, 3}, out[3] = {0};
     float *parts[1] = {data};
-    assert_int_equal(tri_all_reduce(world, data, 3, TRI_F32, TRI_REDUCE_AVERAGE, NULL), TRI_OK);
+    assert_int_equal(tri_all_reduce(world, data, data, 3, TRI_F32, TRI_REDUCE_AVERAGE, NULL), TRI_OK);
     assert_int_equal(tri_all_gather(world, data, out, 3, TRI_F32, NULL), TRI_OK);
     assert_memory_equal(data, out, sizeof(data));
     assert_int_equal(tri_all_reduce_tree(world, 8, parts, 1, 3, NULL), TRI_OK);

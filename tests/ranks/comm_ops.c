@@ -34,7 +34,7 @@ static void check_all_reduce(spawn_rank *self, tri_group *group, tri_dtype dtype
     for (int op = 0; op < TRI_REDUCE_COUNT; op++) {
         comm_spawn_fill(room.out, dtype, self->rank, 0, count);
         comm_spawn_expect(room.want, dtype, (tri_reduce_op)op, self->world, 0, count);
-        SPAWN_CHECK(self, tri_all_reduce(group, room.out, count, dtype, (tri_reduce_op)op, NULL) == TRI_OK);
+        SPAWN_CHECK(self, tri_all_reduce(group, room.out, room.out, count, dtype, (tri_reduce_op)op, NULL) == TRI_OK);
         SPAWN_CHECK(self, memcmp(room.out, room.want, nbytes) == 0);
         if (count > 10000 && op >= TRI_REDUCE_AVERAGE)
             break;
@@ -50,7 +50,8 @@ static void check_reduce(spawn_rank *self, tri_group *group, tri_dtype dtype, in
             comm_spawn_expect(room.want, dtype, TRI_REDUCE_AVERAGE, self->world, 0, count);
         else
             memcpy(room.want, room.out, nbytes); /* keeps its value */
-        SPAWN_CHECK(self, tri_reduce(group, room.out, count, dtype, TRI_REDUCE_AVERAGE, root, NULL) == TRI_OK);
+        SPAWN_CHECK(self,
+                    tri_reduce(group, room.out, room.out, count, dtype, TRI_REDUCE_AVERAGE, root, NULL) == TRI_OK);
         SPAWN_CHECK(self, memcmp(room.out, room.want, nbytes) == 0);
     }
 }

@@ -58,8 +58,8 @@ static void sums_agree(spawn_rank *self, void *arg)
         for (tri_reduce_op op = TRI_REDUCE_SUM; op <= TRI_REDUCE_MAX; op++) {
             fill(plain, self->rank, counts[c]);
             fill(data, self->rank, counts[c]);
-            SPAWN_CHECK(self, tri_all_reduce(world, plain, counts[c], TRI_F32, op, NULL) == TRI_OK);
-            SPAWN_CHECK(self, tri_all_reduce(world, data, counts[c], TRI_F32, op, NULL) == TRI_OK);
+            SPAWN_CHECK(self, tri_all_reduce(world, plain, plain, counts[c], TRI_F32, op, NULL) == TRI_OK);
+            SPAWN_CHECK(self, tri_all_reduce(world, data, data, counts[c], TRI_F32, op, NULL) == TRI_OK);
             SPAWN_CHECK(self, memcmp(plain, data, (size_t)counts[c] * sizeof(float)) == 0);
         }
     tri_group_free(world, memory);
@@ -156,8 +156,8 @@ static void offsets_differ(spawn_rank *self, void *arg)
     void *memory = NULL;
     SPAWN_CHECK(self, tri_group_alloc(tri_comm_world(comm), 1 << 20, &memory) == TRI_OK);
     float *data = (float *)memory + 64 * self->rank;
-    SPAWN_CHECK(self,
-                tri_all_reduce(tri_comm_world(comm), data, 60000, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EMISMATCH);
+    SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), data, data, 60000, TRI_F32, TRI_REDUCE_SUM, NULL) ==
+                          TRI_EMISMATCH);
     tri_comm_leave(comm);
 }
 

@@ -32,11 +32,11 @@ static void ten_queued(spawn_rank *self, void *arg)
         data[w] = tri_alloc(COUNT * sizeof(int32_t));
         for (int i = 0; i < COUNT; i++)
             data[w][i] = w * 100 + self->rank;
-        SPAWN_CHECK(self, tri_all_reduce(group, data[w], COUNT, TRI_I32, TRI_REDUCE_SUM, &works[w]) == TRI_OK);
+        SPAWN_CHECK(self, tri_all_reduce(group, data[w], data[w], COUNT, TRI_I32, TRI_REDUCE_SUM, &works[w]) == TRI_OK);
     }
     /* The eleventh blocks, behind the others. */
     int32_t last = 1;
-    SPAWN_CHECK(self, tri_all_reduce(group, &last, 1, TRI_I32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce(group, &last, &last, 1, TRI_I32, TRI_REDUCE_SUM, NULL) == TRI_OK);
     SPAWN_CHECK(self, last == self->world);
     for (int w = 0; w < WORKS; w++)
         SPAWN_CHECK(self, tri_work_is_done(works[w]));
@@ -69,8 +69,8 @@ static void leaves_with_queue(spawn_rank *self, void *arg)
     int32_t data[4] = {1, 1, 1, 1};
     tri_work *works[4];
     for (int w = 0; w < 4; w++)
-        SPAWN_CHECK(self,
-                    tri_all_reduce(tri_comm_world(comm), &data[w], 1, TRI_I32, TRI_REDUCE_SUM, &works[w]) == TRI_OK);
+        SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), &data[w], &data[w], 1, TRI_I32, TRI_REDUCE_SUM,
+                                         &works[w]) == TRI_OK);
     tri_comm_leave(comm);
     for (int w = 0; w < 4; w++)
         SPAWN_CHECK(self, data[w] == self->world);
@@ -96,9 +96,9 @@ static void rows_and_columns(spawn_rank *self, void *arg)
     SPAWN_CHECK(self, tri_group_count(row) == 3 && tri_group_rank(row) == self->rank % 3);
     SPAWN_CHECK(self, tri_group_count(column) == 2 && tri_group_rank(column) == self->rank / 3);
     int64_t sum = self->rank;
-    SPAWN_CHECK(self, tri_all_reduce(row, &sum, 1, TRI_I64, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce(row, &sum, &sum, 1, TRI_I64, TRI_REDUCE_SUM, NULL) == TRI_OK);
     SPAWN_CHECK(self, sum == (self->rank < 3 ? 0 + 1 + 2 : 3 + 4 + 5));
-    SPAWN_CHECK(self, tri_all_reduce(column, &sum, 1, TRI_I64, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce(column, &sum, &sum, 1, TRI_I64, TRI_REDUCE_SUM, NULL) == TRI_OK);
     SPAWN_CHECK(self, sum == 15);
     /* Ranks 4 and 5 are in no group; the others stand in reverse order. */
     SPAWN_CHECK(self, tri_group_split(world, self->rank < 4 ? 7 : -1, -self->rank, &turned) == TRI_OK);
@@ -111,7 +111,7 @@ static void rows_and_columns(spawn_rank *self, void *arg)
         tri_group *half = NULL;
         SPAWN_CHECK(self, tri_group_split(turned, tri_group_rank(turned) % 2, 0, &half) == TRI_OK);
         int32_t ones = 1;
-        SPAWN_CHECK(self, tri_all_reduce(half, &ones, 1, TRI_I32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+        SPAWN_CHECK(self, tri_all_reduce(half, &ones, &ones, 1, TRI_I32, TRI_REDUCE_SUM, NULL) == TRI_OK);
         SPAWN_CHECK(self, ones == 2);
         tri_group_destroy(half);
     }
@@ -139,16 +139,16 @@ static void wrong_arguments(spawn_rank *self, void *arg)
         return;
     tri_group *group = tri_comm_world(comm);
     float x = 1;
-    SPAWN_CHECK(self, tri_all_reduce(group, &x, -1, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
-    SPAWN_CHECK(self, tri_all_reduce(group, &x, INT64_MAX, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
-    SPAWN_CHECK(self, tri_all_reduce(group, NULL, 1, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
-    SPAWN_CHECK(self, tri_all_reduce(group, &x, 1, TRI_DTYPE_COUNT, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
-    SPAWN_CHECK(self, tri_all_reduce(group, &x, 1, TRI_F32, TRI_REDUCE_COUNT, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_all_reduce(group, &x, &x, -1, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_all_reduce(group, &x, &x, INT64_MAX, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_all_reduce(group, NULL, NULL, 1, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_all_reduce(group, &x, &x, 1, TRI_DTYPE_COUNT, TRI_REDUCE_SUM, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_all_reduce(group, &x, &x, 1, TRI_F32, TRI_REDUCE_COUNT, NULL) == TRI_EINVAL);
     SPAWN_CHECK(self, tri_broadcast(group, &x, 1, TRI_F32, 2, NULL) == TRI_EINVAL);
     SPAWN_CHECK(self, tri_broadcast(group, &x, 1, TRI_F32, -1, NULL) == TRI_EINVAL);
     SPAWN_CHECK(self, tri_send(group, &x, 1, TRI_F32, self->rank, NULL) == TRI_EINVAL);
-    SPAWN_CHECK(self, tri_all_reduce(group, NULL, 0, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
-    SPAWN_CHECK(self, tri_all_reduce(group, &x, 1, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK && x == 2);
+    SPAWN_CHECK(self, tri_all_reduce(group, NULL, NULL, 0, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce(group, &x, &x, 1, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK && x == 2);
     tri_comm_leave(comm);
 }
 
@@ -172,10 +172,11 @@ static void warm_then_counted(spawn_rank *self, void *arg)
     for (int round = 0; round < 4; round++) {
         tri_work *works[3];
         for (int w = 0; w < 3; w++)
-            SPAWN_CHECK(self, tri_all_reduce(group, data, COUNT, TRI_F32, TRI_REDUCE_AVERAGE, &works[w]) == TRI_OK);
+            SPAWN_CHECK(self,
+                        tri_all_reduce(group, data, data, COUNT, TRI_F32, TRI_REDUCE_AVERAGE, &works[w]) == TRI_OK);
         for (int w = 0; w < 3; w++)
             SPAWN_CHECK(self, tri_work_wait(works[w]) == TRI_OK);
-        SPAWN_CHECK(self, tri_reduce(group, data, COUNT, TRI_F32, TRI_REDUCE_SUM, 1, NULL) == TRI_OK);
+        SPAWN_CHECK(self, tri_reduce(group, data, data, COUNT, TRI_F32, TRI_REDUCE_SUM, 1, NULL) == TRI_OK);
         SPAWN_CHECK(self, tri_broadcast(group, data, COUNT, TRI_F32, 2, NULL) == TRI_OK);
         spawn_barrier(self);
         if (round == 1)
@@ -206,7 +207,7 @@ static void a_bit_of_everything(spawn_rank *self, void *arg)
     tri_work *work = NULL;
     comm_spawn_fill(data, TRI_F32, self->rank, 0, 40);
     comm_spawn_expect(want, TRI_F32, TRI_REDUCE_SUM, self->world, 0, 40);
-    SPAWN_CHECK(self, tri_all_reduce(group, data, 40, TRI_F32, TRI_REDUCE_SUM, &work) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce(group, data, data, 40, TRI_F32, TRI_REDUCE_SUM, &work) == TRI_OK);
     SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
     SPAWN_CHECK(self, tri_work_wait(work) == TRI_OK);
     SPAWN_CHECK(self, memcmp(data, want, sizeof(data)) == 0);

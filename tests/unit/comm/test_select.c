@@ -27,13 +27,13 @@ static void choices(spawn_rank *self, void *arg)
     SPAWN_CHECK(self, (strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 2500, NULL), "halving") == 0) == power);
     SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, INT64_C(64) << 20, NULL), "tree") != 0);
     SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BARRIER, 0, NULL), "dissemination") == 0);
-    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_OP_COUNT, 0, NULL), "?") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BATCH, 0, NULL), "?") == 0);
     tri_string text = {0};
     SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, 2500, NULL, &text) == TRI_OK);
     SPAWN_CHECK(self, strstr(tri_string_text(&text), "ring") && strstr(tri_string_text(&text), "comm.order = any"));
     SPAWN_CHECK(self, strstr(tri_string_text(&text), power ? "(by comm.algorithm)" : "no power of two (though"));
     SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, -1, NULL, &text) == TRI_EINVAL);
-    for (int op = 1; op < TRI_COMM_OP_COUNT; op++)
+    for (int op = 1; op < TRI_COMM_BATCH; op++)
         SPAWN_CHECK(self, tri_comm_explain(group, (tri_comm_op)op, 4096, NULL, &text) == TRI_OK);
     SPAWN_CHECK(self,
                 strcmp(tri_comm_transport(comm, (self->rank + 1) % self->world), spawn_kind_name(SPAWN_INPROC)) == 0);
