@@ -290,20 +290,29 @@ static void core_report(const core_case *c, int64_t samples)
     fflush(stdout);
 }
 
+/* A value of rank 0 on all. */
+static int64_t core_agree(int64_t value)
+{
+    core_meet();
+    if (core_rank == 0)
+        core_shared->samples = value;
+    core_meet();
+    return core_shared->samples;
+}
+
 static void core_measure(core_run *run, double seconds)
 {
     int64_t samples = 0;
     for (int i = 0; i < 3; i++) {
-        double start = core_now();
-        core_sample(run);
+        double start = core_now(), us = core_sample(run);
+        /* Slow operations need no batch to be seen. */
+        run->batch = (size_t)core_agree(us > 100 ? 1 : (int64_t)run->batch);
         double fit = seconds / (core_now() - start);
         samples = fit < 5 ? 5 : fit > CORE_SAMPLES ? CORE_SAMPLES : (int64_t)fit;
     }
-    core_meet();
-    if (run->c.rank == 0)
-        core_shared->samples = samples;
-    core_meet();
-    samples = core_shared->samples;
+    samples = core_agree(samples);
+    for (int64_t s = 0; s < samples / 10; s++)
+        core_sample(run);
     for (int64_t s = 0; s < samples; s++)
         core_shared->us[run->c.rank][s] = core_sample(run);
     run->peer->fence();
