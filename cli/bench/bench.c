@@ -25,6 +25,7 @@ static const tri_flag flags[] = {
     {"--transport", "NAME", "shm or tcp (default: auto)", &given.transport},
     {"--algorithm", "TEXT", "overrides the choice, as comm.algorithm does: all_reduce:0-64k=tree,64k-=halving",
      &given.algorithm},
+    {"--order", "NAME", "canonical (the default) or any: order of additions", &given.order},
     {"--memory", "KIND", "group (tri_group_alloc, the default) or ordinary", &given.memory},
     {"--in-place", NULL, "input and result in one buffer (default for all_reduce and reduce)", &given.in_place},
     {"--out-of-place", NULL, "input and result in two buffers", &given.out_of_place},
@@ -156,13 +157,15 @@ static tri_status fail_count(void)
     return status;
 }
 
-/* What goes to comm/ is checked here too: one line from the launcher is better than one from each rank. */
+/* In the launcher too: one line from it is better than one from each rank. */
 static tri_status comm_configs_read(tri_comm_config *comm_config, tri_net_config *net)
 {
     tri_options_defaults(&tri_comm_options, comm_config);
     tri_options_defaults(&tri_net_options, net);
     if (given.transport)
         TRI_TRY(tri_options_set(&tri_net_options, net, "transport", given.transport));
+    if (given.order)
+        TRI_TRY(tri_options_set(&tri_comm_options, comm_config, "order", given.order));
     if (given.algorithm)
         TRI_TRY(tri_options_set(&tri_comm_options, comm_config, "algorithm", given.algorithm));
     return TRI_OK;

@@ -121,7 +121,7 @@ static tri_status read_ops(const char *list, bench_config *config)
     config->start = strcmp(list, "start") == 0;
     while (!config->start && config->op_count < BENCH_LIST_MAX && next_word(&list, word))
         TRI_TRY(find_op(word, &config->ops[config->op_count++]));
-    return TRI_OK;
+    return config->start || config->op_count ? TRI_OK : find_op("", &config->ops[0]);
 }
 
 static tri_status check_place(const bench_config *config)
