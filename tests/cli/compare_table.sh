@@ -11,7 +11,7 @@ cat > rows.json <<'END'
 {"peer": "limit", "setting": "staged", "op": "all_reduce", "ranks": 2, "bytes": 1024, "round": 0, "time_us": 0.4, "p99_us": 1},
 {"peer": "trireme", "setting": "group", "op": "all_reduce", "ranks": 2, "bytes": 1048576, "round": 0, "time_us": 50, "p99_us": 60},
 {"peer": "openmpi", "setting": "huge", "op": "all_reduce", "ranks": 2, "bytes": 1048576, "round": 0, "time_us": 75, "p99_us": 80}],
-"meet_ns": [70, 80, 90], "machine": "2 cores", "rounds": 3, "seconds": 0.1}
+"meet_ns": [70, 80, 90], "busy": [0.0, 0.02, 0.5], "machine": "2 cores", "seconds": 0.1}
 END
 compare="$EXAMPLES/../bench/compare"
 "$compare" --from rows.json --plot plot.svg
@@ -19,3 +19,4 @@ grep -c polyline plot.svg
 "$compare" . --ops all_reduce,brodcast
 "$compare" . --sizes 4,1q
 "$compare"
+"$compare" --from rows.json rows.json | grep rounds
