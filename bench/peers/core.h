@@ -14,11 +14,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,14 +117,16 @@ static void core_meet(void)
     }
 }
 
-/* Before the peer starts its threads: rank r on the r-th core this process may use, where there are enough. */
-static void core_pin(void)
+/* Before the peer starts its threads: rank r goes to the r-th core this process may use, where there are enough, and
+ * will end with whoever started it. */
+static void core_begin(void)
 {
     static const char *const names[] = {"BENCH_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_RANK"};
     const char *rank = NULL, *ranks = getenv("BENCH_RANKS"), *pin = getenv("BENCH_PIN");
     cpu_set_t mine, one;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !rank; i++)
         rank = getenv(names[i]);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     sched_getaffinity(0, sizeof(mine), &mine);
     core_cores = CPU_COUNT(&mine);
     if (!rank || !ranks || atoi(ranks) > core_cores || (pin && strcmp(pin, "0") == 0))

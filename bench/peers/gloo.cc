@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     if (!rank || !ranks || !store)
         core_die("BENCH_RANK, BENCH_RANKS, BENCH_STORE", "not set: bench/compare does");
     bcube = algorithm && strcmp(algorithm, "bcube") == 0;
-    core_pin();
+    core_begin();
     gloo::transport::tcp::attr attributes;
     attributes.iface = "lo";
     auto device = gloo::transport::tcp::CreateDevice(attributes);

@@ -223,8 +223,71 @@ static void stage_out(const core_case *c, const float *in, float *out, size_t at
     }
 }
 
+/* Few elements that all give to all: each line carries the number of its call, so that nobody needs to meet. In the
+ * call after the next one a line is written again: who writes it has read what was written after its last use. */
+#define LINE_DATA  15
+#define LINES_MOST 64
+typedef struct line {
+    float data[LINE_DATA];
+    uint32_t call;
+} line;
+
+static void lines_write(line *to, const float *from, size_t count, uint32_t number)
+{
+    for (size_t at = 0; at < count; at += LINE_DATA, to++) {
+        memcpy(to->data, from + at, (count - at < LINE_DATA ? count - at : LINE_DATA) * sizeof(float));
+        __atomic_store_n(&to->call, number, __ATOMIC_RELEASE);
+    }
+}
+
+static void lines_read(float *to, line *from, size_t count, uint32_t number, int adds)
+{
+    for (size_t at = 0; at < count; at += LINE_DATA, from++) {
+        size_t some = count - at < LINE_DATA ? count - at : LINE_DATA;
+        while (__atomic_load_n(&from->call, __ATOMIC_ACQUIRE) != number)
+            if (core_ranks > core_cores)
+                sched_yield();
+        if (adds)
+            add(to + at, from->data, some);
+        else
+            memcpy(to + at, from->data, some * sizeof(float));
+    }
+}
+
+static void lines_call(core_case *c, float *in, float *out)
+{
+    static uint32_t number;
+    int adds = c->op == CORE_ALL_REDUCE;
+    size_t count = adds ? c->count : c->part;
+    number++;
+    for (int r = 0; r < c->ranks; r++) /* before the own result overwrites the input */
+        if (r != c->rank && (r == (c->rank + 1) % c->ranks || c->op == CORE_ALL_TO_ALL)) {
+            size_t room = c->op == CORE_ALL_TO_ALL ? (size_t)r * LINES_MOST : 0, first = room / LINES_MOST * count;
+            lines_write((line *)(void *)slot_of(c->rank, number & 1) + room, in + first, count, number);
+        }
+    for (int r = 0; r < c->ranks; r++) {
+        size_t room = c->op == CORE_ALL_TO_ALL ? (size_t)c->rank * LINES_MOST : 0;
+        float *to = adds ? out : out + (size_t)r * count;
+        if (r != c->rank)
+            lines_read(to, (line *)(void *)slot_of(r, number & 1) + room, count, number, adds);
+        else if (!adds)
+            memcpy(to, in + room / LINES_MOST * count, count * sizeof(float));
+    }
+}
+
+static int fits_lines(const core_case *c)
+{
+    size_t count = c->op == CORE_ALL_REDUCE ? c->count : c->part;
+    return (c->op == CORE_ALL_REDUCE || c->op == CORE_ALL_GATHER || c->op == CORE_ALL_TO_ALL) &&
+           count <= LINE_DATA * LINES_MOST;
+}
+
 static void staged_call(core_case *c, float *in, float *out)
 {
+    if (fits_lines(c)) {
+        lines_call(c, in, out);
+        return;
+    }
     size_t whole = c->op <= CORE_BROADCAST ? c->count : c->part;
     size_t room = is_split(c) ? SLOT_COUNT / (size_t)c->ranks : SLOT_COUNT;
     if (c->op == CORE_BARRIER)
@@ -320,7 +383,7 @@ int main(int argc, char **argv)
     if (!line)
         region_open(argv[3], ranks);
     int rank = ranks_start(ranks), code = 0, failed;
-    core_pin();
+    core_begin();
     core_open(rank, ranks);
     streams = strcmp(mode, "stream") == 0;
     const core_peer peer = {strcmp(mode, "staged") == 0 ? staged_call : shared_call, fence, memory, release};

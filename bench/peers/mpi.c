@@ -49,7 +49,7 @@ static void fence(void)
 int main(int argc, char **argv)
 {
     int rank, ranks;
-    core_pin();
+    core_begin();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
