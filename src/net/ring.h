@@ -15,6 +15,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/cache.h"
+
+/* What is copied before the other side hears of it: both sides then work at the same time, within their caches. */
+#define TRI_RING_PIECE_NBYTES ((size_t)32 << 10)
+
 typedef struct tri_ring_ends {
     _Alignas(64) _Atomic uint64_t tail;
     _Alignas(64) _Atomic uint64_t head;
@@ -44,17 +49,21 @@ static inline uint64_t tri_ring_free(const tri_ring *ring)
 static inline size_t tri_ring_write(const tri_ring *ring, const void *bytes, size_t nbytes)
 {
     uint64_t tail = atomic_load_explicit(&ring->ends->tail, memory_order_relaxed);
-    uint64_t space = tri_ring_free(ring), at = tail % ring->capacity;
-    size_t before;
+    uint64_t space = tri_ring_free(ring);
+    size_t done = 0;
 
     if (nbytes > space)
         nbytes = (size_t)space;
-    if (nbytes == 0)
-        return 0;
-    before = nbytes < ring->capacity - at ? nbytes : (size_t)(ring->capacity - at);
-    memcpy(ring->bytes + at, bytes, before);
-    memcpy(ring->bytes, (const unsigned char *)bytes + before, nbytes - before);
-    atomic_store(&ring->ends->tail, tail + nbytes);
+    while (done < nbytes) {
+        uint64_t at = (tail + done) % ring->capacity;
+        size_t piece = nbytes - done < TRI_RING_PIECE_NBYTES ? nbytes - done : TRI_RING_PIECE_NBYTES;
+
+        if (piece > ring->capacity - at)
+            piece = (size_t)(ring->capacity - at);
+        tri_copy_out(ring->bytes + at, (const unsigned char *)bytes + done, piece);
+        done += piece;
+        atomic_store(&ring->ends->tail, tail + done);
+    }
     return nbytes;
 }
 
@@ -70,10 +79,14 @@ static inline size_t tri_ring_peek(const tri_ring *ring, uint64_t limit, const v
     return (size_t)(used < ring->capacity - at ? used : ring->capacity - at);
 }
 
+/* Lets go of bytes at the front; they may lie in two pieces. */
 static inline void tri_ring_consume(const tri_ring *ring, size_t nbytes)
 {
-    uint64_t head = atomic_load_explicit(&ring->ends->head, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&ring->ends->head, memory_order_relaxed), at = head % ring->capacity;
+    size_t before = nbytes < ring->capacity - at ? nbytes : (size_t)(ring->capacity - at);
 
+    tri_take_lines(ring->bytes + at, before);
+    tri_take_lines(ring->bytes, nbytes - before);
     atomic_store(&ring->ends->head, head + nbytes);
 }
 
@@ -81,19 +94,23 @@ static inline void tri_ring_consume(const tri_ring *ring, size_t nbytes)
 static inline size_t tri_ring_read(const tri_ring *ring, uint64_t limit, void *bytes, size_t nbytes)
 {
     uint64_t used = tri_ring_used(ring);
-    uint64_t at = atomic_load_explicit(&ring->ends->head, memory_order_relaxed) % ring->capacity;
-    size_t before;
+    uint64_t head = atomic_load_explicit(&ring->ends->head, memory_order_relaxed);
+    size_t done = 0;
 
     if (used > limit)
         used = limit;
     if (nbytes > used)
         nbytes = (size_t)used;
-    if (nbytes == 0)
-        return 0;
-    before = nbytes < ring->capacity - at ? nbytes : (size_t)(ring->capacity - at);
-    memcpy(bytes, ring->bytes + at, before);
-    memcpy((unsigned char *)bytes + before, ring->bytes, nbytes - before);
-    tri_ring_consume(ring, nbytes);
+    while (done < nbytes) {
+        uint64_t at = (head + done) % ring->capacity;
+        size_t piece = nbytes - done < TRI_RING_PIECE_NBYTES ? nbytes - done : TRI_RING_PIECE_NBYTES;
+
+        if (piece > ring->capacity - at)
+            piece = (size_t)(ring->capacity - at);
+        memcpy((unsigned char *)bytes + done, ring->bytes + at, piece);
+        tri_ring_consume(ring, piece);
+        done += piece;
+    }
     return nbytes;
 }
 
