@@ -5,6 +5,7 @@
  *   limit shared OPS SIZES SECONDS      every rank reaches all buffers; each writes its part of every result once
  *   limit stream OPS SIZES SECONDS      the same with stores that bypass the caches
  *   limit staged OPS SIZES SECONDS      private buffers: all that travels is copied into a shared slot and out of it
+ *   limit taken OPS SIZES SECONDS       the same, and who has read a slot makes its lines his own
  *   limit line                          how long a cache line takes from core to core, ns
  *
  * It starts its BENCH_RANKS ranks itself, so that they have memory in common.
@@ -26,14 +27,14 @@
 #define STREAM(to, at) _mm256_stream_ps(to, _mm256_loadu_ps(at))
 #endif
 
-#define SLOT_NBYTES                                                                                                    \
-    (512u << 10) /* a piece that has left the second cache is read faster than one that is still dirty there */
-#define SLOT_COUNT (SLOT_NBYTES / sizeof(float))
-#define BLOCK      1024 /* elements that are summed before they are written to every place */
+/* A piece that has left the second cache is read faster than one that is still dirty there. */
+#define SLOT_NBYTES (512u << 10)
+#define SLOT_COUNT  (SLOT_NBYTES / sizeof(float))
+#define BLOCK       1024 /* elements that are summed before they are written to every place */
 
 static size_t region_nbytes; /* of one rank: inputs, results, slots */
 static char *region;         /* of rank 0; the others' follow */
-static int streams;
+static int streams, takes;
 
 static float *of_rank(const core_case *c, const float *mine, int rank)
 {
@@ -154,152 +155,7 @@ static void shared_call(core_case *c, float *in, float *out)
     core_meet();
 }
 
-static unsigned bank; /* slots change about, so that one meeting a piece is enough */
-
-static int is_split(const core_case *c)
-{
-    return c->op == CORE_REDUCE_SCATTER || c->op == CORE_ALL_TO_ALL || c->op == CORE_SCATTER;
-}
-
-static int is_rooted_out(const core_case *c)
-{
-    return c->op == CORE_BROADCAST || c->op == CORE_SCATTER;
-}
-
-/* Elements [at, at + count) of what this rank gives to the others into its slot. */
-static void stage_in(const core_case *c, const float *in, size_t at, size_t count, size_t room)
-{
-    float *slot = slot_of(c->rank, bank);
-    int root_only = is_rooted_out(c), others_only = c->op == CORE_REDUCE || c->op == CORE_GATHER;
-    if ((root_only && c->rank != 0) || (others_only && c->rank == 0))
-        return;
-    if (!is_split(c))
-        memcpy(slot, in + at, count * sizeof(float));
-    for (int r = 0; is_split(c) && r < c->ranks; r++)
-        if (r != c->rank)
-            memcpy(slot + (size_t)r * room, in + (size_t)r * c->part + at, count * sizeof(float));
-}
-
-/* More than two ranks: each sums its share in its own slot, then all copy the shares. */
-static void stage_out_shares(const core_case *c, float *out, size_t count)
-{
-    for (int r = 0; r < c->ranks; r++)
-        if (r != c->rank) {
-            size_t first = share_first(c, count, c->rank), share = share_first(c, count, c->rank + 1) - first;
-            add(slot_of(c->rank, bank) + first, slot_of(r, bank) + first, share);
-        }
-    core_meet();
-    for (int r = 0; r < c->ranks; r++) {
-        size_t first = share_first(c, count, r), share = share_first(c, count, r + 1) - first;
-        memcpy(out + first, slot_of(r, bank) + first, share * sizeof(float));
-    }
-}
-
-/* What the others put into their slots becomes elements [at, at + count) of the result. */
-static void stage_out(const core_case *c, const float *in, float *out, size_t at, size_t count, size_t room)
-{
-    size_t own = (size_t)c->rank * (is_split(c) ? c->part : 0), mine = (size_t)c->rank * room,
-           nbytes = count * sizeof(float);
-    if (c->op == CORE_ALL_REDUCE && c->ranks > 2) {
-        stage_out_shares(c, out + at, count);
-        return;
-    }
-    if (c->op == CORE_REDUCE_SCATTER || (c->op == CORE_SCATTER && c->rank == 0))
-        memcpy(out + at, in + own + at, nbytes);
-    for (int r = 0; r < c->ranks; r++) {
-        float *to = out + (size_t)r * c->part + at;
-        if ((c->rank != 0 && (c->op == CORE_REDUCE || c->op == CORE_GATHER)) || (is_rooted_out(c) && r != 0))
-            continue;
-        if (r == c->rank) {
-            if (c->op == CORE_ALL_GATHER || c->op == CORE_GATHER || c->op == CORE_ALL_TO_ALL)
-                memcpy(to, in + own + at, nbytes);
-        } else if (c->op == CORE_ALL_REDUCE || c->op == CORE_REDUCE) {
-            add(out + at, slot_of(r, bank), count);
-        } else if (c->op == CORE_REDUCE_SCATTER) {
-            add(out + at, slot_of(r, bank) + mine, count);
-        } else {
-            memcpy(is_rooted_out(c) ? out + at : to, slot_of(r, bank) + (is_split(c) ? mine : 0), nbytes);
-        }
-    }
-}
-
-/* Few elements that all give to all: each line carries the number of its call, so that nobody needs to meet. In the
- * call after the next one a line is written again: who writes it has read what was written after its last use. */
-#define LINE_DATA  15
-#define LINES_MOST 64
-typedef struct line {
-    float data[LINE_DATA];
-    uint32_t call;
-} line;
-
-static void lines_write(line *to, const float *from, size_t count, uint32_t number)
-{
-    for (size_t at = 0; at < count; at += LINE_DATA, to++) {
-        memcpy(to->data, from + at, (count - at < LINE_DATA ? count - at : LINE_DATA) * sizeof(float));
-        __atomic_store_n(&to->call, number, __ATOMIC_RELEASE);
-    }
-}
-
-static void lines_read(float *to, line *from, size_t count, uint32_t number, int adds)
-{
-    for (size_t at = 0; at < count; at += LINE_DATA, from++) {
-        size_t some = count - at < LINE_DATA ? count - at : LINE_DATA;
-        while (__atomic_load_n(&from->call, __ATOMIC_ACQUIRE) != number)
-            if (core_ranks > core_cores)
-                sched_yield();
-        if (adds)
-            add(to + at, from->data, some);
-        else
-            memcpy(to + at, from->data, some * sizeof(float));
-    }
-}
-
-static void lines_call(core_case *c, float *in, float *out)
-{
-    static uint32_t number;
-    int adds = c->op == CORE_ALL_REDUCE;
-    size_t count = adds ? c->count : c->part;
-    number++;
-    for (int r = 0; r < c->ranks; r++) /* before the own result overwrites the input */
-        if (r != c->rank && (r == (c->rank + 1) % c->ranks || c->op == CORE_ALL_TO_ALL)) {
-            size_t room = c->op == CORE_ALL_TO_ALL ? (size_t)r * LINES_MOST : 0, first = room / LINES_MOST * count;
-            lines_write((line *)(void *)slot_of(c->rank, number & 1) + room, in + first, count, number);
-        }
-    for (int r = 0; r < c->ranks; r++) {
-        size_t room = c->op == CORE_ALL_TO_ALL ? (size_t)c->rank * LINES_MOST : 0;
-        float *to = adds ? out : out + (size_t)r * count;
-        if (r != c->rank)
-            lines_read(to, (line *)(void *)slot_of(r, number & 1) + room, count, number, adds);
-        else if (!adds)
-            memcpy(to, in + room / LINES_MOST * count, count * sizeof(float));
-    }
-}
-
-static int fits_lines(const core_case *c)
-{
-    size_t count = c->op == CORE_ALL_REDUCE ? c->count : c->part;
-    return (c->op == CORE_ALL_REDUCE || c->op == CORE_ALL_GATHER || c->op == CORE_ALL_TO_ALL) &&
-           count <= LINE_DATA * LINES_MOST;
-}
-
-static void staged_call(core_case *c, float *in, float *out)
-{
-    if (fits_lines(c)) {
-        lines_call(c, in, out);
-        return;
-    }
-    size_t whole = c->op <= CORE_BROADCAST ? c->count : c->part;
-    size_t room = is_split(c) ? SLOT_COUNT / (size_t)c->ranks : SLOT_COUNT;
-    if (c->op == CORE_BARRIER)
-        core_meet();
-    for (size_t at = 0; at < whole; at += room) {
-        size_t count = whole - at < room ? whole - at : room;
-        stage_in(c, in, at, count, room);
-        core_meet();
-        stage_out(c, in, out, at, count, room);
-        bank ^= 1;
-    }
-}
+#include "staged.h"
 
 static float *memory(size_t nbytes, int which)
 {
@@ -379,14 +235,15 @@ int main(int argc, char **argv)
     const char *text = getenv("BENCH_RANKS"), *mode = argc > 1 ? argv[1] : "";
     int ranks = text ? atoi(text) : 0, line = strcmp(mode, "line") == 0;
     if (ranks < 1 || (!line && argc != 5))
-        core_die("arguments", "want shared|stream|staged OPS SIZES SECONDS, or line, and BENCH_RANKS");
+        core_die("arguments", "want shared|stream|staged|taken OPS SIZES SECONDS, or line, and BENCH_RANKS");
     if (!line)
         region_open(argv[3], ranks);
     int rank = ranks_start(ranks), code = 0, failed;
     core_begin();
     core_open(rank, ranks);
     streams = strcmp(mode, "stream") == 0;
-    const core_peer peer = {strcmp(mode, "staged") == 0 ? staged_call : shared_call, fence, memory, release};
+    takes = strcmp(mode, "taken") == 0;
+    const core_peer peer = {takes || strcmp(mode, "staged") == 0 ? staged_call : shared_call, fence, memory, release};
     if (line)
         line_print();
     else
