@@ -15,6 +15,8 @@
 #include <string.h>
 
 #define TRI_LINE_NBYTES ((size_t)64)
+/* Distance of what different cores write: processors fetch lines in pairs and more, so neighbours are not apart. */
+#define TRI_LINES_APART 256
 
 /* Asks for a line to write to, if the processor knows how; any address is fine. */
 static inline void tri_prefetch_write(const void *at)

@@ -179,13 +179,13 @@ static tri_status temporary_open(const char *path, char **name, int *fd)
     }
 }
 
-tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbytes)
+static tri_status write_whole(const char *path, const void *bytes, size_t nbytes, bool lasts)
 {
     char *name;
     int fd;
     TRI_TRY(temporary_open(path, &name, &fd));
     tri_status status = write_all(fd, path, bytes, nbytes);
-    if (status == TRI_OK)
+    if (status == TRI_OK && lasts)
         status = sync_fd(fd, path);
     if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
         status = fail_path(path, "close", errno);
@@ -193,10 +193,20 @@ tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbyte
         status = fail_path(path, "put in place", errno);
     if (status != TRI_OK)
         unlink(name);
-    else
+    else if (lasts)
         status = sync_folder_of(path);
     tri_free(name);
     return status;
+}
+
+tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbytes)
+{
+    return write_whole(path, bytes, nbytes, true);
+}
+
+tri_status tri_fs_write_swap(const char *path, const void *bytes, size_t nbytes)
+{
+    return write_whole(path, bytes, nbytes, false);
 }
 
 tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes)

@@ -16,6 +16,8 @@
 tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nbytes);
 /* Temporary name, write, fsync, rename, fsync of the folder. */
 tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbytes);
+/* The same without waiting for the disk: all or nothing for whoever reads, but not after a power cut. */
+tri_status tri_fs_write_swap(const char *path, const void *bytes, size_t nbytes);
 /* Appends to a file, created if absent. */
 tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes);
 /* Creates the folder and its parents. */

@@ -27,6 +27,10 @@ int64_t tri_wall_ns(void);
 /* now + ms, without overflow; ms < 0: TRI_FOREVER. */
 int64_t tri_deadline_after_ms(int64_t ms);
 void tri_sleep_ns(int64_t ns);
+/* A time stamp for some nanoseconds (the processor's counter), and what tri_now_ns() was then: exact to some
+ * microseconds. */
+uint64_t tri_ticks(void);
+int64_t tri_ticks_ns(uint64_t ticks);
 /* Cores of the machine that are switched on, whoever may use them. */
 int tri_cores_online(void);
 /* Lets others run. */

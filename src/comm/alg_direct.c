@@ -234,7 +234,8 @@ tri_call tri_call_over_ranks(const tri_call *call)
 static tri_status subtree_run(tri_call *call)
 {
     tri_call ranks_call = tri_call_over_ranks(call);
-    return tri_algorithm_select(&ranks_call)->run(&ranks_call);
+    ranks_call.algorithm = tri_algorithm_select(&ranks_call);
+    return ranks_call.algorithm->run(&ranks_call);
 }
 
 const tri_algorithm tri_all_reduce_by_direct = {

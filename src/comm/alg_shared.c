@@ -1,160 +1,249 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alg_shared.c: all-reduce in memory that all ranks reach: nothing is sent but three barriers.
+ * alg_shared.c: operations on memory that all ranks of a host reach (tri_group_alloc): nothing is sent but two
+ * meetings.
  *
- * Every chunk has an owner, who reads it from all ranks in place, adds in plan order and writes the sum into its own
- * memory; then everybody fetches the other chunks from their owners. Nobody returns before all have fetched, since the
- * caller may then write again. A chunk is added in pieces that stay in the cache. A spread call fetches nothing: its
- * caller reads the chunks where they are, so that no line is written that another core holds (docs/design/005).
+ * Where everybody's data lies is said at the first meeting; where somebody's lies elsewhere, all go another way. Sums:
+ * every chunk has an owner, who reads it from all ranks in place, adds in plan order and writes the sum into the memory
+ * of all of them, so that each line goes over once and comes back whole (base/cache.h). Blocks are fetched from where
+ * they lie. The second meeting lets the caller write again.
  */
 #include <string.h>
 
+#include "comm/lane.h"
 #include "comm/shared.h"
+#include "comm/sharing.h"
 
 enum { PIECE_NBYTES = 16 << 10 };
 
-typedef struct shared_run {
-    tri_call *call;
-    const tri_shared *shared;
-    const tri_plan *plan;
-    size_t offset; /* of the call's data in everybody's memory */
-    int64_t chunk; /* elements of one owner */
-} shared_run;
+/* Where a rank's data lies: its region (0: none, 1: nothing is read or written there) and the offset. */
+typedef struct shared_place {
+    uint32_t in_region, out_region;
+    uint64_t in_offset, out_offset;
+} shared_place;
 
-/* All ranks have come this far. The frames name the place of the data, so that ranks that differ find out. */
-static tri_status meet(tri_call *call, uint32_t phase)
+enum { NOWHERE = 0, UNUSED = 1, REGIONS = 2 };
+
+/* Does a rank's `in` (`out`) have to be in reach of the others? */
+static bool needs_in(const tri_call *call, int rank)
 {
-    int rank = call->group->rank, ranks = call->group->count;
-    for (int distance = 1; distance < ranks; distance *= 2)
-        TRI_TRY(tri_verb_exchange(call, (rank + distance) % ranks, NULL, 0, (rank + ranks - distance) % ranks, NULL, 0,
-                                  phase << 16 | (uint32_t)distance));
+    if (call->op == TRI_COMM_GATHER)
+        return false;
+    return (call->op != TRI_COMM_SCATTER && call->op != TRI_COMM_BROADCAST) || rank == call->root;
+}
+
+static bool needs_out(const tri_call *call, int rank)
+{
+    if (call->op == TRI_COMM_ALL_REDUCE || call->op == TRI_COMM_BROADCAST)
+        return true;
+    return (call->op == TRI_COMM_REDUCE || call->op == TRI_COMM_GATHER) && rank == call->root;
+}
+
+/* Elements of the whole of a buffer that others look into. */
+static int64_t reach_of(const tri_call *call)
+{
+    bool blocks = call->op == TRI_COMM_REDUCE_SCATTER || call->op == TRI_COMM_ALL_TO_ALL ||
+                  call->op == TRI_COMM_SCATTER || call->op == TRI_COMM_GATHER;
+    return blocks ? call->count * call->group->count : call->count;
+}
+
+static void place_find(const tri_call *call, bool needed, const void *data, uint32_t *region, uint64_t *offset)
+{
+    *region = UNUSED;
+    if (!needed)
+        return;
+    const tri_shared *shared = tri_shared_find(call->group, data, tri_call_nbytes(call, reach_of(call)));
+    *region = shared ? shared->number + REGIONS : NOWHERE;
+    *offset = shared ? (uint64_t)((const char *)data - shared->base[call->group->rank]) : 0;
+}
+
+/* Meets all ranks; *all: everybody's data is in reach, and run says where. */
+static tri_status places_meet(tri_sharing *run, bool *all)
+{
+    tri_call *call = run->call;
+    tri_group *group = call->group;
+    shared_place own = {0}, places[TRI_LANE_RANKS_MAX];
+    place_find(call, needs_in(call, group->rank), call->in, &own.in_region, &own.in_offset);
+    place_find(call, needs_out(call, group->rank), call->out, &own.out_region, &own.out_offset);
+    TRI_TRY(tri_lane_meet(call, &own, sizeof(own), places));
+    *all = true;
+    for (int r = 0; r < group->count; r++) {
+        const shared_place *place = &places[r];
+        *all = *all && place->in_region != NOWHERE && place->out_region != NOWHERE;
+        if (place->in_region >= REGIONS)
+            run->in[r] = tri_shared_at(group, place->in_region - REGIONS, r, place->in_offset);
+        if (place->out_region >= REGIONS)
+            run->out[r] = tri_shared_at(group, place->out_region - REGIONS, r, place->out_offset);
+    }
     return TRI_OK;
 }
 
-static int64_t chunk_count(const shared_run *run, int owner)
-{
-    int64_t left = run->call->count - owner * run->chunk;
-    return left < 0 ? 0 : left < run->chunk ? left : run->chunk;
-}
+/* ---- sums */
 
-static char *chunk_at(const shared_run *run, int rank, int owner)
+/* Adds `count` elements at byte `at` of all ranks; the sum lies in `result` (of the call's type). */
+static tri_status add_piece(const tri_sharing *run, size_t at, int64_t count, char *slots, char *result)
 {
-    return run->shared->base[rank] + run->offset + tri_call_nbytes(run->call, owner * run->chunk);
-}
-
-/* The elements [first, first + count) of this rank's chunk; slots: a piece of scratch for each rank. */
-static void add_piece(const shared_run *run, int64_t first, int64_t count, char *slots, const char **from)
-{
-    tri_call *call = run->call;
-    int rank = call->group->rank;
-    size_t at = tri_call_nbytes(call, first);
-    tri_reduce_fn combine = tri_reduce_find(call->reduce, call->dtype);
-    for (int r = 0; r < call->group->count; r++)
-        from[r] = chunk_at(run, r, rank) + at;
+    const tri_call *call = run->call;
+    tri_dtype adds_in = tri_call_adds_in(call);
+    tri_reduce_fn combine = tri_reduce_find(call->reduce, adds_in);
+    const char *from[TRI_LANE_RANKS_MAX];
+    for (int r = 0; r < call->group->count; r++) {
+        from[r] = run->in[r] + at;
+        if (adds_in == call->dtype)
+            continue;
+        char *slot = slots + (size_t)r * PIECE_NBYTES;
+        TRI_TRY(tri_convert(slot, adds_in, from[r], call->dtype, count));
+        from[r] = slot;
+    }
     for (int i = 0; i < run->plan->step_count; i++) {
         tri_tree_step step = run->plan->steps[i];
-        bool last = i == run->plan->step_count - 1;
-        char *sum = last ? chunk_at(run, rank, rank) + at : slots + (size_t)step.into * PIECE_NBYTES;
+        bool last = i == run->plan->step_count - 1 && adds_in == call->dtype;
+        char *sum = last ? result : slots + (size_t)step.into * PIECE_NBYTES;
         combine(sum, from[step.into], from[step.from], count);
         from[step.into] = sum;
     }
+    TRI_TRY(tri_call_finish(call, adds_in, (void *)(uintptr_t)from[0], count));
+    return adds_in == call->dtype ? TRI_OK : tri_convert(result, call->dtype, from[0], adds_in, count);
 }
 
-static tri_status add_chunk(const shared_run *run)
+tri_status tri_sharing_add(const tri_sharing *run, int64_t first, int64_t count, char *own)
 {
-    tri_call *call = run->call;
-    size_t ranks = (size_t)call->group->count;
-    char *slots = tri_call_scratch(call, ranks * (PIECE_NBYTES + sizeof(char *)));
+    const tri_call *call = run->call;
+    int rank = call->group->rank, ranks = call->group->count;
+    char *slots = tri_call_scratch(call, (size_t)(ranks + 1) * PIECE_NBYTES);
     if (!slots)
         return TRI_ENOMEM;
-    const char **from = (const char **)(void *)(slots + ranks * PIECE_NBYTES);
-    int64_t count = chunk_count(run, call->group->rank);
-    int64_t piece = PIECE_NBYTES / (int64_t)tri_dtype_nbytes(call->dtype);
-    for (int64_t first = 0; first < count; first += piece)
-        add_piece(run, first, count - first < piece ? count - first : piece, slots, from);
-    return tri_call_finish(call, call->dtype, chunk_at(run, call->group->rank, call->group->rank), count);
-}
-
-/* Elements of one owner's chunk. */
-static int64_t chunk_of(const tri_call *call)
-{
-    int64_t ranks = call->group->count, align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
-    return ((call->count + ranks - 1) / ranks + align - 1) / align * align;
-}
-
-/* What the call itself would choose, asked before it is made. */
-bool tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces,
-                    int *piece_count)
-{
-    tri_call call = {.group = (tri_group *)(uintptr_t)group,
-                     .op = TRI_COMM_ALL_REDUCE_TREE,
-                     .dtype = TRI_F32,
-                     .canonical = true,
-                     .count = count,
-                     .leaves = leaves,
-                     .in = data,
-                     .out = (void *)(uintptr_t)data};
-    tri_call over_ranks = tri_call_over_ranks(&call);
-    shared_run run = {.call = &call, .chunk = chunk_of(&call)};
-    if (group->count > 1 && tri_algorithm_select(&call) == &tri_tree_by_subtree &&
-        tri_algorithm_select(&over_ranks) == &tri_all_reduce_by_sharing)
-        run.shared = tri_shared_find(group, data, tri_call_nbytes(&call, count));
-    pieces[0] = (tri_piece){data, 0, count};
-    *piece_count = 1;
-    if (!run.shared)
-        return false;
-    *piece_count = 0;
-    run.offset = (size_t)((const char *)data - run.shared->base[group->rank]);
-    for (int r = 0; r < group->count; r++) {
-        int64_t own = chunk_count(&run, r);
-        if (own > 0)
-            pieces[(*piece_count)++] = (tri_piece){(const float *)(void *)chunk_at(&run, r, r), r * run.chunk, own};
+    int64_t piece = PIECE_NBYTES / (int64_t)tri_dtype_nbytes(tri_call_adds_in(call));
+    for (int64_t done = 0; done < count; done += piece) {
+        int64_t some = count - done < piece ? count - done : piece;
+        size_t at = tri_call_nbytes(call, first + done), nbytes = tri_call_nbytes(call, some);
+        char *result = own ? own + tri_call_nbytes(call, done) : slots + (size_t)ranks * PIECE_NBYTES;
+        TRI_TRY(add_piece(run, at, some, slots, result));
+        for (int r = 0; r < ranks; r++)
+            if (r != rank && run->out[r])
+                tri_copy_out(run->out[r] + at, result, nbytes);
     }
-    return true;
+    return TRI_OK;
 }
 
-static tri_status all_reduce_run(tri_call *call)
+/* The elements of this rank's chunk of the whole. */
+static tri_status add_chunk(const tri_sharing *run)
 {
+    const tri_call *call = run->call;
+    int64_t rank = call->group->rank, ranks = call->group->count, align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
+    int64_t chunk = ((call->count + ranks - 1) / ranks + align - 1) / align * align;
+    int64_t left = call->count - rank * chunk, count = left < 0 ? 0 : left < chunk ? left : chunk;
+    bool keeps = call->op == TRI_COMM_ALL_REDUCE || rank == call->root;
+    return tri_sharing_add(run, rank * chunk, count,
+                           keeps ? (char *)call->out + tri_call_nbytes(call, rank * chunk) : NULL);
+}
+
+/* ---- blocks */
+
+static void fetch(char *to, const char *from, size_t nbytes)
+{
+    if (to != from)
+        memmove(to, from, nbytes);
+}
+
+/* Block `first` of every rank's input (all-gather: the only one), to the blocks of the output. */
+static void fetch_blocks(const tri_sharing *run, int64_t first)
+{
+    const tri_call *call = run->call;
+    size_t nbytes = tri_call_nbytes(call, call->count);
     int rank = call->group->rank, ranks = call->group->count;
-    shared_run run = {.call = call,
-                      .shared = tri_shared_find(call->group, call->out, tri_call_nbytes(call, call->count))};
-    run.offset = (size_t)((char *)call->out - run.shared->base[rank]);
-    run.chunk = chunk_of(call);
-    call->frame.name ^= (uint64_t)run.shared->number << 48 ^ run.offset;
-    TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
-    tri_call_place(call);
-    TRI_TRY(meet(call, 1));
-    TRI_TRY(add_chunk(&run));
-    TRI_TRY(meet(call, 2));
-    if (call->spread)
-        return TRI_OK;
-    for (int i = 1; i < ranks; i++) {
-        int owner = (rank + i) % ranks;
-        memcpy(chunk_at(&run, rank, owner), chunk_at(&run, owner, owner),
-               tri_call_nbytes(call, chunk_count(&run, owner)));
+    for (int i = 0; i < ranks; i++) {
+        int from = (rank + i) % ranks;
+        const char *in = from == rank ? call->in : run->in[from];
+        fetch(tri_call_out_block(call, from), in + (size_t)first * nbytes, nbytes);
     }
-    return meet(call, 3);
+}
+
+/* Of what a receiver gets, the root hands out one part in `ranks`; the receiver fetches the others meanwhile. */
+static void spread(const tri_sharing *run)
+{
+    const tri_call *call = run->call;
+    int rank = call->group->rank, ranks = call->group->count, root = call->root;
+    size_t nbytes = tri_call_nbytes(call, call->count), fetched = nbytes / (size_t)ranks * (size_t)(ranks - 1) & ~63ul;
+    if (rank != root) {
+        memcpy(call->out, run->in[root], fetched);
+        return;
+    }
+    for (int i = 1; i < ranks; i++)
+        tri_copy_out(run->out[(rank + i) % ranks] + fetched, (const char *)call->in + fetched, nbytes - fetched);
+}
+
+static tri_status run_shared(const tri_sharing *run)
+{
+    tri_call *call = run->call;
+    int rank = call->group->rank, root = call->root;
+    size_t nbytes = tri_call_nbytes(call, call->count);
+    switch (call->op) {
+    case TRI_COMM_ALL_REDUCE:
+    case TRI_COMM_REDUCE:
+        return add_chunk(run);
+    case TRI_COMM_REDUCE_SCATTER:
+        return tri_sharing_add(run, rank * call->count, call->count, call->out);
+    case TRI_COMM_ALL_GATHER:
+        fetch_blocks(run, 0);
+        return TRI_OK;
+    case TRI_COMM_ALL_TO_ALL:
+        fetch_blocks(run, rank);
+        return TRI_OK;
+    case TRI_COMM_BROADCAST:
+        spread(run);
+        return TRI_OK;
+    case TRI_COMM_GATHER:
+        if (rank != root)
+            tri_copy_out(run->out[root] + nbytes * (size_t)rank, call->in, nbytes);
+        else
+            fetch(tri_call_out_block(call, rank), call->in, nbytes);
+        return TRI_OK;
+    default: /* scatter */
+        fetch(call->out, (rank == root ? (const char *)call->in : run->in[root]) + nbytes * (size_t)rank, nbytes);
+        return TRI_OK;
+    }
+}
+
+static tri_status sharing_run_call(tri_call *call)
+{
+    tri_sharing run = {.call = call};
+    bool all = false;
+    TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
+    TRI_TRY(places_meet(&run, &all));
+    if (!all)
+        return tri_staged_run(&run);
+    TRI_TRY(run_shared(&run));
+    return tri_lane_meet(call, NULL, 0, NULL);
 }
 
 static const char *cannot(const tri_call *call)
 {
-    if (tri_call_adds_in(call) != call->dtype)
-        return "would round halves at every step";
-    if (!tri_shared_find(call->group, call->out, tri_call_nbytes(call, call->count)))
-        return "the data is not in memory of tri_group_alloc on one host";
-    return NULL;
+    if (!call->group->lane)
+        return "the group has no lane: not all of its ranks share memory";
+    return call->in_blocks.counts || call->out_blocks.counts ? "the blocks are of different lengths" : NULL;
 }
 
-static double cost_us(const tri_price *price, int ranks, double nbytes)
+static double sum_us(const tri_price *price, int ranks, double nbytes)
 {
-    return 3 * tri_log_ceil(ranks) * price->latency_us + nbytes * (price->us_per_byte_reduced + price->us_per_byte / 2);
+    (void)ranks;
+    return 1 + nbytes * (price->us_per_byte_reduced + price->us_per_byte / 4);
 }
 
-const tri_algorithm tri_all_reduce_by_sharing = {
-    .name = "shared",
-    .does = "each owner adds its chunk in the memory of all ranks",
-    .op = TRI_COMM_ALL_REDUCE,
-    .cannot = cannot,
-    .cost_us = cost_us,
-    .run = all_reduce_run,
-};
+static double copy_us(const tri_price *price, int ranks, double nbytes)
+{
+    return 1 + nbytes * (ranks - 1) * price->us_per_byte / 2;
+}
+
+#define ROW(id, op_id, price, text)                                                                                    \
+    const tri_algorithm id = {                                                                                         \
+        .name = "shared", .does = text, .op = op_id, .cannot = cannot, .cost_us = price, .run = sharing_run_call}
+
+ROW(tri_all_reduce_by_sharing, TRI_COMM_ALL_REDUCE, sum_us, "each owner adds its chunk in the memory of all ranks");
+ROW(tri_reduce_by_sharing, TRI_COMM_REDUCE, sum_us, "each owner adds its chunk into the root's memory");
+ROW(tri_reduce_scatter_by_sharing, TRI_COMM_REDUCE_SCATTER, sum_us, "each rank adds its chunk where all have it");
+ROW(tri_all_gather_by_sharing, TRI_COMM_ALL_GATHER, copy_us, "each rank fetches the others' blocks");
+ROW(tri_all_to_all_by_sharing, TRI_COMM_ALL_TO_ALL, copy_us, "each rank fetches its blocks");
+ROW(tri_broadcast_by_sharing, TRI_COMM_BROADCAST, copy_us, "the root hands out a part, all fetch the rest");
+ROW(tri_gather_by_sharing, TRI_COMM_GATHER, copy_us, "each rank writes into the root's memory");
+ROW(tri_scatter_by_sharing, TRI_COMM_SCATTER, copy_us, "each rank fetches its block from the root's memory");

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/events.h"
-#include "comm/comm_impl.h"
+#include "comm/lane.h"
 
 /* The blocks of a call: of the counts it came with, or all alike. */
 static size_t block_offset(const tri_call *call, const tri_blocks *blocks, int rank)
@@ -117,20 +117,13 @@ static int64_t elements_in(const tri_call *call)
 /* PREMUL_SUM: from here on the call is the sum of what this rank's elements times its factor are. */
 static tri_status scale_input(tri_call *call)
 {
-    tri_comm *comm = call->group->comm;
     int64_t count = elements_in(call);
-    size_t nbytes = tri_call_nbytes(call, count);
-    if (nbytes > comm->scaled_nbytes) {
-        void *larger = tri_alloc_bulk(nbytes);
-        if (!larger)
-            return TRI_ENOMEM;
-        tri_free(comm->scaled);
-        comm->scaled = larger;
-        comm->scaled_nbytes = nbytes;
-    }
+    void *scaled = tri_call_keep(call, TRI_KEEP_SCALED, tri_call_nbytes(call, count));
+    if (!scaled)
+        return TRI_ENOMEM;
     call->reduce = TRI_REDUCE_SUM;
-    TRI_TRY(tri_reduce_multiply(comm->scaled, call->in, call->dtype, count, call->scale));
-    call->in = comm->scaled;
+    TRI_TRY(tri_reduce_multiply(scaled, call->in, call->dtype, count, call->scale));
+    call->in = scaled;
     return TRI_OK;
 }
 
@@ -163,37 +156,72 @@ void tri_call_fill_frame(tri_call *call)
     memcpy(name->text, call->name, sizeof(name->text));
 }
 
+/* A failure that is this call's own says so. */
+static tri_status named(const tri_call *call, tri_status status)
+{
+    if (status == TRI_OK || status == TRI_EMISMATCH || status == TRI_EABORT)
+        return status;
+    char text[192];
+    tri_call_describe(call->group->comm, &call->frame, text);
+    return tri_fail_context(status, "%s", text);
+}
+
 static tri_status run(tri_call *call)
 {
     if (call->op == TRI_COMM_BATCH)
         return tri_batch_run_calls(call);
-    tri_call_fill_frame(call);
-    if (call->reduce == TRI_REDUCE_PREMUL_SUM)
-        TRI_TRY(scale_input(call));
     if (call->group->count == 1)
         return run_alone(call);
-    const tri_algorithm *algorithm = call->algorithm ? call->algorithm : tri_algorithm_select(call);
-    return algorithm->run(call);
+    if (!call->group->lane_asked && call->op != TRI_COMM_SEND_RECV)
+        TRI_TRY(tri_lane_open(call->group));
+    if (!call->algorithm)
+        call->algorithm = tri_algorithm_select(call);
+    tri_lane_announce(call);
+    return call->algorithm->run(call);
 }
 
-tri_status tri_call_run(tri_call *call)
+tri_status tri_call_run_inside(tri_call *call)
 {
-    tri_comm *comm = call->group->comm;
+    tri_call_fill_frame(call);
+    return run(call);
+}
+
+static tri_status run_timed(tri_call *call)
+{
     int64_t start_ns = tri_now_ns();
     tri_status status = run(call);
     tri_event event = {.start_ns = start_ns,
                        .duration_ns = tri_now_ns() - start_ns,
                        .what = tri_comm_op_name(call->op),
-                       .rank = comm->rank,
+                       .rank = call->group->comm->rank,
                        .sequence = (uint32_t)call->frame.sequence,
                        .nbytes = tri_call_nbytes(call, call->count)};
     tri_event_write(&event);
-    if (status == TRI_OK) {
-        tri_counter_add(TRI_COUNT_COLLECTIVES, 1);
-    } else if (status != TRI_EMISMATCH && status != TRI_EABORT) {
-        char text[192];
-        tri_call_describe(comm, &call->frame, text);
-        return tri_fail_context(status, "%s", text);
-    }
     return status;
+}
+
+/* Small calls on a lane take less time than looking at the clock twice. */
+static inline bool is_short(const tri_call *call)
+{
+    const tri_group *group = call->group;
+    return group->lane && !call->algorithm && group->comm->rule_count == 0 && tri_lane_takes(call);
+}
+
+tri_status tri_call_run(tri_call *call)
+{
+    if (call->op != TRI_COMM_BATCH)
+        tri_call_fill_frame(call);
+    if (call->reduce == TRI_REDUCE_PREMUL_SUM)
+        TRI_TRY(scale_input(call));
+    tri_comm *comm = call->group->comm;
+    bool shown = call->op != TRI_COMM_BATCH; /* its operations show themselves */
+    if (shown)
+        tri_board_begin(comm->board, &call->frame, call->group->members, call->name);
+    bool quick = is_short(call);
+    tri_status status = quick ? tri_lane_run(call) : run_timed(call);
+    if (shown)
+        tri_board_end(comm->board, status, quick);
+    if (status == TRI_OK)
+        tri_counter_add(TRI_COUNT_COLLECTIVES, 1);
+    return named(call, status);
 }

@@ -316,8 +316,8 @@ tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dt
     return submit_pair(&call, work);
 }
 
-static tri_status submit_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
-                              bool spread, tri_work **work)
+tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
+                               tri_work **work)
 {
     if (leaves < 1 || (leaves & (leaves - 1)) || leaves > INT64_C(1) << 30)
         return tri_fail(TRI_EINVAL, "all_reduce_tree: want a power of two of leaves up to 2^30, got %" PRId64, leaves);
@@ -342,20 +342,7 @@ static tri_status submit_tree(tri_group *group, int64_t leaves, float *const *pa
                      .count = count,
                      .leaves = leaves,
                      .parts = parts,
-                     .part_count = part_count,
-                     .spread = spread};
+                     .part_count = part_count};
     call.in = call.out = parts ? parts[0] : NULL;
     return submit(&call, work);
-}
-
-tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
-                               tri_work **work)
-{
-    return submit_tree(group, leaves, parts, part_count, count, false, work);
-}
-
-tri_status tri_sum_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
-                        tri_work **work)
-{
-    return submit_tree(group, leaves, parts, part_count, count, true, work);
 }

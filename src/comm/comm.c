@@ -11,6 +11,7 @@
 
 #include <xxhash.h>
 
+#include "comm/report.h"
 #include "comm/shared.h"
 
 #define TRI_OPTION_STRUCT tri_comm_config
@@ -111,14 +112,20 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
     comm->timeout_ms = (int64_t)(net_config->timeout_s * 1000);
     if (comm->timeout_ms < 1)
         comm->timeout_ms = 1;
+    memcpy(comm->flight_folder, config->flight, sizeof(comm->flight_folder));
     comm->any_order = strcmp(config->order, "any") == 0;
     comm->found_origin = -1;
     tri_mutex_init(&comm->mutex);
     tri_cond_init(&comm->ready);
     tri_cond_init(&comm->ended);
-    tri_status status = tri_rules_parse(config->algorithm, comm->any_order, comm->rules, &comm->rule_count);
+    comm->board = tri_board_create();
+    tri_status status = comm->board ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_rules_parse(config->algorithm, comm->any_order, comm->rules, &comm->rule_count);
     if (status == TRI_OK)
         status = tri_group_create(comm, WORLD_GROUP_ID, NULL, comm->world, &comm->world_group);
+    if (status == TRI_OK)
+        status = tri_report_start(comm, config->report_s, &comm->report);
     if (status == TRI_OK)
         status = tri_work_thread_start(comm);
     if (status == TRI_OK)
@@ -152,6 +159,7 @@ void tri_comm_leave(tri_comm *comm)
     if (!comm)
         return;
     tri_work_thread_stop(comm);
+    tri_report_stop(comm->report);
     tri_net_close(comm->net);
     if (comm->cluster) {
         tri_cluster_leave(comm->cluster);
@@ -162,10 +170,11 @@ void tri_comm_leave(tri_comm *comm)
     tri_cond_fini(&comm->ended);
     tri_cond_fini(&comm->ready);
     tri_mutex_fini(&comm->mutex);
+    tri_board_destroy(comm->board);
     tri_free(comm->moves);
     tri_free(comm->sinks);
-    tri_free(comm->scaled);
-    tri_free(comm->scratch);
+    for (int i = 0; i < TRI_KEEP_COUNT; i++)
+        tri_free(comm->kept[i]);
     tri_free(comm);
 }
 

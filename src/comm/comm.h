@@ -10,12 +10,14 @@
 #include "base/options.h"
 #include "cluster/cluster.h"
 #include "net/net.h"
-#include "tensor/pieces.h"
 
 #define TRI_COMM_OPTIONS(X)                                                                                            \
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
       "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
-    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")
+    X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
+    X(REAL, report_s, "10", 0.001, 1e6, NULL, "an operation that waits this long says once who is missing and why")    \
+    X(PATH, flight, "", 0, 0, NULL,                                                                                    \
+      "folder of the record of the latest operations that a failure leaves, empty = /tmp, none = no record")
 typedef struct tri_comm_config {
     TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
 } tri_comm_config;
@@ -32,17 +34,6 @@ tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config 
 /* One rank of a hub of this process (threads or fibers): no store. */
 tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_config *config,
                              const tri_net_config *net, tri_comm **out);
-
-/* As tri_all_reduce_tree, but where all ranks reach parts[0] (tri_group_alloc) each adds a piece of the sum and leaves
- * it in its own memory: handing it to the others would cost them more than reading it once. tri_sum_pieces() says where
- * the pieces lie. A rank may write into parts[0] again only after all have read what they need: a barrier lies between.
- */
-tri_status tri_sum_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
-                        tri_work **work);
-/* Fills pieces[0 .. *piece_count), at most one of each rank, for a sum of `count` elements whose parts[0] is `data` on
- * this rank. False, on all ranks, where every rank has all of the sum in its own memory and needs no barrier. */
-bool tri_sum_pieces(const tri_group *group, int64_t leaves, const float *data, int64_t count, tri_piece *pieces,
-                    int *piece_count);
 
 /* Numbers are part of the wire format: append only. */
 typedef enum tri_comm_op {

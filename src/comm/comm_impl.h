@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "base/runtime.h"
+#include "comm/board.h"
 #include "comm/comm.h"
 #include "tensor/reduce.h"
 #include "tensor/tree.h"
@@ -19,6 +20,8 @@
 #define TRI_COMM_NAME_NBYTES 48
 
 typedef struct tri_algorithm tri_algorithm;
+typedef struct tri_lane tri_lane;
+typedef struct tri_hosts tri_hosts;
 
 typedef struct tri_call {
     tri_group *group;
@@ -37,7 +40,6 @@ typedef struct tri_call {
     float *const *parts;              /* TRI_COMM_ALL_REDUCE_TREE */
     int part_count;
     int64_t leaves;
-    bool spread; /* the sum may stay in pieces: tri_sum_tree */
     char name[TRI_COMM_NAME_NBYTES];
     const tri_algorithm *algorithm; /* NULL: the cheapest */
     tri_frame frame;                /* what every frame of the call says */
@@ -73,10 +75,11 @@ typedef struct tri_plan {
 
 struct tri_group {
     tri_comm *comm;
+    uint64_t members; /* tri_board_members */
     uint32_t id;
     int rank, count;
     int *world_rank;   /* [count] */
-    uint64_t sequence; /* of the latest collective; this and the next two under comm->mutex */
+    uint64_t sequence; /* of the latest collective; this and the next two are the caller's */
     uint64_t *sent;    /* [count] messages to each rank */
     uint64_t *received;
     uint32_t splits;
@@ -85,7 +88,10 @@ struct tri_group {
     double scale;                    /* of the next operations that multiply first */
     tri_batch *collecting;           /* between tri_batch_begin and tri_batch_end */
     tri_price price;
-    tri_plan rank_plan; /* the two are the runner's, made at first use */
+    tri_hosts *hosts;   /* NULL: nothing to gain from how its ranks lie on hosts */
+    bool lane_asked;    /* the runner's, as all below */
+    tri_lane *lane;     /* NULL: not all on one host */
+    tri_plan rank_plan; /* made at first use */
     tri_plan tree_plan;
 };
 
@@ -121,6 +127,14 @@ typedef struct tri_known_name {
     char text[TRI_COMM_NAME_NBYTES];
 } tri_known_name;
 
+/* What kept memory is for; each use may lie inside the next. */
+typedef enum tri_keep {
+    TRI_KEEP_SCRATCH, /* of an algorithm */
+    TRI_KEEP_FLOORS,  /* between the operations of one in two floors */
+    TRI_KEEP_SCALED,  /* elements times the factor of this rank */
+    TRI_KEEP_COUNT
+} tri_keep;
+
 struct tri_comm {
     tri_net *net;
     tri_cluster *cluster; /* owned (tri_comm_join), or NULL */
@@ -131,32 +145,37 @@ struct tri_comm {
     int rule_count;
     tri_group *world_group;
 
+    atomic_uint busy;     /* 1: somebody runs a call; taken by compare-and-swap, also without the lock */
+    atomic_size_t queued; /* works in the queue; changed under the lock */
+    atomic_int failed;    /* tri_status of the first cause; set once, under the lock, after cause and origin */
+
     tri_mutex mutex; /* guards the fields up to the next blank line */
     tri_cond ready;  /* the thread waits: something to do */
     tri_cond ended;  /* callers wait: a work is done */
     tri_work *first, *last;
     tri_work *free_works, *all_works;
     struct tri_shared *shared; /* memory of groups */
-    bool busy;                 /* somebody runs a call */
     bool closing;
-    bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
-    tri_status failed;
+    atomic_bool abort_waits; /* tri_comm_abort came while busy: the runner tells the others */
     int origin;
+    size_t told_nbytes; /* of `cause`, for the other ranks: what follows is about this one */
     char cause[TRI_ERROR_NBYTES];
 
     tri_thread *thread;
+    tri_board *board;          /* what the runner does, for everybody */
+    struct tri_report *report; /* of waits that last; NULL without a watch */
+    tri_option_path flight_folder;
 
     /* The runner's. */
     tri_move *moves;
     tri_sink *sinks; /* [move_capacity], of the move of the same index */
     size_t move_count, move_capacity;
-    tri_status move_status; /* of adding moves */
-    void *scratch;
-    size_t scratch_nbytes;
-    void *scaled; /* elements times the factor of this rank */
-    size_t scaled_nbytes;
+    tri_status move_status;     /* of adding moves */
+    void *kept[TRI_KEEP_COUNT]; /* memory that stays for the next call */
+    size_t kept_nbytes[TRI_KEEP_COUNT];
     tri_known_name names[TRI_COMM_NAMES_KEPT];
     unsigned name_next;
+    bool flight_written;
     int found_origin;       /* of the abort that came from a peer, -1: none */
     tri_status found_cause; /* what it said */
 };
@@ -181,7 +200,8 @@ tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, in
                                     const void *left, void *out, int64_t count, uint32_t part);
 /* At least nbytes of memory, 64-byte aligned, kept for the next call; contents are lost when it grows. NULL: out of
  * memory. */
-void *tri_call_scratch(tri_call *call, size_t nbytes);
+void *tri_call_keep(const tri_call *call, tri_keep what, size_t nbytes);
+void *tri_call_scratch(const tri_call *call, size_t nbytes);
 /* The type in which the call's elements are added: f32 for halves. */
 tri_dtype tri_call_adds_in(const tri_call *call);
 size_t tri_call_nbytes(const tri_call *call, int64_t count);
@@ -194,8 +214,14 @@ char *tri_call_out_block(const tri_call *call, int rank);
 void tri_call_place(const tri_call *call);
 /* Sum to result: divides for AVERAGE. */
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
+/* The failure of a call that meets another one: prints both. name: of the other, NULL: look among those known here. */
+tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit);
+/* In a long wait for a rank, outside the net: has anybody died, stopped, or called something else? */
+tri_status tri_call_look_around(tri_call *call, int awaited);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192]);
+/* The same with a name that is known: "" or NULL: it is not. Any thread. */
+void tri_call_describe_as(const tri_frame *frame, const char *name, char text[192]);
 
 /* select.c */
 extern const tri_algorithm *const tri_algorithms[]; /* NULL at the end */
@@ -225,6 +251,8 @@ void tri_call_number(tri_call *call);
 
 /* call_run.c: the body of a call, on the runner's thread. */
 tri_status tri_call_run(tri_call *call);
+/* A call that is part of another, of a group of its own; its sequence is there already. */
+tri_status tri_call_run_inside(tri_call *call);
 /* What every frame of the call says; its sequence is there already. */
 void tri_call_fill_frame(tri_call *call);
 
@@ -239,18 +267,30 @@ tri_status tri_batch_run_calls(tri_call *call);
 tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out);
 
+/* alg_lane.c */
+bool tri_lane_takes(const tri_call *call);
+tri_status tri_lane_run(tri_call *call);
+
 /* alg_direct.c: the all-reduce over ranks that a canonical sum of whole subtrees comes to. */
 tri_call tri_call_over_ranks(const tri_call *call);
 
 /* alg_*.c */
 extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;
-extern const tri_algorithm tri_all_reduce_by_halving, tri_all_reduce_by_sharing;
+extern const tri_algorithm tri_all_reduce_by_halving;
+extern const tri_algorithm tri_all_reduce_by_sharing, tri_reduce_by_sharing, tri_reduce_scatter_by_sharing;
+extern const tri_algorithm tri_all_gather_by_sharing, tri_all_to_all_by_sharing, tri_broadcast_by_sharing;
+extern const tri_algorithm tri_gather_by_sharing, tri_scatter_by_sharing;
 extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
 extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;
 extern const tri_algorithm tri_broadcast_by_direct, tri_broadcast_by_scatter;
 extern const tri_algorithm tri_barrier_by_dissemination, tri_pair_by_link;
+extern const tri_algorithm tri_all_reduce_by_hosts, tri_reduce_scatter_by_hosts, tri_all_gather_by_hosts;
+extern const tri_algorithm tri_broadcast_by_hosts, tri_barrier_by_hosts;
+extern const tri_algorithm tri_all_reduce_by_lane, tri_reduce_by_lane, tri_broadcast_by_lane, tri_all_gather_by_lane;
+extern const tri_algorithm tri_reduce_scatter_by_lane, tri_gather_by_lane, tri_scatter_by_lane;
+extern const tri_algorithm tri_all_to_all_by_lane, tri_barrier_by_lane;
 extern const tri_algorithm tri_gather_by_direct, tri_gather_by_tree, tri_scatter_by_direct, tri_scatter_by_tree;
 extern const tri_algorithm tri_all_to_all_by_direct, tri_all_to_all_by_pairs;
 

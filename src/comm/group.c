@@ -10,7 +10,8 @@
 
 #include <xxhash.h>
 
-#include "comm/comm_impl.h"
+#include "comm/hosts.h"
+#include "comm/lane.h"
 
 tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks, int count, tri_group **out)
 {
@@ -31,7 +32,13 @@ tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks,
             group->rank = r;
     }
     TRI_ASSERT(group->rank >= 0);
+    group->members = tri_board_members(group->world_rank, count);
     group->price = tri_price_of_group(group);
+    tri_status status = tri_hosts_make(group, &group->hosts);
+    if (status != TRI_OK) {
+        tri_group_destroy(group);
+        return status;
+    }
     *out = group;
     return TRI_OK;
 }
@@ -42,6 +49,8 @@ void tri_group_destroy(tri_group *group)
     if (!group)
         return;
     tri_batch_destroy(group->collecting);
+    tri_lane_close(group->lane);
+    tri_hosts_destroy(group->hosts);
     tri_plan_fini(&group->rank_plan);
     tri_plan_fini(&group->tree_plan);
     tri_free(group->world_rank);

@@ -11,19 +11,53 @@
 #include "comm/comm_impl.h"
 
 const tri_algorithm *const tri_algorithms[] = {
-    &tri_all_reduce_by_tree,     &tri_all_reduce_by_halving,
-    &tri_all_reduce_by_sharing,  &tri_all_reduce_by_direct,
-    &tri_all_reduce_by_ring,     &tri_reduce_by_tree,
-    &tri_reduce_by_direct,       &tri_broadcast_by_tree,
-    &tri_broadcast_by_direct,    &tri_broadcast_by_scatter,
-    &tri_all_gather_by_direct,   &tri_all_gather_by_doubling,
-    &tri_all_gather_by_ring,     &tri_reduce_scatter_by_direct,
-    &tri_reduce_scatter_by_ring, &tri_barrier_by_dissemination,
-    &tri_pair_by_link,           &tri_tree_by_subtree,
-    &tri_tree_by_parts,          &tri_gather_by_direct,
-    &tri_gather_by_tree,         &tri_scatter_by_direct,
-    &tri_scatter_by_tree,        &tri_all_to_all_by_direct,
-    &tri_all_to_all_by_pairs,    NULL,
+    &tri_all_reduce_by_tree,
+    &tri_all_reduce_by_halving,
+    &tri_all_reduce_by_sharing,
+    &tri_all_reduce_by_direct,
+    &tri_all_reduce_by_ring,
+    &tri_reduce_by_tree,
+    &tri_reduce_by_direct,
+    &tri_broadcast_by_tree,
+    &tri_broadcast_by_direct,
+    &tri_broadcast_by_scatter,
+    &tri_all_gather_by_direct,
+    &tri_all_gather_by_doubling,
+    &tri_all_gather_by_ring,
+    &tri_reduce_scatter_by_direct,
+    &tri_reduce_scatter_by_ring,
+    &tri_barrier_by_dissemination,
+    &tri_pair_by_link,
+    &tri_tree_by_subtree,
+    &tri_tree_by_parts,
+    &tri_gather_by_direct,
+    &tri_gather_by_tree,
+    &tri_scatter_by_direct,
+    &tri_scatter_by_tree,
+    &tri_all_to_all_by_direct,
+    &tri_all_to_all_by_pairs,
+    &tri_all_reduce_by_lane,
+    &tri_reduce_by_lane,
+    &tri_broadcast_by_lane,
+    &tri_all_gather_by_lane,
+    &tri_reduce_scatter_by_lane,
+    &tri_gather_by_lane,
+    &tri_scatter_by_lane,
+    &tri_all_to_all_by_lane,
+    &tri_barrier_by_lane,
+    &tri_reduce_by_sharing,
+    &tri_reduce_scatter_by_sharing,
+    &tri_all_gather_by_sharing,
+    &tri_all_to_all_by_sharing,
+    &tri_broadcast_by_sharing,
+    &tri_gather_by_sharing,
+    &tri_scatter_by_sharing,
+    &tri_all_reduce_by_hosts,
+    &tri_reduce_scatter_by_hosts,
+    &tri_all_gather_by_hosts,
+    &tri_broadcast_by_hosts,
+    &tri_barrier_by_hosts,
+    NULL,
 };
 
 /* Slowest last. Default figures: a shared-memory ring at about 5 GB/s, sockets at about 1 GB/s, adding at about 8 GB/s.
@@ -81,14 +115,11 @@ static const char *why_not(const tri_algorithm *algorithm, const tri_call *call)
     return algorithm->cannot ? algorithm->cannot(call) : NULL;
 }
 
-const tri_algorithm *tri_algorithm_select(const tri_call *call)
+static const tri_algorithm *cheapest(const tri_call *call)
 {
     const tri_group *group = call->group;
     int64_t nbytes = (int64_t)tri_call_nbytes(call, call->count);
-    const tri_algorithm *chosen = tri_rules_find(group->comm, call->op, nbytes);
-    if (chosen && !why_not(chosen, call))
-        return chosen;
-    chosen = NULL;
+    const tri_algorithm *chosen = NULL;
     double least_us = 0;
     for (int i = 0; tri_algorithms[i]; i++) {
         const tri_algorithm *algorithm = tri_algorithms[i];
@@ -102,6 +133,13 @@ const tri_algorithm *tri_algorithm_select(const tri_call *call)
     }
     TRI_ASSERT(chosen); /* of each operation one row can always */
     return chosen;
+}
+
+const tri_algorithm *tri_algorithm_select(const tri_call *call)
+{
+    const tri_algorithm *rule =
+        tri_rules_find(call->group->comm, call->op, (int64_t)tri_call_nbytes(call, call->count));
+    return rule && !why_not(rule, call) ? rule : cheapest(call);
 }
 
 /* A call of nbytes bytes, as f32 would make it. */

@@ -143,6 +143,19 @@ const tri_shared *tri_shared_find(const tri_group *group, const void *data, size
     return found;
 }
 
+char *tri_shared_at(const tri_group *group, uint32_t number, int rank, uint64_t offset)
+{
+    tri_comm *comm = group->comm;
+    char *found = NULL;
+    tri_mutex_lock(&comm->mutex);
+    for (const tri_shared *at = comm->shared; at && !found; at = at->next) {
+        if (at->direct && at->group == group && at->number == number && offset <= at->nbytes)
+            found = at->base[rank] + offset;
+    }
+    tri_mutex_unlock(&comm->mutex);
+    return found;
+}
+
 void tri_shared_free_all(tri_comm *comm)
 {
     while (comm->shared) {

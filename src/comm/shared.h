@@ -24,6 +24,8 @@ typedef struct tri_shared {
 
 /* The direct memory of the group that holds all of [data, data + nbytes), or NULL. */
 const tri_shared *tri_shared_find(const tri_group *group, const void *data, size_t nbytes);
+/* What rank `rank` has at an offset of the group's region of this number; NULL: there is none. */
+char *tri_shared_at(const tri_group *group, uint32_t number, int rank, uint64_t offset);
 void tri_shared_free_all(tri_comm *comm);
 
 #endif

@@ -109,6 +109,11 @@ static const char *known_name(const tri_comm *comm, uint64_t hash)
 
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192])
 {
+    tri_call_describe_as(frame, known_name(comm, frame->name), text);
+}
+
+void tri_call_describe_as(const tri_frame *frame, const char *name, char text[192])
+{
     tri_comm_op op = (tri_comm_op)frame->op;
     int at = snprintf(text, 192, "%s #%" PRIu64, tri_comm_op_name(op), frame->sequence);
     if (op != TRI_COMM_BARRIER)
@@ -122,8 +127,7 @@ void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[1
     if (op == TRI_COMM_ALL_REDUCE_TREE)
         at += snprintf(text + at, (size_t)(192 - at), " over %" PRIu64 " leaves", UINT64_C(1) << (extra & 63));
     if (frame->name) {
-        const char *name = known_name(comm, frame->name);
-        if (name)
+        if (name && name[0])
             at += snprintf(text + at, (size_t)(192 - at), " '%s'", name);
         else
             at += snprintf(text + at, (size_t)(192 - at), " named otherwise (hash %016" PRIx64 ")", frame->name);
@@ -131,27 +135,27 @@ void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[1
     (void)at;
 }
 
-static tri_status mismatch(const tri_call *call, const tri_move *moves, const tri_frame *found, int culprit)
+tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit)
 {
     const tri_comm *comm = call->group->comm;
     char mine[192], theirs[192];
     tri_call_describe(comm, &call->frame, mine);
     if (found->group != call->frame.group || found->generation != call->frame.generation) {
-        tri_call_describe(comm, found, theirs);
+        tri_call_describe_as(found, name ? name : known_name(comm, found->name), theirs);
         return tri_fail(TRI_EMISMATCH,
                         "ranks called different things: rank %d called %s in group %08" PRIx32
                         ", rank %d called %s in group %08" PRIx32,
                         comm->rank, mine, call->frame.group, culprit, theirs, found->group);
     }
-    tri_call_describe(comm, found, theirs);
+    tri_call_describe_as(found, name ? name : known_name(comm, found->name), theirs);
     if (strcmp(mine, theirs) != 0)
         return tri_fail(TRI_EMISMATCH, "ranks called different things: rank %d called %s, rank %d called %s",
                         comm->rank, mine, culprit, theirs);
     /* The same call, and yet another frame: the two run different algorithms. */
     uint32_t part = 0;
     for (size_t i = 0; i < comm->move_count; i++) {
-        if (moves[i].peer == culprit && !moves[i].send) {
-            part = moves[i].frame.part;
+        if (comm->moves[i].peer == culprit && !comm->moves[i].send) {
+            part = comm->moves[i].frame.part;
             break;
         }
     }
@@ -159,6 +163,44 @@ static tri_status mismatch(const tri_call *call, const tri_move *moves, const tr
                     "ranks run %s in different ways: rank %d awaits part %" PRIu32 ", rank %d sent part %" PRIu32
                     " of %" PRIu64 " bytes",
                     mine, comm->rank, part, culprit, found->part, found->nbytes);
+}
+
+/* What became of the net's work: says who failed, in this rank's words. */
+static tri_status net_failed(tri_call *call, tri_status status, const tri_frame *found, int culprit)
+{
+    tri_comm *comm = call->group->comm;
+    if (status == TRI_EMISMATCH)
+        return tri_call_mismatch(call, found, NULL, culprit);
+    if (status == TRI_EABORT && found->kind == TRI_FRAME_ABORT) {
+        comm->found_cause = (tri_status)found->op;
+        comm->found_origin = (int)found->count;
+        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
+        return found->op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
+    }
+    return status;
+}
+
+tri_status tri_call_look_around(tri_call *call, int awaited)
+{
+    const tri_group *group = call->group;
+    tri_frame found = {0};
+    int culprit = -1;
+    tri_status status = tri_net_patrol(group->comm->net, &found, &culprit);
+    if (status != TRI_OK)
+        return net_failed(call, status, &found, culprit);
+    if (tri_net_has_gone(group->comm->net, group->world_rank[awaited]))
+        return tri_fail(TRI_EPEER, "rank %d is gone (it left in good order, but something is expected of it)",
+                        group->world_rank[awaited]);
+    for (int r = 0; r < group->count; r++) {
+        int peer = group->world_rank[r];
+        if (r == group->rank || !tri_net_pending(group->comm->net, peer, &found) || found.op == TRI_COMM_SEND_RECV ||
+            found.group != call->frame.group || found.sequence != call->frame.sequence)
+            continue;
+        found.part = call->frame.part; /* it may be further in the same call */
+        if (!tri_frame_agrees(&call->frame, &found))
+            return tri_call_mismatch(call, &found, NULL, peer);
+    }
+    return TRI_OK;
 }
 
 tri_status tri_moves_run(tri_call *call)
@@ -176,15 +218,7 @@ tri_status tri_moves_run(tri_call *call)
     tri_status status = tri_net_move(comm->net, comm->moves, comm->move_count, deadline_ns, &found, &culprit);
     if (status == TRI_OK)
         count_bytes(comm);
-    if (status == TRI_EMISMATCH)
-        return mismatch(call, comm->moves, &found, culprit);
-    if (status == TRI_EABORT && found.kind == TRI_FRAME_ABORT) {
-        comm->found_cause = (tri_status)found.op;
-        comm->found_origin = (int)found.count;
-        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
-        return found.op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
-    }
-    return status;
+    return net_failed(call, status, &found, culprit);
 }
 
 tri_status tri_verb_send(tri_call *call, int to, uint32_t part, const void *bytes, size_t nbytes)
@@ -234,18 +268,24 @@ tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, in
     return tri_moves_run(call);
 }
 
-void *tri_call_scratch(tri_call *call, size_t nbytes)
+void *tri_call_keep(const tri_call *call, tri_keep what, size_t nbytes)
 {
     tri_comm *comm = call->group->comm;
-    if (nbytes > comm->scratch_nbytes) {
+    nbytes = nbytes ? nbytes : 1;
+    if (nbytes > comm->kept_nbytes[what]) {
         void *larger = tri_alloc_bulk(nbytes);
         if (!larger)
             return NULL;
-        tri_free(comm->scratch);
-        comm->scratch = larger;
-        comm->scratch_nbytes = nbytes;
+        tri_free(comm->kept[what]);
+        comm->kept[what] = larger;
+        comm->kept_nbytes[what] = nbytes;
     }
-    return comm->scratch;
+    return comm->kept[what];
+}
+
+void *tri_call_scratch(const tri_call *call, size_t nbytes)
+{
+    return tri_call_keep(call, TRI_KEEP_SCRATCH, nbytes);
 }
 
 tri_dtype tri_call_adds_in(const tri_call *call)

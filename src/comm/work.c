@@ -2,33 +2,74 @@
  *
  * work.c: one queue and one thread per comm; calls run one at a time, in the order in which they were made.
  *
- * A blocking call that finds the queue empty and nobody at work runs in the caller's thread: no switch. The first
- * failure is the cause: this rank tells the others, and everything queued and every later call fails with it. The cause
- * is written once and never changed, so it may be read without the lock by whoever saw `failed` under it.
+ * A blocking call that finds the queue empty and nobody at work runs in the caller's thread: no switch, no lock. The
+ * first failure is the cause: this rank tells the others, and everything queued and every later call fails with it. The
+ * cause is written once and never changed, so it may be read without the lock by whoever saw `failed` under it.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "comm/comm_impl.h"
+#include "comm/flight.h"
+#include "comm/report.h"
+
+/* Tells the others, then writes down what happened here. */
+static void tell_and_record(tri_comm *comm, tri_status cause)
+{
+    char told[TRI_ERROR_NBYTES];
+    snprintf(told, sizeof(told), "%.*s", (int)comm->told_nbytes, comm->cause);
+    tri_net_abort(comm->net, cause, comm->origin, told);
+    tri_flight_write(comm);
+}
+
+/* The cause ends with where the record lies, whatever must be cut off for it. */
+static void record_name(tri_comm *comm)
+{
+    char path[TRI_FLIGHT_PATH_NBYTES], end[sizeof(comm->cause)];
+    if (!tri_flight_path(comm, path))
+        return;
+    int nbytes = snprintf(end, sizeof(end), "; flight record: %s", path);
+    size_t room = sizeof(comm->cause) - 1 - (size_t)nbytes;
+    if (nbytes < 0 || (size_t)nbytes >= sizeof(comm->cause) / 2)
+        return; /* a folder whose name is longer than a message */
+    if (comm->told_nbytes > room)
+        comm->told_nbytes = room;
+    memcpy(comm->cause + comm->told_nbytes, end, (size_t)nbytes + 1);
+}
+
+static inline tri_status comm_failed(const tri_comm *comm)
+{
+    return (tri_status)atomic_load(&comm->failed);
+}
+
+/* Becomes the one at work. */
+static inline bool busy_take(tri_comm *comm)
+{
+    unsigned idle = 0;
+    return atomic_compare_exchange_strong(&comm->busy, &idle, 1);
+}
 
 /* Under the lock. The first one stays. */
 static bool remember_cause(tri_comm *comm, tri_status status, int origin, const char *message)
 {
-    if (comm->failed != TRI_OK)
+    if (comm_failed(comm) != TRI_OK)
         return false;
     snprintf(comm->cause, sizeof(comm->cause), "%s", message);
+    comm->told_nbytes = strlen(comm->cause);
+    record_name(comm);
     comm->origin = origin;
-    comm->failed = status;
+    atomic_store(&comm->failed, (int)status);
     return true;
 }
 
-/* Runs a call as the one at work (`busy` is set), without the lock. */
-static tri_status run_busy(tri_comm *comm, tri_call *call)
+/* The call that was run failed, or tri_comm_abort came while it ran: the others are told, once. */
+static void tell_others(tri_comm *comm, tri_status status)
 {
-    tri_status status = tri_call_run(call);
     tri_mutex_lock(&comm->mutex);
     bool tells = comm->abort_waits;
-    comm->abort_waits = false;
+    atomic_store(&comm->abort_waits, false);
+    if (status != TRI_OK && tri_net_trouble(comm->net))
+        tri_net_blame(comm->net, &comm->found_origin, &comm->found_cause);
     if (status != TRI_OK) {
         int origin = comm->found_origin >= 0 ? comm->found_origin : comm->rank;
         tells = remember_cause(comm, status, origin, tri_last_error()) || tells;
@@ -36,7 +77,36 @@ static tri_status run_busy(tri_comm *comm, tri_call *call)
     tri_mutex_unlock(&comm->mutex);
     /* What came from a peer is passed on: its own links may have broken inside a frame. */
     if (tells)
-        tri_net_abort(comm->net, comm->found_origin >= 0 ? comm->found_cause : comm->failed, comm->origin, comm->cause);
+        tell_and_record(comm, comm->found_origin >= 0 ? comm->found_cause : comm_failed(comm));
+}
+
+/* All accesses are seq_cst: of two that meet here at least one sees the other, so an abort that finds the links in use
+ * is told by whoever uses them, and a queue that fills meanwhile wakes the thread. */
+static void busy_release(tri_comm *comm)
+{
+    atomic_store(&comm->busy, 0);
+    while (atomic_load(&comm->abort_waits) && busy_take(comm)) {
+        tell_others(comm, TRI_OK);
+        atomic_store(&comm->busy, 0);
+    }
+}
+
+static void busy_leave(tri_comm *comm)
+{
+    busy_release(comm);
+    if (atomic_load(&comm->queued) == 0)
+        return;
+    tri_mutex_lock(&comm->mutex);
+    tri_cond_signal(&comm->ready);
+    tri_mutex_unlock(&comm->mutex);
+}
+
+/* Runs a call as the one at work (`busy` is taken), without the lock. */
+static tri_status run_busy(tri_comm *comm, tri_call *call)
+{
+    tri_status status = tri_report_explain(comm->report, tri_call_run(call));
+    if (status != TRI_OK)
+        tell_others(comm, status);
     return status;
 }
 
@@ -65,6 +135,7 @@ static void work_append(tri_comm *comm, tri_work *work)
     else
         comm->first = work;
     comm->last = work;
+    atomic_fetch_add(&comm->queued, 1);
 }
 
 void tri_call_number(tri_call *call)
@@ -80,30 +151,19 @@ void tri_call_number(tri_call *call)
 
 static tri_status cause_of(const tri_comm *comm)
 {
-    return tri_fail_copy(comm->failed, comm->cause);
+    return tri_fail_copy(comm_failed(comm), comm->cause);
 }
 
-tri_status tri_work_submit(tri_call *call, tri_work **work)
+static tri_status run_here(tri_comm *comm, tri_call *call)
 {
-    tri_comm *comm = call->group->comm;
+    tri_status status = run_busy(comm, call);
+    busy_leave(comm);
+    return status == TRI_OK ? TRI_OK : cause_of(comm);
+}
+
+static tri_status enqueue(tri_comm *comm, const tri_call *call, tri_work **work)
+{
     tri_mutex_lock(&comm->mutex);
-    if (comm->failed != TRI_OK) {
-        tri_mutex_unlock(&comm->mutex);
-        return cause_of(comm);
-    }
-    memcpy(call->name, call->group->name, sizeof(call->name));
-    tri_call_number(call);
-    if (!work && !comm->first && !comm->busy) {
-        comm->busy = true;
-        tri_mutex_unlock(&comm->mutex);
-        tri_status status = run_busy(comm, call);
-        tri_mutex_lock(&comm->mutex);
-        comm->busy = false;
-        if (comm->first)
-            tri_cond_signal(&comm->ready);
-        tri_mutex_unlock(&comm->mutex);
-        return status == TRI_OK ? TRI_OK : cause_of(comm);
-    }
     tri_work *item = work_take(comm);
     if (!item) {
         tri_mutex_unlock(&comm->mutex);
@@ -115,10 +175,23 @@ tri_status tri_work_submit(tri_call *call, tri_work **work)
     work_append(comm, item);
     tri_cond_signal(&comm->ready);
     tri_mutex_unlock(&comm->mutex);
-    if (!work)
-        return tri_work_wait(item);
     *work = item;
     return TRI_OK;
+}
+
+tri_status tri_work_submit(tri_call *call, tri_work **work)
+{
+    tri_comm *comm = call->group->comm;
+    tri_work *own = NULL;
+    if (comm_failed(comm) != TRI_OK)
+        return cause_of(comm);
+    memcpy(call->name, call->group->name, sizeof(call->name));
+    tri_call_number(call);
+    /* Nothing of this caller's is queued, and calls come from one thread at a time: the order stays. */
+    if (!work && atomic_load(&comm->queued) == 0 && busy_take(comm))
+        return run_here(comm, call);
+    TRI_TRY(enqueue(comm, call, work ? work : &own));
+    return work ? TRI_OK : tri_work_wait(own);
 }
 
 tri_status tri_work_wait(tri_work *work)
@@ -142,30 +215,34 @@ bool tri_work_is_done(const tri_work *work)
     return atomic_load(&((tri_work *)(uintptr_t)work)->done);
 }
 
+/* Under the lock, which it leaves meanwhile: the first in the queue. */
+static void run_first(tri_comm *comm)
+{
+    tri_work *work = comm->first;
+    comm->first = work->next;
+    if (!comm->first)
+        comm->last = NULL;
+    tri_mutex_unlock(&comm->mutex);
+    work->status = comm_failed(comm);
+    if (work->status == TRI_OK)
+        work->status = run_busy(comm, &work->call);
+    busy_release(comm);
+    tri_mutex_lock(&comm->mutex);
+    /* Only now: a blocking call that finds the queue empty must come after this one. */
+    atomic_fetch_sub(&comm->queued, 1);
+    atomic_store(&work->done, true);
+    tri_cond_broadcast(&comm->ended);
+}
+
 static void work_thread(void *arg)
 {
     tri_comm *comm = arg;
     tri_mutex_lock(&comm->mutex);
     while (comm->first || !comm->closing) {
-        tri_work *work = comm->first;
-        if (!work || comm->busy) {
+        if (comm->first && busy_take(comm))
+            run_first(comm);
+        else
             (void)tri_cond_wait(&comm->ready, &comm->mutex, TRI_FOREVER);
-            continue;
-        }
-        comm->first = work->next;
-        if (!comm->first)
-            comm->last = NULL;
-        work->status = comm->failed;
-        if (work->status == TRI_OK) {
-            comm->busy = true;
-            tri_mutex_unlock(&comm->mutex);
-            tri_status status = run_busy(comm, &work->call);
-            tri_mutex_lock(&comm->mutex);
-            work->status = status;
-            comm->busy = false;
-        }
-        atomic_store(&work->done, true);
-        tri_cond_broadcast(&comm->ended);
     }
     tri_mutex_unlock(&comm->mutex);
 }
@@ -196,32 +273,30 @@ void tri_comm_abort(tri_comm *comm, tri_status cause, const char *message)
 {
     tri_mutex_lock(&comm->mutex);
     bool tells = remember_cause(comm, cause == TRI_OK ? TRI_EABORT : cause, comm->rank, message ? message : "");
-    if (tells && comm->busy) {
-        comm->abort_waits = true; /* the links are in use: whoever uses them says it next */
-        tells = false;
+    if (tells && !busy_take(comm)) {
+        atomic_store(&comm->abort_waits, true); /* the links are in use: whoever uses them says it next */
+        tells = busy_take(comm);                /* unless they were left just now */
     }
-    if (tells)
-        comm->busy = true;
+    bool waits = atomic_load(&comm->abort_waits);
     tri_mutex_unlock(&comm->mutex);
+    if (waits)
+        (void)tri_net_tell(comm->net, comm_failed(comm), comm->origin, message ? message : "");
     if (!tells)
         return;
     char own[TRI_ERROR_NBYTES]; /* what the caller failed with stays its last error, whatever links break here */
     snprintf(own, sizeof(own), "%s", tri_last_error());
-    tri_net_abort(comm->net, comm->failed, comm->origin, comm->cause);
+    tell_and_record(comm, comm_failed(comm));
     (void)tri_fail_copy(cause, own);
-    tri_mutex_lock(&comm->mutex);
-    comm->busy = false;
-    tri_cond_signal(&comm->ready);
-    tri_mutex_unlock(&comm->mutex);
+    busy_leave(comm);
 }
 
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank)
 {
     tri_mutex *mutex = (tri_mutex *)(uintptr_t)&comm->mutex;
     tri_mutex_lock(mutex);
-    const char *cause = comm->failed == TRI_OK ? "" : comm->cause;
+    const char *cause = comm_failed(comm) == TRI_OK ? "" : comm->cause;
     if (origin_rank)
-        *origin_rank = comm->failed == TRI_OK ? -1 : comm->origin;
+        *origin_rank = comm_failed(comm) == TRI_OK ? -1 : comm->origin;
     tri_mutex_unlock(mutex);
     return cause;
 }

@@ -9,8 +9,9 @@
 
 #include "net/net_impl.h"
 
-#define ABORT_LIMIT_NS (2 * TRI_NS_PER_S) /* in which a peer takes nothing */
-#define CAUSE_LIMIT_NS (200 * TRI_NS_PER_MS)
+#define ABORT_LIMIT_NS  (2 * TRI_NS_PER_S) /* in which a peer takes nothing */
+#define CAUSE_LIMIT_NS  (200 * TRI_NS_PER_MS)
+#define VERDICT_STEP_NS (TRI_NS_PER_MS / 5)
 
 void tri_net_link_next(tri_net_link *link)
 {
@@ -124,6 +125,15 @@ static tri_status link_search(tri_net *net, int peer, bool *moved)
     }
 }
 
+static bool is_watching(const tri_net *net)
+{
+    for (int peer = 0; net->watch && peer < net->world; peer++) {
+        if (tri_watch_state_of(net->watch, peer) == TRI_WATCH_ALIVE)
+            return true;
+    }
+    return false;
+}
+
 tri_status tri_net_first_cause(tri_net *net, tri_status status)
 {
     char message[TRI_ERROR_NBYTES];
@@ -132,6 +142,9 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
     snprintf(message, sizeof message, "%s", tri_last_error());
     for (;;) {
         bool moved = false, anybody = false;
+
+        if (tri_net_trouble(net))
+            return tri_net_trouble_status(net);
 
         for (int peer = 0; peer < net->world; peer++) {
             tri_net_link *link = &net->links[peer];
@@ -154,8 +167,15 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
                 anybody = true;
             }
         }
-        if (!anybody || (!moved && (tri_now_ns() >= until_ns || tri_net_wait(net, until_ns) != TRI_OK)))
+        if (tri_now_ns() >= until_ns && !moved)
             return tri_fail_copy(status, message);
+        if (anybody && !moved && tri_net_wait(net, until_ns) != TRI_OK)
+            return tri_fail_copy(status, message);
+        /* No link can tell any more; a watch may know in a moment whether the process died. */
+        if (!anybody && !is_watching(net))
+            return tri_fail_copy(status, message);
+        if (!anybody)
+            tri_sleep_ns(VERDICT_STEP_NS);
     }
 }
 
@@ -209,5 +229,7 @@ void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *
 
     tri_frame_encode(&frame, bytes);
     memcpy(bytes + TRI_FRAME_NBYTES, message, nbytes);
-    tri_net_tell_all(net, bytes, TRI_FRAME_NBYTES + (size_t)tri_net_padded(nbytes), ABORT_LIMIT_NS);
+    (void)tri_net_tell(net, cause, origin_rank, message);
+    if (!net->all_watched)
+        tri_net_tell_all(net, bytes, TRI_FRAME_NBYTES + (size_t)tri_net_padded(nbytes), ABORT_LIMIT_NS);
 }

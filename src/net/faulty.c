@@ -167,6 +167,14 @@ static tri_status faulty_wait(tri_transport *transport, const unsigned char *wan
     return faulty->inner->ops->wait(faulty->inner, faulty->want, deadline_ns);
 }
 
+static void faulty_wake(tri_transport *transport)
+{
+    tri_transport *inner = ((faulty_transport *)transport)->inner;
+
+    if (inner->ops->wake)
+        inner->ops->wake(inner);
+}
+
 static void faulty_close(tri_transport *transport)
 {
     faulty_transport *faulty = (faulty_transport *)transport;
@@ -189,6 +197,7 @@ static const tri_transport_ops faulty_ops = {
     .write_some = faulty_write_some,
     .read_some = faulty_read_some,
     .wait = faulty_wait,
+    .wake = faulty_wake,
     .close = faulty_close,
 };
 

@@ -37,6 +37,13 @@ void tri_host_id(char id[TRI_HOST_ID_NBYTES])
     snprintf(id, TRI_HOST_ID_NBYTES, "%016llx", (unsigned long long)XXH3_64bits(text, strlen(text)));
 }
 
+void tri_host_name(char name[TRI_HOST_NAME_NBYTES])
+{
+    if (gethostname(name, TRI_HOST_NAME_NBYTES) != 0 || !name[0])
+        snprintf(name, TRI_HOST_NAME_NBYTES, "?");
+    name[TRI_HOST_NAME_NBYTES - 1] = 0;
+}
+
 int tri_host_cores(void)
 {
     cpu_set_t set;
@@ -46,4 +53,36 @@ int tri_host_cores(void)
     if (sched_getaffinity(0, sizeof set, &set) != 0)
         return CPU_SETSIZE;
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
+void tri_host_core_set(tri_core_set *set)
+{
+    cpu_set_t allowed;
+
+    *set = (tri_core_set){0};
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        memset(&allowed, 0xff, sizeof allowed);
+    for (size_t core = 0; core < TRI_CORES_MAX; core++) {
+        if (CPU_ISSET(core, &allowed))
+            set->bits[core / 64] |= UINT64_C(1) << (core % 64);
+    }
+}
+
+bool tri_core_sets_meet(const tri_core_set *a, const tri_core_set *b)
+{
+    for (size_t i = 0; i < TRI_CORES_MAX / 64; i++) {
+        if (a->bits[i] & b->bits[i])
+            return true;
+    }
+    return false;
+}
+
+int tri_core_set_count(const tri_core_set *set)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < TRI_CORES_MAX / 64; i++)
+        count += __builtin_popcountll(set->bits[i]);
+    return count;
 }

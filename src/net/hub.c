@@ -14,7 +14,7 @@
 /* What a modelled link takes at once, so that the first bytes of much arrive before the last are sent. */
 #define MODEL_SEGMENT_NBYTES ((size_t)64 << 10)
 #define YIELDS_BEFORE_SLEEP  4
-#define PIPE_ALIGN           ((size_t)64) /* no less than that of a tri_pipe */
+#define PIPE_ALIGN           ((size_t)TRI_LINES_APART) /* no less than that of a tri_pipe */
 
 typedef struct endpoint {
     tri_transport base;

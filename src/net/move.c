@@ -37,6 +37,18 @@ static tri_status moves_check(const move_run *mover)
     return TRI_OK;
 }
 
+/* Counts anew for another call. */
+static void moved_begin(tri_net_link *link, const tri_frame *frame)
+{
+    if (atomic_load_explicit(&link->moved_sequence, memory_order_relaxed) == frame->sequence &&
+        atomic_load_explicit(&link->moved_group, memory_order_relaxed) == frame->group)
+        return;
+    atomic_store_explicit(&link->sent_nbytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->received_nbytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->moved_group, frame->group, memory_order_relaxed);
+    atomic_store_explicit(&link->moved_sequence, frame->sequence, memory_order_relaxed);
+}
+
 static void moves_start(const move_run *mover)
 {
     tri_net *net = mover->net;
@@ -48,6 +60,7 @@ static void moves_start(const move_run *mover)
         size_t *first = move->send ? &link->sending : &link->receiving;
 
         move->done_nbytes = 0;
+        moved_begin(link, &move->frame);
         if (link->sending == SIZE_MAX && link->receiving == SIZE_MAX)
             net->active[net->active_count++] = move->peer;
         if (*first == SIZE_MAX)
@@ -153,6 +166,33 @@ static void wants_set(const move_run *mover, bool everybody)
     }
 }
 
+/* As if the rank where it began had said so on its link. */
+static tri_status trouble_blame(const move_run *mover)
+{
+    int origin = -1;
+    tri_status cause = TRI_EABORT, status = tri_net_trouble_status(mover->net);
+    tri_frame frame = {.kind = TRI_FRAME_ABORT};
+
+    tri_net_blame(mover->net, &origin, &cause);
+    frame.op = (uint8_t)cause;
+    frame.count = (uint64_t)origin;
+    tri_move_blame(mover, origin, &frame);
+    return status == TRI_EMISMATCH ? TRI_EABORT : status;
+}
+
+/* Somebody may know why. */
+static tri_status peer_lost(const move_run *mover, tri_status status)
+{
+    tri_net *net = mover->net;
+
+    status = tri_net_first_cause(net, status);
+    if (tri_net_trouble(net))
+        return trouble_blame(mover);
+    if (status == TRI_EABORT)
+        tri_move_blame(mover, net->abort_peer, &net->links[net->abort_peer].frame);
+    return status;
+}
+
 static tri_status moves_run(const move_run *mover)
 {
     int64_t quiet_ns = -1;
@@ -164,6 +204,8 @@ static tri_status moves_run(const move_run *mover)
         TRI_TRY(pass(mover, &moved, &left));
         if (!left)
             return TRI_OK;
+        if (tri_net_trouble(mover->net))
+            return trouble_blame(mover);
         if (moved) {
             quiet_ns = -1;
             mover->net->slice_ns = 0;
@@ -233,16 +275,45 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
     TRI_TRY(moves_check(&mover));
     moves_start(&mover);
     status = moves_run(&mover);
-    if (status == TRI_EPEER) {
-        status = tri_net_first_cause(net, status);
-        if (status == TRI_EABORT)
-            tri_move_blame(&mover, net->abort_peer, &net->links[net->abort_peer].frame);
-    }
+    if (status == TRI_EPEER)
+        status = peer_lost(&mover, status);
     if (status != TRI_OK && status != TRI_EABORT) {
         snprintf(message, sizeof message, "%s", tri_last_error());
-        frames_finish(&mover);
+        /* Where the watch tells everybody nothing need be read to hear it. */
+        if (!net->all_watched)
+            frames_finish(&mover);
         tri_fail_copy(status, message);
     }
     moves_end(&mover);
     return status;
+}
+
+tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit)
+{
+    move_run mover = {.net = net, .found = found, .culprit = culprit};
+    tri_status status = TRI_OK;
+    bool moved;
+
+    if (tri_net_trouble(net))
+        return trouble_blame(&mover);
+    wants_set(&mover, true);
+    status = tri_net_wait(net, tri_now_ns()); /* transports look after the living only while they wait */
+    if (status == TRI_OK)
+        status = patrol(&mover, &moved);
+    return status == TRI_EPEER ? peer_lost(&mover, status) : status;
+}
+
+bool tri_net_has_gone(const tri_net *net, int peer)
+{
+    return net->links[peer].bye || net->links[peer].gone;
+}
+
+bool tri_net_pending(const tri_net *net, int peer, tri_frame *frame)
+{
+    const tri_net_link *link = &net->links[peer];
+
+    if (!link->decoded || link->frame.kind != TRI_FRAME_DATA)
+        return false;
+    *frame = link->frame;
+    return true;
 }

@@ -34,6 +34,12 @@ static size_t move_next(const move_run *mover, size_t index, int peer, bool send
     return SIZE_MAX;
 }
 
+/* Has one writer. */
+static void count_add(_Atomic uint64_t *count, uint64_t nbytes)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + nbytes, memory_order_relaxed);
+}
+
 /* ---- sending */
 
 /* Bytes [done, done + nbytes) of a frame with its padding. */
@@ -79,6 +85,7 @@ tri_status tri_move_send(const move_run *mover, int peer, bool *moved)
     TRI_TRY(status);
     *moved |= taken > 0;
     move->done_nbytes += taken;
+    count_add(&link->sent_nbytes, taken);
     if (move->done_nbytes == total) {
         move->done_nbytes = TRI_FRAME_NBYTES + move->frame.nbytes;
         link->sending = move_next(mover, link->sending, peer, true);
@@ -207,6 +214,7 @@ tri_status tri_move_receive(const move_run *mover, int peer, bool *moved)
 {
     tri_net_link *link = &mover->net->links[peer];
     tri_move *move = &mover->moves[link->receiving];
+    uint64_t before = move->done_nbytes;
     tri_status status;
 
     if (!link->claimed) {
@@ -218,6 +226,7 @@ tri_status tri_move_receive(const move_run *mover, int peer, bool *moved)
         TRI_TRY(frame_claim(mover, peer, move));
     }
     status = payload_receive(mover, peer, move, moved);
+    count_add(&link->received_nbytes, move->done_nbytes - before);
     if (status == TRI_EPEER)
         link->gone = true;
     return status;

@@ -10,7 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/memory.h"
+#include "net/auth.h"
+#include "net/bytes.h"
 #include "net/host.h"
 #include "net/net_impl.h"
 
@@ -45,6 +49,8 @@ static tri_status transports_open(tri_net *net, tri_hub *hub)
         snprintf(id, sizeof id, HUB_HOST);
     else
         tri_host_id(id);
+    if (net->config.host[0])
+        snprintf(id, sizeof id, "%016llx", (unsigned long long)XXH3_64bits(net->config.host, strlen(net->config.host)));
     snprintf(net->address, sizeof net->address, "host=%s", id);
     if (strcmp(wanted, "auto") != 0) {
         const tri_transport_ops *ops = tri_transport_find(wanted);
@@ -59,6 +65,39 @@ static tri_status transports_open(tri_net *net, tri_hub *hub)
         return TRI_OK;
     TRI_TRY(transport_add(net, &tri_transport_shm, NULL));
     return transport_add(net, &tri_transport_tcp, NULL);
+}
+
+static void links_wake(void *arg)
+{
+    tri_net *net = arg;
+
+    for (size_t i = 0; i < net->transport_count; i++) {
+        if (net->transports[i]->ops->wake)
+            net->transports[i]->ops->wake(net->transports[i]);
+    }
+}
+
+static tri_status watch_open(tri_net *net)
+{
+    tri_transport_setup setup = {.config = &net->config, .rank = net->rank, .world = net->world, .token = net->token};
+    char port[TRI_NET_ADDRESS_NBYTES];
+    bool over_tcp = tri_net_address_value(net->address, tri_transport_tcp.name, port, sizeof port);
+    size_t used = strlen(net->address);
+
+    if (net->over_hub || net->world == 1 || net->config.heartbeat_ms == 0)
+        return TRI_OK;
+    TRI_TRY(tri_watch_open(&setup, over_tcp, links_wake, net, &net->watch));
+    snprintf(net->address + used, sizeof net->address - used, ";watch=%s", tri_watch_address(net->watch));
+    return TRI_OK;
+}
+
+static uint32_t job_of(const char *token)
+{
+    unsigned char digest[TRI_AUTH_NBYTES] = {0};
+
+    if (tri_auth_sha256(token, strlen(token), digest) != TRI_OK)
+        return 0;
+    return tri_bytes_read_u32(digest);
 }
 
 tri_status tri_net_open(const tri_net_config *config, int rank, int world, const char *token, tri_hub *hub,
@@ -77,6 +116,7 @@ tri_status tri_net_open(const tri_net_config *config, int rank, int world, const
     net->world = world;
     net->config = *config;
     net->abort_peer = -1;
+    net->job = job_of(token ? token : "");
     net->token = tri_strdup(token ? token : "");
     net->links = tri_alloc_zero((size_t)world, sizeof *net->links);
     net->active = tri_alloc_zero((size_t)world, sizeof *net->active);
@@ -86,6 +126,8 @@ tri_status tri_net_open(const tri_net_config *config, int rank, int world, const
         net->links[peer].sending = net->links[peer].receiving = SIZE_MAX;
     if (net->token && net->links && net->active && net->want && net->scratch)
         status = transports_open(net, hub);
+    if (status == TRI_OK)
+        status = watch_open(net);
     if (status != TRI_OK) {
         tri_net_close(net);
         return status;
@@ -99,8 +141,7 @@ const char *tri_net_address(const tri_net *net)
     return net->address;
 }
 
-/* The value of "name=" in "a=1;b=2", up to the semicolon. */
-static bool address_value(const char *address, const char *name, char *value, size_t capacity)
+bool tri_net_address_value(const char *address, const char *name, char *value, size_t capacity)
 {
     size_t name_nbytes = strlen(name);
 
@@ -122,18 +163,27 @@ static bool address_value(const char *address, const char *name, char *value, si
 static tri_status route_find(const tri_net *net, int peer, const char *address, char *value, size_t *index)
 {
     char host[64], mine[64];
-    bool same_host = address_value(address, "host", host, sizeof host) &&
-                     address_value(net->address, "host", mine, sizeof mine) && strcmp(host, mine) == 0;
+    bool same_host = tri_net_address_value(address, "host", host, sizeof host) &&
+                     tri_net_address_value(net->address, "host", mine, sizeof mine) && strcmp(host, mine) == 0;
 
     for (*index = 0; *index < net->transport_count; ++*index) {
         const char *name = net->names[*index];
 
         if ((same_host || strcmp(name, tri_transport_tcp.name) == 0) &&
-            address_value(address, name, value, TRI_NET_ADDRESS_NBYTES))
+            tri_net_address_value(address, name, value, TRI_NET_ADDRESS_NBYTES))
             return TRI_OK;
     }
     return tri_fail(TRI_EINVAL, "rank %d cannot be reached: want a way in common with %s, got %s", peer, net->address,
                     address);
+}
+
+static uint64_t host_hash(const char *address)
+{
+    char host[64] = "";
+
+    if (address)
+        (void)tri_net_address_value(address, "host", host, sizeof host);
+    return XXH3_64bits(host, strlen(host));
 }
 
 static tri_status routes_find(tri_net *net, const char *const *addresses, char *texts, const char **routes)
@@ -144,6 +194,7 @@ static tri_status routes_find(tri_net *net, const char *const *addresses, char *
         char *value = texts + peer * TRI_NET_ADDRESS_NBYTES;
         size_t index = 0;
 
+        net->links[peer].host = host_hash(addresses && (int)peer != net->rank ? addresses[peer] : net->address);
         if ((int)peer == net->rank)
             continue;
         if (addresses && addresses[peer])
@@ -170,6 +221,11 @@ tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t d
     status = routes_find(net, addresses, texts, routes);
     for (size_t i = 0; status == TRI_OK && i < net->transport_count; i++)
         status = net->transports[i]->ops->connect(net->transports[i], routes + i * world, deadline_ns);
+    if (status == TRI_OK && net->watch)
+        status = tri_watch_connect(net->watch, net->address, addresses, deadline_ns);
+    net->all_watched = status == TRI_OK && net->watch;
+    for (int peer = 0; net->all_watched && peer < net->world; peer++)
+        net->all_watched = peer == net->rank || tri_watch_state_of(net->watch, peer) != TRI_WATCH_NONE;
     for (size_t i = 0; status != TRI_OK && i < world; i++)
         net->links[i].transport = NULL;
 free_texts:
@@ -187,6 +243,7 @@ void tri_net_close(tri_net *net)
     tri_frame_encode(&(tri_frame){.kind = TRI_FRAME_BYE}, bye);
     if (net->links && net->want)
         tri_net_tell_all(net, bye, sizeof bye, BYE_LIMIT_NS);
+    tri_watch_close(net->watch);
     for (size_t i = 0; i < net->transport_count; i++)
         net->transports[i]->ops->close(net->transports[i]);
     tri_free(net->scratch);
@@ -207,9 +264,67 @@ int tri_net_world(const tri_net *net)
     return net->world;
 }
 
+bool tri_net_is_local(const tri_net *net)
+{
+    return net->over_hub;
+}
+
+uint32_t tri_net_job(const tri_net *net)
+{
+    return net->job;
+}
+
+void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequence, uint64_t *sent, uint64_t *received)
+{
+    tri_net_link *link = &net->links[peer];
+    bool same = atomic_load_explicit(&link->moved_group, memory_order_relaxed) == group &&
+                atomic_load_explicit(&link->moved_sequence, memory_order_relaxed) == sequence;
+
+    *sent = same ? atomic_load_explicit(&link->sent_nbytes, memory_order_relaxed) : 0;
+    *received = same ? atomic_load_explicit(&link->received_nbytes, memory_order_relaxed) : 0;
+}
+
 const char *tri_net_transport_name(const tri_net *net, int peer)
 {
     return peer == net->rank || !net->links[peer].name ? "self" : net->links[peer].name;
+}
+
+bool tri_net_trouble(const tri_net *net)
+{
+    return net->watch && tri_watch_has_trouble(net->watch);
+}
+
+tri_status tri_net_trouble_status(const tri_net *net)
+{
+    return net->watch ? tri_watch_trouble(net->watch) : TRI_OK;
+}
+
+void tri_net_blame(const tri_net *net, int *origin, tri_status *cause)
+{
+    if (net->watch)
+        tri_watch_blame(net->watch, origin, cause);
+}
+
+uint64_t tri_net_host_of(const tri_net *net, int rank)
+{
+    return net->links[rank].host;
+}
+
+bool tri_net_has_left(const tri_net *net, int peer)
+{
+    return net->watch && tri_watch_state_of(net->watch, peer) == TRI_WATCH_LEFT;
+}
+
+tri_watch *tri_net_watch(const tri_net *net)
+{
+    return net->watch;
+}
+
+bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *message)
+{
+    if (net->watch)
+        tri_watch_tell(net->watch, cause, origin_rank, message);
+    return net->watch != NULL;
 }
 
 static bool is_wanted(const tri_net *net, const tri_transport *transport)

@@ -10,6 +10,7 @@
 
 #include "net/frame.h"
 #include "net/transport.h"
+#include "net/watch.h"
 
 typedef struct tri_net tri_net;
 
@@ -27,6 +28,15 @@ void tri_net_close(tri_net *net);
 
 int tri_net_rank(const tri_net *net);
 int tri_net_world(const tri_net *net);
+/* Are all ranks in this process (a hub)? */
+bool tri_net_is_local(const tri_net *net);
+/* A number of the job, the same on all ranks, from which its token cannot be found out. */
+uint32_t tri_net_job(const tri_net *net);
+/* Bytes of frames sent to and received from a peer in the latest call of which frames went between the two, when that
+ * is this one; else 0. Any thread. */
+void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequence, uint64_t *sent, uint64_t *received);
+/* Equal for ranks of one host (comm.host). */
+uint64_t tri_net_host_of(const tri_net *net, int rank);
 /* The name of the transport that reaches a peer: "shm". */
 const char *tri_net_transport_name(const tri_net *net, int peer);
 
@@ -53,7 +63,29 @@ typedef struct tri_move {
  * an unknown state: abort and close. */
 tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t deadline_ns, tri_frame *found,
                         int *culprit);
-/* Tells everybody why this rank stops, without waiting for anyone for more than 100 ms in all. */
+/* Between moves: listens to all peers without waiting. TRI_EPEER, TRI_EABORT, TRI_EFORMAT as tri_net_move. */
+tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit);
+/* Has a peer's link ended, with a goodbye or without? */
+bool tri_net_has_gone(const tri_net *net, int peer);
+/* Has a peer's frame come whose move has not? */
+bool tri_net_pending(const tri_net *net, int peer, tri_frame *frame);
+/* Something ended the work of this rank, whatever it waits for: a rank was found dead, stopped or unreachable, or
+ * failed and said so. One relaxed load, for every loop that waits. Without a watch (hub, comm.heartbeat_ms = 0): false.
+ */
+bool tri_net_trouble(const tri_net *net);
+/* That failure with its message: TRI_EPEER (names the lost rank), TRI_EABORT, TRI_EMISMATCH; TRI_OK without trouble.
+ * Any thread. */
+tri_status tri_net_trouble_status(const tri_net *net);
+/* The rank where it began, and what it was there; untouched without trouble. */
+void tri_net_blame(const tri_net *net, int *origin, tri_status *cause);
+/* The peer said goodbye: whoever waits for something it has not given waits in vain. One relaxed load. */
+bool tri_net_has_left(const tri_net *net, int peer);
+/* The watch of this rank, NULL: none. It is the net's. */
+tri_watch *tri_net_watch(const tri_net *net);
+/* As tri_net_abort, from any thread and without the links: by the watch alone. False: there is none. */
+bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *message);
+/* Tells everybody why this rank stops: at once where all peers are watched, else without waiting for a peer that takes
+ * nothing for more than 2 s. */
 void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *message);
 
 #endif

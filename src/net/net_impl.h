@@ -8,6 +8,8 @@
 #ifndef TRI_NET_NET_IMPL_H
 #define TRI_NET_NET_IMPL_H
 
+#include <stdatomic.h>
+
 #include "net/net.h"
 
 #define TRI_NET_TRANSPORTS     2
@@ -17,6 +19,7 @@
 typedef struct tri_net_link {
     tri_transport *transport; /* NULL: not linked (oneself) */
     const char *name;         /* of the transport */
+    uint64_t host;            /* hash of the peer's host id */
     /* reading */
     unsigned char head[TRI_FRAME_NBYTES];
     size_t head_nbytes;
@@ -31,6 +34,9 @@ typedef struct tri_net_link {
     /* writing */
     bool partial;          /* a frame was left unfinished: nothing else can be said on this link */
     size_t control_nbytes; /* of the abort or goodbye that is being sent */
+    /* For whoever looks on (tri_net_moved): of which call, and bytes of its frames so far. */
+    _Atomic uint32_t moved_group;
+    _Atomic uint64_t moved_sequence, sent_nbytes, received_nbytes;
     /* of the running call: index of the move under way, SIZE_MAX: none */
     size_t sending, receiving;
 } tri_net_link;
@@ -43,6 +49,9 @@ struct tri_net {
     const char *names[TRI_NET_TRANSPORTS];
     size_t transport_count;
     bool over_hub;
+    uint32_t job;
+    tri_watch *watch; /* NULL: nobody watches */
+    bool all_watched; /* every peer */
     char address[TRI_NET_ADDRESS_NBYTES];
     tri_net_link *links; /* [world] */
     int *active;         /* [world]: peers of the running call */
@@ -59,6 +68,8 @@ static inline uint64_t tri_net_padded(uint64_t nbytes)
     return (nbytes + TRI_NET_BLOCK_NBYTES - 1) & ~(TRI_NET_BLOCK_NBYTES - 1);
 }
 
+/* The value of "name=" in "a=1;b=2", up to the semicolon. False: there is none that fits. */
+bool tri_net_address_value(const char *address, const char *name, char *value, size_t capacity);
 /* Reads on until the head of a DATA frame lies in the link or nothing more has come; *moved when anything came. Notes a
  * goodbye. TRI_EABORT with the peer's text, TRI_EPEER (closed without goodbye), TRI_EFORMAT. */
 tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved);

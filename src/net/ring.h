@@ -2,7 +2,7 @@
  *
  * ring.h: a ring of bytes between one writer and one reader that share memory: threads, or processes.
  *
- * `tail` counts the bytes ever written, `head` those ever read; each has one owner and a cache line of its own. Stores
+ * `tail` counts the bytes ever written, `head` those ever read; each has one owner and cache lines of its own. Stores
  * and loads are seq_cst where a sleeper may be waiting: "store tail, load sleeping" and "store sleeping, load tail"
  * must not pass each other. Counters out of range (a broken peer) never lead outside the ring.
  */
@@ -21,8 +21,8 @@
 #define TRI_RING_PIECE_NBYTES ((size_t)32 << 10)
 
 typedef struct tri_ring_ends {
-    _Alignas(64) _Atomic uint64_t tail;
-    _Alignas(64) _Atomic uint64_t head;
+    _Alignas(TRI_LINES_APART) _Atomic uint64_t tail;
+    _Alignas(TRI_LINES_APART) _Atomic uint64_t head;
 } tri_ring_ends;
 
 /* One side's view. */

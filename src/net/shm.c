@@ -8,21 +8,18 @@
  * died.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "net/handshake.h"
 #include "net/host.h"
+#include "net/local.h"
 #include "net/ring.h"
 #include "net/transport.h"
 
@@ -32,8 +29,6 @@
 #define YIELDS_BEFORE_SLEEP 8
 #define SLEEP_LIMIT_NS      (50 * TRI_NS_PER_MS)
 #define ALIVE_EVERY_NS      (50 * TRI_NS_PER_MS)
-#define NAME_NBYTES         33
-#define SEALS               (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* At the start of each rank's memory. */
 typedef struct shm_door {
@@ -53,7 +48,7 @@ typedef struct shm_link {
 typedef struct shm_transport {
     tri_transport base;
     const char *token;
-    char name[NAME_NBYTES];
+    char name[TRI_LOCAL_NAME_NBYTES];
     int listener, memory_fd;
     uint32_t slot_kib;
     unsigned char *map; /* own memory */
@@ -61,7 +56,8 @@ typedef struct shm_transport {
     shm_link *links; /* [world] */
     struct pollfd *polls;
     bool spins;
-    int64_t alive_ns; /* when the peers were last seen alive */
+    atomic_bool woken; /* by another thread: the wait under way or the next one ends */
+    int64_t alive_ns;  /* when the peers were last seen alive */
 } shm_transport;
 
 static size_t memory_nbytes(int world, uint32_t slot_kib)
@@ -78,47 +74,15 @@ static tri_ring ring_at(unsigned char *map, int sender, uint32_t slot_kib)
     return (tri_ring){.ends = (tri_ring_ends *)at, .bytes = at + PAGE_NBYTES, .capacity = slot_nbytes};
 }
 
-static socklen_t socket_name(struct sockaddr_un *address, const char *name)
-{
-    /* Abstract: starts with a 0 byte and needs no file. */
-    int nbytes;
-
-    memset(address, 0, sizeof *address);
-    address->sun_family = AF_UNIX;
-    nbytes = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "trireme-%s", name);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)nbytes);
-}
-
 static tri_status memory_open(shm_transport *shm)
 {
+    void *map;
+    tri_status status;
+
     shm->map_nbytes = memory_nbytes(shm->base.world, shm->slot_kib);
-    shm->memory_fd = memfd_create("trireme", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (shm->memory_fd < 0 || ftruncate(shm->memory_fd, (off_t)shm->map_nbytes) != 0 ||
-        fcntl(shm->memory_fd, F_ADD_SEALS, SEALS) != 0)
-        return tri_fail(TRI_EIO, "shm: cannot make a memory file of %zu bytes: %s", shm->map_nbytes, strerror(errno));
-    shm->map = mmap(NULL, shm->map_nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, shm->memory_fd, 0);
-    if (shm->map == MAP_FAILED) {
-        shm->map = NULL;
-        return tri_fail(TRI_ENOMEM, "shm: cannot map %zu bytes: %s", shm->map_nbytes, strerror(errno));
-    }
-    return TRI_OK;
-}
-
-static tri_status listener_open(shm_transport *shm)
-{
-    struct sockaddr_un address;
-    unsigned char random[16];
-    socklen_t nbytes;
-
-    tri_entropy(random, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(shm->name + 2 * i, 3, "%02x", random[i]);
-    nbytes = socket_name(&address, shm->name);
-    shm->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (shm->listener < 0 || bind(shm->listener, (const struct sockaddr *)&address, nbytes) != 0 ||
-        listen(shm->listener, SOMAXCONN) != 0)
-        return tri_fail(TRI_EIO, "shm: cannot listen on @trireme-%s: %s", shm->name, strerror(errno));
-    return TRI_OK;
+    status = tri_local_memory("shm", shm->map_nbytes, &shm->memory_fd, &map);
+    shm->map = map;
+    return status;
 }
 
 static void door_ring(shm_door *door)
@@ -177,7 +141,7 @@ static tri_status shm_open_ranks(const tri_transport_setup *setup, tri_transport
     if (shm->links && shm->polls)
         status = memory_open(shm);
     if (status == TRI_OK)
-        status = listener_open(shm);
+        status = tri_local_listen("shm", &shm->listener, shm->name);
     if (status != TRI_OK) {
         shm_close(&shm->base);
         return status;
@@ -191,35 +155,13 @@ static const char *shm_address(const tri_transport *transport)
     return ((const shm_transport *)transport)->name;
 }
 
-static bool shm_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
-{
-    (void)arg;
-    if (attempt > 0)
-        return false;
-    place->nbytes = socket_name((struct sockaddr_un *)&place->address, address);
-    return true;
-}
-
-/* Whoever can learn the name of the socket may connect; memory is for this user alone. */
-static bool shm_trusts(void *arg, int fd)
-{
-    struct ucred peer;
-    socklen_t nbytes = sizeof peer;
-
-    (void)arg;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) == 0 && peer.uid == geteuid();
-}
-
 static tri_status link_open(shm_transport *shm, int peer, const tri_met *met)
 {
     shm_link *link = &shm->links[peer];
-    struct stat stat;
-    int seals = fcntl(met->memory_fd, F_GET_SEALS);
 
     link->map_nbytes = memory_nbytes(shm->base.world, met->slot_kib);
     /* Sealed: nobody can cut it short under us. */
-    if (met->slot_kib < 4 || met->slot_kib > 65536 || seals < 0 || (seals & SEALS) != SEALS ||
-        fstat(met->memory_fd, &stat) != 0 || stat.st_size != (off_t)link->map_nbytes)
+    if (met->slot_kib < 4 || met->slot_kib > 65536 || !tri_local_is_sealed(met->memory_fd, link->map_nbytes))
         return tri_fail(TRI_EFORMAT,
                         "shm: rank %d: want sealed memory with slots of 4 to 65536 KiB, got slots of %u KiB", peer,
                         met->slot_kib);
@@ -246,8 +188,8 @@ static tri_status shm_connect(tri_transport *transport, const char *const *addre
                            .memory_fd = shm->memory_fd,
                            .slot_kib = shm->slot_kib,
                            .addresses = addresses,
-                           .find = shm_find,
-                           .trusts = shm_trusts,
+                           .find = tri_local_find,
+                           .trusts = tri_local_trusts,
                            .arg = shm};
     tri_met *met;
     tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
@@ -394,10 +336,10 @@ static tri_status shm_wait(tri_transport *transport, const unsigned char *want, 
         if (left_ns <= 0)
             return TRI_OK;
         atomic_store(&door->sleeping, 1);
-        if (!is_ready(shm, want))
+        if (!is_ready(shm, want) && !atomic_load(&shm->woken))
             syscall(SYS_futex, &door->bell, FUTEX_WAIT, bell, &limit, NULL, 0);
         atomic_store(&door->sleeping, 0);
-        if (is_ready(shm, want))
+        if (is_ready(shm, want) || atomic_exchange(&shm->woken, false))
             return TRI_OK;
         /* Rung, but not by bytes: somebody closed. */
         if (atomic_load(&door->bell) != bell)
@@ -405,6 +347,14 @@ static tri_status shm_wait(tri_transport *transport, const unsigned char *want, 
         if (is_ready(shm, want))
             return TRI_OK;
     }
+}
+
+static void shm_wake(tri_transport *transport)
+{
+    shm_transport *shm = (shm_transport *)transport;
+
+    atomic_store(&shm->woken, true);
+    door_ring((shm_door *)shm->map);
 }
 
 const tri_transport_ops tri_transport_shm = {
@@ -418,5 +368,6 @@ const tri_transport_ops tri_transport_shm = {
     .peek = shm_peek,
     .consume = shm_consume,
     .wait = shm_wait,
+    .wake = shm_wake,
     .close = shm_close,
 };

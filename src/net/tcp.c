@@ -11,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -41,8 +42,9 @@ typedef struct tcp_transport {
     int listener;
     char host_id[TRI_HOST_ID_NBYTES];
     char address[TRI_TCP_ADDRESS_NBYTES];
-    tcp_link *links; /* [world] */
-    struct pollfd *polls;
+    tcp_link *links;      /* [world] */
+    struct pollfd *polls; /* [1 + world] */
+    int wake_fd;          /* eventfd: ends a wait */
 } tcp_transport;
 
 /* Gives what was sent the time to arrive: closing a socket that still has unread bytes would throw it away. */
@@ -90,6 +92,8 @@ static void tcp_close(tri_transport *transport)
     }
     if (tcp->listener >= 0)
         close(tcp->listener);
+    if (tcp->wake_fd >= 0)
+        close(tcp->wake_fd);
     tri_free(tcp->links);
     tri_free(tcp->polls);
     tri_free(tcp);
@@ -108,12 +112,15 @@ static tri_status tcp_open(const tri_transport_setup *setup, tri_transport **out
     tcp->token = setup->token;
     tcp->timeout_s = setup->config->timeout_s;
     tcp->listener = -1;
+    tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     tri_host_id(tcp->host_id);
     tcp->links = tri_alloc_zero(world, sizeof *tcp->links);
-    tcp->polls = tri_alloc_zero(world, sizeof *tcp->polls);
+    tcp->polls = tri_alloc_zero(1 + world, sizeof *tcp->polls);
     for (size_t i = 0; tcp->links && i < world; i++)
         tcp->links[i].fd = -1;
     if (tcp->links && tcp->polls)
+        status = tcp->wake_fd >= 0 ? TRI_OK : tri_fail(TRI_EIO, "tcp: eventfd: %s", strerror(errno));
+    if (status == TRI_OK)
         status = tri_tcp_listen(setup->config->interface, &tcp->listener, tcp->address);
     if (status != TRI_OK) {
         tcp_close(&tcp->base);
@@ -248,7 +255,9 @@ static tri_status tcp_wait(tri_transport *transport, const unsigned char *want, 
     nfds_t count = 0;
     struct timespec limit;
     int64_t left_ns;
+    uint64_t rung;
 
+    tcp->polls[count++] = (struct pollfd){.fd = tcp->wake_fd, .events = POLLIN};
     for (int peer = 0; peer < transport->world; peer++) {
         const tcp_link *link = &tcp->links[peer];
 
@@ -266,7 +275,17 @@ static tri_status tcp_wait(tri_transport *transport, const unsigned char *want, 
     limit = (struct timespec){.tv_sec = (time_t)(left_ns / TRI_NS_PER_S), .tv_nsec = (long)(left_ns % TRI_NS_PER_S)};
     if (ppoll(tcp->polls, count, &limit, NULL) < 0 && errno != EINTR)
         return tri_fail(TRI_EIO, "tcp: cannot wait: %s", strerror(errno));
+    if (tcp->polls[0].revents)
+        (void)!read(tcp->wake_fd, &rung, sizeof rung);
     return TRI_OK;
+}
+
+static void tcp_wake(tri_transport *transport)
+{
+    const uint64_t one = 1;
+
+    /* Full: a wait will end. */
+    (void)!write(((tcp_transport *)transport)->wake_fd, &one, sizeof one);
 }
 
 const tri_transport_ops tri_transport_tcp = {
@@ -278,5 +297,6 @@ const tri_transport_ops tri_transport_tcp = {
     .write_some = tcp_write_some,
     .read_some = tcp_read_some,
     .wait = tcp_wait,
+    .wake = tcp_wake,
     .close = tcp_close,
 };

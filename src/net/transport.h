@@ -19,7 +19,10 @@
     X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|inproc|sim",                                                        \
       "how bytes travel: auto takes shm inside a host, tcp between hosts")                                             \
     X(NAME, interface, "", 0, 0, NULL, "network interface or address to listen on, empty = found by itself")           \
+    X(NAME, host, "", 0, 0, NULL, "name of this host: ranks that say the same share memory, empty = found by itself")  \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
+    X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
+      "time between two signs of life of a rank: silence of three is a failure, 0 = nobody watches")                   \
     X(INT, slot_kib, "512", 4, 65536, NULL, "bytes in flight per link in shared memory, KiB")                          \
     X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")
 typedef struct tri_net_config {
@@ -56,6 +59,9 @@ typedef struct tri_transport_ops {
     /* Returns when one of the peers marked in want[peer] (TRI_WANT_READ | TRI_WANT_WRITE) may go on, or at the
      * deadline, or for no reason. Spins a little, then sleeps. */
     tri_status (*wait)(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
+    /* Ends a wait that is under way or the next one: the only call that may come from another thread at any time. NULL:
+     * none can. */
+    void (*wake)(tri_transport *transport);
     void (*close)(tri_transport *transport);
 } tri_transport_ops;
 

@@ -12,7 +12,7 @@
 
 typedef struct norm_arg {
     const tri_params *params;
-    const tri_pieces *grads;
+    const float *grads;
     double *blocks;
 } norm_arg;
 
@@ -22,7 +22,6 @@ static void norm_tile(void *arg, int64_t tile)
     const tri_params *params = norm->params;
     int64_t first = tile * TRI_NORM_BLOCK, end = first + TRI_NORM_BLOCK;
     double sum = 0;
-    float room[TRI_NORM_BLOCK];
     for (int e = optim_entry_after(params, first); e < params->entry_count && params->entries[e].first < end; e++) {
         const tri_param *entry = &params->entries[e];
         int64_t low = entry->first > first ? entry->first : first;
@@ -30,7 +29,7 @@ static void norm_tile(void *arg, int64_t tile)
         double piece = 0;
         if (entry->buffer)
             continue;
-        tri_vector_square_blocks(1, tri_pieces_row(norm->grads, low, high - low, room), high - low, &piece);
+        tri_vector_square_blocks(1, norm->grads + low, high - low, &piece);
         sum += piece;
     }
     norm->blocks[tile] = sum;
@@ -41,7 +40,7 @@ int64_t tri_clip_block_count(const tri_params *params)
     return (params->count + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK;
 }
 
-double tri_clip_norm(const tri_params *params, const tri_pieces *grads, double scale, double *blocks, int threads)
+double tri_clip_norm(const tri_params *params, const float *grads, double scale, double *blocks, int threads)
 {
     norm_arg arg = {params, grads, blocks};
     int64_t count = tri_clip_block_count(params);

@@ -144,7 +144,7 @@ typedef struct step_arg {
     optim_rates rates;
     float buffer_scale;
     float *values;
-    const tri_pieces *grads;
+    const float *grads;
     int64_t first, end;
 } step_arg;
 
@@ -197,14 +197,12 @@ static void step_tile(void *arg, int64_t tile)
         const tri_param *entry = &params->entries[e];
         int64_t low = entry->first > first ? entry->first : first;
         int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
-        for (int64_t count; low < high; low += count) {
-            const float *grads = tri_pieces_at(step->grads, low, high - low, &count);
-            entry_step(step, entry, grads, low, count);
-        }
+        if (low < high)
+            entry_step(step, entry, step->grads + low, low, high - low);
     }
 }
 
-void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const tri_pieces *grads,
+void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
                     int64_t first, int64_t count)
 {
     TRI_ASSERT(first >= 0 && count >= 0 && first + count <= optim->params->count);

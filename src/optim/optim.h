@@ -13,7 +13,6 @@
 
 #include "base/options.h"
 #include "nn/params.h"
-#include "tensor/pieces.h"
 
 #define TRI_OPTIM_OPTIONS(X)                                                                                           \
     X(NAME, name, "sgd", 0, 0, "sgd|adam|adamw", "how weights move")                                                   \
@@ -55,7 +54,7 @@ tri_status tri_optim_create(const tri_optim_config *config, const tri_params *pa
 void tri_optim_destroy(tri_optim *optim);
 /* values[i] moves for i in [first, first + count), with element i of grads the sum over the batch (both arrays begin at
  * element 0 of the store); allocation-free. */
-void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const tri_pieces *grads,
+void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
                     int64_t first, int64_t count);
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
@@ -63,7 +62,7 @@ float *tri_optim_state(tri_optim *optim, int index);
 
 /* Norm of scale * grads over trainable entries of the store in canonical blocks; buffers and padding count as nothing.
  */
-double tri_clip_norm(const tri_params *params, const tri_pieces *grads, double scale, double *blocks, int threads);
+double tri_clip_norm(const tri_params *params, const float *grads, double scale, double *blocks, int threads);
 /* Blocks that tri_clip_norm needs. */
 int64_t tri_clip_block_count(const tri_params *params);
 

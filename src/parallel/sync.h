@@ -13,7 +13,6 @@
 
 #include "base/options.h"
 #include "nn/params.h"
-#include "tensor/pieces.h"
 #include "tensor/tree.h"
 
 #define TRI_PARALLEL_OPTIONS(X)                                                                                        \
@@ -51,9 +50,9 @@ typedef struct tri_sync_ops {
     /* Entry `entry` is complete in all parts (params->entry_count: the tail). Never blocks; failures wait for finish.
      */
     void (*ready)(tri_sync *sync, int entry);
-    /* Waits until the slice of the sum is complete in `sums`, with the tail. */
+    /* Waits until the slice of the sum is complete in grads[0], with the tail. */
     tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
-    /* The sums were read and the slice is moved: gives it to whoever needs it. */
+    /* The slice is moved: gives it to whoever needs it. NULL: nobody does. */
     tri_status (*publish)(tri_sync *sync);
     void (*destroy)(tri_sync *sync);
 } tri_sync_ops;
@@ -61,8 +60,8 @@ typedef struct tri_sync_ops {
 /* First member of each implementation's struct. */
 struct tri_sync {
     const tri_sync_ops *ops;
-    float **grads; /* [part_count] arrays of params->count + TRI_PARAMS_TAIL elements: the backward pass writes them */
-    tri_pieces sums;    /* where their sum over all ranks lies after finish and until publish, the tail with it */
+    float **grads; /* [part_count] arrays of params->count + TRI_PARAMS_TAIL elements: the backward pass writes them,
+                      finish leaves the sum over all ranks in the first */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
 };
 

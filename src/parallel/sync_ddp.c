@@ -4,15 +4,12 @@
  * backward pass has filled it.
  *
  * The sum is the canonical one over shards (docs/bits.md), so its bits do not depend on the number of ranks. A rank
- * alone with one part has the sum already: nothing is sent. Where ranks share memory each leaves its piece of the sum
- * where it is, and nobody writes gradients again before all have read the sums: a barrier that runs during the next
- * batch's preparation.
+ * alone with one part has the sum already: nothing is sent.
  */
 #include <stdio.h>
 
 #include "base/memory.h"
 #include "base/runtime.h"
-#include "comm/comm.h"
 #include "parallel/bucket.h"
 #include "parallel/sync_impl.h"
 
@@ -23,12 +20,9 @@ typedef struct sync_ddp {
     int64_t leaves;
     int part_count;
     bool alone;
-    bool shared; /* others read our gradients where they are */
     bool overlap;
     tri_buckets buckets;
     tri_work **works;   /* [buckets.count], NULL once waited for */
-    tri_work *all_read; /* NULL: nobody else reads our gradients */
-    tri_piece *pieces;  /* of the sums */
     float **part_slice; /* [buckets.count][part_count]: where each part of each bucket begins */
     tri_status status;  /* first failure of a release in this step */
     char message[TRI_ERROR_NBYTES];
@@ -40,10 +34,7 @@ static void ddp_destroy(tri_sync *sync)
     for (int i = 0; ddp->works && i < ddp->buckets.count; i++)
         if (ddp->works[i])
             (void)tri_work_wait(ddp->works[i]);
-    if (ddp->all_read)
-        (void)tri_work_wait(ddp->all_read);
     tri_free(ddp->works);
-    tri_free(ddp->pieces);
     tri_free(ddp->part_slice);
     tri_buckets_fini(&ddp->buckets);
     for (int p = 1; ddp->base.grads && p < ddp->part_count; p++)
@@ -52,27 +43,6 @@ static void ddp_destroy(tri_sync *sync)
         tri_group_free(ddp->group, ddp->base.grads[0]);
     tri_free(ddp->base.grads);
     tri_free(ddp);
-}
-
-/* Where the buckets' sums will lie: last bucket first, since buckets go from the end of the store to its start. */
-static tri_status ddp_find_sums(sync_ddp *ddp)
-{
-    int ranks = tri_group_count(ddp->group), count = 0;
-    ddp->pieces = tri_alloc_zero((size_t)ddp->buckets.count * (size_t)ranks, sizeof(*ddp->pieces));
-    if (!ddp->pieces)
-        return TRI_ENOMEM;
-    for (int b = ddp->buckets.count - 1; b >= 0; b--) {
-        const tri_bucket *bucket = &ddp->buckets.items[b];
-        tri_piece *pieces = ddp->pieces + count;
-        int found;
-        ddp->shared |=
-            tri_sum_pieces(ddp->group, ddp->leaves, ddp->base.grads[0] + bucket->first, bucket->count, pieces, &found);
-        for (int i = 0; i < found; i++)
-            pieces[i].first += bucket->first;
-        count += found;
-    }
-    ddp->base.sums = (tri_pieces){ddp->pieces, count};
-    return TRI_OK;
 }
 
 static tri_status ddp_allocate(sync_ddp *ddp)
@@ -94,7 +64,7 @@ static tri_status ddp_allocate(sync_ddp *ddp)
         for (size_t b = 0; b < count; b++)
             ddp->part_slice[b * parts + p] = ddp->base.grads[p] + ddp->buckets.items[b].first;
     }
-    return ddp_find_sums(ddp);
+    return TRI_OK;
 }
 
 static tri_status ddp_create(const tri_sync_setup *setup, tri_sync **out)
@@ -123,13 +93,8 @@ static tri_status ddp_create(const tri_sync_setup *setup, tri_sync **out)
 static tri_status ddp_begin(tri_sync *sync)
 {
     sync_ddp *ddp = tri_container_of(sync, sync_ddp, base);
-    int64_t start_ns = tri_now_ns();
-    tri_work *all_read = ddp->all_read;
     tri_buckets_begin(&ddp->buckets);
     ddp->status = TRI_OK;
-    ddp->all_read = NULL;
-    TRI_TRY(all_read ? tri_work_wait(all_read) : TRI_OK);
-    ddp->base.exposed_ns = tri_now_ns() - start_ns;
     return TRI_OK;
 }
 
@@ -142,8 +107,8 @@ static void ddp_release(sync_ddp *ddp)
             continue;
         int index = (int)(bucket - ddp->buckets.items);
         tri_group_name_next(ddp->group, bucket->name);
-        ddp->status = tri_sum_tree(ddp->group, ddp->leaves, ddp->part_slice + index * ddp->part_count, ddp->part_count,
-                                   bucket->count, &ddp->works[index]);
+        ddp->status = tri_all_reduce_tree(ddp->group, ddp->leaves, ddp->part_slice + index * ddp->part_count,
+                                          ddp->part_count, bucket->count, &ddp->works[index]);
         if (ddp->status != TRI_OK)
             snprintf(ddp->message, sizeof(ddp->message), "%s", tri_last_error());
     }
@@ -174,18 +139,7 @@ static tri_status ddp_finish(tri_sync *sync, tri_sync_slice *slice)
             status = ended; /* the first failure's message stands: later ones repeat it */
     }
     *slice = (tri_sync_slice){0, ddp->params->count};
-    ddp->base.exposed_ns += tri_now_ns() - start_ns;
-    return status;
-}
-
-static tri_status ddp_publish(tri_sync *sync)
-{
-    sync_ddp *ddp = tri_container_of(sync, sync_ddp, base);
-    if (!ddp->shared)
-        return TRI_OK;
-    tri_group_name_next(ddp->group, "sums read");
-    tri_status status = tri_barrier(ddp->group, &ddp->all_read);
-    tri_group_name_next(ddp->group, "");
+    ddp->base.exposed_ns = tri_now_ns() - start_ns;
     return status;
 }
 
@@ -196,6 +150,5 @@ const tri_sync_ops tri_sync_ddp = {
     .begin = ddp_begin,
     .ready = ddp_ready,
     .finish = ddp_finish,
-    .publish = ddp_publish,
     .destroy = ddp_destroy,
 };

@@ -78,9 +78,7 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 /* Weights move by the mean gradient: one division, here, at the end. */
 static tri_status move_weights(tri_job *job, tri_sync_slice slice, int64_t *samples)
 {
-    const tri_pieces *sums = &job->sync->sums;
-    int64_t there;
-    const float *tail = tri_pieces_at(sums, job->params->count, TRI_PARAMS_TAIL, &there);
+    const float *sums = job->sync->grads[0], *tail = sums + job->params->count;
     float weight = tail[TRI_TAIL_WEIGHT];
     *samples = (int64_t)weight;
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
@@ -135,7 +133,8 @@ tri_status tri_job_step_run(tri_job *job)
     int64_t samples;
     TRI_TRY(move_weights(job, slice, &samples));
     job->record.optimizer = lap(&mark_ns);
-    TRI_TRY(job->sync->ops->publish(job->sync));
+    if (job->sync->ops->publish)
+        TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap(&mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9, samples);
     job->step++;

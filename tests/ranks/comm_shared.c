@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm_shared.c: all-reduce in memory of the group has the bits of all-reduce in ordinary memory, wherever it is shared
- * and wherever it is not.
+ * comm_shared.c: operations in memory of the group give what they give in ordinary memory, wherever it is shared and
+ * wherever it is not.
  */
 #include "ranks/comm_spawn.h"
 
@@ -70,10 +70,9 @@ static void sums_agree(spawn_rank *self, void *arg)
 
 #define LEAVES 8
 
-/* Each rank reads the whole sum wherever its pieces lie. */
-static void pieces_make_the_sum(spawn_rank *self, void *arg)
+static void tree_sums_agree(spawn_rank *self, void *arg)
 {
-    const bool *shares = arg;
+    (void)arg;
     static const int64_t counts[] = {1, 40, LARGEST};
     tri_comm *comm = comm_spawn_open(self, NULL, "all_reduce:0-=shared");
     if (!comm)
@@ -88,24 +87,11 @@ static void pieces_make_the_sum(spawn_rank *self, void *arg)
     for (int p = 0; p < part_count; p++)
         parts[p] = p == 0 ? (float *)memory + OFFSET : tri_alloc(LARGEST * sizeof(float));
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
-        tri_piece pieces[8];
-        int64_t done = 0;
         for (int p = 0; p < part_count; p++)
             comm_spawn_tree(parts[p], own[p].first, own[p].count, counts[c]);
         comm_spawn_tree(want, 0, LEAVES, counts[c]);
-        int found;
-        bool read = tri_sum_pieces(world, LEAVES, parts[0], counts[c], pieces, &found);
-        /* By the rule all sums are spread that can be, so the smallest lies with rank 0 alone, and others read it. */
-        bool spread = *shares && self->world > 1 && LEAVES % self->world == 0;
-        SPAWN_CHECK(self, read == spread);
-        SPAWN_CHECK(self, found == (spread && counts[c] == LARGEST ? self->world : 1) || counts[c] == 40);
-        SPAWN_CHECK(self, tri_sum_tree(world, LEAVES, parts, part_count, counts[c], NULL) == TRI_OK);
-        for (int i = 0; i < found; done += pieces[i++].count) {
-            SPAWN_CHECK(self, pieces[i].first == done);
-            SPAWN_CHECK(self, memcmp(pieces[i].at, want + done, (size_t)pieces[i].count * sizeof(float)) == 0);
-        }
-        SPAWN_CHECK(self, done == counts[c]);
-        SPAWN_CHECK(self, tri_barrier(world, NULL) == TRI_OK); /* all have read */
+        SPAWN_CHECK(self, tri_all_reduce_tree(world, LEAVES, parts, part_count, counts[c], NULL) == TRI_OK);
+        SPAWN_CHECK(self, memcmp(parts[0], want, (size_t)counts[c] * sizeof(float)) == 0);
     }
     for (int p = 1; p < part_count; p++)
         tri_free(parts[p]);
@@ -140,34 +126,105 @@ static void shared_memory_gives_the_same_bits(void **state)
     over_kinds(sums_agree);
 }
 
-static void a_sum_in_pieces_has_the_bits_of_one_rank(void **state)
+static void a_sum_over_shards_has_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    over_kinds(pieces_make_the_sum);
+    over_kinds(tree_sums_agree);
 }
 
-/* Every rank passes another offset: that is a different call. */
-static void offsets_differ(spawn_rank *self, void *arg)
+/* Data anywhere: another offset on every rank, and on the last one (`arg`) in ordinary memory. */
+static void places_differ(spawn_rank *self, void *arg)
 {
-    (void)arg;
+    const bool *ordinary = arg;
+    enum { COUNT = 60000 };
     tri_comm *comm = comm_spawn_open(self, NULL, NULL);
     if (!comm)
         return;
     void *memory = NULL;
     SPAWN_CHECK(self, tri_group_alloc(tri_comm_world(comm), 1 << 20, &memory) == TRI_OK);
-    float *data = (float *)memory + 64 * self->rank;
-    SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), data, data, 60000, TRI_F32, TRI_REDUCE_SUM, NULL) ==
-                          TRI_EMISMATCH);
+    float *plain = tri_alloc(COUNT * sizeof(float)), *want = tri_alloc(COUNT * sizeof(float));
+    float *data = *ordinary && self->rank == self->world - 1 ? plain : (float *)memory + 64 * self->rank;
+    comm_spawn_fill(data, TRI_F32, self->rank, 0, COUNT);
+    comm_spawn_expect(want, TRI_F32, TRI_REDUCE_SUM, self->world, 0, COUNT);
+    SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), data, data, COUNT, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    SPAWN_CHECK(self, memcmp(data, want, COUNT * sizeof(float)) == 0);
+    tri_free(plain);
+    tri_free(want);
     tri_comm_leave(comm);
 }
 
-static void ranks_that_pass_different_places_find_out(void **state)
+static void ranks_may_pass_different_places(void **state)
 {
     (void)state;
     for (int world = 2; world <= 3; world++) {
-        spawn_config config = {.kind = SPAWN_SHM, .world = world};
-        assert_true(spawn_ranks(&config, offsets_differ, NULL));
+        for (int ordinary = 0; ordinary < 2; ordinary++) {
+            bool is_ordinary = ordinary;
+            spawn_config config = {.kind = UNSEEN_RINGS ? SPAWN_INPROC : SPAWN_SHM, .world = world};
+            assert_true(spawn_ranks(&config, places_differ, &is_ordinary));
+        }
     }
+}
+
+/* Every other operation with its data in the group's memory: large blocks, from where they lie to where they belong. */
+static void blocks_of(int32_t *block, int from, int to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        block[i] = (int32_t)(from * 1000003 + to * 10007 + i);
+}
+
+static bool is_block(const int32_t *block, int from, int to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (block[i] != (int32_t)(from * 1000003 + to * 10007 + i))
+            return false;
+    }
+    return true;
+}
+
+static void move_blocks(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    enum { COUNT = 30001 };
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *world = tri_comm_world(comm);
+    int rank = self->rank, ranks = self->world, root = ranks - 1;
+    size_t nbytes = (size_t)ranks * COUNT * sizeof(int32_t);
+    void *in_memory = NULL, *out_memory = NULL;
+    SPAWN_CHECK(self, tri_group_alloc(world, nbytes, &in_memory) == TRI_OK);
+    SPAWN_CHECK(self, tri_group_alloc(world, nbytes, &out_memory) == TRI_OK);
+    int32_t *in = in_memory, *out = out_memory;
+    for (int turn = 0; turn < 3; turn++) {
+        for (int r = 0; r < ranks; r++)
+            blocks_of(in + r * COUNT, rank, r, COUNT);
+        SPAWN_CHECK(self, tri_all_to_all(world, in, out, COUNT, TRI_I32, NULL) == TRI_OK);
+        for (int r = 0; r < ranks; r++)
+            SPAWN_CHECK(self, is_block(out + r * COUNT, r, rank, COUNT));
+        SPAWN_CHECK(self, tri_all_gather(world, in, out, COUNT, TRI_I32, NULL) == TRI_OK);
+        for (int r = 0; r < ranks; r++)
+            SPAWN_CHECK(self, is_block(out + r * COUNT, r, 0, COUNT));
+        memset(out, 0, nbytes);
+        SPAWN_CHECK(self, tri_gather(world, in, rank == root ? out : NULL, COUNT, TRI_I32, root, NULL) == TRI_OK);
+        for (int r = 0; r < ranks && rank == root; r++)
+            SPAWN_CHECK(self, is_block(out + r * COUNT, r, 0, COUNT));
+        SPAWN_CHECK(self, tri_scatter(world, rank == root ? in : NULL, out, COUNT, TRI_I32, root, NULL) == TRI_OK);
+        SPAWN_CHECK(self, is_block(out, root, rank, COUNT));
+        SPAWN_CHECK(self, tri_reduce_scatter(world, in, out, COUNT, TRI_I32, TRI_REDUCE_MAX, NULL) == TRI_OK);
+        SPAWN_CHECK(self, is_block(out, ranks - 1, rank, COUNT));
+        SPAWN_CHECK(self, tri_broadcast(world, in, ranks * COUNT, TRI_I32, root, NULL) == TRI_OK);
+        for (int r = 0; r < ranks; r++)
+            SPAWN_CHECK(self, is_block(in + r * COUNT, root, r, COUNT));
+    }
+    tri_group_free(world, in_memory);
+    tri_group_free(world, out_memory);
+    tri_comm_leave(comm);
+}
+
+static void blocks_move_through_shared_memory(void **state)
+{
+    (void)state;
+    over_kinds(move_blocks);
 }
 
 static void a_region_is_found_by_its_ticket_and_by_no_other(void **state)
@@ -197,8 +254,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_memory_gives_the_same_bits),
-        cmocka_unit_test(a_sum_in_pieces_has_the_bits_of_one_rank),
-        cmocka_unit_test(ranks_that_pass_different_places_find_out),
+        cmocka_unit_test(a_sum_over_shards_has_the_bits_of_one_rank),
+        cmocka_unit_test(ranks_may_pass_different_places),
+        cmocka_unit_test(blocks_move_through_shared_memory),
         cmocka_unit_test(a_region_is_found_by_its_ticket_and_by_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@ tri_status comm_spawn_try(spawn_rank *self, const char *order, const char *algor
     tri_options_defaults(&tri_comm_options, &config);
     snprintf(config.order, sizeof(config.order), "%s", order ? order : "canonical");
     snprintf(config.algorithm, sizeof(config.algorithm), "%s", algorithm ? algorithm : "");
+    snprintf(config.flight, sizeof(config.flight), "none");
     *out = NULL;
     if (self->hub)
         return tri_comm_open_hub(self->hub, self->rank, self->world, &config, &self->config, out);

@@ -126,6 +126,8 @@ bool spawn_ranks(const spawn_config *config, spawn_body body, void *arg)
         snprintf(rank->config.transport, sizeof rank->config.transport, "%s", kind_names[config->kind]);
         rank->config.timeout_s = config->timeout_s > 0 ? config->timeout_s : 30;
         rank->config.slot_kib = config->slot_kib > 0 ? config->slot_kib : 16;
+        if (config->hosts)
+            snprintf(rank->config.host, sizeof rank->config.host, "host %d", config->hosts[r]);
         if (r < (int)TRI_COUNT_OF(config->faults) && config->faults[r])
             snprintf(rank->config.faults, sizeof rank->config.faults, "%s", config->faults[r]);
         if (r < (int)TRI_COUNT_OF(config->tokens) && config->tokens[r])

@@ -30,6 +30,7 @@ typedef struct spawn_config {
     const char *tokens[16]; /* NULL: the job's */
     double timeout_s;       /* net.timeout_s, 0: 30 */
     uint64_t seed;          /* of a simulation */
+    const int *hosts;       /* [world]: the host that each rank says it is on, NULL: all on this one */
     int64_t slot_kib;       /* 0: 16, small enough for rings to fill */
 } spawn_config;
 

@@ -26,7 +26,7 @@ static void choices(spawn_rank *self, void *arg)
     /* A rule that cannot is passed over. */
     SPAWN_CHECK(self, (strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 2500, NULL), "halving") == 0) == power);
     SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, INT64_C(64) << 20, NULL), "tree") != 0);
-    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BARRIER, 0, NULL), "dissemination") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BARRIER, 0, NULL), "lane") == 0);
     SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_BATCH, 0, NULL), "?") == 0);
     tri_string text = {0};
     SPAWN_CHECK(self, tri_comm_explain(group, TRI_COMM_ALL_REDUCE, 2500, NULL, &text) == TRI_OK);

@@ -239,7 +239,7 @@ static void killed_over(const char *transport)
     began_ns = tri_now_ns();
     assert_int_equal(tri_net_move(net, &move, 1, tri_deadline_after_ms(20000), NULL, NULL), TRI_EPEER);
     assert_true(tri_now_ns() - began_ns < TRI_NS_PER_S + 100 * TRI_NS_PER_MS);
-    assert_string_equal(tri_last_error(), "rank 1 is gone (connection closed)");
+    assert_non_null(strstr(tri_last_error(), "rank 1 is gone ("));
     tri_thread_join(killer);
     assert_int_equal(waitpid(child, NULL, 0), child);
     tri_net_close(net);

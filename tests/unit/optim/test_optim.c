@@ -11,21 +11,6 @@
 #include "unit/optim/optim_store.h"
 
 static float values[STORE_COUNT], grads[STORE_COUNT], expected[STORE_COUNT];
-static const tri_pieces gradient = {&(const tri_piece){grads, 0, STORE_COUNT}, 1};
-
-/* The same gradient, lying in three places. */
-static float places[3][STORE_COUNT];
-static tri_pieces gradient_in_pieces(void)
-{
-    static const int64_t ends[] = {5000, 39999, STORE_COUNT};
-    static tri_piece pieces[3];
-    for (int i = 0; i < 3; i++) {
-        int64_t first = i > 0 ? ends[i - 1] : 0;
-        memcpy(places[i], grads + first, (size_t)(ends[i] - first) * sizeof(float));
-        pieces[i] = (tri_piece){places[i], first, ends[i] - first};
-    }
-    return (tri_pieces){pieces, 3};
-}
 
 static tri_optim_config config_of(const char *const *settings)
 {
@@ -84,7 +69,7 @@ static void three_steps_follow_the_formulas(void **state)
         memcpy(expected, values, sizeof(values));
         for (int64_t step = 0; step < 3; step++) {
             tri_optim_figures figures = figures_of(step);
-            tri_optim_step(optim, &figures, values, &gradient, 0, STORE_COUNT);
+            tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
         }
         for (int e = 0; e < 2; e++)
             for (int64_t i = store_entries[e].first; i < store_entries[e].first + store_entries[e].count; i++) {
@@ -107,7 +92,7 @@ static void running_statistics_take_in_the_mean_over_shards(void **state)
     store_fill(values, grads);
     memcpy(expected, values, sizeof(values));
     tri_optim_figures figures = figures_of(0);
-    tri_optim_step(optim, &figures, values, &gradient, 0, STORE_COUNT);
+    tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
     for (int64_t i = store_entries[2].first; i < store_entries[2].first + 4; i++)
         assert_float_equal(values[i], 0.9f * expected[i] + 0.1f * grads[i] * 0.25f, 1e-6f);
     tri_optim_destroy(optim);
@@ -124,12 +109,11 @@ static void slices_and_threads_change_no_bit_and_gaps_stay_zero(void **state)
             tri_optim *optim;
             assert_int_equal(tri_optim_create(&config, &store, 1 + variant % 3, &optim), TRI_OK);
             store_fill(values, grads);
-            tri_pieces pieces = variant == 3 ? gradient_in_pieces() : gradient;
             for (int64_t step = 0; step < 3; step++) {
                 tri_optim_figures figures = figures_of(step);
                 int64_t piece = variant == 0 ? STORE_COUNT : 1777 * variant;
                 for (int64_t first = 0; first < STORE_COUNT; first += piece)
-                    tri_optim_step(optim, &figures, values, &pieces, first,
+                    tri_optim_step(optim, &figures, values, grads, first,
                                    STORE_COUNT - first < piece ? STORE_COUNT - first : piece);
             }
             if (variant == 0)
@@ -152,7 +136,7 @@ static void a_step_allocates_nothing(void **state)
     store_fill(values, grads);
     tri_optim_figures figures = figures_of(0);
     uint64_t calls = tri_memory_now().calls;
-    tri_optim_step(optim, &figures, values, &gradient, 0, STORE_COUNT);
+    tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
     assert_int_equal(tri_memory_now().calls, calls);
     tri_optim_destroy(optim);
 }
@@ -190,12 +174,10 @@ static void the_norm_leaves_out_buffers_and_does_not_depend_on_threads(void **st
     for (int e = 0; e < 2; e++)
         for (int64_t i = store_entries[e].first; i < store_entries[e].first + store_entries[e].count; i++)
             squares += (double)grads[i] * (double)grads[i];
-    double norm = tri_clip_norm(&store, &gradient, 0.5, blocks, 1);
+    double norm = tri_clip_norm(&store, grads, 0.5, blocks, 1);
     assert_true(fabs(norm - 0.5 * sqrt(squares)) < 1e-9 * norm);
     for (int threads = 2; threads <= 3; threads++)
-        assert_true(tri_clip_norm(&store, &gradient, 0.5, blocks, threads) == norm);
-    tri_pieces pieces = gradient_in_pieces();
-    assert_true(tri_clip_norm(&store, &pieces, 0.5, blocks, 1) == norm);
+        assert_true(tri_clip_norm(&store, grads, 0.5, blocks, threads) == norm);
 }
 
 int main(void)

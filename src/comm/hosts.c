@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hosts.c: finds out how a group lies on hosts, from what every rank knows of all: nothing is sent.
+ */
+#include "comm/hosts.h"
+
+#include <string.h>
+
+#include <xxhash.h>
+
+void tri_hosts_destroy(tri_hosts *hosts)
+{
+    if (!hosts)
+        return;
+    tri_group_destroy(hosts->local);
+    tri_group_destroy(hosts->across);
+    tri_free(hosts);
+}
+
+/* The number of the host of rank r: hosts in the order of their first ranks. `first`: the first rank of each, found so
+ * far. */
+static int host_of(const tri_group *group, int r, int *first, int *count)
+{
+    const tri_net *net = group->comm->net;
+    uint64_t host = tri_net_host_of(net, group->world_rank[r]);
+    for (int h = 0; h < *count; h++)
+        if (tri_net_host_of(net, group->world_rank[first[h]]) == host)
+            return h;
+    first[*count] = r;
+    return (*count)++;
+}
+
+static uint32_t inner_id(const tri_group *group, uint32_t kind, int index)
+{
+    const uint32_t origin[3] = {group->id, kind, (uint32_t)index};
+    return (uint32_t)XXH3_64bits(origin, sizeof(origin));
+}
+
+/* host[r]: of each rank; the ranks of this rank's host, and those of its place on all hosts. */
+static tri_status groups_make(tri_hosts *hosts, const tri_group *group, const int *host, int *world_ranks)
+{
+    enum { LOCAL = 0x10ca1, ACROSS = 0xac055 };
+    int count = 0, place = 0, own = host[group->rank];
+    for (int r = 0; r < group->count; r++) {
+        if (host[r] != own)
+            continue;
+        if (r == group->rank)
+            place = count;
+        world_ranks[count++] = group->world_rank[r];
+    }
+    TRI_TRY(tri_group_create(group->comm, inner_id(group, LOCAL, own), world_ranks, count, &hosts->local));
+    count = 0;
+    for (int h = 0; h < hosts->count; h++) {
+        int before = 0;
+        for (int r = 0; r < group->count; r++)
+            if (host[r] == h && before++ == place)
+                world_ranks[count++] = group->world_rank[r];
+    }
+    return tri_group_create(group->comm, inner_id(group, ACROSS, place), world_ranks, count, &hosts->across);
+}
+
+static bool is_even(tri_hosts *hosts, const tri_group *group, const int *host, int *members)
+{
+    hosts->locals = group->count / hosts->count;
+    hosts->ordered = true;
+    memset(members, 0, (size_t)hosts->count * sizeof(*members));
+    for (int r = 0; r < group->count; r++) {
+        members[host[r]]++;
+        hosts->ordered = hosts->ordered && host[r] == r / hosts->locals;
+    }
+    for (int h = 0; h < hosts->count; h++)
+        if (members[h] != hosts->locals)
+            return false;
+    return true;
+}
+
+tri_status tri_hosts_make(tri_group *group, tri_hosts **out)
+{
+    size_t ranks = (size_t)group->count;
+    int *host = tri_alloc_zero(ranks, sizeof(*host)), *work = tri_alloc_zero(ranks, sizeof(*work));
+    tri_hosts *hosts = tri_alloc_zero(1, sizeof(*hosts));
+    tri_status status = host && work && hosts ? TRI_OK : TRI_ENOMEM;
+    bool useful = false;
+    if (status == TRI_OK) {
+        for (int r = 0; r < group->count; r++)
+            host[r] = host_of(group, r, work, &hosts->count);
+        useful = hosts->count > 1 && hosts->count < group->count && is_even(hosts, group, host, work);
+    }
+    if (useful)
+        status = groups_make(hosts, group, host, work);
+    tri_free(host);
+    tri_free(work);
+    if (!useful || status != TRI_OK) {
+        tri_hosts_destroy(hosts);
+        hosts = NULL;
+    }
+    *out = hosts;
+    return status;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lane.c: opening the lane of a group; posting, waiting, and what a wait looks at when it takes long.
+ */
+#include "comm/lane.h"
+
+#include <string.h>
+
+#include "base/cache.h"
+#include "net/host.h"
+
+#define SPINS          2000 /* some tens of microseconds */
+#define SPIN_NS        INT64_C(50000)
+#define YIELDS         50
+#define SLEEP_LIMIT_NS (5 * TRI_NS_PER_MS)
+
+/* ---- opening */
+
+typedef struct lane_ticket {
+    tri_region_ticket region;
+    int64_t usable;
+    tri_core_set cores; /* that the rank may use */
+} lane_ticket;
+
+static bool is_local(const tri_group *group)
+{
+    const char *name = group->price.transport; /* the slowest in the group */
+    return group->count > 1 && group->count <= TRI_LANE_RANKS_MAX && !tri_sim_active() &&
+           (strcmp(name, "shm") == 0 || strcmp(name, "inproc") == 0);
+}
+
+void tri_lane_close(tri_lane *lane)
+{
+    if (!lane)
+        return;
+    for (int r = 0; lane->peers && r < lane->group->count; r++)
+        tri_region_close(&lane->peers[r]);
+    tri_region_close(&lane->own);
+    tri_free(lane->peers);
+    tri_free(lane->pages);
+    tri_free(lane->seen_done);
+    tri_free(lane);
+}
+
+static tri_status lane_create(tri_group *group, tri_lane **out)
+{
+    size_t count = (size_t)group->count;
+    tri_lane *lane = tri_alloc_zero(1, sizeof(*lane));
+    if (!lane)
+        return TRI_ENOMEM;
+    lane->group = group;
+    lane->peers = tri_alloc_zero(count, sizeof(*lane->peers));
+    lane->pages = tri_alloc_zero(count, sizeof(*lane->pages));
+    lane->seen_done = tri_alloc_zero(count, sizeof(*lane->seen_done));
+    if (!lane->peers || !lane->pages || !lane->seen_done) {
+        tri_lane_close(lane);
+        return TRI_ENOMEM;
+    }
+    tri_bell_prepare();
+    (void)tri_region_create(sizeof(tri_lane_page), &lane->own); /* a rank that has none says so to all */
+    *out = lane;
+    return TRI_OK;
+}
+
+/* An operation inside the call that opens the lane. */
+static tri_status run_inside(tri_group *group, const tri_algorithm *algorithm, const void *in, void *out, int64_t count)
+{
+    tri_call call = {.group = group,
+                     .op = algorithm->op,
+                     .dtype = TRI_I64,
+                     .reduce = TRI_REDUCE_MIN,
+                     .canonical = true,
+                     .count = count,
+                     .in = in,
+                     .out = out};
+    tri_call_fill_frame(&call);
+    return algorithm->run(&call);
+}
+
+/* Do the ranks that may use this one's cores leave it one? Else waiting is for whoever has the core. */
+static bool has_core(const tri_group *group, const lane_ticket *tickets)
+{
+    const tri_core_set *own = &tickets[group->rank].cores;
+    int sharing = 0;
+    for (int r = 0; r < group->count; r++)
+        sharing += tri_core_sets_meet(own, &tickets[r].cores);
+    return sharing <= tri_core_set_count(own);
+}
+
+static bool reach_all(tri_lane *lane, const lane_ticket *tickets)
+{
+    const tri_group *group = lane->group;
+    bool reached = true;
+    for (int r = 0; r < group->count && reached; r++) {
+        reached =
+            tickets[r].usable && (r == group->rank || tri_region_open(&tickets[r].region, &lane->peers[r]) == TRI_OK);
+        lane->pages[r] = r == group->rank ? lane->own.bytes : lane->peers[r].bytes;
+    }
+    return reached;
+}
+
+tri_status tri_lane_open(tri_group *group)
+{
+    group->lane_asked = true;
+    if (!is_local(group))
+        return TRI_OK;
+    tri_lane *lane = NULL;
+    lane_ticket *tickets = tri_alloc_zero((size_t)group->count, sizeof(*tickets));
+    tri_status status = tickets ? lane_create(group, &lane) : TRI_ENOMEM;
+    if (status == TRI_OK) {
+        lane_ticket own = {.region = lane->own.ticket, .usable = lane->own.bytes != NULL};
+        tri_host_core_set(&own.cores);
+        status = run_inside(group, &tri_all_gather_by_direct, &own, tickets, sizeof(own) / sizeof(int64_t));
+    }
+    int64_t reached = 0;
+    if (status == TRI_OK) {
+        reached = reach_all(lane, tickets);
+        lane->spins = has_core(group, tickets);
+        status = run_inside(group, &tri_all_reduce_by_tree, &reached, &reached, 1);
+    }
+    tri_free(tickets);
+    if (status == TRI_OK && reached) {
+        group->lane = lane;
+        return TRI_OK;
+    }
+    tri_lane_close(lane);
+    return status;
+}
+
+/* ---- waiting */
+
+/* Has a rank called something else? It then never comes to where this one waits. */
+static tri_status check_frames(tri_call *call)
+{
+    const tri_group *group = call->group;
+    for (int r = 0; r < group->count; r++) {
+        tri_lane_note theirs = group->lane->pages[r]->notes.latest; /* may be torn: then it agrees at the next look */
+        if (r == group->rank || theirs.frame.group != call->frame.group ||
+            theirs.frame.sequence != call->frame.sequence || tri_frame_agrees(&call->frame, &theirs.frame))
+            continue;
+        tri_lane_note again = group->lane->pages[r]->notes.latest;
+        if (memcmp(&theirs, &again, sizeof(again)) == 0)
+            return tri_call_mismatch(call, &theirs.frame, theirs.name, group->world_rank[r]);
+    }
+    return TRI_OK;
+}
+
+/* A long wait: yields, then sleeps, and looks around for whoever has died, stopped, or called something else. */
+static tri_status wait_long(tri_call *call, int peer, const _Atomic uint64_t *word, uint64_t value)
+{
+    tri_lane *lane = call->group->lane;
+    tri_comm *comm = call->group->comm;
+    int64_t began_ns = tri_now_ns(), deadline_ns = tri_deadline_after_ms(comm->timeout_ms);
+    for (int turn = 0;; turn++) {
+        if (atomic_load_explicit(word, memory_order_acquire) >= value)
+            return TRI_OK;
+        if (turn < YIELDS) {
+            tri_yield();
+            continue;
+        }
+        if (lane->spins && tri_now_ns() - began_ns < SPIN_NS) {
+            for (int i = 0; i < 64 && atomic_load_explicit(word, memory_order_acquire) < value; i++)
+                tri_pause();
+            continue;
+        }
+        tri_bell_sleep(&lane->pages[call->group->rank]->bell, word, value, SLEEP_LIMIT_NS);
+        if (atomic_load_explicit(word, memory_order_acquire) >= value)
+            return TRI_OK;
+        tri_status status = tri_call_look_around(call, peer);
+        /* A rank may leave, or die, after it has posted. */
+        if (status == TRI_EPEER && atomic_load_explicit(word, memory_order_acquire) >= value)
+            return TRI_OK;
+        TRI_TRY(status);
+        TRI_TRY(check_frames(call));
+        if (tri_now_ns() >= deadline_ns)
+            return tri_fail(TRI_ETIMEOUT, "rank %d waited %.3f s for rank %d", comm->rank,
+                            (double)(tri_now_ns() - began_ns) * 1e-9, call->group->world_rank[peer]);
+    }
+}
+
+static inline tri_status wait_for(tri_call *call, int peer, const _Atomic uint64_t *word, uint64_t value)
+{
+    int spins = call->group->lane->spins ? SPINS : 1;
+    for (int i = 0; i < spins; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) >= value)
+            return TRI_OK;
+        tri_pause();
+    }
+    return wait_long(call, peer, word, value);
+}
+
+/* ---- a call on the lane */
+
+static uint64_t signature_of(const tri_call *call)
+{
+    const tri_frame *frame = &call->frame;
+    uint64_t what = (uint64_t)frame->op | (uint64_t)frame->dtype << 8 | (uint64_t)frame->reduce << 16;
+    uint64_t mixed = (what ^ frame->sequence << 40) * UINT64_C(0x9e3779b97f4a7c15);
+    mixed ^= (frame->count + 1) * UINT64_C(0xd1b54a32d192ed03);
+    return mixed ^ frame->name ^ (uint64_t)frame->group << 32;
+}
+
+tri_status tri_lane_begin(tri_call *call)
+{
+    tri_lane *lane = call->group->lane;
+    uint64_t number = ++lane->number;
+    if (tri_net_trouble(call->group->comm->net))
+        TRI_TRY(tri_call_look_around(call, (call->group->rank + 1) % call->group->count));
+    if (number <= TRI_LANE_SLOTS)
+        return TRI_OK;
+    for (int r = 0; r < call->group->count; r++) {
+        if (lane->seen_done[r] >= number - TRI_LANE_SLOTS || r == call->group->rank)
+            continue;
+        TRI_TRY(wait_for(call, r, &lane->pages[r]->done, number - TRI_LANE_SLOTS));
+        lane->seen_done[r] = atomic_load_explicit(&lane->pages[r]->done, memory_order_acquire);
+    }
+    return TRI_OK;
+}
+
+static inline tri_lane_slot *slot_of(const tri_lane *lane, int rank)
+{
+    return &lane->pages[rank]->slots[lane->number % TRI_LANE_SLOTS];
+}
+
+void *tri_lane_message(const tri_lane *lane, size_t nbytes)
+{
+    tri_lane_slot *slot = slot_of(lane, lane->group->rank);
+    return nbytes <= TRI_LANE_INLINE_NBYTES ? slot->few : slot->many;
+}
+
+void tri_lane_post(const tri_lane *lane, const tri_call *call)
+{
+    const tri_group *group = lane->group;
+    tri_lane_slot *slot = slot_of(lane, group->rank);
+    slot->signature = signature_of(call);
+    tri_lane_note_write(&lane->pages[group->rank]->notes.posted[lane->number % TRI_LANE_SLOTS], call);
+    atomic_store_explicit(&slot->number, lane->number, memory_order_release);
+    for (int r = 0; r < group->count; r++) {
+        if (r != group->rank)
+            tri_bell_ring(&lane->pages[r]->bell);
+    }
+}
+
+tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **message)
+{
+    tri_lane *lane = call->group->lane;
+    tri_lane_slot *slot = slot_of(lane, peer);
+    TRI_TRY(wait_for(call, peer, &slot->number, lane->number));
+    if (slot->signature != signature_of(call)) {
+        const tri_lane_note *theirs = &lane->pages[peer]->notes.posted[lane->number % TRI_LANE_SLOTS];
+        return tri_call_mismatch(call, &theirs->frame, theirs->name, call->group->world_rank[peer]);
+    }
+    /* Whoever posts a call has finished those before it. */
+    lane->seen_done[peer] = lane->number - 1;
+    *message = nbytes <= TRI_LANE_INLINE_NBYTES ? slot->few : slot->many;
+    return TRI_OK;
+}
+
+void tri_lane_end(const tri_lane *lane)
+{
+    tri_lane_page *own = lane->pages[lane->group->rank];
+    atomic_store_explicit(&own->done, lane->number, memory_order_release);
+}
+
+tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *words)
+{
+    tri_lane *lane = call->group->lane;
+    TRI_TRY(tri_lane_begin(call));
+    memcpy(tri_lane_message(lane, nbytes), word, nbytes);
+    tri_lane_post(lane, call);
+    for (int r = 0; r < call->group->count; r++) {
+        const void *theirs = word;
+        if (r != call->group->rank)
+            TRI_TRY(tri_lane_await(call, r, nbytes, &theirs));
+        if (words)
+            memcpy((char *)words + (size_t)r * nbytes, theirs, nbytes);
+    }
+    tri_lane_end(lane);
+    return TRI_OK;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lane.h: the lane of a group whose ranks are all on one host: small messages by flags in cache lines.
+ *
+ * Each rank has a page of slots that all others map. A call on the lane has a number, the same on all ranks; its
+ * message of rank r lies in slot number % TRI_LANE_SLOTS of r's page, with the signature of the call, so that ranks
+ * that call different things find out at the first line they read. A slot is written again when all ranks are done with
+ * the call before. Nothing is sent, nobody is called: a message of a few bytes takes as long as one line from core to
+ * core.
+ */
+#ifndef TRI_COMM_LANE_H
+#define TRI_COMM_LANE_H
+
+#include <string.h>
+
+#include "base/cache.h"
+#include "comm/comm_impl.h"
+#include "net/bell.h"
+#include "net/region.h"
+
+#define TRI_LANE_SLOTS          4
+#define TRI_LANE_RANKS_MAX      64
+#define TRI_LANE_INLINE_NBYTES  48
+#define TRI_LANE_MESSAGE_NBYTES 4096
+#define TRI_LANE_STAGE_NBYTES   ((size_t)1 << 20)
+
+typedef struct tri_lane_slot {
+    _Alignas(TRI_LINES_APART) _Atomic uint64_t number; /* of the call whose message lies here */
+    uint64_t signature;
+    unsigned char few[TRI_LANE_INLINE_NBYTES];                /* the message, if it fits */
+    _Alignas(64) unsigned char many[TRI_LANE_MESSAGE_NBYTES]; /* else here */
+} tri_lane_slot;
+
+/* For reports; read only by who finds that something is wrong. */
+typedef struct tri_lane_note {
+    tri_frame frame;
+    char name[TRI_COMM_NAME_NBYTES];
+} tri_lane_note;
+
+typedef struct tri_lane_notes {
+    _Alignas(TRI_LINES_APART) tri_lane_note posted[TRI_LANE_SLOTS]; /* what the slots' signatures are of */
+    tri_lane_note latest;                                           /* call that posted nothing here */
+} tri_lane_notes;
+
+/* Written by its rank alone, read by all. */
+typedef struct tri_lane_page {
+    tri_bell bell;
+    _Alignas(TRI_LINES_APART) _Atomic uint64_t done; /* number of the latest call that this rank has finished */
+    tri_lane_notes notes;
+    tri_lane_slot slots[TRI_LANE_SLOTS];
+    /* Room for what the others are to reach of ordinary memory; costs nothing until it is used. */
+    _Alignas(4096) unsigned char stage[TRI_LANE_STAGE_NBYTES];
+} tri_lane_page;
+
+struct tri_lane {
+    tri_group *group;
+    uint64_t number; /* of the latest call on the lane */
+    bool spins;      /* this rank has a core of its own */
+    tri_region own, *peers;
+    tri_lane_page **pages; /* [ranks] */
+    uint64_t *seen_done;   /* [ranks]: what was last read of their `done` */
+};
+
+/* Collective, on the runner's thread: opens the lane of a group, or leaves it without one on all ranks. */
+tri_status tri_lane_open(tri_group *group);
+void tri_lane_close(tri_lane *lane);
+
+/* The next call on the lane: its slot is free. The message (at most TRI_LANE_MESSAGE_NBYTES) is written to where
+ * tri_lane_message() says, then posted; a rank with nothing to say need not. */
+tri_status tri_lane_begin(tri_call *call);
+void *tri_lane_message(const tri_lane *lane, size_t nbytes);
+void tri_lane_post(const tri_lane *lane, const tri_call *call);
+/* Waits for the message of a rank. TRI_EMISMATCH, TRI_ETIMEOUT, TRI_EPEER, TRI_EABORT. */
+tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **message);
+/* This rank has read all it needs of the call. */
+void tri_lane_end(const tri_lane *lane);
+/* A barrier on the lane that tells all ranks nbytes (at most TRI_LANE_INLINE_NBYTES) of each; words: [ranks][nbytes],
+ * or NULL. */
+tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *words);
+
+static inline void tri_lane_note_write(tri_lane_note *note, const tri_call *call)
+{
+    note->frame = call->frame;
+    note->name[0] = 0;
+    if (call->name[0])
+        memcpy(note->name, call->name, sizeof(note->name));
+}
+
+/* What the others are shown of a call that goes another way, or says nothing on the lane. */
+static inline void tri_lane_announce(const tri_call *call)
+{
+    tri_lane *lane = call->group->lane;
+    if (lane)
+        tri_lane_note_write(&lane->pages[call->group->rank]->notes.latest, call);
+}
+
+#endif

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * watch.c: the watch thread: beats, hears, looks at processes, and sleeps in poll().
+ *
+ * It wakes for a few microseconds per beat and so asks for a better priority, where that is permitted: on a machine
+ * that is full of work the others must not take this rank for stopped.
+ */
+#include "net/watch.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "net/host.h"
+#include "net/watch_impl.h"
+
+#define PRIORITY       (-10)
+#define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
+#define CLOSE_STEP_NS  (TRI_NS_PER_MS / 2)
+
+/* ---- the thread */
+
+static void thread_wake(tri_watch *watch)
+{
+    const uint64_t one = 1;
+
+    /* Full: it is awake. */
+    (void)!write(watch->event_fd, &one, sizeof one);
+}
+
+static void beat(tri_watch *watch, int64_t now_ns)
+{
+    unsigned char note[TRI_WATCH_NOTE_NBYTES];
+    watch_head head = {.kind = WATCH_BEAT};
+
+    tri_mutex_lock(&watch->client_mutex);
+    if (watch->client.note)
+        head.nbytes = (uint32_t)watch->client.note(watch->client.arg, note);
+    tri_mutex_unlock(&watch->client_mutex);
+    tri_mutex_lock(&watch->mutex);
+    tri_watch_page_write(watch->page, note, head.nbytes, now_ns);
+    for (int peer = 0; peer < watch->world; peer++) {
+        const watch_peer *at = &watch->peers[peer];
+
+        if (!at->page && at->out_nbytes == 0 && tri_watch_is(at, TRI_WATCH_ALIVE))
+            tri_watch_say(&watch->peers[peer], &head, note);
+    }
+    tri_mutex_unlock(&watch->mutex);
+    tri_mutex_lock(&watch->client_mutex);
+    if (watch->client.tick)
+        watch->client.tick(watch->client.arg, now_ns);
+    tri_mutex_unlock(&watch->client_mutex);
+}
+
+static void questions_answer(tri_watch *watch)
+{
+    char text[TRI_WATCH_TEXT_NBYTES];
+    watch_head head = {.kind = WATCH_ANSWER};
+    bool asked = false;
+
+    for (int peer = 0; peer < watch->world; peer++)
+        asked |= watch->peers[peer].asks;
+    if (!asked)
+        return;
+    /* At most every beat, until it is known. */
+    tri_mutex_lock(&watch->client_mutex);
+    if (watch->client.answer)
+        head.nbytes = (uint32_t)watch->client.answer(watch->client.arg, text, sizeof text - 1);
+    tri_mutex_unlock(&watch->client_mutex);
+    if (head.nbytes == 0)
+        return;
+    tri_mutex_lock(&watch->mutex);
+    for (int peer = 0; peer < watch->world; peer++) {
+        if (watch->peers[peer].asks)
+            tri_watch_say(&watch->peers[peer], &head, text);
+        watch->peers[peer].asks = false;
+    }
+    tri_mutex_unlock(&watch->mutex);
+}
+
+static bool has_died(const watch_peer *peer)
+{
+    struct pollfd one = {.fd = peer->process_fd, .events = POLLIN};
+
+    return peer->process_fd >= 0 && poll(&one, 1, 0) > 0;
+}
+
+/* Everything that was said is heard before anybody is found dead: who died may have said why, or somebody else. */
+static void peers_look(tri_watch *watch, const bool *ended)
+{
+    int64_t now_ns = tri_now_ns();
+    bool any = *ended;
+
+    for (int peer = 0; peer < watch->world; peer++) {
+        watch_peer *at = &watch->peers[peer];
+
+        if (!tri_watch_is(at, TRI_WATCH_ALIVE))
+            continue;
+        tri_watch_flush(at);
+        tri_watch_hear(watch, peer, now_ns);
+        if (at->page)
+            tri_watch_page_read(at, now_ns);
+        any |= at->closed;
+    }
+    for (int peer = 0; any && peer < watch->world; peer++) {
+        watch_peer *at = &watch->peers[peer];
+        bool died = tri_watch_is(at, TRI_WATCH_ALIVE) && has_died(at);
+
+        if (died)
+            tri_watch_hear(watch, peer, now_ns);
+        if (died || at->closed)
+            tri_watch_peer_ended(watch, peer, died);
+    }
+}
+
+/* Sleeps until something happens; *ended: a process did. */
+static void peers_wait(tri_watch *watch, int64_t until_ns, bool *ended)
+{
+    nfds_t count = 0, processes;
+    int64_t left_ns = until_ns - tri_now_ns();
+    struct timespec limit = {.tv_nsec = left_ns < 0 ? 0 : left_ns < TRI_NS_PER_S ? (long)left_ns : 999999999};
+    uint64_t rung;
+
+    watch->polls[count++] = (struct pollfd){.fd = watch->event_fd, .events = POLLIN};
+    tri_mutex_lock(&watch->mutex);
+    for (int peer = 0; peer < watch->world; peer++) {
+        const watch_peer *at = &watch->peers[peer];
+
+        if (tri_watch_is(at, TRI_WATCH_ALIVE) && !at->closed)
+            watch->polls[count++] =
+                (struct pollfd){.fd = at->fd, .events = (short)(POLLIN | (at->out_nbytes > 0 ? POLLOUT : 0))};
+    }
+    processes = count;
+    for (int peer = 0; peer < watch->world; peer++) {
+        const watch_peer *at = &watch->peers[peer];
+
+        if (tri_watch_is(at, TRI_WATCH_ALIVE) && at->process_fd >= 0)
+            watch->polls[count++] = (struct pollfd){.fd = at->process_fd, .events = POLLIN};
+    }
+    tri_mutex_unlock(&watch->mutex);
+    *ended = false;
+    if (ppoll(watch->polls, count, &limit, NULL) <= 0)
+        return;
+    if (watch->polls[0].revents)
+        (void)!read(watch->event_fd, &rung, sizeof rung);
+    for (nfds_t i = processes; i < count; i++)
+        *ended |= watch->polls[i].revents != 0;
+}
+
+static void watch_main(void *arg)
+{
+    tri_watch *watch = arg;
+    long task = syscall(SYS_gettid);
+    bool ended = false;
+
+    (void)setpriority(PRIO_PROCESS, (id_t)task, PRIORITY);
+    atomic_store(&watch->page->task, (uint32_t)task);
+    watch->looked_ns = watch->next_ns = tri_now_ns();
+    while (!atomic_load(&watch->stop)) {
+        int64_t now_ns = tri_now_ns(), until_ns;
+
+        if (now_ns >= watch->next_ns) {
+            watch->next_ns = now_ns + watch->beat_ns;
+            beat(watch, now_ns);
+        }
+        tri_mutex_lock(&watch->mutex);
+        peers_look(watch, &ended);
+        until_ns = tri_watch_judge(watch, tri_now_ns());
+        tri_mutex_unlock(&watch->mutex);
+        questions_answer(watch);
+        peers_wait(watch, until_ns < watch->next_ns ? until_ns : watch->next_ns, &ended);
+    }
+}
+
+/* ---- open, close */
+
+tri_status tri_watch_open(const tri_transport_setup *setup, bool over_tcp, void (*wake)(void *arg), void *arg,
+                          tri_watch **out)
+{
+    size_t world = (size_t)setup->world;
+    tri_watch *watch = tri_alloc_zero(1, sizeof *watch);
+    tri_status status = TRI_ENOMEM;
+
+    *out = NULL;
+    if (!watch)
+        return TRI_ENOMEM;
+    watch->rank = setup->rank;
+    watch->world = setup->world;
+    watch->token = setup->token;
+    watch->beat_ns = setup->config->heartbeat_ms * TRI_NS_PER_MS;
+    watch->wake = wake;
+    watch->wake_arg = arg;
+    watch->local_listener = watch->tcp_listener = watch->memory_fd = -1;
+    tri_host_id(watch->host_id);
+    tri_mutex_init(&watch->client_mutex);
+    tri_mutex_init(&watch->mutex);
+    watch->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    watch->peers = tri_alloc_zero(world, sizeof *watch->peers);
+    watch->polls = tri_alloc_zero(1 + 2 * world, sizeof *watch->polls);
+    for (size_t i = 0; watch->peers && i < world; i++)
+        watch->peers[i].fd = watch->peers[i].process_fd = -1;
+    if (watch->peers && watch->polls)
+        status = watch->event_fd >= 0 ? TRI_OK : tri_fail(TRI_EIO, "watch: eventfd: %s", strerror(errno));
+    if (status == TRI_OK)
+        status = tri_watch_listen(watch, setup, over_tcp);
+    if (status != TRI_OK) {
+        tri_watch_close(watch);
+        return status;
+    }
+    *out = watch;
+    return TRI_OK;
+}
+
+const char *tri_watch_address(const tri_watch *watch)
+{
+    return watch->address;
+}
+
+tri_status tri_watch_connect(tri_watch *watch, const char *own, const char *const *addresses, int64_t deadline_ns)
+{
+    char name[16];
+
+    TRI_TRY(tri_watch_meet(watch, own, addresses, deadline_ns));
+    snprintf(name, sizeof name, "watch %d", watch->rank);
+    return tri_thread_start(&watch->thread, name, watch_main, watch);
+}
+
+/* Bytes of the goodbye that have not arrived yet. Takes what comes, so that closing does not reset the connection. */
+static bool has_unsent(watch_peer *peer)
+{
+    unsigned char waste[1024];
+    int left = 0;
+
+    tri_watch_flush(peer);
+    while (recv(peer->fd, waste, sizeof waste, MSG_DONTWAIT) > 0) {
+    }
+    return peer->out_nbytes > 0 || (!peer->page && ioctl(peer->fd, SIOCOUTQ, &left) == 0 && left > 0);
+}
+
+static void goodbye_say(tri_watch *watch)
+{
+    const watch_head bye = {.kind = WATCH_BYE};
+    int64_t until_ns = tri_now_ns() + CLOSE_LIMIT_NS;
+    bool left = true;
+
+    for (int peer = 0; peer < watch->world; peer++)
+        tri_watch_say(&watch->peers[peer], &bye, NULL);
+    while (left) {
+        left = false;
+        for (int peer = 0; peer < watch->world; peer++)
+            left |= tri_watch_is(&watch->peers[peer], TRI_WATCH_ALIVE) && has_unsent(&watch->peers[peer]);
+        if (left && tri_now_ns() >= until_ns)
+            return;
+        if (left)
+            tri_sleep_ns(CLOSE_STEP_NS);
+    }
+}
+
+void tri_watch_close(tri_watch *watch)
+{
+    if (!watch)
+        return;
+    if (watch->thread) {
+        atomic_store(&watch->stop, true);
+        thread_wake(watch);
+        tri_thread_join(watch->thread);
+        goodbye_say(watch);
+    }
+    tri_watch_unlink(watch);
+    tri_mutex_fini(&watch->mutex);
+    tri_mutex_fini(&watch->client_mutex);
+    tri_free(watch->peers);
+    tri_free(watch->polls);
+    tri_free(watch);
+}
+
+/* ---- what others ask */
+
+void tri_watch_client_set(tri_watch *watch, const tri_watch_client *client)
+{
+    tri_mutex_lock(&watch->client_mutex);
+    watch->client = client ? *client : (tri_watch_client){.arg = NULL};
+    tri_mutex_unlock(&watch->client_mutex);
+}
+
+bool tri_watch_has_trouble(const tri_watch *watch)
+{
+    return atomic_load_explicit((atomic_bool *)(uintptr_t)&watch->trouble, memory_order_relaxed);
+}
+
+tri_status tri_watch_trouble(const tri_watch *watch)
+{
+    if (!atomic_load((atomic_bool *)(uintptr_t)&watch->trouble))
+        return TRI_OK;
+    if (watch->subject >= 0 && watch->subject != watch->rank)
+        return tri_fail_copy(TRI_EPEER, watch->text);
+    return tri_fail_copy(watch->cause == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT, watch->text);
+}
+
+void tri_watch_blame(const tri_watch *watch, int *origin, tri_status *cause)
+{
+    if (!atomic_load((atomic_bool *)(uintptr_t)&watch->trouble))
+        return;
+    *origin = watch->origin;
+    *cause = watch->cause;
+}
+
+void tri_watch_tell(tri_watch *watch, tri_status cause, int origin, const char *text)
+{
+    tri_mutex_lock(&watch->mutex);
+    (void)tri_watch_trouble_set(watch, cause, origin < 0 ? watch->rank : origin, -1, TRI_VERDICT_NONE, text);
+    tri_watch_spread(watch);
+    tri_mutex_unlock(&watch->mutex);
+    thread_wake(watch);
+}
+
+tri_watch_state tri_watch_state_of(const tri_watch *watch, int peer)
+{
+    return (tri_watch_state)atomic_load_explicit(&watch->peers[peer].state, memory_order_relaxed);
+}
+
+tri_verdict tri_watch_verdict_of(const tri_watch *watch, int peer)
+{
+    return (tri_verdict)atomic_load_explicit(&watch->peers[peer].verdict, memory_order_relaxed);
+}
+
+/* Of a page that its owner may be writing: tries again, not for ever. */
+static size_t page_note(const watch_page *page, unsigned char bytes[TRI_WATCH_NOTE_NBYTES])
+{
+    watch_page *at = (watch_page *)(uintptr_t)page;
+    uint64_t words[TRI_WATCH_NOTE_NBYTES / 8];
+
+    for (int attempt = 0; attempt < 100; attempt++) {
+        uint32_t stamp = atomic_load(&at->note_stamp);
+        uint32_t nbytes = atomic_load_explicit(&at->note_nbytes, memory_order_relaxed);
+
+        if (stamp % 2 != 0 || nbytes > TRI_WATCH_NOTE_NBYTES)
+            continue;
+        for (size_t i = 0; i < (nbytes + 7) / 8; i++)
+            words[i] = atomic_load_explicit(&at->note[i], memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&at->note_stamp, memory_order_relaxed) != stamp)
+            continue;
+        memcpy(bytes, words, nbytes);
+        return nbytes;
+    }
+    return 0;
+}
+
+size_t tri_watch_note(tri_watch *watch, int peer, unsigned char bytes[TRI_WATCH_NOTE_NBYTES], int64_t *age_ns)
+{
+    watch_peer *at = &watch->peers[peer];
+    size_t nbytes;
+
+    tri_mutex_lock(&watch->mutex);
+    *age_ns = tri_now_ns() - at->heard_ns;
+    if (at->page) {
+        nbytes = page_note(at->page, bytes);
+    } else {
+        nbytes = at->note_nbytes;
+        memcpy(bytes, at->note, nbytes);
+    }
+    tri_mutex_unlock(&watch->mutex);
+    return nbytes;
+}
+
+void tri_watch_ask(tri_watch *watch, int peer)
+{
+    const watch_head head = {.kind = WATCH_ASK};
+
+    tri_mutex_lock(&watch->mutex);
+    watch->peers[peer].answer_nbytes = 0;
+    tri_watch_say(&watch->peers[peer], &head, NULL);
+    tri_mutex_unlock(&watch->mutex);
+}
+
+size_t tri_watch_answer(tri_watch *watch, int peer, char text[TRI_WATCH_TEXT_NBYTES])
+{
+    size_t nbytes;
+
+    tri_mutex_lock(&watch->mutex);
+    nbytes = watch->peers[peer].answer_nbytes;
+    memcpy(text, watch->peers[peer].answer, nbytes);
+    text[nbytes] = 0;
+    tri_mutex_unlock(&watch->mutex);
+    return nbytes;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * watch_judge.c: who is lost, and why this rank stops.
+ *
+ * Silence alone does not condemn. A thread that the kernel says is waiting for a core, or for its disk, is slow; a
+ * watcher that itself was late starts counting anew; and a peer whose beats came late before gets twice that time. So
+ * load evicts nobody, while a stopped process or a cut link is found after three beats.
+ */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fs.h"
+#include "net/watch_impl.h"
+
+#define BEATS_MISSED   3
+#define FIRST_LIMIT_NS (10 * TRI_NS_PER_S) /* until the first beat: the peer may still be waiting for others */
+#define DISK_FACTOR    10                  /* so many times the limit for a thread that waits for its disk */
+#define LIMIT_MAX_NS   (5 * TRI_NS_PER_S)
+
+bool tri_watch_trouble_set(tri_watch *watch, tri_status cause, int origin, int subject, tri_verdict verdict,
+                           const char *text)
+{
+    if (atomic_load(&watch->trouble))
+        return false;
+    watch->cause = cause;
+    watch->origin = origin;
+    watch->subject = subject;
+    watch->verdict = verdict;
+    snprintf(watch->text, sizeof watch->text, "%s", text);
+    atomic_store(&watch->trouble, true);
+    watch->wake(watch->wake_arg);
+    return true;
+}
+
+static void peer_lost(tri_watch *watch, int peer, tri_verdict verdict, const char *why)
+{
+    watch_peer *lost = &watch->peers[peer];
+    char text[TRI_WATCH_CAUSE_NBYTES];
+
+    snprintf(text, sizeof text, "rank %d %s", peer, why);
+    atomic_store(&lost->verdict, (int)verdict);
+    atomic_store(&lost->state, TRI_WATCH_LOST);
+    if (tri_watch_trouble_set(watch, TRI_EPEER, peer, peer, verdict, text))
+        tri_watch_spread(watch);
+}
+
+void tri_watch_peer_ended(tri_watch *watch, int peer, bool process_died)
+{
+    watch_peer *ended = &watch->peers[peer];
+    char why[128];
+
+    if (!tri_watch_is(ended, TRI_WATCH_ALIVE))
+        return;
+    if (process_died)
+        peer_lost(watch, peer, TRI_VERDICT_DIED, "is gone (its process has died)");
+    else if (ended->error == 0 || ended->error == ECONNRESET || ended->error == EPIPE)
+        peer_lost(watch, peer, TRI_VERDICT_DIED, "is gone (connection closed)");
+    else {
+        snprintf(why, sizeof why, "is unreachable (%s)", strerror(ended->error));
+        peer_lost(watch, peer, ended->error == EPROTO ? TRI_VERDICT_DIED : TRI_VERDICT_UNREACHABLE, why);
+    }
+}
+
+/* ---- beats */
+
+void tri_watch_beat_heard(watch_peer *peer, int64_t at_ns)
+{
+    int64_t gap_ns = at_ns - peer->heard_ns;
+
+    /* Forgets slowly: half of a bad gap after some 35 beats. */
+    peer->worst_ns -= peer->worst_ns / 50;
+    if (peer->beat_count++ > 0 && gap_ns > peer->worst_ns)
+        peer->worst_ns = gap_ns;
+    peer->heard_ns = at_ns;
+}
+
+void tri_watch_page_write(watch_page *page, const unsigned char *note, size_t nbytes, int64_t now_ns)
+{
+    uint32_t stamp = atomic_load_explicit(&page->note_stamp, memory_order_relaxed);
+    uint64_t words[TRI_WATCH_NOTE_NBYTES / 8] = {0};
+
+    memcpy(words, note, nbytes);
+    atomic_store(&page->note_stamp, stamp + 1);
+    atomic_thread_fence(memory_order_release);
+    for (size_t i = 0; i < (nbytes + 7) / 8; i++)
+        atomic_store_explicit(&page->note[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&page->note_nbytes, (uint32_t)nbytes, memory_order_relaxed);
+    atomic_store(&page->note_stamp, stamp + 2);
+    atomic_store(&page->beat_ns, now_ns);
+    atomic_fetch_add(&page->beats, 1);
+}
+
+void tri_watch_page_read(watch_peer *peer, int64_t now_ns)
+{
+    uint64_t beats = atomic_load((_Atomic uint64_t *)(uintptr_t)&peer->page->beats);
+    int64_t at_ns = atomic_load((_Atomic int64_t *)(uintptr_t)&peer->page->beat_ns);
+
+    if (beats == peer->beats)
+        return;
+    peer->beats = beats;
+    /* Another clock, in a container with its own: take ours. */
+    if (at_ns > now_ns || now_ns - at_ns > 10 * TRI_NS_PER_S || at_ns < peer->heard_ns)
+        at_ns = now_ns;
+    tri_watch_beat_heard(peer, at_ns);
+}
+
+/* What the kernel says of the thread that should beat: 'R' wants to run, 'T' is stopped; '?' cannot be known. */
+static char task_state(const watch_peer *peer)
+{
+    char path[64], *text = NULL;
+    const char *at;
+    char state = '?';
+    size_t nbytes;
+
+    if (peer->process <= 0)
+        return '?';
+    snprintf(path, sizeof path, "/proc/%d/task/%u/stat", (int)peer->process,
+             (unsigned)atomic_load((_Atomic uint32_t *)(uintptr_t)&peer->page->task));
+    if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
+        return '?';
+    at = strrchr(text, ')');
+    if (at && at[1] == ' ')
+        state = at[2];
+    tri_free(text);
+    return state;
+}
+
+/* Microseconds of a round trip, and milliseconds since the other kernel last answered. */
+static bool connection_asked(const watch_peer *peer, uint32_t *trip_us, uint32_t *quiet_ms)
+{
+    struct tcp_info info;
+    socklen_t nbytes = sizeof info;
+
+    if (getsockopt(peer->fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0)
+        return false;
+    *trip_us = info.tcpi_rtt;
+    *quiet_ms = info.tcpi_last_ack_recv;
+    return true;
+}
+
+static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer)
+{
+    int64_t limit_ns = BEATS_MISSED * watch->beat_ns;
+    uint32_t trip_us, quiet_ms;
+
+    if (peer->beat_count == 0)
+        return FIRST_LIMIT_NS;
+    if (limit_ns < 2 * peer->worst_ns)
+        limit_ns = 2 * peer->worst_ns;
+    if (!peer->page && connection_asked(peer, &trip_us, &quiet_ms))
+        limit_ns += 2000 * (int64_t)trip_us;
+    return limit_ns < LIMIT_MAX_NS ? limit_ns : LIMIT_MAX_NS;
+}
+
+static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t limit_ns)
+{
+    char state = task_state(&watch->peers[index]), why[128];
+
+    if (state == 'R' || (state == 'D' && silent_ns < DISK_FACTOR * limit_ns))
+        return;
+    if (state == 'T' || state == 't')
+        snprintf(why, sizeof why, "is stopped (%s): nothing heard of it for %.2f s",
+                 state == 'T' ? "by a signal" : "by a debugger", (double)silent_ns * 1e-9);
+    else
+        snprintf(why, sizeof why, "is stopped: nothing heard of it for %.2f s", (double)silent_ns * 1e-9);
+    peer_lost(watch, index, TRI_VERDICT_STOPPED, why);
+}
+
+static void remote_judge(tri_watch *watch, int index, int64_t silent_ns)
+{
+    uint32_t trip_us, quiet_ms;
+    bool answers = connection_asked(&watch->peers[index], &trip_us, &quiet_ms) &&
+                   (int64_t)quiet_ms * TRI_NS_PER_MS < silent_ns - watch->beat_ns / 2;
+    char why[128];
+
+    if (answers)
+        snprintf(why, sizeof why, "is stopped: nothing heard of it for %.2f s, though its host answers",
+                 (double)silent_ns * 1e-9);
+    else
+        snprintf(why, sizeof why, "is unreachable: nothing heard of it or its host for %.2f s",
+                 (double)silent_ns * 1e-9);
+    peer_lost(watch, index, answers ? TRI_VERDICT_STOPPED : TRI_VERDICT_UNREACHABLE, why);
+}
+
+int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
+{
+    int64_t next_ns = TRI_FOREVER;
+    bool late = now_ns - watch->looked_ns > 2 * watch->beat_ns;
+
+    watch->looked_ns = now_ns;
+    for (int index = 0; index < watch->world; index++) {
+        watch_peer *peer = &watch->peers[index];
+        int64_t limit_ns;
+
+        if (!tri_watch_is(peer, TRI_WATCH_ALIVE))
+            continue;
+        if (late)
+            peer->heard_ns = now_ns;
+        limit_ns = silence_limit(watch, peer);
+        if (now_ns - peer->heard_ns >= limit_ns) {
+            if (peer->page)
+                local_judge(watch, index, now_ns - peer->heard_ns, limit_ns);
+            else
+                remote_judge(watch, index, now_ns - peer->heard_ns);
+        } else if (peer->heard_ns + limit_ns < next_ns)
+            next_ns = peer->heard_ns + limit_ns;
+    }
+    return next_ns;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * watch_link.c: the connections of a watch: listens, meets the peers as the transports do, looks up their processes.
+ *
+ * "watch=<name>,<port>,<user>" in a rank's address: a unix socket for ranks of the same host and user, a TCP port (0:
+ * none) for all others, at the addresses that "tcp=" names. In these handshakes slot_kib is 1, which no transport has.
+ */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "net/host.h"
+#include "net/net_impl.h"
+#include "net/watch_impl.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#define WATCH_SLOT_KIB  1
+#define USER_TIMEOUT_MS 1000
+
+tri_status tri_watch_listen(tri_watch *watch, const tri_transport_setup *setup, bool over_tcp)
+{
+    char name[TRI_LOCAL_NAME_NBYTES], text[TRI_TCP_ADDRESS_NBYTES];
+    const char *port = NULL;
+    void *map;
+
+    TRI_TRY(tri_local_listen("watch", &watch->local_listener, name));
+    TRI_TRY(tri_local_memory("watch", TRI_WATCH_PAGE_NBYTES, &watch->memory_fd, &map));
+    watch->page = map;
+    if (over_tcp) {
+        TRI_TRY(tri_tcp_listen(setup->config->interface, &watch->tcp_listener, text));
+        port = strchr(text, ',');
+    }
+    snprintf(watch->address, sizeof watch->address, "%s,%d,%u", name, port ? atoi(port + 1) : 0, (unsigned)geteuid());
+    return TRI_OK;
+}
+
+/* ---- whom to meet, and where */
+
+typedef struct watch_place {
+    char name[TRI_LOCAL_NAME_NBYTES];
+    unsigned port, user;
+    char tcp[TRI_TCP_ADDRESS_NBYTES];
+} watch_place;
+
+/* False: that rank has no watch. */
+static bool place_parse(const char *address, watch_place *place)
+{
+    char value[TRI_NET_ADDRESS_NBYTES], tcp[TRI_NET_ADDRESS_NBYTES], *rest, *after;
+
+    *place = (watch_place){.port = 0};
+    if (!tri_net_address_value(address, "watch", value, sizeof value) ||
+        sscanf(value, "%32[0-9a-f],%5u,%10u", place->name, &place->port, &place->user) != 3)
+        return false;
+    if (place->port == 0 || !tri_net_address_value(address, "tcp", tcp, sizeof tcp))
+        return true;
+    /* The same addresses with another port. */
+    rest = strchr(tcp, ',');
+    after = rest ? strchr(rest + 1, ',') : NULL;
+    if (after)
+        snprintf(place->tcp, sizeof place->tcp, "%.*s,%u%.300s", (int)(rest - tcp), tcp, place->port, after);
+    return true;
+}
+
+static bool is_same(const char *own, const char *other, const char *name)
+{
+    char mine[TRI_NET_ADDRESS_NBYTES], theirs[TRI_NET_ADDRESS_NBYTES];
+
+    return tri_net_address_value(own, name, mine, sizeof mine) &&
+           tri_net_address_value(other, name, theirs, sizeof theirs) && strcmp(mine, theirs) == 0;
+}
+
+/* Which peers are met over the unix socket, and which over TCP: both sides find the same. */
+static void places_find(const tri_watch *watch, const char *own, const char *const *addresses, watch_place *places,
+                        const char **local, const char **remote)
+{
+    watch_place self;
+
+    (void)place_parse(own, &self);
+    for (int peer = 0; peer < watch->world; peer++) {
+        watch_place *place = &places[peer];
+
+        if (peer == watch->rank || !addresses[peer] || !place_parse(addresses[peer], place))
+            continue;
+        if (is_same(own, addresses[peer], "host") && place->user == self.user)
+            local[peer] = place->name;
+        else if (place->tcp[0] && self.tcp[0])
+            remote[peer] = place->tcp;
+    }
+}
+
+static bool remote_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
+{
+    const tri_watch *watch = arg;
+    tri_tcp_place found;
+
+    if (!tri_tcp_address_place(address, watch->host_id, attempt, &found))
+        return false;
+    place->nbytes = found.any.sa_family == AF_INET ? sizeof found.four : sizeof found.six;
+    memcpy(&place->address, &found, place->nbytes);
+    return true;
+}
+
+/* ---- a peer that was met */
+
+/* Not inherited by a child that the peer forks, as the socket is: it says that the process itself has died. */
+static void process_find(watch_peer *peer)
+{
+    struct ucred who;
+    socklen_t nbytes = sizeof who;
+    int file = -1;
+
+    if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERCRED, &who, &nbytes) != 0 || who.pid == getpid())
+        return;
+    nbytes = sizeof file;
+    if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &file, &nbytes) != 0)
+        file = who.pid > 0 ? (int)syscall(SYS_pidfd_open, who.pid, 0) : -1;
+    peer->process = who.pid;
+    peer->process_fd = file;
+}
+
+static tri_status local_take(watch_peer *peer, int rank, int memory_fd)
+{
+    void *map;
+
+    if (!tri_local_is_sealed(memory_fd, TRI_WATCH_PAGE_NBYTES))
+        return tri_fail(TRI_EFORMAT, "watch: rank %d: want a sealed page, got another file", rank);
+    map = mmap(NULL, TRI_WATCH_PAGE_NBYTES, PROT_READ, MAP_SHARED, memory_fd, 0);
+    if (map == MAP_FAILED)
+        return tri_fail(TRI_ENOMEM, "watch: rank %d: cannot map a page: %s", rank, strerror(errno));
+    peer->page = map;
+    process_find(peer);
+    return TRI_OK;
+}
+
+static tri_status remote_take(watch_peer *peer)
+{
+    const int on = 1, limit_ms = USER_TIMEOUT_MS;
+
+    if (setsockopt(peer->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
+        setsockopt(peer->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms) != 0)
+        return tri_fail(TRI_EIO, "watch: cannot set an option of a socket: %s", strerror(errno));
+    return TRI_OK;
+}
+
+static tri_status peers_meet(tri_watch *watch, tri_meeting *meeting, int64_t deadline_ns)
+{
+    tri_met *met;
+    tri_status status = tri_meeting_hold(meeting, deadline_ns, &met);
+    int64_t now_ns = tri_now_ns();
+
+    for (int rank = 0; status == TRI_OK && rank < watch->world; rank++) {
+        watch_peer *peer = &watch->peers[rank];
+
+        if (met[rank].fd < 0)
+            continue;
+        peer->fd = met[rank].fd;
+        met[rank].fd = -1;
+        peer->heard_ns = now_ns;
+        atomic_store(&peer->state, TRI_WATCH_ALIVE);
+        status = met[rank].memory_fd >= 0 ? local_take(peer, rank, met[rank].memory_fd) : remote_take(peer);
+    }
+    for (int rank = 0; met && rank < watch->world; rank++) {
+        if (met[rank].fd >= 0)
+            close(met[rank].fd);
+        if (met[rank].memory_fd >= 0)
+            close(met[rank].memory_fd);
+    }
+    tri_free(met);
+    return status;
+}
+
+tri_status tri_watch_meet(tri_watch *watch, const char *own, const char *const *addresses, int64_t deadline_ns)
+{
+    size_t world = (size_t)watch->world;
+    watch_place *places = tri_alloc_zero(world, sizeof *places);
+    const char **local = tri_alloc_zero(2 * world, sizeof *local);
+    tri_meeting meeting = {.name = "watch",
+                           .rank = watch->rank,
+                           .world = watch->world,
+                           .token = watch->token,
+                           .listener = watch->local_listener,
+                           .memory_fd = watch->memory_fd,
+                           .slot_kib = WATCH_SLOT_KIB,
+                           .addresses = local,
+                           .find = tri_local_find,
+                           .trusts = tri_local_trusts,
+                           .arg = watch};
+    tri_status status = TRI_ENOMEM;
+
+    if (places && local) {
+        places_find(watch, own, addresses, places, local, local + world);
+        status = peers_meet(watch, &meeting, deadline_ns);
+    }
+    if (status == TRI_OK && watch->tcp_listener >= 0) {
+        meeting.listener = watch->tcp_listener;
+        meeting.memory_fd = -1;
+        meeting.addresses = local + world;
+        meeting.find = remote_find;
+        meeting.trusts = NULL;
+        status = peers_meet(watch, &meeting, deadline_ns);
+    }
+    tri_free(places);
+    tri_free(local);
+    return status;
+}
+
+static void file_close(int *file)
+{
+    if (*file >= 0)
+        close(*file);
+    *file = -1;
+}
+
+void tri_watch_unlink(tri_watch *watch)
+{
+    for (int rank = 0; watch->peers && rank < watch->world; rank++) {
+        watch_peer *peer = &watch->peers[rank];
+
+        file_close(&peer->fd);
+        file_close(&peer->process_fd);
+        if (peer->page)
+            munmap((void *)(uintptr_t)peer->page, TRI_WATCH_PAGE_NBYTES);
+        peer->page = NULL;
+    }
+    if (watch->page)
+        munmap(watch->page, TRI_WATCH_PAGE_NBYTES);
+    watch->page = NULL;
+    file_close(&watch->local_listener);
+    file_close(&watch->tcp_listener);
+    file_close(&watch->memory_fd);
+    file_close(&watch->event_fd);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "net/watch_impl.h"
+#include "ranks/spawn.h"
+#include "unit/net/cmocka_all.h"
+
+#define HOGS 8
+
+/* ---- two processes; the parent is rank 0 */
+
+typedef struct pair {
+    pid_t child;
+    int fd; /* to the other one */
+    tri_net *net;
+} pair;
+
+static void text_send(int fd, const char *text)
+{
+    char bytes[TRI_NET_ADDRESS_NBYTES] = "";
+
+    snprintf(bytes, sizeof bytes, "%s", text);
+    TRI_ASSERT(write(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes);
+}
+
+static void text_receive(int fd, char text[TRI_NET_ADDRESS_NBYTES])
+{
+    TRI_ASSERT(recv(fd, text, TRI_NET_ADDRESS_NBYTES, MSG_WAITALL) == TRI_NET_ADDRESS_NBYTES);
+}
+
+static tri_net *link_open(const char *transport, const char *beat_ms, int rank, int fd)
+{
+    char peer[TRI_NET_ADDRESS_NBYTES];
+    const char *addresses[2] = {peer, peer};
+    tri_net_config config;
+    tri_net *net = NULL;
+
+    tri_options_defaults(&tri_net_options, &config);
+    TRI_ASSERT(tri_options_set(&tri_net_options, &config, "transport", transport) == TRI_OK);
+    TRI_ASSERT(tri_options_set(&tri_net_options, &config, "heartbeat_ms", beat_ms) == TRI_OK);
+    TRI_ASSERT(tri_net_open(&config, rank, 2, "token", NULL, &net) == TRI_OK);
+    text_send(fd, tri_net_address(net));
+    text_receive(fd, peer);
+    TRI_ASSERT(tri_net_connect(net, addresses, tri_deadline_after_ms(10000)) == TRI_OK);
+    return net;
+}
+
+typedef void (*child_body)(tri_net *net, int fd);
+
+static pair pair_start(const char *transport, const char *beat_ms, child_body body)
+{
+    pair two = {.fd = -1};
+    int fds[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    two.child = fork();
+    if (two.child == 0) {
+        close(fds[0]);
+        body(link_open(transport, beat_ms, 1, fds[1]), fds[1]);
+        _exit(0);
+    }
+    close(fds[1]);
+    two.fd = fds[0];
+    two.net = link_open(transport, beat_ms, 0, fds[0]);
+    return two;
+}
+
+static void pair_end(pair *two)
+{
+    tri_net_close(two->net);
+    kill(two->child, SIGKILL);
+    assert_int_equal(waitpid(two->child, NULL, 0), two->child);
+    close(two->fd);
+}
+
+/* Waits for a byte from the other rank, for at most 20 s. */
+static tri_status byte_await(tri_net *net, int peer)
+{
+    char byte;
+    tri_move move = {.frame = {.kind = TRI_FRAME_DATA, .nbytes = 1}, .peer = peer, .bytes = &byte};
+
+    return tri_net_move(net, &move, 1, tri_deadline_after_ms(20000), NULL, NULL);
+}
+
+static tri_status byte_send(tri_net *net, int peer)
+{
+    char byte = 1;
+    tri_move move = {.send = true, .frame = {.kind = TRI_FRAME_DATA, .nbytes = 1}, .peer = peer, .bytes = &byte};
+
+    return tri_net_move(net, &move, 1, tri_deadline_after_ms(20000), NULL, NULL);
+}
+
+typedef struct signal_later {
+    pid_t process;
+    int number;
+} signal_later;
+
+static void signal_soon(void *arg)
+{
+    const signal_later *later = arg;
+
+    tri_sleep_ns(300 * TRI_NS_PER_MS);
+    kill(later->process, later->number);
+}
+
+static void wait_for_byte(tri_net *net, int fd)
+{
+    char text[TRI_NET_ADDRESS_NBYTES] = "";
+    tri_status status = byte_await(net, 0);
+
+    snprintf(text, sizeof text, "%s: %.400s", tri_status_name(status), tri_last_error());
+    text_send(fd, text);
+}
+
+static void stopped_over(const char *transport)
+{
+    pair two = pair_start(transport, "100", wait_for_byte);
+    signal_later later = {two.child, SIGSTOP};
+    char text[TRI_NET_ADDRESS_NBYTES];
+    int origin = -1;
+    tri_status cause = TRI_OK;
+    tri_thread *thread;
+
+    assert_int_equal(tri_thread_start(&thread, "stopper", signal_soon, &later), TRI_OK);
+    assert_int_equal(byte_await(two.net, 1), TRI_EPEER);
+    tri_thread_join(thread);
+    assert_non_null(strstr(tri_last_error(), "rank 1 is stopped (by a signal): nothing heard of it for "));
+    assert_true(tri_net_trouble(two.net));
+    tri_net_blame(two.net, &origin, &cause);
+    assert_true(origin == 1 && cause == TRI_EPEER);
+    assert_int_equal(tri_watch_verdict_of(tri_net_watch(two.net), 1), TRI_VERDICT_STOPPED);
+    assert_int_equal(tri_watch_state_of(tri_net_watch(two.net), 1), TRI_WATCH_LOST);
+    kill(two.child, SIGCONT);
+    text_receive(two.fd, text);
+    assert_non_null(strstr(text, "TRI_EABORT: rank 0 gave this rank up: rank 1 is stopped"));
+    pair_end(&two);
+}
+
+static void a_stopped_process_is_named_and_finds_that_it_was_given_up(void **state)
+{
+    (void)state;
+    stopped_over("shm");
+    stopped_over("tcp");
+}
+
+/* A child of the rank holds its sockets open after its death. */
+static void fork_and_wait(tri_net *net, int fd)
+{
+    pid_t parent = getpid();
+
+    (void)net;
+    if (fork() == 0) {
+        while (getppid() == parent)
+            tri_sleep_ns(TRI_NS_PER_MS);
+        tri_sleep_ns(3 * TRI_NS_PER_S);
+        _exit(0);
+    }
+    text_send(fd, "forked");
+    for (;;)
+        pause();
+}
+
+static void a_death_is_seen_though_a_child_holds_the_sockets(void **state)
+{
+    pair two = pair_start("shm", "100", fork_and_wait);
+    char text[TRI_NET_ADDRESS_NBYTES];
+    int64_t began_ns;
+
+    (void)state;
+    text_receive(two.fd, text);
+    began_ns = tri_now_ns();
+    kill(two.child, SIGKILL);
+    assert_int_equal(byte_await(two.net, 1), TRI_EPEER);
+    assert_string_equal(tri_last_error(), "rank 1 is gone (its process has died)");
+    assert_true(tri_now_ns() - began_ns < 2 * TRI_NS_PER_S);
+    pair_end(&two);
+}
+
+static void compute_and_send(tri_net *net, int fd)
+{
+    int64_t until_ns = tri_now_ns() + 2 * TRI_NS_PER_S;
+    char text[TRI_NET_ADDRESS_NBYTES];
+
+    while (tri_now_ns() < until_ns) {
+    }
+    text_send(fd, byte_send(net, 0) == TRI_OK ? "sent" : tri_last_error());
+    text_receive(fd, text);
+}
+
+static void who_computes_for_long_on_a_full_machine_is_not_lost(void **state)
+{
+    pid_t hogs[HOGS], parent = getpid();
+    pair two;
+    char text[TRI_NET_ADDRESS_NBYTES];
+
+    (void)state;
+    for (int i = 0; i < HOGS; i++) {
+        hogs[i] = fork();
+        while (hogs[i] == 0) {
+            if (getppid() != parent)
+                _exit(0);
+        }
+    }
+    two = pair_start("shm", "50", compute_and_send);
+    assert_int_equal(byte_await(two.net, 1), TRI_OK);
+    assert_false(tri_net_trouble(two.net));
+    text_receive(two.fd, text);
+    assert_string_equal(text, "sent");
+    pair_end(&two);
+    for (int i = 0; i < HOGS; i++) {
+        kill(hogs[i], SIGKILL);
+        waitpid(hogs[i], NULL, 0);
+    }
+}
+
+static void close_and_wait(tri_net *net, int fd)
+{
+    char text[TRI_NET_ADDRESS_NBYTES];
+
+    tri_net_close(net);
+    text_receive(fd, text);
+}
+
+static void leaving_in_good_order_is_no_trouble(void **state)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        pair two = pair_start(transports[i], "100", close_and_wait);
+
+        for (int wait = 0; wait < 1000 && !tri_net_has_left(two.net, 1); wait++)
+            tri_sleep_ns(5 * TRI_NS_PER_MS);
+        assert_true(tri_net_has_left(two.net, 1));
+        text_send(two.fd, "go");
+        kill(two.child, SIGKILL);
+        tri_sleep_ns(20 * TRI_NS_PER_MS);
+        assert_false(tri_net_trouble(two.net));
+        assert_int_equal(tri_net_trouble_status(two.net), TRI_OK);
+        pair_end(&two);
+    }
+}
+
+static void without_beats_nobody_watches(void **state)
+{
+    pair two = pair_start("shm", "0", compute_and_send);
+
+    (void)state;
+    assert_null(strstr(tri_net_address(two.net), "watch="));
+    assert_null(tri_net_watch(two.net));
+    assert_false(tri_net_trouble(two.net) || tri_net_has_left(two.net, 1) || tri_net_tell(two.net, TRI_EIO, 0, "x"));
+    assert_int_equal(byte_await(two.net, 1), TRI_OK);
+    pair_end(&two);
+}
+
+/* ---- threads */
+
+static void told_while_waiting(spawn_rank *self, void *arg)
+{
+    tri_net *net = NULL;
+    int origin = -1;
+    tri_status cause = TRI_OK;
+
+    (void)arg;
+    SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
+    spawn_barrier(self);
+    if (self->rank == 1) {
+        tri_sleep_ns(20 * TRI_NS_PER_MS);
+        SPAWN_CHECK(self, tri_net_tell(net, TRI_ENUMERIC, 1, "the loss is not a number"));
+        SPAWN_CHECK(self, tri_net_tell(net, TRI_EIO, 1, "a second cause"));
+    } else {
+        SPAWN_CHECK(self, byte_await(net, 1) == TRI_EABORT);
+    }
+    SPAWN_CHECK(self, tri_net_trouble_status(net) == TRI_EABORT);
+    SPAWN_CHECK(self, strcmp(tri_last_error(), "the loss is not a number") == 0);
+    tri_net_blame(net, &origin, &cause);
+    SPAWN_CHECK(self, origin == 1 && cause == TRI_ENUMERIC);
+    spawn_barrier(self);
+    tri_net_close(net);
+}
+
+static void what_a_rank_tells_ends_the_waits_of_all(void **state)
+{
+    (void)state;
+    for (spawn_kind kind = SPAWN_SHM; kind <= SPAWN_AUTO; kind++) {
+        spawn_config config = {.kind = kind, .world = 5};
+
+        assert_true(spawn_ranks(&config, told_while_waiting, NULL));
+    }
+}
+
+static size_t note_write(void *arg, unsigned char *bytes)
+{
+    int rank = *(int *)arg;
+
+    memset(bytes, rank + 1, (size_t)(100 * (rank + 1)));
+    return (size_t)(100 * (rank + 1));
+}
+
+static size_t answer_write(void *arg, char *text, size_t capacity)
+{
+    return (size_t)snprintf(text, capacity, "rank %d answers", *(int *)arg);
+}
+
+static void notes_and_answers(spawn_rank *self, void *arg)
+{
+    tri_net *net = NULL;
+    tri_watch *watch;
+    tri_watch_client client = {.note = note_write, .answer = answer_write, .arg = &self->rank};
+    unsigned char note[TRI_WATCH_NOTE_NBYTES];
+    char text[TRI_WATCH_TEXT_NBYTES] = "", want[32];
+    int peer = (self->rank + 1) % self->world;
+    int64_t age_ns;
+    size_t nbytes = 0;
+
+    (void)arg;
+    self->config.heartbeat_ms = 20;
+    SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
+    watch = tri_net_watch(net);
+    tri_watch_client_set(watch, &client);
+    spawn_barrier(self);
+    for (int i = 0; i < 500 && nbytes == 0; i++) {
+        tri_sleep_ns(10 * TRI_NS_PER_MS);
+        nbytes = tri_watch_note(watch, peer, note, &age_ns);
+    }
+    SPAWN_CHECK(self, nbytes == (size_t)(100 * (peer + 1)) && note[0] == peer + 1 && note[nbytes - 1] == peer + 1);
+    tri_watch_ask(watch, peer);
+    for (int i = 0; i < 500 && tri_watch_answer(watch, peer, text) == 0; i++)
+        tri_sleep_ns(10 * TRI_NS_PER_MS);
+    snprintf(want, sizeof want, "rank %d answers", peer);
+    SPAWN_CHECK(self, strcmp(text, want) == 0);
+    spawn_barrier(self);
+    tri_watch_client_set(watch, NULL);
+    tri_net_close(net);
+}
+
+static void beats_carry_notes_and_questions_are_answered(void **state)
+{
+    (void)state;
+    for (spawn_kind kind = SPAWN_SHM; kind <= SPAWN_TCP; kind++) {
+        spawn_config config = {.kind = kind, .world = 3};
+
+        assert_true(spawn_ranks(&config, notes_and_answers, NULL));
+    }
+}
+
+/* ---- messages */
+
+static void every_damaged_bit_of_a_head_is_found(void **state)
+{
+    const watch_head head = {.kind = WATCH_CAUSE,
+                             .verdict = TRI_VERDICT_DIED,
+                             .status = TRI_EPEER,
+                             .origin = 3,
+                             .subject = -1,
+                             .nbytes = 20};
+    unsigned char bytes[TRI_WATCH_HEAD_NBYTES];
+    watch_head found;
+
+    (void)state;
+    tri_watch_head_encode(&head, bytes);
+    assert_true(tri_watch_head_decode(bytes, &found));
+    assert_true(found.kind == head.kind && found.verdict == head.verdict && found.status == head.status &&
+                found.origin == 3 && found.subject == -1 && found.nbytes == 20);
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        assert_false(tri_watch_head_decode(bytes, &found));
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+}
+
+static void heads_that_cannot_be_are_refused(void **state)
+{
+    static const watch_head wrong[] = {{.kind = 0},
+                                       {.kind = WATCH_KIND_COUNT},
+                                       {.kind = WATCH_BEAT, .nbytes = TRI_WATCH_NOTE_NBYTES + 1},
+                                       {.kind = WATCH_CAUSE, .nbytes = TRI_WATCH_CAUSE_NBYTES},
+                                       {.kind = WATCH_ANSWER, .nbytes = TRI_WATCH_TEXT_NBYTES},
+                                       {.kind = WATCH_BYE, .nbytes = 1},
+                                       {.kind = WATCH_CAUSE, .status = TRI_STATUS_COUNT},
+                                       {.kind = WATCH_CAUSE, .verdict = TRI_VERDICT_COUNT}};
+    unsigned char bytes[TRI_WATCH_HEAD_NBYTES];
+    watch_head found;
+
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {
+        tri_watch_head_encode(&wrong[i], bytes);
+        assert_false(tri_watch_head_decode(bytes, &found));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stopped_process_is_named_and_finds_that_it_was_given_up),
+        cmocka_unit_test(a_death_is_seen_though_a_child_holds_the_sockets),
+        cmocka_unit_test(who_computes_for_long_on_a_full_machine_is_not_lost),
+        cmocka_unit_test(leaving_in_good_order_is_no_trouble),
+        cmocka_unit_test(without_beats_nobody_watches),
+        cmocka_unit_test(what_a_rank_tells_ends_the_waits_of_all),
+        cmocka_unit_test(beats_carry_notes_and_questions_are_answered),
+        cmocka_unit_test(every_damaged_bit_of_a_head_is_found),
+        cmocka_unit_test(heads_that_cannot_be_are_refused),
+    };
+
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
