@@ -120,7 +120,7 @@ static tri_status print_json(void)
 int cmd_info(int argc, char **argv)
 {
     int count;
-    tri_status status = tri_flags_parse(&tri_commands[3], flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    tri_status status = tri_flags_parse(tri_command_of(cmd_info), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED)
         return 0;
     if (status == TRI_OK && count > 1)

@@ -41,7 +41,7 @@ static tri_status config_make(tri_launch_config *config)
 int cmd_launch(int argc, char **argv)
 {
     int count;
-    tri_status status = tri_flags_parse(&tri_commands[1], flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    tri_status status = tri_flags_parse(tri_command_of(cmd_launch), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED)
         return 0;
     tri_launch_config config;

@@ -14,8 +14,20 @@ const tri_command tri_commands[] = {
     {"bench", "OP[,OP ...] [-n N] [--sizes 4,1k,1M]", "measures collectives and start-up", cmd_bench},
     {"info", "[RUN or CHECKPOINT] [--json] [--env]",
      "tells what this build and this machine have, or what a folder holds, checked", cmd_info},
+    {"sim", "OP [--ranks 8,64] [--sizes 1k,1M] [--algorithm NAME] [sim.key=value ...]",
+     "predicts collectives on a simulated network, and checks them", cmd_sim},
+    {"doctor", "[-n N] [--hosts FILE] [--json]",
+     "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
     {NULL, NULL, NULL, NULL},
 };
+
+const tri_command *tri_command_of(int (*run)(int argc, char **argv))
+{
+    const tri_command *command = tri_commands;
+    while (command->run != run)
+        command++;
+    return command;
+}
 
 static void print_help(FILE *out)
 {

@@ -31,7 +31,7 @@ static const tri_flag flags[] = {
 
 static int print_help(void)
 {
-    tri_flags_help(&tri_commands[0], flags, TRI_COUNT_OF(flags));
+    tri_flags_help(tri_command_of(cmd_train), flags, TRI_COUNT_OF(flags));
     tri_string text = {0};
     tri_status status = tri_string_append(&text, "\nOptions, in the file or as section.key=value:\n");
     if (status == TRI_OK)
@@ -233,7 +233,7 @@ int cmd_train(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return print_help();
-    tri_status status = tri_flags_parse(&tri_commands[0], flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    tri_status status = tri_flags_parse(tri_command_of(cmd_train), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status != TRI_OK)
         return tri_command_fail(status);
     tri_stop_catch();

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/runtime.h"
 #include "cli/command.h"
@@ -23,6 +24,7 @@ static const tri_flag flags[] = {
     {"--dtype", "LIST", "element types (default f32)", &given.dtype},
     {"--reduce", "LIST", "sum, average, min, max, product, premul_sum (default sum)", &given.reduce},
     {"--transport", "NAME", "shm or tcp (default: auto)", &given.transport},
+    {"--engine", "NAME", "host or mpi (default: host); mpi adds floats in an order of its own", &given.engine},
     {"--algorithm", "TEXT", "overrides the choice, as comm.algorithm does: all_reduce:0-64k=tree,64k-=halving",
      &given.algorithm},
     {"--order", "NAME", "canonical (the default) or any: order of additions", &given.order},
@@ -164,6 +166,10 @@ static tri_status comm_configs_read(tri_comm_config *comm_config, tri_net_config
     tri_options_defaults(&tri_net_options, net);
     if (given.transport)
         TRI_TRY(tri_options_set(&tri_net_options, net, "transport", given.transport));
+    if (given.engine)
+        TRI_TRY(tri_options_set(&tri_comm_options, comm_config, "engine", given.engine));
+    if (given.engine && strcmp(given.engine, "mpi") == 0)
+        TRI_TRY(tri_options_set(&tri_comm_options, comm_config, "order", "any"));
     if (given.order)
         TRI_TRY(tri_options_set(&tri_comm_options, comm_config, "order", given.order));
     if (given.algorithm)
@@ -178,7 +184,7 @@ int cmd_bench(int argc, char **argv)
     tri_comm_config comm_config;
     tri_net_config net;
     tri_launch_result result = {0};
-    tri_status status = tri_flags_parse(&tri_commands[2], flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    tri_status status = tri_flags_parse(tri_command_of(cmd_bench), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED)
         return print_names();
     if (status == TRI_OK && count != 1)

@@ -60,7 +60,7 @@ int64_t bench_part_first(const bench_case *c, int rank);
 /* The words of the command line; NULL: not given. */
 typedef struct bench_flags {
     const char *ranks, *hosts, *sizes, *dtype, *transport, *reduce, *memory, *in_place, *out_of_place, *rewrite,
-        *algorithm, *order, *iterations, *seconds, *explain, *json, *started_ns;
+        *engine, *algorithm, *order, *iterations, *seconds, *explain, *json, *started_ns;
 } bench_flags;
 
 #define BENCH_LIST_MAX 256

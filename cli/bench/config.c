@@ -2,7 +2,6 @@
  *
  * config.c: the flags of `trireme bench` become what is measured: lists of operations, sizes, types and reductions.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 
 #define SIZES_USUAL   "4,1k,64k,1M,64M"
 #define SECONDS_USUAL 0.5
-#define NBYTES_MOST   1e11
 
 /* Cuts the next word of a list; false at the end. */
 static bool next_word(const char **list, char word[64])
@@ -25,52 +23,10 @@ static bool next_word(const char **list, char word[64])
     return true;
 }
 
-/* "64k" at *text, which is moved behind it; negative when there is none. */
-static double read_nbytes(char **text)
-{
-    char *end;
-    double value = strtod(*text, &end);
-    if (end == *text || !(value >= 0))
-        return -1;
-    double unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : *end == 'G' ? 1 << 30 : 1;
-    *text = end + (unit > 1);
-    return value * unit <= NBYTES_MOST ? value * unit : -1;
-}
-
-/* "4", "1k-64M" or "1k-64M:x4". */
-static bool sizes_append(char *word, bench_config *config)
-{
-    double first = read_nbytes(&word), last = first, factor = 2;
-    if (*word == '-') {
-        word++;
-        last = read_nbytes(&word);
-        if (strncmp(word, ":x", 2) == 0)
-            factor = strtod(word + 2, &word);
-        if (!(first >= 1) || last < first)
-            return false;
-    }
-    if (first < 0 || last < 0 || *word || !(factor > 1))
-        return false;
-    for (double nbytes = first; nbytes <= last; nbytes = ceil(nbytes * factor)) {
-        if (config->size_count == BENCH_LIST_MAX)
-            return false;
-        config->sizes[config->size_count++] = (int64_t)nbytes;
-        if (nbytes == last)
-            break;
-    }
-    return true;
-}
-
 static tri_status read_sizes(const char *list, bench_config *config)
 {
-    char word[64];
-    for (const char *at = list; next_word(&at, word);)
-        if (!sizes_append(word, config))
-            return tri_fail(TRI_ECONFIG,
-                            "--sizes wants a list such as 4,1k,1M, with ranges such as 1k-64M or 1k-64M:x4 (at most %d "
-                            "sizes up to 1e11), found '%s'",
-                            BENCH_LIST_MAX, word);
-    return config->size_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--sizes wants at least one size, found ''");
+    TRI_TRY(tri_flag_sizes("--sizes", list, config->sizes, BENCH_LIST_MAX, &config->size_count));
+    return config->size_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--sizes wants at least one size, found '%s'", list);
 }
 
 static tri_status read_dtypes(const char *list, bench_config *config)

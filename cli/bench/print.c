@@ -7,8 +7,6 @@
 #include "base/json.h"
 #include "cli/bench/bench.h"
 
-#define ENGINE "host" /* who moves the data: Trireme itself */
-
 void bench_print_head(void)
 {
     printf("%-20s %5s %12s %-5s %-9s %-12s %12s %12s %12s %9s %9s %6s\n", "op", "ranks", "bytes", "type", "transport",
@@ -33,7 +31,7 @@ static tri_status print_json(const bench_case *c, const char *name, const char *
     tri_json_int(&json, "bytes", result->nbytes);
     tri_json_text(&json, "dtype", tri_dtype_name(c->dtype));
     tri_json_text(&json, "transport", transport);
-    tri_json_text(&json, "engine", ENGINE);
+    tri_json_text(&json, "engine", tri_comm_engine(c->comm));
     tri_json_text(&json, "algorithm", result->algorithm);
     tri_json_real(&json, "time_us", result->median_us);
     tri_json_real(&json, "p99_us", result->p99_us);

@@ -53,6 +53,9 @@ static inline void tri_copy_out(void *to, const void *from, size_t nbytes)
     }
 }
 
+/* memcpy, past the cache where there is more than it holds. */
+void tri_copy_large(void *to, const void *from, size_t nbytes);
+
 /* After reading: makes the whole lines inside [bytes, bytes + nbytes) this core's, by spoiling a byte of each. Only for
  * memory whose content nobody needs any more. */
 static inline void tri_take_lines(void *bytes, size_t nbytes)

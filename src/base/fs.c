@@ -56,7 +56,8 @@ static int open_retrying(const char *path, int flags)
 
 static tri_status read_all(int fd, const char *path, uint64_t limit, size_t expected, tri_string *text)
 {
-    size_t capacity = expected;
+    /* Files of /proc/sys claim no bytes, and give what they have to the first read only. */
+    size_t capacity = expected > 0 ? expected : 4096;
     for (;;) {
         /* One byte more than expected, so that the end is seen without growing. */
         if (text->capacity < capacity + 2) {

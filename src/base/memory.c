@@ -31,7 +31,7 @@ typedef struct memory_header {
 
 _Static_assert(sizeof(memory_header) == 16, "the header keeps malloc's alignment");
 
-static _Atomic uint64_t calls_count, live_count, live_nbytes, peak_nbytes, fail_countdown;
+static _Atomic uint64_t calls_count, live_count, live_nbytes, peak_nbytes, fail_countdown, limit_nbytes;
 
 static memory_header *header_of(const void *memory)
 {
@@ -40,9 +40,12 @@ static memory_header *header_of(const void *memory)
     return header;
 }
 
-/* True when this allocation is the one that a test wants to fail. */
-static bool must_fail(void)
+/* True when this allocation would go beyond the limit, or is the one that a test wants to fail. */
+static bool must_fail(size_t nbytes)
 {
+    uint64_t limit = atomic_load_explicit(&limit_nbytes, memory_order_relaxed);
+    if (limit != 0 && atomic_load_explicit(&live_nbytes, memory_order_relaxed) + nbytes > limit)
+        return true;
     uint64_t left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
     while (left != 0)
         if (atomic_compare_exchange_weak_explicit(&fail_countdown, &left, left - 1, memory_order_relaxed,
@@ -81,7 +84,7 @@ static void *finish(void *base, size_t offset, size_t nbytes, memory_kind kind)
 
 void *tri_alloc(size_t nbytes)
 {
-    void *base = nbytes > LIMIT_NBYTES || must_fail() ? NULL : malloc(sizeof(memory_header) + nbytes);
+    void *base = nbytes > LIMIT_NBYTES || must_fail(nbytes) ? NULL : malloc(sizeof(memory_header) + nbytes);
     return base ? finish(base, sizeof(memory_header), nbytes, KIND_PLAIN) : fail_for(nbytes);
 }
 
@@ -92,7 +95,7 @@ void *tri_alloc_zero(size_t count, size_t each)
         tri_fail(TRI_ENOMEM, "memory: want %zu items of %zu bytes, more than any machine has", count, each);
         return NULL;
     }
-    void *base = nbytes > LIMIT_NBYTES || must_fail() ? NULL : calloc(1, sizeof(memory_header) + nbytes);
+    void *base = nbytes > LIMIT_NBYTES || must_fail(nbytes) ? NULL : calloc(1, sizeof(memory_header) + nbytes);
     return base ? finish(base, sizeof(memory_header), nbytes, KIND_PLAIN) : fail_for(nbytes);
 }
 
@@ -122,7 +125,7 @@ static void *map_huge(size_t nbytes)
 
 void *tri_alloc_bulk(size_t nbytes)
 {
-    if (nbytes > LIMIT_NBYTES || must_fail())
+    if (nbytes > LIMIT_NBYTES || must_fail(nbytes))
         return fail_for(nbytes);
     if (nbytes >= HUGE_NBYTES) {
         void *base = map_huge(nbytes);
@@ -149,7 +152,7 @@ void *tri_realloc(void *old, size_t nbytes)
         }
         return memory;
     }
-    if (nbytes > LIMIT_NBYTES || must_fail())
+    if (nbytes > LIMIT_NBYTES || must_fail(nbytes))
         return fail_for(nbytes);
     memory_header *moved = realloc(header, sizeof(memory_header) + nbytes);
     if (!moved)
@@ -227,4 +230,9 @@ tri_memory_counts tri_memory_now(void)
 void tri_memory_fail_at(uint64_t n)
 {
     atomic_store_explicit(&fail_countdown, n, memory_order_relaxed);
+}
+
+void tri_memory_limit_set(uint64_t nbytes)
+{
+    atomic_store_explicit(&limit_nbytes, nbytes, memory_order_relaxed);
 }

@@ -33,5 +33,8 @@ typedef struct tri_memory_counts {
 tri_memory_counts tri_memory_now(void);
 /* Tests: the n-th allocation from now on fails (1 = the next), then all work again; 0 switches it off. */
 void tri_memory_fail_at(uint64_t n);
+/* Allocations that would make more than nbytes live fail, 0 (at first): none. For programs that can tell too much by
+ * its size alone only when it is too late. */
+void tri_memory_limit_set(uint64_t nbytes);
 
 #endif

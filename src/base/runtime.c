@@ -48,6 +48,12 @@ void tri_yield(void)
     runtime_here()->yield();
 }
 
+void tri_added(size_t nbytes)
+{
+    if (runtime_here()->added)
+        runtime_here()->added(nbytes);
+}
+
 void tri_entropy(void *bytes, size_t nbytes)
 {
     runtime_here()->entropy(bytes, nbytes);

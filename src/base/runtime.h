@@ -35,6 +35,8 @@ int64_t tri_ticks_ns(uint64_t ticks);
 int tri_cores_online(void);
 /* Lets others run. */
 void tri_yield(void);
+/* The caller has added nbytes to others: inside a simulation the time for it passes now, elsewhere it has passed. */
+void tri_added(size_t nbytes);
 /* Random bytes from the system (from the seed in a simulation): job tokens, names of runs. */
 void tri_entropy(void *bytes, size_t nbytes);
 
@@ -79,6 +81,8 @@ typedef struct tri_sim_config {
  * everybody waits for ever, TRI_ETIMEOUT at the limit; both name who waits. Not to be nested. */
 tri_status tri_sim_run(const tri_sim_config *config, int count, void (*body)(int index, void *arg), void *arg);
 bool tri_sim_active(void);
+/* Bytes a second that this fiber and those it starts from now on add, 0 (at first): in no time. */
+void tri_sim_add_rate_set(double bytes_per_second);
 /* A seeded number for models of networks and faults; only inside a simulation. */
 uint64_t tri_sim_random(void);
 

@@ -18,6 +18,7 @@ typedef struct tri_runtime_ops {
     int64_t (*wall_ns)(void);
     void (*sleep_ns)(int64_t ns);
     void (*yield)(void);
+    void (*added)(size_t nbytes); /* NULL: its time has passed */
     void (*entropy)(void *bytes, size_t nbytes);
     tri_status (*thread_start)(tri_thread **out, const char *name, void (*body)(void *arg), void *arg);
     void (*thread_join)(tri_thread *thread);

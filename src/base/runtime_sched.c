@@ -152,6 +152,7 @@ static bool clock_move(tri_sim *sim, int64_t to_ns)
     }
     sim->now_ns = to_ns;
     sim->switches = 0;
+    sim->crowd = sim->live;
     progress_note(sim);
     while (sim->timer_count > 0 && sim->timers[0]->deadline_ns <= to_ns)
         tri_fiber_wake(sim, sim->timers[0], true);
@@ -164,7 +165,7 @@ static bool clock_push(tri_sim *sim)
     int64_t timer_ns = sim->timer_count > 0 ? sim->timers[0]->deadline_ns : TRI_FOREVER;
     int64_t step_ns;
 
-    if (++sim->switches > STUCK_SWITCHES + STUCK_SWITCHES_EACH * sim->live) {
+    if (++sim->switches > STUCK_SWITCHES + STUCK_SWITCHES_EACH * sim->crowd) {
         step_ns = sim->now_ns + STUCK_STEP_NS;
         return clock_move(sim, timer_ns < step_ns ? timer_ns : step_ns);
     }
@@ -281,6 +282,7 @@ tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, voi
         return TRI_ENOMEM;
     tri_thread_init(&fiber->base, &tri_runtime_sim, name, body, arg);
     fiber->sim = sim;
+    fiber->add_rate = tri_fiber_now ? tri_fiber_now->add_rate : 0;
     fiber->timer_index = SIZE_MAX;
     status = tri_context_create(&fiber->context, sim->config.stack_nbytes, fiber_main);
     if (status != TRI_OK) {
@@ -293,6 +295,8 @@ tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, voi
         fiber->next->link = &fiber->next;
     sim->fibers = fiber;
     sim->live++;
+    if (sim->crowd < sim->live)
+        sim->crowd = sim->live;
     sim->started++;
     progress_note(sim);
     tri_fiber_ready(sim, fiber);

@@ -32,6 +32,8 @@ struct tri_fiber {
     uint64_t timer_order;  /* of equal deadlines, the earlier set fires first */
     size_t timer_index;    /* in timers, SIZE_MAX: none */
     uint64_t yield_round;  /* of the simulation, when it last yielded */
+    double add_rate;       /* bytes a second, 0: no limit */
+    double owed_ns;        /* of adding: below 1 */
     bool timed_out;
     bool ended;
     char error[TRI_ERROR_NBYTES];
@@ -52,6 +54,7 @@ struct tri_sim {
     tri_fiber *fibers;
     tri_fiber *spent; /* ended, its stack still to be freed */
     size_t live;      /* fibers that have not ended */
+    size_t crowd;     /* the most of them since the clock last moved */
     size_t started;   /* fibers so far */
     size_t capacity;  /* of the next two; at least `live` */
     tri_fiber **runnable;

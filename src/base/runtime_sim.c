@@ -46,6 +46,20 @@ static void sim_sleep_ns(int64_t ns)
     tri_fiber_wait(self, WAIT_SLEEP, NULL, NULL, until_ns);
 }
 
+static void sim_added(size_t nbytes)
+{
+    tri_fiber *self = tri_fiber_now;
+    int64_t whole_ns;
+
+    if (self->add_rate <= 0)
+        return;
+    self->owed_ns += (double)nbytes / self->add_rate * 1e9;
+    whole_ns = (int64_t)self->owed_ns;
+    self->owed_ns -= (double)whole_ns;
+    if (whole_ns > 0)
+        sim_sleep_ns(whole_ns);
+}
+
 static void sim_entropy(void *bytes, size_t nbytes)
 {
     char *at = bytes;
@@ -166,6 +180,7 @@ const tri_runtime_ops tri_runtime_sim = {
     .wall_ns = sim_now_ns,
     .sleep_ns = sim_sleep_ns,
     .yield = sim_yield,
+    .added = sim_added,
     .entropy = sim_entropy,
     .thread_start = sim_thread_start,
     .thread_join = sim_thread_join,
@@ -178,6 +193,12 @@ const tri_runtime_ops tri_runtime_sim = {
 bool tri_sim_active(void)
 {
     return tri_fiber_now != NULL;
+}
+
+void tri_sim_add_rate_set(double bytes_per_second)
+{
+    TRI_ASSERT(tri_fiber_now);
+    tri_fiber_now->add_rate = bytes_per_second;
 }
 
 uint64_t tri_sim_random(void)

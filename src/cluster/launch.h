@@ -40,4 +40,16 @@ typedef struct tri_launch_result {
 tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, const char *log_folder, bool quiet_others,
                           tri_launch_result *result);
 
+/* How a host answered a command. */
+typedef struct tri_host_answer {
+    char name[256];
+    int slots;
+    int exit_code;  /* of the command; 127, 255: of the remote shell; -1: nothing within the limit */
+    char text[240]; /* the first line it wrote, to either stream */
+} tri_host_answer;
+
+/* Runs argv (NULL at the end) on each host of config->hosts by config->ssh, and waits for all at most limit_ms (for
+ * each 64 of them). Appends one tri_host_answer a host, in the order of the file. */
+tri_status tri_launch_hosts_ask(const tri_launch_config *config, char *const *argv, int limit_ms, tri_vector *answers);
+
 #endif

@@ -43,7 +43,7 @@ tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int6
 tri_status tri_store_remove(tri_store *store, const char *key, int64_t deadline_ns);
 void tri_store_close(tri_store *store);
 
-/* The server of a tcp store, on a thread of its own with one poll loop: a slow, silent or malicious client cannot hold
+/* The server of a tcp store, on a thread of its own with one epoll loop: a slow, silent or malicious client cannot hold
  * up the others or make it grow. address "127.0.0.1" or "0.0.0.0" or "::"; port 0: any. */
 typedef struct tri_store_server tri_store_server;
 tri_status tri_store_server_start(const char *address, int port, const char *token, tri_store_server **out);

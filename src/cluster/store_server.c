@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_server.c: the sockets of a store's server: one thread, one poll loop; what is said there is store_table.c's.
+ * store_server.c: the sockets of a store's server: one thread, one epoll loop; what is said there is store_table.c's.
  *
  * A client is read only while nothing is owed to it, so that what it can make the server hold is one request and one
- * reply.
+ * reply. A turn costs what is ready, not how many are connected: thousands of ranks join at once.
  */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,9 +20,15 @@
 
 #define UNPROVEN_NS    (5 * TRI_NS_PER_S)
 #define UNPROVEN_LIMIT 1024
+#define EVENTS         256
 
 static void client_destroy(tri_store_server *server, store_client *client)
 {
+    *client->link = client->next;
+    if (client->next)
+        client->next->link = client->link;
+    else
+        server->clients_end = client->link;
     close(client->fd);
     tri_store_client_destroy(server, client);
 }
@@ -61,41 +67,65 @@ static bool client_write(tri_store_server *server, store_client *client)
     return tri_store_client_next(server, client);
 }
 
-static void client_accept(tri_store_server *server)
+/* What is polled for at a descriptor: EPOLL_CTL_ADD or EPOLL_CTL_MOD. */
+static bool watch(const tri_store_server *server, int how, int fd, uint32_t events, void *whose)
+{
+    struct epoll_event event = {.events = events, .data = {.ptr = whose}};
+
+    return epoll_ctl(server->epoll, how, fd, &event) == 0;
+}
+
+static void client_admit(tri_store_server *server, int fd)
+{
+    int on = 1;
+    store_client *client = tri_alloc_zero(1, sizeof *client);
+
+    if (!client || !watch(server, EPOLL_CTL_ADD, fd, EPOLLIN, client)) {
+        tri_free(client);
+        close(fd);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    client->fd = fd;
+    client->link = server->clients_end;
+    *client->link = client;
+    server->clients_end = &client->next;
+    client->deadline_ns = tri_now_ns() + UNPROVEN_NS;
+    if (client->deadline_ns < server->sweep_ns)
+        server->sweep_ns = client->deadline_ns;
+    server->unproven++;
+    tri_entropy(client->nonce, sizeof client->nonce);
+    tri_store_client_greet(server, client);
+    if (!client_write(server, client))
+        client_destroy(server, client);
+}
+
+static void clients_accept(tri_store_server *server)
 {
     for (;;) {
-        int on = 1, fd = accept4(server->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        store_client *client;
+        int fd = accept4(server->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                server->accept_after_ns = tri_now_ns() + 100 * TRI_NS_PER_MS;
-            return;
+        if (fd >= 0) {
+            client_admit(server, fd);
+            continue;
         }
-        client = tri_alloc_zero(1, sizeof *client);
-        if (!client || !tri_vector_push(&server->clients, &client)) {
-            tri_free(client);
-            close(fd);
-            return;
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            server->accept_after_ns = tri_now_ns() + 100 * TRI_NS_PER_MS;
+            watch(server, EPOLL_CTL_MOD, server->listener, 0, &server->listener);
         }
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-        client->fd = fd;
-        client->deadline_ns = tri_now_ns() + UNPROVEN_NS;
-        server->unproven++;
-        tri_entropy(client->nonce, sizeof client->nonce);
-        tri_store_client_greet(server, client);
+        return;
     }
 }
 
 /* One client's turn. False: drop it. */
-static bool client_turn(tri_store_server *server, store_client *client, short events, int64_t now_ns)
+static bool client_turn(tri_store_server *server, store_client *client, uint32_t events, int64_t now_ns)
 {
     if (!client->proven && now_ns >= client->deadline_ns)
         return false;
     if (client->state == CLIENT_WAITS) {
         char next;
-        bool has_more = events & POLLIN && recv(client->fd, &next, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+        bool has_more = events & EPOLLIN && recv(client->fd, &next, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
 
         if (events && !has_more)
             return false;                              /* it went away */
@@ -104,83 +134,96 @@ static bool client_turn(tri_store_server *server, store_client *client, short ev
     }
     if (events && client->state != CLIENT_REPLY && client->state != CLIENT_WAITS && !client_read(server, client))
         return false;
-    return client->state != CLIENT_REPLY || client_write(server, client);
+    if (client->state == CLIENT_REPLY && !client_write(server, client))
+        return false;
+    if (client->is_writing != (client->state == CLIENT_REPLY)) {
+        client->is_writing = !client->is_writing;
+        return watch(server, EPOLL_CTL_MOD, client->fd, client->is_writing ? EPOLLOUT : EPOLLIN, client);
+    }
+    return true;
 }
 
-/* Milliseconds until the next deadline. */
-static int polls_make(tri_store_server *server)
+/* Those whose time is over; the oldest strangers, when there are too many; the next deadline. */
+static void clients_sweep(tri_store_server *server, int64_t now_ns)
 {
-    store_client **clients = server->clients.items;
-    int64_t now_ns = tri_now_ns(), first_ns = now_ns + 60 * TRI_NS_PER_S, ms;
-    struct pollfd one = {.fd = server->wake, .events = POLLIN};
+    store_client *next;
 
-    server->polls.count = 0;
-    tri_vector_push(&server->polls, &one);
-    one.fd = now_ns < server->accept_after_ns ? -1 : server->listener;
-    if (one.fd < 0)
-        first_ns = server->accept_after_ns;
-    tri_vector_push(&server->polls, &one);
-    for (size_t i = 0; i < server->clients.count; i++) {
-        one = (struct pollfd){.fd = clients[i]->fd, .events = clients[i]->state == CLIENT_REPLY ? POLLOUT : POLLIN};
-        if ((!clients[i]->proven || clients[i]->state == CLIENT_WAITS) && clients[i]->deadline_ns < first_ns)
-            first_ns = clients[i]->deadline_ns;
-        if (!tri_vector_push(&server->polls, &one))
-            break; /* without memory the rest waits for its turn */
+    server->sweep_ns = TRI_FOREVER;
+    for (store_client *client = server->clients; client; client = next) {
+        bool crowded = !client->proven && server->unproven > UNPROVEN_LIMIT;
+
+        next = client->next;
+        if (crowded || !client_turn(server, client, 0, now_ns))
+            client_destroy(server, client);
+        else if ((!client->proven || client->state == CLIENT_WAITS) && client->deadline_ns < server->sweep_ns)
+            server->sweep_ns = client->deadline_ns;
     }
-    ms = first_ns <= now_ns ? 0 : (first_ns - now_ns - 1) / TRI_NS_PER_MS + 1;
-    return (int)ms;
+}
+
+/* Milliseconds until something is due. */
+static int pause_ms(tri_store_server *server)
+{
+    int64_t now_ns = tri_now_ns(), first_ns = now_ns + 60 * TRI_NS_PER_S;
+
+    if (server->accept_after_ns > 0 && now_ns >= server->accept_after_ns) {
+        server->accept_after_ns = 0;
+        watch(server, EPOLL_CTL_MOD, server->listener, EPOLLIN, &server->listener);
+    }
+    if (server->accept_after_ns > 0)
+        first_ns = server->accept_after_ns;
+    if (server->sweep_ns < first_ns)
+        first_ns = server->sweep_ns;
+    return first_ns <= now_ns ? 0 : (int)((first_ns - now_ns - 1) / TRI_NS_PER_MS + 1);
 }
 
 static void serve(void *arg)
 {
     tri_store_server *server = arg;
+    struct epoll_event events[EVENTS];
 
     while (!atomic_load(&server->stop)) {
-        int ms = polls_make(server);
-        struct pollfd *polls = server->polls.items;
-        size_t polled = server->polls.count, kept = 0;
-        int64_t now_ns;
-        store_client **clients;
+        int count = epoll_wait(server->epoll, events, EVENTS, pause_ms(server));
+        int64_t now_ns = tri_now_ns();
+        bool calls = false;
 
-        if (polled < 2 || poll(polls, polled, ms) < 0) {
-            tri_sleep_ns(TRI_NS_PER_MS); /* interrupted or out of memory: no spinning */
-            continue;
-        }
-        if (polls[1].revents)
-            client_accept(server);
-        now_ns = tri_now_ns();
-        clients = server->clients.items;
-        for (size_t i = 0; i < server->clients.count; i++) {
-            /* New ones have a greeting to send; the oldest strangers make room when there are too many. */
-            short events = i + 2 < polled ? polls[i + 2].revents : 0;
-            bool crowded = !clients[i]->proven && server->unproven > UNPROVEN_LIMIT;
+        if (count < 0)
+            tri_sleep_ns(TRI_NS_PER_MS); /* interrupted: no spinning */
+        for (int i = 0; i < count; i++) {
+            store_client *client = events[i].data.ptr;
 
-            if (crowded || !client_turn(server, clients[i], events, now_ns)) {
-                client_destroy(server, clients[i]);
-                clients[i] = NULL;
-            }
+            if (events[i].data.ptr == &server->listener)
+                calls = true;
+            else if (events[i].data.ptr != &server->wake && !client_turn(server, client, events[i].events, now_ns))
+                client_destroy(server, client);
         }
-        for (size_t i = 0; i < server->clients.count; i++) {
-            if (clients[i])
-                clients[kept++] = clients[i];
+        while (server->owed) {
+            store_client *client = server->owed;
+
+            *client->owed_link = client->next_owed;
+            if (client->next_owed)
+                client->next_owed->owed_link = client->owed_link;
+            client->owed_link = NULL;
+            if (!client_turn(server, client, 0, now_ns))
+                client_destroy(server, client);
         }
-        server->clients.count = kept;
+        if (calls)
+            clients_accept(server);
+        if (now_ns >= server->sweep_ns || server->unproven > UNPROVEN_LIMIT)
+            clients_sweep(server, now_ns);
     }
 }
 
 static void server_destroy(tri_store_server *server)
 {
-    store_client **clients = server->clients.items;
-
-    for (size_t i = 0; i < server->clients.count; i++)
-        client_destroy(server, clients[i]);
+    while (server->clients)
+        client_destroy(server, server->clients);
     tri_store_table_fini(server);
-    tri_vector_fini(&server->clients);
-    tri_vector_fini(&server->polls);
     if (server->listener >= 0)
         close(server->listener);
     if (server->wake >= 0)
         close(server->wake);
+    if (server->epoll >= 0)
+        close(server->epoll);
     tri_free(server);
 }
 
@@ -232,13 +275,18 @@ tri_status tri_store_server_start(const char *address, int port, const char *tok
     server = tri_alloc_zero(1, sizeof *server);
     if (!server)
         return TRI_ENOMEM;
-    server->clients.each = sizeof(store_client *);
-    server->polls.each = sizeof(struct pollfd);
+    server->clients_end = &server->clients;
+    server->sweep_ns = TRI_FOREVER;
     memcpy(server->token, token, strlen(token));
     server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->listener = -1;
-    status = server->wake < 0 ? tri_fail(TRI_EIO, "store server: no eventfd: %s", strerror(errno))
-                              : listen_on(server, address, port);
+    status =
+        server->wake < 0 || server->epoll < 0 || !watch(server, EPOLL_CTL_ADD, server->wake, EPOLLIN, &server->wake)
+            ? tri_fail(TRI_EIO, "store server: no eventfd or epoll: %s", strerror(errno))
+            : listen_on(server, address, port);
+    if (status == TRI_OK && !watch(server, EPOLL_CTL_ADD, server->listener, EPOLLIN, &server->listener))
+        status = tri_fail(TRI_EIO, "store server: cannot poll its listener: %s", strerror(errno));
     if (status == TRI_OK)
         status = tri_thread_start(&server->thread, "store server", serve, server);
     if (status != TRI_OK) {

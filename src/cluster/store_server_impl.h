@@ -43,6 +43,9 @@ typedef struct store_client {
     store_value *reply;
     store_entry *entry; /* CLIENT_WAITS */
     struct store_client *next_waiter;
+    struct store_client *next, **link;           /* all clients, oldest first */
+    struct store_client *next_owed, **owed_link; /* owed_link NULL: not among those */
+    bool is_writing;                             /* what is polled for: room to write, else bytes to read */
 } store_client;
 
 struct tri_store_server {
@@ -54,8 +57,10 @@ struct tri_store_server {
     tri_map keys; /* to store_entry */
     store_entry *entries;
     size_t held_nbytes;
-    tri_vector clients; /* store_client *, oldest first */
-    tri_vector polls;   /* struct pollfd */
+    store_client *clients, **clients_end;
+    store_client *owed; /* by next_owed: whose wait somebody else has ended */
+    int64_t sweep_ns;   /* no client has an earlier deadline */
+    int epoll;
     size_t unproven;
     int64_t accept_after_ns; /* out of descriptors: not before this */
 };

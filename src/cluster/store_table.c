@@ -80,6 +80,16 @@ static void entry_settle(tri_store_server *server, store_entry *entry)
     tri_free(entry);
 }
 
+static void owed_remove(store_client *client)
+{
+    if (!client->owed_link)
+        return;
+    *client->owed_link = client->next_owed;
+    if (client->next_owed)
+        client->next_owed->owed_link = client->owed_link;
+    client->owed_link = NULL;
+}
+
 static void wait_end(tri_store_server *server, store_client *client)
 {
     store_entry *entry = client->entry;
@@ -99,6 +109,7 @@ static void wait_end(tri_store_server *server, store_client *client)
 void tri_store_client_destroy(tri_store_server *server, store_client *client)
 {
     wait_end(server, client);
+    owed_remove(client);
     value_release(server, client->body);
     value_release(server, client->reply);
     if (client->proven)
@@ -164,6 +175,11 @@ static void entry_fill(tri_store_server *server, store_entry *entry, store_value
         client->entry = NULL;
         value->refs++;
         reply_start(client, TRI_OK, 0, value);
+        client->next_owed = server->owed;
+        client->owed_link = &server->owed;
+        if (client->next_owed)
+            client->next_owed->owed_link = &client->next_owed;
+        server->owed = client;
     }
     entry->waiters = NULL;
 }
@@ -222,6 +238,8 @@ static void answer_wait(tri_store_server *server, store_client *client)
     } else {
         client->state = CLIENT_WAITS;
         client->deadline_ns = ns < 0 || ns > TRI_FOREVER - now_ns ? TRI_FOREVER : now_ns + ns;
+        if (client->deadline_ns < server->sweep_ns)
+            server->sweep_ns = client->deadline_ns;
         client->entry = entry;
         client->next_waiter = entry->waiters;
         entry->waiters = client;
@@ -385,6 +403,7 @@ const char *tri_store_client_reply(const store_client *client, size_t *nbytes)
 
 bool tri_store_client_next(tri_store_server *server, store_client *client)
 {
+    owed_remove(client);
     value_release(server, client->reply);
     client->reply = NULL;
     client->at = 0;

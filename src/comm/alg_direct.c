@@ -91,6 +91,8 @@ static tri_status direct_init(direct *d, tri_call *call)
     int64_t nbytes = STAGING_NBYTES / (int64_t)slot_count;
     nbytes = nbytes < SEGMENT_MIN_NBYTES ? SEGMENT_MIN_NBYTES : least(nbytes, SEGMENT_MAX_NBYTES);
     d->segment = nbytes / (int64_t)each / align * align;
+    if (d->segment > d->chunk) /* a thousand ranks with little each: slots of a line, not of a page */
+        d->segment = d->chunk > align ? (d->chunk + align - 1) / align * align : align;
     size_t slots_nbytes = slot_count * (size_t)d->segment * each;
     size_t results_nbytes = 2 * tri_call_nbytes(call, d->segment);
     char *scratch = tri_call_scratch(call, slots_nbytes + results_nbytes + slot_count * sizeof(*d->from));
@@ -175,6 +177,7 @@ static tri_status sum_slots(direct *d, int64_t s)
         combine(sum, d->from[step.into], d->from[step.from], count);
         d->from[step.into] = sum;
     }
+    tri_added((size_t)plan->step_count * (size_t)count * tri_dtype_nbytes(d->adds_in));
     if (plan->step_count == 0)
         memmove(root, d->from[0], (size_t)count * tri_dtype_nbytes(d->adds_in));
     TRI_TRY(tri_call_finish(call, d->adds_in, root, count));

@@ -143,7 +143,7 @@ static tri_status add_chunk(const tri_sharing *run)
 static void fetch(char *to, const char *from, size_t nbytes)
 {
     if (to != from)
-        memmove(to, from, nbytes);
+        tri_copy_large(to, from, nbytes);
 }
 
 /* Block `first` of every rank's input (all-gather: the only one), to the blocks of the output. */
@@ -166,7 +166,7 @@ static void spread(const tri_sharing *run)
     int rank = call->group->rank, ranks = call->group->count, root = call->root;
     size_t nbytes = tri_call_nbytes(call, call->count), fetched = nbytes / (size_t)ranks * (size_t)(ranks - 1) & ~63ul;
     if (rank != root) {
-        memcpy(call->out, run->in[root], fetched);
+        tri_copy_large(call->out, run->in[root], fetched);
         return;
     }
     for (int i = 1; i < ranks; i++)

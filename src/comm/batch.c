@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/engine.h"
 
 struct tri_batch {
     tri_group *group;
@@ -96,7 +96,7 @@ void tri_batch_number(tri_batch *batch)
     }
 }
 
-static tri_status run_pairs(tri_call *batch_call)
+tri_status tri_batch_run_pairs(tri_call *batch_call)
 {
     tri_batch *batch = batch_call->batch;
     tri_moves_begin(batch_call);
@@ -115,10 +115,16 @@ static tri_status run_pairs(tri_call *batch_call)
     return tri_moves_run(batch_call);
 }
 
+const tri_call *tri_batch_calls(const tri_batch *batch, size_t *count)
+{
+    *count = batch->count;
+    return batch->calls;
+}
+
 tri_status tri_batch_run_calls(tri_call *batch_call)
 {
     tri_batch *batch = batch_call->batch;
-    TRI_TRY(run_pairs(batch_call));
+    TRI_TRY(tri_engine_run(batch_call));
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->calls[i].op == TRI_COMM_SEND_RECV)
             continue;

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/events.h"
+#include "comm/engine.h"
 #include "comm/lane.h"
 
 /* The blocks of a call: of the counts it came with, or all alike. */
@@ -174,10 +175,7 @@ static tri_status run(tri_call *call)
         return run_alone(call);
     if (!call->group->lane_asked && call->op != TRI_COMM_SEND_RECV)
         TRI_TRY(tri_lane_open(call->group));
-    if (!call->algorithm)
-        call->algorithm = tri_algorithm_select(call);
-    tri_lane_announce(call);
-    return call->algorithm->run(call);
+    return tri_engine_run(call);
 }
 
 tri_status tri_call_run_inside(tri_call *call)
@@ -204,7 +202,8 @@ static tri_status run_timed(tri_call *call)
 static inline bool is_short(const tri_call *call)
 {
     const tri_group *group = call->group;
-    return group->lane && !call->algorithm && group->comm->rule_count == 0 && tri_lane_takes(call);
+    return group->lane && !group->comm->engine && !call->algorithm && group->comm->rule_count == 0 &&
+           tri_lane_takes(call);
 }
 
 tri_status tri_call_run(tri_call *call)

@@ -4,7 +4,7 @@
  */
 #include <inttypes.h>
 
-#include "comm/comm_impl.h"
+#include "comm/engine.h"
 
 static const char *const op_names[TRI_COMM_OP_COUNT] = {
     [TRI_COMM_ALL_REDUCE] = "all_reduce",
@@ -109,6 +109,8 @@ static tri_status submit(tri_call *call, tri_work **work)
     call->canonical = !group->comm->any_order || call->op == TRI_COMM_ALL_REDUCE_TREE;
     call->scale = group->scale;
     tri_status status = check(call);
+    if (status == TRI_OK)
+        status = tri_engine_check(call);
     if (!group->collecting)
         return status == TRI_OK ? tri_work_submit(call, work) : status;
     if (status == TRI_OK && work)

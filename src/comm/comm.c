@@ -11,6 +11,7 @@
 
 #include <xxhash.h>
 
+#include "comm/engine.h"
 #include "comm/report.h"
 #include "comm/shared.h"
 
@@ -28,8 +29,8 @@ enum { ALIKE_NBYTES = 256 };
 static void describe_alike(const tri_comm_config *config, char text[ALIKE_NBYTES])
 {
     memset(text, 0, ALIKE_NBYTES);
-    int length =
-        snprintf(text, ALIKE_NBYTES, "trireme %s, comm.order = %s, comm.algorithm = '", TRI_VERSION, config->order);
+    int length = snprintf(text, ALIKE_NBYTES, "trireme %s, comm.order = %s, comm.engine = %s, comm.algorithm = '",
+                          TRI_VERSION, config->order, config->engine);
     int room = ALIKE_NBYTES - length - 24;
     snprintf(text + length, (size_t)(ALIKE_NBYTES - length), "%.*s%s'", room, config->algorithm,
              strlen(config->algorithm) > (size_t)room ? "..." : "");
@@ -44,6 +45,7 @@ static uint64_t alike_digest(const tri_comm_config *config)
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, TRI_VERSION, sizeof(TRI_VERSION));
     XXH3_64bits_update(state, config->order, strlen(config->order) + 1);
+    XXH3_64bits_update(state, config->engine, strlen(config->engine) + 1);
     XXH3_64bits_update(state, config->algorithm, strlen(config->algorithm) + 1);
     uint64_t digest = XXH3_64bits_digest(state);
     XXH3_freeState(state);
@@ -144,6 +146,9 @@ tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_c
                              const tri_net_config *net_config, tri_comm **out)
 {
     tri_net *net = NULL;
+    if (world > 1 && strcmp(config->engine, tri_engine_host.name) != 0)
+        return tri_fail(TRI_ECONFIG, "comm.engine: want host where ranks are threads of one process, got %s",
+                        config->engine);
     TRI_TRY(tri_net_open(net_config, rank, world, "", hub, &net));
     /* The hub knows everybody: no addresses. */
     tri_status status = tri_net_connect(net, NULL, tri_deadline_after_ms((int64_t)(net_config->timeout_s * 1000)));
@@ -159,6 +164,7 @@ void tri_comm_leave(tri_comm *comm)
     if (!comm)
         return;
     tri_work_thread_stop(comm);
+    tri_engine_close(comm);
     tri_report_stop(comm->report);
     tri_net_close(comm->net);
     if (comm->cluster) {
@@ -196,4 +202,9 @@ int tri_comm_local_count(const tri_comm *comm)
 const char *tri_comm_transport(const tri_comm *comm, int peer)
 {
     return tri_net_transport_name(comm->net, peer);
+}
+
+tri_net_traffic tri_comm_traffic(const tri_comm *comm)
+{
+    return tri_net_traffic_now(comm->net);
 }

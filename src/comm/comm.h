@@ -15,6 +15,9 @@
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
       "order of additions: canonical gives the same bits in every layout, any may use rings")                          \
     X(PATH, algorithm, "", 0, 0, NULL, "overrides the choice, such as all_reduce:0-64k=tree,64k-=halving")             \
+    X(NAME, engine, "host", 0, 0, "host|mpi",                                                                          \
+      "who runs the operations: host is Trireme itself, mpi the MPI library that started the job")                     \
+    X(PATH, mpi_library, "", 0, 0, NULL, "engine mpi: its plug-in; empty = found by who started the job")              \
     X(REAL, report_s, "10", 0.001, 1e6, NULL, "an operation that waits this long says once who is missing and why")    \
     X(PATH, flight, "", 0, 0, NULL,                                                                                    \
       "folder of the record of the latest operations that a failure leaves, empty = /tmp, none = no record")
@@ -56,8 +59,27 @@ const char *tri_comm_op_name(tri_comm_op op);
 /* data: where it would lie (tri_group_alloc or not), NULL: ordinary memory. The algorithm that a call would take, and
  * the prices of all that can: one line each, for --explain. */
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out);
-/* Name of the chosen algorithm. */
+/* Name of the chosen algorithm, or of the engine where that is not our own. */
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data);
+/* "host" or "mpi". */
+const char *tri_comm_engine(const tri_comm *comm);
+/* What an algorithm would be for a call, whatever comm.algorithm says. */
+typedef struct tri_comm_offer {
+    const char *name;
+    const char *cannot; /* why not; NULL: it can */
+    double price_us;    /* where it can */
+    bool cheapest;      /* of those that can: what the selector takes */
+} tri_comm_offer;
+/* Fills offers[0 .. at most limit) with the algorithms of an operation in ordinary memory, in the order of
+ * tri_comm_algorithm_name(); returns how many. canonical: as with comm.order = canonical. */
+int tri_comm_offers(const tri_group *group, tri_comm_op op, int64_t nbytes, bool canonical, tri_comm_offer *offers,
+                    int limit);
+/* Of algorithm number `index` of an operation; NULL past the last. */
+const char *tri_comm_algorithm_name(tri_comm_op op, int index);
+/* Does comm.algorithm take it with comm.order = any alone? */
+bool tri_comm_needs_any(tri_comm_op op, const char *algorithm);
+/* What this rank has sent so far. */
+tri_net_traffic tri_comm_traffic(const tri_comm *comm);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
 /* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);

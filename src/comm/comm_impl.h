@@ -22,6 +22,7 @@
 typedef struct tri_algorithm tri_algorithm;
 typedef struct tri_lane tri_lane;
 typedef struct tri_hosts tri_hosts;
+typedef struct tri_engine tri_engine;
 
 typedef struct tri_call {
     tri_group *group;
@@ -141,6 +142,8 @@ struct tri_comm {
     int rank, world, local_rank, local_count;
     int64_t timeout_ms; /* of one wait */
     bool any_order;
+    tri_engine *engine;     /* NULL: our own algorithms run everything */
+    unsigned engine_cannot; /* bit of each operation that the engine left to the host */
     tri_rule rules[TRI_COMM_RULES_MAX];
     int rule_count;
     tri_group *world_group;
@@ -198,6 +201,8 @@ tri_status tri_verb_receive_reduce(tri_call *call, int from, uint32_t part, tri_
                                    void *out, int64_t count);
 tri_status tri_verb_exchange_reduce(tri_call *call, int to, const void *sent, int64_t send_count, int from,
                                     const void *left, void *out, int64_t count, uint32_t part);
+/* How a look at the links ended: notes where an abort came from, and passes the status on. */
+tri_status tri_call_heard(tri_comm *comm, tri_status status, const tri_frame *found);
 /* At least nbytes of memory, 64-byte aligned, kept for the next call; contents are lost when it grows. NULL: out of
  * memory. */
 void *tri_call_keep(const tri_call *call, tri_keep what, size_t nbytes);
@@ -216,8 +221,10 @@ void tri_call_place(const tri_call *call);
 tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, int64_t count);
 /* The failure of a call that meets another one: prints both. name: of the other, NULL: look among those known here. */
 tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit);
-/* In a long wait for a rank, outside the net: has anybody died, stopped, or called something else? */
-tri_status tri_call_look_around(tri_call *call, int awaited);
+/* In a long wait outside the net: has anybody died, stopped, or called something else? */
+tri_status tri_call_look_around(tri_call *call);
+/* The failure of a call that waits for a rank whose link has ended: says why, if anybody knows. */
+tri_status tri_call_lost(tri_call *call, int peer);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
 void tri_call_describe(const tri_comm *comm, const tri_frame *frame, char text[192]);
 /* The same with a name that is known: "" or NULL: it is not. Any thread. */
@@ -261,6 +268,9 @@ tri_status tri_batch_append(tri_batch *batch, const tri_call *call);
 void tri_batch_fail(tri_batch *batch, tri_status status);
 void tri_batch_number(tri_batch *batch);
 tri_status tri_batch_run_calls(tri_call *call);
+/* Its sends and receives, by the host. */
+tri_status tri_batch_run_pairs(tri_call *call);
+const tri_call *tri_batch_calls(const tri_batch *batch, size_t *count);
 
 /* comm.c */
 /* Common part of both ways to open; takes net, also on failure. */

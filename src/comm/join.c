@@ -4,7 +4,9 @@
  *
  * The one place of comm/ that asks for the environment (cluster/ reads it): it is what tri_comm_join is for.
  */
-#include "comm/comm_impl.h"
+#include <stdio.h>
+
+#include "comm/engine.h"
 
 static void free_texts(char **texts, int count)
 {
@@ -30,6 +32,19 @@ static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t de
     return status;
 }
 
+/* A rank that has not got its engine says why to all. */
+static tri_status open_engine(tri_comm *comm, const tri_comm_config *config, const char *started_by)
+{
+    char message[TRI_ERROR_NBYTES];
+    tri_status status = tri_engine_open(comm, config, started_by);
+    if (status == TRI_OK)
+        return TRI_OK;
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_comm_abort(comm, status, message);
+    tri_comm_leave(comm);
+    return tri_fail_copy(status, message);
+}
+
 tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net_config,
                          int64_t deadline_ns, tri_comm **out)
 {
@@ -40,7 +55,8 @@ tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, co
         tri_net_close(net);
         return status;
     }
-    return tri_comm_create(net, cluster->local_rank, cluster->local_world, config, net_config, out);
+    TRI_TRY(tri_comm_create(net, cluster->local_rank, cluster->local_world, config, net_config, out));
+    return open_engine(*out, config, cluster->started_by);
 }
 
 tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config *net_config, double timeout_s,

@@ -166,11 +166,14 @@ static tri_status wait_long(tri_call *call, int peer, const _Atomic uint64_t *wo
         tri_bell_sleep(&lane->pages[call->group->rank]->bell, word, value, SLEEP_LIMIT_NS);
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return TRI_OK;
-        tri_status status = tri_call_look_around(call, peer);
+        tri_status status = tri_call_look_around(call);
+        bool gone = status == TRI_EPEER || tri_net_has_gone(comm->net, call->group->world_rank[peer]);
         /* A rank may leave, or die, after it has posted. */
-        if (status == TRI_EPEER && atomic_load_explicit(word, memory_order_acquire) >= value)
+        if (gone && atomic_load_explicit(word, memory_order_acquire) >= value)
             return TRI_OK;
         TRI_TRY(status);
+        if (gone)
+            return tri_call_lost(call, peer);
         TRI_TRY(check_frames(call));
         if (tri_now_ns() >= deadline_ns)
             return tri_fail(TRI_ETIMEOUT, "rank %d waited %.3f s for rank %d", comm->rank,
@@ -205,7 +208,7 @@ tri_status tri_lane_begin(tri_call *call)
     tri_lane *lane = call->group->lane;
     uint64_t number = ++lane->number;
     if (tri_net_trouble(call->group->comm->net))
-        TRI_TRY(tri_call_look_around(call, (call->group->rank + 1) % call->group->count));
+        TRI_TRY(tri_call_look_around(call));
     if (number <= TRI_LANE_SLOTS)
         return TRI_OK;
     for (int r = 0; r < call->group->count; r++) {

@@ -86,11 +86,12 @@ static inline void tri_lane_note_write(tri_lane_note *note, const tri_call *call
         memcpy(note->name, call->name, sizeof(note->name));
 }
 
-/* What the others are shown of a call that goes another way, or says nothing on the lane. */
+/* What the others are shown of a call that goes another way, or says nothing on the lane; what is between two ranks has
+ * other numbers and is nobody else's business. */
 static inline void tri_lane_announce(const tri_call *call)
 {
     tri_lane *lane = call->group->lane;
-    if (lane)
+    if (lane && call->op != TRI_COMM_SEND_RECV)
         tri_lane_note_write(&lane->pages[call->group->rank]->notes.latest, call);
 }
 

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "comm/comm_impl.h"
+#include "comm/engine.h"
 
 const tri_algorithm *const tri_algorithms[] = {
     &tri_all_reduce_by_tree,
@@ -78,12 +78,41 @@ static const tri_price prices[] = {
      .message_us = 2,
      .us_per_byte = 1.0 / 1200,
      .us_per_byte_reduced = 1.0 / 8000},
+    {.transport = "ucx",
+     .latency_us = 5,
+     .message_us = 1,
+     .us_per_byte = 1.0 / 3000,
+     .us_per_byte_reduced = 1.0 / 8000},
     {.transport = "tcp",
      .latency_us = 20,
      .message_us = 2,
      .us_per_byte = 1.0 / 1200,
      .us_per_byte_reduced = 1.0 / 8000},
 };
+
+/* A simulated network says itself what it costs. */
+static void price_by_fabric(const tri_group *group, tri_price *price)
+{
+    const tri_fabric *fabric = tri_net_fabric(group->comm->net);
+    if (!fabric)
+        return;
+    const tri_fabric_config *figures = tri_fabric_figures(fabric);
+    bool local = true;
+    for (int r = 1; r < group->count; r++)
+        local &= tri_fabric_host(fabric, group->world_rank[r]) == tri_fabric_host(fabric, group->world_rank[0]);
+    int64_t slowest = local ? figures->local_bandwidth : figures->bandwidth;
+    if (!local && figures->node_bandwidth > 0 && (slowest == 0 || figures->node_bandwidth < slowest))
+        slowest = figures->node_bandwidth;
+    double latency_us = local ? figures->local_latency_us : figures->latency_us;
+    if (latency_us > 0)
+        price->latency_us = latency_us + figures->message_us;
+    if (figures->message_us > 0)
+        price->message_us = figures->message_us;
+    if (slowest > 0)
+        price->us_per_byte = 1e6 / (double)slowest;
+    if (figures->add_rate > 0)
+        price->us_per_byte_reduced = 1e6 / (double)figures->add_rate;
+}
 
 tri_price tri_price_of_group(const tri_group *group)
 {
@@ -99,7 +128,9 @@ tri_price tri_price_of_group(const tri_group *group)
         }
         worst = at > worst ? at : worst;
     }
-    return prices[worst];
+    tri_price price = prices[worst];
+    price_by_fabric(group, &price);
+    return price;
 }
 
 int tri_log_ceil(int ranks)
@@ -160,7 +191,7 @@ const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbyt
     if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
         return "?";
     tri_call call = call_of(group, op, nbytes, data);
-    return tri_algorithm_select(&call)->name;
+    return group->comm->engine ? tri_comm_engine(group->comm) : tri_algorithm_select(&call)->name;
 }
 
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out)
@@ -172,6 +203,8 @@ tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbyt
     const tri_algorithm *chosen = tri_algorithm_select(&call), *rule = tri_rules_find(group->comm, op, nbytes);
     TRI_TRY(tri_string_appendf(out, "%s of %lld bytes, %d ranks over %s\n", tri_comm_op_name(op), (long long)nbytes,
                                group->count, group->price.transport));
+    if (group->comm->engine)
+        return tri_string_appendf(out, "* %-14s %s\n", tri_comm_engine(group->comm), group->comm->engine->ops->does);
     for (int i = 0; tri_algorithms[i]; i++) {
         const tri_algorithm *algorithm = tri_algorithms[i];
         if (algorithm->op != op)

@@ -71,10 +71,12 @@ static void sink_consume(void *arg, size_t first, const void *bytes, size_t nbyt
     size_t index = first / tri_dtype_nbytes(sink->from);
     int64_t count = (int64_t)(nbytes / tri_dtype_nbytes(sink->from));
     char *out = (char *)sink->out + index * tri_dtype_nbytes(sink->to);
-    if (sink->combine)
+    if (sink->combine) {
         sink->combine(out, (const char *)sink->left + index * tri_dtype_nbytes(sink->to), bytes, count);
-    else
+        tri_added(nbytes);
+    } else {
         (void)tri_convert(out, sink->to, bytes, sink->from, count);
+    }
 }
 
 void tri_moves_receive_into(tri_call *call, int from, uint32_t part, size_t nbytes, const tri_sink *sink)
@@ -165,22 +167,34 @@ tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const
                     mine, comm->rank, part, culprit, found->part, found->nbytes);
 }
 
+tri_status tri_call_heard(tri_comm *comm, tri_status status, const tri_frame *found)
+{
+    if (status != TRI_EABORT || found->kind != TRI_FRAME_ABORT)
+        return status;
+    comm->found_cause = (tri_status)found->op;
+    comm->found_origin = (int)found->count;
+    /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
+    return found->op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
+}
+
 /* What became of the net's work: says who failed, in this rank's words. */
 static tri_status net_failed(tri_call *call, tri_status status, const tri_frame *found, int culprit)
 {
-    tri_comm *comm = call->group->comm;
     if (status == TRI_EMISMATCH)
         return tri_call_mismatch(call, found, NULL, culprit);
-    if (status == TRI_EABORT && found->kind == TRI_FRAME_ABORT) {
-        comm->found_cause = (tri_status)found->op;
-        comm->found_origin = (int)found->count;
-        /* Whoever finds a mismatch is no more to blame than the others: all say the same. */
-        return found->op == TRI_EMISMATCH ? TRI_EMISMATCH : TRI_EABORT;
-    }
-    return status;
+    return tri_call_heard(call->group->comm, status, found);
 }
 
-tri_status tri_call_look_around(tri_call *call, int awaited)
+tri_status tri_call_lost(tri_call *call, int peer)
+{
+    const tri_group *group = call->group;
+    tri_frame found = {0};
+    int culprit = -1;
+    tri_status status = tri_net_lost(group->comm->net, group->world_rank[peer], &found, &culprit);
+    return net_failed(call, status, &found, culprit);
+}
+
+tri_status tri_call_look_around(tri_call *call)
 {
     const tri_group *group = call->group;
     tri_frame found = {0};
@@ -188,9 +202,6 @@ tri_status tri_call_look_around(tri_call *call, int awaited)
     tri_status status = tri_net_patrol(group->comm->net, &found, &culprit);
     if (status != TRI_OK)
         return net_failed(call, status, &found, culprit);
-    if (tri_net_has_gone(group->comm->net, group->world_rank[awaited]))
-        return tri_fail(TRI_EPEER, "rank %d is gone (it left in good order, but something is expected of it)",
-                        group->world_rank[awaited]);
     for (int r = 0; r < group->count; r++) {
         int peer = group->world_rank[r];
         if (r == group->rank || !tri_net_pending(group->comm->net, peer, &found) || found.op == TRI_COMM_SEND_RECV ||

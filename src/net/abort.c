@@ -23,7 +23,7 @@ void tri_net_link_next(tri_net_link *link)
 
 static tri_status link_read(tri_net *net, int peer, void *bytes, size_t nbytes, size_t *given)
 {
-    tri_net_link *link = &net->links[peer];
+    tri_net_link *link = net->links[peer];
     tri_status status = link->transport->ops->read_some(link->transport, peer, bytes, nbytes, given);
 
     if (status != TRI_EPEER)
@@ -34,7 +34,7 @@ static tri_status link_read(tri_net *net, int peer, void *bytes, size_t nbytes, 
 
 static tri_status abort_said(const tri_net *net, int peer)
 {
-    const tri_frame *frame = &net->links[peer].frame;
+    const tri_frame *frame = &net->links[peer]->frame;
 
     if (net->abort_text[0])
         return tri_fail_copy(TRI_EABORT, net->abort_text);
@@ -45,7 +45,7 @@ static tri_status abort_said(const tri_net *net, int peer)
 /* The text of the first abort that came is kept, those of others are thrown away. */
 static tri_status abort_read(tri_net *net, int peer, bool *moved)
 {
-    tri_net_link *link = &net->links[peer];
+    tri_net_link *link = net->links[peer];
     uint64_t total = tri_net_padded(link->frame.nbytes);
     unsigned char waste[TRI_FRAME_ABORT_LIMIT_NBYTES];
     size_t given;
@@ -73,7 +73,7 @@ static tri_status abort_read(tri_net *net, int peer, bool *moved)
 
 tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved)
 {
-    tri_net_link *link = &net->links[peer];
+    tri_net_link *link = net->links[peer];
     size_t given;
 
     while (!link->gone) {
@@ -102,7 +102,7 @@ tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved)
 /* Reads all there is, in search of an abort. */
 static tri_status link_search(tri_net *net, int peer, bool *moved)
 {
-    tri_net_link *link = &net->links[peer];
+    tri_net_link *link = net->links[peer];
 
     for (;;) {
         bool came = false;
@@ -112,8 +112,8 @@ static tri_status link_search(tri_net *net, int peer, bool *moved)
         TRI_TRY(tri_net_link_listen(net, peer, &came));
         if (link->decoded && link->frame.kind == TRI_FRAME_DATA) {
             left = tri_net_padded(link->frame.nbytes) - link->payload_nbytes;
-            TRI_TRY(link_read(net, peer, net->scratch,
-                              left < TRI_NET_SCRATCH_NBYTES ? (size_t)left : TRI_NET_SCRATCH_NBYTES, &given));
+            TRI_TRY(link_read(net, peer, net->scratch, left < net->scratch_nbytes ? (size_t)left : net->scratch_nbytes,
+                              &given));
             link->payload_nbytes += given;
             came |= given > 0 || left == 0;
             if (given == left)
@@ -147,10 +147,14 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
             return tri_net_trouble_status(net);
 
         for (int peer = 0; peer < net->world; peer++) {
-            tri_net_link *link = &net->links[peer];
+            tri_net_link *link = tri_net_link_heard(net, peer);
 
             net->want[peer] = 0;
-            if (!link->transport || link->gone)
+            if (!link && net->routes[peer]) {
+                net->want[peer] = TRI_WANT_READ;
+                anybody = true;
+            }
+            if (!link || link->gone)
                 continue;
             switch (link_search(net, peer, &moved)) {
             case TRI_OK:
@@ -179,21 +183,35 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status)
     }
 }
 
+/* Links that can be told something of their own; the others have heard it already, or never will. */
+static tri_net_link *link_told(const tri_net *net, int peer)
+{
+    tri_net_link *link = net->links[peer];
+
+    return link && !link->gone && !link->partial && (link->written || !link->transport->ops->write_rest) ? link : NULL;
+}
+
 void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, int64_t limit_ns)
 {
     int64_t until_ns = tri_deadline_after_ms(limit_ns / TRI_NS_PER_MS);
     bool left = true;
 
-    for (int peer = 0; peer < net->world; peer++)
-        net->links[peer].control_nbytes = 0;
+    for (size_t i = 0; i < net->transport_count; i++) {
+        if (net->transports[i]->ops->write_rest)
+            net->transports[i]->ops->write_rest(net->transports[i], bytes, nbytes);
+    }
+    for (int peer = 0; peer < net->world; peer++) {
+        if (net->links[peer])
+            net->links[peer]->control_nbytes = 0;
+    }
     while (left) {
         left = false;
         for (int peer = 0; peer < net->world; peer++) {
-            tri_net_link *link = &net->links[peer];
+            tri_net_link *link = link_told(net, peer);
             size_t taken = 0;
 
             net->want[peer] = 0;
-            if (!link->transport || link->gone || link->partial || link->control_nbytes == nbytes)
+            if (!link || link->control_nbytes == nbytes)
                 continue;
             if (link->transport->ops->write_some(link->transport, peer, bytes + link->control_nbytes,
                                                  nbytes - link->control_nbytes, &taken) != TRI_OK) {
@@ -212,9 +230,11 @@ void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, i
             break;
     }
     for (int peer = 0; peer < net->world; peer++) {
-        tri_net_link *link = &net->links[peer];
+        tri_net_link *link = net->links[peer];
 
-        link->partial |= link->control_nbytes > 0 && link->control_nbytes < nbytes;
+        net->want[peer] = 0;
+        if (link)
+            link->partial |= link->control_nbytes > 0 && link->control_nbytes < nbytes;
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hub.c: the place where ranks of one process meet, and the transport between them.
+ * hub.c: the place where ranks of one process meet, and the transport between those that are threads.
  *
  * A sleeper sets `sleeping`, looks at its pipes once more, and waits; whoever writes to or reads from one of them looks
  * at `sleeping` afterwards. All four are seq_cst, so at least one of the two sees the other.
@@ -11,16 +11,13 @@
 
 #include "base/memory.h"
 
-/* What a modelled link takes at once, so that the first bytes of much arrive before the last are sent. */
-#define MODEL_SEGMENT_NBYTES ((size_t)64 << 10)
-#define YIELDS_BEFORE_SLEEP  4
-#define PIPE_ALIGN           ((size_t)TRI_LINES_APART) /* no less than that of a tri_pipe */
+#define YIELDS_BEFORE_SLEEP 4
+#define PIPE_ALIGN          ((size_t)TRI_LINES_APART) /* no less than that of a tri_pipe */
 
 typedef struct endpoint {
     tri_transport base;
     tri_hub *hub;
     tri_port *port;
-    bool modelled;
     size_t ring_nbytes;
     char address[16];
 } endpoint;
@@ -28,31 +25,28 @@ typedef struct endpoint {
 tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out)
 {
     tri_hub *hub;
+    tri_status status;
 
     *out = NULL;
-    if (config->world < 1 || config->latency_ns < 0 || config->jitter_ns < 0 || !(config->bytes_per_second >= 0))
-        return tri_fail(TRI_EINVAL, "hub: want a world of 1 or more and no negative figures, got world %d",
-                        config->world);
+    if (config->world < 1)
+        return tri_fail(TRI_EINVAL, "hub: want a world of 1 or more, got %d", config->world);
     hub = tri_alloc_zero(1, sizeof *hub);
     if (!hub)
         return TRI_ENOMEM;
     hub->config = *config;
     hub->ports = tri_alloc_zero((size_t)config->world, sizeof *hub->ports);
-    if (!hub->ports) {
-        tri_free(hub);
-        return TRI_ENOMEM;
-    }
-    for (int r = 0; r < config->world; r++) {
+    hub->pipes = tri_alloc_zero((size_t)config->world * (size_t)config->world, sizeof *hub->pipes);
+    for (int r = 0; hub->ports && r < config->world; r++) {
         tri_mutex_init(&hub->ports[r].mutex);
         tri_cond_init(&hub->ports[r].cond);
     }
-    for (int r = 0; r < config->world; r++) {
-        hub->ports[r].in = tri_alloc_zero((size_t)config->world, sizeof *hub->ports[r].in);
-        if (!hub->ports[r].in) {
-            tri_hub_destroy(hub);
-            return TRI_ENOMEM;
-        }
+    status = hub->ports && hub->pipes ? tri_fabric_create(&config->fabric, config->world, &hub->fabric) : TRI_ENOMEM;
+    if (status != TRI_OK) {
+        tri_hub_destroy(hub);
+        return status;
     }
+    for (int r = 0; r < config->world; r++)
+        hub->ports[r].in = hub->pipes + (size_t)r * (size_t)config->world;
     *out = hub;
     return TRI_OK;
 }
@@ -61,16 +55,23 @@ void tri_hub_destroy(tri_hub *hub)
 {
     if (!hub)
         return;
-    for (int r = 0; r < hub->config.world; r++) {
+    tri_sim_hub_destroy(hub->sim);
+    tri_fabric_destroy(hub->fabric);
+    for (int r = 0; hub->ports && r < hub->config.world; r++) {
         tri_port *port = &hub->ports[r];
 
         tri_free(port->out);
-        tri_free(port->in);
         tri_cond_fini(&port->cond);
         tri_mutex_fini(&port->mutex);
     }
+    tri_free(hub->pipes);
     tri_free(hub->ports);
     tri_free(hub);
+}
+
+tri_fabric *tri_hub_fabric(const tri_hub *hub)
+{
+    return hub->fabric;
 }
 
 _Static_assert(_Alignof(tri_pipe) <= PIPE_ALIGN, "pipes lie at multiples of PIPE_ALIGN");
@@ -80,27 +81,20 @@ static size_t pipe_round(size_t nbytes)
     return (nbytes + PIPE_ALIGN - 1) / PIPE_ALIGN * PIPE_ALIGN;
 }
 
-/* A pipe, its model, its ring: readers are lent the ring's bytes where they lie and expect them aligned. */
-static size_t pipe_head_nbytes(bool modelled)
+/* A pipe, its ring: readers are lent the ring's bytes where they lie and expect them aligned. */
+static size_t pipe_nbytes(size_t ring_nbytes)
 {
-    return pipe_round(sizeof(tri_pipe) + (modelled ? sizeof(tri_pipe_model) : 0));
-}
-
-static size_t pipe_nbytes(bool modelled, size_t ring_nbytes)
-{
-    return pipe_head_nbytes(modelled) + pipe_round(ring_nbytes);
+    return pipe_round(sizeof(tri_pipe)) + pipe_round(ring_nbytes);
 }
 
 /* The pipe to a peer in the port's memory, seen by the peer from now on. */
 static tri_pipe *pipe_make(const endpoint *from, int peer)
 {
-    uintptr_t at =
-        pipe_round((uintptr_t)from->port->out) + (size_t)peer * pipe_nbytes(from->modelled, from->ring_nbytes);
+    uintptr_t at = pipe_round((uintptr_t)from->port->out) + (size_t)peer * pipe_nbytes(from->ring_nbytes);
     tri_pipe *pipe = (tri_pipe *)at;
 
-    pipe->model = from->modelled ? (tri_pipe_model *)(pipe + 1) : NULL;
     pipe->ring = (tri_ring){.ends = &pipe->ends,
-                            .bytes = (unsigned char *)(at + pipe_head_nbytes(from->modelled)),
+                            .bytes = (unsigned char *)(at + pipe_round(sizeof(tri_pipe))),
                             .capacity = from->ring_nbytes};
     atomic_store(&from->hub->ports[peer].in[from->base.rank], pipe);
     return pipe;
@@ -115,8 +109,17 @@ static void port_wake(tri_port *port)
     tri_mutex_unlock(&port->mutex);
 }
 
-tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transport_setup *setup, bool modelled,
-                                 tri_transport **out)
+tri_status tri_hub_check(const tri_transport_setup *setup, const char *name)
+{
+    if (!setup->hub)
+        return tri_fail(TRI_EINVAL, "net %s: want a hub, got none", name);
+    if (setup->world != setup->hub->config.world || setup->rank < 0 || setup->rank >= setup->world)
+        return tri_fail(TRI_EINVAL, "net %s: want a rank of a world of %d, got rank %d of %d", name,
+                        setup->hub->config.world, setup->rank, setup->world);
+    return TRI_OK;
+}
+
+tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transport_setup *setup, tri_transport **out)
 {
     tri_hub *hub = setup->hub;
     size_t ring_nbytes = (size_t)setup->config->slot_kib << 10;
@@ -124,11 +127,7 @@ tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transpo
     endpoint *end;
 
     *out = NULL;
-    if (!hub)
-        return tri_fail(TRI_EINVAL, "net %s: want a hub, got none", ops->name);
-    if (setup->world != hub->config.world || setup->rank < 0 || setup->rank >= setup->world)
-        return tri_fail(TRI_EINVAL, "net %s: want a rank of a world of %d, got rank %d of %d", ops->name,
-                        hub->config.world, setup->rank, setup->world);
+    TRI_TRY(tri_hub_check(setup, ops->name));
     end = tri_alloc_zero(1, sizeof *end);
     if (!end)
         return TRI_ENOMEM;
@@ -139,13 +138,12 @@ tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transpo
     end->base = (tri_transport){.ops = ops, .rank = setup->rank, .world = setup->world};
     end->hub = hub;
     end->port = &hub->ports[setup->rank];
-    /* Zeros of the system: what is never written to costs no memory, and a large simulation uses few of its pipes. */
-    end->port->out = tri_alloc_zero((size_t)setup->world + 1, pipe_nbytes(modelled, ring_nbytes));
+    /* Zeros of the system: what is never written to costs no memory. */
+    end->port->out = tri_alloc_zero((size_t)setup->world + 1, pipe_nbytes(ring_nbytes));
     if (!end->port->out) {
         tri_hub_endpoint_close(&end->base);
         return TRI_ENOMEM;
     }
-    end->modelled = modelled;
     end->ring_nbytes = ring_nbytes;
     snprintf(end->address, sizeof end->address, "%d", setup->rank);
     *out = &end->base;
@@ -190,14 +188,9 @@ tri_status tri_hub_endpoint_write_some(tri_transport *transport, int peer, const
         return peer_gone(peer);
     if (!pipe)
         pipe = pipe_make(end, peer);
-    if (pipe->model && nbytes > MODEL_SEGMENT_NBYTES)
-        nbytes = MODEL_SEGMENT_NBYTES;
     *taken = tri_ring_write(&pipe->ring, bytes, nbytes);
-    if (*taken > 0) {
-        if (pipe->model)
-            tri_pipe_stamp_written(&end->hub->config, pipe);
+    if (*taken > 0)
         port_wake(port);
-    }
     return TRI_OK;
 }
 
@@ -210,8 +203,8 @@ static tri_status inbound(endpoint *end, int peer, tri_pipe **pipe, uint64_t *vi
     *pipe = atomic_load(&end->port->in[peer]);
     *visible = 0;
     if (*pipe)
-        *visible = (*pipe)->model ? tri_pipe_arrived(*pipe) : tri_ring_used(&(*pipe)->ring);
-    if (closed && *visible == 0 && !(*pipe && tri_ring_used(&(*pipe)->ring) > 0))
+        *visible = tri_ring_used(&(*pipe)->ring);
+    if (closed && *visible == 0)
         return peer_gone(peer);
     return TRI_OK;
 }
@@ -252,8 +245,8 @@ void tri_hub_endpoint_consume(tri_transport *transport, int peer, size_t nbytes)
     port_wake(&end->hub->ports[peer]);
 }
 
-/* Can one of the wanted go on? Otherwise *until_ns becomes the next arrival, if that is sooner. */
-static bool is_ready(endpoint *end, const unsigned char *want, int64_t *until_ns)
+/* Can one of the wanted go on? */
+static bool is_ready(endpoint *end, const unsigned char *want)
 {
     for (int peer = 0; peer < end->base.world; peer++) {
         tri_port *port = &end->hub->ports[peer];
@@ -261,29 +254,16 @@ static bool is_ready(endpoint *end, const unsigned char *want, int64_t *until_ns
 
         if (!want[peer] || peer == end->base.rank)
             continue;
-        if (atomic_load(&port->state) == TRI_PORT_CLOSED) {
-            /* The end may still be in flight. */
-            pipe = atomic_load(&end->port->in[peer]);
-            if ((want[peer] & TRI_WANT_WRITE) || !pipe || !pipe->model || tri_pipe_arrived(pipe) > 0 ||
-                tri_ring_used(&pipe->ring) == 0)
-                return true;
-        }
+        if (atomic_load(&port->state) == TRI_PORT_CLOSED)
+            return true;
         if (want[peer] & TRI_WANT_WRITE) {
             pipe = atomic_load(&port->in[end->base.rank]);
             if (!pipe || tri_ring_free(&pipe->ring) > 0)
                 return true;
         }
         pipe = want[peer] & TRI_WANT_READ ? atomic_load(&end->port->in[peer]) : NULL;
-        if (pipe && pipe->model) {
-            int64_t next_ns = tri_pipe_next_ns(pipe);
-
-            if (tri_pipe_arrived(pipe) > 0)
-                return true;
-            if (next_ns < *until_ns)
-                *until_ns = next_ns;
-        } else if (pipe && tri_ring_used(&pipe->ring) > 0) {
+        if (pipe && tri_ring_used(&pipe->ring) > 0)
             return true;
-        }
     }
     return false;
 }
@@ -292,14 +272,14 @@ tri_status tri_hub_endpoint_wait(tri_transport *transport, const unsigned char *
 {
     endpoint *end = (endpoint *)transport;
 
-    for (int i = 0; i < YIELDS_BEFORE_SLEEP && !end->modelled; i++) {
-        if (is_ready(end, want, &deadline_ns))
+    for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
+        if (is_ready(end, want))
             return TRI_OK;
         tri_yield();
     }
     tri_mutex_lock(&end->port->mutex);
     atomic_store(&end->port->sleeping, 1);
-    if (!is_ready(end, want, &deadline_ns))
+    if (!is_ready(end, want))
         tri_cond_wait(&end->port->cond, &end->port->mutex, deadline_ns);
     atomic_store(&end->port->sleeping, 0);
     tri_mutex_unlock(&end->port->mutex);

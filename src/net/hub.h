@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hub.h: what inproc.c and sim.c share: ports, pipes, and the transport over them.
+ * hub.h: the place where ranks of one process meet: what hub.c, inproc.c and sim.c share.
  *
- * Each rank has a port with a lock and a condition to sleep at, and one pipe for the bytes of each sender, in memory
- * that the sender took when it opened. Bytes move without the lock (ring.h); the lock is only for sleeping. A modelled
- * pipe (sim) holds bytes back until their arrival time.
+ * Of inproc: each rank has a port with a lock and a condition to sleep at, and one pipe for the bytes of each sender,
+ * in memory that the sender took when it opened. Bytes move without the lock (ring.h); the lock is only for sleeping.
  */
 #ifndef TRI_NET_HUB_H
 #define TRI_NET_HUB_H
@@ -12,27 +11,9 @@
 #include "net/ring.h"
 #include "net/transport.h"
 
-/* Bytes up to `upto` (in the count of the ring's tail) arrive at `at_ns`. */
-typedef struct tri_pipe_stamp {
-    uint64_t upto;
-    int64_t at_ns;
-} tri_pipe_stamp;
-
-#define TRI_PIPE_STAMPS 128
-
-/* Only for pipes inside a simulation, where fibers of one thread use it. */
-typedef struct tri_pipe_model {
-    tri_pipe_stamp stamps[TRI_PIPE_STAMPS]; /* in flight, a ring, in order of both fields */
-    size_t first, count;
-    uint64_t arrived;    /* bytes ever visible */
-    int64_t sent_all_ns; /* when the link has put all bytes so far on the wire */
-    int64_t latest_ns;   /* arrival of the latest */
-} tri_pipe_model;
-
 typedef struct tri_pipe {
     tri_ring_ends ends;
     tri_ring ring;
-    tri_pipe_model *model; /* NULL: bytes are visible at once */
 } tri_pipe;
 
 typedef enum tri_port_state { TRI_PORT_NEW, TRI_PORT_OPEN, TRI_PORT_CLOSED } tri_port_state;
@@ -46,22 +27,23 @@ typedef struct tri_port {
     void *out;               /* memory of the pipes to the others, from when the rank opened */
 } tri_port;
 
+typedef struct tri_sim_hub tri_sim_hub; /* sim.c */
+
 struct tri_hub {
     tri_hub_config config;
+    _Atomic(tri_pipe *) *pipes; /* [world][world]; memory that is not touched costs none */
     tri_port *ports;
+    tri_fabric *fabric;
+    tri_sim_hub *sim; /* from the first rank on that opens inside a simulation */
 };
 
-/* sim.c: the model of a link. */
-/* Bytes were written: decides when they arrive. */
-void tri_pipe_stamp_written(const tri_hub_config *config, tri_pipe *pipe);
-/* How many of the bytes in the ring have arrived by now. */
-uint64_t tri_pipe_arrived(tri_pipe *pipe);
-/* When the next bytes arrive, TRI_FOREVER: none are in flight. */
-int64_t tri_pipe_next_ns(const tri_pipe *pipe);
+/* TRI_EINVAL unless there is a hub and the rank belongs to it. */
+tri_status tri_hub_check(const tri_transport_setup *setup, const char *name);
+/* NULL does nothing. */
+void tri_sim_hub_destroy(tri_sim_hub *sim);
 
-/* hub.c: slots of the two tables. */
-tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transport_setup *setup, bool modelled,
-                                 tri_transport **out);
+/* hub.c: slots of the table of inproc. */
+tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transport_setup *setup, tri_transport **out);
 const char *tri_hub_endpoint_address(const tri_transport *transport);
 tri_status tri_hub_endpoint_connect(tri_transport *transport, const char *const *addresses, int64_t deadline_ns);
 tri_status tri_hub_endpoint_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes,

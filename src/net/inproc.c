@@ -6,7 +6,7 @@
 
 static tri_status inproc_open(const tri_transport_setup *setup, tri_transport **out)
 {
-    return tri_hub_endpoint_open(&tri_transport_inproc, setup, false, out);
+    return tri_hub_endpoint_open(&tri_transport_inproc, setup, out);
 }
 
 const tri_transport_ops tri_transport_inproc = {

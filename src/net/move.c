@@ -24,9 +24,9 @@ static tri_status moves_check(const move_run *mover)
         if (move->peer < 0 || move->peer >= net->world || move->peer == net->rank)
             return tri_fail(TRI_EINVAL, "net: move %zu of rank %d: want another rank of %d, got %d", i, net->rank,
                             net->world, move->peer);
-        if (!net->links[move->peer].transport)
+        if (!net->routes[move->peer])
             return tri_fail(TRI_EINVAL, "net: rank %d is not linked to rank %d", net->rank, move->peer);
-        if (move->send && net->links[move->peer].partial)
+        if (move->send && net->links[move->peer] && net->links[move->peer]->partial)
             return tri_fail(TRI_EINVAL, "net: the link to rank %d broke off inside a frame", move->peer);
         if (move->frame.kind != TRI_FRAME_DATA || move->frame.nbytes > TRI_FRAME_LIMIT_NBYTES ||
             (move->frame.nbytes > 0 && !move->bytes && (move->send || !move->consumer)))
@@ -49,36 +49,47 @@ static void moved_begin(tri_net_link *link, const tri_frame *frame)
     atomic_store_explicit(&link->moved_sequence, frame->sequence, memory_order_relaxed);
 }
 
-static void moves_start(const move_run *mover)
-{
-    tri_net *net = mover->net;
-
-    net->active_count = 0;
-    for (size_t i = 0; i < mover->count; i++) {
-        tri_move *move = &mover->moves[i];
-        tri_net_link *link = &net->links[move->peer];
-        size_t *first = move->send ? &link->sending : &link->receiving;
-
-        move->done_nbytes = 0;
-        moved_begin(link, &move->frame);
-        if (link->sending == SIZE_MAX && link->receiving == SIZE_MAX)
-            net->active[net->active_count++] = move->peer;
-        if (*first == SIZE_MAX)
-            *first = i;
-    }
-}
-
 static void moves_end(const move_run *mover)
 {
     tri_net *net = mover->net;
 
     for (size_t i = 0; i < net->active_count; i++) {
-        tri_net_link *link = &net->links[net->active[i]];
+        tri_net_link *link = net->links[net->active[i]];
 
         if (link->sending != SIZE_MAX && mover->moves[link->sending].done_nbytes > 0)
             link->partial = true;
         link->sending = link->receiving = SIZE_MAX;
     }
+}
+
+/* From the last to the first, so that each link ends with its first one, and those are chained. */
+static tri_status moves_start(move_run *mover)
+{
+    tri_net *net = mover->net;
+
+    net->active_count = 0;
+    for (size_t i = mover->count; i-- > 0;) {
+        tri_move *move = &mover->moves[i];
+        tri_net_link *link = net->links[move->peer];
+        size_t *first;
+
+        if (!link && !(link = tri_net_link_make(net, move->peer))) {
+            moves_end(mover);
+            return TRI_ENOMEM;
+        }
+        first = move->send ? &link->sending : &link->receiving;
+        if (link->sending == SIZE_MAX && link->receiving == SIZE_MAX)
+            net->active[net->active_count++] = move->peer;
+        move->done_nbytes = 0;
+        moved_begin(link, &move->frame);
+        move->next = *first;
+        *first = i;
+    }
+    for (size_t i = 0; i < net->active_count; i++)
+        net->turn[i] = net->active[net->active_count - 1 - i];
+    net->turn_count = mover->left = net->active_count;
+    net->traffic.moves++;
+    return TRI_OK;
 }
 
 /* ---- the loop */
@@ -91,7 +102,7 @@ static tri_status moves_late(const move_run *mover)
 
     text[0] = 0;
     for (size_t i = 0; i < net->active_count; i++) {
-        const tri_net_link *link = &net->links[net->active[i]];
+        const tri_net_link *link = net->links[net->active[i]];
         const size_t indexes[2] = {link->receiving, link->sending};
 
         for (int side = 0; side < 2; side++) {
@@ -113,21 +124,39 @@ static tri_status moves_late(const move_run *mover)
                     (double)(tri_now_ns() - mover->began_ns) * 1e-9, text, late > named ? "; and others" : "");
 }
 
-static tri_status pass(const move_run *mover, bool *moved, bool *left)
+static unsigned char link_wants(const tri_net_link *link)
 {
-    const tri_net *net = mover->net;
+    return (unsigned char)((link->receiving != SIZE_MAX ? TRI_WANT_READ : 0) |
+                           (link->sending != SIZE_MAX ? TRI_WANT_WRITE : 0));
+}
 
-    *moved = *left = false;
-    for (size_t i = 0; i < net->active_count; i++) {
-        int peer = net->active[i];
-        const tri_net_link *link = &net->links[peer];
+/* One write and one read for each peer whose turn it is. It stays its turn while anything goes, or, where nobody tells
+ * whose turn it is, until all has gone. */
+static tri_status pass(move_run *mover, bool *moved)
+{
+    tri_net *net = mover->net;
+    size_t count = net->turn_count, kept = 0;
 
+    *moved = false;
+    for (size_t i = 0; i < count; i++) {
+        int peer = net->turn[i];
+        const tri_net_link *link = net->links[peer];
+        bool went = false;
+
+        if (!link || !link_wants(link))
+            continue;
         if (link->sending != SIZE_MAX)
-            TRI_TRY(tri_move_send(mover, peer, moved));
+            TRI_TRY(tri_move_send(mover, peer, &went));
         if (link->receiving != SIZE_MAX)
-            TRI_TRY(tri_move_receive(mover, peer, moved));
-        *left |= link->sending != SIZE_MAX || link->receiving != SIZE_MAX;
+            TRI_TRY(tri_move_receive(mover, peer, &went));
+        *moved |= went;
+        net->want[peer] = link_wants(link);
+        if (!net->want[peer])
+            mover->left--;
+        else if (went || !mover->tells)
+            net->turn[kept++] = peer;
     }
+    net->turn_count = kept;
     return TRI_OK;
 }
 
@@ -137,32 +166,26 @@ static tri_status patrol(const move_run *mover, bool *moved)
     tri_net *net = mover->net;
 
     for (int peer = 0; peer < net->world; peer++) {
-        tri_net_link *link = &net->links[peer];
+        tri_net_link *link = tri_net_link_heard(net, peer);
 
-        if (link->transport && !link->gone && link->receiving == SIZE_MAX)
+        if (link && !link->gone && link->receiving == SIZE_MAX)
             TRI_TRY(tri_move_listen(mover, peer, moved));
     }
     return TRI_OK;
 }
 
-static void wants_set(const move_run *mover, bool everybody)
+/* pass() keeps what the peers of the call want; this is for the others. */
+static void wants_widen(const move_run *mover, bool everybody)
 {
     tri_net *net = mover->net;
 
-    memset(net->want, 0, (size_t)net->world);
-    for (int peer = 0; everybody && peer < net->world; peer++) {
-        const tri_net_link *link = &net->links[peer];
+    for (int peer = 0; peer < net->world; peer++) {
+        const tri_net_link *link = net->links[peer];
 
-        if (link->transport && !link->gone && !link->decoded && peer != net->rank)
-            net->want[peer] = TRI_WANT_READ;
-    }
-    for (size_t i = 0; i < net->active_count; i++) {
-        const tri_net_link *link = &net->links[net->active[i]];
-
-        if (link->receiving != SIZE_MAX)
-            net->want[net->active[i]] |= TRI_WANT_READ;
-        if (link->sending != SIZE_MAX)
-            net->want[net->active[i]] |= TRI_WANT_WRITE;
+        if (link && link_wants(link))
+            continue;
+        net->want[peer] =
+            everybody && net->routes[peer] && (!link || (!link->gone && !link->decoded)) ? TRI_WANT_READ : 0;
     }
 }
 
@@ -189,21 +212,37 @@ static tri_status peer_lost(const move_run *mover, tri_status status)
     if (tri_net_trouble(net))
         return trouble_blame(mover);
     if (status == TRI_EABORT)
-        tri_move_blame(mover, net->abort_peer, &net->links[net->abort_peer].frame);
+        tri_move_blame(mover, net->abort_peer, &net->links[net->abort_peer]->frame);
     return status;
 }
 
-static tri_status moves_run(const move_run *mover)
+/* Whose turn it is after a wait. */
+static void turn_take(const move_run *mover)
+{
+    tri_net *net = mover->net;
+    const int *woken;
+
+    if (!mover->tells)
+        return;
+    net->turn_count = net->transports[0]->ops->woken(net->transports[0], &woken);
+    memcpy(net->turn, woken, net->turn_count * sizeof *net->turn);
+}
+
+static tri_status moves_run(move_run *mover)
 {
     int64_t quiet_ns = -1;
+    bool wide = false;
 
     for (;;) {
-        bool moved, left, patrols;
+        bool moved, patrols;
         int64_t now_ns, until_ns;
 
-        TRI_TRY(pass(mover, &moved, &left));
-        if (!left)
+        TRI_TRY(pass(mover, &moved));
+        if (mover->left == 0) {
+            if (wide) /* else nobody is wanted any more */
+                memset(mover->net->want, 0, (size_t)mover->net->world);
             return TRI_OK;
+        }
         if (tri_net_trouble(mover->net))
             return trouble_blame(mover);
         if (moved) {
@@ -219,9 +258,12 @@ static tri_status moves_run(const move_run *mover)
             TRI_TRY(patrol(mover, &moved));
         if (now_ns >= mover->deadline_ns)
             return moves_late(mover);
-        wants_set(mover, patrols);
+        if (patrols || wide)
+            wants_widen(mover, patrols);
+        wide = patrols;
         until_ns = now_ns + (patrols ? WAIT_LIMIT_NS : PATROL_AFTER_NS);
         TRI_TRY(tri_net_wait(mover->net, until_ns < mover->deadline_ns ? until_ns : mover->deadline_ns));
+        turn_take(mover);
     }
 }
 
@@ -238,7 +280,7 @@ static void frames_finish(const move_run *mover)
         memset(net->want, 0, (size_t)net->world);
         for (size_t i = 0; i < net->active_count; i++) {
             int peer = net->active[i];
-            tri_net_link *link = &net->links[peer];
+            tri_net_link *link = net->links[peer];
             size_t index = link->sending;
             bool moved = false;
 
@@ -268,12 +310,13 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
                       .began_ns = tri_now_ns(),
                       .deadline_ns = deadline_ns,
                       .found = found,
-                      .culprit = culprit};
+                      .culprit = culprit,
+                      .tells = net->transport_count == 1 && net->transports[0]->ops->woken};
     char message[TRI_ERROR_NBYTES];
     tri_status status;
 
     TRI_TRY(moves_check(&mover));
-    moves_start(&mover);
+    TRI_TRY(moves_start(&mover));
     status = moves_run(&mover);
     if (status == TRI_EPEER)
         status = peer_lost(&mover, status);
@@ -284,6 +327,8 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
             frames_finish(&mover);
         tri_fail_copy(status, message);
     }
+    if (status != TRI_OK)
+        memset(net->want, 0, (size_t)net->world);
     moves_end(&mover);
     return status;
 }
@@ -296,23 +341,34 @@ tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit)
 
     if (tri_net_trouble(net))
         return trouble_blame(&mover);
-    wants_set(&mover, true);
+    wants_widen(&mover, true);
     status = tri_net_wait(net, tri_now_ns()); /* transports look after the living only while they wait */
+    memset(net->want, 0, (size_t)net->world);
     if (status == TRI_OK)
         status = patrol(&mover, &moved);
     return status == TRI_EPEER ? peer_lost(&mover, status) : status;
 }
 
+tri_status tri_net_lost(tri_net *net, int peer, tri_frame *found, int *culprit)
+{
+    move_run mover = {.net = net, .found = found, .culprit = culprit};
+
+    return peer_lost(&mover,
+                     tri_fail(TRI_EPEER, "rank %d is gone (it left in good order, but data is expected of it)", peer));
+}
+
 bool tri_net_has_gone(const tri_net *net, int peer)
 {
-    return net->links[peer].bye || net->links[peer].gone;
+    const tri_net_link *link = net->links[peer];
+
+    return link && (link->bye || link->gone);
 }
 
 bool tri_net_pending(const tri_net *net, int peer, tri_frame *frame)
 {
-    const tri_net_link *link = &net->links[peer];
+    const tri_net_link *link = net->links[peer];
 
-    if (!link->decoded || link->frame.kind != TRI_FRAME_DATA)
+    if (!link || !link->decoded || link->frame.kind != TRI_FRAME_DATA)
         return false;
     *frame = link->frame;
     return true;

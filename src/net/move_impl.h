@@ -13,6 +13,8 @@ typedef struct move_run {
     tri_net *net;
     tri_move *moves;
     size_t count;
+    size_t left; /* peers of whom something is still to be moved */
+    bool tells;  /* the transport says after a wait who can go on */
     int64_t began_ns, deadline_ns;
     tri_frame *found;
     int *culprit;

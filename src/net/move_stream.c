@@ -24,16 +24,6 @@ static uint64_t frame_total(const tri_move *move)
     return TRI_FRAME_NBYTES + tri_net_padded(move->frame.nbytes);
 }
 
-/* The next move of the same peer and direction after `index`; SIZE_MAX: none. */
-static size_t move_next(const move_run *mover, size_t index, int peer, bool send)
-{
-    while (++index < mover->count) {
-        if (mover->moves[index].peer == peer && mover->moves[index].send == send)
-            return index;
-    }
-    return SIZE_MAX;
-}
-
 /* Has one writer. */
 static void count_add(_Atomic uint64_t *count, uint64_t nbytes)
 {
@@ -63,7 +53,7 @@ static void frame_gather(tri_move *move, uint64_t done, unsigned char *out, uint
 
 tri_status tri_move_send(const move_run *mover, int peer, bool *moved)
 {
-    tri_net_link *link = &mover->net->links[peer];
+    tri_net_link *link = mover->net->links[peer];
     tri_move *move = &mover->moves[link->sending];
     uint64_t done = move->done_nbytes, total = frame_total(move);
     unsigned char gathered[GATHER_NBYTES];
@@ -72,6 +62,7 @@ tri_status tri_move_send(const move_run *mover, int peer, bool *moved)
     tri_status status;
     size_t taken;
 
+    link->written = true;
     if (done == 0)
         tri_frame_encode(&move->frame, move->head);
     if (done < TRI_FRAME_NBYTES || total - done <= GATHER_NBYTES) {
@@ -88,7 +79,9 @@ tri_status tri_move_send(const move_run *mover, int peer, bool *moved)
     count_add(&link->sent_nbytes, taken);
     if (move->done_nbytes == total) {
         move->done_nbytes = TRI_FRAME_NBYTES + move->frame.nbytes;
-        link->sending = move_next(mover, link->sending, peer, true);
+        link->sending = move->next;
+        mover->net->traffic.sent_frames++;
+        mover->net->traffic.sent_nbytes += move->frame.nbytes;
     }
     return TRI_OK;
 }
@@ -97,7 +90,7 @@ tri_status tri_move_send(const move_run *mover, int peer, bool *moved)
 
 static tri_status frame_claim(const move_run *mover, int peer, tri_move *move)
 {
-    tri_net_link *link = &mover->net->links[peer];
+    tri_net_link *link = mover->net->links[peer];
 
     if (link->frame.nbytes != move->frame.nbytes || !tri_frame_agrees(&move->frame, &link->frame)) {
         tri_move_blame(mover, peer, &link->frame);
@@ -144,12 +137,12 @@ static tri_status payload_lend(tri_net_link *link, int peer, tri_move *move, boo
 /* Gives the consumer what fits into scratch memory; an incomplete block waits in the link. */
 static tri_status payload_copy(const move_run *mover, int peer, tri_move *move, size_t *given)
 {
-    tri_net_link *link = &mover->net->links[peer];
+    tri_net_link *link = mover->net->links[peer];
     const tri_transport_ops *ops = link->transport->ops;
     unsigned char *scratch = mover->net->scratch;
     uint64_t left = move->frame.nbytes - link->payload_nbytes;
     /* With peek, only up to the end of the block: then it goes on in place. */
-    uint64_t limit = (ops->peek ? TRI_NET_BLOCK_NBYTES : TRI_NET_SCRATCH_NBYTES) - link->carry_nbytes;
+    uint64_t limit = (ops->peek ? TRI_NET_BLOCK_NBYTES : mover->net->scratch_nbytes) - link->carry_nbytes;
     size_t have, whole;
 
     TRI_TRY(ops->read_some(link->transport, peer, scratch + link->carry_nbytes, (size_t)(left < limit ? left : limit),
@@ -169,7 +162,7 @@ static tri_status payload_copy(const move_run *mover, int peer, tri_move *move, 
 
 static tri_status payload_receive(const move_run *mover, int peer, tri_move *move, bool *moved)
 {
-    tri_net_link *link = &mover->net->links[peer];
+    tri_net_link *link = mover->net->links[peer];
     const tri_transport_ops *ops = link->transport->ops;
     uint64_t nbytes = move->frame.nbytes, total = tri_net_padded(nbytes);
     unsigned char padding[TRI_NET_BLOCK_NBYTES];
@@ -195,7 +188,7 @@ static tri_status payload_receive(const move_run *mover, int peer, tri_move *mov
     move->done_nbytes = TRI_FRAME_NBYTES + (link->payload_nbytes < nbytes ? link->payload_nbytes : nbytes);
     if (link->payload_nbytes == total) {
         tri_net_link_next(link);
-        link->receiving = move_next(mover, link->receiving, peer, false);
+        link->receiving = move->next;
         *moved = true;
     }
     return TRI_OK;
@@ -206,13 +199,13 @@ tri_status tri_move_listen(const move_run *mover, int peer, bool *moved)
     tri_status status = tri_net_link_listen(mover->net, peer, moved);
 
     if (status == TRI_EABORT)
-        tri_move_blame(mover, mover->net->abort_peer, &mover->net->links[mover->net->abort_peer].frame);
+        tri_move_blame(mover, mover->net->abort_peer, &mover->net->links[mover->net->abort_peer]->frame);
     return status;
 }
 
 tri_status tri_move_receive(const move_run *mover, int peer, bool *moved)
 {
-    tri_net_link *link = &mover->net->links[peer];
+    tri_net_link *link = mover->net->links[peer];
     tri_move *move = &mover->moves[link->receiving];
     uint64_t before = move->done_nbytes;
     tri_status status;

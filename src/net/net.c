@@ -22,6 +22,8 @@
 #define SLICE_MIN_NS INT64_C(50000)
 #define SLICE_MAX_NS TRI_NS_PER_MS
 #define HUB_HOST     "hub"
+/* Where bytes are mostly read where they lie, and ranks are many. */
+#define HUB_SCRATCH_NBYTES ((size_t)8 << 10)
 
 static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_hub *hub)
 {
@@ -31,6 +33,8 @@ static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_
     size_t used = strlen(net->address);
 
     TRI_TRY(ops->open(&setup, &transport));
+    if (ops == &tri_transport_sim)
+        net->fabric = tri_hub_fabric(hub);
     if (net->config.faults[0])
         TRI_TRY(tri_transport_faulty(transport, net->config.faults, &transport));
     net->names[net->transport_count] = ops->name;
@@ -55,8 +59,10 @@ static tri_status transports_open(tri_net *net, tri_hub *hub)
     if (strcmp(wanted, "auto") != 0) {
         const tri_transport_ops *ops = tri_transport_find(wanted);
 
+        if (!ops && strcmp(wanted, "ucx") == 0)
+            return tri_fail(TRI_ECONFIG, "comm.transport ucx: this build has none: libucx-dev was missing");
         if (!ops)
-            return tri_fail(TRI_ECONFIG, "comm.transport: want auto, shm, tcp, inproc or sim, got %s", wanted);
+            return tri_fail(TRI_ECONFIG, "comm.transport: want auto, shm, tcp, ucx, inproc or sim, got %s", wanted);
         return transport_add(net, ops, hub);
     }
     if (hub)
@@ -118,13 +124,16 @@ tri_status tri_net_open(const tri_net_config *config, int rank, int world, const
     net->abort_peer = -1;
     net->job = job_of(token ? token : "");
     net->token = tri_strdup(token ? token : "");
+    net->routes = tri_alloc_zero((size_t)world, 1);
+    net->hosts = hub ? NULL : tri_alloc_zero((size_t)world, sizeof *net->hosts);
     net->links = tri_alloc_zero((size_t)world, sizeof *net->links);
     net->active = tri_alloc_zero((size_t)world, sizeof *net->active);
+    net->turn = tri_alloc_zero((size_t)world, sizeof *net->turn);
     net->want = tri_alloc_zero((size_t)world, 1);
-    net->scratch = tri_alloc_bulk(TRI_NET_SCRATCH_NBYTES);
-    for (int peer = 0; net->links && peer < world; peer++)
-        net->links[peer].sending = net->links[peer].receiving = SIZE_MAX;
-    if (net->token && net->links && net->active && net->want && net->scratch)
+    net->scratch_nbytes = hub ? HUB_SCRATCH_NBYTES : TRI_NET_SCRATCH_NBYTES;
+    net->scratch = tri_alloc_bulk(net->scratch_nbytes);
+    if (net->token && net->routes && (hub || net->hosts) && net->links && net->active && net->turn && net->want &&
+        net->scratch)
         status = transports_open(net, hub);
     if (status == TRI_OK)
         status = watch_open(net);
@@ -169,7 +178,7 @@ static tri_status route_find(const tri_net *net, int peer, const char *address, 
     for (*index = 0; *index < net->transport_count; ++*index) {
         const char *name = net->names[*index];
 
-        if ((same_host || strcmp(name, tri_transport_tcp.name) == 0) &&
+        if ((same_host || tri_transport_find(name)->between_hosts) &&
             tri_net_address_value(address, name, value, TRI_NET_ADDRESS_NBYTES))
             return TRI_OK;
     }
@@ -194,7 +203,8 @@ static tri_status routes_find(tri_net *net, const char *const *addresses, char *
         char *value = texts + peer * TRI_NET_ADDRESS_NBYTES;
         size_t index = 0;
 
-        net->links[peer].host = host_hash(addresses && (int)peer != net->rank ? addresses[peer] : net->address);
+        if (net->hosts)
+            net->hosts[peer] = host_hash(addresses && (int)peer != net->rank ? addresses[peer] : net->address);
         if ((int)peer == net->rank)
             continue;
         if (addresses && addresses[peer])
@@ -202,10 +212,43 @@ static tri_status routes_find(tri_net *net, const char *const *addresses, char *
         else if (addresses || !net->over_hub)
             return tri_fail(TRI_EINVAL, "net: want the address of rank %zu, got none", peer);
         routes[index * world + peer] = value;
-        net->links[peer].transport = net->transports[index];
-        net->links[peer].name = net->names[index];
+        net->routes[peer] = (unsigned char)(index + 1);
     }
     return TRI_OK;
+}
+
+/* Where a rank can ask whether a peer has said anything before it keeps a link for it. */
+static bool is_lazy(const tri_net *net)
+{
+    return net->over_hub && net->transports[0]->ops->write_rest;
+}
+
+tri_net_link *tri_net_link_make(tri_net *net, int peer)
+{
+    tri_net_link *link = net->links[peer];
+
+    if (link)
+        return link;
+    link = tri_alloc_zero(1, sizeof *link);
+    if (!link)
+        return NULL;
+    link->transport = tri_net_transport(net, peer);
+    link->sending = link->receiving = SIZE_MAX;
+    net->links[peer] = link;
+    return link;
+}
+
+tri_net_link *tri_net_link_heard(tri_net *net, int peer)
+{
+    tri_transport *transport = tri_net_transport(net, peer);
+    const void *bytes;
+    size_t nbytes;
+
+    if (net->links[peer] || !transport)
+        return net->links[peer];
+    if (transport->ops->peek(transport, peer, &bytes, &nbytes) == TRI_OK && nbytes == 0)
+        return NULL;
+    return tri_net_link_make(net, peer);
 }
 
 tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t deadline_ns)
@@ -221,13 +264,17 @@ tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t d
     status = routes_find(net, addresses, texts, routes);
     for (size_t i = 0; status == TRI_OK && i < net->transport_count; i++)
         status = net->transports[i]->ops->connect(net->transports[i], routes + i * world, deadline_ns);
+    for (int peer = 0; status == TRI_OK && !is_lazy(net) && peer < net->world; peer++) {
+        if (net->routes[peer] && !tri_net_link_make(net, peer))
+            status = TRI_ENOMEM;
+    }
     if (status == TRI_OK && net->watch)
         status = tri_watch_connect(net->watch, net->address, addresses, deadline_ns);
     net->all_watched = status == TRI_OK && net->watch;
     for (int peer = 0; net->all_watched && peer < net->world; peer++)
         net->all_watched = peer == net->rank || tri_watch_state_of(net->watch, peer) != TRI_WATCH_NONE;
-    for (size_t i = 0; status != TRI_OK && i < world; i++)
-        net->links[i].transport = NULL;
+    if (status != TRI_OK)
+        memset(net->routes, 0, world);
 free_texts:
     tri_free(texts);
     tri_free(routes);
@@ -241,15 +288,20 @@ void tri_net_close(tri_net *net)
     if (!net)
         return;
     tri_frame_encode(&(tri_frame){.kind = TRI_FRAME_BYE}, bye);
-    if (net->links && net->want)
+    if (net->links && net->routes && net->want)
         tri_net_tell_all(net, bye, sizeof bye, BYE_LIMIT_NS);
     tri_watch_close(net->watch);
     for (size_t i = 0; i < net->transport_count; i++)
         net->transports[i]->ops->close(net->transports[i]);
+    tri_free(net->hosts);
     tri_free(net->scratch);
     tri_free(net->want);
+    tri_free(net->turn);
     tri_free(net->active);
+    for (int peer = 0; net->links && peer < net->world; peer++)
+        tri_free(net->links[peer]);
     tri_free(net->links);
+    tri_free(net->routes);
     tri_free(net->token);
     tri_free(net);
 }
@@ -276,8 +328,8 @@ uint32_t tri_net_job(const tri_net *net)
 
 void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequence, uint64_t *sent, uint64_t *received)
 {
-    tri_net_link *link = &net->links[peer];
-    bool same = atomic_load_explicit(&link->moved_group, memory_order_relaxed) == group &&
+    tri_net_link *link = net->links[peer];
+    bool same = link && atomic_load_explicit(&link->moved_group, memory_order_relaxed) == group &&
                 atomic_load_explicit(&link->moved_sequence, memory_order_relaxed) == sequence;
 
     *sent = same ? atomic_load_explicit(&link->sent_nbytes, memory_order_relaxed) : 0;
@@ -286,7 +338,17 @@ void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequen
 
 const char *tri_net_transport_name(const tri_net *net, int peer)
 {
-    return peer == net->rank || !net->links[peer].name ? "self" : net->links[peer].name;
+    return net->routes[peer] ? net->names[net->routes[peer] - 1] : "self";
+}
+
+const tri_fabric *tri_net_fabric(const tri_net *net)
+{
+    return net->fabric;
+}
+
+tri_net_traffic tri_net_traffic_now(const tri_net *net)
+{
+    return net->traffic;
 }
 
 bool tri_net_trouble(const tri_net *net)
@@ -307,7 +369,9 @@ void tri_net_blame(const tri_net *net, int *origin, tri_status *cause)
 
 uint64_t tri_net_host_of(const tri_net *net, int rank)
 {
-    return net->links[rank].host;
+    if (net->fabric)
+        return (uint64_t)tri_fabric_host(net->fabric, rank);
+    return net->hosts ? net->hosts[rank] : 0;
 }
 
 bool tri_net_has_left(const tri_net *net, int peer)
@@ -330,7 +394,7 @@ bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *m
 static bool is_wanted(const tri_net *net, const tri_transport *transport)
 {
     for (int peer = 0; peer < net->world; peer++) {
-        if (net->want[peer] && net->links[peer].transport == transport)
+        if (net->want[peer] && tri_net_transport(net, peer) == transport)
             return true;
     }
     return false;

@@ -53,6 +53,7 @@ typedef struct tri_move {
     void *consumer_arg;
     /* The mover's own: zero before the call. */
     uint64_t done_nbytes; /* of head and payload */
+    size_t next;          /* index of the next one of the same peer and direction, SIZE_MAX: none */
     unsigned char head[TRI_FRAME_NBYTES];
 } tri_move;
 
@@ -67,6 +68,8 @@ tri_status tri_net_move(tri_net *net, tri_move *moves, size_t count, int64_t dea
 tri_status tri_net_patrol(tri_net *net, tri_frame *found, int *culprit);
 /* Has a peer's link ended, with a goodbye or without? */
 bool tri_net_has_gone(const tri_net *net, int peer);
+/* For who waits for such a peer: TRI_EPEER, or what is heard within a moment of why (TRI_EABORT). */
+tri_status tri_net_lost(tri_net *net, int peer, tri_frame *found, int *culprit);
 /* Has a peer's frame come whose move has not? */
 bool tri_net_pending(const tri_net *net, int peer, tri_frame *frame);
 /* Something ended the work of this rank, whatever it waits for: a rank was found dead, stopped or unreachable, or
@@ -86,6 +89,16 @@ tri_watch *tri_net_watch(const tri_net *net);
 bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *message);
 /* Tells everybody why this rank stops: at once where all peers are watched, else without waiting for a peer that takes
  * nothing for more than 2 s. */
+/* What tri_net_move() has moved so far on this rank. */
+typedef struct tri_net_traffic {
+    uint64_t moves;       /* calls, one after the other */
+    uint64_t sent_frames; /* messages */
+    uint64_t sent_nbytes; /* their payload */
+} tri_net_traffic;
+tri_net_traffic tri_net_traffic_now(const tri_net *net);
+/* The network that is simulated; NULL: a real one. */
+const tri_fabric *tri_net_fabric(const tri_net *net);
+/* Tells everybody why this rank stops, without waiting for anyone for more than 100 ms in all. */
 void tri_net_abort(tri_net *net, tri_status cause, int origin_rank, const char *message);
 
 #endif

@@ -17,9 +17,7 @@
 #define TRI_NET_BLOCK_NBYTES   ((uint64_t)64)
 
 typedef struct tri_net_link {
-    tri_transport *transport; /* NULL: not linked (oneself) */
-    const char *name;         /* of the transport */
-    uint64_t host;            /* hash of the peer's host id */
+    tri_transport *transport;
     /* reading */
     unsigned char head[TRI_FRAME_NBYTES];
     size_t head_nbytes;
@@ -32,6 +30,7 @@ typedef struct tri_net_link {
     unsigned char carry[TRI_NET_BLOCK_NBYTES]; /* part of a block that was read but not yet consumed */
     size_t carry_nbytes;
     /* writing */
+    bool written;          /* anything was, or tried */
     bool partial;          /* a frame was left unfinished: nothing else can be said on this link */
     size_t control_nbytes; /* of the abort or goodbye that is being sent */
     /* For whoever looks on (tri_net_moved): of which call, and bytes of its frames so far. */
@@ -50,16 +49,23 @@ struct tri_net {
     size_t transport_count;
     bool over_hub;
     uint32_t job;
-    tri_watch *watch; /* NULL: nobody watches */
-    bool all_watched; /* every peer */
+    tri_watch *watch;         /* NULL: nobody watches */
+    bool all_watched;         /* every peer */
+    const tri_fabric *fabric; /* of the hub, where it is simulated */
     char address[TRI_NET_ADDRESS_NBYTES];
-    tri_net_link *links; /* [world] */
-    int *active;         /* [world]: peers of the running call */
+    unsigned char *routes; /* [world]: 1 + index of the transport that reaches a peer, 0: not linked (oneself) */
+    uint64_t *hosts;       /* [world]: hash of each rank's host id; NULL: all on one (hub) */
+    tri_net_link **links;  /* [world]: NULL until the peer is first needed: thousands of ranks in one process use few */
+    int *active;           /* [world]: peers of the running call */
     size_t active_count;
-    unsigned char *want; /* [world] */
+    int *turn; /* [world]: those of them to look at in the next pass */
+    size_t turn_count;
+    unsigned char *want; /* [world]: zeros between calls */
     unsigned char *scratch;
+    size_t scratch_nbytes;
     int64_t slice_ns; /* of a wait on one of several transports */
-    int abort_peer;   /* whose abort is being read, -1: none */
+    tri_net_traffic traffic;
+    int abort_peer; /* whose abort is being read, -1: none */
     char abort_text[TRI_FRAME_ABORT_LIMIT_NBYTES + 1];
 };
 
@@ -68,6 +74,17 @@ static inline uint64_t tri_net_padded(uint64_t nbytes)
     return (nbytes + TRI_NET_BLOCK_NBYTES - 1) & ~(TRI_NET_BLOCK_NBYTES - 1);
 }
 
+/* The transport that reaches a peer; NULL: not linked. */
+static inline tri_transport *tri_net_transport(const tri_net *net, int peer)
+{
+    return net->routes[peer] ? net->transports[net->routes[peer] - 1] : NULL;
+}
+
+/* The state of the link to a linked peer; NULL: out of memory, which a call in real life is not: all are made when they
+ * are linked. */
+tri_net_link *tri_net_link_make(tri_net *net, int peer);
+/* NULL also where nothing has come from the peer nor gone to it, so that there is nothing to look at. */
+tri_net_link *tri_net_link_heard(tri_net *net, int peer);
 /* The value of "name=" in "a=1;b=2", up to the semicolon. False: there is none that fits. */
 bool tri_net_address_value(const char *address, const char *name, char *value, size_t capacity);
 /* Reads on until the head of a DATA frame lies in the link or nothing more has come; *moved when anything came. Notes a

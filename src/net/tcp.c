@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,15 +16,11 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "net/handshake.h"
-#include "net/host.h"
 #include "net/tcp_address.h"
+#include "net/tcp_meet.h"
 #include "net/transport.h"
 
 #define BUFFER_NBYTES  ((size_t)16 << 10)
-#define KEEP_IDLE_S    15
-#define KEEP_EVERY_S   5
-#define KEEP_COUNT     4
 #define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
 
@@ -40,7 +35,6 @@ typedef struct tcp_transport {
     const char *token;
     double timeout_s;
     int listener;
-    char host_id[TRI_HOST_ID_NBYTES];
     char address[TRI_TCP_ADDRESS_NBYTES];
     tcp_link *links;      /* [world] */
     struct pollfd *polls; /* [1 + world] */
@@ -113,7 +107,6 @@ static tri_status tcp_open(const tri_transport_setup *setup, tri_transport **out
     tcp->timeout_s = setup->config->timeout_s;
     tcp->listener = -1;
     tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    tri_host_id(tcp->host_id);
     tcp->links = tri_alloc_zero(world, sizeof *tcp->links);
     tcp->polls = tri_alloc_zero(1 + world, sizeof *tcp->polls);
     for (size_t i = 0; tcp->links && i < world; i++)
@@ -135,55 +128,13 @@ static const char *tcp_address(const tri_transport *transport)
     return ((const tcp_transport *)transport)->address;
 }
 
-static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
-{
-    const tcp_transport *tcp = arg;
-    tri_tcp_place found;
-
-    if (!tri_tcp_address_place(address, tcp->host_id, attempt, &found))
-        return false;
-    place->nbytes = found.any.sa_family == AF_INET ? sizeof found.four : sizeof found.six;
-    memcpy(&place->address, &found, place->nbytes);
-    return true;
-}
-
-/* The kernel gives a connection up when bytes stay unacknowledged, or a peer's window shut, for the time limit of a
- * call: a peer that computes for long does not read, and must not be taken for dead sooner. */
-static tri_status link_tune(const tcp_transport *tcp, int fd)
-{
-    const struct {
-        int level, name, value;
-    } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_EVERY_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, tcp->timeout_s < 1e5 ? (int)(tcp->timeout_s * 1000) + 1000 : 100000000},
-    };
-
-    for (size_t i = 0; i < TRI_COUNT_OF(options); i++) {
-        if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int)) != 0)
-            return tri_fail(TRI_EIO, "tcp: cannot set option %d of a socket: %s", options[i].name, strerror(errno));
-    }
-    return TRI_OK;
-}
-
 static tri_status tcp_connect(tri_transport *transport, const char *const *addresses, int64_t deadline_ns)
 {
     tcp_transport *tcp = (tcp_transport *)transport;
     size_t world = (size_t)transport->world;
-    tri_meeting meeting = {.name = "tcp",
-                           .rank = transport->rank,
-                           .world = transport->world,
-                           .token = tcp->token,
-                           .listener = tcp->listener,
-                           .memory_fd = -1,
-                           .addresses = addresses,
-                           .find = tcp_find,
-                           .arg = tcp};
     tri_met *met;
-    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
+    tri_status status =
+        tri_tcp_meet("tcp", transport->rank, transport->world, tcp->token, tcp->listener, addresses, deadline_ns, &met);
 
     for (size_t i = 0; status == TRI_OK && i < world; i++)
         tcp->links[i].fd = met[i].fd;
@@ -191,7 +142,7 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
         if (met[i].fd < 0)
             continue;
         tcp->links[i].buffer = tri_alloc(BUFFER_NBYTES);
-        status = tcp->links[i].buffer ? link_tune(tcp, tcp->links[i].fd) : TRI_ENOMEM;
+        status = tcp->links[i].buffer ? tri_tcp_tune(tcp->links[i].fd, tcp->timeout_s) : TRI_ENOMEM;
     }
     close(tcp->listener);
     tcp->listener = -1;
@@ -291,6 +242,7 @@ static void tcp_wake(tri_transport *transport)
 const tri_transport_ops tri_transport_tcp = {
     .name = "tcp",
     .does = "TCP connections between machines",
+    .between_hosts = true,
     .open = tcp_open,
     .address = tcp_address,
     .connect = tcp_connect,

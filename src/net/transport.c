@@ -11,7 +11,14 @@ static const tri_option rows[] = {TRI_NET_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_net_options = TRI_OPTION_TABLE("comm", tri_net_config, rows, "how ranks reach each other");
 
 const tri_transport_ops *const tri_transports[] = {
-    &tri_transport_shm, &tri_transport_tcp, &tri_transport_inproc, &tri_transport_sim, NULL,
+    &tri_transport_shm,
+    &tri_transport_tcp,
+    &tri_transport_inproc,
+    &tri_transport_sim,
+#ifdef TRI_HAS_UCX
+    &tri_transport_ucx,
+#endif
+    NULL,
 };
 
 const tri_transport_ops *tri_transport_find(const char *name)

@@ -2,9 +2,9 @@
  *
  * transport.h: a way for bytes to go from one rank to another: an ordered byte stream each way between each two ranks.
  *
- * One table per transport (inproc, shm, tcp, sim; `faulty` wraps any). The table is small because it is about bytes
- * only: frames, mismatches and time limits are net.c's, once for all of them. All calls of one transport object come
- * from one thread at a time.
+ * One table per transport (inproc, shm, tcp, ucx, sim; `faulty` wraps any). The table is small because it is about
+ * bytes only: frames, mismatches and time limits are net.c's, once for all of them. All calls of one transport object
+ * come from one thread at a time.
  */
 #ifndef TRI_NET_TRANSPORT_H
 #define TRI_NET_TRANSPORT_H
@@ -14,10 +14,11 @@
 
 #include "base/options.h"
 #include "base/runtime.h"
+#include "net/fabric.h"
 
 #define TRI_NET_OPTIONS(X)                                                                                             \
-    X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|inproc|sim",                                                        \
-      "how bytes travel: auto takes shm inside a host, tcp between hosts")                                             \
+    X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|ucx|inproc|sim",                                                    \
+      "how bytes travel: auto takes shm inside a host, tcp between hosts; ucx both")                                   \
     X(NAME, interface, "", 0, 0, NULL, "network interface or address to listen on, empty = found by itself")           \
     X(NAME, host, "", 0, 0, NULL, "name of this host: ranks that say the same share memory, empty = found by itself")  \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
@@ -43,6 +44,7 @@ typedef struct tri_transport_setup {
 typedef struct tri_transport_ops {
     const char *name;
     const char *does; /* one line for --help */
+    bool between_hosts;
     /* Listens; nobody is connected yet. */
     tri_status (*open)(const tri_transport_setup *setup, tri_transport **out);
     /* What the others need to reach this rank; no spaces, semicolons or equal signs; valid while open. */
@@ -62,6 +64,11 @@ typedef struct tri_transport_ops {
     /* Ends a wait that is under way or the next one: the only call that may come from another thread at any time. NULL:
      * none can. */
     void (*wake)(tri_transport *transport);
+    /* The peers for whom the latest wait returned; valid until the next. NULL: it does not tell. */
+    size_t (*woken)(const tri_transport *transport, const int **peers);
+    /* Writes to all peers to whom nothing was written before, without blocking; NULL: they are written to like others.
+     */
+    void (*write_rest)(tri_transport *transport, const void *bytes, size_t nbytes);
     void (*close)(tri_transport *transport);
 } tri_transport_ops;
 
@@ -75,6 +82,7 @@ struct tri_transport {
 };
 
 extern const tri_transport_ops tri_transport_inproc, tri_transport_shm, tri_transport_tcp, tri_transport_sim;
+extern const tri_transport_ops tri_transport_ucx; /* where libucx-dev was there to build it */
 /* All of them, NULL at the end. */
 extern const tri_transport_ops *const tri_transports[];
 /* NULL when there is none of that name. */
@@ -83,14 +91,15 @@ const tri_transport_ops *tri_transport_find(const char *name);
 /* Wraps (and takes) a transport; behaves as the text says ("faults" above), replayable. */
 tri_status tri_transport_faulty(tri_transport *inner, const char *faults, tri_transport **out);
 
-/* A place for `world` ranks of this process (threads: inproc; fibers of a simulation: sim with these figures). */
+/* A place for `world` ranks of this process (threads: inproc; fibers of a simulation: sim over the modelled network).
+ */
 typedef struct tri_hub_config {
     int world;
-    int64_t latency_ns;      /* sim: one way */
-    double bytes_per_second; /* sim: of each link, 0 = no limit */
-    int64_t jitter_ns;       /* sim: up to this much more, seeded */
+    tri_fabric_config fabric; /* sim; zeros: bytes take no time */
 } tri_hub_config;
 tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out);
 void tri_hub_destroy(tri_hub *hub);
+/* The fabric of its network; figures and slow ranks can be asked for. */
+tri_fabric *tri_hub_fabric(const tri_hub *hub);
 
 #endif

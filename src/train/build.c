@@ -241,7 +241,10 @@ static tri_status build_rank(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(job->comm));
     snprintf(job->bits, sizeof(job->bits), "reproducible");
-    if (strcmp(job->config.comm.order, "canonical") != 0)
+    if (strcmp(tri_comm_engine(job->comm), "host") != 0)
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.engine %s adds in an order of its own)",
+                 tri_comm_engine(job->comm));
+    else if (strcmp(job->config.comm.order, "canonical") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
     tri_job_split_shards(job);
     return TRI_OK;

@@ -213,6 +213,7 @@ static void blocks_arrive_whatever_their_lengths(void **state)
     run_all(SPAWN_INPROC, block_operations, "gather:0-=tree;scatter:0-=tree;all_to_all:0-=pairs");
     run_all(SPAWN_SHM, block_operations, NULL);
     run_all(SPAWN_TCP, block_operations, NULL);
+    run_all(SPAWN_UCX, block_operations, NULL);
 }
 
 enum { SUM_COUNT = 1000 };

@@ -103,7 +103,7 @@ static void mismatches_are_errors_on_all_ranks_with_both_calls(void **state)
     };
     for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
         for (int world = 2; world <= 3; world++) {
-            const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_TCP, SPAWN_SIM};
+            const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
             for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
                 spawn_config config = {.kind = kinds[k], .world = world, .seed = c + 1, .timeout_s = 10};
                 assert_true(spawn_ranks(&config, calls_once, (void *)(uintptr_t)&cases[c]));
@@ -136,7 +136,7 @@ static void leaves_early(spawn_rank *self, void *arg)
 static void a_rank_that_leaves_early_is_named_by_the_others(void **state)
 {
     (void)state;
-    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_SIM};
+    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
     for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
         spawn_config config = {.kind = kinds[k], .world = 4, .seed = 3, .timeout_s = 10};
         assert_true(spawn_ranks(&config, leaves_early, NULL));
@@ -195,7 +195,7 @@ static void gives_up(spawn_rank *self, void *arg)
 static void an_abort_reaches_all_with_its_text(void **state)
 {
     (void)state;
-    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_SIM};
+    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
     for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
         spawn_config config = {.kind = kinds[k], .world = 3, .seed = 7, .timeout_s = 10};
         assert_true(spawn_ranks(&config, gives_up, NULL));
@@ -242,7 +242,8 @@ static void over_a_bad_link(spawn_rank *self, void *arg)
 {
     (void)arg;
     tri_comm *comm = NULL;
-    tri_status status = comm_spawn_try(self, NULL, NULL, &comm);
+    /* Over the links, wherever memory is shared. */
+    tri_status status = comm_spawn_try(self, NULL, "all_reduce:0-=direct", &comm);
     enum { COUNT = 20000 };
     float *data = tri_alloc_zero(COUNT, sizeof(float));
     for (int i = 0; i < 50 && status == TRI_OK; i++)
@@ -256,7 +257,7 @@ static void a_link_that_breaks_or_stalls_ends_all_ranks(void **state)
 {
     (void)state;
     static const char *const faults[] = {"1:100000:cut", "1:100000:stall", "1:100064:cut", "1:3:cut"};
-    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_TCP};
+    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_TCP, SPAWN_UCX};
     for (size_t f = 0; f < TRI_COUNT_OF(faults); f++) {
         for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
             spawn_config config = {.kind = kinds[k], .world = 3, .timeout_s = 0.7, .faults = {faults[f]}};

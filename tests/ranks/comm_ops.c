@@ -186,6 +186,13 @@ static void every_operation_is_exact_over_tcp(void **state)
     run_over(SPAWN_TCP, &ops);
 }
 
+static void every_operation_is_exact_over_ucx(void **state)
+{
+    (void)state;
+    ops_case ops = {.counts = {1, 10007, -1}, .dtypes = {TRI_F32, TRI_DTYPE_COUNT}};
+    run_over(SPAWN_UCX, &ops);
+}
+
 /* One algorithm for everything; where it cannot, the cheapest that can: the results are the same. */
 static void every_algorithm_gives_the_canonical_bits(void **state)
 {
@@ -221,6 +228,7 @@ int main(void)
         cmocka_unit_test(every_operation_is_exact_for_large_odd_counts),
         cmocka_unit_test(every_operation_is_exact_over_shared_memory),
         cmocka_unit_test(every_operation_is_exact_over_tcp),
+        cmocka_unit_test(every_operation_is_exact_over_ucx),
         cmocka_unit_test(every_algorithm_gives_the_canonical_bits),
         cmocka_unit_test(rings_are_right_where_order_does_not_matter),
     };

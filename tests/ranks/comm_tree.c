@@ -77,6 +77,7 @@ static void bits_do_not_depend_on_the_transport_or_on_comm_order(void **state)
     for (int world = 1; world <= 9; world += 2) {
         run_tree(SPAWN_SHM, 8, world, 3001, 0, NULL);
         run_tree(SPAWN_TCP, 8, world, 3001, 0, "any");
+        run_tree(SPAWN_UCX, 8, world, 3001, 0, NULL);
     }
     run_tree(SPAWN_INPROC, 8, 4, 100003, 0, "any");
 }

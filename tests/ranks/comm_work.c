@@ -227,9 +227,42 @@ static void sixty_four_simulated_ranks_end_for_every_seed(void **state)
     }
 }
 
+/* While one rank waits at a barrier two others talk to each other, with numbers that the barrier has too. */
+static void pairs_beside_a_barrier(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *group = tri_comm_world(comm);
+    int32_t value = self->rank;
+    for (int turn = 0; turn < 40; turn++) {
+        if (self->rank == 0)
+            SPAWN_CHECK(self, tri_send(group, &value, 1, TRI_I32, 1, NULL) == TRI_OK);
+        if (self->rank == 1) {
+            if (turn % 8 == 0)
+                tri_sleep_ns(20 * TRI_NS_PER_MS); /* the third looks around meanwhile */
+            SPAWN_CHECK(self, tri_receive(group, &value, 1, TRI_I32, 0, NULL) == TRI_OK);
+        }
+        SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+    }
+    tri_comm_leave(comm);
+}
+
+static void pairs_and_collectives_are_not_taken_for_one_another(void **state)
+{
+    (void)state;
+    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP};
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        spawn_config config = {.kind = kinds[k], .world = 3};
+        assert_true(spawn_ranks(&config, pairs_beside_a_barrier, NULL));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pairs_and_collectives_are_not_taken_for_one_another),
         cmocka_unit_test(queued_operations_end_in_order),
         cmocka_unit_test(leaving_ends_what_is_queued),
         cmocka_unit_test(groups_are_split_and_split_again),

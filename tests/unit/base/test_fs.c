@@ -110,6 +110,10 @@ static void files_that_lie_about_their_length_are_read_whole(void **state)
     tri_free(text);
     assert_int_equal(tri_fs_read("/proc/self/maps", 100, &text, &nbytes), TRI_EFORMAT);
     assert_int_equal(tri_fs_read("/dev/zero", 100000, &text, &nbytes), TRI_EFORMAT);
+    /* Gives all it has to the first read, and nothing to a second. */
+    assert_int_equal(tri_fs_read("/proc/sys/kernel/pid_max", 0, &text, &nbytes), TRI_OK);
+    assert_true(nbytes > 4 && text[nbytes - 1] == '\n');
+    tri_free(text);
 }
 
 static void the_limit_of_a_read_is_inclusive(void **state)

@@ -141,6 +141,27 @@ static void the_nth_allocation_fails_and_only_it(void **state)
     tri_free(block);
 }
 
+static void beyond_the_limit_allocations_fail(void **state)
+{
+    uint64_t live_nbytes = tri_memory_now().live_nbytes;
+
+    (void)state;
+    tri_memory_limit_set(live_nbytes + 1000);
+    void *first = tri_alloc(600);
+    assert_non_null(first);
+    assert_null(tri_alloc(401));
+    assert_null(tri_alloc_zero(1, 401));
+    assert_null(tri_alloc_bulk(401));
+    void *second = tri_alloc(400);
+    assert_non_null(second);
+    tri_free(first);
+    tri_memory_limit_set(0);
+    first = tri_alloc(2000);
+    assert_non_null(first);
+    tri_free(first);
+    tri_free(second);
+}
+
 static void texts_are_copied(void **state)
 {
     (void)state;
@@ -194,6 +215,7 @@ int main(void)
         cmocka_unit_test(realloc_keeps_the_contents_of_every_kind),
         cmocka_unit_test(impossible_wishes_fail_with_a_message),
         cmocka_unit_test(the_nth_allocation_fails_and_only_it),
+        cmocka_unit_test(beyond_the_limit_allocations_fail),
         cmocka_unit_test(texts_are_copied),
         cmocka_unit_test(counters_are_exact_with_threads),
     };

@@ -547,6 +547,80 @@ static void overflow(int index, void *arg)
     *(int *)arg = dive(index == 1 ? 1000 : 10);
 }
 
+typedef struct adding {
+    int64_t took_ns[3];
+    tri_thread *thread;
+} adding;
+
+static void add_in_thread(void *arg)
+{
+    adding *all = arg;
+    int64_t start_ns = tri_now_ns();
+
+    for (int i = 0; i < 3; i++)
+        tri_added(500);
+    all->took_ns[2] = tri_now_ns() - start_ns;
+}
+
+static void add_bytes(int index, void *arg)
+{
+    adding *all = arg;
+    int64_t start_ns = tri_now_ns();
+
+    tri_added(1000000);
+    all->took_ns[0] = tri_now_ns() - start_ns;
+    tri_sim_add_rate_set(3e9);
+    start_ns = tri_now_ns();
+    tri_added(3000);
+    all->took_ns[1] = tri_now_ns() - start_ns;
+    assert_ok(tri_thread_start(&all->thread, "adder", add_in_thread, all));
+    tri_thread_join(all->thread);
+    (void)index;
+}
+
+static void adding_takes_the_time_of_its_rate(void **state)
+{
+    adding all = {{-1, -1, -1}, NULL};
+
+    (void)state;
+    tri_added(1000000); /* outside nothing happens */
+    assert_ok(simulate(1, 1, add_bytes, &all));
+    assert_int_equal(all.took_ns[0], 0);
+    assert_int_equal(all.took_ns[1], 1000);
+    /* Threads inherit the rate; parts of a nanosecond are not lost. */
+    assert_in_range(all.took_ns[2], 499, 500);
+}
+
+typedef struct crowd {
+    tri_mutex mutex;
+    int64_t latest_ns;
+} crowd;
+
+static void end_in_a_crowd(int index, void *arg)
+{
+    crowd *all = arg;
+
+    (void)index;
+    for (int i = 0; i < 40; i++) {
+        tri_mutex_lock(&all->mutex);
+        tri_mutex_unlock(&all->mutex);
+    }
+    if (tri_now_ns() > all->latest_ns)
+        all->latest_ns = tri_now_ns();
+}
+
+/* The last of many that end at one instant are few who have seen many switches. */
+static void a_crowd_that_ends_does_not_move_the_clock(void **state)
+{
+    crowd all = {.latest_ns = 0};
+
+    (void)state;
+    tri_mutex_init(&all.mutex);
+    assert_ok(simulate(1, 1000, end_in_a_crowd, &all));
+    tri_mutex_fini(&all.mutex);
+    assert_int_equal(all.latest_ns, 0);
+}
+
 static void an_overflow_of_a_stack_faults(void **state)
 {
     int status, sum = 0;
@@ -584,6 +658,8 @@ int main(void)
         cmocka_unit_test(fibers_have_their_own_error_errno_and_rounding),
         cmocka_unit_test(threads_started_by_fibers_are_fibers),
         cmocka_unit_test(simulations_in_threads_share_a_lock_and_replay),
+        cmocka_unit_test(adding_takes_the_time_of_its_rate),
+        cmocka_unit_test(a_crowd_that_ends_does_not_move_the_clock),
         cmocka_unit_test(an_overflow_of_a_stack_faults),
     };
     return cmocka_run_group_tests_name("base/runtime_sim", tests, NULL, NULL);

@@ -68,11 +68,117 @@ static void a_wrong_rule_does_not_open(void **state)
     assert_true(spawn_ranks(&config, bad_rules, NULL));
 }
 
+static void offers_of(spawn_rank *self, void *arg)
+{
+    int64_t nbytes = *(const int64_t *)arg;
+    tri_comm_offer offers[16];
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    const tri_group *group = tri_comm_world(comm);
+    int count = tri_comm_offers(group, TRI_COMM_ALL_REDUCE, nbytes, true, offers, 16), cheapest = 0, able = 0;
+    for (int i = 0; i < count; i++) {
+        SPAWN_CHECK(self, strcmp(offers[i].name, tri_comm_algorithm_name(TRI_COMM_ALL_REDUCE, i)) == 0);
+        if (strcmp(offers[i].name, "ring") == 0)
+            SPAWN_CHECK(self, offers[i].cannot && strstr(offers[i].cannot, "comm.order = any"));
+        able += !offers[i].cannot && offers[i].price_us > 0;
+        cheapest += offers[i].cheapest;
+        if (offers[i].cheapest)
+            SPAWN_CHECK(self, strcmp(offers[i].name, tri_comm_choice(group, TRI_COMM_ALL_REDUCE, nbytes, NULL)) == 0);
+    }
+    SPAWN_CHECK(self, able >= 2 && cheapest == 1 && !tri_comm_algorithm_name(TRI_COMM_ALL_REDUCE, count));
+    SPAWN_CHECK(self, tri_comm_offers(group, TRI_COMM_ALL_REDUCE, nbytes, true, offers, 1) == 1);
+    tri_comm_leave(comm);
+}
+
+static void offers_are_what_the_selector_sees(void **state)
+{
+    (void)state;
+    for (int64_t nbytes = 4; nbytes < INT64_C(1) << 30; nbytes *= 100) {
+        spawn_config config = {.kind = SPAWN_INPROC, .world = 4};
+        assert_true(spawn_ranks(&config, offers_of, &nbytes));
+    }
+    assert_true(tri_comm_needs_any(TRI_COMM_ALL_REDUCE, "ring"));
+    assert_true(tri_comm_needs_any(TRI_COMM_REDUCE_SCATTER, "ring"));
+    assert_false(tri_comm_needs_any(TRI_COMM_ALL_GATHER, "ring"));
+    assert_false(tri_comm_needs_any(TRI_COMM_ALL_REDUCE, "tree"));
+    assert_false(tri_comm_needs_any(TRI_COMM_ALL_REDUCE, "none of them"));
+}
+
+static void price_take(spawn_rank *self, void *arg)
+{
+    double *price_us = arg;
+    tri_comm_offer offers[16];
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    int count = tri_comm_offers(tri_comm_world(comm), TRI_COMM_BROADCAST, 1000000, true, offers, 16);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(offers[i].name, "direct") == 0)
+            *price_us = offers[i].price_us;
+    }
+    tri_comm_leave(comm);
+}
+
+static double price_over(const tri_fabric_config *fabric)
+{
+    spawn_config config = {.kind = SPAWN_SIM, .world = 3, .seed = 1, .fabric = fabric};
+    double price_us = -1;
+    assert_true(spawn_ranks(&config, price_take, &price_us));
+    return price_us;
+}
+
+/* Direct: a latency, and for each of two others a message and its bytes. */
+static void a_simulated_network_says_its_prices(void **state)
+{
+    (void)state;
+    tri_fabric_config fabric = {.latency_us = 100, .bandwidth = 1000000000, .message_us = 3, .local_bandwidth = 10};
+    double want_us = 103 + 2 * (3 + 1000), found_us = price_over(&fabric);
+    assert_true(found_us > want_us - 0.01 && found_us < want_us + 0.01);
+    fabric.node_bandwidth = 500000000;
+    want_us = 103 + 2 * (3 + 2000);
+    found_us = price_over(&fabric);
+    assert_true(found_us > want_us - 0.01 && found_us < want_us + 0.01);
+    /* All on one host. */
+    fabric.ranks_per_host = 3;
+    fabric.local_latency_us = 2;
+    fabric.local_bandwidth = 4000000000;
+    want_us = 5 + 2 * (3 + 250);
+    found_us = price_over(&fabric);
+    assert_true(found_us > want_us - 0.01 && found_us < want_us + 0.01);
+}
+
+static void traffic_taken(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, "broadcast:0-=direct");
+    float data[100] = {0};
+    if (!comm)
+        return;
+    tri_net_traffic before = tri_comm_traffic(comm);
+    SPAWN_CHECK(self, tri_broadcast(tri_comm_world(comm), data, 100, TRI_F32, 1, NULL) == TRI_OK);
+    tri_net_traffic after = tri_comm_traffic(comm);
+    SPAWN_CHECK(self, after.moves - before.moves == 1);
+    SPAWN_CHECK(self, after.sent_frames - before.sent_frames == (self->rank == 1 ? 4 : 0));
+    SPAWN_CHECK(self, after.sent_nbytes - before.sent_nbytes == (self->rank == 1 ? 1600 : 0));
+    tri_comm_leave(comm);
+}
+
+static void traffic_counts_what_a_rank_sends(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_SIM, .world = 5, .seed = 1};
+    assert_true(spawn_ranks(&config, traffic_taken, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cheapest_is_taken_unless_a_rule_says_otherwise),
         cmocka_unit_test(a_wrong_rule_does_not_open),
+        cmocka_unit_test(offers_are_what_the_selector_sees),
+        cmocka_unit_test(a_simulated_network_says_its_prices),
+        cmocka_unit_test(traffic_counts_what_a_rank_sends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,9 @@ static void all_pairs(spawn_rank *self, tri_net *net, const exchange *what)
     calls = tri_memory_now().calls;
     SPAWN_CHECK(self, tri_net_move(net, moves, count, tri_deadline_after_ms(60000), NULL, NULL) == TRI_OK);
     spawn_barrier(self);
-    SPAWN_CHECK(self, tri_memory_now().calls == calls);
+    /* A simulated network keeps what is under way. */
+    if (!self->hub || strcmp(self->config.transport, "sim") != 0)
+        SPAWN_CHECK(self, tri_memory_now().calls == calls);
     for (size_t i = 1; i < count; i += 2) {
         const unsigned char *got = collectors[i / 2].bytes;
         bool same = true;
@@ -131,6 +133,7 @@ static void pairs_over(spawn_kind kind)
 PAIRS_OVER(inproc, SPAWN_INPROC)
 PAIRS_OVER(shm, SPAWN_SHM)
 PAIRS_OVER(tcp, SPAWN_TCP)
+PAIRS_OVER(ucx, SPAWN_UCX)
 PAIRS_OVER(sim, SPAWN_SIM)
 PAIRS_OVER(fibers, SPAWN_INPROC_FIBERS)
 
@@ -240,6 +243,7 @@ int main(void)
         cmocka_unit_test(all_pairs_get_their_bytes_over_inproc),
         cmocka_unit_test(all_pairs_get_their_bytes_over_shm),
         cmocka_unit_test(all_pairs_get_their_bytes_over_tcp),
+        cmocka_unit_test(all_pairs_get_their_bytes_over_ucx),
         cmocka_unit_test(all_pairs_get_their_bytes_over_sim),
         cmocka_unit_test(all_pairs_get_their_bytes_over_fibers),
         cmocka_unit_test(auto_takes_shared_memory_inside_a_host),

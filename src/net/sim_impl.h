@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_impl.h: what the files of the simulated network share: messages, pipes, ports.
+ *
+ * For sim.c and sim_pipe.c only. A pipe exists once something was written. Fibers of one OS thread: no atomics.
+ */
+#ifndef TRI_NET_SIM_IMPL_H
+#define TRI_NET_SIM_IMPL_H
+
+#include "net/hub.h"
+#include "net/sim_heap.h"
+
+/* What a rank says to all at once: an abort and a goodbye. */
+#define SIM_REST_NBYTES ((size_t)2048)
+#define SIM_RESTS       2
+
+typedef struct sim_message {
+    struct sim_message *next;
+    struct sim_pipe *pipe;
+    tri_fabric_trip trip;
+    int64_t at_ns; /* when it is there; TRI_FOREVER: not known yet */
+    size_t nbytes, read_nbytes;
+    unsigned char *bytes;
+} sim_message;
+
+typedef struct sim_pipe {
+    int from, to;
+    sim_message *first, *last;
+    size_t held_nbytes;
+    uint64_t written_nbytes;
+    int64_t latest_ns; /* when the latest that is known is there */
+    uint64_t woken;    /* the wait of the reader that has been told of it */
+    bool starved;      /* the writer found no room */
+    tri_fabric_link link;
+} sim_pipe;
+
+typedef struct sim_port {
+    tri_mutex mutex;
+    tri_cond cond;
+    tri_port_state state;
+    sim_pipe **in;             /* [world], by sender; made with the first pipe */
+    sim_heap due;              /* senders, by when a message of theirs is there */
+    const unsigned char *want; /* of the wait under way; NULL: none */
+    int64_t until_ns;          /* when the sleeper looks again */
+    uint64_t waits;
+    bool freed;    /* a reader made room for which this rank waited */
+    uint64_t news; /* of the hub, when this rank looked last */
+    /* Said to all who had no pipe by then. */
+    unsigned char *rest;
+    struct {
+        size_t upto;
+        int64_t at_ns;
+    } rests[SIM_RESTS];
+    int rest_count;
+    uint16_t *heard; /* [world], by sender: bytes of its rest that were read */
+} sim_port;
+
+struct tri_sim_hub {
+    int world;
+    tri_fabric *fabric;
+    sim_port *ports;
+    sim_heap *coming; /* [hosts]: messages by head_ns */
+    uint64_t news;    /* ranks that left or said something to all */
+};
+
+typedef struct sim_endpoint {
+    tri_transport base;
+    tri_sim_hub *sim;
+    sim_port *port;
+    size_t window_nbytes;
+    int *woken; /* [world] */
+    size_t woken_count;
+    char address[16];
+} sim_endpoint;
+
+static inline sim_port *sim_port_of(const sim_endpoint *end, int rank)
+{
+    return &end->sim->ports[rank];
+}
+
+static inline sim_pipe *sim_pipe_of(const sim_endpoint *end, int from, int to)
+{
+    sim_port *port = sim_port_of(end, to);
+
+    return port->in ? port->in[from] : NULL;
+}
+
+/* Messages whose head nobody can come before any more pass the interface of the host. */
+tri_status tri_sim_host_advance(tri_sim_hub *sim, int host, int64_t now_ns);
+/* This rank left, or said something to all: whoever waits for it looks. */
+void tri_sim_news_spread(sim_endpoint *end);
+/* What the peer said to all and this rank has not heard yet: bytes that are there, or when the next ones are. */
+size_t tri_sim_rest_left(const sim_endpoint *end, int peer, const void **bytes, int64_t *next_ns);
+
+/* Slots of the table. */
+tri_status tri_sim_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken);
+void tri_sim_write_rest(tri_transport *transport, const void *bytes, size_t nbytes);
+tri_status tri_sim_peek(tri_transport *transport, int peer, const void **bytes, size_t *nbytes);
+void tri_sim_consume(tri_transport *transport, int peer, size_t nbytes);
+tri_status tri_sim_read_some(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given);
+
+#endif
