@@ -3,7 +3,7 @@ BUILD ?= build
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test check bench install clean deps dev tsan fuzz
+.PHONY: all demo test check bench compare install clean deps dev tsan fuzz
 
 all: $(BUILD)/trireme
 
@@ -38,6 +38,9 @@ check: ## format, layers, headers, names in documents, lengths
 bench: $(BUILD)/trireme ## measures side by side with peers
 	@tools/deps bench
 	@bench/run $(BUILD)
+
+compare: $(BUILD)/trireme ## collectives beside Open MPI, MPICH and Gloo, in turns
+	@bench/compare $(BUILD)
 
 install: $(BUILD)/CMakeCache.txt ## PREFIX=/usr/local
 	@cmake --build $(BUILD) --parallel $(JOBS)

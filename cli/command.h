@@ -48,7 +48,8 @@ int tri_command_fail(tri_status status);
 void tri_command_hint_set(const char *hint);
 /* Reads a whole number, or fails with the flag's name. */
 tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t high, int64_t *out);
-/* Reads a list of numbers such as 4,1k,1M (k, M, G: powers of 1024), at most `limit` of them. */
+/* Reads a list of numbers such as 4,1k,1M (k, M, G: powers of 1024) and ranges such as 1k-64M, which doubles, or
+ * 1k-64M:x4; at most `limit` of them. */
 tri_status tri_flag_sizes(const char *flag, const char *text, int64_t *sizes, size_t limit, int *count);
 
 #endif

@@ -3,6 +3,7 @@
  * flags.c: arguments of commands from a table, help from the same table, and how a command ends.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,21 +154,58 @@ tri_status tri_flag_int(const char *flag, const char *text, int64_t low, int64_t
     return TRI_OK;
 }
 
+#define SIZE_MOST 1e11
+
+/* "64k" at *text, which is moved behind it; negative when there is none. */
+static double read_size(const char **text)
+{
+    char *end;
+    double value = strtod(*text, &end);
+    if (end == *text || !(value >= 0))
+        return -1;
+    double unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : *end == 'G' ? 1 << 30 : 1;
+    *text = end + (unit > 1);
+    return value * unit <= SIZE_MOST ? value * unit : -1;
+}
+
+/* "4", "1k-64M" or "1k-64M:x4" at *text, which is moved behind it. */
+static bool read_range(const char **text, int64_t *sizes, size_t limit, int *count)
+{
+    double first = read_size(text), last = first, factor = 2;
+    if (**text == '-') {
+        (*text)++;
+        last = read_size(text);
+        if (strncmp(*text, ":x", 2) == 0) {
+            char *end;
+            factor = strtod(*text + 2, &end);
+            *text = end;
+        }
+        if (!(first >= 1) || last < first)
+            return false;
+    }
+    if (first < 0 || (**text && **text != ',') || !(factor > 1))
+        return false;
+    for (double size = first; size <= last; size = ceil(size * factor)) {
+        if (*count == (int)limit)
+            return false;
+        sizes[(*count)++] = (int64_t)size;
+        if (size >= last)
+            break;
+    }
+    return true;
+}
+
 tri_status tri_flag_sizes(const char *flag, const char *text, int64_t *sizes, size_t limit, int *count)
 {
     *count = 0;
     while (*text) {
-        char *end;
-        double value = strtod(text, &end);
-        double unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : *end == 'G' ? 1 << 30 : 1;
-        if (end != text && unit > 1)
-            end++;
-        if (end == text || (*end && *end != ',') || !(value * unit >= 0 && value * unit <= 1e11) ||
-            *count == (int)limit)
-            return tri_fail(TRI_ECONFIG, "%s wants a list such as 4,1k,1M (at most %zu), found '%s'", flag, limit,
-                            text);
-        sizes[(*count)++] = (int64_t)(value * unit);
-        text = *end ? end + 1 : end;
+        const char *word = text;
+        if (!read_range(&text, sizes, limit, count))
+            return tri_fail(TRI_ECONFIG,
+                            "%s wants a list such as 4,1k,1M, with ranges such as 1k-64M or 1k-64M:x4 (at most %zu "
+                            "numbers up to 1e11), found '%s'",
+                            flag, limit, word);
+        text += *text == ',';
     }
     return TRI_OK;
 }
