@@ -5,6 +5,7 @@
 #include "place.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace trireme
 {
@@ -18,6 +19,12 @@ struct Meeting {
     std::string text, error;
 };
 
+/* Torch's own text, without the stack that it may print below. */
+std::string firstLine(const char *text)
+{
+    return std::string(text, strcspn(text, "\n"));
+}
+
 tri_status meetingSet(void *arg, const char *name, const char *text)
 {
     auto *meeting = static_cast<Meeting *>(arg);
@@ -25,7 +32,7 @@ tri_status meetingSet(void *arg, const char *name, const char *text)
         meeting->store->set(name, std::vector<uint8_t>(text, text + strlen(text)));
         return TRI_OK;
     } catch (const std::exception &e) {
-        meeting->error = e.what();
+        meeting->error = firstLine(e.what());
         return TRI_EIO;
     }
 }
@@ -39,7 +46,7 @@ const char *meetingWait(void *arg, const char *name, double timeout_s)
         meeting->text.assign(bytes.begin(), bytes.end());
         return meeting->text.c_str();
     } catch (const std::exception &e) {
-        meeting->error = e.what();
+        meeting->error = firstLine(e.what());
         return nullptr;
     }
 }
