@@ -509,8 +509,10 @@ WorkPtr Group::pair(Tensors &tensors, int peer, int tag, bool sends)
     Pairs::Pair asked = {sends, peer, tag, span.data, span.count, span.dtype, tensors[0], packed};
     auto pairs = members->place->add(members, limitOf(kNoTimeout), asked);
     sequence_++;
-    if (coalescing_)
-        latest_ = pairs;
+    if (coalescing_) {
+        latest_ = pairs; /* they begin at the end, also when nobody keeps what is returned here */
+        return pairs;
+    }
     return c10::make_intrusive<Pending>(sends ? c10d::OpType::SEND : c10d::OpType::RECV, peer, members->place, pairs);
 }
 

@@ -84,9 +84,10 @@ class Collectives(unittest.TestCase):
         dist.all_reduce(channels_last if self.rank else channels_last.contiguous())
         if self.rank:
             self.same(channels_last.contiguous(), torch.full((2, 3, 4, 4), float(self.world)))
-        conjugate = torch.full((3,), 1 + 2j).conj()
-        dist.broadcast(conjugate, 0)
-        self.same(conjugate.resolve_conj(), torch.full((3,), 1 - 2j))
+        negative = torch.full((3,), 1 + 2j).conj().imag  # torch keeps the sign aside
+        self.assertTrue(negative.is_neg())
+        dist.all_reduce(negative)
+        self.same(negative.resolve_neg(), torch.full((3,), -2.0 * self.world))
 
     def test_all_reduce_of_a_scalar_and_a_leaf(self):
         scalar = torch.tensor(self.rank + 1)
