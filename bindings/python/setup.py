@@ -4,7 +4,6 @@ installation's prefix or a build folder."""
 import glob
 import os
 import shutil
-import site
 import subprocess
 import sys
 
@@ -14,7 +13,9 @@ try:
     import torch
 except ImportError:
     # pip builds where installed packages are hidden, but the extension is for the torch that is here.
-    sys.path += [path for path in site.getsitepackages() if path not in sys.path]
+    here = subprocess.run([sys.executable, "-I", "-c", "import sys; print(*sys.path, sep='\\n')"], check=True, text=True,
+                          capture_output=True).stdout.split("\n")
+    sys.path += [path for path in here if path and path not in sys.path]
     try:
         import torch
     except ImportError:
