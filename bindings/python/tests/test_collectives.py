@@ -84,10 +84,12 @@ class Collectives(unittest.TestCase):
         dist.all_reduce(channels_last if self.rank else channels_last.contiguous())
         if self.rank:
             self.same(channels_last.contiguous(), torch.full((2, 3, 4, 4), float(self.world)))
-        negative = torch.full((3,), 1 + 2j).conj().imag  # torch keeps the sign aside
+        negative = torch.full((3,), self.rank + 2j).conj().imag  # torch keeps the sign aside
         self.assertTrue(negative.is_neg())
-        dist.all_reduce(negative)
-        self.same(negative.resolve_neg(), torch.full((3,), -2.0 * self.world))
+        outputs = [torch.empty(3) for _ in range(self.world)]
+        dist.all_gather(outputs, negative)
+        for got in outputs:
+            self.same(got, torch.full((3,), -2.0))
 
     def test_all_reduce_of_a_scalar_and_a_leaf(self):
         scalar = torch.tensor(self.rank + 1)
