@@ -51,6 +51,21 @@ const char *meetingWait(void *arg, const char *name, double timeout_s)
     }
 }
 
+/* So that a later group may meet at the same names. All have read what they needed: they are linked. */
+void clear(const c10::intrusive_ptr<c10d::Store> &store, int world)
+{
+    std::vector<std::string> names = {"trireme.token", "trireme.addresses"};
+    for (int r = 1; r < world; r++)
+        names.push_back("trireme.address." + std::to_string(r));
+    for (const std::string &name : names) {
+        try {
+            store->deleteKey(name);
+        } catch (const std::exception &) {
+            /* Not every store can. */
+        }
+    }
+}
+
 std::mutex places_mutex;
 std::vector<std::weak_ptr<Place>> places;
 std::weak_ptr<Place> world_place;
@@ -76,7 +91,11 @@ std::shared_ptr<Place> Place::join(const c10::intrusive_ptr<c10d::Store> &store,
     tri_status status = tri_comm_join_by(&table, rank, world, timeout_s, &comm);
     if (status != TRI_OK)
         raise(status, tri_last_error() + (meeting.error.empty() ? "" : " (torch's store: " + meeting.error + ")"));
-    return keep(std::shared_ptr<Place>(new Place(comm)));
+    std::shared_ptr<Place> place(new Place(comm));
+    if (rank == 0)
+        clear(store, world);
+    check(tri_barrier(tri_comm_world(comm), nullptr));
+    return keep(place);
 }
 
 std::shared_ptr<Place> Place::joinByStarter(double timeout_s)

@@ -69,6 +69,9 @@ class Failures(unittest.TestCase):
     def test_a_rank_that_dies(self):
         self.job("dies")
 
+    def test_a_group_after_a_group_at_the_same_store(self):
+        self.job("again")
+
     def test_a_future_gets_the_error(self):
         self.job("future")
 
@@ -110,6 +113,16 @@ def dies(rank):
         os._exit(0)
     took = fails(lambda: [dist.all_reduce(torch.ones(10)) for _ in range(1000)], "rank 1")
     assert took < 5, took
+
+
+def again(rank):
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, rank == 0, timedelta(seconds=20))
+    for turn in range(3):  # torch 1.13's own barrier at a store is for one group only
+        group = trireme.torch._C.create(store, rank, 2, timedelta(seconds=20), "group", [])
+        tensor = torch.full((2,), turn + 1.0)
+        group.allreduce([tensor], dist.AllreduceOptions()).wait()
+        assert tensor[0].item() == 2 * (turn + 1)
+    group.barrier(dist.BarrierOptions()).wait()
 
 
 def future(rank):

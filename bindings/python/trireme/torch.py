@@ -5,6 +5,7 @@ Ranks come from torchrun, `trireme launch` and everything else that sets RANK; f
 Trireme knows; or from the arguments of init_process_group.
 """
 import atexit
+import importlib
 import os
 import socket
 from datetime import timedelta
@@ -12,14 +13,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-try:
-    from torch.distributed import rendezvous as _  # noqa: F401  (a function of that name hides the module)
-finally:
-    import importlib
-
-    _rendezvous = importlib.import_module("torch.distributed.rendezvous")
-
 from . import _C
+
+_rendezvous = importlib.import_module("torch.distributed.rendezvous")  # a function of torch hides the module's name
 
 
 def _create(options, _backend_options=None):
@@ -51,6 +47,11 @@ def _env(url, **kwargs):
     return _meet(url, **kwargs)
 
 
+def _leave():
+    if os.getpid() == _PID:  # a fork has no links of its own
+        _C.leave_all()
+
+
 def register():
     """Makes the backend known to torch.distributed; importing this module does it."""
     if hasattr(dist.Backend, "TRIREME"):
@@ -60,8 +61,9 @@ def register():
     dist.register_rendezvous_handler("trireme", _meet)
     # torch has no way to extend a scheme, and `init_process_group("trireme")` means env://.
     _rendezvous._rendezvous_handlers["env"] = _env
-    atexit.register(_C.leave_all)
+    atexit.register(_leave)
 
 
+_PID = os.getpid()
 _env_of_torch = _rendezvous._rendezvous_handlers["env"]
 register()
