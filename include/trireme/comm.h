@@ -24,6 +24,17 @@ typedef struct tri_work tri_work;   /* an operation under way */
 /* Joins the job this process was started in (trireme launch, torchrun, mpirun, srun, TF_CONFIG); alone: one rank. Reads
  * the environment. Blocks until all ranks are linked, at most timeout_s. */
 TRI_API tri_status tri_comm_join(double timeout_s, tri_comm **out);
+/* Names and texts that all ranks of a job share, kept by somebody else: how the ranks meet inside another system. */
+typedef struct tri_meeting {
+    void *arg;
+    tri_status (*set)(void *arg, const char *name, const char *text);
+    /* Waits until some rank has set the name, at most timeout_s. The text is valid until the next call with this arg.
+     * NULL: not there in time, or failed. */
+    const char *(*wait)(void *arg, const char *name, double timeout_s);
+} tri_meeting;
+/* As tri_comm_join, but the caller says who it is, and the ranks exchange addresses (and a token made by rank 0)
+ * through the meeting: names "trireme.*", each once, so every comm wants a meeting of its own. Reads no environment. */
+TRI_API tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out);
 /* Leaves; NULL does nothing. Groups and works of it must not be used afterwards. */
 TRI_API void tri_comm_leave(tri_comm *comm);
 /* The group of all ranks; owned by comm. */
@@ -38,7 +49,14 @@ TRI_API int tri_group_count(const tri_group *group);
 /* Collective over parent: ranks with the same color form a group, ordered by key, then by rank. color < 0: no group
  * (*out is NULL). Destroy with tri_group_destroy. */
 TRI_API tri_status tri_group_split(tri_group *parent, int color, int key, tri_group **out);
+/* Not collective: only the members call it, all with the same ranks of the world, in the order of the group, and the
+ * same tag. Groups that live at the same time differ in tag or ranks. TRI_EINVAL unless the ranks are different ones of
+ * the world and this one is among them. */
+TRI_API tri_status tri_group_create_of(tri_comm *comm, const int *ranks, int count, const char *tag, tri_group **out);
 TRI_API void tri_group_destroy(tri_group *group);
+/* From now on a wait for peers inside an operation of this group takes at most timeout_s (above 0, at most 1e6;
+ * net.timeout_s at first); then the operation fails with TRI_ETIMEOUT. */
+TRI_API tri_status tri_group_limit(tri_group *group, double timeout_s);
 
 /* Collective: `nbytes` of zeros on every rank, which all-reduce reads in place where all ranks are on one host
  * (elsewhere it is ordinary memory). Every rank calls it in the same order and uses the same offsets. Freed by
@@ -81,7 +99,8 @@ TRI_API tri_status tri_send(tri_group *group, const void *data, int64_t count, t
 TRI_API tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dtype, int from, tri_work **work);
 
 /* Blocks of a buffer, one of each rank: block r has counts[r] elements and begins at element firsts[r]; firsts NULL:
- * they lie one after the other. The arrays are borrowed like buffers. */
+ * they lie one after the other. What lies between blocks is not touched, and need not be memory. The arrays are
+ * borrowed like buffers. */
 typedef struct tri_blocks {
     const int64_t *counts; /* [ranks] */
     const int64_t *firsts; /* [ranks], or NULL */

@@ -101,18 +101,20 @@ static tri_status run_alone(tri_call *call)
 /* Elements that the rank reads of `in`. */
 static int64_t elements_in(const tri_call *call)
 {
-    int64_t count = call->count;
-    if (call->op != TRI_COMM_REDUCE_SCATTER)
-        return count;
-    if (!call->in_blocks.counts)
-        return count * call->group->count;
-    count = 0;
+    bool of_all = call->op == TRI_COMM_REDUCE_SCATTER && !call->in_blocks.counts;
+    return of_all ? call->count * call->group->count : call->count;
+}
+
+/* Blocks are packed on the way: what lies between them is nobody's. */
+static tri_status multiply_blocks(tri_call *call, char *out)
+{
     for (int r = 0; r < call->group->count; r++) {
-        int64_t first = call->in_blocks.firsts ? call->in_blocks.firsts[r] : count;
-        int64_t end = first + call->in_blocks.counts[r];
-        count = end > count ? end : count;
+        int64_t count = tri_call_in_count(call, r);
+        TRI_TRY(tri_reduce_multiply(out, tri_call_in_block(call, r), call->dtype, count, call->scale));
+        out += tri_call_nbytes(call, count);
     }
-    return count;
+    call->in_blocks.firsts = NULL;
+    return TRI_OK;
 }
 
 /* PREMUL_SUM: from here on the call is the sum of what this rank's elements times its factor are. */
@@ -123,7 +125,10 @@ static tri_status scale_input(tri_call *call)
     if (!scaled)
         return TRI_ENOMEM;
     call->reduce = TRI_REDUCE_SUM;
-    TRI_TRY(tri_reduce_multiply(scaled, call->in, call->dtype, count, call->scale));
+    if (call->in_blocks.counts)
+        TRI_TRY(multiply_blocks(call, scaled));
+    else
+        TRI_TRY(tri_reduce_multiply(scaled, call->in, call->dtype, count, call->scale));
     call->in = scaled;
     return TRI_OK;
 }

@@ -79,9 +79,10 @@ struct tri_group {
     uint64_t members; /* tri_board_members */
     uint32_t id;
     int rank, count;
-    int *world_rank;   /* [count] */
-    uint64_t sequence; /* of the latest collective; this and the next two are the caller's */
-    uint64_t *sent;    /* [count] messages to each rank */
+    int *world_rank;            /* [count] */
+    _Atomic int64_t timeout_ms; /* of one wait */
+    uint64_t sequence;          /* of the latest collective; this and the next two are the caller's */
+    uint64_t *sent;             /* [count] messages to each rank */
     uint64_t *received;
     uint32_t splits;
     uint32_t regions;                /* tri_group_alloc so far; under comm->mutex */

@@ -3,10 +3,12 @@
  * group.c: some of the ranks, in an order of their own.
  *
  * A group's id is worked out by every member alone from what all know: the parent's id, how often the parent was split,
- * and the color. It is in every frame, so that calls of different groups are never taken for one another.
+ * and the color; or a tag and the ranks. It is in every frame, so that calls of different groups are never taken for
+ * one another.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <xxhash.h>
 
@@ -18,7 +20,8 @@ tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks,
     tri_group *group = tri_alloc_zero(1, sizeof(*group));
     if (!group)
         return TRI_ENOMEM;
-    *group = (tri_group){.comm = comm, .id = id, .rank = -1, .count = count, .scale = 1};
+    *group =
+        (tri_group){.comm = comm, .id = id, .rank = -1, .count = count, .scale = 1, .timeout_ms = comm->timeout_ms};
     group->world_rank = tri_alloc_zero((size_t)count, sizeof(int));
     group->sent = tri_alloc_zero((size_t)count, sizeof(uint64_t));
     group->received = tri_alloc_zero((size_t)count, sizeof(uint64_t));
@@ -57,6 +60,46 @@ void tri_group_destroy(tri_group *group)
     tri_free(group->sent);
     tri_free(group->received);
     tri_free(group);
+}
+
+static tri_status check_members(const tri_comm *comm, const int *ranks, int count)
+{
+    if (!ranks || count < 1 || count > comm->world)
+        return tri_fail(TRI_EINVAL, "group: want 1 to %d ranks, got %d", comm->world, ranks ? count : 0);
+    bool *seen = tri_alloc_zero((size_t)comm->world, sizeof(*seen));
+    if (!seen)
+        return TRI_ENOMEM;
+    tri_status status = TRI_OK;
+    for (int i = 0; i < count && status == TRI_OK; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->world)
+            status = tri_fail(TRI_EINVAL, "group: want ranks from 0 to %d, got %d", comm->world - 1, ranks[i]);
+        else if (seen[ranks[i]])
+            status = tri_fail(TRI_EINVAL, "group: want different ranks, got %d twice", ranks[i]);
+        else
+            seen[ranks[i]] = true;
+    }
+    if (status == TRI_OK && !seen[comm->rank])
+        status = tri_fail(TRI_EINVAL, "group: want this rank (%d) among the members", comm->rank);
+    tri_free(seen);
+    return status;
+}
+
+tri_status tri_group_create_of(tri_comm *comm, const int *ranks, int count, const char *tag, tri_group **out)
+{
+    *out = NULL;
+    TRI_TRY(check_members(comm, ranks, count));
+    const char *text = tag ? tag : "";
+    uint64_t hash = XXH3_64bits_withSeed(ranks, (size_t)count * sizeof(*ranks), XXH3_64bits(text, strlen(text)));
+    return tri_group_create(comm, (uint32_t)hash, ranks, count, out);
+}
+
+tri_status tri_group_limit(tri_group *group, double timeout_s)
+{
+    if (!(timeout_s > 0 && timeout_s <= 1e6))
+        return tri_fail(TRI_EINVAL, "group: want a time limit above 0 and at most 1e6 seconds, got %g", timeout_s);
+    int64_t ms = (int64_t)(timeout_s * 1000);
+    atomic_store(&group->timeout_ms, ms > 0 ? ms : 1);
+    return TRI_OK;
 }
 
 int tri_group_rank(const tri_group *group)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * join.c: opening a comm where processes meet: by a cluster, or by the environment this process was started in.
+ * join.c: opening a comm where processes meet: by a cluster, by the environment this process was started in, or by a
+ * table that another system keeps.
  *
  * The one place of comm/ that asks for the environment (cluster/ reads it): it is what tri_comm_join is for.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "comm/engine.h"
 
@@ -81,13 +83,139 @@ tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config 
     return TRI_OK;
 }
 
-tri_status tri_comm_join(double timeout_s, tri_comm **out)
+static tri_status check_limit(double timeout_s)
 {
     if (!(timeout_s > 0 && timeout_s <= 1e6))
         return tri_fail(TRI_EINVAL, "join: want a time limit above 0 and at most 1e6 seconds, got %g", timeout_s);
+    return TRI_OK;
+}
+
+tri_status tri_comm_join(double timeout_s, tri_comm **out)
+{
+    TRI_TRY(check_limit(timeout_s));
     tri_comm_config config;
     tri_net_config net_config;
     tri_options_defaults(&tri_comm_options, &config);
     tri_options_defaults(&tri_net_options, &net_config);
     return tri_comm_join_as(&config, &net_config, timeout_s, out);
+}
+
+/* --- a meeting: rank 0 sets "trireme.token" and, of all "trireme.address.<rank>", one text "trireme.addresses" ------
+ */
+
+static tri_status meeting_wait(const tri_meeting *meeting, const char *name, int64_t deadline_ns, const char **text)
+{
+    double left_s = (double)(deadline_ns - tri_now_ns()) / 1e9;
+    *text = meeting->wait(meeting->arg, name, left_s > 0.001 ? left_s : 0.001);
+    return *text ? TRI_OK : tri_fail(TRI_ETIMEOUT, "join: want '%s' from another rank in time, got nothing", name);
+}
+
+static tri_status meeting_token(const tri_meeting *meeting, int rank, int64_t deadline_ns, char token[65])
+{
+    unsigned char bytes[32];
+    const char *text;
+    if (rank == 0) {
+        tri_entropy(bytes, sizeof(bytes));
+        for (size_t i = 0; i < sizeof(bytes); i++)
+            snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+        return meeting->set(meeting->arg, "trireme.token", token);
+    }
+    TRI_TRY(meeting_wait(meeting, "trireme.token", deadline_ns, &text));
+    if (strlen(text) != 64)
+        return tri_fail(TRI_EFORMAT, "join: want a token of 64 digits, got %zu bytes", strlen(text));
+    memcpy(token, text, 65);
+    return TRI_OK;
+}
+
+/* Rank 0: one line per rank. */
+static tri_status meeting_gather(const tri_meeting *meeting, const char *own, int world, int64_t deadline_ns)
+{
+    tri_string all = {0};
+    const char *text = own;
+    char name[48];
+    tri_status status = TRI_OK;
+    for (int r = 0; r < world && status == TRI_OK; r++) {
+        snprintf(name, sizeof(name), "trireme.address.%d", r);
+        if (r > 0)
+            status = meeting_wait(meeting, name, deadline_ns, &text);
+        if (status == TRI_OK)
+            status = tri_string_appendf(&all, "%s\n", text);
+    }
+    if (status == TRI_OK)
+        status = meeting->set(meeting->arg, "trireme.addresses", tri_string_text(&all));
+    tri_string_fini(&all);
+    return status;
+}
+
+static tri_status meeting_exchange(const tri_meeting *meeting, const tri_net *net, char **texts, int64_t deadline_ns)
+{
+    int rank = tri_net_rank(net), world = tri_net_world(net);
+    const char *all;
+    char name[48];
+    snprintf(name, sizeof(name), "trireme.address.%d", rank);
+    if (rank == 0)
+        TRI_TRY(meeting_gather(meeting, tri_net_address(net), world, deadline_ns));
+    else
+        TRI_TRY(meeting->set(meeting->arg, name, tri_net_address(net)));
+    TRI_TRY(meeting_wait(meeting, "trireme.addresses", deadline_ns, &all));
+    for (int r = 0; r < world; r++) {
+        size_t nbytes = strcspn(all, "\n");
+        if (all[nbytes] != '\n')
+            return tri_fail(TRI_EFORMAT, "join: want the addresses of %d ranks, got %d", world, r);
+        texts[r] = tri_strndup(all, nbytes);
+        if (!texts[r])
+            return TRI_ENOMEM;
+        all += nbytes + 1;
+    }
+    return TRI_OK;
+}
+
+/* Addresses begin with the host's id. */
+static bool same_host(const char *a, const char *b)
+{
+    size_t nbytes = strcspn(a, ";") + 1;
+    return strncmp(a, b, nbytes) == 0;
+}
+
+static tri_status open_by(const tri_meeting *meeting, tri_net *net, char **texts, int64_t deadline_ns, tri_comm **out)
+{
+    int rank = tri_net_rank(net), local_rank = 0, local_count = 0;
+    tri_comm_config config;
+    tri_net_config net_config;
+    tri_options_defaults(&tri_comm_options, &config);
+    tri_options_defaults(&tri_net_options, &net_config);
+    tri_status status = meeting_exchange(meeting, net, texts, deadline_ns);
+    if (status == TRI_OK)
+        status = tri_net_connect(net, (const char *const *)texts, deadline_ns);
+    if (status != TRI_OK) {
+        tri_net_close(net);
+        return status;
+    }
+    for (int r = 0; r < tri_net_world(net); r++) {
+        local_count += same_host(texts[rank], texts[r]);
+        local_rank += r < rank && same_host(texts[rank], texts[r]);
+    }
+    return tri_comm_create(net, local_rank, local_count, &config, &net_config, out);
+}
+
+tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out)
+{
+    TRI_TRY(check_limit(timeout_s));
+    if (world < 1 || rank < 0 || rank >= world)
+        return tri_fail(TRI_EINVAL, "join: want a rank below the number of ranks, got rank %d of %d", rank, world);
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(timeout_s * 1000));
+    tri_net_config net_config;
+    tri_options_defaults(&tri_net_options, &net_config);
+    char token[65];
+    tri_net *net = NULL;
+    TRI_TRY(meeting_token(meeting, rank, deadline_ns, token));
+    TRI_TRY(tri_net_open(&net_config, rank, world, token, NULL, &net));
+    char **texts = tri_alloc_zero((size_t)world, sizeof(*texts));
+    if (!texts) {
+        tri_net_close(net);
+        return TRI_ENOMEM;
+    }
+    tri_status status = open_by(meeting, net, texts, deadline_ns, out);
+    free_texts(texts, world);
+    return status;
 }

@@ -150,7 +150,7 @@ static tri_status wait_long(tri_call *call, int peer, const _Atomic uint64_t *wo
 {
     tri_lane *lane = call->group->lane;
     tri_comm *comm = call->group->comm;
-    int64_t began_ns = tri_now_ns(), deadline_ns = tri_deadline_after_ms(comm->timeout_ms);
+    int64_t began_ns = tri_now_ns(), deadline_ns = tri_deadline_after_ms(call->group->timeout_ms);
     for (int turn = 0;; turn++) {
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return TRI_OK;

@@ -225,7 +225,7 @@ tri_status tri_moves_run(tri_call *call)
     }
     tri_frame found = {0};
     int culprit = -1;
-    int64_t deadline_ns = tri_deadline_after_ms(comm->timeout_ms);
+    int64_t deadline_ns = tri_deadline_after_ms(call->group->timeout_ms);
     tri_status status = tri_net_move(comm->net, comm->moves, comm->move_count, deadline_ns, &found, &culprit);
     if (status == TRI_OK)
         count_bytes(comm);

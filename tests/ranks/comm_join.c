@@ -61,6 +61,79 @@ static void ranks_meet_through_a_store(void **state)
     }
 }
 
+/* Somebody else's table. */
+typedef struct table {
+    tri_mutex mutex;
+    int count;
+    char *names[64], *texts[64];
+    bool deaf; /* forgets what rank 0 says of all */
+} table;
+
+static tri_status table_set(void *arg, const char *name, const char *text)
+{
+    table *t = arg;
+    tri_mutex_lock(&t->mutex);
+    if (!t->deaf || strcmp(name, "trireme.addresses") != 0) {
+        t->names[t->count] = strdup(name);
+        t->texts[t->count++] = strdup(text);
+    }
+    tri_mutex_unlock(&t->mutex);
+    return TRI_OK;
+}
+
+static const char *table_wait(void *arg, const char *name, double timeout_s)
+{
+    table *t = arg;
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(timeout_s * 1000));
+    const char *text = NULL;
+    while (!text && tri_now_ns() < deadline_ns) {
+        tri_mutex_lock(&t->mutex);
+        for (int i = 0; i < t->count; i++)
+            text = strcmp(t->names[i], name) == 0 ? t->texts[i] : text;
+        tri_mutex_unlock(&t->mutex);
+        tri_sleep_ns(TRI_NS_PER_MS);
+    }
+    return text;
+}
+
+static void meets_through_a_table(spawn_rank *self, void *arg)
+{
+    table *t = arg;
+    tri_meeting meeting = {.arg = arg, .set = table_set, .wait = table_wait};
+    tri_comm *comm = NULL;
+    tri_status status = tri_comm_join_by(&meeting, self->rank, self->world, t->deaf ? 0.2 : 20, &comm);
+    SPAWN_CHECK(self, status == (t->deaf ? TRI_ETIMEOUT : TRI_OK));
+    if (!comm)
+        return;
+    SPAWN_CHECK(self, tri_comm_local_rank(comm) == self->rank && tri_comm_local_count(comm) == self->world);
+    int64_t sum = self->rank;
+    SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), &sum, &sum, 1, TRI_I64, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    SPAWN_CHECK(self, sum == self->world * (self->world - 1) / 2);
+    tri_comm_leave(comm);
+}
+
+static void ranks_meet_through_a_table_of_somebody_else(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 3; world++) {
+        table t = {.deaf = world == 2};
+        tri_mutex_init(&t.mutex);
+        spawn_config config = {.kind = SPAWN_AUTO, .world = world};
+        bool held = spawn_ranks(&config, meets_through_a_table, &t);
+        for (int i = 0; i < t.count; i++) {
+            free(t.names[i]);
+            free(t.texts[i]);
+        }
+        tri_mutex_fini(&t.mutex);
+        assert_true(held);
+    }
+    tri_meeting meeting = {.set = table_set, .wait = table_wait};
+    tri_comm *comm = NULL;
+    assert_int_equal(tri_comm_join_by(&meeting, 2, 2, 1, &comm), TRI_EINVAL);
+    assert_string_equal(tri_last_error(), "join: want a rank below the number of ranks, got rank 2 of 2");
+    assert_int_equal(tri_comm_join_by(&meeting, 0, 1, -1, &comm), TRI_EINVAL);
+}
+
 static void a_process_started_by_nobody_is_one_rank(void **state)
 {
     (void)state;
@@ -98,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_meet_through_a_store),
+        cmocka_unit_test(ranks_meet_through_a_table_of_somebody_else),
         cmocka_unit_test(a_process_started_by_nobody_is_one_rank),
         cmocka_unit_test(nothing_leaves_and_nothing_is_waited_for),
     };

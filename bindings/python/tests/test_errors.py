@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong is said as an exception with one line: the thing, the wanted, the got. Nobody hangs."""
+import os
+import sys
+import time
+import unittest
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import ranks
+
+
+class Arguments(unittest.TestCase):
+    """Nothing is lost by a wrong argument."""
+
+    def setUp(self):
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+
+    def refuses(self, text, call, *args, **kwargs):
+        with self.assertRaisesRegex((ValueError, RuntimeError), text):
+            call(*args, **kwargs)
+
+    def test_operations_and_types(self):
+        ones = torch.ones(3, dtype=torch.int64)
+        for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
+            self.refuses("want one of SUM, AVG, MIN, MAX, PRODUCT and PREMUL_SUM, got a bitwise operation",
+                         dist.all_reduce, ones, op=op)
+        self.refuses("want numbers that can be combined .* got Short", dist.all_reduce, ones.to(torch.int16))
+        self.refuses("bool: want SUM, PRODUCT, MIN or MAX, got an average", dist.all_reduce, torch.tensor([True]),
+                     op=dist.ReduceOp.AVG)
+        self.refuses("want a dense tensor, got one of layout Sparse|with arguments from the 'SparseCPU' backend", dist.broadcast,
+                     torch.eye(3).to_sparse(), 0)
+
+    def test_shapes(self):
+        self.refuses(f"all_gather: want a list of {self.world} tensors, got 1", dist.all_gather, [torch.ones(2)],
+                     torch.ones(2))
+        self.refuses("reduce_scatter: output: want 2 elements, got 3", dist.reduce_scatter, torch.ones(3),
+                     [torch.ones(2)] * self.world)
+        self.refuses("all_to_all_single: input: want .* splits that make 4 rows", dist.all_to_all_single,
+                     torch.ones(4), torch.ones(4), [4] + [0] * (self.world - 1), [1] * (self.world + 3))
+        self.refuses("want tensors of one type, got Float and Double|same dtype|Invalid usage of tensors",
+                     dist.all_gather, [torch.ones(2, dtype=torch.float64)] * self.world, torch.ones(2))
+
+    def test_receiving_from_anybody(self):
+        self.refuses("receiving from any rank is not supported", dist.recv, torch.ones(1))
+
+    def test_sending_to_itself(self):
+        self.refuses("want another rank than this one|Invalid destination rank|self", dist.send, torch.ones(1),
+                     self.rank)
+        self.assertEqual(dist.all_reduce(torch.ones(1)), None)  # all is well
+
+
+class Failures(unittest.TestCase):
+    """Each ends its process group, so each is a job of its own."""
+
+    def job(self, name):
+        results = ranks.start([sys.executable, __file__, name], 2)
+        for status, output in results:
+            self.assertEqual(status, 0, output)
+
+    def test_ranks_that_call_different_things(self):
+        self.job("mismatch")
+
+    def test_a_limit_that_passes(self):
+        self.job("late")
+
+    def test_a_rank_that_dies(self):
+        self.job("dies")
+
+    def test_a_group_after_a_group_at_the_same_store(self):
+        self.job("again")
+
+    def test_a_future_gets_the_error(self):
+        self.job("future")
+
+
+def fails(call, *texts):
+    start = time.time()
+    try:
+        call()
+    except RuntimeError as error:
+        missing = [text for text in texts if text not in str(error)]
+        assert not missing, f"want {missing} in: {error}"
+        return time.time() - start
+    raise AssertionError("nothing was raised")
+
+
+def mismatch(rank):
+    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    tensor = torch.ones(3 + rank)
+    took = fails(lambda: dist.all_reduce(tensor), "trireme: ", "all_reduce", "f32 x 3", "f32 x 4")
+    assert took < 5, took
+    fails(dist.barrier, "f32 x 3")  # what happened first is said again
+
+
+def late(rank):
+    dist.init_process_group("trireme", timeout=timedelta(seconds=60))
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if rank == 0:
+        took = fails(lambda: dist.all_reduce(torch.ones(3), group=group), "all_reduce", "rank 1")
+        assert took < 10, took
+    else:
+        time.sleep(2)
+
+
+def dies(rank):
+    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    dist.barrier()
+    if rank == 1:
+        sys.stdout.flush()
+        os._exit(0)
+    took = fails(lambda: [dist.all_reduce(torch.ones(10)) for _ in range(1000)], "rank 1")
+    assert took < 5, took
+
+
+def again(rank):
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, rank == 0, timedelta(seconds=20))
+    for turn in range(3):  # torch 1.13's own barrier at a store is for one group only
+        group = trireme.torch._C.create(store, rank, 2, timedelta(seconds=20), "group", [])
+        tensor = torch.full((2,), turn + 1.0)
+        group.allreduce([tensor], dist.AllreduceOptions()).wait()
+        assert tensor[0].item() == 2 * (turn + 1)
+    group.barrier(dist.BarrierOptions()).wait()
+
+
+def future(rank):
+    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    work = dist.all_reduce(torch.ones(3 + rank), async_op=True)
+    fails(work.get_future().wait, "all_reduce")
+    fails(work.wait, "all_reduce")
+    assert work.is_completed() and not work.is_success()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        import trireme.torch  # noqa: F401
+        globals()[sys.argv[1]](int(os.environ["RANK"]))
+        sys.exit()
+    if "TRIREME_TEST_RANKS" in os.environ:
+        del Failures
+    elif not unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(Failures)).wasSuccessful():
+        sys.exit(1)
+    ranks.main(worlds=(2,))

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sub-groups, handles and futures, sends and receives."""
+import gc
+import threading
+import time
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import ranks
+
+BIG = 3_000_000  # elements: more than any ring holds
+
+
+class Groups(unittest.TestCase):
+    def setUp(self):
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+
+    def test_groups_that_only_members_make(self):
+        pair, rest = dist.new_group([0, 1]), dist.new_group(list(range(1, self.world)))
+        everybody = dist.new_group()
+        again = dist.new_group([0, 1])
+        for _ in range(3):
+            if self.rank < 2:
+                tensor = torch.tensor([self.rank + 1])
+                dist.all_reduce(tensor, group=pair)
+                self.assertEqual(tensor.item(), 3)
+                dist.broadcast(tensor.fill_(self.rank), 1, group=again)
+                self.assertEqual(tensor.item(), 1)
+            if self.rank >= 1:
+                parts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world - 1)]
+                dist.all_gather(parts, torch.tensor([self.rank]), group=rest)
+                self.assertEqual([int(p) for p in parts], list(range(1, self.world)))
+            tensor = torch.ones(1)
+            dist.all_reduce(tensor, group=everybody)
+            self.assertEqual(tensor.item(), self.world)
+        if self.rank < 2:
+            dist.destroy_process_group(again)
+        dist.barrier()
+
+    def test_a_group_of_one(self):
+        groups = [dist.new_group([r]) for r in range(self.world)]
+        tensor = torch.full((3,), float(self.rank))
+        dist.all_reduce(tensor, group=groups[self.rank])
+        out = [torch.empty(3)]
+        dist.all_gather(out, tensor, group=groups[self.rank])
+        self.assertTrue(torch.equal(out[0], torch.full((3,), float(self.rank))))
+
+    def test_handles_end_in_order_and_can_be_asked(self):
+        tensors = [torch.full((1000,), float(i)) for i in range(8)]
+        works = [dist.all_reduce(t, async_op=True) for t in tensors]
+        works[-1].wait()
+        for i, (work, tensor) in enumerate(zip(works, tensors)):
+            self.assertTrue(work.is_completed() and work.is_success())
+            self.assertTrue(torch.equal(tensor, torch.full((1000,), float(i * self.world))))
+        work = dist.all_reduce(tensors[0], async_op=True)
+        deadline = time.time() + 20
+        while not work.is_completed() and time.time() < deadline:
+            pass
+        self.assertTrue(work.is_completed())
+
+    def test_a_handle_that_is_dropped_still_ends(self):
+        tensor = torch.ones(100)
+        dist.all_reduce(tensor, async_op=True)
+        gc.collect()
+        dist.barrier()
+        self.assertEqual(tensor[0].item(), self.world)
+
+    def test_futures(self):
+        tensor = torch.full((10,), self.rank + 1.0)
+        future = dist.all_reduce(tensor, async_op=True).get_future()
+        doubled = future.then(lambda f: f.value()[0] * 2)
+        want = float(sum(range(1, self.world + 1)))
+        self.assertEqual(future.wait()[0][0].item(), want)
+        self.assertEqual(doubled.wait()[3].item(), 2 * want)
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        work.wait()
+        self.assertEqual(work.get_future().wait()[0].item(), self.world)
+
+    def test_other_threads_of_python_run_while_one_waits(self):
+        counted, stop = [0], threading.Event()
+
+        def count():
+            while not stop.is_set():
+                counted[0] += 1
+
+        thread = threading.Thread(target=count)
+        dist.barrier()
+        if self.rank == 0:
+            thread.start()
+            before = counted[0]
+            dist.barrier()
+            self.assertGreater(counted[0], before)
+            stop.set()
+            thread.join()
+        else:
+            time.sleep(0.3)
+            dist.barrier()
+
+    def test_send_and_receive(self):
+        for count in (0, 1, 1000, BIG):
+            tensor = torch.arange(count, dtype=torch.float32)
+            if self.rank == 0:
+                dist.send(tensor, 1)
+                dist.send(tensor + 1, 1, tag=7)
+            elif self.rank == 1:
+                got = torch.empty(count)
+                self.assertEqual(dist.recv(got, 0), 0)
+                self.assertTrue(torch.equal(got, tensor))
+                dist.recv(got, 0, tag=7)
+                self.assertTrue(torch.equal(got, tensor + 1))
+        columns = torch.zeros(3, 4)
+        if self.rank == 0:
+            dist.send(torch.arange(3.0), 1)
+        elif self.rank == 1:
+            dist.recv(columns[:, 2], 0)
+            self.assertTrue(torch.equal(columns[:, 2], torch.arange(3.0)))
+            self.assertEqual(columns.sum().item(), 3)
+
+    def test_all_ranks_send_to_all_whatever_the_order(self):
+        """Each rank asks in an order of its own, with more than what rings hold."""
+        for first_sends in (True, False):
+            sent = [torch.full((BIG // 4,), 10.0 * self.rank + r) for r in range(self.world)]
+            got = [torch.empty(BIG // 4) for _ in range(self.world)]
+            others = [r for r in range(self.world) if r != self.rank]
+            if self.rank % 2:
+                others.reverse()
+            asks = [lambda r=r: dist.isend(sent[r], r) for r in others]
+            takes = [lambda r=r: dist.irecv(got[r], r) for r in others]
+            order = asks + takes if first_sends != (self.rank == 1) else takes + asks
+            for work in [ask() for ask in order]:
+                work.wait()
+            for r in others:
+                self.assertEqual(got[r][-1].item(), 10.0 * r + self.rank)
+
+    def test_a_batch_of_sends_and_receives(self):
+        right, left = (self.rank + 1) % self.world, (self.rank - 1) % self.world
+        got = torch.empty(BIG // 4)
+        own = torch.full((BIG // 4,), float(self.rank))
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, own, right), dist.P2POp(dist.irecv, got, left)])
+        for work in works:
+            work.wait()
+        self.assertEqual(got[5].item(), left)
+
+    def test_a_send_that_nobody_waits_for_arrives(self):
+        if self.rank == 0:
+            dist.isend(torch.tensor([5.0]), 1)
+            time.sleep(0.2)
+        elif self.rank == 1:
+            got = torch.empty(1)
+            dist.irecv(got, 0).wait()
+            self.assertEqual(got.item(), 5)
+        dist.barrier()
+
+    def test_pairs_inside_a_group(self):
+        group = dist.new_group([self.world - 1, 0])
+        if self.rank == 0:
+            dist.send(torch.tensor([3.0]), self.world - 1, group=group)
+        elif self.rank == self.world - 1:
+            got = torch.empty(1)
+            dist.recv(got, 0, group=group)
+            self.assertEqual(got.item(), 3)
+
+
+if __name__ == "__main__":
+    ranks.main()
