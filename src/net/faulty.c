@@ -6,6 +6,7 @@
  * ways, here), stalls (nothing passes any more), goes slow (4 KiB a millisecond), or one bit of the next byte is
  * flipped. Depends on counts of bytes alone, so that it happens again at the same place.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,6 +168,16 @@ static tri_status faulty_wait(tri_transport *transport, const unsigned char *wan
     return faulty->inner->ops->wait(faulty->inner, faulty->want, deadline_ns);
 }
 
+static void faulty_describe(const tri_transport *transport, int peer, char *text, size_t capacity)
+{
+    const tri_transport *inner = ((const faulty_transport *)transport)->inner;
+
+    if (inner->ops->describe)
+        inner->ops->describe(inner, peer, text, capacity);
+    else
+        snprintf(text, capacity, "with faults");
+}
+
 static void faulty_close(tri_transport *transport)
 {
     faulty_transport *faulty = (faulty_transport *)transport;
@@ -189,6 +200,7 @@ static const tri_transport_ops faulty_ops = {
     .write_some = faulty_write_some,
     .read_some = faulty_read_some,
     .wait = faulty_wait,
+    .describe = faulty_describe,
     .close = faulty_close,
 };
 

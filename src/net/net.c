@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/host.h"
 #include "net/net_impl.h"
@@ -18,6 +19,7 @@
 #define SLICE_MIN_NS INT64_C(50000)
 #define SLICE_MAX_NS TRI_NS_PER_MS
 #define HUB_HOST     "hub"
+#define LINKS_LOGGED 2
 
 static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_hub *hub)
 {
@@ -157,6 +159,25 @@ static tri_status routes_find(tri_net *net, const char *const *addresses, char *
     return TRI_OK;
 }
 
+/* One line about the links over the network; of many, the first few. */
+static void links_log(const tri_net *net)
+{
+    char text[768], one[TRI_NET_DESCRIBE_NBYTES];
+    size_t used = 0;
+    int count = 0;
+
+    for (int peer = 0; peer < net->world; peer++) {
+        if (peer == net->rank || !net->links[peer].transport || !net->links[peer].transport->ops->describe)
+            continue;
+        if (count++ >= LINKS_LOGGED || tri_log_level_now() < TRI_LOG_INFO)
+            continue;
+        tri_net_describe_peer(net, peer, one);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d: %s", used ? "; " : "", peer, one);
+    }
+    if (used > 0)
+        tri_log(TRI_LOG_INFO, "rank %d reaches %s%s", net->rank, text, count > LINKS_LOGGED ? "; and others" : "");
+}
+
 tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t deadline_ns)
 {
     size_t world = (size_t)net->world;
@@ -172,6 +193,8 @@ tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t d
         status = net->transports[i]->ops->connect(net->transports[i], routes + i * world, deadline_ns);
     for (size_t i = 0; status != TRI_OK && i < world; i++)
         net->links[i].transport = NULL;
+    if (status == TRI_OK)
+        links_log(net);
 free_texts:
     tri_free(texts);
     tri_free(routes);
@@ -210,6 +233,17 @@ int tri_net_world(const tri_net *net)
 const char *tri_net_transport_name(const tri_net *net, int peer)
 {
     return peer == net->rank || !net->links[peer].name ? "self" : net->links[peer].name;
+}
+
+void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES])
+{
+    const tri_transport *transport = peer == net->rank ? NULL : net->links[peer].transport;
+    int used = snprintf(text, TRI_NET_DESCRIBE_NBYTES, "%s", tri_net_transport_name(net, peer));
+
+    if (!transport || !transport->ops->describe)
+        return;
+    used += snprintf(text + used, TRI_NET_DESCRIBE_NBYTES - (size_t)used, ", ");
+    transport->ops->describe(transport, peer, text + used, TRI_NET_DESCRIBE_NBYTES - (size_t)used);
 }
 
 static bool is_wanted(const tri_net *net, const tri_transport *transport)

@@ -17,7 +17,7 @@ typedef struct tri_net tri_net;
 tri_status tri_net_open(const tri_net_config *config, int rank, int world, const char *token, tri_hub *hub,
                         tri_net **out);
 /* What the others need: "host=<id>;shm=...;tcp=..."; at most TRI_NET_ADDRESS_NBYTES with its 0. */
-#define TRI_NET_ADDRESS_NBYTES 512
+#define TRI_NET_ADDRESS_NBYTES 640
 const char *tri_net_address(const tri_net *net);
 /* Links to all; addresses[r] is what rank r's tri_net_address() said. shm where the host id is the same, else tcp. With
  * a hub addresses may be NULL: it knows everybody, and this call waits until all have opened. */
@@ -29,6 +29,9 @@ int tri_net_rank(const tri_net *net);
 int tri_net_world(const tri_net *net);
 /* The name of the transport that reaches a peer: "shm". */
 const char *tri_net_transport_name(const tri_net *net, int peer);
+/* How a peer is reached: "tcp, 4 connections to 10.0.0.2, round trip 60.21 ms". */
+#define TRI_NET_DESCRIBE_NBYTES 256
+void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES]);
 
 /* Gets the bytes [first, first + nbytes) of a payload, in order; pieces begin at multiples of 64 bytes. */
 typedef void (*tri_net_consumer)(void *arg, size_t first, const void *bytes, size_t nbytes);

@@ -1,49 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp.c: ranks of different machines: one TCP connection between each two.
+ * tcp.c: ranks of different machines: one or more TCP connections between each two.
  *
- * Sockets never block; poll() waits. Small reads go through a buffer per link, so that the head of a frame does not
- * cost a call of its own; large ones go straight to where they belong. Buffers of the kernel are left to its
- * autotuning.
+ * Sockets never block; poll() waits. How many connections a link has is decided by whoever dials, once it knows how
+ * far the other is. Buffers of the kernel are left to its autotuning.
  */
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "net/handshake.h"
+#include "base/runtime.h"
 #include "net/host.h"
-#include "net/tcp_address.h"
-#include "net/transport.h"
+#include "net/tcp_impl.h"
 
-#define BUFFER_NBYTES  ((size_t)16 << 10)
 #define KEEP_IDLE_S    15
 #define KEEP_EVERY_S   5
 #define KEEP_COUNT     4
 #define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
-
-typedef struct tcp_link {
-    int fd; /* -1: not linked */
-    unsigned char *buffer;
-    size_t first, count; /* in the buffer, not yet read */
-} tcp_link;
-
-typedef struct tcp_transport {
-    tri_transport base;
-    const char *token;
-    double timeout_s;
-    int listener;
-    char host_id[TRI_HOST_ID_NBYTES];
-    char address[TRI_TCP_ADDRESS_NBYTES];
-    tcp_link *links; /* [world] */
-    struct pollfd *polls;
-} tcp_transport;
+#define FAR_US         3000 /* round trip from which a link has several connections */
+#define FAR_LANES      4
+#define SPIN_NS        (200 * INT64_C(1000))
 
 /* Gives what was sent the time to arrive: closing a socket that still has unread bytes would throw it away. */
 static void links_drain(tcp_transport *tcp)
@@ -52,27 +38,34 @@ static void links_drain(tcp_transport *tcp)
     unsigned char waste[4096];
 
     for (int peer = 0; peer < tcp->base.world; peer++) {
-        if (tcp->links[peer].fd >= 0)
-            shutdown(tcp->links[peer].fd, SHUT_WR);
+        for (int lane = 0; lane < tcp->links[peer].lanes; lane++)
+            shutdown(tcp->links[peer].fds[lane], SHUT_WR);
     }
     for (;;) {
         bool waits = false;
 
         for (int peer = 0; peer < tcp->base.world; peer++) {
-            int fd = tcp->links[peer].fd, left = 0;
-            ssize_t got;
+            for (int lane = 0; lane < tcp->links[peer].lanes; lane++) {
+                int fd = tcp->links[peer].fds[lane], left = 0;
+                ssize_t got;
 
-            if (fd < 0)
-                continue;
-            do
-                got = recv(fd, waste, sizeof waste, MSG_DONTWAIT);
-            while (got > 0);
-            waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+                do
+                    got = recv(fd, waste, sizeof waste, MSG_DONTWAIT);
+                while (got > 0);
+                waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+            }
         }
         if (!waits || tri_now_ns() >= until_ns)
             return;
         tri_sleep_ns(CLOSE_STEP_NS);
     }
+}
+
+static void listeners_close(tcp_transport *tcp)
+{
+    for (int i = 0; i < tcp->listener_count; i++)
+        close(tcp->listeners[i]);
+    tcp->listener_count = 0;
 }
 
 static void tcp_close(tri_transport *transport)
@@ -84,12 +77,11 @@ static void tcp_close(tri_transport *transport)
     if (tcp->links)
         links_drain(tcp);
     for (int peer = 0; tcp->links && peer < transport->world; peer++) {
-        if (tcp->links[peer].fd >= 0)
-            close(tcp->links[peer].fd);
+        for (int lane = 0; lane < tcp->links[peer].lanes; lane++)
+            close(tcp->links[peer].fds[lane]);
         tri_free(tcp->links[peer].buffer);
     }
-    if (tcp->listener >= 0)
-        close(tcp->listener);
+    listeners_close(tcp);
     tri_free(tcp->links);
     tri_free(tcp->polls);
     tri_free(tcp);
@@ -106,15 +98,11 @@ static tri_status tcp_open(const tri_transport_setup *setup, tri_transport **out
         return TRI_ENOMEM;
     tcp->base = (tri_transport){.ops = &tri_transport_tcp, .rank = setup->rank, .world = setup->world};
     tcp->token = setup->token;
-    tcp->timeout_s = setup->config->timeout_s;
-    tcp->listener = -1;
-    tri_host_id(tcp->host_id);
+    tcp->config = setup->config;
     tcp->links = tri_alloc_zero(world, sizeof *tcp->links);
-    tcp->polls = tri_alloc_zero(world, sizeof *tcp->polls);
-    for (size_t i = 0; tcp->links && i < world; i++)
-        tcp->links[i].fd = -1;
+    tcp->polls = tri_alloc_zero(world * TRI_LANES_MAX, sizeof *tcp->polls);
     if (tcp->links && tcp->polls)
-        status = tri_tcp_listen(setup->config->interface, &tcp->listener, tcp->address);
+        status = tri_tcp_listen(setup->config->interface, tcp->listeners, &tcp->listener_count, tcp->address);
     if (status != TRI_OK) {
         tcp_close(&tcp->base);
         return status;
@@ -131,19 +119,46 @@ static const char *tcp_address(const tri_transport *transport)
 static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
 {
     const tcp_transport *tcp = arg;
-    tri_tcp_place found;
+    tri_tcp_place found[TRI_TCP_PLACES_MAX];
 
-    if (!tri_tcp_address_place(address, tcp->host_id, attempt, &found))
+    if (attempt >= tri_tcp_places(address, tcp->address, found))
         return false;
-    place->nbytes = found.any.sa_family == AF_INET ? sizeof found.four : sizeof found.six;
-    memcpy(&place->address, &found, place->nbytes);
+    place->nbytes = tri_tcp_place_nbytes(&found[attempt]);
+    memcpy(&place->address, &found[attempt], place->nbytes);
     return true;
+}
+
+/* Of a connection, microseconds; 0: not known. */
+static unsigned round_trip_us(int fd)
+{
+    struct tcp_info info;
+    socklen_t nbytes = sizeof info;
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) == 0 ? info.tcpi_rtt : 0;
+}
+
+/* Near, one connection moves as much as several. Far, each begins slowly and grows with every round trip, and does so
+ * again after a pause: several begin and grow as many times faster. */
+static int tcp_lanes(void *arg, int fd)
+{
+    const tcp_transport *tcp = arg;
+    int lanes = (int)tcp->config->tcp_connections;
+    struct rlimit limit;
+
+    if (lanes == 0)
+        lanes = round_trip_us(fd) < FAR_US ? 1 : FAR_LANES;
+    /* Half of the descriptors that this process may have are for other things. */
+    while (lanes > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           (uint64_t)lanes * (uint64_t)tcp->base.world > limit.rlim_cur / 2)
+        lanes--;
+    return lanes;
 }
 
 /* The kernel gives a connection up when bytes stay unacknowledged, or a peer's window shut, for the time limit of a
  * call: a peer that computes for long does not read, and must not be taken for dead sooner. */
-static tri_status link_tune(const tcp_transport *tcp, int fd)
+static tri_status lane_tune(const tcp_transport *tcp, int fd)
 {
+    double timeout_s = tcp->config->timeout_s;
     const struct {
         int level, name, value;
     } options[] = {
@@ -152,13 +167,27 @@ static tri_status link_tune(const tcp_transport *tcp, int fd)
         {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
         {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_EVERY_S},
         {IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, tcp->timeout_s < 1e5 ? (int)(tcp->timeout_s * 1000) + 1000 : 100000000},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, timeout_s < 1e5 ? (int)(timeout_s * 1000) + 1000 : 100000000},
     };
 
     for (size_t i = 0; i < TRI_COUNT_OF(options); i++) {
         if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int)) != 0)
             return tri_fail(TRI_EIO, "tcp: cannot set option %d of a socket: %s", options[i].name, strerror(errno));
     }
+    return TRI_OK;
+}
+
+static tri_status link_take(const tcp_transport *tcp, tcp_link *link, const tri_met *met)
+{
+    memcpy(link->fds, met->fds, sizeof link->fds);
+    link->lanes = met->lanes;
+    if (link->lanes == 0)
+        return TRI_OK;
+    link->buffer = tri_alloc(TRI_TCP_BUFFER_NBYTES);
+    if (!link->buffer)
+        return TRI_ENOMEM;
+    for (int lane = 0; lane < link->lanes; lane++)
+        TRI_TRY(lane_tune(tcp, link->fds[lane]));
     return TRI_OK;
 }
 
@@ -170,103 +199,58 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
                            .rank = transport->rank,
                            .world = transport->world,
                            .token = tcp->token,
-                           .listener = tcp->listener,
+                           .listeners = tcp->listeners,
+                           .listener_count = tcp->listener_count,
                            .memory_fd = -1,
                            .addresses = addresses,
                            .find = tcp_find,
+                           .lanes = tcp_lanes,
+                           .spreads = strchr(tcp->config->interface, ',') != NULL,
                            .arg = tcp};
     tri_met *met;
-    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
+    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met), taken;
+    int local = 1;
 
-    for (size_t i = 0; status == TRI_OK && i < world; i++)
-        tcp->links[i].fd = met[i].fd;
-    for (size_t i = 0; status == TRI_OK && i < world; i++) {
-        if (met[i].fd < 0)
-            continue;
-        tcp->links[i].buffer = tri_alloc(BUFFER_NBYTES);
-        status = tcp->links[i].buffer ? link_tune(tcp, tcp->links[i].fd) : TRI_ENOMEM;
+    for (size_t i = 0; i < world; i++)
+        local += (int)i != transport->rank && addresses[i] && tri_tcp_same_host(addresses[i], tcp->address);
+    tcp->spin_ns = tri_host_cores() >= local ? SPIN_NS : 0;
+    for (size_t i = 0; met && i < world; i++) {
+        taken = link_take(tcp, &tcp->links[i], &met[i]);
+        status = status == TRI_OK ? taken : status;
     }
-    close(tcp->listener);
-    tcp->listener = -1;
+    listeners_close(tcp);
     tri_free(met);
     return status;
 }
 
-static tri_status peer_gone(int peer, int error)
+/* "4 connections to 10.0.0.2, 10.1.0.2, round trip 0.12 ms" */
+static void tcp_describe(const tri_transport *transport, int peer, char *text, size_t capacity)
 {
-    if (error == 0 || error == EPIPE || error == ECONNRESET)
-        return tri_fail(TRI_EPEER, "rank %d is gone (connection closed)", peer);
-    return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer, strerror(error));
-}
+    const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
+    char known[TRI_LANES_MAX][INET6_ADDRSTRLEN];
+    size_t used = (size_t)snprintf(text, capacity, "%d connection%s to", link->lanes, link->lanes == 1 ? "" : "s");
+    unsigned least_us = UINT_MAX;
+    int count = 0;
 
-static tri_status tcp_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken)
-{
-    const tcp_link *link = &((tcp_transport *)transport)->links[peer];
-    ssize_t sent = send(link->fd, bytes, nbytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (int lane = 0; lane < link->lanes; lane++) {
+        tri_tcp_place place = {.any = {.sa_family = AF_UNSPEC}};
+        socklen_t nbytes = sizeof place;
+        unsigned us = round_trip_us(link->fds[lane]);
+        int at = 0;
 
-    *taken = sent > 0 ? (size_t)sent : 0;
-    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
-        return peer_gone(peer, errno);
-    return TRI_OK;
-}
-
-static tri_status socket_read(const tcp_link *link, int peer, void *bytes, size_t nbytes, size_t *given)
-{
-    ssize_t got = recv(link->fd, bytes, nbytes, MSG_DONTWAIT);
-
-    *given = got > 0 ? (size_t)got : 0;
-    if (got == 0)
-        return peer_gone(peer, 0);
-    if (got < 0 && errno != EAGAIN && errno != EINTR)
-        return peer_gone(peer, errno);
-    return TRI_OK;
-}
-
-static tri_status tcp_read_some(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given)
-{
-    tcp_link *link = &((tcp_transport *)transport)->links[peer];
-
-    *given = 0;
-    if (nbytes == 0)
-        return TRI_OK;
-    if (link->count == 0 && nbytes >= BUFFER_NBYTES)
-        return socket_read(link, peer, bytes, nbytes, given);
-    if (link->count == 0) {
-        link->first = 0;
-        TRI_TRY(socket_read(link, peer, link->buffer, BUFFER_NBYTES, &link->count));
-    }
-    *given = nbytes < link->count ? nbytes : link->count;
-    memcpy(bytes, link->buffer + link->first, *given);
-    link->first += *given;
-    link->count -= *given;
-    return TRI_OK;
-}
-
-static tri_status tcp_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns)
-{
-    tcp_transport *tcp = (tcp_transport *)transport;
-    nfds_t count = 0;
-    struct timespec limit;
-    int64_t left_ns;
-
-    for (int peer = 0; peer < transport->world; peer++) {
-        const tcp_link *link = &tcp->links[peer];
-
-        if (!want[peer] || link->fd < 0)
+        least_us = us < least_us ? us : least_us;
+        if (getpeername(link->fds[lane], &place.any, &nbytes) != 0)
             continue;
-        if ((want[peer] & TRI_WANT_READ) && link->count > 0)
-            return TRI_OK;
-        tcp->polls[count++] = (struct pollfd){
-            .fd = link->fd,
-            .events = (short)((want[peer] & TRI_WANT_READ ? POLLIN : 0) | (want[peer] & TRI_WANT_WRITE ? POLLOUT : 0))};
+        tri_tcp_place_print(&place, known[count]);
+        while (strcmp(known[at], known[count]) != 0)
+            at++;
+        if (at < count || used >= capacity)
+            continue;
+        used += (size_t)snprintf(text + used, capacity - used, "%s %s", count > 0 ? "," : "", known[count]);
+        count++;
     }
-    left_ns = deadline_ns - tri_now_ns();
-    if (left_ns < 0)
-        left_ns = 0;
-    limit = (struct timespec){.tv_sec = (time_t)(left_ns / TRI_NS_PER_S), .tv_nsec = (long)(left_ns % TRI_NS_PER_S)};
-    if (ppoll(tcp->polls, count, &limit, NULL) < 0 && errno != EINTR)
-        return tri_fail(TRI_EIO, "tcp: cannot wait: %s", strerror(errno));
-    return TRI_OK;
+    if (used < capacity)
+        snprintf(text + used, capacity - used, ", round trip %.2f ms", least_us * 1e-3);
 }
 
 const tri_transport_ops tri_transport_tcp = {
@@ -275,8 +259,10 @@ const tri_transport_ops tri_transport_tcp = {
     .open = tcp_open,
     .address = tcp_address,
     .connect = tcp_connect,
-    .write_some = tcp_write_some,
-    .read_some = tcp_read_some,
-    .wait = tcp_wait,
+    .write_some = tri_tcp_write_some,
+    .write_parts = tri_tcp_write_parts,
+    .read_some = tri_tcp_read_some,
+    .wait = tri_tcp_wait,
+    .describe = tcp_describe,
     .close = tcp_close,
 };

@@ -18,7 +18,9 @@
 #define TRI_NET_OPTIONS(X)                                                                                             \
     X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|inproc|sim",                                                        \
       "how bytes travel: auto takes shm inside a host, tcp between hosts")                                             \
-    X(NAME, interface, "", 0, 0, NULL, "network interface or address to listen on, empty = found by itself")           \
+    X(PATH, interface, "", 0, 0, NULL,                                                                                 \
+      "network interfaces or addresses to use, such as eth0,eth1; empty = found by trying")                            \
+    X(INT, tcp_connections, "0", 0, 8, NULL, "TCP connections between each two ranks, 0 = by how far they are")        \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
     X(INT, slot_kib, "512", 4, 65536, NULL, "bytes in flight per link in shared memory, KiB")                          \
     X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")
@@ -37,6 +39,13 @@ typedef struct tri_transport_setup {
     tri_hub *hub;      /* inproc, sim; NULL otherwise */
 } tri_transport_setup;
 
+/* A piece of what is written. */
+typedef struct tri_part {
+    const void *bytes;
+    size_t nbytes;
+} tri_part;
+#define TRI_PARTS_MAX 4
+
 typedef struct tri_transport_ops {
     const char *name;
     const char *does; /* one line for --help */
@@ -48,6 +57,8 @@ typedef struct tri_transport_ops {
     tri_status (*connect)(tri_transport *transport, const char *const *addresses, int64_t deadline_ns);
     /* Takes up to nbytes without blocking; *taken may be 0. TRI_EPEER when the peer is gone. */
     tri_status (*write_some)(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken);
+    /* The same with bytes that lie in up to TRI_PARTS_MAX pieces. NULL: write_some only. */
+    tri_status (*write_parts)(tri_transport *transport, int peer, const tri_part *parts, size_t count, size_t *taken);
     /* Gives up to nbytes without blocking; *given may be 0. TRI_EPEER when the peer is gone and nothing is left. */
     tri_status (*read_some)(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given);
     /* Looks at bytes that have arrived, in place, and later lets them go. NULL: read_some only. */
@@ -56,6 +67,8 @@ typedef struct tri_transport_ops {
     /* Returns when one of the peers marked in want[peer] (TRI_WANT_READ | TRI_WANT_WRITE) may go on, or at the
      * deadline, or for no reason. Spins a little, then sleeps. */
     tri_status (*wait)(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
+    /* How the peer is reached, for people. NULL: its name says all. */
+    void (*describe)(const tri_transport *transport, int peer, char *text, size_t capacity);
     void (*close)(tri_transport *transport);
 } tri_transport_ops;
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tcp_stream.c: bytes in and out of a link, over its lanes in turn.
+ *
+ * One call moves a bounded number of bytes, so that what one side writes is read while it is still in the cache, and
+ * sending and receiving take turns. A lane whose socket is full (or empty) holds up the stream: the next bytes belong
+ * there.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/memory.h"
+#include "base/runtime.h"
+#include "net/tcp_impl.h"
+
+#define CALL_NBYTES ((size_t)256 << 10)
+
+static tri_status peer_gone(int peer, int error)
+{
+    if (error == 0 || error == EPIPE || error == ECONNRESET)
+        return tri_fail(TRI_EPEER, "rank %d is gone (connection closed)", peer);
+    return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer, strerror(error));
+}
+
+/* Nothing moved: has one of the other lanes been closed for long? A peer that leaves closes all. */
+static tri_status hung_check(const tcp_link *link, int peer)
+{
+    if (link->hung_ns != 0 && tri_now_ns() - link->hung_ns >= TRI_TCP_HUNG_LIMIT_NS)
+        return peer_gone(peer, 0);
+    return TRI_OK;
+}
+
+/* Bytes that may go to or come from the lane of a position before the next one's turn. */
+static size_t segment_left(const tcp_link *link, uint64_t position)
+{
+    return link->lanes == 1 ? CALL_NBYTES : (size_t)(TRI_TCP_SEGMENT_NBYTES - position % TRI_TCP_SEGMENT_NBYTES);
+}
+
+/* The bytes [done, done + limit) of the parts. */
+static size_t parts_cut(const tri_part *parts, size_t count, size_t done, size_t limit, struct iovec out[TRI_PARTS_MAX])
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && limit > 0; i++) {
+        size_t nbytes = parts[i].nbytes;
+
+        if (done >= nbytes) {
+            done -= nbytes;
+            continue;
+        }
+        nbytes = nbytes - done < limit ? nbytes - done : limit;
+        out[used++] = (struct iovec){(char *)(uintptr_t)parts[i].bytes + done, nbytes};
+        limit -= nbytes;
+        done = 0;
+    }
+    return used;
+}
+
+tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_part *parts, size_t count, size_t *taken)
+{
+    tcp_link *link = &((tcp_transport *)transport)->links[peer];
+    size_t total = 0;
+
+    *taken = 0;
+    TRI_ASSERT(count <= TRI_PARTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        total += parts[i].nbytes;
+    total = total < CALL_NBYTES ? total : CALL_NBYTES;
+    while (*taken < total) {
+        size_t room = segment_left(link, link->written), wanted = total - *taken < room ? total - *taken : room;
+        struct iovec cut[TRI_PARTS_MAX];
+        struct msghdr message = {.msg_iov = cut, .msg_iovlen = parts_cut(parts, count, *taken, wanted, cut)};
+        ssize_t sent = sendmsg(link->fds[tri_tcp_lane(link, link->written)], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+            return *taken > 0 ? TRI_OK : peer_gone(peer, errno);
+        if (sent <= 0)
+            break;
+        *taken += (size_t)sent;
+        link->written += (uint64_t)sent;
+        if ((size_t)sent < wanted)
+            break;
+    }
+    return *taken > 0 ? TRI_OK : hung_check(link, peer);
+}
+
+tri_status tri_tcp_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken)
+{
+    return tri_tcp_write_parts(transport, peer, &(tri_part){bytes, nbytes}, 1, taken);
+}
+
+/* Straight from the sockets. */
+static tri_status lanes_read(tcp_link *link, int peer, void *bytes, size_t nbytes, size_t *given)
+{
+    *given = 0;
+    nbytes = nbytes < CALL_NBYTES ? nbytes : CALL_NBYTES;
+    while (*given < nbytes) {
+        size_t left = segment_left(link, link->read), wanted = nbytes - *given < left ? nbytes - *given : left;
+        ssize_t got = recv(link->fds[tri_tcp_lane(link, link->read)], (char *)bytes + *given, wanted, MSG_DONTWAIT);
+
+        if (got == 0)
+            return *given > 0 ? TRI_OK : peer_gone(peer, 0);
+        if (got < 0 && errno != EAGAIN && errno != EINTR)
+            return *given > 0 ? TRI_OK : peer_gone(peer, errno);
+        if (got < 0)
+            break;
+        *given += (size_t)got;
+        link->read += (uint64_t)got;
+        if ((size_t)got < wanted)
+            break;
+    }
+    if (*given == 0)
+        return hung_check(link, peer);
+    if (link->hung_ns != 0)
+        link->hung_ns = tri_now_ns();
+    return TRI_OK;
+}
+
+tri_status tri_tcp_buffer_fill(tcp_link *link, int peer, size_t *given)
+{
+    tri_status status = lanes_read(link, peer, link->buffer, TRI_TCP_BUFFER_NBYTES, given);
+
+    link->first = 0;
+    link->count = *given;
+    return status;
+}
+
+tri_status tri_tcp_read_some(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given)
+{
+    tcp_link *link = &((tcp_transport *)transport)->links[peer];
+    size_t filled;
+
+    *given = 0;
+    if (nbytes == 0)
+        return TRI_OK;
+    if (link->count == 0 && nbytes >= TRI_TCP_BUFFER_NBYTES)
+        return lanes_read(link, peer, bytes, nbytes, given);
+    if (link->count == 0)
+        TRI_TRY(tri_tcp_buffer_fill(link, peer, &filled));
+    *given = nbytes < link->count ? nbytes : link->count;
+    memcpy(bytes, link->buffer + link->first, *given);
+    link->first += *given;
+    link->count -= *given;
+    return TRI_OK;
+}
