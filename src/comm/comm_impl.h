@@ -221,6 +221,7 @@ tri_call tri_call_over_ranks(const tri_call *call);
 extern const tri_algorithm tri_all_reduce_by_tree, tri_reduce_by_tree, tri_broadcast_by_tree;
 extern const tri_algorithm tri_all_reduce_by_halving, tri_all_reduce_by_sharing;
 extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
+extern const tri_algorithm tri_all_reduce_by_exchange;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
 extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;

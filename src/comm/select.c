@@ -11,11 +11,27 @@
 #include "comm/comm_impl.h"
 
 const tri_algorithm *const tri_algorithms[] = {
-    &tri_all_reduce_by_tree,  &tri_all_reduce_by_halving,    &tri_all_reduce_by_sharing,  &tri_all_reduce_by_direct,
-    &tri_all_reduce_by_ring,  &tri_reduce_by_tree,           &tri_reduce_by_direct,       &tri_broadcast_by_tree,
-    &tri_broadcast_by_direct, &tri_broadcast_by_scatter,     &tri_all_gather_by_direct,   &tri_all_gather_by_doubling,
-    &tri_all_gather_by_ring,  &tri_reduce_scatter_by_direct, &tri_reduce_scatter_by_ring, &tri_barrier_by_dissemination,
-    &tri_pair_by_link,        &tri_tree_by_subtree,          &tri_tree_by_parts,          NULL,
+    &tri_all_reduce_by_tree,
+    &tri_all_reduce_by_halving,
+    &tri_all_reduce_by_sharing,
+    &tri_all_reduce_by_direct,
+    &tri_all_reduce_by_exchange,
+    &tri_all_reduce_by_ring,
+    &tri_reduce_by_tree,
+    &tri_reduce_by_direct,
+    &tri_broadcast_by_tree,
+    &tri_broadcast_by_direct,
+    &tri_broadcast_by_scatter,
+    &tri_all_gather_by_direct,
+    &tri_all_gather_by_doubling,
+    &tri_all_gather_by_ring,
+    &tri_reduce_scatter_by_direct,
+    &tri_reduce_scatter_by_ring,
+    &tri_barrier_by_dissemination,
+    &tri_pair_by_link,
+    &tri_tree_by_subtree,
+    &tri_tree_by_parts,
+    NULL,
 };
 
 /* Slowest last. Default figures: a shared-memory ring at about 5 GB/s, sockets at about 1 GB/s, adding at about 8 GB/s.
