@@ -2,7 +2,8 @@
  *
  * bench.c: `trireme bench`: what the ranks of a job reach: collectives, and launch to first barrier.
  *
- * Medians over timed calls; every result is checked in the run that is timed. Bus bandwidth as nccl-tests defines it.
+ * Medians over timed calls, each as long as on the rank where it took longest; every result is checked in the run that
+ * is timed. Bus bandwidth as nccl-tests defines it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,8 @@ static tri_status measure(const bench_data *data, bench_result *result)
                 samples = s + 1;
         }
     }
+    /* A call has ended when it has on all ranks: on a far link each alone waits now twice as long, now not at all. */
+    TRI_TRY(tri_all_reduce(data->group, times_us, samples, TRI_F64, TRI_REDUCE_MAX, NULL));
     qsort(times_us, (size_t)samples, sizeof(times_us[0]), compare_times);
     result->median_us = times_us[samples / 2];
     result->p99_us = times_us[samples * 99 / 100];

@@ -121,6 +121,7 @@ struct tri_comm {
     tri_cluster *cluster; /* owned (tri_comm_join), or NULL */
     int rank, world, local_rank, local_count;
     int64_t timeout_ms; /* of one wait */
+    int64_t far_us;     /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
     bool any_order;
     tri_rule rules[TRI_COMM_RULES_MAX];
     int rule_count;

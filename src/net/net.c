@@ -235,6 +235,19 @@ const char *tri_net_transport_name(const tri_net *net, int peer)
     return peer == net->rank || !net->links[peer].name ? "self" : net->links[peer].name;
 }
 
+int64_t tri_net_round_trip_ns(const tri_net *net)
+{
+    int64_t most_ns = 0;
+
+    for (int peer = 0; peer < net->world; peer++) {
+        const tri_transport *transport = net->links[peer].transport;
+        int64_t ns = transport && transport->ops->round_trip_ns ? transport->ops->round_trip_ns(transport, peer) : 0;
+
+        most_ns = ns > most_ns ? ns : most_ns;
+    }
+    return most_ns;
+}
+
 void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES])
 {
     const tri_transport *transport = peer == net->rank ? NULL : net->links[peer].transport;

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +27,8 @@
 #define KEEP_COUNT     4
 #define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
-#define FAR_US         3000 /* round trip from which a link has several connections */
-#define FAR_LANES      4
+#define FAR_US         10000 /* round trip from which a link has several connections */
+#define FAR_LANES      8
 #define SPIN_NS        (200 * INT64_C(1000))
 
 /* Gives what was sent the time to arrive: closing a socket that still has unread bytes would throw it away. */
@@ -128,25 +128,30 @@ static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_pl
     return true;
 }
 
-/* Of a connection, microseconds; 0: not known. */
+/* The shortest of a connection, microseconds; 0: not known. */
 static unsigned round_trip_us(int fd)
 {
-    struct tcp_info info;
+    struct tcp_info info = {.tcpi_min_rtt = 0};
     socklen_t nbytes = sizeof info;
 
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) == 0 ? info.tcpi_rtt : 0;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) == 0 && info.tcpi_min_rtt != UINT_MAX
+               ? info.tcpi_min_rtt
+               : 0;
 }
 
 /* Near, one connection moves as much as several. Far, each begins slowly and grows with every round trip, and does so
- * again after a pause: several begin and grow as many times faster. */
+ * again after a pause: several begin so many times faster. And each interface that the user named has one. */
 static int tcp_lanes(void *arg, int fd)
 {
     const tcp_transport *tcp = arg;
     int lanes = (int)tcp->config->tcp_connections;
     struct rlimit limit;
 
-    if (lanes == 0)
+    if (lanes == 0) {
         lanes = round_trip_us(fd) < FAR_US ? 1 : FAR_LANES;
+        for (const char *at = tcp->config->interface; lanes < TRI_LANES_MAX && (at = strchr(at, ',')); at++)
+            lanes++;
+    }
     /* Half of the descriptors that this process may have are for other things. */
     while (lanes > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
            (uint64_t)lanes * (uint64_t)tcp->base.world > limit.rlim_cur / 2)
@@ -253,6 +258,13 @@ static void tcp_describe(const tri_transport *transport, int peer, char *text, s
         snprintf(text + used, capacity - used, ", round trip %.2f ms", least_us * 1e-3);
 }
 
+static int64_t tcp_round_trip_ns(const tri_transport *transport, int peer)
+{
+    const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
+
+    return link->lanes == 0 ? 0 : INT64_C(1000) * round_trip_us(link->fds[0]);
+}
+
 const tri_transport_ops tri_transport_tcp = {
     .name = "tcp",
     .does = "TCP connections between machines",
@@ -264,5 +276,6 @@ const tri_transport_ops tri_transport_tcp = {
     .read_some = tri_tcp_read_some,
     .wait = tri_tcp_wait,
     .describe = tcp_describe,
+    .round_trip_ns = tcp_round_trip_ns,
     .close = tcp_close,
 };

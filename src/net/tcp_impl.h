@@ -15,7 +15,7 @@
 #include "net/tcp_address.h"
 #include "net/transport.h"
 
-#define TRI_TCP_SEGMENT_NBYTES ((uint64_t)64 << 10)
+#define TRI_TCP_SEGMENT_NBYTES ((uint64_t)16 << 10)
 #define TRI_TCP_BUFFER_NBYTES  ((size_t)16 << 10)
 
 typedef struct tcp_link {
@@ -38,6 +38,7 @@ typedef struct tcp_transport {
     tcp_link *links; /* [world] */
     struct pollfd *polls;
     int64_t spin_ns;    /* looks for so long before it sleeps, 0: ranks share cores */
+    int64_t hot_ns;     /* of these, so long without yielding */
     int64_t crowded_ns; /* until then it does not: others needed the core */
 } tcp_transport;
 

@@ -15,7 +15,7 @@
 #include "base/runtime.h"
 #include "net/tcp_impl.h"
 
-#define CALL_NBYTES ((size_t)256 << 10)
+#define CALL_NBYTES ((size_t)512 << 10)
 
 static tri_status peer_gone(int peer, int error)
 {

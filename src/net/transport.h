@@ -69,6 +69,8 @@ typedef struct tri_transport_ops {
     tri_status (*wait)(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
     /* How the peer is reached, for people. NULL: its name says all. */
     void (*describe)(const tri_transport *transport, int peer, char *text, size_t capacity);
+    /* How long a byte and its answer take, as the kernel has seen it. NULL: not known. */
+    int64_t (*round_trip_ns)(const tri_transport *transport, int peer);
     void (*close)(tri_transport *transport);
 } tri_transport_ops;
 
