@@ -31,7 +31,7 @@ int tri_net_world(const tri_net *net);
 const char *tri_net_transport_name(const tri_net *net, int peer);
 /* How long a byte and its answer take to the farthest peer, when the links were made; 0: no transport measures it. */
 int64_t tri_net_round_trip_ns(const tri_net *net);
-/* How a peer is reached: "tcp, 4 connections to 10.0.0.2, round trip 60.21 ms". */
+/* How a peer is reached: "tcp, 4 connections, 10.0.0.1 to 10.0.0.2, round trip 60.21 ms". */
 #define TRI_NET_DESCRIBE_NBYTES 256
 void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES]);
 

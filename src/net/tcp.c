@@ -228,31 +228,42 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
     return status;
 }
 
-/* "4 connections to 10.0.0.2, 10.1.0.2, round trip 0.12 ms" */
+/* "10.0.0.1 to 10.0.0.2" */
+static void lane_print(int fd, char text[2 * INET6_ADDRSTRLEN + 4])
+{
+    tri_tcp_place ends[2] = {{.any = {.sa_family = AF_UNSPEC}}, {.any = {.sa_family = AF_UNSPEC}}};
+    char names[2][INET6_ADDRSTRLEN];
+    socklen_t nbytes[2] = {sizeof ends[0], sizeof ends[1]};
+
+    if (getsockname(fd, &ends[0].any, &nbytes[0]) != 0 || getpeername(fd, &ends[1].any, &nbytes[1]) != 0) {
+        snprintf(text, 2 * INET6_ADDRSTRLEN + 4, "closed");
+        return;
+    }
+    tri_tcp_place_print(&ends[0], names[0]);
+    tri_tcp_place_print(&ends[1], names[1]);
+    snprintf(text, 2 * INET6_ADDRSTRLEN + 4, "%s to %s", names[0], names[1]);
+}
+
+/* "4 connections, 10.0.0.1 to 10.0.0.2, round trip 0.12 ms" */
 static void tcp_describe(const tri_transport *transport, int peer, char *text, size_t capacity)
 {
     const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
-    char known[TRI_LANES_MAX][INET6_ADDRSTRLEN];
-    size_t used = (size_t)snprintf(text, capacity, "%d connection%s to", link->lanes, link->lanes == 1 ? "" : "s");
+    char known[TRI_LANES_MAX][2 * INET6_ADDRSTRLEN + 4];
+    size_t used = (size_t)snprintf(text, capacity, "%d connection%s", link->lanes, link->lanes == 1 ? "" : "s");
     unsigned least_us = UINT_MAX;
     int count = 0;
 
     for (int lane = 0; lane < link->lanes; lane++) {
-        tri_tcp_place place = {.any = {.sa_family = AF_UNSPEC}};
-        socklen_t nbytes = sizeof place;
         unsigned us = round_trip_us(link->fds[lane]);
         int at = 0;
 
         least_us = us < least_us ? us : least_us;
-        if (getpeername(link->fds[lane], &place.any, &nbytes) != 0)
-            continue;
-        tri_tcp_place_print(&place, known[count]);
+        lane_print(link->fds[lane], known[count]);
         while (strcmp(known[at], known[count]) != 0)
             at++;
-        if (at < count || used >= capacity)
-            continue;
-        used += (size_t)snprintf(text + used, capacity - used, "%s %s", count > 0 ? "," : "", known[count]);
-        count++;
+        if (at == count && used < capacity)
+            used += (size_t)snprintf(text + used, capacity - used, ", %s", known[count]);
+        count += at == count;
     }
     if (used < capacity)
         snprintf(text + used, capacity - used, ", round trip %.2f ms", least_us * 1e-3);
