@@ -72,6 +72,7 @@ tri_status tri_met_take(const tri_meeting *is, net_talk *talk, tri_met *met)
         close(met->memory_fd);
     met->lanes = talk->lanes;
     met->fds[talk->lane] = talk->fd;
+    memcpy(met->keys[talk->lane], talk->key, TRI_AUTH_NBYTES);
     met->memory_fd = talk->memory_fd;
     met->slot_kib = talk->slot_kib;
     talk->fd = talk->memory_fd = -1;

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "base/status.h"
+#include "net/auth.h"
 
 #define TRI_HELLO_NBYTES  96
 #define TRI_HELLO_MAGIC   UINT32_C(0x48495254) /* "TRIH" */
@@ -24,9 +24,10 @@
 
 /* What a finished handshake gives. */
 typedef struct tri_met {
-    int fds[TRI_LANES_MAX]; /* the sockets of the link, nonblocking; -1: none */
-    int lanes;              /* how many it has, 0: not known yet */
-    int memory_fd;          /* the peer's memory (shm), else -1 */
+    int fds[TRI_LANES_MAX];                             /* the sockets of the link, nonblocking; -1: none */
+    int lanes;                                          /* how many it has, 0: not known yet */
+    unsigned char keys[TRI_LANES_MAX][TRI_AUTH_NBYTES]; /* that both ends of a socket know, and nobody else */
+    int memory_fd;                                      /* the peer's memory (shm), else -1 */
     uint32_t slot_kib;
 } tri_met;
 

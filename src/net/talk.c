@@ -154,6 +154,15 @@ void tri_talk_answer(net_talk *talk, int fd, int64_t limit_ns)
     tri_talk_receive_start(talk, 1);
 }
 
+/* A secret of this connection: whoever knows the token and heard both nonces has it. */
+static tri_status key_derive(const tri_meeting *is, net_talk *talk)
+{
+    unsigned char message[16 + 2 * TRI_TALK_NONCE_NBYTES] = "trireme key 2";
+
+    memcpy(message + 16, talk->nonces, 2 * TRI_TALK_NONCE_NBYTES);
+    return tri_auth_prove(is->token, message, sizeof message, talk->key);
+}
+
 void tri_talk_send_start(const tri_meeting *is, net_talk *talk, int step)
 {
     talk->step = step;
@@ -229,6 +238,8 @@ static void talk_turn(const tri_meeting *is, net_talk *talk)
         return;
     }
     wrong = hello_check(is, talk);
+    if (!wrong && talk->step > 1 && key_derive(is, talk) != TRI_OK)
+        wrong = tri_last_error();
     if (wrong)
         tri_talk_drop(talk, wrong);
     else if (talk->step == 3)

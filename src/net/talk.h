@@ -27,6 +27,7 @@ typedef struct net_talk {
     uint32_t slot_kib;
     unsigned char hello[TRI_HELLO_NBYTES];
     unsigned char nonces[2][TRI_TALK_NONCE_NBYTES]; /* of the dialer, of the listener */
+    unsigned char key[TRI_AUTH_NBYTES];             /* when it is done: of this connection */
     char why[96];                                   /* the latest failure */
 } net_talk;
 

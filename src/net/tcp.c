@@ -77,10 +77,13 @@ static void tcp_close(tri_transport *transport)
     if (tcp->links)
         links_drain(tcp);
     for (int peer = 0; tcp->links && peer < transport->world; peer++) {
-        for (int lane = 0; lane < tcp->links[peer].lanes; lane++)
+        for (int lane = 0; lane < tcp->links[peer].lanes; lane++) {
+            tri_tls_close(tcp->links[peer].tls[lane]);
             close(tcp->links[peer].fds[lane]);
+        }
         tri_free(tcp->links[peer].buffer);
     }
+    tri_tls_context_destroy(tcp->tls);
     listeners_close(tcp);
     tri_free(tcp->links);
     tri_free(tcp->polls);
@@ -210,6 +213,7 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
                            .addresses = addresses,
                            .find = tcp_find,
                            .lanes = tcp_lanes,
+                           .marks = tcp->config->encrypt ? TRI_MARK_ENCRYPTED : 0,
                            .spreads = strchr(tcp->config->interface, ',') != NULL,
                            .arg = tcp};
     tri_met *met;
@@ -223,6 +227,8 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
         taken = link_take(tcp, &tcp->links[i], &met[i]);
         status = status == TRI_OK ? taken : status;
     }
+    if (status == TRI_OK && tcp->config->encrypt)
+        status = tri_tcp_encrypt(tcp, met, deadline_ns);
     listeners_close(tcp);
     tri_free(met);
     return status;
@@ -266,7 +272,10 @@ static void tcp_describe(const tri_transport *transport, int peer, char *text, s
         count += at == count;
     }
     if (used < capacity)
-        snprintf(text + used, capacity - used, ", round trip %.2f ms", least_us * 1e-3);
+        snprintf(text + used, capacity - used, ", round trip %.2f ms%s", least_us * 1e-3,
+                 !link->tls[0]                     ? ""
+                 : tri_tls_by_kernel(link->tls[0]) ? ", encrypted by the kernel"
+                                                   : ", encrypted");
 }
 
 static int64_t tcp_round_trip_ns(const tri_transport *transport, int peer)

@@ -13,6 +13,7 @@
 
 #include "net/handshake.h"
 #include "net/tcp_address.h"
+#include "net/tls.h"
 #include "net/transport.h"
 
 #define TRI_TCP_SEGMENT_NBYTES ((uint64_t)16 << 10)
@@ -20,12 +21,13 @@
 
 typedef struct tcp_link {
     int fds[TRI_LANES_MAX];
-    bool hung[TRI_LANES_MAX]; /* the other side closed this lane, or it broke */
-    int lanes;                /* 0: not linked */
-    int64_t hung_ns;          /* since when a lane is hung and nothing comes on the others; 0: none is hung */
-    uint64_t written, read;   /* bytes of the two streams so far */
-    unsigned char *buffer;    /* so that the head of a frame does not cost a call of its own */
-    size_t first, count;      /* in the buffer, read but not yet given */
+    tri_tls *tls[TRI_LANES_MAX]; /* NULL: not encrypted */
+    bool hung[TRI_LANES_MAX];    /* the other side closed this lane, or it broke */
+    int lanes;                   /* 0: not linked */
+    int64_t hung_ns;             /* since when a lane is hung and nothing comes on the others; 0: none is hung */
+    uint64_t written, read;      /* bytes of the two streams so far */
+    unsigned char *buffer;       /* so that the head of a frame does not cost a call of its own */
+    size_t first, count;         /* in the buffer, read but not yet given */
 } tcp_link;
 
 typedef struct tcp_transport {
@@ -35,7 +37,8 @@ typedef struct tcp_transport {
     int listeners[TRI_TCP_PLACES_MAX];
     int listener_count;
     char address[TRI_TCP_ADDRESS_NBYTES];
-    tcp_link *links; /* [world] */
+    tcp_link *links;      /* [world] */
+    tri_tls_context *tls; /* NULL: nothing is encrypted */
     struct pollfd *polls;
     int64_t spin_ns;    /* looks for so long before it sleeps, 0: ranks share cores */
     int64_t hot_ns;     /* of these, so long without yielding */
@@ -53,6 +56,9 @@ tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_par
 tri_status tri_tcp_read_some(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given);
 /* Reads ahead into the buffer, which is empty; *given may be 0. TRI_EPEER. */
 tri_status tri_tcp_buffer_fill(tcp_link *link, int peer, size_t *given);
+
+/* tcp_tls.c: encrypts all lanes, on both sides at the same time. */
+tri_status tri_tcp_encrypt(tcp_transport *tcp, const tri_met *met, int64_t deadline_ns);
 
 /* tcp_wait.c */
 tri_status tri_tcp_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);

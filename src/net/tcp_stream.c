@@ -7,6 +7,7 @@
  * there.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -22,6 +23,15 @@ static tri_status peer_gone(int peer, int error)
     if (error == 0 || error == EPIPE || error == ECONNRESET)
         return tri_fail(TRI_EPEER, "rank %d is gone (connection closed)", peer);
     return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer, strerror(error));
+}
+
+/* The message that stands says why TLS ended. */
+static tri_status tls_gone(int peer)
+{
+    char reason[96];
+
+    snprintf(reason, sizeof reason, "%s", tri_last_error());
+    return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer, reason);
 }
 
 /* Nothing moved: has one of the other lanes been closed for long? A peer that leaves closes all. */
@@ -58,6 +68,37 @@ static size_t parts_cut(const tri_part *parts, size_t count, size_t done, size_t
     return used;
 }
 
+/* Without blocking to one lane; *sent may be 0. */
+static tri_status lane_write(const tcp_link *link, int lane, int peer, struct iovec *cut, size_t count, size_t *sent)
+{
+    struct msghdr message = {.msg_iov = cut, .msg_iovlen = count};
+    unsigned char gathered[TRI_TLS_RECORD_NBYTES];
+    ssize_t done;
+
+    if (!link->tls[lane]) {
+        done = sendmsg(link->fds[lane], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        *sent = done > 0 ? (size_t)done : 0;
+        if (done < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+            return peer_gone(peer, errno);
+        return TRI_OK;
+    }
+    /* One record for the head and what fits of the payload. */
+    if (count > 1) {
+        size_t used = 0;
+
+        for (size_t i = 0; i < count && used < sizeof gathered; i++) {
+            size_t nbytes = cut[i].iov_len < sizeof gathered - used ? cut[i].iov_len : sizeof gathered - used;
+
+            memcpy(gathered + used, cut[i].iov_base, nbytes);
+            used += nbytes;
+        }
+        cut[0] = (struct iovec){gathered, used};
+    }
+    if (tri_tls_write(link->tls[lane], cut[0].iov_base, cut[0].iov_len, sent) != TRI_OK)
+        return tls_gone(peer);
+    return TRI_OK;
+}
+
 tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_part *parts, size_t count, size_t *taken)
 {
     tcp_link *link = &((tcp_transport *)transport)->links[peer];
@@ -69,18 +110,16 @@ tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_par
         total += parts[i].nbytes;
     total = total < CALL_NBYTES ? total : CALL_NBYTES;
     while (*taken < total) {
-        size_t room = segment_left(link, link->written), wanted = total - *taken < room ? total - *taken : room;
+        size_t room = segment_left(link, link->written), wanted = total - *taken < room ? total - *taken : room, sent;
         struct iovec cut[TRI_PARTS_MAX];
-        struct msghdr message = {.msg_iov = cut, .msg_iovlen = parts_cut(parts, count, *taken, wanted, cut)};
-        ssize_t sent = sendmsg(link->fds[tri_tcp_lane(link, link->written)], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        size_t cuts = parts_cut(parts, count, *taken, wanted, cut);
+        tri_status status = lane_write(link, tri_tcp_lane(link, link->written), peer, cut, cuts, &sent);
 
-        if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
-            return *taken > 0 ? TRI_OK : peer_gone(peer, errno);
-        if (sent <= 0)
-            break;
-        *taken += (size_t)sent;
-        link->written += (uint64_t)sent;
-        if ((size_t)sent < wanted)
+        if (status != TRI_OK)
+            return *taken > 0 ? TRI_OK : status;
+        *taken += sent;
+        link->written += sent;
+        if (sent == 0 || (sent < wanted && !link->tls[0]))
             break;
     }
     return *taken > 0 ? TRI_OK : hung_check(link, peer);
@@ -91,24 +130,34 @@ tri_status tri_tcp_write_some(tri_transport *transport, int peer, const void *by
     return tri_tcp_write_parts(transport, peer, &(tri_part){bytes, nbytes}, 1, taken);
 }
 
+/* Without blocking from one lane; *got may be 0. */
+static tri_status lane_read(const tcp_link *link, int lane, int peer, void *bytes, size_t nbytes, size_t *got)
+{
+    ssize_t done;
+
+    if (link->tls[lane])
+        return tri_tls_read(link->tls[lane], bytes, nbytes, got) == TRI_OK ? TRI_OK : tls_gone(peer);
+    done = recv(link->fds[lane], bytes, nbytes, MSG_DONTWAIT);
+    *got = done > 0 ? (size_t)done : 0;
+    if (done == 0 || (done < 0 && errno != EAGAIN && errno != EINTR))
+        return peer_gone(peer, done == 0 ? 0 : errno);
+    return TRI_OK;
+}
+
 /* Straight from the sockets. */
 static tri_status lanes_read(tcp_link *link, int peer, void *bytes, size_t nbytes, size_t *given)
 {
     *given = 0;
     nbytes = nbytes < CALL_NBYTES ? nbytes : CALL_NBYTES;
     while (*given < nbytes) {
-        size_t left = segment_left(link, link->read), wanted = nbytes - *given < left ? nbytes - *given : left;
-        ssize_t got = recv(link->fds[tri_tcp_lane(link, link->read)], (char *)bytes + *given, wanted, MSG_DONTWAIT);
+        size_t left = segment_left(link, link->read), wanted = nbytes - *given < left ? nbytes - *given : left, got;
+        tri_status status = lane_read(link, tri_tcp_lane(link, link->read), peer, (char *)bytes + *given, wanted, &got);
 
-        if (got == 0)
-            return *given > 0 ? TRI_OK : peer_gone(peer, 0);
-        if (got < 0 && errno != EAGAIN && errno != EINTR)
-            return *given > 0 ? TRI_OK : peer_gone(peer, errno);
-        if (got < 0)
-            break;
-        *given += (size_t)got;
-        link->read += (uint64_t)got;
-        if ((size_t)got < wanted)
+        if (status != TRI_OK)
+            return *given > 0 ? TRI_OK : status;
+        *given += got;
+        link->read += got;
+        if (got == 0 || (got < wanted && !link->tls[0]))
             break;
     }
     if (*given == 0)

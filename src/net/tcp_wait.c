@@ -81,6 +81,13 @@ static tri_status lanes_poll(tcp_transport *tcp, const unsigned char *want, int6
     return TRI_OK;
 }
 
+static bool tls_has_bytes(const tcp_link *link)
+{
+    const tri_tls *tls = link->tls[tri_tcp_lane(link, link->read)];
+
+    return tls && tri_tls_has_bytes(tls);
+}
+
 /* Is something there already? `reads`: how many links are only to be read, -1: one is to be written. */
 static bool is_buffered(const tcp_transport *tcp, const unsigned char *want, int *reads)
 {
@@ -90,7 +97,7 @@ static bool is_buffered(const tcp_transport *tcp, const unsigned char *want, int
 
         if (!want[peer] || link->lanes == 0)
             continue;
-        if ((want[peer] & TRI_WANT_READ) && link->count > 0)
+        if ((want[peer] & TRI_WANT_READ) && (link->count > 0 || tls_has_bytes(link)))
             return true;
         if (want[peer] & TRI_WANT_WRITE)
             *reads = -1;

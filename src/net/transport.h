@@ -21,6 +21,7 @@
     X(PATH, interface, "", 0, 0, NULL,                                                                                 \
       "network interfaces or addresses to use, such as eth0,eth1; empty = found by trying")                            \
     X(INT, tcp_connections, "0", 0, 8, NULL, "TCP connections between each two ranks, 0 = by how far they are")        \
+    X(BOOL, encrypt, "off", 0, 0, NULL, "TLS 1.3 on TCP connections between ranks, by a key from the job's token")     \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
     X(INT, slot_kib, "512", 4, 65536, NULL, "bytes in flight per link in shared memory, KiB")                          \
     X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")
