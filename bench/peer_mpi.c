@@ -69,8 +69,8 @@ static void measure(long nbytes)
     qsort(times, (size_t)samples, sizeof times[0], by_value);
     wrong = count_wrong(data, count);
     if (rank == 0)
-        printf("{\"op\":\"all_reduce\",\"bytes\":%ld,\"time_us\":%.2f,\"wrong\":%ld}\n", nbytes, times[samples / 2] * 1e6,
-               wrong);
+        printf("{\"op\":\"all_reduce\",\"bytes\":%ld,\"time_us\":%.2f,\"wrong\":%ld}\n", nbytes,
+               times[samples / 2] * 1e6, wrong);
     fflush(stdout);
     free(data);
 }
