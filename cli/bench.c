@@ -20,6 +20,8 @@ typedef struct bench_flags {
 } bench_flags;
 
 static bench_flags given;
+#define SETTINGS_MAX 16
+static const char *settings[SETTINGS_MAX + 1]; /* "comm.encrypt=on", NULL at the end */
 static const tri_flag flags[] = {
     {"-n", "N", "start N ranks on this machine; without it: join the job that started this process", &given.ranks},
     {"--sizes", "LIST", "bytes of the data, such as 4,1k,64k,1M,64M (k, M: powers of 1024)", &given.sizes},
@@ -306,6 +308,19 @@ static tri_status bench_collective(tri_comm *comm, const bench_op *op)
     return TRI_OK;
 }
 
+/* "comm.tcp_connections=4": of how ranks reach each other, or of how they run operations. */
+static tri_status setting_apply(const char *text, tri_comm_config *config, tri_net_config *net)
+{
+    const char *value = strchr(text, '=');
+    char field[64];
+    if (!value || strncmp(text, "comm.", 5) != 0 || value - text - 5 >= (ptrdiff_t)sizeof(field))
+        return tri_fail(TRI_ECONFIG, "want an operation and comm.KEY=VALUE, got '%s'", text);
+    snprintf(field, sizeof(field), "%.*s", (int)(value - text - 5), text + 5);
+    if (tri_options_find(&tri_comm_options, field))
+        return tri_options_set(&tri_comm_options, config, field, value + 1);
+    return tri_options_set(&tri_net_options, net, field, value + 1);
+}
+
 static tri_status bench_rank(const char *name, const bench_op *op)
 {
     tri_comm *comm = NULL;
@@ -315,6 +330,8 @@ static tri_status bench_rank(const char *name, const bench_op *op)
     tri_options_defaults(&tri_net_options, &net);
     if (given.transport)
         TRI_TRY(tri_options_set(&tri_net_options, &net, "transport", given.transport));
+    for (int i = 0; settings[i]; i++)
+        TRI_TRY(setting_apply(settings[i], &config, &net));
     TRI_TRY(tri_worker_join(&config, &net, BENCH_JOIN_S, &comm));
     return tri_worker_leave(comm, strcmp(name, "start") == 0 ? bench_start(comm) : bench_collective(comm, op));
 }
@@ -325,7 +342,7 @@ static tri_status launch_ranks(const char *name, tri_launch_result *result)
     int64_t ranks;
     snprintf(started, sizeof(started), "%lld", (long long)tri_now_ns());
     TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &ranks));
-    char *argv[24] = {NULL, "bench", (char *)name, "--started-ns", started};
+    char *argv[24 + SETTINGS_MAX] = {NULL, "bench", (char *)name, "--started-ns", started};
     int count = 5;
     const char *pairs[][2] = {{"--sizes", given.sizes}, {"--dtype", given.dtype}, {"--transport", given.transport}};
     for (size_t i = 0; i < TRI_COUNT_OF(pairs); i++)
@@ -337,6 +354,8 @@ static tri_status launch_ranks(const char *name, tri_launch_result *result)
         argv[count++] = "--explain";
     if (given.json)
         argv[count++] = "--json";
+    for (int i = 0; settings[i]; i++)
+        argv[count++] = (char *)settings[i];
     return tri_worker_launch(ranks, NULL, argv, NULL, result);
 }
 
@@ -366,7 +385,9 @@ int cmd_bench(int argc, char **argv)
         puts("\nOP: all_reduce broadcast reduce all_gather reduce_scatter barrier send_recv start");
         return 0;
     }
-    if (status == TRI_OK && count != 1)
+    for (int i = 1; status == TRI_OK && i < count && i <= SETTINGS_MAX; i++)
+        settings[i - 1] = argv[i];
+    if (status == TRI_OK && (count < 1 || count > 1 + SETTINGS_MAX || (count > 1 && !strchr(argv[1], '='))))
         status = tri_fail(TRI_ECONFIG, "want one operation: all_reduce, broadcast, reduce, all_gather, reduce_scatter, "
                                        "barrier, send_recv or start");
     if (status == TRI_OK)

@@ -11,7 +11,7 @@
 const tri_command tri_commands[] = {
     {"train", "CONFIG.yaml [-n N] [section.key=value ...]", "trains a model on N workers", cmd_train},
     {"launch", "-n N [--hosts FILE] -- PROGRAM [ARG ...]", "starts any program on N ranks", cmd_launch},
-    {"bench", "OP [-n N] [--sizes 4,1k,1M]", "measures collectives and start-up", cmd_bench},
+    {"bench", "OP [comm.KEY=VALUE ...] [-n N] [--sizes 4,1k,1M]", "measures collectives and start-up", cmd_bench},
     {"info", "[RUN or CHECKPOINT] [--json] [--env]",
      "tells what this build and this machine have, or what a folder holds, checked", cmd_info},
     {NULL, NULL, NULL, NULL},
