@@ -2,6 +2,7 @@
  *
  * test_select.c: the choice of algorithms: by price, by rule, and what --explain says.
  */
+#include "comm/comm_impl.h"
 #include "ranks/comm_spawn.h"
 
 #include <setjmp.h>
@@ -53,6 +54,34 @@ static void the_cheapest_is_taken_unless_a_rule_says_otherwise(void **state)
     }
 }
 
+/* As if the ranks were so far apart: the farther, the more a message costs. */
+static void far_choices(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, "");
+    if (!comm)
+        return;
+    tri_group *group = comm->world_group;
+    SPAWN_CHECK(self, comm->far_us > 0 && comm->far_us < 200000);
+    comm->far_us = 60000;
+    group->price = tri_price_of_group(group);
+    SPAWN_CHECK(self, group->price.latency_us > 29999 && group->price.latency_us < 30001);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 1 << 20, NULL), "exchange") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 128 << 20, NULL), "halving") == 0);
+    comm->far_us = 10;
+    group->price = tri_price_of_group(group);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 1024, NULL), "exchange") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 16 << 20, NULL), "halving") == 0);
+    tri_comm_leave(comm);
+}
+
+static void far_ranks_send_fewer_messages_of_more_bytes(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_TCP, .world = 2};
+    assert_true(spawn_ranks(&config, far_choices, NULL));
+}
+
 static void bad_rules(spawn_rank *self, void *arg)
 {
     (void)arg;
@@ -72,6 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cheapest_is_taken_unless_a_rule_says_otherwise),
+        cmocka_unit_test(far_ranks_send_fewer_messages_of_more_bytes),
         cmocka_unit_test(a_wrong_rule_does_not_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
