@@ -45,6 +45,7 @@ typedef struct tri_price {
     const char *transport;
     double latency_us;  /* of a message */
     double message_us;  /* of one more message at the same time */
+    double round_us;    /* of a round that ends when all have what they wait for, besides what it moves */
     double us_per_byte; /* moved */
     double us_per_byte_reduced;
 } tri_price;

@@ -53,10 +53,11 @@ static const tri_price prices[] = {
      .us_per_byte = 1.0 / 1200,
      .us_per_byte_reduced = 1.0 / 8000},
     {.transport = "tcp",
-     .latency_us = 10,
+     .latency_us = 40, /* of a phase: a small message takes a quarter of it, a large one waits for the slower side */
      .message_us = 4,
+     .round_us = 20,
      .us_per_byte = 1.0 / 3000,
-     .us_per_byte_reduced = 1.0 / 8000},
+     .us_per_byte_reduced = 1.0 / 16000},
 };
 
 #define TCP_ROW (TRI_COUNT_OF(prices) - 1)
@@ -67,7 +68,7 @@ static tri_price tcp_price(tri_price price, int64_t far_us)
 {
     if (far_us < 200)
         return price;
-    price.latency_us = (double)far_us / 2;
+    price.latency_us = price.round_us = (double)far_us / 2;
     price.us_per_byte = far_us < 5000 ? 1.0 / 119 : 1.0 / 12;
     return price;
 }

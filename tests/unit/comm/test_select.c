@@ -82,6 +82,36 @@ static void far_ranks_send_fewer_messages_of_more_bytes(void **state)
     assert_true(spawn_ranks(&config, far_choices, NULL));
 }
 
+/* Over far links rounds are longer, and the sums the same. */
+static void far_direct(spawn_rank *self, void *arg)
+{
+    enum { COUNT = 2000003 };
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, "all_reduce:0-=direct");
+    if (!comm)
+        return;
+    tri_group *group = comm->world_group;
+    comm->far_us = 60000;
+    group->price = tri_price_of_group(group);
+    float *data = malloc(COUNT * sizeof(*data));
+    for (int64_t i = 0; i < COUNT; i++)
+        data[i] = (float)(i % 1000 + self->rank);
+    SPAWN_CHECK(self, tri_all_reduce(group, data, COUNT, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < COUNT; i++)
+        wrong += data[i] != (float)(i % 1000 * 3 + 3);
+    SPAWN_CHECK(self, wrong == 0);
+    free(data);
+    tri_comm_leave(comm);
+}
+
+static void direct_is_right_over_far_links(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_TCP, .world = 3};
+    assert_true(spawn_ranks(&config, far_direct, NULL));
+}
+
 static void bad_rules(spawn_rank *self, void *arg)
 {
     (void)arg;
@@ -102,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cheapest_is_taken_unless_a_rule_says_otherwise),
         cmocka_unit_test(far_ranks_send_fewer_messages_of_more_bytes),
+        cmocka_unit_test(direct_is_right_over_far_links),
         cmocka_unit_test(a_wrong_rule_does_not_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
