@@ -22,6 +22,8 @@
 #include "net/host.h"
 #include "net/tcp_impl.h"
 
+_Static_assert(TRI_TCP_PLACES_MAX <= TRI_LANES_MAX, "each place is tried by a talk of its own (dial.c)");
+
 #define KEEP_IDLE_S    15
 #define KEEP_EVERY_S   5
 #define KEEP_COUNT     4
