@@ -24,6 +24,14 @@ typedef struct direct {
 
 enum { STAGING_NBYTES = 1 << 20, SEGMENT_MIN_NBYTES = 4 << 10, SEGMENT_MAX_NBYTES = 128 << 10 };
 
+/* Over far links what a round waits for counts more than what stays in the cache. */
+enum { FAR_ROUND_US = 100, FAR_TIMES = 32 };
+
+static int64_t far_times(const tri_price *price)
+{
+    return price->round_us < FAR_ROUND_US ? 1 : FAR_TIMES;
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -88,8 +96,8 @@ static tri_status direct_init(direct *d, tri_call *call)
         d->chunk = r == 0 || count > d->chunk ? count : d->chunk;
     }
     size_t slot_count = (size_t)d->plan->slot_count, each = tri_dtype_nbytes(d->adds_in);
-    int64_t nbytes = STAGING_NBYTES / (int64_t)slot_count;
-    nbytes = nbytes < SEGMENT_MIN_NBYTES ? SEGMENT_MIN_NBYTES : least(nbytes, SEGMENT_MAX_NBYTES);
+    int64_t times = far_times(&call->group->price), nbytes = times * STAGING_NBYTES / (int64_t)slot_count;
+    nbytes = nbytes < SEGMENT_MIN_NBYTES ? SEGMENT_MIN_NBYTES : least(nbytes, times * SEGMENT_MAX_NBYTES);
     d->segment = nbytes / (int64_t)each / align * align;
     if (d->segment > d->chunk) /* a thousand ranks with little each: slots of a line, not of a page */
         d->segment = d->chunk > align ? (d->chunk + align - 1) / align * align : align;
@@ -203,9 +211,15 @@ static tri_status direct_run(tri_call *call)
     return TRI_OK;
 }
 
+/* nbytes: of one owner. */
+static double rounds_us(const tri_price *price, double nbytes)
+{
+    return price->round_us * (double)(int64_t)(nbytes / (double)(far_times(price) * SEGMENT_MAX_NBYTES));
+}
+
 static double scatter_us(const tri_price *price, int ranks, double nbytes)
 {
-    return price->latency_us +
+    return price->latency_us + rounds_us(price, nbytes) +
            (ranks - 1) * (price->message_us + nbytes * (price->us_per_byte + price->us_per_byte_reduced));
 }
 

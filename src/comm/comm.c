@@ -84,18 +84,21 @@ static tri_status report_unlike(tri_comm *comm, const tri_comm_config *config)
 static tri_status check_alike(tri_comm *comm, const tri_comm_config *config)
 {
     uint64_t digest = alike_digest(config) >> 1;
-    int64_t pair[2] = {(int64_t)digest, ~(int64_t)digest};
+    /* And how far the farthest are apart: all ranks must price alike. */
+    int64_t told[3] = {(int64_t)digest, ~(int64_t)digest, -tri_net_round_trip_ns(comm->net) / 1000};
     tri_call call = {.group = comm->world_group,
                      .op = TRI_COMM_ALL_REDUCE,
                      .dtype = TRI_I64,
                      .reduce = TRI_REDUCE_MIN,
-                     .count = 2,
-                     .in = pair,
-                     .out = pair,
+                     .count = 3,
+                     .in = told,
+                     .out = told,
                      .canonical = true,
                      .algorithm = &tri_all_reduce_by_tree};
     TRI_TRY(tri_work_submit(&call, NULL));
-    return pair[0] == ~pair[1] ? TRI_OK : report_unlike(comm, config);
+    comm->far_us = -told[2];
+    comm->world_group->price = tri_price_of_group(comm->world_group);
+    return told[0] == ~told[1] ? TRI_OK : report_unlike(comm, config);
 }
 
 tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,

@@ -51,6 +51,7 @@ typedef struct tri_price {
     const char *transport;
     double latency_us;  /* of a message */
     double message_us;  /* of one more message at the same time */
+    double round_us;    /* of a round that ends when all have what they wait for, besides what it moves */
     double us_per_byte; /* moved */
     double us_per_byte_reduced;
 } tri_price;
@@ -142,6 +143,7 @@ struct tri_comm {
     tri_cluster *cluster; /* owned (tri_comm_join), or NULL */
     int rank, world, local_rank, local_count;
     int64_t timeout_ms; /* of one wait */
+    int64_t far_us;     /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
     bool any_order;
     tri_engine *engine;     /* NULL: our own algorithms run everything */
     unsigned engine_cannot; /* bit of each operation that the engine left to the host */
@@ -292,6 +294,7 @@ extern const tri_algorithm tri_all_reduce_by_sharing, tri_reduce_by_sharing, tri
 extern const tri_algorithm tri_all_gather_by_sharing, tri_all_to_all_by_sharing, tri_broadcast_by_sharing;
 extern const tri_algorithm tri_gather_by_sharing, tri_scatter_by_sharing;
 extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
+extern const tri_algorithm tri_all_reduce_by_exchange;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
 extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;

@@ -166,14 +166,18 @@ static tri_status gather_facts(examination *at, bool *all)
 /* Why this rank does not reach another one's listener, by any of its addresses; "" when it does. */
 static void reach_rank(const examination *at, int peer, const char *own_id, const char *told, char problem[160])
 {
-    tri_reach rows[16];
+    tri_reach rows[TRI_TCP_PLACES_MAX] = {0};
+    tri_tcp_place places[TRI_TCP_PLACES_MAX];
+    char own[TRI_HOST_ID_NBYTES + 1];
     int count = 0;
     char address[64];
     tri_rank_facts facts = {0};
 
     problem[0] = 0;
-    while (count < (int)TRI_COUNT_OF(rows) && tri_tcp_address_place(told, own_id, count, &rows[count].place))
-        count++;
+    snprintf(own, sizeof own, "%s,", own_id);
+    count = tri_tcp_places(told, own, places);
+    for (int i = 0; i < count; i++)
+        rows[i].place = places[i];
     if (tri_reach_try(rows, (size_t)count, REACH_LIMIT_MS) != TRI_OK)
         return;
     for (int i = 0; i < count; i++) {
@@ -348,20 +352,19 @@ static tri_status agree(examination *at, bool *go)
 
 static tri_status examine(examination *at, const char *checked, tri_string *matrix)
 {
-    char told[TRI_TCP_ADDRESS_NBYTES] = "";
-    int listener = -1;
+    tri_tcp_door door;
     bool go = false;
     tri_status status;
 
-    (void)tri_reach_open(&listener, told); /* for the others to try; the machine's checks say what is wrong */
-    status = tell_facts(at, checked, told);
+    (void)tri_tcp_door_open("", &door); /* for the others to try; the machine's checks say what is wrong */
+    status = tell_facts(at, checked, door.address);
     if (status == TRI_OK && at->cluster->world > 1)
         status = agree(at, &go);
     if (status == TRI_OK && go)
         status = tell_pairs(at);
     if (status == TRI_OK && go && at->cluster->rank == 0)
         status = gather_pairs(at);
-    tri_reach_close(listener);
+    tri_tcp_door_close(&door);
     if (status != TRI_OK || at->cluster->rank != 0 || at->cluster->world == 1)
         return status;
     TRI_TRY(tri_job_look(&at->job, at->findings));

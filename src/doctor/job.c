@@ -240,19 +240,19 @@ static const char *address_next(const char *text, char address[64])
 
     if (*text == ',')
         text++;
-    nbytes = strcspn(text, ",");
+    nbytes = strcspn(text, ",/");
     if (nbytes == 0 || nbytes >= 64)
         return NULL;
     memcpy(address, text, nbytes);
     address[nbytes] = 0;
-    return text + nbytes;
+    return text + strcspn(text, ",");
 }
 
 static const char *addresses_begin(const char *told)
 {
     const char *at = strchr(told, ',');
 
-    return at && strchr(at + 1, ',') ? strchr(at + 1, ',') : "";
+    return at ? at : "";
 }
 
 static bool is_loopback(const char *address)

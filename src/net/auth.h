@@ -3,7 +3,7 @@
  * auth.h: proofs that two ranks of a job know its token, without sending it.
  *
  * HMAC-SHA-256 (RFC 2104, FIPS 180-4). It authenticates the two ends when a link is made; what travels afterwards is
- * neither encrypted nor signed. TRI_EUNSUPPORTED where libcrypto refuses.
+ * neither encrypted nor signed unless tls.h does it. TRI_EUNSUPPORTED where libcrypto refuses.
  */
 #ifndef TRI_NET_AUTH_H
 #define TRI_NET_AUTH_H

@@ -6,6 +6,7 @@
  * ways, here), stalls (nothing passes any more), goes slow (4 KiB a millisecond), or one bit of the next byte is
  * flipped. Depends on counts of bytes alone, so that it happens again at the same place.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,6 +176,16 @@ static void faulty_wake(tri_transport *transport)
         inner->ops->wake(inner);
 }
 
+static void faulty_describe(const tri_transport *transport, int peer, char *text, size_t capacity)
+{
+    const tri_transport *inner = ((const faulty_transport *)transport)->inner;
+
+    if (inner->ops->describe)
+        inner->ops->describe(inner, peer, text, capacity);
+    else
+        snprintf(text, capacity, "with faults");
+}
+
 static void faulty_close(tri_transport *transport)
 {
     faulty_transport *faulty = (faulty_transport *)transport;
@@ -198,6 +209,7 @@ static const tri_transport_ops faulty_ops = {
     .read_some = faulty_read_some,
     .wait = faulty_wait,
     .wake = faulty_wake,
+    .describe = faulty_describe,
     .close = faulty_close,
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handshake.c: the meeting of ranks: one poll loop over a listener, the peers dialed, and whoever calls.
+ * handshake.c: the meeting of ranks: one poll loop over the listeners, the peers dialed, and whoever calls.
  *
  * Invariant: a listener takes a link as made only when the third hello has come, so a caller that gave up in between
  * and dials again replaces its earlier try.
@@ -15,16 +15,15 @@
 
 #include "base/memory.h"
 #include "base/runtime.h"
-#include "net/talk.h"
+#include "net/dial.h"
 
-#define TALK_LIMIT_NS (5 * TRI_NS_PER_S)
-#define DIAL_PAUSE_NS (50 * TRI_NS_PER_MS)
+#define CALL_LIMIT_NS (5 * TRI_NS_PER_S)
 #define STRANGERS     64 /* callers beyond the world that may talk at once */
 
 typedef struct meeting {
     const tri_meeting *is;
     tri_met *met;
-    net_talk *dials; /* [world] */
+    net_dial *dials; /* [rank]: the lower ones */
     net_talk *calls; /* [call_count] */
     size_t call_count, call_limit;
     struct pollfd *polls;
@@ -35,55 +34,15 @@ static bool is_expected(const tri_meeting *is, int peer)
     return peer != is->rank && is->addresses[peer];
 }
 
-static void dial_start(const meeting *all, net_talk *talk, int64_t now_ns)
-{
-    tri_meeting_place place;
-
-    if (!all->is->find(all->is->arg, all->is->addresses[talk->peer], talk->attempt, &place)) {
-        talk->attempt = 0;
-        talk->limit_ns = now_ns + DIAL_PAUSE_NS;
-        return;
-    }
-    talk->attempt++;
-    talk->fd = socket(place.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (talk->fd < 0 ||
-        (connect(talk->fd, (const struct sockaddr *)&place.address, place.nbytes) != 0 && errno != EINPROGRESS)) {
-        tri_talk_drop(talk, strerror(errno));
-        return;
-    }
-    talk->stage = TALK_CONNECT;
-    talk->limit_ns = now_ns + TALK_LIMIT_NS;
-}
-
-static void dial_connected(const meeting *all, net_talk *talk)
-{
-    int error = 0;
-    socklen_t nbytes = sizeof error;
-
-    if (getsockopt(talk->fd, SOL_SOCKET, SO_ERROR, &error, &nbytes) != 0)
-        error = errno;
-    if (error != 0) {
-        tri_talk_drop(talk, strerror(error));
-        return;
-    }
-    if (all->is->trusts && !all->is->trusts(all->is->arg, talk->fd)) {
-        tri_talk_drop(talk, "belongs to another user");
-        return;
-    }
-    tri_entropy(talk->nonces[0], TRI_TALK_NONCE_NBYTES);
-    tri_talk_send_start(all->is, talk, 1);
-}
-
 static void call_remove(meeting *all, size_t index)
 {
     all->calls[index] = all->calls[--all->call_count];
 }
 
-static void calls_accept(meeting *all, int64_t now_ns)
+static void calls_accept(meeting *all, int listener, int64_t now_ns)
 {
     for (;;) {
-        int fd = accept4(all->is->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        net_talk *talk;
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0)
             return;
@@ -101,66 +60,33 @@ static void calls_accept(meeting *all, int64_t now_ns)
             tri_talk_drop(&all->calls[oldest], "");
             call_remove(all, oldest);
         }
-        talk = &all->calls[all->call_count++];
-        memset(talk, 0, sizeof *talk);
-        talk->fd = fd;
-        talk->memory_fd = -1;
-        talk->peer = -1;
-        talk->limit_ns = now_ns + TALK_LIMIT_NS;
-        tri_entropy(talk->nonces[1], TRI_TALK_NONCE_NBYTES);
-        tri_talk_receive_start(talk, 1);
+        tri_talk_answer(&all->calls[all->call_count++], fd, now_ns + CALL_LIMIT_NS);
     }
 }
 
-static void met_take(meeting *all, net_talk *talk)
-{
-    tri_met *met = &all->met[talk->peer];
-
-    if (met->fd >= 0)
-        close(met->fd);
-    if (met->memory_fd >= 0)
-        close(met->memory_fd);
-    *met = (tri_met){.fd = talk->fd, .memory_fd = talk->memory_fd, .slot_kib = talk->slot_kib};
-    talk->fd = talk->memory_fd = -1;
-}
-
-static void calls_advance(meeting *all, int64_t now_ns)
+static tri_status calls_advance(meeting *all, int64_t now_ns)
 {
     for (size_t i = all->call_count; i-- > 0;) {
         net_talk *talk = &all->calls[i];
+        tri_status status = TRI_OK;
 
         tri_talk_advance(all->is, talk);
         if (talk->stage == TALK_DONE)
-            met_take(all, talk);
+            status = tri_met_take(all->is, talk, &all->met[talk->peer]);
         else if (talk->stage != TALK_IDLE && now_ns < talk->limit_ns)
             continue;
         tri_talk_drop(talk, "");
         call_remove(all, i);
-    }
-}
-
-/* `writable`: what poll said of a socket that is being connected. */
-static tri_status dial_advance(meeting *all, net_talk *talk, bool writable, int64_t now_ns)
-{
-    if (talk->stage == TALK_DONE)
-        return TRI_OK;
-    if (talk->stage == TALK_CONNECT && writable)
-        dial_connected(all, talk);
-    tri_talk_advance(all->is, talk);
-    if (talk->stage == TALK_DONE) {
-        met_take(all, talk);
-        return TRI_OK;
-    }
-    if (talk->stage != TALK_IDLE && now_ns >= talk->limit_ns)
-        tri_talk_drop(talk, "does not answer");
-    while (talk->stage == TALK_IDLE && now_ns >= talk->limit_ns) {
-        bool first = talk->attempt == 0;
-
-        dial_start(all, talk, now_ns);
-        if (!first && talk->attempt == 0 && talk->refused)
-            return tri_fail(TRI_EPEER, "%s: rank %d does not know the token of this job", all->is->name, talk->peer);
+        TRI_TRY(status);
     }
     return TRI_OK;
+}
+
+static void poll_add(meeting *all, nfds_t *count, const net_talk *talk)
+{
+    if (talk->fd >= 0)
+        all->polls[(*count)++] =
+            (struct pollfd){.fd = talk->fd, .events = talk->stage == TALK_RECEIVE ? POLLIN : POLLOUT};
 }
 
 /* Waits until something can go on. */
@@ -169,28 +95,25 @@ static void meeting_wait(meeting *all, int64_t until_ns)
     nfds_t count = 0;
     int64_t now_ns;
 
-    all->polls[count++] = (struct pollfd){.fd = all->is->listener, .events = POLLIN};
-    for (size_t i = 0; i < (size_t)all->is->world + all->call_count; i++) {
-        const net_talk *talk = i < (size_t)all->is->world ? &all->dials[i] : &all->calls[i - (size_t)all->is->world];
-        bool reads = talk->stage == TALK_RECEIVE;
-
-        if (talk->fd >= 0)
-            all->polls[count++] = (struct pollfd){.fd = talk->fd, .events = reads ? POLLIN : POLLOUT};
-        if (talk->limit_ns < until_ns && talk->stage != TALK_DONE && talk->peer != all->is->rank)
-            until_ns = talk->limit_ns;
+    for (int i = 0; i < all->is->listener_count; i++)
+        all->polls[count++] = (struct pollfd){.fd = all->is->listeners[i], .events = POLLIN};
+    for (int peer = 0; peer < all->is->rank; peer++) {
+        if (!is_expected(all->is, peer))
+            continue;
+        for (int i = 0; i < TRI_STRANDS_MAX; i++)
+            poll_add(all, &count, &all->dials[peer].talks[i]);
+        if (tri_dial_next_ns(&all->dials[peer]) < until_ns)
+            until_ns = tri_dial_next_ns(&all->dials[peer]);
+    }
+    for (size_t i = 0; i < all->call_count; i++) {
+        poll_add(all, &count, &all->calls[i]);
+        if (all->calls[i].limit_ns < until_ns)
+            until_ns = all->calls[i].limit_ns;
     }
     now_ns = tri_now_ns();
     if (until_ns > now_ns + TRI_NS_PER_S)
         until_ns = now_ns + TRI_NS_PER_S;
     poll(all->polls, count, until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / TRI_NS_PER_MS) + 1);
-}
-
-/* Did the last poll find this socket ready? */
-static bool is_writable(int fd)
-{
-    struct pollfd one = {.fd = fd, .events = POLLOUT};
-
-    return fd >= 0 && poll(&one, 1, 0) > 0;
 }
 
 static tri_status meeting_late(const meeting *all)
@@ -202,7 +125,7 @@ static tri_status meeting_late(const meeting *all)
     for (int peer = 0; peer < all->is->world && used < sizeof text - 1; peer++) {
         const char *why = "has not called";
 
-        if (!is_expected(all->is, peer) || all->met[peer].fd >= 0)
+        if (!is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]))
             continue;
         if (peer < all->is->rank)
             why = all->dials[peer].why[0] ? all->dials[peer].why : "does not answer";
@@ -221,14 +144,13 @@ static tri_status meeting_run(meeting *all, int64_t deadline_ns)
 
         for (int peer = 0; peer < all->is->rank; peer++) {
             if (is_expected(all->is, peer))
-                TRI_TRY(dial_advance(all, &all->dials[peer],
-                                     all->dials[peer].stage == TALK_CONNECT && is_writable(all->dials[peer].fd),
-                                     now_ns));
+                TRI_TRY(tri_dial_advance(all->is, &all->dials[peer], &all->met[peer], now_ns));
         }
-        calls_accept(all, now_ns);
-        calls_advance(all, now_ns);
+        for (int i = 0; i < all->is->listener_count; i++)
+            calls_accept(all, all->is->listeners[i], now_ns);
+        TRI_TRY(calls_advance(all, now_ns));
         for (int peer = 0; peer < all->is->world; peer++)
-            complete &= !is_expected(all->is, peer) || all->met[peer].fd >= 0;
+            complete &= !is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]);
         if (complete)
             return TRI_OK;
         if (now_ns >= deadline_ns)
@@ -239,36 +161,31 @@ static tri_status meeting_run(meeting *all, int64_t deadline_ns)
 
 tri_status tri_meeting_hold(const tri_meeting *is, int64_t deadline_ns, tri_met **out)
 {
-    size_t world = (size_t)is->world;
+    size_t world = (size_t)is->world, rank = (size_t)is->rank;
     tri_met *met = tri_alloc_zero(world, sizeof *met);
-    meeting all = {.is = is, .met = met, .call_limit = world + STRANGERS};
+    meeting all = {.is = is, .met = met, .call_limit = TRI_STRANDS_MAX * world + STRANGERS};
     tri_status status = TRI_ENOMEM;
 
     *out = NULL;
-    for (size_t i = 0; met && i < world; i++)
-        met[i] = (tri_met){.fd = -1, .memory_fd = -1};
-    all.dials = tri_alloc_zero(world, sizeof *all.dials);
+    for (size_t i = 0; met && i < world; i++) {
+        met[i].memory_fd = -1;
+        for (int strand = 0; strand < TRI_STRANDS_MAX; strand++)
+            met[i].fds[strand] = -1;
+    }
+    all.dials = tri_alloc_zero(rank + 1, sizeof *all.dials);
     all.calls = tri_alloc_zero(all.call_limit, sizeof *all.calls);
-    all.polls = tri_alloc_zero(1 + world + all.call_limit, sizeof *all.polls);
+    all.polls = tri_alloc_zero((size_t)is->listener_count + TRI_STRANDS_MAX * rank + all.call_limit, sizeof *all.polls);
     if (met && all.dials && all.calls && all.polls) {
-        for (size_t i = 0; i < world; i++) {
-            all.dials[i].fd = all.dials[i].memory_fd = -1;
-            all.dials[i].dialed = true;
-            all.dials[i].peer = (int)i;
-            all.dials[i].limit_ns = (int)i < is->rank && is_expected(is, (int)i) ? 0 : TRI_FOREVER;
-        }
+        for (size_t i = 0; i < rank; i++)
+            tri_dial_init(&all.dials[i], (int)i);
         status = meeting_run(&all, deadline_ns);
-        for (size_t i = 0; i < world; i++)
-            tri_talk_drop(&all.dials[i], "");
+        for (size_t i = 0; i < rank; i++)
+            tri_dial_fini(&all.dials[i]);
         for (size_t i = 0; i < all.call_count; i++)
             tri_talk_drop(&all.calls[i], "");
     }
-    for (size_t i = 0; met && status != TRI_OK && i < world; i++) {
-        if (met[i].fd >= 0)
-            close(met[i].fd);
-        if (met[i].memory_fd >= 0)
-            close(met[i].memory_fd);
-    }
+    for (size_t i = 0; met && status != TRI_OK && i < world; i++)
+        tri_met_close(&met[i]);
     tri_free(all.dials);
     tri_free(all.calls);
     tri_free(all.polls);

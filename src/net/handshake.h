@@ -4,7 +4,8 @@
  *
  * The higher rank dials, the lower listens. Three hellos of 96 bytes: "I am" with a nonce, "so am I" with a nonce and a
  * proof, and a proof back; a proof is an HMAC under the job's token over both nonces (docs/formats/wire.md). One loop
- * holds all conversations at once, so nobody who is slow, silent or a stranger holds up the others.
+ * holds all conversations at once, so nobody who is slow, silent or a stranger holds up the others. A link over tcp has
+ * one or more connections ("strands"), each of which goes through this.
  */
 #ifndef TRI_NET_HANDSHAKE_H
 #define TRI_NET_HANDSHAKE_H
@@ -13,16 +14,20 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "base/status.h"
+#include "net/auth.h"
 
 #define TRI_HELLO_NBYTES  96
 #define TRI_HELLO_MAGIC   UINT32_C(0x48495254) /* "TRIH" */
-#define TRI_HELLO_VERSION 1
+#define TRI_HELLO_VERSION 2
+/* Connections of one link at most. */
+#define TRI_STRANDS_MAX 8
 
 /* What a finished handshake gives. */
 typedef struct tri_met {
-    int fd;        /* the socket, nonblocking; -1: not linked */
-    int memory_fd; /* the peer's memory (shm), else -1 */
+    int fds[TRI_STRANDS_MAX];                             /* the sockets of the link, nonblocking; -1: none */
+    int strands;                                          /* how many it has, 0: not known yet */
+    unsigned char keys[TRI_STRANDS_MAX][TRI_AUTH_NBYTES]; /* that both ends of a socket know, and nobody else */
+    int memory_fd;                                        /* the peer's memory (shm), else -1 */
     uint32_t slot_kib;
 } tri_met;
 
@@ -36,16 +41,24 @@ typedef struct tri_meeting {
     const char *name; /* of the transport, for messages */
     int rank, world;
     const char *token;
-    int listener;                 /* nonblocking */
+    const int *listeners; /* nonblocking */
+    int listener_count;
     int memory_fd;                /* to hand out (shm), else -1 */
     uint32_t slot_kib;            /* of that memory, else 0 */
     const char *const *addresses; /* [world] of the peers to link to, NULL: not this one */
     /* The attempt-th place that an address names; false: it has no more. */
     bool (*find)(void *arg, const char *address, int attempt, tri_meeting_place *place);
+    /* How many connections a link shall have, asked by the dialer on its first one. NULL: one. */
+    int (*strands)(void *arg, int fd);
+    bool spreads;   /* the connections of a link go to different places where there are several */
+    uint32_t marks; /* TRI_MARK_...: what both sides must have alike (tcp) */
     /* Is the other end of this socket allowed to talk at all? NULL: yes. */
     bool (*trusts)(void *arg, int fd);
     void *arg;
 } tri_meeting;
+
+/* Frames are encrypted (comm.encrypt). */
+#define TRI_MARK_ENCRYPTED UINT32_C(1)
 
 /* Links to all peers that have an address; met[world] is the caller's (tri_free), as are the descriptors in it. On
  * failure nothing stays open and *met is NULL. */

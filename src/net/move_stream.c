@@ -51,33 +51,61 @@ static void frame_gather(tri_move *move, uint64_t done, unsigned char *out, uint
         memcpy(out, (const unsigned char *)move->bytes + (done - TRI_FRAME_NBYTES), (size_t)(end - done));
 }
 
+/* Head, payload and padding from `done` on, as they lie. */
+static size_t frame_parts(const tri_move *move, uint64_t done, tri_part parts[3])
+{
+    static const unsigned char zeros[TRI_NET_BLOCK_NBYTES];
+    const tri_part all[3] = {{move->head, TRI_FRAME_NBYTES},
+                             {move->bytes, (size_t)move->frame.nbytes},
+                             {zeros, (size_t)(tri_net_padded(move->frame.nbytes) - move->frame.nbytes)}};
+    size_t count = 0;
+
+    for (size_t i = 0; i < TRI_COUNT_OF(all); i++) {
+        if (done >= all[i].nbytes) {
+            done -= all[i].nbytes;
+            continue;
+        }
+        parts[count++] = (tri_part){(const char *)all[i].bytes + done, all[i].nbytes - (size_t)done};
+        done = 0;
+    }
+    return count;
+}
+
+/* One write of a frame, as the transport likes it: in pieces, or gathered. */
+static tri_status frame_write(const tri_net_link *link, int peer, tri_move *move, size_t *taken)
+{
+    const tri_transport_ops *ops = link->transport->ops;
+    uint64_t done = move->done_nbytes, total = frame_total(move);
+    uint64_t nbytes = total - done < GATHER_NBYTES ? total - done : GATHER_NBYTES;
+    unsigned char gathered[GATHER_NBYTES];
+    tri_part parts[3];
+
+    if (ops->write_parts)
+        return ops->write_parts(link->transport, peer, parts, frame_parts(move, done, parts), taken);
+    if (done < TRI_FRAME_NBYTES || total - done <= GATHER_NBYTES) {
+        frame_gather(move, done, gathered, nbytes);
+        return ops->write_some(link->transport, peer, gathered, (size_t)nbytes, taken);
+    }
+    nbytes = (move->frame.nbytes & ~(TRI_NET_BLOCK_NBYTES - 1)) - (done - TRI_FRAME_NBYTES);
+    return ops->write_some(link->transport, peer, (const unsigned char *)move->bytes + (done - TRI_FRAME_NBYTES),
+                           (size_t)nbytes, taken);
+}
+
 tri_status tri_move_send(const move_run *mover, int peer, bool *moved)
 {
     tri_net_link *link = mover->net->links[peer];
     tri_move *move = &mover->moves[link->sending];
-    uint64_t done = move->done_nbytes, total = frame_total(move);
-    unsigned char gathered[GATHER_NBYTES];
-    const void *from = gathered;
-    uint64_t nbytes = total - done < GATHER_NBYTES ? total - done : GATHER_NBYTES;
-    tri_status status;
     size_t taken;
 
     link->written = true;
-    if (done == 0)
+    if (move->done_nbytes == 0)
         tri_frame_encode(&move->frame, move->head);
-    if (done < TRI_FRAME_NBYTES || total - done <= GATHER_NBYTES) {
-        frame_gather(move, done, gathered, nbytes);
-    } else {
-        from = (const unsigned char *)move->bytes + (done - TRI_FRAME_NBYTES);
-        nbytes = (move->frame.nbytes & ~(TRI_NET_BLOCK_NBYTES - 1)) - (done - TRI_FRAME_NBYTES);
-    }
-    status = link->transport->ops->write_some(link->transport, peer, from, (size_t)nbytes, &taken);
-    /* Not `gone`: what the peer said before may still be there to read. */
-    TRI_TRY(status);
+    /* On failure not `gone`: what the peer said before may still be there to read. */
+    TRI_TRY(frame_write(link, peer, move, &taken));
     *moved |= taken > 0;
     move->done_nbytes += taken;
     count_add(&link->sent_nbytes, taken);
-    if (move->done_nbytes == total) {
+    if (move->done_nbytes == frame_total(move)) {
         move->done_nbytes = TRI_FRAME_NBYTES + move->frame.nbytes;
         link->sending = move->next;
         mover->net->traffic.sent_frames++;

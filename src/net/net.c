@@ -12,6 +12,7 @@
 
 #include <xxhash.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/auth.h"
 #include "net/bytes.h"
@@ -24,6 +25,7 @@
 #define HUB_HOST     "hub"
 /* Where bytes are mostly read where they lie, and ranks are many. */
 #define HUB_SCRATCH_NBYTES ((size_t)8 << 10)
+#define LINKS_LOGGED       2
 
 static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_hub *hub)
 {
@@ -251,6 +253,25 @@ tri_net_link *tri_net_link_heard(tri_net *net, int peer)
     return tri_net_link_make(net, peer);
 }
 
+/* One line about the links over the network; of many, the first few. */
+static void links_log(const tri_net *net)
+{
+    char text[768], one[TRI_NET_DESCRIBE_NBYTES];
+    size_t used = 0;
+    int count = 0;
+
+    for (int peer = 0; peer < net->world; peer++) {
+        if (!tri_net_transport(net, peer) || !tri_net_transport(net, peer)->ops->describe)
+            continue;
+        if (count++ >= LINKS_LOGGED || tri_log_level_now() < TRI_LOG_INFO)
+            continue;
+        tri_net_describe_peer(net, peer, one);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d: %s", used ? "; " : "", peer, one);
+    }
+    if (used > 0)
+        tri_log(TRI_LOG_INFO, "rank %d reaches %s%s", net->rank, text, count > LINKS_LOGGED ? "; and others" : "");
+}
+
 tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t deadline_ns)
 {
     size_t world = (size_t)net->world;
@@ -275,6 +296,8 @@ tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t d
         net->all_watched = peer == net->rank || tri_watch_state_of(net->watch, peer) != TRI_WATCH_NONE;
     if (status != TRI_OK)
         memset(net->routes, 0, world);
+    if (status == TRI_OK)
+        links_log(net);
 free_texts:
     tri_free(texts);
     tri_free(routes);
@@ -389,6 +412,30 @@ bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *m
     if (net->watch)
         tri_watch_tell(net->watch, cause, origin_rank, message);
     return net->watch != NULL;
+}
+
+int64_t tri_net_round_trip_ns(const tri_net *net)
+{
+    int64_t most_ns = 0;
+
+    for (int peer = 0; peer < net->world; peer++) {
+        const tri_transport *transport = tri_net_transport(net, peer);
+        int64_t ns = transport && transport->ops->round_trip_ns ? transport->ops->round_trip_ns(transport, peer) : 0;
+
+        most_ns = ns > most_ns ? ns : most_ns;
+    }
+    return most_ns;
+}
+
+void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES])
+{
+    const tri_transport *transport = tri_net_transport(net, peer);
+    int used = snprintf(text, TRI_NET_DESCRIBE_NBYTES, "%s", tri_net_transport_name(net, peer));
+
+    if (!transport || !transport->ops->describe)
+        return;
+    used += snprintf(text + used, TRI_NET_DESCRIBE_NBYTES - (size_t)used, ", ");
+    transport->ops->describe(transport, peer, text + used, TRI_NET_DESCRIBE_NBYTES - (size_t)used);
 }
 
 static bool is_wanted(const tri_net *net, const tri_transport *transport)

@@ -18,7 +18,7 @@ typedef struct tri_net tri_net;
 tri_status tri_net_open(const tri_net_config *config, int rank, int world, const char *token, tri_hub *hub,
                         tri_net **out);
 /* What the others need: "host=<id>;shm=...;tcp=..."; at most TRI_NET_ADDRESS_NBYTES with its 0. */
-#define TRI_NET_ADDRESS_NBYTES 512
+#define TRI_NET_ADDRESS_NBYTES 1280
 const char *tri_net_address(const tri_net *net);
 /* Links to all; addresses[r] is what rank r's tri_net_address() said. shm where the host id is the same, else tcp. With
  * a hub addresses may be NULL: it knows everybody, and this call waits until all have opened. */
@@ -39,6 +39,11 @@ void tri_net_moved(const tri_net *net, int peer, uint32_t group, uint64_t sequen
 uint64_t tri_net_host_of(const tri_net *net, int rank);
 /* The name of the transport that reaches a peer: "shm". */
 const char *tri_net_transport_name(const tri_net *net, int peer);
+/* How long a byte and its answer take to the farthest peer, when the links were made; 0: no transport measures it. */
+int64_t tri_net_round_trip_ns(const tri_net *net);
+/* How a peer is reached: "tcp, 4 connections, 10.0.0.1 to 10.0.0.2, round trip 60.21 ms". */
+#define TRI_NET_DESCRIBE_NBYTES 256
+void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES]);
 
 /* Gets the bytes [first, first + nbytes) of a payload, in order; pieces begin at multiples of 64 bytes. */
 typedef void (*tri_net_consumer)(void *arg, size_t first, const void *bytes, size_t nbytes);

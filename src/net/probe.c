@@ -7,6 +7,8 @@
  */
 #include "net/probe.h"
 
+#include "net/tcp_address.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -136,31 +138,35 @@ static void try_zerocopy(tri_probe *out)
 /* The addresses by the code that ranks use, seen from another host. */
 static void try_listening(tri_probe *out)
 {
-    char text[TRI_TCP_ADDRESS_NBYTES], one[INET6_ADDRSTRLEN];
-    tri_tcp_place place;
+    char one[INET6_ADDRSTRLEN];
+    tri_tcp_place places[TRI_TCP_PLACES_MAX];
     tri_reach loop = {0};
-    int listener;
+    tri_tcp_door door;
+    int count;
 
-    if (tri_tcp_listen("", &listener, text) != TRI_OK) {
+    if (tri_tcp_door_open("", &door) != TRI_OK) {
         say_last(out->listen);
         snprintf(out->loopback, sizeof out->loopback, "not tried");
         return;
     }
-    for (int i = 0; tri_tcp_address_place(text, "another host", i, &place); i++) {
-        const void *address =
-            place.any.sa_family == AF_INET ? (const void *)&place.four.sin_addr : (const void *)&place.six.sin6_addr;
+    count = tri_tcp_places(door.address, "another host,", places);
+    for (int i = 0; i < count; i++) {
         size_t used = strlen(out->told);
 
-        if (inet_ntop(place.any.sa_family, address, one, sizeof one))
-            snprintf(out->told + used, sizeof out->told - used, "%s%s", used ? "," : "", one);
+        tri_tcp_place_print(&places[i], one);
+        snprintf(out->told + used, sizeof out->told - used, "%s%s", used ? "," : "", one);
     }
-    loop.place.four = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    loop.place.four.sin_port = htons((in_port_t)strtoul(strchr(text, ',') + 1, NULL, 10));
-    if (tri_reach_try(&loop, 1, 1000) != TRI_OK)
+    /* From the same host loopback comes first. */
+    count = tri_tcp_places(door.address, door.address, places);
+    if (count > 0)
+        loop.place = places[0];
+    if (count == 0)
+        snprintf(out->loopback, sizeof out->loopback, "not tried");
+    else if (tri_reach_try(&loop, 1, 1000) != TRI_OK)
         say_last(out->loopback);
     else if (loop.error)
         say(out->loopback, "connecting to 127.0.0.1", loop.error);
-    close(listener);
+    tri_tcp_door_close(&door);
 }
 
 void tri_probe_run(tri_probe *out)

@@ -48,8 +48,4 @@ typedef struct tri_reach {
 /* Connects to all at once, for at most limit_ms. */
 tri_status tri_reach_try(tri_reach *rows, size_t count, int limit_ms);
 
-/* A listener for others to try, as a rank's: its text, and its end (-1 is fine). */
-tri_status tri_reach_open(int *listener, char told[TRI_TCP_ADDRESS_NBYTES]);
-void tri_reach_close(int listener);
-
 #endif

@@ -91,17 +91,6 @@ static void connect_end(tri_reach *row, struct pollfd *poll_row)
     poll_row->fd = -1;
 }
 
-tri_status tri_reach_open(int *listener, char told[TRI_TCP_ADDRESS_NBYTES])
-{
-    return tri_tcp_listen("", listener, told);
-}
-
-void tri_reach_close(int listener)
-{
-    if (listener >= 0)
-        close(listener);
-}
-
 tri_status tri_reach_try(tri_reach *rows, size_t count, int limit_ms)
 {
     struct pollfd *polls = tri_alloc_zero(count, sizeof *polls);

@@ -184,7 +184,8 @@ static tri_status shm_connect(tri_transport *transport, const char *const *addre
                            .rank = transport->rank,
                            .world = transport->world,
                            .token = shm->token,
-                           .listener = shm->listener,
+                           .listeners = &shm->listener,
+                           .listener_count = 1,
                            .memory_fd = shm->memory_fd,
                            .slot_kib = shm->slot_kib,
                            .addresses = addresses,
@@ -199,9 +200,9 @@ static tri_status shm_connect(tri_transport *transport, const char *const *addre
         local += i != transport->rank && addresses[i];
     shm->spins = tri_host_cores() >= local;
     for (size_t i = 0; status == TRI_OK && i < world; i++)
-        shm->links[i].fd = met[i].fd;
+        shm->links[i].fd = met[i].fds[0];
     for (size_t i = 0; status == TRI_OK && i < world; i++) {
-        if (met[i].fd >= 0)
+        if (met[i].fds[0] >= 0)
             status = link_open(shm, (int)i, &met[i]);
     }
     for (size_t i = 0; met && i < world; i++) {

@@ -14,6 +14,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/runtime.h"
 #include "net/auth.h"
 #include "net/bytes.h"
 
@@ -25,23 +26,51 @@ void tri_talk_drop(net_talk *talk, const char *why)
         close(talk->memory_fd);
     talk->fd = talk->memory_fd = -1;
     talk->stage = TALK_IDLE;
+    talk->step = 0;
     talk->limit_ns = 0;
     snprintf(talk->why, sizeof talk->why, "%s", why);
 }
 
 /* The proof of the side that sends `step`. */
-static tri_status hello_prove(const tri_meeting *is, const net_talk *talk, int step, int from, int to,
-                              uint32_t slot_kib, unsigned char proof[TRI_AUTH_NBYTES])
+static tri_status hello_prove(const tri_meeting *is, const net_talk *talk, int step, int from, int to, uint32_t about,
+                              unsigned char proof[TRI_AUTH_NBYTES])
 {
-    unsigned char message[16 + 20 + 2 * TRI_TALK_NONCE_NBYTES] = "trireme link 1";
+    unsigned char message[16 + 20 + 2 * TRI_TALK_NONCE_NBYTES] = "trireme link 2";
 
     tri_bytes_write_u32(message + 16, (uint32_t)step);
     tri_bytes_write_u32(message + 20, (uint32_t)from);
     tri_bytes_write_u32(message + 24, (uint32_t)to);
     tri_bytes_write_u32(message + 28, (uint32_t)is->world);
-    tri_bytes_write_u32(message + 32, slot_kib);
+    tri_bytes_write_u32(message + 32, about);
     memcpy(message + 36, talk->nonces, 2 * TRI_TALK_NONCE_NBYTES);
     return tri_auth_prove(is->token, message, sizeof message, proof);
+}
+
+/* What the hello says of the link: shm: the ring of the sender; tcp: which connection it is, of how many. */
+static uint32_t about_link(const tri_meeting *is, const net_talk *talk)
+{
+    return is->memory_fd >= 0 ? is->slot_kib : (uint32_t)talk->strand | (uint32_t)talk->strands << 8 | is->marks << 16;
+}
+
+/* False: cannot be. */
+static bool about_read(const tri_meeting *is, net_talk *talk, uint32_t about)
+{
+    int strand = (int)(about & 0xff), strands = (int)(about >> 8 & 0xff);
+
+    if (is->memory_fd >= 0) {
+        talk->slot_kib = about;
+        talk->strand = 0;
+        talk->strands = 1;
+        return true;
+    }
+    if (strands < 1 || strands > TRI_STRANDS_MAX || strand >= strands)
+        return false;
+    if (talk->step > 1 && (strand != talk->strand || strands != talk->strands))
+        return false;
+    talk->strand = strand;
+    talk->strands = strands;
+    talk->marks = about >> 16;
+    return true;
 }
 
 static tri_status hello_encode(const tri_meeting *is, net_talk *talk)
@@ -55,10 +84,10 @@ static tri_status hello_encode(const tri_meeting *is, net_talk *talk)
     tri_bytes_write_u32(bytes + 8, (uint32_t)is->rank);
     tri_bytes_write_u32(bytes + 12, (uint32_t)talk->peer);
     tri_bytes_write_u32(bytes + 16, (uint32_t)is->world);
-    tri_bytes_write_u32(bytes + 20, is->slot_kib);
+    tri_bytes_write_u32(bytes + 20, about_link(is, talk));
     memcpy(bytes + 24, talk->nonces[talk->dialed ? 0 : 1], TRI_TALK_NONCE_NBYTES);
     if (talk->step > 1)
-        TRI_TRY(hello_prove(is, talk, talk->step, is->rank, talk->peer, is->slot_kib, bytes + 56));
+        TRI_TRY(hello_prove(is, talk, talk->step, is->rank, talk->peer, about_link(is, talk), bytes + 56));
     tri_bytes_write_u64(bytes + 88, XXH3_64bits(bytes, 88));
     return TRI_OK;
 }
@@ -86,10 +115,11 @@ static const char *hello_check(const tri_meeting *is, net_talk *talk)
         return "is another rank than expected";
     if (talk->step < 3)
         memcpy(talk->nonces[talk->dialed ? 1 : 0], bytes + 24, TRI_TALK_NONCE_NBYTES);
-    talk->slot_kib = tri_bytes_read_u32(bytes + 20);
+    if (!about_read(is, talk, tri_bytes_read_u32(bytes + 20)))
+        return "speaks of a connection that cannot be";
     if (talk->step == 1)
         return NULL;
-    if (hello_prove(is, talk, talk->step, talk->peer, is->rank, talk->slot_kib, proof) != TRI_OK)
+    if (hello_prove(is, talk, talk->step, talk->peer, is->rank, tri_bytes_read_u32(bytes + 20), proof) != TRI_OK)
         return tri_last_error();
     if (!tri_auth_equals(proof, bytes + 56)) {
         talk->refused = true;
@@ -98,6 +128,39 @@ static const char *hello_check(const tri_meeting *is, net_talk *talk)
     if (is->memory_fd >= 0 && talk->memory_fd < 0)
         return "sent no memory";
     return NULL;
+}
+
+void tri_talk_dial(net_talk *talk, const tri_meeting_place *place, int64_t limit_ns)
+{
+    talk->refused = false;
+    talk->fd = socket(place->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (talk->fd < 0 ||
+        (connect(talk->fd, (const struct sockaddr *)&place->address, place->nbytes) != 0 && errno != EINPROGRESS)) {
+        tri_talk_drop(talk, strerror(errno));
+        return;
+    }
+    talk->stage = TALK_CONNECT;
+    talk->limit_ns = limit_ns;
+}
+
+void tri_talk_answer(net_talk *talk, int fd, int64_t limit_ns)
+{
+    memset(talk, 0, sizeof *talk);
+    talk->fd = fd;
+    talk->memory_fd = -1;
+    talk->peer = -1;
+    talk->limit_ns = limit_ns;
+    tri_entropy(talk->nonces[1], TRI_TALK_NONCE_NBYTES);
+    tri_talk_receive_start(talk, 1);
+}
+
+/* A secret of this connection: whoever knows the token and heard both nonces has it. */
+static tri_status key_derive(const tri_meeting *is, net_talk *talk)
+{
+    unsigned char message[16 + 2 * TRI_TALK_NONCE_NBYTES] = "trireme key 2";
+
+    memcpy(message + 16, talk->nonces, 2 * TRI_TALK_NONCE_NBYTES);
+    return tri_auth_prove(is->token, message, sizeof message, talk->key);
 }
 
 void tri_talk_send_start(const tri_meeting *is, net_talk *talk, int step)
@@ -175,6 +238,8 @@ static void talk_turn(const tri_meeting *is, net_talk *talk)
         return;
     }
     wrong = hello_check(is, talk);
+    if (!wrong && talk->step > 1 && key_derive(is, talk) != TRI_OK)
+        wrong = tri_last_error();
     if (wrong)
         tri_talk_drop(talk, wrong);
     else if (talk->step == 3)

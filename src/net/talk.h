@@ -17,20 +17,27 @@ typedef struct net_talk {
     bool dialed; /* by us */
     int step;    /* 1 to 3: the hello under way */
     int fd, memory_fd;
-    int peer; /* -1: not known yet */
-    int attempt;
-    bool refused;     /* the peer's proof was wrong in this round */
-    int64_t limit_ns; /* gives up then; TALK_IDLE: dials then */
+    int peer;            /* -1: not known yet */
+    int place;           /* of the peer's, that was dialed */
+    int strand, strands; /* which connection of the link, of how many */
+    uint32_t marks;      /* of the peer */
+    bool refused;        /* the peer's proof was wrong */
+    int64_t limit_ns;    /* gives up then; TALK_IDLE: dials then */
     size_t done_nbytes;
     uint32_t slot_kib;
     unsigned char hello[TRI_HELLO_NBYTES];
     unsigned char nonces[2][TRI_TALK_NONCE_NBYTES]; /* of the dialer, of the listener */
+    unsigned char key[TRI_AUTH_NBYTES];             /* when it is done: of this connection */
     char why[96];                                   /* the latest failure */
 } net_talk;
 
 /* Begins to send or to receive the hello of a step. */
 void tri_talk_send_start(const tri_meeting *is, net_talk *talk, int step);
 void tri_talk_receive_start(net_talk *talk, int step);
+/* Dials; the place is where the peer listens. Failures are in `why`, and the talk idle again. */
+void tri_talk_dial(net_talk *talk, const tri_meeting_place *place, int64_t limit_ns);
+/* A stranger who called. */
+void tri_talk_answer(net_talk *talk, int fd, int64_t limit_ns);
 /* Goes on as far as it can without waiting. */
 void tri_talk_advance(const tri_meeting *is, net_talk *talk);
 /* Closes what is open; `why` is kept for messages. */

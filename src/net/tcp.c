@@ -1,47 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp.c: ranks of different machines: one TCP connection between each two.
+ * tcp.c: ranks of different machines: one or more TCP connections between each two.
  *
- * Sockets never block; poll() waits. Small reads go through a buffer per link, so that the head of a frame does not
- * cost a call of its own; large ones go straight to where they belong. Buffers of the kernel are left to its
- * autotuning.
+ * Sockets never block; poll() waits. How many connections a link has is decided by whoever dials, once it knows how
+ * far the other is. Buffers of the kernel are left to its autotuning.
  */
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "net/tcp_address.h"
+#include "base/runtime.h"
+#include "net/host.h"
+#include "net/tcp_impl.h"
 #include "net/tcp_meet.h"
-#include "net/transport.h"
 
-#define BUFFER_NBYTES  ((size_t)16 << 10)
+_Static_assert(TRI_TCP_PLACES_MAX <= TRI_STRANDS_MAX, "each place is tried by a talk of its own (dial.c)");
+
 #define BACKOFFS       3 /* the same bytes lost four times: no bad luck */
 #define CLOSE_LIMIT_NS (100 * TRI_NS_PER_MS)
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
-
-typedef struct tcp_link {
-    int fd; /* -1: not linked */
-    unsigned char *buffer;
-    size_t first, count; /* in the buffer, not yet read */
-} tcp_link;
-
-typedef struct tcp_transport {
-    tri_transport base;
-    const char *token;
-    double timeout_s;
-    int listener;
-    char address[TRI_TCP_ADDRESS_NBYTES];
-    tcp_link *links;      /* [world] */
-    struct pollfd *polls; /* [1 + world] */
-    int wake_fd;          /* eventfd: ends a wait */
-} tcp_transport;
+#define FAR_US         10000 /* round trip from which a link has several connections */
+#define FAR_STRANDS    8
+#define SPIN_NS        (200 * INT64_C(1000))
 
 /* Gives what was sent the time to arrive: closing a socket that still has unread bytes would throw it away. */
 static void links_drain(tcp_transport *tcp)
@@ -50,27 +40,34 @@ static void links_drain(tcp_transport *tcp)
     unsigned char waste[4096];
 
     for (int peer = 0; peer < tcp->base.world; peer++) {
-        if (tcp->links[peer].fd >= 0)
-            shutdown(tcp->links[peer].fd, SHUT_WR);
+        for (int strand = 0; strand < tcp->links[peer].strands; strand++)
+            shutdown(tcp->links[peer].fds[strand], SHUT_WR);
     }
     for (;;) {
         bool waits = false;
 
         for (int peer = 0; peer < tcp->base.world; peer++) {
-            int fd = tcp->links[peer].fd, left = 0;
-            ssize_t got;
+            for (int strand = 0; strand < tcp->links[peer].strands; strand++) {
+                int fd = tcp->links[peer].fds[strand], left = 0;
+                ssize_t got;
 
-            if (fd < 0)
-                continue;
-            do
-                got = recv(fd, waste, sizeof waste, MSG_DONTWAIT);
-            while (got > 0);
-            waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+                do
+                    got = recv(fd, waste, sizeof waste, MSG_DONTWAIT);
+                while (got > 0);
+                waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+            }
         }
         if (!waits || tri_now_ns() >= until_ns)
             return;
         tri_sleep_ns(CLOSE_STEP_NS);
     }
+}
+
+static void listeners_close(tcp_transport *tcp)
+{
+    for (int i = 0; i < tcp->listener_count; i++)
+        close(tcp->listeners[i]);
+    tcp->listener_count = 0;
 }
 
 static void tcp_close(tri_transport *transport)
@@ -82,14 +79,16 @@ static void tcp_close(tri_transport *transport)
     if (tcp->links)
         links_drain(tcp);
     for (int peer = 0; tcp->links && peer < transport->world; peer++) {
-        if (tcp->links[peer].fd >= 0)
-            close(tcp->links[peer].fd);
+        for (int strand = 0; strand < tcp->links[peer].strands; strand++) {
+            tri_tls_close(tcp->links[peer].tls[strand]);
+            close(tcp->links[peer].fds[strand]);
+        }
         tri_free(tcp->links[peer].buffer);
     }
-    if (tcp->listener >= 0)
-        close(tcp->listener);
     if (tcp->wake_fd >= 0)
         close(tcp->wake_fd);
+    tri_tls_context_destroy(tcp->tls);
+    listeners_close(tcp);
     tri_free(tcp->links);
     tri_free(tcp->polls);
     tri_free(tcp);
@@ -106,17 +105,14 @@ static tri_status tcp_open(const tri_transport_setup *setup, tri_transport **out
         return TRI_ENOMEM;
     tcp->base = (tri_transport){.ops = &tri_transport_tcp, .rank = setup->rank, .world = setup->world};
     tcp->token = setup->token;
-    tcp->timeout_s = setup->config->timeout_s;
-    tcp->listener = -1;
+    tcp->config = setup->config;
     tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     tcp->links = tri_alloc_zero(world, sizeof *tcp->links);
-    tcp->polls = tri_alloc_zero(1 + world, sizeof *tcp->polls);
-    for (size_t i = 0; tcp->links && i < world; i++)
-        tcp->links[i].fd = -1;
+    tcp->polls = tri_alloc_zero(1 + world * TRI_STRANDS_MAX, sizeof *tcp->polls);
     if (tcp->links && tcp->polls)
         status = tcp->wake_fd >= 0 ? TRI_OK : tri_fail(TRI_EIO, "tcp: eventfd: %s", strerror(errno));
     if (status == TRI_OK)
-        status = tri_tcp_listen(setup->config->interface, &tcp->listener, tcp->address);
+        status = tri_tcp_listen(setup->config->interface, tcp->listeners, &tcp->listener_count, tcp->address);
     if (status != TRI_OK) {
         tcp_close(&tcp->base);
         return status;
@@ -130,120 +126,167 @@ static const char *tcp_address(const tri_transport *transport)
     return ((const tcp_transport *)transport)->address;
 }
 
+static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
+{
+    const tcp_transport *tcp = arg;
+    tri_tcp_place found[TRI_TCP_PLACES_MAX];
+
+    if (attempt >= tri_tcp_places(address, tcp->address, found))
+        return false;
+    place->nbytes = tri_tcp_place_nbytes(&found[attempt]);
+    memcpy(&place->address, &found[attempt], place->nbytes);
+    return true;
+}
+
+/* The shortest of a connection, microseconds; 0: not known. */
+static unsigned round_trip_us(int fd)
+{
+    struct tcp_info info = {.tcpi_min_rtt = 0};
+    socklen_t nbytes = sizeof info;
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) == 0 && info.tcpi_min_rtt != UINT_MAX
+               ? info.tcpi_min_rtt
+               : 0;
+}
+
+/* Near, one connection moves as much as several. Far, each begins slowly and grows with every round trip, and does so
+ * again after a pause: several begin so many times faster. And each interface that the user named has one. */
+static int tcp_strands(void *arg, int fd)
+{
+    const tcp_transport *tcp = arg;
+    int strands = (int)tcp->config->tcp_connections;
+    struct rlimit limit;
+
+    if (strands == 0) {
+        strands = round_trip_us(fd) < FAR_US ? 1 : FAR_STRANDS;
+        for (const char *at = tcp->config->interface; strands < TRI_STRANDS_MAX && (at = strchr(at, ',')); at++)
+            strands++;
+    }
+    /* Half of the descriptors that this process may have are for other things. */
+    while (strands > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           (uint64_t)strands * (uint64_t)tcp->base.world > limit.rlim_cur / 2)
+        strands--;
+    return strands;
+}
+
+static tri_status link_take(const tcp_transport *tcp, tcp_link *link, const tri_met *met)
+{
+    memcpy(link->fds, met->fds, sizeof link->fds);
+    link->strands = met->strands;
+    if (link->strands == 0)
+        return TRI_OK;
+    link->buffer = tri_alloc(TRI_TCP_BUFFER_NBYTES);
+    if (!link->buffer)
+        return TRI_ENOMEM;
+    for (int strand = 0; strand < link->strands; strand++)
+        TRI_TRY(tri_tcp_tune(link->fds[strand], tcp->config->timeout_s));
+    return TRI_OK;
+}
+
 static tri_status tcp_connect(tri_transport *transport, const char *const *addresses, int64_t deadline_ns)
 {
     tcp_transport *tcp = (tcp_transport *)transport;
     size_t world = (size_t)transport->world;
+    tri_meeting meeting = {.name = "tcp",
+                           .rank = transport->rank,
+                           .world = transport->world,
+                           .token = tcp->token,
+                           .listeners = tcp->listeners,
+                           .listener_count = tcp->listener_count,
+                           .memory_fd = -1,
+                           .addresses = addresses,
+                           .find = tcp_find,
+                           .strands = tcp_strands,
+                           .marks = tcp->config->encrypt ? TRI_MARK_ENCRYPTED : 0,
+                           .spreads = strchr(tcp->config->interface, ',') != NULL,
+                           .arg = tcp};
     tri_met *met;
-    tri_status status =
-        tri_tcp_meet("tcp", transport->rank, transport->world, tcp->token, tcp->listener, addresses, deadline_ns, &met);
+    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met), taken;
+    int local = 1;
 
-    for (size_t i = 0; status == TRI_OK && i < world; i++)
-        tcp->links[i].fd = met[i].fd;
-    for (size_t i = 0; status == TRI_OK && i < world; i++) {
-        if (met[i].fd < 0)
-            continue;
-        tcp->links[i].buffer = tri_alloc(BUFFER_NBYTES);
-        status = tcp->links[i].buffer ? tri_tcp_tune(tcp->links[i].fd, tcp->timeout_s) : TRI_ENOMEM;
+    for (size_t i = 0; i < world; i++)
+        local += (int)i != transport->rank && addresses[i] && tri_tcp_same_host(addresses[i], tcp->address);
+    tcp->spin_ns = tri_host_cores() >= local ? SPIN_NS : 0;
+    for (size_t i = 0; met && i < world; i++) {
+        taken = link_take(tcp, &tcp->links[i], &met[i]);
+        status = status == TRI_OK ? taken : status;
     }
-    close(tcp->listener);
-    tcp->listener = -1;
+    if (status == TRI_OK && tcp->config->encrypt)
+        status = tri_tcp_encrypt(tcp, met, deadline_ns);
+    listeners_close(tcp);
     tri_free(met);
     return status;
 }
 
-static tri_status peer_gone(int peer, int error)
+/* "10.0.0.1 to 10.0.0.2" */
+static void strand_print(int fd, char text[2 * INET6_ADDRSTRLEN + 4])
 {
-    if (error == 0 || error == EPIPE || error == ECONNRESET)
-        return tri_fail(TRI_EPEER, "rank %d is gone (connection closed)", peer);
-    return tri_fail(TRI_EPEER, "rank %d is gone (%s)", peer, strerror(error));
-}
+    tri_tcp_place ends[2] = {{.any = {.sa_family = AF_UNSPEC}}, {.any = {.sa_family = AF_UNSPEC}}};
+    char names[2][INET6_ADDRSTRLEN];
+    socklen_t nbytes[2] = {sizeof ends[0], sizeof ends[1]};
 
-static tri_status tcp_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken)
-{
-    const tcp_link *link = &((tcp_transport *)transport)->links[peer];
-    ssize_t sent = send(link->fd, bytes, nbytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-    *taken = sent > 0 ? (size_t)sent : 0;
-    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
-        return peer_gone(peer, errno);
-    return TRI_OK;
-}
-
-static tri_status socket_read(const tcp_link *link, int peer, void *bytes, size_t nbytes, size_t *given)
-{
-    ssize_t got = recv(link->fd, bytes, nbytes, MSG_DONTWAIT);
-
-    *given = got > 0 ? (size_t)got : 0;
-    if (got == 0)
-        return peer_gone(peer, 0);
-    if (got < 0 && errno != EAGAIN && errno != EINTR)
-        return peer_gone(peer, errno);
-    return TRI_OK;
-}
-
-static tri_status tcp_read_some(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given)
-{
-    tcp_link *link = &((tcp_transport *)transport)->links[peer];
-
-    *given = 0;
-    if (nbytes == 0)
-        return TRI_OK;
-    if (link->count == 0 && nbytes >= BUFFER_NBYTES)
-        return socket_read(link, peer, bytes, nbytes, given);
-    if (link->count == 0) {
-        link->first = 0;
-        TRI_TRY(socket_read(link, peer, link->buffer, BUFFER_NBYTES, &link->count));
+    if (getsockname(fd, &ends[0].any, &nbytes[0]) != 0 || getpeername(fd, &ends[1].any, &nbytes[1]) != 0) {
+        snprintf(text, 2 * INET6_ADDRSTRLEN + 4, "closed");
+        return;
     }
-    *given = nbytes < link->count ? nbytes : link->count;
-    memcpy(bytes, link->buffer + link->first, *given);
-    link->first += *given;
-    link->count -= *given;
-    return TRI_OK;
+    tri_tcp_place_print(&ends[0], names[0]);
+    tri_tcp_place_print(&ends[1], names[1]);
+    snprintf(text, 2 * INET6_ADDRSTRLEN + 4, "%s to %s", names[0], names[1]);
 }
 
-static tri_status tcp_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns)
+/* "4 connections, 10.0.0.1 to 10.0.0.2, round trip 0.12 ms" */
+static void tcp_describe(const tri_transport *transport, int peer, char *text, size_t capacity)
 {
-    tcp_transport *tcp = (tcp_transport *)transport;
-    nfds_t count = 0;
-    struct timespec limit;
-    int64_t left_ns;
-    uint64_t rung;
+    const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
+    char known[TRI_STRANDS_MAX][2 * INET6_ADDRSTRLEN + 4];
+    size_t used = (size_t)snprintf(text, capacity, "%d connection%s", link->strands, link->strands == 1 ? "" : "s");
+    unsigned least_us = UINT_MAX;
+    int count = 0;
 
-    tcp->polls[count++] = (struct pollfd){.fd = tcp->wake_fd, .events = POLLIN};
-    for (int peer = 0; peer < transport->world; peer++) {
-        const tcp_link *link = &tcp->links[peer];
+    for (int strand = 0; strand < link->strands; strand++) {
+        unsigned us = round_trip_us(link->fds[strand]);
+        int at = 0;
 
-        if (!want[peer] || link->fd < 0)
-            continue;
-        if ((want[peer] & TRI_WANT_READ) && link->count > 0)
-            return TRI_OK;
-        tcp->polls[count++] = (struct pollfd){
-            .fd = link->fd,
-            .events = (short)((want[peer] & TRI_WANT_READ ? POLLIN : 0) | (want[peer] & TRI_WANT_WRITE ? POLLOUT : 0))};
+        least_us = us < least_us ? us : least_us;
+        strand_print(link->fds[strand], known[count]);
+        while (strcmp(known[at], known[count]) != 0)
+            at++;
+        if (at == count && used < capacity)
+            used += (size_t)snprintf(text + used, capacity - used, ", %s", known[count]);
+        count += at == count;
     }
-    left_ns = deadline_ns - tri_now_ns();
-    if (left_ns < 0)
-        left_ns = 0;
-    limit = (struct timespec){.tv_sec = (time_t)(left_ns / TRI_NS_PER_S), .tv_nsec = (long)(left_ns % TRI_NS_PER_S)};
-    if (ppoll(tcp->polls, count, &limit, NULL) < 0 && errno != EINTR)
-        return tri_fail(TRI_EIO, "tcp: cannot wait: %s", strerror(errno));
-    if (tcp->polls[0].revents)
-        (void)!read(tcp->wake_fd, &rung, sizeof rung);
-    return TRI_OK;
+    if (used < capacity)
+        snprintf(text + used, capacity - used, ", round trip %.2f ms%s", least_us * 1e-3,
+                 !link->tls[0]                     ? ""
+                 : tri_tls_by_kernel(link->tls[0]) ? ", encrypted by the kernel"
+                                                   : ", encrypted");
+}
+
+static int64_t tcp_round_trip_ns(const tri_transport *transport, int peer)
+{
+    const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
+
+    return link->strands == 0 ? 0 : INT64_C(1000) * round_trip_us(link->fds[0]);
 }
 
 /* A peer that does not read is no such case: its kernel answers probes. */
 static int64_t tcp_unanswered_ns(tri_transport *transport, int peer)
 {
     const tcp_link *link = &((tcp_transport *)transport)->links[peer];
-    struct tcp_info info;
-    socklen_t nbytes = sizeof info;
+    int64_t silent_ns = 0;
 
-    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0 || info.tcpi_unacked == 0 ||
-        info.tcpi_backoff < BACKOFFS || info.tcpi_probes > 0)
-        return 0;
-    return (int64_t)info.tcpi_last_ack_recv * TRI_NS_PER_MS;
+    for (int strand = 0; strand < link->strands; strand++) {
+        struct tcp_info info;
+        socklen_t nbytes = sizeof info;
+        int64_t ns;
+
+        if (getsockopt(link->fds[strand], IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0 || info.tcpi_unacked == 0 ||
+            info.tcpi_backoff < BACKOFFS || info.tcpi_probes > 0)
+            continue;
+        ns = (int64_t)info.tcpi_last_ack_recv * TRI_NS_PER_MS;
+        silent_ns = ns > silent_ns ? ns : silent_ns;
+    }
+    return silent_ns;
 }
 
 static void tcp_wake(tri_transport *transport)
@@ -261,10 +304,13 @@ const tri_transport_ops tri_transport_tcp = {
     .open = tcp_open,
     .address = tcp_address,
     .connect = tcp_connect,
-    .write_some = tcp_write_some,
-    .read_some = tcp_read_some,
-    .wait = tcp_wait,
+    .write_some = tri_tcp_write_some,
+    .write_parts = tri_tcp_write_parts,
+    .read_some = tri_tcp_read_some,
+    .wait = tri_tcp_wait,
     .unanswered_ns = tcp_unanswered_ns,
     .wake = tcp_wake,
+    .describe = tcp_describe,
+    .round_trip_ns = tcp_round_trip_ns,
     .close = tcp_close,
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tcp_address.c: the interfaces of this machine, and the text that tells others about them.
+ *
+ * Which of the offered addresses is the right one is not known here: the handshake tries them (dial.c).
  */
 #include "net/tcp_address.h"
 
@@ -22,7 +24,7 @@ static bool is_loopback(const tri_tcp_place *place)
                                            : IN6_IS_ADDR_LOOPBACK(&place->six.sin6_addr);
 }
 
-static socklen_t place_nbytes(const tri_tcp_place *place)
+socklen_t tri_tcp_place_nbytes(const tri_tcp_place *place)
 {
     return place->any.sa_family == AF_INET ? sizeof place->four : sizeof place->six;
 }
@@ -41,7 +43,7 @@ static bool place_parse(const char *text, tri_tcp_place *place)
     return false;
 }
 
-static void place_print(const tri_tcp_place *place, char text[INET6_ADDRSTRLEN])
+void tri_tcp_place_print(const tri_tcp_place *place, char text[INET6_ADDRSTRLEN])
 {
     const void *address =
         place->any.sa_family == AF_INET ? (const void *)&place->four.sin_addr : (const void *)&place->six.sin6_addr;
@@ -67,101 +69,35 @@ static bool place_of(const struct ifaddrs *entry, tri_tcp_place *place)
     return !IN6_IS_ADDR_LINKLOCAL(&place->six.sin6_addr);
 }
 
-/* The address of an interface, IPv4 before IPv6. */
-static tri_status interface_find(const char *name, tri_tcp_place *place)
-{
-    static const int families[] = {AF_INET, AF_INET6};
-    struct ifaddrs *all;
-    bool found = false;
+/* The addresses to listen on. */
+typedef struct place_list {
+    tri_tcp_place places[TRI_TCP_PLACES_MAX];
+    int count;
+} place_list;
 
-    if (place_parse(name, place))
-        return TRI_OK;
-    if (getifaddrs(&all) != 0)
-        return tri_fail(TRI_EIO, "tcp: cannot list the network interfaces: %s", strerror(errno));
-    for (size_t i = 0; i < TRI_COUNT_OF(families); i++) {
-        for (const struct ifaddrs *entry = all; entry && !found; entry = entry->ifa_next)
-            found = strcmp(entry->ifa_name, name) == 0 && place_of(entry, place) && place->any.sa_family == families[i];
+/* More than fit are of no use to anybody. */
+static void list_add(place_list *list, const tri_tcp_place *place)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (memcmp(&list->places[i], place, tri_tcp_place_nbytes(place)) == 0)
+            return;
     }
-    freeifaddrs(all);
-    if (!found)
-        return tri_fail(TRI_ECONFIG, "comm.interface: want an interface that is up or an address of this host, got %s",
-                        name);
-    return TRI_OK;
+    if (list->count < TRI_TCP_PLACES_MAX)
+        list->places[list->count++] = *place;
 }
 
-static int socket_listen(const tri_tcp_place *place)
+/* All addresses of the interfaces that are up, or of the one of this name: IPv4 first, loopback last. */
+static void list_add_interfaces(place_list *list, const struct ifaddrs *all, const char *name)
 {
-    int off = 0, error;
-    int fd = socket(place->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0)
-        return -1;
-    if (place->any.sa_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(fd, &place->any, place_nbytes(place)) == 0 && listen(fd, SOMAXCONN) == 0)
-        return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-static void text_add(char text[TRI_TCP_ADDRESS_NBYTES], const tri_tcp_place *place)
-{
-    char one[INET6_ADDRSTRLEN];
-    size_t used = strlen(text);
-
-    place_print(place, one);
-    /* More addresses than fit are of no use to anybody. */
-    if (used + 1 + strlen(one) < TRI_TCP_ADDRESS_NBYTES)
-        snprintf(text + used, TRI_TCP_ADDRESS_NBYTES - used, ",%s", one);
-}
-
-/* The addresses of all interfaces: IPv4 first, loopback last. */
-static tri_status text_add_all(char text[TRI_TCP_ADDRESS_NBYTES], bool six)
-{
-    struct ifaddrs *all;
     tri_tcp_place place;
 
-    if (getifaddrs(&all) != 0)
-        return tri_fail(TRI_EIO, "tcp: cannot list the network interfaces: %s", strerror(errno));
     for (int pass = 0; pass < 4; pass++) {
         for (const struct ifaddrs *entry = all; entry; entry = entry->ifa_next) {
             if (place_of(entry, &place) && (place.any.sa_family == AF_INET6) == (pass % 2 == 1) &&
-                is_loopback(&place) == (pass >= 2) && (six || place.any.sa_family == AF_INET))
-                text_add(text, &place);
+                is_loopback(&place) == (pass >= 2) && (!name || strcmp(entry->ifa_name, name) == 0))
+                list_add(list, &place);
         }
     }
-    freeifaddrs(all);
-    return TRI_OK;
-}
-
-tri_status tri_tcp_listen(const char *interface, int *listener, char text[TRI_TCP_ADDRESS_NBYTES])
-{
-    tri_tcp_place place = {.six = {.sin6_family = AF_INET6}}, bound;
-    socklen_t nbytes = sizeof bound;
-    char id[TRI_HOST_ID_NBYTES];
-    in_port_t port;
-
-    *listener = -1;
-    if (interface[0])
-        TRI_TRY(interface_find(interface, &place));
-    *listener = socket_listen(&place);
-    if (*listener < 0 && !interface[0]) {
-        /* A machine without IPv6. */
-        place = (tri_tcp_place){.four = {.sin_family = AF_INET}};
-        *listener = socket_listen(&place);
-    }
-    if (*listener < 0 || getsockname(*listener, &bound.any, &nbytes) != 0)
-        return tri_fail(TRI_EIO, "tcp: cannot listen on %s: %s", interface[0] ? interface : "any interface",
-                        strerror(errno));
-    port = bound.any.sa_family == AF_INET ? bound.four.sin_port : bound.six.sin6_port;
-    tri_host_id(id);
-    snprintf(text, TRI_TCP_ADDRESS_NBYTES, "%s,%u", id, (unsigned)ntohs(port));
-    if (!interface[0])
-        return text_add_all(text, bound.any.sa_family == AF_INET6);
-    text_add(text, &place);
-    return TRI_OK;
 }
 
 /* Takes the next part of a list up to a comma. */
@@ -177,37 +113,212 @@ static bool part_next(const char **text, char part[64])
     return true;
 }
 
-bool tri_tcp_address_place(const char *text, const char *host_id, int attempt, tri_tcp_place *place)
+static bool is_any(const tri_tcp_place *place)
 {
-    char part[64], *end;
-    bool same_host;
-    const char *list;
+    return place->any.sa_family == AF_INET ? place->four.sin_addr.s_addr == htonl(INADDR_ANY)
+                                           : IN6_IS_ADDR_UNSPECIFIED(&place->six.sin6_addr);
+}
+
+/* The addresses of the interfaces that the user named, in the user's order. */
+static tri_status list_add_named(place_list *list, const struct ifaddrs *all, const char *names)
+{
+    char part[64];
+
+    while (*names) {
+        const char *rest = names;
+        int before = list->count;
+        tri_tcp_place place;
+
+        if (!part_next(&rest, part))
+            snprintf(part, sizeof part, "%.*s", (int)strcspn(names, ","), names);
+        else if (!place_parse(part, &place))
+            list_add_interfaces(list, all, part);
+        else if (!is_any(&place))
+            list_add(list, &place);
+        if (list->count == before && before < TRI_TCP_PLACES_MAX)
+            return tri_fail(TRI_ECONFIG,
+                            "comm.interface: want an interface that is up or an address of this host, got %s", part);
+        names = rest;
+    }
+    return TRI_OK;
+}
+
+static int socket_listen(const tri_tcp_place *place, tri_tcp_place *bound)
+{
+    int on = 1, error;
+    socklen_t nbytes = sizeof *bound;
+    int fd = socket(place->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    if (place->any.sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, &place->any, tri_tcp_place_nbytes(place)) == 0 && listen(fd, SOMAXCONN) == 0 &&
+        getsockname(fd, &bound->any, &nbytes) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static in_port_t port_of(const tri_tcp_place *place)
+{
+    return place->any.sa_family == AF_INET ? place->four.sin_port : place->six.sin6_port;
+}
+
+tri_status tri_tcp_listen(const char *interfaces, int listeners[TRI_TCP_PLACES_MAX], int *count,
+                          char text[TRI_TCP_ADDRESS_NBYTES])
+{
+    place_list list = {.count = 0};
+    char id[TRI_HOST_ID_NBYTES], one[INET6_ADDRSTRLEN];
+    struct ifaddrs *all;
+    tri_status status = TRI_OK;
+    int error = EADDRNOTAVAIL;
+
+    *count = 0;
+    tri_host_id(id);
+    snprintf(text, TRI_TCP_ADDRESS_NBYTES, "%s", id);
+    if (getifaddrs(&all) != 0)
+        return tri_fail(TRI_EIO, "tcp: cannot list the network interfaces: %s", strerror(errno));
+    if (interfaces[0])
+        status = list_add_named(&list, all, interfaces);
+    else
+        list_add_interfaces(&list, all, NULL);
+    freeifaddrs(all);
+    TRI_TRY(status);
+    for (int i = 0; i < list.count; i++) {
+        tri_tcp_place bound;
+        size_t used = strlen(text);
+        int fd = socket_listen(&list.places[i], &bound);
+
+        tri_tcp_place_print(&list.places[i], one);
+        if (fd < 0) {
+            error = errno;
+            /* An address that goes away or is still being checked is not worth a failure, unless the user named it. */
+            if (interfaces[0])
+                return tri_fail(TRI_EIO, "tcp: cannot listen on %s (comm.interface = %s): %s", one, interfaces,
+                                strerror(error));
+            continue;
+        }
+        listeners[(*count)++] = fd;
+        snprintf(text + used, TRI_TCP_ADDRESS_NBYTES - used, ",%s/%u", one, (unsigned)ntohs(port_of(&bound)));
+    }
+    if (*count == 0)
+        return tri_fail(TRI_EIO, "tcp: cannot listen on any interface: %s", strerror(error));
+    return TRI_OK;
+}
+
+/* ---- the text of another */
+
+static bool part_place(char part[64], tri_tcp_place *place)
+{
+    char *slash = strchr(part, '/'), *end;
     unsigned long port;
-    int index = 0;
+
+    if (!slash || slash[1] < '0' || slash[1] > '9')
+        return false;
+    *slash = 0;
+    port = strtoul(slash + 1, &end, 10);
+    if (*end || port < 1 || port > 65535 || !place_parse(part, place))
+        return false;
+    if (place->any.sa_family == AF_INET)
+        place->four.sin_port = htons((in_port_t)port);
+    else
+        place->six.sin6_port = htons((in_port_t)port);
+    return true;
+}
+
+static int text_places(const char *text, tri_tcp_place places[TRI_TCP_PLACES_MAX])
+{
+    char part[64];
+    int count = 0;
 
     if (!part_next(&text, part))
-        return false;
-    same_host = strcmp(part, host_id) == 0;
-    if (!part_next(&text, part))
-        return false;
-    port = strtoul(part, &end, 10);
-    if (*end || port < 1 || port > 65535)
-        return false;
-    for (int pass = 0; pass < 2; pass++) {
-        list = text;
-        while (part_next(&list, part)) {
-            if (!place_parse(part, place))
-                return false;
-            if (is_loopback(place) != (pass == 0) || (pass == 0 && !same_host))
-                continue;
-            if (index++ != attempt)
-                continue;
-            if (place->any.sa_family == AF_INET)
-                place->four.sin_port = htons((in_port_t)port);
-            else
-                place->six.sin6_port = htons((in_port_t)port);
-            return true;
-        }
+        return 0;
+    while (count < TRI_TCP_PLACES_MAX && part_next(&text, part)) {
+        if (!part_place(part, &places[count++]))
+            return 0;
     }
-    return false;
+    return count;
+}
+
+/* Leading bits that two addresses have in common, out of 32; -1: of different kinds. */
+static int bits_alike(const tri_tcp_place *a, const tri_tcp_place *b)
+{
+    bool four = a->any.sa_family == AF_INET;
+    const unsigned char *x = four ? (const unsigned char *)&a->four.sin_addr : a->six.sin6_addr.s6_addr;
+    const unsigned char *y = four ? (const unsigned char *)&b->four.sin_addr : b->six.sin6_addr.s6_addr;
+    int bits = 0, limit = four ? 32 : 128;
+
+    if (a->any.sa_family != b->any.sa_family)
+        return -1;
+    while (bits < limit && ((x[bits / 8] ^ y[bits / 8]) >> (7 - bits % 8) & 1) == 0)
+        bits++;
+    return four ? bits : bits / 4;
+}
+
+/* How likely a place is to be near: the larger, the earlier it is tried. */
+static int place_rank(const tri_tcp_place *place, bool same_host, const tri_tcp_place *own, int own_count)
+{
+    int most = 0;
+
+    if (same_host)
+        return is_loopback(place);
+    for (int i = 0; i < own_count; i++) {
+        int bits = bits_alike(place, &own[i]);
+
+        if (bits == 32)
+            return -1;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+int tri_tcp_places(const char *text, const char *own, tri_tcp_place places[TRI_TCP_PLACES_MAX])
+{
+    tri_tcp_place all[TRI_TCP_PLACES_MAX], mine[TRI_TCP_PLACES_MAX];
+    int count = text_places(text, all), mine_count = text_places(own, mine), kept = 0;
+    int ranks[TRI_TCP_PLACES_MAX];
+    bool same_host = tri_tcp_same_host(text, own);
+
+    for (int i = 0; i < count; i++) {
+        int rank = place_rank(&all[i], same_host, mine, mine_count), at = kept;
+
+        if (!same_host && is_loopback(&all[i]))
+            continue;
+        for (; at > 0 && ranks[at - 1] < rank; at--) {
+            ranks[at] = ranks[at - 1];
+            places[at] = places[at - 1];
+        }
+        ranks[at] = rank;
+        places[at] = all[i];
+        kept++;
+    }
+    return kept;
+}
+
+bool tri_tcp_same_host(const char *text, const char *other)
+{
+    size_t nbytes = strcspn(text, ",");
+
+    return nbytes > 0 && nbytes == strcspn(other, ",") && memcmp(text, other, nbytes) == 0;
+}
+
+tri_status tri_tcp_door_open(const char *interfaces, tri_tcp_door *door)
+{
+    tri_status status;
+
+    *door = (tri_tcp_door){.count = 0};
+    status = tri_tcp_listen(interfaces, door->listeners, &door->count, door->address);
+    if (status != TRI_OK)
+        door->count = 0;
+    return status;
+}
+
+void tri_tcp_door_close(tri_tcp_door *door)
+{
+    for (int i = 0; i < door->count; i++)
+        close(door->listeners[i]);
+    door->count = 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp_address.h: where a rank listens, as a text, and back to addresses to try.
+ * tcp_address.h: where a rank listens, as a text, and back to places to try.
  *
- * "<host id>,<port>,<address>,..." with IPv4 and IPv6 addresses in their usual form. Loopback is in the list, and is
- * tried (first) only by those on the same host.
+ * "<host id>,<address>/<port>,..." with IPv4 and IPv6 addresses in their usual form. Each address has a listener of its
+ * own, bound to it alone. Loopback is in the list, and is tried (first) only by those on the same host.
  */
 #ifndef TRI_NET_TCP_ADDRESS_H
 #define TRI_NET_TCP_ADDRESS_H
@@ -13,7 +13,8 @@
 
 #include "base/status.h"
 
-#define TRI_TCP_ADDRESS_NBYTES 352
+#define TRI_TCP_ADDRESS_NBYTES 448
+#define TRI_TCP_PLACES_MAX     8
 
 typedef union tri_tcp_place {
     struct sockaddr any;
@@ -21,10 +22,29 @@ typedef union tri_tcp_place {
     struct sockaddr_in6 six;
 } tri_tcp_place;
 
-/* A nonblocking listener on a free port of `interface` (a name or an address; "" = all), and the text for the others.
- */
-tri_status tri_tcp_listen(const char *interface, int *listener, char text[TRI_TCP_ADDRESS_NBYTES]);
-/* The attempt-th place to try; false: no more, or not an address. */
-bool tri_tcp_address_place(const char *text, const char *host_id, int attempt, tri_tcp_place *place);
+/* Nonblocking listeners on free ports, at most TRI_TCP_PLACES_MAX, and the text for the others. interfaces: names or
+ * addresses, separated by commas; "" = one on each address of an interface that is up. */
+tri_status tri_tcp_listen(const char *interfaces, int listeners[TRI_TCP_PLACES_MAX], int *count,
+                          char text[TRI_TCP_ADDRESS_NBYTES]);
+/* Where a rank listens: a socket at each of its places, and the text that tells the others. */
+typedef struct tri_tcp_door {
+    int listeners[TRI_TCP_PLACES_MAX];
+    int count; /* 0: closed */
+    char address[TRI_TCP_ADDRESS_NBYTES];
+} tri_tcp_door;
+
+tri_status tri_tcp_door_open(const char *interfaces, tri_tcp_door *door);
+/* A zeroed or closed one is fine. */
+void tri_tcp_door_close(tri_tcp_door *door);
+
+/* The places that `text` names for somebody whose own text is `own`, those first that are likely to be the nearest:
+ * on the same host loopback; else by how many leading bits an address has in common with one of one's own. An address
+ * that is also one's own means somebody else here, so it comes last. 0: none, or not an address. */
+int tri_tcp_places(const char *text, const char *own, tri_tcp_place places[TRI_TCP_PLACES_MAX]);
+socklen_t tri_tcp_place_nbytes(const tri_tcp_place *place);
+/* The address alone, without port. */
+void tri_tcp_place_print(const tri_tcp_place *place, char text[INET6_ADDRSTRLEN]);
+/* Does a text come from the host of another? */
+bool tri_tcp_same_host(const char *text, const char *other);
 
 #endif

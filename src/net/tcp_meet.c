@@ -18,30 +18,31 @@
 
 static bool place_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
 {
-    tri_tcp_place found;
+    const tri_tcp_door *own = arg;
+    tri_tcp_place found[TRI_TCP_PLACES_MAX];
 
-    if (!tri_tcp_address_place(address, arg, attempt, &found))
+    if (attempt >= tri_tcp_places(address, own->address, found))
         return false;
-    place->nbytes = found.any.sa_family == AF_INET ? sizeof found.four : sizeof found.six;
-    memcpy(&place->address, &found, place->nbytes);
+    place->nbytes = tri_tcp_place_nbytes(&found[attempt]);
+    memcpy(&place->address, &found[attempt], place->nbytes);
     return true;
 }
 
-tri_status tri_tcp_meet(const char *name, int rank, int world, const char *token, int listener,
-                        const char *const *addresses, int64_t deadline_ns, tri_met **met)
+tri_status tri_tcp_meet(const char *name, int rank, int world, const char *token, const tri_tcp_door *door,
+                        uint32_t slot_kib, const char *const *addresses, int64_t deadline_ns, tri_met **met)
 {
-    char host_id[TRI_HOST_ID_NBYTES];
     tri_meeting meeting = {.name = name,
                            .rank = rank,
                            .world = world,
                            .token = token,
-                           .listener = listener,
+                           .listeners = door->listeners,
+                           .listener_count = door->count,
                            .memory_fd = -1,
+                           .slot_kib = slot_kib,
                            .addresses = addresses,
                            .find = place_find,
-                           .arg = host_id};
+                           .arg = (void *)(uintptr_t)door};
 
-    tri_host_id(host_id);
     return tri_meeting_hold(&meeting, deadline_ns, met);
 }
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp_meet.h: authenticated TCP connections to all peers, for transports that need one (tcp, ucx).
+ * tcp_meet.h: authenticated TCP connections to all peers, for those that need one each (ucx, watch).
  */
 #ifndef TRI_NET_TCP_MEET_H
 #define TRI_NET_TCP_MEET_H
 
 #include "net/handshake.h"
+#include "net/tcp_address.h"
 
-/* As tri_meeting_hold, with addresses as tri_tcp_listen made them. `name` is the transport's. */
-tri_status tri_tcp_meet(const char *name, int rank, int world, const char *token, int listener,
-                        const char *const *addresses, int64_t deadline_ns, tri_met **met);
+/* As tri_meeting_hold, with addresses as other doors have them. `name` is for messages; slot_kib tells different
+ * meetings of the same ranks apart. */
+tri_status tri_tcp_meet(const char *name, int rank, int world, const char *token, const tri_tcp_door *door,
+                        uint32_t slot_kib, const char *const *addresses, int64_t deadline_ns, tri_met **met);
 /* The kernel gives a connection up when bytes stay unacknowledged, or a peer's window shut, for the time limit of a
  * call: a peer that computes for long does not read, and must not be taken for dead sooner. A host that is gone is
  * noticed on an idle one in 35 s. */

@@ -19,7 +19,10 @@
 #define TRI_NET_OPTIONS(X)                                                                                             \
     X(NAME, transport, "auto", 0, 0, "auto|shm|tcp|ucx|inproc|sim",                                                    \
       "how bytes travel: auto takes shm inside a host, tcp between hosts; ucx both")                                   \
-    X(NAME, interface, "", 0, 0, NULL, "network interface or address to listen on, empty = found by itself")           \
+    X(PATH, interface, "", 0, 0, NULL,                                                                                 \
+      "network interfaces or addresses to use, such as eth0,eth1; empty = found by trying")                            \
+    X(INT, tcp_connections, "0", 0, 8, NULL, "TCP connections between each two ranks, 0 = by how far they are")        \
+    X(BOOL, encrypt, "off", 0, 0, NULL, "TLS 1.3 on TCP connections between ranks, by a key from the job's token")     \
     X(NAME, host, "", 0, 0, NULL, "name of this host: ranks that say the same share memory, empty = found by itself")  \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
@@ -41,6 +44,13 @@ typedef struct tri_transport_setup {
     tri_hub *hub;      /* inproc, sim; NULL otherwise */
 } tri_transport_setup;
 
+/* A piece of what is written. */
+typedef struct tri_part {
+    const void *bytes;
+    size_t nbytes;
+} tri_part;
+#define TRI_PARTS_MAX 4
+
 typedef struct tri_transport_ops {
     const char *name;
     const char *does; /* one line for --help */
@@ -53,6 +63,8 @@ typedef struct tri_transport_ops {
     tri_status (*connect)(tri_transport *transport, const char *const *addresses, int64_t deadline_ns);
     /* Takes up to nbytes without blocking; *taken may be 0. TRI_EPEER when the peer is gone. */
     tri_status (*write_some)(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken);
+    /* The same with bytes that lie in up to TRI_PARTS_MAX pieces. NULL: write_some only. */
+    tri_status (*write_parts)(tri_transport *transport, int peer, const tri_part *parts, size_t count, size_t *taken);
     /* Gives up to nbytes without blocking; *given may be 0. TRI_EPEER when the peer is gone and nothing is left. */
     tri_status (*read_some)(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given);
     /* Looks at bytes that have arrived, in place, and later lets them go. NULL: read_some only. */
@@ -72,6 +84,10 @@ typedef struct tri_transport_ops {
     /* Writes to all peers to whom nothing was written before, without blocking; NULL: they are written to like others.
      */
     void (*write_rest)(tri_transport *transport, const void *bytes, size_t nbytes);
+    /* How the peer is reached, for people. NULL: its name says all. */
+    void (*describe)(const tri_transport *transport, int peer, char *text, size_t capacity);
+    /* How long a byte and its answer take, as the kernel has seen it. NULL: not known. */
+    int64_t (*round_trip_ns)(const tri_transport *transport, int peer);
     void (*close)(tri_transport *transport);
 } tri_transport_ops;
 

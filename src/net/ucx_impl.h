@@ -11,7 +11,7 @@
 #include <poll.h>
 
 #include "base/memory.h"
-#include "net/tcp_address.h"
+#include "net/tcp_meet.h"
 #include "net/transport.h"
 #include "net/ucx_library.h"
 
@@ -51,8 +51,7 @@ typedef struct ucx_transport {
     tri_ucx_calls calls;
     const char *token;
     double timeout_s;
-    int listener;
-    char address[TRI_TCP_ADDRESS_NBYTES];
+    tri_tcp_door door;
     ucp_context_h context;
     ucp_worker_h worker;
     int wakeup_fd; /* the worker's */

@@ -68,7 +68,7 @@ tri_status tri_ucx_open(const tri_transport_setup *setup, tri_transport **out)
     ucx->token = setup->token;
     ucx->timeout_s = setup->config->timeout_s;
     ucx->slot_nbytes = ((size_t)setup->config->slot_kib << 10) / TRI_UCX_SLOT_PART;
-    ucx->listener = ucx->wakeup_fd = -1;
+    ucx->wakeup_fd = -1;
     ucx->links = tri_alloc_zero(world, sizeof *ucx->links);
     ucx->polls = tri_alloc_zero(world + 1, sizeof *ucx->polls);
     for (size_t i = 0; ucx->links && i < world; i++)
@@ -78,7 +78,7 @@ tri_status tri_ucx_open(const tri_transport_setup *setup, tri_transport **out)
     if (status == TRI_OK)
         status = worker_open(ucx);
     if (status == TRI_OK)
-        status = tri_tcp_listen(setup->config->interface, &ucx->listener, ucx->address);
+        status = tri_tcp_door_open(setup->config->interface, &ucx->door);
     if (status != TRI_OK) {
         tri_ucx_close(&ucx->base);
         return status;
@@ -89,7 +89,7 @@ tri_status tri_ucx_open(const tri_transport_setup *setup, tri_transport **out)
 
 const char *tri_ucx_address(const tri_transport *transport)
 {
-    return ((const ucx_transport *)transport)->address;
+    return ((const ucx_transport *)transport)->door.address;
 }
 
 /* ---- connecting */
@@ -254,18 +254,15 @@ tri_status tri_ucx_connect(tri_transport *transport, const char *const *addresse
     ucx_transport *ucx = (ucx_transport *)transport;
     tri_met *met = NULL;
     tri_status status =
-        tri_tcp_meet("ucx", transport->rank, transport->world, ucx->token, ucx->listener, addresses, deadline_ns, &met);
-
-    size_t host_nbytes = strcspn(ucx->address, ",") + 1;
+        tri_tcp_meet("ucx", transport->rank, transport->world, ucx->token, &ucx->door, 0, addresses, deadline_ns, &met);
     int local = 1;
 
     for (int peer = 0; peer < transport->world; peer++)
-        local += peer != transport->rank && addresses[peer] && strncmp(addresses[peer], ucx->address, host_nbytes) == 0;
+        local += peer != transport->rank && addresses[peer] && tri_tcp_same_host(addresses[peer], ucx->door.address);
     ucx->spins = tri_host_cores() >= local;
-    close(ucx->listener);
-    ucx->listener = -1;
+    tri_tcp_door_close(&ucx->door);
     for (int peer = 0; status == TRI_OK && peer < transport->world; peer++)
-        ucx->links[peer].fd = met[peer].fd;
+        ucx->links[peer].fd = met[peer].fds[0];
     tri_free(met);
     for (int peer = 0; status == TRI_OK && peer < transport->world; peer++) {
         if (ucx->links[peer].fd >= 0)
@@ -390,8 +387,7 @@ void tri_ucx_close(tri_transport *transport)
         tri_free(ucx->links[peer].in);
         tri_free(ucx->links[peer].out);
     }
-    if (ucx->listener >= 0)
-        close(ucx->listener);
+    tri_tcp_door_close(&ucx->door);
     tri_free(ucx->links);
     tri_free(ucx->polls);
     tri_free(ucx);

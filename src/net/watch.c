@@ -226,7 +226,7 @@ tri_status tri_watch_open(const tri_transport_setup *setup, bool over_tcp, void 
     watch->beat_ns = setup->config->heartbeat_ms * TRI_NS_PER_MS;
     watch->wake = wake;
     watch->wake_arg = arg;
-    watch->local_listener = watch->tcp_listener = watch->memory_fd = -1;
+    watch->local_listener = watch->memory_fd = -1;
     tri_host_id(watch->host_id);
     tri_mutex_init(&watch->client_mutex);
     tri_mutex_init(&watch->mutex);

@@ -12,12 +12,12 @@
 #include <sys/types.h>
 
 #include "net/local.h"
-#include "net/tcp_address.h"
+#include "net/tcp_meet.h"
 #include "net/watch.h"
 
 #define TRI_WATCH_HEAD_NBYTES    ((size_t)24)
 #define TRI_WATCH_OUT_NBYTES     ((size_t)6 << 10)
-#define TRI_WATCH_ADDRESS_NBYTES 64
+#define TRI_WATCH_ADDRESS_NBYTES (64 + TRI_TCP_ADDRESS_NBYTES)
 #define TRI_WATCH_CAUSE_NBYTES   ((size_t)1024)
 #define TRI_WATCH_PAGE_NBYTES    ((size_t)4096)
 
@@ -80,7 +80,8 @@ struct tri_watch {
     void (*wake)(void *arg);
     void *wake_arg;
     char address[TRI_WATCH_ADDRESS_NBYTES];
-    int local_listener, tcp_listener, memory_fd, event_fd;
+    int local_listener, memory_fd, event_fd;
+    tri_tcp_door door;
     watch_page *page;
     watch_peer *peers; /* [world] */
     struct pollfd *polls;

@@ -2,8 +2,8 @@
  *
  * watch_link.c: the connections of a watch: listens, meets the peers as the transports do, looks up their processes.
  *
- * "watch=<name>,<port>,<user>" in a rank's address: a unix socket for ranks of the same host and user, a TCP port (0:
- * none) for all others, at the addresses that "tcp=" names. In these handshakes slot_kib is 1, which no transport has.
+ * "watch=<name>,<user>" in a rank's address: a unix socket for ranks of the same host and user; "watch_tcp=" as "tcp=":
+ * places of its own for all others. In these handshakes slot_kib is 1, which no transport has.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -35,18 +35,16 @@ static void file_close(int *file)
 
 tri_status tri_watch_listen(tri_watch *watch, const tri_transport_setup *setup, bool over_tcp)
 {
-    char name[TRI_LOCAL_NAME_NBYTES], text[TRI_TCP_ADDRESS_NBYTES];
-    const char *port = NULL;
+    char name[TRI_LOCAL_NAME_NBYTES];
     void *map;
 
     TRI_TRY(tri_local_listen("watch", &watch->local_listener, name));
     TRI_TRY(tri_local_memory("watch", TRI_WATCH_PAGE_NBYTES, &watch->memory_fd, &map));
     watch->page = map;
-    if (over_tcp) {
-        TRI_TRY(tri_tcp_listen(setup->config->interface, &watch->tcp_listener, text));
-        port = strchr(text, ',');
-    }
-    snprintf(watch->address, sizeof watch->address, "%s,%d,%u", name, port ? atoi(port + 1) : 0, (unsigned)geteuid());
+    if (over_tcp)
+        TRI_TRY(tri_tcp_door_open(setup->config->interface, &watch->door));
+    snprintf(watch->address, sizeof watch->address, "%s,%u%s%s", name, (unsigned)geteuid(),
+             over_tcp ? ";watch_tcp=" : "", watch->door.address);
     return TRI_OK;
 }
 
@@ -54,26 +52,21 @@ tri_status tri_watch_listen(tri_watch *watch, const tri_transport_setup *setup, 
 
 typedef struct watch_place {
     char name[TRI_LOCAL_NAME_NBYTES];
-    unsigned port, user;
+    unsigned user;
     char tcp[TRI_TCP_ADDRESS_NBYTES];
 } watch_place;
 
 /* False: that rank has no watch. */
 static bool place_parse(const char *address, watch_place *place)
 {
-    char value[TRI_NET_ADDRESS_NBYTES], tcp[TRI_NET_ADDRESS_NBYTES], *rest, *after;
+    char value[TRI_LOCAL_NAME_NBYTES + 16];
 
-    *place = (watch_place){.port = 0};
+    *place = (watch_place){.user = 0};
     if (!tri_net_address_value(address, "watch", value, sizeof value) ||
-        sscanf(value, "%32[0-9a-f],%5u,%10u", place->name, &place->port, &place->user) != 3)
+        sscanf(value, "%32[0-9a-f],%10u", place->name, &place->user) != 2)
         return false;
-    if (place->port == 0 || !tri_net_address_value(address, "tcp", tcp, sizeof tcp))
-        return true;
-    /* The same addresses with another port. */
-    rest = strchr(tcp, ',');
-    after = rest ? strchr(rest + 1, ',') : NULL;
-    if (after)
-        snprintf(place->tcp, sizeof place->tcp, "%.*s,%u%.300s", (int)(rest - tcp), tcp, place->port, after);
+    if (!tri_net_address_value(address, "watch_tcp", place->tcp, sizeof place->tcp))
+        place->tcp[0] = 0;
     return true;
 }
 
@@ -102,18 +95,6 @@ static void places_find(const tri_watch *watch, const char *own, const char *con
         else if (place->tcp[0] && self.tcp[0])
             remote[peer] = place->tcp;
     }
-}
-
-static bool remote_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
-{
-    const tri_watch *watch = arg;
-    tri_tcp_place found;
-
-    if (!tri_tcp_address_place(address, watch->host_id, attempt, &found))
-        return false;
-    place->nbytes = found.any.sa_family == AF_INET ? sizeof found.four : sizeof found.six;
-    memcpy(&place->address, &found, place->nbytes);
-    return true;
 }
 
 /* ---- a peer that was met */
@@ -158,32 +139,58 @@ static tri_status remote_take(watch_peer *peer)
     return TRI_OK;
 }
 
-static tri_status peers_meet(tri_watch *watch, tri_meeting *meeting, int64_t deadline_ns)
+/* Those that were met are the watch's. */
+static tri_status peers_take(tri_watch *watch, tri_met *met, tri_status status)
 {
-    tri_met *met;
-    tri_status status = tri_meeting_hold(meeting, deadline_ns, &met);
     int64_t now_ns = tri_now_ns();
 
     for (int rank = 0; status == TRI_OK && rank < watch->world; rank++) {
         watch_peer *peer = &watch->peers[rank];
 
-        if (met[rank].fd < 0)
+        if (met[rank].fds[0] < 0)
             continue;
-        peer->fd = met[rank].fd;
-        met[rank].fd = -1;
+        peer->fd = met[rank].fds[0];
+        met[rank].fds[0] = -1;
         peer->heard_ns = now_ns;
         atomic_store(&peer->state, TRI_WATCH_ALIVE);
         watch->remote_count += met[rank].memory_fd < 0;
         status = met[rank].memory_fd >= 0 ? local_take(peer, rank, met[rank].memory_fd) : remote_take(peer);
     }
     for (int rank = 0; met && rank < watch->world; rank++) {
-        if (met[rank].fd >= 0)
-            close(met[rank].fd);
-        if (met[rank].memory_fd >= 0)
-            close(met[rank].memory_fd);
+        file_close(&met[rank].fds[0]);
+        file_close(&met[rank].memory_fd);
     }
     tri_free(met);
     return status;
+}
+
+static tri_status local_meet(tri_watch *watch, const char *const *addresses, int64_t deadline_ns)
+{
+    tri_meeting meeting = {.name = "watch",
+                           .rank = watch->rank,
+                           .world = watch->world,
+                           .token = watch->token,
+                           .listeners = &watch->local_listener,
+                           .listener_count = 1,
+                           .memory_fd = watch->memory_fd,
+                           .slot_kib = WATCH_SLOT_KIB,
+                           .addresses = addresses,
+                           .find = tri_local_find,
+                           .trusts = tri_local_trusts,
+                           .arg = watch};
+    tri_met *met = NULL;
+    tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
+
+    return peers_take(watch, met, status);
+}
+
+static tri_status remote_meet(tri_watch *watch, const char *const *addresses, int64_t deadline_ns)
+{
+    tri_met *met = NULL;
+    tri_status status = tri_tcp_meet("watch", watch->rank, watch->world, watch->token, &watch->door, WATCH_SLOT_KIB,
+                                     addresses, deadline_ns, &met);
+
+    return peers_take(watch, met, status);
 }
 
 tri_status tri_watch_meet(tri_watch *watch, const char *own, const char *const *addresses, int64_t deadline_ns)
@@ -191,36 +198,19 @@ tri_status tri_watch_meet(tri_watch *watch, const char *own, const char *const *
     size_t world = (size_t)watch->world;
     watch_place *places = tri_alloc_zero(world, sizeof *places);
     const char **local = tri_alloc_zero(2 * world, sizeof *local);
-    tri_meeting meeting = {.name = "watch",
-                           .rank = watch->rank,
-                           .world = watch->world,
-                           .token = watch->token,
-                           .listener = watch->local_listener,
-                           .memory_fd = watch->memory_fd,
-                           .slot_kib = WATCH_SLOT_KIB,
-                           .addresses = local,
-                           .find = tri_local_find,
-                           .trusts = tri_local_trusts,
-                           .arg = watch};
     tri_status status = TRI_ENOMEM;
 
     if (places && local) {
         places_find(watch, own, addresses, places, local, local + world);
-        status = peers_meet(watch, &meeting, deadline_ns);
+        status = local_meet(watch, local, deadline_ns);
     }
-    if (status == TRI_OK && watch->tcp_listener >= 0) {
-        meeting.listener = watch->tcp_listener;
-        meeting.memory_fd = -1;
-        meeting.addresses = local + world;
-        meeting.find = remote_find;
-        meeting.trusts = NULL;
-        status = peers_meet(watch, &meeting, deadline_ns);
-    }
+    if (status == TRI_OK && watch->door.count > 0)
+        status = remote_meet(watch, local + world, deadline_ns);
     tri_free(places);
     tri_free(local);
     /* Nobody else is to come. */
     file_close(&watch->local_listener);
-    file_close(&watch->tcp_listener);
+    tri_tcp_door_close(&watch->door);
     return status;
 }
 
@@ -239,7 +229,7 @@ void tri_watch_unlink(tri_watch *watch)
         munmap(watch->page, TRI_WATCH_PAGE_NBYTES);
     watch->page = NULL;
     file_close(&watch->local_listener);
-    file_close(&watch->tcp_listener);
+    tri_tcp_door_close(&watch->door);
     file_close(&watch->memory_fd);
     file_close(&watch->event_fd);
 }

@@ -2,6 +2,7 @@
  *
  * test_select.c: the choice of algorithms: by price, by rule, and what --explain says.
  */
+#include "comm/comm_impl.h"
 #include "ranks/comm_spawn.h"
 
 #include <setjmp.h>
@@ -51,6 +52,64 @@ static void the_cheapest_is_taken_unless_a_rule_says_otherwise(void **state)
         spawn_config config = {.kind = SPAWN_INPROC, .world = world};
         assert_true(spawn_ranks(&config, choices, NULL));
     }
+}
+
+/* As if the ranks were so far apart: the farther, the more a message costs. */
+static void far_choices(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, "");
+    if (!comm)
+        return;
+    tri_group *group = comm->world_group;
+    SPAWN_CHECK(self, comm->far_us > 0 && comm->far_us < 200000);
+    comm->far_us = 60000;
+    group->price = tri_price_of_group(group);
+    SPAWN_CHECK(self, group->price.latency_us > 29999 && group->price.latency_us < 30001);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 1 << 20, NULL), "exchange") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 128 << 20, NULL), "halving") == 0);
+    comm->far_us = 10;
+    group->price = tri_price_of_group(group);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 1024, NULL), "exchange") == 0);
+    SPAWN_CHECK(self, strcmp(tri_comm_choice(group, TRI_COMM_ALL_REDUCE, 16 << 20, NULL), "halving") == 0);
+    tri_comm_leave(comm);
+}
+
+static void far_ranks_send_fewer_messages_of_more_bytes(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_TCP, .world = 2};
+    assert_true(spawn_ranks(&config, far_choices, NULL));
+}
+
+/* Over far links rounds are longer, and the sums the same. */
+static void far_direct(spawn_rank *self, void *arg)
+{
+    enum { COUNT = 2000003 };
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, "all_reduce:0-=direct");
+    if (!comm)
+        return;
+    tri_group *group = comm->world_group;
+    comm->far_us = 60000;
+    group->price = tri_price_of_group(group);
+    float *data = malloc(COUNT * sizeof(*data));
+    for (int64_t i = 0; i < COUNT; i++)
+        data[i] = (float)(i % 1000 + self->rank);
+    SPAWN_CHECK(self, tri_all_reduce(group, data, data, COUNT, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < COUNT; i++)
+        wrong += data[i] != (float)(i % 1000 * 3 + 3);
+    SPAWN_CHECK(self, wrong == 0);
+    free(data);
+    tri_comm_leave(comm);
+}
+
+static void direct_is_right_over_far_links(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_TCP, .world = 3};
+    assert_true(spawn_ranks(&config, far_direct, NULL));
 }
 
 static void bad_rules(spawn_rank *self, void *arg)
@@ -175,6 +234,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cheapest_is_taken_unless_a_rule_says_otherwise),
+        cmocka_unit_test(far_ranks_send_fewer_messages_of_more_bytes),
+        cmocka_unit_test(direct_is_right_over_far_links),
         cmocka_unit_test(a_wrong_rule_does_not_open),
         cmocka_unit_test(offers_are_what_the_selector_sees),
         cmocka_unit_test(a_simulated_network_says_its_prices),

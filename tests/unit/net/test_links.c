@@ -81,13 +81,12 @@ static void a_wrong_token_is_refused(void **state)
     }
 }
 
-/* The port in "host=..;tcp=<id>,<port>,..." */
+/* The port on 127.0.0.1 in "host=..;tcp=<id>,..,127.0.0.1/<port>,.." */
 static int port_of(const char *address)
 {
-    const char *tcp = strstr(address, "tcp=");
-    const char *comma = tcp ? strchr(tcp, ',') : NULL;
+    const char *place = strstr(address, ",127.0.0.1/");
 
-    return comma ? atoi(comma + 1) : 0;
+    return place ? atoi(place + strlen(",127.0.0.1/")) : 0;
 }
 
 static int loopback_connect(int port)
@@ -152,7 +151,7 @@ static void a_wrong_interface_is_named(void **state)
     assert_non_null(strstr(tri_last_error(), "nosuch0"));
     assert_int_equal(tri_options_set(&tri_net_options, &config, "interface", "lo"), TRI_OK);
     assert_int_equal(tri_net_open(&config, 0, 2, "token", NULL, &net), TRI_OK);
-    assert_non_null(strstr(tri_net_address(net), ",127.0.0.1"));
+    assert_non_null(strstr(tri_net_address(net), ",127.0.0.1/"));
     tri_net_close(net);
 }
 
@@ -161,9 +160,11 @@ static void bad_addresses_are_refused(void **state)
     static const char *const wrong[] = {"",
                                         "host=1;tcp",
                                         "shm=abc",
-                                        "host=1;tcp=id,port,127.0.0.1",
-                                        "tcp=x,0,127.0.0.1",
-                                        "tcp=x,80,not-an-address",
+                                        "host=1;tcp=id,127.0.0.1/port",
+                                        "tcp=x,127.0.0.1/65536",
+                                        "tcp=x,127.0.0.1",
+                                        "tcp=x,127.0.0.1/0",
+                                        "tcp=x,not-an-address/80",
                                         "tcp=,,,"};
     tri_net_config config;
 

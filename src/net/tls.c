@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tls.c: OpenSSL's libssl with an external pre-shared key (RFC 8446, 2.2 and 4.2.11).
+ *
+ * A record that the socket takes only in part is held here, and its last byte counts as taken when all of it has gone:
+ * so whoever writes a frame knows that it has left.
+ */
+#include "net/tls.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+
+#define IDENTITY "trireme"
+
+struct tri_tls {
+    SSL *ssl;
+    unsigned char key[TRI_AUTH_NBYTES];
+    size_t held_nbytes; /* of `held`: a record that has not gone as a whole; its last byte is not counted yet */
+    unsigned char held[TRI_TLS_RECORD_NBYTES];
+};
+
+static const unsigned char cipher_id[2] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA256 */
+
+/* ---- a write to a connection that is gone must not kill the process */
+
+typedef struct pipe_guard {
+    sigset_t before;
+    bool pended;
+} pipe_guard;
+
+static void pipe_block(pipe_guard *guard)
+{
+    sigset_t pipe, pending;
+
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    guard->pended = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &guard->before);
+}
+
+static void pipe_restore(const pipe_guard *guard, bool failed)
+{
+    const struct timespec now = {0};
+    sigset_t pipe;
+
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    while (failed && !guard->pended && sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+        ;
+    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+}
+
+/* ---- opening */
+
+static tri_status tls_fail(const char *what)
+{
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+
+    ERR_clear_error();
+    return tri_fail(TRI_EUNSUPPORTED, "libssl: want %s, got: %s", what, reason ? reason : "no reason");
+}
+
+static SSL_SESSION *session_make(SSL *ssl)
+{
+    const tri_tls *tls = SSL_get_app_data(ssl);
+    const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, cipher_id);
+    SSL_SESSION *session = SSL_SESSION_new();
+
+    if (session && cipher && SSL_SESSION_set1_master_key(session, tls->key, sizeof tls->key) == 1 &&
+        SSL_SESSION_set_cipher(session, cipher) == 1 && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
+        return session;
+    SSL_SESSION_free(session);
+    return NULL;
+}
+
+static int client_session(SSL *ssl, const EVP_MD *digest, const unsigned char **id, size_t *id_nbytes,
+                          SSL_SESSION **session)
+{
+    (void)digest;
+    *id = (const unsigned char *)IDENTITY;
+    *id_nbytes = strlen(IDENTITY);
+    *session = session_make(ssl);
+    return *session != NULL;
+}
+
+static int server_session(SSL *ssl, const unsigned char *id, size_t id_nbytes, SSL_SESSION **session)
+{
+    *session = NULL;
+    if (id_nbytes != strlen(IDENTITY) || memcmp(id, IDENTITY, id_nbytes) != 0)
+        return 1; /* no such key: without certificates the handshake ends */
+    *session = session_make(ssl);
+    return *session != NULL;
+}
+
+tri_status tri_tls_context_create(tri_tls_context **out)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_method());
+
+    *out = NULL;
+    if (!context || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") != 1 || SSL_CTX_set_num_tickets(context, 0) != 1) {
+        SSL_CTX_free(context);
+        return tls_fail("TLS 1.3 with TLS_AES_128_GCM_SHA256");
+    }
+    SSL_CTX_set_options(context, SSL_OP_ENABLE_KTLS | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_psk_use_session_callback(context, client_session);
+    SSL_CTX_set_psk_find_session_callback(context, server_session);
+    *out = (tri_tls_context *)context;
+    return TRI_OK;
+}
+
+void tri_tls_context_destroy(tri_tls_context *context)
+{
+    SSL_CTX_free((SSL_CTX *)context);
+}
+
+tri_status tri_tls_open(tri_tls_context *context, int fd, bool client, const unsigned char key[TRI_AUTH_NBYTES],
+                        tri_tls **out)
+{
+    tri_tls *tls = tri_alloc_zero(1, sizeof *tls);
+
+    *out = NULL;
+    if (!tls)
+        return TRI_ENOMEM;
+    memcpy(tls->key, key, sizeof tls->key);
+    tls->ssl = SSL_new((SSL_CTX *)context);
+    if (!tls->ssl || SSL_set_fd(tls->ssl, fd) != 1 || SSL_set_app_data(tls->ssl, tls) != 1) {
+        tri_tls_close(tls);
+        return tls_fail("a connection");
+    }
+    if (client)
+        SSL_set_connect_state(tls->ssl);
+    else
+        SSL_set_accept_state(tls->ssl);
+    *out = tls;
+    return TRI_OK;
+}
+
+void tri_tls_close(tri_tls *tls)
+{
+    if (!tls)
+        return;
+    SSL_free(tls->ssl);
+    OPENSSL_cleanse(tls->key, sizeof tls->key);
+    tri_free(tls);
+}
+
+/* ---- moving */
+
+/* What became of a call: TRI_OK with the socket's event to wait for, or TRI_EPEER. */
+static tri_status result_of(const tri_tls *tls, int result, short *events)
+{
+    int error = SSL_get_error(tls->ssl, result), number = errno;
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+
+    *events = error == SSL_ERROR_WANT_READ ? POLLIN : error == SSL_ERROR_WANT_WRITE ? POLLOUT : 0;
+    if (*events != 0)
+        return TRI_OK;
+    ERR_clear_error();
+    if (error == SSL_ERROR_SSL)
+        return tri_fail(TRI_EPEER, "TLS: %s", reason ? reason : "no reason");
+    if (error == SSL_ERROR_SYSCALL && number != 0 && number != EPIPE && number != ECONNRESET)
+        return tri_fail(TRI_EPEER, "%s", strerror(number));
+    return tri_fail(TRI_EPEER, "connection closed");
+}
+
+tri_status tri_tls_shake(tri_tls *tls, short *events)
+{
+    pipe_guard guard;
+    int result;
+
+    *events = 0;
+    ERR_clear_error();
+    pipe_block(&guard);
+    errno = 0;
+    result = SSL_do_handshake(tls->ssl);
+    pipe_restore(&guard, result != 1);
+    return result == 1 ? TRI_OK : result_of(tls, result, events);
+}
+
+/* One record at most; *gone when the socket took all of it. */
+static tri_status record_write(tri_tls *tls, const void *bytes, size_t nbytes, bool *gone)
+{
+    pipe_guard guard;
+    size_t written = 0;
+    short events;
+    int result;
+
+    ERR_clear_error();
+    pipe_block(&guard);
+    errno = 0;
+    result = SSL_write_ex(tls->ssl, bytes, nbytes, &written);
+    pipe_restore(&guard, result != 1);
+    *gone = result == 1;
+    return *gone ? TRI_OK : result_of(tls, result, &events);
+}
+
+tri_status tri_tls_write(tri_tls *tls, const void *bytes, size_t nbytes, size_t *taken)
+{
+    bool gone;
+
+    *taken = 0;
+    if (nbytes == 0)
+        return TRI_OK;
+    if (tls->held_nbytes > 0) {
+        TRI_TRY(record_write(tls, tls->held, tls->held_nbytes, &gone));
+        if (!gone)
+            return TRI_OK;
+        tls->held_nbytes = 0;
+        *taken = 1;
+        return TRI_OK;
+    }
+    nbytes = nbytes < TRI_TLS_RECORD_NBYTES ? nbytes : TRI_TLS_RECORD_NBYTES;
+    TRI_TRY(record_write(tls, bytes, nbytes, &gone));
+    *taken = gone ? nbytes : nbytes - 1;
+    if (!gone) {
+        memcpy(tls->held, bytes, nbytes);
+        tls->held_nbytes = nbytes;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_tls_read(tri_tls *tls, void *bytes, size_t nbytes, size_t *given)
+{
+    pipe_guard guard;
+    short events;
+    int result;
+
+    *given = 0;
+    ERR_clear_error();
+    pipe_block(&guard);
+    errno = 0;
+    result = SSL_read_ex(tls->ssl, bytes, nbytes, given);
+    pipe_restore(&guard, result != 1);
+    return result == 1 ? TRI_OK : result_of(tls, result, &events);
+}
+
+bool tri_tls_has_bytes(const tri_tls *tls)
+{
+    return SSL_pending(tls->ssl) > 0;
+}
+
+bool tri_tls_by_kernel(const tri_tls *tls)
+{
+    return BIO_get_ktls_send(SSL_get_wbio(tls->ssl)) && BIO_get_ktls_recv(SSL_get_rbio(tls->ssl));
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tls.h: TLS 1.3 on one connection, with a key that both ends know already: no certificates.
+ *
+ * The external pre-shared key comes from the job's token and the nonces of the handshake that the connection went
+ * through, so it is of use on that connection alone; with it an ephemeral Diffie-Hellman exchange. The kernel encrypts
+ * where it can (kTLS). Descriptors stay the caller's. TRI_EUNSUPPORTED where OpenSSL refuses.
+ */
+#ifndef TRI_NET_TLS_H
+#define TRI_NET_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "net/auth.h"
+
+/* Bytes that travel as one piece. */
+#define TRI_TLS_RECORD_NBYTES ((size_t)16384)
+
+typedef struct tri_tls tri_tls;
+
+/* What all connections have alike; outlives them. */
+typedef struct tri_tls_context tri_tls_context;
+tri_status tri_tls_context_create(tri_tls_context **out);
+void tri_tls_context_destroy(tri_tls_context *context);
+
+/* On a nonblocking socket; client: this end dialed. */
+tri_status tri_tls_open(tri_tls_context *context, int fd, bool client, const unsigned char key[TRI_AUTH_NBYTES],
+                        tri_tls **out);
+/* Goes on with the handshake; *events: what of the socket to wait for (POLLIN or POLLOUT), 0: it is done. TRI_EPEER:
+ * the other end does not know the key, or is gone. */
+tri_status tri_tls_shake(tri_tls *tls, short *events);
+/* Without blocking, as in transport.h; EPEER when the connection is gone. Bytes of which some were taken must go on to
+ * be written: what is under way is a whole record. */
+tri_status tri_tls_write(tri_tls *tls, const void *bytes, size_t nbytes, size_t *taken);
+tri_status tri_tls_read(tri_tls *tls, void *bytes, size_t nbytes, size_t *given);
+/* Bytes have come that no poll of the socket will tell of. */
+bool tri_tls_has_bytes(const tri_tls *tls);
+bool tri_tls_by_kernel(const tri_tls *tls);
+/* NULL does nothing. */
+void tri_tls_close(tri_tls *tls);
+
+#endif
