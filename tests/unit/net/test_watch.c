@@ -261,14 +261,21 @@ static void without_beats_nobody_watches(void **state)
 
 /* ---- threads */
 
+static void woken_count(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
 static void told_while_waiting(spawn_rank *self, void *arg)
 {
     tri_net *net = NULL;
     int origin = -1;
     tri_status cause = TRI_OK;
+    atomic_int woken = 0;
 
     (void)arg;
     SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
+    tri_watch_waker_set(tri_net_watch(net), woken_count, &woken);
     spawn_barrier(self);
     if (self->rank == 1) {
         tri_sleep_ns(20 * TRI_NS_PER_MS);
@@ -277,6 +284,8 @@ static void told_while_waiting(spawn_rank *self, void *arg)
     } else {
         SPAWN_CHECK(self, byte_await(net, 1) == TRI_EABORT);
     }
+    tri_watch_waker_set(tri_net_watch(net), NULL, NULL);
+    SPAWN_CHECK(self, atomic_load(&woken) > 0);
     SPAWN_CHECK(self, tri_net_trouble_status(net) == TRI_EABORT);
     SPAWN_CHECK(self, strcmp(tri_last_error(), "the loss is not a number") == 0);
     tri_net_blame(net, &origin, &cause);
