@@ -149,6 +149,25 @@ static void a_stopped_process_is_named_and_finds_that_it_was_given_up(void **sta
     stopped_over("tcp");
 }
 
+static void stop_at_once(tri_net *net, int fd)
+{
+    kill(getpid(), SIGSTOP); /* perhaps before its watch has beaten once */
+    wait_for_byte(net, fd);
+}
+
+static void who_stops_at_once_is_named_too(void **state)
+{
+    pair two = pair_start("shm", "100", stop_at_once);
+    int64_t began_ns = tri_now_ns();
+
+    (void)state;
+    assert_int_equal(byte_await(two.net, 1), TRI_EPEER);
+    assert_non_null(strstr(tri_last_error(), "rank 1 is stopped (by a signal)"));
+    assert_true(tri_now_ns() - began_ns < 8 * TRI_NS_PER_S);
+    kill(two.child, SIGCONT);
+    pair_end(&two);
+}
+
 /* A child of the rank holds its sockets open after its death. */
 static void fork_and_wait(tri_net *net, int fd)
 {
@@ -408,6 +427,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stopped_process_is_named_and_finds_that_it_was_given_up),
+        cmocka_unit_test(who_stops_at_once_is_named_too),
         cmocka_unit_test(a_death_is_seen_though_a_child_holds_the_sockets),
         cmocka_unit_test(who_computes_for_long_on_a_full_machine_is_not_lost),
         cmocka_unit_test(leaving_in_good_order_is_no_trouble),
