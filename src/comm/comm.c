@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "comm/engine.h"
+#include "comm/lane.h"
 #include "comm/report.h"
 #include "comm/shared.h"
 
@@ -123,6 +124,9 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
     tri_mutex_init(&comm->mutex);
     tri_cond_init(&comm->ready);
     tri_cond_init(&comm->ended);
+    tri_mutex_init(&comm->lane_mutex);
+    if (tri_net_watch(net))
+        tri_watch_waker_set(tri_net_watch(net), tri_lanes_wake, comm);
     comm->board = tri_board_create();
     tri_status status = comm->board ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
@@ -170,6 +174,7 @@ void tri_comm_leave(tri_comm *comm)
     tri_engine_close(comm);
     tri_report_stop(comm->report);
     tri_net_close(comm->net);
+    tri_lanes_forget(comm);
     if (comm->cluster) {
         tri_cluster_leave(comm->cluster);
         tri_free(comm->cluster);
@@ -179,6 +184,7 @@ void tri_comm_leave(tri_comm *comm)
     tri_cond_fini(&comm->ended);
     tri_cond_fini(&comm->ready);
     tri_mutex_fini(&comm->mutex);
+    tri_mutex_fini(&comm->lane_mutex);
     tri_board_destroy(comm->board);
     tri_free(comm->moves);
     tri_free(comm->sinks);

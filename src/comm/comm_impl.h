@@ -167,6 +167,9 @@ struct tri_comm {
     size_t told_nbytes; /* of `cause`, for the other ranks: what follows is about this one */
     char cause[TRI_ERROR_NBYTES];
 
+    tri_mutex lane_mutex; /* guards the list of open lanes; no other lock is taken while it is held */
+    tri_lane *lanes;
+
     tri_thread *thread;
     tri_board *board;          /* what the runner does, for everybody */
     struct tri_report *report; /* of waits that last; NULL without a watch */

@@ -29,10 +29,45 @@ static bool is_local(const tri_group *group)
            (strcmp(name, "shm") == 0 || strcmp(name, "inproc") == 0);
 }
 
+static void lane_list(tri_lane *lane, bool open)
+{
+    tri_comm *comm = lane->group->comm;
+    tri_mutex_lock(&comm->lane_mutex);
+    tri_lane **at = &comm->lanes;
+    while (*at && *at != lane)
+        at = &(*at)->next;
+    if (open) {
+        lane->next = comm->lanes;
+        comm->lanes = lane;
+    } else if (*at) {
+        *at = lane->next;
+    }
+    lane->listed = open;
+    tri_mutex_unlock(&comm->lane_mutex);
+}
+
+void tri_lanes_forget(tri_comm *comm)
+{
+    for (tri_lane *lane = comm->lanes; lane; lane = lane->next)
+        lane->listed = false;
+    comm->lanes = NULL;
+}
+
+void tri_lanes_wake(void *arg)
+{
+    tri_comm *comm = arg;
+    tri_mutex_lock(&comm->lane_mutex);
+    for (tri_lane *lane = comm->lanes; lane; lane = lane->next)
+        tri_bell_wake(&lane->pages[lane->group->rank]->bell);
+    tri_mutex_unlock(&comm->lane_mutex);
+}
+
 void tri_lane_close(tri_lane *lane)
 {
     if (!lane)
         return;
+    if (lane->listed)
+        lane_list(lane, false);
     for (int r = 0; lane->peers && r < lane->group->count; r++)
         tri_region_close(&lane->peers[r]);
     tri_region_close(&lane->own);
@@ -121,6 +156,7 @@ tri_status tri_lane_open(tri_group *group)
     tri_free(tickets);
     if (status == TRI_OK && reached) {
         group->lane = lane;
+        lane_list(lane, true);
         return TRI_OK;
     }
     tri_lane_close(lane);

@@ -58,12 +58,18 @@ struct tri_lane {
     bool spins;      /* this rank has a core of its own */
     tri_region own, *peers;
     tri_lane_page **pages; /* [ranks] */
+    tri_lane *next;        /* of the comm's open lanes */
+    bool listed;           /* among them; a group may outlive its comm */
     uint64_t *seen_done;   /* [ranks]: what was last read of their `done` */
 };
 
 /* Collective, on the runner's thread: opens the lane of a group, or leaves it without one on all ranks. */
 tri_status tri_lane_open(tri_group *group);
 void tri_lane_close(tri_lane *lane);
+/* Ends the sleeps of this rank on all lanes of a comm. Any thread. */
+void tri_lanes_wake(void *comm);
+/* The comm is about to go. */
+void tri_lanes_forget(tri_comm *comm);
 
 /* The next call on the lane: its slot is free. The message (at most TRI_LANE_MESSAGE_NBYTES) is written to where
  * tri_lane_message() says, then posted; a rank with nothing to say need not. */

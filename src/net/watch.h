@@ -62,6 +62,10 @@ void tri_watch_close(tri_watch *watch);
 /* Who is asked for notes and answers; NULL: nobody, and none of its calls is running any more. */
 void tri_watch_client_set(tri_watch *watch, const tri_watch_client *client);
 
+/* Called too whenever the waits of the links are ended, for sleeps elsewhere: on any thread, with the watch's lock
+ * held, so it may only ring. NULL: nobody, and the one before is not running any more. */
+void tri_watch_waker_set(tri_watch *watch, void (*wake)(void *arg), void *arg);
+
 /* Something ended the work of this rank: one relaxed load. */
 bool tri_watch_has_trouble(const tri_watch *watch);
 /* The failure, with its message: TRI_EPEER (a rank is lost), TRI_EABORT or TRI_EMISMATCH (a rank failed, or gave this

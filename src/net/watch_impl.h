@@ -2,8 +2,9 @@
  *
  * watch_impl.h: what the files of the watch share: a peer, the page of beats, messages.
  *
- * watch.c is the thread, watch_link.c makes connections, watch_talk.c is what is said on them, watch_judge.c decides
- * who is lost. All fields of a peer but `state` and `verdict` are under watch->mutex once the thread runs.
+ * watch.c is the thread, watch_ask.c is for the others, watch_link.c makes connections, watch_talk.c is what is said on
+ * them, watch_judge.c decides who is lost. All fields of a peer but `state` and `verdict` are under watch->mutex once
+ * the thread runs.
  */
 #ifndef TRI_NET_WATCH_IMPL_H
 #define TRI_NET_WATCH_IMPL_H
@@ -76,9 +77,11 @@ struct tri_watch {
     int rank, world;
     const char *token;
     char host_id[TRI_LOCAL_NAME_NBYTES];
-    int64_t beat_ns; /* between two */
-    void (*wake)(void *arg);
+    int64_t beat_ns;         /* between two */
+    void (*wake)(void *arg); /* of the links */
     void *wake_arg;
+    void (*waker)(void *arg); /* of other sleeps, NULL: none */
+    void *waker_arg;
     char address[TRI_WATCH_ADDRESS_NBYTES];
     int local_listener, memory_fd, event_fd;
     tri_tcp_door door;
@@ -101,6 +104,17 @@ struct tri_watch {
     int origin, subject;
     char text[TRI_WATCH_CAUSE_NBYTES];
 };
+
+/* Under the mutex: who waits looks up. */
+static inline void tri_watch_wake_all(tri_watch *watch)
+{
+    watch->wake(watch->wake_arg);
+    if (watch->waker)
+        watch->waker(watch->waker_arg);
+}
+
+/* watch.c: ends the sleep of the thread. */
+void tri_watch_rouse(tri_watch *watch);
 
 /* watch_link.c */
 tri_status tri_watch_listen(tri_watch *watch, const tri_transport_setup *setup, bool over_tcp);

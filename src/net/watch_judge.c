@@ -31,7 +31,7 @@ bool tri_watch_trouble_set(tri_watch *watch, tri_status cause, int origin, int s
     watch->verdict = verdict;
     snprintf(watch->text, sizeof watch->text, "%s", text);
     atomic_store(&watch->trouble, true);
-    watch->wake(watch->wake_arg);
+    tri_watch_wake_all(watch);
     return true;
 }
 

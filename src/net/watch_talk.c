@@ -140,7 +140,7 @@ static void message_heard(tri_watch *watch, int from, const watch_head *head, co
         break;
     case WATCH_BYE:
         atomic_store(&peer->state, TRI_WATCH_LEFT);
-        watch->wake(watch->wake_arg);
+        tri_watch_wake_all(watch);
         break;
     case WATCH_ASK:
         peer->asks = true;

@@ -149,6 +149,25 @@ static void a_stopped_process_is_named_and_finds_that_it_was_given_up(void **sta
     stopped_over("tcp");
 }
 
+static void stop_at_once(tri_net *net, int fd)
+{
+    kill(getpid(), SIGSTOP); /* perhaps before its watch has beaten once */
+    wait_for_byte(net, fd);
+}
+
+static void who_stops_at_once_is_named_too(void **state)
+{
+    pair two = pair_start("shm", "100", stop_at_once);
+    int64_t began_ns = tri_now_ns();
+
+    (void)state;
+    assert_int_equal(byte_await(two.net, 1), TRI_EPEER);
+    assert_non_null(strstr(tri_last_error(), "rank 1 is stopped (by a signal)"));
+    assert_true(tri_now_ns() - began_ns < 8 * TRI_NS_PER_S);
+    kill(two.child, SIGCONT);
+    pair_end(&two);
+}
+
 /* A child of the rank holds its sockets open after its death. */
 static void fork_and_wait(tri_net *net, int fd)
 {
@@ -261,14 +280,21 @@ static void without_beats_nobody_watches(void **state)
 
 /* ---- threads */
 
+static void woken_count(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
 static void told_while_waiting(spawn_rank *self, void *arg)
 {
     tri_net *net = NULL;
     int origin = -1;
     tri_status cause = TRI_OK;
+    atomic_int woken = 0;
 
     (void)arg;
     SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
+    tri_watch_waker_set(tri_net_watch(net), woken_count, &woken);
     spawn_barrier(self);
     if (self->rank == 1) {
         tri_sleep_ns(20 * TRI_NS_PER_MS);
@@ -277,6 +303,8 @@ static void told_while_waiting(spawn_rank *self, void *arg)
     } else {
         SPAWN_CHECK(self, byte_await(net, 1) == TRI_EABORT);
     }
+    tri_watch_waker_set(tri_net_watch(net), NULL, NULL);
+    SPAWN_CHECK(self, atomic_load(&woken) > 0);
     SPAWN_CHECK(self, tri_net_trouble_status(net) == TRI_EABORT);
     SPAWN_CHECK(self, strcmp(tri_last_error(), "the loss is not a number") == 0);
     tri_net_blame(net, &origin, &cause);
@@ -399,6 +427,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stopped_process_is_named_and_finds_that_it_was_given_up),
+        cmocka_unit_test(who_stops_at_once_is_named_too),
         cmocka_unit_test(a_death_is_seen_though_a_child_holds_the_sockets),
         cmocka_unit_test(who_computes_for_long_on_a_full_machine_is_not_lost),
         cmocka_unit_test(leaving_in_good_order_is_no_trouble),
