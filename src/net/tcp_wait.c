@@ -15,7 +15,7 @@
 
 #define CROWDED_TURN_NS  (50 * INT64_C(1000))
 #define CROWDED_LIMIT_NS (10 * TRI_NS_PER_MS)
-#define HOT_LEAST_NS     INT64_C(2000)
+#define HOT_LEAST_NS     INT64_C(10000) /* about one exchange of small messages between near hosts */
 #define HOT_MOST_NS      INT64_C(50000)
 #define SPIN_READS       4 /* so many links are read while spinning, more are polled */
 
@@ -123,10 +123,9 @@ static bool links_look(tcp_transport *tcp, const unsigned char *want)
 /* The first part without yielding pays only where the answer comes soon: it grows when it does and shrinks when not. */
 static void hot_learn(tcp_transport *tcp, int64_t took_ns, bool ready)
 {
-    if (ready && took_ns < HOT_MOST_NS)
-        tcp->hot_ns = 2 * tcp->hot_ns < HOT_MOST_NS ? 2 * tcp->hot_ns : HOT_MOST_NS;
-    else
-        tcp->hot_ns = tcp->hot_ns / 2 > HOT_LEAST_NS ? tcp->hot_ns / 2 : HOT_LEAST_NS;
+    int64_t next_ns = ready && took_ns < HOT_MOST_NS ? 2 * tcp->hot_ns : tcp->hot_ns / 2;
+
+    tcp->hot_ns = next_ns < HOT_LEAST_NS ? HOT_LEAST_NS : next_ns > HOT_MOST_NS ? HOT_MOST_NS : next_ns;
 }
 
 static tri_status spin(tcp_transport *tcp, const unsigned char *want, int reads, int64_t deadline_ns, bool *ready)
