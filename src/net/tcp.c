@@ -207,6 +207,7 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
     for (size_t i = 0; i < world; i++)
         local += (int)i != transport->rank && addresses[i] && tri_tcp_same_host(addresses[i], tcp->address);
     tcp->spin_ns = tri_host_cores() >= local ? SPIN_NS : 0;
+    tcp->hot_ns = TRI_TCP_HOT_NS;
     for (size_t i = 0; met && i < world; i++) {
         taken = link_take(tcp, &tcp->links[i], &met[i]);
         status = status == TRI_OK ? taken : status;

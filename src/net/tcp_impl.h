@@ -43,7 +43,7 @@ typedef struct tcp_transport {
     int wake_fd;          /* eventfd: ends a wait */
     int64_t spin_ns;      /* looks for so long before it sleeps, 0: ranks share cores */
     int64_t hot_ns;       /* of these, so long without yielding */
-    int64_t crowded_ns;   /* until then it does not: others needed the core */
+    int64_t crowded_ns;   /* until then no longer than hot_ns: others needed the core */
 } tcp_transport;
 
 static inline int tri_tcp_strand(const tcp_link *link, uint64_t position)
@@ -62,6 +62,7 @@ tri_status tri_tcp_buffer_fill(tcp_link *link, int peer, size_t *given);
 tri_status tri_tcp_encrypt(tcp_transport *tcp, const tri_met *met, int64_t deadline_ns);
 
 /* tcp_wait.c */
+#define TRI_TCP_HOT_NS INT64_C(50000) /* the most that hot_ns may be, and what it begins with */
 tri_status tri_tcp_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
 /* A link of which one strand is hung while the others say nothing is dead after so long. */
 #define TRI_TCP_HUNG_LIMIT_NS (300 * TRI_NS_PER_MS)

@@ -7,6 +7,7 @@
  * there.
  */
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -100,29 +101,44 @@ static tri_status strand_write(const tcp_link *link, int strand, int peer, struc
     return TRI_OK;
 }
 
+static void cork_set(const tcp_link *link, int on)
+{
+    /* Without it records are sent one by one: slower, not wrong. */
+    (void)setsockopt(link->fds[0], IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+}
+
 tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_part *parts, size_t count, size_t *taken)
 {
     tcp_link *link = &((tcp_transport *)transport)->links[peer];
     size_t total = 0;
+    bool corks;
 
     *taken = 0;
     TRI_ASSERT(count <= TRI_PARTS_MAX);
     for (size_t i = 0; i < count; i++)
         total += parts[i].nbytes;
     total = total < CALL_NBYTES ? total : CALL_NBYTES;
+    corks = link->tls[0] && link->lanes == 1 && total > TRI_TLS_RECORD_NBYTES;
+    /* Records of one call need not be packets of their own. */
+    if (corks)
+        cork_set(link, 1);
     while (*taken < total) {
         size_t room = segment_left(link, link->written), wanted = total - *taken < room ? total - *taken : room, sent;
         struct iovec cut[TRI_PARTS_MAX];
         size_t cuts = parts_cut(parts, count, *taken, wanted, cut);
         tri_status status = strand_write(link, tri_tcp_strand(link, link->written), peer, cut, cuts, &sent);
 
+        if (status != TRI_OK && *taken == 0)
+            return status;
         if (status != TRI_OK)
-            return *taken > 0 ? TRI_OK : status;
+            break;
         *taken += sent;
         link->written += sent;
         if (sent == 0 || (sent < wanted && !link->tls[0]))
             break;
     }
+    if (corks)
+        cork_set(link, 0);
     return *taken > 0 ? TRI_OK : hung_check(link, peer);
 }
 

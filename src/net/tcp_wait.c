@@ -3,8 +3,8 @@
  * tcp_wait.c: waiting for the strands of any links, and finding out that one of them is cut.
  *
  * Where ranks have cores of their own it looks for a while before it sleeps: waking up takes longer than a message.
- * After the first microseconds it yields between two looks, and when a yield takes long somebody else needs the core,
- * so it sleeps at once.
+ * After the first microseconds it yields between two looks; when a look takes long somebody else needs the core, and
+ * for a while it sleeps after the first microseconds, or at once where these have not paid of late.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +17,6 @@
 #define CROWDED_TURN_NS  (50 * INT64_C(1000))
 #define CROWDED_LIMIT_NS (10 * TRI_NS_PER_MS)
 #define HOT_LEAST_NS     INT64_C(2000)
-#define HOT_MOST_NS      INT64_C(50000)
 #define SPIN_READS       4 /* so many links are read while spinning, more are polled */
 
 /* What to ask of a strand; 0: nothing. Every strand of a wanted link is asked whether it still stands. */
@@ -130,18 +129,19 @@ static bool links_look(tcp_transport *tcp, const unsigned char *want)
 /* The first part without yielding pays only where the answer comes soon: it grows when it does and shrinks when not. */
 static void hot_learn(tcp_transport *tcp, int64_t took_ns, bool ready)
 {
-    if (ready && took_ns < HOT_MOST_NS)
-        tcp->hot_ns = 2 * tcp->hot_ns < HOT_MOST_NS ? 2 * tcp->hot_ns : HOT_MOST_NS;
-    else
-        tcp->hot_ns = tcp->hot_ns / 2 > HOT_LEAST_NS ? tcp->hot_ns / 2 : HOT_LEAST_NS;
+    int64_t next_ns = ready && took_ns < TRI_TCP_HOT_NS ? 2 * tcp->hot_ns : tcp->hot_ns / 2;
+
+    tcp->hot_ns = next_ns < HOT_LEAST_NS ? HOT_LEAST_NS : next_ns > TRI_TCP_HOT_NS ? TRI_TCP_HOT_NS : next_ns;
 }
 
 static tri_status spin(tcp_transport *tcp, const unsigned char *want, int reads, int64_t deadline_ns, bool *ready)
 {
-    int64_t began_ns = tri_now_ns(), now_ns = began_ns, until_ns = began_ns + tcp->spin_ns;
+    int64_t began_ns = tri_now_ns(), now_ns = began_ns;
+    bool crowded = now_ns < tcp->crowded_ns;
+    int64_t until_ns = began_ns + (crowded ? tcp->hot_ns : tcp->spin_ns);
 
     *ready = false;
-    if (tcp->spin_ns == 0 || now_ns < tcp->crowded_ns)
+    if (tcp->spin_ns == 0 || (crowded && tcp->hot_ns == HOT_LEAST_NS))
         return TRI_OK;
     until_ns = until_ns < deadline_ns ? until_ns : deadline_ns;
     while (now_ns < until_ns) {
@@ -156,7 +156,7 @@ static tri_status spin(tcp_transport *tcp, const unsigned char *want, int reads,
         if (now_ns - began_ns >= tcp->hot_ns)
             tri_yield();
         now_ns = tri_now_ns();
-        if (now_ns - before_ns > CROWDED_TURN_NS) {
+        if (now_ns - before_ns > CROWDED_TURN_NS) { /* others ran */
             tcp->crowded_ns = now_ns + CROWDED_LIMIT_NS;
             break;
         }

@@ -19,11 +19,13 @@
 
 #include "base/memory.h"
 
-#define IDENTITY "trireme"
+#define IDENTITY          "trireme"
+#define READ_AHEAD_NBYTES ((size_t)128 << 10)
 
 struct tri_tls {
     SSL *ssl;
     unsigned char key[TRI_AUTH_NBYTES];
+    bool dry;           /* what was read ahead, if anything, is no whole record */
     size_t held_nbytes; /* of `held`: a record that has not gone as a whole; its last byte is not counted yet */
     unsigned char held[TRI_TLS_RECORD_NBYTES];
 };
@@ -32,32 +34,32 @@ static const unsigned char cipher_id[2] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA25
 
 /* ---- a write to a connection that is gone must not kill the process */
 
-typedef struct pipe_guard {
-    sigset_t before;
-    bool pended;
-} pipe_guard;
-
-static void pipe_block(pipe_guard *guard)
+static void pipe_set(sigset_t *set)
 {
-    sigset_t pipe, pending;
-
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    guard->pended = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe, &guard->before);
+    sigemptyset(set);
+    sigaddset(set, SIGPIPE);
 }
 
-static void pipe_restore(const pipe_guard *guard, bool failed)
+static void pipe_block(sigset_t *before)
+{
+    sigset_t pipe;
+
+    pipe_set(&pipe);
+    pthread_sigmask(SIG_BLOCK, &pipe, before);
+}
+
+/* Where it was not blocked before, none can have been pending: one that is now comes from the call that failed. */
+static void pipe_restore(const sigset_t *before, bool failed)
 {
     const struct timespec now = {0};
     sigset_t pipe;
 
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    while (failed && !guard->pended && sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+    if (sigismember(before, SIGPIPE) == 1)
+        return;
+    pipe_set(&pipe);
+    while (failed && sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
         ;
-    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 /* ---- opening */
@@ -178,31 +180,38 @@ static tri_status result_of(const tri_tls *tls, int result, short *events)
 
 tri_status tri_tls_shake(tri_tls *tls, short *events)
 {
-    pipe_guard guard;
+    sigset_t before;
     int result;
 
     *events = 0;
     ERR_clear_error();
-    pipe_block(&guard);
+    pipe_block(&before);
     errno = 0;
     result = SSL_do_handshake(tls->ssl);
-    pipe_restore(&guard, result != 1);
-    return result == 1 ? TRI_OK : result_of(tls, result, events);
+    pipe_restore(&before, result != 1);
+    if (result != 1)
+        return result_of(tls, result, events);
+    /* Several records with one call; where the kernel decrypts it gives one at a time anyway. */
+    if (!tri_tls_by_kernel(tls)) {
+        SSL_set_default_read_buffer_len(tls->ssl, READ_AHEAD_NBYTES);
+        SSL_set_read_ahead(tls->ssl, 1);
+    }
+    return TRI_OK;
 }
 
 /* One record at most; *gone when the socket took all of it. */
 static tri_status record_write(tri_tls *tls, const void *bytes, size_t nbytes, bool *gone)
 {
-    pipe_guard guard;
+    sigset_t before;
     size_t written = 0;
     short events;
     int result;
 
     ERR_clear_error();
-    pipe_block(&guard);
+    pipe_block(&before);
     errno = 0;
     result = SSL_write_ex(tls->ssl, bytes, nbytes, &written);
-    pipe_restore(&guard, result != 1);
+    pipe_restore(&before, result != 1);
     *gone = result == 1;
     return *gone ? TRI_OK : result_of(tls, result, &events);
 }
@@ -234,22 +243,23 @@ tri_status tri_tls_write(tri_tls *tls, const void *bytes, size_t nbytes, size_t 
 
 tri_status tri_tls_read(tri_tls *tls, void *bytes, size_t nbytes, size_t *given)
 {
-    pipe_guard guard;
+    sigset_t before;
     short events;
     int result;
 
     *given = 0;
     ERR_clear_error();
-    pipe_block(&guard);
+    pipe_block(&before);
     errno = 0;
     result = SSL_read_ex(tls->ssl, bytes, nbytes, given);
-    pipe_restore(&guard, result != 1);
+    pipe_restore(&before, result != 1);
+    tls->dry = result != 1;
     return result == 1 ? TRI_OK : result_of(tls, result, &events);
 }
 
 bool tri_tls_has_bytes(const tri_tls *tls)
 {
-    return SSL_pending(tls->ssl) > 0;
+    return !tls->dry && SSL_has_pending(tls->ssl) == 1;
 }
 
 bool tri_tls_by_kernel(const tri_tls *tls)
