@@ -118,7 +118,7 @@ tri_status tri_tcp_write_parts(tri_transport *transport, int peer, const tri_par
     for (size_t i = 0; i < count; i++)
         total += parts[i].nbytes;
     total = total < CALL_NBYTES ? total : CALL_NBYTES;
-    corks = link->tls[0] && link->lanes == 1 && total > TRI_TLS_RECORD_NBYTES;
+    corks = link->tls[0] && link->strands == 1 && total > TRI_TLS_RECORD_NBYTES;
     /* Records of one call need not be packets of their own. */
     if (corks)
         cork_set(link, 1);
