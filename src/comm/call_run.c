@@ -120,6 +120,9 @@ static tri_status scale_input(tri_call *call)
     tri_comm *comm = call->group->comm;
     int64_t count = elements_in(call);
     size_t nbytes = tri_call_nbytes(call, count);
+    call->reduce = TRI_REDUCE_SUM;
+    if (count == 0)
+        return TRI_OK; /* there may be no memory yet */
     if (nbytes > comm->scaled_nbytes) {
         void *larger = tri_alloc_bulk(nbytes);
         if (!larger)
@@ -128,7 +131,6 @@ static tri_status scale_input(tri_call *call)
         comm->scaled = larger;
         comm->scaled_nbytes = nbytes;
     }
-    call->reduce = TRI_REDUCE_SUM;
     TRI_TRY(tri_reduce_multiply(comm->scaled, call->in, call->dtype, count, call->scale));
     call->in = comm->scaled;
     return TRI_OK;
