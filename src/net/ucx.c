@@ -6,16 +6,14 @@
  * random tag by which they know each other's messages, and the socket stays open: its hang-up says that the peer died,
  * a number that comes before it says with how many messages the peer left in good order. A link is a ring of slots on
  * either side: a write fills a slot and sends it as one tagged message, receives are posted for all slots, and a count
- * of slots that were read goes back, so that nobody sends more than the other has room for.
+ * of slots that were read goes back, so that nobody sends more than the other has room for. UCX sends only while it is
+ * called: a thread calls it when the rank that sent something computes.
  */
-#include <errno.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "net/ucx_impl.h"
 
+#define PUSH_EVERY_NS       INT64_C(300000)
 #define SPIN_NS             INT64_C(20000)
 #define SLEEP_LIMIT_NS      (50 * TRI_NS_PER_MS)
 #define ALIVE_EVERY_NS      (50 * TRI_NS_PER_MS)
@@ -44,7 +42,7 @@ bool tri_ucx_is_sent(const ucx_transport *ucx, ucx_link *link, void **request)
 }
 
 /* Starts to send; the bytes stay until tri_ucx_is_sent. */
-static void send_start(const ucx_transport *ucx, ucx_link *link, const void *bytes, size_t nbytes, uint64_t tag,
+static void send_start(ucx_transport *ucx, ucx_link *link, const void *bytes, size_t nbytes, uint64_t tag,
                        void **request)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};
@@ -52,6 +50,43 @@ static void send_start(const ucx_transport *ucx, ucx_link *link, const void *byt
 
     link->broken |= UCS_PTR_IS_ERR(started);
     *request = UCS_PTR_IS_PTR(started) ? started : NULL;
+    if (*request && !ucx->unsent) {
+        ucx->unsent = true;
+        tri_cond_signal(&ucx->woken);
+    }
+}
+
+static bool is_unsent(const ucx_transport *ucx)
+{
+    bool unsent = false;
+
+    for (int peer = 0; peer < ucx->base.world; peer++) {
+        ucx_link *link = &ucx->links[peer];
+
+        for (size_t slot = 0; link->ep && slot < TRI_UCX_SLOTS; slot++)
+            unsent |= !tri_ucx_is_sent(ucx, link, &link->sends[slot]);
+        unsent |= link->ep && !tri_ucx_is_sent(ucx, link, &link->count_send);
+    }
+    return unsent;
+}
+
+void tri_ucx_push(void *transport)
+{
+    ucx_transport *ucx = transport;
+
+    tri_mutex_lock(&ucx->mutex);
+    while (!ucx->closing) {
+        if (!ucx->unsent) {
+            (void)tri_cond_wait(&ucx->woken, &ucx->mutex, TRI_FOREVER);
+            continue;
+        }
+        ucx->calls.ucp_worker_progress(ucx->worker);
+        ucx->unsent = is_unsent(ucx);
+        tri_mutex_unlock(&ucx->mutex);
+        tri_sleep_ns(PUSH_EVERY_NS);
+        tri_mutex_lock(&ucx->mutex);
+    }
+    tri_mutex_unlock(&ucx->mutex);
 }
 
 /* Posts a receive. */
@@ -104,7 +139,7 @@ static void counts_take(const ucx_transport *ucx, ucx_link *link)
 }
 
 /* Says how many slots were read here, not for each. */
-static void count_tell(const ucx_transport *ucx, ucx_link *link)
+static void count_tell(ucx_transport *ucx, ucx_link *link)
 {
     if (link->broken || link->read - link->told < TRI_UCX_SLOTS / 2 || !tri_ucx_is_sent(ucx, link, &link->count_send))
         return;
@@ -133,12 +168,10 @@ static bool is_over(const ucx_link *link)
 
 /* ---- the table's calls */
 
-static tri_status ucx_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken)
+static void slots_write(ucx_transport *ucx, int peer, const void *bytes, size_t nbytes, size_t *taken)
 {
-    ucx_transport *ucx = (ucx_transport *)transport;
     ucx_link *link = &ucx->links[peer];
 
-    *taken = 0;
     if (!can_write(ucx, link))
         ucx->calls.ucp_worker_progress(ucx->worker);
     while (!link->broken && !link->dead && !link->has_left && *taken < nbytes && can_write(ucx, link)) {
@@ -151,12 +184,24 @@ static tri_status ucx_write_some(tri_transport *transport, int peer, const void 
         link->sent++;
         *taken += part;
     }
-    return *taken == 0 && (link->broken || link->dead || link->has_left) ? peer_gone(peer) : TRI_OK;
 }
 
-static tri_status ucx_peek(tri_transport *transport, int peer, const void **bytes, size_t *nbytes)
+static tri_status ucx_write_some(tri_transport *transport, int peer, const void *bytes, size_t nbytes, size_t *taken)
 {
     ucx_transport *ucx = (ucx_transport *)transport;
+    const ucx_link *link = &ucx->links[peer];
+    bool gone;
+
+    *taken = 0;
+    tri_mutex_lock(&ucx->mutex);
+    slots_write(ucx, peer, bytes, nbytes, taken);
+    gone = *taken == 0 && (link->broken || link->dead || link->has_left);
+    tri_mutex_unlock(&ucx->mutex);
+    return gone ? peer_gone(peer) : TRI_OK;
+}
+
+static tri_status slot_peek(ucx_transport *ucx, int peer, const void **bytes, size_t *nbytes)
+{
     ucx_link *link = &ucx->links[peer];
     size_t slot = link->read % TRI_UCX_SLOTS;
 
@@ -173,9 +218,18 @@ static tri_status ucx_peek(tri_transport *transport, int peer, const void **byte
     return TRI_OK;
 }
 
-static void ucx_consume(tri_transport *transport, int peer, size_t nbytes)
+static tri_status ucx_peek(tri_transport *transport, int peer, const void **bytes, size_t *nbytes)
 {
     ucx_transport *ucx = (ucx_transport *)transport;
+
+    tri_mutex_lock(&ucx->mutex);
+    tri_status status = slot_peek(ucx, peer, bytes, nbytes);
+    tri_mutex_unlock(&ucx->mutex);
+    return status;
+}
+
+static void slot_consume(ucx_transport *ucx, int peer, size_t nbytes)
+{
     ucx_link *link = &ucx->links[peer];
     size_t slot = link->read % TRI_UCX_SLOTS;
 
@@ -186,6 +240,15 @@ static void ucx_consume(tri_transport *transport, int peer, size_t nbytes)
     link->read++;
     tri_ucx_slot_post(ucx, link, slot);
     count_tell(ucx, link);
+}
+
+static void ucx_consume(tri_transport *transport, int peer, size_t nbytes)
+{
+    ucx_transport *ucx = (ucx_transport *)transport;
+
+    tri_mutex_lock(&ucx->mutex);
+    slot_consume(ucx, peer, nbytes);
+    tri_mutex_unlock(&ucx->mutex);
 }
 
 static tri_status ucx_read_some(tri_transport *transport, int peer, void *bytes, size_t nbytes, size_t *given)
@@ -223,7 +286,7 @@ static bool is_ready(const ucx_transport *ucx, const unsigned char *want)
     return false;
 }
 
-static bool progress(const ucx_transport *ucx, const unsigned char *want)
+static bool progress(ucx_transport *ucx, const unsigned char *want)
 {
     while (ucx->calls.ucp_worker_progress(ucx->worker))
         ;
@@ -234,48 +297,8 @@ static bool progress(const ucx_transport *ucx, const unsigned char *want)
     return is_ready(ucx, want);
 }
 
-/* A socket says goodbye or hangs up; what it sent before lies in UCX and is taken in first. */
-static void link_ask(const ucx_transport *ucx, ucx_link *link)
-{
-    uint64_t count;
-    ssize_t got = recv(link->fd, &count, sizeof count, MSG_DONTWAIT);
-
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got == (ssize_t)sizeof count) {
-        link->has_left = true;
-        link->left_after = count;
-        return;
-    }
-    while (ucx->calls.ucp_worker_progress(ucx->worker))
-        ;
-    /* After a goodbye the rest may still be on its way; UCX itself tells if it was lost. */
-    link->dead = !link->has_left;
-    close(link->fd);
-    link->fd = -1;
-}
-
-void tri_ucx_listen(ucx_transport *ucx, int64_t until_ns)
-{
-    int world = ucx->base.world;
-    int64_t left_ns = until_ns - tri_now_ns();
-    struct timespec limit = {.tv_sec = left_ns > 0 ? left_ns / TRI_NS_PER_S : 0,
-                             .tv_nsec = left_ns > 0 ? left_ns % TRI_NS_PER_S : 0};
-
-    ucx->alive_ns = tri_now_ns();
-    for (int peer = 0; peer < world; peer++)
-        ucx->polls[peer] = (struct pollfd){.fd = ucx->links[peer].fd, .events = POLLIN};
-    ucx->polls[world] = (struct pollfd){.fd = ucx->wakeup_fd, .events = POLLIN};
-    if (ppoll(ucx->polls, (nfds_t)world + 1, &limit, NULL) <= 0)
-        return;
-    for (int peer = 0; peer < world; peer++) {
-        if (ucx->polls[peer].fd >= 0 && ucx->polls[peer].revents)
-            link_ask(ucx, &ucx->links[peer]);
-    }
-}
-
 /* Ranks that share a core hand it over instead. */
-static bool spin(const ucx_transport *ucx, const unsigned char *want)
+static bool spin(ucx_transport *ucx, const unsigned char *want)
 {
     int64_t until_ns = tri_now_ns() + SPIN_NS;
 
@@ -288,25 +311,36 @@ static bool spin(const ucx_transport *ucx, const unsigned char *want)
     return false;
 }
 
-static tri_status ucx_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns)
+/* Under the mutex. */
+static void wait_ready(ucx_transport *ucx, const unsigned char *want, int64_t deadline_ns)
 {
-    ucx_transport *ucx = (ucx_transport *)transport;
-
     if (spin(ucx, want))
-        return TRI_OK;
+        return;
     for (;;) {
         int64_t now_ns = tri_now_ns();
+        /* That a full queue of UCX has room again wakes nobody. */
+        int64_t until_ns = now_ns + (ucx->unsent ? PUSH_EVERY_NS : SLEEP_LIMIT_NS);
 
         if (now_ns - ucx->alive_ns >= ALIVE_EVERY_NS)
             tri_ucx_listen(ucx, now_ns);
         if (progress(ucx, want) || now_ns >= deadline_ns)
-            return TRI_OK;
+            return;
         /* Not armed: something has come meanwhile. */
         if (ucx->calls.ucp_worker_arm(ucx->worker) == UCS_OK)
-            tri_ucx_listen(ucx, deadline_ns - now_ns < SLEEP_LIMIT_NS ? deadline_ns : now_ns + SLEEP_LIMIT_NS);
+            tri_ucx_listen(ucx, deadline_ns < until_ns ? deadline_ns : until_ns);
         if (progress(ucx, want))
-            return TRI_OK;
+            return;
     }
+}
+
+static tri_status ucx_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns)
+{
+    ucx_transport *ucx = (ucx_transport *)transport;
+
+    tri_mutex_lock(&ucx->mutex);
+    wait_ready(ucx, want, deadline_ns);
+    tri_mutex_unlock(&ucx->mutex);
+    return TRI_OK;
 }
 
 const tri_transport_ops tri_transport_ucx = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ucx_impl.h: what ucx.c (bytes) and ucx_link.c (opening, connecting, closing) share.
+ * ucx_impl.h: what ucx.c (bytes), ucx_link.c (opening, connecting) and ucx_part.c (parting) share.
  *
  * Invariant of a link: slots [read, read + TRI_UCX_SLOTS) have a receive posted, in this order, or hold what came; the
  * peer has sent at most TRI_UCX_SLOTS beyond what it was told was read.
@@ -60,6 +60,11 @@ typedef struct ucx_transport {
     struct pollfd *polls; /* [world + 1] */
     bool spins;           /* no more ranks than cores here */
     int64_t alive_ns;     /* when the sockets were last looked at */
+    tri_mutex mutex;      /* guards all of it while the pusher runs */
+    tri_cond woken;
+    tri_thread *pusher;
+    bool unsent; /* some request of a send was pending when last looked at */
+    bool closing;
 } ucx_transport;
 
 /* ucx.c */
@@ -67,8 +72,15 @@ typedef struct ucx_transport {
 bool tri_ucx_is_sent(const ucx_transport *ucx, ucx_link *link, void **request);
 void tri_ucx_slot_post(const ucx_transport *ucx, ucx_link *link, size_t slot);
 void tri_ucx_count_post(const ucx_transport *ucx, ucx_link *link);
-/* Sleeps until a socket says something, UCX wakes us (armed), or the time. Notes goodbyes and hang-ups. */
+/* The body of a thread: what was taken to be sent goes out also while no call is made here. */
+void tri_ucx_push(void *transport);
+
+/* ucx_part.c */
+/* Sleeps until a socket says something, UCX wakes us (armed), or the time, with the mutex released. Notes goodbyes and
+ * hang-ups. */
 void tri_ucx_listen(ucx_transport *ucx, int64_t until_ns);
+/* Gives what was sent the time to arrive, says goodbye, and ends UCX's worker. */
+void tri_ucx_part(ucx_transport *ucx);
 
 /* ucx_link.c */
 tri_status tri_ucx_open(const tri_transport_setup *setup, tri_transport **out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ucx_link.c: how ranks that use UCX come to be linked, and how they part.
+ * ucx_link.c: how ranks that use UCX come to be linked.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,8 +12,6 @@
 #include "net/ucx_impl.h"
 
 #define ADDRESS_LIMIT_NBYTES ((size_t)32 << 10)
-#define CLOSE_LIMIT_NS       (100 * TRI_NS_PER_MS)
-#define CLOSE_STEP_NS        TRI_NS_PER_MS
 #define KEEPALIVE            "1s"
 
 /* What each tells the other over the authenticated socket; the worker's address follows. */
@@ -69,6 +67,8 @@ tri_status tri_ucx_open(const tri_transport_setup *setup, tri_transport **out)
     ucx->timeout_s = setup->config->timeout_s;
     ucx->slot_nbytes = ((size_t)setup->config->slot_kib << 10) / TRI_UCX_SLOT_PART;
     ucx->wakeup_fd = -1;
+    tri_mutex_init(&ucx->mutex);
+    tri_cond_init(&ucx->woken);
     ucx->links = tri_alloc_zero(world, sizeof *ucx->links);
     ucx->polls = tri_alloc_zero(world + 1, sizeof *ucx->polls);
     for (size_t i = 0; ucx->links && i < world; i++)
@@ -268,108 +268,12 @@ tri_status tri_ucx_connect(tri_transport *transport, const char *const *addresse
         if (ucx->links[peer].fd >= 0)
             status = tri_tcp_tune(ucx->links[peer].fd, ucx->timeout_s);
     }
-    return status == TRI_OK ? links_open(ucx, deadline_ns) : status;
+    if (status == TRI_OK)
+        status = links_open(ucx, deadline_ns);
+    return status == TRI_OK ? tri_thread_start(&ucx->pusher, "ucx", tri_ucx_push, ucx) : status;
 }
 
-/* ---- parting */
-
-static bool is_alive(const ucx_link *link)
-{
-    return link->ep && !link->broken && !link->dead;
-}
-
-/* One request per link; true when all have ended in time. */
-static void requests_end(ucx_transport *ucx, void **requests, int64_t until_ns)
-{
-    bool left = true;
-
-    while (left && tri_now_ns() < until_ns) {
-        left = false;
-        ucx->calls.ucp_worker_progress(ucx->worker);
-        for (int peer = 0; peer < ucx->base.world; peer++)
-            left |= !tri_ucx_is_sent(ucx, &ucx->links[peer], &requests[peer]);
-    }
-}
-
-/* What was sent gets the time to arrive, then each says how much it was, and hears it of the others. */
-static void links_leave(ucx_transport *ucx, void **requests)
-{
-    const ucp_request_param_t param = {.op_attr_mask = 0};
-    int64_t until_ns = tri_now_ns() + CLOSE_LIMIT_NS;
-    bool waits = true;
-
-    for (int peer = 0; peer < ucx->base.world; peer++) {
-        ucs_status_ptr_t started =
-            is_alive(&ucx->links[peer]) ? ucx->calls.ucp_ep_flush_nbx(ucx->links[peer].ep, &param) : NULL;
-
-        requests[peer] = UCS_PTR_IS_PTR(started) ? started : NULL;
-        ucx->links[peer].broken |= UCS_PTR_IS_ERR(started);
-    }
-    requests_end(ucx, requests, until_ns);
-    for (int peer = 0; peer < ucx->base.world; peer++) {
-        ucx_link *link = &ucx->links[peer];
-
-        if (is_alive(link) && !requests[peer] && link->fd >= 0)
-            (void)send(link->fd, &link->sent, sizeof link->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-    while (waits && tri_now_ns() < until_ns) {
-        waits = false;
-        ucx->calls.ucp_worker_progress(ucx->worker);
-        tri_ucx_listen(ucx, tri_now_ns() + CLOSE_STEP_NS);
-        for (int peer = 0; peer < ucx->base.world; peer++)
-            waits |= is_alive(&ucx->links[peer]) && !ucx->links[peer].has_left;
-    }
-}
-
-/* Cancels what is posted and closes the endpoint by force; *request ends when it is closed. */
-static void link_close(ucx_transport *ucx, ucx_link *link, void **request)
-{
-    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-    ucs_status_ptr_t started;
-
-    for (size_t slot = 0; slot < TRI_UCX_SLOTS; slot++) {
-        if (link->receives[slot].request)
-            ucx->calls.ucp_request_cancel(ucx->worker, link->receives[slot].request);
-    }
-    if (link->count_receive.request)
-        ucx->calls.ucp_request_cancel(ucx->worker, link->count_receive.request);
-    started = ucx->calls.ucp_ep_close_nbx(link->ep, &param);
-    *request = UCS_PTR_IS_PTR(started) ? started : NULL;
-}
-
-static void worker_close(ucx_transport *ucx)
-{
-    void **requests = tri_alloc_zero((size_t)ucx->base.world, sizeof *requests);
-
-    /* Without memory nobody is told; the sockets say it. */
-    if (requests) {
-        links_leave(ucx, requests);
-        for (int peer = 0; peer < ucx->base.world; peer++) {
-            if (requests[peer])
-                ucx->calls.ucp_request_free(requests[peer]);
-            requests[peer] = NULL;
-            if (ucx->links[peer].ep)
-                link_close(ucx, &ucx->links[peer], &requests[peer]);
-        }
-        requests_end(ucx, requests, tri_now_ns() + CLOSE_LIMIT_NS);
-    }
-    for (int peer = 0; peer < ucx->base.world; peer++) {
-        ucx_link *link = &ucx->links[peer];
-
-        for (size_t slot = 0; slot < TRI_UCX_SLOTS; slot++) {
-            if (link->receives[slot].request)
-                ucx->calls.ucp_request_free(link->receives[slot].request);
-            if (link->sends[slot])
-                ucx->calls.ucp_request_free(link->sends[slot]);
-        }
-        if (link->count_receive.request)
-            ucx->calls.ucp_request_free(link->count_receive.request);
-        if (link->count_send)
-            ucx->calls.ucp_request_free(link->count_send);
-    }
-    tri_free(requests);
-    ucx->calls.ucp_worker_destroy(ucx->worker);
-}
+/* ---- closing */
 
 void tri_ucx_close(tri_transport *transport)
 {
@@ -377,8 +281,15 @@ void tri_ucx_close(tri_transport *transport)
 
     if (!ucx)
         return;
+    tri_mutex_lock(&ucx->mutex);
+    ucx->closing = true;
+    tri_cond_signal(&ucx->woken);
+    tri_mutex_unlock(&ucx->mutex);
+    tri_thread_join(ucx->pusher);
+    tri_mutex_lock(&ucx->mutex);
     if (ucx->worker)
-        worker_close(ucx);
+        tri_ucx_part(ucx);
+    tri_mutex_unlock(&ucx->mutex);
     if (ucx->context)
         ucx->calls.ucp_cleanup(ucx->context);
     for (int peer = 0; ucx->links && peer < transport->world; peer++) {
@@ -388,6 +299,8 @@ void tri_ucx_close(tri_transport *transport)
         tri_free(ucx->links[peer].out);
     }
     tri_tcp_door_close(&ucx->door);
+    tri_cond_fini(&ucx->woken);
+    tri_mutex_fini(&ucx->mutex);
     tri_free(ucx->links);
     tri_free(ucx->polls);
     tri_free(ucx);

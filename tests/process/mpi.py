@@ -50,7 +50,10 @@ class Mpi(unittest.TestCase):
 
     def run_ranks(self, ranks, *words):
         process = self.start(ranks, *words)
-        out, err = process.communicate(timeout=120)
+        try:
+            out, err = process.communicate(timeout=200)
+        finally:
+            process.terminate()  # it takes its ranks along
         return process.returncode, out, err
 
     def test_every_operation_gives_what_the_host_gives(self):

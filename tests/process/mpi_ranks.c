@@ -165,21 +165,20 @@ static void compare_all(tri_comm *comm, tri_group *group)
         if (ops[o] == TRI_COMM_SEND_RECV && tri_group_count(group) % 2)
             continue; /* a ring of blocking calls needs an even number */
         for (size_t d = 0; d < TRI_COUNT_OF(dtypes); d++)
-            for (size_t c = 0; c < TRI_COUNT_OF(counts); c++)
-                for (int variant = 0; variant < (has_blocks ? 3 : 2); variant++)
-                    for (int reduce = 0; reduce < (adds ? TRI_REDUCE_COUNT : 1); reduce++) {
-                        op_case is = {.op = ops[o],
-                                      .reduce = (tri_reduce_op)reduce,
-                                      .dtype = dtypes[d],
-                                      .count = counts[c],
-                                      .root = turn % tri_group_count(group),
-                                      .in_place = variant == 1,
-                                      .blocks = variant == 2,
-                                      .handle = turn % 3 == 0};
-                        is.handle &= ops[o] != TRI_COMM_SEND_RECV && !(is.blocks && ops[o] == TRI_COMM_ALL_TO_ALL);
-                        turn++;
-                        compare(comm, group, &is);
-                    }
+            for (int variant = 0; variant < (has_blocks ? 3 : 2); variant++)
+                for (int reduce = 0; reduce < (adds ? TRI_REDUCE_COUNT : 1); reduce++) {
+                    op_case is = {.op = ops[o],
+                                  .reduce = (tri_reduce_op)reduce,
+                                  .dtype = dtypes[d],
+                                  .count = counts[turn % (int)TRI_COUNT_OF(counts)],
+                                  .root = turn % tri_group_count(group),
+                                  .in_place = variant == 1,
+                                  .blocks = variant == 2,
+                                  .handle = turn % 3 == 0};
+                    is.handle &= ops[o] != TRI_COMM_SEND_RECV && !(is.blocks && ops[o] == TRI_COMM_ALL_TO_ALL);
+                    turn++;
+                    compare(comm, group, &is);
+                }
     }
 }
 

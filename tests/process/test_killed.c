@@ -73,24 +73,14 @@ static tri_status play(tri_net *net, scene what, int rank, double timeout_s, cha
     return tri_net_move(net, moves, what == EXCHANGE_WITH_IT && rank == 0 ? 2 : 1, deadline_ns, NULL, NULL);
 }
 
-/* Takes some of what rank 0 sends and then does nothing more; the test kills or stops it. */
-static void be_victim(tri_net *net, scene what, char *bytes)
-{
-    tri_move move = move_of(0, false, bytes);
-    if (what == SEND_TO_IT || what == EXCHANGE_WITH_IT)
-        (void)tri_net_move(net, &move, 1, tri_deadline_after_ms(5), NULL, NULL);
-    for (;;)
-        pause();
-}
-
 static void be_rank(stage *on, const char *transport, scene what, int rank, double timeout_s)
 {
     tri_net *net = NULL;
     char *bytes = tri_alloc_zero(2, LARGE);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     tri_status status = link_all(on, transport, rank, 20, &net);
-    if (status == TRI_OK && rank == VICTIM)
-        be_victim(net, what, bytes);
+    while (status == TRI_OK && rank == VICTIM)
+        pause(); /* it takes nothing, so that no send to it ends before the test kills or stops it */
     if (status == TRI_OK)
         status = play(net, what, rank, timeout_s, bytes);
     on->ended_ns[rank] = tri_now_ns();
