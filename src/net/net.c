@@ -258,18 +258,19 @@ static void links_log(const tri_net *net)
 {
     char text[768], one[TRI_NET_DESCRIBE_NBYTES];
     size_t used = 0;
+    tri_log_level level = net->rank == 0 ? TRI_LOG_INFO : TRI_LOG_DEBUG; /* one speaks for all */
     int count = 0;
 
     for (int peer = 0; peer < net->world; peer++) {
         if (!tri_net_transport(net, peer) || !tri_net_transport(net, peer)->ops->describe)
             continue;
-        if (count++ >= LINKS_LOGGED || tri_log_level_now() < TRI_LOG_INFO)
+        if (count++ >= LINKS_LOGGED || tri_log_level_now() < level)
             continue;
         tri_net_describe_peer(net, peer, one);
         used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d: %s", used ? "; " : "", peer, one);
     }
     if (used > 0)
-        tri_log(TRI_LOG_INFO, "rank %d reaches %s%s", net->rank, text, count > LINKS_LOGGED ? "; and others" : "");
+        tri_log(level, "rank %d reaches %s%s", net->rank, text, count > LINKS_LOGGED ? "; and others" : "");
 }
 
 tri_status tri_net_connect(tri_net *net, const char *const *addresses, int64_t deadline_ns)
