@@ -3,7 +3,7 @@
 """PyTorch's DistributedDataParallel on any number of processes: the minimal example, with the backend as an argument.
 
     torchrun --nproc-per-node 2 bindings/python/examples/ddp.py
-    trireme launch -n 2 python3 bindings/python/examples/ddp.py
+    trireme launch -n 2 -- python3 bindings/python/examples/ddp.py
     mpirun -n 2 python3 bindings/python/examples/ddp.py
 """
 import argparse

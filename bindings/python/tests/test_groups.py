@@ -4,6 +4,7 @@ import gc
 import threading
 import time
 import unittest
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -79,23 +80,16 @@ class Groups(unittest.TestCase):
         self.assertEqual(work.get_future().wait()[0].item(), self.world)
 
     def test_other_threads_of_python_run_while_one_waits(self):
-        counted, stop = [0], threading.Event()
-
-        def count():
-            while not stop.is_set():
-                counted[0] += 1
-
-        thread = threading.Thread(target=count)
+        """Rank 0 waits for rank 1 in a barrier; rank 1 for a thread of rank 0."""
+        store = dist.distributed_c10d._get_default_store()
         dist.barrier()
         if self.rank == 0:
-            thread.start()
-            before = counted[0]
+            speaker = threading.Timer(0.2, lambda: store.set("a thread runs", "yes"))
+            speaker.start()
             dist.barrier()
-            self.assertGreater(counted[0], before)
-            stop.set()
-            thread.join()
+            speaker.join()
         else:
-            time.sleep(0.3)
+            store.wait(["a thread runs"], timedelta(seconds=20))
             dist.barrier()
 
     def test_send_and_receive(self):
