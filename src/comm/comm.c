@@ -139,6 +139,8 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
         status = tri_work_thread_start(comm);
     if (status == TRI_OK)
         status = check_alike(comm, config);
+    if (status == TRI_OK)
+        status = tri_prices_measure(comm);
     if (status != TRI_OK) {
         char message[TRI_ERROR_NBYTES];
         snprintf(message, sizeof(message), "%s", tri_last_error());

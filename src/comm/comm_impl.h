@@ -144,6 +144,7 @@ struct tri_comm {
     int rank, world, local_rank, local_count;
     int64_t timeout_ms; /* of one wait */
     int64_t far_us;     /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
+    double us_per_byte, us_per_byte_reduced; /* measured between hosts, alike on all; 0: not */
     bool any_order;
     tri_engine *engine;     /* NULL: our own algorithms run everything */
     unsigned engine_cannot; /* bit of each operation that the engine left to the host */
@@ -239,6 +240,8 @@ void tri_call_describe_as(const tri_frame *frame, const char *name, char text[19
 /* select.c */
 extern const tri_algorithm *const tri_algorithms[]; /* NULL at the end */
 const tri_algorithm *tri_algorithm_select(const tri_call *call);
+/* measure.c: collective over the world, before anybody else uses the links. */
+tri_status tri_prices_measure(tri_comm *comm);
 tri_price tri_price_of_group(const tri_group *group);
 int tri_log_ceil(int ranks);
 

@@ -3,8 +3,8 @@
  * select.c: which algorithm a call takes: the user's rule where there is one, else the cheapest by price.
  *
  * Every rank of a group must choose the same, so the choice depends only on what all know: the call, the number of
- * ranks, and the slowest transport in the group (if one rank has a peer on another host, every rank of the group has
- * one).
+ * ranks, the slowest transport in the group (if one rank has a peer on another host, every rank of the group has one),
+ * and what they measured together (measure.c).
  */
 #include <string.h>
 
@@ -129,6 +129,16 @@ static tri_price tcp_price(tri_price price, int64_t far_us)
     return price;
 }
 
+/* Between hosts as it was measured, where it was. */
+static void price_by_measure(const tri_comm *comm, tri_price *price)
+{
+    bool networked = strcmp(price->transport, "tcp") == 0 || strcmp(price->transport, "ucx") == 0;
+    if (networked && comm->us_per_byte > 0)
+        price->us_per_byte = comm->us_per_byte;
+    if (networked && comm->us_per_byte_reduced > 0)
+        price->us_per_byte_reduced = comm->us_per_byte_reduced;
+}
+
 tri_price tri_price_of_group(const tri_group *group)
 {
     size_t worst = 0;
@@ -144,6 +154,7 @@ tri_price tri_price_of_group(const tri_group *group)
         worst = at > worst ? at : worst;
     }
     tri_price price = worst == TCP_ROW ? tcp_price(prices[worst], group->comm->far_us) : prices[worst];
+    price_by_measure(group->comm, &price);
     price_by_fabric(group, &price);
     return price;
 }

@@ -230,9 +230,37 @@ static void traffic_counts_what_a_rank_sends(void **state)
     assert_true(spawn_ranks(&config, traffic_taken, NULL));
 }
 
+/* What links cost is measured when a comm opens, and all ranks price alike, in groups of it too. */
+static void measured_prices(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *half = NULL;
+    SPAWN_CHECK(self, tri_group_split(tri_comm_world(comm), self->rank % 2, 0, &half) == TRI_OK);
+    tri_price world = tri_comm_world(comm)->price, part = half->price;
+    double most[2] = {world.us_per_byte, world.us_per_byte_reduced};
+    SPAWN_CHECK(self, most[0] > 0 && most[1] > 0);
+    SPAWN_CHECK(self, part.us_per_byte == most[0] && part.us_per_byte_reduced == most[1]);
+    SPAWN_CHECK(self, comm->us_per_byte == most[0] && comm->us_per_byte_reduced == most[1]);
+    SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), most, most, 2, TRI_F64, TRI_REDUCE_MAX, NULL) == TRI_OK);
+    SPAWN_CHECK(self, world.us_per_byte == most[0] && world.us_per_byte_reduced == most[1]);
+    tri_group_destroy(half);
+    tri_comm_leave(comm);
+}
+
+static void prices_between_hosts_are_measured_and_alike(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_TCP, .world = 4};
+    assert_true(spawn_ranks(&config, measured_prices, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prices_between_hosts_are_measured_and_alike),
         cmocka_unit_test(the_cheapest_is_taken_unless_a_rule_says_otherwise),
         cmocka_unit_test(far_ranks_send_fewer_messages_of_more_bytes),
         cmocka_unit_test(direct_is_right_over_far_links),
