@@ -305,7 +305,8 @@ tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *
 {
     tri_lane *lane = call->group->lane;
     TRI_TRY(tri_lane_begin(call));
-    memcpy(tri_lane_message(lane, nbytes), word, nbytes);
+    if (nbytes > 0)
+        memcpy(tri_lane_message(lane, nbytes), word, nbytes);
     tri_lane_post(lane, call);
     for (int r = 0; r < call->group->count; r++) {
         const void *theirs = word;
