@@ -112,18 +112,23 @@ void tri_check_shm_folder(const tri_machine *machine, tri_finding *finding)
                                                                  : "sudo mount -o remount,size=8G /dev/shm");
 }
 
+/* What the kernel chose in `file` of its huge pages; false, and a note, where it has none. */
+static bool find_huge_choice(const tri_machine *machine, const char *file, char choice[32], tri_finding *finding)
+{
+    bool has = tri_machine_choice(machine, file, choice, 32);
+
+    TRI_FINDING_SET(finding->found, "%s", has ? choice : "this kernel has none");
+    if (!has)
+        finding->result = TRI_RESULT_NOTE;
+    return has;
+}
+
 void tri_check_huge_anonymous(const tri_machine *machine, tri_finding *finding)
 {
     char choice[32];
 
     TRI_FINDING_SET(finding->wanted, "madvise or always");
-    if (!tri_machine_choice(machine, THP "enabled", choice, sizeof choice)) {
-        finding->result = TRI_RESULT_NOTE;
-        TRI_FINDING_SET(finding->found, "this kernel has none");
-        return;
-    }
-    TRI_FINDING_SET(finding->found, "%s", choice);
-    if (strcmp(choice, "never") != 0)
+    if (!find_huge_choice(machine, THP "enabled", choice, finding) || strcmp(choice, "never") != 0)
         return;
     finding->result = TRI_RESULT_WARN;
     TRI_FINDING_SET(finding->mend, "echo madvise | sudo tee " THP "enabled");
@@ -134,13 +139,8 @@ void tri_check_huge_shared(const tri_machine *machine, tri_finding *finding)
     char choice[32];
 
     TRI_FINDING_SET(finding->wanted, "within_size or always");
-    if (!tri_machine_choice(machine, THP "shmem_enabled", choice, sizeof choice)) {
-        finding->result = TRI_RESULT_NOTE;
-        TRI_FINDING_SET(finding->found, "this kernel has none");
-        return;
-    }
-    TRI_FINDING_SET(finding->found, "%s", choice);
-    if (strcmp(choice, "never") != 0 && strcmp(choice, "deny") != 0)
+    if (!find_huge_choice(machine, THP "shmem_enabled", choice, finding) ||
+        (strcmp(choice, "never") != 0 && strcmp(choice, "deny") != 0))
         return;
     finding->result = TRI_RESULT_NOTE;
     TRI_FINDING_SET(finding->found, "%s: gradients shared inside the host lie on 4 KiB pages", choice);
