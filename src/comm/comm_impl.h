@@ -49,6 +49,8 @@ typedef struct tri_call {
 /* Figures of the slowest transport inside a group. */
 typedef struct tri_price {
     const char *transport;
+    bool shares_memory; /* what one rank maps, the others can */
+    bool between_hosts; /* its figures are guesses until they are measured */
     double latency_us;  /* of a message */
     double message_us;  /* of one more message at the same time */
     double round_us;    /* of a round that ends when all have what they wait for, besides what it moves */

@@ -24,9 +24,7 @@ typedef struct lane_ticket {
 
 static bool is_local(const tri_group *group)
 {
-    const char *name = group->price.transport; /* the slowest in the group */
-    return group->count > 1 && group->count <= TRI_LANE_RANKS_MAX && !tri_sim_active() &&
-           (strcmp(name, "shm") == 0 || strcmp(name, "inproc") == 0);
+    return group->count > 1 && group->count <= TRI_LANE_RANKS_MAX && !tri_sim_active() && group->price.shares_memory;
 }
 
 static void lane_list(tri_lane *lane, bool open)

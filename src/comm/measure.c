@@ -8,8 +8,6 @@
  * their round trip. Inside a host nothing is measured: lanes and shared memory are cheaper than anything else whatever
  * it costs.
  */
-#include <string.h>
-
 #include "comm/comm_impl.h"
 
 enum { LITTLE_NBYTES = 1 << 10, MUCH_NBYTES = 256 << 10, TURNS = 3, ADDED_COUNT = 16 << 10 };
@@ -43,16 +41,10 @@ static int64_t adding_ns(float *sums, const float *values)
     return least_ns;
 }
 
-static bool is_networked(const tri_group *group)
-{
-    const char *name = group->price.transport;
-    return group->count > 1 && (strcmp(name, "tcp") == 0 || strcmp(name, "ucx") == 0);
-}
-
 tri_status tri_prices_measure(tri_comm *comm)
 {
     tri_group *group = comm->world_group;
-    if (!is_networked(group) || comm->far_us >= FAR_US)
+    if (group->count <= 1 || !group->price.between_hosts || comm->far_us >= FAR_US)
         return TRI_OK;
     char *bytes = tri_alloc_zero(2, MUCH_NBYTES);
     if (!bytes)

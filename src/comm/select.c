@@ -65,11 +65,13 @@ const tri_algorithm *const tri_algorithms[] = {
  * at once, adding at about 8 GB/s. */
 static const tri_price prices[] = {
     {.transport = "inproc",
+     .shares_memory = true,
      .latency_us = 1,
      .message_us = 0.3,
      .us_per_byte = 1.0 / 5000,
      .us_per_byte_reduced = 1.0 / 8000},
     {.transport = "shm",
+     .shares_memory = true,
      .latency_us = 1,
      .message_us = 0.3,
      .us_per_byte = 1.0 / 5000,
@@ -80,11 +82,13 @@ static const tri_price prices[] = {
      .us_per_byte = 1.0 / 1200,
      .us_per_byte_reduced = 1.0 / 8000},
     {.transport = "ucx",
+     .between_hosts = true,
      .latency_us = 5,
      .message_us = 1,
      .us_per_byte = 1.0 / 3000,
      .us_per_byte_reduced = 1.0 / 8000},
     {.transport = "tcp",
+     .between_hosts = true,
      .latency_us = 40, /* of a phase: a small message takes a quarter of it, a large one waits for the slower side */
      .message_us = 4,
      .round_us = 20,
@@ -132,10 +136,9 @@ static tri_price tcp_price(tri_price price, int64_t far_us)
 /* Between hosts as it was measured, where it was. */
 static void price_by_measure(const tri_comm *comm, tri_price *price)
 {
-    bool networked = strcmp(price->transport, "tcp") == 0 || strcmp(price->transport, "ucx") == 0;
-    if (networked && comm->us_per_byte > 0)
+    if (price->between_hosts && comm->us_per_byte > 0)
         price->us_per_byte = comm->us_per_byte;
-    if (networked && comm->us_per_byte_reduced > 0)
+    if (price->between_hosts && comm->us_per_byte_reduced > 0)
         price->us_per_byte_reduced = comm->us_per_byte_reduced;
 }
 

@@ -30,12 +30,6 @@ static void shared_destroy(tri_shared *shared)
     tri_free(shared);
 }
 
-static bool is_local(const tri_group *group)
-{
-    const char *name = group->price.transport; /* the slowest in the group */
-    return group->count > 1 && (strcmp(name, "shm") == 0 || strcmp(name, "inproc") == 0);
-}
-
 /* Maps every other rank's region. */
 static tri_status peers_open(tri_shared *shared, const shared_ticket *tickets)
 {
@@ -74,7 +68,7 @@ static tri_status shared_create(tri_group *group, size_t nbytes, tri_shared **ou
         shared->base = tri_alloc_zero(count, sizeof(*shared->base));
     }
     tri_status status = shared && tickets && shared->peers && shared->base ? TRI_OK : TRI_ENOMEM;
-    if (status == TRI_OK && is_local(group)) {
+    if (status == TRI_OK && group->count > 1 && group->price.shares_memory) {
         (void)tri_region_create(nbytes, &shared->own); /* a rank that has none says so to all */
         status = shared_connect(shared, tickets);
         shared->direct = status == TRI_OK;
