@@ -14,7 +14,8 @@
 #include "comm/shared.h"
 #include "comm/sharing.h"
 
-enum { PIECE_NBYTES = 16 << 10 };
+/* What is added at once; less where it then goes to others, so that the lines asked for are still there. */
+enum { PIECE_NBYTES = 16 << 10, HANDED_NBYTES = 2 << 10 };
 
 /* Where a rank's data lies: its region (0: none, 1: nothing is read or written there) and the offset. */
 typedef struct shared_place {
@@ -106,22 +107,62 @@ static tri_status add_piece(const tri_sharing *run, size_t at, int64_t count, ch
     return adds_in == call->dtype ? TRI_OK : tri_convert(result, call->dtype, from[0], adds_in, count);
 }
 
+static bool is_handed(const tri_sharing *run, int rank)
+{
+    return rank != run->call->group->rank && run->out[rank];
+}
+
+/* Bytes of a piece. */
+static size_t piece_of(const tri_sharing *run)
+{
+    for (int r = 0; r < run->call->group->count; r++)
+        if (is_handed(run, r))
+            return HANDED_NBYTES;
+    return PIECE_NBYTES;
+}
+
+/* The sum's places in the memory of the others come as lines to write to before they are read: one way, not two. */
+static inline void ask_ahead(const tri_sharing *run, size_t at, size_t nbytes)
+{
+    for (int r = 0; r < run->call->group->count; r++)
+        for (size_t line = 0; is_handed(run, r) && line < nbytes; line += TRI_LINE_NBYTES)
+            tri_prefetch_write(run->out[r] + at + line);
+}
+
+/* Two ranks, each with the sum where its input was: every line is read and written once. */
+static bool add_both(const tri_sharing *run, int64_t first, int64_t count, char *own)
+{
+    const tri_call *call = run->call;
+    int rank = call->group->rank, peer = 1 - rank;
+    if (call->group->count != 2 || tri_call_adds_in(call) != call->dtype)
+        return false;
+    size_t at = tri_call_nbytes(call, first);
+    tri_reduce_both_fn both = tri_reduce_both_find(call->reduce, call->dtype);
+    if (!both || !own || own != run->in[rank] + at || run->out[peer] != run->in[peer])
+        return false;
+    both(own, run->out[peer] + at, count);
+    return true;
+}
+
 tri_status tri_sharing_add(const tri_sharing *run, int64_t first, int64_t count, char *own)
 {
     const tri_call *call = run->call;
-    int rank = call->group->rank, ranks = call->group->count;
+    int ranks = call->group->count;
+    if (add_both(run, first, count, own))
+        return TRI_OK;
     char *slots = tri_call_scratch(call, (size_t)(ranks + 1) * PIECE_NBYTES);
     if (!slots)
         return TRI_ENOMEM;
-    int64_t piece = PIECE_NBYTES / (int64_t)tri_dtype_nbytes(tri_call_adds_in(call));
+    int64_t piece = (int64_t)(piece_of(run) / tri_dtype_nbytes(tri_call_adds_in(call)));
     for (int64_t done = 0; done < count; done += piece) {
         int64_t some = count - done < piece ? count - done : piece;
         size_t at = tri_call_nbytes(call, first + done), nbytes = tri_call_nbytes(call, some);
         char *result = own ? own + tri_call_nbytes(call, done) : slots + (size_t)ranks * PIECE_NBYTES;
+        ask_ahead(run, at, nbytes);
         TRI_TRY(add_piece(run, at, some, slots, result));
         for (int r = 0; r < ranks; r++)
-            if (r != rank && run->out[r])
-                tri_copy_out(run->out[r] + at, result, nbytes);
+            if (is_handed(run, r))
+                memcpy(run->out[r] + at, result, nbytes);
     }
     return TRI_OK;
 }

@@ -164,6 +164,7 @@ typedef void (*divide_fn)(void *data, int64_t count, int64_t divisor);
 
 typedef struct reduce_row {
     tri_reduce_fn combine[TRI_REDUCE_COUNT];
+    tri_reduce_both_fn sum_both;
     divide_fn divide;
 } reduce_row;
 
@@ -174,6 +175,7 @@ typedef struct reduce_row {
                         [TRI_REDUCE_MIN] = prefix##_min,                                                               \
                         [TRI_REDUCE_MAX] = prefix##_max,                                                               \
                         [TRI_REDUCE_PRODUCT] = prefix##_product},                                                      \
+            .sum_both = prefix##_sum_both,                                                                             \
             .divide = prefix##_divide}
 
 static const reduce_row rows[TRI_DTYPE_COUNT] = {
@@ -186,6 +188,12 @@ tri_reduce_fn tri_reduce_find(tri_reduce_op op, tri_dtype dtype)
     if ((unsigned)op >= TRI_REDUCE_COUNT || (unsigned)dtype >= TRI_DTYPE_COUNT)
         return NULL;
     return rows[dtype].combine[op];
+}
+
+tri_reduce_both_fn tri_reduce_both_find(tri_reduce_op op, tri_dtype dtype)
+{
+    bool sums = op == TRI_REDUCE_SUM || op == TRI_REDUCE_PREMUL_SUM;
+    return sums && (unsigned)dtype < TRI_DTYPE_COUNT ? rows[dtype].sum_both : NULL;
 }
 
 tri_status tri_reduce_divide(void *data, tri_dtype dtype, int64_t count, int64_t divisor)

@@ -14,6 +14,10 @@
 typedef void (*tri_reduce_fn)(void *out, const void *a, const void *b, int64_t count);
 /* NULL for a pair that has no meaning (none at present). */
 tri_reduce_fn tri_reduce_find(tri_reduce_op op, tri_dtype dtype);
+/* a[i] = b[i] = a[i] + b[i], in one pass over two arrays that do not overlap. */
+typedef void (*tri_reduce_both_fn)(void *a, void *b, int64_t count);
+/* NULL for what is not a plain sum. */
+tri_reduce_both_fn tri_reduce_both_find(tri_reduce_op op, tri_dtype dtype);
 /* data[i] = data[i] / divisor: floating types rounded once (f16, bf16 by way of f32), integers towards zero. AVERAGE is
  * SUM and then this with the number of ranks. */
 tri_status tri_reduce_divide(void *data, tri_dtype dtype, int64_t count, int64_t divisor);

@@ -21,6 +21,17 @@ LOOP(min, MIN)
 LOOP(max, MAX)
 #undef LOOP
 
+TRI_CLONES static void NAME(sum_both)(void *a, void *b, int64_t count)
+{
+    T *left = a, *right = b;
+    TRI_LANES
+    for (int64_t i = 0; i < count; i++) {
+        T sum = STORE(SUM(LOAD(left[i]), LOAD(right[i])));
+        left[i] = sum;
+        right[i] = sum;
+    }
+}
+
 TRI_CLONES static void NAME(divide)(void *data, int64_t count, int64_t divisor)
 {
     T *to = data;

@@ -166,10 +166,38 @@ static void a_pair_that_does_not_exist_is_not_found(void **state)
     assert_null(tri_reduce_find(TRI_REDUCE_SUM, TRI_DTYPE_COUNT));
 }
 
+/* Both arrays get what one-sided combination gives; what is not a plain sum has no such loop. */
+static void the_sum_goes_to_both_places(void **state)
+{
+    (void)state;
+    for (int d = 0; d < TRI_DTYPE_COUNT; d++) {
+        tri_dtype dtype = (tri_dtype)d;
+        size_t each = tri_dtype_nbytes(dtype);
+        double left[COUNT], right[COUNT];
+        _Alignas(64) char a[(COUNT + GUARD) * 8], b[(COUNT + GUARD) * 8], want[(COUNT + GUARD) * 8];
+        for (int i = 0; i < COUNT; i++) {
+            left[i] = (i * 7) % 12;
+            right[i] = (i * 5) % 10;
+        }
+        memset(a, 0x5a, sizeof(a));
+        memset(b, 0x5a, sizeof(b));
+        memset(want, 0x5a, sizeof(want));
+        assert_int_equal(tri_convert(a + each, dtype, left, TRI_F64, COUNT), TRI_OK);
+        assert_int_equal(tri_convert(b + each, dtype, right, TRI_F64, COUNT), TRI_OK);
+        tri_reduce_find(TRI_REDUCE_SUM, dtype)(want + each, a + each, b + each, COUNT);
+        tri_reduce_both_find(TRI_REDUCE_SUM, dtype)(a + each, b + each, COUNT);
+        assert_memory_equal(a, want, sizeof(want));
+        assert_memory_equal(b, want, sizeof(want));
+        assert_null(tri_reduce_both_find(TRI_REDUCE_AVERAGE, dtype));
+        assert_null(tri_reduce_both_find(TRI_REDUCE_MAX, dtype));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_on_every_type_matches_scalar_text),
+        cmocka_unit_test(the_sum_goes_to_both_places),
         cmocka_unit_test(sums_of_floats_are_rounded_once_as_the_scalar_sum_is),
         cmocka_unit_test(halves_are_combined_in_f32_and_rounded_once),
         cmocka_unit_test(min_and_max_do_not_depend_on_who_is_left),
