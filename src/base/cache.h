@@ -53,7 +53,8 @@ static inline void tri_copy_out(void *to, const void *from, size_t nbytes)
     }
 }
 
-/* memcpy, past the cache where there is more than it holds. */
+/* memcpy, past the cache where there is more than it holds: from here on it pays (docs/design/009-take-the-line.md). */
+#define TRI_COPY_LARGE_NBYTES ((size_t)4 << 20)
 void tri_copy_large(void *to, const void *from, size_t nbytes);
 
 /* After reading: makes the whole lines inside [bytes, bytes + nbytes) this core's, by spoiling a byte of each. Only for

@@ -8,18 +8,11 @@
 #include <emmintrin.h>
 #endif
 
-#define STREAM_NBYTES ((size_t)4 << 20) /* from here on it pays: measured, docs/design/009-take-the-line.md */
-
 #if defined(__x86_64__)
 static void stream(char *to, const char *from, size_t nbytes)
 {
-    enum { AHEAD = 2048 };
-    for (size_t at = 0; at < nbytes; at += TRI_LINE_NBYTES) {
-        _mm_prefetch(from + at + AHEAD, _MM_HINT_T0);
-        for (size_t i = 0; i < TRI_LINE_NBYTES; i += sizeof(__m128i))
-            _mm_stream_si128((__m128i *)(void *)(to + at + i),
-                             _mm_loadu_si128((const __m128i *)(const void *)(from + at + i)));
-    }
+    for (size_t at = 0; at < nbytes; at += sizeof(__m128i))
+        _mm_stream_si128((__m128i *)(void *)(to + at), _mm_loadu_si128((const __m128i *)(const void *)(from + at)));
     _mm_sfence();
 }
 #endif
@@ -27,7 +20,7 @@ static void stream(char *to, const char *from, size_t nbytes)
 void tri_copy_large(void *to, const void *from, size_t nbytes)
 {
 #if defined(__x86_64__)
-    if (nbytes >= STREAM_NBYTES) {
+    if (nbytes >= TRI_COPY_LARGE_NBYTES) {
         size_t before = (size_t)(-(uintptr_t)to & (TRI_LINE_NBYTES - 1));
         size_t lines = (nbytes - before) & ~(TRI_LINE_NBYTES - 1), done = before + lines;
         memcpy(to, from, before);

@@ -187,6 +187,15 @@ static void fetch(char *to, const char *from, size_t nbytes)
         tri_copy_large(to, from, nbytes);
 }
 
+/* Into another rank's memory. */
+static void hand_out(char *to, const char *from, size_t nbytes)
+{
+    if (nbytes >= TRI_COPY_LARGE_NBYTES)
+        tri_copy_large(to, from, nbytes);
+    else
+        tri_copy_out(to, from, nbytes);
+}
+
 /* Block `first` of every rank's input (all-gather: the only one), to the blocks of the output. */
 static void fetch_blocks(const tri_sharing *run, int64_t first)
 {
@@ -211,7 +220,7 @@ static void spread(const tri_sharing *run)
         return;
     }
     for (int i = 1; i < ranks; i++)
-        tri_copy_out(run->out[(rank + i) % ranks] + fetched, (const char *)call->in + fetched, nbytes - fetched);
+        hand_out(run->out[(rank + i) % ranks] + fetched, (const char *)call->in + fetched, nbytes - fetched);
 }
 
 static tri_status run_shared(const tri_sharing *run)
@@ -236,7 +245,7 @@ static tri_status run_shared(const tri_sharing *run)
         return TRI_OK;
     case TRI_COMM_GATHER:
         if (rank != root)
-            tri_copy_out(run->out[root] + nbytes * (size_t)rank, call->in, nbytes);
+            hand_out(run->out[root] + nbytes * (size_t)rank, call->in, nbytes);
         else
             fetch(tri_call_out_block(call, rank), call->in, nbytes);
         return TRI_OK;
