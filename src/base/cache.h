@@ -53,9 +53,18 @@ static inline void tri_copy_out(void *to, const void *from, size_t nbytes)
     }
 }
 
-/* memcpy, past the cache where there is more than it holds: from here on it pays (docs/design/009-take-the-line.md). */
+/* memcpy past the cache: what is written is not read first, nor kept. For a piece of what no cache holds. */
+void tri_copy_past(void *to, const void *from, size_t nbytes);
+/* From here on that pays: measured, docs/design/009-take-the-line.md. */
 #define TRI_COPY_LARGE_NBYTES ((size_t)4 << 20)
-void tri_copy_large(void *to, const void *from, size_t nbytes);
+/* memcpy, past the cache if that pays. */
+static inline void tri_copy_large(void *to, const void *from, size_t nbytes)
+{
+    if (nbytes >= TRI_COPY_LARGE_NBYTES)
+        tri_copy_past(to, from, nbytes);
+    else
+        memcpy(to, from, nbytes);
+}
 
 /* After reading: makes the whole lines inside [bytes, bytes + nbytes) this core's, by spoiling a byte of each. Only for
  * memory whose content nobody needs any more. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy.c: copies of more than a cache holds: past the cache, so that what is written is not read first.
+ * copy.c: copies past the cache, for more than it holds: what is written is not read first.
  */
 #include "base/cache.h"
 
@@ -17,17 +17,16 @@ static void stream(char *to, const char *from, size_t nbytes)
 }
 #endif
 
-void tri_copy_large(void *to, const void *from, size_t nbytes)
+void tri_copy_past(void *to, const void *from, size_t nbytes)
 {
 #if defined(__x86_64__)
-    if (nbytes >= TRI_COPY_LARGE_NBYTES) {
-        size_t before = (size_t)(-(uintptr_t)to & (TRI_LINE_NBYTES - 1));
-        size_t lines = (nbytes - before) & ~(TRI_LINE_NBYTES - 1), done = before + lines;
-        memcpy(to, from, before);
-        stream((char *)to + before, (const char *)from + before, lines);
-        memcpy((char *)to + done, (const char *)from + done, nbytes - done);
-        return;
-    }
-#endif
+    size_t before = (size_t)(-(uintptr_t)to & (TRI_LINE_NBYTES - 1));
+    before = before < nbytes ? before : nbytes;
+    size_t lines = (nbytes - before) & ~(TRI_LINE_NBYTES - 1), done = before + lines;
+    memcpy(to, from, before);
+    stream((char *)to + before, (const char *)from + before, lines);
+    memcpy((char *)to + done, (const char *)from + done, nbytes - done);
+#else
     memcpy(to, from, nbytes);
+#endif
 }

@@ -18,6 +18,7 @@ typedef struct staged {
     const tri_plan *plan;
     bool own_slots; /* a slot for each reader; else one for all */
     int64_t unit;   /* elements of a slot */
+    bool past;      /* blocks go past the cache into the output */
 } staged;
 
 static int64_t least(int64_t a, int64_t b)
@@ -69,6 +70,23 @@ static char *taken_from(const tri_call *call, int from)
     return is_apart ? tri_call_out_block(call, from) : call->out;
 }
 
+static void into_output(const staged *at, char *to, const char *from, size_t nbytes)
+{
+    if (at->past)
+        tri_copy_past(to, from, nbytes);
+    else
+        memcpy(to, from, nbytes);
+}
+
+/* All-gather: a piece that goes to the others goes to its place here too, while it is near. */
+static void place_piece(const staged *at, size_t first, size_t nbytes)
+{
+    const tri_call *call = at->call;
+    char *own = tri_call_out_block(call, call->group->rank);
+    if (own != call->in)
+        into_output(at, own + first, (const char *)call->in + first, nbytes);
+}
+
 static void put(const staged *at, int64_t s)
 {
     const tri_call *call = at->call;
@@ -81,8 +99,9 @@ static void put(const staged *at, int64_t s)
             continue;
         tri_copy_out(slot_at(at, rank, to, s), given_to(call, to) + first, nbytes);
         if (!at->own_slots)
-            return;
-    }
+            break;
+    }    if (call->op == TRI_COMM_ALL_GATHER)
+        place_piece(at, first, nbytes);
 }
 
 /* The sum of this rank's block. */
@@ -114,21 +133,23 @@ static tri_status fetch(const staged *at, int64_t s)
         if (!gives(call, from, rank))
             continue;
         if (call->op != TRI_COMM_REDUCE_SCATTER)
-            memcpy(taken_from(call, from) + first, slot, nbytes);
+            into_output(at, taken_from(call, from) + first, slot, nbytes);
         if (sole)
             tri_take_lines(slot, nbytes);
     }
     return TRI_OK;
 }
 
+/* The block of a rank for itself. */
 static void place_own(const tri_call *call)
 {
     int rank = call->group->rank;
-    if (call->op == TRI_COMM_REDUCE_SCATTER || call->op == TRI_COMM_BROADCAST || !gives(call, rank, rank))
+    bool has = call->op == TRI_COMM_ALL_TO_ALL || call->op == TRI_COMM_SCATTER || call->op == TRI_COMM_GATHER;
+    if (!has || !gives(call, rank, rank))
         return;
     char *own = taken_from(call, rank);
     if (own != given_to(call, rank))
-        memmove(own, given_to(call, rank), tri_call_nbytes(call, call->count));
+        tri_copy_large(own, given_to(call, rank), tri_call_nbytes(call, call->count));
 }
 
 /* Step s puts piece s and fetches piece s - 1; whoever meets has done both. */
@@ -138,9 +159,9 @@ static tri_status move_blocks(staged *at)
     at->own_slots =
         call->op == TRI_COMM_ALL_TO_ALL || call->op == TRI_COMM_SCATTER || call->op == TRI_COMM_REDUCE_SCATTER;
     at->unit = unit_of(call, at->own_slots ? call->group->count : 1, 2);
+    at->past = tri_call_nbytes(call, call->count) >= 2 * TRI_COPY_LARGE_NBYTES;
     int64_t steps = (call->count + at->unit - 1) / at->unit;
-    if (call->op != TRI_COMM_REDUCE_SCATTER)
-        place_own(call);
+    place_own(call);
     for (int64_t s = 0; s <= steps; s++) {
         if (s < steps)
             put(at, s);
