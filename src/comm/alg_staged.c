@@ -100,7 +100,8 @@ static void put(const staged *at, int64_t s)
         tri_copy_out(slot_at(at, rank, to, s), given_to(call, to) + first, nbytes);
         if (!at->own_slots)
             break;
-    }    if (call->op == TRI_COMM_ALL_GATHER)
+    }
+    if (call->op == TRI_COMM_ALL_GATHER)
         place_piece(at, first, nbytes);
 }
 
