@@ -16,10 +16,10 @@
 
 #define TASK_QUERIES INT64_C(512) /* of a task; they share packed keys and values */
 
-void tri_attention_make(const tri_op_desc *desc, tri_attention *a)
+void tri_attention_make(const tri_op_desc *desc, tri_attention_run *a)
 {
     const tri_heads h = tri_heads_make(desc);
-    *a = (tri_attention){.ops = tri_gemm_find(), .h = h, .scale = 1.0f / sqrtf((float)h.width)};
+    *a = (tri_attention_run){.ops = tri_gemm_find(), .h = h, .scale = 1.0f / sqrtf((float)h.width)};
     const int64_t nr = a->ops->nr, mr = a->ops->mr, panels = tri_int64_ceil(h.width, nr);
     a->padded = panels * nr;
     const int64_t by_place = tri_align_count(tri_gemm_packed_count(a->ops, h.width, h.length));
@@ -33,22 +33,22 @@ void tri_attention_make(const tri_op_desc *desc, tri_attention *a)
     a->each = a->rows + 2 * TRI_ATTENTION_QUERIES * a->padded;
 }
 
-void tri_attention_pack_places(const tri_attention *a, const float *from, int64_t count, float *packed)
+void tri_attention_pack_places(const tri_attention_run *a, const float *from, int64_t count, float *packed)
 {
     for (int64_t panel = 0; panel * a->ops->nr < count; panel++) {
         tri_gemm_pack(a->ops, packed, from, a->h.width, count, 1, a->h.stride, panel);
     }
 }
 
-void tri_attention_pack_elements(const tri_attention *a, const float *from, int64_t count, float *packed)
+void tri_attention_pack_elements(const tri_attention_run *a, const float *from, int64_t count, float *packed)
 {
     for (int64_t panel = 0; panel * a->ops->nr < a->h.width; panel++) {
         tri_gemm_pack(a->ops, packed, from, count, a->h.width, a->h.stride, 1, panel);
     }
 }
 
-void tri_attention_scores(const tri_attention *a, const float *from, int64_t stride, int64_t rows, const float *packed,
-                          int64_t first, int64_t count, float *s)
+void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t rows,
+                          const float *packed, int64_t first, int64_t count, float *s)
 {
     tri_gemm_block(a->ops, &(tri_gemm_call){.a = from,
                                             .packed = packed + first * a->h.width,
@@ -60,7 +60,7 @@ void tri_attention_scores(const tri_attention *a, const float *from, int64_t str
                                             .ldc = TRI_ATTENTION_KEYS});
 }
 
-void tri_attention_mix(const tri_attention *a, const float *s, int64_t rows, const float *packed, int64_t all,
+void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t rows, const float *packed, int64_t all,
                        int64_t first, int64_t count, bool add, float *to, int64_t stride)
 {
     const int64_t nr = a->ops->nr;
@@ -96,8 +96,8 @@ TRI_CLONES static void scale_row(float *y, float factor, int64_t count)
 }
 
 /* Softmax of the rows of a block as far as it goes; y, where earlier keys are in, follows the new maximum. */
-static void block_softmax(const tri_attention *a, float *s, int64_t query, int64_t rows, int64_t first, int64_t count,
-                          float *top, float *sum, float *y, int64_t stride)
+static void block_softmax(const tri_attention_run *a, float *s, int64_t query, int64_t rows, int64_t first,
+                          int64_t count, float *top, float *sum, float *y, int64_t stride)
 {
     for (int64_t r = 0; r < rows; r++) {
         float *row = s + r * TRI_ATTENTION_KEYS;
@@ -119,7 +119,7 @@ static void block_softmax(const tri_attention *a, float *s, int64_t query, int64
 }
 
 /* A block of queries of one head, whose keys and values are packed; all: how many of them. */
-static void block_forward(const tri_attention *a, const float *q, int64_t query, int64_t rows, int64_t all,
+static void block_forward(const tri_attention_run *a, const float *q, int64_t query, int64_t rows, int64_t all,
                           float *scratch, float *y, float *saved)
 {
     const int64_t stride = a->h.queries * a->h.width;
@@ -138,7 +138,7 @@ static void block_forward(const tri_attention *a, const float *q, int64_t query,
 
 static void forward_tile(void *arg, int64_t tile)
 {
-    const tri_attention *a = arg;
+    const tri_attention_run *a = arg;
     const tri_heads *h = &a->h;
     const int64_t tasks = tri_int64_ceil(h->length, TASK_QUERIES), first = tile % tasks * TASK_QUERIES;
     const int64_t key = tile / tasks % h->keys, row = tile / tasks / h->keys * h->length;
@@ -160,7 +160,7 @@ static void forward_tile(void *arg, int64_t tile)
 
 static tri_status attention_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    tri_attention a;
+    tri_attention_run a;
     tri_attention_make(desc, &a);
     kernel->saved_nbytes = (size_t)(a.h.samples * a.h.length * a.h.queries) * sizeof(float);
     kernel->scratch_nbytes = (size_t)(a.each * desc->threads) * sizeof(float);
@@ -169,7 +169,7 @@ static tri_status attention_plan(const tri_op_desc *desc, tri_kernel *kernel)
 
 static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    tri_attention a;
+    tri_attention_run a;
     tri_attention_make(&kernel->desc, &a);
     a.kernel = kernel;
     a.call = call;

@@ -26,8 +26,8 @@ TRI_CLONES static void weights_row(float *p, float *d, float scale, float log_su
 }
 
 /* sums[place tile][panel][mr][nr] += over the rows of s[row][place] b[row][element]. */
-static void sums_add(const tri_attention *a, const float *s, const float *b, int64_t rows, int64_t first, int64_t count,
-                     float *sums)
+static void sums_add(const tri_attention_run *a, const float *s, const float *b, int64_t rows, int64_t first,
+                     int64_t count, float *sums)
 {
     const tri_gemm_ops *ops = a->ops;
     const tri_gemm_walk walk = {.count = {1, rows}, .a_step = {0, TRI_ATTENTION_KEYS}, .b_step = {0, a->padded}};
@@ -41,7 +41,7 @@ static void sums_add(const tri_attention *a, const float *s, const float *b, int
 }
 
 /* From register tiles to rows. */
-static void sums_store(const tri_attention *a, const float *sums, float *to)
+static void sums_store(const tri_attention_run *a, const float *sums, float *to)
 {
     const int64_t mr = a->ops->mr, nr = a->ops->nr;
     for (int64_t place = 0; place < a->h.length; place++) {
@@ -53,7 +53,7 @@ static void sums_store(const tri_attention *a, const float *sums, float *to)
     }
 }
 
-static void rows_copy(const tri_attention *a, const float *from, int64_t stride, int64_t rows, float *to)
+static void rows_copy(const tri_attention_run *a, const float *from, int64_t stride, int64_t rows, float *to)
 {
     for (int64_t r = 0; r < rows; r++) {
         memcpy(to + r * a->padded, from + r * stride, (size_t)a->h.width * sizeof(float));
@@ -67,7 +67,7 @@ typedef struct block_arg {
     int64_t query, rows;
 } block_arg;
 
-static void block_backward(const tri_attention *a, const block_arg *b, float *scratch)
+static void block_backward(const tri_attention_run *a, const block_arg *b, float *scratch)
 {
     const int64_t stride = a->h.queries * a->h.width, width = a->h.width;
     float *p = scratch + a->block, *d = p + TRI_ATTENTION_QUERIES * TRI_ATTENTION_KEYS;
@@ -96,7 +96,7 @@ static void block_backward(const tri_attention *a, const block_arg *b, float *sc
 
 static void backward_tile(void *arg, int64_t tile)
 {
-    const tri_attention *a = arg;
+    const tri_attention_run *a = arg;
     const tri_heads *h = &a->h;
     const int64_t key = tile % h->keys, row = tile / h->keys * h->length;
     const int64_t keys_at = (h->queries + key) * h->width, values_at = keys_at + h->keys * h->width;
@@ -126,7 +126,7 @@ static void backward_tile(void *arg, int64_t tile)
 
 void tri_attention_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    tri_attention a;
+    tri_attention_run a;
     if (call->dinput[0] == NULL) {
         return;
     }
