@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rewrite.c: what is put in front of a text and replaced in it before it is cut into words.
+ */
+#include <string.h>
+
+#include "text/tokenizer_impl.h"
+
+static char *copy_text(tri_arena *arena, const char *text, size_t nbytes)
+{
+    char *copy = tri_arena_alloc(arena, nbytes + 1, 1);
+    if (copy != NULL && nbytes > 0)
+        memcpy(copy, text, nbytes);
+    return copy;
+}
+
+tri_status tri_rewrites_add(tri_tokenizer *tokenizer, tri_rewrites *rewrites, const char *from, size_t from_nbytes,
+                            const char *to, size_t to_nbytes)
+{
+    if (rewrites->count == TRI_REWRITES_MAX)
+        return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %d steps of rewriting a text", tokenizer->origin,
+                        TRI_REWRITES_MAX);
+    if (from != NULL && from_nbytes == 0)
+        return tri_fail(TRI_EFORMAT, "%s: Replace: the pattern is empty", tokenizer->origin);
+    tri_rewrite step = {.from_nbytes = from_nbytes, .to_nbytes = to_nbytes};
+    step.to = copy_text(&tokenizer->arena, to, to_nbytes);
+    step.from = from != NULL ? copy_text(&tokenizer->arena, from, from_nbytes) : NULL;
+    if (step.to == NULL || (from != NULL && step.from == NULL))
+        return TRI_ENOMEM;
+    rewrites->steps[rewrites->count++] = step;
+    return TRI_OK;
+}
+
+static tri_status replace_all(const tri_rewrite *step, const char *text, size_t nbytes, tri_string *out)
+{
+    for (size_t at = 0; at < nbytes;) {
+        const char *found = memmem(text + at, nbytes - at, step->from, step->from_nbytes);
+        size_t end = found != NULL ? (size_t)(found - text) : nbytes;
+        TRI_TRY(tri_string_append_bytes(out, text + at, end - at));
+        if (found == NULL)
+            break;
+        TRI_TRY(tri_string_append_bytes(out, step->to, step->to_nbytes));
+        at = end + step->from_nbytes;
+    }
+    return TRI_OK;
+}
+
+static bool goes_in_front(const tri_rewrite *step, bool begin, bool resume, const char *text, size_t nbytes)
+{
+    if (nbytes == 0 || resume || (step->text_begin && !begin))
+        return false;
+    return !step->unless_there || nbytes < step->to_nbytes || memcmp(text, step->to, step->to_nbytes) != 0;
+}
+
+tri_status tri_rewrites_apply(const tri_rewrites *rewrites, bool begin, bool resume, tri_string buffers[2],
+                              const char *text, size_t nbytes, const char **out, size_t *out_nbytes)
+{
+    *out = text;
+    *out_nbytes = nbytes;
+    for (int i = 0; i < rewrites->count; i++) {
+        const tri_rewrite *step = &rewrites->steps[i];
+        tri_string *buffer = &buffers[*out == buffers[0].text];
+        if (step->from == NULL && !goes_in_front(step, begin, resume, *out, *out_nbytes))
+            continue;
+        tri_string_clear(buffer);
+        if (step->from != NULL) {
+            TRI_TRY(replace_all(step, *out, *out_nbytes, buffer));
+        } else {
+            TRI_TRY(tri_string_append_bytes(buffer, step->to, step->to_nbytes));
+            TRI_TRY(tri_string_append_bytes(buffer, *out, *out_nbytes));
+        }
+        *out = tri_string_text(buffer);
+        *out_nbytes = buffer->nbytes;
+    }
+    return TRI_OK;
+}
