@@ -55,9 +55,8 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
         ready(arg, graph->params->entry_count);
     for (int o = graph->op_count - 1; o >= 0; o--) {
         graph_op *op = &graph->ops[o];
-        if (!op->backward)
-            continue;
-        op_down(graph, op);
+        if (op->backward)
+            op_down(graph, op);
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
             ready(arg, op->param[p]);
     }
