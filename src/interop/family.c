@@ -3,7 +3,7 @@
  * family.c: the tables of gpt2 and llama.
  *
  * GPT-2's linear layers are Conv1D there, [in, out]; Llama's query, key and value, and gate and up, are one tensor each
- * here. Defaults are those of transformers' GPT2Config and LlamaConfig.
+ * here. Fallbacks are the defaults of transformers' GPT2Config and LlamaConfig.
  */
 #include "interop/family.h"
 
@@ -37,23 +37,23 @@ static const tri_name_rule gpt2_rules[] = {
 };
 
 static const tri_family_field gpt2_fields[] = {
-    {"vocab_size", TRI_FIELD_INT, TRI_ROLE_VOCABULARY, 1, MOST, "50257", NULL, false},
-    {"n_positions", TRI_FIELD_INT, TRI_ROLE_NONE, 1, MOST, "1024", NULL, false},
-    {"n_embd", TRI_FIELD_INT, TRI_ROLE_WIDTH, 1, 1 << 20, "768", NULL, false},
-    {"n_layer", TRI_FIELD_INT, TRI_ROLE_LAYERS, 1, 10000, "12", NULL, false},
-    {"n_head", TRI_FIELD_INT, TRI_ROLE_HEADS, 1, 65536, "12", NULL, false},
-    {"n_inner", TRI_FIELD_INT, TRI_ROLE_INNER, 1, 1 << 24, NULL, NULL, false},
-    {"activation_function", TRI_FIELD_TEXT, TRI_ROLE_NONE, 0, 0, "gelu_new", "gelu_new|gelu_pytorch_tanh|gelu|relu",
-     false},
-    {"resid_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, false},
-    {"embd_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, false},
-    {"attn_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, false},
-    {"layer_norm_epsilon", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-30, 1, "1e-5", NULL, false},
-    {"initializer_range", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 1e6, "0.02", NULL, false},
-    {"tie_word_embeddings", TRI_FIELD_BOOL, TRI_ROLE_TIED, 0, 0, "true", NULL, false},
-    {"scale_attn_weights", TRI_FIELD_BOOL, TRI_ROLE_NONE, 0, 0, "true", NULL, true},
-    {"scale_attn_by_inverse_layer_idx", TRI_FIELD_BOOL, TRI_ROLE_NONE, 0, 0, "false", NULL, true},
-    {"add_cross_attention", TRI_FIELD_BOOL, TRI_ROLE_NONE, 0, 0, "false", NULL, true},
+    {"vocab_size", TRI_FIELD_INT, TRI_ROLE_VOCABULARY, 1, MOST, "50257", NULL, TRI_FIELD_USED, NULL},
+    {"n_positions", TRI_FIELD_INT, TRI_ROLE_POSITIONS, 1, 1 << 30, "1024", NULL, TRI_FIELD_USED, NULL},
+    {"n_embd", TRI_FIELD_INT, TRI_ROLE_WIDTH, 1, 1 << 20, "768", NULL, TRI_FIELD_USED, NULL},
+    {"n_layer", TRI_FIELD_INT, TRI_ROLE_LAYERS, 1, 10000, "12", NULL, TRI_FIELD_USED, NULL},
+    {"n_head", TRI_FIELD_INT, TRI_ROLE_HEADS, 1, 65536, "12", NULL, TRI_FIELD_USED, NULL},
+    {"n_inner", TRI_FIELD_INT, TRI_ROLE_INNER, 1, 1 << 24, NULL, NULL, TRI_FIELD_USED, NULL},
+    {"activation_function", TRI_FIELD_TEXT, TRI_ROLE_NONE, 0, 0, "gelu_new", "gelu_new|gelu|relu|silu", TRI_FIELD_USED,
+     NULL},
+    {"resid_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, TRI_FIELD_USED, "0"},
+    {"embd_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, TRI_FIELD_USED, "0"},
+    {"attn_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, TRI_FIELD_UNUSED, "0"},
+    {"layer_norm_epsilon", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-12, 1, "1e-5", NULL, TRI_FIELD_USED, NULL},
+    {"initializer_range", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-9, 100, "0.02", NULL, TRI_FIELD_USED, NULL},
+    {"tie_word_embeddings", TRI_FIELD_BOOL, TRI_ROLE_TIED, 0, 0, "true", NULL, TRI_FIELD_USED, NULL},
+    {"scale_attn_weights", TRI_FIELD_BOOL, TRI_ROLE_NONE, 0, 0, "true", NULL, TRI_FIELD_FIXED, NULL},
+    {"scale_attn_by_inverse_layer_idx", TRI_FIELD_BOOL, TRI_ROLE_NONE, 0, 0, "false", NULL, TRI_FIELD_FIXED, NULL},
+    {"add_cross_attention", TRI_FIELD_BOOL, TRI_ROLE_NONE, 0, 0, "false", NULL, TRI_FIELD_FIXED, NULL},
 };
 
 static const tri_name_rule llama_rules[] = {
@@ -91,23 +91,23 @@ static const tri_name_rule llama_rules[] = {
 };
 
 static const tri_family_field llama_fields[] = {
-    {"vocab_size", TRI_FIELD_INT, TRI_ROLE_VOCABULARY, 1, MOST, "32000", NULL, false},
-    {"hidden_size", TRI_FIELD_INT, TRI_ROLE_WIDTH, 1, 1 << 20, "4096", NULL, false},
-    {"intermediate_size", TRI_FIELD_INT, TRI_ROLE_INNER, 1, 1 << 24, "11008", NULL, false},
-    {"num_hidden_layers", TRI_FIELD_INT, TRI_ROLE_LAYERS, 1, 10000, "32", NULL, false},
-    {"num_attention_heads", TRI_FIELD_INT, TRI_ROLE_HEADS, 1, 65536, "32", NULL, false},
-    {"num_key_value_heads", TRI_FIELD_INT, TRI_ROLE_KEY_HEADS, 1, 65536, NULL, NULL, false},
-    {"head_dim", TRI_FIELD_INT, TRI_ROLE_HEAD_WIDTH, 1, 65536, NULL, NULL, false},
-    {"hidden_act", TRI_FIELD_TEXT, TRI_ROLE_NONE, 0, 0, "silu", NULL, true},
-    {"max_position_embeddings", TRI_FIELD_INT, TRI_ROLE_NONE, 1, MOST, "2048", NULL, false},
-    {"initializer_range", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 1e6, "0.02", NULL, false},
-    {"rms_norm_eps", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-30, 1, "1e-6", NULL, false},
-    {"rope_theta", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-3, 1e15, "10000", NULL, false},
-    {"rope_scaling", TRI_FIELD_ROPE, TRI_ROLE_NONE, 0, 0, NULL, NULL, false},
-    {"attention_bias", TRI_FIELD_BOOL, TRI_ROLE_ATTENTION_BIAS, 0, 0, "false", NULL, false},
-    {"mlp_bias", TRI_FIELD_BOOL, TRI_ROLE_MLP_BIAS, 0, 0, "false", NULL, false},
-    {"attention_dropout", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0", NULL, false},
-    {"tie_word_embeddings", TRI_FIELD_BOOL, TRI_ROLE_TIED, 0, 0, "false", NULL, false},
+    {"vocab_size", TRI_FIELD_INT, TRI_ROLE_VOCABULARY, 1, MOST, "32000", NULL, TRI_FIELD_USED, NULL},
+    {"hidden_size", TRI_FIELD_INT, TRI_ROLE_WIDTH, 1, 1 << 20, "4096", NULL, TRI_FIELD_USED, "512"},
+    {"intermediate_size", TRI_FIELD_INT, TRI_ROLE_INNER, 1, 1 << 24, "11008", NULL, TRI_FIELD_USED, NULL},
+    {"num_hidden_layers", TRI_FIELD_INT, TRI_ROLE_LAYERS, 1, 10000, "32", NULL, TRI_FIELD_USED, "8"},
+    {"num_attention_heads", TRI_FIELD_INT, TRI_ROLE_HEADS, 1, 65536, "32", NULL, TRI_FIELD_USED, "8"},
+    {"num_key_value_heads", TRI_FIELD_INT, TRI_ROLE_KEY_HEADS, 1, 65536, NULL, NULL, TRI_FIELD_USED, NULL},
+    {"head_dim", TRI_FIELD_INT, TRI_ROLE_HEAD_WIDTH, 1, 65536, NULL, NULL, TRI_FIELD_USED, NULL},
+    {"hidden_act", TRI_FIELD_TEXT, TRI_ROLE_NONE, 0, 0, "silu", NULL, TRI_FIELD_FIXED, NULL},
+    {"max_position_embeddings", TRI_FIELD_INT, TRI_ROLE_POSITIONS, 1, 1 << 30, "2048", NULL, TRI_FIELD_USED, NULL},
+    {"initializer_range", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-9, 100, "0.02", NULL, TRI_FIELD_USED, NULL},
+    {"rms_norm_eps", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-12, 1, "1e-6", NULL, TRI_FIELD_USED, NULL},
+    {"rope_theta", TRI_FIELD_REAL, TRI_ROLE_NONE, 1, 1e12, "10000", NULL, TRI_FIELD_USED, NULL},
+    {"rope_scaling", TRI_FIELD_ROPE, TRI_ROLE_NONE, 0, 0, NULL, NULL, TRI_FIELD_USED, NULL},
+    {"attention_bias", TRI_FIELD_BOOL, TRI_ROLE_ATTENTION_BIAS, 0, 0, "false", NULL, TRI_FIELD_USED, NULL},
+    {"mlp_bias", TRI_FIELD_BOOL, TRI_ROLE_MLP_BIAS, 0, 0, "false", NULL, TRI_FIELD_USED, NULL},
+    {"attention_dropout", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0", NULL, TRI_FIELD_UNUSED, NULL},
+    {"tie_word_embeddings", TRI_FIELD_BOOL, TRI_ROLE_TIED, 0, 0, "false", NULL, TRI_FIELD_USED, NULL},
 };
 
 const tri_family tri_families[] = {
@@ -123,6 +123,7 @@ const tri_family tri_families[] = {
      .architecture = "LlamaForCausalLM",
      .prefix = "model.",
      .embedding = "model.embed_tokens.weight",
+     .gate_up = "model.layers.0.mlp.gate_up_proj.weight",
      .rules = llama_rules,
      .rule_count = TRI_COUNT_OF(llama_rules),
      .fields = llama_fields,

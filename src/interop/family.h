@@ -49,11 +49,18 @@ typedef enum tri_field_role {
     TRI_ROLE_HEAD_WIDTH,
     TRI_ROLE_INNER,
     TRI_ROLE_VOCABULARY,
+    TRI_ROLE_POSITIONS,
     TRI_ROLE_TIED,
     TRI_ROLE_ATTENTION_BIAS,
     TRI_ROLE_MLP_BIAS,
     TRI_ROLE_COUNT
 } tri_field_role;
+
+typedef enum tri_field_use {
+    TRI_FIELD_USED,
+    TRI_FIELD_FIXED, /* there is no model here with another value than the fallback; not a field of `model:` */
+    TRI_FIELD_UNUSED /* kept for others: no field of `model:`, or of one value only; says nothing about the weights */
+} tri_field_use;
 
 typedef struct tri_family_field {
     const char *name; /* in config.json and under `model:` */
@@ -62,7 +69,8 @@ typedef struct tri_family_field {
     double low, high;     /* of numbers */
     const char *fallback; /* where config.json says nothing, as Hugging Face has it; NULL: follows from others */
     const char *choices;  /* of texts: "a|b" */
-    bool only_fallback;   /* there is no model here with another value; not a field of `model:` */
+    tri_field_use use;
+    const char *ours; /* default of the model here, where it is another; NULL: the fallback */
 } tri_family_field;
 
 #define TRI_FAMILY_MAX_FIELDS 24
@@ -72,6 +80,7 @@ typedef struct tri_family {
     const char *architecture; /* that a new config.json names */
     const char *prefix;       /* of '@' */
     const char *embedding;    /* our name of the tensor whose rows are the vocabulary */
+    const char *gate_up;      /* and of one whose rows are twice the inner width; NULL: it follows from the width */
     const tri_name_rule *rules;
     int rule_count;
     const tri_family_field *fields;

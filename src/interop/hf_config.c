@@ -115,7 +115,7 @@ static tri_status read_field(tri_hf_config *config, int index)
         return TRI_OK;
     TRI_TRY(read_value(config, field, value, out));
     bool same = field->type == TRI_FIELD_TEXT ? strcmp(out->text, fallback.text) == 0 : out->number == fallback.number;
-    if (field->only_fallback && !same)
+    if (field->use == TRI_FIELD_FIXED && !same)
         return tri_fail(TRI_EUNSUPPORTED, "%s: %s: the model %s has only %s", config->origin, field->name,
                         config->family->name, field->fallback);
     return TRI_OK;
@@ -249,4 +249,16 @@ bool tri_hf_config_has_prefix(const tri_hf_config *config)
     size_t length = name != NULL ? strlen(name) : 0;
     /* GPT2Model, LlamaModel; but not GPT2LMHeadModel. */
     return !(length > 5 && strcmp(name + length - 5, "Model") == 0 && strstr(name, "Head") == NULL);
+}
+
+tri_status tri_hf_config_unused(const tri_hf_config *config, tri_string *out)
+{
+    for (int i = 0; i < config->family->field_count; i++) {
+        const tri_family_field *field = &config->family->fields[i];
+        if (field->use != TRI_FIELD_UNUSED || config->values[i].number == 0)
+            continue;
+        TRI_TRY(tri_string_appendf(out, "%s%s ", out->nbytes > 0 ? ", " : "", field->name));
+        TRI_TRY(tri_string_append_real(out, config->values[i].number));
+    }
+    return TRI_OK;
 }

@@ -28,11 +28,18 @@ bool tri_hf_config_has_prefix(const tri_hf_config *config);
 /* Appends the fields of `model:` as YAML lines, the name first. */
 tri_status tri_hf_config_model(const tri_hf_config *config, tri_string *out);
 
-/* Puts the fields of `model:` (a map of our fields) and the number of tokens into the configuration; vocabulary 0
- * leaves it. */
-tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, int64_t vocabulary);
+/* Appends what is kept and not used here, such as "attn_pdrop 0.1"; nothing where all of it is 0. */
+tri_status tri_hf_config_unused(const tri_hf_config *config, tri_string *out);
+
+/* What a model that is built knows and `model:` may leave out; 0: not known. */
+typedef struct tri_hf_facts {
+    int64_t numbers[TRI_ROLE_COUNT];
+} tri_hf_facts;
+/* Puts the fields of `model:`, and facts where it says nothing, into the configuration. */
+tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, const tri_hf_facts *facts);
 /* A configuration for a model that came from nowhere. */
-tri_status tri_hf_config_make(const tri_family *family, const tri_yaml *model, int64_t vocabulary, tri_hf_config **out);
+tri_status tri_hf_config_make(const tri_family *family, const tri_yaml *model, const tri_hf_facts *facts,
+                              tri_hf_config **out);
 /* Appends the JSON text, for weights of this type: `torch_dtype` (or `dtype`, if that is there) follows; everything
  * else is as it was read. */
 tri_status tri_hf_config_print(tri_hf_config *config, tri_dtype dtype, tri_string *out);

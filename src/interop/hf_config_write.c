@@ -54,7 +54,7 @@ static tri_status print_field(const tri_hf_config *config, int index, tri_string
 {
     const tri_family_field *field = &config->family->fields[index];
     const tri_hf_value *value = &config->values[index];
-    if (field->only_fallback || (!value->given && field->fallback == NULL && field->type != TRI_FIELD_ROPE))
+    if (field->use != TRI_FIELD_USED || (!value->given && field->fallback == NULL && field->type != TRI_FIELD_ROPE))
         return TRI_OK;
     if (field->type == TRI_FIELD_ROPE) {
         const json_t *rope = json_object_get(config->root, field->name);
@@ -136,17 +136,18 @@ static tri_status set_field(tri_hf_config *config, const tri_family_field *field
     return set_new(config, field->name, value);
 }
 
-tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, int64_t vocabulary)
+tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, const tri_hf_facts *facts)
 {
     for (int i = 0; i < config->family->field_count; i++) {
         const tri_family_field *field = &config->family->fields[i];
         const tri_yaml *given = tri_yaml_find(model, field->name);
-        if (field->role == TRI_ROLE_VOCABULARY && vocabulary > 0)
-            TRI_TRY(set_field(config, field, json_integer(vocabulary)));
+        int64_t fact = facts->numbers[field->role];
+        if (given == NULL && fact > 0)
+            TRI_TRY(set_field(config, field, json_integer(fact)));
         else if (given != NULL && given->kind == TRI_YAML_MAP &&
                  json_object_get(config->root, "rope_parameters") == NULL)
             TRI_TRY(set_field(config, field, value_from_map(given)));
-        else if (given != NULL && given->kind == TRI_YAML_SCALAR && !field->only_fallback)
+        else if (given != NULL && given->kind == TRI_YAML_SCALAR && field->use == TRI_FIELD_USED)
             TRI_TRY(set_field(config, field, value_from_text(field, given->text)));
     }
     return tri_hf_config_read_fields(config);
@@ -160,13 +161,15 @@ static tri_status put_fallbacks(tri_hf_config *config)
     TRI_TRY(set_new(config, "model_type", json_string(config->family->name)));
     for (int i = 0; i < config->family->field_count; i++) {
         const tri_family_field *field = &config->family->fields[i];
-        if (field->fallback != NULL)
-            TRI_TRY(set_new(config, field->name, value_from_text(field, field->fallback)));
+        const char *text = field->ours != NULL ? field->ours : field->fallback;
+        if (text != NULL)
+            TRI_TRY(set_new(config, field->name, value_from_text(field, text)));
     }
     return TRI_OK;
 }
 
-tri_status tri_hf_config_make(const tri_family *family, const tri_yaml *model, int64_t vocabulary, tri_hf_config **out)
+tri_status tri_hf_config_make(const tri_family *family, const tri_yaml *model, const tri_hf_facts *facts,
+                              tri_hf_config **out)
 {
     TRI_TRY(tri_hf_config_create("model", out));
     tri_hf_config *config = *out;
@@ -174,7 +177,7 @@ tri_status tri_hf_config_make(const tri_family *family, const tri_yaml *model, i
     config->root = json_object();
     tri_status status = config->root != NULL ? put_fallbacks(config) : TRI_ENOMEM;
     if (status == TRI_OK)
-        status = tri_hf_config_update(config, model, vocabulary);
+        status = tri_hf_config_update(config, model, facts);
     if (status != TRI_OK) {
         tri_hf_config_close(config);
         *out = NULL;

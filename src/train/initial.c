@@ -22,7 +22,14 @@ static tri_status source_open(tri_job *job, tri_string *text)
 {
     TRI_TRY_IN(tri_pretrained_open(job->config.from, &job->source), "model.from");
     const tri_hf_config *found = tri_pretrained_config(job->source);
-    return found ? tri_hf_config_model(found, text) : TRI_OK;
+    tri_string unused = {0};
+    if (!found)
+        return TRI_OK;
+    tri_status status = tri_hf_config_unused(found, &unused);
+    if (status == TRI_OK && unused.nbytes > 0)
+        tri_log(TRI_LOG_WARN, "%s: %s is not used: attention has no dropout here", job->config.from, unused.text);
+    tri_string_fini(&unused);
+    return status == TRI_OK ? tri_hf_config_model(found, text) : status;
 }
 
 /* Rank 0's text on all ranks. */
@@ -164,10 +171,18 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
 
 /* --- config.json of the run --- */
 
+static int64_t rows_of(const tri_job *job, const char *name)
+{
+    const tri_param *entry = name ? tri_params_find(job->params, name) : NULL;
+    return entry ? entry->shape.dim[0] : 0;
+}
+
 static tri_status config_open(tri_job *job, const tri_family *family, const char *path, tri_hf_config **out)
 {
-    const tri_param *embedding = tri_params_find(job->params, family->embedding);
-    int64_t vocabulary = embedding ? embedding->shape.dim[0] : 0;
+    tri_hf_facts facts = {{0}};
+    facts.numbers[TRI_ROLE_VOCABULARY] = rows_of(job, family->embedding);
+    facts.numbers[TRI_ROLE_INNER] = rows_of(job, family->gate_up) / 2;
+    facts.numbers[TRI_ROLE_POSITIONS] = (int64_t)(job->input_nbytes / sizeof(int32_t)) / job->rows;
     if (job->step > 0 && tri_fs_exists(path)) /* resumed: what the source's had is in this one */
         TRI_TRY(tri_hf_config_open(path, out));
     else if (job->source && tri_pretrained_config(job->source)) {
@@ -178,8 +193,8 @@ static tri_status config_open(tri_job *job, const tri_family *family, const char
         tri_string_fini(&text);
         TRI_TRY(status);
     } else
-        return tri_hf_config_make(family, job->config.model, vocabulary, out);
-    return tri_hf_config_update(*out, job->config.model, vocabulary);
+        return tri_hf_config_make(family, job->config.model, &facts, out);
+    return tri_hf_config_update(*out, job->config.model, &facts);
 }
 
 tri_status tri_job_config_write(tri_job *job)
