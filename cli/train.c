@@ -218,6 +218,8 @@ static int run(int count, char **argv)
     int code;
     if (status != TRI_OK)
         code = tri_command_fail(status);
+    else if (given.dry_run && (status = tri_config_model_find(&config)) != TRI_OK)
+        code = tri_command_fail(status);
     else if (given.dry_run)
         code = dry_run(&config, ranks > 0 ? (int)ranks : 1);
     else if (given.ranks && (ranks > 1 || given.hosts))

@@ -29,6 +29,10 @@ tri_status tri_file_rename(const char *from, const char *to);
 /* The hash of bytes in memory, as the writer computes it. */
 uint64_t tri_file_hash(const void *bytes, size_t nbytes);
 
+/* What stands before the data of a safetensors file: the bytes of the tensors follow, without gaps, in this order.
+ * `path` is for messages. */
+tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors,
+                                      int count, const char *const *metadata);
 /* tri_safetensors_write without the temporary name: for a folder that is renamed as a whole. */
 tri_status tri_safetensors_write_plain(const char *path, const tri_stored_tensor *tensors, int count,
                                        const char *const *metadata, tri_file_digest *digest);

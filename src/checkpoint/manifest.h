@@ -13,6 +13,7 @@
 #define TRI_MANIFEST_FILE      "manifest.json"
 #define TRI_MODEL_FILE         "model.safetensors"
 #define TRI_STATE_FILE         "optimizer.safetensors"
+#define TRI_LAYOUT_NAME        "trireme" /* "layout" in __metadata__: names and shapes are ours */
 #define TRI_MANIFEST_VERSION   1
 #define TRI_MANIFEST_MAX_FILES 2
 

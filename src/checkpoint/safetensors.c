@@ -47,6 +47,10 @@ static tri_status read_dtype(const tri_safetensors *file, const json_t *value, t
             tensor->dtype = (tri_dtype)i;
             return TRI_OK;
         }
+    if (strcmp(text, "BOOL") == 0) { /* masks of Hugging Face's models: a byte each */
+        tensor->dtype = TRI_U8;
+        return TRI_OK;
+    }
     return tri_fail(TRI_EUNSUPPORTED, "%s: tensor '%.100s' has elements of type '%.20s', which is not supported",
                     file->origin, tensor->name, text);
 }

@@ -81,14 +81,32 @@ static tri_status print_header(tri_string *text, const tri_stored_tensor *tensor
     return TRI_OK;
 }
 
-static tri_status put_file(tri_file_writer *writer, const tri_string *header, const tri_stored_tensor *tensors,
-                           int count)
+static tri_status put_text(tri_file_writer *writer, const tri_string *header)
 {
     unsigned char length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)((uint64_t)header->nbytes >> (8 * i));
     TRI_TRY(tri_file_writer_put(writer, length, sizeof(length)));
-    TRI_TRY(tri_file_writer_put(writer, header->text, header->nbytes));
+    return tri_file_writer_put(writer, header->text, header->nbytes);
+}
+
+tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors,
+                                      int count, const char *const *metadata)
+{
+    tri_string header = {0};
+    tri_status status = check_tensors(path, tensors, count);
+    if (status == TRI_OK)
+        status = print_header(&header, tensors, count, metadata);
+    if (status == TRI_OK)
+        status = put_text(writer, &header);
+    tri_string_fini(&header);
+    return status;
+}
+
+static tri_status put_file(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors, int count,
+                           const char *const *metadata)
+{
+    TRI_TRY(tri_safetensors_put_header(writer, path, tensors, count, metadata));
     for (int i = 0; i < count; i++)
         TRI_TRY(tri_file_writer_put(writer, tensors[i].bytes, tensors[i].nbytes));
     return TRI_OK;
@@ -97,20 +115,12 @@ static tri_status put_file(tri_file_writer *writer, const tri_string *header, co
 tri_status tri_safetensors_write_plain(const char *path, const tri_stored_tensor *tensors, int count,
                                        const char *const *metadata, tri_file_digest *digest)
 {
-    TRI_TRY(check_tensors(path, tensors, count));
-    tri_string header = {0};
-    tri_status status = print_header(&header, tensors, count, metadata);
-    tri_file_writer *writer = NULL;
+    tri_file_writer *writer;
+    TRI_TRY(tri_file_writer_open(path, &writer));
+    tri_status status = put_file(writer, path, tensors, count, metadata);
     if (status == TRI_OK)
-        status = tri_file_writer_open(path, &writer);
-    if (status == TRI_OK) {
-        status = put_file(writer, &header, tensors, count);
-        if (status == TRI_OK)
-            status = tri_file_writer_close(writer, digest);
-        else
-            tri_file_writer_abandon(writer);
-    }
-    tri_string_fini(&header);
+        return tri_file_writer_close(writer, digest);
+    tri_file_writer_abandon(writer);
     return status;
 }
 

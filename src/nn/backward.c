@@ -81,9 +81,8 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
         graph_op *op = &graph->ops[o];
         if (tri_graph_ends_block(graph, o))
             block_again(graph, o);
-        if (!op->backward)
-            continue;
-        op_down(graph, op);
+        if (op->backward)
+            op_down(graph, op);
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
             ready(arg, op->slot[p]);
     }

@@ -117,6 +117,7 @@ static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
     op->desc = (tri_op_desc){.op = node->op,
                              .attr = node->attr,
                              .input_count = node->input_count,
+                             .param_count = node->param_count,
                              .max_shards = graph->config.shards,
                              .threads = graph->config.threads};
     for (int i = 0; i < node->input_count; i++) {
@@ -155,12 +156,20 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
-/* The gradient of a value is wanted when a parameter stands somewhere above it. */
+static bool has_moving_param(const tri_graph *graph, const graph_op *op)
+{
+    for (int p = 0; p < op->desc.param_count; p++)
+        if (!graph->params->entries[op->param[p]].frozen)
+            return true;
+    return false;
+}
+
+/* The gradient of a value is wanted when a parameter that moves stands somewhere above it. */
 static void grads_decide(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
-        bool need = graph->config.training && op->desc.param_count > 0;
+        bool need = graph->config.training && has_moving_param(graph, op);
         for (int i = 0; i < op->desc.input_count; i++) {
             op->desc.need_dinput[i] = graph->values[op->input[i]].need_grad;
             need = need || op->desc.need_dinput[i];

@@ -23,6 +23,7 @@ typedef struct tri_param {
     tri_shape shape;
     int64_t first, count; /* elements of the store */
     bool decay, buffer;
+    bool frozen;    /* nobody moves it: no gradient is wanted; set before graphs, optimizers and syncs are made */
     float momentum; /* buffer: weight of the newest figure; 0 = 0.1 */
 } tri_param;
 

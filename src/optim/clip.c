@@ -3,7 +3,8 @@
  * clip.c: the norm of the gradient, summed in blocks of the store and a tree over blocks: the same bits for any
  * slicing.
  *
- * Each block is the sum of its pieces of trainable entries in order, so buffers are left out without being touched.
+ * Each block is the sum of its pieces of trainable entries in order, so buffers and frozen ones are left out without
+ * being touched.
  */
 #include <math.h>
 
@@ -27,7 +28,7 @@ static void norm_tile(void *arg, int64_t tile)
         int64_t low = entry->first > first ? entry->first : first;
         int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
         double piece = 0;
-        if (entry->buffer)
+        if (entry->buffer || entry->frozen)
             continue;
         tri_vector_square_blocks(1, norm->grads + low, high - low, &piece);
         sum += piece;

@@ -174,6 +174,8 @@ static void buffer_step(float momentum, float scale, float *values, const float 
 static void entry_step(const step_arg *step, const tri_param *entry, const float *grads, int64_t first, int64_t count)
 {
     const tri_optim *optim = step->optim;
+    if (entry->frozen)
+        return;
     if (entry->buffer) {
         float momentum = entry->momentum > 0 ? entry->momentum : 0.1f;
         buffer_step(momentum, step->buffer_scale, step->values + first, grads, count);

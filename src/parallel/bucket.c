@@ -24,6 +24,16 @@ static void bucket_close(tri_buckets *buckets, const tri_params *params, int fir
     buckets->count++;
 }
 
+/* Frozen entries from `entry` downwards, if they would fill a bucket; else 0. */
+static int frozen_run(const tri_params *params, int entry, int64_t nbytes_each)
+{
+    int run = 0;
+    int64_t count = 0;
+    for (; entry < params->entry_count && entry >= run && params->entries[entry - run].frozen; run++)
+        count += params->entries[entry - run].count;
+    return count * (int64_t)sizeof(float) >= nbytes_each ? run : 0;
+}
+
 tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int64_t nbytes_each)
 {
     int entries = tri_params_tail(params) + 1; /* the tail is the last one */
@@ -38,6 +48,17 @@ tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int6
     int last = entries - 1;
     for (int entry = last; entry >= 0; entry--) {
         int64_t first = tri_params_grad_first(params, entry);
+        int frozen = frozen_run(params, entry, nbytes_each);
+        if (frozen > 0) {
+            if (entry < last)
+                bucket_close(buckets, params, entry + 1, last, end);
+            for (int i = 0; i < frozen; i++)
+                buckets->bucket_of[entry - i] = -1;
+            entry -= frozen - 1;
+            end = tri_params_grad_first(params, entry);
+            last = entry - 1;
+            continue;
+        }
         if ((end - first) * (int64_t)sizeof(float) >= nbytes_each || entry == 0) {
             bucket_close(buckets, params, entry, last, end);
             end = first;
@@ -63,6 +84,8 @@ void tri_buckets_begin(tri_buckets *buckets)
 
 void tri_bucket_ready(tri_buckets *buckets, int entry)
 {
+    if (buckets->bucket_of[entry] < 0)
+        return;
     tri_bucket *bucket = &buckets->items[buckets->bucket_of[entry]];
     TRI_ASSERT(bucket->missing > 0);
     bucket->missing--;

@@ -3,6 +3,8 @@
  * bucket.h: which gradients travel together: slices of the flat gradient from its end to its start, the order in which
  * the backward pass completes them.
  *
+ * Runs of frozen entries that would fill a bucket do not travel; shorter ones lie within a bucket, as zeros.
+ *
  * A bucket is full when all its entries are ready; buckets are released strictly in their order, the same on every
  * rank.
  */
@@ -21,7 +23,7 @@ typedef struct tri_bucket {
 typedef struct tri_buckets {
     tri_bucket *items;
     int count;
-    int *bucket_of; /* [tri_params_tail() + 1]: number of a gradient -> bucket */
+    int *bucket_of; /* [tri_params_tail() + 1]: number of a gradient -> bucket, -1: it does not travel */
     int released;   /* buckets released in this step */
 } tri_buckets;
 

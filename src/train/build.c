@@ -89,6 +89,8 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
                           tri_shape_print(values[given->input].sample, wanted), tri_shape_print(info->sample, found));
     if (status == TRI_OK)
         status = tri_params_create(given, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params);
+    if (status == TRI_OK)
+        status = tri_job_freeze(job);
     tri_graph_config config = {.kind = job->config.train.kernels,
                                .rows = job->rows,
                                .shards = (int)job->waves.shards,
@@ -230,6 +232,7 @@ static tri_status open_run_folder(tri_job *job)
         status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
     tri_string_fini(&text);
     TRI_TRY(status);
+    TRI_TRY_IN(tri_job_config_write(job), "while writing the run folder");
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
     return tri_metrics_open(path, job->step, &job->metrics);
 }
@@ -238,6 +241,7 @@ static tri_status build_rank(tri_job *job, const tri_job_setup *setup)
 {
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
+    TRI_TRY(tri_job_model_find(job, setup));
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(job->comm));
     snprintf(job->bits, sizeof(job->bits), "reproducible");
@@ -259,6 +263,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)
         status = build_moves(job);
+    if (status == TRI_OK && !setup->resume)
+        status = tri_job_weights_find(job);
     if (status == TRI_OK)
         status = check_equal(job);
     if (status == TRI_OK && setup->resume)
@@ -272,5 +278,9 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = open_run_folder(job);
     if (status == TRI_OK && setup->console && job->rank == 0)
         status = tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console);
+    if (status == TRI_OK && job->console)
+        tri_job_initial_print(job, job->console);
+    tri_pretrained_close(job->source);
+    job->source = NULL;
     return status;
 }

@@ -91,6 +91,9 @@ static tri_status unknown_key(const char *origin, int line, const char *key)
     size_t count = 0;
     candidates[count++] = "model.name";
     candidates[count++] = "model.layers";
+    candidates[count++] = "model.from";
+    candidates[count++] = "model.freeze";
+    candidates[count++] = "model.reinit";
     for (const tri_config_section *at = tri_config_sections; at->table; at++)
         for (size_t r = 0; r < at->table->count && count < KEY_LIMIT; r++) {
             snprintf(keys[count], sizeof(keys[count]), "%s.%s", at->table->section, at->table->rows[r].field);
@@ -211,7 +214,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
     if (config->model && config->model->kind != TRI_YAML_MAP)
         return tri_fail(TRI_ECONFIG, "%s:%d: 'model' wants keys below it, such as 'name: cnn'", origin,
                         config->model->line);
-    return TRI_OK;
+    return tri_config_model_split(config);
 }
 
 void tri_config_fini(tri_config *config)

@@ -46,11 +46,20 @@ extern const tri_option_table tri_train_options; /* section "train" */
     X(net, no_row_decides)                                                                                             \
     X(checkpoint, no_row_decides)
 
+/* Globs over names of parameters. */
+typedef struct tri_patterns {
+    const char **items;
+    int count;
+} tri_patterns;
+bool tri_patterns_match(const tri_patterns *patterns, const char *name);
+
 typedef struct tri_config {
 #define TRI_CONFIG_FIELD(name, decides) tri_##name##_config name;
     TRI_CONFIG_SECTIONS(TRI_CONFIG_FIELD)
 #undef TRI_CONFIG_FIELD
-    tri_yaml *model;             /* the map under `model:` */
+    tri_yaml *model;             /* the map under `model:`, without the three that follow */
+    const char *from;            /* model.from: weights to begin with; NULL: none */
+    tri_patterns freeze, reinit; /* model.freeze, model.reinit */
     tri_yaml *root;              /* everything that was given, file and command line */
     tri_map origins;             /* "optim.lr" -> index in origin_names; absent: default */
     const char *origin_names[2]; /* the file's name, "command line" */
@@ -66,6 +75,17 @@ tri_status tri_config_check(const tri_config *config, int ranks);
 tri_status tri_config_print(const tri_config *config, tri_string *out);
 /* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */
 tri_status tri_config_hash(const tri_config *config, uint64_t *hash);
+
+/* config_model.c: takes from, freeze and reinit out of `model:`. */
+tri_status tri_config_model_split(tri_config *config);
+/* Whether the architecture has to come from what model.from names. */
+bool tri_config_model_is_open(const tri_config *config);
+/* `model:` becomes the fields of `text` (YAML, of a model at `origin`) under those that were given. */
+tri_status tri_config_model_take(tri_config *config, const char *text, const char *origin);
+/* The same with the text that model.from's config.json gives, if it has one. */
+tri_status tri_config_model_find(tri_config *config);
+/* As YAML below `model:`. */
+tri_status tri_config_model_print(const tri_config *config, tri_string *out);
 
 /* One row of TRI_CONFIG_SECTIONS. */
 typedef struct tri_config_section {

@@ -60,7 +60,7 @@ tri_status tri_config_print(const tri_config *config, tri_string *out)
 {
     if (config->model) {
         TRI_TRY(tri_string_append(out, "model:\n"));
-        TRI_TRY(tri_yaml_print(config->model, 2, out));
+        TRI_TRY(tri_config_model_print(config, out));
     }
     const char *last = "";
     for (const tri_config_section *at = tri_config_sections; at->table; at++) {
@@ -85,10 +85,21 @@ static tri_status hash_text_append(const tri_config *config, const tri_config_se
     return TRI_OK;
 }
 
+static tri_status patterns_append(const char *key, const tri_patterns *patterns, tri_string *text)
+{
+    for (int i = 0; i < patterns->count; i++)
+        TRI_TRY(tri_string_appendf(text, "model.%s=%s\n", key, patterns->items[i]));
+    return TRI_OK;
+}
+
 tri_status tri_config_hash(const tri_config *config, uint64_t *hash)
 {
     tri_string text = {0};
     tri_status status = config->model ? tri_yaml_print(config->model, 0, &text) : TRI_OK;
+    if (status == TRI_OK)
+        status = patterns_append("freeze", &config->freeze, &text);
+    if (status == TRI_OK)
+        status = patterns_append("reinit", &config->reinit, &text);
     for (const tri_config_section *at = tri_config_sections; at->table && status == TRI_OK; at++)
         status = hash_text_append(config, at, &text);
     *hash = XXH3_64bits(tri_string_text(&text), text.nbytes);

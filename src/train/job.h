@@ -7,6 +7,7 @@
 
 #include <trireme/train.h>
 
+#include "interop/pretrained.h"
 #include "monitor/metrics.h"
 #include "nn/graph.h"
 #include "train/config.h"
@@ -36,6 +37,7 @@ struct tri_job {
     int rank, world, threads;
     char *run_folder; /* NULL: nothing is written */
 
+    tri_pretrained *source; /* rank 0, while the job is built: what model.from names; else NULL */
     tri_params *params;
     tri_graph *graph;
     tri_optim *optim;
@@ -76,6 +78,17 @@ typedef struct tri_job_memory {
 /* Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and builds
  * the model. */
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
+
+/* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
+ */
+tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
+/* Marks entries of the store; before the graph. */
+tri_status tri_job_freeze(tri_job *job);
+/* Weights, over those of the seed; collective. */
+tri_status tri_job_weights_find(tri_job *job);
+void tri_job_initial_print(const tri_job *job, tri_console *console);
+/* Rank 0, with a run folder: config.json of models that Hugging Face has too. */
+tri_status tri_job_config_write(tri_job *job);
 
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);

@@ -102,9 +102,14 @@ static tri_status row_find(const tri_yaml *config, const tri_model_row **out)
 
 static tri_status row_check(const tri_model_row *row, const tri_yaml *config)
 {
-    const char *names[TRI_MODEL_MAX_FIELDS + 3] = {"name", "smoothing"};
+    /* The trainer's come last, and are never there: it takes them out. */
+    const char *names[TRI_MODEL_MAX_FIELDS + 6] = {"name", "smoothing"};
+    size_t count = 2;
     for (size_t i = 0; i < TRI_MODEL_MAX_FIELDS && row->fields[i]; i++)
-        names[2 + i] = row->fields[i];
+        names[count++] = row->fields[i];
+    names[count++] = "from";
+    names[count++] = "freeze";
+    names[count] = "reinit";
     char what[64];
     const tri_yaml *name = tri_yaml_find(config, "name");
     strcpy(what, "model ");

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * convert.h: a model on the disk written anew: in Hugging Face's form or in ours, in another element type, in other
+ * files.
+ */
+#ifndef TRI_INTEROP_CONVERT_H
+#define TRI_INTEROP_CONVERT_H
+
+#include "checkpoint/tensor_save.h"
+#include "interop/pretrained.h"
+
+typedef struct tri_convert_result {
+    bool to_hf;
+    tri_dtype dtype;
+    int tensor_count, file_count;
+    uint64_t nbytes; /* of all tensors */
+} tri_convert_result;
+
+/* `folder` must not exist or be empty; it appears whole or not at all. to: "hf", "trireme", or "" for the other one
+ * than the source is. save->dtype TRI_DTYPE_COUNT: that of the source's first floating tensor. save->metadata is ours
+ * to set. */
+tri_status tri_model_convert(const tri_pretrained *source, const char *folder, const char *to, tri_tensor_save save,
+                             tri_convert_result *result);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * initial.c: what a run begins with when that is not what its seed gives: the architecture and the weights of another
+ * model, and parts that stand still.
+ *
+ * Rank 0 touches the files; the others get text and weights by broadcast into the store itself, so that no shared file
+ * system is needed and no rank holds a second copy.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "train/job.h"
+
+#define ARCHITECTURE_LIMIT ((int64_t)1 << 20) /* bytes */
+#define PROGRESS_NS        (5 * TRI_NS_PER_S)
+
+/* --- architecture --- */
+
+static tri_status source_open(tri_job *job, tri_string *text)
+{
+    TRI_TRY_IN(tri_pretrained_open(job->config.from, &job->source), "model.from");
+    const tri_hf_config *found = tri_pretrained_config(job->source);
+    tri_string unused = {0};
+    if (!found)
+        return TRI_OK;
+    tri_status status = tri_hf_config_unused(found, &unused);
+    if (status == TRI_OK && unused.nbytes > 0)
+        tri_log(TRI_LOG_WARN, "%s: %s is not used: attention has no dropout here", job->config.from, unused.text);
+    tri_string_fini(&unused);
+    return status == TRI_OK ? tri_hf_config_model(found, text) : status;
+}
+
+/* Rank 0's text on all ranks. */
+static tri_status text_spread(tri_job *job, tri_string *text)
+{
+    int64_t nbytes = (int64_t)text->nbytes;
+    TRI_TRY(tri_broadcast(job->group, &nbytes, 1, TRI_I64, 0, NULL));
+    if (nbytes < 0 || nbytes > ARCHITECTURE_LIMIT)
+        return tri_fail(TRI_EFORMAT, "model.from: want an architecture of at most %lld bytes, got %lld",
+                        (long long)ARCHITECTURE_LIMIT, (long long)nbytes);
+    while ((int64_t)text->nbytes < nbytes)
+        TRI_TRY(tri_string_append(text, " "));
+    return nbytes > 0 ? tri_broadcast(job->group, text->text, nbytes, TRI_U8, 0, NULL) : TRI_OK;
+}
+
+tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup)
+{
+    tri_string text = {0};
+    if (!job->config.from || (setup->resume && !tri_config_model_is_open(&job->config)))
+        return TRI_OK;
+    tri_status status = job->rank == 0 ? source_open(job, &text) : TRI_OK;
+    if (status == TRI_OK && job->world > 1)
+        status = text_spread(job, &text);
+    if (status == TRI_OK && text.nbytes > 0 && !setup->model)
+        status = tri_config_model_take(&job->config, text.text, job->config.from);
+    tri_string_fini(&text);
+    return status;
+}
+
+/* --- frozen parts --- */
+
+static tri_status patterns_check(const tri_patterns *patterns, const char *key, const tri_params *params)
+{
+    for (int i = 0; i < patterns->count; i++) {
+        tri_patterns one = {patterns->items + i, 1};
+        bool found = false;
+        for (int e = 0; e < params->entry_count && !found; e++)
+            found = tri_patterns_match(&one, params->entries[e].name);
+        if (!found)
+            return tri_fail(TRI_ECONFIG, "model.%s: '%s' is the name of no parameter (they are such as '%s' and '%s')",
+                            key, patterns->items[i], params->entries[0].name,
+                            params->entries[params->entry_count - 1].name);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_job_freeze(tri_job *job)
+{
+    tri_params *params = job->params;
+    bool moves = false;
+    TRI_TRY(patterns_check(&job->config.freeze, "freeze", params));
+    for (int e = 0; e < params->entry_count; e++) {
+        tri_param *entry = &params->entries[e];
+        entry->frozen = tri_patterns_match(&job->config.freeze, entry->name);
+        moves = moves || (!entry->frozen && !entry->buffer);
+    }
+    return moves ? TRI_OK : tri_fail(TRI_ECONFIG, "model.freeze: every parameter is frozen: there is nothing to train");
+}
+
+/* --- weights --- */
+
+typedef struct load_progress {
+    const char *from;
+    int64_t said_ns; /* when */
+} load_progress;
+
+static void load_say(void *arg, int64_t count, int64_t all)
+{
+    load_progress *progress = arg;
+    int64_t now_ns = tri_now_ns();
+    if (now_ns - progress->said_ns < PROGRESS_NS)
+        return;
+    progress->said_ns = now_ns;
+    tri_log(TRI_LOG_INFO, "reading weights of %s: %lld %%", progress->from, (long long)(100 * count / all));
+}
+
+static bool is_begun_anew(void *arg, const char *name)
+{
+    return tri_patterns_match(arg, name);
+}
+
+static tri_status weights_read(tri_job *job, float *values)
+{
+    const tri_params *params = job->params;
+    load_progress progress = {job->config.from, tri_now_ns()};
+    tri_pretrained_load load = {
+        .keeps = is_begun_anew, .keeps_arg = &job->config.reinit, .progress = load_say, .progress_arg = &progress};
+    tri_checkpoint_slice *slices = tri_alloc_zero((size_t)params->entry_count, sizeof(*slices));
+    if (!slices)
+        return TRI_ENOMEM;
+    for (int e = 0; e < params->entry_count; e++)
+        slices[e] = (tri_checkpoint_slice){params->entries[e].name, params->entries[e].shape,
+                                           values + params->entries[e].first};
+    tri_status status = tri_pretrained_read(job->source, slices, params->entry_count, &load);
+    tri_free(slices);
+    return status;
+}
+
+tri_status tri_job_weights_find(tri_job *job)
+{
+    tri_device_view view;
+    if (!job->config.from)
+        return TRI_OK;
+    TRI_TRY(patterns_check(&job->config.reinit, "reinit", job->params));
+    TRI_TRY(tri_device_view_open(&view, job->params->device, job->params->values,
+                                 (size_t)job->params->count * sizeof(float)));
+    tri_status status = job->rank == 0 ? weights_read(job, view.host) : TRI_OK;
+    if (status != TRI_OK)
+        status = tri_fail_context(status, "model.from");
+    else if (job->world > 1)
+        status = tri_broadcast(job->group, view.host, job->params->count, TRI_F32, 0, NULL);
+    if (status == TRI_OK)
+        tri_device_view_write(&view);
+    tri_device_view_close(&view);
+    return status;
+}
+
+/* --- what people read --- */
+
+void tri_job_initial_print(const tri_job *job, tri_console *console)
+{
+    const tri_params *params = job->params;
+    int frozen = 0, anew = 0;
+    int64_t frozen_count = 0, count = 0;
+    for (int e = 0; e < params->entry_count; e++) {
+        const tri_param *entry = &params->entries[e];
+        count += entry->count;
+        frozen += entry->frozen;
+        frozen_count += entry->frozen ? entry->count : 0;
+        anew += tri_patterns_match(&job->config.reinit, entry->name);
+    }
+    if (job->config.from && job->step == 0)
+        tri_console_line(console, "weights from %s: %d of %d parameters, %d begin anew", job->config.from,
+                         params->entry_count - anew, params->entry_count, anew);
+    if (frozen > 0)
+        tri_console_line(console, "frozen: %d of %d parameters, %lld of %lld elements", frozen, params->entry_count,
+                         (long long)frozen_count, (long long)count);
+}
+
+/* --- config.json of the run --- */
+
+static int64_t rows_of(const tri_job *job, const char *name)
+{
+    const tri_param *entry = name ? tri_params_find(job->params, name) : NULL;
+    return entry ? entry->shape.dim[0] : 0;
+}
+
+static tri_status config_open(tri_job *job, const tri_family *family, const char *path, tri_hf_config **out)
+{
+    tri_hf_facts facts = {{0}};
+    facts.numbers[TRI_ROLE_VOCABULARY] = rows_of(job, family->embedding);
+    facts.numbers[TRI_ROLE_INNER] = rows_of(job, family->gate_up) / 2;
+    facts.numbers[TRI_ROLE_POSITIONS] = (int64_t)(job->input_nbytes / sizeof(int32_t)) / job->rows;
+    if (job->step > 0 && tri_fs_exists(path)) /* resumed: what the source's had is in this one */
+        TRI_TRY(tri_hf_config_open(path, out));
+    else if (job->source && tri_pretrained_config(job->source)) {
+        tri_string text = {0};
+        tri_status status = tri_hf_config_print(tri_pretrained_config(job->source), TRI_F32, &text);
+        if (status == TRI_OK)
+            status = tri_hf_config_parse(text.text, text.nbytes, path, out);
+        tri_string_fini(&text);
+        TRI_TRY(status);
+    } else
+        return tri_hf_config_make(family, job->config.model, &facts, out);
+    return tri_hf_config_update(*out, job->config.model, &facts);
+}
+
+tri_status tri_job_config_write(tri_job *job)
+{
+    const tri_yaml *name = tri_yaml_find(job->config.model, "name");
+    const tri_family *family = name && name->text ? tri_family_find(name->text) : NULL;
+    char path[1200];
+    tri_hf_config *config = NULL;
+    tri_string text = {0};
+    if (!family || tri_yaml_find(job->config.model, "layers"))
+        return TRI_OK;
+    snprintf(path, sizeof(path), "%s/" TRI_HF_CONFIG_FILE, job->run_folder);
+    tri_status status = config_open(job, family, path, &config);
+    if (status == TRI_OK)
+        status = tri_hf_config_print(config, TRI_F32, &text);
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, text.text, text.nbytes);
+    tri_string_fini(&text);
+    tri_hf_config_close(config);
+    return status;
+}
