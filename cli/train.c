@@ -25,7 +25,8 @@ static const tri_flag flags[] = {
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
-    {"--dry-run", NULL, "print the resolved configuration with origins, and the memory of a worker, and stop",
+    {"--dry-run", NULL,
+     "print the resolved configuration with origins, the memory of a worker, groups and learning rate, and stop",
      &given.dry_run},
 };
 
@@ -108,18 +109,25 @@ static const char *print_nbytes(size_t nbytes, char text[32])
     return text;
 }
 
-/* As a comment, so that what --dry-run prints stays a configuration. Data that lie elsewhere are no reason to fail. */
-static tri_status memory_append(const tri_config *config, int ranks, tri_string *text)
+/* As comments, so that what --dry-run prints stays a configuration. Data that lie elsewhere are no reason to fail; what
+ * the configuration itself says wrongly is. */
+static tri_status plan_append(const tri_config *config, int ranks, tri_string *text)
 {
     tri_job_memory memory;
+    tri_string notes = {0};
     char weights[32], gradients[32], optimizer[32], activations[32], apart[32];
-    if (tri_job_memory_plan(config, ranks, &memory) != TRI_OK)
-        return tri_string_appendf(text, "# memory of a worker: not known: %s\n", tri_last_error());
-    return tri_string_appendf(
-        text, "# memory of a worker, of %d: weights %s, gradients %s, optimizer %s, activations %s (%s if unshared)\n",
-        ranks, print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
-        print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
-        print_nbytes(memory.activations_apart, apart));
+    tri_status status = tri_job_describe(config, ranks, &memory, "# ", &notes);
+    if (status == TRI_OK)
+        status = tri_string_appendf(
+            text,
+            "# memory of a worker, of %d: weights %s, gradients %s, optimizer %s, activations %s (%s if unshared)\n%s",
+            ranks, print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
+            print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
+            print_nbytes(memory.activations_apart, apart), tri_string_text(&notes));
+    else if (status != TRI_ECONFIG)
+        status = tri_string_appendf(text, "# memory of a worker: not known: %s\n", tri_last_error());
+    tri_string_fini(&notes);
+    return status;
 }
 
 static int dry_run(const tri_config *config, int ranks)
@@ -127,7 +135,7 @@ static int dry_run(const tri_config *config, int ranks)
     tri_string text = {0};
     tri_status status = tri_config_print(config, &text);
     if (status == TRI_OK)
-        status = memory_append(config, ranks, &text);
+        status = plan_append(config, ranks, &text);
     fputs(tri_string_text(&text), stdout);
     tri_string_fini(&text);
     return status == TRI_OK ? 0 : tri_command_fail(status);

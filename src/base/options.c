@@ -50,6 +50,7 @@ static tri_status append_wanted(const tri_option *row, tri_string *out)
         [TRI_OPTION_REAL] = "a number",
         [TRI_OPTION_NAME] = "a name of at most 63 bytes",
         [TRI_OPTION_PATH] = "a path of at most 1023 bytes",
+        [TRI_OPTION_LIST] = "a list such as [a, b] of at most 1023 bytes",
     };
     if (row->type == TRI_OPTION_NAME && row->choices)
         return tri_string_appendf(out, "one of %s", row->choices);
@@ -153,6 +154,8 @@ static bool parse_value(const tri_option *row, const char *text, option_value *v
         return strlen(text) < sizeof(tri_option_name) && (!row->choices || is_choice(row->choices, text));
     case TRI_OPTION_PATH:
         return strlen(text) < sizeof(tri_option_path);
+    case TRI_OPTION_LIST:
+        return text[0] == '[' && strlen(text) < sizeof(tri_option_path);
     }
     return false;
 }
@@ -173,7 +176,8 @@ static void store_value(const tri_option *row, void *config, const char *text, c
         memcpy(field, &value->real, sizeof(value->real));
         break;
     case TRI_OPTION_NAME:
-    case TRI_OPTION_PATH: /* zeros to the end: equal configurations have equal bytes */
+    case TRI_OPTION_PATH:
+    case TRI_OPTION_LIST: /* zeros to the end: equal configurations have equal bytes */
         memmove(field, text, nbytes);
         memset(field + nbytes, 0, room - nbytes);
         break;
@@ -277,6 +281,7 @@ tri_status tri_options_print(const tri_option *row, const void *config, tri_stri
         return tri_string_append_real(out, value.real);
     case TRI_OPTION_NAME:
     case TRI_OPTION_PATH:
+    case TRI_OPTION_LIST:
         return tri_string_append(out, field);
     }
     return tri_fail(TRI_EINVAL, "option %s: want a known type, got %d", row->field, (int)row->type);

@@ -394,6 +394,24 @@ tri_status tri_yaml_print(const tri_yaml *node, int indent, tri_string *out)
     return TRI_OK;
 }
 
+tri_status tri_yaml_print_flow(const tri_yaml *node, tri_string *out)
+{
+    if (is_short(node))
+        return print_short(node, out);
+    bool map = node->kind == TRI_YAML_MAP;
+    TRI_TRY(tri_string_append(out, map ? "{" : "["));
+    for (const tri_yaml *child = node->child; child; child = child->next) {
+        if (map) {
+            TRI_TRY(print_text(child->key, out));
+            TRI_TRY(tri_string_append(out, ": "));
+        }
+        TRI_TRY(tri_yaml_print_flow(child, out));
+        if (child->next)
+            TRI_TRY(tri_string_append(out, ", "));
+    }
+    return tri_string_append(out, map ? "}" : "]");
+}
+
 /* --- changing --- */
 
 /* A text as a scalar node; refuses what could not be written and read back. */

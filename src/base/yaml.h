@@ -37,6 +37,8 @@ tri_status tri_yaml_bool(const tri_yaml *node, const char *what, bool *out);
 /* Sets root.a.b = text, making maps on the way; replaces what stood there. text is parsed as YAML flow (so "[1, 2]"
  * works). */
 tri_status tri_yaml_set(tri_arena *arena, tri_yaml *root, const char *dotted, const char *text);
+/* Writes a tree as YAML in one line: "[{a: 1, b: [c, d]}]". */
+tri_status tri_yaml_print_flow(const tri_yaml *node, tri_string *out);
 /* Writes a tree as YAML, block style. */
 tri_status tri_yaml_print(const tri_yaml *node, int indent, tri_string *out);
 

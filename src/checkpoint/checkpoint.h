@@ -13,7 +13,8 @@
 
 #define TRI_CHECKPOINT_OPTIONS(X)                                                                                      \
     X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps, 0 = only at the end")                          \
-    X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints that are kept")
+    X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints that are kept")                                                \
+    X(BOOL, keep_best, "false", 0, 0, NULL, "keep the one with the least test loss too, in RUN/best")
 typedef struct tri_checkpoint_config {
     TRI_CHECKPOINT_OPTIONS(TRI_OPTION_FIELD)
 } tri_checkpoint_config;

@@ -72,12 +72,15 @@ typedef struct tri_dataset_ops {
 struct tri_dataset {
     const tri_dataset_ops *ops;
     tri_dataset_info info;
+    int64_t stride; /* sample i of the set is sample i * stride of ops; 0: 1 */
 };
 
 /* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
 tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
 /* The samples indices[0 .. count), ascending; see tri_dataset_ops.read. TRI_EINVAL when one is out of range. */
 tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
+/* Leaves at most `count` samples of the set, at equal distances; for an open set that was not thinned before. */
+void tri_dataset_thin(tri_dataset *dataset, int64_t count);
 /* NULL does nothing. */
 void tri_dataset_close(tri_dataset *dataset);
 

@@ -127,7 +127,24 @@ tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_
         if (indices[i] < (i > 0 ? indices[i - 1] + 1 : 0) || indices[i] >= dataset->info.count)
             return tri_fail(TRI_EINVAL, "want ascending samples below %" PRId64 ", got %" PRId64, dataset->info.count,
                             indices[i]);
-    return dataset->ops->read(dataset, indices, count, samples, targets);
+    if (dataset->stride <= 1)
+        return dataset->ops->read(dataset, indices, count, samples, targets);
+    int64_t *places = tri_alloc((size_t)(count > 0 ? count : 1) * sizeof(*places));
+    if (places == NULL)
+        return TRI_ENOMEM;
+    for (int64_t i = 0; i < count; i++)
+        places[i] = indices[i] * dataset->stride;
+    tri_status status = dataset->ops->read(dataset, places, count, samples, targets);
+    tri_free(places);
+    return status;
+}
+
+void tri_dataset_thin(tri_dataset *dataset, int64_t count)
+{
+    if (count >= dataset->info.count)
+        return;
+    dataset->stride = dataset->info.count / count;
+    dataset->info.count = count;
 }
 
 void tri_dataset_close(tri_dataset *dataset)

@@ -161,6 +161,9 @@ void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_release(tri_kernel *kernel);
 /* "oneDNN 2.6.3, own tiles for avx2": what decides the bits of results; ranks of one run must agree. */
 const char *tri_kernel_arithmetic(void);
+/* f32 multiply-adds per second, counted as two operations each, that so many threads reach in registers: the best of
+ * many short runs within `seconds`. */
+double tri_kernel_peak(int threads, double seconds);
 /* "oneDNN 2.6.3, own tiles for avx2, OpenMP": what the fast rows stand on in this build. */
 const char *tri_kernel_about(void);
 /* The flags a planner of memory asks for before planning. */

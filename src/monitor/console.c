@@ -18,7 +18,7 @@
 struct tri_console {
     int64_t first_step, steps, steps_per_epoch, epochs;
     int64_t start_ns, shown_ns, copied_ns; /* copied: to the log's copy */
-    double rate;                           /* samples/s, smoothed */
+    double rate, norm, mfu;                /* samples/s and mfu smoothed; the latest norm; 0: none yet */
     bool terminal, line_open;
 };
 
@@ -53,20 +53,43 @@ static const char *print_seconds(double seconds, char text[32])
     return text;
 }
 
+static double smooth(double before, double now)
+{
+    return before == 0 || isnan(before) ? now : 0.9 * before + 0.1 * now;
+}
+
+/* "  norm 0.41  9000 samples/s  2304000 tokens/s  mfu 43 %": what is known of them. */
+static const char *print_figures(const tri_console *console, const tri_step_record *record, char text[128])
+{
+    int used = 0;
+    if (console->norm > 0)
+        used += snprintf(text, 128, "  norm %.3g", console->norm);
+    used += snprintf(text + used, (size_t)(128 - used), "  %.0f samples/s", console->rate);
+    if (record->tokens_per_s > 0)
+        used += snprintf(text + used, (size_t)(128 - used), "  %.0f tokens/s",
+                         console->rate * record->tokens_per_s / record->samples_per_s);
+    if (console->mfu > 0)
+        snprintf(text + used, (size_t)(128 - used), "  mfu %.0f %%", 100 * console->mfu);
+    return text;
+}
+
 void tri_console_step(tri_console *console, const tri_step_record *record)
 {
     int64_t now_ns = tri_now_ns();
-    console->rate = console->rate == 0 ? record->samples_per_s : 0.9 * console->rate + 0.1 * record->samples_per_s;
+    console->rate = smooth(console->rate, record->samples_per_s);
+    console->mfu = smooth(console->mfu, record->mfu);
+    console->norm = isnan(record->grad_norm) ? console->norm : record->grad_norm;
     if (now_ns - console->shown_ns < (console->terminal ? TERMINAL_EVERY_NS : LOG_EVERY_NS))
         return;
     console->shown_ns = now_ns;
     int64_t done = record->step + 1;
     double elapsed_s = (double)(now_ns - console->start_ns) / 1e9;
     double left_s = elapsed_s * (double)(console->steps - done) / (double)(done - console->first_step);
-    char left[32], line[256];
-    snprintf(line, sizeof(line), "epoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f samples/s  %s left",
+    char left[32], line[256], figures[128];
+    snprintf(line, sizeof(line), "epoch %lld/%lld  step %lld/%lld  loss %.4f%s  %s left",
              (long long)(record->step / console->steps_per_epoch + 1), (long long)console->epochs, (long long)done,
-             (long long)console->steps, record->loss, console->rate, print_seconds(left_s, left));
+             (long long)console->steps, record->loss, print_figures(console, record, figures),
+             print_seconds(left_s, left));
     fprintf(stderr, "%s%s%s", console->terminal ? "\r\033[K" : "", line, console->terminal ? "" : "\n");
     fflush(stderr);
     console->line_open = console->terminal;

@@ -93,18 +93,21 @@ tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record
     tri_json_real(&json, "lr", record->lr);
     tri_json_real(&json, "grad_norm", record->grad_norm);
     tri_json_real(&json, "samples_per_s", record->samples_per_s);
+    tri_json_real(&json, "tokens_per_s", record->tokens_per_s);
+    tri_json_real(&json, "mfu", record->mfu);
 #define PHASE_WRITE(name) tri_json_real(&json, #name, record->name);
     TRI_PHASE_LIST(PHASE_WRITE)
 #undef PHASE_WRITE
     return line_end(metrics, &json);
 }
 
-tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy)
+tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity)
 {
     tri_json json = tri_json_object(&metrics->lines);
     tri_json_int(&json, "step", step);
     tri_json_real(&json, "test_loss", loss);
     tri_json_real(&json, "test_accuracy", accuracy);
+    tri_json_real(&json, "test_perplexity", perplexity);
     return line_end(metrics, &json);
 }
 

@@ -14,10 +14,11 @@
 #define TRI_PHASE_LIST(X) X(data) X(forward) X(backward) X(comm) X(optimizer) X(other)
 
 typedef struct tri_step_record {
-    int64_t step;               /* from 0 */
-    double epoch;               /* 1.25: a quarter into the second */
-    double loss, lr, grad_norm; /* grad_norm NaN: not computed */
-    double samples_per_s;
+    int64_t step;                       /* from 0 */
+    double epoch;                       /* 1.25: a quarter into the second */
+    double loss, lr, grad_norm;         /* grad_norm NaN: not computed */
+    double samples_per_s, tokens_per_s; /* tokens_per_s NaN: samples are no sequences */
+    double mfu; /* part of the measured peak that the model's own operations take; NaN: not known */
 #define TRI_PHASE_FIELD(name) double name;
     TRI_PHASE_LIST(TRI_PHASE_FIELD)
 #undef TRI_PHASE_FIELD
@@ -29,7 +30,7 @@ tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **
 /* Buffers; written at least once a second of steps. No allocation. */
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record);
 /* Another kind of line: an evaluation after `step` steps. */
-tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy);
+tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity);
 tri_status tri_metrics_close(tri_metrics *metrics);
 
 /* The progress of a run for people, on standard error: a line that rewrites itself on a terminal, else one every few

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/entries.h"
+#include "optim/groups.h"
 #include "optim/step.h"
 
 #define TILE_COUNT INT64_C(16384) /* elements; tiles lie at fixed places of the store */
@@ -36,7 +37,8 @@ struct tri_optim {
     tri_optim_config config;
     const tri_params *params;
     int threads;
-    bool decay_all; /* weight decay applies to biases and norms too */
+    optim_groups groups;
+    float *decay; /* [entry_count] weight decay of each entry */
     float *state[TRI_OPTIM_MAX_STATE];
     tile_place *order; /* [tile_count] of the store */
     int64_t tile_count;
@@ -94,8 +96,21 @@ static tri_status order_tiles(tri_optim *optim)
     return TRI_OK;
 }
 
+static tri_status make_groups(tri_optim *optim)
+{
+    const tri_params *params = optim->params;
+    TRI_TRY(optim_groups_init(&optim->groups, &optim->config, params));
+    optim->decay = tri_alloc_zero((size_t)params->entry_count + 1, sizeof(*optim->decay));
+    if (!optim->decay)
+        return TRI_ENOMEM;
+    for (int e = 0; e < params->entry_count; e++)
+        optim->decay[e] = (float)optim_groups_decay(&optim->groups, &optim->config, params, e);
+    return TRI_OK;
+}
+
 static tri_status make_state(tri_optim *optim)
 {
+    TRI_TRY(make_groups(optim));
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->ops->state[i]; i++) {
         optim->state[i] = optim->params->device->alloc((size_t)optim->params->count * sizeof(float));
         if (!optim->state[i])
@@ -117,7 +132,6 @@ tri_status tri_optim_create(const tri_optim_config *config, const tri_params *pa
     optim->config = *config;
     optim->params = params;
     optim->threads = threads;
-    optim->decay_all = strcmp(config->decay, "weights") != 0;
     tri_status status = make_state(optim);
     if (status != TRI_OK) {
         tri_optim_destroy(optim);
@@ -133,6 +147,8 @@ void tri_optim_destroy(tri_optim *optim)
         return;
     for (int i = 0; i < TRI_OPTIM_MAX_STATE; i++)
         optim->params->device->free(optim->state[i]);
+    optim_groups_fini(&optim->groups);
+    tri_free(optim->decay);
     tri_free(optim->order);
     tri_free(optim);
 }
@@ -141,25 +157,25 @@ void tri_optim_destroy(tri_optim *optim)
 
 typedef struct step_arg {
     tri_optim *optim;
-    optim_rates rates;
+    optim_rates rates[OPTIM_MAX_GROUPS]; /* of each group */
     float buffer_scale;
     float *values;
     const float *grads;
     int64_t first, end;
 } step_arg;
 
-static optim_rates rates_make(const tri_optim_config *config, const tri_optim_figures *figures)
+static optim_rates rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale)
 {
-    double taken = (double)(figures->step + 1);
+    double taken = (double)(figures->step + 1), lr = (double)figures->lr * lr_scale;
     return (optim_rates){
-        .lr = figures->lr,
+        .lr = (float)lr,
         .grad_scale = figures->grad_scale,
         .momentum = (float)config->momentum,
         .nesterov = config->nesterov,
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
         .epsilon = (float)config->epsilon,
-        .step_lr = (float)((double)figures->lr / (1 - pow(config->beta1, taken))),
+        .step_lr = (float)(lr / (1 - pow(config->beta1, taken))),
         .root_scale = (float)(1 / sqrt(1 - pow(config->beta2, taken))),
     };
 }
@@ -171,9 +187,10 @@ static void buffer_step(float momentum, float scale, float *values, const float 
         values[i] = (1.0f - momentum) * values[i] + momentum * (sums[i] * scale);
 }
 
-static void entry_step(const step_arg *step, const tri_param *entry, const float *grads, int64_t first, int64_t count)
+static void entry_step(const step_arg *step, int e, const float *grads, int64_t first, int64_t count)
 {
     const tri_optim *optim = step->optim;
+    const tri_param *entry = &optim->params->entries[e];
     if (entry->frozen)
         return;
     if (entry->buffer) {
@@ -184,8 +201,8 @@ static void entry_step(const step_arg *step, const tri_param *entry, const float
     float *state[TRI_OPTIM_MAX_STATE] = {NULL};
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
         state[i] = optim->state[i] + first;
-    float decay = optim->decay_all || entry->decay ? (float)optim->config.weight_decay : 0.0f;
-    optim->ops->step(&step->rates, decay, step->values + first, grads, state, count);
+    optim->ops->step(&step->rates[optim->groups.of_entry[e]], optim->decay[e], step->values + first, grads, state,
+                     count);
 }
 
 static void step_tile(void *arg, int64_t tile)
@@ -200,7 +217,7 @@ static void step_tile(void *arg, int64_t tile)
         int64_t low = entry->first > first ? entry->first : first;
         int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
         if (low < high)
-            entry_step(step, entry, step->grads + low, low, high - low);
+            entry_step(step, e, step->grads + low, low, high - low);
     }
 }
 
@@ -211,12 +228,13 @@ void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *v
     if (count == 0)
         return;
     step_arg arg = {.optim = optim,
-                    .rates = rates_make(&optim->config, figures),
                     .buffer_scale = figures->buffer_scale,
                     .values = values,
                     .grads = grads,
                     .first = first,
                     .end = first + count};
+    for (int g = 0; g < optim->groups.count; g++)
+        arg.rates[g] = rates_make(&optim->config, figures, optim->groups.rules[g].lr_scale);
     tri_tiles_run(optim->threads, optim->tile_count, step_tile, &arg);
 }
 

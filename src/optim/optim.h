@@ -25,9 +25,17 @@
     X(REAL, beta2, "0.999", 0, 1, NULL, "adam, adamw: decay of the second moment")                                     \
     X(REAL, epsilon, "1e-8", 0, 1, NULL, "adam, adamw: added to the root of the second moment")                        \
     X(REAL, clip_norm, "0", 0, 1e9, NULL, "scale gradients down to this global norm, 0 = no clipping")                 \
-    X(NAME, schedule, "constant", 0, 0, "constant|step|cosine|linear", "how the learning rate falls after warm-up")    \
+    X(LIST, groups, "[]", 0, 0, NULL,                                                                                  \
+      "rules for parameters, by glob: [{match: \"*.bias\", weight_decay: 0, lr_scale: 0.1}, ...]; the first that "     \
+      "matches decides")                                                                                               \
+    X(NAME, schedule, "constant", 0, 0, "constant|step|cosine|linear|wsd",                                             \
+      "how the learning rate falls after warm-up; wsd: it stays, and falls at the end")                                \
+    X(INT, schedule_steps, "0", 0, 1e15, NULL, "steps after which the fall is over, 0 = those of all epochs")          \
     X(INT, warmup_steps, "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0")                        \
-    X(REAL, final_factor, "0", 0, 1, NULL, "cosine, linear: last learning rate as a part of lr")                       \
+    X(REAL, final_factor, "0", 0, 1, NULL, "cosine, linear, wsd: last learning rate as a part of lr")                  \
+    X(REAL, min_lr, "0", 0, 1e6, NULL, "cosine, linear, wsd: last learning rate; the greater of both counts")          \
+    X(REAL, fall_part, "0.2", 0, 1, NULL, "wsd: part of all steps in which the rate falls, the last ones")             \
+    X(NAME, fall_shape, "1-sqrt", 0, 0, "linear|cosine|1-sqrt", "wsd: how it falls in them")                           \
     X(INT, step_every, "0", 0, 1e12, NULL, "step: steps between two falls, 0 = a third of the run")                    \
     X(REAL, step_factor, "0.1", 0, 1, NULL, "step: each fall multiplies by this")
 typedef struct tri_optim_config {
@@ -35,8 +43,14 @@ typedef struct tri_optim_config {
 } tri_optim_config;
 extern const tri_option_table tri_optim_options; /* section "optim" */
 
-/* The learning rate of step (from 0) of `steps`, warm-up included; a pure function. */
+/* The learning rate of step (from 0) of `steps`, warm-up included; a pure function. steps is that of all epochs:
+ * schedule_steps, where given, comes before it. */
 double tri_schedule_rate(const tri_optim_config *config, int64_t step, int64_t steps);
+/* Contradictions between the options of a schedule. */
+tri_status tri_schedule_check(const tri_optim_config *config);
+/* Appends a plot of the rates of steps 0 to `shown` - 1 as a few lines of text, each beginning with `prefix`. */
+tri_status tri_schedule_plot(const tri_optim_config *config, int64_t shown, int64_t steps, const char *prefix,
+                             tri_string *out);
 
 #define TRI_OPTIM_MAX_STATE 2
 
@@ -59,6 +73,11 @@ void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *v
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
 float *tri_optim_state(tri_optim *optim, int index);
+
+/* Appends a line for each group of optim.groups: how many parameters follow it, learning rate, weight decay; each line
+ * begins with `prefix`. */
+tri_status tri_optim_groups_print(const tri_optim_config *config, const tri_params *params, const char *prefix,
+                                  tri_string *out);
 
 /* Norm of scale * grads over trainable entries of the store in canonical blocks; buffers and padding count as nothing.
  */

@@ -102,6 +102,10 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
     const tri_value_spec *input = &values[given->input], *target = &values[given->target];
     job->input_nbytes = (size_t)(job->rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
     job->target_nbytes = (size_t)(job->rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
+    bool sequence = input->dtype == TRI_I32 && input->sample.ndim == 1;
+    job->figures.tokens = sequence ? input->sample.dim[0] : 0;
+    job->figures.flops = status == TRI_OK ? tri_graph_flops(job->graph) : 0;
+    job->test.tokens = info->classes > 0 && target->sample.ndim > 0;
     tri_model_destroy(built);
     return status;
 }
@@ -115,7 +119,7 @@ static tri_status build_moves(tri_job *job)
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count};
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    if (job->config.optim.clip_norm > 0) {
+    if (job->config.optim.clip_norm > 0 || job->rank == 0) {
         job->norm_blocks = tri_alloc_zero((size_t)tri_clip_block_count(job->params), sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
@@ -123,7 +127,7 @@ static tri_status build_moves(tri_job *job)
     return allocate_waves(job);
 }
 
-static tri_status open_train_data(tri_job *job, tri_dataset **dataset)
+tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset)
 {
     TRI_TRY_IN(tri_dataset_open(&job->config.data, false, dataset), "while opening the training data");
     job->sampler.count = (*dataset)->info.count;
@@ -152,6 +156,8 @@ static tri_status open_test_data(tri_job *job)
         return TRI_OK;
     }
     TRI_TRY_IN(status, "while opening the test data");
+    if (job->config.train.eval_batches > 0)
+        tri_dataset_thin(dataset, job->config.train.eval_batches * job->config.train.batch);
     job->test.sampler = job->sampler;
     job->test.sampler.count = dataset->info.count;
     job->test.classes = dataset->info.classes > 0;
@@ -258,7 +264,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
 {
     TRI_TRY(build_rank(job, setup));
     tri_dataset *dataset = NULL;
-    tri_status status = open_train_data(job, &dataset);
+    tri_status status = tri_job_open_train_data(job, &dataset);
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)
@@ -282,5 +288,9 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         tri_job_initial_print(job, job->console);
     tri_pretrained_close(job->source);
     job->source = NULL;
+    if (status == TRI_OK)
+        status = tri_job_best_open(job);
+    if (status == TRI_OK)
+        status = tri_job_measure_peak(job);
     return status;
 }

@@ -111,6 +111,23 @@ static tri_status unknown_key(const char *origin, int line, const char *key)
     return tri_fail(TRI_ECONFIG, "%s: there is no option '%s' (trireme train --help lists them)", place, key);
 }
 
+/* A scalar, or a list where the option wants one. */
+static tri_status field_set(tri_config *config, const tri_config_section *section, const tri_yaml *field,
+                            const char *key)
+{
+    void *values = section_struct(config, section);
+    if (field->kind == TRI_YAML_SCALAR)
+        return tri_options_set(section->table, values, field->key, field->text);
+    if (field->kind != TRI_YAML_LIST || tri_options_find(section->table, field->key)->type != TRI_OPTION_LIST)
+        return tri_fail(TRI_ECONFIG, "%s wants one value", key);
+    tri_string text = {0};
+    tri_status status = tri_yaml_print_flow(field, &text);
+    if (status == TRI_OK)
+        status = tri_options_set(section->table, values, field->key, tri_string_text(&text));
+    tri_string_fini(&text);
+    return status;
+}
+
 /* One `section: {field: value, ...}`. */
 static tri_status section_read(tri_config *config, const tri_yaml *section, const char *origin)
 {
@@ -131,9 +148,7 @@ static tri_status section_read(tri_config *config, const tri_yaml *section, cons
         bool in_file = from_line == ORIGIN_FILE;
         if (!found)
             return unknown_key(in_file ? origin : "command line", in_file ? field->line : 0, key);
-        if (field->kind != TRI_YAML_SCALAR)
-            return tri_fail(TRI_ECONFIG, "%s:%d: %s wants one value", origin, field->line, key);
-        tri_status status = tri_options_set(found->table, section_struct(config, found), field->key, field->text);
+        tri_status status = field_set(config, found, field, key);
         if (status != TRI_OK && in_file)
             return tri_fail_context(status, "%s:%d", origin, field->line);
         TRI_TRY_IN(status, "command line");
@@ -248,6 +263,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
         if (ranks > 0 && wanted != ranks)
             return tri_fail(TRI_ECONFIG, "parallel.data is %ld but %d ranks take part", wanted, ranks);
     }
+    TRI_TRY(tri_schedule_check(&config->optim));
     if (!config->data.name[0] && !config->data.path[0])
         return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");
     return TRI_OK;

@@ -28,7 +28,11 @@
     X(INT, seed, "1", 0, 9e15, NULL, "of initial weights, order of samples, dropout, augmentation")                    \
     X(INT, threads, "0", 0, 1024, NULL, "threads of each rank, 0 = OMP_NUM_THREADS or the cores given to it")          \
     X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
-    X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")
+    X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")           \
+    X(INT, eval_every_steps, "0", 0, 1e15, NULL, "steps between them, instead of eval_every; 0 = eval_every counts")   \
+    X(INT, eval_batches, "0", 0, 1e12, NULL, "batches of an evaluation, spread over the test set, 0 = all of it")      \
+    X(INT, norm_every, "10", 0, 1e9, NULL,                                                                             \
+      "steps between gradient norms in metrics.jsonl, 0 = none; with optim.clip_norm each step has one")
 typedef struct tri_train_config {
     TRI_TRAIN_OPTIONS(TRI_OPTION_FIELD)
 } tri_train_config;

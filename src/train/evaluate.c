@@ -51,6 +51,8 @@ tri_status tri_job_evaluate(tri_job *job)
         for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
             total[column] += job->test.sums[s * TRI_LOSS_COLUMNS + column];
     job->test.loss = total[TRI_TAIL_LOSS] / total[TRI_TAIL_WEIGHT];
+    job->test.weight = total[TRI_TAIL_WEIGHT];
+    job->test.perplexity = job->test.tokens ? exp(job->test.loss) : NAN;
     job->test.accuracy = job->test.classes ? total[TRI_TAIL_RIGHT] / total[TRI_TAIL_WEIGHT] : NAN;
     return TRI_OK;
 }

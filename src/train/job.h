@@ -18,7 +18,10 @@ typedef struct tri_job_test {
     tri_sampler sampler;
     double *sums;          /* [shards][TRI_LOSS_COLUMNS]: this rank's shards filled, the others zero */
     bool classes;          /* targets are classes: accuracy has a meaning */
+    bool tokens;           /* several classes per sample: perplexity has a meaning */
     double loss, accuracy; /* of the last evaluation; NaN: none */
+    double perplexity;     /* likewise; NaN also: targets are no tokens */
+    double weight;         /* targets that counted in it */
 } tri_job_test;
 
 /* Where a large part of the batch is computed piece by piece: one gradient array per level of its tree. */
@@ -27,6 +30,13 @@ typedef struct tri_job_waves {
     float **scratch; /* [levels] arrays; NULL when all shards are computed at once */
     int levels;
 } tri_job_waves;
+
+/* What rates are compared with. */
+typedef struct tri_job_figures {
+    int64_t tokens; /* of a sample; 0: samples are no sequences */
+    double flops;   /* of a sample, forward and backward */
+    double peak;    /* flop/s of all ranks; 0: not measured */
+} tri_job_figures;
 
 struct tri_job {
     tri_config config;
@@ -54,10 +64,12 @@ struct tri_job {
     int part_count;
 
     int64_t step, steps, steps_per_epoch, first_step;
+    tri_job_figures figures;
     tri_step_record record;            /* of the last step */
     double trained_s, trained_samples; /* of this process since it began */
     bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
     int64_t saved_step;                /* of the newest checkpoint of this run, -1 = none */
+    double best_loss;                  /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
@@ -69,6 +81,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
 /* Its parts that need no other rank; config, rank and world of the job are set. */
 int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
+/* Also finds the number of steps. */
+tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
 typedef struct tri_job_memory {
@@ -78,6 +92,10 @@ typedef struct tri_job_memory {
 /* Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and builds
  * the model. */
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
+/* The same, and appends lines about the optimizer, each beginning with `prefix`: its groups, and the learning rate as a
+ * plot. */
+tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
+                            tri_string *notes);
 
 /* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
  */
@@ -92,10 +110,22 @@ tri_status tri_job_config_write(tri_job *job);
 
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);
-/* evaluate.c: the whole test set; collective. */
+/* evaluate.c: the test set, or the part of it that train.eval_batches asks for; collective. */
 tri_status tri_job_evaluate(tri_job *job);
+/* actions.c: what is due after a step: evaluation, checkpoints; collective. */
+tri_status tri_job_actions_run(tri_job *job);
+/* Evaluates, tells the figures, and keeps the best checkpoint; collective. */
+tri_status tri_job_evaluate_and_tell(tri_job *job);
+/* peak.c: measures what this rank could compute at most, or reads what an earlier run in its folder has measured. */
+tri_status tri_job_measure_peak(tri_job *job);
+/* best.c: RUN/best, on rank 0 and where checkpoint.keep_best asks for it: the best of an earlier run, unless it is of a
+ * later step; and keeping this one if it is better. */
+tri_status tri_job_best_open(tri_job *job);
+tri_status tri_job_best_offer(tri_job *job);
 /* resume.c: collective; rank 0 writes or reads the files. */
 tri_status tri_job_save(tri_job *job);
+/* Rank 0 alone: a checkpoint of this step in `folder`. */
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep);
 tri_status tri_job_resume(tri_job *job, const char *run_folder);
 
 #endif

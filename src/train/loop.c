@@ -31,7 +31,8 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
     job->comm = setup->comm;
     tri_status status = TRI_OK;
     job->saved_step = -1;
-    job->test.loss = job->test.accuracy = NAN;
+    job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
+    job->best_loss = INFINITY;
     if (!job->comm)
         status = open_alone(job);
     if (status == TRI_OK) {
@@ -57,35 +58,14 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
     return TRI_OK;
 }
 
-static tri_status evaluate(tri_job *job)
-{
-    TRI_TRY_IN(tri_job_evaluate(job), "while evaluating after step %lld", (long long)job->step);
-    if (isnan(job->test.loss))
-        return TRI_OK;
-    if (job->metrics)
-        TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, job->test.loss, job->test.accuracy));
-    if (job->console)
-        tri_console_line(job->console,
-                         "epoch %.4g  step %lld  loss %.4f  test loss %.4f  test accuracy %.4f  %.0f samples/s",
-                         job->record.epoch, (long long)job->step, job->record.loss, job->test.loss, job->test.accuracy,
-                         job->trained_samples / job->trained_s);
-    return TRI_OK;
-}
-
-/* What comes after a step: lines, evaluation at the end of epochs, checkpoints. */
+/* What comes after a step: lines, then what is due (actions.c). */
 static tri_status after_step(tri_job *job)
 {
     if (job->metrics)
         TRI_TRY(tri_metrics_write(job->metrics, &job->record));
     if (job->console)
         tri_console_step(job->console, &job->record);
-    int64_t every = job->config.train.eval_every * job->steps_per_epoch;
-    if (job->step == job->steps || (every > 0 && job->step % every == 0))
-        TRI_TRY(evaluate(job));
-    int64_t save_every = job->config.checkpoint.every_steps;
-    if (job->step == job->steps || (save_every > 0 && job->step % save_every == 0))
-        TRI_TRY(tri_job_save(job));
-    return TRI_OK;
+    return tri_job_actions_run(job);
 }
 
 static tri_status step_and_after(tri_job *job)
@@ -117,8 +97,12 @@ static void print_result(tri_job *job)
         tri_console_line(job->console, "test accuracy %.4f", result.test_accuracy);
     else if (!isnan(result.test_loss))
         tri_console_line(job->console, "validation loss %.4f", result.test_loss);
+    if (!isnan(job->test.perplexity))
+        tri_console_line(job->console, "test perplexity %.4g", job->test.perplexity);
     if (result.samples_per_s > 0)
         tri_console_line(job->console, "samples/s %.1f", result.samples_per_s);
+    if (result.samples_per_s > 0 && job->figures.tokens > 0)
+        tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->figures.tokens);
     tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
 }
 
@@ -126,7 +110,7 @@ tri_status tri_job_run(tri_job *job)
 {
     bool done = job->step >= job->steps;
     if (done && isnan(job->test.loss))
-        TRI_TRY(evaluate(job));
+        TRI_TRY(tri_job_evaluate_and_tell(job));
     while (!done) {
         TRI_TRY(tri_job_step(job, &done));
         if (!done && job->stop_wanted) {

@@ -25,12 +25,22 @@ static int largest_rank(const tri_config *config, int ranks)
     return largest;
 }
 
-static tri_status plan_rank(tri_job *job, tri_job_memory *memory)
+/* Groups and schedule; the steps of the run are known from the count of its samples. */
+static tri_status describe_optimizer(tri_job *job, const char *prefix, tri_string *notes)
+{
+    const tri_optim_config *optim = &job->config.optim;
+    int64_t all = job->config.train.epochs * job->steps_per_epoch;
+    TRI_TRY(tri_optim_groups_print(optim, job->params, prefix, notes));
+    TRI_TRY(tri_string_appendf(notes, "%slearning rate, %s:\n", prefix, optim->schedule));
+    return tri_schedule_plot(optim, job->steps, all, prefix, notes);
+}
+
+static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *prefix, tri_string *notes)
 {
     tri_dataset *dataset = NULL;
     job->threads = tri_job_threads(&job->config, job->world);
     tri_job_split_shards(job);
-    TRI_TRY_IN(tri_dataset_open(&job->config.data, false, &dataset), "while opening the training data");
+    TRI_TRY(tri_job_open_train_data(job, &dataset));
     tri_status status = tri_job_build_model(job, NULL, &dataset->info);
     tri_dataset_close(dataset);
     TRI_TRY(status);
@@ -41,10 +51,16 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory)
     for (int s = 0; tri_optim_state_name(job->optim, s); s++)
         memory->optimizer += values * sizeof(float);
     tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
-    return TRI_OK;
+    return notes ? describe_optimizer(job, prefix, notes) : TRI_OK;
 }
 
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory)
+{
+    return tri_job_describe(config, ranks, memory, "", NULL);
+}
+
+tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
+                            tri_string *notes)
 {
     *memory = (tri_job_memory){0};
     tri_job *job = tri_alloc_zero(1, sizeof(*job));
@@ -53,7 +69,7 @@ tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memo
     job->config = *config; /* borrowed */
     job->world = ranks;
     job->rank = largest_rank(config, ranks);
-    tri_status status = plan_rank(job, memory);
+    tri_status status = plan_rank(job, memory, prefix, notes);
     job->config = (tri_config){0};
     tri_job_close(job);
     return status;

@@ -94,24 +94,29 @@ static tri_status agree(tri_job *job, tri_status status)
     return status;
 }
 
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
+{
+    tri_checkpoint_manifest manifest = {
+        .step = job->step, .weights_hash = tri_params_hash(job->params), .config_hash = job->config_hash};
+    memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
+    job_slices slices;
+    tri_status status = job_slices_init(job, &slices);
+    if (status == TRI_OK)
+        status = tri_checkpoint_save(folder, &manifest, slices.model, slices.model_count, slices.state,
+                                     slices.state_count, keep);
+    job_slices_fini(&slices);
+    TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
+    return TRI_OK;
+}
+
 tri_status tri_job_save(tri_job *job)
 {
+    char folder[1200];
     if (!job->run_folder || job->saved_step == job->step)
         return TRI_OK;
-    if (job->rank == 0) {
-        char folder[1200];
-        snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder);
-        tri_checkpoint_manifest manifest = {
-            .step = job->step, .weights_hash = tri_params_hash(job->params), .config_hash = job->config_hash};
-        memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
-        job_slices slices;
-        tri_status status = job_slices_init(job, &slices);
-        if (status == TRI_OK)
-            status = tri_checkpoint_save(folder, &manifest, slices.model, slices.model_count, slices.state,
-                                         slices.state_count, job->config.checkpoint.keep);
-        job_slices_fini(&slices);
-        TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
-    }
+    snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder);
+    if (job->rank == 0)
+        TRI_TRY(tri_job_save_to(job, folder, job->config.checkpoint.keep));
     job->saved_step = job->step;
     return TRI_OK;
 }

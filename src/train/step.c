@@ -75,40 +75,59 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
     return TRI_OK;
 }
 
-/* Weights move by the mean gradient: one division, here, at the end. */
-static tri_status move_weights(tri_job *job, tri_sync_slice slice, int64_t *samples)
+/* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping, in each step; a
+ * reader of the run's lines, now and then. */
+static double gradient_norm(const tri_job *job, const float *sums, double scale)
+{
+    int64_t every = job->config.train.norm_every;
+    bool read = (job->metrics || job->console) && every > 0 && job->step % every == 0;
+    if (!read && job->config.optim.clip_norm == 0)
+        return NAN;
+    return tri_clip_norm(job->params, sums, scale, job->norm_blocks, job->threads);
+}
+
+/* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
+ * in which none counts has no loss and moves nothing by its gradient, which is zero. */
+static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
     float *sums = job->sync->grads[0];
     const float *tail = sums + tri_params_grad_count(job->params);
     float weight = tail[TRI_TAIL_WEIGHT];
-    *samples = (int64_t)weight;
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
-    if (!isfinite(job->record.loss))
+    if (!isfinite(job->record.loss) && weight != 0)
         return tri_fail(TRI_ENUMERIC,
                         "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
                         (long long)job->step, job->record.loss, job->record.lr);
     tri_optim_figures figures = {.step = job->step,
                                  .lr = (float)job->record.lr,
-                                 .grad_scale = 1.0f / weight,
+                                 .grad_scale = weight != 0 ? 1.0f / weight : 0,
                                  .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
     tri_params_fold(job->params, job->threads, sums);
-    if (job->norm_blocks) {
-        double norm = tri_clip_norm(job->params, sums, (double)figures.grad_scale, job->norm_blocks, job->threads);
-        job->record.grad_norm = norm;
-        double limit = job->config.optim.clip_norm;
-        if (limit > 0 && norm > limit)
-            figures.grad_scale *= (float)(limit / norm);
-    }
+    double norm = gradient_norm(job, sums, (double)figures.grad_scale), limit = job->config.optim.clip_norm;
+    job->record.grad_norm = norm;
+    if (limit > 0 && norm > limit)
+        figures.grad_scale *= (float)(limit / norm);
     tri_optim_step(job->optim, &figures, job->params->values, sums, slice.first, slice.count);
     return TRI_OK;
 }
 
-static void count_step(tri_job *job, double seconds, int64_t samples)
+/* Samples of the batch of this step: the last one of an epoch may be short. */
+static int64_t batch_samples(const tri_job *job)
+{
+    int64_t left = job->sampler.count - job->step % job->steps_per_epoch * job->sampler.batch;
+    return left < job->sampler.batch ? left : job->sampler.batch;
+}
+
+static void count_step(tri_job *job, double seconds)
 {
     tri_step_record *record = &job->record;
+    const tri_job_figures *figures = &job->figures;
+    int64_t samples = batch_samples(job);
     record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
     record->samples_per_s = (double)samples / seconds;
+    record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
+    record->mfu = figures->peak > 0 ? record->samples_per_s * figures->flops / figures->peak : NAN;
     record->epoch = (double)(job->step + 1) / (double)job->steps_per_epoch;
     job->trained_s += seconds;
     job->trained_samples += (double)samples;
@@ -132,13 +151,12 @@ tri_status tri_job_step_run(tri_job *job)
     mark_ns = tri_now_ns();
     TRI_TRY(job->sync->ops->finish(job->sync, &slice));
     job->record.comm = lap(&mark_ns);
-    int64_t samples;
-    TRI_TRY(move_weights(job, slice, &samples));
+    TRI_TRY(move_weights(job, slice));
     job->record.optimizer = lap(&mark_ns);
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap(&mark_ns);
-    count_step(job, (double)(tri_now_ns() - start_ns) / 1e9, samples);
+    count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     job->step++;
     return TRI_OK;
 }

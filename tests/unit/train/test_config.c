@@ -98,6 +98,42 @@ static void a_lone_word_is_the_name(void **state)
     tri_config_fini(&config);
 }
 
+static void groups_are_a_list_in_the_file_or_on_the_command_line(void **state)
+{
+    (void)state;
+    static const char yaml[] = "data: {name: synthetic}\n"
+                               "optim:\n"
+                               "  groups:\n"
+                               "    - match: \"*.bias\"\n"
+                               "      weight_decay: 0\n"
+                               "    - {match: fc1.weight, lr_scale: 0.5}\n";
+    static const char flow[] = "[{match: \"*.bias\", weight_decay: 0}, {match: fc1.weight, lr_scale: 0.5}]";
+    const char *const overrides[] = {"optim.groups=[{match: x}]", NULL};
+    tri_config config, again;
+    tri_string printed = {0};
+    uint64_t hash, hash_again;
+    assert_int_equal(tri_config_load(NULL, yaml, NULL, &config), TRI_OK);
+    assert_string_equal(config.optim.groups, flow);
+    assert_int_equal(tri_config_hash(&config, &hash), TRI_OK);
+    assert_int_equal(tri_config_print(&config, &printed), TRI_OK);
+    assert_non_null(strstr(tri_string_text(&printed), flow));
+    assert_int_equal(tri_config_load(NULL, tri_string_text(&printed), NULL, &again), TRI_OK);
+    assert_string_equal(again.optim.groups, flow);
+    assert_int_equal(tri_config_hash(&again, &hash_again), TRI_OK);
+    assert_int_equal(hash, hash_again);
+    tri_config_fini(&again);
+    assert_int_equal(tri_config_load(NULL, yaml, overrides, &again), TRI_OK);
+    assert_string_equal(again.optim.groups, "[{match: x}]");
+    assert_int_equal(tri_config_hash(&again, &hash_again), TRI_OK);
+    assert_int_not_equal(hash, hash_again);
+    tri_config_fini(&again);
+    tri_config_fini(&config);
+    tri_string_fini(&printed);
+    expect_error("optim: {groups: all}\n", NULL, "configuration:1: optim.groups: want a list");
+    expect_error("optim: {groups: {match: x}}\n", NULL, "optim.groups wants one value");
+    expect_error("optim: {lr: [1]}\n", NULL, "configuration:1: optim.lr wants one value");
+}
+
 static void contradictions_are_found(void **state)
 {
     (void)state;
@@ -105,7 +141,8 @@ static void contradictions_are_found(void **state)
                                     {"train.shards=1", "8 workers but train.shards is 1"},
                                     {"train.batch=4", "at least one sample per shard"},
                                     {"parallel.data=3", "parallel.data is 3 but 8 ranks"},
-                                    {"parallel.data=x", "want auto or a number"}};
+                                    {"parallel.data=x", "want auto or a number"},
+                                    {"optim.min_lr=1", "optim.min_lr: want at most optim.lr"}};
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
         tri_config config;
         const char *const overrides[] = {cases[i][0], NULL};
@@ -123,10 +160,22 @@ static void what_only_changes_the_layout_leaves_the_hash(void **state)
     const struct {
         const char *override;
         bool same;
-    } cases[] = {{"train.threads=2", true},    {"parallel.bucket_kib=4", true},   {"checkpoint.keep=9", true},
-                 {"train.steps=3", true},      {"train.seed=2", false},           {"optim.lr=0.1", false},
-                 {"model.hidden=[9]", false},  {"data.flip=true", false},         {"data.path=x", true},
-                 {"comm.transport=tcp", true}, {"train.kernels=reference", false}};
+    } cases[] = {{"train.threads=2", true},
+                 {"parallel.bucket_kib=4", true},
+                 {"checkpoint.keep=9", true},
+                 {"train.steps=3", true},
+                 {"train.eval_every_steps=3", true},
+                 {"train.norm_every=1", true},
+                 {"train.eval_batches=3", true},
+                 {"checkpoint.keep_best=true", true},
+                 {"optim.fall_part=0.3", false},
+                 {"train.seed=2", false},
+                 {"optim.lr=0.1", false},
+                 {"model.hidden=[9]", false},
+                 {"data.flip=true", false},
+                 {"data.path=x", true},
+                 {"comm.transport=tcp", true},
+                 {"train.kernels=reference", false}};
     tri_config config;
     uint64_t base, hash;
     assert_int_equal(tri_config_load(NULL, text, NULL, &config), TRI_OK);
@@ -150,6 +199,7 @@ int main(void)
         cmocka_unit_test(wrong_values_say_line_wanted_and_found),
         cmocka_unit_test(the_printed_configuration_reads_back_to_the_same),
         cmocka_unit_test(a_lone_word_is_the_name),
+        cmocka_unit_test(groups_are_a_list_in_the_file_or_on_the_command_line),
         cmocka_unit_test(contradictions_are_found),
         cmocka_unit_test(what_only_changes_the_layout_leaves_the_hash),
     };
