@@ -11,8 +11,9 @@
 
 #include "kernel/row.h"
 
-#define TRI_GEMM_MAX_MR 8
+#define TRI_GEMM_MAX_MR 12
 #define TRI_GEMM_MAX_NR 32
+#define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k */
 #define TRI_GEMM_KC     256 /* k of one pass: a panel of B stays in L1 */
 
 enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2 }; /* start at zero (else at c); clip at the end */
@@ -82,9 +83,12 @@ void tri_gemm_turn_run(const tri_gemm_ops *ops, int threads, const tri_gemm_turn
 typedef struct tri_gemm_tree {
     const float *a, *b;
     int64_t m, n, k; /* k: of one shard */
+    const uint16_t *half_a, *half_b; /* not NULL: a and b in bf16, `rows` of a shard, and k pairs of them; the tiles are
+                                        those for pairs. a and b: the same as pairs of rows, for k < TRI_GEMM_LONG */
+    int64_t rows;
     float *scratch;
 } tri_gemm_tree;
-int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t m, int64_t k, int shards, int threads);
+int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads);
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
                        const tri_gemm_tree *tree);
 
