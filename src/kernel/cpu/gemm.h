@@ -16,7 +16,8 @@
 #define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k */
 #define TRI_GEMM_KC     256 /* k of one pass: a panel of B stays in L1 */
 
-enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2 }; /* start at zero (else at c); clip at the end */
+/* Start at zero (else at c); clip at the end; tiles over pairs of bf16: c is bf16, rounded at the end. */
+enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2, TRI_GEMM_HALF = 4 };
 
 /* How a sum over samples walks: count0 rows of count1 places of an image; for a tree, leaves of count1 samples. */
 typedef struct tri_gemm_walk {

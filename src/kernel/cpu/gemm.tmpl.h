@@ -3,7 +3,8 @@
  * gemm.tmpl.h: the three register-blocked tiles of gemm.h, by include for one instruction set.
  *
  * Before: GEMM_OPS (name of the row), GEMM_NAME, MR, ROWS_TO_MR, NV (vectors a row of a tile), LANES, and vec,
- * vec_zero(), vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b). All loops over
+ * vec_zero(), vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b); of tiles over bf16
+ * vec_store_half(p, v). All loops over
  * i and j unroll.
  */
 #include "kernel/cpu/gemm.h"
@@ -43,6 +44,24 @@ INLINE void take_row(vec *row, const float *c, const int nv, int n)
         row[j] = vec_load(full + j * LANES);
     }
 }
+
+#ifdef vec_store_half
+/* The same, rounded to bf16. */
+INLINE void put_half_row(float *c, const vec *row, const int nv, int n)
+{
+    uint16_t full[NR];
+    for (int j = 0; j < nv; j++) {
+        vec_store_half(full + j * LANES, row[j]);
+    }
+    if (n == nv * LANES) {
+        memcpy(c, full, (size_t)(nv * LANES) * sizeof full[0]);
+    } else {
+        memcpy(c, full, (size_t)n * sizeof full[0]);
+    }
+}
+#else
+#define put_half_row put_row
+#endif
 
 INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t len, const float *const *a,
                      const float *b, float *const *c, const float *bias, unsigned flags)
@@ -99,7 +118,11 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
                 acc[i][j] = vec_max(acc[i][j], vec_zero());
             }
         }
-        put_row(c[i], acc[i], nv, n);
+        if ((flags & TRI_GEMM_HALF) != 0) {
+            put_half_row(c[i], acc[i], nv, n);
+        } else {
+            put_row(c[i], acc[i], nv, n);
+        }
     }
 }
 

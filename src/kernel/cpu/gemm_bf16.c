@@ -19,4 +19,6 @@ typedef __m512 vec;
 #define vec_fma(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(b), (__m512bh)(a))
 #define vec_add(a, b)    _mm512_add_ps(a, b)
 #define vec_max(a, b)    _mm512_max_ps(b, a) /* keeps a NaN of a */
+#define vec_store_half(p, v)                                                                                           \
+    _mm256_storeu_si256((__m256i *)(void *)(p), (__m256i)_mm512_cvtneps_pbh(v))
 #include "kernel/cpu/gemm.tmpl.h"

@@ -5,6 +5,8 @@
  */
 #include <immintrin.h>
 
+#include "tensor/half.h"
+
 typedef __m256 vec;
 #define GEMM_OPS         tri_gemm_bf16_avx
 #define GEMM_NAME        "avx2"
@@ -21,4 +23,14 @@ typedef __m256 vec;
 #define vec_fma(a, b, c) _mm256_fmadd_ps(vec_high(a), vec_high(b), _mm256_fmadd_ps(vec_low(a), vec_low(b), c))
 #define vec_add(a, b)    _mm256_add_ps(a, b)
 #define vec_max(a, b)    _mm256_max_ps(b, a) /* keeps a NaN of a */
+#define vec_store_half(p, v) vec_round_to(p, v)
+
+static inline void vec_round_to(uint16_t *p, vec v)
+{
+    float x[LANES];
+    vec_store(x, v);
+    for (int i = 0; i < LANES; i++) {
+        p[i] = half_to_bf16(x[i]);
+    }
+}
 #include "kernel/cpu/gemm.tmpl.h"

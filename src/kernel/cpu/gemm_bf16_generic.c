@@ -3,7 +3,7 @@
  * gemm_bf16_generic.c: the tiles of gemm.h over pairs of bf16 in vectors of four, for any machine: two products and two
  * sums a pair, the lower element first, each rounded to f32.
  */
-#include <stdint.h>
+#include "tensor/half.h"
 
 typedef float vec __attribute__((vector_size(16)));
 typedef uint32_t vec_bits __attribute__((vector_size(16)));
@@ -52,5 +52,15 @@ static inline vec vec_max_of(vec a, vec b)
         a[i] = a[i] < b[i] ? b[i] : a[i];
     }
     return a;
+}
+#define vec_store_half(p, v) vec_round_to(p, v)
+
+static inline void vec_round_to(uint16_t *p, vec v)
+{
+    float x[LANES];
+    vec_store(x, v);
+    for (int i = 0; i < LANES; i++) {
+        p[i] = half_to_bf16(x[i]);
+    }
 }
 #include "kernel/cpu/gemm.tmpl.h"

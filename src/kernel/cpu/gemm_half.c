@@ -169,24 +169,17 @@ static void half_tile(const run_arg *v, int64_t row, int64_t panel, int m)
 {
     const tri_gemm_half_call *call = v->call;
     const int64_t nr = v->ops->nr, first = panel * nr, n = tri_int64_min(nr, call->n - first);
-    _Alignas(64) float sums[TRI_GEMM_MAX_MR * TRI_GEMM_MAX_NR];
-    uint16_t result[TRI_GEMM_MAX_MR * TRI_GEMM_MAX_NR];
+    const unsigned flags = TRI_GEMM_FIRST | (call->relu ? TRI_GEMM_RELU : 0u) | (call->c != NULL ? TRI_GEMM_HALF : 0u);
     const float *a[TRI_GEMM_MAX_MR];
     float *c[TRI_GEMM_MAX_MR];
     for (int i = 0; i < m; i++) {
+        const int64_t at = (row + i) * call->ldc + first;
         a[i] = (const float *)(const void *)(call->a + (row + i) * call->lda);
-        c[i] = call->c == NULL ? call->c_wide + (row + i) * call->ldc + first : sums + i * n;
+        c[i] = call->c != NULL ? (float *)(void *)(call->c + at) : call->c_wide + at;
     }
     v->ops->dot(m, (int)n, 1, tri_pairs(call->k), a,
                 (const float *)(const void *)(call->packed + first * tri_pairs(call->k)), c,
-                call->bias != NULL ? call->bias + first : NULL, TRI_GEMM_FIRST | (call->relu ? TRI_GEMM_RELU : 0u));
-    if (call->c == NULL) {
-        return;
-    }
-    tri_half_round(result, sums, m * n);
-    for (int i = 0; i < m; i++) {
-        memcpy(call->c + (row + i) * call->ldc + first, result + i * n, (size_t)n * sizeof *result);
-    }
+                call->bias != NULL ? call->bias + first : NULL, flags);
 }
 
 static void run_tile(void *arg, int64_t tile)
