@@ -82,7 +82,9 @@ typedef struct tri_op_attr {
     int64_t rope_context;                          /* the context it was trained on before */
 } tri_op_attr;
 
-/* What a kernel is planned from: everything for one shard. Parameters have no batch dimension. */
+/* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their
+ * gradients. Where a value is f32 by tri_op_infer() it may be bf16 too, any of them; its gradient is of its type, and sums
+ * are formed in f32. Losses are f32. */
 typedef struct tri_op_desc {
     tri_op op;
     tri_op_attr attr;
@@ -96,6 +98,9 @@ typedef struct tri_op_desc {
     int max_shards;                      /* most shards of one call */
     int threads;                         /* of each call */
 } tri_op_desc;
+
+/* Whether any value is bf16. */
+bool tri_op_desc_is_half(const tri_op_desc *desc);
 
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
 typedef struct tri_op_call {
@@ -137,6 +142,7 @@ typedef struct tri_kernel_ops {
     bool output_may_alias; /* output may be the same memory as input[0] (backward then sees the output only) */
     bool backward_input;   /* backward reads input[] */
     bool backward_output;  /* backward reads output */
+    bool half;             /* takes values in bf16 too, any of them */
 } tri_kernel_ops;
 
 struct tri_kernel {
@@ -170,7 +176,7 @@ const char *tri_kernel_about(void);
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);
 
 /* Shape of the output, for the shapes of one shard; checks everything: TRI_EINVAL names op, wanted, found. Fills
- * desc->output, output_dtype and desc->param[] shapes and param_count. `units`: linear D, conv2d D, embedding V (rows)
+ * desc->output, output_dtype (f32; the caller may make it bf16 but for losses) and desc->param[] shapes and param_count. `units`: linear D, conv2d D, embedding V (rows)
  * with `width` C. `reshape_to`: of reshape, the batch dimension included. Targets and indices outside of the classes
  * (rows) are no error at run time: the target is ignored, the embedding is zero. */
 tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_shape reshape_to);

@@ -14,7 +14,7 @@
 #ifdef TRI_HAVE_DNNL
 #include "kernel/cpu/dnnl.h"
 #endif
-#include "kernel/row.h"
+#include "kernel/half.h"
 
 static const char *const names[] = {
 #define OP_NAME(id, name) [id] = name,
@@ -54,6 +54,7 @@ bool tri_op_find(const char *name, tri_op *op)
 /* The first row that can, after `last` (NULL: of all). */
 static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *desc, const tri_kernel_ops *last)
 {
+    const bool half = tri_op_desc_is_half(desc);
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {
         if (strcmp(kinds[i].kind, kind) != 0) {
             continue;
@@ -61,7 +62,7 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
         for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
             if (last != NULL) {
                 last = *row == last ? NULL : last;
-            } else if ((*row)->op == desc->op && ((*row)->can == NULL || (*row)->can(desc))) {
+            } else if ((*row)->op == desc->op && ((*row)->half || !half) && ((*row)->can == NULL || (*row)->can(desc))) {
                 return *row;
             }
         }
@@ -71,7 +72,13 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
 
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc)
 {
-    return choose_after(kind, desc, NULL);
+    const tri_kernel_ops *ops = choose_after(kind, desc, NULL);
+    if (ops == NULL && tri_op_desc_is_half(desc)) {
+        const tri_op_desc wide = tri_half_desc_widen(desc);
+        ops = choose_after(kind, &wide, NULL);
+        return ops != NULL ? tri_half_adapter(ops) : NULL;
+    }
+    return ops;
 }
 
 tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel *kernel)
@@ -85,6 +92,9 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
     if (desc->max_shards < 1 || desc->threads < 1) {
         return tri_fail(TRI_EINVAL, "%s: want at least 1 shard and 1 thread, got %d and %d", tri_op_name(desc->op),
                         desc->max_shards, desc->threads);
+    }
+    if (tri_op_desc_is_half(desc) && choose_after(kind, desc, NULL) == NULL) {
+        return tri_half_plan(kind, desc, kernel);
     }
     tri_status status = TRI_OK;
     do {

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#include "tensor/reduce.h"
 
 /* Shapes of one shard, rows (samples) first; 0 ends them. */
 typedef struct op_case {
@@ -24,6 +25,7 @@ typedef struct op_case {
     int inputs; /* 0: one, or two when `other` is set */
     int shards; /* 0: 8 */
     int64_t to[TRI_MAX_DIMS];
+    bool half; /* what is f32 otherwise is bf16: inputs, output and their gradients */
 } op_case;
 
 /* Everything of one planned op with its memory. Arrays hold max_shards shards. */
@@ -68,16 +70,41 @@ static inline tri_status op_describe(const op_case *c, int threads, tri_op_desc 
     desc->input_count = c->inputs > 0 ? c->inputs : c->other[0] > 0 ? 2 : 1;
     for (int i = 0; i < desc->input_count; i++) {
         desc->input[i] = op_shape(i == 0 ? c->x : c->other);
-        desc->input_dtype[i] = op_dtype(c->op, i);
-        desc->need_dinput[i] = desc->input_dtype[i] == TRI_F32;
+        desc->need_dinput[i] = op_dtype(c->op, i) == TRI_F32;
+        desc->input_dtype[i] = desc->need_dinput[i] && c->half ? TRI_BF16 : op_dtype(c->op, i);
     }
-    return tri_op_infer(desc, c->units, c->width, op_shape(c->to));
+    TRI_TRY(tri_op_infer(desc, c->units, c->width, op_shape(c->to)));
+    if (c->half && !op_is_loss(c->op)) {
+        desc->output_dtype = TRI_BF16;
+    }
+    return TRI_OK;
 }
 
 static inline void op_fill(float *x, int64_t count, uint64_t stream)
 {
     for (int64_t i = 0; i < count; i++) {
         x[i] = tri_rng_normal((tri_rng){77, stream}, (uint64_t)i);
+    }
+}
+
+/* Values that are bf16 lie in the first half of their memory. In place: f32 to bf16, and back. */
+static inline void op_halve(void *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float wide;
+        memcpy(&wide, (char *)x + 4 * i, 4);
+        const uint16_t half = tri_f32_to_bf16(wide);
+        memcpy((char *)x + 2 * i, &half, 2);
+    }
+}
+
+static inline void op_widen(void *x, int64_t count)
+{
+    for (int64_t i = count - 1; i >= 0; i--) {
+        uint16_t half;
+        memcpy(&half, (char *)x + 2 * i, 2);
+        const float wide = tri_bf16_to_f32(half);
+        memcpy((char *)x + 4 * i, &wide, 4);
     }
 }
 
@@ -107,6 +134,9 @@ static inline tri_status op_open(op_run *r, const char *kind, const op_case *c, 
                 ((int32_t *)(void *)x)[j] = (int32_t)tri_rng_below((tri_rng){5, 5}, (uint64_t)j, (uint64_t)bound) - 1;
             }
         }
+        if (desc.input_dtype[i] == TRI_BF16) {
+            op_halve(x, count);
+        }
         r->input[i] = x;
         r->dinput[i] = tri_alloc_bulk((size_t)count * 4);
         r->call.input[i] = x;
@@ -133,6 +163,9 @@ static inline tri_status op_open(op_run *r, const char *kind, const op_case *c, 
         const int64_t sample = r->output_count / desc.input[0].dim[0];
         memset(r->doutput + s * r->output_count + r->rows[s] * sample, 0,
                (size_t)((desc.input[0].dim[0] - r->rows[s]) * sample) * 4);
+    }
+    if (desc.output_dtype == TRI_BF16) {
+        op_halve(r->doutput, r->output_count * shards);
     }
     r->parts[0] = (tri_tree_part){0, shards};
     r->call.shards = shards;

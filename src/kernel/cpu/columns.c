@@ -3,6 +3,7 @@
  * columns.c: one pass over a gradient: cut it where the fused relu did, and sum its columns (the bias gradient).
  */
 #include "kernel/cpu/cpu.h"
+#include "tensor/half.h"
 
 #define COLUMNS       32   /* at once: sums in registers */
 #define TILE_ELEMENTS 2048 /* of a shard, about: a smaller tile costs more than it computes */
@@ -10,6 +11,8 @@
 typedef struct columns_arg {
     float *dy;
     const float *y;
+    uint16_t *half; /* dy in bf16, and y with it; NULL: f32 */
+    const uint16_t *half_y;
     float *leaves;
     int64_t rows, columns;
     int64_t width; /* columns of a tile */
@@ -54,11 +57,48 @@ static void sum_rest(float *dy, const float *y, float *sums, int64_t rows, int64
     }
 }
 
+/* Above zero: not negative, not zero, no NaN. */
+static inline bool half_is_positive(uint16_t y)
+{
+    return y != 0 && y <= 0x7f80;
+}
+
+/* The same in bf16, sums in f32. */
+TRI_CLONES static void half_tile(uint16_t *dy, const uint16_t *y, float *sums, int64_t rows, int64_t stride,
+                                 int64_t count)
+{
+    float sum[COLUMNS] = {0};
+    for (int64_t r = 0; r < rows; r++) {
+        uint16_t *g = dy + r * stride;
+        if (y != NULL) {
+            const uint16_t *o = y + r * stride;
+            for (int64_t c = 0; c < count; c++) {
+                g[c] = half_is_positive(o[c]) ? g[c] : 0;
+            }
+        }
+        for (int64_t c = 0; c < count; c++) {
+            sum[c] += half_from_bf16(g[c]);
+        }
+    }
+    if (sums != NULL) {
+        memcpy(sums, sum, (size_t)count * sizeof(float));
+    }
+}
+
 static void columns_run(const columns_arg *v, int64_t shard, int64_t first)
 {
     const int64_t at = shard * v->rows * v->columns + first, count = tri_int64_min(COLUMNS, v->columns - first);
     const float *y = v->y != NULL ? v->y + at : NULL;
     float *sums = v->leaves != NULL ? v->leaves + shard * v->columns + first : NULL;
+    if (v->half != NULL) {
+        const uint16_t *half_y = v->half_y != NULL ? v->half_y + at : NULL;
+        if (count == COLUMNS) { /* a length that the compiler knows */
+            half_tile(v->half + at, half_y, sums, v->rows, v->columns, COLUMNS);
+        } else {
+            half_tile(v->half + at, half_y, sums, v->rows, v->columns, count);
+        }
+        return;
+    }
     if (count == COLUMNS) {
         sum_tile(v->dy + at, y, sums, v->rows, v->columns);
     } else {
@@ -97,5 +137,10 @@ void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int
                        .columns = columns,
                        .width = tri_int64_ceil(tri_int64_max(1, TILE_ELEMENTS / rows), COLUMNS) * COLUMNS,
                        .shards = call->shards};
+    if (kernel->desc.output_dtype == TRI_BF16) {
+        arg.half = (uint16_t *)call->doutput;
+        arg.half_y = relu ? call->output : NULL;
+        arg.y = NULL;
+    }
     tri_tiles_run(kernel->desc.threads, call->shards * tri_int64_ceil(columns, arg.width), columns_tile, &arg);
 }

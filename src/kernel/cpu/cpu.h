@@ -24,6 +24,8 @@
 #endif
 
 #define TRI_CPU_ROWS(X)                                                                                                \
+    X(tri_cpu_linear_half_relu)                                                                                        \
+    X(tri_cpu_linear_half)                                                                                             \
     X(tri_cpu_linear_relu)                                                                                             \
     X(tri_cpu_linear)                                                                                                  \
     X(tri_cpu_matmul)                                                                                                  \
@@ -60,8 +62,8 @@ TRI_DNNL_ROWS(TRI_ROW_DECLARE)
 TRI_CPU_ROWS(TRI_ROW_DECLARE)
 
 /* Cuts doutput where the fused relu's output is not above zero (in place, when `relu`), and sums the columns of each
- * shard over its rows, in order, into leaves[shard][columns] (NULL: not wanted). doutput is [shards * rows][columns].
- */
+ * shard over its rows, in order, into leaves[shard][columns] (NULL: not wanted). doutput is [shards * rows][columns],
+ * f32 or bf16. */
 void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t columns, bool relu,
                           float *leaves);
 /* The same for one shard on the calling thread; y NULL: no relu, sums NULL: not wanted. */

@@ -77,6 +77,12 @@ void tri_gemm_pack(const tri_gemm_ops *ops, float *packed, const float *src, int
         pack_transposed(to, src, k, count, n_step, nr);
         return;
     }
+    if (count == TRI_GEMM_MAX_NR) { /* a copy that the compiler knows the length of */
+        for (int64_t i = 0; i < k; i++) {
+            memcpy(to + i * TRI_GEMM_MAX_NR, src + i * k_step, TRI_GEMM_MAX_NR * sizeof(float));
+        }
+        return;
+    }
     for (int64_t i = 0; i < k; i++) {
         memcpy(to + i * nr, src + i * k_step, (size_t)count * sizeof(float));
     }

@@ -11,11 +11,13 @@
 
 #include "kernel/row.h"
 
-#define TRI_GEMM_MAX_MR 8
+#define TRI_GEMM_MAX_MR 12
 #define TRI_GEMM_MAX_NR 32
+#define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k */
 #define TRI_GEMM_KC     256 /* k of one pass: a panel of B stays in L1 */
 
-enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2 }; /* start at zero (else at c); clip at the end */
+/* Start at zero (else at c); clip at the end; tiles over pairs of bf16: c is bf16, rounded at the end. */
+enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2, TRI_GEMM_HALF = 4 };
 
 /* How a sum over samples walks: count0 rows of count1 places of an image; for a tree, leaves of count1 samples. */
 typedef struct tri_gemm_walk {
@@ -83,9 +85,12 @@ void tri_gemm_turn_run(const tri_gemm_ops *ops, int threads, const tri_gemm_turn
 typedef struct tri_gemm_tree {
     const float *a, *b;
     int64_t m, n, k; /* k: of one shard */
+    const uint16_t *half_a, *half_b; /* not NULL: a and b in bf16, `rows` of a shard, and k pairs of them; the tiles are
+                                        those for pairs. a and b: the same as pairs of rows, for k < TRI_GEMM_LONG */
+    int64_t rows;
     float *scratch;
 } tri_gemm_tree;
-int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t m, int64_t k, int shards, int threads);
+int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads);
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
                        const tri_gemm_tree *tree);
 

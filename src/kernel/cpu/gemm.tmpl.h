@@ -3,7 +3,8 @@
  * gemm.tmpl.h: the three register-blocked tiles of gemm.h, by include for one instruction set.
  *
  * Before: GEMM_OPS (name of the row), GEMM_NAME, MR, ROWS_TO_MR, NV (vectors a row of a tile), LANES, and vec,
- * vec_zero(), vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b). All loops over
+ * vec_zero(), vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b); of tiles over bf16
+ * vec_store_half(p, v). All loops over
  * i and j unroll.
  */
 #include "kernel/cpu/gemm.h"
@@ -44,11 +45,29 @@ INLINE void take_row(vec *row, const float *c, const int nv, int n)
     }
 }
 
+#ifdef vec_store_half
+/* The same, rounded to bf16. */
+INLINE void put_half_row(float *c, const vec *row, const int nv, int n)
+{
+    uint16_t full[NR];
+    for (int j = 0; j < nv; j++) {
+        vec_store_half(full + j * LANES, row[j]);
+    }
+    if (n == nv * LANES) {
+        memcpy(c, full, (size_t)(nv * LANES) * sizeof full[0]);
+    } else {
+        memcpy(c, full, (size_t)n * sizeof full[0]);
+    }
+}
+#else
+#define put_half_row put_row
+#endif
+
 INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t len, const float *const *a,
                      const float *b, float *const *c, const float *bias, unsigned flags)
 {
     vec acc[MR][NV];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
         if ((flags & TRI_GEMM_FIRST) != 0) {
             for (int j = 0; j < nv; j++) {
@@ -60,7 +79,7 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
     }
     for (int64_t s = 0; s < segments; s++) {
         const float *row[MR];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < m; i++) {
             row[i] = a[s * MR + i];
         }
@@ -71,7 +90,7 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
                 right[j] = vec_load(b + j * LANES);
             }
             b += NR;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int i = 0; i < m; i++) {
                 const vec left = vec_all(row[i][l]);
 #pragma GCC unroll 4
@@ -88,7 +107,7 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
     if (bias != NULL) {
         take_row(shift, bias, nv, n);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) {
@@ -99,7 +118,11 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
                 acc[i][j] = vec_max(acc[i][j], vec_zero());
             }
         }
-        put_row(c[i], acc[i], nv, n);
+        if ((flags & TRI_GEMM_HALF) != 0) {
+            put_half_row(c[i], acc[i], nv, n);
+        } else {
+            put_row(c[i], acc[i], nv, n);
+        }
     }
 }
 
@@ -113,7 +136,7 @@ INLINE void outer_sum(const int m, const int nv, int64_t count, int64_t a_step, 
             right[j] = vec_load(b + j * LANES);
         }
         b += b_step;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < m; i++) {
             const vec left = vec_all(a[i]);
 #pragma GCC unroll 4
@@ -129,7 +152,7 @@ INLINE void outer_body(const int m, const int nv, const tri_gemm_walk *walk, con
                        unsigned flags)
 {
     vec acc[MR][NV];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) {
@@ -140,7 +163,7 @@ INLINE void outer_body(const int m, const int nv, const tri_gemm_walk *walk, con
         outer_sum(m, nv, walk->count[1], walk->a_step[1], walk->b_step[1], a + r * walk->a_step[0],
                   b + r * walk->b_step[0], acc);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) {
@@ -157,7 +180,7 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
     vec stack[MAX_LEVELS][MR][NV]; /* stack[level]: a finished left subtree of 2^level leaves */
     for (int64_t leaf = 0; leaf < leaves; leaf++) {
         vec acc[MR][NV];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++) {
@@ -168,7 +191,7 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
                   b + leaf * walk->b_step[0], acc);
         int level = 0;
         for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1, level++) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int i = 0; i < m; i++) {
 #pragma GCC unroll 4
                 for (int j = 0; j < nv; j++) {
@@ -176,7 +199,7 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
                 }
             }
         }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < m; i++) {
             if (leaf + 1 == leaves) {
                 put_row(c + i * ldc, acc[i], nv, n);
@@ -202,6 +225,8 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
 #define ROWS_TO_4(CALL) ROWS_CASE(1, CALL) ROWS_CASE(2, CALL) ROWS_CASE(3, CALL) ROWS_CASE(4, CALL)
 #define ROWS_TO_6(CALL) ROWS_TO_4(CALL) ROWS_CASE(5, CALL) ROWS_CASE(6, CALL)
 #define ROWS_TO_8(CALL) ROWS_TO_6(CALL) ROWS_CASE(7, CALL) ROWS_CASE(8, CALL)
+#define ROWS_TO_12(CALL)                                                                                               \
+    ROWS_TO_8(CALL) ROWS_CASE(9, CALL) ROWS_CASE(10, CALL) ROWS_CASE(11, CALL) ROWS_CASE(12, CALL)
 
 static void dot(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
                 const float *bias, unsigned flags)

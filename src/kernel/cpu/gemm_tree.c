@@ -4,14 +4,19 @@
  * memory.
  *
  * Short leaves: each register tile runs through all shards of a part, where they lie, and adds them on a stack
- * (gemm.tmpl.h); nothing is packed, since what one core packs another would have to fetch. Long leaves: packed, in
- * passes over k with a panel's tiles in L2, one level of the stack a buffer.
+ * (gemm.tmpl.h); nothing is packed, since what one core packs another would have to fetch. Long leaves: a task packs
+ * what it needs for one pass over k, a block of rows for L2 and one panel after the other for L1; a level of the stack
+ * is a buffer.
  */
-#include "kernel/cpu/gemm.h"
+#include "kernel/cpu/gemm_half.h"
 
-#define LONG_LEAF   96 /* rows of a shard from which on passes over k pay */
-#define TASK_ROWS   16 /* register tiles of rows in one task, for long leaves in one pass */
+#define INLINE static inline __attribute__((always_inline))
+
+#define SHORT_ROWS  16 /* register tiles of rows in one task of short leaves */
+#define TASK_ROWS   32 /* the same, at most, of long leaves */
+#define TASK_PANELS 12 /* panels in one task of long leaves */
 #define LONG_LEVELS 20 /* of the stack */
+#define PASS        128 /* of k: a panel of B and two row tiles lie in L1 */
 
 static int levels_of(int64_t shards)
 {
@@ -23,25 +28,31 @@ static int levels_of(int64_t shards)
     return levels;
 }
 
-/* Elements of packed A, and of what each thread has: a packed panel of B, buffers of long leaves. */
-static int64_t packed_rows(const tri_gemm_ops *ops, int64_t m, int64_t k, int64_t shards)
+/* Elements of a level of the stack of long leaves: [panel][row tile][mr][nr]. */
+static int64_t level_count(const tri_gemm_ops *ops)
 {
-    return k < LONG_LEAF ? 0 : tri_align_count(tri_int64_ceil(m, ops->mr) * ops->mr * k * shards);
+    return (int64_t)TASK_PANELS * TASK_ROWS * ops->mr * ops->nr;
 }
 
-static int64_t panel_count(const tri_gemm_ops *ops, int64_t k, int64_t shards)
+/* From one tile or panel of `width` to the next: more than it takes, so that they do not meet in one set of L1. */
+static int64_t pass_step(int64_t width)
 {
-    return tri_align_count(ops->nr * k * shards);
+    return PASS * width + 32;
 }
 
+/* Of what each thread has: a packed panel of B; or the rows and panels of one pass, and the stack. */
 static int64_t thread_count(const tri_gemm_ops *ops, int64_t k, int64_t shards)
 {
-    return panel_count(ops, k, shards) + (k < LONG_LEAF ? 0 : (1 + levels_of(shards)) * TASK_ROWS * ops->mr * ops->nr);
+    if (k < TRI_GEMM_LONG) {
+        return tri_align_count(ops->nr * k * shards);
+    }
+    return TASK_ROWS * pass_step(ops->mr) + TASK_PANELS * pass_step(ops->nr) +
+           (1 + levels_of(shards)) * level_count(ops);
 }
 
-int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t m, int64_t k, int shards, int threads)
+int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads)
 {
-    return packed_rows(ops, m, k, shards) + threads * thread_count(ops, k, shards);
+    return threads * thread_count(ops, k, shards);
 }
 
 typedef struct tree_arg {
@@ -51,9 +62,10 @@ typedef struct tree_arg {
     float *const *out;   /* one per part */
     int64_t rows_of_all; /* k of all shards */
     int64_t row_tiles;   /* ceil(m / mr) */
-    float *rows;         /* long leaves: A packed [row tile][k of all shards][mr] */
-    float *buffers;      /* of the threads: a panel, then accumulators of long leaves */
-    int64_t panel_count, buffer_count;
+    int64_t panels;      /* ceil(n / nr) */
+    int64_t group;       /* long leaves: register tiles of rows in one task */
+    float *buffers;      /* of the threads */
+    int64_t buffer_count;
 } tree_arg;
 
 static float *buffer_of(const tree_arg *v)
@@ -70,28 +82,15 @@ static const float *pack_panel(const tree_arg *v, int64_t panel)
     return buffer_of(v);
 }
 
-static void pack_rows_tile(void *arg, int64_t tile)
-{
-    const tree_arg *v = arg;
-    const int64_t mr = v->ops->mr, first = tile * mr, count = tri_int64_min(mr, v->tree->m - first);
-    float *to = v->rows + first * v->rows_of_all;
-    const float *from = v->tree->a + first;
-    for (int64_t i = 0; i < v->rows_of_all; i++) {
-        for (int64_t j = 0; j < count; j++) {
-            to[i * mr + j] = from[i * v->tree->m + j];
-        }
-    }
-}
-
 /* Short leaves: some rows of one panel; only where whole vectors would read behind a row is the panel packed. */
 static void short_tile(void *arg, int64_t tile)
 {
     const tree_arg *v = arg;
     const tri_gemm_ops *ops = v->ops;
     const tri_gemm_tree *t = v->tree;
-    const int64_t panels = tri_int64_ceil(t->n, ops->nr), panel = tile % panels;
-    const int64_t first = tile / panels * TASK_ROWS * ops->mr, n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
-    const int64_t last = tri_int64_min(first + TASK_ROWS * ops->mr, t->m);
+    const int64_t panel = tile % v->panels;
+    const int64_t first = tile / v->panels * SHORT_ROWS * ops->mr, n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
+    const int64_t last = tri_int64_min(first + SHORT_ROWS * ops->mr, t->m);
     const bool whole = tri_gemm_padded(ops, n) == n;
     const int64_t b_step = whole ? t->n : ops->nr;
     const float *b = whole ? t->b + panel * ops->nr : pack_panel(v, panel);
@@ -106,38 +105,112 @@ static void short_tile(void *arg, int64_t tile)
     }
 }
 
-/* acc[count] = sum over one leaf's rows for the register tiles [first_tile, last_tile). */
-static void long_leaf(const tree_arg *v, int64_t leaf, int64_t first_tile, int64_t last_tile, int n, const float *b,
-                      float *acc)
+/* What one task of long leaves works on: row tiles [tile, last_tile), panels [panel, last_panel). */
+typedef struct long_task {
+    const tree_arg *v;
+    int64_t tile, last_tile, panel, last_panel;
+    float *rows, *columns, *levels; /* of this thread: row tiles and panels of one pass, the stack */
+} long_task;
+
+/* to[part][len][width] from `count` elements of each of the rows [row, row + len). Whole lines are read. */
+INLINE void pack_pass(float *to, const float *from, int64_t stride, int64_t len, int64_t count, const int64_t width)
 {
-    const tri_gemm_ops *ops = v->ops;
-    const tri_gemm_tree *t = v->tree;
-    for (int64_t k = 0; k < t->k; k += TRI_GEMM_KC) {
-        const tri_gemm_walk walk = {
-            .count = {1, tri_int64_min(TRI_GEMM_KC, t->k - k)}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
-        for (int64_t tile = first_tile; tile < last_tile; tile++) {
-            const float *a = v->rows + (tile * t->k * v->call->shards + leaf * t->k + k) * ops->mr;
-            ops->outer((int)tri_int64_min(ops->mr, t->m - tile * ops->mr), n, &walk, a, b + (leaf * t->k + k) * ops->nr,
-                       acc + (tile - first_tile) * ops->mr * ops->nr, k == 0 ? TRI_GEMM_FIRST : 0);
+    const int64_t whole = count / width, rest = count % width, step = pass_step(width);
+    for (int64_t i = 0; i < len; i++) {
+        for (int64_t part = 0; part < whole; part++) {
+            memcpy(to + part * step, from + part * width, (size_t)width * sizeof(float));
+        }
+        if (rest > 0) {
+            memcpy(to + whole * step, from + whole * width, (size_t)rest * sizeof(float));
+            memset(to + whole * step + rest, 0, (size_t)(width - rest) * sizeof(float));
+        }
+        from += stride;
+        to += width;
+    }
+}
+
+/* The widths that matter are constants for the compiler. */
+static void pack_parts(float *to, const float *from, int64_t stride, int64_t len, int64_t count, int64_t width)
+{
+    if (width == 8) {
+        pack_pass(to, from, stride, len, count, 8);
+    } else if (width == 32) {
+        pack_pass(to, from, stride, len, count, 32);
+    } else {
+        pack_pass(to, from, stride, len, count, width);
+    }
+}
+
+/* Rows and columns of one pass over [k, k + len) of a leaf. */
+static void pack_task(const long_task *l, int64_t leaf, int64_t k, int64_t len)
+{
+    const tri_gemm_ops *ops = l->v->ops;
+    const tri_gemm_tree *t = l->v->tree;
+    const int64_t first = l->tile * ops->mr, rows = tri_int64_min(l->last_tile * ops->mr, t->m) - first;
+    const int64_t left = l->panel * ops->nr, columns = tri_int64_min(l->last_panel * ops->nr, t->n) - left;
+    if (t->half_a != NULL) {
+        const int64_t row = leaf * t->rows + 2 * k, count = tri_int64_min(2 * len, t->rows - 2 * k);
+        tri_gemm_half_pass((uint32_t *)(void *)l->rows, t->half_a + row * t->m + first, t->m, count, rows, ops->mr,
+                           pass_step(ops->mr));
+        tri_gemm_half_pass((uint32_t *)(void *)l->columns, t->half_b + row * t->n + left, t->n, count, columns, ops->nr,
+                           pass_step(ops->nr));
+        return;
+    }
+    const int64_t row = leaf * t->k + k;
+    pack_parts(l->rows, t->a + row * t->m + first, t->m, len, rows, ops->mr);
+    pack_parts(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr);
+}
+
+/* acc = sum over one leaf's rows, by passes. */
+static void long_leaf(const long_task *l, int64_t leaf, float *acc)
+{
+    const tri_gemm_ops *ops = l->v->ops;
+    const tri_gemm_tree *t = l->v->tree;
+    const int64_t tiles = l->last_tile - l->tile, area = ops->mr * ops->nr;
+    for (int64_t k = 0; k < t->k; k += PASS) {
+        const int64_t len = tri_int64_min(PASS, t->k - k);
+        const tri_gemm_walk walk = {.count = {1, len}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
+        pack_task(l, leaf, k, len);
+        for (int64_t panel = l->panel; panel < l->last_panel; panel++) {
+            const int64_t n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
+            const float *columns = l->columns + (panel - l->panel) * pass_step(ops->nr);
+            for (int64_t tile = 0; tile < tiles; tile++) {
+                ops->outer((int)tri_int64_min(ops->mr, t->m - (l->tile + tile) * ops->mr), (int)n, &walk,
+                           l->rows + tile * pass_step(ops->mr), columns,
+                           acc + ((panel - l->panel) * tiles + tile) * area, k == 0 ? TRI_GEMM_FIRST : 0);
+            }
         }
     }
 }
 
-static void long_part(const tree_arg *v, int64_t panel, int64_t first_tile, int64_t last_tile, const float *b, int part,
-                      float *buffers)
+static void long_put(const long_task *l, const float *root, float *out)
 {
-    const tri_gemm_ops *ops = v->ops;
-    const tri_gemm_tree *t = v->tree;
+    const tri_gemm_ops *ops = l->v->ops;
+    const tri_gemm_tree *t = l->v->tree;
+    const int64_t first = l->tile * ops->mr, last = tri_int64_min(l->last_tile * ops->mr, t->m);
+    for (int64_t panel = l->panel; panel < l->last_panel; panel++) {
+        const int64_t n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
+        for (int64_t row = first; row < last; row++) {
+            memcpy(out + row * t->n + panel * ops->nr, root, (size_t)n * sizeof(float));
+            root += ops->nr;
+        }
+        root += (l->last_tile * ops->mr - last) * ops->nr;
+    }
+}
+
+static void long_part(const long_task *l, int part)
+{
+    const tree_arg *v = l->v;
     const tri_tree_part range = v->call->parts[part];
-    const int64_t each = TASK_ROWS * ops->mr * ops->nr, used = (last_tile - first_tile) * ops->mr * ops->nr;
+    const int64_t used = (l->last_tile - l->tile) * (l->last_panel - l->panel) * v->ops->mr * v->ops->nr;
     float *slot[LONG_LEVELS + 2]; /* slot[level] of the stack, the last one is being filled */
-    const int top = levels_of(range.count), n = (int)tri_int64_min(ops->nr, t->n - panel * ops->nr);
+    const int top = levels_of(range.count);
     for (int i = 0; i <= top; i++) {
-        slot[i] = buffers + i * each;
+        slot[i] = l->levels + i * level_count(v->ops);
     }
     for (int64_t leaf = 0; leaf < range.count; leaf++) {
         float *acc = slot[top];
-        long_leaf(v, range.first + leaf, first_tile, last_tile, n, b, acc);
+        long_leaf(l, range.first + leaf, acc);
         int level = 0;
         for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1, level++) {
             tri_vector_add(1, acc, slot[level], acc, used);
@@ -145,23 +218,21 @@ static void long_part(const tree_arg *v, int64_t panel, int64_t first_tile, int6
         slot[top] = slot[level];
         slot[level] = acc;
     }
-    const float *root = slot[top - 1];
-    const int64_t last_row = tri_int64_min(last_tile * ops->mr, t->m);
-    for (int64_t row = first_tile * ops->mr; row < last_row; row++) {
-        memcpy(v->out[part] + row * t->n + panel * ops->nr, root + (row - first_tile * ops->mr) * ops->nr,
-               (size_t)n * sizeof(float));
-    }
+    long_put(l, slot[top - 1], v->out[part]);
 }
 
-static void panel_tile(void *arg, int64_t panel)
+static void long_tile(void *arg, int64_t tile)
 {
     const tree_arg *v = arg;
-    const float *packed = pack_panel(v, panel);
-    for (int64_t tile = 0; tile < v->row_tiles; tile += TASK_ROWS) {
-        for (int part = 0; part < v->call->part_count; part++) {
-            long_part(v, panel, tile, tri_int64_min(tile + TASK_ROWS, v->row_tiles), packed, part,
-                      buffer_of(v) + v->panel_count);
-        }
+    const int64_t groups = tri_int64_ceil(v->row_tiles, v->group);
+    long_task l = {.v = v, .tile = tile % groups * v->group, .panel = tile / groups * TASK_PANELS};
+    l.last_tile = tri_int64_min(l.tile + v->group, v->row_tiles);
+    l.last_panel = tri_int64_min(l.panel + TASK_PANELS, v->panels);
+    l.rows = buffer_of(v);
+    l.columns = l.rows + TASK_ROWS * pass_step(v->ops->mr);
+    l.levels = l.columns + TASK_PANELS * pass_step(v->ops->nr);
+    for (int part = 0; part < v->call->part_count; part++) {
+        long_part(&l, part);
     }
 }
 
@@ -171,22 +242,23 @@ void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const 
     if (!tri_call_wants_dparam(call, p)) {
         return;
     }
-    const int threads = kernel->desc.threads, shards = kernel->desc.max_shards;
-    const int64_t panels = tri_int64_ceil(tree->n, ops->nr);
+    const int threads = kernel->desc.threads;
     tree_arg arg = {.ops = ops,
                     .call = call,
                     .tree = tree,
                     .out = call->dparam[p],
                     .rows_of_all = tree->k * call->shards,
                     .row_tiles = tri_int64_ceil(tree->m, ops->mr),
-                    .rows = tree->scratch,
-                    .buffers = tree->scratch + packed_rows(ops, tree->m, tree->k, shards),
-                    .panel_count = panel_count(ops, tree->k, shards),
-                    .buffer_count = thread_count(ops, tree->k, shards)};
-    if (tree->k < LONG_LEAF) {
-        tri_tiles_run(threads, panels * tri_int64_ceil(arg.row_tiles, TASK_ROWS), short_tile, &arg);
+                    .panels = tri_int64_ceil(tree->n, ops->nr),
+                    .buffers = tree->scratch,
+                    .buffer_count = thread_count(ops, tree->k, kernel->desc.max_shards)};
+    if (tree->k < TRI_GEMM_LONG) {
+        tri_tiles_run(threads, arg.panels * tri_int64_ceil(arg.row_tiles, SHORT_ROWS), short_tile, &arg);
         return;
     }
-    tri_tiles_run(threads, arg.row_tiles, pack_rows_tile, &arg);
-    tri_tiles_run(threads, panels, panel_tile, &arg);
+    /* Equal groups, as many for each thread: bits do not depend on the cut. */
+    const int64_t wide = tri_int64_ceil(arg.panels, TASK_PANELS), least = tri_int64_ceil(arg.row_tiles, TASK_ROWS);
+    const int64_t groups = tri_int64_ceil(least * wide, threads) * threads;
+    arg.group = tri_int64_ceil(arg.row_tiles, tri_int64_ceil(groups, wide));
+    tri_tiles_run(threads, tri_int64_ceil(arg.row_tiles, arg.group) * wide, long_tile, &arg);
 }

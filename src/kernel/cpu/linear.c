@@ -6,6 +6,8 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm.h"
 
+#define MANY_ROWS 512 /* from which on packing the weights is soon paid for */
+
 /* Where things lie in scratch, in elements. */
 typedef struct layout {
     int64_t units, channels, rows; /* rows of one shard */
@@ -20,7 +22,7 @@ static layout layout_make(const tri_op_desc *desc)
     const int64_t up = tri_gemm_packed_count(ops, l.channels, l.units);
     const int64_t down = tri_gemm_packed_count(ops, l.units, l.channels);
     l.tree = tri_align_count(tri_int64_max(up, down));
-    l.leaves = l.tree + tri_align_count(tri_gemm_tree_count(ops, l.units, l.rows, desc->max_shards, desc->threads));
+    l.leaves = l.tree + tri_align_count(tri_gemm_tree_count(ops, l.rows, desc->max_shards, desc->threads));
     l.total = l.leaves + tri_align_count(l.units * desc->max_shards);
     return l;
 }
@@ -31,7 +33,8 @@ static tri_status linear_plan(const tri_op_desc *desc, tri_kernel *kernel)
     return TRI_OK;
 }
 
-/* c[rows][n] = act(a[rows][k] w + bias), w[k * k_step + n * n_step]: the smaller of the two factors is packed. */
+/* c[rows][n] = act(a[rows][k] w + bias), w[k * k_step + n * n_step]: the smaller of the two factors is
+ * packed, or the weights where the rows are many. */
 static void product(const tri_kernel *kernel, const tri_op_call *call, const tri_gemm_call *p, int64_t k_step,
                     int64_t n_step)
 {
@@ -40,7 +43,7 @@ static void product(const tri_kernel *kernel, const tri_op_call *call, const tri
     const float *w = call->param[0];
     tri_gemm_call run = *p;
     run.packed = call->scratch;
-    if (p->m >= p->n) {
+    if (p->m >= tri_int64_min(p->n, MANY_ROWS)) {
         tri_gemm_pack_all(ops, threads, call->scratch, w, p->k, p->n, k_step, n_step);
         tri_gemm_run(ops, threads, &run);
         return;
