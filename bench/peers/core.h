@@ -146,7 +146,8 @@ static void core_open(int rank, int ranks)
     core_rank = rank;
     core_ranks = ranks;
     if (!path || ranks > CORE_RANKS)
-        core_die("BENCH_SYNC", path ? "too many ranks" : "not set: these programs are started by bench/compare");
+        core_die("BENCH_SYNC",
+                 path ? "too many ranks" : "not set: these programs are started by bench/compare and bench/tcp");
     int fd = open(path, O_RDWR);
     void *memory = fd < 0 || ftruncate(fd, sizeof(core_sync)) != 0
                        ? MAP_FAILED

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gloo.cc: the operations of Gloo over its TCP transport, measured as core.h does. One process a rank, BENCH_RANK of
- * BENCH_RANKS; they find each other in the folder BENCH_STORE. BENCH_GLOO=bcube takes its other all-reduce.
+ * BENCH_RANKS; they find each other in the folder BENCH_STORE, and connect by the interface BENCH_INTERFACE (lo).
+ * BENCH_GLOO=bcube takes its other all-reduce.
  */
 #include <gloo/algorithm.h>
 
@@ -144,13 +145,13 @@ static void release(float *memory)
 int main(int argc, char **argv)
 {
     const char *rank = getenv("BENCH_RANK"), *ranks = getenv("BENCH_RANKS"), *store = getenv("BENCH_STORE"),
-               *algorithm = getenv("BENCH_GLOO");
+               *algorithm = getenv("BENCH_GLOO"), *interface = getenv("BENCH_INTERFACE");
     if (!rank || !ranks || !store)
-        core_die("BENCH_RANK, BENCH_RANKS, BENCH_STORE", "not set: bench/compare does");
+        core_die("BENCH_RANK, BENCH_RANKS, BENCH_STORE", "not set: bench/compare and bench/tcp do");
     bcube = algorithm && strcmp(algorithm, "bcube") == 0;
     core_begin();
     gloo::transport::tcp::attr attributes;
-    attributes.iface = "lo";
+    attributes.iface = interface ? interface : "lo";
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     gloo::rendezvous::FileStore files(store);
     context = std::make_shared<gloo::rendezvous::Context>(atoi(rank), atoi(ranks));

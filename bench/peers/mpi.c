@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi.c: the operations of an MPI library, measured as core.h does. Started by bench/compare under its mpirun.
+ * mpi.c: the operations of an MPI library, measured as core.h does. Started by bench/compare and bench/tcp under its
+ * mpirun.
  */
 #define _GNU_SOURCE
 #include "core.h"

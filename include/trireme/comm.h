@@ -148,6 +148,12 @@ TRI_API tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *
  * 47 bytes; "" ends it. */
 TRI_API void tri_group_name_next(tri_group *group, const char *name);
 
+/* Gives the next operations of this thread's group a priority: of those that all ranks have made and none has begun,
+ * the one with the lowest number is next. 0 ends it: such operations, batches, sends and receives run in the order in
+ * which they were made, and nothing passes them. The same on all ranks. Each choice costs a message to all, or one for
+ * several where messages are slow. */
+TRI_API void tri_group_priority_next(tri_group *group, unsigned priority);
+
 /* Waits for the end of the operation, frees the handle, returns how it ended. */
 TRI_API tri_status tri_work_wait(tri_work *work);
 /* Has it ended? Never blocks. */

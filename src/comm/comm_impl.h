@@ -43,6 +43,7 @@ typedef struct tri_call {
     int64_t leaves;
     char name[TRI_COMM_NAME_NBYTES];
     const tri_algorithm *algorithm; /* NULL: the cheapest */
+    unsigned priority;              /* 1 goes first; 0: in the order made */
     tri_frame frame;                /* what every frame of the call says */
 } tri_call;
 
@@ -84,10 +85,12 @@ struct tri_group {
     int rank, count;
     int *world_rank;            /* [count] */
     _Atomic int64_t timeout_ms; /* of one wait */
-    uint64_t sequence;          /* of the latest collective; this and the next two are the caller's */
+    uint64_t sequence;          /* of the latest collective; this and the next three are the caller's */
     uint64_t *sent;             /* [count] messages to each rank */
     uint64_t *received;
+    unsigned priority; /* of the next operations */
     uint32_t splits;
+    uint64_t ordered;                /* calls with a priority so far; under comm->mutex */
     uint32_t regions;                /* tri_group_alloc so far; under comm->mutex */
     char name[TRI_COMM_NAME_NBYTES]; /* of the next operations */
     double scale;                    /* of the next operations that multiply first */
@@ -96,6 +99,9 @@ struct tri_group {
     tri_hosts *hosts;   /* NULL: nothing to gain from how its ranks lie on hosts */
     bool lane_asked;    /* the runner's, as all below */
     tri_lane *lane;     /* NULL: not all on one host */
+    tri_group *order;   /* agrees which call is next; NULL: none had a priority so far */
+    uint64_t agreed;    /* calls with a priority up to this one are made on all ranks */
+    double ordered_us;  /* what those that have run since the agreement should have taken */
     tri_plan rank_plan; /* made at first use */
     tri_plan tree_plan;
 };
@@ -105,6 +111,7 @@ struct tri_work {
     tri_comm *comm;
     tri_work *next;      /* in the queue or the list of free ones */
     tri_work *next_made; /* all of them */
+    uint64_t made;       /* of the calls of its group that have a priority */
     tri_status status;
     atomic_bool done;
 };
@@ -257,6 +264,8 @@ tri_status tri_plan_find(tri_group *group, int64_t leaves, const tri_plan **out)
 void tri_plan_fini(tri_plan *plan);
 
 /* group.c */
+/* Of a group that serves another one, the same on all its ranks. */
+uint32_t tri_group_inner_id(const tri_group *group, uint32_t kind, int index);
 tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks, int count, tri_group **out);
 
 /* work.c */
@@ -266,6 +275,17 @@ tri_status tri_work_thread_start(tri_comm *comm);
 void tri_work_thread_stop(tri_comm *comm);
 /* Under the lock: numbers the call within its group, or between the two ranks. */
 void tri_call_number(tri_call *call);
+
+/* order.c: the choice among queued calls; under the lock but for tri_order_call. */
+/* The queue is not empty: is there something to agree before its next call? */
+bool tri_order_is_open(const tri_comm *comm);
+/* What this rank offers: the last of its calls that may change places with the first. */
+uint64_t tri_order_reach(const tri_comm *comm);
+/* The call that takes the minimum of all ranks' reaches. */
+tri_status tri_order_call(tri_group *group, int64_t *reach, tri_call *call);
+void tri_order_agreed(tri_group *group, int64_t reach);
+/* Takes the next call out of the queue, which is not empty. */
+tri_work *tri_order_take(tri_comm *comm);
 
 /* call_run.c: the body of a call, on the runner's thread. */
 tri_status tri_call_run(tri_call *call);

@@ -15,6 +15,12 @@
 #include "comm/hosts.h"
 #include "comm/lane.h"
 
+uint32_t tri_group_inner_id(const tri_group *group, uint32_t kind, int index)
+{
+    const uint32_t origin[3] = {group->id, kind, (uint32_t)index};
+    return (uint32_t)XXH3_64bits(origin, sizeof(origin));
+}
+
 tri_status tri_group_create(tri_comm *comm, uint32_t id, const int *world_ranks, int count, tri_group **out)
 {
     tri_group *group = tri_alloc_zero(1, sizeof(*group));
@@ -54,6 +60,7 @@ void tri_group_destroy(tri_group *group)
     tri_batch_destroy(group->collecting);
     tri_lane_close(group->lane);
     tri_hosts_destroy(group->hosts);
+    tri_group_destroy(group->order);
     tri_plan_fini(&group->rank_plan);
     tri_plan_fini(&group->tree_plan);
     tri_free(group->world_rank);
@@ -117,6 +124,11 @@ void tri_group_scale_next(tri_group *group, double factor)
     group->scale = factor;
 }
 
+void tri_group_priority_next(tri_group *group, unsigned priority)
+{
+    group->priority = priority;
+}
+
 void tri_group_name_next(tri_group *group, const char *name)
 {
     tri_mutex_lock(&group->comm->mutex);
@@ -155,8 +167,8 @@ static tri_status split_create(tri_group *parent, const split_choice *choices, i
         qsort(members, (size_t)count, sizeof(*members), member_order);
         for (int i = 0; i < count; i++)
             world_ranks[i] = parent->world_rank[members[i].rank];
-        const uint32_t origin[3] = {parent->id, parent->splits, (uint32_t)color};
-        status = tri_group_create(parent->comm, (uint32_t)XXH3_64bits(origin, sizeof(origin)), world_ranks, count, out);
+        uint32_t id = tri_group_inner_id(parent, parent->splits, color);
+        status = tri_group_create(parent->comm, id, world_ranks, count, out);
     }
     tri_free(members);
     tri_free(world_ranks);

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include <xxhash.h>
-
 void tri_hosts_destroy(tri_hosts *hosts)
 {
     if (!hosts)
@@ -30,12 +28,6 @@ static int host_of(const tri_group *group, int r, int *first, int *count)
     return (*count)++;
 }
 
-static uint32_t inner_id(const tri_group *group, uint32_t kind, int index)
-{
-    const uint32_t origin[3] = {group->id, kind, (uint32_t)index};
-    return (uint32_t)XXH3_64bits(origin, sizeof(origin));
-}
-
 /* host[r]: of each rank; the ranks of this rank's host, and those of its place on all hosts. */
 static tri_status groups_make(tri_hosts *hosts, const tri_group *group, const int *host, int *world_ranks)
 {
@@ -48,7 +40,7 @@ static tri_status groups_make(tri_hosts *hosts, const tri_group *group, const in
             place = count;
         world_ranks[count++] = group->world_rank[r];
     }
-    TRI_TRY(tri_group_create(group->comm, inner_id(group, LOCAL, own), world_ranks, count, &hosts->local));
+    TRI_TRY(tri_group_create(group->comm, tri_group_inner_id(group, LOCAL, own), world_ranks, count, &hosts->local));
     count = 0;
     for (int h = 0; h < hosts->count; h++) {
         int before = 0;
@@ -56,7 +48,7 @@ static tri_status groups_make(tri_hosts *hosts, const tri_group *group, const in
             if (host[r] == h && before++ == place)
                 world_ranks[count++] = group->world_rank[r];
     }
-    return tri_group_create(group->comm, inner_id(group, ACROSS, place), world_ranks, count, &hosts->across);
+    return tri_group_create(group->comm, tri_group_inner_id(group, ACROSS, place), world_ranks, count, &hosts->across);
 }
 
 static bool is_even(tri_hosts *hosts, const tri_group *group, const int *host, int *members)

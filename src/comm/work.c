@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * work.c: one queue and one thread per comm; calls run one at a time, in the order in which they were made.
+ * work.c: one queue and one thread per comm; calls run one at a time, in the order in which they were made (order.c:
+ * unless they have priorities).
  *
  * A blocking call that finds the queue empty and nobody at work runs in the caller's thread: no switch, no lock. The
  * first failure is the cause: this rank tells the others, and everything queued and every later call fails with it. The
@@ -172,6 +173,7 @@ static tri_status enqueue(tri_comm *comm, const tri_call *call, tri_work **work)
     item->call = *call;
     item->status = TRI_OK;
     atomic_store(&item->done, false);
+    item->made = call->priority != 0 ? ++call->group->ordered : 0;
     work_append(comm, item);
     tri_cond_signal(&comm->ready);
     tri_mutex_unlock(&comm->mutex);
@@ -187,8 +189,10 @@ tri_status tri_work_submit(tri_call *call, tri_work **work)
         return cause_of(comm);
     memcpy(call->name, call->group->name, sizeof(call->name));
     tri_call_number(call);
+    if (call->op != TRI_COMM_BATCH && call->op != TRI_COMM_SEND_RECV)
+        call->priority = call->group->priority;
     /* Nothing of this caller's is queued, and calls come from one thread at a time: the order stays. */
-    if (!work && atomic_load(&comm->queued) == 0 && busy_take(comm))
+    if (!work && call->priority == 0 && atomic_load(&comm->queued) == 0 && busy_take(comm))
         return run_here(comm, call);
     TRI_TRY(enqueue(comm, call, work ? work : &own));
     return work ? TRI_OK : tri_work_wait(own);
@@ -215,13 +219,29 @@ bool tri_work_is_done(const tri_work *work)
     return atomic_load(&((tri_work *)(uintptr_t)work)->done);
 }
 
-/* Under the lock, which it leaves meanwhile: the first in the queue. */
-static void run_first(tri_comm *comm)
+/* Under the lock, which it leaves meanwhile; busy. A failure is the comm's. */
+static void agree_next(tri_comm *comm)
 {
-    tri_work *work = comm->first;
-    comm->first = work->next;
-    if (!comm->first)
-        comm->last = NULL;
+    tri_group *group = comm->first->call.group;
+    int64_t reach = (int64_t)tri_order_reach(comm);
+    tri_call call;
+    tri_mutex_unlock(&comm->mutex);
+    tri_status status = tri_order_call(group, &reach, &call);
+    if (status == TRI_OK && group->count > 1)
+        status = run_busy(comm, &call);
+    else if (status != TRI_OK)
+        tell_others(comm, status);
+    tri_mutex_lock(&comm->mutex);
+    if (status == TRI_OK)
+        tri_order_agreed(group, reach);
+}
+
+/* Under the lock, which it leaves meanwhile: the next in the queue. */
+static void run_next(tri_comm *comm)
+{
+    if (comm_failed(comm) == TRI_OK && tri_order_is_open(comm))
+        agree_next(comm);
+    tri_work *work = tri_order_take(comm);
     tri_mutex_unlock(&comm->mutex);
     work->status = comm_failed(comm);
     if (work->status == TRI_OK)
@@ -240,7 +260,7 @@ static void work_thread(void *arg)
     tri_mutex_lock(&comm->mutex);
     while (comm->first || !comm->closing) {
         if (comm->first && busy_take(comm))
-            run_first(comm);
+            run_next(comm);
         else
             (void)tri_cond_wait(&comm->ready, &comm->mutex, TRI_FOREVER);
     }

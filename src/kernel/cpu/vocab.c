@@ -50,7 +50,7 @@ static vocab vocab_make(const tri_op_desc *desc)
     const int64_t up = tri_gemm_packed_count(ops, v.width, v.widest);
     const int64_t down = tri_gemm_packed_count(ops, v.widest, v.width);
     v.tree = tri_align_count(tri_int64_max(up, down));
-    v.logits = v.tree + tri_align_count(tri_gemm_tree_count(ops, v.widest, v.rows, desc->max_shards, desc->threads));
+    v.logits = v.tree + tri_align_count(tri_gemm_tree_count(ops, v.rows, desc->max_shards, desc->threads));
     v.states = v.logits + (v.kept ? 0 : tri_align_count(all * v.widest));
     v.count = v.states + tri_align_count(all * STATE_FLOATS);
     v.saved = tri_align_count(v.rows) + (v.kept ? tri_align_count(v.rows * v.words) : 0);
