@@ -6,14 +6,15 @@
 #include <string.h>
 
 #include "data/formats.h"
+#include "text/tokenizer.h"
 
 #define TRI_OPTION_STRUCT tri_data_config
 static const tri_option rows[] = {TRI_DATA_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_data_options = TRI_OPTION_TABLE("data", tri_data_config, rows, "what is learned from");
 
 /* Auto detection asks in this order. */
-static const tri_dataset_ops *const formats[] = {&tri_dataset_idx, &tri_dataset_cifar, &tri_dataset_npy,
-                                                 &tri_dataset_csv, &tri_dataset_synthetic};
+static const tri_dataset_ops *const formats[] = {&tri_dataset_tokens, &tri_dataset_idx, &tri_dataset_cifar,
+                                                 &tri_dataset_npy,    &tri_dataset_csv, &tri_dataset_synthetic};
 
 typedef struct known_dataset {
     const char *name;
@@ -69,12 +70,12 @@ static tri_status find_format(const tri_data_config *config, const tri_dataset_o
             return TRI_OK;
         }
     if (!detect)
-        return tri_fail(TRI_ECONFIG, "data.format: want auto, idx, cifar, npy, csv or synthetic, got '%s'",
+        return tri_fail(TRI_ECONFIG, "data.format: want auto, idx, cifar, npy, csv, tokens or synthetic, got '%s'",
                         config->format);
     return tri_fail(
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
-        "x.npy, train.csv, or a .csv file; data.format says which it is",
+        "x.npy, train.csv, or a .csv file, train-00000.tokens, a .txt or .bin file; data.format says which it is",
         config->path);
 }
 
@@ -127,11 +128,24 @@ tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_
         if (indices[i] < (i > 0 ? indices[i - 1] + 1 : 0) || indices[i] >= dataset->info.count)
             return tri_fail(TRI_EINVAL, "want ascending samples below %" PRId64 ", got %" PRId64, dataset->info.count,
                             indices[i]);
-    return dataset->ops->read(dataset, indices, count, samples, targets);
+    if (dataset->ops->draw == NULL)
+        return dataset->ops->read(dataset, indices, count, samples, targets);
+    const int64_t each = tri_shape_count(dataset->info.sample);
+    for (int64_t i = 0; i < count; i++)
+        TRI_TRY(dataset->ops->draw(dataset, 0, 0, indices[i], (int32_t *)samples + i * each,
+                                   (int32_t *)targets + i * each));
+    return TRI_OK;
 }
 
 void tri_dataset_close(tri_dataset *dataset)
 {
-    if (dataset != NULL)
-        dataset->ops->close(dataset);
+    if (dataset == NULL || dataset->holders-- > 0)
+        return;
+    tri_tokenizer_close(dataset->tokenizer);
+    dataset->ops->close(dataset);
+}
+
+void tri_dataset_hold(tri_dataset *dataset)
+{
+    dataset->holders++;
 }
