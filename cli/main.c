@@ -10,6 +10,8 @@
 
 const tri_command tri_commands[] = {
     {"train", "CONFIG.yaml [-n N] [section.key=value ...]", "trains a model on N workers", cmd_train},
+    {"data", "prepare FILE ... --tokenizer T --out FOLDER [--validation 0.1] [--threads N] [--json]",
+     "turns text files into shards of tokens, in parallel", cmd_data},
     {"launch", "-n N [--hosts FILE] -- PROGRAM [ARG ...]", "starts any program on N ranks", cmd_launch},
     {"bench", "OP[,OP ...] [-n N] [--sizes 4,1k,1M]", "measures collectives and start-up", cmd_bench},
     {"info", "[RUN or CHECKPOINT] [--json] [--env]",

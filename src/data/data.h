@@ -19,8 +19,8 @@
     X(NAME, name, "", 0, 0, NULL, "a known data set: fashion-mnist (Debian's dataset-fashion-mnist), synthetic")       \
     X(PATH, path, "", 0, 0, NULL,                                                                                      \
       "file or folder with the data; for idx: the folder or the common start of the four names")                       \
-    X(NAME, format, "auto", 0, 0, "auto|idx|cifar|npy|csv|synthetic", "how the file is written")                       \
-    X(REAL, test_part, "0.1", 0, 0.9, NULL, "npy, csv: part of the samples kept for the test (the last ones)")         \
+    X(NAME, format, "auto", 0, 0, "auto|idx|cifar|npy|csv|tokens|synthetic", "how the file is written")                \
+    X(REAL, test_part, "0.1", 0, 0.9, NULL, "npy, csv, tokens: part kept for the test (the last)")                     \
     X(INT, limit, "0", 0, 1e15, NULL, "use only the first samples, 0 = all")                                           \
     X(INT, test_limit, "0", 0, 1e15, NULL, "use only the first test samples, 0 = all")                                 \
     X(BOOL, shuffle, "true", 0, 0, NULL, "a new order each epoch")                                                     \
@@ -34,6 +34,11 @@
       "number of classes, 0 = found in the data; -1 is not a class: targets are real")                                 \
     X(INT, prefetch, "-1", -1, 64, NULL,                                                                               \
       "batches a thread prepares ahead, 0 = the step's own threads do it, -1 = 2 where a core is free, else 0")        \
+    X(INT, context, "256", 1, 1e8, NULL, "tokens: length of a sample")                                                 \
+    X(NAME, windows, "shifted", 0, 0, "shifted|fixed|random",                                                          \
+      "tokens: samples lie side by side, from another place each epoch, or always from the first token, or anywhere")  \
+    X(PATH, tokenizer, "char", 0, 0, NULL,                                                                             \
+      "tokens: how a text becomes numbers: byte, char, or the path of tokenizer.json or encoder.json")                 \
     X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
     X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")                                      \
     X(BOOL, synthetic_tokens, "false", 0, 0, NULL,                                                                     \
@@ -44,6 +49,7 @@ typedef struct tri_data_config {
 extern const tri_option_table tri_data_options; /* section "data" */
 
 typedef struct tri_dataset tri_dataset;
+struct tri_tokenizer;
 
 typedef struct tri_dataset_info {
     int64_t count;                 /* samples */
@@ -62,6 +68,10 @@ typedef struct tri_dataset_ops {
     const char *does;
     bool (*can)(const tri_data_config *config); /* for format auto: looks at names and first bytes */
     tri_status (*open)(const tri_data_config *config, bool test, tri_dataset **out);
+    /* Or in place of `read`, for data that stay where they lie: one sample of an epoch, as the model gets it, a pure
+     * function of (seed, epoch, index) that threads call at once. NULL: `read` is there. */
+    tri_status (*draw)(const tri_dataset *dataset, uint64_t seed, int64_t epoch, int64_t index, int32_t *sample,
+                       int32_t *target);
     /* Copies the samples indices[0 .. count) (ascending) to samples and targets, one after the other; reads the file
      * from front to back once. targets are i32 or f32. */
     tri_status (*read)(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
@@ -72,7 +82,9 @@ typedef struct tri_dataset_ops {
 struct tri_dataset {
     const tri_dataset_ops *ops;
     tri_dataset_info info;
-    int64_t stride; /* sample i of the set is sample i * stride of ops; 0: 1 */
+    int64_t stride;                  /* sample i of the set is sample i * stride of ops; 0: 1 */
+    struct tri_tokenizer *tokenizer; /* of the tokens, where it is known; closed with the data set */
+    int holders;                     /* besides the one who opened it */
 };
 
 /* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
@@ -81,8 +93,15 @@ tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_datase
 tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
 /* Leaves at most `count` samples of the set, at equal distances; for an open set that was not thinned before. */
 void tri_dataset_thin(tri_dataset *dataset, int64_t count);
-/* NULL does nothing. */
+/* Where sample i of the set lies among those of ops. */
+static inline int64_t tri_dataset_place(const tri_dataset *dataset, int64_t i)
+{
+    return dataset->stride > 1 ? i * dataset->stride : i;
+}
+/* NULL does nothing. The last one of those who hold it closes it. */
 void tri_dataset_close(tri_dataset *dataset);
+/* One more who will close it. */
+void tri_dataset_hold(tri_dataset *dataset);
 
 /* Which sample stands where. All pure. */
 typedef struct tri_sampler {
@@ -134,7 +153,8 @@ typedef struct tri_loader_setup {
 } tri_loader_setup;
 
 /* Reads this worker's parts into memory (as stored: bytes stay bytes), closes nothing; a thread then prepares batches
- * ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only during this call. */
+ * ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only during this call. Data that stay
+ * where they lie are not read: the loader holds the data set. */
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
                            tri_loader **out);
 /* The next batch, in order of steps; waits until it is prepared. */

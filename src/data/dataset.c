@@ -6,14 +6,15 @@
 #include <string.h>
 
 #include "data/formats.h"
+#include "text/tokenizer.h"
 
 #define TRI_OPTION_STRUCT tri_data_config
 static const tri_option rows[] = {TRI_DATA_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_data_options = TRI_OPTION_TABLE("data", tri_data_config, rows, "what is learned from");
 
 /* Auto detection asks in this order. */
-static const tri_dataset_ops *const formats[] = {&tri_dataset_idx, &tri_dataset_cifar, &tri_dataset_npy,
-                                                 &tri_dataset_csv, &tri_dataset_synthetic};
+static const tri_dataset_ops *const formats[] = {&tri_dataset_tokens, &tri_dataset_idx, &tri_dataset_cifar,
+                                                 &tri_dataset_npy,    &tri_dataset_csv, &tri_dataset_synthetic};
 
 typedef struct known_dataset {
     const char *name;
@@ -69,12 +70,12 @@ static tri_status find_format(const tri_data_config *config, const tri_dataset_o
             return TRI_OK;
         }
     if (!detect)
-        return tri_fail(TRI_ECONFIG, "data.format: want auto, idx, cifar, npy, csv or synthetic, got '%s'",
+        return tri_fail(TRI_ECONFIG, "data.format: want auto, idx, cifar, npy, csv, tokens or synthetic, got '%s'",
                         config->format);
     return tri_fail(
         tri_fs_exists(config->path) ? TRI_EFORMAT : TRI_ENOTFOUND,
         "no data set at %s: looked for train-images-idx3-ubyte[.gz], data_batch_1.bin, train.bin, x_train.npy, "
-        "x.npy, train.csv, or a .csv file; data.format says which it is",
+        "x.npy, train.csv, or a .csv file, train-00000.tokens, a .txt or .bin file; data.format says which it is",
         config->path);
 }
 
@@ -121,6 +122,18 @@ tri_status tri_dataset_open(const tri_data_config *given, bool test, tri_dataset
     return TRI_OK;
 }
 
+/* The samples at these places of what the format has. */
+static tri_status read_at(tri_dataset *dataset, const int64_t *places, int64_t count, void *samples, void *targets)
+{
+    if (dataset->ops->draw == NULL)
+        return dataset->ops->read(dataset, places, count, samples, targets);
+    const int64_t each = tri_shape_count(dataset->info.sample);
+    for (int64_t i = 0; i < count; i++)
+        TRI_TRY(
+            dataset->ops->draw(dataset, 0, 0, places[i], (int32_t *)samples + i * each, (int32_t *)targets + i * each));
+    return TRI_OK;
+}
+
 tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets)
 {
     for (int64_t i = 0; i < count; i++)
@@ -128,13 +141,13 @@ tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_
             return tri_fail(TRI_EINVAL, "want ascending samples below %" PRId64 ", got %" PRId64, dataset->info.count,
                             indices[i]);
     if (dataset->stride <= 1)
-        return dataset->ops->read(dataset, indices, count, samples, targets);
+        return read_at(dataset, indices, count, samples, targets);
     int64_t *places = tri_alloc((size_t)(count > 0 ? count : 1) * sizeof(*places));
     if (places == NULL)
         return TRI_ENOMEM;
     for (int64_t i = 0; i < count; i++)
-        places[i] = indices[i] * dataset->stride;
-    tri_status status = dataset->ops->read(dataset, places, count, samples, targets);
+        places[i] = tri_dataset_place(dataset, indices[i]);
+    tri_status status = read_at(dataset, places, count, samples, targets);
     tri_free(places);
     return status;
 }
@@ -149,6 +162,13 @@ void tri_dataset_thin(tri_dataset *dataset, int64_t count)
 
 void tri_dataset_close(tri_dataset *dataset)
 {
-    if (dataset != NULL)
-        dataset->ops->close(dataset);
+    if (dataset == NULL || dataset->holders-- > 0)
+        return;
+    tri_tokenizer_close(dataset->tokenizer);
+    dataset->ops->close(dataset);
+}
+
+void tri_dataset_hold(tri_dataset *dataset)
+{
+    dataset->holders++;
 }

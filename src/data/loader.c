@@ -2,7 +2,8 @@
  *
  * loader.c: one worker's samples in memory, and its shards of the coming batches prepared from them.
  *
- * All reading and checking is done in open, so that preparing computes only and cannot fail. Where a core is free for
+ * All reading and checking is done in open, so that preparing computes only and cannot fail. (Tokens that stay in their
+ * files are the exception: they are checked as they are drawn.) Where a core is free for
  * it, a thread fills a ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a
  * thread would only stop the others in the middle of a product: there the crew prepares each batch when it is asked
  * for. A batch is a pure function of its step: nothing depends on who asks or where it began. Nothing is allocated
@@ -10,6 +11,7 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,10 +30,13 @@ typedef struct loader_slot {
     int32_t *rows;
     int64_t *first_sample;
     unsigned char *input, *target;
+    tri_status status; /* of the first sample that could not be drawn */
+    char text[TRI_ERROR_NBYTES];
 } loader_slot;
 
 struct tri_loader {
     tri_loader_setup setup;
+    tri_dataset *drawn; /* held; NULL: the samples are read at the begin */
     tri_normalizer normalizer;
     tri_augment augment;
     float *black;                                      /* [channels] */
@@ -45,6 +50,7 @@ struct tri_loader {
     loader_slot *slots;
     int64_t slot_count;
     tri_thread *thread;
+    tri_mutex fault;     /* guards status and text of a slot that is prepared */
     tri_mutex mutex;     /* guards the three below */
     tri_cond moved;      /* one of them changed */
     int64_t made, taken; /* batches */
@@ -64,6 +70,12 @@ static int compare_indices(const void *a, const void *b)
 static void *alloc_array(int64_t count, size_t each)
 {
     return tri_alloc_zero((size_t)count, each);
+}
+
+/* Samples are drawn where they lie: none is held. */
+static bool draws(const tri_loader *loader)
+{
+    return loader->drawn != NULL;
 }
 
 /* Whether a thread prepares batches; else the crew does. */
@@ -140,6 +152,8 @@ static tri_status plan_places(tri_loader *loader)
     for (int64_t s = 0; s < setup->shard_count; s++)
         loader->part_first[s + 1] =
             loader->part_first[s] + tri_sampler_part_count(&setup->sampler, setup->first_shard + s);
+    if (draws(loader))
+        return TRI_OK;
     loader->count = loader->part_first[setup->shard_count];
     loader->indices = alloc_array(loader->count, sizeof(int64_t));
     loader->places = alloc_array(loader->count, sizeof(int64_t));
@@ -272,8 +286,27 @@ static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t place, 
     tri_augment_apply(&loader->augment, move, unmoved, loader->black, (float *)(void *)input);
 }
 
+/* The k-th sample that shard s takes in the epoch; what is wrong with it is said when its batch is asked for. */
+static void draw_row(tri_loader *loader, loader_slot *slot, int64_t s, int64_t k, unsigned char *input,
+                     unsigned char *target)
+{
+    const tri_sampler *sampler = &loader->setup.sampler;
+    const int64_t shard = loader->setup.first_shard + s, epoch = slot->batch.epoch;
+    const int64_t index = tri_sampler_part_index(sampler, shard, tri_sampler_order(sampler, epoch, shard, k));
+    tri_status status =
+        loader->drawn->ops->draw(loader->drawn, sampler->seed, epoch, tri_dataset_place(loader->drawn, index),
+                                 (int32_t *)(void *)input, (int32_t *)(void *)target);
+    if (status == TRI_OK)
+        return;
+    tri_mutex_lock(&loader->fault);
+    if (slot->status == TRI_OK)
+        snprintf(slot->text, sizeof(slot->text), "%s", tri_last_error());
+    slot->status = status;
+    tri_mutex_unlock(&loader->fault);
+}
+
 typedef struct prepare_arg {
-    const tri_loader *loader;
+    tri_loader *loader;
     loader_slot *slot;
     int64_t in_epoch; /* step */
 } prepare_arg;
@@ -282,7 +315,7 @@ typedef struct prepare_arg {
 static void prepare_tile(void *arg, int64_t tile)
 {
     const prepare_arg *v = arg;
-    const tri_loader *loader = v->loader;
+    tri_loader *loader = v->loader;
     const tri_loader_setup *setup = &loader->setup;
     int64_t s = tile / shard_tiles(loader), first = tile % shard_tiles(loader) * TILE_ROWS, rows = v->slot->rows[s];
     int64_t last = first + TILE_ROWS < setup->rows_max ? first + TILE_ROWS : setup->rows_max;
@@ -292,8 +325,12 @@ static void prepare_tile(void *arg, int64_t tile)
     unsigned char *input = v->slot->input + (size_t)(s * setup->rows_max) * loader->input_nbytes;
     unsigned char *target = v->slot->target + (size_t)(s * setup->rows_max) * loader->target_nbytes;
     int64_t valid = rows < first ? first : rows < last ? rows : last, places[TILE_ROWS + AHEAD_ROWS] = {0};
-    find_places(loader, epoch, s, k + first, valid - first, places);
-    for (int64_t i = first; i < valid; i++) {
+    for (int64_t i = first; draws(loader) && i < valid; i++)
+        draw_row(loader, v->slot, s, k + i, input + (size_t)i * loader->input_nbytes,
+                 target + (size_t)i * loader->target_nbytes);
+    if (!draws(loader))
+        find_places(loader, epoch, s, k + first, valid - first, places);
+    for (int64_t i = first; !draws(loader) && i < valid; i++) {
         ask_for(loader, places[i - first + AHEAD_ROWS]);
         prepare_row(loader, epoch, places[i - first], unmoved, input + (size_t)i * loader->input_nbytes,
                     target + (size_t)i * loader->target_nbytes);
@@ -303,13 +340,14 @@ static void prepare_tile(void *arg, int64_t tile)
     memset(target + (size_t)valid * loader->target_nbytes, 0, padding * loader->target_nbytes);
 }
 
-static void prepare_batch(const tri_loader *loader, int64_t step, loader_slot *slot)
+static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
 {
     const tri_loader_setup *setup = &loader->setup;
     const tri_sampler *sampler = &setup->sampler;
     int64_t steps = tri_sampler_steps(sampler), in_epoch = step % steps;
     int64_t left = sampler->count - in_epoch * sampler->batch;
     int64_t batch = left < sampler->batch ? left : sampler->batch;
+    slot->status = TRI_OK;
     slot->batch.step = step;
     slot->batch.epoch = step / steps;
     for (int64_t s = 0; s < setup->shard_count; s++) {
@@ -357,8 +395,13 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
     loader->input_nbytes = (size_t)loader->normalizer.count * tri_dtype_nbytes(loader->normalizer.to);
     loader->target_nbytes = (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype);
     TRI_TRY(plan_augment(loader, info, config));
+    if (dataset->ops->draw != NULL) {
+        tri_dataset_hold(dataset);
+        loader->drawn = dataset;
+    }
     TRI_TRY(plan_places(loader));
-    TRI_TRY(read_samples(loader, dataset));
+    if (!draws(loader))
+        TRI_TRY(read_samples(loader, dataset));
     TRI_TRY(make_slots(loader, config));
     return runs_ahead(loader) ? tri_thread_start(&loader->thread, "data", thread_body, loader) : TRI_OK;
 }
@@ -372,6 +415,7 @@ tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, 
     if (loader == NULL)
         return TRI_ENOMEM;
     loader->setup = *setup;
+    tri_mutex_init(&loader->fault);
     tri_mutex_init(&loader->mutex);
     tri_cond_init(&loader->moved);
     tri_status status = build(loader, dataset, config);
@@ -397,11 +441,13 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
     }
     while (loader->made == loader->taken)
         tri_cond_wait(&loader->moved, &loader->mutex, TRI_FOREVER);
-    *batch = loader->slots[loader->taken % loader->slot_count].batch;
+    const loader_slot *slot = &loader->slots[loader->taken % loader->slot_count];
+    *batch = slot->batch;
+    tri_status status = slot->status == TRI_OK ? TRI_OK : tri_fail_copy(slot->status, slot->text);
     loader->taken++;
     tri_cond_broadcast(&loader->moved);
     tri_mutex_unlock(&loader->mutex);
-    return TRI_OK;
+    return status;
 }
 
 size_t tri_loader_nbytes(const tri_loader *loader)
@@ -424,6 +470,7 @@ void tri_loader_close(tri_loader *loader)
         tri_free(loader->slots[i].input);
         tri_free(loader->slots[i].target);
     }
+    tri_dataset_close(loader->drawn);
     tri_free(loader->slots);
     tri_free(loader->samples);
     tri_free(loader->targets);
@@ -434,5 +481,6 @@ void tri_loader_close(tri_loader *loader)
     tri_free(loader->unmoved);
     tri_cond_fini(&loader->moved);
     tri_mutex_fini(&loader->mutex);
+    tri_mutex_fini(&loader->fault);
     tri_free(loader);
 }

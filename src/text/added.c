@@ -84,3 +84,14 @@ bool tri_added_find(const tri_added_set *set, const char *text, size_t nbytes, s
     }
     return false;
 }
+
+bool tri_added_reaches(const tri_added_set *set, const char *text, size_t nbytes, size_t at)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        const tri_added *added = &set->items[i];
+        for (size_t back = 1; back < added->nbytes && back <= at; back++)
+            if (nbytes - (at - back) >= added->nbytes && memcmp(text + at - back, added->text, added->nbytes) == 0)
+                return true;
+    }
+    return false;
+}

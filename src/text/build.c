@@ -220,14 +220,17 @@ static tri_status make_plain(tri_tokenizer *tokenizer)
     return status;
 }
 
-static bool makes_gaps(const tri_rewrites *rewrites)
+/* Counts the steps that replace something: spaces by gaps, or anything else. */
+static void count_steps(const tri_rewrites *rewrites, int *gaps, int *others)
 {
     for (int i = 0; i < rewrites->count; i++) {
         const tri_rewrite *step = &rewrites->steps[i];
-        if (step->from != NULL && strcmp(step->from, " ") == 0 && strcmp(step->to, TRI_GAP) == 0)
-            return true;
+        if (step->from == NULL)
+            continue;
+        const bool gap = strcmp(step->from, " ") == 0 && strcmp(step->to, TRI_GAP) == 0;
+        *gaps += gap;
+        *others += !gap;
     }
-    return false;
 }
 
 /* Without a rule for words, no token reaches over a gap if no merge gives one that has a gap behind something else. */
@@ -250,15 +253,20 @@ static bool no_merge_over_gaps(const tri_tokenizer *tokenizer)
 
 static void find_cuts(tri_tokenizer *tokenizer)
 {
-    const bool gaps = makes_gaps(&tokenizer->normalizer) || makes_gaps(&tokenizer->before_words);
-    if (tokenizer->scan == TRI_SCAN_WHOLE && tokenizer->bpe.count > 0 && !tokenizer->byte_level && gaps &&
+    int gaps = 0, others = 0;
+    count_steps(&tokenizer->normalizer, &gaps, &others);
+    count_steps(&tokenizer->before_words, &gaps, &others);
+    if (tokenizer->scan == TRI_SCAN_WHOLE && tokenizer->bpe.count > 0 && !tokenizer->byte_level && gaps > 0 &&
         !tokenizer->ignore_merges && no_merge_over_gaps(tokenizer))
         tokenizer->scan = TRI_SCAN_GAPS;
-    tokenizer->cuts_anywhere = tokenizer->bpe.count == 0 && !tokenizer->ignore_merges && !tokenizer->fuse_unknown;
-    tokenizer->cuts_never = (tokenizer->scan == TRI_SCAN_GAPS || tokenizer->scan == TRI_SCAN_EACH_GAP) && !gaps;
+    tokenizer->cuts_anywhere = tokenizer->bpe.count == 0 && !tokenizer->ignore_merges && !tokenizer->fuse_unknown &&
+                               tokenizer->normalizer.count == 0 && tokenizer->before_words.count == 0;
+    const bool by_gaps = tokenizer->scan == TRI_SCAN_GAPS || tokenizer->scan == TRI_SCAN_EACH_GAP;
+    tokenizer->cuts_never = others > 0 || by_gaps != (gaps > 0);
     const tri_added *added = tokenizer->added.items;
     for (size_t i = 0; i < tokenizer->added.count; i++) {
         bool space = added[i].rstrip;
+        tokenizer->cuts_anywhere = tokenizer->cuts_anywhere && !added[i].lstrip;
         for (size_t at = 0, next; at < added[i].nbytes; at = next) {
             uint32_t code;
             next = at + tri_utf_read((const unsigned char *)added[i].text + at, added[i].nbytes - at, &code);

@@ -267,9 +267,9 @@ static tri_status encode_stage(tri_encoder *encoder, int stage, const char *text
     return TRI_OK;
 }
 
-static tri_status append_around(const tri_ids *around, unsigned flags, tri_ids *ids)
+static tri_status append_around(const tri_ids *around, tri_ids *ids)
 {
-    for (size_t i = 0; (flags & TRI_ENCODE_WHOLE) != 0 && i < around->count; i++)
+    for (size_t i = 0; i < around->count; i++)
         TRI_TRY(tri_ids_push(ids, around->items[i]));
     return TRI_OK;
 }
@@ -279,7 +279,8 @@ tri_status tri_encode(tri_encoder *encoder, const void *text, size_t nbytes, uns
     const bool resume = (flags & TRI_ENCODE_RESUME) != 0;
     if (nbytes > NBYTES_LIMIT)
         return tri_fail(TRI_EINVAL, "encode: want at most %d bytes at once, got %zu", NBYTES_LIMIT, nbytes);
-    TRI_TRY(append_around(&encoder->tokenizer->around[0], flags, ids));
+    if ((flags & TRI_ENCODE_BEGIN) != 0)
+        TRI_TRY(append_around(&encoder->tokenizer->around[0], ids));
     TRI_TRY(encode_stage(encoder, 0, text, nbytes, !resume, resume, ids));
-    return append_around(&encoder->tokenizer->around[1], flags, ids);
+    return (flags & TRI_ENCODE_END) != 0 ? append_around(&encoder->tokenizer->around[1], ids) : TRI_OK;
 }

@@ -102,7 +102,8 @@ static bool is_cut(const tri_tokenizer *tokenizer, const unsigned char *text, si
         return tri_scan_is_cut(tokenizer->scan, text, nbytes, at);
     if ((text[at] & 0xc0) == 0x80)
         return false;
-    return tokenizer->added.count == 0 || text[at] == '\n' || text[at] == ' ';
+    return !tri_added_reaches(&tokenizer->raw, (const char *)text, nbytes, at) &&
+           !tri_added_reaches(&tokenizer->normalized, (const char *)text, nbytes, at);
 }
 
 size_t tri_tokenizer_cut(const tri_tokenizer *tokenizer, const void *text, size_t nbytes, size_t from)

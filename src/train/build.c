@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "text/tokenizer.h"
 #include "train/job.h"
 
 /* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
@@ -260,6 +261,17 @@ static tri_status build_rank(tri_job *job, const tri_job_setup *setup)
     return TRI_OK;
 }
 
+/* What the weights' tokens mean lies beside them: RUN/tokenizer.json. */
+static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
+{
+    if (job->rank != 0 || !job->run_folder || !dataset->tokenizer)
+        return TRI_OK;
+    char path[1200];
+    snprintf(path, sizeof(path), "%s/tokenizer.json", job->run_folder);
+    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
+    return tri_tokenizer_save(dataset->tokenizer, path);
+}
+
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
 {
     TRI_TRY(build_rank(job, setup));
@@ -277,6 +289,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_job_resume(job, setup->resume);
     if (status == TRI_OK)
         status = open_loader(job, dataset);
+    if (status == TRI_OK)
+        status = save_tokenizer(job, dataset);
     tri_dataset_close(dataset);
     if (status == TRI_OK)
         status = open_test_data(job);

@@ -19,6 +19,8 @@ MASKS = [
     (r"xxh3 HASH, got [0-9a-f]{16}", "xxh3 HASH, got ANOTHER"),
     (r"samples/s [0-9.]+", "samples/s N"),
     (r"[0-9.]+ samples/s", "N samples/s"),
+    (r"[0-9.]+ MB/s", "N MB/s"),
+    (r'"seconds":[0-9.e-]+', '"seconds":N'),
     (r"\d\d:\d\d:\d\d\.\d\d\d", "TIME"),
     (r"(runs/[a-z]+)-\d{8}-\d{6}", r"\1-DATE"),
     (r"activations [0-9.]+ [KMGT]iB \([0-9.]+ [KMGT]iB", "activations N (N"),

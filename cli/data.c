@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data.c: `trireme data prepare`: text files to shards of tokens, with progress.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/runtime.h"
+#include "cli/command.h"
+#include "data/prepare.h"
+
+#define SHARD_TOKENS "33554432"
+
+typedef struct data_flags {
+    const char *tokenizer, *out, *validation, *threads, *shard_tokens, *json;
+} data_flags;
+
+static data_flags given;
+static const tri_flag flags[] = {
+    {"--tokenizer", "T",
+     "byte, char, or the path of tokenizer.json, of encoder.json (vocab.bpe beside it), or of their folder",
+     &given.tokenizer},
+    {"--out", "FOLDER", "where the shards and tokenizer.json go; made", &given.out},
+    {"--validation", "PART", "the last part of the text, for validation (0.1)", &given.validation},
+    {"--threads", "N", "threads that tokenize (as many as there are cores)", &given.threads},
+    {"--shard-tokens", "N", "tokens in one file at most (" SHARD_TOKENS ")", &given.shard_tokens},
+    {"--json", NULL, "one JSON object at the end", &given.json},
+};
+
+typedef struct progress_state {
+    int64_t began_ns, said_ns;
+    bool terminal, said;
+} progress_state;
+
+static double seconds_since(int64_t began_ns)
+{
+    return (double)(tri_now_ns() - began_ns) * 1e-9;
+}
+
+/* A line that is written over, on a terminal only. */
+static bool show_progress(void *arg, const tri_prepare_counts *counts)
+{
+    progress_state *state = arg;
+    const int64_t now = tri_now_ns();
+    if (state->terminal && now - state->said_ns > 200 * TRI_NS_PER_MS) {
+        fprintf(stderr, "\r%5.1f %%  %lld tokens  %.1f MB/s ",
+                100.0 * (double)counts->nbytes / (double)counts->nbytes_all,
+                (long long)(counts->tokens[0] + counts->tokens[1]),
+                (double)counts->nbytes * 1e-6 / seconds_since(state->began_ns));
+        state->said_ns = now;
+        state->said = true;
+    }
+    return tri_stop_signal() == 0;
+}
+
+static tri_status print_json(const tri_prepare_counts *counts, double seconds)
+{
+    tri_string text = {0};
+    tri_json json = tri_json_object(&text);
+    tri_json_text(&json, "folder", given.out);
+    tri_json_int(&json, "text_bytes", counts->nbytes_all);
+    tri_json_int(&json, "vocabulary", counts->vocabulary);
+    tri_json_int(&json, "token_bytes", counts->each);
+    tri_json_int(&json, "training_tokens", counts->tokens[0]);
+    tri_json_int(&json, "training_shards", counts->shards[0]);
+    tri_json_int(&json, "validation_tokens", counts->tokens[1]);
+    tri_json_int(&json, "validation_shards", counts->shards[1]);
+    tri_json_real(&json, "seconds", seconds);
+    tri_status status = tri_json_end(&json);
+    puts(tri_string_text(&text));
+    tri_string_fini(&text);
+    return status;
+}
+
+static void print_text(const tri_prepare_counts *counts, double seconds)
+{
+    static const char *const names[] = {"training", "validation"};
+    for (int s = 0; s < 2; s++)
+        printf("%-11s %lld tokens in %d %s\n", names[s], (long long)counts->tokens[s], counts->shards[s],
+               counts->shards[s] == 1 ? "shard" : "shards");
+    printf("vocabulary  %lld tokens, %d bytes each\n", (long long)counts->vocabulary, counts->each);
+    printf("text        %lld bytes, %.1f MB/s\n", (long long)counts->nbytes_all,
+           (double)counts->nbytes_all * 1e-6 / seconds);
+    printf("written to  %s: trireme train CONFIG.yaml data.path=%s\n", given.out, given.out);
+}
+
+static tri_status read_part(const char *text, double *part)
+{
+    char *end;
+    *part = strtod(text, &end);
+    if (end == text || *end || !(*part >= 0 && *part <= 0.9))
+        return tri_fail(TRI_ECONFIG, "--validation wants a part from 0 to 0.9, found '%s'", text);
+    return TRI_OK;
+}
+
+static tri_status prepare(const char *const *files, int file_count)
+{
+    int64_t threads = tri_cores_online(), shard_tokens;
+    tri_prepare_setup setup = {.files = files, .file_count = file_count, .tokenizer = given.tokenizer};
+    if (file_count == 0)
+        return tri_fail(TRI_ECONFIG, "data prepare wants the text files");
+    if (!given.tokenizer || !given.out)
+        return tri_fail(TRI_ECONFIG, "data prepare wants %s", !given.tokenizer ? "--tokenizer T" : "--out FOLDER");
+    TRI_TRY(read_part(given.validation ? given.validation : "0.1", &setup.validation));
+    if (given.threads)
+        TRI_TRY(tri_flag_int("--threads", given.threads, 1, 256, &threads));
+    TRI_TRY(tri_flag_int("--shard-tokens", given.shard_tokens ? given.shard_tokens : SHARD_TOKENS, 1, 1000000000,
+                         &shard_tokens));
+    progress_state state = {.began_ns = tri_now_ns(), .terminal = tri_fs_is_terminal(2)};
+    setup.folder = given.out;
+    setup.threads = (int)threads;
+    setup.shard_tokens = shard_tokens;
+    setup.progress = show_progress;
+    setup.arg = &state;
+    tri_prepare_counts counts;
+    tri_stop_catch();
+    tri_status status = tri_prepare(&setup, &counts);
+    if (state.said)
+        fputs("\r\033[K", stderr);
+    TRI_TRY(status);
+    const double seconds = seconds_since(state.began_ns);
+    if (given.json)
+        return print_json(&counts, seconds);
+    print_text(&counts, seconds);
+    return TRI_OK;
+}
+
+int cmd_data(int argc, char **argv)
+{
+    int count;
+    tri_status status = tri_flags_parse(tri_command_of(cmd_data), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    if (status == TRI_OK && (count == 0 || strcmp(argv[0], "prepare") != 0))
+        status = tri_fail(TRI_ECONFIG, "data wants 'prepare' and text files, found %s%s%s", count > 0 ? "'" : "nothing",
+                          count > 0 ? argv[0] : "", count > 0 ? "'" : "");
+    if (status == TRI_OK)
+        status = prepare((const char *const *)argv + 1, count - 1);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}

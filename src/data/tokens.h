@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tokens.h: where the tokens of a data set come from: files of them, or a text.
+ */
+#ifndef TRI_DATA_TOKENS_H
+#define TRI_DATA_TOKENS_H
+
+#include "data/formats.h"
+#include "data/token_file.h"
+#include "text/tokenizer.h"
+
+/* Names of the shards that `trireme data prepare` writes begin so. */
+#define TRI_TOKENS_TRAINING   "train"
+#define TRI_TOKENS_VALIDATION "validation"
+#define TRI_TOKENS_ENDING     ".tokens"
+#define TRI_TOKENS_TOKENIZER  "tokenizer.json"
+
+/* Files whose tokens follow each other. */
+typedef struct tri_token_files {
+    tri_token_file *items;
+    int count;
+    unsigned char *owned; /* bytes of a text's tokens, else NULL */
+} tri_token_files;
+
+/* Paths of the training (or validation) files at data.path, in order; *count 0 where there are none. Free them with
+ * tri_fs_list_free. */
+tri_status tri_tokens_find(const char *path, bool validation, char ***paths, size_t *count);
+/* Is it a folder or a file that holds tokens, or a .txt file? */
+bool tri_tokens_can(const char *path);
+bool tri_tokens_is_text(const char *path);
+tri_status tri_tokens_open_files(char *const *paths, size_t count, tri_token_files *out);
+void tri_token_files_close(tri_token_files *files);
+
+/* Where the part for validation begins: the first place where the text may be cut from nbytes * (1 - part) on. */
+size_t tri_tokens_split(const tri_tokenizer *tokenizer, const void *text, size_t nbytes, double part);
+/* Tokenizes the training (or validation) part of a text into memory. */
+tri_status tri_tokens_open_text(const tri_data_config *config, bool validation, tri_tokenizer **tokenizer,
+                                tri_token_files *out);
+
+/* The data set over token files in memory, for the fuzzer; takes over the files (also on failure). */
+tri_status tri_tokens_parse(const tri_data_config *config, bool test, bool split, tri_token_files *files,
+                            tri_dataset **out);
+
+#endif

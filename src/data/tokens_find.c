@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tokens_find.c: which files of tokens belong together: shards of ours, of llm.c (NAME_train_000001.bin) and nanoGPT's
+ * train.bin and val.bin.
+ */
+#include <string.h>
+
+#include "data/tokens.h"
+
+static bool ends_in(const char *text, const char *ending)
+{
+    const size_t length = strlen(text), wanted = strlen(ending);
+    return length >= wanted && strcmp(text + length - wanted, ending) == 0;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Which set a file is of, by its name. */
+static bool is_named(const char *name, bool validation)
+{
+    if (ends_in(name, TRI_TOKENS_ENDING))
+        return strncmp(name, validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING,
+                       strlen(validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING)) == 0;
+    return ends_in(name, ".bin") && strstr(name, validation ? "val" : "train") != NULL;
+}
+
+static tri_status find_in_folder(const char *folder, bool validation, char ***paths, size_t *count)
+{
+    char **names;
+    size_t name_count, kept = 0;
+    TRI_TRY(tri_fs_list(folder, &names, &name_count));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < name_count; i++) {
+        char *path = status == TRI_OK && is_named(names[i], validation) ? tri_format("%s/%s", folder, names[i]) : NULL;
+        if (path == NULL && status == TRI_OK && is_named(names[i], validation))
+            status = TRI_ENOMEM;
+        tri_free(names[i]);
+        if (path != NULL)
+            names[kept++] = path;
+    }
+    *paths = names;
+    *count = kept;
+    if (status == TRI_OK)
+        return TRI_OK;
+    tri_fs_list_free(names, kept);
+    return status;
+}
+
+/* "x/train.bin" to "x/val.bin", "a_train_000001.bin" to "a_val_000000.bin" and so on: the first sibling that the name
+ * leads to. */
+static tri_status find_sibling(const char *path, char ***paths, size_t *count)
+{
+    const char *base = base_name(path), *train = strstr(base, "train");
+    char **all;
+    size_t all_count, kept = 0;
+    if (train == NULL)
+        return TRI_OK;
+    char *folder = base > path ? tri_strndup(path, (size_t)(base - path)) : tri_strdup(".");
+    if (folder == NULL)
+        return TRI_ENOMEM;
+    tri_status status = find_in_folder(folder, true, &all, &all_count);
+    tri_free(folder);
+    TRI_TRY(status);
+    const size_t before = (size_t)(train - base);
+    for (size_t i = 0; i < all_count; i++) {
+        const char *name = base_name(all[i]);
+        if (strncmp(name, base, before) == 0 && strncmp(name + before, "val", 3) == 0)
+            all[kept++] = all[i];
+        else
+            tri_free(all[i]);
+    }
+    *paths = all;
+    *count = kept;
+    return TRI_OK;
+}
+
+tri_status tri_tokens_find(const char *path, bool validation, char ***paths, size_t *count)
+{
+    *paths = NULL;
+    *count = 0;
+    if (tri_fs_is_folder(path))
+        return find_in_folder(path, validation, paths, count);
+    if (validation)
+        return find_sibling(path, paths, count);
+    *paths = tri_alloc(sizeof(char *));
+    if (*paths == NULL)
+        return TRI_ENOMEM;
+    **paths = tri_strdup(path);
+    *count = **paths != NULL;
+    if (*count == 1)
+        return TRI_OK;
+    tri_fs_list_free(*paths, 0);
+    return TRI_ENOMEM;
+}
+
+bool tri_tokens_is_text(const char *path)
+{
+    return !tri_fs_is_folder(path) && !ends_in(path, TRI_TOKENS_ENDING) && !ends_in(path, ".bin");
+}
+
+static bool has_files(const char *folder, bool validation, const char *ending)
+{
+    char **paths;
+    size_t count;
+    bool found = false;
+    if (find_in_folder(folder, validation, &paths, &count) != TRI_OK)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        found = found || ends_in(paths[i], ending);
+    tri_fs_list_free(paths, count);
+    return found;
+}
+
+bool tri_tokens_can(const char *path)
+{
+    if (tri_fs_is_folder(path)) /* CIFAR-100 has a train.bin too, but no validation */
+        return has_files(path, false, TRI_TOKENS_ENDING) ||
+               (has_files(path, false, ".bin") && has_files(path, true, ".bin"));
+    return tri_fs_exists(path) && (ends_in(path, TRI_TOKENS_ENDING) || ends_in(path, ".bin") || ends_in(path, ".txt"));
+}
+
+tri_status tri_tokens_open_files(char *const *paths, size_t count, tri_token_files *out)
+{
+    *out = (tri_token_files){.items = tri_alloc_zero(count, sizeof(*out->items))};
+    tri_status status = out->items != NULL ? TRI_OK : TRI_ENOMEM;
+    for (size_t i = 0; i < count && status == TRI_OK; i++) {
+        tri_source source;
+        status = tri_source_open(&source, paths[i]);
+        if (status == TRI_OK)
+            status = tri_token_file_parse(&source, ends_in(paths[i], ".bin"), &out->items[i]);
+        out->count += status == TRI_OK;
+    }
+    if (status != TRI_OK)
+        tri_token_files_close(out);
+    return status;
+}
+
+void tri_token_files_close(tri_token_files *files)
+{
+    for (int i = 0; i < files->count; i++)
+        tri_token_file_close(&files->items[i]);
+    tri_free(files->items);
+    tri_free(files->owned);
+    *files = (tri_token_files){0};
+}
