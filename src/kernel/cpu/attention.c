@@ -60,20 +60,23 @@ void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t
                                             .ldc = TRI_ATTENTION_KEYS});
 }
 
-void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t rows, const float *packed, int64_t all,
-                       int64_t first, int64_t count, bool add, float *to, int64_t stride)
+void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query, int64_t rows, const float *packed,
+                       int64_t all, int64_t first, int64_t count, float *to, int64_t stride)
 {
-    const int64_t nr = a->ops->nr;
+    const int64_t nr = a->ops->nr, mr = a->ops->mr;
     for (int64_t column = 0; column < a->h.width; column += nr) {
-        tri_gemm_block(a->ops, &(tri_gemm_call){.a = s,
-                                                .packed = packed + column * all + first * nr,
-                                                .c = to + column,
-                                                .m = rows,
-                                                .n = tri_int64_min(nr, a->h.width - column),
-                                                .k = count,
-                                                .lda = TRI_ATTENTION_KEYS,
-                                                .ldc = stride,
-                                                .add = add});
+        for (int64_t r = 0, group; r < rows; r += group) {
+            group = tri_int64_min(mr, rows - r);
+            tri_gemm_block(a->ops, &(tri_gemm_call){.a = s + r * TRI_ATTENTION_KEYS,
+                                                    .packed = packed + column * all + first * nr,
+                                                    .c = to + r * stride + column,
+                                                    .m = group,
+                                                    .n = tri_int64_min(nr, a->h.width - column),
+                                                    .k = tri_int64_min(count, query + r + group - first),
+                                                    .lda = TRI_ATTENTION_KEYS,
+                                                    .ldc = stride,
+                                                    .add = first > 0});
+        }
     }
 }
 
@@ -128,7 +131,7 @@ static void block_forward(const tri_attention_run *a, const float *q, int64_t qu
         const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, query + rows - first);
         tri_attention_scores(a, q, a->h.stride, rows, scratch, first, count, s);
         block_softmax(a, s, query, rows, first, count, top, sum, y, stride);
-        tri_attention_mix(a, s, rows, scratch + a->keys, all, first, count, first > 0, y, stride);
+        tri_attention_mix(a, s, query, rows, scratch + a->keys, all, first, count, y, stride);
     }
     for (int64_t r = 0; r < rows; r++) {
         scale_row(y + r * stride, 1.0f / sum[r], a->h.width);

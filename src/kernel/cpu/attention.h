@@ -35,9 +35,10 @@ void tri_attention_pack_elements(const tri_attention_run *a, const float *from, 
 /* s[rows][count] = from[rows][D] times the packed places [first, first + count). */
 void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t rows,
                           const float *packed, int64_t first, int64_t count, float *s);
-/* to[rows][D] (+)= s[rows][count] times the packed elements of places [first, first + count) of `all`. */
-void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t rows, const float *packed, int64_t all,
-                       int64_t first, int64_t count, bool add, float *to, int64_t stride);
+/* to[rows][D] (+)= s[rows][count] times the packed elements of places [first, first + count) of `all`. Row r sees the
+ * places up to query + r: the zeros behind are left out where whole register tiles have them. */
+void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query, int64_t rows, const float *packed,
+                       int64_t all, int64_t first, int64_t count, float *to, int64_t stride);
 
 void tri_attention_backward(const tri_kernel *kernel, const tri_op_call *call);
 

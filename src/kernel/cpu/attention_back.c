@@ -25,17 +25,20 @@ TRI_CLONES static void weights_row(float *p, float *d, float scale, float log_su
     }
 }
 
-/* sums[place tile][panel][mr][nr] += over the rows of s[row][place] b[row][element]. */
-static void sums_add(const tri_attention_run *a, const float *s, const float *b, int64_t rows, int64_t first,
-                     int64_t count, float *sums)
+/* sums[place tile][panel][mr][nr] += over the rows that see the place of s[row][place] b[row][element]. */
+static void sums_add(const tri_attention_run *a, const float *s, const float *b, int64_t query, int64_t rows,
+                     int64_t first, int64_t count, float *sums)
 {
     const tri_gemm_ops *ops = a->ops;
-    const tri_gemm_walk walk = {.count = {1, rows}, .a_step = {0, TRI_ATTENTION_KEYS}, .b_step = {0, a->padded}};
     for (int64_t place = 0; place < count; place += ops->mr) {
+        const int64_t begin = tri_int64_max(0, first + place - query);
+        const tri_gemm_walk walk = {
+            .count = {1, rows - begin}, .a_step = {0, TRI_ATTENTION_KEYS}, .b_step = {0, a->padded}};
         float *tile = sums + (first + place) * a->padded;
         for (int64_t column = 0; column < a->h.width; column += ops->nr) {
             ops->outer((int)tri_int64_min(ops->mr, count - place), (int)tri_int64_min(ops->nr, a->h.width - column),
-                       &walk, s + place, b + column, tile + column * ops->mr, 0);
+                       &walk, s + begin * TRI_ATTENTION_KEYS + place, b + begin * a->padded + column,
+                       tile + column * ops->mr, 0);
         }
     }
 }
@@ -88,9 +91,9 @@ static void block_backward(const tri_attention_run *a, const block_arg *b, float
             weights_row(p + r * TRI_ATTENTION_KEYS, d + r * TRI_ATTENTION_KEYS, a->scale, b->saved[r * a->h.queries],
                         mean[r], valid, count);
         }
-        tri_attention_mix(a, d, b->rows, scratch + a->values, a->h.length, first, count, first > 0, b->dq, a->h.stride);
-        sums_add(a, p, dy, b->rows, first, count, dv);
-        sums_add(a, d, q, b->rows, first, count, dk);
+        tri_attention_mix(a, d, b->query, b->rows, scratch + a->values, a->h.length, first, count, b->dq, a->h.stride);
+        sums_add(a, p, dy, b->query, b->rows, first, count, dv);
+        sums_add(a, d, q, b->query, b->rows, first, count, dk);
     }
 }
 
