@@ -56,7 +56,8 @@ static tri_status values_make(tri_graph *graph, const tri_model *model)
                                                                         : GRAPH_COMPUTED,
                                          .nbytes = nbytes,
                                          .buffer = -1,
-                                         .grad = -1};
+                                         .grad = -1,
+                                         .again = -1};
     }
     return TRI_OK;
 }
@@ -105,11 +106,17 @@ static void roots_rename(tri_graph *graph, int from, int to)
 
 static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
 {
-    *op = (graph_op){.saved = -1, .scratch = -1, .scratch_down = -1, .output = graph->values[node->output].root};
+    *op = (graph_op){.saved = -1,
+                     .scratch = -1,
+                     .scratch_down = -1,
+                     .saved_again = -1,
+                     .scratch_again = -1,
+                     .output = graph->values[node->output].root};
+    op->block = graph->values[op->output].source == GRAPH_SUMS ? 0 : node->block;
+    graph->values[op->output].block = op->block;
     op->desc = (tri_op_desc){.op = node->op,
                              .attr = node->attr,
                              .input_count = node->input_count,
-                             .param_count = node->param_count,
                              .max_shards = graph->config.shards,
                              .threads = graph->config.threads};
     for (int i = 0; i < node->input_count; i++) {
@@ -119,7 +126,11 @@ static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
         op->desc.input_dtype[i] = given->dtype;
         op->dinput[i] = op->add_into[i] = -1;
     }
+    op->desc.param_count = node->param_count;
     memcpy(op->param, node->param, sizeof(op->param));
+    memcpy(op->slot, node->param, sizeof(op->slot));
+    if (node->tie >= 0)
+        op->slot[0] = graph->params->entry_count + node->tie;
 }
 
 static tri_status ops_make(tri_graph *graph, const tri_model *model)
@@ -172,12 +183,9 @@ static tri_status kernels_plan(tri_graph *graph)
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         const tri_param *entries = graph->params->entries;
-        bool embedding = op->desc.op == TRI_OP_EMBEDDING;
         tri_op_desc probe = op->desc;
-        TRI_TRY(tri_op_infer(
-            &probe,
-            probe.op == TRI_OP_LINEAR || probe.op == TRI_OP_CONV || embedding ? entries[op->param[0]].shape.dim[0] : 0,
-            embedding ? entries[op->param[0]].shape.dim[1] : 0, (tri_shape){0}));
+        tri_shape first = probe.param_count > 0 ? entries[op->param[0]].shape : (tri_shape){0};
+        TRI_TRY(tri_op_infer(&probe, first.dim[0], first.dim[1], (tri_shape){0}));
         op->desc = probe;
         tri_status status = tri_kernel_plan(graph->config.kind, &op->desc, &op->kernel);
         if (status != TRI_OK) {
@@ -197,7 +205,7 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     graph->ops = tri_alloc_zero(model->nodes.count, sizeof(*graph->ops));
     int parts = graph->config.shards < TRI_TREE_MAX_PARTS ? graph->config.shards : TRI_TREE_MAX_PARTS;
     graph->part_capacity = parts;
-    graph->dparam = tri_alloc_zero((size_t)graph->params->entry_count * (size_t)parts, sizeof(*graph->dparam));
+    graph->dparam = tri_alloc_zero((size_t)tri_params_tail(graph->params) * (size_t)parts, sizeof(*graph->dparam));
     if (!graph->values || !graph->ops || !graph->dparam)
         return TRI_ENOMEM;
     TRI_TRY(values_make(graph, model));
@@ -208,6 +216,7 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     graph->logits = graph->values[model->logits].root;
     grads_decide(graph);
     TRI_TRY(kernels_plan(graph));
+    tri_graph_plan_times(graph);
     TRI_TRY(tri_graph_plan_memory(graph));
     graph->flops = tri_graph_count_flops(graph);
     return TRI_OK;

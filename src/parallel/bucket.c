@@ -10,31 +10,42 @@
 static void bucket_close(tri_buckets *buckets, const tri_params *params, int first, int last, int64_t end)
 {
     tri_bucket *bucket = &buckets->items[buckets->count];
-    bucket->first = first < params->entry_count ? params->entries[first].first : params->count;
+    bucket->first = tri_params_grad_first(params, first);
     if (first == 0)
         bucket->first = 0;
     bucket->count = end - bucket->first;
     bucket->entry_count = last - first + 1;
     for (int entry = first; entry <= last; entry++)
         buckets->bucket_of[entry] = buckets->count;
-    const char *name = first < params->entry_count ? params->entries[first].name : "tail";
+    const char *name = first < params->entry_count       ? params->entries[first].name
+                       : first < tri_params_tail(params) ? "ties"
+                                                         : "tail";
     snprintf(bucket->name, sizeof(bucket->name), "bucket %d (from %.24s)", buckets->count, name);
     buckets->count++;
 }
 
-/* Frozen entries from `entry` downwards, if they would fill a bucket; else 0. */
-static int frozen_run(const tri_params *params, int entry, int64_t nbytes_each)
+static bool is_frozen(const tri_params *params, int number)
+{
+    if (number >= params->entry_count && number < tri_params_tail(params))
+        number = params->ties[number - params->entry_count].entry;
+    return number < params->entry_count && params->entries[number].frozen;
+}
+
+/* Frozen gradients from `number` downwards, if they would fill a bucket; else 0. */
+static int frozen_run(const tri_params *params, int number, int64_t nbytes_each)
 {
     int run = 0;
-    int64_t count = 0;
-    for (; entry < params->entry_count && entry >= run && params->entries[entry - run].frozen; run++)
-        count += params->entries[entry - run].count;
+    while (number >= run && is_frozen(params, number - run))
+        run++;
+    if (run == 0)
+        return 0;
+    int64_t count = tri_params_grad_first(params, number + 1) - tri_params_grad_first(params, number - run + 1);
     return count * (int64_t)sizeof(float) >= nbytes_each ? run : 0;
 }
 
 tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int64_t nbytes_each)
 {
-    int entries = params->entry_count + 1; /* the tail is the last one */
+    int entries = tri_params_tail(params) + 1; /* the tail is the last one */
     *buckets = (tri_buckets){0};
     buckets->items = tri_alloc_zero((size_t)entries, sizeof(tri_bucket));
     buckets->bucket_of = tri_alloc_zero((size_t)entries, sizeof(int));
@@ -42,10 +53,10 @@ tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int6
         tri_buckets_fini(buckets);
         return TRI_ENOMEM;
     }
-    int64_t end = params->count + TRI_PARAMS_TAIL;
-    int last = params->entry_count;
-    for (int entry = params->entry_count; entry >= 0; entry--) {
-        int64_t first = entry < params->entry_count ? params->entries[entry].first : params->count;
+    int64_t end = tri_params_grad_count(params) + TRI_PARAMS_TAIL;
+    int last = entries - 1;
+    for (int entry = last; entry >= 0; entry--) {
+        int64_t first = tri_params_grad_first(params, entry);
         int frozen = frozen_run(params, entry, nbytes_each);
         if (frozen > 0) {
             if (entry < last)
@@ -53,7 +64,7 @@ tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int6
             for (int i = 0; i < frozen; i++)
                 buckets->bucket_of[entry - i] = -1;
             entry -= frozen - 1;
-            end = params->entries[entry].first;
+            end = tri_params_grad_first(params, entry);
             last = entry - 1;
             continue;
         }

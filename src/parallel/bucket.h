@@ -23,7 +23,7 @@ typedef struct tri_bucket {
 typedef struct tri_buckets {
     tri_bucket *items;
     int count;
-    int *bucket_of; /* [entry_count + 1]: entry -> bucket, -1: it does not travel */
+    int *bucket_of; /* [tri_params_tail() + 1]: number of a gradient -> bucket, -1: it does not travel */
     int released;   /* buckets released in this step */
 } tri_buckets;
 
