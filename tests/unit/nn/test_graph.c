@@ -183,13 +183,12 @@ static void each_entry_is_announced_once_and_the_tail_first(void **state)
     rig_close(&r);
 }
 
-static void blocks_are_formed_again_to_the_bit_with_less_memory(void **state)
+static void blocks_are_formed_again_to_the_bit(void **state)
 {
     (void)state;
     static const char *const kinds[] = {"cpu", "reference"};
     for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
         rig kept, again;
-        size_t nbytes[2], plain;
         rig_open(&kept, rig_gpt(), 7, kinds[k], 1, true);
         rig_open(&again, rig_gpt_again(), 7, kinds[k], 2, true);
         for (uint64_t step = 0; step < 2; step++) {
@@ -199,8 +198,6 @@ static void blocks_are_formed_again_to_the_bit_with_less_memory(void **state)
         }
         rig_close(&kept);
         rig_close(&again);
-        (void)plain;
-        (void)nbytes;
     }
 }
 
@@ -374,7 +371,7 @@ int main(void)
         cmocka_unit_test(shards_of_two_workers_give_the_bits_of_one),
         cmocka_unit_test(threads_and_sharing_of_memory_change_no_bit),
         cmocka_unit_test(each_entry_is_announced_once_and_the_tail_first),
-        cmocka_unit_test(blocks_are_formed_again_to_the_bit_with_less_memory),
+        cmocka_unit_test(blocks_are_formed_again_to_the_bit),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(a_graph_for_evaluation_gives_the_same_logits_with_less_memory),
         cmocka_unit_test(wrong_calls_are_refused),
