@@ -41,6 +41,45 @@ static tri_status write_config(const tri_pretrained *source, const char *folder,
     return status;
 }
 
+/* What else makes a folder a model for others: words, how to generate. Copied as it is. */
+static const char *const companions[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "encoder.json",
+    "vocab.bpe",
+    "chat_template.jinja",
+    "generation_config.json",
+};
+#define COMPANION_LIMIT_NBYTES ((uint64_t)256 << 20)
+
+static tri_status copy_companion(const char *from, const char *to, const char *name)
+{
+    char *source = tri_format("%s/%s", from, name), *target = tri_format("%s/%s", to, name), *text = NULL;
+    size_t nbytes = 0;
+    tri_status status = source != NULL && target != NULL ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK && tri_fs_exists(source)) {
+        status = tri_fs_read(source, COMPANION_LIMIT_NBYTES, &text, &nbytes);
+        if (status == TRI_OK)
+            status = tri_fs_write_atomic(target, text, nbytes);
+    }
+    tri_free(source);
+    tri_free(target);
+    tri_free(text);
+    return status;
+}
+
+static tri_status copy_companions(const tri_pretrained *source, const char *folder)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(companions); i++)
+        TRI_TRY(copy_companion(tri_pretrained_folder(source), folder, companions[i]));
+    return TRI_OK;
+}
+
 static tri_status write_all(const tri_pretrained *source, const char *folder, const tri_tensor_view *views, int count,
                             const tri_tensor_save *save, tri_convert_result *result)
 {
@@ -52,6 +91,7 @@ static tri_status write_all(const tri_pretrained *source, const char *folder, co
     TRI_TRY(tri_fs_make_folder(folder));
     TRI_TRY(tri_tensor_save_all(folder, views, count, &options, &result->file_count));
     TRI_TRY(write_config(source, folder, options.dtype));
+    TRI_TRY(copy_companions(source, folder));
     return tri_fs_sync(folder);
 }
 

@@ -17,6 +17,7 @@
 
 struct tri_pretrained {
     tri_arena arena;
+    const char *folder;
     tri_tensor_set *set;
     tri_hf_config *config;
     bool is_hf;
@@ -105,6 +106,12 @@ static tri_status open_path(tri_pretrained *source, const char *path)
     const char *weights;
     if (!tri_fs_exists(path))
         return tri_fail(TRI_ENOTFOUND, "%s: there is no such file or folder", path);
+    const char *slash = strrchr(path, '/');
+    source->folder = tri_fs_is_folder(path) ? tri_arena_strdup(&source->arena, path)
+                     : slash != NULL        ? tri_arena_format(&source->arena, "%.*s", (int)(slash - path + 1), path)
+                                            : tri_arena_strdup(&source->arena, ".");
+    if (source->folder == NULL)
+        return TRI_ENOMEM;
     TRI_TRY(find_weights(source, path, &weights));
     TRI_TRY(tri_tensor_set_open(weights, &source->set));
     TRI_TRY(find_layout(source, weights));
@@ -159,6 +166,11 @@ const tri_tensor_view *tri_pretrained_find(const tri_pretrained *source, const c
 {
     int64_t index;
     return tri_map_find(&source->names, name, &index) ? &source->views[index] : NULL;
+}
+
+const char *tri_pretrained_folder(const tri_pretrained *source)
+{
+    return source->folder;
 }
 
 const char *tri_pretrained_origin(const tri_pretrained *source)

@@ -16,7 +16,7 @@ typedef struct tri_pretrained tri_pretrained;
 /* Reads headers and config.json, no weights. Files stay mapped until it is closed. */
 tri_status tri_pretrained_open(const char *path, tri_pretrained **out);
 void tri_pretrained_close(tri_pretrained *source);
-/* NULL where there is no config.json, or one of a family that is not known and not needed. */
+/* NULL where there is no config.json. */
 tri_hf_config *tri_pretrained_config(const tri_pretrained *source);
 /* Whether the files have Hugging Face's names and not ours. */
 bool tri_pretrained_is_hf(const tri_pretrained *source);
@@ -24,6 +24,8 @@ const tri_tensor_set *tri_pretrained_tensors(const tri_pretrained *source);
 /* All floating tensors under our names. */
 const tri_tensor_view *tri_pretrained_views(const tri_pretrained *source, int *count);
 const tri_tensor_view *tri_pretrained_find(const tri_pretrained *source, const char *name);
+/* The folder that was named, or that of the file: config.json and a tokenizer lie there. */
+const char *tri_pretrained_folder(const tri_pretrained *source);
 /* Where the weights lie, for messages. */
 const char *tri_pretrained_origin(const tri_pretrained *source);
 

@@ -117,7 +117,6 @@ static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
     op->desc = (tri_op_desc){.op = node->op,
                              .attr = node->attr,
                              .input_count = node->input_count,
-                             .param_count = node->param_count,
                              .max_shards = graph->config.shards,
                              .threads = graph->config.threads};
     for (int i = 0; i < node->input_count; i++) {

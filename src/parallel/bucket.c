@@ -24,13 +24,22 @@ static void bucket_close(tri_buckets *buckets, const tri_params *params, int fir
     buckets->count++;
 }
 
-/* Frozen entries from `entry` downwards, if they would fill a bucket; else 0. */
-static int frozen_run(const tri_params *params, int entry, int64_t nbytes_each)
+static bool is_frozen(const tri_params *params, int number)
+{
+    if (number >= params->entry_count && number < tri_params_tail(params))
+        number = params->ties[number - params->entry_count].entry;
+    return number < params->entry_count && params->entries[number].frozen;
+}
+
+/* Frozen gradients from `number` downwards, if they would fill a bucket; else 0. */
+static int frozen_run(const tri_params *params, int number, int64_t nbytes_each)
 {
     int run = 0;
-    int64_t count = 0;
-    for (; entry < params->entry_count && entry >= run && params->entries[entry - run].frozen; run++)
-        count += params->entries[entry - run].count;
+    while (number >= run && is_frozen(params, number - run))
+        run++;
+    if (run == 0)
+        return 0;
+    int64_t count = tri_params_grad_first(params, number + 1) - tri_params_grad_first(params, number - run + 1);
     return count * (int64_t)sizeof(float) >= nbytes_each ? run : 0;
 }
 

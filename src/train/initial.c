@@ -162,8 +162,9 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
         anew += tri_patterns_match(&job->config.reinit, entry->name);
     }
     if (job->config.from && job->step == 0)
-        tri_console_line(console, "weights from %s: %d of %d parameters, %d begin anew", job->config.from,
-                         params->entry_count - anew, params->entry_count, anew);
+        tri_console_line(console, "weights from %s: %d parameters", job->config.from, params->entry_count - anew);
+    if (anew > 0 && job->step == 0)
+        tri_console_line(console, "begun anew: %d of %d parameters", anew, params->entry_count);
     if (frozen > 0)
         tri_console_line(console, "frozen: %d of %d parameters, %lld of %lld elements", frozen, params->entry_count,
                          (long long)frozen_count, (long long)count);

@@ -82,6 +82,37 @@ static void failed_allocations_are_reported(void **state)
     tri_memory_fail_at(0);
 }
 
+static void frozen_runs_that_would_fill_a_bucket_do_not_travel(void **state)
+{
+    (void)state;
+    tri_buckets buckets;
+    /* c (48) fills a bucket of 128 bytes: what lies around it is cut there. */
+    entries[2].frozen = true;
+    assert_int_equal(tri_buckets_init(&buckets, &params, 128), TRI_OK);
+    assert_int_equal(buckets.count, 2);
+    assert_int_equal(buckets.items[0].first, 96);
+    assert_int_equal(buckets.items[0].count, 16 + TRI_PARAMS_TAIL);
+    assert_int_equal(buckets.items[1].first + buckets.items[1].count, 48);
+    tri_buckets_begin(&buckets);
+    for (int entry = 4; entry >= 0; entry--)
+        tri_bucket_ready(&buckets, entry);
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(tri_buckets_release(&buckets), &buckets.items[i]);
+    tri_buckets_fini(&buckets);
+    /* It does not fill one of 256: it lies within. */
+    assert_int_equal(tri_buckets_init(&buckets, &params, 256), TRI_OK);
+    assert_true(buckets.bucket_of[2] >= 0);
+    tri_buckets_fini(&buckets);
+    /* At the start of the store. */
+    entries[2].frozen = false;
+    entries[0].frozen = entries[1].frozen = true;
+    assert_int_equal(tri_buckets_init(&buckets, &params, 1), TRI_OK);
+    assert_int_equal(buckets.count, 3);
+    assert_int_equal(buckets.items[2].first, 48);
+    tri_buckets_fini(&buckets);
+    entries[0].frozen = entries[1].frozen = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -89,6 +120,7 @@ int main(void)
         cmocka_unit_test(a_bucket_is_released_when_full_and_only_in_order),
         cmocka_unit_test(a_large_limit_makes_one_bucket),
         cmocka_unit_test(failed_allocations_are_reported),
+        cmocka_unit_test(frozen_runs_that_would_fill_a_bucket_do_not_travel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

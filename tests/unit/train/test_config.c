@@ -191,6 +191,73 @@ static void what_only_changes_the_layout_leaves_the_hash(void **state)
     }
 }
 
+static void what_is_the_trainers_is_taken_out_of_the_model(void **state)
+{
+    (void)state;
+    tri_config config, again;
+    tri_string printed = {0};
+    const char *const yaml = "model: {name: mlp, from: 'a \"b\"', freeze: fc1.*, reinit: [fc3.*, fc2.bias]}\n";
+    assert_int_equal(tri_config_load(NULL, yaml, NULL, &config), TRI_OK);
+    assert_string_equal(config.from, "a \"b\"");
+    assert_int_equal(config.freeze.count, 1);
+    assert_int_equal(config.reinit.count, 2);
+    assert_int_equal(tri_yaml_count(config.model), 1);
+    assert_true(tri_patterns_match(&config.freeze, "fc1.weight"));
+    assert_false(tri_patterns_match(&config.freeze, "fc11.weight"));
+    assert_true(tri_patterns_match(&config.reinit, "fc2.bias"));
+    assert_int_equal(tri_config_print(&config, &printed), TRI_OK);
+    assert_int_equal(tri_config_load(NULL, printed.text, NULL, &again), TRI_OK);
+    assert_string_equal(again.from, config.from);
+    assert_string_equal(again.reinit.items[0], "fc3.*");
+    tri_config_fini(&again);
+    tri_config_fini(&config);
+    tri_string_fini(&printed);
+    expect_error("model: {name: mlp, from: [a]}\n", NULL, "model.from: want a folder or a safetensors file");
+    expect_error("model: {name: mlp, freeze: {a: b}}\n", NULL, "model.freeze: want names of parameters");
+    expect_error("model: {name: mlp, freeze: []}\n", NULL, "model.freeze: want names of parameters");
+}
+
+static void where_weights_come_from_does_not_decide_the_bits_but_what_stands_still_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *override;
+        bool same;
+    } cases[] = {{"model.from=x", true}, {"model.freeze=fc1.*", false}};
+    tri_config config;
+    uint64_t plain, other;
+    assert_int_equal(tri_config_load(NULL, text, NULL, &config), TRI_OK);
+    assert_int_equal(tri_config_hash(&config, &plain), TRI_OK);
+    tri_config_fini(&config);
+    for (size_t i = 0; i < 2; i++) {
+        const char *const overrides[] = {cases[i].override, NULL};
+        assert_int_equal(tri_config_load(NULL, text, overrides, &config), TRI_OK);
+        assert_int_equal(tri_config_hash(&config, &other), TRI_OK);
+        assert_int_equal(plain == other, cases[i].same);
+        tri_config_fini(&config);
+    }
+}
+
+static void given_fields_stand_over_those_of_the_source(void **state)
+{
+    (void)state;
+    tri_config config;
+    tri_string printed = {0};
+    const char *const found = "name: gpt2\nn_layer: 2\nresid_pdrop: 0.1\n";
+    assert_int_equal(tri_config_load(NULL, "model: {from: x, resid_pdrop: 0}\n", NULL, &config), TRI_OK);
+    assert_true(tri_config_model_is_open(&config));
+    assert_int_equal(tri_config_model_take(&config, found, "x"), TRI_OK);
+    assert_false(tri_config_model_is_open(&config));
+    assert_int_equal(tri_yaml_print(config.model, 0, &printed), TRI_OK);
+    assert_string_equal(printed.text, "name: gpt2\nn_layer: 2\nresid_pdrop: 0\n");
+    tri_string_fini(&printed);
+    tri_config_fini(&config);
+    assert_int_equal(tri_config_load(NULL, "model: {name: mlp, from: x}\n", NULL, &config), TRI_OK);
+    assert_int_equal(tri_config_model_take(&config, found, "x"), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "model.name: x is a gpt2, the configuration wants mlp"));
+    tri_config_fini(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +269,9 @@ int main(void)
         cmocka_unit_test(groups_are_a_list_in_the_file_or_on_the_command_line),
         cmocka_unit_test(contradictions_are_found),
         cmocka_unit_test(what_only_changes_the_layout_leaves_the_hash),
+        cmocka_unit_test(what_is_the_trainers_is_taken_out_of_the_model),
+        cmocka_unit_test(where_weights_come_from_does_not_decide_the_bits_but_what_stands_still_does),
+        cmocka_unit_test(given_fields_stand_over_those_of_the_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_hf.c: folders of Hugging Face (fixtures made by hf.py) as our models and back, and what is said of wrong ones.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/fs.h"
+#include "interop/convert.h"
+#include "interop/pretrained.h"
+
+static const char *fixtures;
+static char folder[64];
+
+static void folder_make(void)
+{
+    strcpy(folder, "/tmp/trireme-hf-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+}
+
+static void folder_remove(void)
+{
+    assert_int_equal(tri_fs_remove(folder), TRI_OK);
+}
+
+static void expect_error_has(const char *part)
+{
+    if (strstr(tri_last_error(), part) == NULL)
+        fail_msg("want '%s' in '%s'", part, tri_last_error());
+}
+
+static tri_pretrained *open_at(const char *where, const char *name)
+{
+    char path[400];
+    tri_pretrained *source;
+    snprintf(path, sizeof(path), "%s/%s", where, name);
+    if (tri_pretrained_open(path, &source) != TRI_OK)
+        fail_msg("%s", tri_last_error());
+    return source;
+}
+
+static char *text_of(const char *where, const char *name, const char *file)
+{
+    static char *text;
+    char path[400];
+    size_t nbytes;
+    snprintf(path, sizeof(path), "%s/%s/%s", where, name, file);
+    assert_int_equal(tri_fs_read(path, 0, &text, &nbytes), TRI_OK);
+    return text;
+}
+
+static void convert(const tri_pretrained *source, const char *name, const char *to, tri_tensor_save save)
+{
+    char path[400];
+    tri_convert_result result;
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (tri_model_convert(source, path, to, save, &result) != TRI_OK)
+        fail_msg("%s", tri_last_error());
+}
+
+static void expect_same_tensors(const tri_tensor_set *one, const tri_tensor_set *other)
+{
+    assert_int_equal(tri_tensor_set_count(one), tri_tensor_set_count(other));
+    for (int i = 0; i < tri_tensor_set_count(one); i++) {
+        const tri_stored_tensor *left = tri_tensor_set_at(one, i), *right = tri_tensor_set_find(other, left->name);
+        assert_non_null(right);
+        assert_int_equal(left->dtype, right->dtype);
+        assert_true(tri_shape_equal(left->shape, right->shape));
+        assert_memory_equal(left->bytes, right->bytes, left->nbytes);
+    }
+}
+
+static void models_go_there_and_back_to_the_bit(void **state)
+{
+    (void)state;
+    const char *const names[] = {"gpt2", "gpt2_shards", "llama", "llama_tied"};
+    const tri_tensor_save as_it_is = {.dtype = TRI_DTYPE_COUNT};
+    folder_make();
+    for (size_t i = 0; i < TRI_COUNT_OF(names); i++) {
+        tri_pretrained *theirs = open_at(fixtures, names[i]);
+        assert_true(tri_pretrained_is_hf(theirs));
+        convert(theirs, "ours", "", as_it_is);
+        tri_pretrained *ours = open_at(folder, "ours");
+        assert_false(tri_pretrained_is_hf(ours));
+        convert(ours, "back", "", (tri_tensor_save){.dtype = TRI_DTYPE_COUNT, .shard_nbytes = 5000});
+        tri_pretrained *back = open_at(folder, "back");
+        assert_true(tri_pretrained_is_hf(back));
+        assert_true(tri_tensor_set_file_count(tri_pretrained_tensors(back)) > 1);
+        expect_same_tensors(tri_pretrained_tensors(theirs), tri_pretrained_tensors(back));
+        char *before = text_of(fixtures, names[i], "config.json"), *after = text_of(folder, "back", "config.json");
+        assert_string_equal(before, after);
+        tri_free(before);
+        tri_free(after);
+        tri_pretrained_close(theirs);
+        tri_pretrained_close(ours);
+        tri_pretrained_close(back);
+        folder_remove();
+        assert_int_equal(tri_fs_make_folder(folder), TRI_OK);
+    }
+    folder_remove();
+}
+
+/* Elements of a view. */
+static void expect_element(const tri_pretrained *source, const char *name, int64_t at, float wanted)
+{
+    float found;
+    const tri_tensor_view *view = tri_pretrained_find(source, name);
+    assert_non_null(view);
+    tri_tensor_view_read(view, at, 1, &found);
+    assert_true(found == wanted);
+}
+
+static float stored_element(const tri_pretrained *source, const char *name, int64_t at)
+{
+    const tri_stored_tensor *tensor = tri_tensor_set_find(tri_pretrained_tensors(source), name);
+    float value;
+    assert_non_null(tensor);
+    memcpy(&value, (const char *)tensor->bytes + (size_t)at * sizeof(float), sizeof(value));
+    return value;
+}
+
+static void matrices_are_turned_and_stacked(void **state)
+{
+    (void)state;
+    tri_pretrained *gpt2 = open_at(fixtures, "gpt2"), *llama = open_at(fixtures, "llama");
+    /* [out 24, in 8] here, [8, 24] there. */
+    for (int r = 0; r < 24; r++)
+        for (int c = 0; c < 8; c++)
+            expect_element(gpt2, "h.1.attn.c_attn.weight", r * 8 + c,
+                           stored_element(gpt2, "transformer.h.1.attn.c_attn.weight", c * 24 + r));
+    /* 16 rows of queries, 8 of keys, 8 of values, 16 columns. */
+    const char *const qkv = "model.layers.1.self_attn.qkv_proj.weight";
+    for (int at = 0; at < 16 * 16; at++)
+        expect_element(llama, qkv, at, stored_element(llama, "model.layers.1.self_attn.q_proj.weight", at));
+    for (int at = 0; at < 8 * 16; at++) {
+        expect_element(llama, qkv, 256 + at, stored_element(llama, "model.layers.1.self_attn.k_proj.weight", at));
+        expect_element(llama, qkv, 384 + at, stored_element(llama, "model.layers.1.self_attn.v_proj.weight", at));
+    }
+    for (int at = 0; at < 12 * 16; at++)
+        expect_element(llama, "model.layers.0.mlp.gate_up_proj.weight", 192 + at,
+                       stored_element(llama, "model.layers.0.mlp.up_proj.weight", at));
+    tri_pretrained_close(gpt2);
+    tri_pretrained_close(llama);
+}
+
+/* The gpt2 fixture with other names: without the prefix, with masks and the tied head. */
+static void files_may_lack_the_prefix_and_hold_masks(void **state)
+{
+    (void)state;
+    tri_pretrained *source = open_at(fixtures, "gpt2"), *other;
+    const tri_tensor_set *set = tri_pretrained_tensors(source);
+    const unsigned char mask[16] = {1, 1, 1, 1};
+    const float small = -1e4f;
+    tri_stored_tensor tensors[64];
+    int count = tri_tensor_set_count(set);
+    char path[160], *config = text_of(fixtures, "gpt2", "config.json");
+    for (int i = 0; i < count; i++) {
+        tensors[i] = *tri_tensor_set_at(set, i);
+        tensors[i].name += strlen("transformer.");
+    }
+    tensors[count] = *tri_tensor_set_find(set, "transformer.wte.weight");
+    tensors[count++].name = "lm_head.weight";
+    tensors[count++] = (tri_stored_tensor){"h.0.attn.bias", TRI_U8, {4, {1, 1, 4, 4}}, mask, 16};
+    tensors[count++] = (tri_stored_tensor){"h.0.attn.masked_bias", TRI_F32, {0, {0}}, &small, 4};
+    folder_make();
+    snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+    assert_int_equal(tri_safetensors_write(path, tensors, count, NULL), TRI_OK);
+    snprintf(path, sizeof(path), "%s/config.json", folder);
+    assert_int_equal(tri_fs_write_atomic(path, config, strlen(config)), TRI_OK);
+    other = open_at(folder, ".");
+    int ours, theirs;
+    (void)tri_pretrained_views(source, &ours);
+    (void)tri_pretrained_views(other, &theirs);
+    assert_int_equal(ours, theirs);
+    expect_element(other, "h.1.mlp.c_fc.weight", 8, stored_element(source, "transformer.h.1.mlp.c_fc.weight", 1));
+    tri_pretrained_close(source);
+    tri_pretrained_close(other);
+    tri_free(config);
+    folder_remove();
+}
+
+/* Opens a fixture's weights with another config.json; wants a failure that says so. */
+static void expect_names_fail(const char *name, const char *from, const char *to, const char *part)
+{
+    tri_pretrained *source = open_at(fixtures, name), *opened;
+    char *config = text_of(fixtures, name, "config.json"), path[160], *at = strstr(config, from);
+    tri_string changed = {0};
+    assert_non_null(at);
+    assert_int_equal(tri_string_append_bytes(&changed, config, (size_t)(at - config)), TRI_OK);
+    assert_int_equal(tri_string_append(&changed, to), TRI_OK);
+    assert_int_equal(tri_string_append(&changed, at + strlen(from)), TRI_OK);
+    folder_make();
+    convert(source, "m", "hf", (tri_tensor_save){.dtype = TRI_DTYPE_COUNT});
+    snprintf(path, sizeof(path), "%s/m/config.json", folder);
+    assert_int_equal(tri_fs_write_atomic(path, changed.text, changed.nbytes), TRI_OK);
+    snprintf(path, sizeof(path), "%s/m", folder);
+    assert_int_equal(tri_pretrained_open(path, &opened), TRI_EFORMAT);
+    expect_error_has(part);
+    tri_pretrained_close(source);
+    tri_string_fini(&changed);
+    tri_free(config);
+    folder_remove();
+}
+
+static void missing_and_unknown_tensors_are_named(void **state)
+{
+    (void)state;
+    expect_names_fail("gpt2", "\"n_layer\": 2", "\"n_layer\": 3",
+                      "12 tensors of a gpt2 of 3 layers missing: 'transformer.h.2.ln_1.weight', "
+                      "'transformer.h.2.ln_1.bias', 'transformer.h.2.attn.c_attn.weight', "
+                      "'transformer.h.2.attn.c_attn.bias' and 8 more");
+    expect_names_fail("gpt2", "\"n_layer\": 2", "\"n_layer\": 1", "12 tensors that a gpt2 of 1 layers does not have");
+    expect_names_fail("gpt2", "\"n_layer\": 2", "\"tie_word_embeddings\": false, \"n_layer\": 2",
+                      "1 tensor of a gpt2 of 2 layers missing: 'lm_head.weight'");
+    expect_names_fail("llama", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4",
+                      "'model.layers.0.self_attn.k_proj.weight': want 16 rows, got [8, 16]");
+    expect_names_fail("llama", "\"intermediate_size\": 12", "\"intermediate_size\": 13", "want 13 rows, got [12, 16]");
+    expect_names_fail("llama_tied", "\"attention_bias\": true", "\"attention_bias\": false",
+                      "8 tensors that a llama of 2 layers does not have");
+}
+
+static void wrong_fields_say_what_was_wanted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *part;
+        tri_status code;
+    } cases[] = {
+        {"{\"model_type\":\"gpt2\",", "c:1:", TRI_EFORMAT},
+        {"[1]", "c: want an object", TRI_EFORMAT},
+        {"{}", "c: want model_type", TRI_EFORMAT},
+        {"{\"model_type\":\"bert\"}", "model_type 'bert' is not supported, only gpt2 and llama", TRI_EUNSUPPORTED},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":0}", "c: n_layer: want a whole number from 1 to 10000, got 0",
+         TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":2.0}", "n_layer: want a whole number", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":\"12\"}", "got \"12\"", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":9223372036854775807}", "got 9223372036854775807", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":99999999999999999999}", "c:1: too big integer", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_layer\":2}", "duplicate object key", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"layer_norm_epsilon\":-1}", "layer_norm_epsilon: want a number", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"n_head\":5}", "a width of 768 does not divide by 5 heads", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":\"tanh\"}",
+         "activation_function: want one of gelu_new|gelu|relu|silu, got \"tanh\"", TRI_EFORMAT},
+        {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}", "the model gpt2 has only true", TRI_EUNSUPPORTED},
+        {"{\"model_type\":\"gpt2\",\"tie_word_embeddings\":1}", "want true or false, got 1", TRI_EFORMAT},
+        {"{\"model_type\":\"llama\",\"num_key_value_heads\":5}", "32 heads do not divide by 5 heads of keys",
+         TRI_EFORMAT},
+        {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act: the model llama has only silu",
+         TRI_EUNSUPPORTED},
+        {"{\"model_type\":\"llama\",\"rope_scaling\":[1]}", "rope_scaling: want null or an object", TRI_EFORMAT},
+        {"{\"model_type\":\"llama\",\"rope_scaling\":{\"a\":{}}}", "want numbers and texts in it", TRI_EFORMAT},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        tri_hf_config *config;
+        tri_status status = tri_hf_config_parse(cases[i].text, strlen(cases[i].text), "c", &config);
+        if (status != cases[i].code)
+            fail_msg("%s: want %s, got %s", cases[i].text, tri_status_name(cases[i].code), tri_status_name(status));
+        expect_error_has(cases[i].part);
+        assert_null(config);
+    }
+}
+
+static tri_hf_config *config_of(const char *text)
+{
+    tri_hf_config *config;
+    if (tri_hf_config_parse(text, strlen(text), "c", &config) != TRI_OK)
+        fail_msg("%s", tri_last_error());
+    return config;
+}
+
+static void fields_of_config_json_become_those_of_the_model(void **state)
+{
+    (void)state;
+    /* rope_parameters is how newer files say it; attention_dropout is not for our model. */
+    tri_hf_config *config = config_of(
+        "{\"model_type\":\"llama\",\"vocab_size\":61,\"num_key_value_heads\":8,\"rope_parameters\":{\"rope_theta\":5e5,"
+        "\"rope_type\":\"llama3\",\"factor\":8.0},\"attention_dropout\":0.25,\"tie_word_embeddings\":true}");
+    tri_string text = {0}, unused = {0};
+    assert_int_equal(tri_hf_config_model(config, &text), TRI_OK);
+    assert_string_equal(text.text, "name: llama\nvocab_size: 61\nhidden_size: 4096\nintermediate_size: 11008\n"
+                                   "num_hidden_layers: 32\nnum_attention_heads: 32\nnum_key_value_heads: 8\n"
+                                   "max_position_embeddings: 2048\ninitializer_range: 0.02\nrms_norm_eps: 1e-06\n"
+                                   "rope_theta: 500000\nrope_scaling: {rope_type: \"llama3\", \"factor\": 8.0}\n"
+                                   "attention_bias: false\nmlp_bias: false\ntie_word_embeddings: true\n");
+    assert_int_equal(tri_hf_config_unused(config, &unused), TRI_OK);
+    assert_string_equal(unused.text, "attention_dropout 0.25");
+    tri_hf_config_close(config);
+    tri_string_fini(&text);
+    tri_string_fini(&unused);
+}
+
+static void what_others_wrote_stays_in_config_json(void **state)
+{
+    (void)state;
+    tri_hf_config *config =
+        config_of("{\"model_type\":\"gpt2\",\"n_layer\":2,\"ours\":{\"a\":[1,0.1,null,\"\\u00e4\\n\"]},"
+                  "\"torch_dtype\":\"float32\",\"eos_token_id\":7,\"resid_pdrop\":0.1}");
+    tri_arena arena = {0};
+    tri_yaml *fields;
+    tri_string text = {0};
+    const tri_hf_facts facts = {.numbers = {[TRI_ROLE_VOCABULARY] = 61}};
+    const char *const model = "{name: gpt2, n_layer: 2, resid_pdrop: 0}";
+    assert_int_equal(tri_yaml_parse(&arena, model, strlen(model), "m", &fields), TRI_OK);
+    assert_int_equal(tri_hf_config_update(config, fields, &facts), TRI_OK);
+    assert_int_equal(tri_hf_config_print(config, TRI_BF16, &text), TRI_OK);
+    assert_string_equal(text.text, "{\n  \"model_type\": \"gpt2\",\n  \"n_layer\": 2,\n  \"ours\": {\n    \"a\": [\n"
+                                   "      1,\n      0.1,\n      null,\n      \"\xc3\xa4\\n\"\n    ]\n  },\n"
+                                   "  \"torch_dtype\": \"bfloat16\",\n  \"eos_token_id\": 7,\n"
+                                   "  \"resid_pdrop\": 0.0,\n  \"vocab_size\": 61\n}\n");
+    tri_hf_config_close(config);
+    tri_arena_fini(&arena);
+    tri_string_fini(&text);
+}
+
+static void a_model_from_nowhere_gets_our_defaults(void **state)
+{
+    (void)state;
+    tri_arena arena = {0};
+    tri_yaml *fields;
+    tri_hf_config *config;
+    tri_string unused = {0};
+    const tri_hf_facts facts = {
+        .numbers = {[TRI_ROLE_VOCABULARY] = 61, [TRI_ROLE_INNER] = 128, [TRI_ROLE_POSITIONS] = 32}};
+    const char *const model = "{name: llama, num_hidden_layers: 3, max_position_embeddings: 64}";
+    assert_int_equal(tri_yaml_parse(&arena, model, strlen(model), "m", &fields), TRI_OK);
+    assert_int_equal(tri_hf_config_make(tri_family_find("llama"), fields, &facts, &config), TRI_OK);
+    assert_int_equal(tri_hf_config_number(config, TRI_ROLE_LAYERS), 3);
+    assert_int_equal(tri_hf_config_number(config, TRI_ROLE_WIDTH), 512);
+    assert_int_equal(tri_hf_config_number(config, TRI_ROLE_INNER), 128);
+    assert_int_equal(tri_hf_config_number(config, TRI_ROLE_POSITIONS), 64);
+    assert_int_equal(tri_hf_config_number(config, TRI_ROLE_VOCABULARY), 61);
+    assert_int_equal(tri_hf_config_number(config, TRI_ROLE_HEAD_WIDTH), 64);
+    assert_true(tri_hf_config_has_prefix(config));
+    tri_hf_config_close(config);
+    /* Attention there has dropout unless it is told otherwise. */
+    assert_int_equal(tri_hf_config_make(tri_family_find("gpt2"), NULL, &facts, &config), TRI_OK);
+    assert_int_equal(tri_hf_config_unused(config, &unused), TRI_OK);
+    assert_int_equal(unused.nbytes, 0);
+    tri_hf_config_close(config);
+    tri_arena_fini(&arena);
+}
+
+static bool keeps_head(void *arg, const char *name)
+{
+    (void)arg;
+    return strcmp(name, "wte.weight") == 0;
+}
+
+static void reading_changes_nothing_unless_all_fits(void **state)
+{
+    (void)state;
+    tri_pretrained *source = open_at(fixtures, "gpt2");
+    float wpe[16 * 8] = {0}, wte[4] = {7, 7, 7, 7};
+    const tri_checkpoint_slice slices[] = {{"wpe.weight", {2, {16, 8}}, wpe}, {"wte.weight", {2, {2, 2}}, wte}};
+    assert_int_equal(tri_pretrained_read(source, slices, 2, &(tri_pretrained_load){0}), TRI_EFORMAT);
+    expect_error_has("'wte.weight': the model wants [2, 2], got [19, 8] (model.reinit begins it anew)");
+    const tri_pretrained_load keep = {.keeps = keeps_head};
+    assert_int_equal(tri_pretrained_read(source, slices, 2, &keep), TRI_EFORMAT);
+    expect_error_has("26 tensors that the model does not have: 'h.0.ln_1.weight'");
+    const tri_checkpoint_slice more[] = {{"wpe.weight", {2, {16, 8}}, wpe}, {"new", {1, {4}}, wte}};
+    assert_int_equal(tri_pretrained_read(source, more, 2, &keep), TRI_EFORMAT);
+    expect_error_has("1 tensor of the model missing: 'new'; not of the model: 'h.0.ln_1.weight'");
+    assert_true(wpe[0] == 0.0f && wte[0] == 7.0f);
+    tri_pretrained_close(source);
+}
+
+static void folders_that_are_taken_are_left_alone(void **state)
+{
+    (void)state;
+    tri_pretrained *source = open_at(fixtures, "gpt2");
+    tri_convert_result result;
+    const tri_tensor_save save = {.dtype = TRI_F16};
+    char path[160];
+    folder_make();
+    snprintf(path, sizeof(path), "%s/x", folder);
+    assert_int_equal(tri_fs_write_atomic(path, "x", 1), TRI_OK);
+    assert_int_equal(tri_model_convert(source, folder, "trireme", save, &result), TRI_ECONFIG);
+    expect_error_has("want a folder that is not there yet or is empty, found 1 files in it");
+    assert_int_equal(tri_model_convert(source, path, "trireme", save, &result), TRI_ECONFIG);
+    expect_error_has("found a file");
+    tri_pretrained_close(source);
+    assert_int_equal(tri_pretrained_open("/nowhere", &source), TRI_ENOTFOUND);
+    expect_error_has("/nowhere: there is no such file or folder");
+    folder_remove();
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_go_there_and_back_to_the_bit),
+        cmocka_unit_test(matrices_are_turned_and_stacked),
+        cmocka_unit_test(files_may_lack_the_prefix_and_hold_masks),
+        cmocka_unit_test(missing_and_unknown_tensors_are_named),
+        cmocka_unit_test(wrong_fields_say_what_was_wanted),
+        cmocka_unit_test(fields_of_config_json_become_those_of_the_model),
+        cmocka_unit_test(what_others_wrote_stays_in_config_json),
+        cmocka_unit_test(a_model_from_nowhere_gets_our_defaults),
+        cmocka_unit_test(reading_changes_nothing_unless_all_fits),
+        cmocka_unit_test(folders_that_are_taken_are_left_alone),
+    };
+    if (argc != 2)
+        return 2;
+    fixtures = argv[1];
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
