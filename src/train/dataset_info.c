@@ -125,6 +125,8 @@ tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info)
         status = info_read(root, info);
     tri_arena_fini(&arena);
     tri_free(text);
+    if (status == TRI_ECONFIG) /* nobody's configuration: the file of a run */
+        status = tri_fail_copy(TRI_EFORMAT, tri_last_error());
     TRI_TRY_IN(status, "%s", path);
     return TRI_OK;
 }
