@@ -19,6 +19,8 @@ extern const tri_command tri_commands[]; /* name NULL at the end */
 const tri_command *tri_command_of(int (*run)(int argc, char **argv));
 
 int cmd_train(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
+int cmd_predict(int argc, char **argv);
 int cmd_launch(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);

@@ -10,6 +10,10 @@
 
 const tri_command tri_commands[] = {
     {"train", "CONFIG.yaml [-n N] [section.key=value ...]", "trains a model on N workers", cmd_train},
+    {"eval", "RUN or CHECKPOINT [-n N] [data.key=value ...]",
+     "tells loss and accuracy (of tokens: perplexity) of a trained model", cmd_eval},
+    {"predict", "RUN or CHECKPOINT [FILE or -] [section.key=value ...]",
+     "asks a trained classifier: samples in, one JSON object a line out", cmd_predict},
     {"data", "prepare FILE ... --tokenizer T --out FOLDER [--validation 0.1] [--threads N] [--json]",
      "turns text files into shards of tokens, in parallel", cmd_data},
     {"launch", "-n N [--hosts FILE] -- PROGRAM [ARG ...]", "starts any program on N ranks", cmd_launch},

@@ -30,7 +30,7 @@
     X(INT, crop, "0", 0, 64, NULL, "augmentation: pad images by this much and crop at random")                         \
     X(BOOL, flip, "false", 0, 0, NULL, "augmentation: mirror images left to right at random")                          \
     X(INT, target_column, "-1", -1, 1e6, NULL, "csv: column of the target, -1 = the last")                             \
-    X(INT, classes, "0", 0, 1e9, NULL,                                                                                 \
+    X(INT, classes, "0", -1, 1e9, NULL,                                                                                \
       "number of classes, 0 = found in the data; -1 is not a class: targets are real")                                 \
     X(INT, prefetch, "-1", -1, 64, NULL,                                                                               \
       "batches a thread prepares ahead, 0 = the step's own threads do it, -1 = 2 where a core is free, else 0")        \

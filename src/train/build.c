@@ -96,8 +96,9 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
                                .rows = job->rows,
                                .shards = (int)job->waves.shards,
                                .threads = job->threads,
-                               .training = true,
+                               .training = !job->forward_only,
                                .seed = (uint64_t)job->config.train.seed};
+    job->info = *info;
     if (status == TRI_OK)
         status = tri_graph_compile(given, job->params, &config, &job->graph);
     const tri_value_spec *input = &values[given->input], *target = &values[given->target];
@@ -147,16 +148,23 @@ static tri_loader_crew crew_of(const tri_job *job)
                              .core_free = tri_cores_online() > job->threads * tri_comm_local_count(job->comm)};
 }
 
-static tri_status open_test_data(tri_job *job)
+/* What the model was not made for. */
+static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *found)
 {
-    tri_dataset *dataset = NULL;
-    tri_status status = tri_dataset_open(&job->config.data, true, &dataset);
-    if (status == TRI_ENOTFOUND) {
-        if (job->rank == 0)
-            tri_log(TRI_LOG_WARN, "there is no test set: %s", tri_last_error());
-        return TRI_OK;
-    }
-    TRI_TRY_IN(status, "while opening the test data");
+    const tri_dataset_info *info = &job->info;
+    char wanted[96], text[96];
+    if (tri_shape_count(found->sample) != tri_shape_count(info->sample))
+        return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data to evaluate has %s",
+                        tri_shape_print(info->sample, wanted), tri_shape_print(found->sample, text));
+    if (found->classes > info->classes || (found->classes == 0) != (info->classes == 0))
+        return tri_fail(TRI_ECONFIG, "the model knows %lld classes, the data to evaluate has %lld",
+                        (long long)info->classes, (long long)found->classes);
+    return TRI_OK;
+}
+
+static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
+{
+    TRI_TRY(check_evaluated(job, &dataset->info));
     if (job->config.train.eval_batches > 0)
         tri_dataset_thin(dataset, job->config.train.eval_batches * job->config.train.batch);
     job->test.sampler = job->sampler;
@@ -172,9 +180,32 @@ static tri_status open_test_data(tri_job *job)
                               .first_step = 0,
                               .end_step = INT64_MAX / 2,
                               .crew = crew_of(job)};
-    status = job->test.sums ? tri_loader_open(dataset, &job->config.data, &setup, &job->test.loader) : TRI_ENOMEM;
+    return job->test.sums ? tri_loader_open(dataset, &job->config.data, &setup, &job->test.loader) : TRI_ENOMEM;
+}
+
+tri_status tri_job_open_evaluation(tri_job *job, bool test)
+{
+    tri_dataset *dataset = NULL;
+    TRI_TRY(tri_dataset_open(&job->config.data, test, &dataset));
+    tri_status status = open_evaluated(job, dataset);
     tri_dataset_close(dataset);
     return status;
+}
+
+static tri_status open_test_data(tri_job *job)
+{
+    tri_dataset *dataset = NULL;
+    tri_status status = tri_dataset_open(&job->config.data, true, &dataset);
+    if (status == TRI_ENOTFOUND) {
+        if (job->rank == 0)
+            tri_log(TRI_LOG_WARN, "there is no test set: %s", tri_last_error());
+        return TRI_OK;
+    }
+    if (status == TRI_OK)
+        status = open_evaluated(job, dataset);
+    tri_dataset_close(dataset);
+    TRI_TRY_IN(status, "while opening the test data");
+    return TRI_OK;
 }
 
 /* A run that has ended already needs no more batches. */
@@ -240,11 +271,13 @@ static tri_status open_run_folder(tri_job *job)
     tri_string_fini(&text);
     TRI_TRY(status);
     TRI_TRY_IN(tri_job_config_write(job), "while writing the run folder");
+    snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
+    TRI_TRY(tri_dataset_info_save(&job->info, path));
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
     return tri_metrics_open(path, job->step, &job->metrics);
 }
 
-static tri_status build_rank(tri_job *job, const tri_job_setup *setup)
+tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 {
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
@@ -274,7 +307,7 @@ static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
 
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
 {
-    TRI_TRY(build_rank(job, setup));
+    TRI_TRY(tri_job_configure(job, setup));
     tri_dataset *dataset = NULL;
     tri_status status = tri_job_open_train_data(job, &dataset);
     if (status == TRI_OK)

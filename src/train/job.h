@@ -45,7 +45,9 @@ struct tri_job {
     tri_cluster alone;  /* of own_comm */
     tri_group *group;
     int rank, world, threads;
-    char *run_folder; /* NULL: nothing is written */
+    char *run_folder;      /* NULL: nothing is written */
+    tri_dataset_info info; /* of what it is or was trained on */
+    bool forward_only;     /* a trained model is looked at: the graph has no way down */
 
     tri_pretrained *source; /* rank 0, while the job is built: what model.from names; else NULL */
     tri_params *params;
@@ -76,8 +78,16 @@ struct tri_job {
     tri_console *console; /* rank 0 with console, else NULL */
 };
 
+/* loop.c: a job with its place among the ranks of comm (NULL: alone), and nothing else. */
+tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
+/* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
+tri_status tri_job_open_failed(tri_job *job, tri_status status);
 /* build.c */
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
+/* Reads and checks the configuration; which shards are this rank's. */
+tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup);
+/* The loader of what tri_job_evaluate() goes through: the test data, or the training data without augmentation. */
+tri_status tri_job_open_evaluation(tri_job *job, bool test);
 /* Its parts that need no other rank; config, rank and world of the job are set. */
 int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
@@ -122,10 +132,16 @@ tri_status tri_job_measure_peak(tri_job *job);
  * later step; and keeping this one if it is better. */
 tri_status tri_job_best_open(tri_job *job);
 tri_status tri_job_best_offer(tri_job *job);
+/* dataset_info.c: dataset.yaml of a run folder: what the samples were, so that a trained model can be used where they
+ * are not. */
+tri_status tri_dataset_info_save(const tri_dataset_info *info, const char *path);
+tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info);
 /* resume.c: collective; rank 0 writes or reads the files. */
 tri_status tri_job_save(tri_job *job);
 /* Rank 0 alone: a checkpoint of this step in `folder`. */
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep);
 tri_status tri_job_resume(tri_job *job, const char *run_folder);
+/* The weights of one checkpoint, whose path rank 0 needs to know alone; job->step becomes its step. */
+tri_status tri_job_load_weights(tri_job *job, const char *checkpoint);
 
 #endif

@@ -23,12 +23,22 @@ static tri_status open_alone(tri_job *job)
     return TRI_OK;
 }
 
-tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
+tri_status tri_job_open_failed(tri_job *job, tri_status status)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    if (job->world > 1)
+        tri_comm_abort(job->comm, status, message);
+    tri_job_close(job);
+    return tri_fail_copy(status, message);
+}
+
+tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
 {
     tri_job *job = tri_alloc_zero(1, sizeof(*job));
     if (!job)
         return TRI_ENOMEM;
-    job->comm = setup->comm;
+    job->comm = comm;
     tri_status status = TRI_OK;
     job->saved_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
@@ -40,20 +50,23 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
         job->rank = tri_group_rank(job->group);
         job->world = tri_group_count(job->group);
     }
-    if (status == TRI_OK && setup->run_folder) {
-        job->run_folder = tri_strdup(setup->run_folder);
+    if (status == TRI_OK && run_folder) {
+        job->run_folder = tri_strdup(run_folder);
         status = job->run_folder ? TRI_OK : TRI_ENOMEM;
     }
-    if (status == TRI_OK)
-        status = tri_job_build(job, setup);
-    if (status != TRI_OK) {
-        char message[TRI_ERROR_NBYTES];
-        snprintf(message, sizeof(message), "%s", tri_last_error());
-        if (job->world > 1)
-            tri_comm_abort(job->comm, status, message);
-        tri_job_close(job);
-        return tri_fail_copy(status, message);
-    }
+    if (status != TRI_OK)
+        return tri_job_open_failed(job, status);
+    *out = job;
+    return TRI_OK;
+}
+
+tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
+{
+    tri_job *job = NULL;
+    TRI_TRY(tri_job_create(setup->comm, setup->run_folder, &job));
+    tri_status status = tri_job_build(job, setup);
+    if (status != TRI_OK)
+        return tri_job_open_failed(job, status);
     *out = job;
     return TRI_OK;
 }

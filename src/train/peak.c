@@ -70,7 +70,8 @@ tri_status tri_job_measure_peak(tri_job *job)
             TRI_TRY_IN(peak_write(path, job->threads, peak), "while keeping the measured peak");
     }
     job->figures.peak = peak * job->world;
-    tri_log(TRI_LOG_INFO, "mfu is measured against %.0f GFLOP/s: %d x f32 multiply-adds on %d thread%s",
-            job->figures.peak / 1e9, job->world, job->threads, job->threads == 1 ? "" : "s");
+    if (job->console)
+        tri_log(TRI_LOG_INFO, "mfu is measured against %.0f GFLOP/s: %d x f32 multiply-adds on %d thread%s",
+                job->figures.peak / 1e9, job->world, job->threads, job->threads == 1 ? "" : "s");
     return TRI_OK;
 }

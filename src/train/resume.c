@@ -36,10 +36,16 @@ typedef struct job_slices {
     int model_count, state_count;
 } job_slices;
 
+/* A trained model that is only looked at has no optimizer. */
+static const char *state_name(const tri_job *job, int index)
+{
+    return job->optim ? tri_optim_state_name(job->optim, index) : NULL;
+}
+
 /* The weights (0) and the optimizer's state as the host sees them; release them whatever is returned. */
 static tri_status arrays_open(tri_job *job, tri_device_view *arrays, int *count)
 {
-    for (*count = 0; *count == 0 || tri_optim_state_name(job->optim, *count - 1); ++*count) {
+    for (*count = 0; *count == 0 || state_name(job, *count - 1); ++*count) {
         float *values = *count == 0 ? job->params->values : tri_optim_state(job->optim, *count - 1);
         TRI_TRY(tri_device_view_open(&arrays[*count], job->params->device, values,
                                      (size_t)job->params->count * sizeof(float)));
@@ -63,7 +69,7 @@ static void arrays_close(tri_device_view *arrays, int count)
 static tri_status job_slices_init(tri_job *job, job_slices *slices)
 {
     int states = 0;
-    while (tri_optim_state_name(job->optim, states))
+    while (state_name(job, states))
         states++;
     *slices = (job_slices){.model_count = job->params->entry_count, .state_count = states * job->params->entry_count};
     slices->model = tri_arena_alloc(&slices->arena, (size_t)slices->model_count + 1, sizeof(tri_checkpoint_slice));
@@ -163,6 +169,33 @@ static tri_status spread(tri_job *job)
         arrays_write(arrays, count);
     arrays_close(arrays, count);
     return status;
+}
+
+static tri_status load_one(tri_job *job, const char *checkpoint, int64_t *step)
+{
+    job_slices slices = {0};
+    tri_checkpoint_manifest manifest;
+    tri_status status = job_slices_init(job, &slices);
+    if (status == TRI_OK)
+        status = tri_checkpoint_load(checkpoint, &manifest, slices.model, slices.model_count, NULL, 0);
+    if (status == TRI_OK) {
+        arrays_write(slices.arrays, slices.array_count);
+        *step = manifest.step;
+    }
+    job_slices_fini(&slices);
+    return status;
+}
+
+tri_status tri_job_load_weights(tri_job *job, const char *checkpoint)
+{
+    int64_t step = 0;
+    TRI_TRY(agree(job, job->rank == 0 ? load_one(job, checkpoint, &step) : TRI_OK));
+    if (job->world > 1) {
+        TRI_TRY(tri_broadcast(job->group, &step, 1, TRI_I64, 0, NULL));
+        TRI_TRY(spread(job));
+    }
+    job->step = step;
+    return TRI_OK;
 }
 
 tri_status tri_job_resume(tri_job *job, const char *run_folder)

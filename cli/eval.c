@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * eval.c: `trireme eval`: loss and accuracy of a checkpoint on a data set; with -n it starts N workers of itself.
+ *
+ * The figures are sums in the order of the shards: the same for any number of workers.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/runtime.h"
+#include "cli/command.h"
+#include "cli/worker.h"
+#include "train/trained.h"
+
+typedef struct eval_flags {
+    const char *ranks, *hosts, *config, *train, *json;
+} eval_flags;
+
+static eval_flags given;
+static const tri_flag flags[] = {
+    {"-n", "N", "start N workers on this machine (or on --hosts)", &given.ranks},
+    {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--config", "FILE", "configuration of the model (default: config.yaml of the checkpoint's run)", &given.config},
+    {"--train", NULL, "on the training data instead of the test data", &given.train},
+    {"--json", NULL, "one JSON object", &given.json},
+};
+
+typedef struct eval_plan {
+    const char *path;
+    const char *const *overrides;
+    tri_trained trained;
+} eval_plan;
+
+static const char *split_name(void)
+{
+    return given.train ? "training" : "test";
+}
+
+static void print_text(const eval_plan *plan, const tri_job *job, double seconds)
+{
+    const tri_job_test *test = &job->test;
+    printf("%s: step %" PRId64 "\n", plan->trained.checkpoint, job->step);
+    printf("%s loss %.4f\n", split_name(), test->loss);
+    if (!isnan(test->accuracy))
+        printf("%s accuracy %.4f\n", split_name(), test->accuracy);
+    if (!isnan(test->perplexity))
+        printf("%s perplexity %.4g\n", split_name(), test->perplexity);
+    printf("%" PRId64 " samples, %.0f targets, %.0f samples/s\n", test->sampler.count, test->weight,
+           (double)test->sampler.count / seconds);
+    printf("weights: xxh3 %016" PRIx64 "\n", tri_params_hash(job->params));
+}
+
+static tri_status print_json(const eval_plan *plan, const tri_job *job, double seconds)
+{
+    const tri_job_test *test = &job->test;
+    char hash[32];
+    tri_string text = {0};
+    tri_json json = tri_json_object(&text);
+    snprintf(hash, sizeof(hash), "xxh3 %016" PRIx64, tri_params_hash(job->params));
+    tri_json_text(&json, "checkpoint", plan->trained.checkpoint);
+    tri_json_int(&json, "step", job->step);
+    tri_json_text(&json, "weights", hash);
+    tri_json_text(&json, "split", split_name());
+    tri_json_int(&json, "samples", test->sampler.count);
+    tri_json_int(&json, "targets", (int64_t)test->weight);
+    tri_json_real(&json, "loss", test->loss);
+    tri_json_real(&json, "accuracy", test->accuracy);
+    tri_json_real(&json, "perplexity", test->perplexity);
+    tri_json_int(&json, "workers", job->world);
+    tri_json_real(&json, "samples_per_s", (double)test->sampler.count / seconds);
+    tri_status status = tri_json_end(&json);
+    if (status == TRI_OK)
+        puts(tri_string_text(&text));
+    tri_string_fini(&text);
+    return status;
+}
+
+static tri_status evaluate(const eval_plan *plan, tri_job *job)
+{
+    TRI_TRY_IN(tri_job_open_evaluation(job, !given.train), "while opening the data to evaluate");
+    int64_t start_ns = tri_now_ns();
+    TRI_TRY(tri_job_evaluate(job));
+    double seconds = (double)(tri_now_ns() - start_ns) / 1e9;
+    if (job->rank != 0)
+        return TRI_OK;
+    if (given.json)
+        return print_json(plan, job, seconds);
+    print_text(plan, job, seconds);
+    return TRI_OK;
+}
+
+/* One rank. */
+static tri_status eval_rank(const eval_plan *plan)
+{
+    tri_config config = {0};
+    tri_comm *comm = NULL;
+    tri_job *job = NULL;
+    tri_status status = tri_config_load(plan->trained.config, NULL, plan->overrides, &config);
+    if (status == TRI_OK && !config.comm.flight[0])
+        strcpy(config.comm.flight, "none"); /* a few calls of no interest */
+    if (status == TRI_OK)
+        status = tri_worker_join(&config.comm, &config.net, config.net.timeout_s, &comm);
+    tri_config_fini(&config);
+    TRI_TRY(status);
+    tri_trained_setup setup = {.trained = &plan->trained, .overrides = plan->overrides, .comm = comm};
+    status = tri_trained_open(&setup, &job);
+    if (status == TRI_OK) {
+        status = evaluate(plan, job);
+        if (status != TRI_OK && job->world > 1)
+            tri_comm_abort(comm, status, tri_last_error());
+    }
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_job_close(job);
+    return tri_worker_leave(comm, status == TRI_OK ? TRI_OK : tri_fail_copy(status, message));
+}
+
+/* The same words again, without those that are for the launcher. */
+static tri_status launch_ranks(const eval_plan *plan, int64_t ranks, int *code)
+{
+    char *argv[1024] = {NULL, "eval", (char *)plan->path};
+    int count = 3;
+    tri_launch_result result;
+    for (size_t i = 0; i < TRI_COUNT_OF(flags); i++) {
+        if (!*flags[i].value || flags[i].value == &given.ranks || flags[i].value == &given.hosts)
+            continue;
+        argv[count++] = (char *)flags[i].name;
+        if (flags[i].argument)
+            argv[count++] = (char *)*flags[i].value;
+    }
+    for (int i = 0; plan->overrides[i]; i++) {
+        if (count + 1 == (int)TRI_COUNT_OF(argv))
+            return tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i);
+        argv[count++] = (char *)plan->overrides[i];
+    }
+    TRI_TRY(tri_worker_launch(ranks, given.hosts, argv, NULL, &result));
+    *code = result.exit_code;
+    return TRI_OK;
+}
+
+static tri_status plan_make(int count, char **argv, eval_plan *plan)
+{
+    if (count < 1 || strchr(argv[0], '='))
+        return tri_fail(TRI_ECONFIG, "want a run or a checkpoint (trireme eval --help)");
+    for (int i = 1; i < count; i++)
+        if (!strchr(argv[i], '='))
+            return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
+    plan->path = argv[0];
+    plan->overrides = (const char *const *)argv + 1;
+    argv[count] = NULL;
+    return tri_trained_find(plan->path, given.config, &plan->trained);
+}
+
+int cmd_eval(int argc, char **argv)
+{
+    int count, code = 0;
+    eval_plan plan = {0};
+    int64_t ranks = 0;
+    tri_status status = tri_flags_parse(tri_command_of(cmd_eval), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    if (status == TRI_OK)
+        status = plan_make(count, argv, &plan);
+    if (status == TRI_OK && given.ranks)
+        status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
+    if (status == TRI_OK && given.hosts && !given.ranks)
+        status = tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
+    if (status == TRI_OK && given.ranks && (ranks > 1 || given.hosts))
+        status = launch_ranks(&plan, ranks, &code);
+    else if (status == TRI_OK)
+        status = eval_rank(&plan);
+    return status == TRI_OK ? code : tri_command_fail(status);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * predict.c: `trireme predict`: samples through a trained model, in batches, one JSON object a line in their order.
+ *
+ * A batch is run when it is full, at the end, and when the next sample is not there yet: who writes one line and waits
+ * gets an answer. What is wrong with a line is said in its place, and the exit code is 1 then.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/predict_input.h"
+#include "train/trained.h"
+
+#define TOP_DEFAULT  5
+#define ROWS_DEFAULT 64
+#define ROWS_LIMIT   65536
+
+typedef struct predict_flags {
+    const char *config, *format, *rows, *top, *train;
+} predict_flags;
+
+static predict_flags given;
+static const tri_flag flags[] = {
+    {"--config", "FILE", "configuration of the model (default: config.yaml of the checkpoint's run)", &given.config},
+    {"--format", "NAME",
+     "of FILE: json (lines {\"input\": [numbers]} or {\"index\": n} into the run's data), csv (a sample a line), npy; "
+     "default: by its name, else json",
+     &given.format},
+    {"--batch", "N", "samples that are computed together (default 64)", &given.rows},
+    {"--top", "K", "classes that are listed with their probabilities (default 5)", &given.top},
+    {"--train", NULL, "index counts the training samples, not the test samples", &given.train},
+};
+
+typedef struct predict_place {
+    int64_t line;
+    char *error; /* NULL: the row was put */
+} predict_place;
+
+typedef struct predict_run {
+    tri_predictor *predictor;
+    predict_input *input;
+    predict_place *places; /* [rows] of the batch */
+    int64_t rows, filled, top, lines, wrong;
+    tri_string text;
+} predict_run;
+
+/* --- answers --- */
+
+/* The class with the greatest probability below (bound, after): each call gives the next; of equals the lower first. */
+static int64_t next_best(const double *answer, int64_t count, int64_t last)
+{
+    int64_t best = -1;
+    for (int64_t i = 0; i < count; i++) {
+        bool after = last < 0 || answer[i] < answer[last] || (answer[i] == answer[last] && i > last);
+        if (after && (best < 0 || answer[i] > answer[best]))
+            best = i;
+    }
+    return best;
+}
+
+static void print_classes(tri_json *json, const double *answer, int64_t count, int64_t top)
+{
+    int64_t class = next_best(answer, count, -1);
+    tri_json_int(json, "class", class);
+    tri_json_real(json, "probability", answer[class]);
+    tri_json list = tri_json_array_in(json, "top");
+    for (int64_t k = 0; k < top && class >= 0; k++, class = next_best(answer, count, class)) {
+        tri_json one = tri_json_object_in(&list, NULL);
+        tri_json_int(&one, "class", class);
+        tri_json_real(&one, "probability", answer[class]);
+        tri_json_end(&one); /* a failure stays in the outer ones */
+    }
+    tri_json_end(&list);
+}
+
+static tri_status print_place(predict_run *run, int64_t row)
+{
+    const predict_place *place = &run->places[row];
+    const double *answer = tri_predictor_answer(run->predictor, row);
+    int64_t count = tri_predictor_answer_count(run->predictor);
+    tri_string_clear(&run->text);
+    tri_json json = tri_json_object(&run->text);
+    if (place->error) {
+        tri_json_int(&json, "line", place->line);
+        tri_json_text(&json, "error", place->error);
+    } else if (tri_predictor_info(run->predictor)->classes > 0) {
+        print_classes(&json, answer, count, run->top);
+    } else {
+        tri_json list = tri_json_array_in(&json, "output");
+        for (int64_t i = 0; i < count; i++)
+            tri_json_real(&list, NULL, answer[i]);
+        tri_json_end(&list);
+    }
+    TRI_TRY(tri_json_end(&json));
+    puts(tri_string_text(&run->text));
+    return TRI_OK;
+}
+
+static tri_status flush_batch(predict_run *run)
+{
+    int64_t filled = run->filled;
+    run->filled = 0;
+    tri_status status = filled > 0 ? tri_predictor_run(run->predictor, filled) : TRI_OK;
+    for (int64_t row = 0; row < filled; row++) {
+        if (status == TRI_OK)
+            status = print_place(run, row);
+        tri_free(run->places[row].error);
+        run->places[row].error = NULL;
+    }
+    if (status == TRI_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = tri_fail(TRI_EIO, "standard output cannot be written");
+    return status;
+}
+
+/* --- samples --- */
+
+/* What only this sample suffers from. */
+static bool is_own(tri_status status)
+{
+    return status == TRI_EFORMAT || status == TRI_EINVAL;
+}
+
+static tri_status put_sample(predict_run *run, tri_status read, const predict_sample *sample)
+{
+    predict_place *place = &run->places[run->filled];
+    tri_status status = read;
+    if (status == TRI_OK && sample->index >= 0)
+        status = tri_predictor_put_index(run->predictor, run->filled, sample->index);
+    else if (status == TRI_OK)
+        status = tri_predictor_put(run->predictor, run->filled, sample->numbers, sample->count);
+    if (status != TRI_OK && !is_own(status))
+        return status;
+    *place = (predict_place){.line = sample->line};
+    if (status != TRI_OK) {
+        run->wrong++;
+        place->error = tri_strdup(tri_last_error());
+        if (!place->error)
+            return TRI_ENOMEM;
+    }
+    run->lines++;
+    run->filled++;
+    return TRI_OK;
+}
+
+static tri_status run_samples(predict_run *run)
+{
+    for (bool end = false; !end;) {
+        predict_sample sample;
+        if (run->filled == run->rows || (run->filled > 0 && predict_input_waits(run->input)))
+            TRI_TRY(flush_batch(run));
+        tri_status status = predict_input_next(run->input, &sample, &end);
+        if (status != TRI_OK && !is_own(status))
+            return status;
+        if (!end)
+            TRI_TRY(put_sample(run, status, &sample));
+    }
+    TRI_TRY(flush_batch(run));
+    if (run->wrong > 0)
+        return tri_fail(TRI_EFORMAT, "%lld of %lld samples are wrong: their lines say why", (long long)run->wrong,
+                        (long long)run->lines);
+    return TRI_OK;
+}
+
+/* --- the command --- */
+
+static tri_status run_open(const char *path, const char *file, const char *const *overrides, predict_run *run)
+{
+    tri_trained trained;
+    tri_job *job = NULL;
+    run->rows = ROWS_DEFAULT;
+    run->top = TOP_DEFAULT;
+    if (given.rows)
+        TRI_TRY(tri_flag_int("--batch", given.rows, 1, ROWS_LIMIT, &run->rows));
+    if (given.top)
+        TRI_TRY(tri_flag_int("--top", given.top, 0, INT32_MAX, &run->top));
+    TRI_TRY(tri_trained_find(path, given.config, &trained));
+    TRI_TRY(predict_input_open(file, given.format, &run->input));
+    tri_trained_setup setup = {.trained = &trained, .overrides = overrides, .rows = run->rows};
+    TRI_TRY(tri_trained_open(&setup, &job));
+    TRI_TRY(tri_predictor_open(job, !given.train, &run->predictor));
+    run->places = tri_alloc_zero((size_t)run->rows, sizeof(*run->places));
+    return run->places ? TRI_OK : TRI_ENOMEM;
+}
+
+static tri_status predict(int count, char **argv)
+{
+    if (count < 1 || strchr(argv[0], '='))
+        return tri_fail(TRI_ECONFIG, "want a run or a checkpoint (trireme predict --help)");
+    int first = count > 1 && !strchr(argv[1], '=') ? 2 : 1;
+    for (int i = first; i < count; i++)
+        if (!strchr(argv[i], '='))
+            return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
+    argv[count] = NULL;
+    predict_run run = {0};
+    tri_status status = run_open(argv[0], first == 2 ? argv[1] : "-", (const char *const *)argv + first, &run);
+    if (status == TRI_OK)
+        status = run_samples(&run);
+    for (int64_t row = 0; run.places && row < run.filled; row++)
+        tri_free(run.places[row].error);
+    tri_free(run.places);
+    tri_string_fini(&run.text);
+    tri_predictor_close(run.predictor);
+    predict_input_close(run.input);
+    return status;
+}
+
+int cmd_predict(int argc, char **argv)
+{
+    int count;
+    tri_status status = tri_flags_parse(tri_command_of(cmd_predict), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    if (status == TRI_OK)
+        status = predict(count, argv);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}

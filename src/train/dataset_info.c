@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset_info.c: what the samples of a run are, as YAML: shapes, types, classes and the figures they are normalised
+ * with.
+ */
+#include <string.h>
+
+#include "base/fs.h"
+#include "train/job.h"
+
+#define DIM_LIMIT    (INT64_C(1) << 40)
+#define MAX_CHANNELS 16
+
+static tri_status dims_print(const char *key, tri_shape shape, tri_string *out)
+{
+    TRI_TRY(tri_string_appendf(out, "%s: [", key));
+    for (int d = 0; d < shape.ndim; d++)
+        TRI_TRY(tri_string_appendf(out, "%s%lld", d > 0 ? ", " : "", (long long)shape.dim[d]));
+    return tri_string_append(out, "]\n");
+}
+
+/* Up to the last channel whose deviation is known. */
+static tri_status figures_print(const char *key, const float *figures, const float *deviation, tri_string *out)
+{
+    TRI_TRY(tri_string_appendf(out, "%s: [", key));
+    for (int c = 0; c < MAX_CHANNELS && deviation[c] > 0; c++) {
+        TRI_TRY(tri_string_append(out, c > 0 ? ", " : ""));
+        TRI_TRY(tri_string_append_real(out, (double)figures[c]));
+    }
+    return tri_string_append(out, "]\n");
+}
+
+static tri_status info_print(const tri_dataset_info *info, tri_string *out)
+{
+    TRI_TRY(tri_string_append(out, "# What the samples of this run are; written by trireme train.\n"));
+    TRI_TRY(dims_print("sample", info->sample, out));
+    TRI_TRY(tri_string_appendf(out, "dtype: %s\n", tri_dtype_name(info->dtype)));
+    TRI_TRY(dims_print("target", info->target, out));
+    TRI_TRY(tri_string_appendf(out, "target_dtype: %s\nclasses: %lld\n", tri_dtype_name(info->target_dtype),
+                               (long long)info->classes));
+    TRI_TRY(figures_print("mean", info->mean, info->deviation, out));
+    return figures_print("deviation", info->deviation, info->deviation, out);
+}
+
+tri_status tri_dataset_info_save(const tri_dataset_info *info, const char *path)
+{
+    tri_string text = {0};
+    tri_status status = info_print(info, &text);
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
+    tri_string_fini(&text);
+    return status;
+}
+
+/* --- reading --- */
+
+static tri_status list_find(const tri_yaml *root, const char *key, int most, const tri_yaml **out)
+{
+    *out = tri_yaml_find(root, key);
+    if (!*out || (*out)->kind != TRI_YAML_LIST || tri_yaml_count(*out) > most)
+        return tri_fail(TRI_EFORMAT, "%s: want a list of at most %d numbers", key, most);
+    return TRI_OK;
+}
+
+static tri_status dims_read(const tri_yaml *root, const char *key, tri_shape *shape)
+{
+    const tri_yaml *list;
+    int64_t dims[TRI_MAX_DIMS], all = 1;
+    int ndim = 0;
+    TRI_TRY(list_find(root, key, TRI_MAX_DIMS - 1, &list));
+    for (const tri_yaml *node = list->child; node; node = node->next) {
+        TRI_TRY(tri_yaml_int(node, key, 1, DIM_LIMIT, &dims[ndim]));
+        if (__builtin_mul_overflow(all, dims[ndim++], &all) || all > DIM_LIMIT)
+            return tri_fail(TRI_EFORMAT, "%s: want at most %lld elements", key, (long long)DIM_LIMIT);
+    }
+    *shape = tri_shape_make(ndim, dims);
+    return TRI_OK;
+}
+
+static tri_status dtype_read(const tri_yaml *root, const char *key, tri_dtype *dtype)
+{
+    const tri_yaml *node = tri_yaml_find(root, key);
+    for (int d = 0; node && node->text && tri_dtype_name((tri_dtype)d) && d < TRI_DTYPE_COUNT; d++)
+        if (strcmp(tri_dtype_name((tri_dtype)d), node->text) == 0) {
+            *dtype = (tri_dtype)d;
+            return TRI_OK;
+        }
+    return tri_fail(TRI_EFORMAT, "%s: want a type of elements", key);
+}
+
+static tri_status figures_read(const tri_yaml *root, const char *key, double low, float *figures)
+{
+    const tri_yaml *list;
+    int count = 0;
+    TRI_TRY(list_find(root, key, MAX_CHANNELS, &list));
+    for (const tri_yaml *node = list->child; node; node = node->next) {
+        double value;
+        TRI_TRY(tri_yaml_real(node, key, low, 1e30, &value));
+        figures[count++] = (float)value;
+    }
+    return TRI_OK;
+}
+
+static tri_status info_read(const tri_yaml *root, tri_dataset_info *info)
+{
+    *info = (tri_dataset_info){0};
+    TRI_TRY(dims_read(root, "sample", &info->sample));
+    TRI_TRY(dtype_read(root, "dtype", &info->dtype));
+    TRI_TRY(dims_read(root, "target", &info->target));
+    TRI_TRY(dtype_read(root, "target_dtype", &info->target_dtype));
+    TRI_TRY(tri_yaml_int(tri_yaml_find(root, "classes"), "classes", 0, INT32_MAX, &info->classes));
+    TRI_TRY(figures_read(root, "mean", -1e30, info->mean));
+    return figures_read(root, "deviation", 0, info->deviation);
+}
+
+tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info)
+{
+    char *text;
+    size_t nbytes;
+    tri_arena arena = {0};
+    tri_yaml *root = NULL;
+    TRI_TRY(tri_fs_read(path, 1 << 16, &text, &nbytes));
+    tri_status status = tri_yaml_parse(&arena, text, nbytes, path, &root);
+    if (status == TRI_OK)
+        status = info_read(root, info);
+    tri_arena_fini(&arena);
+    tri_free(text);
+    if (status == TRI_ECONFIG) /* nobody's configuration: the file of a run */
+        status = tri_fail_copy(TRI_EFORMAT, tri_last_error());
+    TRI_TRY_IN(status, "%s", path);
+    return TRI_OK;
+}
