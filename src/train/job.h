@@ -51,6 +51,10 @@ struct tri_job {
     tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
     int part_count;
 
+    bool ahead;                /* some weights may move in the step after their gradients' */
+    tri_optim_figures figures; /* of the last step */
+    double settling_s;         /* of this step: what was settled in its forward pass */
+
     int64_t step, steps, steps_per_epoch, first_step;
     tri_step_record record;            /* of the last step */
     double trained_s, trained_samples; /* of this process since it began */
@@ -79,6 +83,10 @@ tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memo
 
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);
+/* The weights are those after the last step; a step leaves some to the next one where job->ahead. */
+tri_status tri_job_settle(tri_job *job);
+/* Those of one entry, a tri_graph_need. */
+tri_status tri_job_entry_settle(void *job, int entry);
 /* evaluate.c: the whole test set; collective. */
 tri_status tri_job_evaluate(tri_job *job);
 /* resume.c: collective; rank 0 writes or reads the files. */

@@ -98,6 +98,7 @@ tri_status tri_job_save(tri_job *job)
 {
     if (!job->run_folder || job->saved_step == job->step)
         return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
     if (job->rank == 0) {
         char folder[1200];
         snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder);

@@ -26,6 +26,28 @@ static void entry_ready(void *arg, int entry)
     job->sync->ops->ready(job->sync, entry);
 }
 
+tri_status tri_job_entry_settle(void *arg, int entry)
+{
+    tri_job *job = arg;
+    tri_sync_slice slice;
+    int64_t mark_ns = tri_now_ns(), start_ns = mark_ns;
+    TRI_TRY(job->sync->ops->wait(job->sync, entry, &slice));
+    if (slice.count == 0)
+        return TRI_OK;
+    job->record.comm += lap(&mark_ns);
+    tri_optim_step(job->optim, &job->figures, job->params->values, job->sync->grads[0], slice.first, slice.count);
+    job->record.optimizer += lap(&mark_ns);
+    job->settling_s += (double)(mark_ns - start_ns) / 1e9;
+    return TRI_OK;
+}
+
+tri_status tri_job_settle(tri_job *job)
+{
+    for (int entry = 0; job->ahead && entry < job->params->entry_count; entry++)
+        TRI_TRY(tri_job_entry_settle(job, entry));
+    return TRI_OK;
+}
+
 /* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
  * (first counted from `first`). */
 static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int part_count,
@@ -42,7 +64,9 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
     TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
-    job->record.forward += lap(&mark_ns);
+    TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
+    job->record.forward += lap(&mark_ns) - job->settling_s;
+    job->settling_s = 0;
     TRI_TRY(tri_graph_backward(job->graph, ready, job));
     job->record.backward += lap(&mark_ns);
     return TRI_OK;
@@ -87,18 +111,18 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice, int64_t *samp
         return tri_fail(TRI_ENUMERIC,
                         "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
                         (long long)job->step, job->record.loss, job->record.lr);
-    tri_optim_figures figures = {.step = job->step,
-                                 .lr = (float)job->record.lr,
-                                 .grad_scale = 1.0f / weight,
-                                 .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
+    job->figures = (tri_optim_figures){.step = job->step,
+                                       .lr = (float)job->record.lr,
+                                       .grad_scale = 1.0f / weight,
+                                       .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
     if (job->norm_blocks) {
-        double norm = tri_clip_norm(job->params, sums, (double)figures.grad_scale, job->norm_blocks, job->threads);
+        double norm = tri_clip_norm(job->params, sums, (double)job->figures.grad_scale, job->norm_blocks, job->threads);
         job->record.grad_norm = norm;
         double limit = job->config.optim.clip_norm;
         if (limit > 0 && norm > limit)
-            figures.grad_scale *= (float)(limit / norm);
+            job->figures.grad_scale *= (float)(limit / norm);
     }
-    tri_optim_step(job->optim, &figures, job->params->values, sums, slice.first, slice.count);
+    tri_optim_step(job->optim, &job->figures, job->params->values, sums, slice.first, slice.count);
     return TRI_OK;
 }
 
@@ -128,7 +152,8 @@ tri_status tri_job_step_run(tri_job *job)
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, &loaded));
     mark_ns = tri_now_ns();
-    TRI_TRY(job->sync->ops->finish(job->sync, &slice));
+    TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, job->params->entry_count, &slice)
+                       : job->sync->ops->finish(job->sync, &slice));
     job->record.comm = lap(&mark_ns);
     int64_t samples;
     TRI_TRY(move_weights(job, slice, &samples));
