@@ -119,6 +119,12 @@ static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool traini
         call->dparam[p] = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
 }
 
+void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg)
+{
+    graph->need = need;
+    graph->need_arg = arg;
+}
+
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4])
 {
@@ -126,8 +132,11 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
     TRI_TRY(check_batch(graph, batch, training));
     batch_bring(graph, batch);
     for (int o = 0; o < graph->op_count; o++) {
-        call_fill(graph, &graph->ops[o], step, training);
-        tri_kernel_forward(&graph->ops[o].kernel, &graph->ops[o].call);
+        graph_op *op = &graph->ops[o];
+        for (int p = 0; graph->need && p < op->desc.param_count; p++)
+            TRI_TRY(graph->need(graph->need_arg, op->param[p]));
+        call_fill(graph, op, step, training);
+        tri_kernel_forward(&op->kernel, &op->call);
     }
     tri_device_view_read(&graph->sums_view);
     graph->can_go_down = training;

@@ -43,6 +43,11 @@ typedef struct tri_batch {
  * norm writes its statistics there on the way up). */
 tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
 
+/* Before the kernels of the next runs read an entry of the store they call need: it may still be on its way. A failure
+ * ends the run. NULL: everything is there. */
+typedef tri_status (*tri_graph_need)(void *arg, int entry);
+void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg);
+
 /* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard. The batch is borrowed until
  * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,

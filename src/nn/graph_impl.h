@@ -63,6 +63,8 @@ struct tri_graph {
     int buffer_count, buffer_capacity;
     char *memory; /* this, sums and staged: of params->device */
     size_t planned_nbytes, plain_nbytes;
+    tri_graph_need need; /* NULL: every entry is there */
+    void *need_arg;
     float (*sums)[TRI_LOSS_COLUMNS]; /* [config.shards] */
     tri_device_view sums_view;       /* what the host sees of them */
     void *staged_input,

@@ -212,6 +212,8 @@ static void step_tile(void *arg, int64_t tile)
     int64_t first = step->optim->order[tile].tile * TILE_COUNT, end = first + TILE_COUNT;
     first = first > step->first ? first : step->first;
     end = end < step->end ? end : step->end;
+    if (first >= end)
+        return; /* most tiles, where a slice is small */
     for (int e = optim_entry_after(params, first); e < params->entry_count && params->entries[e].first < end; e++) {
         const tri_param *entry = &params->entries[e];
         int64_t low = entry->first > first ? entry->first : first;

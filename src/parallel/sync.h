@@ -4,6 +4,8 @@
  * strategy.
  *
  * The step calls begin, then (through the backward pass) ready for each entry, then finish, moves its slice, publish.
+ * Where sync->ahead it calls wait for the tail and goes on; for any other entry before its kernels read it or write its
+ * gradient again.
  * Here, and only here, nn/ (gradients) and comm/ (groups) meet.
  */
 #ifndef TRI_PARALLEL_SYNC_H
@@ -20,7 +22,9 @@
       "ranks that share the batch: auto, or their number (it must be that of the ranks)")                              \
     X(NAME, sync, "allreduce", 0, 0, "allreduce", "how gradients meet: allreduce gives every rank all of them")        \
     X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
-    X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")
+    X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
+    X(NAME, ahead, "auto", 0, 0, "auto|on|off",                                                                        \
+      "begin the next step when the sums of its first layers are there, and let those go first; auto: between hosts")
 typedef struct tri_parallel_config {
     TRI_PARALLEL_OPTIONS(TRI_OPTION_FIELD)
 } tri_parallel_config;
@@ -34,9 +38,10 @@ typedef struct tri_sync_setup {
     const tri_params *params; /* borrowed */
     int64_t leaves;           /* shards of the batch */
     int part_count;           /* whole subtrees of this rank's shards */
+    bool between_hosts;       /* not all ranks are on one */
 } tri_sync_setup;
 
-/* The part of the store that this rank's optimizer moves. */
+/* A part of the store whose sums are there: this rank's optimizer moves it. */
 typedef struct tri_sync_slice {
     int64_t first, count;
 } tri_sync_slice;
@@ -53,6 +58,9 @@ typedef struct tri_sync_ops {
     void (*ready)(tri_sync *sync, int entry);
     /* Waits until the slice of the sum is complete in grads[0], with the tail. */
     tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
+    /* Waits until the sum of an entry (params->entry_count: the tail) is complete; the slice is what has come with it,
+     * empty when it was waited for before. After the backward pass. NULL: sync->ahead is never set. */
+    tri_status (*wait)(tri_sync *sync, int entry, tri_sync_slice *slice);
     /* The slice is moved: gives it to whoever needs it. NULL: nobody does. */
     tri_status (*publish)(tri_sync *sync);
     void (*destroy)(tri_sync *sync);
@@ -62,7 +70,8 @@ typedef struct tri_sync_ops {
 struct tri_sync {
     const tri_sync_ops *ops;
     float **grads;      /* [part_count] arrays of tri_params_grad_count() + TRI_PARAMS_TAIL elements: the backward pass
-                           writes them,      finish leaves the sum over all ranks in the first */
+                           writes them, finish leaves the sum over all ranks in the first */
+    bool ahead;         /* the next step may begin before all sums are there */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
 };
 

@@ -4,9 +4,11 @@
  * backward pass has filled it.
  *
  * The sum is the canonical one over shards (docs/bits.md), so its bits do not depend on the number of ranks. A rank
- * alone with one part has the sum already: nothing is sent.
+ * alone with one part has the sum already: nothing is sent. Where the next step begins before all sums are there, the
+ * buckets that it needs first go first.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/runtime.h"
@@ -67,6 +69,15 @@ static tri_status ddp_allocate(sync_ddp *ddp)
     return TRI_OK;
 }
 
+/* What begins the next step early wants something that is late: the sums of many buckets, on a slow way. */
+static bool goes_ahead(const sync_ddp *ddp, const tri_sync_setup *setup)
+{
+    enum { FEW_BUCKETS = 2 };
+    bool wanted =
+        strcmp(setup->config->ahead, "on") == 0 || (strcmp(setup->config->ahead, "auto") == 0 && setup->between_hosts);
+    return wanted && ddp->overlap && !ddp->alone && ddp->buckets.count > FEW_BUCKETS;
+}
+
 static tri_status ddp_create(const tri_sync_setup *setup, tri_sync **out)
 {
     sync_ddp *ddp = tri_alloc_zero(1, sizeof(*ddp));
@@ -86,6 +97,7 @@ static tri_status ddp_create(const tri_sync_setup *setup, tri_sync **out)
         ddp_destroy(&ddp->base);
         return status;
     }
+    ddp->base.ahead = goes_ahead(ddp, setup);
     *out = &ddp->base;
     return TRI_OK;
 }
@@ -98,6 +110,15 @@ static tri_status ddp_begin(tri_sync *sync)
     return TRI_OK;
 }
 
+/* The first one has the tail, which says whether the step is one; the others are needed from the last to the second,
+ * as the forward pass goes. */
+static unsigned bucket_priority(const sync_ddp *ddp, int index)
+{
+    if (!ddp->base.ahead)
+        return 0;
+    return index == 0 ? 1 : 1 + (unsigned)(ddp->buckets.count - index);
+}
+
 /* Queues every bucket that is full. */
 static void ddp_release(sync_ddp *ddp)
 {
@@ -107,8 +128,10 @@ static void ddp_release(sync_ddp *ddp)
             continue;
         int index = (int)(bucket - ddp->buckets.items);
         tri_group_name_next(ddp->group, bucket->name);
+        tri_group_priority_next(ddp->group, bucket_priority(ddp, index));
         ddp->status = tri_all_reduce_tree(ddp->group, ddp->leaves, ddp->part_slice + index * ddp->part_count,
                                           ddp->part_count, bucket->count, &ddp->works[index]);
+        tri_group_priority_next(ddp->group, 0);
         if (ddp->status != TRI_OK)
             snprintf(ddp->message, sizeof(ddp->message), "%s", tri_last_error());
     }
@@ -120,6 +143,25 @@ static void ddp_ready(tri_sync *sync, int entry)
     tri_bucket_ready(&ddp->buckets, entry);
     if (ddp->overlap)
         ddp_release(ddp);
+}
+
+static tri_status ddp_wait(tri_sync *sync, int entry, tri_sync_slice *slice)
+{
+    sync_ddp *ddp = tri_container_of(sync, sync_ddp, base);
+    int index = ddp->buckets.bucket_of[entry];
+    *slice = (tri_sync_slice){0, 0};
+    if (index < 0) /* frozen */
+        return TRI_OK;
+    const tri_bucket *bucket = &ddp->buckets.items[index];
+    ddp_release(ddp);
+    if (ddp->status != TRI_OK)
+        return tri_fail_copy(ddp->status, ddp->message);
+    if (!ddp->works[index])
+        return TRI_OK;
+    tri_status status = tri_work_wait(ddp->works[index]);
+    ddp->works[index] = NULL;
+    *slice = (tri_sync_slice){bucket->first, bucket->count - (index == 0 ? TRI_PARAMS_TAIL : 0)};
+    return status;
 }
 
 static tri_status ddp_finish(tri_sync *sync, tri_sync_slice *slice)
@@ -150,5 +192,6 @@ const tri_sync_ops tri_sync_ddp = {
     .begin = ddp_begin,
     .ready = ddp_ready,
     .finish = ddp_finish,
+    .wait = ddp_wait,
     .destroy = ddp_destroy,
 };

@@ -119,14 +119,21 @@ static tri_status build_moves(tri_job *job)
                             .group = job->group,
                             .params = job->params,
                             .leaves = job->config.train.shards,
-                            .part_count = job->part_count};
+                            .part_count = job->part_count,
+                            .between_hosts = tri_comm_local_count(job->comm) < job->world};
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     if (job->config.optim.clip_norm > 0 || job->rank == 0) {
         job->norm_blocks = tri_alloc_zero((size_t)tri_clip_block_count(job->params), sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
     }
-    return allocate_waves(job);
+    TRI_TRY(allocate_waves(job));
+    /* Clipping and ties need all sums at once; pieces of the batch write all gradients before any is ready. */
+    job->ahead =
+        job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && !job->waves.scratch;
+    if (job->ahead)
+        tri_graph_need_set(job->graph, tri_job_entry_settle, job);
+    return TRI_OK;
 }
 
 tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset)

@@ -37,6 +37,7 @@ tri_status tri_job_evaluate(tri_job *job)
 {
     if (!job->test.loader)
         return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
     int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
     memset(job->test.sums, 0, (size_t)(shards * TRI_LOSS_COLUMNS) * sizeof(double));
     for (int64_t step = 0; step < steps; step++)

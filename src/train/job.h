@@ -65,6 +65,10 @@ struct tri_job {
     tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
     int part_count;
 
+    bool ahead;              /* some weights may move in the step after their gradients' */
+    tri_optim_figures moves; /* of the last step */
+    double settling_s;       /* of this step: what was settled in its forward pass */
+
     int64_t step, steps, steps_per_epoch, first_step;
     tri_job_figures figures;
     tri_step_record record;            /* of the last step */
@@ -120,6 +124,10 @@ tri_status tri_job_config_write(tri_job *job);
 
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);
+/* The weights are those after the last step; a step leaves some to the next one where job->ahead. */
+tri_status tri_job_settle(tri_job *job);
+/* Those of one entry, a tri_graph_need. */
+tri_status tri_job_entry_settle(void *job, int entry);
 /* evaluate.c: the test set, or the part of it that train.eval_batches asks for; collective. */
 tri_status tri_job_evaluate(tri_job *job);
 /* actions.c: what is due after a step: evaluation, checkpoints; collective. */

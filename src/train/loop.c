@@ -140,6 +140,7 @@ tri_status tri_job_run(tri_job *job)
 
 tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
 {
+    TRI_TRY(tri_job_settle(job));
     *result = (tri_job_result){.step = job->step,
                                .steps = job->steps,
                                .loss = job->record.loss,

@@ -120,6 +120,7 @@ tri_status tri_job_save(tri_job *job)
     char folder[1200];
     if (!job->run_folder || job->saved_step == job->step)
         return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
     snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder);
     if (job->rank == 0)
         TRI_TRY(tri_job_save_to(job, folder, job->config.checkpoint.keep));

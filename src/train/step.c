@@ -26,6 +26,28 @@ static void entry_ready(void *arg, int entry)
     job->sync->ops->ready(job->sync, entry);
 }
 
+tri_status tri_job_entry_settle(void *arg, int entry)
+{
+    tri_job *job = arg;
+    tri_sync_slice slice;
+    int64_t mark_ns = tri_now_ns(), start_ns = mark_ns;
+    TRI_TRY(job->sync->ops->wait(job->sync, entry, &slice));
+    if (slice.count == 0)
+        return TRI_OK;
+    job->record.comm += lap(&mark_ns);
+    tri_optim_step(job->optim, &job->moves, job->params->values, job->sync->grads[0], slice.first, slice.count);
+    job->record.optimizer += lap(&mark_ns);
+    job->settling_s += (double)(mark_ns - start_ns) / 1e9;
+    return TRI_OK;
+}
+
+tri_status tri_job_settle(tri_job *job)
+{
+    for (int entry = 0; job->ahead && entry < job->params->entry_count; entry++)
+        TRI_TRY(tri_job_entry_settle(job, entry));
+    return TRI_OK;
+}
+
 /* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
  * (first counted from `first`). */
 static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64_t first, int64_t count, int part_count,
@@ -42,7 +64,9 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
     TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
-    job->record.forward += lap(&mark_ns);
+    TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
+    job->record.forward += lap(&mark_ns) - job->settling_s;
+    job->settling_s = 0;
     TRI_TRY(tri_graph_backward(job->graph, ready, job));
     job->record.backward += lap(&mark_ns);
     return TRI_OK;
@@ -77,13 +101,17 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 
 /* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping, in each step; a
  * reader of the run's lines, now and then. */
-static double gradient_norm(const tri_job *job, const float *sums, double scale)
+static bool norm_is_read(const tri_job *job)
 {
     int64_t every = job->config.train.norm_every;
-    bool read = (job->metrics || job->console) && every > 0 && job->step % every == 0;
-    if (!read && job->config.optim.clip_norm == 0)
+    return (job->metrics || job->console) && every > 0 && job->step % every == 0;
+}
+
+static double gradient_norm(const tri_job *job, const float *sums)
+{
+    if (!norm_is_read(job) && job->config.optim.clip_norm == 0)
         return NAN;
-    return tri_clip_norm(job->params, sums, scale, job->norm_blocks, job->threads);
+    return tri_clip_norm(job->params, sums, (double)job->moves.grad_scale, job->norm_blocks, job->threads);
 }
 
 /* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
@@ -99,16 +127,20 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
         return tri_fail(TRI_ENUMERIC,
                         "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
                         (long long)job->step, job->record.loss, job->record.lr);
-    tri_optim_figures figures = {.step = job->step,
-                                 .lr = (float)job->record.lr,
-                                 .grad_scale = weight != 0 ? 1.0f / weight : 0,
-                                 .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
+    job->moves = (tri_optim_figures){.step = job->step,
+                                     .lr = (float)job->record.lr,
+                                     .grad_scale = weight != 0 ? 1.0f / weight : 0,
+                                     .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
     tri_params_fold(job->params, job->threads, sums);
-    double norm = gradient_norm(job, sums, (double)figures.grad_scale), limit = job->config.optim.clip_norm;
-    job->record.grad_norm = norm;
+    double norm = job->ahead ? NAN : gradient_norm(job, sums), limit = job->config.optim.clip_norm;
     if (limit > 0 && norm > limit)
-        figures.grad_scale *= (float)(limit / norm);
-    tri_optim_step(job->optim, &figures, job->params->values, sums, slice.first, slice.count);
+        job->moves.grad_scale *= (float)(limit / norm);
+    tri_optim_step(job->optim, &job->moves, job->params->values, sums, slice.first, slice.count);
+    if (job->ahead && norm_is_read(job)) {
+        TRI_TRY(tri_job_settle(job));
+        norm = gradient_norm(job, sums);
+    }
+    job->record.grad_norm = norm;
     return TRI_OK;
 }
 
@@ -149,7 +181,8 @@ tri_status tri_job_step_run(tri_job *job)
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, &loaded));
     mark_ns = tri_now_ns();
-    TRI_TRY(job->sync->ops->finish(job->sync, &slice));
+    TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), &slice)
+                       : job->sync->ops->finish(job->sync, &slice));
     job->record.comm = lap(&mark_ns);
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer = lap(&mark_ns);

@@ -74,6 +74,27 @@ static void threads_waves_buckets_and_overlap_change_nothing(void **state)
                              one_rank());
 }
 
+/* Weights that move in the forward pass of the next step are the same weights, saved in between or not. */
+static void the_next_step_may_begin_before_all_sums_are_there(void **state)
+{
+    (void)state;
+    const char *const plain[] = {"optim.clip_norm=0", "parallel.ahead=off", NULL};
+    const char *const cases[][5] = {{"optim.clip_norm=0", "parallel.ahead=on", NULL},
+                                    {"optim.clip_norm=0", "parallel.ahead=on", "train.threads=2", NULL},
+                                    {"optim.clip_norm=0", "parallel.ahead=on", "train.eval_every=1", NULL},
+                                    {"optim.clip_norm=0", "parallel.ahead=on", "checkpoint.every_steps=1", NULL}};
+    uint64_t alone = expect_run(&(train_case){.config = config, .overrides = plain, .world = 1});
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int world = 1; world <= 5; world++) {
+            assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+            assert_int_equal(
+                expect_run(&(train_case){
+                    .config = config, .overrides = cases[i], .run_folder = i == 3 ? RUN_FOLDER : NULL, .world = world}),
+                alone);
+        }
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
 static void what_decides_the_bits_changes_them(void **state)
 {
     (void)state;
@@ -174,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_of_ranks_gives_the_same_weights),
         cmocka_unit_test(threads_waves_buckets_and_overlap_change_nothing),
+        cmocka_unit_test(the_next_step_may_begin_before_all_sums_are_there),
         cmocka_unit_test(what_decides_the_bits_changes_them),
         cmocka_unit_test(a_run_stopped_in_mid_epoch_and_resumed_elsewhere_ends_the_same),
         cmocka_unit_test(adam_and_nesterov_are_the_same_everywhere_too),
