@@ -153,9 +153,9 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_release(tri_kernel *kernel);
-/* "oneDNN 2.6.3, own tiles for avx2": what decides the bits of results; ranks of one run must agree. */
+/* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2": what decides the bits of results; ranks of one run must agree. */
 const char *tri_kernel_arithmetic(void);
-/* "oneDNN 2.6.3, own tiles for avx2, OpenMP": what the fast rows stand on in this build. */
+/* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2, OpenMP": what the fast rows stand on in this build. */
 const char *tri_kernel_about(void);
 /* The flags a planner of memory asks for before planning. */
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);
@@ -174,6 +174,8 @@ void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
 
 /* Elementwise over slices, used by optim/ and parallel/; fixed tiles, bits independent of threads. */
 void tri_vector_add(int threads, float *out, const float *a, const float *b, int64_t count);
+/* The same in bf16, each sum rounded once. */
+void tri_vector_add_half(int threads, uint16_t *out, const uint16_t *a, const uint16_t *b, int64_t count);
 /* Sum of squares in fixed blocks of 4096 then a tree over blocks: block i covers [4096 i, ...). first must be a
  * multiple. */
 #define TRI_NORM_BLOCK 4096

@@ -17,6 +17,9 @@ static tri_status check_config(const tri_graph_config *config)
     if (config->rows < 1 || config->rows > INT32_MAX || config->shards < 1 || config->threads < 1)
         return tri_fail(TRI_EINVAL, "graph: want rows, shards and threads of at least 1, got %lld, %d, %d",
                         (long long)config->rows, config->shards, config->threads);
+    if (config->precision != TRI_F32 && config->precision != TRI_BF16)
+        return tri_fail(TRI_EINVAL, "graph: want a precision of f32 or bf16, got %s",
+                        tri_dtype_name(config->precision));
     return TRI_OK;
 }
 
@@ -143,6 +146,23 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
+/* Values that ops compute are of the configured type, but for what the loss judges. */
+static void types_decide(tri_graph *graph)
+{
+    const tri_dtype wanted = graph->config.precision;
+    for (int v = 0; v < graph->value_count; v++) {
+        graph_value *value = &graph->values[v];
+        const graph_value *root = &graph->values[value->root];
+        if (root->source != GRAPH_COMPUTED || value->dtype != TRI_F32 || value->root == graph->logits)
+            continue;
+        value->nbytes = value->nbytes / tri_dtype_nbytes(value->dtype) * tri_dtype_nbytes(wanted);
+        value->dtype = wanted;
+    }
+    for (int o = 0; o < graph->op_count; o++)
+        for (int i = 0; i < graph->ops[o].desc.input_count; i++)
+            graph->ops[o].desc.input_dtype[i] = graph->values[graph->ops[o].input[i]].dtype;
+}
+
 /* The gradient of a value is wanted when a parameter stands somewhere above it. */
 static void grads_decide(tri_graph *graph)
 {
@@ -172,6 +192,7 @@ static tri_status kernels_plan(tri_graph *graph)
             probe.op == TRI_OP_LINEAR || probe.op == TRI_OP_CONV || embedding ? entries[op->param[0]].shape.dim[0] : 0,
             embedding ? entries[op->param[0]].shape.dim[1] : 0, (tri_shape){0}));
         op->desc = probe;
+        op->desc.output_dtype = graph->values[op->output].dtype;
         tri_status status = tri_kernel_plan(graph->config.kind, &op->desc, &op->kernel);
         if (status != TRI_OK) {
             op->kernel.ops = NULL; /* a failed plan has released itself */
@@ -199,6 +220,7 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     graph->input = model->input;
     graph->target = model->target;
     graph->logits = graph->values[model->logits].root;
+    types_decide(graph);
     grads_decide(graph);
     TRI_TRY(kernels_plan(graph));
     TRI_TRY(tri_graph_plan_memory(graph));

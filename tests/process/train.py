@@ -95,6 +95,17 @@ class Train(unittest.TestCase):
             self.assertEqual(self.weights("-n", str(ranks), env={"OMP_NUM_THREADS": "2"}), one, "two threads each")
         self.assertEqual(self.weights("train.threads=2"), one)
 
+    def test_bf16_has_the_same_weights_for_every_layout_and_after_a_resume(self):
+        bf16 = "train.precision=bf16"
+        one = self.weights(bf16)
+        self.assertNotEqual(one, self.weights(), "bf16 changed nothing")
+        for ranks in (2, 3):
+            self.assertEqual(self.weights("-n", str(ranks), bf16), one, f"{ranks} ranks")
+        self.assertEqual(self.weights("-n", "2", bf16, env={"OMP_NUM_THREADS": "2"}), one, "two threads each")
+        run = f"{self.folder.name}/half"
+        self.train("-n", "2", "--out", run, bf16, "train.steps=11")
+        self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
+
     def test_stop_and_resume_in_mid_epoch_end_at_the_same_weights(self):
         one = self.weights()
         run = f"{self.folder.name}/resumed"

@@ -8,6 +8,8 @@
  */
 #include "base/rng.h"
 #include "kernel/cpu/cpu.h"
+#include "kernel/half.h"
+#include "tensor/half.h"
 
 #define TABLE_TILE INT64_C(64) /* rows of the table */
 #define WIDTH_TILE INT64_C(64) /* columns summed at once */
@@ -46,12 +48,17 @@ static void table_forward_tile(void *arg, int64_t tile)
 {
     const table_arg *v = arg;
     const int32_t *index = v->call->input[0];
+    const bool half = v->kernel->desc.output_dtype == TRI_BF16;
+    const size_t nbytes = half ? sizeof(uint16_t) : sizeof(float);
     for (int64_t t = tile * TABLE_TILE; t < tri_int64_min((tile + 1) * TABLE_TILE, v->tokens * v->call->shards); t++) {
-        float *y = (float *)v->call->output + t * v->width;
-        if (index[t] >= 0 && index[t] < v->rows) {
-            memcpy(y, tri_call_param(v->call, 0) + index[t] * v->width, (size_t)v->width * sizeof(float));
+        char *y = (char *)v->call->output + (size_t)(t * v->width) * nbytes;
+        const float *row = tri_call_param(v->call, 0) + index[t] * v->width;
+        if (index[t] < 0 || index[t] >= v->rows) {
+            memset(y, 0, (size_t)v->width * nbytes);
+        } else if (half) {
+            tri_half_round((uint16_t *)(void *)y, row, v->width);
         } else {
-            memset(y, 0, (size_t)v->width * sizeof(float));
+            memcpy(y, row, (size_t)v->width * nbytes);
         }
     }
 }
@@ -91,6 +98,13 @@ static void add_to(float *sum, const float *x, int64_t count)
     }
 }
 
+static void add_half_to(float *sum, const uint16_t *x, int64_t count)
+{
+    for (int64_t c = 0; c < count; c++) {
+        sum[c] += half_from_bf16(x[c]);
+    }
+}
+
 /* Sums columns [column, column + count) of one row's tokens over the shards of a part: a stack of left subtrees. */
 static void row_sum(const table_arg *v, int64_t row, tri_tree_part part, int64_t column, int64_t count, float *out)
 {
@@ -103,7 +117,12 @@ static void row_sum(const table_arg *v, int64_t row, tri_tree_part part, int64_t
     for (int64_t leaf = 0; leaf < part.count; leaf++) {
         float sum[WIDTH_TILE] = {0};
         for (; at < last && v->order[at] / v->tokens == part.first + leaf; at++) {
-            add_to(sum, (const float *)v->call->doutput + v->order[at] * v->width + column, count);
+            const int64_t from = v->order[at] * v->width + column;
+            if (v->kernel->desc.output_dtype == TRI_BF16) {
+                add_half_to(sum, (const uint16_t *)v->call->doutput + from, count);
+            } else {
+                add_to(sum, (const float *)v->call->doutput + from, count);
+            }
         }
         int level = 0;
         for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1, level++) {
@@ -143,6 +162,7 @@ const tri_kernel_ops tri_cpu_embedding = {
     .op = TRI_OP_EMBEDDING,
     .name = "tiles",
     .can = table_fits,
+    .half = true,
     .plan = table_plan,
     .forward = table_forward,
     .backward = table_backward,
