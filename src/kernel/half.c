@@ -206,8 +206,8 @@ static void adapter_backward(const tri_kernel *kernel, const tri_op_call *call)
         if (s->inner.ops->backward_input) {
             inner.input[i] = widened(kernel, call, s->input[i], call->input[i], desc->input[i]);
         }
-        inner.dinput[i] = s->dinput[i] < 0 || call->dinput[i] == NULL ? call->dinput[i]
-                                                                      : (float *)call->scratch + s->dinput[i];
+        inner.dinput[i] =
+            s->dinput[i] < 0 || call->dinput[i] == NULL ? call->dinput[i] : (float *)call->scratch + s->dinput[i];
     }
     if (s->inner.ops->backward_output) {
         inner.output = (void *)(uintptr_t)widened(kernel, call, s->output, call->output, desc->output);

@@ -71,8 +71,8 @@ typedef struct tri_op_attr {
 } tri_op_attr;
 
 /* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their
- * gradients. Where a value is f32 by tri_op_infer() it may be bf16 too, any of them; its gradient is of its type, and sums
- * are formed in f32. Losses are f32. */
+ * gradients. Where a value is f32 by tri_op_infer() it may be bf16 too, any of them; its gradient is of its type, and
+ * sums are formed in f32. Losses are f32. */
 typedef struct tri_op_desc {
     tri_op op;
     tri_op_attr attr;
@@ -161,9 +161,10 @@ const char *tri_kernel_about(void);
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);
 
 /* Shape of the output, for the shapes of one shard; checks everything: TRI_EINVAL names op, wanted, found. Fills
- * desc->output, output_dtype (f32; the caller may make it bf16 but for losses) and desc->param[] shapes and param_count. `units`: linear D, conv2d D, embedding V (rows)
- * with `width` C. `reshape_to`: of reshape, the batch dimension included. Targets and indices outside of the classes
- * (rows) are no error at run time: the target is ignored, the embedding is zero. */
+ * desc->output, output_dtype (f32; the caller may make it bf16 but for losses) and desc->param[] shapes and
+ * param_count. `units`: linear D, conv2d D, embedding V (rows) with `width` C. `reshape_to`: of reshape, the batch
+ * dimension included. Targets and indices outside of the classes (rows) are no error at run time: the target is
+ * ignored, the embedding is zero. */
 tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_shape reshape_to);
 
 /* Fixed tiles over a flat range, each by one thread; threads 1 runs inline. Only loops whose tiles are independent. */

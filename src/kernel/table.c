@@ -62,7 +62,8 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
         for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
             if (last != NULL) {
                 last = *row == last ? NULL : last;
-            } else if ((*row)->op == desc->op && ((*row)->half || !half) && ((*row)->can == NULL || (*row)->can(desc))) {
+            } else if ((*row)->op == desc->op && ((*row)->half || !half) &&
+                       ((*row)->can == NULL || (*row)->can(desc))) {
                 return *row;
             }
         }

@@ -18,8 +18,8 @@ typedef struct tri_graph_config {
     int64_t rows;     /* samples of one shard, at most */
     int shards;       /* of one run, at most */
     int threads;
-    bool training; /* false: forward only, less memory */
-    uint64_t seed; /* of dropout */
+    bool training;       /* false: forward only, less memory */
+    uint64_t seed;       /* of dropout */
     tri_dtype precision; /* TRI_F32, or TRI_BF16: values between ops, and the factors of products of linear layers. The
                             batch, logits, parameters and their gradients, and all sums, are f32 in both */
 } tri_graph_config;

@@ -124,8 +124,7 @@ static void plan_dinput(tri_graph *graph, int o, int i)
     }
     int last = time_down(graph, producer_of(graph, op->input[i])), outer = graph->values[op->output].grad;
     bool in_place = graph->share && i == 0 && op->kernel.ops->dinput_may_alias && outer >= 0 &&
-                    in->nbytes == graph->values[op->output].nbytes &&
-                    in->dtype == graph->values[op->output].dtype;
+                    in->nbytes == graph->values[op->output].nbytes && in->dtype == graph->values[op->output].dtype;
     if (in_place) {
         in->grad = outer;
         graph->buffers[outer].last = last;

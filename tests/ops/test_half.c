@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_half.c: every op and shape of cases.h with values in bf16, against the f32 reference on the same values; the same
- * bits for any number of threads and any cut of the shards; memory shared where rows say so.
+ * test_half.c: every op and shape of cases.h with values in bf16, against the f32 reference on the same values; the
+ * same bits for any number of threads and any cut of the shards; memory shared where rows say so.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +11,9 @@
 
 #include "ops/cases.h"
 
-#define ROUNDED 6e-3 /* of the largest element, for a value rounded to bf16 once: 2^-9 of itself, and some sum before it */
-#define SUMMED  2e-4 /* for gradients of parameters, which are f32 */
+#define ROUNDED                                                                                                        \
+    6e-3 /* of the largest element, for a value rounded to bf16 once: 2^-9 of itself, and some sum before it */
+#define SUMMED 2e-4 /* for gradients of parameters, which are f32 */
 
 static op_case half_case(size_t i)
 {
@@ -140,8 +141,9 @@ static void expect_same(const op_case *c, const op_run *got, const op_run *want)
         fail_msg("%s: the output differs", c->name);
     }
     for (int i = 0; i < desc->input_count; i++) {
-        if (desc->need_dinput[i] && memcmp(got->dinput[i], want->dinput[i],
-                                           (size_t)input_total(want, i) * tri_dtype_nbytes(desc->input_dtype[i])) != 0) {
+        if (desc->need_dinput[i] &&
+            memcmp(got->dinput[i], want->dinput[i],
+                   (size_t)input_total(want, i) * tri_dtype_nbytes(desc->input_dtype[i])) != 0) {
             fail_msg("%s: the gradient of input %d differs", c->name, i);
         }
     }
@@ -287,10 +289,8 @@ static void values_of_either_type_may_meet_in_one_op(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_in_bf16_match_the_reference),
-        cmocka_unit_test(bits_do_not_depend_on_threads),
-        cmocka_unit_test(two_halves_add_up_to_the_whole),
-        cmocka_unit_test(shared_memory_gives_the_same_bits),
+        cmocka_unit_test(values_in_bf16_match_the_reference),       cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(two_halves_add_up_to_the_whole),           cmocka_unit_test(shared_memory_gives_the_same_bits),
         cmocka_unit_test(values_of_either_type_may_meet_in_one_op),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

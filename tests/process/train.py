@@ -106,6 +106,19 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run, bf16, "train.steps=11")
         self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
 
+    def accuracy(self, *args):
+        out, _ = self.train(*args)
+        return float(re.search(r"^test accuracy ([0-9.]+)$", out, re.M).group(1))
+
+    def test_bf16_learns_what_f32_learns(self):
+        cnn = "{layers: [{reshape: [8, 8, 1]}, {conv2d: {out: 8, kernel: 3, relu: true}}, {max_pool: 2}, flatten, {linear: classes}]}"
+        for model in ("{name: mlp, hidden: [64, 32]}", cnn):
+            self.config.write_text(f"model: {model}\ndata: {{name: synthetic, synthetic_count: 4000, synthetic_width: 64}}\n"
+                                   "train: {batch: 64, epochs: 3}\noptim: {lr: 0.05}\n")
+            wide, half = self.accuracy(), self.accuracy("train.precision=bf16")
+            self.assertGreater(wide, 0.8, model)
+            self.assertLess(abs(wide - half), 0.02, model)
+
     def test_stop_and_resume_in_mid_epoch_end_at_the_same_weights(self):
         one = self.weights()
         run = f"{self.folder.name}/resumed"

@@ -8,8 +8,8 @@
 
 #define MAP_TILE   INT64_C(8192) /* elements */
 #define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
-#define GELU_ROOT 0.7978845608f
-#define GELU_CUBE 0.044715f
+#define GELU_ROOT  0.7978845608f
+#define GELU_CUBE  0.044715f
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
 typedef void (*slice_fn)(float *to, const float *a, const float *b, int64_t count);
@@ -150,7 +150,7 @@ static map_value doutput_of(const tri_kernel *kernel, const tri_op_call *call)
 #define MAP_ROW(id, row, forward_slice, backward_slice, from_output)                                                   \
     static void row##_forward(const tri_kernel *kernel, const tri_op_call *call)                                       \
     {                                                                                                                  \
-        map_run(kernel, call, forward_slice, output_of(kernel, call), input_of(kernel, call, 0), (map_value){0});           \
+        map_run(kernel, call, forward_slice, output_of(kernel, call), input_of(kernel, call, 0), (map_value){0});      \
     }                                                                                                                  \
     static void row##_backward(const tri_kernel *kernel, const tri_op_call *call)                                      \
     {                                                                                                                  \

@@ -10,8 +10,8 @@
 #include "kernel/half.h"
 
 #define ROW_LANES   16
-#define ROW_TILE    INT64_C(16) /* rows of one tile */
-#define COLUMN_TILE 64          /* columns of one tile of sums over rows */
+#define ROW_TILE    INT64_C(16)   /* rows of one tile */
+#define COLUMN_TILE 64            /* columns of one tile of sums over rows */
 #define HALF_WIDTH  INT64_C(8192) /* of a row that is taken apart in f32 on the stack */
 
 static float lanes_sum(float *lane)
@@ -173,8 +173,8 @@ static void norm_forward_tile(void *arg, int64_t tile)
         const float rstd = 1.0f / sqrtf(spread + epsilon);
         saved[2 * r] = mean;
         saved[2 * r + 1] = rstd;
-        norm_map(row_open(v->call->output, desc->output_dtype, at, result), x, v->call->param[0], v->call->param[1], mean,
-                 rstd, v->width);
+        norm_map(row_open(v->call->output, desc->output_dtype, at, result), x, v->call->param[0], v->call->param[1],
+                 mean, rstd, v->width);
         row_close(v->call->output, desc->output_dtype, at, v->width, result);
     }
 }
@@ -220,7 +220,8 @@ static void norm_params_tile(void *arg, int64_t tile)
     for (int64_t r = shard * v->rows; r < (shard + 1) * v->rows; r++) {
         const int64_t at = r * v->width + first;
         norm_columns(dscale, dshift, view(v->call->doutput, desc->output_dtype, at, count, dy),
-                     view(v->call->input[0], desc->input_dtype[0], at, count, x), saved[2 * r], saved[2 * r + 1], count);
+                     view(v->call->input[0], desc->input_dtype[0], at, count, x), saved[2 * r], saved[2 * r + 1],
+                     count);
     }
     memcpy(v->dscale + shard * v->width + first, dscale, (size_t)count * sizeof(float));
     memcpy(v->dshift + shard * v->width + first, dshift, (size_t)count * sizeof(float));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gemm_half.c: each instruction set's tiles over bf16 against plain sums, at all edges; bits independent of the cut
- * into threads; rounding to nearest even, NaN kept.
+ * test_gemm_half.c: each instruction set's tiles over bf16 against plain sums, at all edges; bits independent of the
+ * cut into threads; rounding to nearest even, NaN kept.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,8 +69,8 @@ static void check_product(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t
         }
         sum = relu && sum < 0 ? 0 : sum;
         if (!(fabs((double)wide[i] - sum) <= 1e-5 * scale) || c[i] != tri_f32_to_bf16(wide[i])) {
-            fail_msg("%s: [%d, %d, %d] at %d: want %g, got %g, rounded %g", ops->name, (int)m, (int)n, (int)k, (int)i, sum,
-                     (double)wide[i], (double)tri_bf16_to_f32(c[i]));
+            fail_msg("%s: [%d, %d, %d] at %d: want %g, got %g, rounded %g", ops->name, (int)m, (int)n, (int)k, (int)i,
+                     sum, (double)wide[i], (double)tri_bf16_to_f32(c[i]));
         }
     }
     tri_free(x);
