@@ -146,21 +146,36 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
-/* Values that ops compute are of the configured type, but for what the loss judges. */
+/* What an op computes is bf16 where bf16 is wanted and the op multiplies in it or takes values from weights; elsewhere
+ * it is of the type of what goes in. So bf16 begins at linear layers and embeddings and goes on from there;
+ * convolutions of f32, which are as fast, stay f32. */
+static bool gives_half(const tri_graph *graph, const graph_op *op)
+{
+    bool half = op->desc.op == TRI_OP_LINEAR || op->desc.op == TRI_OP_MATMUL || op->desc.op == TRI_OP_EMBEDDING;
+    for (int i = 0; i < op->desc.input_count; i++)
+        half = half || graph->values[op->input[i]].dtype == TRI_BF16;
+    return half && graph->config.precision == TRI_BF16;
+}
+
+/* Types of computed values, but for what the loss judges; then of all names they have. */
 static void types_decide(tri_graph *graph)
 {
-    const tri_dtype wanted = graph->config.precision;
+    for (int o = 0; o < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        graph_value *out = &graph->values[op->output];
+        for (int i = 0; i < op->desc.input_count; i++)
+            op->desc.input_dtype[i] = graph->values[op->input[i]].dtype;
+        if (out->source == GRAPH_COMPUTED && out->dtype == TRI_F32 && op->output != graph->logits &&
+            gives_half(graph, op)) {
+            out->nbytes = out->nbytes / tri_dtype_nbytes(out->dtype) * tri_dtype_nbytes(TRI_BF16);
+            out->dtype = TRI_BF16;
+        }
+    }
     for (int v = 0; v < graph->value_count; v++) {
         graph_value *value = &graph->values[v];
-        const graph_value *root = &graph->values[value->root];
-        if (root->source != GRAPH_COMPUTED || value->dtype != TRI_F32 || value->root == graph->logits)
-            continue;
-        value->nbytes = value->nbytes / tri_dtype_nbytes(value->dtype) * tri_dtype_nbytes(wanted);
-        value->dtype = wanted;
+        value->nbytes = graph->values[value->root].nbytes;
+        value->dtype = graph->values[value->root].dtype;
     }
-    for (int o = 0; o < graph->op_count; o++)
-        for (int i = 0; i < graph->ops[o].desc.input_count; i++)
-            graph->ops[o].desc.input_dtype[i] = graph->values[graph->ops[o].input[i]].dtype;
 }
 
 /* The gradient of a value is wanted when a parameter stands somewhere above it. */

@@ -175,8 +175,9 @@ typedef struct drop_arg {
     const tri_op_call *call;
     tri_dropout_rule rule;
     int64_t samples, per_sample; /* of a shard */
-    const float *from;
-    float *to;
+    const void *from;
+    void *to;
+    bool half; /* both are bf16 */
 } drop_arg;
 
 TRI_CLONES static void drop_row(float *to, const float *from, const float *u, int64_t count, float rate, float scale)
@@ -191,19 +192,25 @@ static void drop_tile(void *arg, int64_t b)
 {
     const drop_arg *v = arg;
     const uint64_t sample = (uint64_t)(v->call->first_sample[b / v->samples] + b % v->samples);
-    const float *from = v->from + b * v->per_sample;
-    float *to = v->to + b * v->per_sample, u[DROP_BLOCK];
+    float u[DROP_BLOCK], x[DROP_BLOCK];
     for (int64_t first = 0; first < v->per_sample; first += DROP_BLOCK) {
-        const int64_t count = tri_int64_min(DROP_BLOCK, v->per_sample - first);
+        const int64_t count = tri_int64_min(DROP_BLOCK, v->per_sample - first), at = b * v->per_sample + first;
         tri_rng_fill_uniform((tri_rng){v->rule.seed, v->rule.stream},
                              sample * (uint64_t)v->per_sample + (uint64_t)first, (uint64_t)count, u);
-        drop_row(to + first, from + first, u, count, v->rule.rate, v->rule.scale);
+        if (v->half) {
+            tri_half_widen(x, (const uint16_t *)v->from + at, count);
+            drop_row(x, x, u, count, v->rule.rate, v->rule.scale);
+            tri_half_round((uint16_t *)v->to + at, x, count);
+        } else {
+            drop_row((float *)v->to + at, (const float *)v->from + at, u, count, v->rule.rate, v->rule.scale);
+        }
     }
 }
 
-static void drop_run(const tri_kernel *kernel, const tri_op_call *call, const float *from, float *to)
+static void drop_run(const tri_kernel *kernel, const tri_op_call *call, const void *from, void *to)
 {
     drop_arg arg = {.call = call, .rule = tri_dropout_rule_make(kernel, call), .from = from, .to = to};
+    arg.half = kernel->desc.output_dtype == TRI_BF16;
     arg.samples = kernel->desc.input[0].dim[0];
     arg.per_sample = tri_shape_count(kernel->desc.input[0]) / arg.samples;
     tri_tiles_run(kernel->desc.threads, arg.samples * call->shards, drop_tile, &arg);
@@ -215,7 +222,8 @@ static void drop_forward(const tri_kernel *kernel, const tri_op_call *call)
         drop_run(kernel, call, call->input[0], call->output);
     } else if (call->output != call->input[0]) {
         memcpy(call->output, call->input[0],
-               (size_t)(tri_shape_count(kernel->desc.output) * call->shards) * sizeof(float));
+               (size_t)(tri_shape_count(kernel->desc.output) * call->shards) *
+                   tri_dtype_nbytes(kernel->desc.output_dtype));
     }
 }
 
@@ -226,9 +234,16 @@ static void drop_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
+static bool drop_can(const tri_op_desc *desc)
+{
+    return desc->input_dtype[0] == desc->output_dtype;
+}
+
 const tri_kernel_ops tri_cpu_dropout = {
     .op = TRI_OP_DROPOUT,
     .name = "tiles",
+    .can = drop_can,
+    .half = true,
     .forward = drop_forward,
     .backward = drop_backward,
     .dinput_may_alias = true,

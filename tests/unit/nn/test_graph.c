@@ -77,7 +77,8 @@ static void fast_kernels_agree_with_the_reference(void **state)
     }
 }
 
-/* In bf16: near the gradients of f32, the same bits wherever buffers lie and for any number of threads, in less memory. */
+/* In bf16: near the gradients of f32, the same bits wherever buffers lie and for any number of threads, in less memory.
+ */
 static void values_in_bf16_give_nearly_the_gradients_of_f32(void **state)
 {
     (void)state;
@@ -91,7 +92,8 @@ static void values_in_bf16_give_nearly_the_gradients_of_f32(void **state)
         assert_memory_equal(half.grads[0], apart.grads[0], rig_grad_nbytes(&half));
         assert_true(memcmp(half.grads[0], wide.grads[0], rig_grad_nbytes(&half)) != 0);
         const double together = dot(&wide, wide.grads[0], half.grads[0]);
-        const double lengths = sqrt(dot(&wide, wide.grads[0], wide.grads[0]) * dot(&wide, half.grads[0], half.grads[0]));
+        const double lengths =
+            sqrt(dot(&wide, wide.grads[0], wide.grads[0]) * dot(&wide, half.grads[0], half.grads[0]));
         if (!(together > 0.99 * lengths) || !(fabsf(near - loss) < 0.02f * loss))
             fail_msg("%s: cosine of the gradients %g, losses %g and %g", rig_models[k].name, together / lengths,
                      (double)loss, (double)near);
