@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch on the same models, for bench/run: prints one JSON object {"samples_per_s", "peak_mib", "step_ms"} on rank 0.
 
-usage: peer_torch.py MODEL BATCH SECONDS [--ranks N]   MODEL: mlp cnn resnet20; BATCH: of each process
+usage: peer_torch.py MODEL BATCH SECONDS [--ranks N] [--precision f32|bf16]   MODEL: mlp cnn resnet20; BATCH: of each process
 
 With --ranks N it starts N processes (DistributedDataParallel over Gloo). Data are random and lie in memory.
 """
@@ -22,6 +22,7 @@ def parse():
     parser.add_argument("batch", type=int)
     parser.add_argument("seconds", type=float)
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     return parser.parse_args()
 
 
@@ -103,7 +104,8 @@ def main():
     def step(number):
         first = number * ARGS.batch % (4096 - ARGS.batch + 1)
         began = time.perf_counter()
-        loss = F.cross_entropy(net(inputs[first:first + ARGS.batch]), targets[first:first + ARGS.batch])
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=ARGS.precision == "bf16"):
+            loss = F.cross_entropy(net(inputs[first:first + ARGS.batch]), targets[first:first + ARGS.batch])
         optimizer.zero_grad(set_to_none=RANKS == 1)
         loss.backward()
         optimizer.step()

@@ -59,6 +59,32 @@ void tri_half_widen_all(int threads, float *to, const uint16_t *from, int64_t co
     tri_tiles_run(threads, tri_int64_ceil(count, TILE_COUNT), widen_tile, &arg);
 }
 
+TRI_CLONES static void add_slice(uint16_t *out, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = half_to_bf16(half_from_bf16(a[i]) + half_from_bf16(b[i]));
+    }
+}
+
+typedef struct add_arg {
+    uint16_t *out;
+    const uint16_t *a, *b;
+    int64_t count;
+} add_arg;
+
+static void add_tile(void *arg, int64_t tile)
+{
+    const add_arg *v = arg;
+    const int64_t first = tile * TILE_COUNT;
+    add_slice(v->out + first, v->a + first, v->b + first, tri_int64_min(TILE_COUNT, v->count - first));
+}
+
+void tri_vector_add_half(int threads, uint16_t *out, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    add_arg arg = {out, a, b, count};
+    tri_tiles_run(threads, tri_int64_ceil(count, TILE_COUNT), add_tile, &arg);
+}
+
 /* --- the adapter --- */
 
 /* Where the f32 copies lie in scratch, in elements; -1: there is none, the value is f32 itself. */
@@ -180,8 +206,8 @@ static void adapter_backward(const tri_kernel *kernel, const tri_op_call *call)
         if (s->inner.ops->backward_input) {
             inner.input[i] = widened(kernel, call, s->input[i], call->input[i], desc->input[i]);
         }
-        inner.dinput[i] = s->dinput[i] < 0 || call->dinput[i] == NULL ? call->dinput[i]
-                                                                      : (float *)call->scratch + s->dinput[i];
+        inner.dinput[i] =
+            s->dinput[i] < 0 || call->dinput[i] == NULL ? call->dinput[i] : (float *)call->scratch + s->dinput[i];
     }
     if (s->inner.ops->backward_output) {
         inner.output = (void *)(uintptr_t)widened(kernel, call, s->output, call->output, desc->output);

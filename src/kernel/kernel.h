@@ -83,8 +83,8 @@ typedef struct tri_op_attr {
 } tri_op_attr;
 
 /* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their
- * gradients. Where a value is f32 by tri_op_infer() it may be bf16 too, any of them; its gradient is of its type, and sums
- * are formed in f32. Losses are f32. */
+ * gradients. Where a value is f32 by tri_op_infer() it may be bf16 too, any of them; its gradient is of its type, and
+ * sums are formed in f32. Losses are f32. */
 typedef struct tri_op_desc {
     tri_op op;
     tri_op_attr attr;
@@ -165,20 +165,21 @@ tri_status tri_kernel_plan(const char *kind, const tri_op_desc *desc, tri_kernel
 void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_release(tri_kernel *kernel);
-/* "oneDNN 2.6.3, own tiles for avx2": what decides the bits of results; ranks of one run must agree. */
+/* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2": what decides the bits of results; ranks of one run must agree. */
 const char *tri_kernel_arithmetic(void);
 /* f32 multiply-adds per second, counted as two operations each, that so many threads reach in registers: the best of
  * many short runs within `seconds`. */
 double tri_kernel_peak(int threads, double seconds);
-/* "oneDNN 2.6.3, own tiles for avx2, OpenMP": what the fast rows stand on in this build. */
+/* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2, OpenMP": what the fast rows stand on in this build. */
 const char *tri_kernel_about(void);
 /* The flags a planner of memory asks for before planning. */
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);
 
 /* Shape of the output, for the shapes of one shard; checks everything: TRI_EINVAL names op, wanted, found. Fills
- * desc->output, output_dtype (f32; the caller may make it bf16 but for losses) and desc->param[] shapes and param_count. `units`: linear D, conv2d D, embedding V (rows)
- * with `width` C. `reshape_to`: of reshape, the batch dimension included. Targets and indices outside of the classes
- * (rows) are no error at run time: the target is ignored, the embedding is zero. */
+ * desc->output, output_dtype (f32; the caller may make it bf16 but for losses) and desc->param[] shapes and
+ * param_count. `units`: linear D, conv2d D, embedding V (rows) with `width` C. `reshape_to`: of reshape, the batch
+ * dimension included. Targets and indices outside of the classes (rows) are no error at run time: the target is
+ * ignored, the embedding is zero. */
 tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_shape reshape_to);
 
 /* Fixed tiles over a flat range, each by one thread; threads 1 runs inline. Only loops whose tiles are independent. */
@@ -189,6 +190,8 @@ void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
 
 /* Elementwise over slices, used by optim/ and parallel/; fixed tiles, bits independent of threads. */
 void tri_vector_add(int threads, float *out, const float *a, const float *b, int64_t count);
+/* The same in bf16, each sum rounded once. */
+void tri_vector_add_half(int threads, uint16_t *out, const uint16_t *a, const uint16_t *b, int64_t count);
 /* Sum of squares in fixed blocks of 4096 then a tree over blocks: block i covers [4096 i, ...). first must be a
  * multiple. */
 #define TRI_NORM_BLOCK 4096

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "kernel/cpu/cpu.h"
-#include "kernel/cpu/gemm.h"
+#include "kernel/cpu/gemm_half.h"
 #ifdef TRI_HAVE_DNNL
 #include "kernel/cpu/dnnl.h"
 #endif
@@ -62,7 +62,8 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
         for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
             if (last != NULL) {
                 last = *row == last ? NULL : last;
-            } else if ((*row)->op == desc->op && ((*row)->half || !half) && ((*row)->can == NULL || (*row)->can(desc))) {
+            } else if ((*row)->op == desc->op && ((*row)->half || !half) &&
+                       ((*row)->can == NULL || (*row)->can(desc))) {
                 return *row;
             }
         }
@@ -140,21 +141,21 @@ tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_ca
 
 const char *tri_kernel_arithmetic(void)
 {
-    static _Thread_local char text[96];
+    static _Thread_local char text[128];
 #ifdef TRI_HAVE_DNNL
     int version[3];
     tri_dnnl_version(version);
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d, own tiles for %s", version[0], version[1], version[2],
-             tri_gemm_find()->name);
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d, own tiles for %s, bf16 by %s", version[0], version[1], version[2],
+             tri_gemm_find()->name, tri_gemm_half_find()->name);
 #else
-    snprintf(text, sizeof text, "own tiles for %s", tri_gemm_find()->name);
+    snprintf(text, sizeof text, "own tiles for %s, bf16 by %s", tri_gemm_find()->name, tri_gemm_half_find()->name);
 #endif
     return text;
 }
 
 const char *tri_kernel_about(void)
 {
-    static _Thread_local char text[128];
+    static _Thread_local char text[160];
 #ifdef _OPENMP
     snprintf(text, sizeof text, "%s, OpenMP", tri_kernel_arithmetic());
 #else

@@ -61,11 +61,15 @@ static void op_down(tri_graph *graph, graph_op *op)
         call->dinput[i] = tri_graph_buffer(graph, op->dinput[i]);
     tri_kernel_backward(&op->kernel, call);
     for (int i = 0; i < op->desc.input_count; i++) {
-        float *sum = tri_graph_buffer(graph, op->add_into[i]);
+        void *sum = tri_graph_buffer(graph, op->add_into[i]);
         if (!sum)
             continue;
-        size_t nbytes = graph->values[op->input[i]].nbytes * (size_t)graph->batch.shards;
-        tri_vector_add(graph->config.threads, sum, sum, call->dinput[i], (int64_t)(nbytes / sizeof(float)));
+        const graph_value *value = &graph->values[op->input[i]];
+        int64_t count = (int64_t)(value->nbytes / tri_dtype_nbytes(value->dtype)) * graph->batch.shards;
+        if (value->dtype == TRI_BF16)
+            tri_vector_add_half(graph->config.threads, sum, sum, call->dinput[i], count);
+        else
+            tri_vector_add(graph->config.threads, sum, sum, call->dinput[i], count);
     }
 }
 

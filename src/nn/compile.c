@@ -17,6 +17,9 @@ static tri_status check_config(const tri_graph_config *config)
     if (config->rows < 1 || config->rows > INT32_MAX || config->shards < 1 || config->threads < 1)
         return tri_fail(TRI_EINVAL, "graph: want rows, shards and threads of at least 1, got %lld, %d, %d",
                         (long long)config->rows, config->shards, config->threads);
+    if (config->precision != TRI_F32 && config->precision != TRI_BF16)
+        return tri_fail(TRI_EINVAL, "graph: want a precision of f32 or bf16, got %s",
+                        tri_dtype_name(config->precision));
     return TRI_OK;
 }
 
@@ -163,6 +166,38 @@ static bool has_moving_param(const tri_graph *graph, const graph_op *op)
     return false;
 }
 
+/* What an op computes is bf16 where bf16 is wanted and the op multiplies in it or takes values from weights; elsewhere
+ * it is of the type of what goes in. So bf16 begins at linear layers and embeddings and goes on from there;
+ * convolutions of f32, which are as fast, stay f32. */
+static bool gives_half(const tri_graph *graph, const graph_op *op)
+{
+    bool half = op->desc.op == TRI_OP_LINEAR || op->desc.op == TRI_OP_MATMUL || op->desc.op == TRI_OP_EMBEDDING;
+    for (int i = 0; i < op->desc.input_count; i++)
+        half = half || graph->values[op->input[i]].dtype == TRI_BF16;
+    return half && graph->config.precision == TRI_BF16;
+}
+
+/* Types of computed values, but for what the loss judges; then of all names they have. */
+static void types_decide(tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        graph_value *out = &graph->values[op->output];
+        for (int i = 0; i < op->desc.input_count; i++)
+            op->desc.input_dtype[i] = graph->values[op->input[i]].dtype;
+        if (out->source == GRAPH_COMPUTED && out->dtype == TRI_F32 && op->output != graph->logits &&
+            gives_half(graph, op)) {
+            out->nbytes = out->nbytes / tri_dtype_nbytes(out->dtype) * tri_dtype_nbytes(TRI_BF16);
+            out->dtype = TRI_BF16;
+        }
+    }
+    for (int v = 0; v < graph->value_count; v++) {
+        graph_value *value = &graph->values[v];
+        value->nbytes = graph->values[value->root].nbytes;
+        value->dtype = graph->values[value->root].dtype;
+    }
+}
+
 /* The gradient of a value is wanted when a parameter that moves stands somewhere above it. */
 static void grads_decide(tri_graph *graph)
 {
@@ -187,6 +222,7 @@ static tri_status kernels_plan(tri_graph *graph)
         tri_shape first = probe.param_count > 0 ? entries[op->param[0]].shape : (tri_shape){0};
         TRI_TRY(tri_op_infer(&probe, first.dim[0], first.dim[1], (tri_shape){0}));
         op->desc = probe;
+        op->desc.output_dtype = graph->values[op->output].dtype;
         tri_status status = tri_kernel_plan(graph->config.kind, &op->desc, &op->kernel);
         if (status != TRI_OK) {
             op->kernel.ops = NULL; /* a failed plan has released itself */
@@ -214,6 +250,7 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     graph->input = model->input;
     graph->target = model->target;
     graph->logits = graph->values[model->logits].root;
+    types_decide(graph);
     grads_decide(graph);
     TRI_TRY(kernels_plan(graph));
     tri_graph_plan_times(graph);

@@ -18,8 +18,10 @@ typedef struct tri_graph_config {
     int64_t rows;     /* samples of one shard, at most */
     int shards;       /* of one run, at most */
     int threads;
-    bool training; /* false: forward only, less memory */
-    uint64_t seed; /* of dropout */
+    bool training;       /* false: forward only, less memory */
+    uint64_t seed;       /* of dropout */
+    tri_dtype precision; /* TRI_F32, or TRI_BF16: linear layers multiply in bf16, values from there on are bf16; the
+                            batch, convolutions before them, logits, parameters, their gradients and all sums are f32 */
 } tri_graph_config;
 
 /* The params must come from the same model and outlive the graph, whose memory lies in their device. The model may be

@@ -93,7 +93,8 @@ static bool can_share_output(const tri_graph *graph, int o, int buffer, int now)
 {
     const graph_op *op = &graph->ops[o];
     const graph_value *in = &graph->values[op->input[0]], *out = &graph->values[op->output];
-    if (!graph->share || !op->kernel.ops->output_may_alias || buffer < 0 || in->nbytes != out->nbytes)
+    if (!graph->share || !op->kernel.ops->output_may_alias || buffer < 0 || in->nbytes != out->nbytes ||
+        in->dtype != out->dtype)
         return false;
     for (int i = 1; i < op->desc.input_count; i++)
         if (op->input[i] == op->input[0])
@@ -169,7 +170,7 @@ static void plan_dinput(tri_graph *graph, int o, int i)
     }
     int last = time_down(graph, producer_of(graph, op->input[i])), outer = graph->values[op->output].grad;
     bool in_place = graph->share && i == 0 && op->kernel.ops->dinput_may_alias && outer >= 0 &&
-                    in->nbytes == graph->values[op->output].nbytes;
+                    in->nbytes == graph->values[op->output].nbytes && in->dtype == graph->values[op->output].dtype;
     if (in_place) {
         in->grad = outer;
         graph->buffers[outer].last = last;

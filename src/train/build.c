@@ -99,6 +99,8 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
                                .training = !job->forward_only,
                                .seed = (uint64_t)job->config.train.seed};
     job->info = *info;
+    if (status == TRI_OK && !tri_dtype_find(job->config.train.precision, &config.precision))
+        status = tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", job->config.train.precision);
     if (status == TRI_OK)
         status = tri_graph_compile(given, job->params, &config, &job->graph);
     const tri_value_spec *input = &values[given->input], *target = &values[given->target];

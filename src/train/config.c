@@ -31,7 +31,7 @@ static bool is_one_of(const char *field, const char *const *names, size_t count)
 
 static bool train_row_decides(const char *field)
 {
-    static const char *const names[] = {"batch", "shards", "epochs", "seed", "kernels"};
+    static const char *const names[] = {"batch", "shards", "epochs", "seed", "precision", "kernels"};
     return is_one_of(field, names, TRI_COUNT_OF(names));
 }
 

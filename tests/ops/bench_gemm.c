@@ -3,26 +3,26 @@
  * bench_gemm.c: the three products of linear layers of transformers, in f32 and bf16, as shares of the peak of the
  * cores, beside oneDNN's matmul on packed weights (packed outside of the clock). Not a test.
  *
- * bench_gemm [word [threads [rounds]]]: shapes whose name contains the word; 1 thread, 7 rounds, taken in turns; medians.
- * Ours is the whole op: packing and the canonical tree over shards included.
+ * bench_gemm [word [threads [rounds]]]: shapes whose name contains the word; 1 thread, 7 rounds, taken in turns;
+ * medians. Ours is the whole op: packing and the canonical tree over shards included.
  */
 #include <immintrin.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
 
 #include "base/runtime.h"
 #include "ops/ops.h"
 
-#define MAX_ROUNDS 31
+#define MAX_ROUNDS                    31
 #define LINEAR(rows, inputs, outputs) .op = TRI_OP_LINEAR, .x = {rows, inputs}, .units = outputs
 
 /* Rows of one of 8 shards: 16 x 256 tokens of nanoGPT's size, 4 x 256 of GPT-2's. */
 static const op_case shapes[] = {
-    {.name = "nano.qkv", LINEAR(512, 384, 1152)},  {.name = "nano.proj", LINEAR(512, 384, 384)},
-    {.name = "nano.up", LINEAR(512, 384, 1536)},   {.name = "nano.down", LINEAR(512, 1536, 384)},
-    {.name = "nano.chars", LINEAR(512, 384, 65)},  {.name = "nano.vocab", LINEAR(128, 384, 50304)},
-    {.name = "gpt2.qkv", LINEAR(128, 768, 2304)},  {.name = "gpt2.proj", LINEAR(128, 768, 768)},
-    {.name = "gpt2.up", LINEAR(128, 768, 3072)},   {.name = "gpt2.down", LINEAR(128, 3072, 768)},
+    {.name = "nano.qkv", LINEAR(512, 384, 1152)},   {.name = "nano.proj", LINEAR(512, 384, 384)},
+    {.name = "nano.up", LINEAR(512, 384, 1536)},    {.name = "nano.down", LINEAR(512, 1536, 384)},
+    {.name = "nano.chars", LINEAR(512, 384, 65)},   {.name = "nano.vocab", LINEAR(128, 384, 50304)},
+    {.name = "gpt2.qkv", LINEAR(128, 768, 2304)},   {.name = "gpt2.proj", LINEAR(128, 768, 768)},
+    {.name = "gpt2.up", LINEAR(128, 768, 3072)},    {.name = "gpt2.down", LINEAR(128, 3072, 768)},
     {.name = "gpt2.vocab", LINEAR(32, 768, 50257)}, {.name = "mlp.fc1", LINEAR(16, 784, 512)},
     {.name = "mlp.fc2", LINEAR(16, 512, 256)},
 };
@@ -32,10 +32,10 @@ static const char *const pass_names[PASSES] = {"forward", "input", "weight"};
 
 /* ---- the peak ---- */
 
-#define CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-#define CHAIN_COUNT 12
-#define DECLARE(i) __m512 c##i = _mm512_set1_ps((float)i);
-#define F32_STEP(i) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(c##i) : "v"(a), "v"(b));
+#define CHAINS(X)    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define CHAIN_COUNT  12
+#define DECLARE(i)   __m512 c##i = _mm512_set1_ps((float)i);
+#define F32_STEP(i)  __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(c##i) : "v"(a), "v"(b));
 #define BF16_STEP(i) __asm__ volatile("vdpbf16ps %1, %2, %0" : "+v"(c##i) : "v"(a), "v"(b));
 
 __attribute__((target("avx512f"))) static void peak_loop(bool half, long steps)
@@ -233,7 +233,7 @@ int main(int argc, char **argv)
     omp_set_num_threads(threads);
     must(dnnl_engine_create(&engine, dnnl_cpu, 0), "an engine");
     must(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "a stream");
-    for (int half = getenv("HALF") ? 1 : 0; half < 2; half++) {
+    for (int half = 0; half < 2; half++) {
         const double peak = peak_measure(half, threads);
         printf("%s: peak %.0f GFLOP/s on %d thread%s; of it: Trireme, oneDNN, their ratio\n", half ? "bf16" : "f32",
                peak * 1e-9, threads, threads == 1 ? "" : "s");

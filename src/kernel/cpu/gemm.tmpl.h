@@ -3,9 +3,8 @@
  * gemm.tmpl.h: the three register-blocked tiles of gemm.h, by include for one instruction set.
  *
  * Before: GEMM_OPS (name of the row), GEMM_NAME, MR, ROWS_TO_MR, NV (vectors a row of a tile), LANES, and vec,
- * vec_zero(), vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b); of tiles over bf16
- * vec_store_half(p, v). All loops over
- * i and j unroll.
+ * vec_zero(), vec_all(x), vec_load(p), vec_store(p, v), vec_fma(a, b, c), vec_add(a, b), vec_max(a, b); of tiles over
+ * bf16 vec_store_half(p, v). All loops over i and j unroll.
  */
 #include "kernel/cpu/gemm.h"
 
@@ -222,11 +221,10 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
             CALL(M, NV);                                                                                               \
         }                                                                                                              \
         break;
-#define ROWS_TO_4(CALL) ROWS_CASE(1, CALL) ROWS_CASE(2, CALL) ROWS_CASE(3, CALL) ROWS_CASE(4, CALL)
-#define ROWS_TO_6(CALL) ROWS_TO_4(CALL) ROWS_CASE(5, CALL) ROWS_CASE(6, CALL)
-#define ROWS_TO_8(CALL) ROWS_TO_6(CALL) ROWS_CASE(7, CALL) ROWS_CASE(8, CALL)
-#define ROWS_TO_12(CALL)                                                                                               \
-    ROWS_TO_8(CALL) ROWS_CASE(9, CALL) ROWS_CASE(10, CALL) ROWS_CASE(11, CALL) ROWS_CASE(12, CALL)
+#define ROWS_TO_4(CALL)  ROWS_CASE(1, CALL) ROWS_CASE(2, CALL) ROWS_CASE(3, CALL) ROWS_CASE(4, CALL)
+#define ROWS_TO_6(CALL)  ROWS_TO_4(CALL) ROWS_CASE(5, CALL) ROWS_CASE(6, CALL)
+#define ROWS_TO_8(CALL)  ROWS_TO_6(CALL) ROWS_CASE(7, CALL) ROWS_CASE(8, CALL)
+#define ROWS_TO_12(CALL) ROWS_TO_8(CALL) ROWS_CASE(9, CALL) ROWS_CASE(10, CALL) ROWS_CASE(11, CALL) ROWS_CASE(12, CALL)
 
 static void dot(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
                 const float *bias, unsigned flags)

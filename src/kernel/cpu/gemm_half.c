@@ -2,8 +2,8 @@
  *
  * gemm_half.c: choice of the instruction set for bf16, packing of f32 weights, and the loops over tiles.
  *
- * A tile's sums stay in registers through all of k and are rounded on their way out. A group of panels stays in L2 while
- * rows of A stream.
+ * A tile's sums stay in registers through all of k and are rounded on their way out. A group of panels stays in L2
+ * while rows of A stream.
  */
 #include "kernel/cpu/gemm_half.h"
 
@@ -196,7 +196,8 @@ static void run_tile(void *arg, int64_t tile)
 
 void tri_gemm_half_run(const tri_gemm_ops *ops, int threads, const tri_gemm_half_call *call)
 {
-    const int64_t panels = tri_int64_ceil(call->n, ops->nr), nbytes = tri_pairs(call->k) * ops->nr * (int64_t)sizeof(float);
+    const int64_t panels = tri_int64_ceil(call->n, ops->nr),
+                  nbytes = tri_pairs(call->k) * ops->nr * (int64_t)sizeof(float);
     run_arg arg = {.ops = ops, .call = call, .panels = panels};
     arg.group = tri_int64_max(1, tri_int64_min(tri_int64_min(panels, GROUP_PANELS), GROUP_NBYTES / nbytes));
     arg.groups = tri_int64_ceil(panels, arg.group);

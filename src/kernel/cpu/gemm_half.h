@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm_half.h: products of bf16 with sums in f32, on the tiles of gemm.h: an element there is a pair of bf16, neighbours
- * in k.
+ * gemm_half.h: products of bf16 with sums in f32, on the tiles of gemm.h: an element there is a pair of bf16,
+ * neighbours in k.
  *
  * Each element of a product is one chain over pairs, k ascending, rounded to bf16 once, so rows and columns may be cut
  * anywhere. Where k is odd the last pair is filled up with zero.

@@ -12,10 +12,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-#define SHORT_ROWS  16 /* register tiles of rows in one task of short leaves */
-#define TASK_ROWS   32 /* the same, at most, of long leaves */
-#define TASK_PANELS 12 /* panels in one task of long leaves */
-#define LONG_LEVELS 20 /* of the stack */
+#define SHORT_ROWS  16  /* register tiles of rows in one task of short leaves */
+#define TASK_ROWS   32  /* the same, at most, of long leaves */
+#define TASK_PANELS 12  /* panels in one task of long leaves */
+#define LONG_LEVELS 20  /* of the stack */
 #define PASS        128 /* of k: a panel of B and two row tiles lie in L1 */
 
 static int levels_of(int64_t shards)

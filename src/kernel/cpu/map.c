@@ -4,11 +4,13 @@
  */
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/vector_math.h"
+#include "kernel/half.h"
 
-#define MAP_TILE  INT64_C(8192) /* elements */
-#define GELU_ROOT 0.7978845608f
-#define GELU_CUBE 0.044715f
-#define SQRT_HALF 0.70710678f
+#define MAP_TILE   INT64_C(8192) /* elements */
+#define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
+#define GELU_ROOT  0.7978845608f
+#define GELU_CUBE  0.044715f
+#define SQRT_HALF  0.70710678f
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
 typedef void (*slice_fn)(float *to, const float *a, const float *b, int64_t count);
@@ -86,38 +88,101 @@ SLICE_BACKWARD(sigmoid_back, dy *v *(1.0f - v))
 SLICE_BACKWARD(add_slice, v + dy)
 SLICE_BACKWARD(add_relu_slice, v + dy < 0 ? 0.0f : v + dy)
 SLICE_BACKWARD(mul_slice, v *dy)
+SLICE_FORWARD(copy_slice, x)
+
+typedef struct map_value {
+    const void *data;
+    bool half; /* bf16 */
+} map_value;
 
 typedef struct map_arg {
     slice_fn body;
-    float *to;
-    const float *a, *b;
+    map_value to, a, b;
     int64_t count;
+    bool half; /* any of them is */
 } map_arg;
+
+/* Elements [first, first + count) in f32: where they lie, or at `copy`. */
+static const float *map_view(map_value value, float *copy, int64_t first, int64_t count)
+{
+    if (value.data == NULL) {
+        return NULL;
+    }
+    if (!value.half) {
+        return (const float *)value.data + first;
+    }
+    tri_half_widen(copy, (const uint16_t *)value.data + first, count);
+    return copy;
+}
+
+static void half_chunk(const map_arg *v, int64_t first, int64_t count)
+{
+    float a[HALF_CHUNK], b[HALF_CHUNK], sum[HALF_CHUNK];
+    const float *left = map_view(v->a, a, first, count), *right = map_view(v->b, b, first, count);
+    if (!v->to.half) {
+        v->body((float *)(uintptr_t)v->to.data + first, left, right, count);
+        return;
+    }
+    v->body(sum, left, right, count);
+    tri_half_round((uint16_t *)(uintptr_t)v->to.data + first, sum, count);
+}
 
 static void map_tile(void *arg, int64_t tile)
 {
     const map_arg *v = arg;
-    const int64_t first = tile * MAP_TILE;
-    v->body(v->to + first, v->a + first, v->b != NULL ? v->b + first : NULL, tri_int64_min(MAP_TILE, v->count - first));
+    const int64_t first = tile * MAP_TILE, count = tri_int64_min(MAP_TILE, v->count - first);
+    if (!v->half) {
+        v->body((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
+                v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
+        return;
+    }
+    for (int64_t at = 0; at < count; at += HALF_CHUNK) {
+        half_chunk(v, first + at, tri_int64_min(HALF_CHUNK, count - at));
+    }
 }
 
-static void map_run(const tri_kernel *kernel, const tri_op_call *call, slice_fn body, float *to, const float *a,
-                    const float *b)
+static void map_run(const tri_kernel *kernel, const tri_op_call *call, slice_fn body, map_value to, map_value a,
+                    map_value b)
 {
-    map_arg arg = {body, to, a, b, tri_shape_count(kernel->desc.output) * call->shards};
+    map_arg arg = {body, to, a, b, tri_shape_count(kernel->desc.output) * call->shards, to.half || a.half || b.half};
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.count, MAP_TILE), map_tile, &arg);
+}
+
+static map_value value_of(const void *data, tri_dtype dtype)
+{
+    return (map_value){data, dtype == TRI_BF16};
+}
+
+static map_value input_of(const tri_kernel *kernel, const tri_op_call *call, int i)
+{
+    return value_of(call->input[i], kernel->desc.input_dtype[i]);
+}
+
+static map_value dinput_of(const tri_kernel *kernel, const tri_op_call *call, int i)
+{
+    return value_of(call->dinput[i], kernel->desc.input_dtype[i]);
+}
+
+static map_value output_of(const tri_kernel *kernel, const tri_op_call *call)
+{
+    return value_of(call->output, kernel->desc.output_dtype);
+}
+
+static map_value doutput_of(const tri_kernel *kernel, const tri_op_call *call)
+{
+    return value_of(call->doutput, kernel->desc.output_dtype);
 }
 
 #define MAP_ROW(id, row, forward_slice, backward_slice, from_output)                                                   \
     static void row##_forward(const tri_kernel *kernel, const tri_op_call *call)                                       \
     {                                                                                                                  \
-        map_run(kernel, call, forward_slice, call->output, call->input[0], NULL);                                      \
+        map_run(kernel, call, forward_slice, output_of(kernel, call), input_of(kernel, call, 0), (map_value){0});      \
     }                                                                                                                  \
     static void row##_backward(const tri_kernel *kernel, const tri_op_call *call)                                      \
     {                                                                                                                  \
         if (call->dinput[0] != NULL) {                                                                                 \
-            map_run(kernel, call, backward_slice, call->dinput[0], (from_output) ? call->output : call->input[0],      \
-                    call->doutput);                                                                                    \
+            map_run(kernel, call, backward_slice, dinput_of(kernel, call, 0),                                          \
+                    (from_output) ? output_of(kernel, call) : input_of(kernel, call, 0), doutput_of(kernel, call));    \
         }                                                                                                              \
     }                                                                                                                  \
     const tri_kernel_ops row = {                                                                                       \
@@ -129,6 +194,7 @@ static void map_run(const tri_kernel *kernel, const tri_op_call *call, slice_fn 
         .output_may_alias = from_output,                                                                               \
         .backward_input = !(from_output),                                                                              \
         .backward_output = from_output,                                                                                \
+        .half = true,                                                                                                  \
     }
 MAP_ROW(TRI_OP_RELU, tri_cpu_relu, relu_slice, relu_back, true);
 MAP_ROW(TRI_OP_TANH, tri_cpu_tanh, tanh_slice, tanh_back, true);
@@ -149,15 +215,8 @@ static bool same_shapes_relu(const tri_op_desc *desc)
 
 static void add_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    map_run(kernel, call, kernel->desc.attr.relu ? add_relu_slice : add_slice, call->output, call->input[0],
-            call->input[1]);
-}
-
-static void copy_tile(void *arg, int64_t tile)
-{
-    const map_arg *v = arg;
-    const int64_t first = tile * MAP_TILE;
-    memcpy(v->to + first, v->a + first, (size_t)tri_int64_min(MAP_TILE, v->count - first) * sizeof(float));
+    map_run(kernel, call, kernel->desc.attr.relu ? add_relu_slice : add_slice, output_of(kernel, call),
+            input_of(kernel, call, 0), input_of(kernel, call, 1));
 }
 
 /* The second gradient first: the first may take the place of doutput. */
@@ -168,11 +227,10 @@ static void add_backward(const tri_kernel *kernel, const tri_op_call *call)
             continue;
         }
         if (kernel->desc.attr.relu) {
-            map_run(kernel, call, relu_back, call->dinput[i], call->output, call->doutput);
+            map_run(kernel, call, relu_back, dinput_of(kernel, call, i), output_of(kernel, call),
+                    doutput_of(kernel, call));
         } else if (call->dinput[i] != call->doutput) {
-            map_arg arg = {NULL, call->dinput[i], call->doutput, NULL,
-                           tri_shape_count(kernel->desc.output) * call->shards};
-            tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.count, MAP_TILE), copy_tile, &arg);
+            map_run(kernel, call, copy_slice, dinput_of(kernel, call, i), doutput_of(kernel, call), (map_value){0});
         }
     }
 }
@@ -185,6 +243,7 @@ const tri_kernel_ops tri_cpu_add_relu = {
     .backward = add_backward,
     .dinput_may_alias = true,
     .backward_output = true,
+    .half = true,
 };
 
 const tri_kernel_ops tri_cpu_add = {
@@ -195,18 +254,20 @@ const tri_kernel_ops tri_cpu_add = {
     .backward = add_backward,
     .dinput_may_alias = true,
     .output_may_alias = true,
+    .half = true,
 };
 
 static void mul_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    map_run(kernel, call, mul_slice, call->output, call->input[0], call->input[1]);
+    map_run(kernel, call, mul_slice, output_of(kernel, call), input_of(kernel, call, 0), input_of(kernel, call, 1));
 }
 
 static void mul_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     for (int i = 1; i >= 0; i--) {
         if (call->dinput[i] != NULL) {
-            map_run(kernel, call, mul_slice, call->dinput[i], call->input[1 - i], call->doutput);
+            map_run(kernel, call, mul_slice, dinput_of(kernel, call, i), input_of(kernel, call, 1 - i),
+                    doutput_of(kernel, call));
         }
     }
 }
@@ -219,4 +280,5 @@ const tri_kernel_ops tri_cpu_mul = {
     .backward = mul_backward,
     .dinput_may_alias = true,
     .backward_input = true,
+    .half = true,
 };

@@ -8,6 +8,8 @@
  */
 #include "base/rng.h"
 #include "kernel/cpu/cpu.h"
+#include "kernel/half.h"
+#include "tensor/half.h"
 
 #define TABLE_TILE INT64_C(64) /* rows of the table */
 #define WIDTH_TILE INT64_C(64) /* columns summed at once */
@@ -46,12 +48,17 @@ static void table_forward_tile(void *arg, int64_t tile)
 {
     const table_arg *v = arg;
     const int32_t *index = v->call->input[0];
+    const bool half = v->kernel->desc.output_dtype == TRI_BF16;
+    const size_t nbytes = half ? sizeof(uint16_t) : sizeof(float);
     for (int64_t t = tile * TABLE_TILE; t < tri_int64_min((tile + 1) * TABLE_TILE, v->tokens * v->call->shards); t++) {
-        float *y = (float *)v->call->output + t * v->width;
-        if (index[t] >= 0 && index[t] < v->rows) {
-            memcpy(y, tri_call_param(v->call, 0) + index[t] * v->width, (size_t)v->width * sizeof(float));
+        char *y = (char *)v->call->output + (size_t)(t * v->width) * nbytes;
+        const float *row = tri_call_param(v->call, 0) + index[t] * v->width;
+        if (index[t] < 0 || index[t] >= v->rows) {
+            memset(y, 0, (size_t)v->width * nbytes);
+        } else if (half) {
+            tri_half_round((uint16_t *)(void *)y, row, v->width);
         } else {
-            memset(y, 0, (size_t)v->width * sizeof(float));
+            memcpy(y, row, (size_t)v->width * nbytes);
         }
     }
 }
@@ -91,6 +98,13 @@ static void add_to(float *sum, const float *x, int64_t count)
     }
 }
 
+static void add_half_to(float *sum, const uint16_t *x, int64_t count)
+{
+    for (int64_t c = 0; c < count; c++) {
+        sum[c] += half_from_bf16(x[c]);
+    }
+}
+
 /* Sums columns [column, column + count) of one row's tokens over the shards of a part: a stack of left subtrees. */
 static void row_sum(const table_arg *v, int64_t row, tri_tree_part part, int64_t column, int64_t count, float *out)
 {
@@ -103,7 +117,12 @@ static void row_sum(const table_arg *v, int64_t row, tri_tree_part part, int64_t
     for (int64_t leaf = 0; leaf < part.count; leaf++) {
         float sum[WIDTH_TILE] = {0};
         for (; at < last && v->order[at] / v->tokens == part.first + leaf; at++) {
-            add_to(sum, (const float *)v->call->doutput + v->order[at] * v->width + column, count);
+            const int64_t from = v->order[at] * v->width + column;
+            if (v->kernel->desc.output_dtype == TRI_BF16) {
+                add_half_to(sum, (const uint16_t *)v->call->doutput + from, count);
+            } else {
+                add_to(sum, (const float *)v->call->doutput + from, count);
+            }
         }
         int level = 0;
         for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1, level++) {
@@ -143,6 +162,7 @@ const tri_kernel_ops tri_cpu_embedding = {
     .op = TRI_OP_EMBEDDING,
     .name = "tiles",
     .can = table_fits,
+    .half = true,
     .plan = table_plan,
     .forward = table_forward,
     .backward = table_backward,
@@ -155,8 +175,9 @@ typedef struct drop_arg {
     const tri_op_call *call;
     tri_dropout_rule rule;
     int64_t samples, per_sample; /* of a shard */
-    const float *from;
-    float *to;
+    const void *from;
+    void *to;
+    bool half; /* both are bf16 */
 } drop_arg;
 
 TRI_CLONES static void drop_row(float *to, const float *from, const float *u, int64_t count, float rate, float scale)
@@ -171,19 +192,25 @@ static void drop_tile(void *arg, int64_t b)
 {
     const drop_arg *v = arg;
     const uint64_t sample = (uint64_t)(v->call->first_sample[b / v->samples] + b % v->samples);
-    const float *from = v->from + b * v->per_sample;
-    float *to = v->to + b * v->per_sample, u[DROP_BLOCK];
+    float u[DROP_BLOCK], x[DROP_BLOCK];
     for (int64_t first = 0; first < v->per_sample; first += DROP_BLOCK) {
-        const int64_t count = tri_int64_min(DROP_BLOCK, v->per_sample - first);
+        const int64_t count = tri_int64_min(DROP_BLOCK, v->per_sample - first), at = b * v->per_sample + first;
         tri_rng_fill_uniform((tri_rng){v->rule.seed, v->rule.stream},
                              sample * (uint64_t)v->per_sample + (uint64_t)first, (uint64_t)count, u);
-        drop_row(to + first, from + first, u, count, v->rule.rate, v->rule.scale);
+        if (v->half) {
+            tri_half_widen(x, (const uint16_t *)v->from + at, count);
+            drop_row(x, x, u, count, v->rule.rate, v->rule.scale);
+            tri_half_round((uint16_t *)v->to + at, x, count);
+        } else {
+            drop_row((float *)v->to + at, (const float *)v->from + at, u, count, v->rule.rate, v->rule.scale);
+        }
     }
 }
 
-static void drop_run(const tri_kernel *kernel, const tri_op_call *call, const float *from, float *to)
+static void drop_run(const tri_kernel *kernel, const tri_op_call *call, const void *from, void *to)
 {
     drop_arg arg = {.call = call, .rule = tri_dropout_rule_make(kernel, call), .from = from, .to = to};
+    arg.half = kernel->desc.output_dtype == TRI_BF16;
     arg.samples = kernel->desc.input[0].dim[0];
     arg.per_sample = tri_shape_count(kernel->desc.input[0]) / arg.samples;
     tri_tiles_run(kernel->desc.threads, arg.samples * call->shards, drop_tile, &arg);
@@ -195,7 +222,8 @@ static void drop_forward(const tri_kernel *kernel, const tri_op_call *call)
         drop_run(kernel, call, call->input[0], call->output);
     } else if (call->output != call->input[0]) {
         memcpy(call->output, call->input[0],
-               (size_t)(tri_shape_count(kernel->desc.output) * call->shards) * sizeof(float));
+               (size_t)(tri_shape_count(kernel->desc.output) * call->shards) *
+                   tri_dtype_nbytes(kernel->desc.output_dtype));
     }
 }
 
@@ -206,9 +234,16 @@ static void drop_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
+static bool drop_can(const tri_op_desc *desc)
+{
+    return desc->input_dtype[0] == desc->output_dtype;
+}
+
 const tri_kernel_ops tri_cpu_dropout = {
     .op = TRI_OP_DROPOUT,
     .name = "tiles",
+    .can = drop_can,
+    .half = true,
     .forward = drop_forward,
     .backward = drop_backward,
     .dinput_may_alias = true,

@@ -133,6 +133,26 @@ static void adam_and_nesterov_are_the_same_everywhere_too(void **state)
     }
 }
 
+/* Ranks, threads, waves, and a stop in mid epoch: all of it once more with values in bf16. */
+static void bf16_is_the_same_everywhere_too(void **state)
+{
+    (void)state;
+    const char *const plain[] = {"train.precision=bf16", NULL};
+    const char *const waves[] = {"train.precision=bf16", "train.threads=2", "train.shards_at_once=2", NULL};
+    const char *const stop[] = {"train.precision=bf16", "train.steps=7", NULL};
+    const uint64_t alone = expect_run(&(train_case){.config = config, .overrides = plain, .world = 1});
+    assert_int_not_equal(alone, one_rank());
+    for (int world = 1; world <= 3; world++)
+        assert_int_equal(expect_run(&(train_case){.config = config, .overrides = waves, .world = world}), alone);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    train_case first = {.config = config, .overrides = stop, .run_folder = RUN_FOLDER, .world = 2};
+    train_case second = {
+        .config = config, .overrides = plain, .run_folder = RUN_FOLDER, .resume = RUN_FOLDER, .world = 3};
+    assert_int_not_equal(expect_run(&first), alone);
+    assert_int_equal(expect_run(&second), alone);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
 static void sixty_four_simulated_ranks_under_twenty_seeds_give_the_same_weights(void **state)
 {
     (void)state;
@@ -199,6 +219,7 @@ int main(void)
         cmocka_unit_test(what_decides_the_bits_changes_them),
         cmocka_unit_test(a_run_stopped_in_mid_epoch_and_resumed_elsewhere_ends_the_same),
         cmocka_unit_test(adam_and_nesterov_are_the_same_everywhere_too),
+        cmocka_unit_test(bf16_is_the_same_everywhere_too),
         cmocka_unit_test(sixty_four_simulated_ranks_under_twenty_seeds_give_the_same_weights),
         cmocka_unit_test(transformers_are_the_same_everywhere),
         cmocka_unit_test(more_ranks_than_shards_is_one_clear_error),

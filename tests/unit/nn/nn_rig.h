@@ -75,10 +75,12 @@ static inline tri_graph_config rig_config(const char *kind, int threads)
 }
 
 /* Takes the finished model. */
-static inline void rig_open(rig *r, tri_model *model, int64_t classes, const char *kind, int threads, bool share)
+static inline void rig_open_as(rig *r, tri_model *model, int64_t classes, const char *kind, int threads, bool share,
+                               tri_dtype precision)
 {
     *r = (rig){.model = model};
     tri_graph_config config = rig_config(kind, threads);
+    config.precision = precision;
     OK(tri_model_finish(model));
     OK(tri_params_create(model, tri_device_find("cpu"), 1, &r->params));
     OK(tri_graph_compile_as(model, r->params, &config, share, &r->graph));
@@ -90,6 +92,11 @@ static inline void rig_open(rig *r, tri_model *model, int64_t classes, const cha
             for (int64_t i = 0; i < r->params->entries[e].count; i++)
                 r->grads[p][r->params->entries[e].first + i] = NAN;
     }
+}
+
+static inline void rig_open(rig *r, tri_model *model, int64_t classes, const char *kind, int threads, bool share)
+{
+    rig_open_as(r, model, classes, kind, threads, share, TRI_F32);
 }
 
 static inline void rig_close(rig *r)

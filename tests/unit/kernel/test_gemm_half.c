@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_gemm_half.c: each instruction set's tiles over bf16 against plain sums, at all edges; bits independent of the
+ * cut into threads; rounding to nearest even, NaN kept.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "kernel/cpu/gemm_half.h"
+#include "ops/ops.h"
+
+/* The sets that this machine can run. */
+static int sets(const tri_gemm_ops *list[4])
+{
+    int count = 0;
+    list[count++] = &tri_gemm_bf16_generic;
+#ifdef TRI_HAVE_X86
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        list[count++] = &tri_gemm_bf16_avx;
+    }
+    if (__builtin_cpu_supports("avx512f")) {
+        list[count++] = &tri_gemm_bf16_wide;
+    }
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16")) {
+        list[count++] = &tri_gemm_bf16;
+    }
+#endif
+    return count;
+}
+
+static double plain(uint16_t a, float b)
+{
+    return (double)tri_bf16_to_f32(a) * (double)tri_bf16_to_f32(tri_f32_to_bf16(b));
+}
+
+static void check_product(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k, bool turned, bool relu)
+{
+    const int64_t lda = 2 * tri_pairs(k);
+    float *x = tri_alloc_bulk((size_t)(m * lda) * 4), *b = tri_alloc_bulk((size_t)(k * n + n) * 4);
+    uint16_t *a = tri_alloc_bulk((size_t)(m * lda) * 2), *c = tri_alloc_bulk((size_t)(m * n) * 2);
+    uint16_t *more = tri_alloc_bulk((size_t)(m * n) * 2);
+    float *wide = tri_alloc_bulk((size_t)(m * n) * 4);
+    uint32_t *packed = tri_alloc_bulk((size_t)tri_gemm_packed_count(ops, tri_pairs(k), n) * 4);
+    op_fill(x, m * lda, 1);
+    op_fill(b, k * n + n, 2);
+    tri_half_round(a, x, m * lda);
+    for (int64_t i = 0; k % 2 != 0 && i < m; i++) {
+        a[i * lda + k] = 0;
+    }
+    tri_gemm_half_pack(ops, 2, packed, b, k, n, turned ? 1 : n, turned ? k : 1);
+    tri_gemm_half_call call = {
+        .a = a, .packed = packed, .bias = b, .c = c, .m = m, .n = n, .k = k, .lda = lda, .ldc = n, .relu = relu};
+    tri_gemm_half_run(ops, 1, &call);
+    call.c = more;
+    tri_gemm_half_run(ops, 3, &call);
+    assert_memory_equal(c, more, (size_t)(m * n) * 2);
+    call.c = NULL;
+    call.c_wide = wide;
+    tri_gemm_half_run(ops, 2, &call);
+    for (int64_t i = 0; i < m * n; i++) {
+        double sum = (double)b[i % n], scale = 1;
+        for (int64_t l = 0; l < k; l++) {
+            const double term = plain(a[i / n * lda + l], b[turned ? i % n * k + l : l * n + i % n]);
+            sum += term;
+            scale += fabs(term);
+        }
+        sum = relu && sum < 0 ? 0 : sum;
+        if (!(fabs((double)wide[i] - sum) <= 1e-5 * scale) || c[i] != tri_f32_to_bf16(wide[i])) {
+            fail_msg("%s: [%d, %d, %d] at %d: want %g, got %g, rounded %g", ops->name, (int)m, (int)n, (int)k, (int)i,
+                     sum, (double)wide[i], (double)tri_bf16_to_f32(c[i]));
+        }
+    }
+    tri_free(x);
+    tri_free(a);
+    tri_free(b);
+    tri_free(c);
+    tri_free(more);
+    tri_free(wide);
+    tri_free(packed);
+}
+
+static void products_are_right_at_every_edge(void **state)
+{
+    (void)state;
+    const tri_gemm_ops *list[4];
+    const int count = sets(list);
+    for (int s = 0; s < count; s++) {
+        for (int64_t m = 1; m <= 13; m++) {
+            check_product(list[s], m, 1 + 7 * m, 13 + m % 2, m % 2 == 0, m % 3 == 0);
+        }
+        check_product(list[s], 37, 65, 515, true, false);
+        check_product(list[s], 230, 33, 256, false, true);
+        check_product(list[s], 9, 500, 1, true, false);
+    }
+}
+
+/* One element of 1: the result is the factor, rounded. */
+static void results_are_rounded_to_nearest_even_and_a_nan_stays(void **state)
+{
+    (void)state;
+    const float values[] = {1.0f, 1.00390625f, 1.01171875f, -1.00390626f, INFINITY, -INFINITY, NAN, 0.0f, 3.4e38f};
+    const uint16_t one[2] = {0x3f80, 0};
+    const tri_gemm_ops *list[4];
+    const int count = sets(list);
+    for (int s = 0; s < count; s++) {
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+            uint32_t packed[TRI_GEMM_MAX_NR] = {0};
+            uint16_t c;
+            /* The factor of zero brings in nothing, the bias all of it. */
+            tri_gemm_half_run(list[s], 1,
+                              &(tri_gemm_half_call){.a = one,
+                                                    .packed = packed,
+                                                    .bias = &values[i],
+                                                    .c = &c,
+                                                    .m = 1,
+                                                    .n = 1,
+                                                    .k = 1,
+                                                    .lda = 2,
+                                                    .ldc = 1});
+            if (isnan(values[i])) {
+                assert_true(isnan(tri_bf16_to_f32(c)));
+            } else {
+                assert_int_equal(c, tri_f32_to_bf16(values[i]));
+            }
+        }
+    }
+}
+
+/* Rows of pairs, and the same cut into parts for a pass. */
+static void rows_are_paired_and_an_odd_one_meets_zeros(void **state)
+{
+    (void)state;
+    enum { ROWS = 5, COLUMNS = 67, STEP = 4 * 32 };
+    uint16_t from[ROWS * COLUMNS];
+    uint32_t pairs[3 * COLUMNS], parts[3 * STEP];
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        from[i] = (uint16_t)(i + 1);
+    }
+    tri_half_pair(pairs, from, ROWS, COLUMNS);
+    static const int widths[] = {32, 12, 8, 4};
+    for (size_t w = 0; w < TRI_COUNT_OF(widths); w++) {
+        const int width = widths[w];
+        uint32_t *to = width == 32 ? parts : tri_alloc_bulk((size_t)(COLUMNS / width + 1) * STEP * 4);
+        tri_gemm_half_pass(to, from, COLUMNS, ROWS, COLUMNS, width, STEP);
+        for (int i = 0; i < 3 * COLUMNS; i++) {
+            const int row = i / COLUMNS, column = i % COLUMNS;
+            const uint32_t high = row < 2 ? from[(2 * row + 1) * COLUMNS + column] : 0;
+            assert_int_equal(pairs[i], from[2 * row * COLUMNS + column] | high << 16);
+            assert_int_equal(to[column / width * STEP + row * width + column % width], pairs[i]);
+        }
+        assert_int_equal(to[COLUMNS / width * STEP + COLUMNS % width], 0); /* behind the last column */
+        if (to != parts) {
+            tri_free(to);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_right_at_every_edge),
+        cmocka_unit_test(results_are_rounded_to_nearest_even_and_a_nan_stays),
+        cmocka_unit_test(rows_are_paired_and_an_odd_one_meets_zeros),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
