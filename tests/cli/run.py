@@ -18,6 +18,7 @@ MASKS = [
     (r"xxh3 [0-9a-f]{16}", "xxh3 HASH"),
     (r"xxh3 HASH, got [0-9a-f]{16}", "xxh3 HASH, got ANOTHER"),
     (r"samples/s [0-9.]+", "samples/s N"),
+    (r"tokens/s [0-9.]+", "tokens/s N"),
     (r"[0-9.]+ samples/s", "N samples/s"),
     (r"[0-9.]+ MB/s", "N MB/s"),
     (r'"seconds":[0-9.e-]+', '"seconds":N'),
