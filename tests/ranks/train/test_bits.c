@@ -123,9 +123,11 @@ static void a_run_stopped_in_mid_epoch_and_resumed_elsewhere_ends_the_same(void 
 static void adam_and_nesterov_are_the_same_everywhere_too(void **state)
 {
     (void)state;
-    const char *const cases[][3] = {{"optim.name=adam", "optim.lr=0.01", NULL},
-                                    {"optim.name=adamw", "optim.lr=0.01", NULL},
-                                    {"optim.nesterov=true", "optim.warmup_steps=3", NULL}};
+    const char *const cases[][3] = {
+        {"optim.name=adam", "optim.lr=0.01", NULL},
+        {"optim.name=adamw", "optim.lr=0.01", NULL},
+        {"optim.nesterov=true", "optim.warmup_steps=3", NULL},
+        {"optim.groups=[{match: '*.bias', lr_scale: 0.5, weight_decay: 0}]", "optim.schedule=wsd", NULL}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint64_t alone = expect_run(&(train_case){.config = config, .overrides = cases[i], .world = 1});
         assert_int_equal(expect_run(&(train_case){.config = config, .overrides = cases[i], .world = 3}), alone);
