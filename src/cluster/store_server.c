@@ -5,6 +5,7 @@
  * A client is read only while nothing is owed to it, so that what it can make the server hold is one request and one
  * reply. A turn costs what is ready, not how many are connected: thousands of ranks join at once.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -16,11 +17,34 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "cluster/store_server_impl.h"
 
 #define UNPROVEN_NS    (5 * TRI_NS_PER_S)
 #define UNPROVEN_LIMIT 1024
 #define EVENTS         256
+#define REFUSED_NS     TRI_NS_PER_S
+
+/* Says who did not show the job's token; once a second, however many knock. Who leaves without a word was looking for
+ * an open port. */
+static void stranger_note(tri_store_server *server, const store_client *client)
+{
+    int64_t now_ns = tri_now_ns();
+    char others[64] = "";
+
+    if (client->proven || !(client->has_spoken || now_ns >= client->deadline_ns))
+        return;
+    if (server->refused_ns > 0 && now_ns - server->refused_ns < REFUSED_NS) {
+        server->refused++;
+        return;
+    }
+    if (server->refused > 0)
+        snprintf(others, sizeof others, "; so did %llu since the last one named", (unsigned long long)server->refused);
+    tri_log(TRI_LOG_WARN, "store server, port %d: %s %s the job's token and was refused%s", server->port, client->from,
+            client->has_spoken ? "did not prove that it knows" : "did not show", others);
+    server->refused_ns = now_ns;
+    server->refused = 0;
+}
 
 static void client_destroy(tri_store_server *server, store_client *client)
 {
@@ -31,6 +55,12 @@ static void client_destroy(tri_store_server *server, store_client *client)
         server->clients_end = client->link;
     close(client->fd);
     tri_store_client_destroy(server, client);
+}
+
+static void client_drop(tri_store_server *server, store_client *client)
+{
+    stranger_note(server, client);
+    client_destroy(server, client);
 }
 
 /* Reads what is there. False: drop the client. */
@@ -44,6 +74,7 @@ static bool client_read(tri_store_server *server, store_client *client)
 
         if (got <= 0)
             return got < 0 && (errno == EAGAIN || errno == EINTR);
+        client->has_spoken = true;
         if (!tri_store_client_take(server, client, (size_t)got))
             return false;
     }
@@ -75,7 +106,17 @@ static bool watch(const tri_store_server *server, int how, int fd, uint32_t even
     return epoll_ctl(server->epoll, how, fd, &event) == 0;
 }
 
-static void client_admit(tri_store_server *server, int fd)
+static void address_print(const struct sockaddr_storage *from, char text[48])
+{
+    const struct sockaddr_in *four = (const struct sockaddr_in *)from;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)from;
+
+    if (!inet_ntop(from->ss_family, from->ss_family == AF_INET6 ? (const void *)&six->sin6_addr : &four->sin_addr, text,
+                   48))
+        snprintf(text, 48, "somebody");
+}
+
+static void client_admit(tri_store_server *server, int fd, const struct sockaddr_storage *from)
 {
     int on = 1;
     store_client *client = tri_alloc_zero(1, sizeof *client);
@@ -88,6 +129,7 @@ static void client_admit(tri_store_server *server, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     client->fd = fd;
+    address_print(from, client->from);
     client->link = server->clients_end;
     *client->link = client;
     server->clients_end = &client->next;
@@ -104,10 +146,12 @@ static void client_admit(tri_store_server *server, int fd)
 static void clients_accept(tri_store_server *server)
 {
     for (;;) {
-        int fd = accept4(server->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        struct sockaddr_storage from = {0};
+        socklen_t nbytes = sizeof from;
+        int fd = accept4(server->listener, (struct sockaddr *)&from, &nbytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
-            client_admit(server, fd);
+            client_admit(server, fd, &from);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -154,7 +198,7 @@ static void clients_sweep(tri_store_server *server, int64_t now_ns)
 
         next = client->next;
         if (crowded || !client_turn(server, client, 0, now_ns))
-            client_destroy(server, client);
+            client_drop(server, client);
         else if ((!client->proven || client->state == CLIENT_WAITS) && client->deadline_ns < server->sweep_ns)
             server->sweep_ns = client->deadline_ns;
     }
@@ -194,7 +238,7 @@ static void serve(void *arg)
             if (events[i].data.ptr == &server->listener)
                 calls = true;
             else if (events[i].data.ptr != &server->wake && !client_turn(server, client, events[i].events, now_ns))
-                client_destroy(server, client);
+                client_drop(server, client);
         }
         while (server->owed) {
             store_client *client = server->owed;
@@ -204,7 +248,7 @@ static void serve(void *arg)
                 client->next_owed->owed_link = client->owed_link;
             client->owed_link = NULL;
             if (!client_turn(server, client, 0, now_ns))
-                client_destroy(server, client);
+                client_drop(server, client);
         }
         if (calls)
             clients_accept(server);

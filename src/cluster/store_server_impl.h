@@ -46,6 +46,8 @@ typedef struct store_client {
     struct store_client *next, **link;           /* all clients, oldest first */
     struct store_client *next_owed, **owed_link; /* owed_link NULL: not among those */
     bool is_writing;                             /* what is polled for: room to write, else bytes to read */
+    bool has_spoken;                             /* some byte came */
+    char from[48];                               /* its address */
 } store_client;
 
 struct tri_store_server {
@@ -63,6 +65,8 @@ struct tri_store_server {
     int epoll;
     size_t unproven;
     int64_t accept_after_ns; /* out of descriptors: not before this */
+    int64_t refused_ns;      /* when a stranger was named last */
+    uint64_t refused;        /* of those that were not named since */
 };
 
 /* --- store_table.c --- */

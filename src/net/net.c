@@ -117,6 +117,8 @@ tri_status tri_net_open(const tri_net_config *config, int rank, int world, const
     *out = NULL;
     if (world < 1 || rank < 0 || rank >= world)
         return tri_fail(TRI_EINVAL, "net: want a rank of the world, got rank %d of %d", rank, world);
+    if (!hub)
+        TRI_TRY(tri_net_files_reserve(world));
     net = tri_alloc_zero(1, sizeof *net);
     if (!net)
         return TRI_ENOMEM;

@@ -100,4 +100,7 @@ tri_status tri_net_first_cause(tri_net *net, tri_status status);
 /* The same bytes to all who can still be reached; ends when nobody takes any of them for limit_ns. */
 void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, int64_t limit_ns);
 
+/* files.c: lets the process open as many files as its links take; TRI_EIO when it may not. */
+tri_status tri_net_files_reserve(int world);
+
 #endif

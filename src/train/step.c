@@ -183,9 +183,9 @@ tri_status tri_job_step_run(tri_job *job)
     mark_ns = tri_now_ns();
     TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), &slice)
                        : job->sync->ops->finish(job->sync, &slice));
-    job->record.comm = lap(&mark_ns);
+    job->record.comm += lap(&mark_ns);
     TRI_TRY(move_weights(job, slice));
-    job->record.optimizer = lap(&mark_ns);
+    job->record.optimizer += lap(&mark_ns);
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap(&mark_ns);

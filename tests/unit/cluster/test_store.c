@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "cluster/store_impl.h"
 
 #define THREADS 4
@@ -204,6 +206,39 @@ static void a_wrong_token_is_refused_at_once(void **state)
     place_fini(&at);
 }
 
+static atomic_int lines_seen, lines_wrong;
+
+static void line_count(tri_log_level level, const char *line, void *arg)
+{
+    (void)level;
+    (void)arg;
+    if (!strstr(line, "store server, port "))
+        return;
+    atomic_fetch_add(&lines_seen, 1);
+    if (!strstr(line, ": 127.0.0.1 did not prove that it knows the job's token and was refused"))
+        atomic_fetch_add(&lines_wrong, 1);
+}
+
+static void strangers_are_named_but_not_one_by_one(void **state)
+{
+    enum { KNOCKS = 60 };
+    place at = tcp_place();
+    tri_store *store;
+
+    (void)state;
+    atomic_store(&lines_seen, 0);
+    tri_log_sink_set(line_count, NULL);
+    for (int i = 0; i < KNOCKS; i++)
+        assert_int_equal(tri_store_open(at.url, "guess", soon(), &store), TRI_ECONFIG);
+    /* Who has the token, and who says nothing, is not named. */
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &store), TRI_OK);
+    tri_store_close(store);
+    place_fini(&at);
+    tri_log_sink_set(NULL, NULL);
+    assert_true(atomic_load(&lines_seen) >= 1 && atomic_load(&lines_seen) < KNOCKS);
+    assert_int_equal(atomic_load(&lines_wrong), 0);
+}
+
 static void opening_waits_for_the_server_until_the_deadline(void **state)
 {
     place at = tcp_place();
@@ -389,6 +424,7 @@ int main(void)
         cmocka_unit_test(a_prefix_separates_tables),
         cmocka_unit_test(adding_is_atomic),
         cmocka_unit_test(a_wrong_token_is_refused_at_once),
+        cmocka_unit_test(strangers_are_named_but_not_one_by_one),
         cmocka_unit_test(opening_waits_for_the_server_until_the_deadline),
         cmocka_unit_test(a_range_of_ports_is_searched_past_strangers),
         cmocka_unit_test(urls_are_checked),

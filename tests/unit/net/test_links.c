@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,28 @@ static int entries_of(const char *path)
     return count;
 }
 
+/* Maps and descriptors of this process whose name stands in the folder of shared memory, which others use too. */
+static int named_here(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    DIR *folder = opendir("/proc/self/fd");
+
+    assert_true(maps && folder);
+    while (fgets(line, sizeof line, maps))
+        count += strstr(line, "/dev/shm/") && !strstr(line, "(deleted)");
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        ssize_t nbytes = readlinkat(dirfd(folder), entry->d_name, line, sizeof line - 1);
+
+        line[nbytes > 0 ? nbytes : 0] = 0;
+        count += strncmp(line, "/dev/shm/", 9) == 0 && !strstr(line, "(deleted)");
+    }
+    fclose(maps);
+    closedir(folder);
+    return count;
+}
+
 static void link_and_leave(spawn_rank *self, void *arg)
 {
     tri_net *net = NULL;
@@ -33,7 +56,7 @@ static void link_and_leave(spawn_rank *self, void *arg)
     SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
     spawn_barrier(self);
     if (self->rank == 0 && named)
-        *named = entries_of("/dev/shm");
+        *named = named_here();
     spawn_barrier(self);
     tri_net_close(net);
 }
@@ -45,13 +68,45 @@ static void nothing_is_left_open_or_named(void **state)
         if (spawn_is_left_out(kind))
             continue;
         spawn_config config = {.kind = kind, .world = 5};
-        int named = -1, fds = entries_of("/proc/self/fd"), before = entries_of("/dev/shm");
+        int named = -1, fds = entries_of("/proc/self/fd");
 
         assert_true(spawn_ranks(&config, link_and_leave, &named));
         assert_int_equal(entries_of("/proc/self/fd"), fds);
-        assert_int_equal(named, before);
-        assert_int_equal(entries_of("/dev/shm"), before);
+        assert_int_equal(named, 0);
+        assert_int_equal(named_here(), 0);
     }
+}
+
+/* In a process of its own: may it be rank 0 of 20 with such limits? */
+static int open_under(rlim_t soft, rlim_t hard, const char *text)
+{
+    struct rlimit files = {soft, hard};
+    tri_net_config config;
+    tri_net *net = NULL;
+    tri_status status;
+    pid_t child = fork();
+    int end;
+
+    if (child > 0) {
+        assert_int_equal(waitpid(child, &end, 0), child);
+        return WIFEXITED(end) ? WEXITSTATUS(end) : -1;
+    }
+    tri_options_defaults(&tri_net_options, &config);
+    if (child < 0 || setrlimit(RLIMIT_NOFILE, &files) != 0)
+        _exit(1);
+    status = tri_net_open(&config, 0, 20, "token", NULL, &net);
+    if (text)
+        _exit(status == TRI_EIO && strstr(tri_last_error(), text) ? 0 : 2);
+    getrlimit(RLIMIT_NOFILE, &files);
+    _exit(status == TRI_OK && files.rlim_cur >= 3 * 19 && files.rlim_cur < hard ? 0 : 3);
+}
+
+static void a_rank_that_may_not_open_enough_files_says_so_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(open_under(40, 40, "for a rank of 20 ("), 0);
+    assert_int_equal(open_under(40, 40, "the limit of this process is 40: ulimit -n "), 0);
+    assert_int_equal(open_under(40, 400, NULL), 0); /* a soft limit is raised */
 }
 
 /* Rank 1 has another token. */
@@ -268,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_killed_process_is_noticed_over_shm),
         cmocka_unit_test(a_killed_process_is_noticed_over_tcp),
         cmocka_unit_test(nothing_is_left_open_or_named),
+        cmocka_unit_test(a_rank_that_may_not_open_enough_files_says_so_at_once),
         cmocka_unit_test(a_wrong_token_is_refused),
         cmocka_unit_test(silent_and_strange_clients_hold_up_nobody),
         cmocka_unit_test(a_wrong_interface_is_named),
