@@ -12,6 +12,7 @@
 
 tri_status tri_bpe_init(tri_bpe *bpe, size_t count)
 {
+    bpe->count = 0;
     bpe->slot_count = 16;
     while (bpe->slot_count < 2 * count)
         bpe->slot_count *= 2;

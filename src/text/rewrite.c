@@ -31,15 +31,26 @@ tri_status tri_rewrites_add(tri_tokenizer *tokenizer, tri_rewrites *rewrites, co
     return TRI_OK;
 }
 
-static tri_status replace_all(const tri_rewrite *step, const char *text, size_t nbytes, tri_string *out)
+/* What a step may make of a text: a file that wants more is hostile. */
+#define GROWTH_LIMIT        64
+#define GROWTH_LIMIT_NBYTES 4096
+
+static tri_status append(tri_string *out, const char *text, size_t nbytes, size_t limit)
+{
+    if (nbytes > limit || out->nbytes > limit - nbytes)
+        return tri_fail(TRI_EFORMAT, "the normalizer or decoder makes a text more than %d times longer", GROWTH_LIMIT);
+    return tri_string_append_bytes(out, text, nbytes);
+}
+
+static tri_status replace_all(const tri_rewrite *step, const char *text, size_t nbytes, size_t limit, tri_string *out)
 {
     for (size_t at = 0; at < nbytes;) {
         const char *found = memmem(text + at, nbytes - at, step->from, step->from_nbytes);
         size_t end = found != NULL ? (size_t)(found - text) : nbytes;
-        TRI_TRY(tri_string_append_bytes(out, text + at, end - at));
+        TRI_TRY(append(out, text + at, end - at, limit));
         if (found == NULL)
             break;
-        TRI_TRY(tri_string_append_bytes(out, step->to, step->to_nbytes));
+        TRI_TRY(append(out, step->to, step->to_nbytes, limit));
         at = end + step->from_nbytes;
     }
     return TRI_OK;
@@ -55,6 +66,7 @@ static bool goes_in_front(const tri_rewrite *step, bool begin, bool resume, cons
 tri_status tri_rewrites_apply(const tri_rewrites *rewrites, bool begin, bool resume, tri_string buffers[2],
                               const char *text, size_t nbytes, const char **out, size_t *out_nbytes)
 {
+    const size_t limit = GROWTH_LIMIT * nbytes + GROWTH_LIMIT_NBYTES;
     *out = text;
     *out_nbytes = nbytes;
     for (int i = 0; i < rewrites->count; i++) {
@@ -64,10 +76,10 @@ tri_status tri_rewrites_apply(const tri_rewrites *rewrites, bool begin, bool res
             continue;
         tri_string_clear(buffer);
         if (step->from != NULL) {
-            TRI_TRY(replace_all(step, *out, *out_nbytes, buffer));
+            TRI_TRY(replace_all(step, *out, *out_nbytes, limit, buffer));
         } else {
-            TRI_TRY(tri_string_append_bytes(buffer, step->to, step->to_nbytes));
-            TRI_TRY(tri_string_append_bytes(buffer, *out, *out_nbytes));
+            TRI_TRY(append(buffer, step->to, step->to_nbytes, limit));
+            TRI_TRY(append(buffer, *out, *out_nbytes, limit));
         }
         *out = tri_string_text(buffer);
         *out_nbytes = buffer->nbytes;

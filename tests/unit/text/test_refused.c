@@ -114,6 +114,32 @@ static void names_that_lead_nowhere_say_what_was_tried(void **state)
     assert_int_equal(tri_fs_remove(folder), TRI_OK);
 }
 
+static void a_text_that_grows_without_end_is_refused(void **state)
+{
+    (void)state;
+    tri_string json = {0};
+    tri_tokenizer *tokenizer;
+    tri_encoder *encoder;
+    tri_ids ids = {0};
+    assert_int_equal(tri_string_append(&json, "{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["),
+                     TRI_OK);
+    for (int step = 0; step < 8; step++) /* each makes sixteen of one */
+        assert_int_equal(tri_string_appendf(&json,
+                                            "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"
+                                            "\"content\":\"aaaaaaaaaaaaaaaa\"}",
+                                            step > 0 ? "," : ""),
+                         TRI_OK);
+    assert_int_equal(tri_string_append(&json, "]}}"), TRI_OK);
+    assert_int_equal(tri_tokenizer_parse(json.text, json.nbytes, "t.json", &tokenizer), TRI_OK);
+    assert_int_equal(tri_encoder_create(tokenizer, &encoder), TRI_OK);
+    assert_int_equal(tri_encode(encoder, "aaaaaaaaaa", 10, 0, &ids), TRI_EFORMAT);
+    assert_non_null(strstr(tri_last_error(), "more than 64 times longer"));
+    tri_ids_fini(&ids);
+    tri_encoder_destroy(encoder);
+    tri_tokenizer_close(tokenizer);
+    tri_string_fini(&json);
+}
+
 static void memory_that_runs_out_anywhere_is_given_back(void **state)
 {
     (void)state;
@@ -154,6 +180,7 @@ int main(void)
         cmocka_unit_test(models_that_cannot_be_are_refused),
         cmocka_unit_test(steps_that_are_not_understood_are_named),
         cmocka_unit_test(names_that_lead_nowhere_say_what_was_tried),
+        cmocka_unit_test(a_text_that_grows_without_end_is_refused),
         cmocka_unit_test(memory_that_runs_out_anywhere_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
