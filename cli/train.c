@@ -39,6 +39,11 @@ static int print_help(void)
         status = tri_string_append(&text, "\nmodel: (name or a list of layers)\n");
     if (status == TRI_OK)
         status = tri_models_help(&text);
+    if (status == TRI_OK)
+        status = tri_string_append(
+            &text, "  for each: from: FOLDER (weights to begin with: Hugging Face's, a run, a checkpoint),\n"
+                   "            freeze: [names] (parameters that do not move), reinit: [names] (that begin "
+                   "anew)\n");
     for (const tri_config_section *at = tri_config_sections; at->table && status == TRI_OK; at++) {
         status = tri_string_append(&text, "\n");
         if (status == TRI_OK)
