@@ -114,6 +114,30 @@ static void what_others_wrote_stays_in_config_json(void **state)
     tri_string_fini(&text);
 }
 
+static void fields_that_come_back_unchanged_keep_their_spelling(void **state)
+{
+    (void)state;
+    const char *const given = "{ \"model_type\":\"llama\", \"rms_norm_eps\":0.00001, \"torch_dtype\":\"float32\",\n"
+                              "\"rope_scaling\":{\"factor\":8.0,\"low_freq_factor\":1.0,\"rope_type\":\"llama3\","
+                              "\"original_max_position_embeddings\":8192}}";
+    tri_hf_config *config = config_of(given);
+    tri_arena arena = {0};
+    tri_yaml *fields;
+    tri_string model = {0}, text = {0};
+    assert_int_equal(tri_hf_config_model(config, &model), TRI_OK);
+    assert_int_equal(tri_yaml_parse(&arena, model.text, model.nbytes, "m", &fields), TRI_OK);
+    for (tri_yaml *field = fields->child; field != NULL && field->next != NULL; field = field->next)
+        if (strcmp(field->next->key, "rope_scaling") == 0) /* the others were not in the file and will be */
+            fields->child = field->next, field->next->next = NULL;
+    assert_int_equal(tri_hf_config_update(config, fields, &(tri_hf_facts){{0}}), TRI_OK);
+    assert_int_equal(tri_hf_config_print(config, TRI_F32, &text), TRI_OK);
+    assert_string_equal(text.text, given);
+    tri_hf_config_close(config);
+    tri_arena_fini(&arena);
+    tri_string_fini(&model);
+    tri_string_fini(&text);
+}
+
 static void a_model_from_nowhere_gets_our_defaults(void **state)
 {
     (void)state;
@@ -148,6 +172,7 @@ int main(void)
         cmocka_unit_test(wrong_fields_say_what_was_wanted),
         cmocka_unit_test(fields_of_config_json_become_those_of_the_model),
         cmocka_unit_test(what_others_wrote_stays_in_config_json),
+        cmocka_unit_test(fields_that_come_back_unchanged_keep_their_spelling),
         cmocka_unit_test(a_model_from_nowhere_gets_our_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
