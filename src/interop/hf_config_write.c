@@ -3,7 +3,9 @@
  * hf_config_write.c: a configuration as `model:` fields, and back as JSON text: two spaces a level, keys in their
  * order, numbers as short as they can be.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,21 +98,28 @@ static json_t *value_from_text(const tri_family_field *field, const char *text)
     }
 }
 
-/* A map of scalars: numbers where they read as such. */
+/* A number where the text reads as one, whole numbers as such. */
+static json_t *value_from_scalar(const char *text)
+{
+    char *end;
+    if (text == NULL)
+        return json_null();
+    errno = 0;
+    long long whole = strtoll(text, &end, 10);
+    if (end != text && *end == 0 && errno == 0)
+        return json_integer(whole);
+    double number = strtod(text, &end);
+    return end != text && *end == 0 && isfinite(number) ? json_real(number) : json_string(text);
+}
+
 static json_t *value_from_map(const tri_yaml *map)
 {
     json_t *object = json_object();
-    for (const tri_yaml *child = map->child; child != NULL && object != NULL; child = child->next) {
-        char *end = NULL;
-        double number = child->text != NULL ? strtod(child->text, &end) : 0;
-        json_t *value = child->text == NULL               ? json_null()
-                        : end != child->text && *end == 0 ? json_real(number)
-                                                          : json_string(child->text);
-        if (json_object_set_new(object, child->key, value) != 0) {
+    for (const tri_yaml *child = map->child; child != NULL && object != NULL; child = child->next)
+        if (json_object_set_new(object, child->key, value_from_scalar(child->text)) != 0) {
             json_decref(object);
             return NULL;
         }
-    }
     return object;
 }
 

@@ -3,7 +3,8 @@
 
 usage: hf.py make FOLDER              writes the fixtures: small models with the logits that transformers gives
        hf.py compare TRIREME LOGITS   fresh random models: logits of our program (LOGITS is the test of logits), and
-                                      convert there and back, whole and in shards, f32 and bf16
+                                      convert there and back, whole and in shards, f32 and bf16; runs from nothing
+                                      handed over
 
 Exit 77 where torch or transformers is absent (pip install torch transformers).
 """
@@ -105,6 +106,36 @@ def convert(trireme, *words):
     assert run.returncode == 0, run.stderr
 
 
+TRAINED = {
+    "gpt2": "{name: gpt2, n_layer: 2, n_head: 2, n_embd: 8}",
+    "gpt2_untied": "{name: gpt2, n_layer: 1, n_head: 4, n_embd: 16, n_inner: 24, tie_word_embeddings: false, "
+                   "activation_function: gelu, resid_pdrop: 0.1}",
+    "llama": "{name: llama, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, hidden_size: 16}",
+    "llama_tied": "{name: llama, num_hidden_layers: 1, num_attention_heads: 2, hidden_size: 16, mlp_bias: true, "
+                  "intermediate_size: 20, tie_word_embeddings: true, attention_bias: true}",
+}
+
+
+def compare_trained(trireme, logits):
+    """Models that began here: transformers takes them, without a word missing, and computes the same."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary, "theirs")
+        folder.mkdir()
+        for name, model in TRAINED.items():
+            config = pathlib.Path(temporary, f"{name}.yaml")
+            config.write_text(f"model: {model}\ndata: {{name: synthetic, synthetic_tokens: true, synthetic_count: 64, "
+                              f"synthetic_width: {SAMPLE}, classes: 19}}\ntrain: {{batch: 8, epochs: 1}}\n"
+                              "optim: {name: adamw, lr: 0.02}\n")
+            subprocess.run([trireme, "train", config, "-n", "2", "--out", f"{temporary}/{name}"], check=True,
+                           capture_output=True)
+            convert(trireme, f"{temporary}/{name}", folder / name)
+            read_model, report = transformers.AutoModelForCausalLM.from_pretrained(folder / name, output_loading_info=True)
+            assert not any(report.values()), report
+            write_logits(folder / name, read_model.eval(), 3)
+            print(f"trained {name}: transformers reads all of it")
+        subprocess.run([logits, folder], check=True)
+
+
 def compare(trireme, logits):
     with tempfile.TemporaryDirectory() as temporary:
         for bf16 in False, True:
@@ -133,5 +164,6 @@ if len(sys.argv) == 3 and sys.argv[1] == "make":
     save(pathlib.Path(sys.argv[2]), 7)
 elif len(sys.argv) == 4 and sys.argv[1] == "compare":
     compare(sys.argv[2], sys.argv[3])
+    compare_trained(sys.argv[2], sys.argv[3])
 else:
     sys.exit(__doc__)
