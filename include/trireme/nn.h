@@ -32,6 +32,13 @@ TRI_API tri_value tri_model_input(tri_model *model, tri_dtype dtype, tri_shape s
 TRI_API tri_value tri_model_target(tri_model *model, tri_dtype dtype, tri_shape sample);
 /* Prefix of the names of the parameters made from here on, such as "block1."; "" at first. Copied. */
 TRI_API void tri_model_scope(tri_model *model, const char *prefix);
+/* Weights of linear layers, embeddings and positions made from here on are normal with this deviation and biases 0; 0
+ * is what holds at first: linear layers uniform by their inputs, embeddings and positions of deviation 1. */
+TRI_API void tri_model_init_normal(tri_model *model, float deviation);
+/* What is made between the two is a block: its values are not kept for the way down but formed again there, bit for
+ * bit. Less memory, one more way up. Blocks do not nest. */
+TRI_API void tri_model_block_begin(tri_model *model);
+TRI_API void tri_model_block_end(tri_model *model);
 /* Checks that the model has an input and a loss; returns the first failure of the building calls. */
 TRI_API tri_status tri_model_finish(tri_model *model);
 /* Shape of one sample of a value. */
@@ -75,9 +82,11 @@ typedef struct tri_norm_options {
 } tri_norm_options;
 TRI_API tri_value tri_batch_norm(tri_model *model, tri_value x, tri_norm_options options);
 TRI_API tri_value tri_layer_norm(tri_model *model, tri_value x, tri_norm_options options);
+TRI_API tri_value tri_rms_norm(tri_model *model, tri_value x, tri_norm_options options);
 
 TRI_API tri_value tri_relu(tri_model *model, tri_value x);
-TRI_API tri_value tri_gelu(tri_model *model, tri_value x);
+TRI_API tri_value tri_gelu(tri_model *model, tri_value x);     /* by tanh, as GPT-2 has it */
+TRI_API tri_value tri_gelu_erf(tri_model *model, tri_value x); /* by the error function */
 TRI_API tri_value tri_silu(tri_model *model, tri_value x);
 TRI_API tri_value tri_tanh(tri_model *model, tri_value x);
 TRI_API tri_value tri_sigmoid(tri_model *model, tri_value x);
@@ -94,8 +103,42 @@ TRI_API tri_value tri_flatten(tri_model *model, tri_value x);
 /* axes: a permutation of the dimensions of one sample. */
 TRI_API tri_value tri_transpose(tri_model *model, tri_value x, const int *axes);
 
+/* Of transformers: x is a sequence [T, C]. */
+/* x + w[t], the learned parameter w [count, C]; T is at most count. */
+TRI_API tri_value tri_positions(tri_model *model, tri_value x, int64_t count, const char *name);
+/* x [.., 2F], gate then up: silu(gate) up. */
+TRI_API tri_value tri_swiglu(tri_model *model, tri_value x);
+
+typedef struct tri_rope_options {
+    int heads, kv_heads;     /* as in tri_attention_options */
+    float theta;             /* base of the angles; 0 = 10000 */
+    float factor, low, high; /* Llama 3's scaling: factor, low and high frequency factors; factor 0: none */
+    int64_t context;         /* its original context */
+} tri_rope_options;
+/* Turns queries and keys of x [T, (heads + 2 kv_heads) D] by their place: element i with i + D / 2, as Hugging Face. */
+TRI_API tri_value tri_rope(tri_model *model, tri_value x, tri_rope_options options);
+
+typedef struct tri_attention_options {
+    int heads;
+    int kv_heads; /* of keys and values; 0 = heads, which is a multiple of it */
+} tri_attention_options;
+/* Causal attention of x [T, (heads + 2 kv_heads) D], queries, keys, values side by side: [T, heads D]. */
+TRI_API tri_value tri_attention(tri_model *model, tri_value x, tri_attention_options options);
+
 /* Losses end a model. They are sums over the batch, divided once by the global count. */
 TRI_API tri_value tri_cross_entropy(tri_model *model, tri_value logits, tri_value target, float smoothing);
+
+typedef struct tri_vocab_loss_options {
+    int64_t words;
+    float smoothing;
+    bool forget;      /* logits are formed again on the way down instead of kept: less memory, the same bits */
+    const char *name; /* NULL: "head<N>" */
+    const char *tied; /* NULL: a weight of its own, "<name>.weight" [words, C]; else the whole name of the parameter of
+                         that shape which is the weight, such as an embedding's "wte.weight" */
+} tri_vocab_loss_options;
+/* Cross entropy of a linear layer over x [.., C] to `words` logits, which are never in memory all at once when they are
+ * many. Targets below 0 do not count. */
+TRI_API tri_value tri_vocab_loss(tri_model *model, tri_value x, tri_value target, tri_vocab_loss_options options);
 TRI_API tri_value tri_mse(tri_model *model, tri_value x, tri_value target);
 
 #ifdef __cplusplus

@@ -35,7 +35,9 @@
     X(INT, prefetch, "-1", -1, 64, NULL,                                                                               \
       "batches a thread prepares ahead, 0 = the step's own threads do it, -1 = 2 where a core is free, else 0")        \
     X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
-    X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")
+    X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")                                      \
+    X(BOOL, synthetic_tokens, "false", 0, 0, NULL,                                                                     \
+      "synthetic: samples are tokens below the classes, targets the next ones")
 typedef struct tri_data_config {
     TRI_DATA_OPTIONS(TRI_OPTION_FIELD)
 } tri_data_config;

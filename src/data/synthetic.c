@@ -4,6 +4,7 @@
  *
  * Classes: normal noise around one centre per class; the centres lie about five deviations apart, so that a good model
  * is right about 19 times in 20 but never always. Real targets (data.classes -1): a fixed linear function plus noise.
+ * Tokens: the next one follows from the one before by a fixed rule three times in four, and is any at all otherwise.
  */
 #include <math.h>
 #include <string.h>
@@ -19,7 +20,8 @@
 typedef struct synthetic_dataset {
     tri_dataset base;
     int64_t width;
-    int64_t first;  /* index of sample 0: the test samples follow the training samples */
+    int64_t first; /* index of sample 0: the test samples follow the training samples */
+    bool tokens;
     float *centres; /* [classes, width], or [1, width]: the weights of the linear function */
 } synthetic_dataset;
 
@@ -48,13 +50,32 @@ static void make_sample(const synthetic_dataset *synthetic, int64_t index, float
     memcpy(target, &label, sizeof(label));
 }
 
+static void make_tokens(const synthetic_dataset *synthetic, int64_t index, int32_t *sample, int32_t *target)
+{
+    tri_rng rng = {SEED, tri_rng_stream("synthetic tokens", (uint64_t)index, 0)};
+    int64_t width = synthetic->width;
+    uint64_t words = (uint64_t)synthetic->base.info.classes, token = tri_rng_below(rng, 0, words);
+    for (int64_t i = 0; i < width; i++) {
+        uint64_t number = 2 * (uint64_t)i + 1;
+        bool follows = tri_rng_below(rng, number, 4) > 0;
+        sample[i] = (int32_t)token;
+        token = follows ? (3 * token + 1) % words : tri_rng_below(rng, number + 1, words);
+        target[i] = (int32_t)token;
+    }
+}
+
 static tri_status synthetic_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples,
                                  void *targets)
 {
     synthetic_dataset *synthetic = tri_container_of(dataset, synthetic_dataset, base);
-    for (int64_t i = 0; i < count; i++)
-        make_sample(synthetic, synthetic->first + indices[i], (float *)samples + i * synthetic->width,
-                    (unsigned char *)targets + 4 * i);
+    int64_t width = synthetic->width;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t index = synthetic->first + indices[i];
+        if (synthetic->tokens)
+            make_tokens(synthetic, index, (int32_t *)samples + i * width, (int32_t *)targets + i * width);
+        else
+            make_sample(synthetic, index, (float *)samples + i * width, (unsigned char *)targets + 4 * i);
+    }
     return TRI_OK;
 }
 
@@ -75,6 +96,15 @@ static tri_status plan(synthetic_dataset *synthetic, const tri_data_config *conf
     info->sample = tri_shape_make(1, &config->synthetic_width);
     info->dtype = TRI_F32;
     TRI_TRY(tri_target_plan(info, config, "synthetic", TRI_I32, CLASSES_DEFAULT));
+    synthetic->tokens = config->synthetic_tokens;
+    if (synthetic->tokens) {
+        if (info->classes < 1)
+            return tri_fail(TRI_ECONFIG, "data.synthetic_tokens: want data.classes of at least 1, got %lld",
+                            (long long)config->classes);
+        info->dtype = TRI_I32;
+        info->target = info->sample;
+        return TRI_OK;
+    }
     size_t count = (size_t)(info->classes > 0 ? info->classes : 1) * (size_t)synthetic->width;
     synthetic->centres = tri_alloc_zero(count, sizeof(float));
     if (synthetic->centres == NULL)

@@ -6,7 +6,7 @@
  */
 #include <stdio.h>
 
-#include "kernel/row.h"
+#include "kernel/infer.h"
 
 #define MAX_COUNT (INT64_C(1) << 40) /* elements of one tensor of one shard */
 
@@ -17,7 +17,7 @@ static tri_status fail(const tri_op_desc *desc, const char *wanted, const char *
                     tri_shape_print(found, text));
 }
 
-static tri_status check_input(const tri_op_desc *desc, int i, int min_dims, int max_dims, tri_dtype dtype)
+tri_status tri_infer_input(const tri_op_desc *desc, int i, int min_dims, int max_dims, tri_dtype dtype)
 {
     const tri_shape shape = desc->input[i];
     char thing[32], wanted[48];
@@ -50,7 +50,7 @@ static tri_status check_input_count(const tri_op_desc *desc, int low, int high)
     return TRI_OK;
 }
 
-static tri_status check_units(const tri_op_desc *desc, const char *name, int64_t units)
+tri_status tri_infer_units(const tri_op_desc *desc, const char *name, int64_t units)
 {
     if (units < 1 || units > INT32_MAX) {
         return tri_fail(TRI_EINVAL, "%s: want %s from 1 to 2^31, got %lld", tri_op_name(desc->op), name,
@@ -59,7 +59,7 @@ static tri_status check_units(const tri_op_desc *desc, const char *name, int64_t
     return TRI_OK;
 }
 
-static tri_status set_param(tri_op_desc *desc, tri_shape shape)
+tri_status tri_infer_param(tri_op_desc *desc, tri_shape shape)
 {
     int64_t count = 1;
     for (int d = 0; d < shape.ndim; d++) {
@@ -79,11 +79,11 @@ static tri_shape vector_of(int64_t count)
 
 static tri_status infer_linear(tri_op_desc *desc, int64_t units)
 {
-    TRI_TRY(check_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
-    TRI_TRY(check_units(desc, "units", units));
-    TRI_TRY(set_param(desc, tri_shape_make(2, (int64_t[]){units, tri_shape_last(&desc->input[0])})));
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_units(desc, "units", units));
+    TRI_TRY(tri_infer_param(desc, tri_shape_make(2, (int64_t[]){units, tri_shape_last(&desc->input[0])})));
     if (desc->attr.bias) {
-        TRI_TRY(set_param(desc, vector_of(units)));
+        TRI_TRY(tri_infer_param(desc, vector_of(units)));
     }
     desc->output = desc->input[0];
     desc->output.dim[desc->output.ndim - 1] = units;
@@ -93,8 +93,8 @@ static tri_status infer_linear(tri_op_desc *desc, int64_t units)
 static tri_status infer_matmul(tri_op_desc *desc)
 {
     const tri_shape *a = &desc->input[0], *b = &desc->input[1];
-    TRI_TRY(check_input(desc, 0, 3, TRI_MAX_DIMS, TRI_F32));
-    TRI_TRY(check_input(desc, 1, 3, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 3, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 1, 3, TRI_MAX_DIMS, TRI_F32));
     bool same = a->ndim == b->ndim;
     for (int d = 0; same && d < a->ndim - 2; d++) {
         same = a->dim[d] == b->dim[d];
@@ -145,8 +145,8 @@ static tri_status check_window(tri_op_desc *desc, bool pool)
 
 static tri_status infer_conv(tri_op_desc *desc, int64_t units)
 {
-    TRI_TRY(check_input(desc, 0, 4, 4, TRI_F32));
-    TRI_TRY(check_units(desc, "units", units));
+    TRI_TRY(tri_infer_input(desc, 0, 4, 4, TRI_F32));
+    TRI_TRY(tri_infer_units(desc, "units", units));
     const int64_t channels = desc->input[0].dim[3], groups = desc->attr.groups == 0 ? 1 : desc->attr.groups;
     if (groups < 1 || channels % groups != 0 || units % groups != 0) {
         return tri_fail(TRI_EINVAL, "conv2d: want groups that divide %lld channels and %lld units, got %lld",
@@ -154,17 +154,17 @@ static tri_status infer_conv(tri_op_desc *desc, int64_t units)
     }
     TRI_TRY(check_window(desc, false));
     desc->output.dim[3] = units;
-    TRI_TRY(set_param(
+    TRI_TRY(tri_infer_param(
         desc, tri_shape_make(4, (int64_t[]){units, channels / groups, desc->attr.kernel[0], desc->attr.kernel[1]})));
     if (desc->attr.bias) {
-        TRI_TRY(set_param(desc, vector_of(units)));
+        TRI_TRY(tri_infer_param(desc, vector_of(units)));
     }
     return TRI_OK;
 }
 
 static tri_status infer_pool(tri_op_desc *desc)
 {
-    TRI_TRY(check_input(desc, 0, 4, 4, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 4, 4, TRI_F32));
     TRI_TRY(check_window(desc, true));
     desc->output.dim[3] = desc->input[0].dim[3];
     return TRI_OK;
@@ -172,20 +172,20 @@ static tri_status infer_pool(tri_op_desc *desc)
 
 static tri_status infer_global_pool(tri_op_desc *desc)
 {
-    TRI_TRY(check_input(desc, 0, 4, 4, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 4, 4, TRI_F32));
     desc->output = tri_shape_make(2, (int64_t[]){desc->input[0].dim[0], desc->input[0].dim[3]});
     return TRI_OK;
 }
 
 static tri_status infer_norm(tri_op_desc *desc)
 {
-    TRI_TRY(check_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
     if (!(desc->attr.epsilon >= 0)) {
         return tri_fail(TRI_EINVAL, "%s: want epsilon >= 0, got %g", tri_op_name(desc->op), (double)desc->attr.epsilon);
     }
-    const int params = desc->op == TRI_OP_BATCH_NORM ? 4 : 2;
+    const int params = desc->op == TRI_OP_BATCH_NORM ? 4 : desc->op == TRI_OP_RMS_NORM ? 1 : 2;
     for (int p = 0; p < params; p++) {
-        TRI_TRY(set_param(desc, vector_of(tri_shape_last(&desc->input[0]))));
+        TRI_TRY(tri_infer_param(desc, vector_of(tri_shape_last(&desc->input[0]))));
     }
     desc->output = desc->input[0];
     return TRI_OK;
@@ -193,7 +193,7 @@ static tri_status infer_norm(tri_op_desc *desc)
 
 static tri_status infer_map(tri_op_desc *desc)
 {
-    TRI_TRY(check_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
     if (desc->op == TRI_OP_DROPOUT && !(desc->attr.rate >= 0 && desc->attr.rate < 1)) {
         return tri_fail(TRI_EINVAL, "dropout: want a rate from 0 to below 1, got %g", (double)desc->attr.rate);
     }
@@ -203,10 +203,10 @@ static tri_status infer_map(tri_op_desc *desc)
 
 static tri_status infer_embedding(tri_op_desc *desc, int64_t units, int64_t width)
 {
-    TRI_TRY(check_input(desc, 0, 1, TRI_MAX_DIMS - 1, TRI_I32));
-    TRI_TRY(check_units(desc, "units (rows)", units));
-    TRI_TRY(check_units(desc, "width", width));
-    TRI_TRY(set_param(desc, tri_shape_make(2, (int64_t[]){units, width})));
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS - 1, TRI_I32));
+    TRI_TRY(tri_infer_units(desc, "units (rows)", units));
+    TRI_TRY(tri_infer_units(desc, "width", width));
+    TRI_TRY(tri_infer_param(desc, tri_shape_make(2, (int64_t[]){units, width})));
     desc->output = desc->input[0];
     desc->output.dim[desc->output.ndim++] = width;
     return TRI_OK;
@@ -214,8 +214,8 @@ static tri_status infer_embedding(tri_op_desc *desc, int64_t units, int64_t widt
 
 static tri_status infer_pair(tri_op_desc *desc)
 {
-    TRI_TRY(check_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
-    TRI_TRY(check_input(desc, 1, 1, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 1, 1, TRI_MAX_DIMS, TRI_F32));
     tri_shape row = desc->input[0];
     row.dim[0] = 1;
     if (!tri_shape_equal(desc->input[0], desc->input[1]) && !tri_shape_equal(row, desc->input[1])) {
@@ -231,13 +231,13 @@ static tri_status infer_pair(tri_op_desc *desc)
 static tri_status infer_concat(tri_op_desc *desc)
 {
     const int axis = desc->attr.axis;
-    TRI_TRY(check_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
     if (axis < 1 || axis >= desc->input[0].ndim) {
         return tri_fail(TRI_EINVAL, "concat: want an axis from 1 to %d, got %d", desc->input[0].ndim - 1, axis);
     }
     desc->output = desc->input[0];
     for (int i = 1; i < desc->input_count; i++) {
-        TRI_TRY(check_input(desc, i, 2, TRI_MAX_DIMS, TRI_F32));
+        TRI_TRY(tri_infer_input(desc, i, 2, TRI_MAX_DIMS, TRI_F32));
         tri_shape like = desc->input[i];
         like.dim[axis] = desc->input[0].dim[axis];
         if (!tri_shape_equal(like, desc->input[0])) {
@@ -253,7 +253,7 @@ static tri_status infer_concat(tri_op_desc *desc)
 
 static tri_status infer_reshape(tri_op_desc *desc, tri_shape to)
 {
-    TRI_TRY(check_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
     bool fits = to.ndim >= 1 && to.ndim <= TRI_MAX_DIMS && to.dim[0] == desc->input[0].dim[0];
     for (int d = 0; fits && d < to.ndim; d++) {
         fits = to.dim[d] >= 1 && to.dim[d] <= MAX_COUNT;
@@ -272,7 +272,7 @@ static tri_status infer_reshape(tri_op_desc *desc, tri_shape to)
 
 static tri_status infer_transpose(tri_op_desc *desc)
 {
-    TRI_TRY(check_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, 2, TRI_MAX_DIMS, TRI_F32));
     const tri_shape *in = &desc->input[0];
     unsigned seen = 0;
     for (int d = 0; d < in->ndim; d++) {
@@ -293,8 +293,8 @@ static tri_status infer_loss(tri_op_desc *desc)
 {
     const tri_shape x = desc->input[0];
     const bool classes = desc->op == TRI_OP_CROSS_ENTROPY;
-    TRI_TRY(check_input(desc, 0, classes ? 2 : 1, TRI_MAX_DIMS, TRI_F32));
-    TRI_TRY(check_input(desc, 1, 1, TRI_MAX_DIMS, classes ? TRI_I32 : TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 0, classes ? 2 : 1, TRI_MAX_DIMS, TRI_F32));
+    TRI_TRY(tri_infer_input(desc, 1, 1, TRI_MAX_DIMS, classes ? TRI_I32 : TRI_F32));
     tri_shape want = x;
     want.ndim -= classes ? 1 : 0;
     if (!tri_shape_equal(want, desc->input[1])) {
@@ -314,7 +314,7 @@ tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_sha
         return tri_fail(TRI_EINVAL, "op: want a number below %d, got %d", (int)TRI_OP_COUNT, (int)desc->op);
     }
     const bool two = desc->op == TRI_OP_MATMUL || desc->op == TRI_OP_ADD || desc->op == TRI_OP_MUL ||
-                     desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE;
+                     desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS;
     const int low = two || desc->op == TRI_OP_CONCAT ? 2 : 1;
     TRI_TRY(check_input_count(desc, low, desc->op == TRI_OP_CONCAT ? TRI_OP_MAX_INPUTS : low));
     desc->param_count = 0;
@@ -340,10 +340,12 @@ tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_sha
         break;
     case TRI_OP_BATCH_NORM:
     case TRI_OP_LAYER_NORM:
+    case TRI_OP_RMS_NORM:
         status = infer_norm(desc);
         break;
     case TRI_OP_RELU:
     case TRI_OP_GELU:
+    case TRI_OP_GELU_ERF:
     case TRI_OP_SILU:
     case TRI_OP_TANH:
     case TRI_OP_SIGMOID:
@@ -370,6 +372,13 @@ tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_sha
     case TRI_OP_CROSS_ENTROPY:
     case TRI_OP_MSE:
         status = infer_loss(desc);
+        break;
+    case TRI_OP_SWIGLU:
+    case TRI_OP_POSITIONS:
+    case TRI_OP_ROPE:
+    case TRI_OP_ATTENTION:
+    case TRI_OP_VOCAB_LOSS:
+        status = tri_infer_tokens(desc, units);
         break;
     case TRI_OP_COUNT:
         break;

@@ -41,7 +41,14 @@
     X(TRI_OP_RESHAPE, "reshape")                                                                                       \
     X(TRI_OP_TRANSPOSE, "transpose")         /* permutes dimensions 1.. by `axes` (the batch stays first) */           \
     X(TRI_OP_CROSS_ENTROPY, "cross_entropy") /* x[B..,V] i[B..] (i32, < 0: ignored) -> per-shard sums, see below */    \
-    X(TRI_OP_MSE, "mse")                     /* x t[B..] -> sum over elements of (x - t)^2 */
+    X(TRI_OP_MSE, "mse")                     /* x t[B..] -> sum over elements of (x - t)^2 */                          \
+    X(TRI_OP_GELU_ERF, "gelu_erf")           /* x Phi(x); gelu is its tanh form */                                     \
+    X(TRI_OP_RMS_NORM, "rms_norm")           /* x[B..,C] scale[C] -> y */                                              \
+    X(TRI_OP_SWIGLU, "swiglu")               /* x[B..,2F], gate then up -> y[B..,F] = silu(gate) up */                 \
+    X(TRI_OP_POSITIONS, "positions")         /* x[B,T,C] w[P,C] -> y = x + w[t], T <= P */                             \
+    X(TRI_OP_ROPE, "rope")                   /* turns queries and keys of x[B,T,(H + 2K) D] by their place */          \
+    X(TRI_OP_ATTENTION, "attention")         /* x[B,T,(H + 2K) D] -> y[B,T,H D], causal; queries, keys, values */      \
+    X(TRI_OP_VOCAB_LOSS, "vocab_loss")       /* x[B..,C] i[B..] w[V,C] -> sums: cross_entropy of x w' */
 
 typedef enum tri_op {
 #define TRI_OP_ENUM(id, name) id,
@@ -64,10 +71,15 @@ typedef struct tri_op_attr {
     float epsilon;                                 /* norms; 0 = 1e-5 */
     float momentum;                                /* batch_norm running statistics; 0 = 0.1 */
     float rate;                                    /* dropout probability */
-    float smoothing;                               /* cross_entropy label smoothing */
+    float smoothing;                               /* cross_entropy, vocab_loss: label smoothing */
     int axis;                                      /* concat */
     int axes[TRI_MAX_DIMS];                        /* transpose: output dim i is input dim axes[i] */
     uint64_t key;                                  /* dropout: number of the op in its graph */
+    bool forget;                                   /* vocab_loss: form logits again instead of keeping them */
+    int heads, kv_heads;                           /* rope, attention: H and K, 0 = H; H is a multiple of K */
+    float theta;                                   /* rope: base of the angles */
+    float rope_factor, rope_low, rope_high;        /* rope: Llama 3's scaling of long wave lengths; factor 0: none */
+    int64_t rope_context;                          /* the context it was trained on before */
 } tri_op_attr;
 
 /* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their

@@ -9,6 +9,7 @@
 
 #define GELU_ROOT 0.7978845608028654 /* sqrt(2 / pi) */
 #define GELU_CUBE 0.044715
+#define SQRT_HALF 0.7071067811865476
 
 static double sigmoid(double x)
 {
@@ -22,6 +23,8 @@ static double value(tri_op op, double x)
         return x < 0 ? 0 : x;
     case TRI_OP_GELU:
         return 0.5 * x * (1 + tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x)));
+    case TRI_OP_GELU_ERF:
+        return 0.5 * x * (1 + erf(x * SQRT_HALF));
     case TRI_OP_SILU:
         return x * sigmoid(x);
     case TRI_OP_TANH:
@@ -41,6 +44,8 @@ static double slope(tri_op op, double x, double y)
         const double t = tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x));
         return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_ROOT * (1 + 3 * GELU_CUBE * x * x);
     }
+    case TRI_OP_GELU_ERF:
+        return 0.5 * (1 + erf(x * SQRT_HALF)) + 0.5 * x * GELU_ROOT * exp(-0.5 * x * x);
     case TRI_OP_SILU:
         return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
     case TRI_OP_TANH:
@@ -93,6 +98,7 @@ MAP_FROM_OUTPUT(TRI_OP_RELU, tri_reference_relu);
 MAP_FROM_OUTPUT(TRI_OP_TANH, tri_reference_tanh);
 MAP_FROM_OUTPUT(TRI_OP_SIGMOID, tri_reference_sigmoid);
 MAP_FROM_INPUT(TRI_OP_GELU, tri_reference_gelu);
+MAP_FROM_INPUT(TRI_OP_GELU_ERF, tri_reference_gelu_erf);
 MAP_FROM_INPUT(TRI_OP_SILU, tri_reference_silu);
 
 /* Elements of one sample of b when it is broadcast over the samples of its shard, else 0. */

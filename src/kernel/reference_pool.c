@@ -160,12 +160,7 @@ const tri_kernel_ops tri_reference_global_pool = {
     .backward = global_backward,
 };
 
-/* Loss, hit and (when dx is not NULL) gradient of one row of V classes. */
-typedef struct row_loss {
-    double loss, right;
-} row_loss;
-
-static row_loss cross_entropy_row(const float *x, int64_t classes, int32_t target, double smoothing, float *dx)
+tri_row_loss tri_reference_loss_row(const float *x, int64_t classes, int32_t target, double smoothing, float *dx)
 {
     int64_t best = 0;
     double sum = 0, mean = 0;
@@ -181,8 +176,8 @@ static row_loss cross_entropy_row(const float *x, int64_t classes, int32_t targe
         dx[v] =
             (float)(exp((double)x[v] - log_sum) - smoothing / (double)classes - (v == target ? 1.0 - smoothing : 0.0));
     }
-    return (row_loss){(1 - smoothing) * (log_sum - (double)x[target]) + smoothing * (log_sum - mean),
-                      best == target ? 1 : 0};
+    return (tri_row_loss){(1 - smoothing) * (log_sum - (double)x[target]) + smoothing * (log_sum - mean),
+                          best == target ? 1 : 0};
 }
 
 static void cross_entropy_run(const tri_kernel *kernel, const tri_op_call *call, float *sums, float *dx_all)
@@ -202,7 +197,7 @@ static void cross_entropy_run(const tri_kernel *kernel, const tri_op_call *call,
                 }
                 continue;
             }
-            const row_loss row = cross_entropy_row(x + r * classes, classes, target[r], smoothing, dx);
+            const tri_row_loss row = tri_reference_loss_row(x + r * classes, classes, target[r], smoothing, dx);
             loss += row.loss;
             right += row.right;
             weight += 1;

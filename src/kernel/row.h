@@ -92,6 +92,27 @@ typedef struct tri_window {
 } tri_window;
 tri_window tri_window_make(const tri_op_desc *desc);
 
+/* Heads of rope and attention: a row of x is `queries` heads, then `keys` of keys, then `keys` of values, `width` each.
+ */
+typedef struct tri_heads {
+    int64_t queries, keys, group; /* group: heads of queries to one of keys */
+    int64_t width, stride;        /* of a head, of a row */
+    int64_t samples, length;      /* of a shard, of a sample */
+} tri_heads;
+tri_heads tri_heads_make(const tri_op_desc *desc);
+
+/* Cosines, then sines, of the angles of rope: each [length][width / 2]. */
+void tri_rope_table(const tri_op_desc *desc, float *table);
+/* Plan and release of both rows: the state is that table. */
+tri_status tri_rope_plan(const tri_op_desc *desc, tri_kernel *kernel);
+void tri_rope_release(tri_kernel *kernel);
+
+/* What the references of cross_entropy and vocab_loss mean: loss, hit and (when dx is not NULL) gradient of one row. */
+typedef struct tri_row_loss {
+    double loss, right;
+} tri_row_loss;
+tri_row_loss tri_reference_loss_row(const float *x, int64_t classes, int32_t target, double smoothing, float *dx);
+
 /* Sums leaves[shards][stride] over the shards of each part, in tree order, into dparam[p][part][0, count). Destroys
  * leaves. Does nothing when parameter p's gradient is not wanted. */
 void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, float *leaves, int64_t stride,
@@ -133,7 +154,14 @@ tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_ca
     X(tri_reference_reshape)                                                                                           \
     X(tri_reference_transpose)                                                                                         \
     X(tri_reference_cross_entropy)                                                                                     \
-    X(tri_reference_mse)
+    X(tri_reference_mse)                                                                                               \
+    X(tri_reference_gelu_erf)                                                                                          \
+    X(tri_reference_rms_norm)                                                                                          \
+    X(tri_reference_swiglu)                                                                                            \
+    X(tri_reference_positions)                                                                                         \
+    X(tri_reference_rope)                                                                                              \
+    X(tri_reference_attention)                                                                                         \
+    X(tri_reference_vocab_loss)
 
 #define TRI_ROW_DECLARE(row) extern const tri_kernel_ops row;
 TRI_REFERENCE_ROWS(TRI_ROW_DECLARE)

@@ -24,7 +24,31 @@ static void tails_write(tri_graph *graph)
         float tail[TRI_PARAMS_TAIL] = {0};
         for (size_t c = 0; c < TRI_COUNT_OF(columns); c++)
             tail[columns[c]] = column_sum(graph, columns[c], graph->parts[p].first, graph->parts[p].count);
-        graph->params->device->from_host(graph->grads[p] + graph->params->count, tail, sizeof(tail));
+        graph->params->device->from_host(graph->grads[p] + tri_params_grad_count(graph->params), tail, sizeof(tail));
+    }
+}
+
+/* From here on the op finds what the second run of its block left. */
+static void op_enter_block(tri_graph *graph, graph_op *op)
+{
+    tri_op_call *call = &op->call;
+    for (int i = 0; i < op->desc.input_count; i++)
+        call->input[i] = tri_graph_value_down(graph, op->input[i], op->block);
+    if (!op->again)
+        return;
+    call->output = tri_graph_value_down(graph, op->output, op->block);
+    call->saved = tri_graph_buffer(graph, op->saved_again);
+}
+
+static void block_again(tri_graph *graph, int last)
+{
+    for (int o = tri_graph_block_first(graph, last); o <= last; o++) {
+        graph_op *op = &graph->ops[o];
+        op_enter_block(graph, op);
+        if (!op->again)
+            continue;
+        op->call.scratch = tri_graph_buffer(graph, op->scratch_again);
+        tri_kernel_forward(&op->kernel, &op->call);
     }
 }
 
@@ -56,14 +80,16 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
     graph->can_go_down = false;
     tails_write(graph);
     if (ready)
-        ready(arg, graph->params->entry_count);
+        ready(arg, tri_params_tail(graph->params));
     for (int o = graph->op_count - 1; o >= 0; o--) {
         graph_op *op = &graph->ops[o];
+        if (tri_graph_ends_block(graph, o))
+            block_again(graph, o);
         if (!op->backward)
             continue;
         op_down(graph, op);
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
-            ready(arg, op->param[p]);
+            ready(arg, op->slot[p]);
     }
     return TRI_OK;
 }

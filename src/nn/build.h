@@ -26,6 +26,7 @@ typedef struct tri_build {
     tri_shape reshape_to; /* one sample */
     const char *kind;     /* of default names: "conv" gives "conv1", "conv2"; ops with parameters only */
     const char *name;     /* NULL: the default */
+    const char *tied;     /* NULL, or the whole name of the parameter that is parameter 0 of this op too */
     tri_build_param param[TRI_OP_MAX_PARAMS];
 } tri_build;
 

@@ -59,7 +59,8 @@ static tri_status values_make(tri_graph *graph, const tri_model *model)
                                                                         : GRAPH_COMPUTED,
                                          .nbytes = nbytes,
                                          .buffer = -1,
-                                         .grad = -1};
+                                         .grad = -1,
+                                         .again = -1};
     }
     return TRI_OK;
 }
@@ -108,7 +109,14 @@ static void roots_rename(tri_graph *graph, int from, int to)
 
 static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
 {
-    *op = (graph_op){.saved = -1, .scratch = -1, .scratch_down = -1, .output = graph->values[node->output].root};
+    *op = (graph_op){.saved = -1,
+                     .scratch = -1,
+                     .scratch_down = -1,
+                     .saved_again = -1,
+                     .scratch_again = -1,
+                     .output = graph->values[node->output].root};
+    op->block = graph->values[op->output].source == GRAPH_SUMS ? 0 : node->block;
+    graph->values[op->output].block = op->block;
     op->desc = (tri_op_desc){.op = node->op,
                              .attr = node->attr,
                              .input_count = node->input_count,
@@ -121,7 +129,11 @@ static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
         op->desc.input_dtype[i] = given->dtype;
         op->dinput[i] = op->add_into[i] = -1;
     }
+    op->desc.param_count = node->param_count;
     memcpy(op->param, node->param, sizeof(op->param));
+    memcpy(op->slot, node->param, sizeof(op->slot));
+    if (node->tie >= 0)
+        op->slot[0] = graph->params->entry_count + node->tie;
 }
 
 static tri_status ops_make(tri_graph *graph, const tri_model *model)
@@ -160,12 +172,13 @@ static bool gives_half(const tri_graph *graph, const graph_op *op)
 /* Types of computed values, but for what the loss judges; then of all names they have. */
 static void types_decide(tri_graph *graph)
 {
+    const bool words = graph->ops[graph->op_count - 1].desc.op == TRI_OP_VOCAB_LOSS; /* logits: what it multiplies */
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         graph_value *out = &graph->values[op->output];
         for (int i = 0; i < op->desc.input_count; i++)
             op->desc.input_dtype[i] = graph->values[op->input[i]].dtype;
-        if (out->source == GRAPH_COMPUTED && out->dtype == TRI_F32 && op->output != graph->logits &&
+        if (out->source == GRAPH_COMPUTED && out->dtype == TRI_F32 && (op->output != graph->logits || words) &&
             gives_half(graph, op)) {
             out->nbytes = out->nbytes / tri_dtype_nbytes(out->dtype) * tri_dtype_nbytes(TRI_BF16);
             out->dtype = TRI_BF16;
@@ -183,9 +196,7 @@ static void grads_decide(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
-        bool need = graph->config.training &&
-                    (op->desc.op == TRI_OP_LINEAR || op->desc.op == TRI_OP_CONV || op->desc.op == TRI_OP_EMBEDDING ||
-                     op->desc.op == TRI_OP_BATCH_NORM || op->desc.op == TRI_OP_LAYER_NORM);
+        bool need = graph->config.training && op->desc.param_count > 0;
         for (int i = 0; i < op->desc.input_count; i++) {
             op->desc.need_dinput[i] = graph->values[op->input[i]].need_grad;
             need = need || op->desc.need_dinput[i];
@@ -200,12 +211,9 @@ static tri_status kernels_plan(tri_graph *graph)
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         const tri_param *entries = graph->params->entries;
-        bool embedding = op->desc.op == TRI_OP_EMBEDDING;
         tri_op_desc probe = op->desc;
-        TRI_TRY(tri_op_infer(
-            &probe,
-            probe.op == TRI_OP_LINEAR || probe.op == TRI_OP_CONV || embedding ? entries[op->param[0]].shape.dim[0] : 0,
-            embedding ? entries[op->param[0]].shape.dim[1] : 0, (tri_shape){0}));
+        tri_shape first = probe.param_count > 0 ? entries[op->param[0]].shape : (tri_shape){0};
+        TRI_TRY(tri_op_infer(&probe, first.dim[0], first.dim[1], (tri_shape){0}));
         op->desc = probe;
         op->desc.output_dtype = graph->values[op->output].dtype;
         tri_status status = tri_kernel_plan(graph->config.kind, &op->desc, &op->kernel);
@@ -226,7 +234,7 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     graph->ops = tri_alloc_zero(model->nodes.count, sizeof(*graph->ops));
     int parts = graph->config.shards < TRI_TREE_MAX_PARTS ? graph->config.shards : TRI_TREE_MAX_PARTS;
     graph->part_capacity = parts;
-    graph->dparam = tri_alloc_zero((size_t)graph->params->entry_count * (size_t)parts, sizeof(*graph->dparam));
+    graph->dparam = tri_alloc_zero((size_t)tri_params_tail(graph->params) * (size_t)parts, sizeof(*graph->dparam));
     if (!graph->values || !graph->ops || !graph->dparam)
         return TRI_ENOMEM;
     TRI_TRY(values_make(graph, model));
@@ -238,6 +246,7 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     types_decide(graph);
     grads_decide(graph);
     TRI_TRY(kernels_plan(graph));
+    tri_graph_plan_times(graph);
     TRI_TRY(tri_graph_plan_memory(graph));
     graph->flops = tri_graph_count_flops(graph);
     return TRI_OK;

@@ -28,6 +28,13 @@ void *tri_graph_value(const tri_graph *graph, int value)
     return tri_graph_buffer(graph, spec->buffer);
 }
 
+void *tri_graph_value_down(const tri_graph *graph, int value, int block)
+{
+    const graph_value *spec = &graph->values[value];
+    bool again = block > 0 && spec->again >= 0 && spec->block == block;
+    return again ? tri_graph_buffer(graph, spec->again) : tri_graph_value(graph, value);
+}
+
 /* --- where gradients go --- */
 
 tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads)
@@ -45,9 +52,9 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
     graph->part_count = part_count;
     memcpy(graph->parts, parts, (size_t)part_count * sizeof(*parts));
     memcpy(graph->grads, grads, (size_t)part_count * sizeof(*grads));
-    for (int e = 0; e < graph->params->entry_count; e++)
+    for (int e = 0; e < tri_params_tail(graph->params); e++)
         for (int p = 0; p < part_count; p++)
-            graph->dparam[e * graph->part_capacity + p] = grads[p] + graph->params->entries[e].first;
+            graph->dparam[e * graph->part_capacity + p] = grads[p] + tri_params_grad_first(graph->params, e);
     return TRI_OK;
 }
 
@@ -109,7 +116,7 @@ static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool traini
     call->part_count = graph->part_count;
     call->parts = graph->parts;
     for (int p = 0; p < op->desc.param_count; p++)
-        call->dparam[p] = graph->dparam + (size_t)op->param[p] * (size_t)graph->part_capacity;
+        call->dparam[p] = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
 }
 
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
@@ -130,5 +137,5 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
 
 const float *tri_graph_logits(const tri_graph *graph)
 {
-    return tri_graph_value(graph, graph->logits);
+    return graph->values[graph->logits].dtype == TRI_F32 ? tri_graph_value(graph, graph->logits) : NULL;
 }

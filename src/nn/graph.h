@@ -39,17 +39,18 @@ typedef struct tri_batch {
     const void *target;          /* likewise */
 } tri_batch;
 
-/* Where the gradients of the next runs go: grads[p] is a flat array (params->count elements and the tail) for part p of
- * their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are copied,
- * the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch norm
- * writes its statistics there on the way up). */
+/* Where the gradients of the next runs go: grads[p] is a flat array (tri_params_grad_count() and the tail) for part p
+ * of their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are
+ * copied, the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch
+ * norm writes its statistics there on the way up). */
 tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
 
 /* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard. The batch is borrowed until
  * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);
-/* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. */
+/* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. NULL where
+ * they are not f32: with bf16 a loss over a vocabulary takes what it multiplies in bf16. */
 const float *tri_graph_logits(const tri_graph *graph);
 
 /* Called when the gradient of an entry is complete in all parts; entries may come in any order but are called once
@@ -57,7 +58,8 @@ const float *tri_graph_logits(const tri_graph *graph);
 typedef void (*tri_graph_ready)(void *arg, int entry);
 /* Runs the kernels downward, once after each forward with training = true. Every entry of every part is overwritten,
  * the tail too (loss, weight, right, number of shards with rows, each in tree order); gaps between entries are left
- * alone. ready may be NULL; the tail counts as entry params->entry_count and comes first. Buffers are sums over shards
+ * alone. Gradients of ties lie behind the entries: tri_params_fold(). ready may be NULL; ties have the numbers behind
+ * the entries, the tail the last one, tri_params_tail(), and comes first. Buffers are sums over shards
  * (mean, variance). */
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg);
 

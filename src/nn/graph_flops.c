@@ -8,6 +8,9 @@
 static int64_t terms_of(const tri_op_desc *desc)
 {
     const tri_shape *weight = &desc->param[0], *a = &desc->input[0];
+    /* Scores, then the mix of values; on average half of the places are looked at. */
+    if (desc->op == TRI_OP_ATTENTION)
+        return a->dim[1];
     switch (desc->op) {
     case TRI_OP_LINEAR:
         return weight->dim[1];
@@ -25,11 +28,17 @@ double tri_graph_count_flops(const tri_graph *graph)
     double flops = 0;
     for (int o = 0; o < graph->op_count; o++) {
         const graph_op *op = &graph->ops[o];
-        double once =
-            2.0 * (double)terms_of(&op->desc) * (double)tri_shape_count(op->desc.output) / (double)graph->config.rows;
+        double outputs = (double)tri_shape_count(op->desc.output), terms = (double)terms_of(&op->desc);
+        if (op->desc.op == TRI_OP_VOCAB_LOSS) {
+            outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
+            terms = (double)op->desc.param[0].dim[1];
+        }
+        double once = 2.0 * terms * outputs / (double)graph->config.rows;
         int passes = 1 + (op->backward && op->desc.param_count > 0);
         for (int i = 0; i < op->desc.input_count; i++)
             passes += op->backward && op->desc.need_dinput[i];
+        if (op->desc.op == TRI_OP_ATTENTION && passes > 1)
+            passes++; /* each of its two products has two factors with gradients */
         flops += passes * once;
     }
     return flops;

@@ -2,9 +2,9 @@
  *
  * graph_impl.h: what a compiled graph is made of: roots of values, planned ops, and buffers with lifetimes.
  *
- * Times: op i of n runs at time i on the way up and at 2n - 1 - i on the way down. A buffer is busy from `first` to
- * `last`, both included; buffers whose times do not meet may share memory. Included by files of nn/ and their tests
- * only.
+ * Times: op i of n runs at time i on the way up, and on the way down from time n on, where ops of blocks run once more
+ * before they go down (again.c). A buffer is busy from `first` to `last`, both included; buffers whose times do not
+ * meet may share memory. Included by files of nn/ and their tests only.
  */
 #ifndef TRI_NN_GRAPH_IMPL_H
 #define TRI_NN_GRAPH_IMPL_H
@@ -30,6 +30,7 @@ typedef struct graph_value {
     int use_count; /* uses as input of ops */
     bool need_grad;
     int buffer, grad; /* numbers of buffers, -1: none */
+    int again, block; /* buffer of its second life in its block, -1: none */
 } graph_value;
 
 typedef struct graph_op {
@@ -37,8 +38,13 @@ typedef struct graph_op {
     tri_op_desc desc;
     int input[TRI_OP_MAX_INPUTS], output; /* roots */
     int param[TRI_OP_MAX_PARAMS];         /* entries of the store */
+    int slot[TRI_OP_MAX_PARAMS];          /* numbers of their gradients: entries or ties */
     bool backward;                        /* takes part in the way down */
+    int block;                            /* 0: none */
+    bool again;                           /* runs once more, at again_at, before its block goes down */
+    int again_at, down_at;                /* times */
     int saved, scratch, scratch_down;     /* buffers, -1: none */
+    int saved_again, scratch_again;       /* of the second run */
     int dinput[TRI_OP_MAX_INPUTS];        /* buffer that backward writes, -1: gradient not wanted */
     int add_into[TRI_OP_MAX_INPUTS];      /* buffer it is then added to, -1: dinput is the gradient itself */
     tri_op_call call;                     /* filled for each run */
@@ -66,7 +72,7 @@ struct tri_graph {
     int part_count, part_capacity;
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     float *grads[TRI_TREE_MAX_PARTS];
-    float **dparam;   /* [entry][part_capacity]: where each entry's gradient of each part lies */
+    float **dparam;   /* [entry or tie][part_capacity]: where each gradient of each part lies */
     tri_batch batch;  /* of the last forward */
     bool can_go_down; /* a forward with training = true stands */
 };
@@ -74,6 +80,13 @@ struct tri_graph {
 /* share false: every buffer has memory of its own and nothing is computed in place; tests compare with it. */
 tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
                                 bool share, tri_graph **out);
+/* again.c: decides which ops run again, and the times of all. */
+void tri_graph_plan_times(tri_graph *graph);
+/* The output of op `producer` lives on after the way up of its block. */
+bool tri_graph_is_kept(const tri_graph *graph, int producer);
+/* Op o is the last one of a block; the first op of o's block. */
+bool tri_graph_ends_block(const tri_graph *graph, int o);
+int tri_graph_block_first(const tri_graph *graph, int o);
 /* Decides the buffers of all ops, their times and offsets, and allocates the memory in the device of the params. */
 tri_status tri_graph_plan_memory(tri_graph *graph);
 /* Also of a graph whose planning failed. */
@@ -85,5 +98,7 @@ double tri_graph_count_flops(const tri_graph *graph);
 void *tri_graph_buffer(const tri_graph *graph, int buffer);
 /* Where a root value lies in this run. */
 void *tri_graph_value(const tri_graph *graph, int value);
+/* Where ops of `block` find it on the way down. */
+void *tri_graph_value_down(const tri_graph *graph, int value, int block);
 
 #endif

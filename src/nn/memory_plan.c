@@ -15,7 +15,7 @@
 
 static int time_down(const tri_graph *graph, int op)
 {
-    return 2 * graph->op_count - 1 - op;
+    return graph->ops[op].down_at;
 }
 
 static int later(int a, int b)
@@ -41,12 +41,12 @@ static size_t run_nbytes(const tri_graph *graph, size_t shard_nbytes)
     return shard_nbytes * (size_t)graph->config.shards;
 }
 
-/* Last time at which the content of a value is read. */
+/* Last time at which the content of a value is read; of a value that is formed again, before that. */
 static int value_last(const tri_graph *graph, int value, int producer)
 {
-    const tri_kernel_ops *made = graph->ops[producer].kernel.ops;
+    const graph_op *made = &graph->ops[producer];
     int last = producer;
-    if (graph->ops[producer].backward && made->backward_output)
+    if (made->backward && made->kernel.ops->backward_output && !made->again)
         last = later(last, time_down(graph, producer));
     if (value == graph->logits)
         last = later(last, graph->op_count - 1);
@@ -56,6 +56,10 @@ static int value_last(const tri_graph *graph, int value, int producer)
             if (op->input[i] != value)
                 continue;
             last = later(last, o);
+            if (made->again && op->block == made->block)
+                continue;
+            if (op->again)
+                last = later(last, op->again_at);
             if (op->backward && op->kernel.ops->backward_input)
                 last = later(last, time_down(graph, o));
         }
@@ -63,18 +67,39 @@ static int value_last(const tri_graph *graph, int value, int producer)
     return last;
 }
 
-/* Output in the memory of input 0: nobody reads that input after this op. */
-static bool can_share_output(const tri_graph *graph, int o)
+/* Last time at which the second life of a value is read. */
+static int again_last(const tri_graph *graph, int producer)
+{
+    const graph_op *made = &graph->ops[producer];
+    int last = made->again_at;
+    if (made->backward && made->kernel.ops->backward_output)
+        last = later(last, time_down(graph, producer));
+    for (int o = producer + 1; o < graph->op_count && graph->ops[o].block == made->block; o++) {
+        const graph_op *op = &graph->ops[o];
+        for (int i = 0; i < op->desc.input_count; i++) {
+            if (op->input[i] != made->output)
+                continue;
+            if (op->again)
+                last = later(last, op->again_at);
+            if (op->backward && op->kernel.ops->backward_input)
+                last = later(last, time_down(graph, o));
+        }
+    }
+    return last;
+}
+
+/* Output in the memory of input 0, which lies in `buffer`: nobody reads that after `now`, when this op runs. */
+static bool can_share_output(const tri_graph *graph, int o, int buffer, int now)
 {
     const graph_op *op = &graph->ops[o];
     const graph_value *in = &graph->values[op->input[0]], *out = &graph->values[op->output];
-    if (!graph->share || !op->kernel.ops->output_may_alias || in->buffer < 0 || in->nbytes != out->nbytes ||
+    if (!graph->share || !op->kernel.ops->output_may_alias || buffer < 0 || in->nbytes != out->nbytes ||
         in->dtype != out->dtype)
         return false;
     for (int i = 1; i < op->desc.input_count; i++)
         if (op->input[i] == op->input[0])
             return false;
-    return graph->buffers[in->buffer].last == o;
+    return graph->buffers[buffer].last == now;
 }
 
 static void plan_up(tri_graph *graph)
@@ -86,17 +111,38 @@ static void plan_up(tri_graph *graph)
             int last = value_last(graph, op->output, o);
             size_t nbytes = run_nbytes(graph, out->nbytes);
             graph->plain_nbytes += nbytes;
-            if (can_share_output(graph, o)) {
+            if (can_share_output(graph, o, graph->values[op->input[0]].buffer, o)) {
                 out->buffer = graph->values[op->input[0]].buffer;
                 graph->buffers[out->buffer].last = last;
             } else {
                 out->buffer = buffer_add(graph, nbytes, o, last);
             }
         }
-        int saved_last = op->backward ? time_down(graph, o) : o;
+        int saved_last = op->backward && !op->again ? time_down(graph, o) : o;
         op->saved = buffer_add(graph, run_nbytes(graph, op->kernel.saved_nbytes), o, saved_last);
         op->scratch = buffer_add(graph, op->kernel.scratch_nbytes, o, o);
         graph->plain_nbytes += run_nbytes(graph, op->kernel.saved_nbytes) + op->kernel.scratch_nbytes;
+    }
+}
+
+/* Second lives. */
+static void plan_again(tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        graph_value *out = &graph->values[op->output], *in = &graph->values[op->input[0]];
+        if (!op->again)
+            continue;
+        int last = again_last(graph, o), now = op->again_at;
+        if (in->block == op->block && can_share_output(graph, o, in->again, now)) {
+            out->again = in->again;
+            graph->buffers[out->again].last = last;
+        } else {
+            out->again = buffer_add(graph, run_nbytes(graph, out->nbytes), now, last);
+        }
+        op->saved_again = buffer_add(graph, run_nbytes(graph, op->kernel.saved_nbytes), now,
+                                     op->backward ? time_down(graph, o) : now);
+        op->scratch_again = buffer_add(graph, op->kernel.scratch_nbytes, now, now);
     }
 }
 
@@ -235,7 +281,7 @@ void tri_graph_free_memory(tri_graph *graph)
 
 tri_status tri_graph_plan_memory(tri_graph *graph)
 {
-    graph->buffer_capacity = graph->op_count * (4 + TRI_OP_MAX_INPUTS);
+    graph->buffer_capacity = graph->op_count * (7 + TRI_OP_MAX_INPUTS);
     graph->buffers = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*graph->buffers));
     int *order = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*order));
     if (!graph->buffers || !order) {
@@ -243,6 +289,7 @@ tri_status tri_graph_plan_memory(tri_graph *graph)
         return TRI_ENOMEM;
     }
     plan_up(graph);
+    plan_again(graph);
     plan_down(graph);
     graph->planned_nbytes = graph->share ? tri_graph_pack(graph->buffers, graph->buffer_count, order)
                                          : pack_apart(graph->buffers, graph->buffer_count);

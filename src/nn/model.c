@@ -20,6 +20,7 @@ tri_status tri_model_create(const char *name, tri_model **out)
     model->nodes.each = sizeof(tri_node);
     model->values.each = sizeof(tri_value_spec);
     model->params.each = sizeof(tri_param_spec);
+    model->ties.each = sizeof(int);
     model->input = model->target = model->logits = model->loss = -1;
     model->conv_init = TRI_INIT_FAN_IN;
     model->name = tri_arena_strdup(&model->arena, name ? name : "model");
@@ -37,6 +38,7 @@ void tri_model_destroy(tri_model *model)
     if (!model)
         return;
     tri_map_fini(&model->counts);
+    tri_vector_fini(&model->ties);
     tri_vector_fini(&model->params);
     tri_vector_fini(&model->values);
     tri_vector_fini(&model->nodes);
@@ -91,6 +93,21 @@ void tri_model_scope(tri_model *model, const char *prefix)
         model->scope = scope;
     else
         tri_model_fail(model, TRI_ENOMEM);
+}
+
+void tri_model_init_normal(tri_model *model, float deviation)
+{
+    model->deviation = deviation;
+}
+
+void tri_model_block_begin(tri_model *model)
+{
+    model->block = ++model->block_count;
+}
+
+void tri_model_block_end(tri_model *model)
+{
+    model->block = 0;
 }
 
 /* --- what comes from the data set --- */
@@ -211,6 +228,7 @@ static tri_status param_add(tri_model *model, const tri_build *build, const tri_
         .shape = desc->param[p],
         .init = wanted->init,
         .fan = fan_of(desc->param[0], wanted->init),
+        .deviation = model->deviation > 0 ? model->deviation : 1.0f,
         .decay = wanted->decay,
         .buffer = wanted->buffer,
         .momentum = build->attr.momentum > 0 ? build->attr.momentum : 0.1f,
@@ -218,16 +236,42 @@ static tri_status param_add(tri_model *model, const tri_build *build, const tri_
     return tri_vector_push(&model->params, &spec) ? TRI_OK : TRI_ENOMEM;
 }
 
+/* Parameter 0 of the node is one that was made before. */
+static tri_status param_tie(tri_model *model, const tri_build *build, const tri_op_desc *desc, tri_node *node)
+{
+    const tri_param_spec *specs = model->params.items;
+    char wanted[96], found[96];
+    for (size_t p = 0; p < model->params.count; p++) {
+        if (strcmp(specs[p].name, build->tied) != 0)
+            continue;
+        if (!tri_shape_equal(specs[p].shape, desc->param[0]))
+            return tri_fail(TRI_EINVAL, "%s: want tied weights of shape %s, %s has %s", tri_op_name(build->op),
+                            tri_shape_print(desc->param[0], wanted), build->tied,
+                            tri_shape_print(specs[p].shape, found));
+        node->param[0] = (int)p;
+        node->tie = (int)model->ties.count;
+        return tri_vector_push(&model->ties, &node->param[0]) ? TRI_OK : TRI_ENOMEM;
+    }
+    return tri_fail(TRI_EINVAL, "%s: there is no parameter %s to share weights with", tri_op_name(build->op),
+                    build->tied);
+}
+
 static tri_status node_add(tri_model *model, const tri_build *build, const tri_op_desc *desc, const char *layer)
 {
-    tri_node node = {
-        .op = desc->op, .attr = desc->attr, .input_count = desc->input_count, .param_count = desc->param_count};
+    tri_node node = {.op = desc->op,
+                     .attr = desc->attr,
+                     .input_count = desc->input_count,
+                     .param_count = desc->param_count,
+                     .tie = -1,
+                     .block = model->block};
     memcpy(node.input, build->input, sizeof(node.input));
-    for (int p = 0; p < desc->param_count; p++) {
+    if (build->tied)
+        TRI_TRY(param_tie(model, build, desc, &node));
+    for (int p = build->tied ? 1 : 0; p < desc->param_count; p++) {
         node.param[p] = (int)model->params.count;
         TRI_TRY(param_add(model, build, desc, p, layer));
     }
-    bool loss = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE;
+    bool loss = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS;
     tri_shape sample = {0};
     if (!loss) {
         sample.ndim = desc->output.ndim - 1;

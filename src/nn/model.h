@@ -18,11 +18,12 @@ typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_FAN_IN, TRI_INIT_H
 typedef struct tri_param_spec {
     char *name;
     tri_shape shape;
-    tri_init init;  /* FAN_IN: uniform +-1/sqrt(fan_in), as PyTorch's Linear and Conv2d; HE: normal sqrt(2/fan_out) */
-    int64_t fan;    /* fan_in (FAN_IN) or fan_out (HE) */
-    bool decay;     /* weight decay applies (weights yes; bias, norms no only under optim.decay = weights) */
-    bool buffer;    /* running statistics: not trained */
-    float momentum; /* buffer: weight of the newest figure */
+    tri_init init;   /* FAN_IN: uniform +-1/sqrt(fan_in), as PyTorch's Linear and Conv2d; HE: normal sqrt(2/fan_out) */
+    int64_t fan;     /* fan_in (FAN_IN) or fan_out (HE) */
+    float deviation; /* NORMAL */
+    bool decay;      /* weight decay applies (weights yes; bias, norms no only under optim.decay = weights) */
+    bool buffer;     /* running statistics: not trained */
+    float momentum;  /* buffer: weight of the newest figure */
 } tri_param_spec;
 
 typedef struct tri_node {
@@ -32,6 +33,8 @@ typedef struct tri_node {
     tri_value input[TRI_OP_MAX_INPUTS];
     int param_count;
     int param[TRI_OP_MAX_PARAMS]; /* numbers in model->params */
+    int tie;                      /* of parameter 0 in model->ties: another node made it; -1: none */
+    int block;                    /* whose values are formed again on the way down, from 1; 0: none */
     tri_value output;
 } tri_node;
 
@@ -48,8 +51,11 @@ struct tri_model {
     tri_vector nodes;   /* tri_node */
     tri_vector values;  /* tri_value_spec */
     tri_vector params;  /* tri_param_spec */
+    tri_vector ties;    /* int: numbers in params */
     tri_map counts;     /* scope and layer kind -> how many were named so far; "=" and a parameter's name -> taken */
     tri_init conv_init; /* of convolutions' weights from here on; FAN_IN at first */
+    float deviation;    /* of normal weights from here on; 0 at first: the usual of each layer */
+    int block, block_count;                /* the block that nodes belong to, 0: none; blocks so far */
     tri_value input, target, logits, loss; /* -1: none; logits: what the loss judges */
     tri_status status;
     char message[1024];

@@ -23,7 +23,7 @@ static void entry_init(const tri_param_spec *spec, uint64_t seed, float *values,
 {
     tri_rng rng = {seed, tri_rng_stream("init", XXH3_64bits(spec->name, strlen(spec->name)), 0)};
     float bound = (float)(1.0 / sqrt((double)spec->fan));
-    float deviation = spec->init == TRI_INIT_HE ? (float)sqrt(2.0 / (double)spec->fan) : 1.0f;
+    float deviation = spec->init == TRI_INIT_HE ? (float)sqrt(2.0 / (double)spec->fan) : spec->deviation;
     switch (spec->init) {
     case TRI_INIT_ZERO: /* as allocated */
         break;
@@ -66,6 +66,19 @@ static tri_status entries_lay(const tri_model *model, tri_params *params)
     return params->values ? TRI_OK : TRI_ENOMEM;
 }
 
+static tri_status ties_lay(const tri_model *model, tri_params *params)
+{
+    const int *entries = model->ties.items;
+    params->ties = tri_alloc_zero(model->ties.count, sizeof(*params->ties));
+    if (!params->ties && model->ties.count > 0)
+        return TRI_ENOMEM;
+    for (size_t t = 0; t < model->ties.count; t++) {
+        params->ties[t] = (tri_tie){entries[t], tri_params_grad_count(params)};
+        params->tie_count++;
+    }
+    return TRI_OK;
+}
+
 static tri_status entries_fill(const tri_param_spec *specs, uint64_t seed, tri_params *params)
 {
     tri_device_view view;
@@ -90,6 +103,8 @@ tri_status tri_params_create(const tri_model *model, const tri_device_ops *devic
     if (params->entries) {
         params->entry_count = (int)model->params.count;
         status = entries_lay(model, params);
+        if (status == TRI_OK)
+            status = ties_lay(model, params);
     }
     if (status == TRI_OK)
         status = entries_fill(model->params.items, seed, params);
@@ -108,8 +123,18 @@ void tri_params_destroy(tri_params *params)
     for (int e = 0; e < params->entry_count; e++)
         tri_free((char *)(uintptr_t)params->entries[e].name);
     tri_free(params->entries);
+    tri_free(params->ties);
     params->device->free(params->values);
     tri_free(params);
+}
+
+void tri_params_fold(const tri_params *params, int threads, float *grads)
+{
+    for (int t = 0; t < params->tie_count; t++) {
+        const tri_param *entry = &params->entries[params->ties[t].entry];
+        float *sum = grads + entry->first;
+        tri_vector_add(threads, sum, sum, grads + params->ties[t].first, entry->count);
+    }
 }
 
 const tri_param *tri_params_find(const tri_params *params, const char *name)

@@ -26,18 +26,55 @@ typedef struct tri_param {
     float momentum; /* buffer: weight of the newest figure; 0 = 0.1 */
 } tri_param;
 
+/* Another reader of an entry (tied weights). Its gradient has a place of its own in gradient arrays, behind the
+ * entries, and is added to the entry's once the sums over all shards are there: so the sum does not depend on who had
+ * which shards. */
+typedef struct tri_tie {
+    int entry;
+    int64_t first; /* element of gradient arrays */
+} tri_tie;
+
 typedef struct tri_params {
     tri_param *entries;
     int entry_count;
     int64_t count; /* elements of the store, padding included, tail not */
     float *values; /* [count], in the device's memory */
     const tri_device_ops *device;
+    tri_tie *ties;
+    int tie_count;
 } tri_params;
+
+/* Elements of a gradient array before its tail: the store and the ties. */
+static inline int64_t tri_params_grad_count(const tri_params *params)
+{
+    if (params->tie_count == 0)
+        return params->count;
+    const tri_tie *last = &params->ties[params->tie_count - 1];
+    int64_t count = params->entries[last->entry].count;
+    return last->first + (count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN * TRI_PARAMS_ALIGN;
+}
+
+/* Gradients are numbered: entries, ties, and the tail last. */
+static inline int tri_params_tail(const tri_params *params)
+{
+    return params->entry_count + params->tie_count;
+}
+
+/* First element of the gradient numbered so. */
+static inline int64_t tri_params_grad_first(const tri_params *params, int number)
+{
+    if (number < params->entry_count)
+        return params->entries[number].first;
+    return number < tri_params_tail(params) ? params->ties[number - params->entry_count].first
+                                            : tri_params_grad_count(params);
+}
 
 /* Lays out the store in the device's memory and fills it: initial values are a function of (seed, name, element) alone.
  * Graphs and optimizers over the store have theirs in the same device. The model may be destroyed afterwards. */
 tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out);
 void tri_params_destroy(tri_params *params);
+/* Adds the gradients of ties to those of their entries, in order; grads holds the sums over all shards. */
+void tri_params_fold(const tri_params *params, int threads, float *grads);
 /* NULL when absent. */
 const tri_param *tri_params_find(const tri_params *params, const char *name);
 /* xxh3 over (name, 0, dtype and dims as little-endian int64, bytes) of all entries in order of name: the `weights:`

@@ -10,21 +10,23 @@
 static void bucket_close(tri_buckets *buckets, const tri_params *params, int first, int last, int64_t end)
 {
     tri_bucket *bucket = &buckets->items[buckets->count];
-    bucket->first = first < params->entry_count ? params->entries[first].first : params->count;
+    bucket->first = tri_params_grad_first(params, first);
     if (first == 0)
         bucket->first = 0;
     bucket->count = end - bucket->first;
     bucket->entry_count = last - first + 1;
     for (int entry = first; entry <= last; entry++)
         buckets->bucket_of[entry] = buckets->count;
-    const char *name = first < params->entry_count ? params->entries[first].name : "tail";
+    const char *name = first < params->entry_count       ? params->entries[first].name
+                       : first < tri_params_tail(params) ? "ties"
+                                                         : "tail";
     snprintf(bucket->name, sizeof(bucket->name), "bucket %d (from %.24s)", buckets->count, name);
     buckets->count++;
 }
 
 tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int64_t nbytes_each)
 {
-    int entries = params->entry_count + 1; /* the tail is the last one */
+    int entries = tri_params_tail(params) + 1; /* the tail is the last one */
     *buckets = (tri_buckets){0};
     buckets->items = tri_alloc_zero((size_t)entries, sizeof(tri_bucket));
     buckets->bucket_of = tri_alloc_zero((size_t)entries, sizeof(int));
@@ -32,10 +34,10 @@ tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int6
         tri_buckets_fini(buckets);
         return TRI_ENOMEM;
     }
-    int64_t end = params->count + TRI_PARAMS_TAIL;
-    int last = params->entry_count;
-    for (int entry = params->entry_count; entry >= 0; entry--) {
-        int64_t first = entry < params->entry_count ? params->entries[entry].first : params->count;
+    int64_t end = tri_params_grad_count(params) + TRI_PARAMS_TAIL;
+    int last = entries - 1;
+    for (int entry = last; entry >= 0; entry--) {
+        int64_t first = tri_params_grad_first(params, entry);
         if ((end - first) * (int64_t)sizeof(float) >= nbytes_each || entry == 0) {
             bucket_close(buckets, params, entry, last, end);
             end = first;

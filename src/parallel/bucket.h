@@ -21,7 +21,7 @@ typedef struct tri_bucket {
 typedef struct tri_buckets {
     tri_bucket *items;
     int count;
-    int *bucket_of; /* [entry_count + 1]: entry -> bucket */
+    int *bucket_of; /* [tri_params_tail() + 1]: number of a gradient -> bucket */
     int released;   /* buckets released in this step */
 } tri_buckets;
 

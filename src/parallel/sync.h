@@ -47,7 +47,8 @@ typedef struct tri_sync_ops {
     tri_status (*create)(const tri_sync_setup *setup, tri_sync **out);
     /* A step begins: nothing is ready. */
     tri_status (*begin)(tri_sync *sync);
-    /* Entry `entry` is complete in all parts (params->entry_count: the tail). Never blocks; failures wait for finish.
+    /* Entry `entry` is complete in all parts (numbers as tri_params_tail() has them). Never blocks; failures wait for
+     * finish.
      */
     void (*ready)(tri_sync *sync, int entry);
     /* Waits until the slice of the sum is complete in grads[0], with the tail. */
@@ -60,8 +61,8 @@ typedef struct tri_sync_ops {
 /* First member of each implementation's struct. */
 struct tri_sync {
     const tri_sync_ops *ops;
-    float **grads; /* [part_count] arrays of params->count + TRI_PARAMS_TAIL elements: the backward pass writes them,
-                      finish leaves the sum over all ranks in the first */
+    float **grads;      /* [part_count] arrays of tri_params_grad_count() + TRI_PARAMS_TAIL elements: the backward pass
+                           writes them,      finish leaves the sum over all ranks in the first */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
 };
 

@@ -48,7 +48,7 @@ static void ddp_destroy(tri_sync *sync)
 static tri_status ddp_allocate(sync_ddp *ddp)
 {
     size_t parts = (size_t)ddp->part_count, count = (size_t)ddp->buckets.count;
-    size_t nbytes = (size_t)(ddp->params->count + TRI_PARAMS_TAIL) * sizeof(float);
+    size_t nbytes = (size_t)(tri_params_grad_count(ddp->params) + TRI_PARAMS_TAIL) * sizeof(float);
     ddp->works = tri_alloc_zero(count, sizeof(tri_work *));
     ddp->part_slice = tri_alloc_zero(count * parts, sizeof(float *));
     ddp->base.grads = tri_alloc_zero(parts, sizeof(float *));

@@ -66,7 +66,7 @@ static tri_status allocate_waves(tri_job *job)
     waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
     for (int level = 0; waves->scratch && level < waves->levels; level++) {
         waves->scratch[level] =
-            job->params->device->alloc((size_t)(job->params->count + TRI_PARAMS_TAIL) * sizeof(float));
+            job->params->device->alloc((size_t)(tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float));
         if (!waves->scratch[level])
             return TRI_ENOMEM;
     }

@@ -37,7 +37,7 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory)
     TRI_TRY(tri_optim_create(&job->config.optim, job->params, job->threads, &job->optim));
     size_t values = (size_t)job->params->count, arrays = (size_t)(job->part_count + job->waves.levels);
     memory->weights = values * sizeof(float);
-    memory->gradients = arrays * (values + TRI_PARAMS_TAIL) * sizeof(float);
+    memory->gradients = arrays * ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
     for (int s = 0; tri_optim_state_name(job->optim, s); s++)
         memory->optimizer += values * sizeof(float);
     tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);

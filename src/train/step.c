@@ -21,8 +21,8 @@ static double lap(int64_t *mark_ns)
 static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
-    if (entry == job->params->entry_count)
-        job->sync->grads[0][job->params->count + TRI_TAIL_STOP] = (float)tri_stop_signal();
+    if (entry == tri_params_tail(job->params))
+        job->sync->grads[0][tri_params_grad_count(job->params) + TRI_TAIL_STOP] = (float)tri_stop_signal();
     job->sync->ops->ready(job->sync, entry);
 }
 
@@ -59,7 +59,7 @@ static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int6
     float *right = job->waves.scratch[level];
     TRI_TRY(run_subtree(job, loaded, first, count / 2, level + 1, grad));
     TRI_TRY(run_subtree(job, loaded, first + count / 2, count / 2, level + 1, right));
-    tri_vector_add(job->threads, grad, grad, right, job->params->count + TRI_PARAMS_TAIL);
+    tri_vector_add(job->threads, grad, grad, right, tri_params_grad_count(job->params) + TRI_PARAMS_TAIL);
     return TRI_OK;
 }
 
@@ -70,7 +70,7 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
         return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
     for (int p = 0; p < job->part_count; p++)
         TRI_TRY(run_subtree(job, loaded, job->parts[p].first, job->parts[p].count, 0, job->sync->grads[p]));
-    for (int entry = job->params->entry_count; entry >= 0; entry--)
+    for (int entry = tri_params_tail(job->params); entry >= 0; entry--)
         entry_ready(job, entry);
     return TRI_OK;
 }
@@ -78,7 +78,8 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 /* Weights move by the mean gradient: one division, here, at the end. */
 static tri_status move_weights(tri_job *job, tri_sync_slice slice, int64_t *samples)
 {
-    const float *sums = job->sync->grads[0], *tail = sums + job->params->count;
+    float *sums = job->sync->grads[0];
+    const float *tail = sums + tri_params_grad_count(job->params);
     float weight = tail[TRI_TAIL_WEIGHT];
     *samples = (int64_t)weight;
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
@@ -91,6 +92,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice, int64_t *samp
                                  .lr = (float)job->record.lr,
                                  .grad_scale = 1.0f / weight,
                                  .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
+    tri_params_fold(job->params, job->threads, sums);
     if (job->norm_blocks) {
         double norm = tri_clip_norm(job->params, sums, (double)figures.grad_scale, job->norm_blocks, job->threads);
         job->record.grad_norm = norm;

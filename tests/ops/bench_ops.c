@@ -57,6 +57,18 @@ static const op_case benches[] = {
     {.name = "gpt.embed", .op = TRI_OP_EMBEDDING, .x = {4, 128}, .units = 8000, .width = 256, .shards = 2},
     {.name = "gpt.loss", .op = TRI_OP_CROSS_ENTROPY, .x = {4, 128, 8000}, .other = {4, 128}, .shards = 2},
     {.name = "gpt.heads", .op = TRI_OP_TRANSPOSE, .x = {4, 128, 4, 64}, .attr = {.axes = {0, 2, 1, 3}}, .shards = 2},
+    {.name = "nano.qkv", .op = TRI_OP_LINEAR, .x = {2, 256, 384}, .units = 1152, .attr = {.bias = true}},
+    {.name = "nano.proj", .op = TRI_OP_LINEAR, .x = {2, 256, 384}, .units = 384, .attr = {.bias = true}},
+    {.name = "nano.fc", .op = TRI_OP_LINEAR, .x = {2, 256, 384}, .units = 1536, .attr = {.bias = true}},
+    {.name = "nano.out", .op = TRI_OP_LINEAR, .x = {2, 256, 1536}, .units = 384, .attr = {.bias = true}},
+    {.name = "nano.attn", .op = TRI_OP_ATTENTION, .x = {2, 256, 1152}, .attr = {.heads = 6}},
+    {.name = "nano.norm", .op = TRI_OP_LAYER_NORM, .x = {2, 256, 384}},
+    {.name = "nano.gelu", .op = TRI_OP_GELU_ERF, .x = {2, 256, 1536}},
+    {.name = "nano.gelu2", .op = TRI_OP_GELU, .x = {2, 256, 1536}},
+    {.name = "nano.swiglu", .op = TRI_OP_SWIGLU, .x = {2, 256, 2048}},
+    {.name = "nano.rope", .op = TRI_OP_ROPE, .x = {2, 256, 1152}, .attr = {.heads = 6, .theta = 10000}},
+    {.name = "nano.head", .op = TRI_OP_VOCAB_LOSS, .x = {2, 256, 384}, .other = {2, 256}, .units = 65},
+    {.name = "gpt2.head", .op = TRI_OP_VOCAB_LOSS, .x = {1, 128, 768}, .other = {1, 128}, .units = 50257},
 };
 
 /* Multiplications and additions of one pass over all shards; 0 for ops that move memory. */
@@ -67,6 +79,10 @@ static double flops_of(const op_run *r)
     switch (d->op) {
     case TRI_OP_LINEAR:
         return 2 * outputs * (double)d->param[0].dim[1];
+    case TRI_OP_ATTENTION: /* each place looks at half of the others */
+        return 2 * outputs * (double)d->input[0].dim[1];
+    case TRI_OP_VOCAB_LOSS:
+        return 2 * (double)(r->param_count[0] * r->input_count[1] * r->call.shards);
     case TRI_OP_CONV:
         return 2 * outputs * (double)(r->param_count[0] / d->param[0].dim[0]);
     case TRI_OP_MATMUL:

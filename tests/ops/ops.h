@@ -53,13 +53,14 @@ static inline tri_shape op_shape(const int64_t *dim)
 
 static inline bool op_is_loss(tri_op op)
 {
-    return op == TRI_OP_CROSS_ENTROPY || op == TRI_OP_MSE;
+    return op == TRI_OP_CROSS_ENTROPY || op == TRI_OP_MSE || op == TRI_OP_VOCAB_LOSS;
 }
 
-/* Ints: input 1 of cross_entropy, input 0 of embedding. */
+/* Ints: input 1 of cross_entropy and vocab_loss, input 0 of embedding. */
 static inline tri_dtype op_dtype(tri_op op, int i)
 {
-    return (op == TRI_OP_CROSS_ENTROPY && i == 1) || (op == TRI_OP_EMBEDDING && i == 0) ? TRI_I32 : TRI_F32;
+    const bool classes = op == TRI_OP_CROSS_ENTROPY || op == TRI_OP_VOCAB_LOSS;
+    return (classes && i == 1) || (op == TRI_OP_EMBEDDING && i == 0) ? TRI_I32 : TRI_F32;
 }
 
 static inline tri_status op_describe(const op_case *c, int threads, tri_op_desc *desc)
@@ -128,8 +129,7 @@ static inline tri_status op_open(op_run *r, const char *kind, const op_case *c, 
         float *x = tri_alloc_bulk((size_t)count * 4);
         op_fill(x, count, (uint64_t)(10 + i));
         if (desc.input_dtype[i] == TRI_I32) { /* from -1 to one too high */
-            const int64_t bound =
-                (c->op == TRI_OP_EMBEDDING ? c->units : desc.input[0].dim[desc.input[0].ndim - 1]) + 2;
+            const int64_t bound = (c->units > 0 ? c->units : desc.input[0].dim[desc.input[0].ndim - 1]) + 2;
             for (int64_t j = 0; j < count; j++) {
                 ((int32_t *)(void *)x)[j] = (int32_t)tri_rng_below((tri_rng){5, 5}, (uint64_t)j, (uint64_t)bound) - 1;
             }

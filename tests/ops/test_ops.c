@@ -362,6 +362,24 @@ static void shared_memory_gives_the_same_bits(void **state)
     }
 }
 
+/* Logits that are formed again are the logits that would have been kept. */
+static void forgotten_logits_come_back(void **state)
+{
+    (void)state;
+    op_case kept = {.name = "vocab_loss", .op = TRI_OP_VOCAB_LOSS, .x = {2, 40, 16}, .other = {2, 40}, .units = 2500};
+    op_case forgotten = kept;
+    forgotten.attr.forget = true;
+    op_run a, b;
+    open_case(&a, "cpu", &kept, 1, true);
+    open_case(&b, "cpu", &forgotten, 2, true);
+    assert_true(b.kernel.saved_nbytes < a.kernel.saved_nbytes / 100);
+    run_both(&a);
+    run_both(&b);
+    compare_runs(&kept, &b, &a, expect_same);
+    op_close(&a);
+    op_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +390,7 @@ int main(void)
         cmocka_unit_test(two_halves_add_up_to_the_whole),
         cmocka_unit_test(odd_parts_are_subtrees),
         cmocka_unit_test(shared_memory_gives_the_same_bits),
+        cmocka_unit_test(forgotten_logits_come_back),
     };
     list_rows();
     return cmocka_run_group_tests(tests, NULL, NULL);

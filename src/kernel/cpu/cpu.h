@@ -48,7 +48,14 @@
     X(tri_cpu_add)                                                                                                     \
     X(tri_cpu_mul)                                                                                                     \
     X(tri_cpu_transpose)                                                                                               \
-    X(tri_cpu_cross_entropy)
+    X(tri_cpu_cross_entropy)                                                                                           \
+    X(tri_cpu_gelu_erf)                                                                                                \
+    X(tri_cpu_rms_norm)                                                                                                \
+    X(tri_cpu_swiglu)                                                                                                  \
+    X(tri_cpu_positions)                                                                                               \
+    X(tri_cpu_rope)                                                                                                    \
+    X(tri_cpu_attention)                                                                                               \
+    X(tri_cpu_vocab_loss)
 
 TRI_WINO_ROWS(TRI_ROW_DECLARE)
 TRI_DNNL_ROWS(TRI_ROW_DECLARE)

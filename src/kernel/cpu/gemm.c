@@ -116,7 +116,7 @@ static void dot_block(const tri_gemm_ops *ops, const tri_gemm_call *call, int64_
     for (int64_t k = 0; k < call->k; k += TRI_GEMM_KC) {
         const int64_t len = tri_int64_min(TRI_GEMM_KC, call->k - k);
         const bool last = k + len == call->k;
-        const unsigned flags = (k == 0 ? TRI_GEMM_FIRST : 0u) | (last && call->relu ? TRI_GEMM_RELU : 0u);
+        const unsigned flags = (k == 0 && !call->add ? TRI_GEMM_FIRST : 0u) | (last && call->relu ? TRI_GEMM_RELU : 0u);
         for (int64_t row = first_row; row < last_row; row += ops->mr) {
             const int m = (int)tri_int64_min(ops->mr, last_row - row);
             const float *a[TRI_GEMM_MAX_MR];

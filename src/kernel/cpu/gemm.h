@@ -64,6 +64,7 @@ typedef struct tri_gemm_call {
     float *c;
     int64_t m, n, k, lda, ldc;
     bool relu;
+    bool add; /* the chains go on from what c holds */
 } tri_gemm_call;
 void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call);
 /* The same on the calling thread. */

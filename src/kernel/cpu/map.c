@@ -10,6 +10,7 @@
 #define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
 #define GELU_ROOT  0.7978845608f
 #define GELU_CUBE  0.044715f
+#define SQRT_HALF  0.70710678f
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
 typedef void (*slice_fn)(float *to, const float *a, const float *b, int64_t count);
@@ -24,6 +25,29 @@ static inline float gelu_slope(float x)
 {
     const float gate = gelu_gate(x);
     return gate + x * gate * (1.0f - gate) * 2.0f * GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * x * x);
+}
+
+/* erf(x / sqrt(2)) by the formula 7.1.26 of Abramowitz and Stegun: within 2e-7; bell is exp(-x^2 / 2). */
+static inline float erf_of(float x, float bell)
+{
+    const float t = 1.0f / (1.0f + 0.3275911f * SQRT_HALF * fabsf(x));
+    float p = 1.061405429f;
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    return copysignf(1.0f - p * t * bell, x);
+}
+
+static inline float gelu_erf(float x)
+{
+    return 0.5f * x * (1.0f + erf_of(x, tri_exp(-0.5f * x * x)));
+}
+
+static inline float gelu_erf_slope(float x)
+{
+    const float bell = tri_exp(-0.5f * x * x);
+    return 0.5f * (1.0f + erf_of(x, bell)) + x * bell * (0.5f * GELU_ROOT);
 }
 
 static inline float silu_slope(float x)
@@ -51,11 +75,13 @@ static inline float silu_slope(float x)
     }
 SLICE_FORWARD(relu_slice, x < 0 ? 0.0f : x)
 SLICE_FORWARD(gelu_slice, x *gelu_gate(x))
+SLICE_FORWARD(gelu_erf_slice, gelu_erf(x))
 SLICE_FORWARD(silu_slice, x *tri_sigmoid(x))
 SLICE_FORWARD(tanh_slice, tri_tanh(x))
 SLICE_FORWARD(sigmoid_slice, tri_sigmoid(x))
 SLICE_BACKWARD(relu_back, v > 0 ? dy : 0.0f)
 SLICE_BACKWARD(gelu_back, dy *gelu_slope(v))
+SLICE_BACKWARD(gelu_erf_back, dy *gelu_erf_slope(v))
 SLICE_BACKWARD(silu_back, dy *silu_slope(v))
 SLICE_BACKWARD(tanh_back, dy *(1.0f - v * v))
 SLICE_BACKWARD(sigmoid_back, dy *v *(1.0f - v))
@@ -174,6 +200,7 @@ MAP_ROW(TRI_OP_RELU, tri_cpu_relu, relu_slice, relu_back, true);
 MAP_ROW(TRI_OP_TANH, tri_cpu_tanh, tanh_slice, tanh_back, true);
 MAP_ROW(TRI_OP_SIGMOID, tri_cpu_sigmoid, sigmoid_slice, sigmoid_back, true);
 MAP_ROW(TRI_OP_GELU, tri_cpu_gelu, gelu_slice, gelu_back, false);
+MAP_ROW(TRI_OP_GELU_ERF, tri_cpu_gelu_erf, gelu_erf_slice, gelu_erf_back, false);
 MAP_ROW(TRI_OP_SILU, tri_cpu_silu, silu_slice, silu_back, false);
 
 static bool same_shapes(const tri_op_desc *desc)

@@ -6,96 +6,24 @@
  * Sums over rows (layer_norm's parameters, the loss) run over the rows of a shard in order.
  */
 #include "kernel/cpu/cpu.h"
+#include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
 #include "kernel/half.h"
 
-#define ROW_LANES   16
 #define ROW_TILE    INT64_C(16)   /* rows of one tile */
 #define COLUMN_TILE 64            /* columns of one tile of sums over rows */
 #define HALF_WIDTH  INT64_C(8192) /* of a row that is taken apart in f32 on the stack */
-
-static float lanes_sum(float *lane)
-{
-    for (int step = ROW_LANES / 2; step > 0; step /= 2) {
-        for (int j = 0; j < step; j++) {
-            lane[j] += lane[j + step];
-        }
-    }
-    return lane[0];
-}
 
 /* Declares name(a, b, p, q, count): the sum over i of `term`. */
 #define ROW_SUM(name, term)                                                                                            \
     TRI_CLONES static float name(const float *a, const float *b, const float *w, float p, int64_t count)               \
     {                                                                                                                  \
-        float lane[ROW_LANES] = {0};                                                                                   \
-        int64_t first = 0;                                                                                             \
         (void)b;                                                                                                       \
         (void)w;                                                                                                       \
-        (void)p;                                                                                                       \
-        for (; first + ROW_LANES <= count; first += ROW_LANES) {                                                       \
-            for (int j = 0; j < ROW_LANES; j++) {                                                                      \
-                const int64_t i = first + j;                                                                           \
-                lane[j] += term;                                                                                       \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int j = 0; first + j < count; j++) {                                                                      \
-            const int64_t i = first + j;                                                                               \
-            lane[j] += term;                                                                                           \
-        }                                                                                                              \
-        return lanes_sum(lane);                                                                                        \
+        TRI_ROW_SUM_BODY(term)                                                                                         \
     }
-ROW_SUM(sum_plain, a[i])
 ROW_SUM(sum_square, (a[i] - p) * (a[i] - p))
-ROW_SUM(sum_product, a[i] * b[i])
 ROW_SUM(sum_scaled, a[i] * w[i] * (b[i] - p))
-
-/* y = exp(x - top) scale */
-TRI_CLONES static void exp_map(float *y, const float *x, float top, float scale, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        y[i] = tri_exp(x[i] - top) * scale;
-    }
-}
-
-#define EXP_BLOCK INT64_C(256)
-
-static float sum_exp(const float *x, float top, int64_t count)
-{
-    float sum = 0, block[EXP_BLOCK];
-    for (int64_t first = 0; first < count; first += EXP_BLOCK) {
-        const int64_t n = tri_int64_min(EXP_BLOCK, count - first);
-        exp_map(block, x + first, top, 1.0f, n);
-        sum += sum_plain(block, NULL, NULL, 0, n);
-    }
-    return sum;
-}
-
-typedef float eight __attribute__((vector_size(32)));
-typedef int32_t eight_bits __attribute__((vector_size(32)));
-
-/* Compilers do not vectorise a maximum that must not lose order with NaN; vectors say it outright. */
-TRI_CLONES static float row_max(const float *x, int64_t count)
-{
-    float top = x[0];
-    int64_t first = 0;
-    if (count >= 8) {
-        eight best, next;
-        memcpy(&best, x, sizeof best);
-        for (; first + 8 <= count; first += 8) {
-            memcpy(&next, x + first, sizeof next);
-            const eight_bits wins = next > best;
-            best = (eight)(((eight_bits)next & wins) | ((eight_bits)best & ~wins));
-        }
-        for (int j = 0; j < 8; j++) {
-            top = best[j] > top ? best[j] : top;
-        }
-    }
-    for (; first < count; first++) {
-        top = x[first] > top ? x[first] : top;
-    }
-    return top;
-}
 
 typedef struct rows_arg {
     const tri_kernel *kernel;
@@ -168,7 +96,7 @@ static void norm_forward_tile(void *arg, int64_t tile)
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
         const int64_t at = r * v->width;
         const float *x = view(v->call->input[0], desc->input_dtype[0], at, v->width, copy);
-        const float mean = sum_plain(x, NULL, NULL, 0, v->width) / (float)v->width;
+        const float mean = tri_row_sum(x, v->width) / (float)v->width;
         const float spread = sum_square(x, NULL, NULL, mean, v->width) / (float)v->width;
         const float rstd = 1.0f / sqrtf(spread + epsilon);
         saved[2 * r] = mean;
@@ -191,7 +119,7 @@ static void norm_input_tile(void *arg, int64_t tile)
         const float *x = view(v->call->input[0], desc->input_dtype[0], at, v->width, x_copy);
         const float *dy = view(v->call->doutput, desc->output_dtype, at, v->width, dy_copy);
         const float mean = saved[2 * r], rstd = saved[2 * r + 1];
-        const float base = sum_product(dy, scale, NULL, 0, v->width) / n;
+        const float base = tri_row_product(dy, scale, v->width) / n;
         const float lean = sum_scaled(dy, x, scale, mean, v->width) * rstd * rstd / n;
         norm_back(row_open(v->call->dinput[0], desc->input_dtype[0], at, result), dy, x, scale,
                   (const float[]){mean, rstd, base, lean}, v->width);
@@ -280,8 +208,8 @@ static void softmax_forward_tile(void *arg, int64_t tile)
     const rows_arg *v = arg;
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
         const float *x = (const float *)v->call->input[0] + r * v->width;
-        const float top = row_max(x, v->width), sum = sum_exp(x, top, v->width);
-        exp_map((float *)v->call->output + r * v->width, x, top, 1.0f / sum, v->width);
+        const float top = tri_row_max(x, v->width), sum = tri_row_exp_sum(x, top, v->width);
+        tri_row_exp((float *)v->call->output + r * v->width, x, top, 1.0f / sum, v->width);
     }
 }
 
@@ -291,8 +219,7 @@ static void softmax_backward_tile(void *arg, int64_t tile)
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
         const float *y = (const float *)v->call->output + r * v->width;
         const float *dy = (const float *)v->call->doutput + r * v->width;
-        softmax_back((float *)v->call->dinput[0] + r * v->width, dy, y, sum_product(y, dy, NULL, 0, v->width),
-                     v->width);
+        softmax_back((float *)v->call->dinput[0] + r * v->width, dy, y, tri_row_product(y, dy, v->width), v->width);
     }
 }
 
@@ -344,10 +271,10 @@ static void loss_forward_tile(void *arg, int64_t tile)
         }
         const float *x = (const float *)v->call->input[0] + r * v->width;
         const int64_t target = ((const int32_t *)v->call->input[1])[r];
-        const float top = row_max(x, v->width), rest = logf(sum_exp(x, top, v->width));
+        const float top = tri_row_max(x, v->width), rest = logf(tri_row_exp_sum(x, top, v->width));
         float loss = top - x[target] + rest;
         if (smoothing > 0) {
-            const float mean = sum_plain(x, NULL, NULL, 0, v->width) / (float)v->width;
+            const float mean = tri_row_sum(x, v->width) / (float)v->width;
             loss = (1 - smoothing) * loss + smoothing * (top - mean + rest);
         }
         int64_t best = 0;

@@ -16,14 +16,17 @@ typedef struct tri_model_plan {
     tri_value x;            /* the sample */
     tri_shape sample;
     int64_t classes; /* outputs wanted; 0: real targets, the sample's network ends as it likes */
+    tri_value y;     /* the target; of models of tokens */
+    double smoothing;
 } tri_model_plan;
 
-#define TRI_MODEL_MAX_FIELDS 12
+#define TRI_MODEL_MAX_FIELDS 24
 
 typedef struct tri_model_row {
     const char *name, *does;
     const char *fields[TRI_MODEL_MAX_FIELDS]; /* names it knows besides name, smoothing */
     const char *fields_help;
+    bool tokens; /* samples are tokens [T], targets [T] the next ones; build makes the loss, too */
     /* From plan->x to the values that the loss judges. */
     tri_status (*build)(const tri_model_plan *plan, tri_value *logits);
 } tri_model_row;
@@ -33,6 +36,8 @@ tri_status tri_lenet_build(const tri_model_plan *plan, tri_value *logits);
 tri_status tri_cnn_build(const tri_model_plan *plan, tri_value *logits);
 tri_status tri_resnet_build(const tri_model_plan *plan, tri_value *logits);
 tri_status tri_vgg_build(const tri_model_plan *plan, tri_value *logits);
+tri_status tri_gpt2_build(const tri_model_plan *plan, tri_value *logits);
+tri_status tri_llama_build(const tri_model_plan *plan, tri_value *logits);
 tri_status tri_layers_build(const tri_model_plan *plan, tri_value *logits);
 
 /* True when `config` has a list of layers whose first one reads whole numbers. */
@@ -42,6 +47,9 @@ bool tri_layers_read_numbers(const tri_yaml *config);
 int64_t tri_plan_outputs(const tri_model_plan *plan);
 /* The sample as an image [H, W, C]; TRI_ECONFIG when it is none. */
 tri_status tri_plan_image(const tri_model_plan *plan, const char *name, int64_t *height, int64_t *width);
+
+/* Words of the vocabulary: the field vocab_size, at least the classes of the data; without it the classes. */
+tri_status tri_plan_words(const tri_model_plan *plan, int64_t *words);
 
 /* --- fields; `node` is a map or NULL, and an absent field keeps *out --- */
 tri_status tri_field_int(const tri_yaml *node, const char *name, int64_t low, int64_t high, int64_t *out);

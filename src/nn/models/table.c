@@ -8,28 +8,49 @@
 #include "nn/models/models.h"
 
 static const tri_model_row rows[] = {
-    {"mlp", "linear layers with relu", {"hidden", "dropout"}, "hidden: [512, 256], dropout: 0", tri_mlp_build},
-    {"lenet", "LeNet-5 with relu and max pooling", {NULL}, "none", tri_lenet_build},
-    {"cnn",
-     "two 3x3 convolutions, pool, two linear layers",
-     {"channels", "hidden", "dropout"},
-     "channels: [32, 64], hidden: 128, dropout: 0",
-     tri_cnn_build},
-    {"resnet",
-     "residual network: depth 20, 32, 44, 56 for small images, 18, 34, 50 for large ones",
-     {"depth"},
-     "depth: 20",
-     tri_resnet_build},
-    {"vgg",
-     "VGG with 11, 13, 16 or 19 layers",
-     {"depth", "batch_norm", "dropout"},
-     "depth: 11, batch_norm: true, dropout: 0.5, up to 64x64 pixels 0",
-     tri_vgg_build},
-    {"layers",
-     "a list of layers",
-     {"layers"},
-     "layers: [conv2d: {out: 32, kernel: 3}, relu, flatten, linear: classes]",
-     tri_layers_build},
+    {.name = "mlp",
+     .does = "linear layers with relu",
+     .fields = {"hidden", "dropout"},
+     .fields_help = "hidden: [512, 256], dropout: 0",
+     .build = tri_mlp_build},
+    {.name = "lenet", .does = "LeNet-5 with relu and max pooling", .fields_help = "none", .build = tri_lenet_build},
+    {.name = "cnn",
+     .does = "two 3x3 convolutions, pool, two linear layers",
+     .fields = {"channels", "hidden", "dropout"},
+     .fields_help = "channels: [32, 64], hidden: 128, dropout: 0",
+     .build = tri_cnn_build},
+    {.name = "resnet",
+     .does = "residual network: depth 20, 32, 44, 56 for small images, 18, 34, 50 for large ones",
+     .fields = {"depth"},
+     .fields_help = "depth: 20",
+     .build = tri_resnet_build},
+    {.name = "vgg",
+     .does = "VGG with 11, 13, 16 or 19 layers",
+     .fields = {"depth", "batch_norm", "dropout"},
+     .fields_help = "depth: 11, batch_norm: true, dropout: 0.5, up to 64x64 pixels 0",
+     .build = tri_vgg_build},
+    {.name = "gpt2",
+     .does = "GPT-2 over tokens, fields as Hugging Face",
+     .fields = {"n_layer", "n_head", "n_embd", "n_positions", "n_inner", "vocab_size", "activation_function",
+                "layer_norm_epsilon", "resid_pdrop", "embd_pdrop", "attn_pdrop", "tie_word_embeddings",
+                "initializer_range", "checkpoint"},
+     .fields_help = "n_layer: 12, n_head: 12, n_embd: 768, n_positions: the samples', activation_function: gelu_new",
+     .tokens = true,
+     .build = tri_gpt2_build},
+    {.name = "llama",
+     .does = "Llama over tokens, fields as Hugging Face",
+     .fields = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+                "head_dim", "max_position_embeddings", "vocab_size", "rms_norm_eps", "rope_theta", "rope_scaling",
+                "tie_word_embeddings", "attention_bias", "mlp_bias", "hidden_act", "attention_dropout",
+                "initializer_range", "checkpoint"},
+     .fields_help = "hidden_size: 512, num_hidden_layers: 8, num_attention_heads: 8, num_key_value_heads: the same",
+     .tokens = true,
+     .build = tri_llama_build},
+    {.name = "layers",
+     .does = "a list of layers",
+     .fields = {"layers"},
+     .fields_help = "layers: [conv2d: {out: 32, kernel: 3}, relu, flatten, linear: classes]",
+     .build = tri_layers_build},
 };
 
 int64_t tri_plan_outputs(const tri_model_plan *plan)
@@ -45,6 +66,20 @@ tri_status tri_plan_image(const tri_model_plan *plan, const char *name, int64_t 
                         tri_shape_print(plan->sample, text));
     *height = plan->sample.dim[0];
     *width = plan->sample.dim[1];
+    return TRI_OK;
+}
+
+tri_status tri_plan_words(const tri_model_plan *plan, int64_t *words)
+{
+    char place[32];
+    *words = plan->classes;
+    TRI_TRY(tri_field_int(plan->config, "vocab_size", 1, INT32_MAX, words));
+    if (*words < 1)
+        return tri_fail(TRI_ECONFIG, "model: want a vocab_size, the data has no number of tokens");
+    if (*words < plan->classes)
+        return tri_fail(TRI_ECONFIG, "%svocab_size: want at least the %lld tokens of the data, got %lld",
+                        tri_field_place(tri_yaml_find(plan->config, "vocab_size"), place), (long long)plan->classes,
+                        (long long)*words);
     return TRI_OK;
 }
 
@@ -102,13 +137,31 @@ static tri_status check_outputs(const tri_model *model, tri_value logits, int64_
     return TRI_OK;
 }
 
+/* Models of tokens make their loss themselves. */
+static tri_status tokens_fill(const tri_model_row *row, tri_model_plan *plan)
+{
+    char text[96];
+    tri_value logits = -1;
+    if (plan->sample.ndim != 1)
+        return tri_fail(TRI_ECONFIG, "model %s: want samples of tokens [T], got samples of shape %s", row->name,
+                        tri_shape_print(plan->sample, text));
+    plan->x = tri_model_input(plan->model, TRI_I32, plan->sample);
+    plan->y = tri_model_target(plan->model, TRI_I32, plan->sample);
+    TRI_TRY(row->build(plan, &logits));
+    tri_model_scope(plan->model, "");
+    return tri_model_finish(plan->model);
+}
+
 static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, tri_shape sample, int64_t classes,
                              tri_model *model)
 {
     double smoothing = 0;
     TRI_TRY(row_check(row, config));
     TRI_TRY(tri_field_real(config, "smoothing", 0, 1, &smoothing));
-    tri_model_plan plan = {.model = model, .config = config, .sample = sample, .classes = classes};
+    tri_model_plan plan = {
+        .model = model, .config = config, .sample = sample, .classes = classes, .smoothing = smoothing};
+    if (row->tokens)
+        return tokens_fill(row, &plan);
     plan.x = tri_model_input(model, tri_layers_read_numbers(config) ? TRI_I32 : TRI_F32, sample);
     tri_value logits = -1;
     TRI_TRY(row->build(&plan, &logits));

@@ -20,6 +20,11 @@ tri_value tri_gelu(tri_model *model, tri_value x)
     return map_add(model, TRI_OP_GELU, x);
 }
 
+tri_value tri_gelu_erf(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_GELU_ERF, x);
+}
+
 tri_value tri_silu(tri_model *model, tri_value x)
 {
     return map_add(model, TRI_OP_SILU, x);
@@ -38,6 +43,11 @@ tri_value tri_sigmoid(tri_model *model, tri_value x)
 tri_value tri_softmax(tri_model *model, tri_value x)
 {
     return map_add(model, TRI_OP_SOFTMAX, x);
+}
+
+tri_value tri_swiglu(tri_model *model, tri_value x)
+{
+    return map_add(model, TRI_OP_SWIGLU, x);
 }
 
 tri_value tri_dropout(tri_model *model, tri_value x, float rate)

@@ -14,7 +14,8 @@ tri_value tri_linear(tri_model *model, tri_value x, tri_linear_options options)
         .units = options.units,
         .kind = "fc",
         .name = options.name,
-        .param = {{"weight", TRI_INIT_FAN_IN, true, false}, {"bias", TRI_INIT_FAN_IN, false, false}},
+        .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false},
+                  {"bias", model->deviation > 0 ? TRI_INIT_ZERO : TRI_INIT_FAN_IN, false, false}},
     };
     return tri_model_add(model, &build);
 }

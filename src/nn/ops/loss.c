@@ -27,6 +27,22 @@ tri_value tri_cross_entropy(tri_model *model, tri_value logits, tri_value target
     return loss_add(model, logits, target, &build);
 }
 
+tri_value tri_vocab_loss(tri_model *model, tri_value x, tri_value target, tri_vocab_loss_options options)
+{
+    tri_build build = {
+        .op = TRI_OP_VOCAB_LOSS,
+        .attr = {.smoothing = options.smoothing, .forget = options.forget},
+        .input_count = 2,
+        .input = {x, target},
+        .units = options.words,
+        .kind = "head",
+        .name = options.name,
+        .tied = options.tied,
+        .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false}},
+    };
+    return loss_add(model, x, target, &build);
+}
+
 tri_value tri_mse(tri_model *model, tri_value x, tri_value target)
 {
     tri_build build = {.op = TRI_OP_MSE, .input_count = 2, .input = {x, target}};

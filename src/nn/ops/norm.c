@@ -25,6 +25,20 @@ tri_value tri_batch_norm(tri_model *model, tri_value x, tri_norm_options options
     return tri_model_add(model, &build);
 }
 
+tri_value tri_rms_norm(tri_model *model, tri_value x, tri_norm_options options)
+{
+    tri_build build = {
+        .op = TRI_OP_RMS_NORM,
+        .attr = {.epsilon = options.epsilon},
+        .input_count = 1,
+        .input = {x},
+        .kind = "rms",
+        .name = options.name,
+        .param = {{"weight", TRI_INIT_ONE, false, false}},
+    };
+    return tri_model_add(model, &build);
+}
+
 tri_value tri_layer_norm(tri_model *model, tri_value x, tri_norm_options options)
 {
     tri_build build = {

@@ -78,6 +78,20 @@ static void wrong_shapes_are_refused_with_words(void **state)
         {{.op = TRI_OP_CROSS_ENTROPY, .x = {4, 10}, .other = {4}, .attr = {.smoothing = 2}}, "smoothing"},
         {{.op = TRI_OP_MSE, .x = {4, 10}, .other = {4}}, "targets"},
         {{.op = TRI_OP_COUNT, .x = {4}}, "op: want"},
+        {{.op = TRI_OP_ATTENTION, .x = {2, 4, 12}}, "want heads that are a multiple"},
+        {{.op = TRI_OP_ATTENTION, .x = {2, 4, 12}, .attr = {.heads = 3, .kv_heads = 2}}, "got 3 of 2"},
+        {{.op = TRI_OP_ATTENTION, .x = {2, 4, 14}, .attr = {.heads = 2, .kv_heads = 1}}, "rows of 4 heads"},
+        {{.op = TRI_OP_ATTENTION, .x = {4, 12}, .attr = {.heads = 2}}, "3 to 3 dimensions"},
+        {{.op = TRI_OP_ROPE, .x = {2, 4, 9}, .attr = {.heads = 1, .theta = 10}}, "even width"},
+        {{.op = TRI_OP_ROPE, .x = {2, 4, 12}, .attr = {.heads = 1}}, "a base above 0, got 4 and 0"},
+        {{.op = TRI_OP_ROPE, .x = {2, 4, 12}, .attr = {.heads = 1, .theta = 10, .rope_factor = 0.5f}},
+         "rope: want a factor"},
+        {{.op = TRI_OP_SWIGLU, .x = {2, 7}}, "rows of two halves"},
+        {{.op = TRI_OP_POSITIONS, .x = {2, 7, 3}, .units = 6}, "at most 6 tokens, got 7"},
+        {{.op = TRI_OP_RMS_NORM, .x = {4, 4}, .attr = {.epsilon = -1}}, "epsilon"},
+        {{.op = TRI_OP_VOCAB_LOSS, .x = {4, 10}, .other = {4}}, "units (words)"},
+        {{.op = TRI_OP_VOCAB_LOSS, .x = {4, 10}, .other = {5}, .units = 3}, "vocab_loss: targets"},
+        {{.op = TRI_OP_VOCAB_LOSS, .x = {4, 10}, .other = {4}, .units = 3, .attr = {.smoothing = 2}}, "smoothing"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {
         tri_op_desc desc;

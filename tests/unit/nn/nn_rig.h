@@ -86,7 +86,7 @@ static inline void rig_open_as(rig *r, tri_model *model, int64_t classes, const 
     OK(tri_graph_compile_as(model, r->params, &config, share, &r->graph));
     rig_fill_batch(r, classes);
     for (int p = 0; p < RIG_SHARDS; p++) {
-        size_t count = (size_t)(r->params->count + TRI_PARAMS_TAIL);
+        size_t count = (size_t)(tri_params_grad_count(r->params) + TRI_PARAMS_TAIL);
         r->grads[p] = calloc(count, sizeof(float));
         for (int e = 0; e < r->params->entry_count; e++) /* whatever is not written shows */
             for (int64_t i = 0; i < r->params->entries[e].count; i++)
@@ -117,7 +117,7 @@ static inline float rig_run(rig *r, int part_count, const tri_tree_part *parts, 
     OK(tri_graph_grads_set(r->graph, part_count, parts, r->grads));
     OK(tri_graph_forward(r->graph, &r->batch, step, true, &sums));
     OK(tri_graph_backward(r->graph, NULL, NULL));
-    return r->grads[0][r->params->count + TRI_TAIL_LOSS];
+    return r->grads[0][tri_params_grad_count(r->params) + TRI_TAIL_LOSS];
 }
 
 static inline float rig_run_whole(rig *r, uint64_t step)
@@ -139,7 +139,7 @@ static inline double rig_loss(rig *r, uint64_t step)
 
 static inline size_t rig_grad_nbytes(const rig *r)
 {
-    return (size_t)(r->params->count + TRI_PARAMS_TAIL) * sizeof(float);
+    return (size_t)(tri_params_grad_count(r->params) + TRI_PARAMS_TAIL) * sizeof(float);
 }
 
 /* --- the models --- */
@@ -243,12 +243,71 @@ static inline tri_model *rig_regression(void)
     return m;
 }
 
+/* Two layers of GPT-2, the embedding tied to the last layer; again: each layer is a block. */
+static inline tri_model *rig_gpt_make(bool again)
+{
+    tri_model *m;
+    OK(tri_model_create("test", &m));
+    tri_value x = tri_model_input(m, TRI_I32, tri_shape_make(1, (int64_t[]){4}));
+    tri_value y = tri_model_target(m, TRI_I32, tri_shape_make(1, (int64_t[]){4}));
+    tri_model_init_normal(m, 0.3f);
+    x = tri_positions(m, tri_embedding(m, x, 7, 8, "wte"), 6, "wpe");
+    for (int layer = 0; layer < 2; layer++) {
+        tri_model_scope(m, layer ? "1." : "0.");
+        if (again)
+            tri_model_block_begin(m);
+        tri_value f = tri_layer_norm(m, x, (tri_norm_options){0});
+        f = tri_attention(m, tri_linear(m, f, (tri_linear_options){.units = 24}), (tri_attention_options){.heads = 2});
+        x = tri_add(m, x, tri_dropout(m, tri_linear(m, f, (tri_linear_options){.units = 8}), 0.2f));
+        f = tri_linear(m, tri_layer_norm(m, x, (tri_norm_options){0}), (tri_linear_options){.units = 20});
+        f = tri_linear(m, layer ? tri_relu(m, f) : tri_gelu_erf(m, f), (tri_linear_options){.units = 8});
+        x = tri_add(m, x, f);
+        tri_model_block_end(m);
+    }
+    tri_model_scope(m, "");
+    x = tri_layer_norm(m, x, (tri_norm_options){0});
+    tri_vocab_loss(m, x, y, (tri_vocab_loss_options){.words = 7, .tied = "wte.weight"});
+    return m;
+}
+
+static inline tri_model *rig_gpt(void)
+{
+    return rig_gpt_make(false);
+}
+
+static inline tri_model *rig_gpt_again(void)
+{
+    return rig_gpt_make(true);
+}
+
+static inline tri_model *rig_llama(void)
+{
+    tri_model *m;
+    OK(tri_model_create("test", &m));
+    tri_value x = tri_model_input(m, TRI_I32, tri_shape_make(1, (int64_t[]){4}));
+    tri_value y = tri_model_target(m, TRI_I32, tri_shape_make(1, (int64_t[]){4}));
+    tri_model_init_normal(m, 0.3f);
+    x = tri_embedding(m, x, 7, 8, "embed");
+    tri_model_block_begin(m);
+    tri_value f = tri_linear(m, tri_rms_norm(m, x, (tri_norm_options){0}), (tri_linear_options){.units = 16});
+    f = tri_rope(m, f, (tri_rope_options){.heads = 2, .kv_heads = 1});
+    f = tri_attention(m, f, (tri_attention_options){.heads = 2, .kv_heads = 1});
+    x = tri_add(m, x, tri_linear(m, f, (tri_linear_options){.units = 8, .no_bias = true}));
+    f = tri_linear(m, tri_rms_norm(m, x, (tri_norm_options){0}), (tri_linear_options){.units = 24});
+    x = tri_add(m, x, tri_linear(m, tri_swiglu(m, f), (tri_linear_options){.units = 8}));
+    tri_model_block_end(m);
+    x = tri_rms_norm(m, x, (tri_norm_options){.name = "norm"});
+    tri_vocab_loss(m, x, y, (tri_vocab_loss_options){.words = 7, .smoothing = 0.1f, .forget = true});
+    return m;
+}
+
 static const struct {
     const char *name;
     rig_model_fn make;
     int64_t classes;
 } rig_models[] = {{"mlp", rig_mlp, 5},         {"lenet", rig_lenet, 5},         {"resnet", rig_resnet, 5},
-                  {"dropout", rig_dropout, 5}, {"attention", rig_attention, 5}, {"regression", rig_regression, 0}};
+                  {"dropout", rig_dropout, 5}, {"attention", rig_attention, 5}, {"regression", rig_regression, 0},
+                  {"gpt", rig_gpt, 7},         {"gpt again", rig_gpt_again, 7}, {"llama", rig_llama, 7}};
 #define RIG_MODELS (sizeof(rig_models) / sizeof(rig_models[0]))
 
 #endif

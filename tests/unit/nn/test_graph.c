@@ -36,6 +36,7 @@ static void gradients_agree_with_finite_differences(void **state)
         rig r;
         rig_open(&r, rig_models[k].make(), rig_models[k].classes, "reference", 1, true);
         rig_run_whole(&r, 4);
+        tri_params_fold(r.params, 1, r.grads[0]);
         float *direction = calloc((size_t)r.params->count, sizeof(float));
         float *start = malloc((size_t)r.params->count * sizeof(float));
         direction_fill(&r, direction);
@@ -68,7 +69,7 @@ static void fast_kernels_agree_with_the_reference(void **state)
         float largest = 0;
         for (int64_t i = 0; i < a.params->count; i++)
             largest = fmaxf(largest, fabsf(a.grads[0][i]));
-        for (int64_t i = 0; i < a.params->count + TRI_PARAMS_TAIL; i++)
+        for (int64_t i = 0; i < tri_params_grad_count(a.params) + TRI_PARAMS_TAIL; i++)
             if (!(fabsf(a.grads[0][i] - b.grads[0][i]) <= 1e-4f * largest + 1e-4f * fabsf(a.grads[0][i])))
                 fail_msg("%s: element %lld: reference %g, cpu %g", rig_models[k].name, (long long)i,
                          (double)a.grads[0][i], (double)b.grads[0][i]);
@@ -113,7 +114,7 @@ static void halves_added_are_the_whole_to_the_bit(void **state)
         rig_open(&b, rig_models[k / 2].make(), rig_models[k / 2].classes, kind, 1, true);
         rig_run_whole(&a, 2);
         rig_run(&b, 2, (tri_tree_part[]){{0, 4}, {4, 4}}, 2);
-        tri_vector_add(1, b.grads[0], b.grads[0], b.grads[1], b.params->count + TRI_PARAMS_TAIL);
+        tri_vector_add(1, b.grads[0], b.grads[0], b.grads[1], tri_params_grad_count(b.params) + TRI_PARAMS_TAIL);
         assert_memory_equal(a.grads[0], b.grads[0], rig_grad_nbytes(&a));
         /* {0} {1} {2,3} {4..7}: the steps of tri_tree_plan() */
         tri_tree_part parts[] = {{0, 1}, {1, 1}, {2, 2}, {4, 4}};
@@ -122,7 +123,7 @@ static void halves_added_are_the_whole_to_the_bit(void **state)
         int count = tri_tree_plan(parts, 4, steps);
         for (int i = 0; i < count; i++)
             tri_vector_add(1, b.grads[steps[i].into], b.grads[steps[i].into], b.grads[steps[i].from],
-                           b.params->count + TRI_PARAMS_TAIL);
+                           tri_params_grad_count(b.params) + TRI_PARAMS_TAIL);
         assert_memory_equal(a.grads[0], b.grads[0], rig_grad_nbytes(&a));
         rig_close(&a);
         rig_close(&b);
@@ -150,7 +151,7 @@ static void shards_of_two_workers_give_the_bits_of_one(void **state)
             OK(tri_graph_forward(b.graph, &half, 7, true, &sums));
             OK(tri_graph_backward(b.graph, NULL, NULL));
         }
-        tri_vector_add(1, b.grads[0], b.grads[0], b.grads[1], b.params->count + TRI_PARAMS_TAIL);
+        tri_vector_add(1, b.grads[0], b.grads[0], b.grads[1], tri_params_grad_count(b.params) + TRI_PARAMS_TAIL);
         assert_memory_equal(a.grads[0], b.grads[0], rig_grad_nbytes(&a));
         rig_close(&a);
         rig_close(&b);
@@ -206,6 +207,24 @@ static void each_entry_is_announced_once_and_the_tail_first(void **state)
         right += sums[s][2];
     assert_true(tail[TRI_TAIL_RIGHT] == right);
     rig_close(&r);
+}
+
+static void blocks_are_formed_again_to_the_bit(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"cpu", "reference"};
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        rig kept, again;
+        rig_open(&kept, rig_gpt(), 7, kinds[k], 1, true);
+        rig_open(&again, rig_gpt_again(), 7, kinds[k], 2, true);
+        for (uint64_t step = 0; step < 2; step++) {
+            rig_run_whole(&kept, step);
+            rig_run_whole(&again, step);
+            assert_memory_equal(kept.grads[0], again.grads[0], rig_grad_nbytes(&kept));
+        }
+        rig_close(&kept);
+        rig_close(&again);
+    }
 }
 
 static void a_run_allocates_nothing(void **state)
@@ -379,6 +398,7 @@ int main(void)
         cmocka_unit_test(shards_of_two_workers_give_the_bits_of_one),
         cmocka_unit_test(threads_and_sharing_of_memory_change_no_bit),
         cmocka_unit_test(each_entry_is_announced_once_and_the_tail_first),
+        cmocka_unit_test(blocks_are_formed_again_to_the_bit),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(a_graph_for_evaluation_gives_the_same_logits_with_less_memory),
         cmocka_unit_test(wrong_calls_are_refused),

@@ -33,37 +33,62 @@ static void content_read(const replay *r, int buffer, int content)
             fail_msg("%s: content %d was overwritten by %d", r->name, content, r->owner[i]);
 }
 
-static void values_read(const replay *r, const graph_op *op)
+/* Buffer of a value on the way up (block 0), or where ops of a block find it later. */
+static int buffer_of(const tri_graph *g, int value, int block)
+{
+    const graph_value *v = &g->values[value];
+    return block > 0 && v->block == block && v->again >= 0 ? v->again : v->buffer;
+}
+
+static void values_read(const replay *r, const graph_op *op, int block)
 {
     for (int i = 0; i < op->desc.input_count; i++)
         if (r->graph->values[op->input[i]].source == GRAPH_COMPUTED)
-            content_read(r, r->graph->values[op->input[i]].buffer, op->input[i]);
+            content_read(r, buffer_of(r->graph, op->input[i], block), op->input[i]);
+}
+
+/* One forward of op o, on the way up (block 0) or again. */
+static void replay_op(const replay *r, int o, int block)
+{
+    const tri_graph *g = r->graph;
+    const graph_op *op = &g->ops[o];
+    int saved = block > 0 ? op->saved_again : op->saved, out = buffer_of(g, op->output, block);
+    values_read(r, op, block);
+    content_write(r, block > 0 ? op->scratch_again : op->scratch, 30000);
+    content_write(r, saved, 20000 + o);
+    bool in_place = out >= 0 && out == buffer_of(g, op->input[0], block);
+    if (!in_place) { /* inputs must survive the writing of outputs and scratch */
+        values_read(r, op, block);
+        if (g->values[op->output].source == GRAPH_COMPUTED)
+            content_write(r, out, op->output);
+        values_read(r, op, block);
+    } else {
+        assert_true(op->kernel.ops->output_may_alias);
+        for (int i = 1; i < op->desc.input_count; i++)
+            content_read(r, buffer_of(g, op->input[i], block), op->input[i]);
+        content_write(r, out, op->output);
+    }
+    content_read(r, saved, 20000 + o);
 }
 
 static void replay_up(const replay *r)
 {
+    for (int o = 0; o < r->graph->op_count; o++)
+        replay_op(r, o, 0);
+    content_read(r, r->graph->values[r->graph->logits].buffer, r->graph->logits);
+}
+
+static void replay_block(const replay *r, int last)
+{
     const tri_graph *g = r->graph;
-    for (int o = 0; o < g->op_count; o++) {
-        const graph_op *op = &g->ops[o];
-        const graph_value *out = &g->values[op->output];
-        values_read(r, op);
-        content_write(r, op->scratch, 30000);
-        content_write(r, op->saved, 20000 + o);
-        bool in_place = out->buffer >= 0 && out->buffer == g->values[op->input[0]].buffer;
-        if (!in_place) { /* inputs must survive the writing of outputs and scratch */
-            values_read(r, op);
-            if (out->source == GRAPH_COMPUTED)
-                content_write(r, out->buffer, op->output);
-            values_read(r, op);
-        } else {
-            assert_true(op->kernel.ops->output_may_alias);
-            for (int i = 1; i < op->desc.input_count; i++)
-                content_read(r, g->values[op->input[i]].buffer, op->input[i]);
-            content_write(r, out->buffer, op->output);
-        }
-        content_read(r, op->saved, 20000 + o);
-    }
-    content_read(r, g->values[g->logits].buffer, g->logits);
+    int first = last;
+    if (g->ops[last].block == 0 || (last + 1 < g->op_count && g->ops[last + 1].block == g->ops[last].block))
+        return;
+    while (first > 0 && g->ops[first - 1].block == g->ops[last].block)
+        first--;
+    for (int o = first; o <= last; o++)
+        if (g->ops[o].again)
+            replay_op(r, o, g->ops[o].block);
 }
 
 static void replay_down(const replay *r)
@@ -72,15 +97,16 @@ static void replay_down(const replay *r)
     for (int o = g->op_count - 1; o >= 0; o--) {
         const graph_op *op = &g->ops[o];
         const graph_value *out = &g->values[op->output];
+        replay_block(r, o);
         if (!op->backward)
             continue;
         for (int pass = 0; pass < 2; pass++) {
-            content_read(r, op->saved, 20000 + o);
+            content_read(r, op->again ? op->saved_again : op->saved, 20000 + o);
             content_read(r, out->grad, 10000 + op->output);
             if (op->kernel.ops->backward_input)
-                values_read(r, op);
+                values_read(r, op, op->block);
             if (op->kernel.ops->backward_output)
-                content_read(r, out->buffer, op->output);
+                content_read(r, buffer_of(g, op->output, op->block), op->output);
             if (pass == 1)
                 break;
             content_write(r, op->scratch_down, 30000);

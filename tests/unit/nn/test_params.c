@@ -47,7 +47,8 @@ static void the_hash_is_the_documented_one(void **state)
     values[16] = 3.0f;
     tri_param entries[] = {{.name = "b", .shape = {1, {2}}, .first = 0, .count = 2},
                            {.name = "a", .first = 16, .count = 1}};
-    tri_params params = {entries, 2, 32, values, tri_device_find("cpu")};
+    tri_params params = {
+        .entries = entries, .entry_count = 2, .count = 32, .values = values, .device = tri_device_find("cpu")};
     /* xxh3 of "a\0", f32 = 0, 3.0f, "b\0", 0, 2, 1.0f, 2.0f; computed in one piece by libxxhash */
     assert_true(tri_params_hash(&params) == UINT64_C(0x8e87de2ce63235b0));
 }

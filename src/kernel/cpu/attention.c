@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attention.c: causal attention over tiles: no matrix of places by places in memory.
+ *
+ * A task is some queries of the heads that read one head of keys. A block of queries meets blocks of keys in order; the
+ * maximum and the sum of exponentials go along (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018;
+ * Dao et al., "FlashAttention", 2022), and their logarithm is saved for the way down. Blocks depend on the shape alone.
+ */
+#include "kernel/cpu/attention.h"
+
+#include <math.h>
+
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/row_math.h"
+#include "kernel/cpu/vector_math.h"
+
+#define TASK_QUERIES INT64_C(512) /* of a task; they share packed keys and values */
+
+void tri_attention_make(const tri_op_desc *desc, tri_attention_run *a)
+{
+    const tri_heads h = tri_heads_make(desc);
+    *a = (tri_attention_run){.ops = tri_gemm_find(), .h = h, .scale = 1.0f / sqrtf((float)h.width)};
+    const int64_t nr = a->ops->nr, mr = a->ops->mr, panels = tri_int64_ceil(h.width, nr);
+    a->padded = panels * nr;
+    const int64_t by_place = tri_align_count(tri_gemm_packed_count(a->ops, h.width, h.length));
+    const int64_t by_element = tri_align_count(tri_gemm_packed_count(a->ops, h.length, h.width));
+    a->keys = by_place;
+    a->values = a->keys + (by_place > by_element ? by_place : by_element);
+    a->block = a->values + by_element;
+    a->sums = a->block + 2 * TRI_ATTENTION_QUERIES * TRI_ATTENTION_KEYS;
+    a->sums_count = tri_align_count(tri_int64_ceil(h.length, mr) * mr * a->padded);
+    a->rows = a->sums + 2 * a->sums_count;
+    a->each = a->rows + 2 * TRI_ATTENTION_QUERIES * a->padded;
+}
+
+void tri_attention_pack_places(const tri_attention_run *a, const float *from, int64_t count, float *packed)
+{
+    for (int64_t panel = 0; panel * a->ops->nr < count; panel++) {
+        tri_gemm_pack(a->ops, packed, from, a->h.width, count, 1, a->h.stride, panel);
+    }
+}
+
+void tri_attention_pack_elements(const tri_attention_run *a, const float *from, int64_t count, float *packed)
+{
+    for (int64_t panel = 0; panel * a->ops->nr < a->h.width; panel++) {
+        tri_gemm_pack(a->ops, packed, from, count, a->h.width, a->h.stride, 1, panel);
+    }
+}
+
+void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t rows,
+                          const float *packed, int64_t first, int64_t count, float *s)
+{
+    tri_gemm_block(a->ops, &(tri_gemm_call){.a = from,
+                                            .packed = packed + first * a->h.width,
+                                            .c = s,
+                                            .m = rows,
+                                            .n = count,
+                                            .k = a->h.width,
+                                            .lda = stride,
+                                            .ldc = TRI_ATTENTION_KEYS});
+}
+
+void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query, int64_t rows, const float *packed,
+                       int64_t all, int64_t first, int64_t count, float *to, int64_t stride)
+{
+    const int64_t nr = a->ops->nr, mr = a->ops->mr;
+    for (int64_t column = 0; column < a->h.width; column += nr) {
+        for (int64_t r = 0, group; r < rows; r += group) {
+            group = tri_int64_min(mr, rows - r);
+            tri_gemm_block(a->ops, &(tri_gemm_call){.a = s + r * TRI_ATTENTION_KEYS,
+                                                    .packed = packed + column * all + first * nr,
+                                                    .c = to + r * stride + column,
+                                                    .m = group,
+                                                    .n = tri_int64_min(nr, a->h.width - column),
+                                                    .k = tri_int64_min(count, query + r + group - first),
+                                                    .lda = TRI_ATTENTION_KEYS,
+                                                    .ldc = stride,
+                                                    .add = first > 0});
+        }
+    }
+}
+
+/* s = exp(s scale - top) for `valid` of them, zeros up to `count`; returns the sum. */
+TRI_CLONES static void exp_scaled(float *s, float scale, float top, int64_t valid, int64_t count)
+{
+    for (int64_t i = 0; i < valid; i++) {
+        s[i] = tri_exp(s[i] * scale - top);
+    }
+    for (int64_t i = valid; i < count; i++) {
+        s[i] = 0;
+    }
+}
+
+TRI_CLONES static void scale_row(float *y, float factor, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        y[i] *= factor;
+    }
+}
+
+/* Softmax of the rows of a block as far as it goes; y, where earlier keys are in, follows the new maximum. */
+static void block_softmax(const tri_attention_run *a, float *s, int64_t query, int64_t rows, int64_t first,
+                          int64_t count, float *top, float *sum, float *y, int64_t stride)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = s + r * TRI_ATTENTION_KEYS;
+        const int64_t valid = tri_int64_min(count, query + r + 1 - first);
+        if (valid <= 0) {
+            memset(row, 0, (size_t)count * sizeof(float));
+            continue;
+        }
+        const float best = tri_row_max(row, valid) * a->scale;
+        if (first > 0 && best > top[r]) {
+            const float factor = tri_exp(top[r] - best);
+            scale_row(y + r * stride, factor, a->h.width);
+            sum[r] *= factor;
+        }
+        top[r] = first > 0 && top[r] > best ? top[r] : best;
+        exp_scaled(row, a->scale, top[r], valid, count);
+        sum[r] = (first > 0 ? sum[r] : 0) + tri_row_sum(row, valid);
+    }
+}
+
+/* A block of queries of one head, whose keys and values are packed; all: how many of them. */
+static void block_forward(const tri_attention_run *a, const float *q, int64_t query, int64_t rows, int64_t all,
+                          float *scratch, float *y, float *saved)
+{
+    const int64_t stride = a->h.queries * a->h.width;
+    float top[TRI_ATTENTION_QUERIES], sum[TRI_ATTENTION_QUERIES], *s = scratch + a->block;
+    for (int64_t first = 0; first < query + rows; first += TRI_ATTENTION_KEYS) {
+        const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, query + rows - first);
+        tri_attention_scores(a, q, a->h.stride, rows, scratch, first, count, s);
+        block_softmax(a, s, query, rows, first, count, top, sum, y, stride);
+        tri_attention_mix(a, s, query, rows, scratch + a->keys, all, first, count, y, stride);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        scale_row(y + r * stride, 1.0f / sum[r], a->h.width);
+        saved[r * a->h.queries] = top[r] + logf(sum[r]);
+    }
+}
+
+static void forward_tile(void *arg, int64_t tile)
+{
+    const tri_attention_run *a = arg;
+    const tri_heads *h = &a->h;
+    const int64_t tasks = tri_int64_ceil(h->length, TASK_QUERIES), first = tile % tasks * TASK_QUERIES;
+    const int64_t key = tile / tasks % h->keys, row = tile / tasks / h->keys * h->length;
+    const int64_t last = tri_int64_min(first + TASK_QUERIES, h->length);
+    const float *sample = (const float *)a->call->input[0] + row * h->stride;
+    const float *k = sample + (h->queries + key) * h->width;
+    float *scratch = (float *)a->call->scratch + tri_tile_worker() * a->each;
+    tri_attention_pack_places(a, k, last, scratch);
+    tri_attention_pack_elements(a, k + h->keys * h->width, last, scratch + a->keys);
+    for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
+        for (int64_t query = first; query < last; query += TRI_ATTENTION_QUERIES) {
+            const int64_t rows = tri_int64_min(TRI_ATTENTION_QUERIES, last - query);
+            block_forward(a, sample + query * h->stride + head * h->width, query, rows, last, scratch,
+                          (float *)a->call->output + ((row + query) * h->queries + head) * h->width,
+                          (float *)a->call->saved + (row + query) * h->queries + head);
+        }
+    }
+}
+
+static tri_status attention_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    tri_attention_run a;
+    tri_attention_make(desc, &a);
+    kernel->saved_nbytes = (size_t)(a.h.samples * a.h.length * a.h.queries) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(a.each * desc->threads) * sizeof(float);
+    return TRI_OK;
+}
+
+static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    tri_attention_run a;
+    tri_attention_make(&kernel->desc, &a);
+    a.kernel = kernel;
+    a.call = call;
+    const int64_t tasks = tri_int64_ceil(a.h.length, TASK_QUERIES);
+    tri_tiles_run(kernel->desc.threads, a.h.samples * call->shards * a.h.keys * tasks, forward_tile, &a);
+}
+
+const tri_kernel_ops tri_cpu_attention = {
+    .op = TRI_OP_ATTENTION,
+    .name = "tiles",
+    .plan = attention_plan,
+    .forward = attention_forward,
+    .backward = tri_attention_backward,
+    .backward_input = true,
+    .backward_output = true,
+};

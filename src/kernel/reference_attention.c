@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reference_attention.c: what attention and vocab_loss mean. Plain loops in double, one row after the other.
+ *
+ * attention: y[t] = sum over u <= t of p[u] v[u], p = softmax of q[t] k[u] / sqrt(D) over u <= t; head h of the queries
+ * reads head h / (H / K) of keys and values.
+ */
+#include <math.h>
+
+#include "kernel/row.h"
+
+static double dot(const float *a, const float *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += (double)a[i] * (double)b[i];
+    }
+    return sum;
+}
+
+/* One row of queries of one head, as offsets from the sample's first row. */
+typedef struct place {
+    int64_t head, t;
+    const float *q, *k, *v; /* k and v: of place 0 */
+} place;
+
+static place place_make(const tri_heads *h, const float *sample, int64_t head, int64_t t)
+{
+    const float *k = sample + (h->queries + head / h->group) * h->width;
+    return (place){head, t, sample + t * h->stride + head * h->width, k, k + h->keys * h->width};
+}
+
+static void weights(const tri_heads *h, const place *at, double *p)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t u = 0; u <= at->t; u++) {
+        p[u] = dot(at->q, at->k + u * h->stride, h->width) / sqrt((double)h->width);
+        top = fmax(top, p[u]);
+    }
+    for (int64_t u = 0; u <= at->t; u++) {
+        p[u] = exp(p[u] - top);
+        sum += p[u];
+    }
+    for (int64_t u = 0; u <= at->t; u++) {
+        p[u] /= sum;
+    }
+}
+
+static tri_status attention_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const tri_heads h = tri_heads_make(desc);
+    kernel->scratch_nbytes = (size_t)(2 * h.length + h.length * h.stride) * sizeof(double);
+    return TRI_OK;
+}
+
+static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_heads h = tri_heads_make(&kernel->desc);
+    double *p = call->scratch;
+    for (int64_t row = 0; row < h.samples * h.length * call->shards; row++) {
+        const float *sample = (const float *)call->input[0] + row / h.length * h.length * h.stride;
+        for (int64_t head = 0; head < h.queries; head++) {
+            const place at = place_make(&h, sample, head, row % h.length);
+            float *y = (float *)call->output + (row * h.queries + head) * h.width;
+            weights(&h, &at, p);
+            for (int64_t c = 0; c < h.width; c++) {
+                double sum = 0;
+                for (int64_t u = 0; u <= at.t; u++) {
+                    sum += p[u] * (double)at.v[u * h.stride + c];
+                }
+                y[c] = (float)sum;
+            }
+        }
+    }
+}
+
+/* Adds the gradients of one query to dx, a sample of them. */
+static void place_backward(const tri_heads *h, const place *at, const float *dy, double *p, double *dp, double *dx)
+{
+    const int64_t key = (h->queries + at->head / h->group) * h->width, value = key + h->keys * h->width;
+    const int64_t query = at->t * h->stride + at->head * h->width;
+    double mean = 0;
+    weights(h, at, p);
+    for (int64_t u = 0; u <= at->t; u++) {
+        dp[u] = dot(dy, at->v + u * h->stride, h->width);
+        mean += p[u] * dp[u];
+    }
+    for (int64_t u = 0; u <= at->t; u++) {
+        const double ds = p[u] * (dp[u] - mean) / sqrt((double)h->width);
+        for (int64_t c = 0; c < h->width; c++) {
+            dx[query + c] += ds * (double)at->k[u * h->stride + c];
+            dx[u * h->stride + key + c] += ds * (double)at->q[c];
+            dx[u * h->stride + value + c] += p[u] * (double)dy[c];
+        }
+    }
+}
+
+static void attention_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_heads h = tri_heads_make(&kernel->desc);
+    const int64_t each = h.length * h.stride;
+    double *p = call->scratch, *dp = p + h.length, *dx = dp + h.length;
+    for (int64_t b = 0; call->dinput[0] != NULL && b < h.samples * call->shards; b++) {
+        const float *sample = (const float *)call->input[0] + b * each;
+        memset(dx, 0, (size_t)each * sizeof(double));
+        for (int64_t i = 0; i < h.length * h.queries; i++) {
+            const place at = place_make(&h, sample, i % h.queries, i / h.queries);
+            place_backward(&h, &at, (const float *)call->doutput + (b * h.length * h.queries + i) * h.width, p, dp, dx);
+        }
+        for (int64_t i = 0; i < each; i++) {
+            ((float *)call->dinput[0])[b * each + i] = (float)dx[i];
+        }
+    }
+}
+
+const tri_kernel_ops tri_reference_attention = {
+    .op = TRI_OP_ATTENTION,
+    .name = "reference",
+    .plan = attention_plan,
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .backward_input = true,
+};
+
+/* Where things lie in scratch: one row of logits and its gradient, then leaves of dw. */
+static tri_status vocab_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const int64_t words = desc->param[0].dim[0], each = tri_shape_count(desc->param[0]);
+    kernel->scratch_nbytes = (size_t)(2 * words + each * desc->max_shards) * sizeof(float);
+    return TRI_OK;
+}
+
+/* Gradients of one row; dx may be NULL. */
+static void vocab_row_back(const tri_kernel *kernel, const float *w, const float *x, const float *dlogits, float *dx,
+                           float *dw)
+{
+    const int64_t words = kernel->desc.param[0].dim[0], width = kernel->desc.param[0].dim[1];
+    for (int64_t c = 0; c < width; c++) {
+        double sum = 0;
+        for (int64_t v = 0; v < words; v++) {
+            sum += (double)dlogits[v] * (double)w[v * width + c];
+            dw[v * width + c] += dlogits[v] * x[c];
+        }
+        if (dx != NULL) {
+            dx[c] = (float)sum;
+        }
+    }
+}
+
+/* Forward when sums are wanted, else backward. */
+static void vocab_run(const tri_kernel *kernel, const tri_op_call *call, bool sums)
+{
+    const int64_t words = kernel->desc.param[0].dim[0], width = kernel->desc.param[0].dim[1];
+    const int64_t rows = tri_shape_count(kernel->desc.input[1]), per_sample = rows / kernel->desc.input[1].dim[0];
+    const float *w = call->param[0];
+    float *logits = call->scratch, *dlogits = logits + words, *leaves = dlogits + words;
+    for (int64_t s = 0; s < call->shards; s++) {
+        const float *x = tri_call_input(kernel, call, 0, s);
+        const int32_t *target = (const int32_t *)call->input[1] + s * rows;
+        float *dx = sums ? NULL : tri_call_dinput(kernel, call, 0, s), *dw = leaves + s * words * width;
+        double total[TRI_LOSS_COLUMNS] = {0};
+        if (!sums) {
+            memset(dw, 0, (size_t)(words * width) * sizeof(float));
+        }
+        for (int64_t r = 0; r < rows; r++) {
+            if (dx != NULL) {
+                memset(dx + r * width, 0, (size_t)width * sizeof(float));
+            }
+            if (r >= call->rows[s] * per_sample || target[r] < 0 || target[r] >= words) {
+                continue;
+            }
+            for (int64_t v = 0; v < words; v++) {
+                logits[v] = (float)dot(x + r * width, w + v * width, width);
+            }
+            const tri_row_loss row = tri_reference_loss_row(logits, words, target[r],
+                                                            (double)kernel->desc.attr.smoothing, sums ? NULL : dlogits);
+            if (!sums) {
+                vocab_row_back(kernel, w, x + r * width, dlogits, dx != NULL ? dx + r * width : NULL, dw);
+            }
+            total[0] += row.loss;
+            total[1] += 1;
+            total[2] += row.right;
+        }
+        for (int i = 0; sums && i < TRI_LOSS_COLUMNS; i++) {
+            ((float *)call->output)[s * TRI_LOSS_COLUMNS + i] = (float)total[i];
+        }
+    }
+    if (!sums) {
+        tri_leaves_sum(kernel, call, 0, leaves, words * width, words * width);
+    }
+}
+
+static void vocab_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    vocab_run(kernel, call, true);
+}
+
+static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    vocab_run(kernel, call, false);
+}
+
+const tri_kernel_ops tri_reference_vocab_loss = {
+    .op = TRI_OP_VOCAB_LOSS,
+    .name = "reference",
+    .plan = vocab_plan,
+    .forward = vocab_forward,
+    .backward = vocab_backward,
+    .backward_input = true,
+};

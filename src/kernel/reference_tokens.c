@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reference_tokens.c: what rms_norm, swiglu, positions and rope mean. Plain loops in double, one row after the other.
+ */
+#include <math.h>
+
+#include "kernel/row.h"
+
+static tri_status rms_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    kernel->scratch_nbytes = (size_t)(tri_shape_last(&desc->input[0]) * desc->max_shards) * sizeof(float);
+    return TRI_OK;
+}
+
+static double rms_inverse(const tri_kernel *kernel, const float *x, int64_t width)
+{
+    const double epsilon = kernel->desc.attr.epsilon == 0 ? 1e-5 : (double)kernel->desc.attr.epsilon;
+    double sum = 0;
+    for (int64_t c = 0; c < width; c++) {
+        sum += (double)x[c] * (double)x[c];
+    }
+    return 1 / sqrt(sum / (double)width + epsilon);
+}
+
+static void rms_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]);
+    const int64_t rows = tri_shape_count(kernel->desc.input[0]) / width * call->shards;
+    const float *scale = call->param[0];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = (const float *)call->input[0] + r * width;
+        float *y = (float *)call->output + r * width;
+        const double inverse = rms_inverse(kernel, x, width);
+        for (int64_t c = 0; c < width; c++) {
+            y[c] = (float)((double)x[c] * inverse * (double)scale[c]);
+        }
+    }
+}
+
+static void rms_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.input[0]);
+    const int64_t rows = tri_shape_count(kernel->desc.input[0]) / width;
+    const float *scale = call->param[0];
+    float *dscale = call->scratch;
+    memset(dscale, 0, (size_t)(call->shards * width) * sizeof(float));
+    for (int64_t r = 0; r < rows * call->shards; r++) {
+        const float *x = (const float *)call->input[0] + r * width, *dy = (const float *)call->doutput + r * width;
+        float *dx = call->dinput[0] != NULL ? (float *)call->dinput[0] + r * width : NULL;
+        const double inverse = rms_inverse(kernel, x, width);
+        double dot = 0;
+        for (int64_t c = 0; c < width; c++) {
+            const double h = (double)x[c] * inverse;
+            dot += (double)dy[c] * (double)scale[c] * h;
+            dscale[r / rows * width + c] += (float)((double)dy[c] * h);
+        }
+        for (int64_t c = 0; dx != NULL && c < width; c++) {
+            const double g = (double)dy[c] * (double)scale[c];
+            dx[c] = (float)(inverse * (g - (double)x[c] * inverse * dot / (double)width));
+        }
+    }
+    tri_leaves_sum(kernel, call, 0, dscale, width, width);
+}
+
+const tri_kernel_ops tri_reference_rms_norm = {
+    .op = TRI_OP_RMS_NORM,
+    .name = "reference",
+    .plan = rms_plan,
+    .forward = rms_forward,
+    .backward = rms_backward,
+    .backward_input = true,
+};
+
+static void swiglu_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.output);
+    const float *x = call->input[0];
+    float *y = call->output;
+    for (int64_t i = 0; i < tri_shape_count(kernel->desc.output) * call->shards; i++) {
+        const int64_t at = i / width * 2 * width + i % width;
+        y[i] = (float)((double)x[at] / (1 + exp(-(double)x[at])) * (double)x[at + width]);
+    }
+}
+
+static void swiglu_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const int64_t width = tri_shape_last(&kernel->desc.output);
+    const float *x = call->input[0], *dy = call->doutput;
+    float *dx = call->dinput[0];
+    for (int64_t i = 0; dx != NULL && i < tri_shape_count(kernel->desc.output) * call->shards; i++) {
+        const int64_t at = i / width * 2 * width + i % width;
+        const double gate = 1 / (1 + exp(-(double)x[at]));
+        dx[at] = (float)((double)dy[i] * (double)x[at + width] * gate * (1 + (double)x[at] * (1 - gate)));
+        dx[at + width] = (float)((double)dy[i] * (double)x[at] * gate);
+    }
+}
+
+const tri_kernel_ops tri_reference_swiglu = {
+    .op = TRI_OP_SWIGLU,
+    .name = "reference",
+    .forward = swiglu_forward,
+    .backward = swiglu_backward,
+    .backward_input = true,
+};
+
+static tri_status positions_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    kernel->scratch_nbytes = (size_t)(tri_shape_count(desc->param[0]) * desc->max_shards) * sizeof(float);
+    return TRI_OK;
+}
+
+static void positions_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_shape *shape = &kernel->desc.input[0];
+    const int64_t sample = shape->dim[1] * shape->dim[2];
+    const float *x = call->input[0], *w = call->param[0];
+    float *y = call->output;
+    for (int64_t i = 0; i < tri_shape_count(*shape) * call->shards; i++) {
+        y[i] = x[i] + w[i % sample];
+    }
+}
+
+static void positions_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_shape *shape = &kernel->desc.input[0];
+    const int64_t sample = shape->dim[1] * shape->dim[2], count = tri_shape_count(*shape);
+    const int64_t each = tri_shape_count(kernel->desc.param[0]);
+    const float *dy = call->doutput;
+    float *dw = call->scratch, *dx = call->dinput[0];
+    memset(dw, 0, (size_t)(each * call->shards) * sizeof(float));
+    for (int64_t i = 0; i < count * call->shards; i++) {
+        dw[i / count * each + i % count % sample] += dy[i];
+    }
+    tri_leaves_sum(kernel, call, 0, dw, each, each);
+    if (dx != NULL && dx != dy) {
+        memcpy(dx, dy, (size_t)(count * call->shards) * sizeof(float));
+    }
+}
+
+const tri_kernel_ops tri_reference_positions = {
+    .op = TRI_OP_POSITIONS,
+    .name = "reference",
+    .plan = positions_plan,
+    .forward = positions_forward,
+    .backward = positions_backward,
+    .dinput_may_alias = true,
+    .output_may_alias = true,
+};
+
+/* Turns of pair i in one step along the sample; long waves slower where the context was stretched (Llama 3). */
+static double rope_frequency(const tri_op_desc *desc, int64_t i, int64_t width)
+{
+    const tri_op_attr *a = &desc->attr;
+    const double plain = pow((double)a->theta, -2.0 * (double)i / (double)width);
+    if (a->rope_factor == 0) {
+        return plain;
+    }
+    const double turns = (double)a->rope_context * plain / (2 * 3.14159265358979323846);
+    const double slow = plain / (double)a->rope_factor, low = (double)a->rope_low, high = (double)a->rope_high;
+    if (turns < low || turns > high) {
+        return turns < low ? slow : plain;
+    }
+    const double smooth = (turns - low) / (high - low);
+    return (1 - smooth) * slow + smooth * plain;
+}
+
+void tri_rope_table(const tri_op_desc *desc, float *table)
+{
+    const tri_heads h = tri_heads_make(desc);
+    const int64_t half = h.width / 2;
+    for (int64_t i = 0; i < half; i++) {
+        const double frequency = rope_frequency(desc, i, h.width);
+        for (int64_t t = 0; t < h.length; t++) {
+            table[t * half + i] = (float)cos((double)t * frequency);
+            table[(h.length + t) * half + i] = (float)sin((double)t * frequency);
+        }
+    }
+}
+
+tri_status tri_rope_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const tri_heads h = tri_heads_make(desc);
+    kernel->state = tri_alloc_bulk((size_t)(h.length * h.width) * sizeof(float));
+    if (kernel->state == NULL) {
+        return TRI_ENOMEM;
+    }
+    tri_rope_table(desc, kernel->state);
+    return TRI_OK;
+}
+
+void tri_rope_release(tri_kernel *kernel)
+{
+    tri_free(kernel->state);
+}
+
+/* Element i of the first half with element i of the second; sign -1 turns back. */
+static void rope_run(const tri_kernel *kernel, const tri_op_call *call, const float *from, float *to, double sign)
+{
+    const tri_heads h = tri_heads_make(&kernel->desc);
+    const int64_t half = h.width / 2;
+    const float *cosine = kernel->state, *sine = cosine + h.length * half;
+    for (int64_t r = 0; r < h.samples * h.length * call->shards; r++) {
+        for (int64_t c = 0; c < h.stride; c++) {
+            const int64_t head = c / h.width, i = c % h.width, at = r * h.stride + c, t = r % h.length * half + i;
+            if (head >= h.queries + h.keys) {
+                to[at] = from[at];
+            } else if (i < half) {
+                const double a = (double)from[at], b = (double)from[at + half];
+                to[at] = (float)(a * (double)cosine[t] - sign * b * (double)sine[t]);
+                to[at + half] = (float)(b * (double)cosine[t] + sign * a * (double)sine[t]);
+            }
+        }
+    }
+}
+
+static void rope_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    rope_run(kernel, call, call->input[0], call->output, 1);
+}
+
+static void rope_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    if (call->dinput[0] != NULL) {
+        rope_run(kernel, call, call->doutput, call->dinput[0], -1);
+    }
+}
+
+const tri_kernel_ops tri_reference_rope = {
+    .op = TRI_OP_ROPE,
+    .name = "reference",
+    .plan = tri_rope_plan,
+    .forward = rope_forward,
+    .backward = rope_backward,
+    .release = tri_rope_release,
+    .dinput_may_alias = true,
+    .output_may_alias = true,
+};

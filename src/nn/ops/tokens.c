@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tokens.c: builds what transformers are made of: positions, rotations, attention.
+ */
+#include "nn/build.h"
+
+tri_value tri_positions(tri_model *model, tri_value x, int64_t count, const char *name)
+{
+    tri_build build = {
+        .op = TRI_OP_POSITIONS,
+        .input_count = 1,
+        .input = {x},
+        .units = count,
+        .kind = "pos",
+        .name = name,
+        .param = {{"weight", TRI_INIT_NORMAL, true, false}},
+    };
+    return tri_model_add(model, &build);
+}
+
+tri_value tri_rope(tri_model *model, tri_value x, tri_rope_options options)
+{
+    tri_build build = {
+        .op = TRI_OP_ROPE,
+        .attr = {.heads = options.heads,
+                 .kv_heads = options.kv_heads,
+                 .theta = options.theta == 0 ? 10000.0f : options.theta,
+                 .rope_factor = options.factor,
+                 .rope_low = options.low,
+                 .rope_high = options.high,
+                 .rope_context = options.context},
+        .input_count = 1,
+        .input = {x},
+    };
+    return tri_model_add(model, &build);
+}
+
+tri_value tri_attention(tri_model *model, tri_value x, tri_attention_options options)
+{
+    tri_build build = {
+        .op = TRI_OP_ATTENTION,
+        .attr = {.heads = options.heads, .kv_heads = options.kv_heads},
+        .input_count = 1,
+        .input = {x},
+    };
+    return tri_model_add(model, &build);
+}
