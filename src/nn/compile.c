@@ -180,12 +180,13 @@ static bool gives_half(const tri_graph *graph, const graph_op *op)
 /* Types of computed values, but for what the loss judges; then of all names they have. */
 static void types_decide(tri_graph *graph)
 {
+    const bool words = graph->ops[graph->op_count - 1].desc.op == TRI_OP_VOCAB_LOSS; /* logits: what it multiplies */
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         graph_value *out = &graph->values[op->output];
         for (int i = 0; i < op->desc.input_count; i++)
             op->desc.input_dtype[i] = graph->values[op->input[i]].dtype;
-        if (out->source == GRAPH_COMPUTED && out->dtype == TRI_F32 && op->output != graph->logits &&
+        if (out->source == GRAPH_COMPUTED && out->dtype == TRI_F32 && (op->output != graph->logits || words) &&
             gives_half(graph, op)) {
             out->nbytes = out->nbytes / tri_dtype_nbytes(out->dtype) * tri_dtype_nbytes(TRI_BF16);
             out->dtype = TRI_BF16;

@@ -146,5 +146,5 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
 
 const float *tri_graph_logits(const tri_graph *graph)
 {
-    return tri_graph_value(graph, graph->logits);
+    return graph->values[graph->logits].dtype == TRI_F32 ? tri_graph_value(graph, graph->logits) : NULL;
 }

@@ -169,7 +169,8 @@ static void half_tile(const run_arg *v, int64_t row, int64_t panel, int m)
 {
     const tri_gemm_half_call *call = v->call;
     const int64_t nr = v->ops->nr, first = panel * nr, n = tri_int64_min(nr, call->n - first);
-    const unsigned flags = TRI_GEMM_FIRST | (call->relu ? TRI_GEMM_RELU : 0u) | (call->c != NULL ? TRI_GEMM_HALF : 0u);
+    const unsigned flags =
+        (call->add ? 0u : TRI_GEMM_FIRST) | (call->relu ? TRI_GEMM_RELU : 0u) | (call->c != NULL ? TRI_GEMM_HALF : 0u);
     const float *a[TRI_GEMM_MAX_MR];
     float *c[TRI_GEMM_MAX_MR];
     for (int i = 0; i < m; i++) {

@@ -172,23 +172,23 @@ static void sixty_four_simulated_ranks_under_twenty_seeds_give_the_same_weights(
     }
 }
 
+static const char gpt[] = "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}\n"
+                          "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
+                          "synthetic_width: 20}\n"
+                          "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
+                          "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
+                          "parallel: {bucket_kib: 4}\n";
+static const char llama[] = "model: {name: llama, num_hidden_layers: 2, hidden_size: 16, num_attention_heads: 4, "
+                            "num_key_value_heads: 2, checkpoint: true}\n"
+                            "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
+                            "synthetic_width: 20}\n"
+                            "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
+                            "optim: {lr: 0.1}\n";
+
 /* Tied weights, dropout, norms, blocks formed again: layouts, threads and waves change nothing. */
 static void transformers_are_the_same_everywhere(void **state)
 {
     (void)state;
-    static const char gpt[] =
-        "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}\n"
-        "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
-        "synthetic_width: 20}\n"
-        "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
-        "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
-        "parallel: {bucket_kib: 4}\n";
-    static const char llama[] = "model: {name: llama, num_hidden_layers: 2, hidden_size: 16, num_attention_heads: 4, "
-                                "num_key_value_heads: 2, checkpoint: true}\n"
-                                "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
-                                "synthetic_width: 20}\n"
-                                "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
-                                "optim: {lr: 0.1}\n";
     static const char *const configs[] = {gpt, llama};
     static const char *const variants[][3] = {{NULL}, {"train.threads=2", NULL}, {"train.shards_at_once=1", NULL}};
     for (size_t c = 0; c < 2; c++) {
@@ -199,6 +199,24 @@ static void transformers_are_the_same_everywhere(void **state)
                     expect_run(&(train_case){.config = configs[c], .overrides = variants[v], .world = world}), alone);
         const char *const kept[] = {c == 0 ? "model.checkpoint=true" : "model.checkpoint=false", NULL};
         assert_int_equal(expect_run(&(train_case){.config = configs[c], .overrides = kept, .world = 2}), alone);
+    }
+}
+
+static void transformers_in_bf16_are_the_same_everywhere(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {gpt, llama};
+    const char *const plain[] = {"train.precision=bf16", NULL};
+    const char *const cases[][4] = {{"train.precision=bf16", "train.threads=2", NULL},
+                                    {"train.precision=bf16", "train.shards_at_once=1", "model.checkpoint=true", NULL},
+                                    {"train.precision=bf16", "model.checkpoint=false", NULL}};
+    for (size_t c = 0; c < 2; c++) {
+        uint64_t alone = expect_run(&(train_case){.config = configs[c], .overrides = plain, .world = 1});
+        assert_int_not_equal(alone, expect_run(&(train_case){.config = configs[c], .world = 1}));
+        for (int world = 1; world <= 3; world++)
+            for (size_t v = 0; v < sizeof(cases) / sizeof(cases[0]); v++)
+                assert_int_equal(expect_run(&(train_case){.config = configs[c], .overrides = cases[v], .world = world}),
+                                 alone);
     }
 }
 
@@ -224,6 +242,7 @@ int main(void)
         cmocka_unit_test(bf16_is_the_same_everywhere_too),
         cmocka_unit_test(sixty_four_simulated_ranks_under_twenty_seeds_give_the_same_weights),
         cmocka_unit_test(transformers_are_the_same_everywhere),
+        cmocka_unit_test(transformers_in_bf16_are_the_same_everywhere),
         cmocka_unit_test(more_ranks_than_shards_is_one_clear_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
