@@ -13,8 +13,10 @@
 
 #define TRI_GEMM_MAX_MR 12
 #define TRI_GEMM_MAX_NR 32
-#define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k */
-#define TRI_GEMM_KC     256 /* k of one pass: a panel of B stays in L1 */
+#define TRI_GEMM_LONG   96 /* k of a shard from which on tri_gemm_tree_run takes passes over k */
+/* Rows that packing asks for ahead: they lie too far apart for the processor to see them coming. */
+#define TRI_GEMM_AHEAD 16
+#define TRI_GEMM_KC    256 /* k of one pass: a panel of B stays in L1 */
 
 /* Start at zero (else at c); clip at the end; tiles over pairs of bf16: c is bf16, rounded at the end. */
 enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2, TRI_GEMM_HALF = 4 };

@@ -79,6 +79,10 @@ void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int6
     for (int64_t row = 0; row < rows; row += 2, to += width) {
         const uint16_t *low = from + row * stride, *high = low + stride;
         uint32_t *rest = to + count / width * step;
+        for (int64_t i = 0; i < count; i += 32) {
+            __builtin_prefetch(low + TRI_GEMM_AHEAD * stride + i, 0, 2);
+            __builtin_prefetch(high + TRI_GEMM_AHEAD * stride + i, 0, 2);
+        }
         if (row + 1 < rows) {
             pass_rows(to, low, high, step, count, width);
             pair_rows(rest, low + whole, high + whole, count - whole);

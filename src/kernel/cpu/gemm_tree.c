@@ -117,6 +117,9 @@ INLINE void pack_pass(float *to, const float *from, int64_t stride, int64_t len,
 {
     const int64_t whole = count / width, rest = count % width, step = pass_step(width);
     for (int64_t i = 0; i < len; i++) {
+        for (int64_t j = 0; j < count; j += 16) {
+            __builtin_prefetch(from + TRI_GEMM_AHEAD * stride + j, 0, 2);
+        }
         for (int64_t part = 0; part < whole; part++) {
             memcpy(to + part * step, from + part * width, (size_t)width * sizeof(float));
         }
