@@ -47,8 +47,8 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
  * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);
-/* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. Of a model that
- * ends in tri_vocab_loss(): what its last linear layer reads. */
+/* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. Of a model
+ * that ends in tri_vocab_loss(): what its last linear layer reads. */
 const float *tri_graph_logits(const tri_graph *graph);
 
 /* Called when the gradient of an entry is complete in all parts; entries may come in any order but are called once
