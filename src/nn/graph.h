@@ -54,8 +54,9 @@ void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg);
  * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);
-/* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. NULL where
- * they are not f32: with bf16 a loss over a vocabulary takes what it multiplies in bf16. */
+/* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. Of a model
+ * that ends in tri_vocab_loss(): what its last linear layer reads. NULL where they are not f32 (with bf16 such a model
+ * multiplies in bf16). */
 const float *tri_graph_logits(const tri_graph *graph);
 
 /* Called when the gradient of an entry is complete in all parts; entries may come in any order but are called once

@@ -180,6 +180,32 @@ static void a_synthetic_sample_depends_on_its_index_alone(void **state)
     tri_dataset_close(dataset);
 }
 
+static void synthetic_tokens_are_followed_by_their_targets(void **state)
+{
+    (void)state;
+    tri_data_config config = config_default();
+    tri_dataset *dataset;
+    strcpy(config.name, "synthetic");
+    config.synthetic_tokens = true;
+    config.classes = 11;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    assert_true(dataset->info.dtype == TRI_I32 && dataset->info.target_dtype == TRI_I32);
+    assert_true(tri_shape_equal(dataset->info.sample, dataset->info.target) && dataset->info.classes == 11);
+    int32_t sample[4][32], target[4][32], follows = 0;
+    assert_int_equal(tri_dataset_read(dataset, (int64_t[]){0, 1, 2, 3}, 4, sample, target), TRI_OK);
+    for (int i = 0; i < 4; i++)
+        for (int t = 0; t < 32; t++) {
+            assert_in_range(sample[i][t], 0, 10);
+            assert_true(t == 31 || sample[i][t + 1] == target[i][t]);
+            follows += target[i][t] == (3 * sample[i][t] + 1) % 11;
+        }
+    assert_in_range(follows, 85, 115); /* of 128, three in four and one in 44 */
+    tri_dataset_close(dataset);
+    config.classes = -1;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "data.synthetic_tokens: want data.classes of at least 1, got -1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +215,7 @@ int main(void)
         cmocka_unit_test(the_fine_label_of_cifar_hundred_counts),
         cmocka_unit_test(the_synthetic_classes_can_be_learned_but_not_perfectly),
         cmocka_unit_test(a_synthetic_sample_depends_on_its_index_alone),
+        cmocka_unit_test(synthetic_tokens_are_followed_by_their_targets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
