@@ -111,7 +111,7 @@ class Train(unittest.TestCase):
 
     def test_bf16_has_the_same_weights_for_every_layout_and_after_a_resume(self):
         bf16 = "train.precision=bf16"
-        self.config.write_text(CONFIG.replace("    - dropout: 0.2\n", "    - linear: 24\n    - relu\n    - dropout: 0.2\n"))
+        self.config.write_text(CONFIG.replace("- linear: classes", "- linear: {out: 16, relu: true}\n    - linear: classes"))
         one = self.weights(bf16)
         self.assertNotEqual(one, self.weights(), "bf16 changed nothing")
         for ranks in (2, 3):
@@ -126,13 +126,13 @@ class Train(unittest.TestCase):
         return float(re.search(r"^test accuracy ([0-9.]+)$", out, re.M).group(1))
 
     def test_bf16_learns_what_f32_learns(self):
-        cnn = "{layers: [{reshape: [8, 8, 1]}, {conv2d: {out: 8, kernel: 3, relu: true}}, {max_pool: 2}, flatten, {linear: 48}, relu, {linear: classes}]}"
+        cnn = "{layers: [{reshape: [8, 8, 1]}, {conv2d: {out: 8, kernel: 3, relu: true}}, {max_pool: 2}, flatten, {linear: {out: 32, relu: true}}, {linear: classes}]}"
         for model in ("{name: mlp, hidden: [64, 32]}", cnn):
             self.config.write_text(f"model: {model}\ndata: {{name: synthetic, synthetic_count: 4000, synthetic_width: 64}}\n"
                                    "train: {batch: 64, epochs: 3}\noptim: {lr: 0.05}\n")
             wide, half = self.accuracy(), self.accuracy("train.precision=bf16")
-            self.assertGreater(wide, 0.6, model)  # by chance 0.1
-            self.assertLess(abs(wide - half), 0.02, model)
+            self.assertGreater(wide, 0.5, model)
+            self.assertLess(abs(wide - half), 0.03, model)
 
     def test_stop_and_resume_in_mid_epoch_end_at_the_same_weights(self):
         one = self.weights()
