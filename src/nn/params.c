@@ -16,32 +16,53 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "kernel/kernel.h"
 
 #define HASH_PIECE 1024 /* elements that are copied at once */
 
-static void entry_init(const tri_param_spec *spec, uint64_t seed, float *values, int64_t count)
+#define INIT_TILE (INT64_C(1) << 16) /* elements that one thread fills at once */
+
+typedef struct init_arg {
+    const tri_param_spec *spec;
+    tri_rng rng;
+    float bound, deviation;
+    float *values;
+    int64_t count;
+} init_arg;
+
+static void init_tile(void *arg, int64_t tile)
 {
-    tri_rng rng = {seed, tri_rng_stream("init", XXH3_64bits(spec->name, strlen(spec->name)), 0)};
-    float bound = (float)(1.0 / sqrt((double)spec->fan));
-    float deviation = spec->init == TRI_INIT_HE ? (float)sqrt(2.0 / (double)spec->fan) : spec->deviation;
-    switch (spec->init) {
+    const init_arg *v = arg;
+    int64_t first = tile * INIT_TILE, end = v->count - first < INIT_TILE ? v->count : first + INIT_TILE;
+    switch (v->spec->init) {
     case TRI_INIT_ZERO: /* as allocated */
         break;
     case TRI_INIT_ONE:
-        for (int64_t i = 0; i < count; i++)
-            values[i] = 1.0f;
+        for (int64_t i = first; i < end; i++)
+            v->values[i] = 1.0f;
         break;
     case TRI_INIT_FAN_IN:
-        tri_rng_fill_uniform(rng, 0, (uint64_t)count, values);
-        for (int64_t i = 0; i < count; i++)
-            values[i] = (2.0f * values[i] - 1.0f) * bound;
+        tri_rng_fill_uniform(v->rng, (uint64_t)first, (uint64_t)(end - first), v->values + first);
+        for (int64_t i = first; i < end; i++)
+            v->values[i] = (2.0f * v->values[i] - 1.0f) * v->bound;
         break;
     case TRI_INIT_HE:
     case TRI_INIT_NORMAL:
-        for (int64_t i = 0; i < count; i++)
-            values[i] = deviation * tri_rng_normal(rng, (uint64_t)i);
+        for (int64_t i = first; i < end; i++)
+            v->values[i] = v->deviation * tri_rng_normal(v->rng, (uint64_t)i);
         break;
     }
+}
+
+static void entry_init(const tri_param_spec *spec, uint64_t seed, float *values, int64_t count)
+{
+    init_arg arg = {.spec = spec,
+                    .rng = {seed, tri_rng_stream("init", XXH3_64bits(spec->name, strlen(spec->name)), 0)},
+                    .bound = (float)(1.0 / sqrt((double)spec->fan)),
+                    .deviation = spec->init == TRI_INIT_HE ? (float)sqrt(2.0 / (double)spec->fan) : spec->deviation,
+                    .values = values,
+                    .count = count};
+    tri_tiles_run(tri_tiles_threads(), (count + INIT_TILE - 1) / INIT_TILE, init_tile, &arg);
 }
 
 static tri_status entries_lay(const tri_model *model, tri_params *params)
