@@ -90,7 +90,9 @@ static tri_status read_setup(const char *path, tri_source_setup *setup)
         return tri_fail(TRI_ECONFIG, "--prompt and --prompt-file are two beginnings: give one of them");
     if (given.batch && (given.prompt || given.prompt_file || given.echo))
         return tri_fail(TRI_ECONFIG, "--batch brings its prompts along: %s does not go with it",
-                        given.echo ? "--echo" : given.prompt ? "--prompt" : "--prompt-file");
+                        given.echo     ? "--echo"
+                        : given.prompt ? "--prompt"
+                                       : "--prompt-file");
     if (given.at_once && !given.batch)
         return tri_fail(TRI_ECONFIG, "--at-once is for --batch: one prompt is one sequence");
     if (given.dtype &&
@@ -201,8 +203,7 @@ static tri_status generate(const char *path)
     TRI_TRY(read_setup(path, &setup));
     tri_status status = tri_text_model_open(&setup, &model);
     if (status == TRI_OK)
-        status =
-            given.batch ? generate_batch(&model, given.batch, &request) : generate_one(&model, &request);
+        status = given.batch ? generate_batch(&model, given.batch, &request) : generate_one(&model, &request);
     tri_text_model_close(&model);
     return status;
 }
@@ -210,12 +211,13 @@ static tri_status generate(const char *path)
 static int print_help(void)
 {
     tri_flags_help(tri_command_of(cmd_generate), flags, TRI_COUNT_OF(flags));
-    fputs("\nMODEL is a folder of Hugging Face (config.json, safetensors, tokenizer.json), a run of 'trireme train', or "
-          "one of its\ncheckpoints. Examples:\n\n"
-          "  trireme generate runs/gpt2-20261121-085500 --prompt 'ROMEO:' --temperature 0.8 --top-k 200\n"
-          "  trireme generate gpt2/ --prompt-file - --dtype bf16 --max-tokens 50 <story.txt\n"
-          "  trireme generate gpt2/ --batch prompts.jsonl --temperature 0 >answers.jsonl\n",
-          stdout);
+    fputs(
+        "\nMODEL is a folder of Hugging Face (config.json, safetensors, tokenizer.json), a run of 'trireme train', or "
+        "one of its\ncheckpoints. Examples:\n\n"
+        "  trireme generate runs/gpt2-20261121-085500 --prompt 'ROMEO:' --temperature 0.8 --top-k 200\n"
+        "  trireme generate gpt2/ --prompt-file - --dtype bf16 --max-tokens 50 <story.txt\n"
+        "  trireme generate gpt2/ --batch prompts.jsonl --temperature 0 >answers.jsonl\n",
+        stdout);
     return 0;
 }
 

@@ -13,8 +13,8 @@ tri_status generate_file_read(const char *path, char **text, size_t *nbytes);
 /* text, finish, prompt_tokens, tokens. */
 void generate_result_print(tri_json *json, const tri_generate_result *result);
 /* Every line of the file through the model; what a line leaves out is as in `request`. Answers go to standard output in
- * order, each as soon as it and all before it are there; what is wrong with a line is said in its place, and TRI_EFORMAT
- * comes back then. */
+ * order, each as soon as it and all before it are there; what is wrong with a line is said in its place, and
+ * TRI_EFORMAT comes back then. */
 tri_status generate_batch(const tri_text_model *model, const char *path, const tri_generate_request *request);
 
 #endif

@@ -130,8 +130,9 @@ static tri_status prompt_encode(tri_generator *g, const tri_generate_request *re
         TRI_TRY(begin_push(g, ids));
     for (size_t i = 0; i < ids->count; i++)
         if (ids->items[i] >= g->words)
-            return tri_fail(TRI_EINVAL, "the prompt has token %d, but the model's vocabulary has %lld: the tokenizer is "
-                                        "of another model",
+            return tri_fail(TRI_EINVAL,
+                            "the prompt has token %d, but the model's vocabulary has %lld: the tokenizer is "
+                            "of another model",
                             ids->items[i], (long long)tri_token_graph_words(g->graph));
     if ((int64_t)ids->count > g->places)
         return tri_fail(TRI_EINVAL, "the prompt has %zu tokens, but the model's context holds %lld", ids->count,

@@ -14,8 +14,8 @@
 
 typedef struct tri_generator tri_generator;
 
-/* Both are borrowed until the generator is destroyed. `sequences` is what the graph was compiled for, `places` likewise:
- * the context. */
+/* Both are borrowed until the generator is destroyed. `sequences` is what the graph was compiled for, `places`
+ * likewise: the context. */
 tri_status tri_generator_create(tri_token_graph *graph, const tri_tokenizer *tokenizer, int sequences, int64_t places,
                                 tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);

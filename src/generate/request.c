@@ -80,8 +80,9 @@ static tri_status names_check(json_t *object, const char *origin)
         for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
             known = known || strcmp(names[i], name) == 0;
         if (!known)
-            return tri_fail(TRI_EFORMAT, "%s: there is no field '%.40s' (prompt, max_tokens, temperature, top_k, top_p, "
-                                         "repeat, seed, stop)",
+            return tri_fail(TRI_EFORMAT,
+                            "%s: there is no field '%.40s' (prompt, max_tokens, temperature, top_k, top_p, "
+                            "repeat, seed, stop)",
                             origin, name);
     }
     return TRI_OK;

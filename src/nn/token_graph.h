@@ -22,8 +22,7 @@ typedef struct tri_token_graph_config {
 
 /* Allocates everything, weights zero. The model may be destroyed afterwards. TRI_EUNSUPPORTED names what is no op of a
  * causal transformer; TRI_EINVAL: more places than the model has positions. */
-tri_status tri_token_graph_compile(const tri_model *model, const tri_token_graph_config *config,
-                                   tri_token_graph **out);
+tri_status tri_token_graph_compile(const tri_model *model, const tri_token_graph_config *config, tri_token_graph **out);
 void tri_token_graph_destroy(tri_token_graph *graph);
 
 /* Elements [first, first + count) of a parameter, by its name. */

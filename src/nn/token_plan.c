@@ -138,8 +138,8 @@ static tri_status ops_plan(tri_token_graph *graph, const tri_model *model)
     const tri_value_spec *specs = model->values.items;
     for (int v = 0; v < graph->value_count; v++) {
         const tri_shape *sample = &specs[v].sample;
-        graph->values[v] = (token_value){
-            .root = v, .width = sample->ndim > 0 ? sample->dim[sample->ndim - 1] : 1, .buffer = -1};
+        graph->values[v] =
+            (token_value){.root = v, .width = sample->ndim > 0 ? sample->dim[sample->ndim - 1] : 1, .buffer = -1};
     }
     graph->head = -1;
     for (size_t n = 0; n < model->nodes.count; n++) {
@@ -265,7 +265,7 @@ void tri_token_graph_destroy(tri_token_graph *graph)
         tri_matrix_destroy(graph->params[p].matrix);
         tri_free(graph->params[p].values);
     }
-    void *all[] = {graph->params, graph->ops,  graph->values, graph->buffers, graph->memory, graph->saved,
+    void *all[] = {graph->params,  graph->ops,  graph->values, graph->buffers, graph->memory, graph->saved,
                    graph->scratch, graph->kept, graph->ends,   graph->logits,  graph->spans,  graph->tokens};
     for (size_t i = 0; i < TRI_COUNT_OF(all); i++)
         tri_free(all[i]);

@@ -163,9 +163,9 @@ static tri_status check_spans(const tri_token_graph *graph, const tri_token_span
         const tri_token_span *span = &spans[s];
         if (span->sequence < 0 || span->sequence >= graph->config.sequences || span->count < 1 || span->place < 0 ||
             span->place > graph->config.places - span->count)
-            return tri_fail(TRI_EINVAL, "token graph: sequence %d: want places below %lld, got %lld tokens from %lld on",
-                            span->sequence, (long long)graph->config.places, (long long)span->count,
-                            (long long)span->place);
+            return tri_fail(
+                TRI_EINVAL, "token graph: sequence %d: want places below %lld, got %lld tokens from %lld on",
+                span->sequence, (long long)graph->config.places, (long long)span->count, (long long)span->place);
         for (int64_t i = 0; i < span->count; i++)
             if (span->tokens[i] < 0 || span->tokens[i] >= graph->words)
                 return tri_fail(TRI_EINVAL, "token %d is none of the %lld of the model's vocabulary", span->tokens[i],
@@ -183,8 +183,7 @@ static void walk_fill(walk *w, const tri_token_span *spans, int count, int *span
         const tri_token_span *from = &spans[*span];
         int64_t left = from->count - *done, room = TRI_TOKEN_ROWS - w->rows, taken = left < room ? left : room;
         memcpy(graph->tokens + w->rows, from->tokens + *done, (size_t)taken * sizeof(*graph->tokens));
-        graph->spans[w->span_count] =
-            (tri_place_span){.row = w->rows, .count = taken, .place = from->place + *done};
+        graph->spans[w->span_count] = (tri_place_span){.row = w->rows, .count = taken, .place = from->place + *done};
         w->sequence[w->span_count] = from->sequence;
         ends[w->span_count++] = taken == left ? *span : -1;
         w->rows += taken;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * places.c: keys and values are kept as attention.c packs them, head by head: a new place is a column of a panel of keys
- * and a row of panels of values. The blocks of training run over what is kept.
+ * places.c: keys and values are kept as attention.c packs them, head by head: a new place is a column of a panel of
+ * keys and a row of panels of values. The blocks of training run over what is kept.
  */
 #include "kernel/places.h"
 
@@ -99,17 +99,16 @@ static void attend_tile(void *arg, int64_t number)
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
         for (int64_t r = tile.first; r < tile.first + tile.count; r += TRI_ATTENTION_QUERIES) {
             const int64_t row = tile.span->row + r;
-            tri_attention_block(run,
-                                &(tri_attention_queries){
-                                    .q = v->x + row * h->stride + head * h->width,
-                                    .first = tile.span->place + r,
-                                    .count = tri_int64_min(TRI_ATTENTION_QUERIES, tile.first + tile.count - r),
-                                    .keys = kept,
-                                    .values = kept + run->keys,
-                                    .places = h->length,
-                                    .scores = scores,
-                                    .y = v->y + (row * h->queries + head) * h->width,
-                                });
+            tri_attention_block(run, &(tri_attention_queries){
+                                         .q = v->x + row * h->stride + head * h->width,
+                                         .first = tile.span->place + r,
+                                         .count = tri_int64_min(TRI_ATTENTION_QUERIES, tile.first + tile.count - r),
+                                         .keys = kept,
+                                         .values = kept + run->keys,
+                                         .places = h->length,
+                                         .scores = scores,
+                                         .y = v->y + (row * h->queries + head) * h->width,
+                                     });
         }
     }
 }

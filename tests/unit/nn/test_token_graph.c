@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_token_graph.c: a model walked token by token gives the logits of the graph of training, however its tokens are cut
- * and whatever is walked beside them.
+ * test_token_graph.c: a model walked token by token gives the logits of the graph of training, however its tokens are
+ * cut and whatever is walked beside them.
  */
 #include <stdio.h>
 
@@ -16,7 +16,8 @@
 static const char *const models[] = {
     "{name: gpt2, n_layer: 2, n_head: 3, n_embd: 24, n_positions: 300, resid_pdrop: 0.1, embd_pdrop: 0.1}",
     "{name: gpt2, n_layer: 1, n_head: 1, n_embd: 33, activation_function: relu, tie_word_embeddings: false}",
-    "{name: llama, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 10, hidden_size: 20, "
+    "{name: llama, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 10, hidden_size: "
+    "20, "
     "rope_theta: 100, attention_bias: true, tie_word_embeddings: true}",
     "{name: llama, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 1, hidden_size: 64, "
     "rope_scaling: {rope_type: llama3, factor: 4, low_freq_factor: 1, high_freq_factor: 4, "
@@ -148,8 +149,8 @@ static void sequences_side_by_side_do_not_change_each_other(void **state)
                 tri_token_span spans[SEQUENCE];
                 const float *logits, *single;
                 for (int s = 0; s < SEQUENCE; s++) {
-                    spans[s] = (tri_token_span){SEQUENCE - 1 - s, place[s], step == 0 ? prompt[s] : 1,
-                                                b.tokens[s] + place[s]};
+                    spans[s] =
+                        (tri_token_span){SEQUENCE - 1 - s, place[s], step == 0 ? prompt[s] : 1, b.tokens[s] + place[s]};
                     place[s] += spans[s].count;
                 }
                 OK(tri_token_graph_run(together, spans, SEQUENCE, &logits));
