@@ -201,7 +201,9 @@ static tri_status generate(const char *path)
     tri_text_model model = {0};
     TRI_TRY(read_request(&request));
     TRI_TRY(read_setup(path, &setup));
+    tri_command_hint_set("'trireme info PATH' tells what a run or checkpoint holds; --tokenizer names one elsewhere");
     tri_status status = tri_text_model_open(&setup, &model);
+    tri_command_hint_set("");
     if (status == TRI_OK)
         status = given.batch ? generate_batch(&model, given.batch, &request) : generate_one(&model, &request);
     tri_text_model_close(&model);
@@ -230,9 +232,7 @@ int cmd_generate(int argc, char **argv)
     tri_status status = tri_flags_parse(tri_command_of(cmd_generate), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_OK && count != 1)
         status = tri_fail(TRI_ECONFIG, "generate takes one path, MODEL, found %d (trireme generate --help)", count);
-    if (status == TRI_OK) {
-        tri_command_hint_set("'trireme info PATH' tells what a run or checkpoint holds");
+    if (status == TRI_OK)
         status = generate(argv[0]);
-    }
     return status == TRI_OK ? 0 : tri_command_fail(status);
 }

@@ -42,10 +42,18 @@ static tri_status text_take(const json_t *object, const char *name, bool needed,
     TRI_TRY(tri_json_field(object, name, JSON_STRING, needed, origin, "a line", &value));
     const char *text = value ? json_string_value(value) : *out;
     const size_t length = value ? json_string_length(value) : text ? strlen(text) : 0;
-    *out = text ? tri_strndup(text, length) : NULL;
     if (nbytes)
         *nbytes = length;
-    return text && !*out ? TRI_ENOMEM : TRI_OK;
+    *out = NULL;
+    if (!text)
+        return TRI_OK;
+    char *copy = tri_alloc(length + 1); /* the text may hold zeros */
+    if (!copy)
+        return TRI_ENOMEM;
+    memcpy(copy, text, length);
+    copy[length] = 0;
+    *out = copy;
+    return TRI_OK;
 }
 
 static tri_status number_read(const json_t *value, const char *name, const char *origin, double *out)
@@ -91,8 +99,6 @@ static tri_status names_check(json_t *object, const char *origin)
 static tri_status object_read(json_t *object, const char *origin, tri_generate_request *request)
 {
     int64_t seed = (int64_t)request->rule.seed;
-    if (!json_is_object(object))
-        return tri_fail(TRI_EFORMAT, "%s: want an object such as {\"prompt\": \"...\"}", origin);
     TRI_TRY(names_check(object, origin));
     TRI_TRY(whole_read(json_object_get(object, "max_tokens"), "max_tokens", origin, &request->max_tokens));
     TRI_TRY(number_read(json_object_get(object, "temperature"), "temperature", origin, &request->rule.temperature));
