@@ -29,6 +29,7 @@ int cmd_doctor(int argc, char **argv);
 int cmd_flight(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_data(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 
 /* A flag of a command: "--hosts FILE". */
 typedef struct tri_flag {

@@ -28,6 +28,8 @@ const tri_command tri_commands[] = {
      "merges the records that the ranks of a failed job left: who parted, where", cmd_flight},
     {"convert", "SRC DST [--to hf|trireme] [--dtype f32|bf16|f16] [--shard-size N]",
      "writes a model in Hugging Face's form or in ours: config.json, safetensors", cmd_convert},
+    {"generate", "MODEL [--prompt TEXT] [--max-tokens N] [--temperature T] [--batch FILE]",
+     "writes text with a trained model, from a prompt or a file of prompts", cmd_generate},
     {NULL, NULL, NULL, NULL},
 };
 

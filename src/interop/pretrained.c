@@ -226,6 +226,14 @@ static tri_status check_names(const tri_pretrained *source, const tri_checkpoint
     return TRI_OK;
 }
 
+tri_status tri_pretrained_check(const tri_pretrained *source, const tri_checkpoint_slice *slices, int count)
+{
+    tri_map wanted = {0};
+    tri_status status = check_names(source, slices, count, &(tri_pretrained_load){0}, &wanted);
+    tri_map_fini(&wanted);
+    return status;
+}
+
 tri_status tri_pretrained_read(const tri_pretrained *source, const tri_checkpoint_slice *slices, int count,
                                const tri_pretrained_load *options)
 {

@@ -37,6 +37,8 @@ typedef struct tri_pretrained_load {
     void (*progress)(void *arg, int64_t count, int64_t all);
     void *progress_arg;
 } tri_pretrained_load;
+/* Every slice is there with its shape, and nothing beyond; values are not touched. */
+tri_status tri_pretrained_check(const tri_pretrained *source, const tri_checkpoint_slice *slices, int count);
 /* Fills the slices. Every name that is not kept must be there with its shape; what is there beyond must be kept.
  * Nothing is changed when a name or a shape does not fit. */
 tri_status tri_pretrained_read(const tri_pretrained *source, const tri_checkpoint_slice *slices, int count,

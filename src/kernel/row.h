@@ -107,6 +107,9 @@ void tri_rope_table(const tri_op_desc *desc, float *table);
 tri_status tri_rope_plan(const tri_op_desc *desc, tri_kernel *kernel);
 void tri_rope_release(tri_kernel *kernel);
 
+/* cpu/tokens.c: one row at a place of that table; sign -1 turns back. from and to may be the same. */
+void tri_rope_row(const tri_heads *h, const float *table, int64_t place, const float *from, float *to, float sign);
+
 /* What the references of cross_entropy and vocab_loss mean: loss, hit and (when dx is not NULL) gradient of one row. */
 typedef struct tri_row_loss {
     double loss, right;

@@ -111,6 +111,15 @@ tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double los
     return line_end(metrics, &json);
 }
 
+tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const char *prompt, const char *text)
+{
+    tri_json json = tri_json_object(&metrics->lines);
+    tri_json_int(&json, "step", step);
+    tri_json_text(&json, "sample_prompt", prompt);
+    tri_json_text(&json, "sample", text);
+    return line_end(metrics, &json);
+}
+
 tri_status tri_metrics_close(tri_metrics *metrics)
 {
     if (!metrics)

@@ -31,6 +31,8 @@ tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record);
 /* Another kind of line: an evaluation after `step` steps. */
 tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity);
+/* And another: what the model wrote after a prompt. */
+tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const char *prompt, const char *text);
 tri_status tri_metrics_close(tri_metrics *metrics);
 
 /* The progress of a run for people, on standard error: a line that rewrites itself on a terminal, else one every few

@@ -40,6 +40,11 @@ static int64_t save_every(const tri_job *job)
     return job->config.checkpoint.every_steps;
 }
 
+static int64_t sample_every(const tri_job *job)
+{
+    return job->config.train.sample_every;
+}
+
 typedef struct job_action {
     int64_t (*every)(const tri_job *job); /* steps; 0: only at the end */
     tri_status (*run)(tri_job *job);      /* collective */
@@ -47,6 +52,7 @@ typedef struct job_action {
 
 static const job_action actions[] = {
     {evaluate_every, tri_job_evaluate_and_tell},
+    {sample_every, tri_job_sample},
     {save_every, tri_job_save},
 };
 

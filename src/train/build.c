@@ -322,6 +322,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)
+        status = tri_job_sample_plan(job, setup->model, &dataset->info);
+    if (status == TRI_OK)
         status = build_moves(job);
     if (status == TRI_OK && !setup->resume)
         status = tri_job_weights_find(job);
@@ -338,6 +340,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = open_test_data(job);
     if (status == TRI_OK)
         status = open_run_folder(job);
+    if (status == TRI_OK)
+        status = tri_job_sample_open(job);
     if (status == TRI_OK && setup->console && job->rank == 0)
         status = tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console);
     if (status == TRI_OK && job->console)

@@ -33,7 +33,10 @@
     X(INT, eval_every_steps, "0", 0, 1e15, NULL, "steps between them, instead of eval_every; 0 = eval_every counts")   \
     X(INT, eval_batches, "0", 0, 1e12, NULL, "batches of an evaluation, spread over the test set, 0 = all of it")      \
     X(INT, norm_every, "10", 0, 1e9, NULL,                                                                             \
-      "steps between gradient norms in metrics.jsonl, 0 = none; with optim.clip_norm each step has one")
+      "steps between gradient norms in metrics.jsonl, 0 = none; with optim.clip_norm each step has one")               \
+    X(INT, sample_every, "0", 0, 1e15, NULL, "steps between texts that the model writes (gpt2, llama); 0 = none")      \
+    X(PATH, sample_prompt, "", 0, 0, NULL, "what they begin with; empty: as trireme generate without a prompt")        \
+    X(INT, sample_tokens, "100", 1, 1e6, NULL, "tokens of such a text")
 typedef struct tri_train_config {
     TRI_TRAIN_OPTIONS(TRI_OPTION_FIELD)
 } tri_train_config;

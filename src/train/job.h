@@ -38,6 +38,9 @@ typedef struct tri_job_figures {
     double peak;    /* flop/s of all ranks; 0: not measured */
 } tri_job_figures;
 
+/* What train.sample_every needs (sample.c). */
+typedef struct tri_job_sampler tri_job_sampler;
+
 struct tri_job {
     tri_config config;
     tri_comm *comm;     /* NULL: alone */
@@ -75,6 +78,7 @@ struct tri_job {
     double trained_s, trained_samples; /* of this process since it began */
     bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
     int64_t saved_step;                /* of the newest checkpoint of this run, -1 = none */
+    tri_job_sampler *texts;            /* rank 0 with train.sample_every, else NULL */
     double best_loss;                  /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
@@ -134,6 +138,11 @@ tri_status tri_job_evaluate(tri_job *job);
 tri_status tri_job_actions_run(tri_job *job);
 /* Evaluates, tells the figures, and keeps the best checkpoint; collective. */
 tri_status tri_job_evaluate_and_tell(tri_job *job);
+/* sample.c, rank 0: sizes it, finds the tokenizer once there is a run folder, writes a text. */
+tri_status tri_job_sample_plan(tri_job *job, const tri_model *given, const tri_dataset_info *info);
+tri_status tri_job_sample_open(tri_job *job);
+tri_status tri_job_sample(tri_job *job);
+void tri_job_sample_close(tri_job *job);
 /* peak.c: measures what this rank could compute at most, or reads what an earlier run in its folder has measured. */
 tri_status tri_job_measure_peak(tri_job *job);
 /* best.c: RUN/best, on rank 0 and where checkpoint.keep_best asks for it: the best of an earlier run, unless it is of a

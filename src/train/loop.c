@@ -167,6 +167,7 @@ void tri_job_close(tri_job *job)
     for (int level = 0; job->waves.scratch && level < job->waves.levels; level++)
         job->params->device->free(job->waves.scratch[level]);
     tri_params_destroy(job->params);
+    tri_job_sample_close(job);
     tri_pretrained_close(job->source);
     tri_free(job->waves.scratch);
     tri_free(job->norm_blocks);

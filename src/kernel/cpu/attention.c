@@ -121,21 +121,21 @@ static void block_softmax(const tri_attention_run *a, float *s, int64_t query, i
     }
 }
 
-/* A block of queries of one head, whose keys and values are packed; all: how many of them. */
-static void block_forward(const tri_attention_run *a, const float *q, int64_t query, int64_t rows, int64_t all,
-                          float *scratch, float *y, float *saved)
+void tri_attention_block(const tri_attention_run *a, const tri_attention_queries *b)
 {
     const int64_t stride = a->h.queries * a->h.width;
-    float top[TRI_ATTENTION_QUERIES], sum[TRI_ATTENTION_QUERIES], *s = scratch + a->block;
-    for (int64_t first = 0; first < query + rows; first += TRI_ATTENTION_KEYS) {
-        const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, query + rows - first);
-        tri_attention_scores(a, q, a->h.stride, rows, scratch, first, count, s);
-        block_softmax(a, s, query, rows, first, count, top, sum, y, stride);
-        tri_attention_mix(a, s, query, rows, scratch + a->keys, all, first, count, y, stride);
+    float top[TRI_ATTENTION_QUERIES], sum[TRI_ATTENTION_QUERIES];
+    for (int64_t first = 0; first < b->first + b->count; first += TRI_ATTENTION_KEYS) {
+        const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, b->first + b->count - first);
+        tri_attention_scores(a, b->q, a->h.stride, b->count, b->keys, first, count, b->scores);
+        block_softmax(a, b->scores, b->first, b->count, first, count, top, sum, b->y, stride);
+        tri_attention_mix(a, b->scores, b->first, b->count, b->values, b->places, first, count, b->y, stride);
     }
-    for (int64_t r = 0; r < rows; r++) {
-        scale_row(y + r * stride, 1.0f / sum[r], a->h.width);
-        saved[r * a->h.queries] = top[r] + logf(sum[r]);
+    for (int64_t r = 0; r < b->count; r++) {
+        scale_row(b->y + r * stride, 1.0f / sum[r], a->h.width);
+        if (b->saved != NULL) {
+            b->saved[r * a->h.queries] = top[r] + logf(sum[r]);
+        }
     }
 }
 
@@ -154,9 +154,16 @@ static void forward_tile(void *arg, int64_t tile)
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
         for (int64_t query = first; query < last; query += TRI_ATTENTION_QUERIES) {
             const int64_t rows = tri_int64_min(TRI_ATTENTION_QUERIES, last - query);
-            block_forward(a, sample + query * h->stride + head * h->width, query, rows, last, scratch,
-                          (float *)a->call->output + ((row + query) * h->queries + head) * h->width,
-                          (float *)a->call->saved + (row + query) * h->queries + head);
+            tri_attention_block(a, &(tri_attention_queries){
+                                       .q = sample + query * h->stride + head * h->width,
+                                       .first = query,
+                                       .count = rows,
+                                       .keys = scratch,
+                                       .values = scratch + a->keys,
+                                       .places = last,
+                                       .scores = scratch + a->block,
+                                       .y = (float *)a->call->output + ((row + query) * h->queries + head) * h->width,
+                                       .saved = (float *)a->call->saved + (row + query) * h->queries + head});
         }
     }
 }

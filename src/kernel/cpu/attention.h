@@ -40,6 +40,18 @@ void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t
 void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query, int64_t rows, const float *packed,
                        int64_t all, int64_t first, int64_t count, float *to, int64_t stride);
 
+/* A block of queries of one head: forward. */
+typedef struct tri_attention_queries {
+    const float *q;             /* rows a->h.stride apart */
+    int64_t first, count;       /* place of the first, and how many: at most TRI_ATTENTION_QUERIES */
+    const float *keys, *values; /* packed */
+    int64_t places;             /* that the packed values have room for */
+    float *scores;              /* room for a block */
+    float *y;                   /* rows H D apart */
+    float *saved;               /* logarithms of the sums, H apart; NULL: not wanted */
+} tri_attention_queries;
+void tri_attention_block(const tri_attention_run *a, const tri_attention_queries *b);
+
 void tri_attention_backward(const tri_kernel *kernel, const tri_op_call *call);
 
 #endif

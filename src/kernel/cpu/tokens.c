@@ -269,21 +269,24 @@ TRI_CLONES static void rope_head(float *to, const float *from, const float *cosi
     }
 }
 
+void tri_rope_row(const tri_heads *h, const float *table, int64_t place, const float *from, float *to, float sign)
+{
+    const int64_t half = h->width / 2, turned = (h->queries + h->keys) * h->width;
+    const float *cosine = table + place * half, *sine = cosine + h->length * half;
+    for (int64_t c = 0; c < turned; c += h->width) {
+        rope_head(to + c, from + c, cosine, sine, sign, half);
+    }
+    if (to != from) {
+        memcpy(to + turned, from + turned, (size_t)(h->stride - turned) * sizeof(float));
+    }
+}
+
 static void rope_tile(void *arg, int64_t tile)
 {
     const tokens_arg *v = arg;
     const tri_heads h = tri_heads_make(&v->kernel->desc);
-    const int64_t half = h.width / 2, turned = (h.queries + h.keys) * h.width;
-    const float *cosine = v->kernel->state, *sine = cosine + h.length * half;
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
-        const float *from = v->from + r * v->width;
-        float *to = v->to + r * v->width;
-        for (int64_t c = 0; c < turned; c += h.width) {
-            rope_head(to + c, from + c, cosine + r % h.length * half, sine + r % h.length * half, v->sign, half);
-        }
-        if (to != from) {
-            memcpy(to + turned, from + turned, (size_t)(v->width - turned) * sizeof(float));
-        }
+        tri_rope_row(&h, v->kernel->state, r % h.length, v->from + r * v->width, v->to + r * v->width, v->sign);
     }
 }
 

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pick.c: draws by inversion: candidates in order of their probability, one random number each.
+ *
+ * Tokens that together cannot reach what top_p leaves out are dropped before the rest is sorted: each of them has less
+ * than (1 - top_p) / words.
+ */
+#include "generate/pick.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+
+typedef struct candidate {
+    double weight; /* exp((logit - greatest) / temperature) */
+    int32_t token;
+} candidate;
+
+struct tri_picker {
+    candidate *items;
+    bool *seen;
+};
+
+tri_status tri_picker_create(int64_t words, tri_picker **out)
+{
+    tri_picker *picker = tri_alloc_zero(1, sizeof(*picker));
+    if (!picker)
+        return TRI_ENOMEM;
+    picker->items = tri_alloc_zero((size_t)words, sizeof(*picker->items));
+    picker->seen = tri_alloc_zero((size_t)words, sizeof(*picker->seen));
+    if (!picker->items || !picker->seen) {
+        tri_picker_destroy(picker);
+        return TRI_ENOMEM;
+    }
+    *out = picker;
+    return TRI_OK;
+}
+
+void tri_picker_destroy(tri_picker *picker)
+{
+    if (!picker)
+        return;
+    tri_free(picker->items);
+    tri_free(picker->seen);
+    tri_free(picker);
+}
+
+/* The lighter one last; of equals the first token first, so that no sort can change the order. */
+static int by_weight(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight > y->weight ? -1 : 1;
+    return x->token < y->token ? -1 : x->token > y->token;
+}
+
+static int32_t greatest(const float *logits, int64_t words)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < words; i++)
+        if (logits[i] > logits[best] || isnan(logits[best]))
+            best = i;
+    return (int32_t)best;
+}
+
+/* Each token once, however often it was there. */
+static void repeats_damp(bool *seen, float *logits, int64_t words, double repeat, const int32_t *before, int64_t count)
+{
+    memset(seen, 0, (size_t)words * sizeof(*seen));
+    for (int64_t i = 0; i < count; i++) {
+        if (before[i] >= words || seen[before[i]])
+            continue;
+        float *logit = &logits[before[i]];
+        *logit = (float)(*logit > 0 ? (double)*logit / repeat : (double)*logit * repeat);
+        seen[before[i]] = true;
+    }
+}
+
+/* Those that may be drawn; returns their number and the sum of all weights, also of those left out. */
+static int64_t candidates_find(candidate *items, const float *logits, int64_t words, double top,
+                               const tri_pick_rule *rule, double *all)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < words; i++) {
+        const double weight = exp(((double)logits[i] - top) / rule->temperature);
+        if (weight > 0) { /* NaN is not */
+            items[count++] = (candidate){weight, (int32_t)i};
+            sum += weight;
+        }
+    }
+    *all = sum;
+    if (rule->top_p >= 1)
+        return count;
+    const double least = (1 - rule->top_p) * sum / (double)words;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (items[i].weight >= least)
+            items[kept++] = items[i];
+    return kept;
+}
+
+static int32_t draw(const candidate *items, int64_t count, double sum, tri_rng rng, uint64_t number)
+{
+    const double wanted = (double)(tri_rng_u64(rng, number) >> 11) * 0x1p-53 * sum;
+    double before = 0;
+    for (int64_t i = 0; i < count; i++) {
+        before += items[i].weight;
+        if (wanted < before)
+            return items[i].token;
+    }
+    return items[count - 1].token;
+}
+
+int32_t tri_pick(tri_picker *picker, float *logits, int64_t words, const tri_pick_rule *rule, const int32_t *before,
+                 int64_t count)
+{
+    if (rule->repeat != 1)
+        repeats_damp(picker->seen, logits, words, rule->repeat, before, count);
+    const int32_t best = greatest(logits, words);
+    if (rule->temperature == 0 || rule->top_k == 1 || isnan(logits[best]))
+        return best;
+    candidate *items = picker->items;
+    double all, sum = 0;
+    int64_t kept = candidates_find(items, logits, words, (double)logits[best], rule, &all), left = 0;
+    const bool cuts = (rule->top_k > 0 && rule->top_k < kept) || rule->top_p < 1;
+    if (cuts)
+        qsort(items, (size_t)kept, sizeof(*items), by_weight);
+    if (rule->top_k > 0 && rule->top_k < kept) { /* what top_p counts is what top_k leaves */
+        kept = rule->top_k;
+        all = 0;
+        for (int64_t i = 0; i < kept; i++)
+            all += items[i].weight;
+    }
+    for (; left < kept && (left == 0 || rule->top_p >= 1 || sum < rule->top_p * all); left++)
+        sum += items[left].weight;
+    const tri_rng rng = {rule->seed, tri_rng_stream("generate", 0, 0)};
+    return draw(items, left, sum, rng, (uint64_t)count);
+}
