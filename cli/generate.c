@@ -203,9 +203,10 @@ static tri_status generate(const char *path)
     TRI_TRY(read_setup(path, &setup));
     tri_command_hint_set("'trireme info PATH' tells what a run or checkpoint holds; --tokenizer names one elsewhere");
     tri_status status = tri_text_model_open(&setup, &model);
-    tri_command_hint_set("");
-    if (status == TRI_OK)
+    if (status == TRI_OK) {
+        tri_command_hint_set("");
         status = given.batch ? generate_batch(&model, given.batch, &request) : generate_one(&model, &request);
+    }
     tri_text_model_close(&model);
     return status;
 }
