@@ -20,11 +20,23 @@ typedef struct tri_checkpoint_config {
 } tri_checkpoint_config;
 extern const tri_option_table tri_checkpoint_options; /* section "checkpoint" */
 
+/* Where arrays that do not lie here as a whole come from, and go to. What `at` means, whoever made the slices knows. */
+typedef struct tri_checkpoint_pieces {
+    void *arg;
+    /* Saving: the elements from `at` on, at most *count of them: sets *count, at least 1, and *values, which hold until
+     * the next call. Slices are read one after the other, each from its first element to its last. */
+    tri_status (*read)(void *arg, int64_t at, int64_t *count, const float **values);
+    /* Loading: all elements of a slice; slices come one after the other. */
+    tri_status (*write)(void *arg, int64_t at, int64_t count, const float *values);
+} tri_checkpoint_pieces;
+
 /* One named array to save or to load into. */
 typedef struct tri_checkpoint_slice {
     const char *name;
     tri_shape shape;
-    float *values;
+    float *values;                       /* or NULL: */
+    const tri_checkpoint_pieces *pieces; /* it is handed over piece by piece */
+    int64_t at;                          /* of its first element, for these */
 } tri_checkpoint_slice;
 
 typedef struct tri_checkpoint_manifest {
@@ -44,7 +56,8 @@ tri_status tri_checkpoint_save(const char *folder, const tri_checkpoint_manifest
 tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped);
 /* Whether a checkpoint is whole: manifest, lengths and hashes of the files, their headers, and the step in its name. */
 tri_status tri_checkpoint_verify(const char *path);
-/* Fills the slices; every name must be there with its shape, and nothing else may be. state_count 0: weights only. */
+/* Fills the slices; every name must be there with its shape, and nothing else may be. state_count 0: weights only. A
+ * load that fails has changed nothing, unless it was a pieces' write that failed. */
 tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *manifest, const tri_checkpoint_slice *model,
                                int model_count, const tri_checkpoint_slice *state, int state_count);
 

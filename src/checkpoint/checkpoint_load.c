@@ -92,13 +92,17 @@ static tri_status match_slices(const char *path, const char *name, const tri_saf
     return status;
 }
 
-static void copy_slices(const tri_safetensors *file, const tri_checkpoint_slice *slices, int count)
+static tri_status copy_slices(const tri_safetensors *file, const tri_checkpoint_slice *slices, int count)
 {
     for (int i = 0; i < count; i++) {
-        const tri_stored_tensor *tensor = tri_safetensors_find(file, slices[i].name);
-        if (tensor->nbytes > 0)
-            memcpy(slices[i].values, tensor->bytes, tensor->nbytes);
+        const tri_checkpoint_slice *slice = &slices[i];
+        const tri_stored_tensor *tensor = tri_safetensors_find(file, slice->name);
+        if (slice->pieces)
+            TRI_TRY(slice->pieces->write(slice->pieces->arg, slice->at, tri_shape_count(slice->shape), tensor->bytes));
+        else if (tensor->nbytes > 0)
+            memcpy(slice->values, tensor->bytes, tensor->nbytes);
     }
+    return TRI_OK;
 }
 
 tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *out, const tri_checkpoint_slice *model,
@@ -116,12 +120,12 @@ tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *out, c
         status = open_file(path, TRI_STATE_FILE, &moments);
     if (status == TRI_OK && state_count > 0)
         status = match_slices(path, TRI_STATE_FILE, moments, state, state_count);
-    if (status == TRI_OK) {
-        copy_slices(weights, model, model_count);
-        if (state_count > 0)
-            copy_slices(moments, state, state_count);
+    if (status == TRI_OK)
+        status = copy_slices(weights, model, model_count);
+    if (status == TRI_OK && state_count > 0)
+        status = copy_slices(moments, state, state_count);
+    if (status == TRI_OK)
         *out = manifest.run;
-    }
     tri_safetensors_close(weights);
     tri_safetensors_close(moments);
     return status;

@@ -56,25 +56,52 @@ static tri_status clear_debris(const char *folder)
     return status;
 }
 
+static tri_status put_slice(tri_file_writer *writer, const tri_checkpoint_slice *slice)
+{
+    int64_t left = tri_shape_count(slice->shape), at = slice->at, count;
+    if (!slice->pieces)
+        return tri_file_writer_put(writer, slice->values, (size_t)left * sizeof(float));
+    for (; left > 0; left -= count, at += count) {
+        const float *values;
+        count = left;
+        TRI_TRY(slice->pieces->read(slice->pieces->arg, at, &count, &values));
+        TRI_TRY(tri_file_writer_put(writer, values, (size_t)count * sizeof(float)));
+    }
+    return TRI_OK;
+}
+
+static tri_status put_slices(tri_file_writer *writer, const char *path, const tri_checkpoint_slice *slices, int count)
+{
+    tri_stored_tensor *tensors = tri_alloc_zero((size_t)count, sizeof(*tensors));
+    if (tensors == NULL)
+        return TRI_ENOMEM;
+    for (int i = 0; i < count; i++)
+        tensors[i] = (tri_stored_tensor){.name = slices[i].name,
+                                         .dtype = TRI_F32,
+                                         .shape = slices[i].shape,
+                                         .nbytes = (size_t)tri_shape_count(slices[i].shape) * sizeof(float)};
+    tri_status status =
+        tri_safetensors_put_header(writer, path, tensors, count, (const char *const[]){"format", "pt", NULL});
+    tri_free(tensors);
+    for (int i = 0; i < count && status == TRI_OK; i++)
+        status = put_slice(writer, &slices[i]);
+    return status;
+}
+
 static tri_status write_slices(const char *folder, const char *name, const tri_checkpoint_slice *slices, int count,
                                tri_manifest *manifest)
 {
     tri_manifest_file *file = &manifest->files[manifest->file_count++];
-    tri_stored_tensor *tensors = tri_alloc_zero((size_t)count, sizeof(*tensors));
+    tri_file_writer *writer = NULL;
     char *path = tri_format("%s/%s", folder, name);
-    tri_status status = TRI_ENOMEM;
-    if (tensors != NULL && path != NULL) {
-        for (int i = 0; i < count; i++)
-            tensors[i] = (tri_stored_tensor){.name = slices[i].name,
-                                             .dtype = TRI_F32,
-                                             .shape = slices[i].shape,
-                                             .bytes = slices[i].values,
-                                             .nbytes = (size_t)tri_shape_count(slices[i].shape) * sizeof(float)};
-        strcpy(file->name, name);
-        status = tri_safetensors_write_plain(path, tensors, count, (const char *const[]){"format", "pt", NULL},
-                                             &file->digest);
-    }
-    tri_free(tensors);
+    strcpy(file->name, name);
+    tri_status status = path == NULL ? TRI_ENOMEM : tri_file_writer_open(path, &writer);
+    if (status == TRI_OK)
+        status = put_slices(writer, path, slices, count);
+    if (status == TRI_OK)
+        status = tri_file_writer_close(writer, &file->digest);
+    else if (writer != NULL)
+        tri_file_writer_abandon(writer);
     tri_free(path);
     return status;
 }

@@ -33,8 +33,5 @@ uint64_t tri_file_hash(const void *bytes, size_t nbytes);
  * `path` is for messages. */
 tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors,
                                       int count, const char *const *metadata);
-/* tri_safetensors_write without the temporary name: for a folder that is renamed as a whole. */
-tri_status tri_safetensors_write_plain(const char *path, const tri_stored_tensor *tensors, int count,
-                                       const char *const *metadata, tri_file_digest *digest);
 
 #endif

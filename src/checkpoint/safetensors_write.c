@@ -112,14 +112,13 @@ static tri_status put_file(tri_file_writer *writer, const char *path, const tri_
     return TRI_OK;
 }
 
-tri_status tri_safetensors_write_plain(const char *path, const tri_stored_tensor *tensors, int count,
-                                       const char *const *metadata, tri_file_digest *digest)
+static tri_status write_file(const char *path, const tri_stored_tensor *tensors, int count, const char *const *metadata)
 {
     tri_file_writer *writer;
     TRI_TRY(tri_file_writer_open(path, &writer));
     tri_status status = put_file(writer, path, tensors, count, metadata);
     if (status == TRI_OK)
-        return tri_file_writer_close(writer, digest);
+        return tri_file_writer_close(writer, NULL);
     tri_file_writer_abandon(writer);
     return status;
 }
@@ -130,7 +129,7 @@ tri_status tri_safetensors_write(const char *path, const tri_stored_tensor *tens
     char *temporary = tri_format("%s.tmp", path);
     if (temporary == NULL)
         return TRI_ENOMEM;
-    tri_status status = tri_safetensors_write_plain(temporary, tensors, count, metadata, NULL);
+    tri_status status = write_file(temporary, tensors, count, metadata);
     if (status == TRI_OK)
         status = tri_file_rename(temporary, path);
     if (status != TRI_OK)

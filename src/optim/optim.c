@@ -38,9 +38,10 @@ struct tri_optim {
     const tri_params *params;
     int threads;
     optim_groups groups;
-    float *decay; /* [entry_count] weight decay of each entry */
-    float *state[TRI_OPTIM_MAX_STATE];
-    tile_place *order; /* [tile_count] of the store */
+    float *decay;                      /* [entry_count] weight decay of each entry */
+    int64_t first, count;              /* elements of the store that it moves, all or a part */
+    float *state[TRI_OPTIM_MAX_STATE]; /* [count] */
+    tile_place *order;                 /* [tile_count] that meet this part of the store */
     int64_t tile_count;
 };
 
@@ -82,15 +83,17 @@ static int compare_places(const void *a, const void *b)
 static tri_status order_tiles(tri_optim *optim)
 {
     const tri_params *params = optim->params;
-    optim->tile_count = (params->count + TILE_COUNT - 1) / TILE_COUNT;
-    optim->order = tri_alloc_zero((size_t)optim->tile_count, sizeof(*optim->order));
+    int64_t first = optim->first / TILE_COUNT, end = (optim->first + optim->count + TILE_COUNT - 1) / TILE_COUNT;
+    optim->tile_count = optim->count > 0 ? end - first : 0;
+    optim->order = tri_alloc_zero((size_t)optim->tile_count + 1, sizeof(*optim->order));
     if (!optim->order)
         return TRI_ENOMEM;
-    for (int64_t tile = 0; tile < optim->tile_count; tile++) {
+    for (int64_t i = 0; i < optim->tile_count; i++) {
+        int64_t tile = first + i;
         int e = optim_entry_after(params, tile * TILE_COUNT);
         const tri_param *entry = &params->entries[e < params->entry_count ? e : params->entry_count - 1];
         double within = (double)(tile * TILE_COUNT - entry->first) / (double)entry->count;
-        optim->order[tile] = (tile_place){tile, within > 0 ? within : 0};
+        optim->order[i] = (tile_place){tile, within > 0 ? within : 0};
     }
     qsort(optim->order, (size_t)optim->tile_count, sizeof(*optim->order), compare_places);
     return TRI_OK;
@@ -112,15 +115,17 @@ static tri_status make_state(tri_optim *optim)
 {
     TRI_TRY(make_groups(optim));
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->ops->state[i]; i++) {
-        optim->state[i] = optim->params->device->alloc((size_t)optim->params->count * sizeof(float));
+        optim->state[i] = optim->params->device->alloc((size_t)(optim->count > 0 ? optim->count : 1) * sizeof(float));
         if (!optim->state[i])
             return TRI_ENOMEM;
     }
     return order_tiles(optim);
 }
 
-tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out)
+tri_status tri_optim_create_part(const tri_optim_config *config, const tri_params *params, int64_t first, int64_t count,
+                                 int threads, tri_optim **out)
 {
+    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= params->count);
     const tri_optim_ops *ops = ops_find(config);
     if (!ops)
         return tri_fail(TRI_ECONFIG, "optim.name: want sgd, adam or adamw, got '%s'", config->name);
@@ -131,6 +136,8 @@ tri_status tri_optim_create(const tri_optim_config *config, const tri_params *pa
     optim->ops = ops;
     optim->config = *config;
     optim->params = params;
+    optim->first = first;
+    optim->count = count;
     optim->threads = threads;
     tri_status status = make_state(optim);
     if (status != TRI_OK) {
@@ -139,6 +146,11 @@ tri_status tri_optim_create(const tri_optim_config *config, const tri_params *pa
     }
     *out = optim;
     return TRI_OK;
+}
+
+tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out)
+{
+    return tri_optim_create_part(config, params, 0, params->count, threads, out);
 }
 
 void tri_optim_destroy(tri_optim *optim)
@@ -200,7 +212,7 @@ static void entry_step(const step_arg *step, int e, const float *grads, int64_t 
     }
     float *state[TRI_OPTIM_MAX_STATE] = {NULL};
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
-        state[i] = optim->state[i] + first;
+        state[i] = optim->state[i] + (first - optim->first);
     optim->ops->step(&step->rates[optim->groups.of_entry[e]], optim->decay[e], step->values + first, grads, state,
                      count);
 }
@@ -226,9 +238,9 @@ static void step_tile(void *arg, int64_t tile)
 void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
                     int64_t first, int64_t count)
 {
-    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= optim->params->count);
     if (count == 0)
         return;
+    TRI_ASSERT(first >= optim->first && count > 0 && first + count <= optim->first + optim->count);
     step_arg arg = {.optim = optim,
                     .buffer_scale = figures->buffer_scale,
                     .values = values,
@@ -248,4 +260,12 @@ const char *tri_optim_state_name(const tri_optim *optim, int index)
 float *tri_optim_state(tri_optim *optim, int index)
 {
     return index >= 0 && index < TRI_OPTIM_MAX_STATE ? optim->state[index] : NULL;
+}
+
+size_t tri_optim_nbytes(const tri_optim *optim)
+{
+    size_t arrays = 0;
+    while (tri_optim_state_name(optim, (int)arrays))
+        arrays++;
+    return arrays * (size_t)optim->count * sizeof(float);
 }

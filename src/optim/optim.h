@@ -65,14 +65,19 @@ typedef struct tri_optim_figures {
 /* State: arrays of params->count elements, zeros, in the device of the params, which must outlive the optimizer.
  * threads: of each step. */
 tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out);
+/* For elements [first, first + count) of the store alone: the state arrays hold no others and begin with `first`. */
+tri_status tri_optim_create_part(const tri_optim_config *config, const tri_params *params, int64_t first, int64_t count,
+                                 int threads, tri_optim **out);
 void tri_optim_destroy(tri_optim *optim);
-/* values[i] moves for i in [first, first + count), with element i of grads the sum over the batch (both arrays begin at
- * element 0 of the store); allocation-free. */
+/* values[i] moves for i in [first, first + count), elements that the optimizer was made for, with element i of grads
+ * the sum over the batch (both arrays begin at element 0 of the store); allocation-free. */
 void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
                     int64_t first, int64_t count);
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
 float *tri_optim_state(tri_optim *optim, int index);
+/* Bytes of all state arrays. */
+size_t tri_optim_nbytes(const tri_optim *optim);
 
 /* Appends a line for each group of optim.groups: how many parameters follow it, learning rate, weight decay; each line
  * begins with `prefix`. */

@@ -20,7 +20,9 @@
 #define TRI_PARALLEL_OPTIONS(X)                                                                                        \
     X(NAME, data, "auto", 0, 0, NULL,                                                                                  \
       "ranks that share the batch: auto, or their number (it must be that of the ranks)")                              \
-    X(NAME, sync, "allreduce", 0, 0, "allreduce", "how gradients meet: allreduce gives every rank all of them")        \
+    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1",                                                                \
+      "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \
+      "state of that part alone")                                                                                      \
     X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
     X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
     X(NAME, ahead, "auto", 0, 0, "auto|on|off",                                                                        \
@@ -63,6 +65,9 @@ typedef struct tri_sync_ops {
     tri_status (*wait)(tri_sync *sync, int entry, tri_sync_slice *slice);
     /* The slice is moved: gives it to whoever needs it. NULL: nobody does. */
     tri_status (*publish)(tri_sync *sync);
+    /* The part of the store whose optimizer state a rank keeps, and which it moves; a function of its arguments, for
+     * any rank. NULL: all ranks all of it. */
+    tri_sync_slice (*owned)(const tri_params *params, int rank, int ranks);
     void (*destroy)(tri_sync *sync);
 } tri_sync_ops;
 
@@ -77,6 +82,10 @@ struct tri_sync {
 
 /* All rows, NULL at the end. */
 extern const tri_sync_ops *const tri_sync_table[];
+/* What `rank` of `ranks` owns (tri_sync_ops.owned). */
+tri_sync_slice tri_sync_owned(const tri_parallel_config *config, const tri_params *params, int rank, int ranks);
+/* Whether ranks own different parts, where there are several. */
+bool tri_sync_is_sharded(const tri_parallel_config *config);
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out);
 void tri_sync_destroy(tri_sync *sync);
 

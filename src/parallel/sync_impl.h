@@ -7,6 +7,6 @@
 
 #include "parallel/sync.h"
 
-extern const tri_sync_ops tri_sync_ddp;
+extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1;
 
 #endif

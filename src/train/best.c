@@ -64,10 +64,15 @@ tri_status tri_job_best_open(tri_job *job)
 tri_status tri_job_best_offer(tri_job *job)
 {
     char folder[1200], path[1300];
-    if (!is_kept(job) || !(job->test.loss < job->best_loss))
+    bool wanted = is_kept(job) && job->test.loss < job->best_loss;
+    if (job->config.checkpoint.keep_best)
+        TRI_TRY(tri_job_first_decides(job, &wanted));
+    if (!wanted)
         return TRI_OK;
-    snprintf(folder, sizeof(folder), "%s/best", job->run_folder);
+    snprintf(folder, sizeof(folder), "%s/best", job->run_folder ? job->run_folder : "");
     TRI_TRY_IN(tri_job_save_to(job, folder, 1), "while keeping the best checkpoint");
+    if (job->rank != 0)
+        return TRI_OK;
     tri_string text = {0};
     tri_json json = tri_json_object(&text);
     tri_json_int(&json, "step", job->step);

@@ -114,9 +114,15 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
     return status;
 }
 
+tri_status tri_job_open_optim(tri_job *job)
+{
+    tri_sync_slice owned = tri_sync_owned(&job->config.parallel, job->params, job->rank, job->world);
+    return tri_optim_create_part(&job->config.optim, job->params, owned.first, owned.count, job->threads, &job->optim);
+}
+
 static tri_status build_moves(tri_job *job)
 {
-    TRI_TRY(tri_optim_create(&job->config.optim, job->params, job->threads, &job->optim));
+    TRI_TRY(tri_job_open_optim(job));
     tri_sync_setup setup = {.config = &job->config.parallel,
                             .group = job->group,
                             .params = job->params,

@@ -121,8 +121,9 @@ static tri_status weights_read(tri_job *job, float *values)
     if (!slices)
         return TRI_ENOMEM;
     for (int e = 0; e < params->entry_count; e++)
-        slices[e] = (tri_checkpoint_slice){params->entries[e].name, params->entries[e].shape,
-                                           values + params->entries[e].first};
+        slices[e] = (tri_checkpoint_slice){.name = params->entries[e].name,
+                                           .shape = params->entries[e].shape,
+                                           .values = values + params->entries[e].first};
     tri_status status = tri_pretrained_read(job->source, slices, params->entry_count, &load);
     tri_free(slices);
     return status;

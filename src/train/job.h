@@ -101,6 +101,8 @@ int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
 /* Also finds the number of steps. */
 tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
+/* For what this rank moves (tri_sync_owned). */
+tri_status tri_job_open_optim(tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
 typedef struct tri_job_memory {
@@ -153,9 +155,29 @@ tri_status tri_job_best_offer(tri_job *job);
  * are not. */
 tri_status tri_dataset_info_save(const tri_dataset_info *info, const char *path);
 tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info);
+/* state.c: the optimizer's state of a rank, where each keeps a part of it. */
+typedef struct tri_job_state {
+    tri_job *job;
+    tri_device_view arrays[TRI_OPTIM_MAX_STATE]; /* this rank's part as the host sees it */
+    int count;
+    float *buffer; /* rank 0: a piece on its way */
+    tri_checkpoint_pieces pieces;
+} tri_job_state;
+/* Does each rank keep a part? The same on all ranks. */
+bool tri_job_state_is_spread(const tri_job *job);
+/* Does not move; ends with tri_job_state_close() whatever is returned. */
+tri_status tri_job_state_open(tri_job *job, tri_job_state *state);
+void tri_job_state_close(tri_job_state *state);
+/* The host's view of it has changed. */
+void tri_job_state_written(const tri_job_state *state);
+/* All ranks but 0, while it saves or loads: gives or takes this one's pieces. Nothing where the state is not spread. */
+tri_status tri_job_state_exchange(tri_job *job, bool saves);
+/* Rank 0's word becomes everybody's, where all are needed for what it decides: where the state is spread. */
+tri_status tri_job_first_decides(tri_job *job, bool *wanted);
 /* resume.c: collective; rank 0 writes or reads the files. */
 tri_status tri_job_save(tri_job *job);
-/* Rank 0 alone: a checkpoint of this step in `folder`. */
+/* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where the state is spread, else
+ * by rank 0 alone or all. */
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep);
 tri_status tri_job_resume(tri_job *job, const char *run_folder);
 /* The weights of one checkpoint, whose path rank 0 needs to know alone; job->step becomes its step. */

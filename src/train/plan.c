@@ -44,12 +44,11 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     tri_status status = tri_job_build_model(job, NULL, &dataset->info);
     tri_dataset_close(dataset);
     TRI_TRY(status);
-    TRI_TRY(tri_optim_create(&job->config.optim, job->params, job->threads, &job->optim));
+    TRI_TRY(tri_job_open_optim(job));
     size_t values = (size_t)job->params->count, arrays = (size_t)(job->part_count + job->waves.levels);
     memory->weights = values * sizeof(float);
     memory->gradients = arrays * ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
-    for (int s = 0; tri_optim_state_name(job->optim, s); s++)
-        memory->optimizer += values * sizeof(float);
+    memory->optimizer = tri_optim_nbytes(job->optim);
     tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
     return notes ? describe_optimizer(job, prefix, notes) : TRI_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resume.c: a run to a checkpoint and back. Rank 0 touches the files; the others get weights and state by broadcast, so
- * that no shared file system is needed.
+ * resume.c: a run to a checkpoint and back. Rank 0 touches the files; the others get weights and state by broadcast, or
+ * their parts of the state piece by piece, so that no shared file system is needed.
  *
  * What a run is at a step: weights, optimizer state, and one number, the step. Everything else is a function of them.
  */
@@ -13,9 +13,10 @@
 #include "base/log.h"
 #include "train/job.h"
 
-/* Named slices of one flat array in the host. prefix: "" for weights, "momentum" for state. */
+/* Named slices of one flat array: in the host, or (values NULL) in pieces. prefix: "" for weights, "momentum" for
+ * state. */
 static tri_status slices_make(tri_arena *arena, const tri_params *params, const char *prefix, float *values,
-                              tri_checkpoint_slice *out)
+                              const tri_checkpoint_pieces *pieces, int64_t at, tri_checkpoint_slice *out)
 {
     for (int i = 0; i < params->entry_count; i++) {
         const tri_param *entry = &params->entries[i];
@@ -23,7 +24,9 @@ static tri_status slices_make(tri_arena *arena, const tri_params *params, const 
         if (!out[i].name)
             return TRI_ENOMEM;
         out[i].shape = entry->shape;
-        out[i].values = values + entry->first;
+        out[i].values = values ? values + entry->first : NULL;
+        out[i].pieces = values ? NULL : pieces;
+        out[i].at = at + entry->first;
     }
     return TRI_OK;
 }
@@ -32,6 +35,7 @@ typedef struct job_slices {
     tri_arena arena;
     tri_device_view arrays[1 + TRI_OPTIM_MAX_STATE]; /* weights, state */
     int array_count;
+    tri_job_state spread; /* instead of the arrays of state, where each rank has a part */
     tri_checkpoint_slice *model, *state;
     int model_count, state_count;
 } job_slices;
@@ -42,10 +46,12 @@ static const char *state_name(const tri_job *job, int index)
     return job->optim ? tri_optim_state_name(job->optim, index) : NULL;
 }
 
-/* The weights (0) and the optimizer's state as the host sees them; release them whatever is returned. */
+/* The weights (0) and the optimizer's state, if it is all here, as the host sees them; release them whatever is
+ * returned. */
 static tri_status arrays_open(tri_job *job, tri_device_view *arrays, int *count)
 {
-    for (*count = 0; *count == 0 || state_name(job, *count - 1); ++*count) {
+    bool with_state = !tri_job_state_is_spread(job);
+    for (*count = 0; *count == 0 || (with_state && state_name(job, *count - 1)); ++*count) {
         float *values = *count == 0 ? job->params->values : tri_optim_state(job->optim, *count - 1);
         TRI_TRY(tri_device_view_open(&arrays[*count], job->params->device, values,
                                      (size_t)job->params->count * sizeof(float)));
@@ -77,16 +83,20 @@ static tri_status job_slices_init(tri_job *job, job_slices *slices)
     if (!slices->model || !slices->state)
         return TRI_ENOMEM;
     TRI_TRY(arrays_open(job, slices->arrays, &slices->array_count));
-    TRI_TRY(slices_make(&slices->arena, job->params, "", slices->arrays[0].host, slices->model));
+    TRI_TRY(slices_make(&slices->arena, job->params, "", slices->arrays[0].host, NULL, 0, slices->model));
+    if (tri_job_state_is_spread(job))
+        TRI_TRY(tri_job_state_open(job, &slices->spread));
     for (int s = 0; s < states; s++)
         TRI_TRY(slices_make(&slices->arena, job->params, tri_optim_state_name(job->optim, s),
-                            slices->arrays[1 + s].host, slices->state + s * job->params->entry_count));
+                            slices->spread.job ? NULL : slices->arrays[1 + s].host, &slices->spread.pieces,
+                            s * job->params->count, slices->state + s * job->params->entry_count));
     return TRI_OK;
 }
 
 static void job_slices_fini(job_slices *slices)
 {
     arrays_close(slices->arrays, slices->array_count);
+    tri_job_state_close(&slices->spread);
     tri_arena_fini(&slices->arena);
 }
 
@@ -106,6 +116,8 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
         .step = job->step, .weights_hash = tri_params_hash(job->params), .config_hash = job->config_hash};
     memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
     job_slices slices;
+    if (job->rank != 0)
+        return tri_job_state_exchange(job, true);
     tri_status status = job_slices_init(job, &slices);
     if (status == TRI_OK)
         status = tri_checkpoint_save(folder, &manifest, slices.model, slices.model_count, slices.state,
@@ -118,12 +130,13 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
 tri_status tri_job_save(tri_job *job)
 {
     char folder[1200];
-    if (!job->run_folder || job->saved_step == job->step)
+    bool wanted = job->run_folder && job->saved_step != job->step;
+    TRI_TRY(tri_job_first_decides(job, &wanted));
+    if (!wanted)
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder);
-    if (job->rank == 0)
-        TRI_TRY(tri_job_save_to(job, folder, job->config.checkpoint.keep));
+    snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder ? job->run_folder : "");
+    TRI_TRY(tri_job_save_to(job, folder, job->config.checkpoint.keep));
     job->saved_step = job->step;
     return TRI_OK;
 }
@@ -146,6 +159,7 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
             tri_checkpoint_load(path, &manifest, slices.model, slices.model_count, slices.state, slices.state_count);
     if (status == TRI_OK) {
         arrays_write(slices.arrays, slices.array_count);
+        tri_job_state_written(&slices.spread);
         *step = manifest.step;
         if (manifest.config_hash != job->config_hash) {
             snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
@@ -202,7 +216,7 @@ tri_status tri_job_load_weights(tri_job *job, const char *checkpoint)
 tri_status tri_job_resume(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;
-    tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : TRI_OK;
+    tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : tri_job_state_exchange(job, false);
     TRI_TRY_IN(agree(job, status), "while resuming %s", run_folder);
     if (job->world > 1) {
         TRI_TRY(tri_broadcast(job->group, &step, 1, TRI_I64, 0, NULL));

@@ -121,6 +121,44 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run, bf16, "train.steps=11")
         self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
 
+    def test_zero1_has_the_same_weights_for_every_layout_and_in_the_files_of_any(self):
+        zero, adamw = "parallel.sync=zero1", ("optim.name=adamw", "optim.lr=0.01")
+        one = self.weights(*adamw)
+        for ranks in (1, 2, 3, 4, 5, 8):
+            self.assertEqual(self.weights("-n", str(ranks), zero, *adamw), one, f"{ranks} ranks over shared memory")
+        for ranks in (2, 3):
+            self.assertEqual(self.weights("-n", str(ranks), zero, *adamw, "comm.transport=tcp"), one, f"{ranks} ranks over tcp")
+        for first, second in (("zero1", "allreduce"), ("allreduce", "zero1")):
+            run = f"{self.folder.name}/{first}"
+            self.train("-n", "2", "--out", run, *adamw, f"parallel.sync={first}", "train.steps=11")
+            self.assertEqual(self.weights("-n", "3", "--resume", run, f"parallel.sync={second}", "train.steps=0"), one)
+
+    def test_zero1_says_what_a_worker_needs(self):
+        def optimizer(ranks, *args):
+            out, _ = self.train("--dry-run", "-n", str(ranks), "optim.name=adamw", *args)
+            number, unit = re.search(r"optimizer ([0-9.]+) (\w+)", out).groups()
+            return float(number) * {"B": 1, "KiB": 1024, "MiB": 1024**2}[unit]
+
+        self.config.write_text("model: {name: mlp, hidden: [1024, 1024]}\ndata: {name: synthetic}\n")
+        whole = optimizer(4)
+        for ranks in (1, 2, 4, 8):
+            self.assertAlmostEqual(optimizer(ranks, "parallel.sync=zero1") * ranks / whole, 1, delta=0.05)
+
+    def test_zero1_that_cannot_save_is_one_line_and_nobody_waits(self):
+        # Weights of 2.0 MiB fit below the limit of 2.5, the optimizer's 4.0, which come from all ranks, do not.
+        self.config.write_text("model: {name: mlp, hidden: [700, 700]}\ndata: {name: synthetic, synthetic_width: 32}\n"
+                               "optim: {name: adamw}\nparallel: {sync: zero1}\ntrain: {steps: 5, eval_batches: 1}\n")
+        run = f"{self.folder.name}/full"
+        self.train("-n", "2", "--out", run)
+        before = sorted(os.listdir(f"{run}/checkpoints"))
+        shell = f"ulimit -f 5000; trap '' XFSZ; exec {TRIREME} train --resume {run} -n 3 train.steps=7"
+        began = time.time()
+        process = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60, cwd=self.folder.name)
+        self.assertLess(time.time() - began, 30)
+        self.assertEqual(process.returncode, 1, process.stderr)
+        self.assertIn("not saved", process.stderr)
+        self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
+
     def accuracy(self, *args):
         out, _ = self.train(*args)
         return float(re.search(r"^test accuracy ([0-9.]+)$", out, re.M).group(1))

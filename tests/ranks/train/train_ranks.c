@@ -35,7 +35,7 @@ static tri_status rank_train(rank_place *place)
     tri_job_setup setup = {.config_text = place->test->config,
                            .overrides = place->test->overrides,
                            .comm = comm,
-                           .run_folder = place->test->run_folder,
+                           .run_folder = place->rank > 0 && place->test->first_writes ? NULL : place->test->run_folder,
                            .resume = place->test->resume};
     tri_job *job = NULL;
     tri_status status = tri_job_open(&setup, &job);

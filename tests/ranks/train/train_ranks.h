@@ -13,6 +13,7 @@ typedef struct train_case {
     const char *config;              /* YAML text */
     const char *const *overrides;    /* or NULL */
     const char *run_folder, *resume; /* or NULL */
+    bool first_writes;               /* rank 0 alone knows of the run folder */
     int world;
 } train_case;
 

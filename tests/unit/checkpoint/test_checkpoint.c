@@ -39,9 +39,10 @@ static void make_run(test_run *run, int64_t step, float seed)
         run->moment[i] = seed - (float)i;
     }
     run->bias[1] = seed;
-    run->model[0] = (tri_checkpoint_slice){"layer.weight", {2, {3, 100}}, run->weight};
-    run->model[1] = (tri_checkpoint_slice){"layer.bias", {1, {3}}, run->bias};
-    run->state[0] = (tri_checkpoint_slice){"layer.weight.moment", {1, {WEIGHTS}}, run->moment};
+    run->model[0] = (tri_checkpoint_slice){.name = "layer.weight", .shape = {2, {3, 100}}, .values = run->weight};
+    run->model[1] = (tri_checkpoint_slice){.name = "layer.bias", .shape = {1, {3}}, .values = run->bias};
+    run->state[0] =
+        (tri_checkpoint_slice){.name = "layer.weight.moment", .shape = {1, {WEIGHTS}}, .values = run->moment};
 }
 
 static tri_status save(const char *folder, int64_t step, float seed, int64_t keep)

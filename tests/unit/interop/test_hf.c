@@ -235,13 +235,15 @@ static void reading_changes_nothing_unless_all_fits(void **state)
     (void)state;
     tri_pretrained *source = open_at(fixtures, "gpt2");
     float wpe[16 * 8] = {0}, wte[4] = {7, 7, 7, 7};
-    const tri_checkpoint_slice slices[] = {{"wpe.weight", {2, {16, 8}}, wpe}, {"wte.weight", {2, {2, 2}}, wte}};
+    const tri_checkpoint_slice slices[] = {{.name = "wpe.weight", .shape = {2, {16, 8}}, .values = wpe},
+                                           {.name = "wte.weight", .shape = {2, {2, 2}}, .values = wte}};
     assert_int_equal(tri_pretrained_read(source, slices, 2, &(tri_pretrained_load){0}), TRI_EFORMAT);
     expect_error_has("'wte.weight': the model wants [2, 2], got [19, 8] (model.reinit begins it anew)");
     const tri_pretrained_load keep = {.keeps = keeps_head};
     assert_int_equal(tri_pretrained_read(source, slices, 2, &keep), TRI_EFORMAT);
     expect_error_has("26 tensors that the model does not have: 'h.0.ln_1.weight'");
-    const tri_checkpoint_slice more[] = {{"wpe.weight", {2, {16, 8}}, wpe}, {"new", {1, {4}}, wte}};
+    const tri_checkpoint_slice more[] = {{.name = "wpe.weight", .shape = {2, {16, 8}}, .values = wpe},
+                                         {.name = "new", .shape = {1, {4}}, .values = wte}};
     assert_int_equal(tri_pretrained_read(source, more, 2, &keep), TRI_EFORMAT);
     expect_error_has("1 tensor of the model missing: 'new'; not of the model: 'h.0.ln_1.weight'");
     assert_true(wpe[0] == 0.0f && wte[0] == 7.0f);

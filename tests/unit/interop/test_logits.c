@@ -78,8 +78,9 @@ static void weights_read(const tri_pretrained *source, tri_params *params)
     tri_checkpoint_slice slices[64];
     assert_in_range(params->entry_count, 1, 64);
     for (int e = 0; e < params->entry_count; e++)
-        slices[e] = (tri_checkpoint_slice){params->entries[e].name, params->entries[e].shape,
-                                           params->values + params->entries[e].first};
+        slices[e] = (tri_checkpoint_slice){.name = params->entries[e].name,
+                                           .shape = params->entries[e].shape,
+                                           .values = params->values + params->entries[e].first};
     if (tri_pretrained_read(source, slices, params->entry_count, &(tri_pretrained_load){0}) != TRI_OK)
         fail_msg("%s", tri_last_error());
 }

@@ -126,6 +126,37 @@ static void slices_and_threads_change_no_bit_and_gaps_stay_zero(void **state)
     }
 }
 
+/* Three optimizers, each with the state of its part of the store, are one; a cut goes through an entry, one part is
+ * empty. */
+static void parts_with_state_of_their_own_move_as_the_whole(void **state)
+{
+    (void)state;
+    const int64_t cuts[] = {0, 17008, 17008, STORE_COUNT};
+    const char *const settings[] = {"name", "adamw", "weight_decay", "0.1", NULL};
+    tri_optim_config config = config_of(settings);
+    tri_optim *whole, *parts[3];
+    assert_int_equal(tri_optim_create(&config, &store, 2, &whole), TRI_OK);
+    assert_int_equal(tri_optim_nbytes(whole), 2 * STORE_COUNT * sizeof(float));
+    store_fill(values, grads);
+    for (int64_t step = 0; step < 3; step++)
+        tri_optim_step(whole, &(tri_optim_figures){step, 0.01f, 0.5f, 0.25f}, values, grads, 0, STORE_COUNT);
+    memcpy(expected, values, sizeof(values));
+    store_fill(values, grads);
+    for (int p = 0; p < 3; p++) {
+        int64_t count = cuts[p + 1] - cuts[p];
+        assert_int_equal(tri_optim_create_part(&config, &store, cuts[p], count, 2, &parts[p]), TRI_OK);
+        assert_int_equal(tri_optim_nbytes(parts[p]), 2 * (size_t)count * sizeof(float));
+        for (int64_t step = 0; step < 3; step++)
+            tri_optim_step(parts[p], &(tri_optim_figures){step, 0.01f, 0.5f, 0.25f}, values, grads, cuts[p], count);
+        for (int s = 0; s < 2; s++)
+            assert_memory_equal(tri_optim_state(parts[p], s), tri_optim_state(whole, s) + cuts[p],
+                                (size_t)count * sizeof(float));
+        tri_optim_destroy(parts[p]);
+    }
+    assert_memory_equal(values, expected, sizeof(values));
+    tri_optim_destroy(whole);
+}
+
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
@@ -186,6 +217,7 @@ int main(void)
         cmocka_unit_test(three_steps_follow_the_formulas),
         cmocka_unit_test(running_statistics_take_in_the_mean_over_shards),
         cmocka_unit_test(slices_and_threads_change_no_bit_and_gaps_stay_zero),
+        cmocka_unit_test(parts_with_state_of_their_own_move_as_the_whole),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(state_is_named_as_in_pytorch),
         cmocka_unit_test(the_norm_leaves_out_buffers_and_does_not_depend_on_threads),
