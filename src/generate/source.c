@@ -91,7 +91,7 @@ static tri_status weights_check(const tri_pretrained *source, const tri_model *m
     if (!slices)
         return TRI_ENOMEM;
     for (int p = 0; p < count; p++)
-        slices[p] = (tri_checkpoint_slice){specs[p].name, specs[p].shape, NULL};
+        slices[p] = (tri_checkpoint_slice){.name = specs[p].name, .shape = specs[p].shape};
     tri_status status = tri_pretrained_check(source, slices, count);
     tri_free(slices);
     return status;
