@@ -5,6 +5,7 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/vector_math.h"
 #include "kernel/half.h"
+#include "tensor/half.h"
 
 #define MAP_TILE   INT64_C(8192) /* elements */
 #define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
@@ -14,6 +15,7 @@
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
 typedef void (*slice_fn)(float *to, const float *a, const float *b, int64_t count);
+typedef void (*half_fn)(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count);
 
 /* x sigmoid(2u), u the argument of the usual tanh: the same function. */
 static inline float gelu_gate(float x)
@@ -56,39 +58,65 @@ static inline float silu_slope(float x)
     return gate * (1.0f + x * (1.0f - gate));
 }
 
-#define SLICE_FORWARD(name, value)                                                                                     \
-    TRI_CLONES static void name(float *to, const float *a, const float *b, int64_t count)                              \
+/* One formula over f32, and over bf16 with f32 in between. */
+typedef struct map_body {
+    slice_fn wide;
+    half_fn half;
+} map_body;
+
+/* What a body writes is apart from what it reads, or the same memory. */
+#define MAP_FORWARD(name, slice, halves, value)                                                                        \
+    TRI_CLONES static void slice(float *to, const float *a, const float *b, int64_t count)                             \
     {                                                                                                                  \
         (void)b;                                                                                                       \
         for (int64_t i = 0; i < count; i++) {                                                                          \
             const float x = a[i];                                                                                      \
             to[i] = value;                                                                                             \
         }                                                                                                              \
-    }
-#define SLICE_BACKWARD(name, value)                                                                                    \
-    TRI_CLONES static void name(float *to, const float *a, const float *b, int64_t count)                              \
+    }                                                                                                                  \
+    TRI_CLONES static void halves(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                   \
+    {                                                                                                                  \
+        (void)b;                                                                                                       \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++)                                                       \
+        {                                                                                                              \
+            const float x = half_from_bf16(a[i]);                                                                      \
+            to[i] = half_to_bf16(value);                                                                               \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static const map_body name = {slice, halves};
+#define MAP_BACKWARD(name, slice, halves, value)                                                                       \
+    TRI_CLONES static void slice(float *to, const float *a, const float *b, int64_t count)                             \
     {                                                                                                                  \
         for (int64_t i = 0; i < count; i++) {                                                                          \
             const float v = a[i], dy = b[i];                                                                           \
             to[i] = value;                                                                                             \
         }                                                                                                              \
-    }
-SLICE_FORWARD(relu_slice, x < 0 ? 0.0f : x)
-SLICE_FORWARD(gelu_slice, x *gelu_gate(x))
-SLICE_FORWARD(gelu_erf_slice, gelu_erf(x))
-SLICE_FORWARD(silu_slice, x *tri_sigmoid(x))
-SLICE_FORWARD(tanh_slice, tri_tanh(x))
-SLICE_FORWARD(sigmoid_slice, tri_sigmoid(x))
-SLICE_BACKWARD(relu_back, v > 0 ? dy : 0.0f)
-SLICE_BACKWARD(gelu_back, dy *gelu_slope(v))
-SLICE_BACKWARD(gelu_erf_back, dy *gelu_erf_slope(v))
-SLICE_BACKWARD(silu_back, dy *silu_slope(v))
-SLICE_BACKWARD(tanh_back, dy *(1.0f - v * v))
-SLICE_BACKWARD(sigmoid_back, dy *v *(1.0f - v))
-SLICE_BACKWARD(add_slice, v + dy)
-SLICE_BACKWARD(add_relu_slice, v + dy < 0 ? 0.0f : v + dy)
-SLICE_BACKWARD(mul_slice, v *dy)
-SLICE_FORWARD(copy_slice, x)
+    }                                                                                                                  \
+    TRI_CLONES static void halves(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                   \
+    {                                                                                                                  \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++)                                                       \
+        {                                                                                                              \
+            const float v = half_from_bf16(a[i]), dy = half_from_bf16(b[i]);                                           \
+            to[i] = half_to_bf16(value);                                                                               \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static const map_body name = {slice, halves};
+MAP_FORWARD(relu_body, relu_slice, relu_half, x < 0 ? 0.0f : x)
+MAP_FORWARD(gelu_body, gelu_slice, gelu_half, x *gelu_gate(x))
+MAP_FORWARD(gelu_erf_body, gelu_erf_slice, gelu_erf_half, gelu_erf(x))
+MAP_FORWARD(silu_body, silu_slice, silu_half, x *tri_sigmoid(x))
+MAP_FORWARD(tanh_body, tanh_slice, tanh_half, tri_tanh(x))
+MAP_FORWARD(sigmoid_body, sigmoid_slice, sigmoid_half, tri_sigmoid(x))
+MAP_BACKWARD(relu_back_body, relu_back, relu_back_half, v > 0 ? dy : 0.0f)
+MAP_BACKWARD(gelu_back_body, gelu_back, gelu_back_half, dy *gelu_slope(v))
+MAP_BACKWARD(gelu_erf_back_body, gelu_erf_back, gelu_erf_back_half, dy *gelu_erf_slope(v))
+MAP_BACKWARD(silu_back_body, silu_back, silu_back_half, dy *silu_slope(v))
+MAP_BACKWARD(tanh_back_body, tanh_back, tanh_back_half, dy *(1.0f - v * v))
+MAP_BACKWARD(sigmoid_back_body, sigmoid_back, sigmoid_back_half, dy *v *(1.0f - v))
+MAP_BACKWARD(add_body, add_slice, add_half, v + dy)
+MAP_BACKWARD(add_relu_body, add_relu_slice, add_relu_half, v + dy < 0 ? 0.0f : v + dy)
+MAP_BACKWARD(mul_body, mul_slice, mul_half, v *dy)
+MAP_FORWARD(copy_body, copy_slice, copy_half, x)
 
 typedef struct map_value {
     const void *data;
@@ -96,10 +124,10 @@ typedef struct map_value {
 } map_value;
 
 typedef struct map_arg {
-    slice_fn body;
+    const map_body *body;
     map_value to, a, b;
     int64_t count;
-    bool half; /* any of them is */
+    bool half, all_half; /* any of them is; all that are there */
 } map_arg;
 
 /* Elements [first, first + count) in f32: where they lie, or at `copy`. */
@@ -120,10 +148,10 @@ static void half_chunk(const map_arg *v, int64_t first, int64_t count)
     float a[HALF_CHUNK], b[HALF_CHUNK], sum[HALF_CHUNK];
     const float *left = map_view(v->a, a, first, count), *right = map_view(v->b, b, first, count);
     if (!v->to.half) {
-        v->body((float *)(uintptr_t)v->to.data + first, left, right, count);
+        v->body->wide((float *)(uintptr_t)v->to.data + first, left, right, count);
         return;
     }
-    v->body(sum, left, right, count);
+    v->body->wide(sum, left, right, count);
     tri_half_round((uint16_t *)(uintptr_t)v->to.data + first, sum, count);
 }
 
@@ -131,9 +159,14 @@ static void map_tile(void *arg, int64_t tile)
 {
     const map_arg *v = arg;
     const int64_t first = tile * MAP_TILE, count = tri_int64_min(MAP_TILE, v->count - first);
+    if (v->all_half) {
+        v->body->half((uint16_t *)(uintptr_t)v->to.data + first, (const uint16_t *)v->a.data + first,
+                      v->b.data != NULL ? (const uint16_t *)v->b.data + first : NULL, count);
+        return;
+    }
     if (!v->half) {
-        v->body((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
-                v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
+        v->body->wide((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
+                      v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
         return;
     }
     for (int64_t at = 0; at < count; at += HALF_CHUNK) {
@@ -141,10 +174,12 @@ static void map_tile(void *arg, int64_t tile)
     }
 }
 
-static void map_run(const tri_kernel *kernel, const tri_op_call *call, slice_fn body, map_value to, map_value a,
+static void map_run(const tri_kernel *kernel, const tri_op_call *call, const map_body *body, map_value to, map_value a,
                     map_value b)
 {
-    map_arg arg = {body, to, a, b, tri_shape_count(kernel->desc.output) * call->shards, to.half || a.half || b.half};
+    map_arg arg = {body, to, a, b, .count = tri_shape_count(kernel->desc.output) * call->shards};
+    arg.half = to.half || a.half || b.half;
+    arg.all_half = to.half && a.half && (b.half || b.data == NULL);
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.count, MAP_TILE), map_tile, &arg);
 }
 
@@ -196,12 +231,12 @@ static map_value doutput_of(const tri_kernel *kernel, const tri_op_call *call)
         .backward_output = from_output,                                                                                \
         .half = true,                                                                                                  \
     }
-MAP_ROW(TRI_OP_RELU, tri_cpu_relu, relu_slice, relu_back, true);
-MAP_ROW(TRI_OP_TANH, tri_cpu_tanh, tanh_slice, tanh_back, true);
-MAP_ROW(TRI_OP_SIGMOID, tri_cpu_sigmoid, sigmoid_slice, sigmoid_back, true);
-MAP_ROW(TRI_OP_GELU, tri_cpu_gelu, gelu_slice, gelu_back, false);
-MAP_ROW(TRI_OP_GELU_ERF, tri_cpu_gelu_erf, gelu_erf_slice, gelu_erf_back, false);
-MAP_ROW(TRI_OP_SILU, tri_cpu_silu, silu_slice, silu_back, false);
+MAP_ROW(TRI_OP_RELU, tri_cpu_relu, &relu_body, &relu_back_body, true);
+MAP_ROW(TRI_OP_TANH, tri_cpu_tanh, &tanh_body, &tanh_back_body, true);
+MAP_ROW(TRI_OP_SIGMOID, tri_cpu_sigmoid, &sigmoid_body, &sigmoid_back_body, true);
+MAP_ROW(TRI_OP_GELU, tri_cpu_gelu, &gelu_body, &gelu_back_body, false);
+MAP_ROW(TRI_OP_GELU_ERF, tri_cpu_gelu_erf, &gelu_erf_body, &gelu_erf_back_body, false);
+MAP_ROW(TRI_OP_SILU, tri_cpu_silu, &silu_body, &silu_back_body, false);
 
 static bool same_shapes(const tri_op_desc *desc)
 {
@@ -215,7 +250,7 @@ static bool same_shapes_relu(const tri_op_desc *desc)
 
 static void add_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    map_run(kernel, call, kernel->desc.attr.relu ? add_relu_slice : add_slice, output_of(kernel, call),
+    map_run(kernel, call, kernel->desc.attr.relu ? &add_relu_body : &add_body, output_of(kernel, call),
             input_of(kernel, call, 0), input_of(kernel, call, 1));
 }
 
@@ -227,10 +262,10 @@ static void add_backward(const tri_kernel *kernel, const tri_op_call *call)
             continue;
         }
         if (kernel->desc.attr.relu) {
-            map_run(kernel, call, relu_back, dinput_of(kernel, call, i), output_of(kernel, call),
+            map_run(kernel, call, &relu_back_body, dinput_of(kernel, call, i), output_of(kernel, call),
                     doutput_of(kernel, call));
         } else if (call->dinput[i] != call->doutput) {
-            map_run(kernel, call, copy_slice, dinput_of(kernel, call, i), doutput_of(kernel, call), (map_value){0});
+            map_run(kernel, call, &copy_body, dinput_of(kernel, call, i), doutput_of(kernel, call), (map_value){0});
         }
     }
 }
@@ -259,14 +294,14 @@ const tri_kernel_ops tri_cpu_add = {
 
 static void mul_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    map_run(kernel, call, mul_slice, output_of(kernel, call), input_of(kernel, call, 0), input_of(kernel, call, 1));
+    map_run(kernel, call, &mul_body, output_of(kernel, call), input_of(kernel, call, 0), input_of(kernel, call, 1));
 }
 
 static void mul_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     for (int i = 1; i >= 0; i--) {
         if (call->dinput[i] != NULL) {
-            map_run(kernel, call, mul_slice, dinput_of(kernel, call, i), input_of(kernel, call, 1 - i),
+            map_run(kernel, call, &mul_body, dinput_of(kernel, call, i), input_of(kernel, call, 1 - i),
                     doutput_of(kernel, call));
         }
     }
