@@ -58,65 +58,75 @@ static inline float silu_slope(float x)
     return gate * (1.0f + x * (1.0f - gate));
 }
 
-/* One formula over f32, and over bf16 with f32 in between. */
+/* One formula over f32, and over bf16 where that is no more than a few instructions: with 16 bits in a loop compilers
+ * take narrower vectors, so the long formulas run in f32 between two conversions (half NULL). */
 typedef struct map_body {
     slice_fn wide;
     half_fn half;
 } map_body;
 
-/* What a body writes is apart from what it reads, or the same memory. */
-#define MAP_FORWARD(name, slice, halves, value)                                                                        \
-    TRI_CLONES static void slice(float *to, const float *a, const float *b, int64_t count)                             \
+#define SLICE_FORWARD(name, value)                                                                                     \
+    TRI_CLONES static void name(float *to, const float *a, const float *b, int64_t count)                              \
     {                                                                                                                  \
         (void)b;                                                                                                       \
         for (int64_t i = 0; i < count; i++) {                                                                          \
             const float x = a[i];                                                                                      \
             to[i] = value;                                                                                             \
         }                                                                                                              \
-    }                                                                                                                  \
-    TRI_CLONES static void halves(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                   \
-    {                                                                                                                  \
-        (void)b;                                                                                                       \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++)                                                       \
-        {                                                                                                              \
-            const float x = half_from_bf16(a[i]);                                                                      \
-            to[i] = half_to_bf16(value);                                                                               \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static const map_body name = {slice, halves};
-#define MAP_BACKWARD(name, slice, halves, value)                                                                       \
-    TRI_CLONES static void slice(float *to, const float *a, const float *b, int64_t count)                             \
+    }
+#define SLICE_BACKWARD(name, value)                                                                                    \
+    TRI_CLONES static void name(float *to, const float *a, const float *b, int64_t count)                              \
     {                                                                                                                  \
         for (int64_t i = 0; i < count; i++) {                                                                          \
             const float v = a[i], dy = b[i];                                                                           \
             to[i] = value;                                                                                             \
         }                                                                                                              \
-    }                                                                                                                  \
-    TRI_CLONES static void halves(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                   \
+    }
+/* What it writes is apart from what it reads, or the same memory. */
+#define HALF_BACKWARD(name, value)                                                                                     \
+    TRI_CLONES static void name(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                     \
     {                                                                                                                  \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++)                                                       \
         {                                                                                                              \
             const float v = half_from_bf16(a[i]), dy = half_from_bf16(b[i]);                                           \
             to[i] = half_to_bf16(value);                                                                               \
         }                                                                                                              \
-    }                                                                                                                  \
-    static const map_body name = {slice, halves};
-MAP_FORWARD(relu_body, relu_slice, relu_half, x < 0 ? 0.0f : x)
-MAP_FORWARD(gelu_body, gelu_slice, gelu_half, x *gelu_gate(x))
-MAP_FORWARD(gelu_erf_body, gelu_erf_slice, gelu_erf_half, gelu_erf(x))
-MAP_FORWARD(silu_body, silu_slice, silu_half, x *tri_sigmoid(x))
-MAP_FORWARD(tanh_body, tanh_slice, tanh_half, tri_tanh(x))
-MAP_FORWARD(sigmoid_body, sigmoid_slice, sigmoid_half, tri_sigmoid(x))
-MAP_BACKWARD(relu_back_body, relu_back, relu_back_half, v > 0 ? dy : 0.0f)
-MAP_BACKWARD(gelu_back_body, gelu_back, gelu_back_half, dy *gelu_slope(v))
-MAP_BACKWARD(gelu_erf_back_body, gelu_erf_back, gelu_erf_back_half, dy *gelu_erf_slope(v))
-MAP_BACKWARD(silu_back_body, silu_back, silu_back_half, dy *silu_slope(v))
-MAP_BACKWARD(tanh_back_body, tanh_back, tanh_back_half, dy *(1.0f - v * v))
-MAP_BACKWARD(sigmoid_back_body, sigmoid_back, sigmoid_back_half, dy *v *(1.0f - v))
-MAP_BACKWARD(add_body, add_slice, add_half, v + dy)
-MAP_BACKWARD(add_relu_body, add_relu_slice, add_relu_half, v + dy < 0 ? 0.0f : v + dy)
-MAP_BACKWARD(mul_body, mul_slice, mul_half, v *dy)
-MAP_FORWARD(copy_body, copy_slice, copy_half, x)
+    }
+SLICE_FORWARD(relu_slice, x < 0 ? 0.0f : x)
+SLICE_FORWARD(gelu_slice, x *gelu_gate(x))
+SLICE_FORWARD(gelu_erf_slice, gelu_erf(x))
+SLICE_FORWARD(silu_slice, x *tri_sigmoid(x))
+SLICE_FORWARD(tanh_slice, tri_tanh(x))
+SLICE_FORWARD(sigmoid_slice, tri_sigmoid(x))
+SLICE_BACKWARD(relu_back, v > 0 ? dy : 0.0f)
+SLICE_BACKWARD(gelu_back, dy *gelu_slope(v))
+SLICE_BACKWARD(gelu_erf_back, dy *gelu_erf_slope(v))
+SLICE_BACKWARD(silu_back, dy *silu_slope(v))
+SLICE_BACKWARD(tanh_back, dy *(1.0f - v * v))
+SLICE_BACKWARD(sigmoid_back, dy *v *(1.0f - v))
+SLICE_BACKWARD(add_slice, v + dy)
+SLICE_BACKWARD(add_relu_slice, v + dy < 0 ? 0.0f : v + dy)
+SLICE_BACKWARD(mul_slice, v *dy)
+SLICE_FORWARD(copy_slice, x)
+HALF_BACKWARD(add_half, v + dy)
+HALF_BACKWARD(add_relu_half, v + dy < 0 ? 0.0f : v + dy)
+HALF_BACKWARD(relu_back_half, v > 0 ? dy : 0.0f)
+HALF_BACKWARD(mul_half, v *dy)
+
+static void copy_half(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    (void)b;
+    memmove(to, a, (size_t)count * sizeof *to);
+}
+
+static const map_body add_body = {add_slice, add_half}, add_relu_body = {add_relu_slice, add_relu_half};
+static const map_body mul_body = {mul_slice, mul_half}, copy_body = {copy_slice, copy_half};
+static const map_body relu_body = {.wide = relu_slice}, relu_back_body = {relu_back, relu_back_half};
+static const map_body gelu_body = {.wide = gelu_slice}, gelu_back_body = {.wide = gelu_back};
+static const map_body gelu_erf_body = {.wide = gelu_erf_slice}, gelu_erf_back_body = {.wide = gelu_erf_back};
+static const map_body silu_body = {.wide = silu_slice}, silu_back_body = {.wide = silu_back};
+static const map_body tanh_body = {.wide = tanh_slice}, tanh_back_body = {.wide = tanh_back};
+static const map_body sigmoid_body = {.wide = sigmoid_slice}, sigmoid_back_body = {.wide = sigmoid_back};
 
 typedef struct map_value {
     const void *data;
@@ -127,7 +137,8 @@ typedef struct map_arg {
     const map_body *body;
     map_value to, a, b;
     int64_t count;
-    bool half, all_half; /* any of them is; all that are there */
+    bool half;     /* any of them is */
+    bool all_half; /* all that are there, and the body has a loop for them */
 } map_arg;
 
 /* Elements [first, first + count) in f32: where they lie, or at `copy`. */
@@ -179,7 +190,7 @@ static void map_run(const tri_kernel *kernel, const tri_op_call *call, const map
 {
     map_arg arg = {body, to, a, b, .count = tri_shape_count(kernel->desc.output) * call->shards};
     arg.half = to.half || a.half || b.half;
-    arg.all_half = to.half && a.half && (b.half || b.data == NULL);
+    arg.all_half = body->half != NULL && to.half && a.half && (b.half || b.data == NULL);
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.count, MAP_TILE), map_tile, &arg);
 }
 
