@@ -54,6 +54,7 @@
     X(tri_cpu_swiglu)                                                                                                  \
     X(tri_cpu_positions)                                                                                               \
     X(tri_cpu_rope)                                                                                                    \
+    X(tri_cpu_attention_half)                                                                                          \
     X(tri_cpu_attention)                                                                                               \
     X(tri_cpu_vocab_loss)
 

@@ -5,6 +5,7 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/vector_math.h"
 #include "kernel/half.h"
+#include "tensor/half.h"
 
 #define MAP_TILE   INT64_C(8192) /* elements */
 #define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
@@ -14,6 +15,7 @@
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
 typedef void (*slice_fn)(float *to, const float *a, const float *b, int64_t count);
+typedef void (*half_fn)(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count);
 
 /* x sigmoid(2u), u the argument of the usual tanh: the same function. */
 static inline float gelu_gate(float x)
@@ -56,6 +58,13 @@ static inline float silu_slope(float x)
     return gate * (1.0f + x * (1.0f - gate));
 }
 
+/* One formula over f32, and over bf16 where that is no more than a few instructions: with 16 bits in a loop compilers
+ * take narrower vectors, so the long formulas run in f32 between two conversions (half NULL). */
+typedef struct map_body {
+    slice_fn wide;
+    half_fn half;
+} map_body;
+
 #define SLICE_FORWARD(name, value)                                                                                     \
     TRI_CLONES static void name(float *to, const float *a, const float *b, int64_t count)                              \
     {                                                                                                                  \
@@ -71,6 +80,16 @@ static inline float silu_slope(float x)
         for (int64_t i = 0; i < count; i++) {                                                                          \
             const float v = a[i], dy = b[i];                                                                           \
             to[i] = value;                                                                                             \
+        }                                                                                                              \
+    }
+/* What it writes is apart from what it reads, or the same memory. */
+#define HALF_BACKWARD(name, value)                                                                                     \
+    TRI_CLONES static void name(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                     \
+    {                                                                                                                  \
+        _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++)                                                       \
+        {                                                                                                              \
+            const float v = half_from_bf16(a[i]), dy = half_from_bf16(b[i]);                                           \
+            to[i] = half_to_bf16(value);                                                                               \
         }                                                                                                              \
     }
 SLICE_FORWARD(relu_slice, x < 0 ? 0.0f : x)
@@ -89,6 +108,25 @@ SLICE_BACKWARD(add_slice, v + dy)
 SLICE_BACKWARD(add_relu_slice, v + dy < 0 ? 0.0f : v + dy)
 SLICE_BACKWARD(mul_slice, v *dy)
 SLICE_FORWARD(copy_slice, x)
+HALF_BACKWARD(add_half, v + dy)
+HALF_BACKWARD(add_relu_half, v + dy < 0 ? 0.0f : v + dy)
+HALF_BACKWARD(relu_back_half, v > 0 ? dy : 0.0f)
+HALF_BACKWARD(mul_half, v *dy)
+
+static void copy_half(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    (void)b;
+    memmove(to, a, (size_t)count * sizeof *to);
+}
+
+static const map_body add_body = {add_slice, add_half}, add_relu_body = {add_relu_slice, add_relu_half};
+static const map_body mul_body = {mul_slice, mul_half}, copy_body = {copy_slice, copy_half};
+static const map_body relu_body = {.wide = relu_slice}, relu_back_body = {relu_back, relu_back_half};
+static const map_body gelu_body = {.wide = gelu_slice}, gelu_back_body = {.wide = gelu_back};
+static const map_body gelu_erf_body = {.wide = gelu_erf_slice}, gelu_erf_back_body = {.wide = gelu_erf_back};
+static const map_body silu_body = {.wide = silu_slice}, silu_back_body = {.wide = silu_back};
+static const map_body tanh_body = {.wide = tanh_slice}, tanh_back_body = {.wide = tanh_back};
+static const map_body sigmoid_body = {.wide = sigmoid_slice}, sigmoid_back_body = {.wide = sigmoid_back};
 
 typedef struct map_value {
     const void *data;
@@ -96,10 +134,11 @@ typedef struct map_value {
 } map_value;
 
 typedef struct map_arg {
-    slice_fn body;
+    const map_body *body;
     map_value to, a, b;
     int64_t count;
-    bool half; /* any of them is */
+    bool half;     /* any of them is */
+    bool all_half; /* all that are there, and the body has a loop for them */
 } map_arg;
 
 /* Elements [first, first + count) in f32: where they lie, or at `copy`. */
@@ -120,10 +159,10 @@ static void half_chunk(const map_arg *v, int64_t first, int64_t count)
     float a[HALF_CHUNK], b[HALF_CHUNK], sum[HALF_CHUNK];
     const float *left = map_view(v->a, a, first, count), *right = map_view(v->b, b, first, count);
     if (!v->to.half) {
-        v->body((float *)(uintptr_t)v->to.data + first, left, right, count);
+        v->body->wide((float *)(uintptr_t)v->to.data + first, left, right, count);
         return;
     }
-    v->body(sum, left, right, count);
+    v->body->wide(sum, left, right, count);
     tri_half_round((uint16_t *)(uintptr_t)v->to.data + first, sum, count);
 }
 
@@ -131,9 +170,14 @@ static void map_tile(void *arg, int64_t tile)
 {
     const map_arg *v = arg;
     const int64_t first = tile * MAP_TILE, count = tri_int64_min(MAP_TILE, v->count - first);
+    if (v->all_half) {
+        v->body->half((uint16_t *)(uintptr_t)v->to.data + first, (const uint16_t *)v->a.data + first,
+                      v->b.data != NULL ? (const uint16_t *)v->b.data + first : NULL, count);
+        return;
+    }
     if (!v->half) {
-        v->body((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
-                v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
+        v->body->wide((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
+                      v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
         return;
     }
     for (int64_t at = 0; at < count; at += HALF_CHUNK) {
@@ -141,10 +185,12 @@ static void map_tile(void *arg, int64_t tile)
     }
 }
 
-static void map_run(const tri_kernel *kernel, const tri_op_call *call, slice_fn body, map_value to, map_value a,
+static void map_run(const tri_kernel *kernel, const tri_op_call *call, const map_body *body, map_value to, map_value a,
                     map_value b)
 {
-    map_arg arg = {body, to, a, b, tri_shape_count(kernel->desc.output) * call->shards, to.half || a.half || b.half};
+    map_arg arg = {body, to, a, b, .count = tri_shape_count(kernel->desc.output) * call->shards};
+    arg.half = to.half || a.half || b.half;
+    arg.all_half = body->half != NULL && to.half && a.half && (b.half || b.data == NULL);
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.count, MAP_TILE), map_tile, &arg);
 }
 
@@ -196,12 +242,12 @@ static map_value doutput_of(const tri_kernel *kernel, const tri_op_call *call)
         .backward_output = from_output,                                                                                \
         .half = true,                                                                                                  \
     }
-MAP_ROW(TRI_OP_RELU, tri_cpu_relu, relu_slice, relu_back, true);
-MAP_ROW(TRI_OP_TANH, tri_cpu_tanh, tanh_slice, tanh_back, true);
-MAP_ROW(TRI_OP_SIGMOID, tri_cpu_sigmoid, sigmoid_slice, sigmoid_back, true);
-MAP_ROW(TRI_OP_GELU, tri_cpu_gelu, gelu_slice, gelu_back, false);
-MAP_ROW(TRI_OP_GELU_ERF, tri_cpu_gelu_erf, gelu_erf_slice, gelu_erf_back, false);
-MAP_ROW(TRI_OP_SILU, tri_cpu_silu, silu_slice, silu_back, false);
+MAP_ROW(TRI_OP_RELU, tri_cpu_relu, &relu_body, &relu_back_body, true);
+MAP_ROW(TRI_OP_TANH, tri_cpu_tanh, &tanh_body, &tanh_back_body, true);
+MAP_ROW(TRI_OP_SIGMOID, tri_cpu_sigmoid, &sigmoid_body, &sigmoid_back_body, true);
+MAP_ROW(TRI_OP_GELU, tri_cpu_gelu, &gelu_body, &gelu_back_body, false);
+MAP_ROW(TRI_OP_GELU_ERF, tri_cpu_gelu_erf, &gelu_erf_body, &gelu_erf_back_body, false);
+MAP_ROW(TRI_OP_SILU, tri_cpu_silu, &silu_body, &silu_back_body, false);
 
 static bool same_shapes(const tri_op_desc *desc)
 {
@@ -215,7 +261,7 @@ static bool same_shapes_relu(const tri_op_desc *desc)
 
 static void add_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    map_run(kernel, call, kernel->desc.attr.relu ? add_relu_slice : add_slice, output_of(kernel, call),
+    map_run(kernel, call, kernel->desc.attr.relu ? &add_relu_body : &add_body, output_of(kernel, call),
             input_of(kernel, call, 0), input_of(kernel, call, 1));
 }
 
@@ -227,10 +273,10 @@ static void add_backward(const tri_kernel *kernel, const tri_op_call *call)
             continue;
         }
         if (kernel->desc.attr.relu) {
-            map_run(kernel, call, relu_back, dinput_of(kernel, call, i), output_of(kernel, call),
+            map_run(kernel, call, &relu_back_body, dinput_of(kernel, call, i), output_of(kernel, call),
                     doutput_of(kernel, call));
         } else if (call->dinput[i] != call->doutput) {
-            map_run(kernel, call, copy_slice, dinput_of(kernel, call, i), doutput_of(kernel, call), (map_value){0});
+            map_run(kernel, call, &copy_body, dinput_of(kernel, call, i), doutput_of(kernel, call), (map_value){0});
         }
     }
 }
@@ -259,14 +305,14 @@ const tri_kernel_ops tri_cpu_add = {
 
 static void mul_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    map_run(kernel, call, mul_slice, output_of(kernel, call), input_of(kernel, call, 0), input_of(kernel, call, 1));
+    map_run(kernel, call, &mul_body, output_of(kernel, call), input_of(kernel, call, 0), input_of(kernel, call, 1));
 }
 
 static void mul_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     for (int i = 1; i >= 0; i--) {
         if (call->dinput[i] != NULL) {
-            map_run(kernel, call, mul_slice, dinput_of(kernel, call, i), input_of(kernel, call, 1 - i),
+            map_run(kernel, call, &mul_body, dinput_of(kernel, call, i), input_of(kernel, call, 1 - i),
                     doutput_of(kernel, call));
         }
     }

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attention_half_back.c: attention_back.c over values in bf16: weights and the gradients of scores are rounded as they
+ * are formed, gradients of queries, keys and values are sums in f32, rounded once.
+ */
+#include "kernel/cpu/attention_half.h"
+
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/row_math.h"
+#include "kernel/cpu/vector_math.h"
+#include "tensor/half.h"
+
+#define QUERIES TRI_ATTENTION_HALF_QUERIES
+#define KEYS    TRI_ATTENTION_HALF_KEYS
+#define LANES   TRI_ATTENTION_HALF_LANES
+
+/* Two neighbouring rows of a block: what weights and gradients of scores are formed from, and where they go. */
+typedef struct rows_arg {
+    const float *s, *d;           /* scores and products of dy with values: row 0, row 1 is KEYS behind */
+    uint16_t *ds;                 /* gradients of scores by row, KEYS apart */
+    uint32_t *p_pairs, *ds_pairs; /* weights and gradients as pairs of the two rows */
+    float scale, log_sum[2], mean[2];
+    int64_t valid[2], count; /* zeros behind the valid ones, up to count */
+} rows_arg;
+
+/* exp(s scale - log_sum) where the place is valid, else 0 */
+static inline __attribute__((always_inline)) float weight_of(float s, float scale, float log_sum, bool valid)
+{
+    return tri_choose(valid, tri_exp(s * scale - log_sum), 0.0f);
+}
+
+TRI_CLONES static void rows_back(const rows_arg *v)
+{
+    const float *s = v->s, *d = v->d, scale = v->scale;
+    const float low_sum = v->log_sum[0], high_sum = v->log_sum[1], low_mean = v->mean[0], high_mean = v->mean[1];
+    uint16_t *low_ds = v->ds, *high_ds = v->ds + KEYS;
+    uint32_t *p_pairs = v->p_pairs, *ds_pairs = v->ds_pairs;
+    const int64_t end = tri_int64_max(v->valid[0], v->valid[1]);
+    int64_t first = 0;
+    for (; first < end; first += LANES) {
+        const int low = (int)(v->valid[0] - first), high = (int)(v->valid[1] - first);
+        for (int j = 0; j < LANES; j++) {
+            const int64_t i = first + j;
+            const float p = weight_of(s[i], scale, low_sum, j < low);
+            const float q = weight_of(s[KEYS + i], scale, high_sum, j < high);
+            const uint16_t dp = half_to_bf16(tri_choose(j < low, p * (d[i] - low_mean) * scale, 0.0f));
+            const uint16_t dq = half_to_bf16(tri_choose(j < high, q * (d[KEYS + i] - high_mean) * scale, 0.0f));
+            p_pairs[i] = (uint32_t)half_to_bf16(p) | (uint32_t)half_to_bf16(q) << 16;
+            ds_pairs[i] = (uint32_t)dp | (uint32_t)dq << 16;
+            low_ds[i] = dp;
+            high_ds[i] = dq;
+        }
+    }
+    for (; first < v->count; first += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            p_pairs[first + j] = 0;
+            ds_pairs[first + j] = 0;
+            low_ds[first + j] = 0;
+            high_ds[first + j] = 0;
+        }
+    }
+}
+
+TRI_CLONES static float row_product(const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    TRI_ROW_SUM_BODY(half_from_bf16(a[i]) * half_from_bf16(b[i]))
+}
+
+/* One block of queries of one head. */
+typedef struct block_arg {
+    const uint16_t *q, *dy;
+    uint16_t *dq;
+    const float *saved;
+    int64_t query, rows;
+    float mean[QUERIES];
+} block_arg;
+
+/* sums[place tile][panel][mr][nr] += over pairs of rows that see the place of s[pair][place] b[pair][element]. */
+static void sums_add(const tri_attention_half *a, const float *s, const float *b, const block_arg *v, int64_t first,
+                     int64_t count, float *sums)
+{
+    const tri_gemm_ops *ops = a->ops;
+    const int64_t pairs = tri_pairs(v->rows);
+    for (int64_t place = 0; place < count; place += ops->mr) {
+        const int64_t begin = tri_int64_max(0, first + place - v->query) / 2;
+        const tri_gemm_walk walk = {.count = {1, pairs - begin}, .a_step = {0, KEYS}, .b_step = {0, ops->nr}};
+        for (int64_t column = 0; column < a->columns; column += ops->nr) {
+            ops->outer((int)tri_int64_min(ops->mr, count - place), ops->nr, &walk, s + begin * KEYS + place,
+                       b + column * pairs + begin * ops->nr, sums + (first + place) * a->columns + column * ops->mr, 0);
+        }
+    }
+}
+
+/* From register tiles to rows. */
+static void sums_store(const tri_attention_half *a, const float *sums, uint16_t *to)
+{
+    const int64_t mr = a->ops->mr, nr = a->ops->nr;
+    for (int64_t place = 0; place < a->h.length; place++) {
+        const float *tile = sums + place / mr * mr * a->columns + place % mr * nr;
+        for (int64_t column = 0; column < a->h.width; column += nr) {
+            tri_half_round(to + place * a->h.stride + column, tile + column * mr,
+                           tri_int64_min(nr, a->h.width - column));
+        }
+    }
+}
+
+/* Weights and gradients of scores of a block, from its scores and products. */
+static void block_weights(const tri_attention_half *a, const block_arg *b, float *scratch, int64_t first, int64_t count)
+{
+    uint32_t *pairs = (uint32_t *)(void *)(scratch + a->turned);
+    for (int64_t r = 0; r < b->rows; r += 2) {
+        rows_arg rows = {.s = scratch + a->block + r * KEYS,
+                         .d = scratch + a->block + TRI_ATTENTION_HALF_BLOCK + r * KEYS,
+                         .ds = (uint16_t *)(void *)(scratch + a->weights) + r * KEYS,
+                         .p_pairs = pairs + r / 2 * KEYS,
+                         .ds_pairs = pairs + TRI_ATTENTION_HALF_BLOCK / 2 + r / 2 * KEYS,
+                         .scale = a->scale,
+                         .count = count};
+        for (int64_t i = 0; i < 2 && r + i < b->rows; i++) {
+            rows.log_sum[i] = b->saved[(r + i) * a->h.queries];
+            rows.mean[i] = b->mean[r + i];
+            rows.valid[i] = tri_int64_max(0, tri_int64_min(count, b->query + r + i + 1 - first));
+        }
+        rows_back(&rows);
+    }
+}
+
+static void block_backward(const tri_attention_half *a, const block_arg *b, float *scratch)
+{
+    const int64_t stride = a->h.queries * a->h.width, nr = a->ops->nr, pairs = tri_pairs(b->rows);
+    float *s = scratch + a->block, *d = s + TRI_ATTENTION_HALF_BLOCK, *dq = scratch + a->mixed;
+    float *p_pairs = scratch + a->turned, *ds_pairs = p_pairs + TRI_ATTENTION_HALF_BLOCK / 2;
+    float *q_pairs = scratch + a->rows, *dy_pairs = q_pairs + QUERIES / 2 * a->columns;
+    float *dk = scratch + a->sums, *dv = dk + a->sums_count;
+    tri_gemm_half_pass((uint32_t *)(void *)q_pairs, b->q, a->h.stride, b->rows, a->h.width, nr, pairs * nr);
+    tri_gemm_half_pass((uint32_t *)(void *)dy_pairs, b->dy, stride, b->rows, a->h.width, nr, pairs * nr);
+    for (int64_t first = 0; first < b->query + b->rows; first += KEYS) {
+        const int64_t count = tri_int64_min(KEYS, b->query + b->rows - first);
+        tri_attention_half_scores(a, b->q, a->h.stride, b->query, b->rows, scratch, first, count, s);
+        tri_attention_half_scores(a, b->dy, stride, b->query, b->rows, scratch + a->values, first, count, d);
+        block_weights(a, b, scratch, first, count);
+        tri_attention_half_mix(a, (const uint16_t *)(const void *)(scratch + a->weights), b->query, b->rows,
+                               scratch + a->elements, a->h.length, first, count, dq);
+        sums_add(a, p_pairs, dy_pairs, b, first, count, dv);
+        sums_add(a, ds_pairs, q_pairs, b, first, count, dk);
+    }
+    for (int64_t r = 0; r < b->rows; r++) {
+        tri_half_round(b->dq + r * a->h.stride, dq + r * a->columns, a->h.width);
+    }
+}
+
+static void backward_tile(void *arg, int64_t tile)
+{
+    const tri_attention_half *a = arg;
+    const tri_heads *h = &a->h;
+    const int64_t key = tile % h->keys, row = tile / h->keys * h->length, stride = h->queries * h->width;
+    const int64_t keys_at = (h->queries + key) * h->width, values_at = keys_at + h->keys * h->width;
+    const uint16_t *sample = (const uint16_t *)a->call->input[0] + row * h->stride;
+    uint16_t *dsample = (uint16_t *)a->call->dinput[0] + row * h->stride;
+    float *scratch = (float *)a->call->scratch + tri_tile_worker() * a->each;
+    tri_attention_half_pack_places(a, sample + keys_at, h->length, scratch);
+    tri_attention_half_pack_places(a, sample + values_at, h->length, scratch + a->values);
+    tri_attention_half_pack_elements(a, sample + keys_at, h->length, scratch + a->elements);
+    memset(scratch + a->sums, 0, (size_t)(2 * a->sums_count) * sizeof(float));
+    for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
+        for (int64_t query = 0; query < h->length; query += QUERIES) {
+            const int64_t at = ((row + query) * h->queries + head) * h->width;
+            const uint16_t *y = (const uint16_t *)a->call->output + at;
+            block_arg block = {.q = sample + query * h->stride + head * h->width,
+                               .dy = (const uint16_t *)a->call->doutput + at,
+                               .dq = dsample + query * h->stride + head * h->width,
+                               .saved = (const float *)a->call->saved + (row + query) * h->queries + head,
+                               .query = query,
+                               .rows = tri_int64_min(QUERIES, h->length - query)};
+            for (int64_t r = 0; r < block.rows; r++) {
+                block.mean[r] = row_product(block.dy + r * stride, y + r * stride, h->width);
+            }
+            block_backward(a, &block, scratch);
+        }
+    }
+    sums_store(a, scratch + a->sums, dsample + keys_at);
+    sums_store(a, scratch + a->sums + a->sums_count, dsample + values_at);
+}
+
+void tri_attention_half_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    tri_attention_half a;
+    if (call->dinput[0] == NULL) {
+        return;
+    }
+    tri_attention_half_make(&kernel->desc, &a);
+    a.call = call;
+    tri_tiles_run(kernel->desc.threads, a.h.samples * call->shards * a.h.keys, backward_tile, &a);
+}
