@@ -6,6 +6,7 @@
 #include "kernel/cpu/vector_math.h"
 #include "kernel/half.h"
 #include "tensor/half.h"
+#include "tensor/loops.h"
 
 #define MAP_TILE   INT64_C(8192) /* elements */
 #define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
@@ -86,8 +87,8 @@ typedef struct map_body {
 #define HALF_BACKWARD(name, value)                                                                                     \
     TRI_CLONES static void name(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                     \
     {                                                                                                                  \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++)                                                       \
-        {                                                                                                              \
+        TRI_LANES                                                                                                      \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
             const float v = half_from_bf16(a[i]), dy = half_from_bf16(b[i]);                                           \
             to[i] = half_to_bf16(value);                                                                               \
         }                                                                                                              \
