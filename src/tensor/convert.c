@@ -114,7 +114,7 @@ typedef void (*convert_fn)(void *to, const void *from, int64_t count);
     {                                                                                                                  \
         to_type *out = to;                                                                                             \
         const from_type *in = from;                                                                                    \
-        TRI_LANES                                                                                                      \
+        TRI_APART                                                                                                      \
         for (int64_t i = 0; i < count; i++)                                                                            \
             out[i] = STORE_##to_id##_##kind(LOAD(in[i]));                                                              \
     }

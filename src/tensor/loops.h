@@ -12,9 +12,9 @@
 
 /* out may be a or b, but never overlaps them otherwise: no element depends on another. */
 #ifdef __clang__
-#define TRI_LANES _Pragma("clang loop vectorize(assume_safety)")
+#define TRI_APART _Pragma("clang loop vectorize(assume_safety)")
 #else
-#define TRI_LANES _Pragma("GCC ivdep")
+#define TRI_APART _Pragma("GCC ivdep")
 #endif
 
 #endif

@@ -11,7 +11,7 @@
     {                                                                                                                  \
         T *to = out;                                                                                                   \
         const T *left = a, *right = b;                                                                                 \
-        TRI_LANES                                                                                                      \
+        TRI_APART                                                                                                      \
         for (int64_t i = 0; i < count; i++)                                                                            \
             to[i] = STORE(COMBINE(LOAD(left[i]), LOAD(right[i])));                                                     \
     }
@@ -24,7 +24,7 @@ LOOP(max, MAX)
 TRI_CLONES static void NAME(sum_both)(void *a, void *b, int64_t count)
 {
     T *left = a, *right = b;
-    TRI_LANES
+    TRI_APART
     for (int64_t i = 0; i < count; i++) {
         T sum = STORE(SUM(LOAD(left[i]), LOAD(right[i])));
         left[i] = sum;
@@ -35,7 +35,7 @@ TRI_CLONES static void NAME(sum_both)(void *a, void *b, int64_t count)
 TRI_CLONES static void NAME(divide)(void *data, int64_t count, int64_t divisor)
 {
     T *to = data;
-    TRI_LANES
+    TRI_APART
     for (int64_t i = 0; i < count; i++)
         to[i] = STORE(DIVIDE(LOAD(to[i]), divisor));
 }

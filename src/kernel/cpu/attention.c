@@ -80,7 +80,7 @@ void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query
     }
 }
 
-/* s = exp(s scale - top) for `valid` of them, zeros up to `count`; returns the sum. */
+/* s = exp(s scale - top) for `valid` of them, zeros up to `count`. */
 TRI_CLONES static void exp_scaled(float *s, float scale, float top, int64_t valid, int64_t count)
 {
     for (int64_t i = 0; i < valid; i++) {
@@ -88,13 +88,6 @@ TRI_CLONES static void exp_scaled(float *s, float scale, float top, int64_t vali
     }
     for (int64_t i = valid; i < count; i++) {
         s[i] = 0;
-    }
-}
-
-TRI_CLONES static void scale_row(float *y, float factor, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        y[i] *= factor;
     }
 }
 
@@ -112,7 +105,7 @@ static void block_softmax(const tri_attention_run *a, float *s, int64_t query, i
         const float best = tri_row_max(row, valid) * a->scale;
         if (first > 0 && best > top[r]) {
             const float factor = tri_exp(top[r] - best);
-            scale_row(y + r * stride, factor, a->h.width);
+            tri_row_scale(y + r * stride, factor, a->h.width);
             sum[r] *= factor;
         }
         top[r] = first > 0 && top[r] > best ? top[r] : best;
@@ -132,7 +125,7 @@ void tri_attention_block(const tri_attention_run *a, const tri_attention_queries
         tri_attention_mix(a, b->scores, b->first, b->count, b->values, b->places, first, count, b->y, stride);
     }
     for (int64_t r = 0; r < b->count; r++) {
-        scale_row(b->y + r * stride, 1.0f / sum[r], a->h.width);
+        tri_row_scale(b->y + r * stride, 1.0f / sum[r], a->h.width);
         if (b->saved != NULL) {
             b->saved[r * a->h.queries] = top[r] + logf(sum[r]);
         }

@@ -117,13 +117,6 @@ TRI_CLONES static float weights_row(uint16_t *w, const float *s, float scale, fl
     return tri_row_lanes_sum(lane);
 }
 
-TRI_CLONES static void scale_row(float *y, float factor, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        y[i] *= factor;
-    }
-}
-
 TRI_CLONES static void result_row(uint16_t *y, const float *mixed, float factor, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -145,7 +138,7 @@ static void block_softmax(const tri_attention_half *a, const float *s, int64_t q
         const float best = tri_row_max(row, valid) * a->scale;
         if (first > 0 && best > top[r]) {
             const float factor = tri_exp(top[r] - best);
-            scale_row(mixed + r * a->columns, factor, a->columns);
+            tri_row_scale(mixed + r * a->columns, factor, a->columns);
             sum[r] *= factor;
         }
         top[r] = first > 0 && top[r] > best ? top[r] : best;

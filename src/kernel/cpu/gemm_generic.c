@@ -2,44 +2,9 @@
  *
  * gemm_generic.c: the tiles of gemm.h in vectors of four, for any machine: 4 x 8, product and sum rounded apart.
  */
-typedef float vec __attribute__((vector_size(16)));
+#include "kernel/cpu/gemm_generic.h"
+
 #define GEMM_OPS         tri_gemm_generic
 #define GEMM_NAME        "generic"
-#define MR               4
-#define ROWS_TO_MR       ROWS_TO_4
-#define NV               2
-#define LANES            4
-#define vec_zero()       ((vec){0})
-#define vec_all(x)       vec_all_of(x)
-#define vec_load(p)      vec_load_from(p)
-#define vec_store(p, v)  vec_store_to(p, v)
 #define vec_fma(a, b, c) ((a) * (b) + (c))
-#define vec_add(a, b)    ((a) + (b))
-#define vec_max(a, b)    vec_max_of(a, b)
-
-static inline vec vec_all_of(float x)
-{
-    return (vec){x, x, x, x};
-}
-
-static inline vec vec_load_from(const float *p)
-{
-    vec v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline void vec_store_to(float *p, vec v)
-{
-    __builtin_memcpy(p, &v, sizeof v);
-}
-
-/* Keeps a NaN of a. */
-static inline vec vec_max_of(vec a, vec b)
-{
-    for (int i = 0; i < 4; i++) {
-        a[i] = a[i] < b[i] ? b[i] : a[i];
-    }
-    return a;
-}
 #include "kernel/cpu/gemm.tmpl.h"

@@ -87,7 +87,7 @@ typedef struct map_body {
 #define HALF_BACKWARD(name, value)                                                                                     \
     TRI_CLONES static void name(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)                     \
     {                                                                                                                  \
-        TRI_LANES                                                                                                      \
+        TRI_APART                                                                                                      \
         for (int64_t i = 0; i < count; i++) {                                                                          \
             const float v = half_from_bf16(a[i]), dy = half_from_bf16(b[i]);                                           \
             to[i] = half_to_bf16(value);                                                                               \

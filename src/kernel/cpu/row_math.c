@@ -11,6 +11,13 @@ TRI_CLONES float tri_row_sum(const float *x, int64_t count){TRI_ROW_SUM_BODY(x[i
 
 TRI_CLONES float tri_row_product(const float *a, const float *b, int64_t count){TRI_ROW_SUM_BODY(a[i] * b[i])}
 
+TRI_CLONES void tri_row_scale(float *x, float factor, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        x[i] *= factor;
+    }
+}
+
 /* Compilers do not vectorise a maximum that must not lose order with NaN; vectors say it outright. */
 TRI_CLONES float tri_row_max(const float *x, int64_t count)
 {

@@ -40,6 +40,8 @@ float tri_row_sum(const float *x, int64_t count);
 float tri_row_product(const float *a, const float *b, int64_t count);
 /* The largest; NaN never wins, unless it comes first. */
 float tri_row_max(const float *x, int64_t count);
+/* x = x factor */
+void tri_row_scale(float *x, float factor, int64_t count);
 /* y = exp(x - top) scale */
 void tri_row_exp(float *y, const float *x, float top, float scale, int64_t count);
 /* Sum of exp(x - top). */

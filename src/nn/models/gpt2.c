@@ -4,7 +4,6 @@
  * as Hugging Face's GPT-2, matrices [out, in]. Initial weights as nanoGPT's.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -92,8 +91,9 @@ static tri_value projection(tri_model *m, const gpt2_form *form, tri_value x, co
     return form->residual_drop > 0 ? tri_dropout(m, x, (float)form->residual_drop) : x;
 }
 
-static tri_value layer_add(tri_model *m, const gpt2_form *form, tri_value x)
+static tri_value layer_add(tri_model *m, const void *of, tri_value x)
 {
+    const gpt2_form *form = of;
     tri_attention_options heads = {.heads = (int)form->heads};
     tri_value f = linear(m, norm(m, form, x, "ln_1"), 3 * form->width, "attn.c_attn");
     x = tri_add(m, x, projection(m, form, tri_attention(m, f, heads), "attn.c_proj"));
@@ -111,16 +111,7 @@ tri_status tri_gpt2_build(const tri_model_plan *plan, tri_value *logits)
     x = tri_positions(m, x, form.positions, "wpe");
     if (form.embedding_drop > 0)
         x = tri_dropout(m, x, (float)form.embedding_drop);
-    for (int64_t layer = 0; layer < form.layers; layer++) {
-        char scope[32];
-        snprintf(scope, sizeof(scope), "h.%lld.", (long long)layer);
-        tri_model_scope(m, scope);
-        if (form.checkpoint)
-            tri_model_block_begin(m);
-        x = layer_add(m, &form, x);
-        tri_model_block_end(m);
-    }
-    tri_model_scope(m, "");
+    x = tri_layer_stack_add(m, &(tri_layer_stack){"h.", form.layers, form.checkpoint, layer_add, &form}, x);
     *logits = norm(m, &form, x, "ln_f");
     tri_vocab_loss(m, *logits, plan->y,
                    (tri_vocab_loss_options){.words = form.words,

@@ -5,7 +5,6 @@
  * one (mlp.gate_up_proj), rows in that order.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -122,8 +121,9 @@ static tri_value projection(tri_model *m, const llama_form *form, tri_value x, b
     return x;
 }
 
-static tri_value layer_add(tri_model *m, const llama_form *form, tri_value x)
+static tri_value layer_add(tri_model *m, const void *of, tri_value x)
 {
+    const llama_form *form = of;
     tri_linear_options qkv = {.units = (form->heads + 2 * form->kv_heads) * form->head_width,
                               .no_bias = !form->attention_bias,
                               .name = "self_attn.qkv_proj"};
@@ -143,16 +143,7 @@ tri_status tri_llama_build(const tri_model_plan *plan, tri_value *logits)
     tri_model *m = plan->model;
     tri_model_init_normal(m, (float)form.deviation);
     tri_value x = tri_embedding(m, plan->x, form.words, form.width, "model.embed_tokens");
-    for (int64_t layer = 0; layer < form.layers; layer++) {
-        char scope[48];
-        snprintf(scope, sizeof(scope), "model.layers.%lld.", (long long)layer);
-        tri_model_scope(m, scope);
-        if (form.checkpoint)
-            tri_model_block_begin(m);
-        x = layer_add(m, &form, x);
-        tri_model_block_end(m);
-    }
-    tri_model_scope(m, "");
+    x = tri_layer_stack_add(m, &(tri_layer_stack){"model.layers.", form.layers, form.checkpoint, layer_add, &form}, x);
     *logits = norm(m, &form, x, "model.norm");
     tri_vocab_loss(m, *logits, plan->y,
                    (tri_vocab_loss_options){.words = form.words,

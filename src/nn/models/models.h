@@ -51,6 +51,16 @@ tri_status tri_plan_image(const tri_model_plan *plan, const char *name, int64_t 
 /* Words of the vocabulary: the field vocab_size, at least the classes of the data; without it the classes. */
 tri_status tri_plan_words(const tri_model_plan *plan, int64_t *words);
 
+/* The layers of a transformer, one on the other: each in a scope of its own, formed again on the way down if asked. */
+typedef struct tri_layer_stack {
+    const char *scope; /* of all: "h." gives "h.0.", "h.1.", ... */
+    int64_t count;
+    bool checkpoint;
+    tri_value (*add)(tri_model *model, const void *form, tri_value x); /* one layer */
+    const void *form;
+} tri_layer_stack;
+tri_value tri_layer_stack_add(tri_model *model, const tri_layer_stack *stack, tri_value x);
+
 /* --- fields; `node` is a map or NULL, and an absent field keeps *out --- */
 tri_status tri_field_int(const tri_yaml *node, const char *name, int64_t low, int64_t high, int64_t *out);
 tri_status tri_field_real(const tri_yaml *node, const char *name, double low, double high, double *out);
