@@ -14,6 +14,7 @@ typedef struct tri_build_param {
     const char *suffix; /* "weight" */
     tri_init init;
     bool decay, buffer;
+    tri_piece piece; /* of a tensor that several nodes share out; what tri_op_infer() says is the shape of the piece */
 } tri_build_param;
 
 /* What a builder wants; shapes come from tri_op_infer(). */

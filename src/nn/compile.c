@@ -26,15 +26,18 @@ static tri_status check_config(const tri_graph_config *config)
 static tri_status check_params(const tri_model *model, const tri_params *params)
 {
     const tri_param_spec *specs = model->params.items;
-    if ((size_t)params->entry_count != model->params.count)
-        return tri_fail(TRI_EINVAL, "graph: the model has %zu parameters, the store %d", model->params.count,
-                        params->entry_count);
-    for (int e = 0; e < params->entry_count; e++)
-        if (strcmp(specs[e].name, params->entries[e].name) != 0 ||
-            !tri_shape_equal(specs[e].shape, params->entries[e].shape))
+    if ((size_t)params->model_count != model->params.count)
+        return tri_fail(TRI_EINVAL, "graph: the model has %zu parameters, that of the store %d", model->params.count,
+                        params->model_count);
+    for (int e = 0; e < params->entry_count; e++) {
+        const tri_param *entry = &params->entries[e];
+        const tri_param_spec *spec = &specs[entry->number];
+        if (strcmp(spec->name, entry->name) != 0 || !tri_shape_equal(spec->shape, entry->shape) ||
+            !tri_piece_equal(spec->piece, entry->piece))
             return tri_fail(TRI_EINVAL,
-                            "graph: the model's parameter %d is %s, the store has %s of another name or shape", e,
-                            specs[e].name, params->entries[e].name);
+                            "graph: the model's parameter %d is %s, the store has %s of another name or shape",
+                            entry->number, spec->name, entry->name);
+    }
     return TRI_OK;
 }
 
@@ -130,10 +133,11 @@ static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
         op->dinput[i] = op->add_into[i] = -1;
     }
     op->desc.param_count = node->param_count;
-    memcpy(op->param, node->param, sizeof(op->param));
-    memcpy(op->slot, node->param, sizeof(op->slot));
-    if (node->tie >= 0)
-        op->slot[0] = graph->params->entry_count + node->tie;
+    for (int p = 0; p < node->param_count; p++)
+        op->param[p] = op->slot[p] = graph->params->of_model[node->param[p]];
+    for (int t = 0; node->tie >= 0 && t < graph->params->tie_count; t++)
+        if (graph->params->ties[t].number == node->tie)
+            op->slot[0] = graph->params->entry_count + t;
 }
 
 static tri_status ops_make(tri_graph *graph, const tri_model *model)

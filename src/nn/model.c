@@ -213,21 +213,41 @@ static int64_t fan_of(tri_shape weight, tri_init init)
     return weight.ndim > 1 ? weight.dim[1] * window : weight.dim[0];
 }
 
+/* The piece has the shape that the op wants. */
+static tri_status check_piece(const char *name, tri_shape shape, tri_piece piece)
+{
+    if (piece.parts == 0)
+        return TRI_OK;
+    if (piece.dim < 0 || piece.dim >= shape.ndim || piece.groups < 1 || piece.part < 0 || piece.part >= piece.parts ||
+        piece.extent % piece.groups != 0)
+        return tri_fail(TRI_EINVAL, "%s: piece %d of %d of dimension %d in %d groups of %lld is none", name, piece.part,
+                        piece.parts, piece.dim, piece.groups, (long long)piece.extent);
+    tri_piece_range range = tri_piece_of_group(piece.extent, piece.groups, piece.part, piece.parts);
+    if (range.count * piece.groups != shape.dim[piece.dim])
+        return tri_fail(TRI_EINVAL, "%s: want %lld in dimension %d of piece %d of %d, got %lld", name,
+                        (long long)range.count * piece.groups, piece.dim, piece.part, piece.parts,
+                        (long long)shape.dim[piece.dim]);
+    return TRI_OK;
+}
+
 static tri_status param_add(tri_model *model, const tri_build *build, const tri_op_desc *desc, int p, const char *layer)
 {
     const tri_build_param *wanted = &build->param[p];
-    char *taken = tri_arena_format(&model->arena, "=%s.%s", layer, wanted->suffix);
+    char *taken = tri_arena_format(&model->arena, "=%d/%s.%s", wanted->piece.part, layer, wanted->suffix);
     if (!taken)
         return TRI_ENOMEM;
+    char *name = strchr(taken, '/') + 1;
     int64_t before;
     if (tri_map_find(&model->counts, taken, &before))
-        return tri_fail(TRI_EINVAL, "two parameters are called %s", taken + 1);
+        return tri_fail(TRI_EINVAL, "two parameters are called %s", name);
     TRI_TRY(tri_map_set(&model->counts, taken, 1));
+    TRI_TRY(check_piece(name, desc->param[p], wanted->piece));
     tri_param_spec spec = {
-        .name = taken + 1,
+        .name = name,
         .shape = desc->param[p],
+        .piece = wanted->piece,
         .init = wanted->init,
-        .fan = fan_of(desc->param[0], wanted->init),
+        .fan = fan_of(tri_piece_whole(desc->param[0], build->param[0].piece), wanted->init),
         .deviation = model->deviation > 0 ? model->deviation : 1.0f,
         .decay = wanted->decay,
         .buffer = wanted->buffer,
@@ -242,7 +262,7 @@ static tri_status param_tie(tri_model *model, const tri_build *build, const tri_
     const tri_param_spec *specs = model->params.items;
     char wanted[96], found[96];
     for (size_t p = 0; p < model->params.count; p++) {
-        if (strcmp(specs[p].name, build->tied) != 0)
+        if (strcmp(specs[p].name, build->tied) != 0 || !tri_piece_equal(specs[p].piece, build->param[0].piece))
             continue;
         if (!tri_shape_equal(specs[p].shape, desc->param[0]))
             return tri_fail(TRI_EINVAL, "%s: want tied weights of shape %s, %s has %s", tri_op_name(build->op),

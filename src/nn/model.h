@@ -11,6 +11,7 @@
 #include "base/containers.h"
 #include "base/yaml.h"
 #include "kernel/kernel.h"
+#include "nn/piece.h"
 
 typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_FAN_IN, TRI_INIT_HE, TRI_INIT_NORMAL } tri_init;
 
@@ -18,6 +19,7 @@ typedef enum tri_init { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_FAN_IN, TRI_INIT_H
 typedef struct tri_param_spec {
     char *name;
     tri_shape shape;
+    tri_piece piece; /* of the tensor of that name that this is */
     tri_init init;   /* FAN_IN: uniform +-1/sqrt(fan_in), as PyTorch's Linear and Conv2d; HE: normal sqrt(2/fan_out) */
     int64_t fan;     /* fan_in (FAN_IN) or fan_out (HE) */
     float deviation; /* NORMAL */

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "kernel/kernel.h"
 
-#define HASH_PIECE 1024 /* elements that are copied at once */
+#define HASH_COPY 1024 /* elements that are copied at once */
 
 #define INIT_TILE (INT64_C(1) << 16) /* elements that one thread fills at once */
 
@@ -30,27 +30,38 @@ typedef struct init_arg {
     int64_t count;
 } init_arg;
 
-static void init_tile(void *arg, int64_t tile)
+/* Elements [place, place + count) of the tensor, to `values`. */
+static void init_run(const init_arg *v, int64_t place, int64_t count, float *values)
 {
-    const init_arg *v = arg;
-    int64_t first = tile * INIT_TILE, end = v->count - first < INIT_TILE ? v->count : first + INIT_TILE;
     switch (v->spec->init) {
     case TRI_INIT_ZERO: /* as allocated */
         break;
     case TRI_INIT_ONE:
-        for (int64_t i = first; i < end; i++)
-            v->values[i] = 1.0f;
+        for (int64_t i = 0; i < count; i++)
+            values[i] = 1.0f;
         break;
     case TRI_INIT_FAN_IN:
-        tri_rng_fill_uniform(v->rng, (uint64_t)first, (uint64_t)(end - first), v->values + first);
-        for (int64_t i = first; i < end; i++)
-            v->values[i] = (2.0f * v->values[i] - 1.0f) * v->bound;
+        tri_rng_fill_uniform(v->rng, (uint64_t)place, (uint64_t)count, values);
+        for (int64_t i = 0; i < count; i++)
+            values[i] = (2.0f * values[i] - 1.0f) * v->bound;
         break;
     case TRI_INIT_HE:
     case TRI_INIT_NORMAL:
-        for (int64_t i = first; i < end; i++)
-            v->values[i] = v->deviation * tri_rng_normal(v->rng, (uint64_t)i);
+        for (int64_t i = 0; i < count; i++)
+            values[i] = v->deviation * tri_rng_normal(v->rng, (uint64_t)(place + i));
         break;
+    }
+}
+
+static void init_tile(void *arg, int64_t tile)
+{
+    const init_arg *v = arg;
+    int64_t at = tile * INIT_TILE, end = v->count - at < INIT_TILE ? v->count : at + INIT_TILE;
+    for (int64_t count; at < end; at += count) {
+        int64_t place = tri_piece_place(v->spec->shape, v->spec->piece, at, &count);
+        if (count > end - at)
+            count = end - at;
+        init_run(v, place, count, v->values + at);
     }
 }
 
@@ -65,23 +76,37 @@ static void entry_init(const tri_param_spec *spec, uint64_t seed, float *values,
     tri_tiles_run(tri_tiles_threads(), (count + INIT_TILE - 1) / INIT_TILE, init_tile, &arg);
 }
 
-static tri_status entries_lay(const tri_model *model, tri_params *params)
+/* The entry of the model's parameter `number`, behind those that are there. */
+static tri_status entry_lay(const tri_param_spec *spec, int number, tri_params *params)
+{
+    tri_param *entry = &params->entries[params->entry_count];
+    *entry = (tri_param){.name = tri_strdup(spec->name),
+                         .shape = spec->shape,
+                         .piece = spec->piece,
+                         .number = number,
+                         .first = params->count,
+                         .count = tri_shape_count(spec->shape),
+                         .block = params->block_count,
+                         .decay = spec->decay,
+                         .buffer = spec->buffer,
+                         .momentum = spec->momentum};
+    if (!entry->name)
+        return TRI_ENOMEM;
+    params->of_model[number] = params->entry_count++;
+    params->count += (entry->count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN * TRI_PARAMS_ALIGN;
+    if (params->count > INT64_C(1) << 44)
+        return tri_fail(TRI_ENOMEM, "%s: want at most 2^44 parameters in all", entry->name);
+    return TRI_OK;
+}
+
+static tri_status entries_lay(const tri_model *model, const bool *wanted, tri_params *params)
 {
     const tri_param_spec *specs = model->params.items;
-    for (int e = 0; e < params->entry_count; e++) {
-        tri_param *entry = &params->entries[e];
-        *entry = (tri_param){.name = tri_strdup(specs[e].name),
-                             .shape = specs[e].shape,
-                             .first = params->count,
-                             .count = tri_shape_count(specs[e].shape),
-                             .decay = specs[e].decay,
-                             .buffer = specs[e].buffer,
-                             .momentum = specs[e].momentum};
-        if (!entry->name)
-            return TRI_ENOMEM;
-        params->count += (entry->count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN * TRI_PARAMS_ALIGN;
-        if (params->count > INT64_C(1) << 44)
-            return tri_fail(TRI_ENOMEM, "model %s: %s: want at most 2^44 parameters in all", model->name, entry->name);
+    for (int number = 0; number < params->model_count; number++) {
+        params->of_model[number] = -1;
+        if (!wanted || wanted[number])
+            TRI_TRY_IN(entry_lay(&specs[number], number, params), "model %s", model->name);
+        params->block_count += (tri_shape_count(specs[number].shape) + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK;
     }
     params->values = params->device->alloc((size_t)params->count * sizeof(float));
     return params->values ? TRI_OK : TRI_ENOMEM;
@@ -89,12 +114,15 @@ static tri_status entries_lay(const tri_model *model, tri_params *params)
 
 static tri_status ties_lay(const tri_model *model, tri_params *params)
 {
-    const int *entries = model->ties.items;
+    const int *numbers = model->ties.items;
     params->ties = tri_alloc_zero(model->ties.count, sizeof(*params->ties));
     if (!params->ties && model->ties.count > 0)
         return TRI_ENOMEM;
     for (size_t t = 0; t < model->ties.count; t++) {
-        params->ties[t] = (tri_tie){entries[t], tri_params_grad_count(params)};
+        int entry = params->of_model[numbers[t]];
+        if (entry < 0)
+            continue;
+        params->ties[params->tie_count] = (tri_tie){entry, (int)t, tri_params_grad_count(params)};
         params->tie_count++;
     }
     return TRI_OK;
@@ -106,13 +134,20 @@ static tri_status entries_fill(const tri_param_spec *specs, uint64_t seed, tri_p
     TRI_TRY(tri_device_view_open(&view, params->device, params->values, (size_t)params->count * sizeof(float)));
     float *values = view.host;
     for (int e = 0; e < params->entry_count; e++)
-        entry_init(&specs[e], seed, values + params->entries[e].first, params->entries[e].count);
+        entry_init(&specs[params->entries[e].number], seed, values + params->entries[e].first,
+                   params->entries[e].count);
     tri_device_view_write(&view);
     tri_device_view_close(&view);
     return TRI_OK;
 }
 
 tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out)
+{
+    return tri_params_create_some(model, NULL, device, seed, out);
+}
+
+tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
+                                  uint64_t seed, tri_params **out)
 {
     TRI_TRY(tri_model_check(model));
     tri_params *params = tri_alloc_zero(1, sizeof(*params));
@@ -121,9 +156,10 @@ tri_status tri_params_create(const tri_model *model, const tri_device_ops *devic
     params->device = device;
     tri_status status = TRI_ENOMEM;
     params->entries = tri_alloc_zero(model->params.count, sizeof(*params->entries));
-    if (params->entries) {
-        params->entry_count = (int)model->params.count;
-        status = entries_lay(model, params);
+    params->of_model = tri_alloc_zero(model->params.count, sizeof(int));
+    if (params->entries && params->of_model) {
+        params->model_count = (int)model->params.count;
+        status = entries_lay(model, wanted, params);
         if (status == TRI_OK)
             status = ties_lay(model, params);
     }
@@ -144,6 +180,7 @@ void tri_params_destroy(tri_params *params)
     for (int e = 0; e < params->entry_count; e++)
         tri_free((char *)(uintptr_t)params->entries[e].name);
     tri_free(params->entries);
+    tri_free(params->of_model);
     tri_free(params->ties);
     params->device->free(params->values);
     tri_free(params);
@@ -186,20 +223,31 @@ static void hash_int64(XXH3_state_t *state, int64_t value)
     XXH3_64bits_update(state, bytes, sizeof(bytes));
 }
 
-/* Piece by piece where the host has to copy: no call of it may fail. */
-static void hash_values(XXH3_state_t *state, const tri_params *params, const tri_param *entry)
+/* Bit by bit where the host has to copy: no call of it may fail. */
+static void hash_values(XXH3_state_t *state, const tri_params *params, const float *values, int64_t left)
 {
-    const float *values = params->values + entry->first;
-    float piece[HASH_PIECE];
+    float copy[HASH_COPY];
     if (params->device->shares_host) {
-        XXH3_64bits_update(state, values, (size_t)entry->count * sizeof(float));
+        XXH3_64bits_update(state, values, (size_t)left * sizeof(float));
         return;
     }
-    for (int64_t at = 0, count; at < entry->count; at += count) {
-        count = entry->count - at < HASH_PIECE ? entry->count - at : HASH_PIECE;
-        params->device->to_host(piece, values + at, (size_t)count * sizeof(float));
-        XXH3_64bits_update(state, piece, (size_t)count * sizeof(float));
+    for (int64_t count; left > 0; left -= count, values += count) {
+        count = left < HASH_COPY ? left : HASH_COPY;
+        params->device->to_host(copy, values, (size_t)count * sizeof(float));
+        XXH3_64bits_update(state, copy, (size_t)count * sizeof(float));
     }
+}
+
+/* Where element `place` of the tensor with that name lies here; *count elements from there are neighbours. */
+static const float *tensor_place(const tri_params *params, const char *name, int64_t place, int64_t *count)
+{
+    int64_t at;
+    for (int e = 0; e < params->entry_count; e++) {
+        const tri_param *entry = &params->entries[e];
+        if (strcmp(entry->name, name) == 0 && (at = tri_piece_find(entry->shape, entry->piece, place, count)) >= 0)
+            return params->values + entry->first + at;
+    }
+    return NULL;
 }
 
 uint64_t tri_params_hash(const tri_params *params)
@@ -208,11 +256,16 @@ uint64_t tri_params_hash(const tri_params *params)
     XXH3_INITSTATE(&state);
     XXH3_64bits_reset(&state);
     for (const tri_param *entry = entry_after(params, NULL); entry; entry = entry_after(params, entry->name)) {
+        tri_shape whole = tri_piece_whole(entry->shape, entry->piece);
         XXH3_64bits_update(&state, entry->name, strlen(entry->name) + 1);
         hash_int64(&state, TRI_F32);
-        for (int d = 0; d < entry->shape.ndim; d++)
-            hash_int64(&state, entry->shape.dim[d]);
-        hash_values(&state, params, entry);
+        for (int d = 0; d < whole.ndim; d++)
+            hash_int64(&state, whole.dim[d]);
+        for (int64_t place = 0, count; place < tri_shape_count(whole); place += count) {
+            const float *values = tensor_place(params, entry->name, place, &count);
+            TRI_ASSERT(values);
+            hash_values(&state, params, values, count);
+        }
     }
     return XXH3_64bits_digest(&state);
 }

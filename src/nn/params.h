@@ -3,7 +3,8 @@
  * params.h: the one flat store of a model's parameters: a table of (name, shape, first, count) over one array.
  *
  * Entries stand in the order of the model's nodes, each beginning at a multiple of 16 elements; gaps hold zeros for
- * ever. Gradients and optimizer state use the same table over arrays of their own. Behind the parameters a gradient
+ * ever. A store may hold some of the model's parameters only (a stage of a pipeline), and an entry may be a piece of a
+ * tensor. Gradients and optimizer state use the same table over arrays of their own. Behind the parameters a gradient
  * array has a *tail* of TRI_PARAMS_TAIL elements: the sums that travel with the gradients (loss, weight, right,
  * shards).
  */
@@ -21,7 +22,10 @@ enum { TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS, TRI_TAIL
 typedef struct tri_param {
     const char *name;
     tri_shape shape;
+    tri_piece piece;      /* of the tensor of that name */
+    int number;           /* in the model */
     int64_t first, count; /* elements of the store */
+    int64_t block;        /* first of its blocks of the norm, among those of the whole model */
     bool decay, buffer;
     bool frozen;    /* nobody moves it: no gradient is wanted; set before graphs, optimizers and syncs are made */
     float momentum; /* buffer: weight of the newest figure; 0 = 0.1 */
@@ -32,6 +36,7 @@ typedef struct tri_param {
  * which shards. */
 typedef struct tri_tie {
     int entry;
+    int number;    /* in the model */
     int64_t first; /* element of gradient arrays */
 } tri_tie;
 
@@ -43,6 +48,9 @@ typedef struct tri_params {
     const tri_device_ops *device;
     tri_tie *ties;
     int tie_count;
+    int *of_model;       /* [model_count]: number in the model -> entry, -1: it is not here */
+    int model_count;     /* parameters of the model */
+    int64_t block_count; /* blocks of the norm of the whole model: TRI_NORM_BLOCK elements of an entry each */
 } tri_params;
 
 /* Elements of a gradient array before its tail: the store and the ties. */
@@ -73,13 +81,16 @@ static inline int64_t tri_params_grad_first(const tri_params *params, int number
 /* Lays out the store in the device's memory and fills it: initial values are a function of (seed, name, element) alone.
  * Graphs and optimizers over the store have theirs in the same device. The model may be destroyed afterwards. */
 tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out);
+/* Only the parameters p of the model with wanted[p]; NULL: all. Ties come with the parameters that they are of. */
+tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
+                                  uint64_t seed, tri_params **out);
 void tri_params_destroy(tri_params *params);
 /* Adds the gradients of ties to those of their entries, in order; grads holds the sums over all shards. */
 void tri_params_fold(const tri_params *params, int threads, float *grads);
-/* NULL when absent. */
+/* NULL when absent; the first of its pieces where the tensor is cut. */
 const tri_param *tri_params_find(const tri_params *params, const char *name);
-/* xxh3 over (name, 0, dtype and dims as little-endian int64, bytes) of all entries in order of name: the `weights:`
- * line. */
+/* xxh3 over (name, 0, dtype and dims as little-endian int64, bytes) of all tensors in order of name: the `weights:`
+ * line. Every tensor of which there is a piece must be here whole. */
 uint64_t tri_params_hash(const tri_params *params);
 
 #endif

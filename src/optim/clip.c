@@ -1,52 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clip.c: the norm of the gradient, summed in blocks of the store and a tree over blocks: the same bits for any
- * slicing.
- *
- * Each block is the sum of its pieces of trainable entries in order, so buffers and frozen ones are left out without
- * being touched.
+ * clip.c: the norm of the gradient, summed in blocks of each parameter and a tree over the blocks of the whole model:
+ * the same bits whoever holds which of them.
  */
 #include <math.h>
 
 #include "optim/entries.h"
 #include "optim/optim.h"
 
-typedef struct norm_arg {
-    const tri_params *params;
-    const float *grads;
-    double *blocks;
-} norm_arg;
-
-static void norm_tile(void *arg, int64_t tile)
+/* Blocks of one entry within the slice [first, end), which ends where blocks end. */
+static void entry_squares(const tri_param *entry, const float *grads, int64_t first, int64_t end, double *blocks,
+                          int threads)
 {
-    const norm_arg *norm = arg;
-    const tri_params *params = norm->params;
-    int64_t first = tile * TRI_NORM_BLOCK, end = first + TRI_NORM_BLOCK;
-    double sum = 0;
-    for (int e = optim_entry_after(params, first); e < params->entry_count && params->entries[e].first < end; e++) {
-        const tri_param *entry = &params->entries[e];
-        int64_t low = entry->first > first ? entry->first : first;
-        int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
-        double piece = 0;
-        if (entry->buffer || entry->frozen)
-            continue;
-        tri_vector_square_blocks(1, norm->grads + low, high - low, &piece);
-        sum += piece;
+    int64_t low = first - entry->first, high = end - entry->first;
+    low = low < 0 ? 0 : low;
+    high = high > entry->count ? entry->count : high;
+    if (entry->buffer || entry->frozen || low >= high)
+        return;
+    TRI_ASSERT(low % TRI_NORM_BLOCK == 0);
+    tri_vector_square_blocks(threads, grads + entry->first + low, high - low,
+                             blocks + entry->block + low / TRI_NORM_BLOCK);
+}
+
+void tri_clip_squares(const tri_params *params, const float *grads, int64_t first, int64_t count, double *blocks,
+                      int threads)
+{
+    for (int e = optim_entry_after(params, first); e < params->entry_count; e++) {
+        if (params->entries[e].first >= first + count)
+            break;
+        entry_squares(&params->entries[e], grads, first, first + count, blocks, threads);
     }
-    norm->blocks[tile] = sum;
 }
 
-int64_t tri_clip_block_count(const tri_params *params)
+double tri_clip_norm(double *blocks, int64_t count, double scale)
 {
-    return (params->count + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK;
-}
-
-double tri_clip_norm(const tri_params *params, const float *grads, double scale, double *blocks, int threads)
-{
-    norm_arg arg = {params, grads, blocks};
-    int64_t count = tri_clip_block_count(params);
-    if (count == 0)
-        return 0;
-    tri_tiles_run(threads, count, norm_tile, &arg);
-    return fabs(scale) * sqrt(tri_vector_tree_sum(blocks, count));
+    return count > 0 ? fabs(scale) * sqrt(tri_vector_tree_sum(blocks, count)) : 0;
 }

@@ -84,10 +84,12 @@ size_t tri_optim_nbytes(const tri_optim *optim);
 tri_status tri_optim_groups_print(const tri_optim_config *config, const tri_params *params, const char *prefix,
                                   tri_string *out);
 
-/* Norm of scale * grads over trainable entries of the store in canonical blocks; buffers and padding count as nothing.
- */
-double tri_clip_norm(const tri_params *params, const float *grads, double scale, double *blocks, int threads);
-/* Blocks that tri_clip_norm needs. */
-int64_t tri_clip_block_count(const tri_params *params);
+/* Writes the sums of squares of the gradients of elements [first, first + count) of the store to their places among the
+ * blocks of the whole model, params->block_count of them; others, those of buffers and of what is frozen are left
+ * alone. A slice begins and ends at elements where blocks of entries begin, or between entries. */
+void tri_clip_squares(const tri_params *params, const float *grads, int64_t first, int64_t count, double *blocks,
+                      int threads);
+/* Norm of scale times the gradient with these blocks, which are used up. */
+double tri_clip_norm(double *blocks, int64_t count, double scale);
 
 #endif

@@ -131,7 +131,7 @@ static tri_status build_moves(tri_job *job)
                             .between_hosts = tri_comm_local_count(job->comm) < job->world};
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     if (job->config.optim.clip_norm > 0 || job->rank == 0) {
-        job->norm_blocks = tri_alloc_zero((size_t)tri_clip_block_count(job->params), sizeof(double));
+        job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
     }

@@ -5,6 +5,7 @@
  * The same text serves one rank and many; what differs lies behind `sync`. A step allocates nothing.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/events.h"
 #include "train/job.h"
@@ -111,7 +112,10 @@ static double gradient_norm(const tri_job *job, const float *sums)
 {
     if (!norm_is_read(job) && job->config.optim.clip_norm == 0)
         return NAN;
-    return tri_clip_norm(job->params, sums, (double)job->moves.grad_scale, job->norm_blocks, job->threads);
+    const tri_params *params = job->params;
+    memset(job->norm_blocks, 0, (size_t)params->block_count * sizeof(double));
+    tri_clip_squares(params, sums, 0, params->count, job->norm_blocks, job->threads);
+    return tri_clip_norm(job->norm_blocks, params->block_count, (double)job->moves.grad_scale);
 }
 
 /* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch

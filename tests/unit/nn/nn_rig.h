@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "nn/build.h"
 #include "nn/graph_impl.h"
 
 #define RIG_SHARDS 8

@@ -12,12 +12,12 @@
 
 static tri_param store_entries[] = {
     {.name = "fc.weight", .first = 0, .count = STORE_WEIGHT_COUNT - 3, .decay = true},
-    {.name = "fc.bias", .first = STORE_WEIGHT_COUNT, .count = 5},
-    {.name = "norm.mean", .first = STORE_WEIGHT_COUNT + 16, .count = 4, .buffer = true},
+    {.name = "fc.bias", .first = STORE_WEIGHT_COUNT, .count = 5, .block = 10},
+    {.name = "norm.mean", .first = STORE_WEIGHT_COUNT + 16, .count = 4, .block = 11, .buffer = true},
 };
 extern const tri_device_ops tri_device_cpu;
 static const tri_params store = {
-    .entries = store_entries, .entry_count = 3, .count = STORE_COUNT, .device = &tri_device_cpu};
+    .entries = store_entries, .entry_count = 3, .count = STORE_COUNT, .block_count = 12, .device = &tri_device_cpu};
 
 /* Values and gradients with zeros in the gaps. */
 static inline void store_fill(float *values, float *grads)

@@ -195,20 +195,32 @@ static void state_is_named_as_in_pytorch(void **state)
     }
 }
 
-static void the_norm_leaves_out_buffers_and_does_not_depend_on_threads(void **state)
+/* The gradient's norm by slices that end at `cut`. */
+static double norm_by_slices(int64_t cut, int threads)
+{
+    static double blocks[64];
+    assert_true(store.block_count <= 64);
+    memset(blocks, 0, sizeof(blocks));
+    tri_clip_squares(&store, grads, cut, store.count - cut, blocks, threads);
+    tri_clip_squares(&store, grads, 0, cut, blocks, threads);
+    return tri_clip_norm(blocks, store.block_count, 0.5);
+}
+
+static void the_norm_leaves_out_buffers_and_depends_neither_on_threads_nor_on_slices(void **state)
 {
     (void)state;
-    static double blocks[64];
-    assert_true(tri_clip_block_count(&store) <= 64);
     store_fill(values, grads);
     double squares = 0;
     for (int e = 0; e < 2; e++)
         for (int64_t i = store_entries[e].first; i < store_entries[e].first + store_entries[e].count; i++)
             squares += (double)grads[i] * (double)grads[i];
-    double norm = tri_clip_norm(&store, grads, 0.5, blocks, 1);
+    double norm = norm_by_slices(store.count, 1);
     assert_true(fabs(norm - 0.5 * sqrt(squares)) < 1e-9 * norm);
-    for (int threads = 2; threads <= 3; threads++)
-        assert_true(tri_clip_norm(&store, grads, 0.5, blocks, threads) == norm);
+    for (int threads = 1; threads <= 3; threads++)
+        for (int64_t cut = 0; cut < STORE_WEIGHT_COUNT; cut += TRI_NORM_BLOCK)
+            assert_true(norm_by_slices(cut, threads) == norm);
+    assert_true(norm_by_slices(STORE_WEIGHT_COUNT, 1) == norm);
+    assert_true(norm_by_slices(STORE_WEIGHT_COUNT + 16, 1) == norm);
 }
 
 int main(void)
@@ -220,7 +232,7 @@ int main(void)
         cmocka_unit_test(parts_with_state_of_their_own_move_as_the_whole),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(state_is_named_as_in_pytorch),
-        cmocka_unit_test(the_norm_leaves_out_buffers_and_does_not_depend_on_threads),
+        cmocka_unit_test(the_norm_leaves_out_buffers_and_depends_neither_on_threads_nor_on_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
