@@ -234,27 +234,53 @@ tri_status tri_pretrained_check(const tri_pretrained *source, const tri_checkpoi
     return status;
 }
 
+typedef struct read_progress {
+    const tri_pretrained_load *options;
+    int64_t done, all;
+} read_progress;
+
+/* All elements of a view, from first to last. */
+static void view_read(const tri_tensor_view *view, int64_t elements, float *values, read_progress *progress)
+{
+    const tri_pretrained_load *options = progress->options;
+    for (int64_t first = 0, piece; first < elements; first += piece) {
+        piece = elements - first < PIECE_COUNT ? elements - first : PIECE_COUNT;
+        tri_tensor_view_read(view, first, piece, values + first);
+        if (options->progress != NULL)
+            options->progress(options->progress_arg, progress->done + first + piece, progress->all);
+    }
+}
+
+/* A slice that lies with several is read here first. */
+static tri_status slice_read(const tri_tensor_view *view, const tri_checkpoint_slice *slice, read_progress *progress)
+{
+    int64_t elements = tri_shape_count(slice->shape);
+    if (slice->values) {
+        view_read(view, elements, slice->values, progress);
+        return TRI_OK;
+    }
+    float *values = tri_alloc_bulk((size_t)elements * sizeof(float));
+    if (!values)
+        return TRI_ENOMEM;
+    view_read(view, elements, values, progress);
+    tri_status status = slice->pieces->write(slice->pieces->arg, slice->at, elements, values);
+    tri_free(values);
+    return status;
+}
+
 tri_status tri_pretrained_read(const tri_pretrained *source, const tri_checkpoint_slice *slices, int count,
                                const tri_pretrained_load *options)
 {
     tri_map wanted = {0};
     tri_status status = check_names(source, slices, count, options, &wanted);
-    int64_t done = 0, all = 0;
+    read_progress progress = {.options = options};
     tri_map_fini(&wanted);
-    TRI_TRY(status);
     for (int i = 0; i < count; i++)
-        all += tri_shape_count(slices[i].shape);
-    for (int i = 0; i < count; i++) {
-        int64_t elements = tri_shape_count(slices[i].shape);
-        const tri_tensor_view *view =
-            is_kept(options, slices[i].name) ? NULL : tri_pretrained_find(source, slices[i].name);
-        for (int64_t first = 0, piece; view != NULL && first < elements; first += piece) {
-            piece = elements - first < PIECE_COUNT ? elements - first : PIECE_COUNT;
-            tri_tensor_view_read(view, first, piece, slices[i].values + first);
-            if (options->progress != NULL)
-                options->progress(options->progress_arg, done + first + piece, all);
-        }
-        done += elements;
+        progress.all += tri_shape_count(slices[i].shape);
+    for (int i = 0; status == TRI_OK && i < count; i++) {
+        if (!is_kept(options, slices[i].name))
+            status = slice_read(tri_pretrained_find(source, slices[i].name), &slices[i], &progress);
+        progress.done += tri_shape_count(slices[i].shape);
     }
-    return TRI_OK;
+    return status;
 }

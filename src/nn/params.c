@@ -223,18 +223,49 @@ static void hash_int64(XXH3_state_t *state, int64_t value)
     XXH3_64bits_update(state, bytes, sizeof(bytes));
 }
 
+_Static_assert(sizeof(XXH3_state_t) <= sizeof(tri_params_hasher), "tri_params_hasher has room for xxh3's state");
+
+static XXH3_state_t *state_of(tri_params_hasher *hasher)
+{
+    return (XXH3_state_t *)(void *)hasher->state;
+}
+
+void tri_params_hasher_init(tri_params_hasher *hasher)
+{
+    XXH3_INITSTATE(state_of(hasher));
+    XXH3_64bits_reset(state_of(hasher));
+}
+
+void tri_params_hasher_begin(tri_params_hasher *hasher, const char *name, tri_shape shape)
+{
+    XXH3_64bits_update(state_of(hasher), name, strlen(name) + 1);
+    hash_int64(state_of(hasher), TRI_F32);
+    for (int d = 0; d < shape.ndim; d++)
+        hash_int64(state_of(hasher), shape.dim[d]);
+}
+
+void tri_params_hasher_put(tri_params_hasher *hasher, const float *values, int64_t count)
+{
+    XXH3_64bits_update(state_of(hasher), values, (size_t)count * sizeof(float));
+}
+
+uint64_t tri_params_hasher_end(tri_params_hasher *hasher)
+{
+    return XXH3_64bits_digest(state_of(hasher));
+}
+
 /* Bit by bit where the host has to copy: no call of it may fail. */
-static void hash_values(XXH3_state_t *state, const tri_params *params, const float *values, int64_t left)
+static void hash_values(tri_params_hasher *hasher, const tri_params *params, const float *values, int64_t left)
 {
     float copy[HASH_COPY];
     if (params->device->shares_host) {
-        XXH3_64bits_update(state, values, (size_t)left * sizeof(float));
+        tri_params_hasher_put(hasher, values, left);
         return;
     }
     for (int64_t count; left > 0; left -= count, values += count) {
         count = left < HASH_COPY ? left : HASH_COPY;
         params->device->to_host(copy, values, (size_t)count * sizeof(float));
-        XXH3_64bits_update(state, copy, (size_t)count * sizeof(float));
+        tri_params_hasher_put(hasher, copy, count);
     }
 }
 
@@ -252,20 +283,28 @@ static const float *tensor_place(const tri_params *params, const char *name, int
 
 uint64_t tri_params_hash(const tri_params *params)
 {
-    XXH3_state_t state;
-    XXH3_INITSTATE(&state);
-    XXH3_64bits_reset(&state);
+    tri_params_hasher hasher;
+    tri_params_hasher_init(&hasher);
     for (const tri_param *entry = entry_after(params, NULL); entry; entry = entry_after(params, entry->name)) {
         tri_shape whole = tri_piece_whole(entry->shape, entry->piece);
-        XXH3_64bits_update(&state, entry->name, strlen(entry->name) + 1);
-        hash_int64(&state, TRI_F32);
-        for (int d = 0; d < whole.ndim; d++)
-            hash_int64(&state, whole.dim[d]);
+        tri_params_hasher_begin(&hasher, entry->name, whole);
         for (int64_t place = 0, count; place < tri_shape_count(whole); place += count) {
             const float *values = tensor_place(params, entry->name, place, &count);
             TRI_ASSERT(values);
-            hash_values(&state, params, values, count);
+            hash_values(&hasher, params, values, count);
         }
     }
-    return XXH3_64bits_digest(&state);
+    return tri_params_hasher_end(&hasher);
+}
+
+uint64_t tri_params_hash_here(const tri_params *params)
+{
+    tri_params_hasher hasher;
+    tri_params_hasher_init(&hasher);
+    for (int e = 0; e < params->entry_count; e++) {
+        const tri_param *entry = &params->entries[e];
+        tri_params_hasher_begin(&hasher, entry->name, entry->shape);
+        hash_values(&hasher, params, params->values + entry->first, entry->count);
+    }
+    return tri_params_hasher_end(&hasher);
 }

@@ -92,5 +92,16 @@ const tri_param *tri_params_find(const tri_params *params, const char *name);
 /* xxh3 over (name, 0, dtype and dims as little-endian int64, bytes) of all tensors in order of name: the `weights:`
  * line. Every tensor of which there is a piece must be here whole. */
 uint64_t tri_params_hash(const tri_params *params);
+/* Of the entries that are here, in their order: what ranks with the same ones compare. */
+uint64_t tri_params_hash_here(const tri_params *params);
+/* The same hash as tri_params_hash(), tensor by tensor in order of name, each with its whole shape and its values from
+ * first to last. */
+typedef struct tri_params_hasher {
+    _Alignas(64) unsigned char state[640]; /* of xxh3 */
+} tri_params_hasher;
+void tri_params_hasher_init(tri_params_hasher *hasher);
+void tri_params_hasher_begin(tri_params_hasher *hasher, const char *name, tri_shape shape);
+void tri_params_hasher_put(tri_params_hasher *hasher, const float *values, int64_t count);
+uint64_t tri_params_hasher_end(tri_params_hasher *hasher);
 
 #endif

@@ -262,6 +262,11 @@ float *tri_optim_state(tri_optim *optim, int index)
     return index >= 0 && index < TRI_OPTIM_MAX_STATE ? optim->state[index] : NULL;
 }
 
+int64_t tri_optim_count(const tri_optim *optim)
+{
+    return optim->count;
+}
+
 size_t tri_optim_nbytes(const tri_optim *optim)
 {
     size_t arrays = 0;

@@ -76,6 +76,8 @@ void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *v
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
 float *tri_optim_state(tri_optim *optim, int index);
+/* Elements of each state array. */
+int64_t tri_optim_count(const tri_optim *optim);
 /* Bytes of all state arrays. */
 size_t tri_optim_nbytes(const tri_optim *optim);
 

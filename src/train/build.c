@@ -48,8 +48,8 @@ void tri_job_split_shards(tri_job *job)
                                  .batch = job->config.train.batch,
                                  .shards = shards,
                                  .shuffle = job->config.data.shuffle};
-    job->first_shard = tri_tree_first(shards, job->rank, job->world);
-    job->shard_count = tri_tree_count(shards, job->rank, job->world);
+    job->first_shard = tri_tree_first(shards, job->mesh.data_rank, job->mesh.data);
+    job->shard_count = tri_tree_count(shards, job->mesh.data_rank, job->mesh.data);
     job->part_count = tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
     for (int p = 0; p < job->part_count; p++)
         job->parts[p].first -= job->first_shard;
@@ -89,6 +89,8 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
         status = tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
                           tri_shape_print(values[given->input].sample, wanted), tri_shape_print(info->sample, found));
     if (status == TRI_OK)
+        status = tri_tensors_init(given, &job->tensors);
+    if (status == TRI_OK)
         status = tri_params_create(given, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params);
     if (status == TRI_OK)
         status = tri_job_freeze(job);
@@ -116,7 +118,7 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
 
 tri_status tri_job_open_optim(tri_job *job)
 {
-    tri_sync_slice owned = tri_sync_owned(&job->config.parallel, job->params, job->rank, job->world);
+    tri_sync_slice owned = tri_sync_owned(&job->config.parallel, job->params, job->mesh.data_rank, job->mesh.data);
     return tri_optim_create_part(&job->config.optim, job->params, owned.first, owned.count, job->threads, &job->optim);
 }
 
@@ -124,7 +126,7 @@ static tri_status build_moves(tri_job *job)
 {
     TRI_TRY(tri_job_open_optim(job));
     tri_sync_setup setup = {.config = &job->config.parallel,
-                            .group = job->group,
+                            .group = job->mesh.data_group,
                             .params = job->params,
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
@@ -244,11 +246,20 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
     return tri_loader_open(dataset, &job->config.data, &setup, &job->loader);
 }
 
-/* What all ranks must have in common before the first step, and how a message calls it. */
+/* What all ranks must have in common before the first step (weights: with those of the same place in the model), and
+ * how a message calls it. */
 enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_WEIGHTS, EQUAL_COUNT };
 static const char *const equal_names[] = {[EQUAL_CONFIG] = "configuration",
                                           [EQUAL_KERNELS] = "instruction set or oneDNN",
                                           [EQUAL_WEIGHTS] = "model or weights"};
+
+/* The first rank that must have what `rank` has. */
+static int equal_to(const tri_job *job, int rank, int what)
+{
+    tri_mesh mesh = job->mesh;
+    tri_mesh_place(&mesh, rank);
+    return what == EQUAL_WEIGHTS ? tri_mesh_rank(&mesh, 0, mesh.tensor_rank, mesh.stage) : 0;
+}
 
 static tri_status check_equal(tri_job *job)
 {
@@ -257,16 +268,18 @@ static tri_status check_equal(tri_job *job)
     const char *kernels = tri_kernel_arithmetic();
     int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
-                                 [EQUAL_WEIGHTS] = (int64_t)tri_params_hash(job->params)};
+                                 [EQUAL_WEIGHTS] = (int64_t)tri_params_hash_here(job->params)};
     int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));
     if (!all)
         return TRI_ENOMEM;
     tri_group_name_next(job->group, "start-up check");
     tri_status status = tri_all_gather(job->group, mine, all, EQUAL_COUNT, TRI_I64, NULL);
-    for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++)
-        if (all[i] != all[i % EQUAL_COUNT])
-            status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank 0 (rank %d: %s)", i / EQUAL_COUNT,
-                              equal_names[i % EQUAL_COUNT], job->rank, kernels);
+    for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++) {
+        int rank = i / EQUAL_COUNT, what = i % EQUAL_COUNT, first = equal_to(job, rank, what);
+        if (all[i] != all[first * EQUAL_COUNT + what])
+            status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank %d (rank %d: %s)", rank,
+                              equal_names[what], first, job->rank, kernels);
+    }
     tri_free(all);
     return status;
 }
@@ -296,6 +309,9 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 {
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
+    TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
+    if (job->mesh.tensor > 1 || job->mesh.pipeline > 1)
+        return tri_fail(TRI_EUNSUPPORTED, "parallel.tensor and parallel.pipeline: 1 is all there is yet");
     TRI_TRY(tri_job_model_find(job, setup));
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(job->comm));
@@ -331,6 +347,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_job_sample_plan(job, setup->model, &dataset->info);
     if (status == TRI_OK)
         status = build_moves(job);
+    if (status == TRI_OK)
+        status = tri_job_inventories_open(job);
     if (status == TRI_OK && !setup->resume)
         status = tri_job_weights_find(job);
     if (status == TRI_OK)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "parallel/mesh.h"
 
 #define TRI_OPTION_STRUCT tri_train_config
 static const tri_option rows[] = {TRI_TRAIN_OPTIONS(TRI_OPTION_ROW)};
@@ -247,22 +248,16 @@ tri_status tri_config_check(const tri_config *config, int ranks)
     if ((train->shards_at_once & (train->shards_at_once - 1)) != 0)
         return tri_fail(TRI_ECONFIG, "train.shards_at_once: want a power of two or 0, found %lld",
                         (long long)train->shards_at_once);
-    if (ranks > train->shards)
+    tri_mesh mesh = {.data = 1};
+    if (ranks > 0)
+        TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));
+    if (mesh.data > train->shards)
         return tri_fail(TRI_ECONFIG,
                         "%d workers but train.shards is %lld: want at least one shard per worker (train.shards=%d)",
-                        ranks, (long long)train->shards, 1 << (32 - __builtin_clz((unsigned)ranks - 1)));
+                        mesh.data, (long long)train->shards, 1 << (32 - __builtin_clz((unsigned)mesh.data - 1)));
     if (train->batch < train->shards)
         return tri_fail(TRI_ECONFIG, "train.batch is %lld but train.shards is %lld: want at least one sample per shard",
                         (long long)train->batch, (long long)train->shards);
-    if (strcmp(config->parallel.data, "auto") != 0) {
-        char *end;
-        long wanted = strtol(config->parallel.data, &end, 10);
-        if (*end || wanted < 1)
-            return tri_fail(TRI_ECONFIG, "parallel.data: want auto or a number of ranks, found '%s'",
-                            config->parallel.data);
-        if (ranks > 0 && wanted != ranks)
-            return tri_fail(TRI_ECONFIG, "parallel.data is %ld but %d ranks take part", wanted, ranks);
-    }
     TRI_TRY(tri_schedule_check(&config->optim));
     if (!config->data.name[0] && !config->data.path[0])
         return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");

@@ -61,17 +61,16 @@ tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup)
 
 /* --- frozen parts --- */
 
-static tri_status patterns_check(const tri_patterns *patterns, const char *key, const tri_params *params)
+static tri_status patterns_check(const tri_patterns *patterns, const char *key, const tri_tensors *tensors)
 {
     for (int i = 0; i < patterns->count; i++) {
         tri_patterns one = {patterns->items + i, 1};
         bool found = false;
-        for (int e = 0; e < params->entry_count && !found; e++)
-            found = tri_patterns_match(&one, params->entries[e].name);
+        for (int t = 0; t < tensors->count && !found; t++)
+            found = tri_patterns_match(&one, tensors->items[t].name);
         if (!found)
             return tri_fail(TRI_ECONFIG, "model.%s: '%s' is the name of no parameter (they are such as '%s' and '%s')",
-                            key, patterns->items[i], params->entries[0].name,
-                            params->entries[params->entry_count - 1].name);
+                            key, patterns->items[i], tensors->items[0].name, tensors->items[tensors->count - 1].name);
     }
     return TRI_OK;
 }
@@ -80,7 +79,7 @@ tri_status tri_job_freeze(tri_job *job)
 {
     tri_params *params = job->params;
     bool moves = false;
-    TRI_TRY(patterns_check(&job->config.freeze, "freeze", params));
+    TRI_TRY(patterns_check(&job->config.freeze, "freeze", &job->tensors));
     for (int e = 0; e < params->entry_count; e++) {
         tri_param *entry = &params->entries[e];
         entry->frozen = tri_patterns_match(&job->config.freeze, entry->name);
@@ -111,40 +110,47 @@ static bool is_begun_anew(void *arg, const char *name)
     return tri_patterns_match(arg, name);
 }
 
-static tri_status weights_read(tri_job *job, float *values)
+/* Rank 0. */
+static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
 {
-    const tri_params *params = job->params;
     load_progress progress = {job->config.from, tri_now_ns()};
     tri_pretrained_load load = {
         .keeps = is_begun_anew, .keeps_arg = &job->config.reinit, .progress = load_say, .progress_arg = &progress};
-    tri_checkpoint_slice *slices = tri_alloc_zero((size_t)params->entry_count, sizeof(*slices));
+    tri_checkpoint_slice *slices = tri_alloc_zero((size_t)job->tensors.count, sizeof(*slices));
     if (!slices)
         return TRI_ENOMEM;
-    for (int e = 0; e < params->entry_count; e++)
-        slices[e] = (tri_checkpoint_slice){.name = params->entries[e].name,
-                                           .shape = params->entries[e].shape,
-                                           .values = values + params->entries[e].first};
-    tri_status status = tri_pretrained_read(job->source, slices, params->entry_count, &load);
+    tri_status status = tri_job_arrays_slices(arrays, 0, slices);
+    if (status == TRI_OK)
+        status = tri_pretrained_read(job->source, slices, job->tensors.count, &load);
     tri_free(slices);
     return status;
 }
 
+/* The others: what they hold of tensors that are read. */
+static tri_status weights_take(tri_job *job, tri_job_arrays *arrays)
+{
+    for (int i = 0; i < job->tensors.count; i++)
+        if (!tri_patterns_match(&job->config.reinit, job->tensors.items[i].name))
+            TRI_TRY(tri_inventory_take(job->weights_at, arrays->views[0].host, i));
+    return TRI_OK;
+}
+
 tri_status tri_job_weights_find(tri_job *job)
 {
-    tri_device_view view;
+    tri_job_arrays arrays;
     if (!job->config.from)
         return TRI_OK;
-    TRI_TRY(patterns_check(&job->config.reinit, "reinit", job->params));
-    TRI_TRY(tri_device_view_open(&view, job->params->device, job->params->values,
-                                 (size_t)job->params->count * sizeof(float)));
-    tri_status status = job->rank == 0 ? weights_read(job, view.host) : TRI_OK;
+    TRI_TRY(patterns_check(&job->config.reinit, "reinit", &job->tensors));
+    tri_status status = tri_job_arrays_open(job, false, &arrays);
+    if (status == TRI_OK)
+        status = job->rank == 0 ? weights_read(job, &arrays) : weights_take(job, &arrays);
     if (status != TRI_OK)
         status = tri_fail_context(status, "model.from");
-    else if (job->world > 1)
-        status = tri_broadcast(job->group, view.host, job->params->count, TRI_F32, 0, NULL);
+    else
+        status = tri_job_arrays_spread(&arrays);
     if (status == TRI_OK)
-        tri_device_view_write(&view);
-    tri_device_view_close(&view);
+        tri_job_arrays_written(&arrays);
+    tri_job_arrays_close(&arrays);
     return status;
 }
 

@@ -10,7 +10,9 @@
 #include "interop/pretrained.h"
 #include "monitor/metrics.h"
 #include "nn/graph.h"
+#include "parallel/mesh.h"
 #include "train/config.h"
+#include "train/inventory.h"
 
 /* The test set, evaluated in the same shards as training. */
 typedef struct tri_job_test {
@@ -46,13 +48,19 @@ struct tri_job {
     tri_comm *comm;     /* NULL: alone */
     tri_comm *own_comm; /* opened by this job */
     tri_cluster alone;  /* of own_comm */
-    tri_group *group;
+    tri_group *group;   /* of all ranks */
     int rank, world, threads;
+    tri_mesh mesh;
     char *run_folder;      /* NULL: nothing is written */
     tri_dataset_info info; /* of what it is or was trained on */
     bool forward_only;     /* a trained model is looked at: the graph has no way down */
 
-    tri_pretrained *source; /* rank 0, while the job is built: what model.from names; else NULL */
+    tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
+    tri_tensors tensors;       /* of the whole model */
+    tri_inventory *weights_at; /* who holds what of the weights, */
+    tri_inventory *states_at;  /* and of the optimizer's state: often the same */
+    uint64_t hash;             /* of weights that are spread, */
+    int64_t hashed_step;       /* after this step; -1: none */
     tri_params *params;
     tri_graph *graph;
     tri_optim *optim;
@@ -155,28 +163,37 @@ tri_status tri_job_best_offer(tri_job *job);
  * are not. */
 tri_status tri_dataset_info_save(const tri_dataset_info *info, const char *path);
 tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info);
-/* state.c: the optimizer's state of a rank, where each keeps a part of it. */
-typedef struct tri_job_state {
+/* arrays.c: who holds what; collective, once all objects are there. */
+tri_status tri_job_inventories_open(tri_job *job);
+void tri_job_inventories_close(tri_job *job);
+/* Do ranks besides rank 0 have to give what a checkpoint needs? The same on all ranks. */
+bool tri_job_is_spread(const tri_job *job);
+/* Weights (0) and the optimizer's state of a rank, as the host sees them. */
+typedef struct tri_job_arrays {
     tri_job *job;
-    tri_device_view arrays[TRI_OPTIM_MAX_STATE]; /* this rank's part as the host sees it */
+    tri_arena arena;
+    tri_device_view views[1 + TRI_OPTIM_MAX_STATE];
     int count;
-    float *buffer; /* rank 0: a piece on its way */
-    tri_checkpoint_pieces pieces;
-} tri_job_state;
-/* Does each rank keep a part? The same on all ranks. */
-bool tri_job_state_is_spread(const tri_job *job);
-/* Does not move; ends with tri_job_state_close() whatever is returned. */
-tri_status tri_job_state_open(tri_job *job, tri_job_state *state);
-void tri_job_state_close(tri_job_state *state);
-/* The host's view of it has changed. */
-void tri_job_state_written(const tri_job_state *state);
-/* All ranks but 0, while it saves or loads: gives or takes this one's pieces. Nothing where the state is not spread. */
-tri_status tri_job_state_exchange(tri_job *job, bool saves);
-/* Rank 0's word becomes everybody's, where all are needed for what it decides: where the state is spread. */
+    tri_checkpoint_pieces pieces; /* rank 0's way to the arrays of all */
+} tri_job_arrays;
+/* Does not move; ends with tri_job_arrays_close() whatever is returned. */
+tri_status tri_job_arrays_open(tri_job *job, bool with_state, tri_job_arrays *arrays);
+void tri_job_arrays_close(tri_job_arrays *arrays);
+/* The host's view of them has changed. */
+void tri_job_arrays_written(const tri_job_arrays *arrays);
+/* Rank 0: names, shapes and places of all tensors of one array; texts are the arrays'. */
+tri_status tri_job_arrays_slices(tri_job_arrays *arrays, int index, tri_checkpoint_slice *slices);
+/* The other ranks, while rank 0 saves (they give) or loads all tensors of all arrays, in order. */
+tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives);
+/* What ranks that differ in their data alone have in common, from the first of them; collective. */
+tri_status tri_job_arrays_spread(tri_job_arrays *arrays);
+/* Of the weights after the last step; collective where they are spread, once a step. */
+tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash);
+/* Rank 0's word becomes everybody's, where all are needed for what it decides: where something is spread. */
 tri_status tri_job_first_decides(tri_job *job, bool *wanted);
 /* resume.c: collective; rank 0 writes or reads the files. */
 tri_status tri_job_save(tri_job *job);
-/* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where the state is spread, else
+/* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where something is spread, else
  * by rank 0 alone or all. */
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep);
 tri_status tri_job_resume(tri_job *job, const char *run_folder);

@@ -40,7 +40,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
         return TRI_ENOMEM;
     job->comm = comm;
     tri_status status = TRI_OK;
-    job->saved_step = -1;
+    job->saved_step = job->hashed_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
     job->best_loss = INFINITY;
     if (!job->comm)
@@ -101,11 +101,12 @@ tri_status tri_job_step(tri_job *job, bool *done)
     return TRI_OK;
 }
 
-static void print_result(tri_job *job)
+static tri_status print_result(tri_job *job)
 {
     tri_job_result result;
-    if (!job->console || tri_job_result_read(job, &result) != TRI_OK)
-        return;
+    TRI_TRY(tri_job_result_read(job, &result));
+    if (!job->console)
+        return TRI_OK;
     if (!isnan(result.test_accuracy))
         tri_console_line(job->console, "test accuracy %.4f", result.test_accuracy);
     else if (!isnan(result.test_loss))
@@ -117,6 +118,7 @@ static void print_result(tri_job *job)
     if (result.samples_per_s > 0 && job->figures.tokens > 0)
         tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->figures.tokens);
     tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
+    return TRI_OK;
 }
 
 tri_status tri_job_run(tri_job *job)
@@ -134,8 +136,7 @@ tri_status tri_job_run(tri_job *job)
                             job->run_folder ? ", which is saved: --resume goes on" : "");
         }
     }
-    print_result(job);
-    return TRI_OK;
+    return print_result(job);
 }
 
 tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
@@ -146,9 +147,8 @@ tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
                                .loss = job->record.loss,
                                .test_loss = job->test.loss,
                                .test_accuracy = job->test.accuracy,
-                               .samples_per_s = job->trained_s > 0 ? job->trained_samples / job->trained_s : 0,
-                               .weights_hash = tri_params_hash(job->params)};
-    return TRI_OK;
+                               .samples_per_s = job->trained_s > 0 ? job->trained_samples / job->trained_s : 0};
+    return tri_job_weights_hash(job, &result->weights_hash);
 }
 
 void tri_job_close(tri_job *job)
@@ -164,6 +164,8 @@ void tri_job_close(tri_job *job)
     tri_sync_destroy(job->sync);
     tri_optim_destroy(job->optim);
     tri_graph_destroy(job->graph);
+    tri_job_inventories_close(job);
+    tri_tensors_fini(&job->tensors);
     for (int level = 0; job->waves.scratch && level < job->waves.levels; level++)
         job->params->device->free(job->waves.scratch[level]);
     tri_params_destroy(job->params);
@@ -173,6 +175,7 @@ void tri_job_close(tri_job *job)
     tri_free(job->norm_blocks);
     tri_free(job->run_folder);
     tri_config_fini(&job->config);
+    tri_mesh_close(&job->mesh);
     tri_comm_leave(job->own_comm);
     tri_free(job);
 }

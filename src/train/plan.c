@@ -67,8 +67,12 @@ tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory 
         return TRI_ENOMEM;
     job->config = *config; /* borrowed */
     job->world = ranks;
-    job->rank = largest_rank(config, ranks);
-    tri_status status = plan_rank(job, memory, prefix, notes);
+    tri_status status = tri_mesh_shape(&config->parallel, ranks, &job->mesh);
+    if (status == TRI_OK) {
+        job->rank = tri_mesh_rank(&job->mesh, largest_rank(config, job->mesh.data), 0, 0);
+        tri_mesh_place(&job->mesh, job->rank);
+        status = plan_rank(job, memory, prefix, notes);
+    }
     job->config = (tri_config){0};
     tri_job_close(job);
     return status;

@@ -100,12 +100,14 @@ static tri_status info_find(const tri_job *job, const tri_trained *trained, tri_
     return TRI_OK;
 }
 
-/* A number of ranks that the run asked for says nothing of those who look at it. */
+/* The mesh that the run asked for says nothing of those who look at it. */
 static tri_status overrides_make(const char *const *given, tri_vector *out)
 {
-    const char *first = "parallel.data=auto", *none = NULL;
+    const char *const mesh[] = {"parallel.data=auto", "parallel.tensor=1", "parallel.pipeline=1"}, *none = NULL;
     *out = (tri_vector){.each = sizeof(char *)};
-    bool good = tri_vector_push(out, &first) != NULL;
+    bool good = true;
+    for (size_t i = 0; good && i < TRI_COUNT_OF(mesh); i++)
+        good = tri_vector_push(out, &mesh[i]) != NULL;
     for (int i = 0; good && given && given[i]; i++)
         good = tri_vector_push(out, &given[i]) != NULL;
     return good && tri_vector_push(out, &none) ? TRI_OK : TRI_ENOMEM;
@@ -130,6 +132,7 @@ static tri_status build(tri_job *job, const tri_trained_setup *setup)
         job->waves.shards = 1;
     }
     TRI_TRY(tri_job_build_model(job, NULL, &info));
+    TRI_TRY(tri_job_inventories_open(job));
     TRI_TRY_IN(tri_job_load_weights(job, setup->trained->checkpoint), "while loading the weights");
     return TRI_OK;
 }

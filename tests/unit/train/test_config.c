@@ -140,7 +140,7 @@ static void contradictions_are_found(void **state)
     const char *const cases[][2] = {{"train.shards=6", "power of two"},
                                     {"train.shards=1", "8 workers but train.shards is 1"},
                                     {"train.batch=4", "at least one sample per shard"},
-                                    {"parallel.data=3", "parallel.data is 3 but 8 ranks"},
+                                    {"parallel.data=3", "wants 3 ranks, but 8 take part"},
                                     {"parallel.data=x", "want auto or a number"},
                                     {"optim.min_lr=1", "optim.min_lr: want at most optim.lr"}};
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mesh.c: sizes from the configuration, places from ranks, groups from both.
+ */
+#include "parallel/mesh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { EDGE_DATA, EDGE_TENSOR, EDGE_PIPELINE, EDGE_COUNT };
+static const char *const edge_names[] = {"data", "tensor", "pipeline"};
+
+/* 0: auto. */
+static tri_status size_read(const char *name, const char *text, int *out)
+{
+    char *end;
+    if (strcmp(text, "auto") == 0) {
+        *out = 0;
+        return TRI_OK;
+    }
+    long size = strtol(text, &end, 10);
+    if (*end || end == text || size < 1 || size > 1 << 20)
+        return tri_fail(TRI_ECONFIG, "parallel.%s: want auto or a number of ranks, found '%s'", name, text);
+    *out = (int)size;
+    return TRI_OK;
+}
+
+/* The sizes as they were asked for: "data auto x tensor 2 x pipeline 1". */
+static const char *wish_print(const int size[EDGE_COUNT], char text[96])
+{
+    int at = 0;
+    for (int i = 0; i < EDGE_COUNT; i++)
+        at += size[i] ? snprintf(text + at, 96 - (size_t)at, "%s%s %d", i ? " x " : "", edge_names[i], size[i])
+                      : snprintf(text + at, 96 - (size_t)at, "%s%s auto", i ? " x " : "", edge_names[i]);
+    return text;
+}
+
+tri_status tri_mesh_shape(const tri_parallel_config *config, int ranks, tri_mesh *mesh)
+{
+    const char *const wanted[EDGE_COUNT] = {config->data, config->tensor, config->pipeline};
+    int size[EDGE_COUNT], open = -1;
+    int64_t fixed = 1;
+    char text[96];
+    *mesh = (tri_mesh){0};
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        TRI_TRY(size_read(edge_names[i], wanted[i], &size[i]));
+        if (size[i] == 0 && open >= 0)
+            return tri_fail(TRI_ECONFIG, "parallel.%s and parallel.%s are both auto: give one of them a number",
+                            edge_names[open], edge_names[i]);
+        if (size[i] == 0)
+            open = i;
+        fixed *= size[i] ? size[i] : 1;
+    }
+    if (open >= 0 ? ranks % fixed != 0 : ranks != fixed)
+        return tri_fail(TRI_ECONFIG, "parallel: %s wants %s%lld ranks, but %d take part", wish_print(size, text),
+                        open >= 0 ? "a multiple of " : "", (long long)fixed, ranks);
+    if (open >= 0)
+        size[open] = (int)(ranks / fixed);
+    mesh->data = size[EDGE_DATA];
+    mesh->tensor = size[EDGE_TENSOR];
+    mesh->pipeline = size[EDGE_PIPELINE];
+    return TRI_OK;
+}
+
+void tri_mesh_place(tri_mesh *mesh, int rank)
+{
+    mesh->tensor_rank = rank % mesh->tensor;
+    mesh->data_rank = rank / mesh->tensor % mesh->data;
+    mesh->stage = rank / mesh->tensor / mesh->data;
+}
+
+int tri_mesh_rank(const tri_mesh *mesh, int data_rank, int tensor_rank, int stage)
+{
+    return (stage * mesh->data + data_rank) * mesh->tensor + tensor_rank;
+}
+
+const char *tri_mesh_print(const tri_mesh *mesh, char text[64])
+{
+    snprintf(text, 64, "data %d x tensor %d x pipeline %d", mesh->data, mesh->tensor, mesh->pipeline);
+    return text;
+}
+
+/* The ranks that differ from this one in the edges of `along` alone, as a group; NULL where that is this one alone. */
+static tri_status group_open(const tri_mesh *mesh, tri_comm *comm, const bool along[EDGE_COUNT], const char *tag,
+                             tri_group **out)
+{
+    int data = along[EDGE_DATA] ? mesh->data : 1, tensor = along[EDGE_TENSOR] ? mesh->tensor : 1;
+    int pipeline = along[EDGE_PIPELINE] ? mesh->pipeline : 1, count = 0;
+    if (data * tensor * pipeline == 1 && !along[EDGE_DATA])
+        return TRI_OK;
+    int *ranks = tri_alloc((size_t)(data * tensor * pipeline) * sizeof(int));
+    if (!ranks)
+        return TRI_ENOMEM;
+    for (int p = 0; p < pipeline; p++)
+        for (int d = 0; d < data; d++)
+            for (int t = 0; t < tensor; t++)
+                ranks[count++] =
+                    tri_mesh_rank(mesh, along[EDGE_DATA] ? d : mesh->data_rank,
+                                  along[EDGE_TENSOR] ? t : mesh->tensor_rank, along[EDGE_PIPELINE] ? p : mesh->stage);
+    tri_status status = tri_group_create_of(comm, ranks, count, tag, out);
+    tri_free(ranks);
+    return status;
+}
+
+tri_status tri_mesh_open(const tri_parallel_config *config, tri_comm *comm, tri_mesh *mesh)
+{
+    tri_group *world = tri_comm_world(comm);
+    TRI_TRY(tri_mesh_shape(config, tri_group_count(world), mesh));
+    tri_mesh_place(mesh, tri_group_rank(world));
+    if (mesh->tensor == 1 && mesh->pipeline == 1) {
+        mesh->data_group = world;
+        return TRI_OK;
+    }
+    mesh->owned = true;
+    TRI_TRY(group_open(mesh, comm, (bool[]){true, false, false}, "data", &mesh->data_group));
+    TRI_TRY(group_open(mesh, comm, (bool[]){false, true, false}, "tensor", &mesh->tensor_group));
+    TRI_TRY(group_open(mesh, comm, (bool[]){false, false, true}, "pipeline", &mesh->pipeline_group));
+    return group_open(mesh, comm, (bool[]){false, true, true}, "model", &mesh->model_group);
+}
+
+void tri_mesh_close(tri_mesh *mesh)
+{
+    if (mesh->owned) {
+        tri_group_destroy(mesh->data_group);
+        tri_group_destroy(mesh->tensor_group);
+        tri_group_destroy(mesh->pipeline_group);
+        tri_group_destroy(mesh->model_group);
+    }
+    *mesh = (tri_mesh){0};
+}
