@@ -74,48 +74,6 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
-{
-    tri_model *built = NULL;
-    if (!given) {
-        TRI_TRY_IN(tri_model_build(job->config.model, info->sample, info->classes, &built), "while building the model");
-        given = built;
-    }
-    const tri_value_spec *values = given->values.items;
-    char wanted[96], found[96];
-    tri_status status = TRI_OK;
-    if (!tri_shape_equal(values[given->input].sample, info->sample) &&
-        tri_shape_count(values[given->input].sample) != tri_shape_count(info->sample))
-        status = tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
-                          tri_shape_print(values[given->input].sample, wanted), tri_shape_print(info->sample, found));
-    if (status == TRI_OK)
-        status = tri_tensors_init(given, &job->tensors);
-    if (status == TRI_OK)
-        status = tri_params_create(given, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params);
-    if (status == TRI_OK)
-        status = tri_job_freeze(job);
-    tri_graph_config config = {.kind = job->config.train.kernels,
-                               .rows = job->rows,
-                               .shards = (int)job->waves.shards,
-                               .threads = job->threads,
-                               .training = !job->forward_only,
-                               .seed = (uint64_t)job->config.train.seed};
-    job->info = *info;
-    if (status == TRI_OK && !tri_dtype_find(job->config.train.precision, &config.precision))
-        status = tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", job->config.train.precision);
-    if (status == TRI_OK)
-        status = tri_graph_compile(given, job->params, &config, &job->graph);
-    const tri_value_spec *input = &values[given->input], *target = &values[given->target];
-    job->input_nbytes = (size_t)(job->rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
-    job->target_nbytes = (size_t)(job->rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
-    bool sequence = input->dtype == TRI_I32 && input->sample.ndim == 1;
-    job->figures.tokens = sequence ? input->sample.dim[0] : 0;
-    job->figures.flops = status == TRI_OK ? tri_graph_flops(job->graph) : 0;
-    job->test.tokens = info->classes > 0 && target->sample.ndim > 0;
-    tri_model_destroy(built);
-    return status;
-}
-
 tri_status tri_job_open_optim(tri_job *job)
 {
     tri_sync_slice owned = tri_sync_owned(&job->config.parallel, job->params, job->mesh.data_rank, job->mesh.data);
@@ -132,7 +90,7 @@ static tri_status build_moves(tri_job *job)
                             .part_count = job->part_count,
                             .between_hosts = tri_comm_local_count(job->comm) < job->world};
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    if (job->config.optim.clip_norm > 0 || job->rank == 0) {
+    if (job->config.optim.clip_norm > 0 || job->rank == 0 || job->mesh.model_group) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;

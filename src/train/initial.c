@@ -75,15 +75,15 @@ static tri_status patterns_check(const tri_patterns *patterns, const char *key, 
     return TRI_OK;
 }
 
-tri_status tri_job_freeze(tri_job *job)
+tri_status tri_job_freeze(tri_job *job, const tri_model *model)
 {
-    tri_params *params = job->params;
+    const tri_param_spec *specs = model->params.items;
     bool moves = false;
     TRI_TRY(patterns_check(&job->config.freeze, "freeze", &job->tensors));
-    for (int e = 0; e < params->entry_count; e++) {
-        tri_param *entry = &params->entries[e];
-        entry->frozen = tri_patterns_match(&job->config.freeze, entry->name);
-        moves = moves || (!entry->frozen && !entry->buffer);
+    for (size_t p = 0; p < model->params.count; p++) {
+        bool frozen = tri_patterns_match(&job->config.freeze, specs[p].name);
+        moves = moves || (!frozen && !specs[p].buffer);
+        job->frozen[p] = frozen;
     }
     return moves ? TRI_OK : tri_fail(TRI_ECONFIG, "model.freeze: every parameter is frozen: there is nothing to train");
 }

@@ -56,6 +56,7 @@ struct tri_job {
     bool forward_only;     /* a trained model is looked at: the graph has no way down */
 
     tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
+    bool *frozen;              /* [parameters of the model] those that stand still */
     tri_tensors tensors;       /* of the whole model */
     tri_inventory *weights_at; /* who holds what of the weights, */
     tri_inventory *states_at;  /* and of the optimizer's state: often the same */
@@ -128,8 +129,8 @@ tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory 
 /* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
  */
 tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
-/* Marks entries of the store; before the graph. */
-tri_status tri_job_freeze(tri_job *job);
+/* Marks what model.freeze names, in job->frozen. */
+tri_status tri_job_freeze(tri_job *job, const tri_model *model);
 /* Weights, over those of the seed; collective. */
 tri_status tri_job_weights_find(tri_job *job);
 void tri_job_initial_print(const tri_job *job, tri_console *console);
@@ -142,6 +143,12 @@ tri_status tri_job_step_run(tri_job *job);
 tri_status tri_job_settle(tri_job *job);
 /* Those of one entry, a tri_graph_need. */
 tri_status tri_job_entry_settle(void *job, int entry);
+/* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient: */
+tri_status tri_job_tail_meet(tri_job *job, float tail[TRI_PARAMS_TAIL]);
+/* Whether this rank counts an entry that others may have too. */
+bool tri_job_counts_entry(const tri_job *job, const tri_param *entry);
+/* Norm of the mean gradient, of whose sums these are this rank's. */
+tri_status tri_job_gradient_norm(tri_job *job, const float *sums, double *norm);
 /* evaluate.c: the test set, or the part of it that train.eval_batches asks for; collective. */
 tri_status tri_job_evaluate(tri_job *job);
 /* actions.c: what is due after a step: evaluation, checkpoints; collective. */

@@ -166,6 +166,7 @@ void tri_job_close(tri_job *job)
     tri_graph_destroy(job->graph);
     tri_job_inventories_close(job);
     tri_tensors_fini(&job->tensors);
+    tri_free(job->frozen);
     for (int level = 0; job->waves.scratch && level < job->waves.levels; level++)
         job->params->device->free(job->waves.scratch[level]);
     tri_params_destroy(job->params);

@@ -5,7 +5,6 @@
  * The same text serves one rank and many; what differs lies behind `sync`. A step allocates nothing.
  */
 #include <math.h>
-#include <string.h>
 
 #include "base/events.h"
 #include "train/job.h"
@@ -101,29 +100,20 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 }
 
 /* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping, in each step; a
- * reader of the run's lines, now and then. */
-static bool norm_is_read(const tri_job *job)
+ * reader of the run's lines, now and then. The same on all ranks where they have to find it together. */
+static bool norm_is_wanted(const tri_job *job)
 {
     int64_t every = job->config.train.norm_every;
-    return (job->metrics || job->console) && every > 0 && job->step % every == 0;
-}
-
-static double gradient_norm(const tri_job *job, const float *sums)
-{
-    if (!norm_is_read(job) && job->config.optim.clip_norm == 0)
-        return NAN;
-    const tri_params *params = job->params;
-    memset(job->norm_blocks, 0, (size_t)params->block_count * sizeof(double));
-    tri_clip_squares(params, sums, 0, params->count, job->norm_blocks, job->threads);
-    return tri_clip_norm(job->norm_blocks, params->block_count, (double)job->moves.grad_scale);
+    bool read = job->metrics || job->console || job->mesh.model_group;
+    return job->config.optim.clip_norm > 0 || (read && every > 0 && job->step % every == 0);
 }
 
 /* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
  * in which none counts has no loss and moves nothing by its gradient, which is zero. */
-static tri_status move_weights(tri_job *job, tri_sync_slice slice)
+static tri_status figures_find(tri_job *job)
 {
-    float *sums = job->sync->grads[0];
-    const float *tail = sums + tri_params_grad_count(job->params);
+    float *tail = job->sync->grads[0] + tri_params_grad_count(job->params);
+    TRI_TRY(tri_job_tail_meet(job, tail));
     float weight = tail[TRI_TAIL_WEIGHT];
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
@@ -135,14 +125,23 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
                                      .lr = (float)job->record.lr,
                                      .grad_scale = weight != 0 ? 1.0f / weight : 0,
                                      .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
+    return TRI_OK;
+}
+
+static tri_status move_weights(tri_job *job, tri_sync_slice slice)
+{
+    float *sums = job->sync->grads[0];
+    TRI_TRY(figures_find(job));
     tri_params_fold(job->params, job->threads, sums);
-    double norm = job->ahead ? NAN : gradient_norm(job, sums), limit = job->config.optim.clip_norm;
+    double norm = NAN, limit = job->config.optim.clip_norm;
+    if (!job->ahead && norm_is_wanted(job))
+        TRI_TRY(tri_job_gradient_norm(job, sums, &norm));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
     tri_optim_step(job->optim, &job->moves, job->params->values, sums, slice.first, slice.count);
-    if (job->ahead && norm_is_read(job)) {
+    if (job->ahead && norm_is_wanted(job)) {
         TRI_TRY(tri_job_settle(job));
-        norm = gradient_norm(job, sums);
+        TRI_TRY(tri_job_gradient_norm(job, sums, &norm));
     }
     job->record.grad_norm = norm;
     return TRI_OK;

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build_model.c: configuration to model, store and graph.
+ */
+#include "base/memory.h"
+#include "train/job.h"
+
+static tri_status check_samples(const tri_model *model, const tri_dataset_info *info)
+{
+    const tri_value_spec *input = tri_vector_at(&model->values, (size_t)model->input);
+    char wanted[96], found[96];
+    if (tri_shape_count(input->sample) == tri_shape_count(info->sample))
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
+                    tri_shape_print(input->sample, wanted), tri_shape_print(info->sample, found));
+}
+
+/* The tensors of the whole model, and what of them is in this rank's store. */
+static tri_status store_make(tri_job *job, const tri_model *model)
+{
+    TRI_TRY(tri_tensors_init(model, &job->tensors));
+    job->frozen = tri_alloc_zero(model->params.count, sizeof(bool));
+    if (!job->frozen && model->params.count > 0)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_job_freeze(job, model));
+    TRI_TRY(tri_params_create(model, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params));
+    for (int e = 0; e < job->params->entry_count; e++)
+        job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
+    return TRI_OK;
+}
+
+static tri_status graph_make(tri_job *job, const tri_model *model)
+{
+    tri_graph_config config = {.kind = job->config.train.kernels,
+                               .rows = job->rows,
+                               .shards = (int)job->waves.shards,
+                               .threads = job->threads,
+                               .training = !job->forward_only,
+                               .seed = (uint64_t)job->config.train.seed};
+    if (!tri_dtype_find(job->config.train.precision, &config.precision))
+        return tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", job->config.train.precision);
+    TRI_TRY(tri_graph_compile(model, job->params, &config, &job->graph));
+    job->figures.flops = tri_graph_flops(job->graph);
+    return TRI_OK;
+}
+
+/* Bytes of what the loader gives. */
+static void batch_size(tri_job *job, const tri_model *model)
+{
+    const tri_value_spec *input = tri_vector_at(&model->values, (size_t)model->input);
+    const tri_value_spec *target = tri_vector_at(&model->values, (size_t)model->target);
+    job->input_nbytes = (size_t)(job->rows * tri_shape_count(input->sample)) * tri_dtype_nbytes(input->dtype);
+    job->target_nbytes = (size_t)(job->rows * tri_shape_count(target->sample)) * tri_dtype_nbytes(target->dtype);
+    bool sequence = input->dtype == TRI_I32 && input->sample.ndim == 1;
+    job->figures.tokens = sequence ? input->sample.dim[0] : 0;
+    job->test.tokens = job->info.classes > 0 && target->sample.ndim > 0;
+}
+
+static tri_status objects_make(tri_job *job, const tri_model *model)
+{
+    TRI_TRY(tri_model_check(model));
+    TRI_TRY(check_samples(model, &job->info));
+    batch_size(job, model);
+    TRI_TRY(store_make(job, model));
+    return graph_make(job, model);
+}
+
+tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
+{
+    tri_model *built = NULL;
+    job->info = *info;
+    if (given)
+        return objects_make(job, given);
+    TRI_TRY_IN(tri_model_build(job->config.model, info->sample, info->classes, &built), "while building the model");
+    tri_status status = objects_make(job, built);
+    tri_model_destroy(built);
+    return status;
+}
