@@ -21,6 +21,9 @@ bool tri_graph_is_kept(const tri_graph *graph, int producer)
     const graph_op *made = &graph->ops[producer];
     if (made->block == 0 || made->output == graph->logits)
         return true;
+    for (int i = 0; i < graph->span.out_count; i++)
+        if (graph->span.out[i].value == made->output)
+            return true;
     for (int o = producer + 1; o < graph->op_count; o++)
         if (graph->ops[o].block != made->block && reads(&graph->ops[o], made->output))
             return true;

@@ -11,7 +11,7 @@
 /* T(first, first + count) of one column, count a power of two. */
 static float column_sum(const tri_graph *graph, int column, int64_t first, int64_t count)
 {
-    const float(*sums)[TRI_LOSS_COLUMNS] = (const float(*)[TRI_LOSS_COLUMNS])graph->sums_view.host;
+    const float(*sums)[TRI_LOSS_COLUMNS] = tri_graph_sums_host(graph);
     if (count == 1)
         return column == TRI_TAIL_SHARDS ? (float)(graph->batch.rows[first] > 0) : sums[first][column];
     return column_sum(graph, column, first, count / 2) + column_sum(graph, column, first + count / 2, count / 2);
@@ -52,6 +52,18 @@ static void block_again(tri_graph *graph, int last)
     }
 }
 
+/* What the runs of other slots have left in the calls is made this one's again. */
+static tri_status slot_return(tri_graph *graph, const graph_slot *slot)
+{
+    graph->batch = slot->batch;
+    TRI_TRY(tri_graph_check_parts(graph, slot->batch.shards));
+    tri_graph_crossings_place(graph, slot->batch.shards);
+    for (int o = 0; graph->config.slots > 0 && o < graph->op_count; o++)
+        tri_graph_call_fill(graph, &graph->ops[o], slot->step, true, true);
+    tri_graph_relay(graph, true);
+    return TRI_OK;
+}
+
 static void op_down(tri_graph *graph, graph_op *op)
 {
     tri_op_call *call = &op->call;
@@ -75,11 +87,14 @@ static void op_down(tri_graph *graph, graph_op *op)
 
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg)
 {
-    if (!graph->can_go_down)
+    graph_slot *slot = &graph->slots[graph->slot];
+    if (!slot->can_go_down)
         return tri_fail(TRI_EINVAL, "graph: backward wants a forward with training = true before it");
-    graph->can_go_down = false;
-    tails_write(graph);
-    if (ready)
+    TRI_TRY(slot_return(graph, slot));
+    slot->can_go_down = false;
+    if (graph->span.has_loss)
+        tails_write(graph);
+    if (ready && graph->span.has_loss)
         ready(arg, tri_params_tail(graph->params));
     for (int o = graph->op_count - 1; o >= 0; o--) {
         graph_op *op = &graph->ops[o];

@@ -17,6 +17,8 @@ static tri_status check_config(const tri_graph_config *config)
     if (config->rows < 1 || config->rows > INT32_MAX || config->shards < 1 || config->threads < 1)
         return tri_fail(TRI_EINVAL, "graph: want rows, shards and threads of at least 1, got %lld, %d, %d",
                         (long long)config->rows, config->shards, config->threads);
+    if (config->slots < 0 || config->slots > 1 << 20)
+        return tri_fail(TRI_EINVAL, "graph: want 0 to %d slots, got %d", 1 << 20, config->slots);
     if (config->precision != TRI_F32 && config->precision != TRI_BF16)
         return tri_fail(TRI_EINVAL, "graph: want a precision of f32 or bf16, got %s",
                         tri_dtype_name(config->precision));
@@ -63,6 +65,7 @@ static tri_status values_make(tri_graph *graph, const tri_model *model)
                                          .nbytes = nbytes,
                                          .buffer = -1,
                                          .grad = -1,
+                                         .din = -1,
                                          .again = -1};
     }
     return TRI_OK;
@@ -88,7 +91,7 @@ static void reshapes_drop(tri_graph *graph, const tri_model *model)
 }
 
 /* A relu that alone uses the output of an op that can do it becomes part of that op. Returns whether this one did. */
-static bool relu_fuse(tri_graph *graph, const tri_node *node, int *op_of_value)
+static bool relu_fuse(tri_graph *graph, const tri_node *node, int node_number, const int *op_of_value)
 {
     graph_value *values = graph->values;
     int root = values[node->input[0]].root;
@@ -98,6 +101,7 @@ static bool relu_fuse(tri_graph *graph, const tri_node *node, int *op_of_value)
     if (!can_fuse_relu(op->desc.op))
         return false;
     op->desc.attr.relu = true;
+    op->last_node = node_number;
     values[root].use_count = values[node->output].use_count;
     return true;
 }
@@ -110,9 +114,11 @@ static void roots_rename(tri_graph *graph, int from, int to)
             graph->values[v].root = to;
 }
 
-static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
+static void op_make(tri_graph *graph, const tri_node *node, int node_number, graph_op *op)
 {
-    *op = (graph_op){.saved = -1,
+    *op = (graph_op){.node = node_number,
+                     .last_node = node_number,
+                     .saved = -1,
                      .scratch = -1,
                      .scratch_down = -1,
                      .saved_again = -1,
@@ -133,8 +139,10 @@ static void op_make(tri_graph *graph, const tri_node *node, graph_op *op)
         op->dinput[i] = op->add_into[i] = -1;
     }
     op->desc.param_count = node->param_count;
-    for (int p = 0; p < node->param_count; p++)
+    for (int p = 0; p < node->param_count; p++) {
+        op->number[p] = node->param[p];
         op->param[p] = op->slot[p] = graph->params->of_model[node->param[p]];
+    }
     for (int t = 0; node->tie >= 0 && t < graph->params->tie_count; t++)
         if (graph->params->ties[t].number == node->tie)
             op->slot[0] = graph->params->entry_count + t;
@@ -151,11 +159,11 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     for (size_t n = 0; n < model->nodes.count; n++) {
         if (nodes[n].op == TRI_OP_RESHAPE)
             continue;
-        if (relu_fuse(graph, &nodes[n], op_of_value)) {
+        if (relu_fuse(graph, &nodes[n], (int)n, op_of_value)) {
             roots_rename(graph, nodes[n].output, graph->values[nodes[n].input[0]].root);
             continue;
         }
-        op_make(graph, &nodes[n], &graph->ops[graph->op_count]);
+        op_make(graph, &nodes[n], (int)n, &graph->ops[graph->op_count]);
         op_of_value[nodes[n].output] = graph->op_count++;
     }
     tri_free(op_of_value);
@@ -164,9 +172,13 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
 
 static bool has_moving_param(const tri_graph *graph, const graph_op *op)
 {
-    for (int p = 0; p < op->desc.param_count; p++)
-        if (!graph->params->entries[op->param[p]].frozen)
+    for (int p = 0; p < op->desc.param_count; p++) {
+        const bool *elsewhere = graph->config.frozen;
+        bool frozen =
+            op->param[p] >= 0 ? graph->params->entries[op->param[p]].frozen : elsewhere && elsewhere[op->number[p]];
+        if (!frozen)
             return true;
+    }
     return false;
 }
 
@@ -218,16 +230,25 @@ static void grads_decide(tri_graph *graph)
     }
 }
 
+/* Shapes of parameters and outputs. */
+static tri_status descs_infer(tri_graph *graph, const tri_model *model)
+{
+    const tri_param_spec *specs = model->params.items;
+    for (int o = 0; o < graph->op_count; o++) {
+        graph_op *op = &graph->ops[o];
+        tri_op_desc probe = op->desc;
+        tri_shape first = probe.param_count > 0 ? specs[op->number[0]].shape : (tri_shape){0};
+        TRI_TRY(tri_op_infer(&probe, first.dim[0], first.dim[1], (tri_shape){0}));
+        op->desc = probe;
+        op->desc.output_dtype = graph->values[op->output].dtype;
+    }
+    return TRI_OK;
+}
+
 static tri_status kernels_plan(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
-        const tri_param *entries = graph->params->entries;
-        tri_op_desc probe = op->desc;
-        tri_shape first = probe.param_count > 0 ? entries[op->param[0]].shape : (tri_shape){0};
-        TRI_TRY(tri_op_infer(&probe, first.dim[0], first.dim[1], (tri_shape){0}));
-        op->desc = probe;
-        op->desc.output_dtype = graph->values[op->output].dtype;
         tri_status status = tri_kernel_plan(graph->config.kind, &op->desc, &op->kernel);
         if (status != TRI_OK) {
             op->kernel.ops = NULL; /* a failed plan has released itself */
@@ -239,15 +260,12 @@ static tri_status kernels_plan(tri_graph *graph)
     return TRI_OK;
 }
 
-static tri_status graph_fill(tri_graph *graph, const tri_model *model)
+tri_status tri_graph_decide(tri_graph *graph, const tri_model *model)
 {
     graph->value_count = (int)model->values.count;
     graph->values = tri_alloc_zero(model->values.count, sizeof(*graph->values));
     graph->ops = tri_alloc_zero(model->nodes.count, sizeof(*graph->ops));
-    int parts = graph->config.shards < TRI_TREE_MAX_PARTS ? graph->config.shards : TRI_TREE_MAX_PARTS;
-    graph->part_capacity = parts;
-    graph->dparam = tri_alloc_zero((size_t)tri_params_tail(graph->params) * (size_t)parts, sizeof(*graph->dparam));
-    if (!graph->values || !graph->ops || !graph->dparam)
+    if (!graph->values || !graph->ops)
         return TRI_ENOMEM;
     TRI_TRY(values_make(graph, model));
     reshapes_drop(graph, model);
@@ -257,10 +275,23 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     graph->logits = graph->values[model->logits].root;
     types_decide(graph);
     grads_decide(graph);
+    return descs_infer(graph, model);
+}
+
+static tri_status graph_fill(tri_graph *graph, const tri_model *model)
+{
+    int parts = graph->config.shards < TRI_TREE_MAX_PARTS ? graph->config.shards : TRI_TREE_MAX_PARTS;
+    graph->part_capacity = parts;
+    graph->dparam = tri_alloc_zero((size_t)tri_params_tail(graph->params) * (size_t)parts, sizeof(*graph->dparam));
+    if (!graph->dparam)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_graph_decide(graph, model));
+    TRI_TRY(tri_graph_cut(graph, model));
     TRI_TRY(kernels_plan(graph));
     tri_graph_plan_times(graph);
     TRI_TRY(tri_graph_plan_memory(graph));
     graph->flops = tri_graph_count_flops(graph);
+    graph->config.frozen = NULL;
     return TRI_OK;
 }
 
@@ -299,6 +330,7 @@ void tri_graph_destroy(tri_graph *graph)
         if (graph->ops[o].kernel.ops)
             tri_kernel_release(&graph->ops[o].kernel);
     tri_graph_free_memory(graph);
+    tri_graph_span_fini(graph);
     tri_free(graph->buffers);
     tri_free(graph->dparam);
     tri_free(graph->ops);

@@ -9,7 +9,13 @@
 
 void *tri_graph_buffer(const tri_graph *graph, int buffer)
 {
-    return buffer >= 0 ? graph->memory + graph->buffers[buffer].offset : NULL;
+    if (buffer < 0)
+        return NULL;
+    const graph_buffer *spec = &graph->buffers[buffer];
+    const size_t slot = (size_t)graph->slot;
+    if (spec->crossing > 0)
+        return graph->slots[slot].crossing[spec->crossing];
+    return graph->memory + spec->offset + (spec->held ? slot * graph->slot_nbytes : 0);
 }
 
 void *tri_graph_value(const tri_graph *graph, int value)
@@ -21,7 +27,7 @@ void *tri_graph_value(const tri_graph *graph, int value)
     case GRAPH_TARGET:
         return (void *)(uintptr_t)graph->batch.target;
     case GRAPH_SUMS:
-        return graph->sums;
+        return tri_graph_sums(graph);
     case GRAPH_COMPUTED:
         break;
     }
@@ -60,6 +66,22 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
 
 /* --- upward --- */
 
+const float (*tri_graph_sums_host(const tri_graph *graph))[TRI_LOSS_COLUMNS]
+{
+    size_t first = (size_t)graph->slot * (size_t)graph->config.shards;
+    return graph->span.has_loss ? (const float(*)[TRI_LOSS_COLUMNS])graph->sums_view.host + first : NULL;
+}
+
+tri_status tri_graph_check_parts(const tri_graph *graph, int shards)
+{
+    int64_t covered = 0;
+    for (int p = 0; p < graph->part_count; p++)
+        covered += graph->parts[p].count;
+    if (covered != shards)
+        return tri_fail(TRI_EINVAL, "graph: want gradients set for %d shards, got %lld", shards, (long long)covered);
+    return TRI_OK;
+}
+
 static tri_status check_batch(const tri_graph *graph, const tri_batch *batch, bool training)
 {
     if (batch->shards < 1 || batch->shards > graph->config.shards)
@@ -72,30 +94,29 @@ static tri_status check_batch(const tri_graph *graph, const tri_batch *batch, bo
         return TRI_OK;
     if (!graph->config.training)
         return tri_fail(TRI_EINVAL, "graph: compiled for forward only, cannot train");
-    int64_t covered = 0;
-    for (int p = 0; p < graph->part_count; p++)
-        covered += graph->parts[p].count;
-    if (covered != batch->shards)
-        return tri_fail(TRI_EINVAL, "graph: want gradients set for %d shards, got %lld", batch->shards,
-                        (long long)covered);
-    return TRI_OK;
+    return graph->config.slots > 0 ? TRI_OK : tri_graph_check_parts(graph, batch->shards);
 }
 
 /* The batch is read where it lies if kernels see the host's memory. */
 static void batch_bring(tri_graph *graph, const tri_batch *batch)
 {
     const tri_device_ops *device = graph->params->device;
-    size_t shards = (size_t)batch->shards;
+    size_t shards = (size_t)batch->shards, first = (size_t)graph->slot * (size_t)graph->config.shards;
     graph->batch = *batch;
-    if (device->shares_host)
-        return;
-    device->from_host(graph->staged_input, batch->input, shards * graph->values[graph->input].nbytes);
-    device->from_host(graph->staged_target, batch->target, shards * graph->values[graph->target].nbytes);
-    graph->batch.input = graph->staged_input;
-    graph->batch.target = graph->staged_target;
+    if (!device->shares_host && graph->span.has_input) {
+        size_t nbytes = graph->values[graph->input].nbytes;
+        graph->batch.input = (char *)graph->staged_input + first * nbytes;
+        device->from_host((char *)graph->staged_input + first * nbytes, batch->input, shards * nbytes);
+    }
+    if (!device->shares_host && graph->span.has_target) {
+        size_t nbytes = graph->values[graph->target].nbytes;
+        graph->batch.target = (char *)graph->staged_target + first * nbytes;
+        device->from_host((char *)graph->staged_target + first * nbytes, batch->target, shards * nbytes);
+    }
+    graph->slots[graph->slot].batch = graph->batch;
 }
 
-static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training)
+void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training, bool grads)
 {
     tri_op_call *call = &op->call;
     *call = (tri_op_call){.shards = graph->batch.shards,
@@ -111,7 +132,7 @@ static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool traini
         call->input[i] = tri_graph_value(graph, op->input[i]);
     for (int p = 0; p < op->desc.param_count; p++)
         call->param[p] = graph->params->values + graph->params->entries[op->param[p]].first;
-    if (!training)
+    if (!grads)
         return;
     call->part_count = graph->part_count;
     call->parts = graph->parts;
@@ -128,23 +149,29 @@ void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg)
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4])
 {
-    graph->can_go_down = false;
+    graph_slot *slot = &graph->slots[graph->slot];
+    slot->can_go_down = false;
     TRI_TRY(check_batch(graph, batch, training));
     batch_bring(graph, batch);
+    slot->step = step;
+    tri_graph_crossings_place(graph, batch->shards);
+    tri_graph_relay(graph, false);
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         for (int p = 0; graph->need && p < op->desc.param_count; p++)
             TRI_TRY(graph->need(graph->need_arg, op->param[p]));
-        call_fill(graph, op, step, training);
+        tri_graph_call_fill(graph, op, step, training, training && graph->config.slots == 0);
         tri_kernel_forward(&op->kernel, &op->call);
     }
     tri_device_view_read(&graph->sums_view);
-    graph->can_go_down = training;
-    *sums = (const float(*)[4])graph->sums_view.host;
+    slot->can_go_down = training;
+    *sums = tri_graph_sums_host(graph);
     return TRI_OK;
 }
 
 const float *tri_graph_logits(const tri_graph *graph)
 {
-    return graph->values[graph->logits].dtype == TRI_F32 ? tri_graph_value(graph, graph->logits) : NULL;
+    if (graph->logits < 0 || graph->values[graph->logits].dtype != TRI_F32)
+        return NULL;
+    return tri_graph_value(graph, graph->logits);
 }

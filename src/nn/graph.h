@@ -22,10 +22,14 @@ typedef struct tri_graph_config {
     uint64_t seed;       /* of dropout */
     tri_dtype precision; /* TRI_F32, or TRI_BF16: linear layers multiply in bf16, values from there on are bf16; the
                             batch, convolutions before them, logits, parameters, their gradients and all sums are f32 */
+    int first_node, end_node; /* span.h: the part of the model that is compiled; 0, 0: all of it */
+    int slots;                /* span.h: runs that may stand between their way up and their way down at once; 0: one */
+    const bool *frozen;       /* [parameters of the model] those that nobody moves, where the store does not hold all;
+                                 NULL: it does. Read while compiling */
 } tri_graph_config;
 
-/* The params must come from the same model and outlive the graph, whose memory lies in their device. The model may be
- * destroyed afterwards. */
+/* The params must come from the same model, hold all that the span reads, and outlive the graph, whose memory lies in
+ * their device. The model may be destroyed afterwards. */
 tri_status tri_graph_compile(const tri_model *model, const tri_params *params, const tri_graph_config *config,
                              tri_graph **out);
 void tri_graph_destroy(tri_graph *graph);
@@ -42,7 +46,7 @@ typedef struct tri_batch {
 /* Where the gradients of the next runs go: grads[p] is a flat array (tri_params_grad_count() and the tail) for part p
  * of their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are
  * copied, the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch
- * norm writes its statistics there on the way up). */
+ * norm writes its statistics there on the way up); of a graph with slots before its backward only. */
 tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
 
 /* Before the kernels of the next runs read an entry of the store they call need: it may still be on its way. A failure
@@ -50,13 +54,14 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
 typedef tri_status (*tri_graph_need)(void *arg, int entry);
 void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg);
 
-/* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard. The batch is borrowed until
+/* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss. The batch is
+ * borrowed until
  * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);
 /* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. Of a model
  * that ends in tri_vocab_loss(): what its last linear layer reads. NULL where they are not f32 (with bf16 such a model
- * multiplies in bf16). */
+ * multiplies in bf16) or not here. */
 const float *tri_graph_logits(const tri_graph *graph);
 
 /* Called when the gradient of an entry is complete in all parts; entries may come in any order but are called once

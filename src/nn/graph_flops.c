@@ -23,24 +23,29 @@ static int64_t terms_of(const tri_op_desc *desc)
     }
 }
 
+double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again)
+{
+    double outputs = (double)tri_shape_count(op->desc.output), terms = (double)terms_of(&op->desc);
+    if (op->desc.op == TRI_OP_VOCAB_LOSS) {
+        outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
+        terms = (double)op->desc.param[0].dim[1];
+    }
+    double once = 2.0 * terms * outputs / (double)graph->config.rows;
+    int passes = 1 + (op->backward && op->desc.param_count > 0);
+    for (int i = 0; i < op->desc.input_count; i++)
+        passes += op->backward && op->desc.need_dinput[i];
+    if (op->desc.op == TRI_OP_ATTENTION && passes > 1)
+        passes++; /* each of its two products has two factors with gradients */
+    if (again && op->backward && (op->block > 0 || op->desc.attr.forget))
+        passes++;
+    return passes * once;
+}
+
 double tri_graph_count_flops(const tri_graph *graph)
 {
     double flops = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        const graph_op *op = &graph->ops[o];
-        double outputs = (double)tri_shape_count(op->desc.output), terms = (double)terms_of(&op->desc);
-        if (op->desc.op == TRI_OP_VOCAB_LOSS) {
-            outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
-            terms = (double)op->desc.param[0].dim[1];
-        }
-        double once = 2.0 * terms * outputs / (double)graph->config.rows;
-        int passes = 1 + (op->backward && op->desc.param_count > 0);
-        for (int i = 0; i < op->desc.input_count; i++)
-            passes += op->backward && op->desc.need_dinput[i];
-        if (op->desc.op == TRI_OP_ATTENTION && passes > 1)
-            passes++; /* each of its two products has two factors with gradients */
-        flops += passes * once;
-    }
+    for (int o = 0; o < graph->op_count; o++)
+        flops += tri_graph_op_flops(graph, &graph->ops[o], false);
     return flops;
 }
 

@@ -10,13 +10,25 @@
 #define TRI_NN_GRAPH_IMPL_H
 
 #include "nn/graph.h"
+#include "nn/span.h"
 
 /* Memory of all shards of a run. */
 typedef struct graph_buffer {
     size_t nbytes;
     int first, last; /* times */
-    size_t offset;   /* in graph->memory, a multiple of 64 */
+    size_t offset;   /* in graph->memory, a multiple of 64; of the first slot where it is held */
+    bool held;       /* from the way up into the way down: each slot has one */
+    int crossing;    /* the caller's memory: number in graph_slot.crossing; 0: planned here */
 } graph_buffer;
+
+/* One run between its way up and its way down. */
+typedef struct graph_slot {
+    tri_batch batch;
+    uint64_t step;
+    bool can_go_down;     /* a forward with training = true stands */
+    tri_span_places base; /* of what crosses */
+    void **crossing;      /* [1 + crossing_count] */
+} graph_slot;
 
 typedef enum graph_source { GRAPH_COMPUTED, GRAPH_INPUT, GRAPH_TARGET, GRAPH_SUMS } graph_source;
 
@@ -30,14 +42,17 @@ typedef struct graph_value {
     int use_count; /* uses as input of ops */
     bool need_grad;
     int buffer, grad; /* numbers of buffers, -1: none */
+    int din;          /* buffer of a gradient that leaves the span, -1: it does not */
     int again, block; /* buffer of its second life in its block, -1: none */
 } graph_value;
 
 typedef struct graph_op {
     tri_kernel kernel;
     tri_op_desc desc;
+    int node, last_node;                  /* of the model: its first, and its last where a relu is fused */
     int input[TRI_OP_MAX_INPUTS], output; /* roots */
-    int param[TRI_OP_MAX_PARAMS];         /* entries of the store */
+    int number[TRI_OP_MAX_PARAMS];        /* of its parameters, in the model */
+    int param[TRI_OP_MAX_PARAMS];         /* entries of the store; -1: not there */
     int slot[TRI_OP_MAX_PARAMS];          /* numbers of their gradients: entries or ties */
     bool backward;                        /* takes part in the way down */
     int block;                            /* 0: none */
@@ -57,7 +72,7 @@ struct tri_graph {
     int value_count;
     graph_op *ops;
     int op_count;
-    int input, target, logits; /* values */
+    int input, target, logits; /* values; logits -1: not in the span */
     bool share;                /* buffers share memory */
     graph_buffer *buffers;
     int buffer_count, buffer_capacity;
@@ -65,18 +80,23 @@ struct tri_graph {
     size_t planned_nbytes, plain_nbytes;
     tri_graph_need need; /* NULL: every entry is there */
     void *need_arg;
-    float (*sums)[TRI_LOSS_COLUMNS]; /* [config.shards] */
+    float (*sums)[TRI_LOSS_COLUMNS]; /* [slots][config.shards] */
     tri_device_view sums_view;       /* what the host sees of them */
     void *staged_input,
-        *staged_target; /* [config.shards]: the batch, where kernels cannot read it in the host; or NULL */
+        *staged_target; /* [slots][config.shards]: the batch, where kernels cannot read it in the host; or NULL */
     double flops;
+    tri_span span;
+    int crossing_count; /* values and gradients that cross */
+    graph_slot *slots;
+    int slot_count;
+    size_t slot_nbytes; /* from one slot's memory to the next */
     /* of the runs: */
     int part_count, part_capacity;
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     float *grads[TRI_TREE_MAX_PARTS];
-    float **dparam;   /* [entry or tie][part_capacity]: where each gradient of each part lies */
-    tri_batch batch;  /* of the last forward */
-    bool can_go_down; /* a forward with training = true stands */
+    float **dparam;  /* [entry or tie][part_capacity]: where each gradient of each part lies */
+    int slot;        /* of the next runs */
+    tri_batch batch; /* of the slot's run */
 };
 
 /* share false: every buffer has memory of its own and nothing is computed in place; tests compare with it. */
@@ -96,6 +116,33 @@ void tri_graph_free_memory(tri_graph *graph);
 /* Gives offsets to buffers so that those whose times meet do not overlap; returns the bytes of the whole. */
 size_t tri_graph_pack(graph_buffer *buffers, int count, int *order);
 double tri_graph_count_flops(const tri_graph *graph);
+/* Of one sample of one op; again: also where it runs once more on the way down. */
+double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again);
+/* compile.c: what is decided of the whole model: ops, types, which gradients are wanted. Values and ops are there. */
+tri_status tri_graph_decide(tri_graph *graph, const tri_model *model);
+/* span.c: drops the ops outside of the span, finds what crosses its ends. */
+tri_status tri_graph_cut(tri_graph *graph, const tri_model *model);
+/* Op o may be the first of a span: it begins no torn block, and no relu of an op before it. */
+bool tri_graph_may_begin(const tri_graph *graph, int o);
+/* Is the value made before op `o` and read by it or behind it? */
+bool tri_graph_crosses(const tri_graph *graph, int value, int o);
+/* A buffer for each value and gradient that crosses; before those of the ops. */
+void tri_graph_plan_crossings(tri_graph *graph);
+/* The slot's pointers for a run of so many shards. */
+void tri_graph_crossings_place(tri_graph *graph, int shards);
+/* What the span only passes on, upward or downward. */
+void tri_graph_relay(tri_graph *graph, bool down);
+void tri_graph_span_fini(tri_graph *graph);
+/* graph.c: the call of an op in the slot's run; grads: with where the gradients of its parameters go. */
+void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool training, bool grads);
+/* The parts that were set cover so many shards. */
+tri_status tri_graph_check_parts(const tri_graph *graph, int shards);
+/* The sums of the slot's run, as the host sees them, NULL without a loss; as kernels write them. */
+const float (*tri_graph_sums_host(const tri_graph *graph))[TRI_LOSS_COLUMNS];
+static inline float (*tri_graph_sums(const tri_graph *graph))[TRI_LOSS_COLUMNS]
+{
+    return graph->sums + (size_t)graph->slot * (size_t)graph->config.shards;
+}
 /* Memory of a buffer, or NULL for -1. */
 void *tri_graph_buffer(const tri_graph *graph, int buffer);
 /* Where a root value lies in this run. */

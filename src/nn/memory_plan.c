@@ -4,7 +4,8 @@
  *
  * A value lives until its last reader, on the way down where a kernel's flags say that backward reads it. In place:
  * where the kernel allows it and nobody reads the old content later. Offsets: largest first, each at the lowest place
- * that is free in all of its time (first fit).
+ * that is free in all of its time (first fit). With several slots, what lives from the way up into the way down lies
+ * once for each behind what all of them share.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static bool can_share_output(const tri_graph *graph, int o, int buffer, int now)
     for (int i = 1; i < op->desc.input_count; i++)
         if (op->input[i] == op->input[0])
             return false;
-    return graph->buffers[buffer].last == now;
+    return graph->buffers[buffer].crossing == 0 && graph->buffers[buffer].last == now;
 }
 
 static void plan_up(tri_graph *graph)
@@ -107,7 +108,7 @@ static void plan_up(tri_graph *graph)
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         graph_value *out = &graph->values[op->output];
-        if (out->source == GRAPH_COMPUTED) {
+        if (out->source == GRAPH_COMPUTED && out->buffer < 0) {
             int last = value_last(graph, op->output, o);
             size_t nbytes = run_nbytes(graph, out->nbytes);
             graph->plain_nbytes += nbytes;
@@ -168,9 +169,14 @@ static void plan_dinput(tri_graph *graph, int o, int i)
         op->add_into[i] = in->grad;
         return;
     }
+    if (in->din >= 0) {
+        op->dinput[i] = in->grad = in->din;
+        return;
+    }
     int last = time_down(graph, producer_of(graph, op->input[i])), outer = graph->values[op->output].grad;
     bool in_place = graph->share && i == 0 && op->kernel.ops->dinput_may_alias && outer >= 0 &&
-                    in->nbytes == graph->values[op->output].nbytes && in->dtype == graph->values[op->output].dtype;
+                    graph->buffers[outer].crossing == 0 && in->nbytes == graph->values[op->output].nbytes &&
+                    in->dtype == graph->values[op->output].dtype;
     if (in_place) {
         in->grad = outer;
         graph->buffers[outer].last = last;
@@ -251,12 +257,49 @@ static size_t pack_apart(graph_buffer *buffers, int count)
     return total;
 }
 
+static size_t place(const tri_graph *graph, graph_buffer *buffers, int count, int *order)
+{
+    return graph->share ? tri_graph_pack(buffers, count, order) : pack_apart(buffers, count);
+}
+
+/* Places the buffers that are held, or those that are not, behind `offset`. */
+static size_t place_some(tri_graph *graph, bool held, size_t offset, graph_buffer *some, int *order)
+{
+    int count = 0;
+    for (int b = 0; b < graph->buffer_count; b++)
+        if (graph->buffers[b].held == held)
+            some[count++] = graph->buffers[b];
+    size_t nbytes = place(graph, some, count, order);
+    count = 0;
+    for (int b = 0; b < graph->buffer_count; b++)
+        if (graph->buffers[b].held == held)
+            graph->buffers[b].offset = offset + some[count++].offset;
+    return nbytes;
+}
+
+static tri_status place_in_slots(tri_graph *graph, int *order)
+{
+    graph_buffer *some = tri_alloc_zero((size_t)graph->buffer_count, sizeof(*some));
+    if (!some)
+        return TRI_ENOMEM;
+    for (int b = 0; b < graph->buffer_count; b++) {
+        graph_buffer *buffer = &graph->buffers[b];
+        buffer->held = buffer->first < graph->op_count && buffer->last >= graph->op_count;
+    }
+    size_t shared_nbytes = place_some(graph, false, 0, some, order);
+    graph->slot_nbytes = place_some(graph, true, shared_nbytes, some, order);
+    graph->planned_nbytes = shared_nbytes + (size_t)graph->slot_count * graph->slot_nbytes;
+    tri_free(some);
+    return TRI_OK;
+}
+
 /* --- memory --- */
 
 static tri_status allocate(tri_graph *graph)
 {
     const tri_device_ops *device = graph->params->device;
-    size_t sums_nbytes = (size_t)graph->config.shards * sizeof(*graph->sums);
+    const size_t slots = (size_t)graph->slot_count;
+    size_t sums_nbytes = slots * (size_t)graph->config.shards * sizeof(*graph->sums);
     graph->memory = device->alloc(graph->planned_nbytes);
     graph->sums = device->alloc(sums_nbytes);
     if (!graph->memory || !graph->sums)
@@ -264,8 +307,8 @@ static tri_status allocate(tri_graph *graph)
     TRI_TRY(tri_device_view_open(&graph->sums_view, device, graph->sums, sums_nbytes));
     if (device->shares_host)
         return TRI_OK;
-    graph->staged_input = device->alloc(run_nbytes(graph, graph->values[graph->input].nbytes));
-    graph->staged_target = device->alloc(run_nbytes(graph, graph->values[graph->target].nbytes));
+    graph->staged_input = device->alloc(slots * run_nbytes(graph, graph->values[graph->input].nbytes));
+    graph->staged_target = device->alloc(slots * run_nbytes(graph, graph->values[graph->target].nbytes));
     return graph->staged_input && graph->staged_target ? TRI_OK : TRI_ENOMEM;
 }
 
@@ -281,20 +324,24 @@ void tri_graph_free_memory(tri_graph *graph)
 
 tri_status tri_graph_plan_memory(tri_graph *graph)
 {
-    graph->buffer_capacity = graph->op_count * (7 + TRI_OP_MAX_INPUTS);
+    graph->buffer_capacity = graph->op_count * (7 + TRI_OP_MAX_INPUTS) + graph->crossing_count;
     graph->buffers = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*graph->buffers));
     int *order = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*order));
     if (!graph->buffers || !order) {
         tri_free(order);
         return TRI_ENOMEM;
     }
+    tri_graph_plan_crossings(graph);
     plan_up(graph);
     plan_again(graph);
     plan_down(graph);
-    graph->planned_nbytes = graph->share ? tri_graph_pack(graph->buffers, graph->buffer_count, order)
-                                         : pack_apart(graph->buffers, graph->buffer_count);
+    tri_status status = TRI_OK;
+    if (graph->slot_count > 1)
+        status = place_in_slots(graph, order);
+    else
+        graph->planned_nbytes = place(graph, graph->buffers, graph->buffer_count, order);
     tri_free(order);
-    return allocate(graph);
+    return status == TRI_OK ? allocate(graph) : status;
 }
 
 void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *plain_nbytes)

@@ -122,7 +122,7 @@ static tri_status ties_lay(const tri_model *model, tri_params *params)
         int entry = params->of_model[numbers[t]];
         if (entry < 0)
             continue;
-        params->ties[params->tie_count] = (tri_tie){entry, (int)t, tri_params_grad_count(params)};
+        params->ties[params->tie_count] = (tri_tie){entry, (int)t, tri_params_grad_count(params), false};
         params->tie_count++;
     }
     return TRI_OK;

@@ -29,6 +29,8 @@ typedef struct tri_param {
     bool decay, buffer;
     bool frozen;    /* nobody moves it: no gradient is wanted; set before graphs, optimizers and syncs are made */
     float momentum; /* buffer: weight of the newest figure; 0 = 0.1 */
+    bool copy;      /* another rank of the pipeline has it too, and counts it: in norms and checkpoints */
+    bool away;      /* its gradient is made there, and does not travel in buckets */
 } tri_param;
 
 /* Another reader of an entry (tied weights). Its gradient has a place of its own in gradient arrays, behind the
@@ -38,6 +40,7 @@ typedef struct tri_tie {
     int entry;
     int number;    /* in the model */
     int64_t first; /* element of gradient arrays */
+    bool away;     /* made by another rank of the pipeline, as for entries */
 } tri_tie;
 
 typedef struct tri_params {

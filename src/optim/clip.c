@@ -15,7 +15,7 @@ static void entry_squares(const tri_param *entry, const float *grads, int64_t fi
     int64_t low = first - entry->first, high = end - entry->first;
     low = low < 0 ? 0 : low;
     high = high > entry->count ? entry->count : high;
-    if (entry->buffer || entry->frozen || low >= high)
+    if (entry->buffer || entry->frozen || entry->copy || low >= high)
         return;
     TRI_ASSERT(low % TRI_NORM_BLOCK == 0);
     tri_vector_square_blocks(threads, grads + entry->first + low, high - low,

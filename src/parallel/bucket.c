@@ -31,10 +31,23 @@ static bool is_frozen(const tri_params *params, int number)
     return number < params->entry_count && params->entries[number].frozen;
 }
 
-/* Frozen gradients from `number` downwards, if they would fill a bucket; else 0. */
-static int frozen_run(const tri_params *params, int number, int64_t nbytes_each)
+/* Made by another rank of the pipeline. */
+static bool is_away(const tri_params *params, int number)
+{
+    if (number < params->entry_count)
+        return params->entries[number].away;
+    return number < tri_params_tail(params) && params->ties[number - params->entry_count].away;
+}
+
+/* Gradients from `number` downwards that do not travel: those made elsewhere, and frozen ones if they would fill a
+ * bucket; or 0. */
+static int resting_run(const tri_params *params, int number, int64_t nbytes_each)
 {
     int run = 0;
+    while (number >= run && is_away(params, number - run))
+        run++;
+    if (run > 0)
+        return run;
     while (number >= run && is_frozen(params, number - run))
         run++;
     if (run == 0)
@@ -57,13 +70,13 @@ tri_status tri_buckets_init(tri_buckets *buckets, const tri_params *params, int6
     int last = entries - 1;
     for (int entry = last; entry >= 0; entry--) {
         int64_t first = tri_params_grad_first(params, entry);
-        int frozen = frozen_run(params, entry, nbytes_each);
-        if (frozen > 0) {
+        int resting = resting_run(params, entry, nbytes_each);
+        if (resting > 0) {
             if (entry < last)
                 bucket_close(buckets, params, entry + 1, last, end);
-            for (int i = 0; i < frozen; i++)
+            for (int i = 0; i < resting; i++)
                 buckets->bucket_of[entry - i] = -1;
-            entry -= frozen - 1;
+            entry -= resting - 1;
             end = tri_params_grad_first(params, entry);
             last = entry - 1;
             continue;

@@ -113,6 +113,40 @@ static void frozen_runs_that_would_fill_a_bucket_do_not_travel(void **state)
     entries[0].frozen = entries[1].frozen = false;
 }
 
+/* The entry of a tied weight on one stage, its tie on the other. */
+static void gradients_made_elsewhere_do_not_travel(void **state)
+{
+    (void)state;
+    tri_tie tie = {.entry = 1, .first = 112};
+    tri_params tied = params;
+    tri_buckets buckets;
+    tied.ties = &tie;
+    tied.tie_count = 1;
+    for (int at = 0; at < 5; at++) {
+        if (at < 4)
+            entries[at].away = true;
+        else
+            tie.away = true;
+        assert_int_equal(tri_buckets_init(&buckets, &tied, 1 << 20), TRI_OK);
+        assert_int_equal(buckets.count, at == 0 ? 1 : 2);
+        assert_int_equal(buckets.bucket_of[at], -1);
+        assert_int_equal(buckets.items[0].first, at < 4 ? entries[at].first + entries[at].count : 128);
+        if (at > 0) {
+            assert_int_equal(buckets.items[1].first, 0);
+            assert_int_equal(buckets.items[1].count, at < 4 ? entries[at].first : 112);
+        }
+        tri_buckets_begin(&buckets);
+        for (int number = 0; number < 6; number++)
+            if (number != at)
+                tri_bucket_ready(&buckets, number);
+        for (int b = 0; b < buckets.count; b++)
+            assert_ptr_equal(tri_buckets_release(&buckets), &buckets.items[b]);
+        tri_buckets_fini(&buckets);
+        if (at < 4)
+            entries[at].away = false;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +155,7 @@ int main(void)
         cmocka_unit_test(a_large_limit_makes_one_bucket),
         cmocka_unit_test(failed_allocations_are_reported),
         cmocka_unit_test(frozen_runs_that_would_fill_a_bucket_do_not_travel),
+        cmocka_unit_test(gradients_made_elsewhere_do_not_travel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
