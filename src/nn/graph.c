@@ -101,6 +101,7 @@ static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool traini
     *call = (tri_op_call){.shards = graph->batch.shards,
                           .rows = graph->batch.rows,
                           .first_sample = graph->batch.first_sample,
+                          .across = &graph->across,
                           .output = tri_graph_value(graph, op->output),
                           .saved = tri_graph_buffer(graph, op->saved),
                           .scratch = tri_graph_buffer(graph, op->scratch),
@@ -119,6 +120,11 @@ static void call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool traini
         call->dparam[p] = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
 }
 
+void tri_graph_sum_set(tri_graph *graph, tri_graph_sum sum, void *arg)
+{
+    graph->across = (tri_op_ranks){.sum = sum, .arg = arg};
+}
+
 void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg)
 {
     graph->need = need;
@@ -130,6 +136,10 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
 {
     graph->can_go_down = false;
     TRI_TRY(check_batch(graph, batch, training));
+    if (graph->ranks > 1 && !graph->across.sum)
+        return tri_fail(TRI_EINVAL, "graph: want tri_graph_sum_set() before a run, %d ranks share out the model",
+                        graph->ranks);
+    graph->across.status = TRI_OK;
     batch_bring(graph, batch);
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
@@ -137,6 +147,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
             TRI_TRY(graph->need(graph->need_arg, op->param[p]));
         call_fill(graph, op, step, training);
         tri_kernel_forward(&op->kernel, &op->call);
+        TRI_TRY(graph->across.status);
     }
     tri_device_view_read(&graph->sums_view);
     graph->can_go_down = training;

@@ -29,7 +29,7 @@ double tri_graph_count_flops(const tri_graph *graph)
     for (int o = 0; o < graph->op_count; o++) {
         const graph_op *op = &graph->ops[o];
         double outputs = (double)tri_shape_count(op->desc.output), terms = (double)terms_of(&op->desc);
-        if (op->desc.op == TRI_OP_VOCAB_LOSS) {
+        if (op->desc.op == TRI_OP_VOCAB_LOSS || op->desc.op == TRI_OP_VOCAB_PART) {
             outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
             terms = (double)op->desc.param[0].dim[1];
         }
