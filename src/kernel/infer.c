@@ -314,7 +314,8 @@ tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_sha
         return tri_fail(TRI_EINVAL, "op: want a number below %d, got %d", (int)TRI_OP_COUNT, (int)desc->op);
     }
     const bool two = desc->op == TRI_OP_MATMUL || desc->op == TRI_OP_ADD || desc->op == TRI_OP_MUL ||
-                     desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS;
+                     desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS ||
+                     desc->op == TRI_OP_VOCAB_PART || desc->op == TRI_OP_VOCAB_JOIN || desc->op == TRI_OP_VOCAB_SUMS;
     const int low = two || desc->op == TRI_OP_CONCAT ? 2 : 1;
     TRI_TRY(check_input_count(desc, low, desc->op == TRI_OP_CONCAT ? TRI_OP_MAX_INPUTS : low));
     desc->param_count = 0;
@@ -378,7 +379,15 @@ tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_sha
     case TRI_OP_ROPE:
     case TRI_OP_ATTENTION:
     case TRI_OP_VOCAB_LOSS:
+    case TRI_OP_VOCAB_PART:
         status = tri_infer_tokens(desc, units);
+        break;
+    case TRI_OP_BIAS:
+    case TRI_OP_SHARE_PARTS:
+    case TRI_OP_SUM_PARTS:
+    case TRI_OP_VOCAB_JOIN:
+    case TRI_OP_VOCAB_SUMS:
+        status = tri_infer_parts(desc);
         break;
     case TRI_OP_COUNT:
         break;

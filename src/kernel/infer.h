@@ -16,4 +16,7 @@ tri_status tri_infer_param(tri_op_desc *desc, tri_shape shape);
 /* infer_tokens.c: the ops of sequences of tokens. */
 tri_status tri_infer_tokens(tri_op_desc *desc, int64_t units);
 
+/* infer_parts.c: the ops of models in parts. */
+tri_status tri_infer_parts(tri_op_desc *desc);
+
 #endif

@@ -85,13 +85,23 @@ static tri_status infer_vocab_loss(tri_op_desc *desc, int64_t units)
     want.ndim--;
     char text[96], other[96];
     if (!tri_shape_equal(want, desc->input[1])) {
-        return tri_fail(TRI_EINVAL, "vocab_loss: targets: want %s, got %s", tri_shape_print(want, text),
+        return tri_fail(TRI_EINVAL, "%s: targets: want %s, got %s", tri_op_name(desc->op), tri_shape_print(want, text),
                         tri_shape_print(desc->input[1], other));
     }
     if (!(desc->attr.smoothing >= 0 && desc->attr.smoothing <= 1)) {
-        return tri_fail(TRI_EINVAL, "vocab_loss: want smoothing from 0 to 1, got %g", (double)desc->attr.smoothing);
+        return tri_fail(TRI_EINVAL, "%s: want smoothing from 0 to 1, got %g", tri_op_name(desc->op),
+                        (double)desc->attr.smoothing);
     }
-    desc->output = tri_shape_make(1, (int64_t[]){TRI_LOSS_COLUMNS});
+    if (desc->op == TRI_OP_VOCAB_PART) {
+        if (desc->attr.first < 0 || units > desc->attr.words - desc->attr.first) {
+            return tri_fail(TRI_EINVAL, "vocab_part: want %lld words from number %lld on to be within %lld",
+                            (long long)units, (long long)desc->attr.first, (long long)desc->attr.words);
+        }
+        desc->output = desc->input[1];
+        desc->output.dim[desc->output.ndim++] = TRI_VOCAB_STATE;
+    } else {
+        desc->output = tri_shape_make(1, (int64_t[]){TRI_LOSS_COLUMNS});
+    }
     return tri_infer_param(desc, tri_shape_make(2, (int64_t[]){units, tri_shape_last(&desc->input[0])}));
 }
 
@@ -103,6 +113,7 @@ tri_status tri_infer_tokens(tri_op_desc *desc, int64_t units)
     case TRI_OP_POSITIONS:
         return infer_positions(desc, units);
     case TRI_OP_VOCAB_LOSS:
+    case TRI_OP_VOCAB_PART:
         return infer_vocab_loss(desc, units);
     default:
         return infer_heads(desc);

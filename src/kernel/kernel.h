@@ -48,7 +48,13 @@
     X(TRI_OP_POSITIONS, "positions")         /* x[B,T,C] w[P,C] -> y = x + w[t], T <= P */                             \
     X(TRI_OP_ROPE, "rope")                   /* turns queries and keys of x[B,T,(H + 2K) D] by their place */          \
     X(TRI_OP_ATTENTION, "attention")         /* x[B,T,(H + 2K) D] -> y[B,T,H D], causal; queries, keys, values */      \
-    X(TRI_OP_VOCAB_LOSS, "vocab_loss")       /* x[B..,C] i[B..] w[V,C] -> sums: cross_entropy of x w' */
+    X(TRI_OP_VOCAB_LOSS, "vocab_loss")       /* x[B..,C] i[B..] w[V,C] -> sums: cross_entropy of x w' */               \
+    X(TRI_OP_BIAS, "bias")                   /* x[B..,C] b[C] -> y = x + b */                                          \
+    X(TRI_OP_SHARE_PARTS, "share_parts")     /* x -> y = x; its gradient is added up over `ranks` */                   \
+    X(TRI_OP_SUM_PARTS, "sum_parts")         /* x -> y = x added up over `ranks`; its gradient is y's */               \
+    X(TRI_OP_VOCAB_PART, "vocab_part")       /* x[B..,C] i[B..] w[V,C] -> state[B..,5] of words first..first + V */    \
+    X(TRI_OP_VOCAB_JOIN, "vocab_join")       /* a[B..,5] b[B..,5] -> state of the words of both */                     \
+    X(TRI_OP_VOCAB_SUMS, "vocab_sums")       /* state[B..,5] i[B..] -> sums, as vocab_loss has them */
 
 typedef enum tri_op {
 #define TRI_OP_ENUM(id, name) id,
@@ -80,6 +86,9 @@ typedef struct tri_op_attr {
     float theta;                                   /* rope: base of the angles */
     float rope_factor, rope_low, rope_high;        /* rope: Llama 3's scaling of long wave lengths; factor 0: none */
     int64_t rope_context;                          /* the context it was trained on before */
+    int64_t first;   /* embedding, vocab_part: number of the first word, that of row 0 of the table */
+    int64_t words;   /* vocab_part, vocab_sums: of the whole vocabulary */
+    int ranks, rank; /* share_parts, sum_parts, vocab_sums: that share the parts out (tri_op_ranks); 0 = 1, alone */
 } tri_op_attr;
 
 /* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their
@@ -102,6 +111,14 @@ typedef struct tri_op_desc {
 /* Whether any value is bf16. */
 bool tri_op_desc_is_half(const tri_op_desc *desc);
 
+/* The ranks that share out the parts of a model: sum adds a buffer up over them, in place, with the same bits on all: a
+ * balanced tree over the ranks, each sum of two rounded to the type. */
+typedef struct tri_op_ranks {
+    tri_status (*sum)(void *arg, void *data, int64_t count, tri_dtype dtype);
+    void *arg;
+    tri_status status; /* the first failure; from then on nothing is added */
+} tri_op_ranks;
+
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
 typedef struct tri_op_call {
     int shards;          /* in this call, 1 .. max_shards */
@@ -114,6 +131,7 @@ typedef struct tri_op_call {
     bool training; /* false: dropout passes, batch norm uses running statistics */
     uint64_t seed, step;
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
+    tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
     /* backward only: */
     const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place */
     void *dinput[TRI_OP_MAX_INPUTS]; /* NULL: not wanted; overwritten, never added to; may alias doutput where the
@@ -126,6 +144,17 @@ typedef struct tri_op_call {
                                the sum over shards with samples of the batch's mean and unbiased variance, written
                                by forward (training) and by backward, by each that is given part_count and dparam */
 } tri_op_call;
+
+/* vocab_part, vocab_join: what is known of a row's logits for some of the words, as f32. vocab_sums makes the loss of
+ * it; what comes down in place of its gradient is the logarithm of the sum of the exponentials of all logits, in `top`.
+ * Rows that do not count are zeros. */
+typedef struct tri_vocab_state {
+    float top, sum; /* of exp(x - top) */
+    float right;    /* logit of the target, 0: it is elsewhere */
+    float before;   /* the largest logit before the target's */
+    float total;    /* of logits: smoothing */
+} tri_vocab_state;
+#define TRI_VOCAB_STATE 5 /* floats of one */
 
 typedef struct tri_kernel tri_kernel; /* one planned op */
 
@@ -143,6 +172,7 @@ typedef struct tri_kernel_ops {
     bool backward_input;   /* backward reads input[] */
     bool backward_output;  /* backward reads output */
     bool half;             /* takes values in bf16 too, any of them */
+    bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
 } tri_kernel_ops;
 
 struct tri_kernel {

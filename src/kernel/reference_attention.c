@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reference_attention.c: what attention and vocab_loss mean. Plain loops in double, one row after the other.
+ * reference_attention.c: what attention means. Plain loops in double, one row after the other.
  *
  * attention: y[t] = sum over u <= t of p[u] v[u], p = softmax of q[t] k[u] / sqrt(D) over u <= t; head h of the queries
  * reads head h / (H / K) of keys and values.
@@ -119,92 +119,5 @@ const tri_kernel_ops tri_reference_attention = {
     .plan = attention_plan,
     .forward = attention_forward,
     .backward = attention_backward,
-    .backward_input = true,
-};
-
-/* Where things lie in scratch: one row of logits and its gradient, then leaves of dw. */
-static tri_status vocab_plan(const tri_op_desc *desc, tri_kernel *kernel)
-{
-    const int64_t words = desc->param[0].dim[0], each = tri_shape_count(desc->param[0]);
-    kernel->scratch_nbytes = (size_t)(2 * words + each * desc->max_shards) * sizeof(float);
-    return TRI_OK;
-}
-
-/* Gradients of one row; dx may be NULL. */
-static void vocab_row_back(const tri_kernel *kernel, const float *w, const float *x, const float *dlogits, float *dx,
-                           float *dw)
-{
-    const int64_t words = kernel->desc.param[0].dim[0], width = kernel->desc.param[0].dim[1];
-    for (int64_t c = 0; c < width; c++) {
-        double sum = 0;
-        for (int64_t v = 0; v < words; v++) {
-            sum += (double)dlogits[v] * (double)w[v * width + c];
-            dw[v * width + c] += dlogits[v] * x[c];
-        }
-        if (dx != NULL) {
-            dx[c] = (float)sum;
-        }
-    }
-}
-
-/* Forward when sums are wanted, else backward. */
-static void vocab_run(const tri_kernel *kernel, const tri_op_call *call, bool sums)
-{
-    const int64_t words = kernel->desc.param[0].dim[0], width = kernel->desc.param[0].dim[1];
-    const int64_t rows = tri_shape_count(kernel->desc.input[1]), per_sample = rows / kernel->desc.input[1].dim[0];
-    const float *w = call->param[0];
-    float *logits = call->scratch, *dlogits = logits + words, *leaves = dlogits + words;
-    for (int64_t s = 0; s < call->shards; s++) {
-        const float *x = tri_call_input(kernel, call, 0, s);
-        const int32_t *target = (const int32_t *)call->input[1] + s * rows;
-        float *dx = sums ? NULL : tri_call_dinput(kernel, call, 0, s), *dw = leaves + s * words * width;
-        double total[TRI_LOSS_COLUMNS] = {0};
-        if (!sums) {
-            memset(dw, 0, (size_t)(words * width) * sizeof(float));
-        }
-        for (int64_t r = 0; r < rows; r++) {
-            if (dx != NULL) {
-                memset(dx + r * width, 0, (size_t)width * sizeof(float));
-            }
-            if (r >= call->rows[s] * per_sample || target[r] < 0 || target[r] >= words) {
-                continue;
-            }
-            for (int64_t v = 0; v < words; v++) {
-                logits[v] = (float)dot(x + r * width, w + v * width, width);
-            }
-            const tri_row_loss row = tri_reference_loss_row(logits, words, target[r],
-                                                            (double)kernel->desc.attr.smoothing, sums ? NULL : dlogits);
-            if (!sums) {
-                vocab_row_back(kernel, w, x + r * width, dlogits, dx != NULL ? dx + r * width : NULL, dw);
-            }
-            total[0] += row.loss;
-            total[1] += 1;
-            total[2] += row.right;
-        }
-        for (int i = 0; sums && i < TRI_LOSS_COLUMNS; i++) {
-            ((float *)call->output)[s * TRI_LOSS_COLUMNS + i] = (float)total[i];
-        }
-    }
-    if (!sums) {
-        tri_leaves_sum(kernel, call, 0, leaves, words * width, words * width);
-    }
-}
-
-static void vocab_forward(const tri_kernel *kernel, const tri_op_call *call)
-{
-    vocab_run(kernel, call, true);
-}
-
-static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
-{
-    vocab_run(kernel, call, false);
-}
-
-const tri_kernel_ops tri_reference_vocab_loss = {
-    .op = TRI_OP_VOCAB_LOSS,
-    .name = "reference",
-    .plan = vocab_plan,
-    .forward = vocab_forward,
-    .backward = vocab_backward,
     .backward_input = true,
 };

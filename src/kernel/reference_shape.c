@@ -115,14 +115,14 @@ static tri_status embedding_plan(const tri_op_desc *desc, tri_kernel *kernel)
 
 static void embedding_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    const int64_t rows = kernel->desc.param[0].dim[0], width = kernel->desc.param[0].dim[1];
+    const int64_t width = kernel->desc.param[0].dim[1];
     const int32_t *index = call->input[0];
     const float *w = call->param[0];
     float *y = call->output;
     for (int64_t i = 0; i < tri_shape_count(kernel->desc.input[0]) * call->shards; i++) {
-        const bool known = index[i] >= 0 && index[i] < rows;
+        const int64_t word = tri_part_word(&kernel->desc, index[i]);
         for (int64_t c = 0; c < width; c++) {
-            y[i * width + c] = known ? w[index[i] * width + c] : 0;
+            y[i * width + c] = word >= 0 ? w[word * width + c] : 0;
         }
     }
 }
@@ -136,10 +136,9 @@ static void embedding_backward(const tri_kernel *kernel, const tri_op_call *call
     float *dw = call->scratch;
     memset(dw, 0, (size_t)(rows * width * call->shards) * sizeof(float));
     for (int64_t i = 0; i < count * call->shards; i++) {
-        if (index[i] >= 0 && index[i] < rows) {
-            for (int64_t c = 0; c < width; c++) {
-                dw[(i / count * rows + index[i]) * width + c] += dy[i * width + c];
-            }
+        const int64_t word = tri_part_word(&kernel->desc, index[i]);
+        for (int64_t c = 0; word >= 0 && c < width; c++) {
+            dw[(i / count * rows + word) * width + c] += dy[i * width + c];
         }
     }
     tri_leaves_sum(kernel, call, 0, dw, rows * width, rows * width);

@@ -124,6 +124,19 @@ void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, fl
 /* The same, in place: leaves[first of a part] becomes its sum, [0, stride). */
 void tri_leaves_fold(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t stride);
 
+/* Word of the table's part that index t of the input is, or -1: of none. */
+static inline int64_t tri_part_word(const tri_op_desc *desc, int32_t index)
+{
+    const int64_t word = (int64_t)index - desc->attr.first;
+    return index >= 0 && word >= 0 && word < desc->param[0].dim[0] ? word : -1;
+}
+
+/* Adds the buffer up over the ranks of the call. */
+void tri_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_dtype dtype);
+
+/* Target r of a loss over words counts: its sample is there, and it is one of `words`. */
+bool tri_vocab_row_counts(const tri_kernel *kernel, const tri_op_call *call, int64_t r, int64_t words);
+
 /* Number of the thread that computes the current tile, below the `threads` of tri_tiles_run. */
 int tri_tile_worker(void);
 
@@ -164,7 +177,13 @@ tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_ca
     X(tri_reference_positions)                                                                                         \
     X(tri_reference_rope)                                                                                              \
     X(tri_reference_attention)                                                                                         \
-    X(tri_reference_vocab_loss)
+    X(tri_reference_vocab_loss)                                                                                        \
+    X(tri_reference_bias)                                                                                              \
+    X(tri_reference_share_parts)                                                                                       \
+    X(tri_reference_sum_parts)                                                                                         \
+    X(tri_reference_vocab_part)                                                                                        \
+    X(tri_reference_vocab_join)                                                                                        \
+    X(tri_reference_vocab_sums)
 
 #define TRI_ROW_DECLARE(row) extern const tri_kernel_ops row;
 TRI_REFERENCE_ROWS(TRI_ROW_DECLARE)

@@ -40,7 +40,7 @@ static void op_enter_block(tri_graph *graph, graph_op *op)
     call->saved = tri_graph_buffer(graph, op->saved_again);
 }
 
-static void block_again(tri_graph *graph, int last)
+static tri_status block_again(tri_graph *graph, int last)
 {
     for (int o = tri_graph_block_first(graph, last); o <= last; o++) {
         graph_op *op = &graph->ops[o];
@@ -49,7 +49,9 @@ static void block_again(tri_graph *graph, int last)
             continue;
         op->call.scratch = tri_graph_buffer(graph, op->scratch_again);
         tri_kernel_forward(&op->kernel, &op->call);
+        TRI_TRY(graph->across.status);
     }
+    return TRI_OK;
 }
 
 /* What the runs of other slots have left in the calls is made this one's again. */
@@ -99,9 +101,10 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
     for (int o = graph->op_count - 1; o >= 0; o--) {
         graph_op *op = &graph->ops[o];
         if (tri_graph_ends_block(graph, o))
-            block_again(graph, o);
+            TRI_TRY(block_again(graph, o));
         if (op->backward)
             op_down(graph, op);
+        TRI_TRY(graph->across.status);
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
             ready(arg, op->slot[p]);
     }

@@ -190,13 +190,14 @@ static bool gives_half(const tri_graph *graph, const graph_op *op)
     bool half = op->desc.op == TRI_OP_LINEAR || op->desc.op == TRI_OP_MATMUL || op->desc.op == TRI_OP_EMBEDDING;
     for (int i = 0; i < op->desc.input_count; i++)
         half = half || graph->values[op->input[i]].dtype == TRI_BF16;
-    return half && graph->config.precision == TRI_BF16;
+    return half && graph->config.precision == TRI_BF16 && op->desc.op != TRI_OP_VOCAB_PART;
 }
 
 /* Types of computed values, but for what the loss judges; then of all names they have. */
 static void types_decide(tri_graph *graph)
 {
-    const bool words = graph->ops[graph->op_count - 1].desc.op == TRI_OP_VOCAB_LOSS; /* logits: what it multiplies */
+    const tri_op last = graph->ops[graph->op_count - 1].desc.op;
+    const bool words = last == TRI_OP_VOCAB_LOSS || last == TRI_OP_VOCAB_SUMS; /* logits: what it multiplies */
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
         graph_value *out = &graph->values[op->output];
@@ -272,6 +273,7 @@ tri_status tri_graph_decide(tri_graph *graph, const tri_model *model)
     TRI_TRY(ops_make(graph, model));
     graph->input = model->input;
     graph->target = model->target;
+    graph->ranks = model->split.ranks;
     graph->logits = graph->values[model->logits].root;
     types_decide(graph);
     grads_decide(graph);

@@ -122,6 +122,7 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
     *call = (tri_op_call){.shards = graph->batch.shards,
                           .rows = graph->batch.rows,
                           .first_sample = graph->batch.first_sample,
+                          .across = &graph->across,
                           .output = tri_graph_value(graph, op->output),
                           .saved = tri_graph_buffer(graph, op->saved),
                           .scratch = tri_graph_buffer(graph, op->scratch),
@@ -140,6 +141,11 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
         call->dparam[p] = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
 }
 
+void tri_graph_sum_set(tri_graph *graph, tri_graph_sum sum, void *arg)
+{
+    graph->across = (tri_op_ranks){.sum = sum, .arg = arg};
+}
+
 void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg)
 {
     graph->need = need;
@@ -152,6 +158,10 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
     graph_slot *slot = &graph->slots[graph->slot];
     slot->can_go_down = false;
     TRI_TRY(check_batch(graph, batch, training));
+    if (graph->ranks > 1 && !graph->across.sum)
+        return tri_fail(TRI_EINVAL, "graph: want tri_graph_sum_set() before a run, %d ranks share out the model",
+                        graph->ranks);
+    graph->across.status = TRI_OK;
     batch_bring(graph, batch);
     slot->step = step;
     tri_graph_crossings_place(graph, batch->shards);
@@ -162,6 +172,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
             TRI_TRY(graph->need(graph->need_arg, op->param[p]));
         tri_graph_call_fill(graph, op, step, training, training && graph->config.slots == 0);
         tri_kernel_forward(&op->kernel, &op->call);
+        TRI_TRY(graph->across.status);
     }
     tri_device_view_read(&graph->sums_view);
     slot->can_go_down = training;

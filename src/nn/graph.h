@@ -54,9 +54,15 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
 typedef tri_status (*tri_graph_need)(void *arg, int entry);
 void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg);
 
+/* Tensor ranks: adds a buffer up over them, in place, with the same bits on all: a balanced tree over the ranks, each
+ * sum of two rounded to the type. All of them call it in the same order. A failure ends the run. Wanted before the
+ * first run of a model that several ranks share out. */
+typedef tri_status (*tri_graph_sum)(void *arg, void *data, int64_t count, tri_dtype dtype);
+void tri_graph_sum_set(tri_graph *graph, tri_graph_sum sum, void *arg);
+
 /* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss. The batch is
- * borrowed until
- * backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the shards. */
+ * borrowed until backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the
+ * shards. */
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
                              const float (**sums)[4]);
 /* Values of the logits after forward, in the device's memory: [shards * rows, ...]; gone after backward. Of a model

@@ -26,7 +26,7 @@ static int64_t terms_of(const tri_op_desc *desc)
 double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again)
 {
     double outputs = (double)tri_shape_count(op->desc.output), terms = (double)terms_of(&op->desc);
-    if (op->desc.op == TRI_OP_VOCAB_LOSS) {
+    if (op->desc.op == TRI_OP_VOCAB_LOSS || op->desc.op == TRI_OP_VOCAB_PART) {
         outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
         terms = (double)op->desc.param[0].dim[1];
     }

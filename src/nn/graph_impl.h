@@ -80,6 +80,8 @@ struct tri_graph {
     size_t planned_nbytes, plain_nbytes;
     tri_graph_need need; /* NULL: every entry is there */
     void *need_arg;
+    int ranks;                       /* that share out the parts of the model */
+    tri_op_ranks across;             /* sum NULL: none is set */
     float (*sums)[TRI_LOSS_COLUMNS]; /* [slots][config.shards] */
     tri_device_view sums_view;       /* what the host sees of them */
     void *staged_input,

@@ -103,6 +103,14 @@ static bool can_share_output(const tri_graph *graph, int o, int buffer, int now)
     return graph->buffers[buffer].crossing == 0 && graph->buffers[buffer].last == now;
 }
 
+/* Output that is input 0 itself, which lies in `buffer`: both go on being read. */
+static bool can_view(const tri_graph *graph, int o, int buffer)
+{
+    const graph_op *op = &graph->ops[o];
+    return graph->share && op->kernel.ops->view && buffer >= 0 &&
+           graph->values[op->input[0]].dtype == graph->values[op->output].dtype;
+}
+
 static void plan_up(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
@@ -112,9 +120,10 @@ static void plan_up(tri_graph *graph)
             int last = value_last(graph, op->output, o);
             size_t nbytes = run_nbytes(graph, out->nbytes);
             graph->plain_nbytes += nbytes;
-            if (can_share_output(graph, o, graph->values[op->input[0]].buffer, o)) {
-                out->buffer = graph->values[op->input[0]].buffer;
-                graph->buffers[out->buffer].last = last;
+            int buffer = graph->values[op->input[0]].buffer;
+            if (can_view(graph, o, buffer) || can_share_output(graph, o, buffer, o)) {
+                out->buffer = buffer;
+                graph->buffers[buffer].last = later(graph->buffers[buffer].last, last);
             } else {
                 out->buffer = buffer_add(graph, nbytes, o, last);
             }
@@ -135,9 +144,9 @@ static void plan_again(tri_graph *graph)
         if (!op->again)
             continue;
         int last = again_last(graph, o), now = op->again_at;
-        if (in->block == op->block && can_share_output(graph, o, in->again, now)) {
+        if (in->block == op->block && (can_view(graph, o, in->again) || can_share_output(graph, o, in->again, now))) {
             out->again = in->again;
-            graph->buffers[out->again].last = last;
+            graph->buffers[out->again].last = later(graph->buffers[out->again].last, last);
         } else {
             out->again = buffer_add(graph, run_nbytes(graph, out->nbytes), now, last);
         }
@@ -164,8 +173,9 @@ static void plan_dinput(tri_graph *graph, int o, int i)
     int now = time_down(graph, o);
     size_t nbytes = run_nbytes(graph, in->nbytes);
     graph->plain_nbytes += nbytes;
+    int outer = graph->values[op->output].grad;
     if (in->grad >= 0) {
-        op->dinput[i] = buffer_add(graph, nbytes, now, now);
+        op->dinput[i] = can_view(graph, o, outer) ? outer : buffer_add(graph, nbytes, now, now);
         op->add_into[i] = in->grad;
         return;
     }
@@ -173,7 +183,7 @@ static void plan_dinput(tri_graph *graph, int o, int i)
         op->dinput[i] = in->grad = in->din;
         return;
     }
-    int last = time_down(graph, producer_of(graph, op->input[i])), outer = graph->values[op->output].grad;
+    int last = time_down(graph, producer_of(graph, op->input[i]));
     bool in_place = graph->share && i == 0 && op->kernel.ops->dinput_may_alias && outer >= 0 &&
                     graph->buffers[outer].crossing == 0 && in->nbytes == graph->values[op->output].nbytes &&
                     in->dtype == graph->values[op->output].dtype;

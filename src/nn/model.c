@@ -218,14 +218,12 @@ static tri_status check_piece(const char *name, tri_shape shape, tri_piece piece
 {
     if (piece.parts == 0)
         return TRI_OK;
-    if (piece.dim < 0 || piece.dim >= shape.ndim || piece.groups < 1 || piece.part < 0 || piece.part >= piece.parts ||
-        piece.extent % piece.groups != 0)
+    if (piece.dim < 0 || piece.dim >= shape.ndim || !tri_piece_is_sound(piece))
         return tri_fail(TRI_EINVAL, "%s: piece %d of %d of dimension %d in %d groups of %lld is none", name, piece.part,
                         piece.parts, piece.dim, piece.groups, (long long)piece.extent);
-    tri_piece_range range = tri_piece_of_group(piece.extent, piece.groups, piece.part, piece.parts);
-    if (range.count * piece.groups != shape.dim[piece.dim])
+    if (tri_piece_count(piece) != shape.dim[piece.dim])
         return tri_fail(TRI_EINVAL, "%s: want %lld in dimension %d of piece %d of %d, got %lld", name,
-                        (long long)range.count * piece.groups, piece.dim, piece.part, piece.parts,
+                        (long long)tri_piece_count(piece), piece.dim, piece.part, piece.parts,
                         (long long)shape.dim[piece.dim]);
     return TRI_OK;
 }
@@ -247,11 +245,13 @@ static tri_status param_add(tri_model *model, const tri_build *build, const tri_
         .shape = desc->param[p],
         .piece = wanted->piece,
         .init = wanted->init,
-        .fan = fan_of(tri_piece_whole(desc->param[0], build->param[0].piece), wanted->init),
+        .fan =
+            build->fan > 0 ? build->fan : fan_of(tri_piece_whole(desc->param[0], build->param[0].piece), wanted->init),
         .deviation = model->deviation > 0 ? model->deviation : 1.0f,
         .decay = wanted->decay,
         .buffer = wanted->buffer,
         .momentum = build->attr.momentum > 0 ? build->attr.momentum : 0.1f,
+        .elsewhere = model->elsewhere,
     };
     return tri_vector_push(&model->params, &spec) ? TRI_OK : TRI_ENOMEM;
 }
@@ -291,13 +291,16 @@ static tri_status node_add(tri_model *model, const tri_build *build, const tri_o
         node.param[p] = (int)model->params.count;
         TRI_TRY(param_add(model, build, desc, p, layer));
     }
-    bool loss = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS;
+    bool loss = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS ||
+                desc->op == TRI_OP_VOCAB_SUMS;
     tri_shape sample = {0};
     if (!loss) {
         sample.ndim = desc->output.ndim - 1;
         memcpy(sample.dim, desc->output.dim + 1, (size_t)sample.ndim * sizeof(sample.dim[0]));
     }
-    node.output = value_add(model, desc->output_dtype, sample, (int)model->nodes.count);
+    node.output = value_add(model, desc->output_dtype, sample, model->elsewhere ? -1 : (int)model->nodes.count);
+    if (model->elsewhere)
+        return node.output >= 0 ? TRI_OK : TRI_ENOMEM;
     return node.output >= 0 && tri_vector_push(&model->nodes, &node) ? TRI_OK : TRI_ENOMEM;
 }
 

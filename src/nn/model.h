@@ -26,6 +26,7 @@ typedef struct tri_param_spec {
     bool decay;      /* weight decay applies (weights yes; bias, norms no only under optim.decay = weights) */
     bool buffer;     /* running statistics: not trained */
     float momentum;  /* buffer: weight of the newest figure */
+    bool elsewhere;  /* of a part that another tensor rank has: no node here reads it, no store here holds it */
 } tri_param_spec;
 
 typedef struct tri_node {
@@ -43,8 +44,17 @@ typedef struct tri_node {
 typedef struct tri_value_spec {
     tri_dtype dtype;
     tri_shape sample; /* without the batch */
-    int producer;     /* node, -1: input or target */
+    int producer;     /* node, -1: input or target, or of a part that another rank has */
 } tri_value_spec;
+
+/* Tensor parallelism: layers of the model are cut into `parts`, a power of two, which fixes the arithmetic; `ranks`, a
+ * power of two that divides them, share the parts out, each an equal run of them in order. Zeros are ones. All
+ * parameters of the model are known to each rank, in the same order, its own are in its store; those that are not cut
+ * (piece.parts 0) are in all stores, with the same values and gradients by construction. */
+typedef struct tri_model_split {
+    int parts, ranks, rank;
+} tri_model_split;
+#define TRI_SPLIT_MAX_PARTS 1024
 
 struct tri_model {
     tri_arena arena;
@@ -57,6 +67,8 @@ struct tri_model {
     tri_map counts;     /* scope and layer kind -> how many were named so far; "=" and a parameter's name -> taken */
     tri_init conv_init; /* of convolutions' weights from here on; FAN_IN at first */
     float deviation;    /* of normal weights from here on; 0 at first: the usual of each layer */
+    tri_model_split split;
+    bool elsewhere;                        /* nodes made now are of another rank: parameters and shapes alone */
     int block, block_count;                /* the block that nodes belong to, 0: none; blocks so far */
     tri_value input, target, logits, loss; /* -1: none; logits: what the loss judges */
     tri_status status;
@@ -70,6 +82,10 @@ tri_status tri_model_check(const tri_model *model);
  * that model, such as hidden: [512, 256]); sample and classes come from the data set. Unknown names and fields are
  * TRI_ECONFIG with the nearest name. */
 tri_status tri_model_build(const tri_yaml *config, tri_shape sample, int64_t classes, tri_model **out);
+/* The same model cut into parts, or this rank's share of it. Models that cannot be cut so are refused with the
+ * arithmetic (TRI_ECONFIG). */
+tri_status tri_model_build_split(const tri_yaml *config, tri_model_split split, tri_shape sample, int64_t classes,
+                                 tri_model **out);
 /* One line a model, for --help. */
 tri_status tri_models_help(tri_string *out);
 

@@ -104,7 +104,7 @@ static tri_status entries_lay(const tri_model *model, const bool *wanted, tri_pa
     const tri_param_spec *specs = model->params.items;
     for (int number = 0; number < params->model_count; number++) {
         params->of_model[number] = -1;
-        if (!wanted || wanted[number])
+        if (!specs[number].elsewhere && (!wanted || wanted[number]))
             TRI_TRY_IN(entry_lay(&specs[number], number, params), "model %s", model->name);
         params->block_count += (tri_shape_count(specs[number].shape) + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK;
     }

@@ -66,6 +66,13 @@ static inline int64_t tri_params_grad_count(const tri_params *params)
     return last->first + (count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN * TRI_PARAMS_ALIGN;
 }
 
+/* Where tensor ranks share out the parts of a model, whether each of them has this entry, with the same values and
+ * gradients: norms, hashes and checkpoints count it once. */
+static inline bool tri_param_is_replicated(const tri_param *entry)
+{
+    return entry->piece.parts == 0;
+}
+
 /* Gradients are numbered: entries, ties, and the tail last. */
 static inline int tri_params_tail(const tri_params *params)
 {
@@ -84,7 +91,8 @@ static inline int64_t tri_params_grad_first(const tri_params *params, int number
 /* Lays out the store in the device's memory and fills it: initial values are a function of (seed, name, element) alone.
  * Graphs and optimizers over the store have theirs in the same device. The model may be destroyed afterwards. */
 tri_status tri_params_create(const tri_model *model, const tri_device_ops *device, uint64_t seed, tri_params **out);
-/* Only the parameters p of the model with wanted[p]; NULL: all. Ties come with the parameters that they are of. */
+/* Only the parameters p of the model with wanted[p]; NULL: all. Ties come with the parameters that they are of. Those
+ * of parts that other tensor ranks have are left out. */
 tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
                                   uint64_t seed, tri_params **out);
 void tri_params_destroy(tri_params *params);

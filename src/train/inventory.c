@@ -58,7 +58,19 @@ tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *te
 
 /* --- rank 0 learns of all --- */
 
-enum { ROW_TENSOR, ROW_PARTS, ROW_PART, ROW_DIM, ROW_GROUPS, ROW_EXTENT, ROW_LOW, ROW_HIGH, ROW_GIVES, ROW_COUNT };
+enum {
+    ROW_TENSOR,
+    ROW_PARTS,
+    ROW_PART,
+    ROW_DIM,
+    ROW_GROUPS,
+    ROW_EXTENT,
+    ROW_LEAD,
+    ROW_LOW,
+    ROW_HIGH,
+    ROW_GIVES,
+    ROW_COUNT
+};
 
 static void row_write(const tri_holding *holding, int64_t row[ROW_COUNT])
 {
@@ -68,6 +80,7 @@ static void row_write(const tri_holding *holding, int64_t row[ROW_COUNT])
     row[ROW_DIM] = holding->piece.dim;
     row[ROW_GROUPS] = holding->piece.groups;
     row[ROW_EXTENT] = holding->piece.extent;
+    row[ROW_LEAD] = holding->piece.lead;
     row[ROW_LOW] = holding->low;
     row[ROW_HIGH] = holding->high;
     row[ROW_GIVES] = holding->gives;
@@ -81,16 +94,15 @@ static tri_status row_read(const tri_tensors *tensors, const int64_t row[ROW_COU
         return tri_fail(TRI_EFORMAT, "rank %d holds tensor %lld of %d", rank, (long long)row[ROW_TENSOR],
                         tensors->count);
     const tri_tensor_row *tensor = &tensors->items[row[ROW_TENSOR]];
-    tri_piece piece = {(int)row[ROW_PARTS], (int)row[ROW_PART], (int)row[ROW_DIM], (int)row[ROW_GROUPS],
-                       row[ROW_EXTENT]};
+    tri_piece piece = {(int)row[ROW_PARTS],  (int)row[ROW_PART], (int)row[ROW_DIM],
+                       (int)row[ROW_GROUPS], row[ROW_EXTENT],    (int)row[ROW_LEAD]};
     holding->shape = tensor->shape;
     bool good = piece.parts >= 0;
     if (good && piece.parts > 0) {
-        good = piece.part >= 0 && piece.part < piece.parts && piece.dim >= 0 && piece.dim < tensor->shape.ndim &&
-               piece.groups >= 1 && piece.extent == tensor->shape.dim[piece.dim] && piece.extent % piece.groups == 0;
+        good = tri_piece_is_sound(piece) && piece.dim >= 0 && piece.dim < tensor->shape.ndim &&
+               piece.extent == tensor->shape.dim[piece.dim];
         if (good)
-            holding->shape.dim[piece.dim] =
-                piece.groups * tri_piece_of_group(piece.extent, piece.groups, piece.part, piece.parts).count;
+            holding->shape.dim[piece.dim] = tri_piece_count(piece);
     }
     holding->piece = piece;
     holding->low = row[ROW_LOW];

@@ -56,7 +56,9 @@
     X(tri_cpu_rope)                                                                                                    \
     X(tri_cpu_attention_half)                                                                                          \
     X(tri_cpu_attention)                                                                                               \
-    X(tri_cpu_vocab_loss)
+    X(tri_cpu_vocab_loss)                                                                                              \
+    X(tri_cpu_vocab_part)                                                                                              \
+    X(tri_cpu_bias)
 
 TRI_WINO_ROWS(TRI_ROW_DECLARE)
 TRI_DNNL_ROWS(TRI_ROW_DECLARE)

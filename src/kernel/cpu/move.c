@@ -52,8 +52,9 @@ static void table_forward_tile(void *arg, int64_t tile)
     const size_t nbytes = half ? sizeof(uint16_t) : sizeof(float);
     for (int64_t t = tile * TABLE_TILE; t < tri_int64_min((tile + 1) * TABLE_TILE, v->tokens * v->call->shards); t++) {
         char *y = (char *)v->call->output + (size_t)(t * v->width) * nbytes;
-        const float *row = tri_call_param(v->call, 0) + index[t] * v->width;
-        if (index[t] < 0 || index[t] >= v->rows) {
+        const int64_t word = tri_part_word(&v->kernel->desc, index[t]);
+        const float *row = tri_call_param(v->call, 0) + word * v->width;
+        if (word < 0) {
             memset(y, 0, (size_t)v->width * nbytes);
         } else if (half) {
             tri_half_round((uint16_t *)(void *)y, row, v->width);
@@ -77,16 +78,18 @@ static void table_sort(const table_arg *v)
     const int64_t total = v->tokens * v->call->shards;
     memset(v->first, 0, (size_t)(v->rows + 2) * sizeof(int32_t));
     for (int64_t t = 0; t < total; t++) {
-        if (index[t] >= 0 && index[t] < v->rows) {
-            v->first[index[t] + 2]++;
+        const int64_t word = tri_part_word(&v->kernel->desc, index[t]);
+        if (word >= 0) {
+            v->first[word + 2]++;
         }
     }
     for (int64_t r = 2; r < v->rows + 2; r++) {
         v->first[r] += v->first[r - 1];
     }
     for (int64_t t = 0; t < total; t++) {
-        if (index[t] >= 0 && index[t] < v->rows) {
-            v->order[v->first[index[t] + 1]++] = (int32_t)t;
+        const int64_t word = tri_part_word(&v->kernel->desc, index[t]);
+        if (word >= 0) {
+            v->order[v->first[word + 1]++] = (int32_t)t;
         }
     }
 }

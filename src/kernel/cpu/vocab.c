@@ -15,26 +15,18 @@
 #include "kernel/cpu/gemm_half.h"
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
+#include "kernel/cpu/vocab.h"
 
 #define WORD_TILE   INT64_C(1024)        /* words at once; also where the running sums of a row are cut */
 #define KEPT_NBYTES (INT64_C(256) << 20) /* of logits, at most, that are kept */
 #define ROW_TILE    INT64_C(8)           /* rows of one tile of the loops over logits */
-
-/* Running figures of one row; saved from forward to backward: log_sum. */
-typedef struct row_state {
-    float top, sum; /* of exp(x - top) */
-    float right;    /* logit of the target */
-    float before;   /* the largest logit before the target's */
-    float total;    /* of logits: smoothing */
-} row_state;
-
-#define STATE_FLOATS ((int64_t)(sizeof(row_state) / sizeof(float)))
 
 /* Sizes, and where things lie in scratch and in saved, in elements. */
 typedef struct vocab {
     const tri_kernel *kernel;
     const tri_op_call *call;
     int64_t words, width, rows, total; /* rows of a shard and of the call */
+    int64_t begin, all;                /* vocab_part: the first of the words, and how many there are in all */
     int64_t widest;                    /* words of the widest tile */
     bool kept;
     bool half;               /* x is bf16 */
@@ -52,16 +44,18 @@ static vocab vocab_make(const tri_op_desc *desc)
     vocab v = {.words = desc->param[0].dim[0], .width = desc->param[0].dim[1], .rows = tri_shape_count(desc->input[1])};
     v.half = desc->input_dtype[0] == TRI_BF16;
     const tri_gemm_ops *ops = v.half ? tri_gemm_half_find() : tri_gemm_find();
+    v.begin = desc->attr.first;
+    v.all = desc->op == TRI_OP_VOCAB_PART ? desc->attr.words : v.words;
     const int64_t all = v.rows * desc->max_shards;
     v.widest = tri_int64_min(v.words, WORD_TILE);
-    v.kept = !desc->attr.forget && v.words <= KEPT_NBYTES / (int64_t)sizeof(float) / all;
+    v.kept = !desc->attr.forget && v.all <= KEPT_NBYTES / (int64_t)sizeof(float) / all;
     const int64_t up = tri_gemm_packed_count(ops, v.width, v.widest);
     const int64_t down = tri_gemm_packed_count(ops, v.widest, v.width);
     v.tree = tri_align_count(tri_int64_max(up, down));
     v.logits = v.tree + tri_align_count(tri_gemm_tree_count(ops, v.half ? tri_pairs(v.rows) : v.rows, desc->max_shards,
                                                             desc->threads));
     v.states = v.logits + (v.kept ? 0 : tri_align_count(all * v.widest));
-    v.count = v.states + tri_align_count(all * STATE_FLOATS);
+    v.count = v.states + tri_align_count(all * TRI_VOCAB_STATE);
     if (v.half) {
         const int64_t pairs = tri_pairs(v.rows), paired = pairs < TRI_GEMM_LONG ? pairs * desc->max_shards : 0;
         v.dx = v.count;
@@ -75,7 +69,7 @@ static vocab vocab_make(const tri_op_desc *desc)
     return v;
 }
 
-static tri_status vocab_plan(const tri_op_desc *desc, tri_kernel *kernel)
+tri_status tri_vocab_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const vocab v = vocab_make(desc);
     kernel->scratch_nbytes = (size_t)v.count * sizeof(float);
@@ -89,16 +83,20 @@ static float *log_sums(const vocab *v)
     return v->call->saved;
 }
 
-static row_state *state_of(const vocab *v, int64_t row)
+static tri_vocab_state *state_of(const vocab *v, int64_t row)
 {
-    return (row_state *)(void *)((float *)v->call->scratch + v->states) + row;
+    return (tri_vocab_state *)(void *)((float *)v->call->scratch + v->states) + row;
 }
 
 static bool row_counts(const vocab *v, int64_t r)
 {
-    const int64_t per_sample = v->rows / v->kernel->desc.input[1].dim[0];
-    const int32_t target = ((const int32_t *)v->call->input[1])[r];
-    return r % v->rows < v->call->rows[r / v->rows] * per_sample && target >= 0 && target < v->words;
+    return tri_vocab_row_counts(v->kernel, v->call, r, v->all);
+}
+
+/* Where the target of a row is in the current tile; below 0: before it. */
+static int64_t row_target(const vocab *v, int64_t r)
+{
+    return ((const int32_t *)v->call->input[1])[r] - v->begin - v->first;
 }
 
 static void tile_enter(vocab *v, int64_t first)
@@ -161,12 +159,12 @@ static void tile_logits(const vocab *v)
 
 static void state_row(const vocab *v, int64_t r)
 {
-    row_state *state = state_of(v, r);
+    tri_vocab_state *state = state_of(v, r);
     const float *x = v->x + r * v->here, best = tri_row_max(x, v->here);
-    const int64_t target = ((const int32_t *)v->call->input[1])[r] - v->first;
+    const int64_t target = row_target(v, r);
     const bool begin = v->first == 0;
     if (begin) {
-        *state = (row_state){.top = best, .before = -INFINITY};
+        *state = (tri_vocab_state){.top = best, .before = -INFINITY};
     }
     if (target >= v->here) {
         state->before = begin || best > state->before ? best : state->before;
@@ -204,7 +202,7 @@ static void shard_sums(const vocab *v, int64_t shard)
         if (!row_counts(v, r)) {
             continue;
         }
-        const row_state *state = state_of(v, r);
+        const tri_vocab_state *state = state_of(v, r);
         const float rest = logf(state->sum);
         float row = state->top - state->right + rest;
         if (smoothing > 0) {
@@ -231,7 +229,7 @@ static vocab call_make(const tri_kernel *kernel, const tri_op_call *call)
     return v;
 }
 
-static void vocab_forward(const tri_kernel *kernel, const tri_op_call *call)
+const tri_vocab_state *tri_vocab_up(const tri_kernel *kernel, const tri_op_call *call)
 {
     vocab v = call_make(kernel, call);
     for (int64_t first = 0; first < v.words; first += WORD_TILE) {
@@ -239,6 +237,13 @@ static void vocab_forward(const tri_kernel *kernel, const tri_op_call *call)
         tile_logits(&v);
         rows_run(&v, state_tile);
     }
+    return state_of(&v, 0);
+}
+
+static void vocab_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const vocab v = call_make(kernel, call);
+    (void)tri_vocab_up(kernel, call);
     for (int64_t s = 0; s < call->shards; s++) {
         shard_sums(&v, s);
     }
@@ -263,8 +268,8 @@ static void gradient_tile(void *arg, int64_t tile)
             memset(x, 0, (size_t)v->here * sizeof(float));
             continue;
         }
-        gradient_row(x, log_sums(v)[r], smoothing / (float)v->words, v->here);
-        const int64_t target = ((const int32_t *)v->call->input[1])[r] - v->first;
+        gradient_row(x, log_sums(v)[r], smoothing / (float)v->all, v->here);
+        const int64_t target = row_target(v, r);
         if (target >= 0 && target < v->here) {
             x[target] -= 1.0f - smoothing;
         }
@@ -367,7 +372,7 @@ static void half_backward(vocab *v)
     }
 }
 
-static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
+void tri_vocab_down(const tri_kernel *kernel, const tri_op_call *call)
 {
     vocab v = call_make(kernel, call);
     if (v.half) {
@@ -388,7 +393,7 @@ static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
 }
 
 /* In bf16 rows of x are read where they lie, as pairs. */
-static bool vocab_can(const tri_op_desc *desc)
+bool tri_vocab_can(const tri_op_desc *desc)
 {
     return desc->input_dtype[0] != TRI_BF16 || desc->param[0].dim[1] % 2 == 0;
 }
@@ -396,10 +401,10 @@ static bool vocab_can(const tri_op_desc *desc)
 const tri_kernel_ops tri_cpu_vocab_loss = {
     .op = TRI_OP_VOCAB_LOSS,
     .name = "tiles",
-    .can = vocab_can,
+    .can = tri_vocab_can,
     .half = true,
-    .plan = vocab_plan,
+    .plan = tri_vocab_plan,
     .forward = vocab_forward,
-    .backward = vocab_backward,
+    .backward = tri_vocab_down,
     .backward_input = true,
 };

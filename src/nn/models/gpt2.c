@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "nn/models/models.h"
+#include "nn/parts.h"
 
 typedef struct gpt2_form {
     int64_t layers, heads, width, positions, inner, words;
@@ -60,6 +61,8 @@ static tri_status form_read(const tri_model_plan *plan, gpt2_form *form)
     TRI_TRY(tri_field_bool(config, "tie_word_embeddings", &form->tied));
     TRI_TRY(tri_field_bool(config, "checkpoint", &form->checkpoint));
     TRI_TRY(activation_read(config, form));
+    TRI_TRY(tri_plan_cut(plan, "n_head", "heads", form->heads));
+    TRI_TRY(tri_plan_cut(plan, "n_inner", "inner units", form->inner));
     char place[32];
     if (form->width % form->heads != 0)
         return tri_fail(TRI_ECONFIG, "%sn_head: want a divisor of n_embd (%lld), got %lld",
@@ -72,33 +75,45 @@ static tri_status form_read(const tri_model_plan *plan, gpt2_form *form)
     return TRI_OK;
 }
 
-static tri_value linear(tri_model *m, tri_value x, int64_t units, const char *name)
-{
-    return tri_linear(m, x, (tri_linear_options){.units = units, .name = name});
-}
-
 static tri_value norm(tri_model *m, const gpt2_form *form, tri_value x, const char *name)
 {
     return tri_layer_norm(m, x, (tri_norm_options){.epsilon = (float)form->epsilon, .name = name});
 }
 
-/* The way back to the residual stream: smaller weights, so that the sum over layers keeps its deviation. */
-static tri_value projection(tri_model *m, const gpt2_form *form, tri_value x, const char *name)
+static tri_value attend(tri_model *m, const void *form, tri_value x, int parts)
 {
-    tri_model_init_normal(m, (float)(form->deviation / sqrt(2.0 * (double)form->layers)));
-    x = linear(m, x, form->width, name);
-    tri_model_init_normal(m, (float)form->deviation);
-    return form->residual_drop > 0 ? tri_dropout(m, x, (float)form->residual_drop) : x;
+    return tri_attention(m, x, (tri_attention_options){.heads = (int)((const gpt2_form *)form)->heads / parts});
+}
+
+static tri_value activate(tri_model *m, const void *form, tri_value x, int parts)
+{
+    (void)parts;
+    return ((const gpt2_form *)form)->activation(m, x);
+}
+
+/* x and what `pair` makes of f. The way back to the residual stream has smaller weights, so that the sum over layers
+ * keeps its deviation. */
+static tri_value branch_add(tri_model *m, const gpt2_form *form, tri_value x, tri_value f, tri_pair pair)
+{
+    pair.form = form;
+    pair.row.units = form->width;
+    pair.row_deviation = (float)(form->deviation / sqrt(2.0 * (double)form->layers));
+    f = tri_pair_add(m, f, &pair);
+    return tri_add(m, x, form->residual_drop > 0 ? tri_dropout(m, f, (float)form->residual_drop) : f);
 }
 
 static tri_value layer_add(tri_model *m, const void *of, tri_value x)
 {
     const gpt2_form *form = of;
-    tri_attention_options heads = {.heads = (int)form->heads};
-    tri_value f = linear(m, norm(m, form, x, "ln_1"), 3 * form->width, "attn.c_attn");
-    x = tri_add(m, x, projection(m, form, tri_attention(m, f, heads), "attn.c_proj"));
-    f = form->activation(m, linear(m, norm(m, form, x, "ln_2"), form->inner, "mlp.c_fc"));
-    return tri_add(m, x, projection(m, form, f, "mlp.c_proj"));
+    x = branch_add(m, form, x, norm(m, form, x, "ln_1"),
+                   (tri_pair){.column = {.units = 3 * form->width, .name = "attn.c_attn"},
+                              .groups = 3,
+                              .between = attend,
+                              .row = {.name = "attn.c_proj"}});
+    return branch_add(m, form, x, norm(m, form, x, "ln_2"),
+                      (tri_pair){.column = {.units = form->inner, .name = "mlp.c_fc"},
+                                 .between = activate,
+                                 .row = {.name = "mlp.c_proj"}});
 }
 
 tri_status tri_gpt2_build(const tri_model_plan *plan, tri_value *logits)

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "nn/models/models.h"
+#include "nn/parts.h"
 
 typedef struct llama_form {
     int64_t layers, width, inner, head_width, positions, words, heads, kv_heads;
@@ -92,6 +93,9 @@ static tri_status form_read(const tri_model_plan *plan, llama_form *form)
     TRI_TRY(numbers_read(plan, form));
     TRI_TRY(text_check(config, "hidden_act", "silu"));
     TRI_TRY(scaling_read(config, form));
+    TRI_TRY(tri_plan_cut(plan, "num_attention_heads", "heads", form->heads));
+    TRI_TRY(tri_plan_cut(plan, "num_key_value_heads", "heads of keys and values", form->kv_heads));
+    TRI_TRY(tri_plan_cut(plan, "intermediate_size", "inner units", form->inner));
     char place[32];
     if (!tri_yaml_find(config, "head_dim") && form->width % form->heads != 0)
         return tri_fail(TRI_ECONFIG, "%snum_attention_heads: want a divisor of hidden_size (%lld), got %lld",
@@ -112,13 +116,32 @@ static tri_value norm(tri_model *m, const llama_form *form, tri_value x, const c
     return tri_rms_norm(m, x, (tri_norm_options){.epsilon = (float)form->epsilon, .name = name});
 }
 
-/* The way back to the residual stream: smaller weights, so that the sum over layers keeps its deviation. */
-static tri_value projection(tri_model *m, const llama_form *form, tri_value x, bool bias, const char *name)
+static tri_value attend(tri_model *m, const void *of, tri_value x, int parts)
 {
-    tri_model_init_normal(m, (float)(form->deviation / sqrt(2.0 * (double)form->layers)));
-    x = tri_linear(m, x, (tri_linear_options){.units = form->width, .no_bias = !bias, .name = name});
-    tri_model_init_normal(m, (float)form->deviation);
-    return x;
+    const llama_form *form = of;
+    tri_rope_options rope = form->rope;
+    rope.heads /= parts;
+    rope.kv_heads /= parts;
+    return tri_attention(m, tri_rope(m, x, rope),
+                         (tri_attention_options){.heads = rope.heads, .kv_heads = rope.kv_heads});
+}
+
+static tri_value gate(tri_model *m, const void *form, tri_value x, int parts)
+{
+    (void)form;
+    (void)parts;
+    return tri_swiglu(m, x);
+}
+
+/* x and what `pair` makes of f. The way back to the residual stream has smaller weights, so that the sum over layers
+ * keeps its deviation. */
+static tri_value branch_add(tri_model *m, const llama_form *form, tri_value x, tri_value f, tri_pair pair)
+{
+    pair.form = form;
+    pair.row.units = form->width;
+    pair.row.no_bias = pair.column.no_bias;
+    pair.row_deviation = (float)(form->deviation / sqrt(2.0 * (double)form->layers));
+    return tri_add(m, x, tri_pair_add(m, f, &pair));
 }
 
 static tri_value layer_add(tri_model *m, const void *of, tri_value x)
@@ -128,12 +151,14 @@ static tri_value layer_add(tri_model *m, const void *of, tri_value x)
                               .no_bias = !form->attention_bias,
                               .name = "self_attn.qkv_proj"};
     tri_linear_options up = {.units = 2 * form->inner, .no_bias = !form->mlp_bias, .name = "mlp.gate_up_proj"};
-    tri_attention_options heads = {.heads = (int)form->heads, .kv_heads = (int)form->kv_heads};
-    tri_value f = tri_linear(m, norm(m, form, x, "input_layernorm"), qkv);
-    f = tri_attention(m, tri_rope(m, f, form->rope), heads);
-    x = tri_add(m, x, projection(m, form, f, form->attention_bias, "self_attn.o_proj"));
-    f = tri_swiglu(m, tri_linear(m, norm(m, form, x, "post_attention_layernorm"), up));
-    return tri_add(m, x, projection(m, form, f, form->mlp_bias, "mlp.down_proj"));
+    x = branch_add(m, form, x, norm(m, form, x, "input_layernorm"),
+                   (tri_pair){.column = qkv,
+                              .groups = 3,
+                              .lead = (int)(form->heads / form->kv_heads),
+                              .between = attend,
+                              .row = {.name = "self_attn.o_proj"}});
+    return branch_add(m, form, x, norm(m, form, x, "post_attention_layernorm"),
+                      (tri_pair){.column = up, .groups = 2, .between = gate, .row = {.name = "mlp.down_proj"}});
 }
 
 tri_status tri_llama_build(const tri_model_plan *plan, tri_value *logits)

@@ -26,6 +26,7 @@ typedef struct tri_model_row {
     const char *name, *does;
     const char *fields[TRI_MODEL_MAX_FIELDS]; /* names it knows besides name, smoothing */
     const char *fields_help;
+    bool parts;  /* can be cut into tensor parts */
     bool tokens; /* samples are tokens [T], targets [T] the next ones; build makes the loss, too */
     /* From plan->x to the values that the loss judges. */
     tri_status (*build)(const tri_model_plan *plan, tri_value *logits);
@@ -48,6 +49,8 @@ int64_t tri_plan_outputs(const tri_model_plan *plan);
 /* The sample as an image [H, W, C]; TRI_ECONFIG when it is none. */
 tri_status tri_plan_image(const tri_model_plan *plan, const char *name, int64_t *height, int64_t *width);
 
+/* TRI_ECONFIG unless the model's tensor parts divide `count` of what the field says. */
+tri_status tri_plan_cut(const tri_model_plan *plan, const char *field, const char *what, int64_t count);
 /* Words of the vocabulary: the field vocab_size, at least the classes of the data; without it the classes. */
 tri_status tri_plan_words(const tri_model_plan *plan, int64_t *words);
 

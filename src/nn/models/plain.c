@@ -2,8 +2,11 @@
  *
  * plain.c: the small models for images of digits and clothes: mlp, lenet, cnn.
  */
+#include <stdio.h>
+
 #include "base/status.h"
 #include "nn/models/models.h"
+#include "nn/parts.h"
 
 #define MAX_HIDDEN 64
 
@@ -28,21 +31,48 @@ static tri_status widths_read(const tri_yaml *config, const char *name, int limi
     return TRI_OK;
 }
 
+typedef struct mlp_form {
+    int64_t widths[MAX_HIDDEN + 1]; /* of the hidden layers, and of the last one */
+    int count;
+    double rate;
+} mlp_form;
+
+static tri_value drop(tri_model *m, const void *form, tri_value x, int parts)
+{
+    double rate = ((const mlp_form *)form)->rate;
+    (void)parts;
+    return rate > 0 ? tri_dropout(m, x, (float)rate) : x;
+}
+
+/* Layer `at`, and the next one with it, cut the other way, where there is one. */
+static tri_value mlp_pair_add(const tri_model_plan *plan, const mlp_form *form, int at, tri_value x)
+{
+    char names[2][24];
+    tri_linear_options layer[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(names[i], sizeof(names[i]), "fc%d", at + i + 1);
+        layer[i] = (tri_linear_options){.name = names[i], .relu = at + i < form->count};
+        layer[i].units = at + i <= form->count ? form->widths[at + i] : 0;
+    }
+    if (at == form->count)
+        return tri_linear(plan->model, x, layer[0]);
+    x = tri_pair_add(plan->model, x, &(tri_pair){.column = layer[0], .row = layer[1], .between = drop, .form = form});
+    return at + 1 < form->count ? drop(plan->model, form, x, 1) : x;
+}
+
 tri_status tri_mlp_build(const tri_model_plan *plan, tri_value *logits)
 {
-    int64_t hidden[MAX_HIDDEN] = {512, 256};
-    int count = 2;
-    double rate = 0;
-    TRI_TRY(widths_read(plan->config, "hidden", MAX_HIDDEN, hidden, &count));
-    TRI_TRY(tri_field_real(plan->config, "dropout", 0, 0.999, &rate));
-    tri_model *m = plan->model;
-    tri_value x = tri_flatten(m, plan->x);
-    for (int i = 0; i < count; i++) {
-        x = tri_linear(m, x, (tri_linear_options){.units = hidden[i], .relu = true});
-        if (rate > 0)
-            x = tri_dropout(m, x, (float)rate);
+    mlp_form form = {.widths = {512, 256}, .count = 2};
+    TRI_TRY(widths_read(plan->config, "hidden", MAX_HIDDEN, form.widths, &form.count));
+    TRI_TRY(tri_field_real(plan->config, "dropout", 0, 0.999, &form.rate));
+    form.widths[form.count] = tri_plan_outputs(plan);
+    tri_value x = tri_flatten(plan->model, plan->x);
+    for (int at = 0; at <= form.count; at += 2) {
+        if (at < form.count)
+            TRI_TRY(tri_plan_cut(plan, "hidden", "widths (of every second layer, from the first on)", form.widths[at]));
+        x = mlp_pair_add(plan, &form, at, x);
     }
-    *logits = tri_linear(m, x, (tri_linear_options){.units = tri_plan_outputs(plan)});
+    *logits = x;
     return TRI_OK;
 }
 

@@ -2,16 +2,19 @@
  *
  * table.c: the ready models by name, and what they have in common: input, target, loss.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "nn/models/models.h"
+#include "nn/parts.h"
 
 static const tri_model_row rows[] = {
     {.name = "mlp",
      .does = "linear layers with relu",
      .fields = {"hidden", "dropout"},
      .fields_help = "hidden: [512, 256], dropout: 0",
+     .parts = true,
      .build = tri_mlp_build},
     {.name = "lenet", .does = "LeNet-5 with relu and max pooling", .fields_help = "none", .build = tri_lenet_build},
     {.name = "cnn",
@@ -35,6 +38,7 @@ static const tri_model_row rows[] = {
                 "layer_norm_epsilon", "resid_pdrop", "embd_pdrop", "attn_pdrop", "tie_word_embeddings",
                 "initializer_range", "checkpoint"},
      .fields_help = "n_layer: 12, n_head: 12, n_embd: 768, n_positions: the samples', activation_function: gelu_new",
+     .parts = true,
      .tokens = true,
      .build = tri_gpt2_build},
     {.name = "llama",
@@ -44,6 +48,7 @@ static const tri_model_row rows[] = {
                 "tie_word_embeddings", "attention_bias", "mlp_bias", "hidden_act", "attention_dropout",
                 "initializer_range", "checkpoint"},
      .fields_help = "hidden_size: 512, num_hidden_layers: 8, num_attention_heads: 8, num_key_value_heads: the same",
+     .parts = true,
      .tokens = true,
      .build = tri_llama_build},
     {.name = "layers",
@@ -69,6 +74,16 @@ tri_status tri_plan_image(const tri_model_plan *plan, const char *name, int64_t 
     return TRI_OK;
 }
 
+tri_status tri_plan_cut(const tri_model_plan *plan, const char *field, const char *what, int64_t count)
+{
+    char place[32];
+    int parts = tri_model_parts(plan->model);
+    if (count % parts == 0)
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "%s%s: want %s that the %d tensor parts divide, got %lld",
+                    tri_field_place(tri_yaml_find(plan->config, field), place), field, what, parts, (long long)count);
+}
+
 tri_status tri_plan_words(const tri_model_plan *plan, int64_t *words)
 {
     char place[32];
@@ -80,6 +95,9 @@ tri_status tri_plan_words(const tri_model_plan *plan, int64_t *words)
         return tri_fail(TRI_ECONFIG, "%svocab_size: want at least the %lld tokens of the data, got %lld",
                         tri_field_place(tri_yaml_find(plan->config, "vocab_size"), place), (long long)plan->classes,
                         (long long)*words);
+    if (*words < tri_model_parts(plan->model))
+        return tri_fail(TRI_ECONFIG, "vocab_size: want at least one word for each of the %d tensor parts, got %lld",
+                        tri_model_parts(plan->model), (long long)*words);
     return TRI_OK;
 }
 
@@ -178,10 +196,34 @@ static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, t
 
 tri_status tri_model_build(const tri_yaml *config, tri_shape sample, int64_t classes, tri_model **out)
 {
+    return tri_model_build_split(config, (tri_model_split){0}, sample, classes, out);
+}
+
+/* Models that can be cut, in words. */
+static const char *cut_names(char *text, size_t size)
+{
+    text[0] = '\0';
+    for (size_t i = 0, used = 0; i < TRI_COUNT_OF(rows) && used < size; i++)
+        if (rows[i].parts)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", rows[i].name);
+    return text;
+}
+
+tri_status tri_model_build_split(const tri_yaml *config, tri_model_split split, tri_shape sample, int64_t classes,
+                                 tri_model **out)
+{
     const tri_model_row *row = NULL;
+    char names[64];
     TRI_TRY(row_find(config, &row));
+    tri_status sound = tri_split_check(split);
+    if (sound != TRI_OK)
+        return tri_fail_copy(TRI_ECONFIG, tri_last_error());
+    if (split.parts > 1 && !row->parts)
+        return tri_fail(TRI_ECONFIG, "model %s: cannot be cut into %d tensor parts, only %s can", row->name,
+                        split.parts, cut_names(names, sizeof(names)));
     tri_model *model;
     TRI_TRY(tri_model_create(row->name, &model));
+    model->split = split;
     tri_status status = model_fill(row, config, sample, classes > 0 ? classes : 0, model);
     if (status != TRI_OK) {
         tri_model_destroy(model);

@@ -2,9 +2,14 @@
  *
  * linear.c: builds products: linear layers (over the last dimension) and matmul.
  */
-#include "nn/build.h"
+#include "nn/parts.h"
 
 tri_value tri_linear(tri_model *model, tri_value x, tri_linear_options options)
+{
+    return tri_linear_piece(model, x, options, (tri_piece){0}, (tri_piece){0});
+}
+
+tri_value tri_linear_piece(tri_model *model, tri_value x, tri_linear_options options, tri_piece weight, tri_piece bias)
 {
     tri_build build = {
         .op = TRI_OP_LINEAR,
@@ -14,8 +19,8 @@ tri_value tri_linear(tri_model *model, tri_value x, tri_linear_options options)
         .units = options.units,
         .kind = "fc",
         .name = options.name,
-        .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false},
-                  {"bias", model->deviation > 0 ? TRI_INIT_ZERO : TRI_INIT_FAN_IN, false, false}},
+        .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false, weight},
+                  {"bias", model->deviation > 0 ? TRI_INIT_ZERO : TRI_INIT_FAN_IN, false, false, bias}},
     };
     return tri_model_add(model, &build);
 }

@@ -3,7 +3,7 @@
  * loss.c: builds the node that ends a model.
  */
 #include "base/status.h"
-#include "nn/build.h"
+#include "nn/parts.h"
 
 static tri_value loss_add(tri_model *model, tri_value x, tri_value target, const tri_build *build)
 {
@@ -27,8 +27,49 @@ tri_value tri_cross_entropy(tri_model *model, tri_value logits, tri_value target
     return loss_add(model, logits, target, &build);
 }
 
+/* Some of the words. */
+static tri_value words_part(tri_model *model, const void *arg, tri_value x, int part)
+{
+    const tri_vocab_loss_options *options = arg;
+    int parts = tri_model_parts(model);
+    tri_piece_range range = tri_piece_of_group(options->words, 1, part, parts);
+    tri_build build = {
+        .op = TRI_OP_VOCAB_PART,
+        .attr = {.smoothing = options->smoothing,
+                 .forget = options->forget,
+                 .first = range.first,
+                 .words = options->words},
+        .input_count = 2,
+        .input = {x, model->target},
+        .units = range.count,
+        .kind = "head",
+        .name = options->name,
+        .tied = options->tied,
+        .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false,
+                   (tri_piece){parts, part, 0, 1, options->words, 0}}},
+    };
+    return tri_model_add(model, &build);
+}
+
+static tri_value vocab_loss_parts(tri_model *model, tri_value x, tri_value target, tri_vocab_loss_options options)
+{
+    tri_value states = tri_parts_add(model, x, &(tri_parts){words_part, &options, TRI_OP_VOCAB_JOIN});
+    tri_build build = {
+        .op = TRI_OP_VOCAB_SUMS,
+        .attr = {.smoothing = options.smoothing,
+                 .words = options.words,
+                 .ranks = model->split.ranks,
+                 .rank = model->split.rank},
+        .input_count = 2,
+        .input = {states, target},
+    };
+    return loss_add(model, x, target, &build);
+}
+
 tri_value tri_vocab_loss(tri_model *model, tri_value x, tri_value target, tri_vocab_loss_options options)
 {
+    if (tri_model_parts(model) > 1)
+        return vocab_loss_parts(model, x, target, options);
     tri_build build = {
         .op = TRI_OP_VOCAB_LOSS,
         .attr = {.smoothing = options.smoothing, .forget = options.forget},

@@ -109,8 +109,8 @@ static tri_model *model_of(int parts)
     tri_value x = tri_model_input(m, TRI_F32, (tri_shape){1, {INPUT}}),
               y = tri_model_target(m, TRI_I32, (tri_shape){0});
     for (int part = 0; part < parts; part++) {
-        tri_piece rows = {parts > 1 ? parts : 0, part, 0, 1, INNER},
-                  columns = {parts > 1 ? parts : 0, part, 1, 1, INNER};
+        tri_piece rows = {parts > 1 ? parts : 0, part, 0, 1, INNER, 0},
+                  columns = {parts > 1 ? parts : 0, part, 1, 1, INNER, 0};
         tri_build first = {
             .op = TRI_OP_LINEAR,
             .attr = {.bias = true},

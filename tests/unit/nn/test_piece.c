@@ -7,18 +7,19 @@
 
 static const struct {
     tri_shape shape;
-    int dim, groups, parts;
+    int dim, groups, parts, lead;
 } cuts[] = {
-    {{1, {12}}, 0, 1, 4},    {{1, {12}}, 0, 3, 2},      {{2, {12, 5}}, 0, 3, 4}, {{2, {5, 12}}, 1, 1, 2},
-    {{2, {5, 12}}, 1, 2, 3}, {{3, {3, 4, 5}}, 1, 2, 2}, {{2, {13, 3}}, 0, 1, 4}, {{1, {7}}, 0, 1, 1},
+    {{1, {12}}, 0, 1, 4, 0},    {{1, {12}}, 0, 3, 2, 0},      {{2, {12, 5}}, 0, 3, 4, 0}, {{2, {5, 12}}, 1, 1, 2, 0},
+    {{2, {5, 12}}, 1, 2, 3, 0}, {{3, {3, 4, 5}}, 1, 2, 2, 0}, {{2, {13, 3}}, 0, 1, 4, 0}, {{1, {7}}, 0, 1, 1, 0},
+    {{2, {20, 3}}, 0, 3, 2, 3}, {{2, {2, 24}}, 1, 3, 4, 4},   {{1, {15}}, 0, 2, 2, 2},
 };
 
 /* The piece and its shape. */
 static tri_piece piece_of(size_t c, int part, tri_shape *shape)
 {
-    tri_piece piece = {cuts[c].parts, part, cuts[c].dim, cuts[c].groups, cuts[c].shape.dim[cuts[c].dim]};
+    tri_piece piece = {cuts[c].parts, part, cuts[c].dim, cuts[c].groups, cuts[c].shape.dim[cuts[c].dim], cuts[c].lead};
     *shape = cuts[c].shape;
-    shape->dim[piece.dim] = piece.groups * tri_piece_of_group(piece.extent, piece.groups, part, piece.parts).count;
+    shape->dim[piece.dim] = tri_piece_count(piece);
     return piece;
 }
 
@@ -56,7 +57,7 @@ static tri_model *halves(int parts)
     tri_value x, y, sum = -1;
     tri_model *m = rig_start(TRI_F32, 1, (int64_t[]){6}, &x, &y);
     for (int part = 0; part < parts; part++) {
-        tri_piece piece = {parts, part, 0, 1, 6};
+        tri_piece piece = {parts, part, 0, 1, 6, 0};
         tri_build build = {
             .op = TRI_OP_LINEAR,
             .attr = {.bias = true},
@@ -118,9 +119,10 @@ static void a_piece_that_does_not_fit_is_refused(void **state)
     const struct {
         tri_piece piece;
         const char *words;
-    } cases[] = {{{2, 0, 0, 1, 8}, "want 4 in dimension 0 of piece 0 of 2, got 3"},
-                 {{2, 2, 0, 1, 6}, "piece 2 of 2 of dimension 0 in 1 groups of 6 is none"},
-                 {{2, 0, 5, 1, 6}, "piece 0 of 2 of dimension 5"}};
+    } cases[] = {{{2, 0, 0, 1, 8, 0}, "want 4 in dimension 0 of piece 0 of 2, got 3"},
+                 {{2, 2, 0, 1, 6, 0}, "piece 2 of 2 of dimension 0 in 1 groups of 6 is none"},
+                 {{2, 0, 5, 1, 6, 0}, "piece 0 of 2 of dimension 5"},
+                 {{2, 0, 0, 3, 6, 2}, "piece 0 of 2 of dimension 0 in 3 groups of 6 is none"}};
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         tri_value x, y;
         tri_model *m = rig_start(TRI_F32, 1, (int64_t[]){6}, &x, &y);
