@@ -20,6 +20,9 @@
 #define TRI_PARALLEL_OPTIONS(X)                                                                                        \
     X(NAME, data, "auto", 0, 0, NULL, "ranks that share the batch out: auto (all that are left), or their number")     \
     X(NAME, tensor, "1", 0, 0, NULL, "ranks that share each layer out: auto, or their number, a power of two")         \
+    X(INT, tensor_parts, "0", 0, 1024, NULL,                                                                           \
+      "parts that each layer is cut into, a power of two that parallel.tensor divides: the bits depend on it, not on " \
+      "the ranks; 0 = parallel.tensor")                                                                                \
     X(NAME, pipeline, "1", 0, 0, NULL, "stages that the layers are cut into: auto, or their number")                   \
     X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1",                                                                \
       "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \

@@ -18,6 +18,11 @@ static tri_status sum_over_model(tri_job *job, const char *name, void *data, int
     return status;
 }
 
+tri_status tri_job_flops_meet(tri_job *job)
+{
+    return sum_over_model(job, "operations", &job->figures.flops, 1, TRI_F64);
+}
+
 /* The loss is counted on the last stage; of tensor ranks, which all have it, once. Everybody may wish to stop. */
 tri_status tri_job_tail_meet(tri_job *job, float tail[TRI_PARAMS_TAIL])
 {
@@ -30,7 +35,7 @@ tri_status tri_job_tail_meet(tri_job *job, float tail[TRI_PARAMS_TAIL])
 
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry)
 {
-    return job->mesh.tensor_rank == 0 || entry->piece.parts > 0;
+    return (job->mesh.tensor_rank == 0 || entry->piece.parts > 0) && !entry->copy;
 }
 
 /* Blocks of entries that others count too stay zero here: a sum with zeros has no rounding. */

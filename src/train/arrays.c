@@ -17,13 +17,15 @@ static tri_status weights_list(const tri_job *job, tri_vector *list)
 {
     tri_sync_slice all = {0, job->params->count};
     list->each = sizeof(tri_holding);
-    return job->mesh.data_rank == 0 ? tri_holdings_of_slice(job->params, &job->tensors, all, 0, true, list) : TRI_OK;
+    return job->mesh.data_rank == 0
+               ? tri_holdings_of_slice(job->params, &job->tensors, all, 0, job->mesh.tensor_rank == 0, list)
+               : TRI_OK;
 }
 
 static tri_status states_list(const tri_job *job, tri_vector *list)
 {
     tri_sync_slice own = tri_sync_owned(&job->config.parallel, job->params, job->mesh.data_rank, job->mesh.data);
-    return tri_holdings_of_slice(job->params, &job->tensors, own, 0, true, list);
+    return tri_holdings_of_slice(job->params, &job->tensors, own, 0, job->mesh.tensor_rank == 0, list);
 }
 
 static tri_status inventory_open(tri_job *job, tri_status (*list_make)(const tri_job *job, tri_vector *list),

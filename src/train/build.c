@@ -232,6 +232,7 @@ static tri_status check_equal(tri_job *job)
         return TRI_ENOMEM;
     tri_group_name_next(job->group, "start-up check");
     tri_status status = tri_all_gather(job->group, mine, all, EQUAL_COUNT, TRI_I64, NULL);
+    tri_group_name_next(job->group, "");
     for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++) {
         int rank = i / EQUAL_COUNT, what = i % EQUAL_COUNT, first = equal_to(job, rank, what);
         if (all[i] != all[first * EQUAL_COUNT + what])
@@ -268,8 +269,11 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
-    if (job->mesh.tensor > 1 || job->mesh.pipeline > 1)
-        return tri_fail(TRI_EUNSUPPORTED, "parallel.tensor and parallel.pipeline: 1 is all there is yet");
+    if (job->mesh.pipeline > 1)
+        return tri_fail(TRI_EUNSUPPORTED, "parallel.pipeline: 1 is all there is yet");
+    bool parts_open = job->config.parallel.tensor_parts == 0;
+    if (parts_open)
+        job->config.parallel.tensor_parts = job->mesh.tensor;
     TRI_TRY(tri_job_model_find(job, setup));
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(job->comm));
@@ -279,6 +283,11 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
                  tri_comm_engine(job->comm));
     else if (strcmp(job->config.comm.order, "canonical") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
+    else if (parts_open && job->mesh.tensor > 1)
+        snprintf(job->bits, sizeof(job->bits),
+                 "not reproducible (parallel.tensor_parts is not set: %d, as "
+                 "parallel.tensor)",
+                 job->mesh.tensor);
     tri_job_split_shards(job);
     return TRI_OK;
 }

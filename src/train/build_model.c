@@ -41,7 +41,11 @@ static tri_status graph_make(tri_job *job, const tri_model *model)
         return tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", job->config.train.precision);
     TRI_TRY(tri_graph_compile(model, job->params, &config, &job->graph));
     job->figures.flops = tri_graph_flops(job->graph);
-    return TRI_OK;
+    if (job->mesh.tensor == 1 || !job->comm)
+        return TRI_OK;
+    TRI_TRY(tri_tensor_ranks_create(job->mesh.tensor_group, &job->tensor));
+    tri_graph_sum_set(job->graph, tri_tensor_ranks_sum, job->tensor);
+    return tri_job_flops_meet(job);
 }
 
 /* Bytes of what the loader gives. */
@@ -68,10 +72,14 @@ static tri_status objects_make(tri_job *job, const tri_model *model)
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
+    tri_model_split split = {(int)job->config.parallel.tensor_parts, job->mesh.tensor, job->mesh.tensor_rank};
     job->info = *info;
+    if (given && split.parts > 1)
+        return tri_fail(TRI_ECONFIG, "parallel.tensor_parts: a model that a program built cannot be cut into parts");
     if (given)
         return objects_make(job, given);
-    TRI_TRY_IN(tri_model_build(job->config.model, info->sample, info->classes, &built), "while building the model");
+    TRI_TRY_IN(tri_model_build_split(job->config.model, split, info->sample, info->classes, &built),
+               "while building the model");
     tri_status status = objects_make(job, built);
     tri_model_destroy(built);
     return status;

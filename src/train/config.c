@@ -48,6 +48,11 @@ static bool each_row_decides(const char *field)
     return true;
 }
 
+static bool parallel_row_decides(const char *field)
+{
+    return strcmp(field, "tensor_parts") == 0;
+}
+
 static bool no_row_decides(const char *field)
 {
     (void)field;
@@ -240,6 +245,19 @@ void tri_config_fini(tri_config *config)
     *config = (tri_config){0};
 }
 
+/* ranks 0: not known yet. */
+static tri_status check_tensor(const tri_parallel_config *parallel, int ranks)
+{
+    int64_t parts = parallel->tensor_parts;
+    if ((ranks & (ranks - 1)) != 0)
+        return tri_fail(TRI_ECONFIG, "parallel.tensor: want a power of two, found %d", ranks);
+    if ((parts & (parts - 1)) != 0 || (parts > 0 && parts < ranks))
+        return tri_fail(TRI_ECONFIG,
+                        "parallel.tensor_parts: want a power of two that parallel.tensor (%d) divides, found %lld",
+                        ranks > 0 ? ranks : 1, (long long)parts);
+    return TRI_OK;
+}
+
 tri_status tri_config_check(const tri_config *config, int ranks)
 {
     const tri_train_config *train = &config->train;
@@ -248,9 +266,10 @@ tri_status tri_config_check(const tri_config *config, int ranks)
     if ((train->shards_at_once & (train->shards_at_once - 1)) != 0)
         return tri_fail(TRI_ECONFIG, "train.shards_at_once: want a power of two or 0, found %lld",
                         (long long)train->shards_at_once);
-    tri_mesh mesh = {.data = 1};
+    tri_mesh mesh = {0};
     if (ranks > 0)
         TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));
+    TRI_TRY(check_tensor(&config->parallel, mesh.tensor));
     if (mesh.data > train->shards)
         return tri_fail(TRI_ECONFIG,
                         "%d workers but train.shards is %lld: want at least one shard per worker (train.shards=%d)",

@@ -49,7 +49,7 @@ extern const tri_option_table tri_train_options; /* section "train" */
     X(train, train_row_decides)                                                                                        \
     X(data, data_row_decides)                                                                                          \
     X(optim, each_row_decides)                                                                                         \
-    X(parallel, no_row_decides)                                                                                        \
+    X(parallel, parallel_row_decides)                                                                                  \
     X(comm, no_row_decides)                                                                                            \
     X(net, no_row_decides)                                                                                             \
     X(checkpoint, no_row_decides)

@@ -10,7 +10,8 @@
 
 #include "train/job.h"
 
-/* Adds this rank's share of one test batch to test->sums. */
+/* Adds this rank's share of one test batch to test->sums; of tensor ranks, which all have the same, the first one does.
+ */
 static tri_status evaluate_batch(tri_job *job)
 {
     tri_loader_batch loaded;
@@ -26,7 +27,7 @@ static tri_status evaluate_batch(tri_job *job)
         };
         const float(*sums)[4];
         TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
-        for (int64_t s = 0; s < count; s++)
+        for (int64_t s = 0; job->mesh.tensor_rank == 0 && s < count; s++)
             for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
                 job->test.sums[(job->first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
     }
@@ -46,6 +47,7 @@ tri_status tri_job_evaluate(tri_job *job)
         tri_group_name_next(job->group, "evaluation");
         TRI_TRY(tri_all_reduce(job->group, job->test.sums, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64,
                                TRI_REDUCE_SUM, NULL));
+        tri_group_name_next(job->group, "");
     }
     double total[TRI_LOSS_COLUMNS] = {0};
     for (int64_t s = 0; s < shards; s++)

@@ -160,6 +160,11 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
 {
     const tri_params *params = job->params;
     int frozen = 0, anew = 0;
+    char mesh[64];
+    if (job->mesh.model_group)
+        tri_console_line(console, "mesh: %s", tri_mesh_print(&job->mesh, mesh));
+    if (strcmp(job->bits, "reproducible") != 0)
+        tri_console_line(console, "bits: %s", job->bits);
     int64_t frozen_count = 0, count = 0;
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];

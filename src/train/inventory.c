@@ -33,7 +33,7 @@ typedef struct window_view {
 /* --- what is held --- */
 
 tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *tensors, tri_sync_slice slice, int64_t at,
-                                 bool gives, tri_vector *list)
+                                 bool uncut, tri_vector *list)
 {
     list->each = sizeof(tri_holding);
     for (int e = 0; e < params->entry_count; e++) {
@@ -48,7 +48,7 @@ tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *te
                                .piece = entry->piece,
                                .low = low,
                                .high = high,
-                               .gives = gives,
+                               .gives = (uncut || entry->piece.parts > 0) && !entry->copy,
                                .at = entry->first + low - slice.first + at};
         if (!tri_vector_push(list, &holding))
             return TRI_ENOMEM;

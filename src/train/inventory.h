@@ -31,10 +31,11 @@ typedef struct tri_holding {
 
 typedef struct tri_inventory tri_inventory;
 
-/* What this rank holds of a slice [first, first + count) of the store, for an array that begins `at` elements in front
- * of the slice's: appended to `list` (of tri_holding). gives: also what others hold. */
+/* What this rank holds of a slice of the store, whose first element is element `at` of an array: appended to `list` (of
+ * tri_holding). uncut: it gives also entries that are no pieces, which other tensor ranks have too; copies it never
+ * gives. */
 tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *tensors, tri_sync_slice slice, int64_t at,
-                                 bool gives, tri_vector *list);
+                                 bool uncut, tri_vector *list);
 /* Collective: rank 0 learns of all. The holdings are copied, tensors are borrowed. */
 tri_status tri_inventory_create(tri_group *group, const tri_tensors *tensors, const tri_vector *holdings,
                                 tri_inventory **out);

@@ -11,6 +11,7 @@
 #include "monitor/metrics.h"
 #include "nn/graph.h"
 #include "parallel/mesh.h"
+#include "parallel/tensor.h"
 #include "train/config.h"
 #include "train/inventory.h"
 
@@ -64,6 +65,7 @@ struct tri_job {
     int64_t hashed_step;       /* after this step; -1: none */
     tri_params *params;
     tri_graph *graph;
+    tri_tensor_ranks *tensor; /* NULL: each layer is here whole */
     tri_optim *optim;
     tri_sync *sync;
     tri_loader *loader;
@@ -145,6 +147,8 @@ tri_status tri_job_settle(tri_job *job);
 tri_status tri_job_entry_settle(void *job, int entry);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient: */
 tri_status tri_job_tail_meet(tri_job *job, float tail[TRI_PARAMS_TAIL]);
+/* The operations of the whole model from those of its parts. */
+tri_status tri_job_flops_meet(tri_job *job);
 /* Whether this rank counts an entry that others may have too. */
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry);
 /* Norm of the mean gradient, of whose sums these are this rank's. */

@@ -164,6 +164,7 @@ void tri_job_close(tri_job *job)
     tri_sync_destroy(job->sync);
     tri_optim_destroy(job->optim);
     tri_graph_destroy(job->graph);
+    tri_tensor_ranks_destroy(job->tensor);
     tri_job_inventories_close(job);
     tri_tensors_fini(&job->tensors);
     tri_free(job->frozen);

@@ -20,6 +20,7 @@ struct tri_job_sampler {
     tri_token_graph *graph;
     tri_generator *generator;
     int64_t places;
+    float *gathered; /* [tensors.total], where rank 0 does not have all weights whole; else NULL */
 };
 
 void tri_job_sample_close(tri_job *job)
@@ -30,6 +31,7 @@ void tri_job_sample_close(tri_job *job)
     tri_generator_destroy(sampler->generator);
     tri_token_graph_destroy(sampler->graph);
     tri_tokenizer_close(sampler->tokenizer);
+    tri_free(sampler->gathered);
     tri_free(sampler);
     job->texts = NULL;
 }
@@ -91,6 +93,12 @@ tri_status tri_job_sample_open(tri_job *job)
         return TRI_OK;
     tri_generate_request request = request_make(job);
     tri_generate_result result = {0};
+    if (tri_inventory_is_spread(job->weights_at) || job->config.parallel.tensor_parts > 1) {
+        job->texts->gathered = tri_alloc_bulk((size_t)job->tensors.total * sizeof(float));
+        if (!job->texts->gathered)
+            return tri_fail(TRI_ENOMEM, "train.sample_every: rank 0 wants %lld bytes for all weights",
+                            (long long)(job->tensors.total * (int64_t)sizeof(float)));
+    }
     TRI_TRY(tokenizer_find(job));
     TRI_TRY(
         tri_generator_create(job->texts->graph, job->texts->tokenizer, 1, job->texts->places, &job->texts->generator));
@@ -100,28 +108,49 @@ tri_status tri_job_sample_open(tri_job *job)
     return status == TRI_OK ? TRI_OK : tri_fail_context(TRI_ECONFIG, "train.sample_prompt");
 }
 
+/* --- weights --- */
+
+/* A tensor's elements where all of it lies in one place: in the store, or in what was gathered. */
 typedef struct weights_arg {
-    const tri_params *params;
+    const tri_job *job;
     const float *values;
 } weights_arg;
 
 static tri_status weights_read(void *arg, const char *name, int64_t first, int64_t count, float *out)
 {
     const weights_arg *weights = arg;
-    const tri_param *entry = tri_params_find(weights->params, name);
-    memcpy(out, weights->values + entry->first + first, (size_t)count * sizeof(float));
+    const tri_job *job = weights->job;
+    const float *tensor = NULL;
+    if (!job->texts->gathered)
+        tensor = weights->values + tri_params_find(job->params, name)->first;
+    for (int i = 0; job->texts->gathered && i < job->tensors.count && !tensor; i++)
+        if (strcmp(job->tensors.items[i].name, name) == 0)
+            tensor = job->texts->gathered + job->tensors.items[i].first;
+    memcpy(out, tensor + first, (size_t)count * sizeof(float));
     return TRI_OK;
 }
 
-static tri_status weights_load(tri_job *job)
+/* Rank 0's own copy of all weights, where its store does not have them whole. */
+static tri_status weights_gather(tri_job *job, tri_job_arrays *arrays)
 {
-    tri_device_view view;
-    TRI_TRY(tri_device_view_open(&view, job->params->device, job->params->values,
-                                 (size_t)job->params->count * sizeof(float)));
-    weights_arg arg = {job->params, view.host};
-    tri_status status = tri_token_graph_load(job->texts->graph, &(tri_weights_source){weights_read, &arg});
-    tri_device_view_close(&view);
-    return status;
+    for (int i = 0; i < job->tensors.count; i++) {
+        const tri_tensor_row *row = &job->tensors.items[i];
+        for (int64_t at = 0, count; at < row->count; at += count) {
+            const float *values;
+            count = row->count - at;
+            TRI_TRY(tri_inventory_read(job->weights_at, arrays->views[0].host, row->first + at, &count, &values));
+            memcpy(job->texts->gathered + row->first + at, values, (size_t)count * sizeof(float));
+        }
+    }
+    return TRI_OK;
+}
+
+static tri_status weights_load(tri_job *job, tri_job_arrays *arrays)
+{
+    weights_arg arg = {job, arrays->views[0].host};
+    if (job->texts->gathered)
+        TRI_TRY(weights_gather(job, arrays));
+    return tri_token_graph_load(job->texts->graph, &(tri_weights_source){weights_read, &arg});
 }
 
 /* Line by line, no character cut. */
@@ -136,14 +165,11 @@ static void text_print(tri_console *console, const char *text)
     }
 }
 
-tri_status tri_job_sample(tri_job *job)
+static tri_status text_write(tri_job *job)
 {
-    if (!job->texts)
-        return TRI_OK;
     tri_generate_request request = request_make(job);
     tri_generate_result result = {0};
     tri_string whole = {0};
-    TRI_TRY(weights_load(job));
     tri_status status = generate(job, &request, &result);
     if (status == TRI_OK)
         status = tri_string_appendf(&whole, "%s%s", request.prompt, tri_string_text(&result.text));
@@ -156,4 +182,16 @@ tri_status tri_job_sample(tri_job *job)
     tri_string_fini(&whole);
     tri_generate_result_fini(&result);
     return status;
+}
+
+tri_status tri_job_sample(tri_job *job)
+{
+    tri_job_arrays arrays;
+    if (job->config.train.sample_every == 0)
+        return TRI_OK;
+    tri_status status = tri_job_arrays_open(job, false, &arrays);
+    if (status == TRI_OK)
+        status = job->texts ? weights_load(job, &arrays) : tri_job_arrays_follow(&arrays, true);
+    tri_job_arrays_close(&arrays);
+    return status == TRI_OK && job->texts ? text_write(job) : status;
 }

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_mesh.c: the promise in every layout: layers that are shared out, stages, shards of the batch and of the state,
+ * and all of them together give the weights of one process; and files go from any layout to any other.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/fs.h"
+#include "ranks/train/train_ranks.h"
+#include "train/job.h"
+
+#define RUN_FOLDER "trireme-test-mesh-run"
+
+/* Tied weights, dropout, clipping, a vocabulary that 4 does not divide, batches that do not come out even. */
+static const char gpt[] = "model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}\n"
+                          "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
+                          "synthetic_width: 12}\n"
+                          "train: {batch: 20, shards: 8, epochs: 5, seed: 7, threads: 1}\n"
+                          "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
+                          "parallel: {bucket_kib: 4, tensor_parts: 4}\n";
+
+/* Grouped queries. */
+static const char llama[] =
+    "model: {name: llama, num_hidden_layers: 2, num_attention_heads: 8, num_key_value_heads: 4, "
+    "hidden_size: 32, intermediate_size: 24}\n"
+    "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
+    "synthetic_width: 12}\n"
+    "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
+    "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, clip_norm: 1}\n"
+    "parallel: {bucket_kib: 4, tensor_parts: 4}\n";
+
+static const char mlp[] = "model: {name: mlp, hidden: [48, 24, 16]}\n"
+                          "data: {name: synthetic, synthetic_count: 210, synthetic_width: 32}\n"
+                          "train: {batch: 50, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
+                          "optim: {lr: 0.05, momentum: 0.9}\n"
+                          "parallel: {bucket_kib: 1, tensor_parts: 4}\n";
+
+static uint64_t expect_run(const train_case *test)
+{
+    train_outcome outcome = train_threads(test);
+    if (outcome.status != TRI_OK)
+        fail_msg("%d ranks: %s", test->world, outcome.message);
+    assert_true(outcome.all_equal);
+    return outcome.hash;
+}
+
+/* The same overrides with those of a layout. */
+static const char *const *join(const char *const *common, const char *const *layout)
+{
+    static const char *all[32];
+    int count = 0;
+    for (; common && *common; common++)
+        all[count++] = *common;
+    for (; layout && *layout; layout++)
+        all[count++] = *layout;
+    all[count] = NULL;
+    return all;
+}
+
+typedef struct mesh_layout {
+    int world;
+    const char *layout[6];
+} mesh_layout;
+
+static void expect_layouts(const char *config, const char *const *common, const mesh_layout *layouts, size_t count)
+{
+    uint64_t alone = expect_run(&(train_case){.config = config, .overrides = join(common, NULL), .world = 1});
+    for (size_t i = 0; i < count; i++) {
+        train_case test = {.config = config, .overrides = join(common, layouts[i].layout), .world = layouts[i].world};
+        if (expect_run(&test) != alone)
+            fail_msg("%d ranks, %s %s: other weights", layouts[i].world, layouts[i].layout[0], layouts[i].layout[1]);
+    }
+}
+
+static const mesh_layout tensors[] = {
+    {2, {"parallel.tensor=2"}},
+    {4, {"parallel.tensor=4"}},
+    {4, {"parallel.tensor=2", "parallel.data=2"}},
+    {8, {"parallel.tensor=4", "parallel.data=auto"}},
+    {6, {"parallel.tensor=2", "parallel.sync=zero1"}},
+    {4, {"parallel.tensor=4", "train.threads=2"}},
+};
+
+static void tensor_ranks_change_nothing(void **state)
+{
+    (void)state;
+    const char *const bf16[] = {"train.precision=bf16", "train.epochs=1", NULL};
+    const char *const kept[] = {"model.checkpoint=true", "train.epochs=1", NULL};
+    expect_layouts(gpt, NULL, tensors, TRI_COUNT_OF(tensors));
+    expect_layouts(gpt, bf16, tensors, TRI_COUNT_OF(tensors));
+    expect_layouts(gpt, kept, tensors, 2);
+    expect_layouts(llama, NULL, tensors, TRI_COUNT_OF(tensors));
+    expect_layouts(mlp, NULL, tensors, TRI_COUNT_OF(tensors));
+}
+
+/* --- files --- */
+
+static void a_run_goes_on_in_another_layout(void **state)
+{
+    (void)state;
+    static const mesh_layout layouts[] = {
+        {1, {NULL}},
+        {4, {"parallel.tensor=4"}},
+        {4, {"parallel.tensor=2", "parallel.sync=zero1"}},
+        {2, {"parallel.data=2"}},
+        {4, {"parallel.tensor=2"}},
+    };
+    uint64_t wanted = expect_run(&(train_case){.config = gpt, .world = 1});
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    for (size_t i = 0; i < TRI_COUNT_OF(layouts); i++) {
+        char steps[32];
+        bool last = i + 1 == TRI_COUNT_OF(layouts);
+        snprintf(steps, sizeof(steps), "train.steps=%zu", last ? (size_t)0 : 4 * (i + 1));
+        const char *const part[] = {steps, NULL};
+        train_case test = {.config = gpt,
+                           .overrides = join(part, layouts[i].layout),
+                           .run_folder = RUN_FOLDER,
+                           .resume = i > 0 ? RUN_FOLDER : NULL,
+                           .world = layouts[i].world};
+        uint64_t hash = expect_run(&test);
+        if (last)
+            assert_int_equal(hash, wanted);
+    }
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* --- refusals --- */
+
+static void what_cannot_be_is_refused_with_the_arithmetic(void **state)
+{
+    (void)state;
+    static const struct {
+        int world;
+        const char *layout[4], *words;
+    } cases[] = {
+        {2, {"parallel.tensor=3"}, "data auto x tensor 3 x pipeline 1 wants a multiple of 3 ranks, but 2 take part"},
+        {3, {"parallel.tensor=3"}, "parallel.tensor: want a power of two, found 3"},
+        {4,
+         {"parallel.tensor=4", "parallel.tensor_parts=2"},
+         "parallel.tensor_parts: want a power of two that parallel.tensor (4) divides, found 2"},
+        {2, {"parallel.tensor=2", "parallel.tensor_parts=8"}, "n_head"},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        train_case test = {.config = gpt, .overrides = cases[i].layout, .world = cases[i].world};
+        train_outcome outcome = train_threads(&test);
+        assert_int_equal(outcome.status, TRI_ECONFIG);
+        if (!strstr(outcome.message, cases[i].words))
+            fail_msg("want '%s' in: %s", cases[i].words, outcome.message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensor_ranks_change_nothing),
+        cmocka_unit_test(a_run_goes_on_in_another_layout),
+        cmocka_unit_test(what_cannot_be_is_refused_with_the_arithmetic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
