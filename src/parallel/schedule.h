@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schedule.h: in which order the ranks of a pipeline run which micro-batch through which chunk, as tables.
+ *
+ * A model in C = ranks x each chunks; chunk c is rank c % ranks's. A table has one row of actions a rank. Messages
+ * between chunks have one order for all ranks, that of a run in which forward takes 1 and backward 2: whoever sends and
+ * receives in this order, one after the other, waits for nobody who waits for him (docs/design/015-pipeline.md).
+ * Sources: Huang et al., "GPipe", NeurIPS 2019; Narayanan et al., "PipeDream", SOSP 2019 (1F1B); Narayanan et al.,
+ * "Efficient large-scale language model training on GPU clusters", SC 2021 (interleaved).
+ */
+#ifndef TRI_PARALLEL_SCHEDULE_H
+#define TRI_PARALLEL_SCHEDULE_H
+
+#include "base/containers.h"
+
+typedef struct tri_action {
+    bool backward;
+    int chunk, micro;
+} tri_action;
+
+/* What a chunk needs of its neighbour: values of the chunk before, or, backward, gradients of the one behind. */
+typedef struct tri_pipe_message {
+    bool backward;
+    int chunk, micro; /* which it goes to */
+    int from, to;     /* ranks */
+    double time;      /* in the run that orders them */
+} tri_pipe_message;
+
+typedef struct tri_schedule {
+    const char *name;
+    int ranks, each, micros;
+    bool training;               /* false: forward only */
+    int action_count;            /* of each rank */
+    tri_action **actions;        /* [ranks][action_count] */
+    int *slots;                  /* [chunks]: micro-batches at most between their way up and their way down */
+    tri_pipe_message **messages; /* [ranks]: those of the rank, in the order of all */
+    int *message_count;          /* [ranks] */
+    int *buffers[2];             /* [chunks]: incoming values, and gradients, that must have room at once */
+} tri_schedule;
+
+/* "gpipe|1f1b|interleaved": for lists of choices. */
+extern const char tri_schedule_names[];
+/* each: chunks a rank: 1, and for interleaved 2 or more. TRI_ECONFIG says what does not fit. */
+tri_status tri_schedule_make(const char *name, int ranks, int each, int micros, bool training, tri_schedule *out);
+void tri_schedule_fini(tri_schedule *schedule);
+/* Each action once, on the rank of its chunk, micro-batches in order, and a run of it ends; fills in slots. A failure
+ * is ours: TRI_EINVAL with the actions that wait. */
+tri_status tri_schedule_check(tri_schedule *schedule);
+
+/* A run in which the actions of a chunk take so long, and a message so much longer. */
+typedef struct tri_schedule_costs {
+    const double *forward, *backward; /* [chunks] */
+    double message;
+} tri_schedule_costs;
+/* ends[rank * action_count + action], or NULL; returns the end of the last. The schedule was checked. */
+double tri_schedule_play(const tri_schedule *schedule, const tri_schedule_costs *costs, double *ends);
+/* Share of the ranks' time in that run in which they compute nothing. */
+double tri_schedule_bubble(const tri_schedule *schedule, const tri_schedule_costs *costs);
+/* One line a rank: what it does when, forward 1 and backward 2. */
+tri_status tri_schedule_print(const tri_schedule *schedule, tri_string *out);
+
+/* Of chunk `chunk`'s rank: where its forward, or backward, of a micro-batch stands among the rank's messages as a
+ * receive; -1: nothing is received. */
+int tri_schedule_receive_of(const tri_schedule *schedule, tri_action action);
+
+#endif
