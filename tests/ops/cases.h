@@ -187,6 +187,11 @@ static const op_case op_cases[] = {
      .other = {2, 13},
      .units = 1500,
      .attr = {.forget = true}},
+    {.name = "bias", .op = TRI_OP_BIAS, .x = {3, 7, 70}},
+    {.name = "bias_one", .op = TRI_OP_BIAS, .x = {5, 1}},
+    {.name = "share_parts", .op = TRI_OP_SHARE_PARTS, .x = {3, 7, 11}},
+    {.name = "sum_parts", .op = TRI_OP_SUM_PARTS, .x = {3, 7, 11}},
+    {.name = "embedding_part", .op = TRI_OP_EMBEDDING, .x = {5, 9}, .units = 20, .width = 70, .attr = {.first = 7}},
     {.name = "mse", .op = TRI_OP_MSE, .x = {5, 33}, .other = {5, 33}},
 };
 

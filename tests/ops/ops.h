@@ -56,10 +56,11 @@ static inline bool op_is_loss(tri_op op)
     return op == TRI_OP_CROSS_ENTROPY || op == TRI_OP_MSE || op == TRI_OP_VOCAB_LOSS;
 }
 
-/* Ints: input 1 of cross_entropy and vocab_loss, input 0 of embedding. */
+/* Ints: input 1 of losses over classes, input 0 of embedding. */
 static inline tri_dtype op_dtype(tri_op op, int i)
 {
-    const bool classes = op == TRI_OP_CROSS_ENTROPY || op == TRI_OP_VOCAB_LOSS;
+    const bool classes =
+        op == TRI_OP_CROSS_ENTROPY || op == TRI_OP_VOCAB_LOSS || op == TRI_OP_VOCAB_PART || op == TRI_OP_VOCAB_SUMS;
     return (classes && i == 1) || (op == TRI_OP_EMBEDDING && i == 0) ? TRI_I32 : TRI_F32;
 }
 

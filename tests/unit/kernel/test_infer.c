@@ -92,6 +92,14 @@ static void wrong_shapes_are_refused_with_words(void **state)
         {{.op = TRI_OP_VOCAB_LOSS, .x = {4, 10}, .other = {4}}, "units (words)"},
         {{.op = TRI_OP_VOCAB_LOSS, .x = {4, 10}, .other = {5}, .units = 3}, "vocab_loss: targets"},
         {{.op = TRI_OP_VOCAB_LOSS, .x = {4, 10}, .other = {4}, .units = 3, .attr = {.smoothing = 2}}, "smoothing"},
+        {{.op = TRI_OP_VOCAB_PART, .x = {4, 10}, .other = {4}, .units = 3, .attr = {.first = 5, .words = 7}},
+         "vocab_part: want 3 words from number 5 on to be within 7"},
+        {{.op = TRI_OP_VOCAB_JOIN, .x = {4, 5}, .other = {4, 4}}, "input 1: want rows of 5 elements"},
+        {{.op = TRI_OP_VOCAB_JOIN, .x = {4, 5}, .other = {3, 5}}, "vocab_join: input 1: want [4, 5], got [3, 5]"},
+        {{.op = TRI_OP_VOCAB_SUMS, .x = {4, 5}, .other = {5}}, "vocab_sums: targets: want [4], got [5]"},
+        {{.op = TRI_OP_VOCAB_SUMS, .x = {4, 5}, .other = {4}, .attr = {.ranks = 2, .rank = 2}}, "got rank 2 of 2"},
+        {{.op = TRI_OP_SHARE_PARTS, .x = {4, 5}, .attr = {.ranks = 3}}, "share_parts: want a power of two of ranks"},
+        {{.op = TRI_OP_SUM_PARTS, .x = {4, 5}, .attr = {.rank = -1}}, "sum_parts: want"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {
         tri_op_desc desc;
