@@ -31,8 +31,7 @@ typedef struct tri_half_loops {
     /* to[pair][nr] = pairs along k, rounded, of src[n * n_step + k]; columns from `count` to nr, and an odd last
      * element, are filled up with zeros. */
     void (*turn_floats)(uint32_t *to, const float *src, int64_t k, int64_t count, int64_t n_step, int64_t nr);
-    /* to[part * step + i] = the pair of element part * width + i of two rows, for all whole parts. Up to four elements
-     * behind a part may be written as well, if its width is 12. */
+    /* to[part * step + i] = the pair of element part * width + i of two rows, for all whole parts. */
     void (*pair_parts)(uint32_t *to, const uint16_t *low, const uint16_t *high, int64_t step, int64_t count,
                        int64_t width);
     /* Largest of x; x is not empty. */

@@ -152,7 +152,9 @@ INLINE void parts_of_twelve(uint32_t *to, const uint16_t *low, const uint16_t *h
 {
     for (int64_t part = 0; part < parts; part++, to += step, low += 12, high += 12) {
         const __m256i first = _mm256_maskz_loadu_epi16(0xfff, low), second = _mm256_maskz_loadu_epi16(0xfff, high);
-        _mm512_storeu_si512(to, pairs_of(first, second));
+        const __m512i pairs = pairs_of(first, second);
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(pairs));
+        _mm_storeu_si128((__m128i *)(void *)(to + 8), _mm512_extracti32x4_epi32(pairs, 2));
     }
 }
 

@@ -213,11 +213,13 @@ static void check_parts(const tri_half_loops *loops, int64_t count, int64_t widt
     uint16_t low[ROOM], high[ROOM];
     uint32_t to[4 * ROOM];
     const int64_t step = width + 7;
+    memset(to, 0x55, sizeof to);
     halves_fill(low, count, 12);
     halves_fill(high, count, 13);
     loops->pair_parts(to, low, high, step, count, width);
     for (int64_t i = 0; i < count / width * width; i++) {
         assert_int_equal(to[i / width * step + i % width], (uint32_t)low[i] | (uint32_t)high[i] << 16);
+        assert_int_equal(to[i / width * step + width], 0x55555555);
     }
 }
 
