@@ -13,17 +13,19 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
-#include "tensor/half.h"
 
 #define TASK_QUERIES INT64_C(512) /* of a task; they share packed keys and values */
-#define LANES        TRI_ATTENTION_HALF_LANES
 #define KEYS         TRI_ATTENTION_HALF_KEYS
 
 void tri_attention_half_make(const tri_op_desc *desc, tri_attention_half *a)
 {
     const tri_gemm_ops *ops = tri_gemm_half_find();
     const tri_heads h = tri_heads_make(desc);
-    *a = (tri_attention_half){.ops = ops, .h = h, .scale = 1.0f / sqrtf((float)h.width), .pairs = h.width / 2};
+    *a = (tri_attention_half){.ops = ops,
+                              .loops = tri_half_loops_find(),
+                              .h = h,
+                              .scale = 1.0f / sqrtf((float)h.width),
+                              .pairs = h.width / 2};
     a->columns = tri_int64_ceil(h.width, ops->nr) * ops->nr;
     const int64_t by_place = tri_align_count(tri_gemm_packed_count(ops, a->pairs, h.length));
     const int64_t by_element = tri_align_count(tri_gemm_packed_count(ops, tri_pairs(h.length), h.width));
@@ -96,34 +98,6 @@ void tri_attention_half_mix(const tri_attention_half *a, const uint16_t *w, int6
     }
 }
 
-/* w = exp(s scale - top) for `valid` of them, zeros up to `count` and the end of its lanes; returns the sum before
- * rounding. Whole lanes of s are read; what lies behind the valid ones may be anything. */
-TRI_CLONES static float weights_row(uint16_t *w, const float *s, float scale, float top, int64_t valid, int64_t count)
-{
-    float lane[LANES] = {0};
-    int64_t first = 0;
-    for (; first < valid; first += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            const float e = tri_choose(j < (int)(valid - first), tri_exp(s[first + j] * scale - top), 0.0f);
-            lane[j] += e;
-            w[first + j] = half_to_bf16(e);
-        }
-    }
-    for (; first < count; first += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            w[first + j] = 0;
-        }
-    }
-    return tri_row_lanes_sum(lane);
-}
-
-TRI_CLONES static void result_row(uint16_t *y, const float *mixed, float factor, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        y[i] = half_to_bf16(mixed[i] * factor);
-    }
-}
-
 /* Softmax of the rows of a block as far as it goes; results, where earlier keys are in, follow the new maximum. */
 static void block_softmax(const tri_attention_half *a, const float *s, int64_t query, int64_t rows, int64_t first,
                           int64_t count, float *top, float *sum, float *mixed, uint16_t *w)
@@ -135,14 +109,14 @@ static void block_softmax(const tri_attention_half *a, const float *s, int64_t q
             memset(w + r * KEYS, 0, KEYS * sizeof *w);
             continue;
         }
-        const float best = tri_row_max(row, valid) * a->scale;
+        const float best = a->loops->top(row, valid) * a->scale;
         if (first > 0 && best > top[r]) {
             const float factor = tri_exp(top[r] - best);
             tri_row_scale(mixed + r * a->columns, factor, a->columns);
             sum[r] *= factor;
         }
         top[r] = first > 0 && top[r] > best ? top[r] : best;
-        const float more = weights_row(w + r * KEYS, row, a->scale, top[r], valid, count);
+        const float more = a->loops->weights(w + r * KEYS, row, a->scale, top[r], valid, count);
         sum[r] = (first > 0 ? sum[r] : 0) + more;
     }
 }
@@ -161,7 +135,7 @@ static void block_forward(const tri_attention_half *a, const uint16_t *q, int64_
         tri_attention_half_mix(a, w, query, rows, scratch + a->values, all, first, count, mixed);
     }
     for (int64_t r = 0; r < rows; r++) {
-        result_row(y + r * a->h.queries * a->h.width, mixed + r * a->columns, 1.0f / sum[r], a->h.width);
+        a->loops->scale(y + r * a->h.queries * a->h.width, mixed + r * a->columns, 1.0f / sum[r], a->h.width);
         saved[r * a->h.queries] = top[r] + logf(sum[r]);
     }
 }

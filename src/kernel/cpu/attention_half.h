@@ -6,16 +6,17 @@
 #define TRI_KERNEL_CPU_ATTENTION_HALF_H
 
 #include "kernel/cpu/gemm_half.h"
+#include "kernel/cpu/half_loops.h"
 
 /* Of a block: whole register tiles of rows and of columns in every instruction set; even. */
 #define TRI_ATTENTION_HALF_QUERIES 48
 #define TRI_ATTENTION_HALF_KEYS    288
 #define TRI_ATTENTION_HALF_BLOCK   (INT64_C(48) * 288)
-#define TRI_ATTENTION_HALF_LANES   16 /* rows of a block are worked on in so many places at once */
 
 /* One call: sizes, and where the scratch of a thread lies, in elements of 32 bits. */
 typedef struct tri_attention_half {
     const tri_gemm_ops *ops;
+    const tri_half_loops *loops;
     const tri_op_call *call;
     tri_heads h;
     float scale;        /* of scores: 1 / sqrt(D) */

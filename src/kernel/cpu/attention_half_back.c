@@ -8,63 +8,9 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
-#include "tensor/half.h"
 
 #define QUERIES TRI_ATTENTION_HALF_QUERIES
 #define KEYS    TRI_ATTENTION_HALF_KEYS
-#define LANES   TRI_ATTENTION_HALF_LANES
-
-/* Two neighbouring rows of a block: what weights and gradients of scores are formed from, and where they go. */
-typedef struct rows_arg {
-    const float *s, *d;           /* scores and products of dy with values: row 0, row 1 is KEYS behind */
-    uint16_t *ds;                 /* gradients of scores by row, KEYS apart */
-    uint32_t *p_pairs, *ds_pairs; /* weights and gradients as pairs of the two rows */
-    float scale, log_sum[2], mean[2];
-    int64_t valid[2], count; /* zeros behind the valid ones, up to count */
-} rows_arg;
-
-/* exp(s scale - log_sum) where the place is valid, else 0 */
-static inline __attribute__((always_inline)) float weight_of(float s, float scale, float log_sum, bool valid)
-{
-    return tri_choose(valid, tri_exp(s * scale - log_sum), 0.0f);
-}
-
-TRI_CLONES static void rows_back(const rows_arg *v)
-{
-    const float *s = v->s, *d = v->d, scale = v->scale;
-    const float low_sum = v->log_sum[0], high_sum = v->log_sum[1], low_mean = v->mean[0], high_mean = v->mean[1];
-    uint16_t *low_ds = v->ds, *high_ds = v->ds + KEYS;
-    uint32_t *p_pairs = v->p_pairs, *ds_pairs = v->ds_pairs;
-    const int64_t end = tri_int64_max(v->valid[0], v->valid[1]);
-    int64_t first = 0;
-    for (; first < end; first += LANES) {
-        const int low = (int)(v->valid[0] - first), high = (int)(v->valid[1] - first);
-        for (int j = 0; j < LANES; j++) {
-            const int64_t i = first + j;
-            const float p = weight_of(s[i], scale, low_sum, j < low);
-            const float q = weight_of(s[KEYS + i], scale, high_sum, j < high);
-            const uint16_t dp = half_to_bf16(tri_choose(j < low, p * (d[i] - low_mean) * scale, 0.0f));
-            const uint16_t dq = half_to_bf16(tri_choose(j < high, q * (d[KEYS + i] - high_mean) * scale, 0.0f));
-            p_pairs[i] = (uint32_t)half_to_bf16(p) | (uint32_t)half_to_bf16(q) << 16;
-            ds_pairs[i] = (uint32_t)dp | (uint32_t)dq << 16;
-            low_ds[i] = dp;
-            high_ds[i] = dq;
-        }
-    }
-    for (; first < v->count; first += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            p_pairs[first + j] = 0;
-            ds_pairs[first + j] = 0;
-            low_ds[first + j] = 0;
-            high_ds[first + j] = 0;
-        }
-    }
-}
-
-TRI_CLONES static float row_product(const uint16_t *a, const uint16_t *b, int64_t count)
-{
-    TRI_ROW_SUM_BODY(half_from_bf16(a[i]) * half_from_bf16(b[i]))
-}
 
 /* One block of queries of one head. */
 typedef struct block_arg {
@@ -98,8 +44,8 @@ static void sums_store(const tri_attention_half *a, const float *sums, uint16_t 
     for (int64_t place = 0; place < a->h.length; place++) {
         const float *tile = sums + place / mr * mr * a->columns + place % mr * nr;
         for (int64_t column = 0; column < a->h.width; column += nr) {
-            tri_half_round(to + place * a->h.stride + column, tile + column * mr,
-                           tri_int64_min(nr, a->h.width - column));
+            a->loops->scale(to + place * a->h.stride + column, tile + column * mr, 1.0f,
+                            tri_int64_min(nr, a->h.width - column));
         }
     }
 }
@@ -109,19 +55,20 @@ static void block_weights(const tri_attention_half *a, const block_arg *b, float
 {
     uint32_t *pairs = (uint32_t *)(void *)(scratch + a->turned);
     for (int64_t r = 0; r < b->rows; r += 2) {
-        rows_arg rows = {.s = scratch + a->block + r * KEYS,
-                         .d = scratch + a->block + TRI_ATTENTION_HALF_BLOCK + r * KEYS,
-                         .ds = (uint16_t *)(void *)(scratch + a->weights) + r * KEYS,
-                         .p_pairs = pairs + r / 2 * KEYS,
-                         .ds_pairs = pairs + TRI_ATTENTION_HALF_BLOCK / 2 + r / 2 * KEYS,
-                         .scale = a->scale,
-                         .count = count};
+        tri_half_rows rows = {.s = scratch + a->block + r * KEYS,
+                              .d = scratch + a->block + TRI_ATTENTION_HALF_BLOCK + r * KEYS,
+                              .ds = (uint16_t *)(void *)(scratch + a->weights) + r * KEYS,
+                              .p_pairs = pairs + r / 2 * KEYS,
+                              .ds_pairs = pairs + TRI_ATTENTION_HALF_BLOCK / 2 + r / 2 * KEYS,
+                              .stride = KEYS,
+                              .scale = a->scale,
+                              .count = count};
         for (int64_t i = 0; i < 2 && r + i < b->rows; i++) {
             rows.log_sum[i] = b->saved[(r + i) * a->h.queries];
             rows.mean[i] = b->mean[r + i];
             rows.valid[i] = tri_int64_max(0, tri_int64_min(count, b->query + r + i + 1 - first));
         }
-        rows_back(&rows);
+        a->loops->weights_back(&rows);
     }
 }
 
@@ -145,7 +92,7 @@ static void block_backward(const tri_attention_half *a, const block_arg *b, floa
         sums_add(a, ds_pairs, q_pairs, b, first, count, dk);
     }
     for (int64_t r = 0; r < b->rows; r++) {
-        tri_half_round(b->dq + r * a->h.stride, dq + r * a->columns, a->h.width);
+        a->loops->scale(b->dq + r * a->h.stride, dq + r * a->columns, 1.0f, a->h.width);
     }
 }
 
@@ -173,7 +120,7 @@ static void backward_tile(void *arg, int64_t tile)
                                .query = query,
                                .rows = tri_int64_min(QUERIES, h->length - query)};
             for (int64_t r = 0; r < block.rows; r++) {
-                block.mean[r] = row_product(block.dy + r * stride, y + r * stride, h->width);
+                block.mean[r] = a->loops->product(block.dy + r * stride, y + r * stride, h->width);
             }
             block_backward(a, &block, scratch);
         }

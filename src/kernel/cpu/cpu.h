@@ -35,6 +35,7 @@
     X(tri_cpu_avg_pool)                                                                                                \
     X(tri_cpu_global_pool)                                                                                             \
     X(tri_cpu_batch_norm)                                                                                              \
+    X(tri_cpu_layer_norm_half)                                                                                         \
     X(tri_cpu_layer_norm)                                                                                              \
     X(tri_cpu_relu)                                                                                                    \
     X(tri_cpu_gelu)                                                                                                    \

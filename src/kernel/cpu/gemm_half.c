@@ -7,11 +7,13 @@
  */
 #include "kernel/cpu/gemm_half.h"
 
-#include "tensor/half.h"
+#include "kernel/cpu/half_loops.h"
 
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B, reused for all rows of a task */
 #define GROUP_PANELS 12
-#define ROW_TILES    16 /* register tiles of rows in one task */
+#define ROW_TILES    16           /* register tiles of rows in one task */
+#define PANELS       INT64_C(8)   /* of one task of packing where n lies together, */
+#define PIECE        INT64_C(128) /* and its k; even */
 
 const tri_gemm_ops *tri_gemm_half_find(void)
 {
@@ -51,30 +53,10 @@ void tri_half_pair(uint32_t *to, const uint16_t *from, int64_t rows, int64_t col
     }
 }
 
-#define PASS_PARTS(width)                                                                                              \
-    for (int64_t part = 0; part < count / (width); part++) {                                                           \
-        for (int64_t i = 0; i < (width); i++) {                                                                        \
-            const int64_t at = part * (width) + i;                                                                     \
-            to[part * step + i] = (uint32_t)low[at] | (uint32_t)high[at] << 16;                                        \
-        }                                                                                                              \
-    }
-
-/* to[part * step + i] = the pair of element part * width + i of two rows. */
-TRI_CLONES static void pass_rows(uint32_t *to, const uint16_t *low, const uint16_t *high, int64_t step, int64_t count,
-                                 int64_t width)
-{
-    if (width == 32) {
-        PASS_PARTS(32)
-    } else if (width == 12) {
-        PASS_PARTS(12)
-    } else {
-        PASS_PARTS(width)
-    }
-}
-
 void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t count, int64_t width,
                         int64_t step)
 {
+    const tri_half_loops *loops = tri_half_loops_find();
     const int64_t whole = count - count % width;
     for (int64_t row = 0; row < rows; row += 2, to += width) {
         const uint16_t *low = from + row * stride, *high = low + stride;
@@ -84,7 +66,7 @@ void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int6
             __builtin_prefetch(high + TRI_GEMM_AHEAD * stride + i, 0, 2);
         }
         if (row + 1 < rows) {
-            pass_rows(to, low, high, step, count, width);
+            loops->pair_parts(to, low, high, step, count, width);
             pair_rows(rest, low + whole, high + whole, count - whole);
         } else {
             for (int64_t i = 0; i < whole; i++) {
@@ -98,20 +80,6 @@ void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int6
     }
 }
 
-/* to[i] = the pair of low[i] and high[i] (NULL: zero) in bf16. */
-TRI_CLONES static void round_rows(uint32_t *to, const float *low, const float *high, int64_t count)
-{
-    if (high == NULL) {
-        for (int64_t i = 0; i < count; i++) {
-            to[i] = half_to_bf16(low[i]);
-        }
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        to[i] = (uint32_t)half_to_bf16(low[i]) | (uint32_t)half_to_bf16(high[i]) << 16;
-    }
-}
-
 typedef struct pack_arg {
     const tri_gemm_ops *ops;
     uint32_t *packed;
@@ -119,39 +87,32 @@ typedef struct pack_arg {
     int64_t k, n, k_step, n_step;
 } pack_arg;
 
-#define CHUNK 128 /* of k, even */
-
-/* k lies together: rows of src are rounded a chunk at a time, then turned. */
-static void pack_turned(const pack_arg *v, int64_t panel)
-{
-    const int64_t nr = v->ops->nr, first = panel * nr, count = tri_int64_min(nr, v->n - first), pairs = tri_pairs(v->k);
-    uint16_t chunk[TRI_GEMM_MAX_NR][CHUNK];
-    for (int64_t k = 0; k < v->k; k += CHUNK) {
-        const int64_t len = tri_int64_min(CHUNK, v->k - k);
-        for (int64_t j = 0; j < count; j++) {
-            tri_half_round(chunk[j], v->src + (first + j) * v->n_step + k, len);
-            if (len % 2 != 0) {
-                chunk[j][len] = 0;
-            }
-        }
-        tri_gemm_pack(v->ops, (float *)(void *)(v->packed + (panel * pairs + k / 2) * nr), (const float *)(void *)chunk,
-                      tri_pairs(len), count, 1, CHUNK / 2, 0);
-    }
-}
-
-static void pack_tile(void *arg, int64_t panel)
+/* A panel, or where n lies together a piece of some panels: rows of src are read in long stretches. */
+static void pack_tile(void *arg, int64_t tile)
 {
     const pack_arg *v = arg;
+    const tri_half_loops *loops = tri_half_loops_find();
+    const int64_t nr = v->ops->nr, pairs = tri_pairs(v->k);
     if (v->n_step != 1) {
-        pack_turned(v, panel);
+        const int64_t first = tile * nr;
+        loops->turn_floats(v->packed + first * pairs, v->src + first * v->n_step, v->k, tri_int64_min(nr, v->n - first),
+                           v->n_step, nr);
         return;
     }
-    const int64_t nr = v->ops->nr, first = panel * nr, count = tri_int64_min(nr, v->n - first);
-    uint32_t *to = v->packed + first * tri_pairs(v->k);
-    const float *src = v->src + first;
-    for (int64_t k = 0; k < v->k; k += 2, to += nr) {
-        round_rows(to, src + k * v->k_step, k + 1 < v->k ? src + (k + 1) * v->k_step : NULL, count);
-        memset(to + count, 0, (size_t)(nr - count) * sizeof *to);
+    const int64_t pieces = tri_int64_ceil(v->k, PIECE), begin = tile % pieces * PIECE;
+    const int64_t left = tile / pieces * PANELS * nr, right = tri_int64_min(left + PANELS * nr, v->n);
+    for (int64_t k = begin; k < tri_int64_min(begin + PIECE, v->k); k += 2) {
+        const float *low = v->src + k * v->k_step, *high = k + 1 < v->k ? low + v->k_step : NULL;
+        for (int64_t first = left; first < right; first += nr) {
+            const int64_t count = tri_int64_min(nr, right - first);
+            uint32_t *to = v->packed + first * pairs + k / 2 * nr;
+            for (int64_t i = 0; i < count; i += 16) {
+                __builtin_prefetch(low + TRI_GEMM_AHEAD * v->k_step + first + i, 0, 2);
+                __builtin_prefetch(low + (TRI_GEMM_AHEAD + 1) * v->k_step + first + i, 0, 2);
+            }
+            loops->pair_floats(to, low + first, high != NULL ? high + first : NULL, count);
+            memset(to + count, 0, (size_t)(nr - count) * sizeof *to);
+        }
     }
 }
 
@@ -159,7 +120,9 @@ void tri_gemm_half_pack(const tri_gemm_ops *ops, int threads, uint32_t *packed, 
                         int64_t k_step, int64_t n_step)
 {
     pack_arg arg = {ops, packed, src, k, n, k_step, n_step};
-    tri_tiles_run(threads, tri_int64_ceil(n, ops->nr), pack_tile, &arg);
+    const int64_t tiles =
+        n_step != 1 ? tri_int64_ceil(n, ops->nr) : tri_int64_ceil(n, PANELS * ops->nr) * tri_int64_ceil(k, PIECE);
+    tri_tiles_run(threads, tiles, pack_tile, &arg);
 }
 
 typedef struct run_arg {
@@ -187,6 +150,18 @@ static void half_tile(const run_arg *v, int64_t row, int64_t panel, int m)
                 call->bias != NULL ? call->bias + first : NULL, flags);
 }
 
+/* Asks for a part of the rows behind those that the tiles work on. */
+static void rows_ahead(const run_arg *v, int64_t row, int64_t last, int64_t part, int64_t parts)
+{
+    const tri_gemm_half_call *call = v->call;
+    const int64_t lines = tri_int64_ceil(call->k, 32), from = lines * part / parts, to = lines * (part + 1) / parts;
+    for (int64_t r = row + v->ops->mr; r < tri_int64_min(row + 2 * v->ops->mr, last); r++) {
+        for (int64_t line = from; line < to; line++) {
+            __builtin_prefetch(call->a + r * call->lda + line * 32, 0, 2);
+        }
+    }
+}
+
 static void run_tile(void *arg, int64_t tile)
 {
     const run_arg *v = arg;
@@ -194,6 +169,7 @@ static void run_tile(void *arg, int64_t tile)
     const int64_t panel = tile % v->groups * v->group, end = tri_int64_min(panel + v->group, v->panels);
     for (int64_t row = first; row < last; row += v->ops->mr) {
         for (int64_t p = panel; p < end; p++) {
+            rows_ahead(v, row, last, p - panel, end - panel);
             half_tile(v, row, p, (int)tri_int64_min(v->ops->mr, last - row));
         }
     }

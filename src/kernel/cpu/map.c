@@ -3,6 +3,7 @@
  * map.c: activations, add and mul: loops over slices that the compiler vectorises, shared out in fixed tiles.
  */
 #include "kernel/cpu/cpu.h"
+#include "kernel/cpu/half_loops.h"
 #include "kernel/cpu/vector_math.h"
 #include "kernel/half.h"
 #include "tensor/half.h"
@@ -10,25 +11,11 @@
 
 #define MAP_TILE   INT64_C(8192) /* elements */
 #define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
-#define GELU_ROOT  0.7978845608f
-#define GELU_CUBE  0.044715f
 #define SQRT_HALF  0.70710678f
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
 typedef void (*slice_fn)(float *to, const float *a, const float *b, int64_t count);
 typedef void (*half_fn)(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count);
-
-/* x sigmoid(2u), u the argument of the usual tanh: the same function. */
-static inline float gelu_gate(float x)
-{
-    return tri_sigmoid(2.0f * GELU_ROOT * (x + GELU_CUBE * x * x * x));
-}
-
-static inline float gelu_slope(float x)
-{
-    const float gate = gelu_gate(x);
-    return gate + x * gate * (1.0f - gate) * 2.0f * GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * x * x);
-}
 
 /* erf(x / sqrt(2)) by the formula 7.1.26 of Abramowitz and Stegun: within 2e-7; bell is exp(-x^2 / 2). */
 static inline float erf_of(float x, float bell)
@@ -50,7 +37,7 @@ static inline float gelu_erf(float x)
 static inline float gelu_erf_slope(float x)
 {
     const float bell = tri_exp(-0.5f * x * x);
-    return 0.5f * (1.0f + erf_of(x, bell)) + x * bell * (0.5f * GELU_ROOT);
+    return 0.5f * (1.0f + erf_of(x, bell)) + x * bell * (0.5f * TRI_GELU_ROOT);
 }
 
 static inline float silu_slope(float x)
@@ -94,13 +81,13 @@ typedef struct map_body {
         }                                                                                                              \
     }
 SLICE_FORWARD(relu_slice, x < 0 ? 0.0f : x)
-SLICE_FORWARD(gelu_slice, x *gelu_gate(x))
+SLICE_FORWARD(gelu_slice, x *tri_gelu_gate(x))
 SLICE_FORWARD(gelu_erf_slice, gelu_erf(x))
 SLICE_FORWARD(silu_slice, x *tri_sigmoid(x))
 SLICE_FORWARD(tanh_slice, tri_tanh(x))
 SLICE_FORWARD(sigmoid_slice, tri_sigmoid(x))
 SLICE_BACKWARD(relu_back, v > 0 ? dy : 0.0f)
-SLICE_BACKWARD(gelu_back, dy *gelu_slope(v))
+SLICE_BACKWARD(gelu_back, dy *tri_gelu_slope(v))
 SLICE_BACKWARD(gelu_erf_back, dy *gelu_erf_slope(v))
 SLICE_BACKWARD(silu_back, dy *silu_slope(v))
 SLICE_BACKWARD(tanh_back, dy *(1.0f - v * v))
@@ -114,6 +101,17 @@ HALF_BACKWARD(add_relu_half, v + dy < 0 ? 0.0f : v + dy)
 HALF_BACKWARD(relu_back_half, v > 0 ? dy : 0.0f)
 HALF_BACKWARD(mul_half, v *dy)
 
+static void gelu_half(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    (void)b;
+    tri_half_loops_find()->gelu(to, a, count);
+}
+
+static void gelu_back_half(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    tri_half_loops_find()->gelu_back(to, a, b, count);
+}
+
 static void copy_half(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
 {
     (void)b;
@@ -123,7 +121,7 @@ static void copy_half(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_
 static const map_body add_body = {add_slice, add_half}, add_relu_body = {add_relu_slice, add_relu_half};
 static const map_body mul_body = {mul_slice, mul_half}, copy_body = {copy_slice, copy_half};
 static const map_body relu_body = {.wide = relu_slice}, relu_back_body = {relu_back, relu_back_half};
-static const map_body gelu_body = {.wide = gelu_slice}, gelu_back_body = {.wide = gelu_back};
+static const map_body gelu_body = {gelu_slice, gelu_half}, gelu_back_body = {gelu_back, gelu_back_half};
 static const map_body gelu_erf_body = {.wide = gelu_erf_slice}, gelu_erf_back_body = {.wide = gelu_erf_back};
 static const map_body silu_body = {.wide = silu_slice}, silu_back_body = {.wide = silu_back};
 static const map_body tanh_body = {.wide = tanh_slice}, tanh_back_body = {.wide = tanh_back};

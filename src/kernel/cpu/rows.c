@@ -8,11 +8,9 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
-#include "kernel/half.h"
 
-#define ROW_TILE    INT64_C(16)   /* rows of one tile */
-#define COLUMN_TILE 64            /* columns of one tile of sums over rows */
-#define HALF_WIDTH  INT64_C(8192) /* of a row that is taken apart in f32 on the stack */
+#define ROW_TILE    INT64_C(16) /* rows of one tile */
+#define COLUMN_TILE 64          /* columns of one tile of sums over rows */
 
 /* Declares name(a, b, p, q, count): the sum over i of `term`. */
 #define ROW_SUM(name, term)                                                                                            \
@@ -48,29 +46,6 @@ static void rows_run(const tri_kernel *kernel, const tri_op_call *call, tri_tile
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(arg.total, ROW_TILE), body, &arg);
 }
 
-/* Elements [at, at + count) of a value in f32: where they lie, or at `copy`. */
-static const float *view(const void *value, tri_dtype dtype, int64_t at, int64_t count, float *copy)
-{
-    if (dtype != TRI_BF16) {
-        return (const float *)value + at;
-    }
-    tri_half_widen(copy, (const uint16_t *)value + at, count);
-    return copy;
-}
-
-/* Where row `at` of a value is to be written; row_close() brings it there. */
-static float *row_open(void *value, tri_dtype dtype, int64_t at, float *copy)
-{
-    return dtype != TRI_BF16 ? (float *)value + at : copy;
-}
-
-static void row_close(void *value, tri_dtype dtype, int64_t at, int64_t count, const float *copy)
-{
-    if (dtype == TRI_BF16) {
-        tri_half_round((uint16_t *)value + at, copy, count);
-    }
-}
-
 TRI_CLONES static void norm_map(float *y, const float *x, const float *scale, const float *shift, float mean,
                                 float rstd, int64_t count)
 {
@@ -92,38 +67,31 @@ static void norm_forward_tile(void *arg, int64_t tile)
     const rows_arg *v = arg;
     const tri_op_desc *desc = &v->kernel->desc;
     const float epsilon = desc->attr.epsilon == 0 ? 1e-5f : desc->attr.epsilon;
-    float *saved = v->call->saved, copy[HALF_WIDTH], result[HALF_WIDTH];
+    float *saved = v->call->saved;
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
-        const int64_t at = r * v->width;
-        const float *x = view(v->call->input[0], desc->input_dtype[0], at, v->width, copy);
+        const float *x = (const float *)v->call->input[0] + r * v->width;
         const float mean = tri_row_sum(x, v->width) / (float)v->width;
         const float spread = sum_square(x, NULL, NULL, mean, v->width) / (float)v->width;
         const float rstd = 1.0f / sqrtf(spread + epsilon);
         saved[2 * r] = mean;
         saved[2 * r + 1] = rstd;
-        norm_map(row_open(v->call->output, desc->output_dtype, at, result), x, v->call->param[0], v->call->param[1],
-                 mean, rstd, v->width);
-        row_close(v->call->output, desc->output_dtype, at, v->width, result);
+        norm_map((float *)v->call->output + r * v->width, x, v->call->param[0], v->call->param[1], mean, rstd,
+                 v->width);
     }
 }
 
 static void norm_input_tile(void *arg, int64_t tile)
 {
     const rows_arg *v = arg;
-    const tri_op_desc *desc = &v->kernel->desc;
     const float *saved = v->call->saved, *scale = v->call->param[0];
     const float n = (float)v->width;
-    float x_copy[HALF_WIDTH], dy_copy[HALF_WIDTH], result[HALF_WIDTH];
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
         const int64_t at = r * v->width;
-        const float *x = view(v->call->input[0], desc->input_dtype[0], at, v->width, x_copy);
-        const float *dy = view(v->call->doutput, desc->output_dtype, at, v->width, dy_copy);
+        const float *x = (const float *)v->call->input[0] + at, *dy = (const float *)v->call->doutput + at;
         const float mean = saved[2 * r], rstd = saved[2 * r + 1];
         const float base = tri_row_product(dy, scale, v->width) / n;
         const float lean = sum_scaled(dy, x, scale, mean, v->width) * rstd * rstd / n;
-        norm_back(row_open(v->call->dinput[0], desc->input_dtype[0], at, result), dy, x, scale,
-                  (const float[]){mean, rstd, base, lean}, v->width);
-        row_close(v->call->dinput[0], desc->input_dtype[0], at, v->width, result);
+        norm_back((float *)v->call->dinput[0] + at, dy, x, scale, (const float[]){mean, rstd, base, lean}, v->width);
     }
 }
 
@@ -143,13 +111,11 @@ static void norm_params_tile(void *arg, int64_t tile)
     const int64_t blocks = tri_int64_ceil(v->width, COLUMN_TILE), shard = tile / blocks;
     const int64_t first = tile % blocks * COLUMN_TILE, count = tri_int64_min(COLUMN_TILE, v->width - first);
     const float *saved = (const float *)v->call->saved;
-    float dscale[COLUMN_TILE] = {0}, dshift[COLUMN_TILE] = {0}, x[COLUMN_TILE], dy[COLUMN_TILE];
-    const tri_op_desc *desc = &v->kernel->desc;
+    float dscale[COLUMN_TILE] = {0}, dshift[COLUMN_TILE] = {0};
     for (int64_t r = shard * v->rows; r < (shard + 1) * v->rows; r++) {
         const int64_t at = r * v->width + first;
-        norm_columns(dscale, dshift, view(v->call->doutput, desc->output_dtype, at, count, dy),
-                     view(v->call->input[0], desc->input_dtype[0], at, count, x), saved[2 * r], saved[2 * r + 1],
-                     count);
+        norm_columns(dscale, dshift, (const float *)v->call->doutput + at, (const float *)v->call->input[0] + at,
+                     saved[2 * r], saved[2 * r + 1], count);
     }
     memcpy(v->dscale + shard * v->width + first, dscale, (size_t)count * sizeof(float));
     memcpy(v->dshift + shard * v->width + first, dshift, (size_t)count * sizeof(float));
@@ -179,16 +145,9 @@ static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-static bool norm_can(const tri_op_desc *desc)
-{
-    return !tri_op_desc_is_half(desc) || tri_shape_last(&desc->input[0]) <= HALF_WIDTH;
-}
-
 const tri_kernel_ops tri_cpu_layer_norm = {
     .op = TRI_OP_LAYER_NORM,
     .name = "tiles",
-    .can = norm_can,
-    .half = true,
     .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,

@@ -53,6 +53,21 @@ static inline float tri_sigmoid(float x)
     return 1.0f / (1.0f + tri_exp(-x));
 }
 
+#define TRI_GELU_ROOT 0.7978845608f
+#define TRI_GELU_CUBE 0.044715f
+
+/* Of gelu in its tanh form: x sigmoid(2u), u the argument of the usual tanh: the same function. */
+static inline float tri_gelu_gate(float x)
+{
+    return tri_sigmoid(2.0f * TRI_GELU_ROOT * (x + TRI_GELU_CUBE * x * x * x));
+}
+
+static inline float tri_gelu_slope(float x)
+{
+    const float gate = tri_gelu_gate(x);
+    return gate + x * gate * (1.0f - gate) * 2.0f * TRI_GELU_ROOT * (1.0f + 3.0f * TRI_GELU_CUBE * x * x);
+}
+
 static inline float tri_tanh(float x)
 {
     const float z = fabsf(x), s = x * x;

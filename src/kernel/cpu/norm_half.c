@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * norm_half.c: layer_norm over values in bf16: one pass over the rows each way, by the loops of half_loops.h.
+ *
+ * The gradients of scale and shift are sums over the rows of a block, in order, then over the blocks of a shard, in
+ * order, then the canonical tree.
+ */
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/half_loops.h"
+
+#define ROW_TILE INT64_C(64) /* rows of a block */
+
+typedef struct norm_arg {
+    const tri_kernel *kernel;
+    const tri_op_call *call;
+    const tri_half_loops *loops;
+    int64_t width, rows, blocks; /* rows and blocks of a shard */
+} norm_arg;
+
+static norm_arg norm_make(const tri_kernel *kernel, const tri_op_call *call)
+{
+    norm_arg v = {kernel, call, tri_half_loops_find(), .width = tri_shape_last(&kernel->desc.input[0])};
+    v.rows = tri_shape_count(kernel->desc.input[0]) / v.width;
+    v.blocks = tri_int64_ceil(v.rows, ROW_TILE);
+    return v;
+}
+
+static void norm_run(const norm_arg *v, tri_tile_fn body)
+{
+    tri_tiles_run(v->kernel->desc.threads, v->blocks * v->call->shards, body, (void *)v);
+}
+
+static void forward_tile(void *arg, int64_t tile)
+{
+    const norm_arg *v = arg;
+    const tri_op_attr *attr = &v->kernel->desc.attr;
+    const float epsilon = attr->epsilon == 0 ? 1e-5f : attr->epsilon;
+    const int64_t base = tile / v->blocks * v->rows, first = tile % v->blocks * ROW_TILE;
+    for (int64_t r = base + first; r < base + tri_int64_min(first + ROW_TILE, v->rows); r++) {
+        v->loops->norm((uint16_t *)v->call->output + r * v->width, (const uint16_t *)v->call->input[0] + r * v->width,
+                       v->call->param[0], v->call->param[1], epsilon, (float *)v->call->saved + 2 * r, v->width);
+    }
+}
+
+static void backward_tile(void *arg, int64_t tile)
+{
+    const norm_arg *v = arg;
+    const int64_t base = tile / v->blocks * v->rows, first = tile % v->blocks * ROW_TILE;
+    float *dscale = (float *)v->call->scratch + tile * 2 * v->width, *dshift = dscale + v->width;
+    uint16_t *dx = v->call->dinput[0];
+    memset(dscale, 0, (size_t)(2 * v->width) * sizeof(float));
+    for (int64_t r = base + first; r < base + tri_int64_min(first + ROW_TILE, v->rows); r++) {
+        const int64_t at = r * v->width;
+        v->loops->norm_back(dx != NULL ? dx + at : NULL, dscale, dshift, (const uint16_t *)v->call->doutput + at,
+                            (const uint16_t *)v->call->input[0] + at, v->call->param[0],
+                            (const float *)v->call->saved + 2 * r, v->width);
+    }
+}
+
+/* The blocks of a shard into its first. */
+static void fold_tile(void *arg, int64_t shard)
+{
+    const norm_arg *v = arg;
+    const int64_t count = 2 * v->width;
+    float *sum = (float *)v->call->scratch + shard * v->blocks * count;
+    for (int64_t block = 1; block < v->blocks; block++) {
+        tri_vector_add(1, sum, sum, sum + block * count, count);
+    }
+}
+
+static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
+{
+    const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
+    kernel->saved_nbytes = (size_t)(2 * rows) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(2 * width * tri_int64_ceil(rows, ROW_TILE) * desc->max_shards) * sizeof(float);
+    return TRI_OK;
+}
+
+static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const norm_arg arg = norm_make(kernel, call);
+    norm_run(&arg, forward_tile);
+}
+
+static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const norm_arg arg = norm_make(kernel, call);
+    float *dscale = call->scratch;
+    norm_run(&arg, backward_tile);
+    tri_tiles_run(kernel->desc.threads, call->shards, fold_tile, (void *)&arg);
+    tri_leaves_sum(kernel, call, 0, dscale, 2 * arg.width * arg.blocks, arg.width);
+    tri_leaves_sum(kernel, call, 1, dscale + arg.width, 2 * arg.width * arg.blocks, arg.width);
+}
+
+static bool norm_can(const tri_op_desc *desc)
+{
+    return desc->input_dtype[0] == TRI_BF16 && desc->output_dtype == TRI_BF16;
+}
+
+const tri_kernel_ops tri_cpu_layer_norm_half = {
+    .op = TRI_OP_LAYER_NORM,
+    .name = "tiles",
+    .can = norm_can,
+    .plan = norm_plan,
+    .forward = norm_forward,
+    .backward = norm_backward,
+    .dinput_may_alias = true,
+    .backward_input = true,
+    .half = true,
+};
