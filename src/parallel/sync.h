@@ -24,6 +24,12 @@
       "parts that each layer is cut into, a power of two that parallel.tensor divides: the bits depend on it, not on " \
       "the ranks; 0 = parallel.tensor")                                                                                \
     X(NAME, pipeline, "1", 0, 0, NULL, "stages that the layers are cut into: auto, or their number")                   \
+    X(NAME, schedule, "1f1b", 0, 0, "gpipe|1f1b|interleaved",                                                          \
+      "of a pipeline: gpipe: all micro-batches up, then all down; 1f1b: each down as soon as may be, less memory; "    \
+      "interleaved: 1f1b with parallel.chunks stages a rank, less idle, more messages")                                \
+    X(INT, chunks, "1", 1, 64, NULL, "stages that each rank of a pipeline has; interleaved wants 2 or more")           \
+    X(NAME, cut, "flops", 0, 0, "flops|measured", "what makes stages equal: operations, or seconds of a short run")    \
+    X(LIST, cut_at, "[]", 0, 0, NULL, "layers that stages begin with, such as [h.2, h.4], instead of parallel.cut")    \
     X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1",                                                                \
       "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \
       "state of that part alone")                                                                                      \

@@ -32,7 +32,9 @@ static void split_waves(tri_job *job)
     int64_t largest = 0;
     waves->shards = job->config.train.shards_at_once;
     if (waves->shards == 0 || waves->shards > job->shard_count)
-        waves->shards = job->shard_count;
+        waves->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
+    if (job->mesh.pipeline > 1) /* micro-batches, which the pipeline adds up */
+        return;
     for (int p = 0; p < job->part_count; p++)
         if (job->parts[p].count > largest)
             largest = job->parts[p].count;
@@ -62,7 +64,7 @@ void tri_job_split_shards(tri_job *job)
 static tri_status allocate_waves(tri_job *job)
 {
     tri_job_waves *waves = &job->waves;
-    if (waves->shards == job->shard_count)
+    if (waves->shards == job->shard_count || job->pipeline)
         return TRI_OK;
     waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
     for (int level = 0; waves->scratch && level < waves->levels; level++) {
@@ -97,8 +99,8 @@ static tri_status build_moves(tri_job *job)
     }
     TRI_TRY(allocate_waves(job));
     /* Clipping and ties need all sums at once; pieces of the batch write all gradients before any is ready. */
-    job->ahead =
-        job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && !job->waves.scratch;
+    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && job->graph &&
+                 !job->waves.scratch;
     if (job->ahead)
         tri_graph_need_set(job->graph, tri_job_entry_settle, job);
     return TRI_OK;
@@ -269,8 +271,6 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
-    if (job->mesh.pipeline > 1)
-        return tri_fail(TRI_EUNSUPPORTED, "parallel.pipeline: 1 is all there is yet");
     bool parts_open = job->config.parallel.tensor_parts == 0;
     if (parts_open)
         job->config.parallel.tensor_parts = job->mesh.tensor;

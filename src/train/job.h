@@ -11,6 +11,7 @@
 #include "monitor/metrics.h"
 #include "nn/graph.h"
 #include "parallel/mesh.h"
+#include "parallel/pipeline.h"
 #include "parallel/tensor.h"
 #include "train/config.h"
 #include "train/inventory.h"
@@ -41,6 +42,12 @@ typedef struct tri_job_figures {
     double peak;    /* flop/s of all ranks; 0: not measured */
 } tri_job_figures;
 
+/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
+typedef struct tri_job_memory {
+    size_t weights, gradients, optimizer;
+    size_t activations, activations_apart; /* with scratch of ops; apart: if no two shared memory */
+} tri_job_memory;
+
 /* What train.sample_every needs (sample.c). */
 typedef struct tri_job_sampler tri_job_sampler;
 
@@ -64,8 +71,11 @@ struct tri_job {
     uint64_t hash;             /* of weights that are spread, */
     int64_t hashed_step;       /* after this step; -1: none */
     tri_params *params;
-    tri_graph *graph;
-    tri_tensor_ranks *tensor; /* NULL: each layer is here whole */
+    tri_graph *graph;            /* NULL: */
+    tri_pipeline *pipeline;      /* the model is in stages */
+    tri_stages stages;           /* of these */
+    tri_job_memory stage_memory; /* of a job without others, which has neither */
+    tri_tensor_ranks *tensor;    /* NULL: each layer is here whole */
     tri_optim *optim;
     tri_sync *sync;
     tri_loader *loader;
@@ -115,13 +125,8 @@ tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
 /* For what this rank moves (tri_sync_owned). */
 tri_status tri_job_open_optim(tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
-/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
-typedef struct tri_job_memory {
-    size_t weights, gradients, optimizer;
-    size_t activations, activations_apart; /* with scratch of ops; apart: if no two shared memory */
-} tri_job_memory;
-/* Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and builds
- * the model. */
+/* plan.c. Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and
+ * builds the model. */
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
 /* The same, and appends lines about the optimizer, each beginning with `prefix`: its groups, and the learning rate as a
  * plot. */
@@ -145,8 +150,18 @@ tri_status tri_job_step_run(tri_job *job);
 tri_status tri_job_settle(tri_job *job);
 /* Those of one entry, a tri_graph_need. */
 tri_status tri_job_entry_settle(void *job, int entry);
-/* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient: */
-tri_status tri_job_tail_meet(tri_job *job, float tail[TRI_PARAMS_TAIL]);
+/* stages.c: where the model is cut; the store of this rank's stages; their pipeline; where the last step's time went
+ * (collective). */
+tri_status tri_job_cut(tri_job *job, const tri_model *model, const tri_graph_config *graph);
+tri_status tri_job_stage_store(tri_job *job, const tri_model *model);
+tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri_graph_config *graph);
+tri_status tri_job_stages_print(tri_job *job);
+/* What the graphs of this rank's stages take, of a job without others. */
+tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, const tri_graph_config *graph,
+                                tri_job_memory *memory);
+/* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
+ * of tied weights, once the sums over the data are there: */
+tri_status tri_job_sums_meet(tri_job *job, float *sums);
 /* The operations of the whole model from those of its parts. */
 tri_status tri_job_flops_meet(tri_job *job);
 /* Whether this rank counts an entry that others may have too. */

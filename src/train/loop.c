@@ -104,6 +104,7 @@ tri_status tri_job_step(tri_job *job, bool *done)
 static tri_status print_result(tri_job *job)
 {
     tri_job_result result;
+    TRI_TRY(tri_job_stages_print(job));
     TRI_TRY(tri_job_result_read(job, &result));
     if (!job->console)
         return TRI_OK;
@@ -164,6 +165,7 @@ void tri_job_close(tri_job *job)
     tri_sync_destroy(job->sync);
     tri_optim_destroy(job->optim);
     tri_graph_destroy(job->graph);
+    tri_pipeline_destroy(job->pipeline);
     tri_tensor_ranks_destroy(job->tensor);
     tri_job_inventories_close(job);
     tri_tensors_fini(&job->tensors);

@@ -49,7 +49,10 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     memory->weights = values * sizeof(float);
     memory->gradients = arrays * ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
     memory->optimizer = tri_optim_nbytes(job->optim);
-    tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
+    memory->activations = job->stage_memory.activations;
+    memory->activations_apart = job->stage_memory.activations_apart;
+    if (job->graph)
+        tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
     return notes ? describe_optimizer(job, prefix, notes) : TRI_OK;
 }
 

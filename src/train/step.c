@@ -87,9 +87,29 @@ static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int6
     return TRI_OK;
 }
 
+/* All of this rank's shards through all stages, of which this rank has its own. */
+static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
+{
+    tri_batch batch = {.shards = (int)job->shard_count,
+                       .rows = loaded->rows,
+                       .first_sample = loaded->first_sample,
+                       .input = loaded->input,
+                       .target = loaded->target};
+    int64_t mark_ns = tri_now_ns();
+    TRI_TRY(tri_pipeline_train(job->pipeline, &batch, (uint64_t)job->step, job->sync->grads, entry_ready, job));
+    double passed = lap(&mark_ns);
+    tri_pipeline_times times = tri_pipeline_last_times(job->pipeline);
+    job->record.forward += times.forward;
+    job->record.backward += times.backward + times.adding;
+    job->record.comm += passed - times.forward - times.backward - times.adding;
+    return TRI_OK;
+}
+
 /* All of this rank's shards: at once, so that buckets leave while the backward pass goes on; or piece by piece. */
 static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 {
+    if (job->pipeline)
+        return run_pipeline(job, loaded);
     if (!job->waves.scratch)
         return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
     for (int p = 0; p < job->part_count; p++)
@@ -112,8 +132,8 @@ static bool norm_is_wanted(const tri_job *job)
  * in which none counts has no loss and moves nothing by its gradient, which is zero. */
 static tri_status figures_find(tri_job *job)
 {
-    float *tail = job->sync->grads[0] + tri_params_grad_count(job->params);
-    TRI_TRY(tri_job_tail_meet(job, tail));
+    const float *tail = job->sync->grads[0] + tri_params_grad_count(job->params);
+    TRI_TRY(tri_job_sums_meet(job, job->sync->grads[0]));
     float weight = tail[TRI_TAIL_WEIGHT];
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
