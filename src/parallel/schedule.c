@@ -9,13 +9,13 @@
 #include "base/status.h"
 #include "parallel/schedule_impl.h"
 
-const char tri_schedule_names[] = "gpipe|1f1b|interleaved";
+const char tri_pipe_schedule_names[] = "gpipe|1f1b|interleaved";
 
 /* --- rows --- */
 
 /* Micro-batches go through the chunks of a rank in groups, of as many as there are ranks or a few more where their
  * number is no multiple of it; wider groups first. */
-static int group_width(const tri_schedule *s, int group)
+static int group_width(const tri_pipe_schedule *s, int group)
 {
     int groups = s->micros / s->ranks > 0 ? s->micros / s->ranks : 1;
     return s->micros / groups + (group < s->micros % groups);
@@ -23,7 +23,7 @@ static int group_width(const tri_schedule *s, int group)
 
 /* The i-th forward of a rank: each group through all of its chunks. The i-th backward: likewise, through the chunks
  * from the last to the first. */
-static tri_action nth(const tri_schedule *s, int rank, int i, bool backward)
+static tri_pipe_action nth(const tri_pipe_schedule *s, int rank, int i, bool backward)
 {
     int group = 0, first = 0;
     for (; i >= (first + group_width(s, group)) * s->each; group++)
@@ -31,11 +31,11 @@ static tri_action nth(const tri_schedule *s, int rank, int i, bool backward)
     int width = group_width(s, group), at = i - first * s->each, local = at / width;
     if (backward)
         local = s->each - 1 - local;
-    return (tri_action){backward, local * s->ranks + rank, first + at % width};
+    return (tri_pipe_action){backward, local * s->ranks + rank, first + at % width};
 }
 
 /* `ahead` forwards first, then one of each in turn, then the backwards that are left. */
-static void row_fill(const tri_schedule *s, int rank, int ahead)
+static void row_fill(const tri_pipe_schedule *s, int rank, int ahead)
 {
     int count = s->micros * s->each, up = 0, down = 0;
     ahead = ahead < count ? ahead : count;
@@ -45,7 +45,7 @@ static void row_fill(const tri_schedule *s, int rank, int ahead)
     }
 }
 
-static int ahead_of(const tri_schedule *s, int rank)
+static int ahead_of(const tri_pipe_schedule *s, int rank)
 {
     if (!s->training || strcmp(s->name, "gpipe") == 0)
         return s->micros * s->each;
@@ -64,7 +64,7 @@ static tri_status check_wanted(const char *name, int ranks, int each, int micros
         if (strcmp(names[i], name) == 0)
             *out = names[i];
     if (!*out)
-        return tri_fail(TRI_ECONFIG, "pipeline: want a schedule of %s, got '%s'", tri_schedule_names, name);
+        return tri_fail(TRI_ECONFIG, "pipeline: want a schedule of %s, got '%s'", tri_pipe_schedule_names, name);
     if (ranks < 1 || micros < 1)
         return tri_fail(TRI_ECONFIG, "pipeline: want at least 1 rank and 1 micro-batch, got %d and %d", ranks, micros);
     bool interleaved = strcmp(name, "interleaved") == 0;
@@ -78,7 +78,7 @@ static tri_status check_wanted(const char *name, int ranks, int each, int micros
     return TRI_OK;
 }
 
-static tri_status allocate(tri_schedule *s)
+static tri_status allocate(tri_pipe_schedule *s)
 {
     size_t ranks = (size_t)s->ranks, chunks = ranks * (size_t)s->each;
     s->actions = tri_alloc_zero(ranks, sizeof(*s->actions));
@@ -90,33 +90,34 @@ static tri_status allocate(tri_schedule *s)
     if (!s->actions || !s->messages || !s->message_count || !s->slots || !s->buffers[0] || !s->buffers[1])
         return TRI_ENOMEM;
     for (size_t r = 0; r < ranks; r++)
-        if (!(s->actions[r] = tri_alloc_zero((size_t)s->action_count, sizeof(tri_action))))
+        if (!(s->actions[r] = tri_alloc_zero((size_t)s->action_count, sizeof(tri_pipe_action))))
             return TRI_ENOMEM;
     return TRI_OK;
 }
 
-tri_status tri_schedule_make(const char *name, int ranks, int each, int micros, bool training, tri_schedule *out)
+tri_status tri_pipe_schedule_make(const char *name, int ranks, int each, int micros, bool training,
+                                  tri_pipe_schedule *out)
 {
-    *out = (tri_schedule){0};
-    tri_schedule s = {.ranks = ranks, .each = each, .micros = micros, .training = training};
+    *out = (tri_pipe_schedule){0};
+    tri_pipe_schedule s = {.ranks = ranks, .each = each, .micros = micros, .training = training};
     TRI_TRY(check_wanted(name, ranks, each, micros, &s.name));
     s.action_count = micros * each * (training ? 2 : 1);
     tri_status status = allocate(&s);
     for (int r = 0; status == TRI_OK && r < ranks; r++)
         row_fill(&s, r, ahead_of(&s, r));
     if (status == TRI_OK)
-        status = tri_schedule_check(&s);
+        status = tri_pipe_schedule_check(&s);
     if (status == TRI_OK)
-        status = tri_schedule_messages_make(&s);
+        status = tri_pipe_schedule_messages_make(&s);
     if (status != TRI_OK) {
-        tri_schedule_fini(&s);
+        tri_pipe_schedule_fini(&s);
         return status;
     }
     *out = s;
     return TRI_OK;
 }
 
-void tri_schedule_fini(tri_schedule *schedule)
+void tri_pipe_schedule_fini(tri_pipe_schedule *schedule)
 {
     for (int r = 0; r < schedule->ranks; r++) {
         if (schedule->actions)
@@ -130,13 +131,13 @@ void tri_schedule_fini(tri_schedule *schedule)
     tri_free(schedule->slots);
     tri_free(schedule->buffers[0]);
     tri_free(schedule->buffers[1]);
-    *schedule = (tri_schedule){0};
+    *schedule = (tri_pipe_schedule){0};
 }
 
 /* --- checking --- */
 
 /* done[2 * chunk + backward]: micro-batches that are through; they come in order. */
-static bool can_run(const tri_schedule *s, const int *done, tri_action a)
+static bool can_run(const tri_pipe_schedule *s, const int *done, tri_pipe_action a)
 {
     int last = s->ranks * s->each - 1;
     if (!a.backward)
@@ -144,9 +145,9 @@ static bool can_run(const tri_schedule *s, const int *done, tri_action a)
     return done[2 * a.chunk] > a.micro && (a.chunk == last || done[2 * (a.chunk + 1) + 1] > a.micro);
 }
 
-static tri_status run_next(tri_schedule *s, int rank, int *done, int at)
+static tri_status run_next(tri_pipe_schedule *s, int rank, int *done, int at)
 {
-    tri_action a = s->actions[rank][at];
+    tri_pipe_action a = s->actions[rank][at];
     if (a.chunk < 0 || a.chunk >= s->ranks * s->each || a.chunk % s->ranks != rank ||
         a.micro != done[2 * a.chunk + a.backward])
         return tri_fail(TRI_EINVAL,
@@ -161,7 +162,7 @@ static tri_status run_next(tri_schedule *s, int rank, int *done, int at)
 }
 
 /* All that can run, rank by rank, until all is done or nothing can. */
-static tri_status run_all(tri_schedule *s, int *done, int *at)
+static tri_status run_all(tri_pipe_schedule *s, int *done, int *at)
 {
     for (bool moved = true; moved;) {
         moved = false;
@@ -172,14 +173,14 @@ static tri_status run_all(tri_schedule *s, int *done, int *at)
     for (int r = 0; r < s->ranks; r++) {
         if (at[r] == s->action_count)
             continue;
-        tri_action a = s->actions[r][at[r]];
+        tri_pipe_action a = s->actions[r][at[r]];
         return tri_fail(TRI_EINVAL, "schedule %s: rank %d waits for ever before %s of micro-batch %d through chunk %d",
                         s->name, r, a.backward ? "backward" : "forward", a.micro, a.chunk);
     }
     return TRI_OK;
 }
 
-tri_status tri_schedule_check(tri_schedule *schedule)
+tri_status tri_pipe_schedule_check(tri_pipe_schedule *schedule)
 {
     size_t chunks = (size_t)schedule->ranks * (size_t)schedule->each;
     int *done = tri_alloc_zero(2 * chunks, sizeof(int)), *at = tri_alloc_zero((size_t)schedule->ranks, sizeof(int));

@@ -13,10 +13,10 @@
 
 #include "base/containers.h"
 
-typedef struct tri_action {
+typedef struct tri_pipe_action {
     bool backward;
     int chunk, micro;
-} tri_action;
+} tri_pipe_action;
 
 /* What a chunk needs of its neighbour: values of the chunk before, or, backward, gradients of the one behind. */
 typedef struct tri_pipe_message {
@@ -26,41 +26,42 @@ typedef struct tri_pipe_message {
     double time;      /* in the run that orders them */
 } tri_pipe_message;
 
-typedef struct tri_schedule {
+typedef struct tri_pipe_schedule {
     const char *name;
     int ranks, each, micros;
     bool training;               /* false: forward only */
     int action_count;            /* of each rank */
-    tri_action **actions;        /* [ranks][action_count] */
+    tri_pipe_action **actions;   /* [ranks][action_count] */
     int *slots;                  /* [chunks]: micro-batches at most between their way up and their way down */
     tri_pipe_message **messages; /* [ranks]: those of the rank, in the order of all */
     int *message_count;          /* [ranks] */
     int *buffers[2];             /* [chunks]: incoming values, and gradients, that must have room at once */
-} tri_schedule;
+} tri_pipe_schedule;
 
 /* "gpipe|1f1b|interleaved": for lists of choices. */
-extern const char tri_schedule_names[];
+extern const char tri_pipe_schedule_names[];
 /* each: chunks a rank: 1, and for interleaved 2 or more. TRI_ECONFIG says what does not fit. */
-tri_status tri_schedule_make(const char *name, int ranks, int each, int micros, bool training, tri_schedule *out);
-void tri_schedule_fini(tri_schedule *schedule);
+tri_status tri_pipe_schedule_make(const char *name, int ranks, int each, int micros, bool training,
+                                  tri_pipe_schedule *out);
+void tri_pipe_schedule_fini(tri_pipe_schedule *schedule);
 /* Each action once, on the rank of its chunk, micro-batches in order, and a run of it ends; fills in slots. A failure
  * is ours: TRI_EINVAL with the actions that wait. */
-tri_status tri_schedule_check(tri_schedule *schedule);
+tri_status tri_pipe_schedule_check(tri_pipe_schedule *schedule);
 
 /* A run in which the actions of a chunk take so long, and a message so much longer. */
-typedef struct tri_schedule_costs {
+typedef struct tri_pipe_schedule_costs {
     const double *forward, *backward; /* [chunks] */
     double message;
-} tri_schedule_costs;
+} tri_pipe_schedule_costs;
 /* ends[rank * action_count + action], or NULL; returns the end of the last. The schedule was checked. */
-double tri_schedule_play(const tri_schedule *schedule, const tri_schedule_costs *costs, double *ends);
+double tri_pipe_schedule_play(const tri_pipe_schedule *schedule, const tri_pipe_schedule_costs *costs, double *ends);
 /* Share of the ranks' time in that run in which they compute nothing. */
-double tri_schedule_bubble(const tri_schedule *schedule, const tri_schedule_costs *costs);
+double tri_pipe_schedule_bubble(const tri_pipe_schedule *schedule, const tri_pipe_schedule_costs *costs);
 /* One line a rank: what it does when, forward 1 and backward 2. */
-tri_status tri_schedule_print(const tri_schedule *schedule, tri_string *out);
+tri_status tri_pipe_schedule_print(const tri_pipe_schedule *schedule, tri_string *out);
 
 /* Of chunk `chunk`'s rank: where its forward, or backward, of a micro-batch stands among the rank's messages as a
  * receive; -1: nothing is received. */
-int tri_schedule_receive_of(const tri_schedule *schedule, tri_action action);
+int tri_pipe_schedule_receive_of(const tri_pipe_schedule *schedule, tri_pipe_action action);
 
 #endif

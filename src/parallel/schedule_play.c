@@ -13,13 +13,14 @@
 /* --- a run --- */
 
 /* Ends by (chunk, way, micro-batch); negative: not yet. */
-static double *end_of(const tri_schedule *s, double *ends, int chunk, bool backward, int micro)
+static double *end_of(const tri_pipe_schedule *s, double *ends, int chunk, bool backward, int micro)
 {
     return &ends[((size_t)chunk * 2 + backward) * (size_t)s->micros + (size_t)micro];
 }
 
 /* When what the action reads is there; negative: not yet. */
-static double begin_of(const tri_schedule *s, double *ends, const tri_schedule_costs *costs, tri_action a)
+static double begin_of(const tri_pipe_schedule *s, double *ends, const tri_pipe_schedule_costs *costs,
+                       tri_pipe_action a)
 {
     int last = s->ranks * s->each - 1;
     double message = s->ranks > 1 ? costs->message : 0;
@@ -32,7 +33,7 @@ static double begin_of(const tri_schedule *s, double *ends, const tri_schedule_c
 }
 
 /* Fills `ends` ([chunks][2][micros]). */
-static double play(const tri_schedule *s, const tri_schedule_costs *costs, double *ends, int *at, double *now)
+static double play(const tri_pipe_schedule *s, const tri_pipe_schedule_costs *costs, double *ends, int *at, double *now)
 {
     size_t cells = (size_t)s->ranks * (size_t)s->each * 2 * (size_t)s->micros;
     for (size_t i = 0; i < cells; i++)
@@ -42,7 +43,7 @@ static double play(const tri_schedule *s, const tri_schedule_costs *costs, doubl
         moved = false;
         for (int r = 0; r < s->ranks; r++) {
             for (; at[r] < s->action_count; at[r]++, moved = true) {
-                tri_action a = s->actions[r][at[r]];
+                tri_pipe_action a = s->actions[r][at[r]];
                 double begin = begin_of(s, ends, costs, a);
                 if (begin < 0)
                     break;
@@ -55,7 +56,7 @@ static double play(const tri_schedule *s, const tri_schedule_costs *costs, doubl
     return total;
 }
 
-static double play_alone(const tri_schedule *s, const tri_schedule_costs *costs, double **out)
+static double play_alone(const tri_pipe_schedule *s, const tri_pipe_schedule_costs *costs, double **out)
 {
     size_t cells = (size_t)s->ranks * (size_t)s->each * 2 * (size_t)s->micros;
     double *ends = tri_alloc_zero(cells, sizeof(double)), *now = tri_alloc_zero((size_t)s->ranks, sizeof(double));
@@ -71,28 +72,28 @@ static double play_alone(const tri_schedule *s, const tri_schedule_costs *costs,
     return total;
 }
 
-double tri_schedule_play(const tri_schedule *schedule, const tri_schedule_costs *costs, double *ends)
+double tri_pipe_schedule_play(const tri_pipe_schedule *schedule, const tri_pipe_schedule_costs *costs, double *ends)
 {
     double *all, total = play_alone(schedule, costs, &all);
     for (int r = 0; all && ends && r < schedule->ranks; r++)
         for (int i = 0; i < schedule->action_count; i++) {
-            tri_action a = schedule->actions[r][i];
+            tri_pipe_action a = schedule->actions[r][i];
             ends[r * schedule->action_count + i] = *end_of(schedule, all, a.chunk, a.backward, a.micro);
         }
     tri_free(all);
     return total;
 }
 
-double tri_schedule_bubble(const tri_schedule *schedule, const tri_schedule_costs *costs)
+double tri_pipe_schedule_bubble(const tri_pipe_schedule *schedule, const tri_pipe_schedule_costs *costs)
 {
-    double total = tri_schedule_play(schedule, costs, NULL), busy = 0;
+    double total = tri_pipe_schedule_play(schedule, costs, NULL), busy = 0;
     for (int c = 0; c < schedule->ranks * schedule->each; c++)
         busy += schedule->micros * (costs->forward[c] + (schedule->training ? costs->backward[c] : 0));
     return total > 0 ? 1 - busy / (total * schedule->ranks) : 0;
 }
 
 /* Forward 1, backward 2. */
-static tri_status even_ends(const tri_schedule *s, double **ends, double *total)
+static tri_status even_ends(const tri_pipe_schedule *s, double **ends, double *total)
 {
     int chunks = s->ranks * s->each;
     double *costs = tri_alloc_zero(2 * (size_t)chunks, sizeof(double));
@@ -100,7 +101,7 @@ static tri_status even_ends(const tri_schedule *s, double **ends, double *total)
         return TRI_ENOMEM;
     for (int c = 0; c < 2 * chunks; c++)
         costs[c] = c < chunks ? 1 : 2;
-    *total = play_alone(s, &(tri_schedule_costs){costs, costs + chunks, 0}, ends);
+    *total = play_alone(s, &(tri_pipe_schedule_costs){costs, costs + chunks, 0}, ends);
     tri_free(costs);
     return *ends ? TRI_OK : TRI_ENOMEM;
 }
@@ -119,7 +120,7 @@ static int message_order(const void *a, const void *b)
     return x->micro - y->micro;
 }
 
-static void messages_fill(const tri_schedule *s, double *ends, tri_pipe_message *all, int *count)
+static void messages_fill(const tri_pipe_schedule *s, double *ends, tri_pipe_message *all, int *count)
 {
     int chunks = s->ranks * s->each;
     *count = 0;
@@ -137,7 +138,7 @@ static void messages_fill(const tri_schedule *s, double *ends, tri_pipe_message 
     qsort(all, (size_t)*count, sizeof(*all), message_order);
 }
 
-static tri_status messages_share_out(tri_schedule *s, const tri_pipe_message *all, int count)
+static tri_status messages_share_out(tri_pipe_schedule *s, const tri_pipe_message *all, int count)
 {
     for (int r = 0; r < s->ranks; r++) {
         int own = 0;
@@ -153,7 +154,7 @@ static tri_status messages_share_out(tri_schedule *s, const tri_pipe_message *al
     return TRI_OK;
 }
 
-int tri_schedule_receive_of(const tri_schedule *schedule, tri_action action)
+int tri_pipe_schedule_receive_of(const tri_pipe_schedule *schedule, tri_pipe_action action)
 {
     int rank = action.chunk % schedule->ranks;
     for (int i = 0; i < schedule->message_count[rank]; i++) {
@@ -166,7 +167,7 @@ int tri_schedule_receive_of(const tri_schedule *schedule, tri_action action)
 
 /* A receive must have been made when the rank needs it or one behind it; its memory is free once the micro-batch has
  * gone down (forward only: up). */
-static tri_status buffers_count(tri_schedule *s, int rank)
+static tri_status buffers_count(tri_pipe_schedule *s, int rank)
 {
     int posted = 0;
     size_t chunks = (size_t)s->ranks * (size_t)s->each;
@@ -174,8 +175,8 @@ static tri_status buffers_count(tri_schedule *s, int rank)
     if (!held)
         return TRI_ENOMEM;
     for (int i = 0; i < s->action_count; i++) {
-        tri_action a = s->actions[rank][i];
-        for (int needed = tri_schedule_receive_of(s, a); posted <= needed; posted++) {
+        tri_pipe_action a = s->actions[rank][i];
+        for (int needed = tri_pipe_schedule_receive_of(s, a); posted <= needed; posted++) {
             const tri_pipe_message *m = &s->messages[rank][posted];
             if (m->to != rank)
                 continue;
@@ -191,7 +192,7 @@ static tri_status buffers_count(tri_schedule *s, int rank)
     return TRI_OK;
 }
 
-tri_status tri_schedule_messages_make(tri_schedule *schedule)
+tri_status tri_pipe_schedule_messages_make(tri_pipe_schedule *schedule)
 {
     double *ends, total;
     int count = 0;
@@ -213,12 +214,12 @@ tri_status tri_schedule_messages_make(tri_schedule *schedule)
 
 /* --- a picture --- */
 
-static tri_status row_print(const tri_schedule *s, int rank, double *ends, double total, tri_string *out)
+static tri_status row_print(const tri_pipe_schedule *s, int rank, double *ends, double total, tri_string *out)
 {
     int now = 0;
     TRI_TRY(tri_string_appendf(out, "rank %-3d|", rank));
     for (int i = 0; i < s->action_count; i++) {
-        tri_action a = s->actions[rank][i];
+        tri_pipe_action a = s->actions[rank][i];
         int end = (int)*end_of(s, ends, a.chunk, a.backward, a.micro), begin = end - (a.backward ? 2 : 1);
         for (; now < begin; now++)
             TRI_TRY(tri_string_append(out, "    ."));
@@ -234,7 +235,7 @@ static tri_status row_print(const tri_schedule *s, int rank, double *ends, doubl
     return tri_string_append(out, "\n");
 }
 
-tri_status tri_schedule_print(const tri_schedule *schedule, tri_string *out)
+tri_status tri_pipe_schedule_print(const tri_pipe_schedule *schedule, tri_string *out)
 {
     double *ends, total;
     TRI_TRY(even_ends(schedule, &ends, &total));

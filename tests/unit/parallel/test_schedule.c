@@ -24,7 +24,7 @@
 /* Each rank makes its messages in the order of the table, as soon as it may, and they happen one after the other: a
  * rank's next one when the other side's next one is the same. */
 typedef struct walk {
-    const tri_schedule *s;
+    const tri_pipe_schedule *s;
     int at[16], posted[16], moved[16];
     int freed[16][2][64]; /* [rank][way][chunk]: micro-batches whose memory is free again */
     int done[16][2][64];
@@ -60,8 +60,8 @@ static bool walk_act(walk *w, int r)
 {
     if (w->at[r] == w->s->action_count)
         return false;
-    tri_action a = w->s->actions[r][w->at[r]];
-    if (tri_schedule_receive_of(w->s, a) >= w->moved[r])
+    tri_pipe_action a = w->s->actions[r][w->at[r]];
+    if (tri_pipe_schedule_receive_of(w->s, a) >= w->moved[r])
         return false;
     w->at[r]++;
     w->done[r][a.backward][a.chunk]++;
@@ -71,7 +71,7 @@ static bool walk_act(walk *w, int r)
     return true;
 }
 
-static void walk_through(const tri_schedule *s, int spare)
+static void walk_through(const tri_pipe_schedule *s, int spare)
 {
     walk *w = test_calloc(1, sizeof(*w));
     w->s = s;
@@ -100,12 +100,12 @@ static void every_schedule_ends_with_messages_one_after_the_other(void **state)
         for (int ranks = kind < 2 ? 1 : 2; ranks <= 8; ranks++)
             for (int micros = 1; micros <= 19; micros++)
                 for (int training = 0; training < 2; training++) {
-                    tri_schedule s;
-                    OK(tri_schedule_make(names[kind], ranks, each[kind], micros, training, &s));
+                    tri_pipe_schedule s;
+                    OK(tri_pipe_schedule_make(names[kind], ranks, each[kind], micros, training, &s));
                     walk_through(&s, 0);
                     walk_through(&s, 1);
                     walk_through(&s, 100);
-                    tri_schedule_fini(&s);
+                    tri_pipe_schedule_fini(&s);
                 }
 }
 
@@ -115,13 +115,13 @@ static void slots_are_as_few_as_the_schedule_allows(void **state)
     for (int ranks = 1; ranks <= 6; ranks++)
         for (int micros = 1; micros <= 12; micros++)
             for (int r = 0; r < ranks; r++) {
-                tri_schedule s;
-                OK(tri_schedule_make("gpipe", ranks, 1, micros, true, &s));
+                tri_pipe_schedule s;
+                OK(tri_pipe_schedule_make("gpipe", ranks, 1, micros, true, &s));
                 assert_int_equal(s.slots[r], micros);
-                tri_schedule_fini(&s);
-                OK(tri_schedule_make("1f1b", ranks, 1, micros, true, &s));
+                tri_pipe_schedule_fini(&s);
+                OK(tri_pipe_schedule_make("1f1b", ranks, 1, micros, true, &s));
                 assert_int_equal(s.slots[r], micros < ranks - r ? micros : ranks - r);
-                tri_schedule_fini(&s);
+                tri_pipe_schedule_fini(&s);
             }
 }
 
@@ -137,74 +137,74 @@ static void bubbles_are_those_of_the_papers(void **state)
     for (int each = 1; each <= 4; each++)
         for (int ranks = 2; ranks <= 6; ranks++)
             for (int micros = ranks; micros <= 4 * ranks; micros += ranks) {
-                tri_schedule s;
-                tri_schedule_costs costs = {forward, backward, 0};
-                OK(tri_schedule_make(each == 1 ? "1f1b" : "interleaved", ranks, each, micros, true, &s));
+                tri_pipe_schedule s;
+                tri_pipe_schedule_costs costs = {forward, backward, 0};
+                OK(tri_pipe_schedule_make(each == 1 ? "1f1b" : "interleaved", ranks, each, micros, true, &s));
                 double want = (double)(ranks - 1) / (double)(each * micros + ranks - 1);
-                if (fabs(tri_schedule_bubble(&s, &costs) - want) > 1e-9)
+                if (fabs(tri_pipe_schedule_bubble(&s, &costs) - want) > 1e-9)
                     fail_msg("%d ranks, %d chunks, %d micro-batches: want %g, got %g", ranks, each, micros, want,
-                             tri_schedule_bubble(&s, &costs));
+                             tri_pipe_schedule_bubble(&s, &costs));
                 costs.message = 1;
-                assert_true(tri_schedule_bubble(&s, &costs) > want);
-                tri_schedule_fini(&s);
+                assert_true(tri_pipe_schedule_bubble(&s, &costs) > want);
+                tri_pipe_schedule_fini(&s);
             }
 }
 
 static void an_expensive_stage_makes_the_others_wait(void **state)
 {
     (void)state;
-    tri_schedule s;
-    OK(tri_schedule_make("1f1b", 2, 1, 100, true, &s));
-    double bubble = tri_schedule_bubble(&s, &(tri_schedule_costs){(double[]){1, 2}, (double[]){2, 4}, 0});
+    tri_pipe_schedule s;
+    OK(tri_pipe_schedule_make("1f1b", 2, 1, 100, true, &s));
+    double bubble = tri_pipe_schedule_bubble(&s, &(tri_pipe_schedule_costs){(double[]){1, 2}, (double[]){2, 4}, 0});
     assert_true(fabs(bubble - 0.25) < 0.01);
-    tri_schedule_fini(&s);
+    tri_pipe_schedule_fini(&s);
 }
 
 static void a_schedule_is_printed_as_a_picture(void **state)
 {
     (void)state;
-    tri_schedule s;
+    tri_pipe_schedule s;
     tri_string text = {0};
-    OK(tri_schedule_make("1f1b", 2, 1, 2, true, &s));
-    OK(tri_schedule_print(&s, &text));
+    OK(tri_pipe_schedule_make("1f1b", 2, 1, 2, true, &s));
+    OK(tri_pipe_schedule_print(&s, &text));
     assert_string_equal(tri_string_text(&text), "rank 0  | f0   f1      .    . b0  -----    . b1  -----\n"
                                                 "rank 1  |    . f0   b0  ----- f1   b1  -----    .    .\n");
     tri_string_fini(&text);
-    tri_schedule_fini(&s);
+    tri_pipe_schedule_fini(&s);
 }
 
 static void tables_that_cannot_run_are_found(void **state)
 {
     (void)state;
-    tri_schedule s;
-    OK(tri_schedule_make("1f1b", 2, 1, 3, true, &s));
-    tri_action kept = s.actions[0][1];
-    s.actions[0][1] = (tri_action){true, 0, 0}; /* down before it can have come back, and a forward too few */
+    tri_pipe_schedule s;
+    OK(tri_pipe_schedule_make("1f1b", 2, 1, 3, true, &s));
+    tri_pipe_action kept = s.actions[0][1];
+    s.actions[0][1] = (tri_pipe_action){true, 0, 0}; /* down before it can have come back, and a forward too few */
     s.actions[0][2] = kept;
-    OK(tri_schedule_check(&s)); /* the same actions in an order with a larger bubble */
-    s.actions[1][0] = (tri_action){true, 1, 0};
-    s.actions[1][1] = (tri_action){false, 1, 0};
-    assert_int_equal(tri_schedule_check(&s), TRI_EINVAL);
+    OK(tri_pipe_schedule_check(&s)); /* the same actions in an order with a larger bubble */
+    s.actions[1][0] = (tri_pipe_action){true, 1, 0};
+    s.actions[1][1] = (tri_pipe_action){false, 1, 0};
+    assert_int_equal(tri_pipe_schedule_check(&s), TRI_EINVAL);
     assert_non_null(strstr(tri_last_error(), "waits for ever before backward of micro-batch 0"));
-    s.actions[1][0] = (tri_action){false, 1, 1};
-    assert_int_equal(tri_schedule_check(&s), TRI_EINVAL);
-    s.actions[0][0] = (tri_action){false, 1, 0};
-    assert_int_equal(tri_schedule_check(&s), TRI_EINVAL);
-    tri_schedule_fini(&s);
+    s.actions[1][0] = (tri_pipe_action){false, 1, 1};
+    assert_int_equal(tri_pipe_schedule_check(&s), TRI_EINVAL);
+    s.actions[0][0] = (tri_pipe_action){false, 1, 0};
+    assert_int_equal(tri_pipe_schedule_check(&s), TRI_EINVAL);
+    tri_pipe_schedule_fini(&s);
 }
 
 static void what_does_not_fit_is_refused_with_words(void **state)
 {
     (void)state;
-    tri_schedule s;
-    assert_int_equal(tri_schedule_make("zigzag", 2, 1, 4, true, &s), TRI_ECONFIG);
+    tri_pipe_schedule s;
+    assert_int_equal(tri_pipe_schedule_make("zigzag", 2, 1, 4, true, &s), TRI_ECONFIG);
     assert_non_null(strstr(tri_last_error(), "gpipe|1f1b|interleaved, got 'zigzag'"));
-    assert_int_equal(tri_schedule_make("1f1b", 2, 2, 4, true, &s), TRI_ECONFIG);
+    assert_int_equal(tri_pipe_schedule_make("1f1b", 2, 2, 4, true, &s), TRI_ECONFIG);
     assert_non_null(strstr(tri_last_error(), "1 chunk each, got 2 and 2"));
-    assert_int_equal(tri_schedule_make("interleaved", 2, 1, 4, true, &s), TRI_ECONFIG);
-    assert_int_equal(tri_schedule_make("interleaved", 1, 2, 4, true, &s), TRI_ECONFIG);
-    assert_int_equal(tri_schedule_make("gpipe", 2, 1, 0, true, &s), TRI_ECONFIG);
-    assert_int_equal(tri_schedule_make("interleaved", 1000, 1000, 1, true, &s), TRI_ECONFIG);
+    assert_int_equal(tri_pipe_schedule_make("interleaved", 2, 1, 4, true, &s), TRI_ECONFIG);
+    assert_int_equal(tri_pipe_schedule_make("interleaved", 1, 2, 4, true, &s), TRI_ECONFIG);
+    assert_int_equal(tri_pipe_schedule_make("gpipe", 2, 1, 0, true, &s), TRI_ECONFIG);
+    assert_int_equal(tri_pipe_schedule_make("interleaved", 1000, 1000, 1, true, &s), TRI_ECONFIG);
 }
 
 int main(void)
