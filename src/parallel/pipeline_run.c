@@ -293,17 +293,17 @@ tri_status tri_pipeline_train(tri_pipeline *pipeline, const tri_batch *batch, ui
 tri_status tri_pipeline_evaluate(tri_pipeline *pipeline, const tri_batch *batch, uint64_t step, const float (**sums)[4])
 {
     pipe_run run = {pipeline, batch, step, false, NULL};
-    int64_t start_ns = tri_now_ns();
+    tri_pipeline_times of_step = pipeline->times;
     TRI_TRY(run_begin(&run, &pipeline->evaluate));
     TRI_TRY(actions_run(&run));
     TRI_TRY(messages_end(pipeline));
+    pipeline->times = of_step;
     tri_group_name_next(pipeline->group, "sums of the last stage");
     tri_status status =
         tri_broadcast(pipeline->group, pipeline->sums, pipeline->shards * 4, TRI_F32, pipeline->ranks - 1, NULL);
     tri_group_name_next(pipeline->group, "");
     TRI_TRY(status);
     *sums = (const float(*)[4])pipeline->sums;
-    pipeline->times.idle = seconds_since(start_ns) - pipeline->times.forward;
     return TRI_OK;
 }
 
