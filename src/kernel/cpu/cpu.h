@@ -57,6 +57,7 @@
     X(tri_cpu_rope)                                                                                                    \
     X(tri_cpu_attention_half)                                                                                          \
     X(tri_cpu_attention)                                                                                               \
+    X(tri_cpu_vocab_half)                                                                                              \
     X(tri_cpu_vocab_loss)
 
 TRI_WINO_ROWS(TRI_ROW_DECLARE)

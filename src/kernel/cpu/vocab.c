@@ -5,14 +5,11 @@
  * Forward each row's maximum and sum of exponentials go along from tile to tile. Backward a tile's logits become their
  * gradient in place, and are used for both products at once. Logits are kept from forward to backward where they are
  * few, else formed again: the same chains, the same bits. Padded rows and ignored targets have zero gradients.
- *
- * With x in bf16 all three products are of bf16: weights are rounded as they are packed, a tile's gradient once it is
- * formed. Logits, and the gradient of x until all tiles are in it, are f32.
  */
 #include <math.h>
 
 #include "kernel/cpu/cpu.h"
-#include "kernel/cpu/gemm_half.h"
+#include "kernel/cpu/gemm.h"
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
 
@@ -37,10 +34,6 @@ typedef struct vocab {
     int64_t words, width, rows, total; /* rows of a shard and of the call */
     int64_t widest;                    /* words of the widest tile */
     bool kept;
-    bool half;               /* x is bf16 */
-    int64_t dx, dense, even; /* half, of scratch: the gradient of x in f32; that of a tile's logits, also with rows of
-                                an even length */
-    int64_t dense_pairs, x_pairs;                /* half, of scratch: pairs of rows of both, for short shards */
     int64_t packed, tree, logits, states, count; /* of scratch */
     int64_t saved;                               /* elements of one shard */
     int64_t first, here;                         /* words of the current tile */
@@ -50,27 +43,16 @@ typedef struct vocab {
 static vocab vocab_make(const tri_op_desc *desc)
 {
     vocab v = {.words = desc->param[0].dim[0], .width = desc->param[0].dim[1], .rows = tri_shape_count(desc->input[1])};
-    v.half = desc->input_dtype[0] == TRI_BF16;
-    const tri_gemm_ops *ops = v.half ? tri_gemm_half_find() : tri_gemm_find();
+    const tri_gemm_ops *ops = tri_gemm_find();
     const int64_t all = v.rows * desc->max_shards;
     v.widest = tri_int64_min(v.words, WORD_TILE);
     v.kept = !desc->attr.forget && v.words <= KEPT_NBYTES / (int64_t)sizeof(float) / all;
     const int64_t up = tri_gemm_packed_count(ops, v.width, v.widest);
     const int64_t down = tri_gemm_packed_count(ops, v.widest, v.width);
     v.tree = tri_align_count(tri_int64_max(up, down));
-    v.logits = v.tree + tri_align_count(tri_gemm_tree_count(ops, v.half ? tri_pairs(v.rows) : v.rows, desc->max_shards,
-                                                            desc->threads));
+    v.logits = v.tree + tri_align_count(tri_gemm_tree_count(ops, v.rows, desc->max_shards, desc->threads));
     v.states = v.logits + (v.kept ? 0 : tri_align_count(all * v.widest));
     v.count = v.states + tri_align_count(all * STATE_FLOATS);
-    if (v.half) {
-        const int64_t pairs = tri_pairs(v.rows), paired = pairs < TRI_GEMM_LONG ? pairs * desc->max_shards : 0;
-        v.dx = v.count;
-        v.dense = v.dx + tri_align_count(all * v.width);
-        v.even = v.dense + tri_align_count(all * tri_pairs(v.widest));
-        v.dense_pairs = v.even + tri_align_count(all * tri_pairs(v.widest));
-        v.x_pairs = v.dense_pairs + tri_align_count(paired * v.widest);
-        v.count = v.x_pairs + tri_align_count(paired * v.width);
-    }
     v.saved = tri_align_count(v.rows) + (v.kept ? tri_align_count(v.rows * v.words) : 0);
     return v;
 }
@@ -127,33 +109,8 @@ static void tile_product(const vocab *v, const float *a, int64_t k, float *c, in
                      .a = a, .packed = packed, .c = c, .m = v->total, .n = n, .k = k, .lda = k, .ldc = n, .add = add});
 }
 
-/* The same for bf16; c is f32. */
-static void half_product(const vocab *v, const void *a, int64_t k, float *c, int64_t n, bool add)
-{
-    const tri_gemm_ops *ops = tri_gemm_half_find();
-    const int threads = v->kernel->desc.threads;
-    const bool up = c == v->x;
-    uint32_t *packed = v->call->scratch;
-    tri_gemm_half_pack(ops, threads, packed, tri_call_param(v->call, 0) + v->first * v->width, k, n, up ? 1 : v->width,
-                       up ? v->width : 1);
-    tri_gemm_half_run(ops, threads,
-                      &(tri_gemm_half_call){.a = a,
-                                            .packed = packed,
-                                            .c_wide = c,
-                                            .m = v->total,
-                                            .n = n,
-                                            .k = k,
-                                            .lda = 2 * tri_pairs(k),
-                                            .ldc = n,
-                                            .add = add});
-}
-
 static void tile_logits(const vocab *v)
 {
-    if (v->half) {
-        half_product(v, v->call->input[0], v->width, v->x, v->here, false);
-        return;
-    }
     tile_product(v, v->call->input[0], v->width, v->x, v->here, false);
 }
 
@@ -292,88 +249,9 @@ static void tile_weights(const vocab *v)
                                        .scratch = (float *)here.scratch + v->tree});
 }
 
-/* The gradient of a tile's logits in bf16, dense and with an even length of rows; both are one where that is the same.
- */
-static void half_round_tile(void *arg, int64_t tile)
-{
-    const vocab *v = arg;
-    uint16_t *dense = (uint16_t *)(void *)((float *)v->call->scratch + v->dense);
-    uint16_t *even = (uint16_t *)(void *)((float *)v->call->scratch + v->even);
-    const int64_t stride = 2 * tri_pairs(v->here);
-    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
-        tri_half_round(dense + r * v->here, v->x + r * v->here, v->here);
-        if (stride > v->here) {
-            memcpy(even + r * stride, dense + r * v->here, (size_t)v->here * sizeof *even);
-            even[r * stride + v->here] = 0;
-        }
-    }
-}
-
-static void half_pairs(const vocab *v, int64_t to, const uint16_t *from, int64_t columns)
-{
-    for (int64_t s = 0; s < v->call->shards; s++) {
-        tri_half_pair((uint32_t *)v->call->scratch + to + s * tri_pairs(v->rows) * columns,
-                      from + s * v->rows * columns, v->rows, columns);
-    }
-}
-
-static void half_weights(const vocab *v)
-{
-    if (!tri_call_wants_dparam(v->call, 0)) {
-        return;
-    }
-    tri_op_call here = *v->call;
-    float *out[TRI_TREE_MAX_PARTS], *scratch = v->call->scratch;
-    for (int part = 0; part < here.part_count; part++) {
-        out[part] = v->call->dparam[0][part] + v->first * v->width;
-    }
-    here.dparam[0] = out;
-    tri_gemm_tree tree = {.m = v->here,
-                          .n = v->width,
-                          .k = tri_pairs(v->rows),
-                          .half_a = (const uint16_t *)(const void *)(scratch + v->dense),
-                          .half_b = here.input[0],
-                          .rows = v->rows,
-                          .scratch = scratch + v->tree};
-    if (tree.k < TRI_GEMM_LONG) {
-        half_pairs(v, v->dense_pairs, tree.half_a, v->here);
-        if (v->first == 0) {
-            half_pairs(v, v->x_pairs, tree.half_b, v->width);
-        }
-        tree.a = scratch + v->dense_pairs;
-        tree.b = scratch + v->x_pairs;
-    }
-    tri_gemm_tree_run(tri_gemm_half_find(), v->kernel, &here, 0, &tree);
-}
-
-static void half_backward(vocab *v)
-{
-    float *scratch = v->call->scratch;
-    for (int64_t first = 0; first < v->words; first += WORD_TILE) {
-        tile_enter(v, first);
-        if (!v->kept) {
-            tile_logits(v);
-        }
-        rows_run(v, gradient_tile);
-        rows_run(v, half_round_tile);
-        half_weights(v);
-        if (v->call->dinput[0] != NULL) {
-            half_product(v, scratch + (v->here % 2 == 0 ? v->dense : v->even), v->here, scratch + v->dx, v->width,
-                         first > 0);
-        }
-    }
-    if (v->call->dinput[0] != NULL) {
-        tri_half_round_all(v->kernel->desc.threads, v->call->dinput[0], scratch + v->dx, v->total * v->width);
-    }
-}
-
 static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     vocab v = call_make(kernel, call);
-    if (v.half) {
-        half_backward(&v);
-        return;
-    }
     for (int64_t first = 0; first < v.words; first += WORD_TILE) {
         tile_enter(&v, first);
         if (!v.kept) {
@@ -387,17 +265,9 @@ static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
     }
 }
 
-/* In bf16 rows of x are read where they lie, as pairs. */
-static bool vocab_can(const tri_op_desc *desc)
-{
-    return desc->input_dtype[0] != TRI_BF16 || desc->param[0].dim[1] % 2 == 0;
-}
-
 const tri_kernel_ops tri_cpu_vocab_loss = {
     .op = TRI_OP_VOCAB_LOSS,
     .name = "tiles",
-    .can = vocab_can,
-    .half = true,
     .plan = vocab_plan,
     .forward = vocab_forward,
     .backward = vocab_backward,
