@@ -263,6 +263,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
         if (ranks > 0 && wanted != ranks)
             return tri_fail(TRI_ECONFIG, "parallel.data is %ld but %d ranks take part", wanted, ranks);
     }
+    TRI_TRY(tri_sync_check(&config->parallel));
     TRI_TRY(tri_schedule_check(&config->optim));
     if (!config->data.name[0] && !config->data.path[0])
         return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");

@@ -122,6 +122,8 @@ static void print_result(tri_job *job)
 tri_status tri_job_run(tri_job *job)
 {
     bool done = job->step >= job->steps;
+    if (done)
+        TRI_TRY(tri_job_meet(job));
     if (done && isnan(job->test.loss))
         TRI_TRY(tri_job_evaluate_and_tell(job));
     while (!done) {

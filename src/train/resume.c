@@ -36,6 +36,7 @@ typedef struct job_slices {
     tri_device_view arrays[1 + TRI_OPTIM_MAX_STATE]; /* weights, state */
     int array_count;
     tri_job_state spread; /* instead of the arrays of state, where each rank has a part */
+    tri_job_apart apart;  /* instead, where each rank has its own */
     tri_checkpoint_slice *model, *state;
     int model_count, state_count;
 } job_slices;
@@ -50,7 +51,7 @@ static const char *state_name(const tri_job *job, int index)
  * returned. */
 static tri_status arrays_open(tri_job *job, tri_device_view *arrays, int *count)
 {
-    bool with_state = !tri_job_state_is_spread(job);
+    bool with_state = !tri_job_state_is_spread(job) && !tri_job_is_apart(job);
     for (*count = 0; *count == 0 || (with_state && state_name(job, *count - 1)); ++*count) {
         float *values = *count == 0 ? job->params->values : tri_optim_state(job->optim, *count - 1);
         TRI_TRY(tri_device_view_open(&arrays[*count], job->params->device, values,
@@ -71,12 +72,29 @@ static void arrays_close(tri_device_view *arrays, int count)
         tri_device_view_close(&arrays[i]);
 }
 
+static tri_status job_slices_init_apart(tri_job *job, job_slices *slices)
+{
+    TRI_TRY(tri_job_apart_open(job, &slices->apart));
+    slices->model_count = job->params->entry_count;
+    slices->state_count = tri_job_apart_slice_count(&slices->apart);
+    slices->model = tri_arena_alloc(&slices->arena, (size_t)slices->model_count, sizeof(tri_checkpoint_slice));
+    slices->state = tri_arena_alloc(&slices->arena, (size_t)slices->state_count, sizeof(tri_checkpoint_slice));
+    if (!slices->model || !slices->state)
+        return TRI_ENOMEM;
+    TRI_TRY(arrays_open(job, slices->arrays, &slices->array_count));
+    TRI_TRY(slices_make(&slices->arena, job->params, "", slices->arrays[0].host, NULL, 0, slices->model));
+    return tri_job_apart_slices(&slices->apart, &slices->arena, slices->state);
+}
+
 /* Ends with job_slices_fini() whatever is returned. */
 static tri_status job_slices_init(tri_job *job, job_slices *slices)
 {
     int states = 0;
     while (state_name(job, states))
         states++;
+    *slices = (job_slices){0};
+    if (tri_job_is_apart(job))
+        return job_slices_init_apart(job, slices);
     *slices = (job_slices){.model_count = job->params->entry_count, .state_count = states * job->params->entry_count};
     slices->model = tri_arena_alloc(&slices->arena, (size_t)slices->model_count + 1, sizeof(tri_checkpoint_slice));
     slices->state = tri_arena_alloc(&slices->arena, (size_t)slices->state_count + 1, sizeof(tri_checkpoint_slice));
@@ -97,6 +115,7 @@ static void job_slices_fini(job_slices *slices)
 {
     arrays_close(slices->arrays, slices->array_count);
     tri_job_state_close(&slices->spread);
+    tri_job_apart_close(&slices->apart);
     tri_arena_fini(&slices->arena);
 }
 
@@ -110,14 +129,15 @@ static tri_status agree(tri_job *job, tri_status status)
     return status;
 }
 
-tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
+/* Weights that ranks have apart have met. */
+static tri_status save_met(tri_job *job, const char *folder, int64_t keep)
 {
     tri_checkpoint_manifest manifest = {
         .step = job->step, .weights_hash = tri_params_hash(job->params), .config_hash = job->config_hash};
     memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
     job_slices slices;
     if (job->rank != 0)
-        return tri_job_state_exchange(job, true);
+        return tri_job_is_apart(job) ? tri_job_apart_exchange(job, true) : tri_job_state_exchange(job, true);
     tri_status status = job_slices_init(job, &slices);
     if (status == TRI_OK)
         status = tri_checkpoint_save(folder, &manifest, slices.model, slices.model_count, slices.state,
@@ -125,6 +145,14 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
     job_slices_fini(&slices);
     TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
     return TRI_OK;
+}
+
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
+{
+    TRI_TRY(tri_job_meet(job));
+    tri_status status = save_met(job, folder, keep);
+    tri_job_part(job);
+    return status;
 }
 
 tri_status tri_job_save(tri_job *job)
@@ -160,6 +188,7 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
     if (status == TRI_OK) {
         arrays_write(slices.arrays, slices.array_count);
         tri_job_state_written(&slices.spread);
+        tri_job_apart_written(&slices.apart);
         *step = manifest.step;
         if (manifest.config_hash != job->config_hash) {
             snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
@@ -216,12 +245,18 @@ tri_status tri_job_load_weights(tri_job *job, const char *checkpoint)
 tri_status tri_job_resume(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;
-    tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : tri_job_state_exchange(job, false);
+    tri_status status = job->rank == 0          ? load_newest(job, run_folder, &step)
+                        : tri_job_is_apart(job) ? tri_job_apart_exchange(job, false)
+                                                : tri_job_state_exchange(job, false);
+    if (tri_job_is_apart(job) && job->rank == 0 && status != TRI_OK)
+        status =
+            tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",
+                             job->config.parallel.sync);
     TRI_TRY_IN(agree(job, status), "while resuming %s", run_folder);
     if (job->world > 1) {
         TRI_TRY(tri_broadcast(job->group, &step, 1, TRI_I64, 0, NULL));
         TRI_TRY(spread(job));
     }
     job->first_step = job->step = job->saved_step = step;
-    return TRI_OK;
+    return tri_job_is_apart(job) ? tri_job_apart_loaded(job) : TRI_OK;
 }

@@ -143,7 +143,7 @@ tri_status tri_job_state_exchange(tri_job *job, bool saves)
 tri_status tri_job_first_decides(tri_job *job, bool *wanted)
 {
     int64_t word = *wanted;
-    if (!tri_job_state_is_spread(job))
+    if (!tri_job_state_is_spread(job) && !tri_job_is_apart(job))
         return TRI_OK;
     tri_group_name_next(job->group, "whether to save");
     tri_status status = tri_broadcast(job->group, &word, 1, TRI_I64, 0, NULL);
