@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -90,7 +91,8 @@ static tri_status build_moves(tri_job *job)
                             .params = job->params,
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
-                            .between_hosts = tri_comm_local_count(job->comm) < job->world};
+                            .threads = job->threads,
+                            .between_hosts = tri_group_is_between_hosts(job->mesh.data_group)};
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     if (job->config.optim.clip_norm > 0 || job->rank == 0 || job->mesh.model_group) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
@@ -268,6 +270,7 @@ static tri_status open_run_folder(tri_job *job)
 
 tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 {
+    char why[TRI_SYNC_BITS_NBYTES];
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
@@ -283,6 +286,9 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
                  tri_comm_engine(job->comm));
     else if (strcmp(job->config.comm.order, "canonical") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
+    else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
+                           why)[0])
+        snprintf(job->bits, sizeof(job->bits), "%s", why);
     else if (parts_open && job->mesh.tensor > 1)
         snprintf(job->bits, sizeof(job->bits),
                  "not reproducible (parallel.tensor_parts is not set: %d, as "
@@ -343,5 +349,6 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_job_best_open(job);
     if (status == TRI_OK)
         status = tri_job_measure_peak(job);
+    job->sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     return status;
 }

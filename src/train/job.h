@@ -89,6 +89,7 @@ struct tri_job {
     tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
     int part_count;
 
+    int met;                 /* tri_job_meet() without tri_job_part() */
     bool ahead;              /* some weights may move in the step after their gradients' */
     tri_optim_figures moves; /* of the last step */
     double settling_s;       /* of this step: what was settled in its forward pass */
@@ -96,6 +97,7 @@ struct tri_job {
     int64_t step, steps, steps_per_epoch, first_step;
     tri_job_figures figures;
     tri_step_record record;            /* of the last step */
+    uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
     bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
     int64_t saved_step;                /* of the newest checkpoint of this run, -1 = none */
@@ -215,7 +217,30 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives);
 tri_status tri_job_arrays_spread(tri_job_arrays *arrays);
 /* Of the weights after the last step; collective where they are spread, once a step. */
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash);
-/* Rank 0's word becomes everybody's, where all are needed for what it decides: where something is spread. */
+/* apart.c: ranks with weights of their own (tri_sync_is_apart). Elsewhere meet and part do nothing. Between meet and
+ * part, which may be nested, the weights are the mean of all ranks'; collective. */
+bool tri_job_is_apart(const tri_job *job);
+tri_status tri_job_meet(tri_job *job);
+void tri_job_part(tri_job *job);
+typedef struct tri_job_apart {
+    tri_job *job;
+    int own_count, common_count;                 /* arrays: of each rank, weights first; alike on all ranks */
+    tri_device_view arrays[TRI_OPTIM_MAX_STATE]; /* the optimizer's */
+    float *buffer;                               /* rank 0: a piece on its way */
+    tri_checkpoint_pieces pieces;
+} tri_job_apart;
+/* Met (saving) or after rank 0 has read the model (loading). Does not move; ends with close whatever is returned. */
+tri_status tri_job_apart_open(tri_job *job, tri_job_apart *apart);
+void tri_job_apart_close(tri_job_apart *apart);
+void tri_job_apart_written(const tri_job_apart *apart);
+int tri_job_apart_slice_count(const tri_job_apart *apart);
+tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_checkpoint_slice *out);
+/* All ranks but 0, while it saves or loads. */
+tri_status tri_job_apart_exchange(tri_job *job, bool saves);
+/* Collective, after loading: each rank is where it was. */
+tri_status tri_job_apart_loaded(tri_job *job);
+/* Rank 0's word becomes everybody's, where all are needed for what it decides: where something is spread, or ranks are
+ * apart. */
 tri_status tri_job_first_decides(tri_job *job, bool *wanted);
 /* resume.c: collective; rank 0 writes or reads the files. */
 tri_status tri_job_save(tri_job *job);

@@ -125,6 +125,8 @@ static tri_status print_result(tri_job *job)
 tri_status tri_job_run(tri_job *job)
 {
     bool done = job->step >= job->steps;
+    if (done)
+        TRI_TRY(tri_job_meet(job));
     if (done && isnan(job->test.loss))
         TRI_TRY(tri_job_evaluate_and_tell(job));
     while (!done) {

@@ -184,6 +184,9 @@ static void count_step(tri_job *job, double seconds)
     record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
     record->mfu = figures->peak > 0 ? record->samples_per_s * figures->flops / figures->peak : NAN;
     record->epoch = (double)(job->step + 1) / (double)job->steps_per_epoch;
+    uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
+    record->sent_bytes = (int64_t)(sent - job->sent_nbytes);
+    job->sent_nbytes = sent;
     job->trained_s += seconds;
     job->trained_samples += (double)samples;
     tri_counter_add(TRI_COUNT_STEPS, 1);
@@ -201,6 +204,7 @@ tri_status tri_job_step_run(tri_job *job)
         .grad_norm = NAN};
     TRI_TRY(tri_loader_next(job->loader, &loaded));
     job->record.data = lap(&mark_ns);
+    job->sync->step = job->step;
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, &loaded));
     mark_ns = tri_now_ns();
