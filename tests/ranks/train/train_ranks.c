@@ -67,6 +67,7 @@ static train_outcome outcome_of(const rank_place *places, int world)
     train_outcome outcome = {.all_equal = true,
                              .hash = places[0].result.weights_hash,
                              .test_accuracy = places[0].result.test_accuracy,
+                             .test_loss = places[0].result.test_loss,
                              .step = places[0].result.step};
     for (int r = 0; r < world; r++) {
         if (places[r].status != TRI_OK && outcome.status == TRI_OK) {

@@ -23,7 +23,7 @@ typedef struct train_outcome {
     char message[256];
     uint64_t hash;  /* of rank 0 */
     bool all_equal; /* every rank has rank 0's hash */
-    double test_accuracy;
+    double test_accuracy, test_loss;
     int64_t step;
 } train_outcome;
 
