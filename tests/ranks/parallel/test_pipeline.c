@@ -154,7 +154,7 @@ static bool stage_open(spawn_rank *self, const trial *t, tri_comm *comm, stage *
         frozen[p] = strncmp(specs[p].name, t->frozen, strlen(t->frozen)) == 0;
     config.frozen = frozen;
     SPAWN_CHECK(self, status == TRI_OK && tri_sections_find(s->model, &config, &sections) == TRI_OK);
-    status = tri_stages_choose(&sections, s->ranks * t->each, &stages);
+    status = tri_stages_choose(&sections, s->ranks, t->each, &stages);
     tri_sections_fini(&sections);
     SPAWN_CHECK(self, status == TRI_OK);
     tri_stages_wanted(s->model, &stages, s->ranks, s->rank, wanted);
