@@ -287,10 +287,10 @@ void tri_pipeline_need_set(tri_pipeline *pipeline, tri_graph_need need, void *ar
         tri_graph_need_set(pipeline->chunks[c].graph, need, arg);
 }
 
-void tri_pipeline_sum_set(tri_pipeline *pipeline, tri_graph_sum sum, void *arg)
+void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across)
 {
     for (int c = 0; c < pipeline->each; c++)
-        tri_graph_sum_set(pipeline->chunks[c].graph, sum, arg);
+        tri_graph_across_set(pipeline->chunks[c].graph, across);
 }
 
 const tri_pipe_schedule *tri_pipeline_schedule(const tri_pipeline *pipeline)

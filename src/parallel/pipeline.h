@@ -39,8 +39,8 @@ void tri_pipeline_destroy(tri_pipeline *pipeline);
 bool tri_pipeline_reads_input(const tri_pipeline *pipeline);
 bool tri_pipeline_reads_target(const tri_pipeline *pipeline);
 void tri_pipeline_need_set(tri_pipeline *pipeline, tri_graph_need need, void *arg);
-/* Of all graphs (tri_graph_sum_set()): tensor ranks of one stage run the same actions in the same order. */
-void tri_pipeline_sum_set(tri_pipeline *pipeline, tri_graph_sum sum, void *arg);
+/* Of all graphs (tri_graph_across_set()): tensor ranks of one stage run the same actions in the same order. */
+void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across);
 
 /* Up and down over all shards of the batch. grads[p] gets the sum over parts[p] of what this rank's stages make; the
  * tail too, which is zero where the loss is not. Then ready (NULL: nobody) for each gradient that this rank makes and

@@ -23,6 +23,8 @@
     X(INT, tensor_parts, "0", 0, 1024, NULL,                                                                           \
       "parts that each layer is cut into, a power of two that parallel.tensor divides: the bits depend on it, not on " \
       "the ranks; 0 = parallel.tensor")                                                                                \
+    X(BOOL, sequence, "false", 0, 0, NULL,                                                                             \
+      "tensor ranks share out the tokens too, between the layers that are cut: less memory; the bits depend on it")    \
     X(NAME, pipeline, "1", 0, 0, NULL, "stages that the layers are cut into: auto, or their number")                   \
     X(NAME, schedule, "1f1b", 0, 0, "gpipe|1f1b|interleaved",                                                          \
       "of a pipeline: gpipe: all micro-batches up, then all down; 1f1b: each down as soon as may be, less memory; "    \

@@ -53,10 +53,11 @@ static tri_status graph_make(tri_job *job, const tri_model *model, const tri_gra
     if (job->mesh.tensor == 1 || !job->comm)
         return TRI_OK;
     TRI_TRY(tri_tensor_ranks_create(job->mesh.tensor_group, &job->tensor));
+    const tri_op_ranks across = tri_tensor_ranks_across(job->tensor);
     if (job->graph)
-        tri_graph_sum_set(job->graph, tri_tensor_ranks_sum, job->tensor);
+        tri_graph_across_set(job->graph, &across);
     else
-        tri_pipeline_sum_set(job->pipeline, tri_tensor_ranks_sum, job->tensor);
+        tri_pipeline_across_set(job->pipeline, &across);
     return TRI_OK;
 }
 
@@ -94,7 +95,8 @@ static tri_status objects_make(tri_job *job, const tri_model *model)
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
-    tri_model_split split = {(int)job->config.parallel.tensor_parts, job->mesh.tensor, job->mesh.tensor_rank};
+    const tri_parallel_config *parallel = &job->config.parallel;
+    tri_model_split split = {(int)parallel->tensor_parts, job->mesh.tensor, job->mesh.tensor_rank, parallel->sequence};
     job->info = *info;
     if (given && split.parts > 1)
         return tri_fail(TRI_ECONFIG, "parallel.tensor_parts: a model that a program built cannot be cut into parts");

@@ -50,7 +50,8 @@ static bool each_row_decides(const char *field)
 
 static bool parallel_row_decides(const char *field)
 {
-    return strcmp(field, "tensor_parts") == 0;
+    static const char *const names[] = {"tensor_parts", "sequence"};
+    return is_one_of(field, names, TRI_COUNT_OF(names));
 }
 
 static bool no_row_decides(const char *field)

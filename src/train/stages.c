@@ -57,7 +57,7 @@ static tri_status cut_by_cost(tri_job *job, const tri_model *model, const tri_gr
     bool measured = strcmp(job->config.parallel.cut, "measured") == 0;
     if (measured && job->rank == 0)
         TRI_TRY(tri_sections_measure(model, graph, MEASURE_S, sections));
-    TRI_TRY(tri_stages_choose(sections, count, stages));
+    TRI_TRY(tri_stages_choose(sections, job->mesh.pipeline, (int)job->config.parallel.chunks, stages));
     if (!measured || !job->comm)
         return TRI_OK;
     return tri_broadcast(job->group, stages->first_node, count + 1, TRI_I32, 0, NULL);

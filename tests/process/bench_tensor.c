@@ -3,7 +3,7 @@
  * bench_tensor.c: time of a step (up, down, sums between ranks) of one model on the ranks of a job, data parallel and
  * tensor parallel. Built with the tests, run by hand:
  *
- *   trireme launch -n 2 -- bench_tensor data|tensor [f32|bf16] [batch] [seconds] [model]
+ *   trireme launch -n 2 -- bench_tensor data|tensor|sequence [f32|bf16] [batch] [seconds] [model]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ enum { SHARDS = 8, LENGTH = 256, WORDS = 65, MAX_STEPS = 1000 };
 typedef struct bench {
     tri_group *group;
     int rank, ranks, shards; /* of this rank */
-    bool tensor;
+    bool tensor, sequence;
     tri_tensor_ranks *sums;
     tri_model *model;
     tri_params *params;
@@ -48,7 +48,7 @@ static void bench_open(bench *b, const char *text, tri_dtype precision, int rows
     tri_arena arena = {0};
     tri_yaml *root = NULL;
     int64_t length = LENGTH;
-    tri_model_split split = {b->ranks, b->ranks, b->rank};
+    tri_model_split split = {b->ranks, b->ranks, b->rank, b->sequence};
     b->shards = b->tensor ? SHARDS : SHARDS / b->ranks;
     OK(tri_yaml_parse(&arena, text, strlen(text), "model", &root));
     OK(tri_model_build_split(root, b->tensor ? split : (tri_model_split){0}, tri_shape_make(1, &length), WORDS,
@@ -64,7 +64,8 @@ static void bench_open(bench *b, const char *text, tri_dtype precision, int rows
     OK(tri_group_alloc(b->group, (size_t)(tri_params_grad_count(b->params) + TRI_PARAMS_TAIL) * sizeof(float), &grads));
     b->grads = grads;
     OK(tri_tensor_ranks_create(b->group, &b->sums));
-    tri_graph_sum_set(b->graph, tri_tensor_ranks_sum, b->sums);
+    tri_op_ranks across = tri_tensor_ranks_across(b->sums);
+    tri_graph_across_set(b->graph, &across);
     tri_tree_part whole = {0, b->shards};
     OK(tri_graph_grads_set(b->graph, 1, &whole, &b->grads));
     size_t tokens = (size_t)(b->shards * rows * LENGTH);
@@ -101,7 +102,8 @@ static int by_size(const void *a, const void *b)
 int main(int count, char **words)
 {
     tri_comm *comm;
-    bench b = {.tensor = count > 1 && strcmp(words[1], "tensor") == 0};
+    const char *mode = count > 1 ? words[1] : "data";
+    bench b = {.tensor = strcmp(mode, "data") != 0, .sequence = strcmp(mode, "sequence") == 0};
     bool half = count > 2 && strcmp(words[2], "bf16") == 0;
     int batch = count > 3 ? atoi(words[3]) : 16, steps = 0;
     double seconds = count > 4 ? atof(words[4]) : 10;
@@ -126,9 +128,8 @@ int main(int count, char **words)
     size_t planned, plain;
     tri_graph_memory(b.graph, &planned, &plain);
     if (b.rank == 0)
-        printf("%s %s: %.3f s a step (median of %d), %.0f tokens/s, in sums %.3f s, graph memory %zu MiB\n",
-               b.tensor ? "tensor" : "data", half ? "bf16" : "f32", median, steps, batch * LENGTH / median, waited,
-               planned >> 20);
+        printf("%s %s: %.3f s a step (median of %d), %.0f tokens/s, in sums %.3f s, graph memory %zu MiB\n", mode,
+               half ? "bf16" : "f32", median, steps, batch * LENGTH / median, waited, planned >> 20);
     tri_tensor_ranks_destroy(b.sums);
     tri_graph_destroy(b.graph);
     tri_params_destroy(b.params);

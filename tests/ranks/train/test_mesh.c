@@ -93,6 +93,11 @@ static void tensor_ranks_change_nothing(void **state)
     (void)state;
     const char *const bf16[] = {"train.precision=bf16", "train.epochs=1", NULL};
     const char *const kept[] = {"model.checkpoint=true", "train.epochs=1", NULL};
+    const char *const tokens[] = {"parallel.sequence=true", "train.epochs=1", NULL};
+    const char *const tokens_bf16[] = {"parallel.sequence=true", "train.epochs=1", "train.precision=bf16", NULL};
+    expect_layouts(gpt, tokens, tensors, TRI_COUNT_OF(tensors));
+    expect_layouts(gpt, tokens_bf16, tensors, TRI_COUNT_OF(tensors));
+    expect_layouts(llama, tokens, tensors, TRI_COUNT_OF(tensors));
     expect_layouts(gpt, NULL, tensors, TRI_COUNT_OF(tensors));
     expect_layouts(gpt, bf16, tensors, TRI_COUNT_OF(tensors));
     expect_layouts(gpt, kept, tensors, 2);
@@ -155,7 +160,9 @@ static void data_tensor_and_stages_together_change_nothing(void **state)
 {
     (void)state;
     const char *const bf16[] = {"train.precision=bf16", "train.epochs=1", NULL};
+    const char *const tokens[] = {"parallel.sequence=true", "train.epochs=1", NULL};
     expect_layouts(gpt, NULL, hybrids, TRI_COUNT_OF(hybrids));
+    expect_layouts(gpt, tokens, hybrids, TRI_COUNT_OF(hybrids));
     expect_layouts(gpt, bf16, hybrids, 2);
 }
 
@@ -207,7 +214,7 @@ static void what_cannot_be_is_refused_with_the_arithmetic(void **state)
          {"parallel.tensor=4", "parallel.tensor_parts=2"},
          "parallel.tensor_parts: want a power of two that parallel.tensor (4) divides, found 2"},
         {2, {"parallel.tensor=2", "parallel.tensor_parts=8"}, "n_head"},
-        {8, {"parallel.pipeline=8", "parallel.chunks=64", "parallel.schedule=interleaved"}, "512 stages"},
+        {8, {"parallel.pipeline=8", "parallel.chunks=64", "parallel.schedule=interleaved"}, "want 8 x 64 stages, the model has"},
         {2, {"parallel.pipeline=2", "parallel.schedule=interleaved"}, "interleaved"},
         {2, {"parallel.pipeline=2", "parallel.cut_at=[h.2, h.3]"}, "2 cuts make 3 stages"},
         {2, {"parallel.pipeline=2", "parallel.cut_at=[h.9]"}, "h.9"},
