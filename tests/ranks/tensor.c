@@ -296,11 +296,59 @@ static void an_exchange_that_fails_ends_the_run(void **state)
     assert_int_equal(exchanges_fail(&c), 1 + 2 * 4 + 2 + 2 * 3 + 1 + 5 * 2 + 2 * (4 + 2) + 1 + 1);
 }
 
+static void three(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_tensor_ranks *tensor = NULL;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    SPAWN_CHECK(self, tri_tensor_ranks_create(tri_comm_world(comm), &tensor) == TRI_EINVAL);
+    SPAWN_CHECK(self, strstr(tri_last_error(), "want a power of two of ranks, got 3") != NULL);
+    tri_comm_leave(comm);
+}
+
+/* The others hear of it in the middle of their steps. */
+static void one_gives_up(spawn_rank *self, void *arg)
+{
+    const tensor_case *c = arg;
+    tensor_run r;
+    const float(*sums)[4];
+    tri_tensor_ranks *tensor = NULL;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    SPAWN_CHECK(self, run_open(&r, c, self->world, self->rank) == TRI_OK);
+    SPAWN_CHECK(self, tri_tensor_ranks_create(tri_comm_world(comm), &tensor) == TRI_OK);
+    tri_op_ranks across = tri_tensor_ranks_across(tensor);
+    tri_graph_across_set(r.graph, &across);
+    if (self->rank == 2) {
+        tri_comm_abort(comm, TRI_EIO, "this rank is tired");
+    } else {
+        SPAWN_CHECK(self, run_step(&r, 0, &sums) != TRI_OK);
+        SPAWN_CHECK(self, strstr(tri_last_error(), "over tensor ranks") != NULL);
+    }
+    tri_tensor_ranks_destroy(tensor);
+    run_close(&r);
+    tri_comm_leave(comm);
+}
+
+static void what_cannot_go_on_is_said(void **state)
+{
+    (void)state;
+    tensor_case c = {.model = models[0], .precision = TRI_F32, .threads = 1};
+    spawn_config config = {.kind = SPAWN_INPROC, .world = 3};
+    assert_true(spawn_ranks(&config, three, NULL));
+    config.world = 4;
+    assert_true(spawn_ranks(&config, one_gives_up, &c));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_ranks),
         cmocka_unit_test(an_exchange_that_fails_ends_the_run),
+        cmocka_unit_test(what_cannot_go_on_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
