@@ -74,6 +74,34 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
+/* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
+static bool is_pieced(const tri_job *job)
+{
+    int64_t most = (job->config.train.shards + job->world - 1) / job->world, at_once = job->config.train.shards_at_once;
+    return at_once > 0 && at_once < most;
+}
+
+/* Who owns what, and the values of what this rank has. */
+static tri_status fill_weights(tri_job *job, const tri_model *model)
+{
+    const tri_parallel_config *config = &job->config.parallel;
+    tri_slice *own = NULL;
+    int count = 0;
+    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->world);
+    if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->world != 0)
+        return tri_fail(
+            TRI_ECONFIG,
+            "train.shards_at_once: with parallel.sync %s all ranks go through the weights equally often: want "
+            "a number of ranks that divides train.shards, %lld, got %d",
+            config->sync, (long long)job->config.train.shards, job->world);
+    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->world));
+    if (job->spread == TRI_SPREAD_WEIGHTS)
+        TRI_TRY(tri_shares_of(&job->shares, job->rank, &own, &count));
+    tri_status status = tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
+    tri_free(own);
+    return status;
+}
+
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
@@ -89,9 +117,11 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
         status = tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
                           tri_shape_print(values[given->input].sample, wanted), tri_shape_print(info->sample, found));
     if (status == TRI_OK)
-        status = tri_params_create(given, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params);
+        status = tri_params_lay(given, NULL, tri_device_find("cpu"), &job->params);
     if (status == TRI_OK)
         status = tri_job_freeze(job);
+    if (status == TRI_OK)
+        status = fill_weights(job, given);
     tri_graph_config config = {.kind = job->config.train.kernels,
                                .rows = job->rows,
                                .shards = (int)job->waves.shards,
@@ -116,21 +146,33 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
 
 tri_status tri_job_open_optim(tri_job *job)
 {
-    tri_sync_slice owned = tri_sync_owned(&job->config.parallel, job->params, job->rank, job->world);
-    return tri_optim_create_part(&job->config.optim, job->params, owned.first, owned.count, job->threads, &job->optim);
+    tri_slice *own;
+    int count;
+    TRI_TRY(tri_shares_of(&job->shares, job->rank, &own, &count));
+    tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
+    tri_free(own);
+    return status;
+}
+
+tri_sync_setup tri_job_sync_setup(const tri_job *job)
+{
+    return (tri_sync_setup){.config = &job->config.parallel,
+                            .group = job->group,
+                            .params = job->params,
+                            .leaves = job->config.train.shards,
+                            .part_count = job->part_count,
+                            .whole_gradients = is_pieced(job),
+                            .threads = job->threads};
 }
 
 static tri_status build_moves(tri_job *job)
 {
     TRI_TRY(tri_job_open_optim(job));
-    tri_sync_setup setup = {.config = &job->config.parallel,
-                            .group = job->group,
-                            .params = job->params,
-                            .leaves = job->config.train.shards,
-                            .part_count = job->part_count,
-                            .between_hosts = tri_comm_local_count(job->comm) < job->world};
+    tri_sync_setup setup = tri_job_sync_setup(job);
+    tri_graph_hooks hooks = {.arg = job, .bring = tri_job_entry_bring};
+    setup.between_hosts = tri_comm_local_count(job->comm) < job->world;
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    if (job->config.optim.clip_norm > 0 || job->rank == 0) {
+    if (job->config.optim.clip_norm > 0 || job->rank == 0 || job->sync->pieces) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
@@ -139,8 +181,10 @@ static tri_status build_moves(tri_job *job)
     /* Clipping and ties need all sums at once; pieces of the batch write all gradients before any is ready. */
     job->ahead =
         job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && !job->waves.scratch;
-    if (job->ahead)
-        tri_graph_need_set(job->graph, tri_job_entry_settle, job);
+    if (job->sync->ops->hooks)
+        job->sync->ops->hooks(job->sync, &hooks);
+    if (job->ahead || job->sync->ops->hooks)
+        tri_graph_hooks_set(job->graph, &hooks);
     return TRI_OK;
 }
 
@@ -257,12 +301,14 @@ static tri_status check_equal(tri_job *job)
     const char *kernels = tri_kernel_arithmetic();
     int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
-                                 [EQUAL_WEIGHTS] = (int64_t)tri_params_hash(job->params)};
+                                 [EQUAL_WEIGHTS] =
+                                     job->params->share ? job->params->count : (int64_t)tri_params_hash(job->params)};
     int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));
     if (!all)
         return TRI_ENOMEM;
     tri_group_name_next(job->group, "start-up check");
     tri_status status = tri_all_gather(job->group, mine, all, EQUAL_COUNT, TRI_I64, NULL);
+    tri_group_name_next(job->group, "");
     for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++)
         if (all[i] != all[i % EQUAL_COUNT])
             status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank 0 (rank %d: %s)", i / EQUAL_COUNT,

@@ -134,6 +134,11 @@ tri_status tri_job_weights_find(tri_job *job)
     tri_device_view view;
     if (!job->config.from)
         return TRI_OK;
+    if (job->spread == TRI_SPREAD_WEIGHTS)
+        return tri_fail(TRI_ECONFIG,
+                        "model.from: with parallel.sync %s no rank has all weights at once: begin with zero2, and "
+                        "resume its checkpoint with %s",
+                        job->config.parallel.sync, job->config.parallel.sync);
     TRI_TRY(patterns_check(&job->config.reinit, "reinit", job->params));
     TRI_TRY(tri_device_view_open(&view, job->params->device, job->params->values,
                                  (size_t)job->params->count * sizeof(float)));

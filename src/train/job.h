@@ -62,6 +62,8 @@ struct tri_job {
     tri_job_test test;
     tri_job_waves waves;
     double *norm_blocks;
+    tri_shares shares;                       /* who owns what of the store */
+    tri_spread spread;                       /* what of the run */
     int64_t first_shard, shard_count;        /* of this rank */
     int64_t rows;                            /* samples of a shard, at most */
     size_t input_nbytes, target_nbytes;      /* of one shard of the loader's batch */
@@ -71,6 +73,7 @@ struct tri_job {
     bool ahead;              /* some weights may move in the step after their gradients' */
     tri_optim_figures moves; /* of the last step */
     double settling_s;       /* of this step: what was settled in its forward pass */
+    int64_t waited_ns;       /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
     tri_job_figures figures;
@@ -81,6 +84,8 @@ struct tri_job {
     tri_job_sampler *texts;            /* rank 0 with train.sample_every, else NULL */
     double best_loss;                  /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
+    uint64_t weights_hash; /* after hash_step steps, where the weights are spread */
+    int64_t hash_step;     /* -1: not known */
     char bits[128];
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
@@ -101,8 +106,10 @@ int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
 /* Also finds the number of steps. */
 tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
-/* For what this rank moves (tri_sync_owned). */
+/* For what this rank moves (job->shares). */
 tri_status tri_job_open_optim(tri_job *job);
+/* Without what is known of hosts. */
+tri_sync_setup tri_job_sync_setup(const tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
 typedef struct tri_job_memory {
@@ -132,8 +139,8 @@ tri_status tri_job_config_write(tri_job *job);
 tri_status tri_job_step_run(tri_job *job);
 /* The weights are those after the last step; a step leaves some to the next one where job->ahead. */
 tri_status tri_job_settle(tri_job *job);
-/* Those of one entry, a tri_graph_need. */
-tri_status tri_job_entry_settle(void *job, int entry);
+/* Those of one entry, for tri_graph_hooks. */
+tri_status tri_job_entry_bring(void *job, int entry, const float **values);
 /* evaluate.c: the test set, or the part of it that train.eval_batches asks for; collective. */
 tri_status tri_job_evaluate(tri_job *job);
 /* actions.c: what is due after a step: evaluation, checkpoints; collective. */
@@ -155,12 +162,12 @@ tri_status tri_job_best_offer(tri_job *job);
  * are not. */
 tri_status tri_dataset_info_save(const tri_dataset_info *info, const char *path);
 tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info);
-/* state.c: the optimizer's state of a rank, where each keeps a part of it. */
+/* state.c: what each rank keeps a part of: the optimizer's state, and the weights before it where these are spread. */
 typedef struct tri_job_state {
     tri_job *job;
-    tri_device_view arrays[TRI_OPTIM_MAX_STATE]; /* this rank's part as the host sees it */
-    int count;
-    float *buffer; /* rank 0: a piece on its way */
+    tri_device_view arrays[1 + TRI_OPTIM_MAX_STATE]; /* this rank's part as the host sees it */
+    int count, weights;                              /* arrays; those of them that are weights: 0 or 1 */
+    float *buffer;                                   /* rank 0: a piece on its way */
     tri_checkpoint_pieces pieces;
 } tri_job_state;
 /* Does each rank keep a part? The same on all ranks. */
@@ -174,6 +181,8 @@ void tri_job_state_written(const tri_job_state *state);
 tri_status tri_job_state_exchange(tri_job *job, bool saves);
 /* Rank 0's word becomes everybody's, where all are needed for what it decides: where the state is spread. */
 tri_status tri_job_first_decides(tri_job *job, bool *wanted);
+/* The `weights:` line; collective where the weights are spread, once after a step. */
+tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash);
 /* resume.c: collective; rank 0 writes or reads the files. */
 tri_status tri_job_save(tri_job *job);
 /* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where the state is spread, else

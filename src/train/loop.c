@@ -40,7 +40,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
         return TRI_ENOMEM;
     job->comm = comm;
     tri_status status = TRI_OK;
-    job->saved_step = -1;
+    job->saved_step = job->hash_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
     job->best_loss = INFINITY;
     if (!job->comm)
@@ -101,11 +101,14 @@ tri_status tri_job_step(tri_job *job, bool *done)
     return TRI_OK;
 }
 
-static void print_result(tri_job *job)
+static tri_status print_result(tri_job *job)
 {
     tri_job_result result;
-    if (!job->console || tri_job_result_read(job, &result) != TRI_OK)
-        return;
+    if (!job->console && job->spread != TRI_SPREAD_WEIGHTS)
+        return TRI_OK;
+    TRI_TRY(tri_job_result_read(job, &result));
+    if (!job->console)
+        return TRI_OK;
     if (!isnan(result.test_accuracy))
         tri_console_line(job->console, "test accuracy %.4f", result.test_accuracy);
     else if (!isnan(result.test_loss))
@@ -117,6 +120,7 @@ static void print_result(tri_job *job)
     if (result.samples_per_s > 0 && job->figures.tokens > 0)
         tri_console_line(job->console, "tokens/s %.0f", result.samples_per_s * (double)job->figures.tokens);
     tri_console_line(job->console, "weights: xxh3 %016llx", (unsigned long long)result.weights_hash);
+    return TRI_OK;
 }
 
 tri_status tri_job_run(tri_job *job)
@@ -134,20 +138,20 @@ tri_status tri_job_run(tri_job *job)
                             job->run_folder ? ", which is saved: --resume goes on" : "");
         }
     }
-    print_result(job);
-    return TRI_OK;
+    return print_result(job);
 }
 
 tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
 {
-    TRI_TRY(tri_job_settle(job));
+    uint64_t hash;
+    TRI_TRY(tri_job_weights_hash(job, &hash));
     *result = (tri_job_result){.step = job->step,
                                .steps = job->steps,
                                .loss = job->record.loss,
                                .test_loss = job->test.loss,
                                .test_accuracy = job->test.accuracy,
                                .samples_per_s = job->trained_s > 0 ? job->trained_samples / job->trained_s : 0,
-                               .weights_hash = tri_params_hash(job->params)};
+                               .weights_hash = hash};
     return TRI_OK;
 }
 
@@ -171,6 +175,7 @@ void tri_job_close(tri_job *job)
     tri_pretrained_close(job->source);
     tri_free(job->waves.scratch);
     tri_free(job->norm_blocks);
+    tri_shares_fini(&job->shares);
     tri_free(job->run_folder);
     tri_config_fini(&job->config);
     tri_comm_leave(job->own_comm);

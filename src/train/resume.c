@@ -46,12 +46,15 @@ static const char *state_name(const tri_job *job, int index)
     return job->optim ? tri_optim_state_name(job->optim, index) : NULL;
 }
 
-/* The weights (0) and the optimizer's state, if it is all here, as the host sees them; release them whatever is
+/* The weights (0) and the optimizer's state, if they are all here, as the host sees them; release them whatever is
  * returned. */
 static tri_status arrays_open(tri_job *job, tri_device_view *arrays, int *count)
 {
     bool with_state = !tri_job_state_is_spread(job);
-    for (*count = 0; *count == 0 || (with_state && state_name(job, *count - 1)); ++*count) {
+    *count = 0;
+    if (job->spread == TRI_SPREAD_WEIGHTS)
+        return TRI_OK;
+    for (; *count == 0 || (with_state && state_name(job, *count - 1)); ++*count) {
         float *values = *count == 0 ? job->params->values : tri_optim_state(job->optim, *count - 1);
         TRI_TRY(tri_device_view_open(&arrays[*count], job->params->device, values,
                                      (size_t)job->params->count * sizeof(float)));
@@ -83,13 +86,15 @@ static tri_status job_slices_init(tri_job *job, job_slices *slices)
     if (!slices->model || !slices->state)
         return TRI_ENOMEM;
     TRI_TRY(arrays_open(job, slices->arrays, &slices->array_count));
-    TRI_TRY(slices_make(&slices->arena, job->params, "", slices->arrays[0].host, NULL, 0, slices->model));
     if (tri_job_state_is_spread(job))
         TRI_TRY(tri_job_state_open(job, &slices->spread));
+    TRI_TRY(slices_make(&slices->arena, job->params, "", slices->array_count > 0 ? slices->arrays[0].host : NULL,
+                        &slices->spread.pieces, 0, slices->model));
     for (int s = 0; s < states; s++)
         TRI_TRY(slices_make(&slices->arena, job->params, tri_optim_state_name(job->optim, s),
                             slices->spread.job ? NULL : slices->arrays[1 + s].host, &slices->spread.pieces,
-                            s * job->params->count, slices->state + s * job->params->entry_count));
+                            (slices->spread.weights + s) * job->params->count,
+                            slices->state + s * job->params->entry_count));
     return TRI_OK;
 }
 
@@ -112,8 +117,9 @@ static tri_status agree(tri_job *job, tri_status status)
 
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
 {
-    tri_checkpoint_manifest manifest = {
-        .step = job->step, .weights_hash = tri_params_hash(job->params), .config_hash = job->config_hash};
+    tri_checkpoint_manifest manifest = {.step = job->step, .config_hash = job->config_hash};
+    if (job->rank == 0 || job->spread == TRI_SPREAD_WEIGHTS)
+        TRI_TRY(tri_job_weights_hash(job, &manifest.weights_hash));
     memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
     job_slices slices;
     if (job->rank != 0)

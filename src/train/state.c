@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state.c: the optimizer's state where each rank keeps a part of it (parallel.sync), to and from the files of rank 0.
+ * state.c: what each rank keeps a part of (parallel.sync), the optimizer's state and perhaps the weights, to and from
+ * the files of rank 0.
  *
  * No rank ever holds all of it: it passes through rank 0 in pieces of at most PIECE_COUNT elements, in the order of the
- * file. A place in the state is a number: array times params->count, plus element of the store. Where a piece ends, and
+ * file. A place in it is a number: array times params->count, plus element of the store. Where a piece ends, and
  * whose it is, follows from its place alone, so rank 0, which goes along the file, and the others, which go along the
  * same places, need not talk about it.
  */
@@ -15,36 +16,34 @@
 
 bool tri_job_state_is_spread(const tri_job *job)
 {
-    return job->optim && job->world > 1 && tri_sync_is_sharded(&job->config.parallel);
+    return job->optim && job->spread != TRI_SPREAD_NOTHING;
 }
 
 /* The rank that owns element `first` of the store; *count falls to what is the same piece. */
 static int piece_owner(const tri_job *job, int64_t first, int64_t *count)
 {
-    int r = 0;
-    tri_sync_slice slice = tri_sync_owned(&job->config.parallel, job->params, r, job->world);
-    while (first >= slice.first + slice.count)
-        slice = tri_sync_owned(&job->config.parallel, job->params, ++r, job->world);
-    int64_t left = slice.first + slice.count - first;
+    const tri_share *share = tri_shares_find(&job->shares, first);
+    int64_t left = share->slice.first + share->slice.count - first;
     if (*count > left)
         *count = left;
     if (*count > PIECE_COUNT)
         *count = PIECE_COUNT;
-    return r;
+    return share->rank;
 }
 
 /* Where this rank has what is at a place that it owns. */
 static float *own_place(const tri_job_state *state, int64_t at)
 {
     const tri_job *job = state->job;
-    tri_sync_slice own = tri_sync_owned(&job->config.parallel, job->params, job->rank, job->world);
-    return (float *)state->arrays[at / job->params->count].host + (at % job->params->count - own.first);
+    int64_t first = at % job->params->count;
+    const tri_share *share = tri_shares_find(&job->shares, first);
+    return (float *)state->arrays[at / job->params->count].host + share->at + (first - share->slice.first);
 }
 
 /* One piece to another rank or from it. */
 static tri_status piece_send(const tri_job *job, const float *values, int64_t count, int to)
 {
-    tri_group_name_next(job->group, "optimizer state");
+    tri_group_name_next(job->group, "state");
     tri_status status = tri_send(job->group, values, count, TRI_F32, to, NULL);
     tri_group_name_next(job->group, "");
     return status;
@@ -52,7 +51,7 @@ static tri_status piece_send(const tri_job *job, const float *values, int64_t co
 
 static tri_status piece_receive(const tri_job *job, float *values, int64_t count, int from)
 {
-    tri_group_name_next(job->group, "optimizer state");
+    tri_group_name_next(job->group, "state");
     tri_status status = tri_receive(job->group, values, count, TRI_F32, from, NULL);
     tri_group_name_next(job->group, "");
     return status;
@@ -84,13 +83,23 @@ static tri_status piece_write(void *arg, int64_t at, int64_t left, const float *
     return TRI_OK;
 }
 
+static tri_status array_open(tri_job_state *state, float *values, int64_t count)
+{
+    return tri_device_view_open(&state->arrays[state->count++], state->job->params->device, values,
+                                (size_t)count * sizeof(float));
+}
+
 tri_status tri_job_state_open(tri_job *job, tri_job_state *state)
 {
-    tri_sync_slice own = tri_sync_owned(&job->config.parallel, job->params, job->rank, job->world);
+    int64_t own = 0;
     *state = (tri_job_state){.job = job, .pieces = {.arg = state, .read = piece_read, .write = piece_write}};
-    for (; tri_optim_state_name(job->optim, state->count); state->count++)
-        TRI_TRY(tri_device_view_open(&state->arrays[state->count], job->params->device,
-                                     tri_optim_state(job->optim, state->count), (size_t)own.count * sizeof(float)));
+    for (int i = 0; i < job->shares.count; i++)
+        own += job->shares.items[i].rank == job->rank ? job->shares.items[i].slice.count : 0;
+    if (job->spread == TRI_SPREAD_WEIGHTS)
+        TRI_TRY(array_open(state, job->params->values, own));
+    state->weights = state->count;
+    for (int s = 0; tri_optim_state_name(job->optim, s); s++)
+        TRI_TRY(array_open(state, tri_optim_state(job->optim, s), own));
     state->buffer = job->rank == 0 ? tri_alloc(PIECE_COUNT * sizeof(float)) : NULL;
     return state->buffer || job->rank != 0 ? TRI_OK : TRI_ENOMEM;
 }
@@ -150,4 +159,48 @@ tri_status tri_job_first_decides(tri_job *job, bool *wanted)
     tri_group_name_next(job->group, "");
     *wanted = word != 0;
     return status;
+}
+
+/* --- the weights' hash --- */
+
+/* Rank 0 goes through the weights, the others through the same places: whoever owns one sends it there. */
+static tri_status hash_read(void *arg, int64_t first, int64_t *count, const float **values)
+{
+    tri_job_state *state = arg;
+    if (state->job->rank == 0)
+        return piece_read(arg, first, count, values);
+    *values = NULL;
+    int owner = piece_owner(state->job, first, count);
+    return owner == state->job->rank ? piece_send(state->job, own_place(state, first), *count, 0) : TRI_OK;
+}
+
+static tri_status hash_spread(tri_job *job)
+{
+    tri_job_state state;
+    uint64_t hash = 0;
+    tri_status status = tri_job_state_open(job, &state);
+    if (status == TRI_OK)
+        status = tri_params_hash_read(job->params, hash_read, &state, &hash);
+    tri_job_state_close(&state);
+    TRI_TRY(status);
+    int64_t word = (int64_t)hash;
+    tri_group_name_next(job->group, "weights' hash");
+    status = tri_broadcast(job->group, &word, 1, TRI_I64, 0, NULL);
+    tri_group_name_next(job->group, "");
+    job->weights_hash = (uint64_t)word;
+    job->hash_step = job->step;
+    return status;
+}
+
+tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
+{
+    TRI_TRY(tri_job_settle(job));
+    if (job->spread == TRI_SPREAD_WEIGHTS) {
+        if (job->hash_step != job->step)
+            TRI_TRY(hash_spread(job));
+        *hash = job->weights_hash;
+    } else {
+        *hash = tri_params_hash(job->params);
+    }
+    return TRI_OK;
 }

@@ -23,13 +23,12 @@ static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
     if (entry == tri_params_tail(job->params))
-        job->sync->grads[0][tri_params_grad_count(job->params) + TRI_TAIL_STOP] = (float)tri_stop_signal();
+        job->sync->tail[TRI_TAIL_STOP] = (float)tri_stop_signal();
     job->sync->ops->ready(job->sync, entry);
 }
 
-tri_status tri_job_entry_settle(void *arg, int entry)
+static tri_status entry_settle(tri_job *job, int entry)
 {
-    tri_job *job = arg;
     tri_sync_slice slice;
     int64_t mark_ns = tri_now_ns(), start_ns = mark_ns;
     TRI_TRY(job->sync->ops->wait(job->sync, entry, &slice));
@@ -42,11 +41,28 @@ tri_status tri_job_entry_settle(void *arg, int entry)
     return TRI_OK;
 }
 
+tri_status tri_job_entry_bring(void *arg, int entry, const float **values)
+{
+    tri_job *job = arg;
+    *values = job->params->values + job->params->entries[entry].first;
+    return entry_settle(job, entry);
+}
+
 tri_status tri_job_settle(tri_job *job)
 {
     for (int entry = 0; job->ahead && entry < job->params->entry_count; entry++)
-        TRI_TRY(tri_job_entry_settle(job, entry));
-    return TRI_OK;
+        TRI_TRY(entry_settle(job, entry));
+    return job->sync && job->sync->ops->settle ? job->sync->ops->settle(job->sync) : TRI_OK;
+}
+
+/* Time that kernels have waited for the sync since it was asked last, which is no time of theirs. */
+static double waited(tri_job *job)
+{
+    int64_t before_ns = job->waited_ns;
+    job->waited_ns = job->sync->waited_ns;
+    double seconds = (double)(job->waited_ns - before_ns) / 1e9;
+    job->record.comm += seconds;
+    return seconds;
 }
 
 /* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
@@ -66,10 +82,10 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
     TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
     TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
     TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
-    job->record.forward += lap(&mark_ns) - job->settling_s;
+    job->record.forward += lap(&mark_ns) - job->settling_s - waited(job);
     job->settling_s = 0;
     TRI_TRY(tri_graph_backward(job->graph, ready, job));
-    job->record.backward += lap(&mark_ns);
+    job->record.backward += lap(&mark_ns) - waited(job);
     return TRI_OK;
 }
 
@@ -101,29 +117,56 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 }
 
 /* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping, in each step; a
- * reader of the run's lines, now and then. */
+ * reader of the run's lines, now and then: rank 0, but where sums are spread all ranks work it out. */
 static bool norm_is_read(const tri_job *job)
 {
     int64_t every = job->config.train.norm_every;
-    return (job->metrics || job->console) && every > 0 && job->step % every == 0;
+    return (job->metrics || job->console || job->sync->pieces) && every > 0 && job->step % every == 0;
 }
 
-static double gradient_norm(const tri_job *job, const float *sums)
+/* Blocks of the norm of this rank's pieces; those of others come as zeros, to which nothing else is added. */
+static tri_status norm_of_pieces(tri_job *job)
 {
-    if (!norm_is_read(job) && job->config.optim.clip_norm == 0)
-        return NAN;
+    const tri_sync *sync = job->sync;
+    int64_t count = job->params->block_count;
+    for (int i = 0; i < sync->piece_count; i++)
+        tri_clip_squares(job->params, sync->pieces[i].sums, sync->pieces[i].slice.first, sync->pieces[i].slice.count,
+                         job->norm_blocks, job->threads);
+    tri_group_name_next(job->group, "norm");
+    tri_status status =
+        tri_all_reduce(job->group, job->norm_blocks, job->norm_blocks, count, TRI_F64, TRI_REDUCE_SUM, NULL);
+    tri_group_name_next(job->group, "");
+    return status;
+}
+
+static tri_status gradient_norm(tri_job *job, double *norm)
+{
     const tri_params *params = job->params;
+    *norm = NAN;
+    if (!norm_is_read(job) && job->config.optim.clip_norm == 0)
+        return TRI_OK;
     memset(job->norm_blocks, 0, (size_t)params->block_count * sizeof(double));
-    tri_clip_squares(params, sums, 0, params->count, job->norm_blocks, job->threads);
-    return tri_clip_norm(job->norm_blocks, params->block_count, (double)job->moves.grad_scale);
+    if (job->sync->pieces)
+        TRI_TRY(norm_of_pieces(job));
+    else
+        tri_clip_squares(params, job->sync->grads[0], 0, params->count, job->norm_blocks, job->threads);
+    *norm = tri_clip_norm(job->norm_blocks, params->block_count, (double)job->moves.grad_scale);
+    return TRI_OK;
+}
+
+static void move_pieces(tri_job *job)
+{
+    for (int i = 0; i < job->sync->piece_count; i++) {
+        const tri_sync_piece *piece = &job->sync->pieces[i];
+        tri_optim_step_at(job->optim, &job->moves, piece->values, piece->sums, piece->slice.first, piece->slice.count);
+    }
 }
 
 /* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
  * in which none counts has no loss and moves nothing by its gradient, which is zero. */
 static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
-    float *sums = job->sync->grads[0];
-    const float *tail = sums + tri_params_grad_count(job->params);
+    const float *tail = job->sync->tail;
     float weight = tail[TRI_TAIL_WEIGHT];
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
@@ -135,14 +178,21 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
                                      .lr = (float)job->record.lr,
                                      .grad_scale = weight != 0 ? 1.0f / weight : 0,
                                      .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
-    tri_params_fold(job->params, job->threads, sums);
-    double norm = job->ahead ? NAN : gradient_norm(job, sums), limit = job->config.optim.clip_norm;
+    float *sums = job->sync->pieces ? NULL : job->sync->grads[0];
+    double norm = NAN, limit = job->config.optim.clip_norm;
+    if (sums)
+        tri_params_fold(job->params, job->threads, sums);
+    if (!job->ahead)
+        TRI_TRY(gradient_norm(job, &norm));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
-    tri_optim_step(job->optim, &job->moves, job->params->values, sums, slice.first, slice.count);
+    if (sums)
+        tri_optim_step(job->optim, &job->moves, job->params->values, sums, slice.first, slice.count);
+    else
+        move_pieces(job);
     if (job->ahead && norm_is_read(job)) {
         TRI_TRY(tri_job_settle(job));
-        norm = gradient_norm(job, sums);
+        TRI_TRY(gradient_norm(job, &norm));
     }
     job->record.grad_norm = norm;
     return TRI_OK;
