@@ -86,6 +86,11 @@ static int two(int ranks)
     return 2;
 }
 
+static int two_of_each(int ranks)
+{
+    return 2 * ranks;
+}
+
 static double factor_one(int ranks)
 {
     (void)ranks;
@@ -185,14 +190,41 @@ static tri_status run_tree(const sim_call *call)
                                call->count, NULL);
 }
 
-static void fill_tree(const sim_call *call, bool whole)
+/* Each part is a block for every rank. */
+static tri_status run_scatter_tree(const sim_call *call)
+{
+    int ranks = tri_group_count(call->group);
+    float *buffers[2] = {call->in, (float *)call->in + ranks * call->count};
+    tri_tree_part parts[TRI_TREE_MAX_PARTS];
+    int64_t *counts = tri_alloc((size_t)ranks * sizeof *counts);
+    tri_status status = TRI_ENOMEM;
+
+    for (int r = 0; counts && r < ranks; r++)
+        counts[r] = call->count;
+    if (counts)
+        status = tri_reduce_scatter_tree(call->group, leaves_of(ranks), buffers, tree_parts(call, parts),
+                                         &(tri_blocks){counts, NULL}, call->out, NULL);
+    tri_free(counts);
+    return status;
+}
+
+static void fill_parts(const sim_call *call, int64_t count, bool whole)
 {
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     int part_count = tree_parts(call, parts);
 
     for (int p = 0; p < part_count; p++)
-        (void)sim_sum((float *)call->in + p * call->count, (int)parts[p].first, (int)parts[p].count, 0, call->count,
-                      whole);
+        (void)sim_sum((float *)call->in + p * count, (int)parts[p].first, (int)parts[p].count, 0, count, whole);
+}
+
+static void fill_tree(const sim_call *call, bool whole)
+{
+    fill_parts(call, call->count, whole);
+}
+
+static void fill_scatter_tree(const sim_call *call, bool whole)
+{
+    fill_parts(call, call->count * tri_group_count(call->group), whole);
 }
 
 /* ---- results */
@@ -310,6 +342,16 @@ const sim_op sim_ops[] = {
      .run = run_tree,
      .fill = fill_tree,
      .expect = expect_sum_at_first_block},
+    {.name = "reduce_scatter_tree",
+     .op = TRI_COMM_REDUCE_SCATTER_TREE,
+     .by_rank = true,
+     .bus_factor = factor_share,
+     .in_blocks = two_of_each,
+     .out_blocks = one,
+     .contributors = leaves_of,
+     .run = run_scatter_tree,
+     .fill = fill_scatter_tree,
+     .expect = expect_own_sum},
     {.name = "gather",
      .op = TRI_COMM_GATHER,
      .by_rank = true,

@@ -144,6 +144,13 @@ TRI_API void tri_batch_destroy(tri_batch *batch);
 TRI_API tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,
                                        int64_t count, tri_work **work);
 
+/* The same sum, of which each rank gets its block alone: in_blocks says where the blocks of all ranks lie in every
+ * part, and out gets that of this rank. All ranks pass the same counts; out may lie where this rank's block of parts[0]
+ * does.
+ */
+TRI_API tri_status tri_reduce_scatter_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,
+                                           const tri_blocks *in_blocks, float *out, tri_work **work);
+
 /* Gives the next operations of this thread's group a name for messages, such as a tensor's or bucket's; copied, at most
  * 47 bytes; "" ends it. */
 TRI_API void tri_group_name_next(tri_group *group, const char *name);

@@ -37,11 +37,17 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Every rank keeps the sum of its own block. */
+static bool is_scattered(const tri_call *call)
+{
+    return call->op == TRI_COMM_REDUCE_SCATTER || call->op == TRI_COMM_REDUCE_SCATTER_TREE;
+}
+
 /* Elements of the chunk of `owner`; of an all-reduce the last ones may have fewer than the others, or none. */
 static int64_t chunk_of(const direct *d, int owner)
 {
     const tri_call *call = d->call;
-    if (call->op == TRI_COMM_REDUCE_SCATTER)
+    if (is_scattered(call))
         return tri_call_in_count(call, owner);
     int64_t left = call->count - owner * d->chunk;
     return left < 0 ? 0 : least(left, d->chunk);
@@ -62,9 +68,11 @@ static size_t offset_of(const direct *d, int owner, int64_t s)
 static const char *own_part(const direct *d, int part, int owner, int64_t s)
 {
     const tri_call *call = d->call;
-    if (call->op == TRI_COMM_REDUCE_SCATTER)
-        return tri_call_in_block(call, owner) + tri_call_nbytes(call, s * d->segment);
     const char *base = call->parts ? (const char *)call->parts[part] : call->in;
+    if (is_scattered(call)) {
+        size_t block = (size_t)(tri_call_in_block(call, owner) - (const char *)call->in);
+        return base + block + tri_call_nbytes(call, s * d->segment);
+    }
     return base + offset_of(d, owner, s);
 }
 
@@ -72,7 +80,7 @@ static const char *own_part(const direct *d, int part, int owner, int64_t s)
 static char *result_of(const direct *d, int64_t s)
 {
     const tri_call *call = d->call;
-    if (call->op == TRI_COMM_REDUCE_SCATTER)
+    if (is_scattered(call))
         return (char *)call->out + tri_call_nbytes(call, s * d->segment);
     if (call->op == TRI_COMM_REDUCE && call->group->rank != call->root)
         return d->results + (size_t)(s & 1) * tri_call_nbytes(call, d->segment);
@@ -88,10 +96,10 @@ static tri_status direct_init(direct *d, tri_call *call)
 {
     int ranks = call->group->count;
     *d = (direct){.call = call, .adds_in = tri_call_adds_in(call)};
-    TRI_TRY(tri_plan_find(call->group, call->op == TRI_COMM_ALL_REDUCE_TREE ? call->leaves : 0, &d->plan));
+    TRI_TRY(tri_plan_find(call->group, tri_comm_is_tree(call->op) ? call->leaves : 0, &d->plan));
     int64_t align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
     d->chunk = ((call->count + ranks - 1) / ranks + align - 1) / align * align;
-    for (int r = 0; call->op == TRI_COMM_REDUCE_SCATTER && r < ranks; r++) {
+    for (int r = 0; is_scattered(call) && r < ranks; r++) {
         int64_t count = tri_call_in_count(call, r);
         d->chunk = r == 0 || count > d->chunk ? count : d->chunk;
     }
@@ -196,7 +204,7 @@ static tri_status direct_run(tri_call *call)
 {
     direct d;
     TRI_TRY(direct_init(&d, call));
-    bool hands_out = call->op != TRI_COMM_REDUCE_SCATTER;
+    bool hands_out = !is_scattered(call);
     int64_t rounds = (d.chunk + d.segment - 1) / d.segment;
     for (int64_t s = 0; s < rounds + (hands_out ? 1 : 0); s++) {
         tri_moves_begin(call);
@@ -241,9 +249,9 @@ static const char *subtree_cannot(const tri_call *call)
 tri_call tri_call_over_ranks(const tri_call *call)
 {
     tri_call ranks_call = *call;
-    ranks_call.op = TRI_COMM_ALL_REDUCE;
+    ranks_call.op = is_scattered(call) ? TRI_COMM_REDUCE_SCATTER : TRI_COMM_ALL_REDUCE;
     ranks_call.parts = NULL;
-    ranks_call.in = ranks_call.out = call->out;
+    ranks_call.in = call->parts[0];
     ranks_call.algorithm = NULL;
     return ranks_call;
 }
@@ -299,5 +307,28 @@ const tri_algorithm tri_tree_by_parts = {
     .does = "each owner finishes the tree of its chunk from the parts of all ranks, then hands it out",
     .op = TRI_COMM_ALL_REDUCE_TREE,
     .cost_us = parts_us,
+    .run = direct_run,
+};
+
+const tri_algorithm tri_scatter_tree_by_subtree = {
+    .name = "subtree",
+    .does = "the cheapest canonical reduce_scatter over the ranks' whole subtrees",
+    .op = TRI_COMM_REDUCE_SCATTER_TREE,
+    .cannot = subtree_cannot,
+    .cost_us = scatter_us,
+    .run = subtree_run,
+};
+
+/* As with parts_us, each rank's parts are taken as two. */
+static double scatter_parts_us(const tri_price *price, int ranks, double nbytes)
+{
+    return 2 * scatter_us(price, ranks, nbytes);
+}
+
+const tri_algorithm tri_scatter_tree_by_parts = {
+    .name = "parts",
+    .does = "each rank finishes the tree of its block from the parts of all ranks",
+    .op = TRI_COMM_REDUCE_SCATTER_TREE,
+    .cost_us = scatter_parts_us,
     .run = direct_run,
 };

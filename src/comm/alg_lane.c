@@ -180,7 +180,7 @@ tri_status tri_lane_run(tri_call *call)
 
 static const char *cannot(const tri_call *call)
 {
-    if (call->op == TRI_COMM_SEND_RECV || call->op == TRI_COMM_ALL_REDUCE_TREE || call->op == TRI_COMM_BATCH)
+    if (call->op == TRI_COMM_SEND_RECV || tri_comm_is_tree(call->op) || call->op == TRI_COMM_BATCH)
         return "not an operation of lanes";
     if (!call->group->lane)
         return "the group has no lane: not all of its ranks share memory";

@@ -40,9 +40,23 @@ static bool needs_out(const tri_call *call, int rank)
     return (call->op == TRI_COMM_REDUCE || call->op == TRI_COMM_GATHER) && rank == call->root;
 }
 
+/* Elements up to the end of the last block. */
+static int64_t blocks_end(const tri_call *call)
+{
+    size_t end = 0;
+    for (int r = 0; r < call->group->count; r++) {
+        size_t first = (size_t)(tri_call_in_block(call, r) - (const char *)call->in);
+        size_t last = first + tri_call_nbytes(call, tri_call_in_count(call, r));
+        end = last > end ? last : end;
+    }
+    return (int64_t)(end / tri_dtype_nbytes(call->dtype));
+}
+
 /* Elements of the whole of a buffer that others look into. */
 static int64_t reach_of(const tri_call *call)
 {
+    if (call->in_blocks.counts)
+        return blocks_end(call);
     bool blocks = call->op == TRI_COMM_REDUCE_SCATTER || call->op == TRI_COMM_ALL_TO_ALL ||
                   call->op == TRI_COMM_SCATTER || call->op == TRI_COMM_GATHER;
     return blocks ? call->count * call->group->count : call->count;
@@ -223,6 +237,16 @@ static void spread(const tri_sharing *run)
         hand_out(run->out[(rank + i) % ranks] + fetched, (const char *)call->in + fetched, nbytes - fetched);
 }
 
+/* The sum of this rank's block. */
+static tri_status add_block(const tri_sharing *run)
+{
+    const tri_call *call = run->call;
+    int rank = call->group->rank;
+    size_t first = (size_t)(tri_call_in_block(call, rank) - (const char *)call->in);
+    return tri_sharing_add(run, (int64_t)(first / tri_dtype_nbytes(call->dtype)), tri_call_in_count(call, rank),
+                           call->out);
+}
+
 static tri_status run_shared(const tri_sharing *run)
 {
     tri_call *call = run->call;
@@ -233,7 +257,7 @@ static tri_status run_shared(const tri_sharing *run)
     case TRI_COMM_REDUCE:
         return add_chunk(run);
     case TRI_COMM_REDUCE_SCATTER:
-        return tri_sharing_add(run, rank * call->count, call->count, call->out);
+        return add_block(run);
     case TRI_COMM_ALL_GATHER:
         fetch_blocks(run, 0);
         return TRI_OK;
@@ -262,7 +286,7 @@ static tri_status sharing_run_call(tri_call *call)
     TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
     TRI_TRY(places_meet(&run, &all));
     if (!all)
-        return tri_staged_run(&run);
+        return call->in_blocks.counts ? tri_reduce_scatter_by_direct.run(call) : tri_staged_run(&run);
     TRI_TRY(run_shared(&run));
     return tri_lane_meet(call, NULL, 0, NULL);
 }
@@ -271,7 +295,8 @@ static const char *cannot(const tri_call *call)
 {
     if (!call->group->lane)
         return "the group has no lane: not all of its ranks share memory";
-    return call->in_blocks.counts || call->out_blocks.counts ? "the blocks are of different lengths" : NULL;
+    bool apart = call->in_blocks.counts && call->op != TRI_COMM_REDUCE_SCATTER;
+    return apart || call->out_blocks.counts ? "the blocks are of different lengths" : NULL;
 }
 
 static double sum_us(const tri_price *price, int ranks, double nbytes)

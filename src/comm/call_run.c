@@ -79,6 +79,7 @@ static tri_status run_alone(tri_call *call)
         break;
     case TRI_COMM_REDUCE_SCATTER:
     case TRI_COMM_SCATTER:
+    case TRI_COMM_REDUCE_SCATTER_TREE:
         in = tri_call_in_block(call, 0);
         count = tri_call_in_count(call, 0);
         break;
@@ -138,7 +139,7 @@ static uint32_t frame_extra(const tri_call *call)
     if (call->op == TRI_COMM_REDUCE || call->op == TRI_COMM_BROADCAST || call->op == TRI_COMM_GATHER ||
         call->op == TRI_COMM_SCATTER)
         return (uint32_t)call->root;
-    return call->op == TRI_COMM_ALL_REDUCE_TREE ? (uint32_t)__builtin_ctzll((uint64_t)call->leaves) : 0;
+    return tri_comm_is_tree(call->op) ? (uint32_t)__builtin_ctzll((uint64_t)call->leaves) : 0;
 }
 
 void tri_call_fill_frame(tri_call *call)

@@ -19,6 +19,7 @@ static const char *const op_names[TRI_COMM_OP_COUNT] = {
     [TRI_COMM_SCATTER] = "scatter",
     [TRI_COMM_ALL_TO_ALL] = "all_to_all",
     [TRI_COMM_BATCH] = "batch",
+    [TRI_COMM_REDUCE_SCATTER_TREE] = "reduce_scatter_tree",
 };
 
 const char *tri_comm_op_name(tri_comm_op op)
@@ -106,7 +107,7 @@ static tri_status check(tri_call *call)
 static tri_status submit(tri_call *call, tri_work **work)
 {
     tri_group *group = call->group;
-    call->canonical = !group->comm->any_order || call->op == TRI_COMM_ALL_REDUCE_TREE;
+    call->canonical = !group->comm->any_order || tri_comm_is_tree(call->op);
     call->scale = group->scale;
     tri_status status = check(call);
     if (status == TRI_OK)
@@ -318,25 +319,33 @@ tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dt
     return submit_pair(&call, work);
 }
 
-tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
-                               tri_work **work)
+/* Are these the parts of this rank's leaves, of `count` elements? */
+static tri_status check_parts(const tri_group *group, tri_comm_op op, int64_t leaves, float *const *parts,
+                              int part_count, int64_t count)
 {
+    const char *what = tri_comm_op_name(op);
     if (leaves < 1 || (leaves & (leaves - 1)) || leaves > INT64_C(1) << 30)
-        return tri_fail(TRI_EINVAL, "all_reduce_tree: want a power of two of leaves up to 2^30, got %" PRId64, leaves);
+        return tri_fail(TRI_EINVAL, "%s: want a power of two of leaves up to 2^30, got %" PRId64, what, leaves);
     tri_tree_part own[TRI_TREE_MAX_PARTS];
     int64_t own_first = tri_tree_first(leaves, group->rank, group->count);
     int64_t own_count = tri_tree_count(leaves, group->rank, group->count);
     int want = tri_tree_parts(leaves, own_first, own_count, own);
     if (part_count != want)
-        return tri_fail(TRI_EINVAL,
-                        "all_reduce_tree: rank %d of %d owns %" PRId64 " of %" PRId64 " leaves: want %d parts, got %d",
-                        group->rank, group->count, own_count, leaves, want, part_count);
+        return tri_fail(TRI_EINVAL, "%s: rank %d of %d owns %" PRId64 " of %" PRId64 " leaves: want %d parts, got %d",
+                        what, group->rank, group->count, own_count, leaves, want, part_count);
     /* A rank without leaves still needs a place for the result. */
     for (int p = 0; count > 0 && p < (want > 1 ? want : 1); p++) {
         if (!parts || !parts[p])
-            return tri_fail(TRI_EINVAL, "all_reduce_tree of %" PRId64 " elements: want a buffer as part %d, got NULL",
-                            count, p);
+            return tri_fail(TRI_EINVAL, "%s of %" PRId64 " elements: want a buffer as part %d, got NULL", what, count,
+                            p);
     }
+    return TRI_OK;
+}
+
+tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
+                               tri_work **work)
+{
+    TRI_TRY(check_parts(group, TRI_COMM_ALL_REDUCE_TREE, leaves, parts, part_count, count));
     tri_call call = {.group = group,
                      .op = TRI_COMM_ALL_REDUCE_TREE,
                      .dtype = TRI_F32,
@@ -346,5 +355,25 @@ tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *p
                      .parts = parts,
                      .part_count = part_count};
     call.in = call.out = parts ? parts[0] : NULL;
+    return submit(&call, work);
+}
+
+tri_status tri_reduce_scatter_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,
+                                   const tri_blocks *in_blocks, float *out, tri_work **work)
+{
+    TRI_TRY(want_blocks("reduce_scatter_tree", in_blocks));
+    int64_t count = blocks_sum(group, in_blocks);
+    TRI_TRY(check_parts(group, TRI_COMM_REDUCE_SCATTER_TREE, leaves, parts, part_count, count));
+    tri_call call = {.group = group,
+                     .op = TRI_COMM_REDUCE_SCATTER_TREE,
+                     .dtype = TRI_F32,
+                     .reduce = TRI_REDUCE_SUM,
+                     .count = count,
+                     .leaves = leaves,
+                     .parts = parts,
+                     .part_count = part_count,
+                     .in = parts ? parts[0] : NULL,
+                     .out = out,
+                     .in_blocks = *in_blocks};
     return submit(&call, work);
 }

@@ -52,6 +52,7 @@ typedef enum tri_comm_op {
     TRI_COMM_SCATTER,
     TRI_COMM_ALL_TO_ALL,
     TRI_COMM_BATCH,
+    TRI_COMM_REDUCE_SCATTER_TREE,
     TRI_COMM_OP_COUNT
 } tri_comm_op;
 const char *tri_comm_op_name(tri_comm_op op);

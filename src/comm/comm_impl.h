@@ -38,7 +38,7 @@ typedef struct tri_call {
     tri_blocks in_blocks, out_blocks; /* counts NULL: count elements each */
     double scale;                     /* TRI_REDUCE_PREMUL_SUM */
     tri_batch *batch;                 /* TRI_COMM_BATCH */
-    float *const *parts;              /* TRI_COMM_ALL_REDUCE_TREE */
+    float *const *parts;              /* of the sums of shards: tri_comm_is_tree() */
     int part_count;
     int64_t leaves;
     char name[TRI_COMM_NAME_NBYTES];
@@ -312,7 +312,13 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
 bool tri_lane_takes(const tri_call *call);
 tri_status tri_lane_run(tri_call *call);
 
-/* alg_direct.c: the all-reduce over ranks that a canonical sum of whole subtrees comes to. */
+/* Sums over shards: canonical whatever comm.order says. */
+static inline bool tri_comm_is_tree(tri_comm_op op)
+{
+    return op == TRI_COMM_ALL_REDUCE_TREE || op == TRI_COMM_REDUCE_SCATTER_TREE;
+}
+
+/* alg_direct.c: the sum over ranks that a canonical sum of whole subtrees comes to. */
 tri_call tri_call_over_ranks(const tri_call *call);
 
 /* alg_*.c */
@@ -324,6 +330,7 @@ extern const tri_algorithm tri_gather_by_sharing, tri_scatter_by_sharing;
 extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
 extern const tri_algorithm tri_all_reduce_by_exchange;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
+extern const tri_algorithm tri_scatter_tree_by_subtree, tri_scatter_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
 extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;
 extern const tri_algorithm tri_broadcast_by_direct, tri_broadcast_by_scatter;

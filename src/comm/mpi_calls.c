@@ -31,6 +31,8 @@ tri_status tri_mpi_can(const tri_call *call)
     /* The counts of these v forms are known to all ranks; others are looked at where they are. */
     if (call->op == TRI_COMM_REDUCE_SCATTER)
         count = scattered_count(call);
+    if (call->op == TRI_COMM_REDUCE_SCATTER_TREE)
+        return tri_fail(TRI_EUNSUPPORTED, "MPI has no sum over shards");
     if (in_pieces || count <= TRI_MPI_COUNT_MAX)
         return TRI_OK;
     return tri_fail(TRI_EUNSUPPORTED, "MPI counts %d elements, not %" PRId64, TRI_MPI_COUNT_MAX, count);

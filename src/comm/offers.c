@@ -35,7 +35,7 @@ int tri_comm_offers(const tri_group *group, tri_comm_op op, int64_t nbytes, bool
     tri_call call = {.group = (tri_group *)(uintptr_t)group,
                      .op = op,
                      .dtype = nbytes % 4 ? TRI_U8 : TRI_F32,
-                     .canonical = canonical || op == TRI_COMM_ALL_REDUCE_TREE,
+                     .canonical = canonical || tri_comm_is_tree(op),
                      .count = nbytes % 4 ? nbytes : nbytes / 4,
                      .leaves = INT64_C(1) << tri_log_ceil(group->count)};
     int count = 0, cheapest = -1;

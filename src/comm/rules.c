@@ -35,7 +35,9 @@ static tri_status parse_op(rules_text *text, tri_comm_op *out)
     size_t length = word_length(text->at);
     const char *names[TRI_COMM_OP_COUNT];
     size_t count = 0;
-    for (int op = 1; op < TRI_COMM_BATCH; op++) {
+    for (int op = 1; op < TRI_COMM_OP_COUNT; op++) {
+        if (op == TRI_COMM_BATCH)
+            continue;
         names[count++] = tri_comm_op_name((tri_comm_op)op);
         if (word_is(text->at, length, names[count - 1])) {
             *out = (tri_comm_op)op;

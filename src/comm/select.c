@@ -31,6 +31,8 @@ const tri_algorithm *const tri_algorithms[] = {
     &tri_pair_by_link,
     &tri_tree_by_subtree,
     &tri_tree_by_parts,
+    &tri_scatter_tree_by_subtree,
+    &tri_scatter_tree_by_parts,
     &tri_gather_by_direct,
     &tri_gather_by_tree,
     &tri_scatter_by_direct,
@@ -202,13 +204,18 @@ const tri_algorithm *tri_algorithm_select(const tri_call *call)
     return rule && !why_not(rule, call) ? rule : cheapest(call);
 }
 
+static bool is_chosen_for(tri_comm_op op)
+{
+    return op > 0 && op < TRI_COMM_OP_COUNT && op != TRI_COMM_BATCH;
+}
+
 /* A call of nbytes bytes, as f32 would make it. */
 static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data)
 {
     return (tri_call){.group = (tri_group *)(uintptr_t)group,
                       .op = op,
                       .dtype = nbytes % 4 ? TRI_U8 : TRI_F32,
-                      .canonical = !group->comm->any_order || op == TRI_COMM_ALL_REDUCE_TREE,
+                      .canonical = !group->comm->any_order || tri_comm_is_tree(op),
                       .count = nbytes % 4 ? nbytes : nbytes / 4,
                       .leaves = group->count,
                       .in = data,
@@ -217,7 +224,7 @@ static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes, 
 
 const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data)
 {
-    if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
+    if (!is_chosen_for(op) || nbytes < 0)
         return "?";
     tri_call call = call_of(group, op, nbytes, data);
     return group->comm->engine ? tri_comm_engine(group->comm) : tri_algorithm_select(&call)->name;
@@ -225,7 +232,7 @@ const char *tri_comm_choice(const tri_group *group, tri_comm_op op, int64_t nbyt
 
 tri_status tri_comm_explain(const tri_group *group, tri_comm_op op, int64_t nbytes, const void *data, tri_string *out)
 {
-    if (op <= 0 || op >= TRI_COMM_BATCH || nbytes < 0)
+    if (!is_chosen_for(op) || nbytes < 0)
         return tri_fail(TRI_EINVAL, "explain: want an operation and at least 0 bytes, got %d and %lld", (int)op,
                         (long long)nbytes);
     tri_call call = call_of(group, op, nbytes, data);

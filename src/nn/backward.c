@@ -17,15 +17,22 @@ static float column_sum(const tri_graph *graph, int column, int64_t first, int64
     return column_sum(graph, column, first, count / 2) + column_sum(graph, column, first + count / 2, count / 2);
 }
 
-static void tails_write(tri_graph *graph)
+static tri_status tails_write(tri_graph *graph)
 {
     static const int columns[] = {TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS};
+    const tri_params *params = graph->params;
+    float *tails[TRI_TREE_MAX_PARTS];
+    for (int p = 0; p < graph->part_count && !graph->placed; p++)
+        tails[p] = graph->grads[p] + tri_params_grad_count(params);
+    if (graph->placed)
+        TRI_TRY(graph->hooks.place(graph->hooks.arg, tri_params_tail(params), tails));
     for (int p = 0; p < graph->part_count; p++) {
         float tail[TRI_PARAMS_TAIL] = {0};
         for (size_t c = 0; c < TRI_COUNT_OF(columns); c++)
             tail[columns[c]] = column_sum(graph, columns[c], graph->parts[p].first, graph->parts[p].count);
-        graph->params->device->from_host(graph->grads[p] + tri_params_grad_count(graph->params), tail, sizeof(tail));
+        params->device->from_host(tails[p], tail, sizeof(tail));
     }
+    return TRI_OK;
 }
 
 /* From here on the op finds what the second run of its block left. */
@@ -48,8 +55,10 @@ static tri_status block_again(tri_graph *graph, int last)
         if (!op->again)
             continue;
         op->call.scratch = tri_graph_buffer(graph, op->scratch_again);
+        TRI_TRY(tri_graph_op_bring(graph, op));
         tri_kernel_forward(&op->kernel, &op->call);
         TRI_TRY(graph->across.status);
+        tri_graph_op_done(graph, op);
     }
     return TRI_OK;
 }
@@ -66,14 +75,28 @@ static tri_status slot_return(tri_graph *graph, const graph_slot *slot)
     return TRI_OK;
 }
 
-static void op_down(tri_graph *graph, graph_op *op)
+/* What the op reads and writes of the store is at hand. */
+static tri_status op_params(tri_graph *graph, graph_op *op)
+{
+    TRI_TRY(tri_graph_op_bring(graph, op));
+    for (int p = 0; graph->placed && p < op->desc.param_count; p++) {
+        float **parts = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
+        TRI_TRY(graph->hooks.place(graph->hooks.arg, op->slot[p], parts));
+    }
+    tri_graph_op_parts(graph, op);
+    return TRI_OK;
+}
+
+static tri_status op_down(tri_graph *graph, graph_op *op)
 {
     tri_op_call *call = &op->call;
+    TRI_TRY(op_params(graph, op));
     call->scratch = tri_graph_buffer(graph, op->scratch_down);
     call->doutput = tri_graph_buffer(graph, graph->values[op->output].grad);
     for (int i = 0; i < op->desc.input_count; i++)
         call->dinput[i] = tri_graph_buffer(graph, op->dinput[i]);
     tri_kernel_backward(&op->kernel, call);
+    tri_graph_op_done(graph, op);
     for (int i = 0; i < op->desc.input_count; i++) {
         void *sum = tri_graph_buffer(graph, op->add_into[i]);
         if (!sum)
@@ -85,6 +108,7 @@ static void op_down(tri_graph *graph, graph_op *op)
         else
             tri_vector_add(graph->config.threads, sum, sum, call->dinput[i], count);
     }
+    return TRI_OK;
 }
 
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg)
@@ -94,8 +118,10 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
         return tri_fail(TRI_EINVAL, "graph: backward wants a forward with training = true before it");
     TRI_TRY(slot_return(graph, slot));
     slot->can_go_down = false;
+    if (graph->hooks.begin)
+        graph->hooks.begin(graph->hooks.arg, true);
     if (graph->span.has_loss)
-        tails_write(graph);
+        TRI_TRY(tails_write(graph));
     if (ready && graph->span.has_loss)
         ready(arg, tri_params_tail(graph->params));
     for (int o = graph->op_count - 1; o >= 0; o--) {
@@ -103,7 +129,7 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
         if (tri_graph_ends_block(graph, o))
             TRI_TRY(block_again(graph, o));
         if (op->backward)
-            op_down(graph, op);
+            TRI_TRY(op_down(graph, op));
         TRI_TRY(graph->across.status);
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
             ready(arg, op->slot[p]);

@@ -49,7 +49,8 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
         return tri_fail(TRI_EINVAL, "graph: want 1 to %d parts, got %d", graph->part_capacity, part_count);
     int64_t next = 0;
     for (int p = 0; p < part_count; p++) {
-        if (parts[p].first != next || parts[p].count < 1 || (parts[p].count & (parts[p].count - 1)) != 0 || !grads[p])
+        if (parts[p].first != next || parts[p].count < 1 || (parts[p].count & (parts[p].count - 1)) != 0 ||
+            (grads ? !grads[p] : !graph->hooks.place))
             return tri_fail(TRI_EINVAL,
                             "graph: part %d: want %lld as first shard and a power of two of them, got %lld, %lld", p,
                             (long long)next, (long long)parts[p].first, (long long)parts[p].count);
@@ -57,6 +58,9 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
     }
     graph->part_count = part_count;
     memcpy(graph->parts, parts, (size_t)part_count * sizeof(*parts));
+    graph->placed = !grads;
+    if (!grads)
+        return TRI_OK;
     memcpy(graph->grads, grads, (size_t)part_count * sizeof(*grads));
     for (int e = 0; e < tri_params_tail(graph->params); e++)
         for (int p = 0; p < part_count; p++)
@@ -131,10 +135,14 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
                           .step = step};
     for (int i = 0; i < op->desc.input_count; i++)
         call->input[i] = tri_graph_value(graph, op->input[i]);
-    for (int p = 0; p < op->desc.param_count; p++)
-        call->param[p] = graph->params->values + graph->params->entries[op->param[p]].first;
-    if (!grads)
+    if (!grads || graph->placed)
         return;
+    tri_graph_op_parts(graph, op);
+}
+
+void tri_graph_op_parts(tri_graph *graph, graph_op *op)
+{
+    tri_op_call *call = &op->call;
     call->part_count = graph->part_count;
     call->parts = graph->parts;
     for (int p = 0; p < op->desc.param_count; p++)
@@ -146,10 +154,31 @@ void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across)
     graph->across = *across;
 }
 
-void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg)
+/* --- parameters --- */
+
+void tri_graph_hooks_set(tri_graph *graph, const tri_graph_hooks *hooks)
 {
-    graph->need = need;
-    graph->need_arg = arg;
+    graph->hooks = *hooks;
+}
+
+tri_status tri_graph_op_bring(tri_graph *graph, graph_op *op)
+{
+    const tri_graph_hooks *hooks = &graph->hooks;
+    const tri_params *params = graph->params;
+    TRI_ASSERT(hooks->bring || !params->share);
+    for (int p = 0; p < op->desc.param_count; p++) {
+        const float *values = NULL;
+        if (hooks->bring)
+            TRI_TRY(hooks->bring(hooks->arg, op->param[p], &values));
+        op->call.param[p] = hooks->bring ? values : params->values + params->entries[op->param[p]].first;
+    }
+    return TRI_OK;
+}
+
+void tri_graph_op_done(const tri_graph *graph, const graph_op *op)
+{
+    for (int p = 0; graph->hooks.done && p < op->desc.param_count; p++)
+        graph->hooks.done(graph->hooks.arg, op->param[p]);
 }
 
 tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t step, bool training,
@@ -166,13 +195,15 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
     slot->step = step;
     tri_graph_crossings_place(graph, batch->shards);
     tri_graph_relay(graph, false);
+    if (graph->hooks.begin)
+        graph->hooks.begin(graph->hooks.arg, false);
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
-        for (int p = 0; graph->need && p < op->desc.param_count; p++)
-            TRI_TRY(graph->need(graph->need_arg, op->param[p]));
         tri_graph_call_fill(graph, op, step, training, training && graph->config.slots == 0);
+        TRI_TRY(tri_graph_op_bring(graph, op));
         tri_kernel_forward(&op->kernel, &op->call);
         TRI_TRY(graph->across.status);
+        tri_graph_op_done(graph, op);
     }
     tri_device_view_read(&graph->sums_view);
     slot->can_go_down = training;

@@ -46,13 +46,25 @@ typedef struct tri_batch {
 /* Where the gradients of the next runs go: grads[p] is a flat array (tri_params_grad_count() and the tail) for part p
  * of their shards. The parts lie in order, without gaps, first counted from the run's first shard. Both arrays are
  * copied, the gradients' memory is borrowed until the next call. Needed before a forward with training = true (batch
- * norm writes its statistics there on the way up); of a graph with slots before its backward only. */
+ * norm writes its statistics there on the way up); of a graph with slots before its backward only. grads NULL: the
+ * hooks' place says where each gradient goes. */
 tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_part *parts, float *const *grads);
 
-/* Before the kernels of the next runs read an entry of the store they call need: it may still be on its way. A failure
- * ends the run. NULL: everything is there. */
-typedef tri_status (*tri_graph_need)(void *arg, int entry);
-void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg);
+/* For entries that are on their way, or lie elsewhere than in the store, and gradients that have no place for ever.
+ * Each may be NULL; a failure ends the run. */
+typedef struct tri_graph_hooks {
+    void *arg;
+    /* A run upward or downward begins. */
+    void (*begin)(void *arg, bool down);
+    /* The next kernel reads an entry: brings it and says where it lies until `done`. */
+    tri_status (*bring)(void *arg, int entry, const float **values);
+    void (*done)(void *arg, int entry);
+    /* The next kernel writes the gradient of this number (tri_params_tail()): where that of each part goes. Only on the
+     * way down. */
+    tri_status (*place)(void *arg, int number, float **parts);
+} tri_graph_hooks;
+/* Of the next runs. A store that is spread wants bring. */
+void tri_graph_hooks_set(tri_graph *graph, const tri_graph_hooks *hooks);
 
 /* Of a model that several tensor ranks share out, wanted before its first run: what they exchange inside of runs, all
  * in the same order. A failure ends the run. */

@@ -78,8 +78,7 @@ struct tri_graph {
     int buffer_count, buffer_capacity;
     char *memory; /* this, sums and staged: of params->device */
     size_t planned_nbytes, plain_nbytes;
-    tri_graph_need need; /* NULL: every entry is there */
-    void *need_arg;
+    tri_graph_hooks hooks;
     int ranks;                       /* that share out the parts of the model */
     tri_op_ranks across;             /* sum NULL: none is set */
     float (*sums)[TRI_LOSS_COLUMNS]; /* [slots][config.shards] */
@@ -96,6 +95,7 @@ struct tri_graph {
     int part_count, part_capacity;
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     float *grads[TRI_TREE_MAX_PARTS];
+    bool placed;     /* the hooks say where gradients go */
     float **dparam;  /* [entry or tie][part_capacity]: where each gradient of each part lies */
     int slot;        /* of the next runs */
     tri_batch batch; /* of the slot's run */
@@ -104,6 +104,11 @@ struct tri_graph {
 /* share false: every buffer has memory of its own and nothing is computed in place; tests compare with it. */
 tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
                                 bool share, tri_graph **out);
+/* graph.c: the op's parameters are there, from bring to done. */
+tri_status tri_graph_op_bring(tri_graph *graph, graph_op *op);
+void tri_graph_op_done(const tri_graph *graph, const graph_op *op);
+/* The op writes gradients: tells its call where to. */
+void tri_graph_op_parts(tri_graph *graph, graph_op *op);
 /* again.c: decides which ops run again, and the times of all. */
 void tri_graph_plan_times(tri_graph *graph);
 /* The output of op `producer` lives on after the way up of its block. */

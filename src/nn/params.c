@@ -27,7 +27,7 @@ typedef struct init_arg {
     tri_rng rng;
     float bound, deviation;
     float *values;
-    int64_t count;
+    int64_t first, count; /* of the piece */
 } init_arg;
 
 /* Elements [place, place + count) of the tensor, to `values`. */
@@ -58,20 +58,22 @@ static void init_tile(void *arg, int64_t tile)
     const init_arg *v = arg;
     int64_t at = tile * INIT_TILE, end = v->count - at < INIT_TILE ? v->count : at + INIT_TILE;
     for (int64_t count; at < end; at += count) {
-        int64_t place = tri_piece_place(v->spec->shape, v->spec->piece, at, &count);
+        int64_t place = tri_piece_place(v->spec->shape, v->spec->piece, v->first + at, &count);
         if (count > end - at)
             count = end - at;
         init_run(v, place, count, v->values + at);
     }
 }
 
-static void entry_init(const tri_param_spec *spec, uint64_t seed, float *values, int64_t count)
+/* Elements [first, first + count) of the entry. */
+static void entry_init(const tri_param_spec *spec, uint64_t seed, int64_t first, int64_t count, float *values)
 {
     init_arg arg = {.spec = spec,
                     .rng = {seed, tri_rng_stream("init", XXH3_64bits(spec->name, strlen(spec->name)), 0)},
                     .bound = (float)(1.0 / sqrt((double)spec->fan)),
                     .deviation = spec->init == TRI_INIT_HE ? (float)sqrt(2.0 / (double)spec->fan) : spec->deviation,
                     .values = values,
+                    .first = first,
                     .count = count};
     tri_tiles_run(tri_tiles_threads(), (count + INIT_TILE - 1) / INIT_TILE, init_tile, &arg);
 }
@@ -110,8 +112,7 @@ static tri_status entries_lay(const tri_model *model, const bool *wanted, tri_pa
             TRI_TRY_IN(entry_lay(&specs[number], number, params), "model %s", model->name);
         params->block_count += (tri_shape_count(specs[number].shape) + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK;
     }
-    params->values = params->device->alloc((size_t)params->count * sizeof(float));
-    return params->values ? TRI_OK : TRI_ENOMEM;
+    return TRI_OK;
 }
 
 static tri_status ties_lay(const tri_model *model, tri_params *params)
@@ -130,14 +131,48 @@ static tri_status ties_lay(const tri_model *model, tri_params *params)
     return TRI_OK;
 }
 
-static tri_status entries_fill(const tri_param_spec *specs, uint64_t seed, tri_params *params)
+static void slice_fill(const tri_params *params, const tri_param_spec *specs, uint64_t seed, tri_slice slice,
+                       float *values)
 {
+    int64_t end = slice.first + slice.count;
+    for (int e = 0; e < params->entry_count; e++) {
+        const tri_param *entry = &params->entries[e];
+        int64_t low = entry->first > slice.first ? entry->first : slice.first;
+        int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
+        if (low < high)
+            entry_init(&specs[entry->number], seed, low - entry->first, high - low, values + (low - slice.first));
+    }
+}
+
+static tri_status share_take(tri_params *params, const tri_slice *share, int share_count)
+{
+    params->share = tri_alloc_zero((size_t)share_count + 1, sizeof(*share));
+    if (!params->share)
+        return TRI_ENOMEM;
+    for (int i = 0; i < share_count; i++) {
+        params->share[i] = share[i];
+        params->share_elements += share[i].count;
+    }
+    params->share_count = share_count;
+    return TRI_OK;
+}
+
+tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t seed, const tri_slice *share,
+                           int share_count)
+{
+    const tri_slice all = {0, params->count};
+    if (share)
+        TRI_TRY(share_take(params, share, share_count));
+    const tri_slice *slices = share ? params->share : &all;
+    size_t nbytes = (size_t)(share ? params->share_elements : params->count) * sizeof(float);
+    params->values = params->device->alloc(nbytes > 0 ? nbytes : 1);
+    if (!params->values)
+        return TRI_ENOMEM;
     tri_device_view view;
-    TRI_TRY(tri_device_view_open(&view, params->device, params->values, (size_t)params->count * sizeof(float)));
+    TRI_TRY(tri_device_view_open(&view, params->device, params->values, nbytes));
     float *values = view.host;
-    for (int e = 0; e < params->entry_count; e++)
-        entry_init(&specs[params->entries[e].number], seed, values + params->entries[e].first,
-                   params->entries[e].count);
+    for (int i = 0; i < (share ? share_count : 1); values += slices[i++].count)
+        slice_fill(params, model->params.items, seed, slices[i], values);
     tri_device_view_write(&view);
     tri_device_view_close(&view);
     return TRI_OK;
@@ -148,8 +183,7 @@ tri_status tri_params_create(const tri_model *model, const tri_device_ops *devic
     return tri_params_create_some(model, NULL, device, seed, out);
 }
 
-tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
-                                  uint64_t seed, tri_params **out)
+tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_device_ops *device, tri_params **out)
 {
     TRI_TRY(tri_model_check(model));
     tri_params *params = tri_alloc_zero(1, sizeof(*params));
@@ -166,8 +200,20 @@ tri_status tri_params_create_some(const tri_model *model, const bool *wanted, co
         if (status == TRI_OK)
             status = ties_lay(model, params);
     }
-    if (status == TRI_OK)
-        status = entries_fill(model->params.items, seed, params);
+    if (status != TRI_OK) {
+        tri_params_destroy(params);
+        return status;
+    }
+    *out = params;
+    return TRI_OK;
+}
+
+tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
+                                  uint64_t seed, tri_params **out)
+{
+    tri_params *params;
+    TRI_TRY(tri_params_lay(model, wanted, device, &params));
+    tri_status status = tri_params_fill(params, model, seed, NULL, 0);
     if (status != TRI_OK) {
         tri_params_destroy(params);
         return status;
@@ -188,6 +234,7 @@ void tri_params_destroy(tri_params *params)
     tri_free(params->names);
     tri_free(params->of_model);
     tri_free(params->ties);
+    tri_free(params->share);
     params->device->free(params->values);
     tri_free(params);
 }
@@ -306,6 +353,8 @@ uint64_t tri_params_hash(const tri_params *params)
 uint64_t tri_params_hash_here(const tri_params *params)
 {
     tri_params_hasher hasher;
+    if (params->share)
+        return 0;
     tri_params_hasher_init(&hasher);
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];

@@ -33,6 +33,11 @@ typedef struct tri_param {
     bool away;      /* its gradient is made there, and does not travel in buckets */
 } tri_param;
 
+/* Elements of the store. */
+typedef struct tri_slice {
+    int64_t first, count;
+} tri_slice;
+
 /* Another reader of an entry (tied weights). Its gradient has a place of its own in gradient arrays, behind the
  * entries, and is added to the entry's once the sums over all shards are there: so the sum does not depend on who had
  * which shards. */
@@ -46,8 +51,11 @@ typedef struct tri_tie {
 typedef struct tri_params {
     tri_param *entries;
     int entry_count;
-    int64_t count; /* elements of the store, padding included, tail not */
-    float *values; /* [count], in the device's memory */
+    int64_t count;    /* elements of the store, padding included, tail not */
+    float *values;    /* [count], in the device's memory; of a store that is spread: its share, slice after slice */
+    tri_slice *share; /* what of a store that is spread is here, in order; NULL: all */
+    int share_count;
+    int64_t share_elements; /* of all slices */
     const tri_device_ops *device;
     tri_tie *ties;
     int tie_count;
@@ -96,6 +104,11 @@ tri_status tri_params_create(const tri_model *model, const tri_device_ops *devic
  * of parts that other tensor ranks have are left out. */
 tri_status tri_params_create_some(const tri_model *model, const bool *wanted, const tri_device_ops *device,
                                   uint64_t seed, tri_params **out);
+/* The table alone: no values yet. */
+tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_device_ops *device, tri_params **out);
+/* Allocates and fills the values of a table: all of them (share NULL), or these slices, which are copied. */
+tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t seed, const tri_slice *share,
+                           int share_count);
 void tri_params_destroy(tri_params *params);
 /* Adds the gradients of ties to those of their entries, in order; grads holds the sums over all shards. */
 void tri_params_fold(const tri_params *params, int threads, float *grads);
@@ -104,7 +117,7 @@ const tri_param *tri_params_find(const tri_params *params, const char *name);
 /* xxh3 over (name, 0, dtype and dims as little-endian int64, bytes) of all tensors in order of name: the `weights:`
  * line. Every tensor of which there is a piece must be here whole. */
 uint64_t tri_params_hash(const tri_params *params);
-/* Of the entries that are here, in their order: what ranks with the same ones compare. */
+/* Of the entries that are here, in their order: what ranks with the same ones compare; 0 where the store is spread. */
 uint64_t tri_params_hash_here(const tri_params *params);
 /* The same hash as tri_params_hash(), tensor by tensor in order of name, each with its whole shape and its values from
  * first to last. */

@@ -18,7 +18,7 @@ static void entry_squares(const tri_param *entry, const float *grads, int64_t fi
     if (entry->buffer || entry->frozen || entry->copy || low >= high)
         return;
     TRI_ASSERT(low % TRI_NORM_BLOCK == 0);
-    tri_vector_square_blocks(threads, grads + entry->first + low, high - low,
+    tri_vector_square_blocks(threads, grads + (entry->first + low - first), high - low,
                              blocks + entry->block + low / TRI_NORM_BLOCK);
 }
 

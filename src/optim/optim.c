@@ -26,11 +26,18 @@ const tri_option_table tri_optim_options = TRI_OPTION_TABLE("optim", tri_optim_c
 
 static const tri_optim_ops *const table[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw};
 
-/* A tile, and where in its entry it begins: 0 to 1. */
+/* What of a slice lies in one tile, and where in its entry the tile begins: 0 to 1. */
 typedef struct tile_place {
-    int64_t tile;
+    int64_t first, end;
     double part;
 } tile_place;
+
+/* A slice of the store that it moves. */
+typedef struct optim_slice {
+    int64_t first, count;
+    int64_t at; /* of its first element in the state arrays */
+    int64_t tile_first, tile_count;
+} optim_slice;
 
 struct tri_optim {
     const tri_optim_ops *ops;
@@ -38,11 +45,12 @@ struct tri_optim {
     const tri_params *params;
     int threads;
     optim_groups groups;
-    float *decay;                      /* [entry_count] weight decay of each entry */
-    int64_t first, count;              /* elements of the store that it moves, all or a part */
+    float *decay;        /* [entry_count] weight decay of each entry */
+    optim_slice *slices; /* [slice_count] of the store that it moves */
+    int slice_count;
+    int64_t count;                     /* elements of all slices */
     float *state[TRI_OPTIM_MAX_STATE]; /* [count] */
-    tile_place *order;                 /* [tile_count] that meet this part of the store */
-    int64_t tile_count;
+    tile_place *order;                 /* the tiles of each slice, slice after slice */
 };
 
 const char *const *tri_optim_names(void)
@@ -75,27 +83,55 @@ static int compare_places(const void *a, const void *b)
     const tile_place *left = a, *right = b;
     if (left->part != right->part)
         return left->part < right->part ? -1 : 1;
-    return (left->tile > right->tile) - (left->tile < right->tile);
+    return (left->first > right->first) - (left->first < right->first);
 }
 
 /* Threads share out tiles from first to last, and an op's gradient is a share of its rows each. In this order a thread
  * moves the weights whose gradients it has written, which are in its cache. */
-static tri_status order_tiles(tri_optim *optim)
+static void order_slice(const tri_params *params, const optim_slice *slice, tile_place *order)
 {
-    const tri_params *params = optim->params;
-    int64_t first = optim->first / TILE_COUNT, end = (optim->first + optim->count + TILE_COUNT - 1) / TILE_COUNT;
-    optim->tile_count = optim->count > 0 ? end - first : 0;
-    optim->order = tri_alloc_zero((size_t)optim->tile_count + 1, sizeof(*optim->order));
-    if (!optim->order)
-        return TRI_ENOMEM;
-    for (int64_t i = 0; i < optim->tile_count; i++) {
-        int64_t tile = first + i;
+    int64_t end = slice->first + slice->count;
+    for (int64_t i = 0; i < slice->tile_count; i++) {
+        int64_t tile = slice->first / TILE_COUNT + i;
         int e = optim_entry_after(params, tile * TILE_COUNT);
         const tri_param *entry = &params->entries[e < params->entry_count ? e : params->entry_count - 1];
         double within = (double)(tile * TILE_COUNT - entry->first) / (double)entry->count;
-        optim->order[i] = (tile_place){tile, within > 0 ? within : 0};
+        order[i] = (tile_place){tile * TILE_COUNT, (tile + 1) * TILE_COUNT, within > 0 ? within : 0};
+        order[i].first = order[i].first > slice->first ? order[i].first : slice->first;
+        order[i].end = order[i].end < end ? order[i].end : end;
     }
-    qsort(optim->order, (size_t)optim->tile_count, sizeof(*optim->order), compare_places);
+    qsort(order, (size_t)slice->tile_count, sizeof(*order), compare_places);
+}
+
+static tri_status order_tiles(tri_optim *optim)
+{
+    int64_t tiles = 0;
+    for (int s = 0; s < optim->slice_count; s++) {
+        optim_slice *slice = &optim->slices[s];
+        int64_t first = slice->first / TILE_COUNT, end = (slice->first + slice->count + TILE_COUNT - 1) / TILE_COUNT;
+        slice->tile_first = tiles;
+        slice->tile_count = slice->count > 0 ? end - first : 0;
+        tiles += slice->tile_count;
+    }
+    optim->order = tri_alloc_zero((size_t)tiles + 1, sizeof(*optim->order));
+    if (!optim->order)
+        return TRI_ENOMEM;
+    for (int s = 0; s < optim->slice_count; s++)
+        order_slice(optim->params, &optim->slices[s], optim->order + optim->slices[s].tile_first);
+    return TRI_OK;
+}
+
+static tri_status take_share(tri_optim *optim, const tri_slice *share, int share_count)
+{
+    optim->slices = tri_alloc_zero((size_t)share_count + 1, sizeof(*optim->slices));
+    if (!optim->slices)
+        return TRI_ENOMEM;
+    for (int s = 0; s < share_count; s++) {
+        TRI_ASSERT(share[s].count >= 0 && share[s].first >= (s > 0 ? share[s - 1].first + share[s - 1].count : 0));
+        optim->slices[s] = (optim_slice){.first = share[s].first, .count = share[s].count, .at = optim->count};
+        optim->count += share[s].count;
+    }
+    optim->slice_count = share_count;
     return TRI_OK;
 }
 
@@ -122,10 +158,9 @@ static tri_status make_state(tri_optim *optim)
     return order_tiles(optim);
 }
 
-tri_status tri_optim_create_part(const tri_optim_config *config, const tri_params *params, int64_t first, int64_t count,
-                                 int threads, tri_optim **out)
+tri_status tri_optim_create_share(const tri_optim_config *config, const tri_params *params, const tri_slice *share,
+                                  int share_count, int threads, tri_optim **out)
 {
-    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= params->count);
     const tri_optim_ops *ops = ops_find(config);
     if (!ops)
         return tri_fail(TRI_ECONFIG, "optim.name: want sgd, adam or adamw, got '%s'", config->name);
@@ -136,16 +171,23 @@ tri_status tri_optim_create_part(const tri_optim_config *config, const tri_param
     optim->ops = ops;
     optim->config = *config;
     optim->params = params;
-    optim->first = first;
-    optim->count = count;
     optim->threads = threads;
-    tri_status status = make_state(optim);
+    tri_status status = take_share(optim, share, share_count);
+    if (status == TRI_OK)
+        status = make_state(optim);
     if (status != TRI_OK) {
         tri_optim_destroy(optim);
         return status;
     }
     *out = optim;
     return TRI_OK;
+}
+
+tri_status tri_optim_create_part(const tri_optim_config *config, const tri_params *params, int64_t first, int64_t count,
+                                 int threads, tri_optim **out)
+{
+    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= params->count);
+    return tri_optim_create_share(config, params, &(tri_slice){first, count}, 1, threads, out);
 }
 
 tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out)
@@ -162,6 +204,7 @@ void tri_optim_destroy(tri_optim *optim)
     optim_groups_fini(&optim->groups);
     tri_free(optim->decay);
     tri_free(optim->order);
+    tri_free(optim->slices);
     tri_free(optim);
 }
 
@@ -171,9 +214,10 @@ typedef struct step_arg {
     tri_optim *optim;
     optim_rates rates[OPTIM_MAX_GROUPS]; /* of each group */
     float buffer_scale;
-    float *values;
+    float *values; /* these begin at element `first` */
     const float *grads;
     int64_t first, end;
+    const optim_slice *slice;
 } step_arg;
 
 static optim_rates rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale)
@@ -199,29 +243,31 @@ static void buffer_step(float momentum, float scale, float *values, const float 
         values[i] = (1.0f - momentum) * values[i] + momentum * (sums[i] * scale);
 }
 
-static void entry_step(const step_arg *step, int e, const float *grads, int64_t first, int64_t count)
+static void entry_step(const step_arg *step, int e, int64_t first, int64_t count)
 {
     const tri_optim *optim = step->optim;
+    float *values = step->values + (first - step->first);
+    const float *grads = step->grads + (first - step->first);
     const tri_param *entry = &optim->params->entries[e];
     if (entry->frozen)
         return;
     if (entry->buffer) {
         float momentum = entry->momentum > 0 ? entry->momentum : 0.1f;
-        buffer_step(momentum, step->buffer_scale, step->values + first, grads, count);
+        buffer_step(momentum, step->buffer_scale, values, grads, count);
         return;
     }
     float *state[TRI_OPTIM_MAX_STATE] = {NULL};
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && optim->state[i]; i++)
-        state[i] = optim->state[i] + (first - optim->first);
-    optim->ops->step(&step->rates[optim->groups.of_entry[e]], optim->decay[e], step->values + first, grads, state,
-                     count);
+        state[i] = optim->state[i] + step->slice->at + (first - step->slice->first);
+    optim->ops->step(&step->rates[optim->groups.of_entry[e]], optim->decay[e], values, grads, state, count);
 }
 
 static void step_tile(void *arg, int64_t tile)
 {
     const step_arg *step = arg;
     const tri_params *params = step->optim->params;
-    int64_t first = step->optim->order[tile].tile * TILE_COUNT, end = first + TILE_COUNT;
+    const tile_place *place = &step->optim->order[step->slice->tile_first + tile];
+    int64_t first = place->first, end = place->end;
     first = first > step->first ? first : step->first;
     end = end < step->end ? end : step->end;
     if (first >= end)
@@ -231,25 +277,44 @@ static void step_tile(void *arg, int64_t tile)
         int64_t low = entry->first > first ? entry->first : first;
         int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
         if (low < high)
-            entry_step(step, e, step->grads + low, low, high - low);
+            entry_step(step, e, low, high - low);
     }
+}
+
+/* The slice that element `first` is in. */
+static const optim_slice *slice_find(const tri_optim *optim, int64_t first)
+{
+    int low = 0, high = optim->slice_count;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        *(optim->slices[middle].first <= first ? &low : &high) = middle;
+    }
+    return &optim->slices[low];
 }
 
 void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
                     int64_t first, int64_t count)
 {
+    tri_optim_step_at(optim, figures, values + first, grads + first, first, count);
+}
+
+void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+                       int64_t first, int64_t count)
+{
     if (count == 0)
         return;
-    TRI_ASSERT(first >= optim->first && count > 0 && first + count <= optim->first + optim->count);
+    const optim_slice *slice = slice_find(optim, first);
+    TRI_ASSERT(first >= slice->first && count > 0 && first + count <= slice->first + slice->count);
     step_arg arg = {.optim = optim,
                     .buffer_scale = figures->buffer_scale,
                     .values = values,
                     .grads = grads,
                     .first = first,
-                    .end = first + count};
+                    .end = first + count,
+                    .slice = slice};
     for (int g = 0; g < optim->groups.count; g++)
         arg.rates[g] = rates_make(&optim->config, figures, optim->groups.rules[g].lr_scale);
-    tri_tiles_run(optim->threads, optim->tile_count, step_tile, &arg);
+    tri_tiles_run(optim->threads, slice->tile_count, step_tile, &arg);
 }
 
 const char *tri_optim_state_name(const tri_optim *optim, int index)

@@ -65,7 +65,11 @@ typedef struct tri_optim_figures {
 /* State: arrays of params->count elements, zeros, in the device of the params, which must outlive the optimizer.
  * threads: of each step. */
 tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out);
-/* For elements [first, first + count) of the store alone: the state arrays hold no others and begin with `first`. */
+/* For these slices of the store alone, which are in order and are copied: the state arrays hold no other elements,
+ * slice after slice. */
+tri_status tri_optim_create_share(const tri_optim_config *config, const tri_params *params, const tri_slice *share,
+                                  int share_count, int threads, tri_optim **out);
+/* For one slice, [first, first + count). */
 tri_status tri_optim_create_part(const tri_optim_config *config, const tri_params *params, int64_t first, int64_t count,
                                  int threads, tri_optim **out);
 void tri_optim_destroy(tri_optim *optim);
@@ -73,6 +77,9 @@ void tri_optim_destroy(tri_optim *optim);
  * the sum over the batch (both arrays begin at element 0 of the store); allocation-free. */
 void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
                     int64_t first, int64_t count);
+/* The same of elements of one slice of its share, with arrays that begin at element `first`. */
+void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
+                       int64_t first, int64_t count);
 /* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
 float *tri_optim_state(tri_optim *optim, int index);
@@ -88,7 +95,8 @@ tri_status tri_optim_groups_print(const tri_optim_config *config, const tri_para
 
 /* Writes the sums of squares of the gradients of elements [first, first + count) of the store to their places among the
  * blocks of the whole model, params->block_count of them; others, those of buffers and of what is frozen are left
- * alone. A slice begins and ends at elements where blocks of entries begin, or between entries. */
+ * alone. grads begins at element `first`. A slice begins and ends at elements where blocks of entries begin, or between
+ * entries. */
 void tri_clip_squares(const tri_params *params, const float *grads, int64_t first, int64_t count, double *blocks,
                       int threads);
 /* Norm of scale times the gradient with these blocks, which are used up. */

@@ -281,10 +281,10 @@ bool tri_pipeline_reads_target(const tri_pipeline *pipeline)
     return some_chunk_reads(pipeline, true);
 }
 
-void tri_pipeline_need_set(tri_pipeline *pipeline, tri_graph_need need, void *arg)
+void tri_pipeline_hooks_set(tri_pipeline *pipeline, const tri_graph_hooks *hooks)
 {
     for (int c = 0; c < pipeline->each; c++)
-        tri_graph_need_set(pipeline->chunks[c].graph, need, arg);
+        tri_graph_hooks_set(pipeline->chunks[c].graph, hooks);
 }
 
 void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across)

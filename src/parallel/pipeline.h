@@ -38,7 +38,8 @@ void tri_pipeline_destroy(tri_pipeline *pipeline);
 /* Is the batch's input read here, its target? Where not, the pointer in tri_batch may be NULL. */
 bool tri_pipeline_reads_input(const tri_pipeline *pipeline);
 bool tri_pipeline_reads_target(const tri_pipeline *pipeline);
-void tri_pipeline_need_set(tri_pipeline *pipeline, tri_graph_need need, void *arg);
+/* Of all graphs (tri_graph_hooks_set()). */
+void tri_pipeline_hooks_set(tri_pipeline *pipeline, const tri_graph_hooks *hooks);
 /* Of all graphs (tri_graph_across_set()): tensor ranks of one stage run the same actions in the same order. */
 void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across);
 

@@ -5,9 +5,13 @@
 #include "parallel/sync.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "parallel/compress_impl.h"
+#include "parallel/fetch.h"
+#include "parallel/grads.h"
 #include "parallel/outer.h"
 #include "parallel/sync_impl.h"
 
@@ -17,7 +21,8 @@ static const tri_option rows[] = {TRI_PARALLEL_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_parallel_options =
     TRI_OPTION_TABLE("parallel", tri_parallel_config, rows, "how ranks share the work");
 
-const tri_sync_ops *const tri_sync_table[] = {&tri_sync_ddp, &tri_sync_zero1, &tri_sync_local, &tri_sync_diloco, NULL};
+const tri_sync_ops *const tri_sync_table[] = {
+    &tri_sync_ddp, &tri_sync_zero1, &tri_sync_zero2, &tri_sync_zero3, &tri_sync_local, &tri_sync_diloco, NULL};
 
 static const tri_sync_ops *ops_find(const tri_parallel_config *config)
 {
@@ -27,16 +32,72 @@ static const tri_sync_ops *ops_find(const tri_parallel_config *config)
     return NULL;
 }
 
-bool tri_sync_is_sharded(const tri_parallel_config *config)
+tri_spread tri_sync_spread(const tri_parallel_config *config, int ranks)
 {
     const tri_sync_ops *ops = ops_find(config);
-    return ops && ops->owned;
+    return ops && ranks > 1 ? ops->spread : TRI_SPREAD_NOTHING;
 }
 
-tri_sync_slice tri_sync_owned(const tri_parallel_config *config, const tri_params *params, int rank, int ranks)
+static int compare_shares(const void *a, const void *b)
 {
-    return tri_sync_is_sharded(config) ? ops_find(config)->owned(params, rank, ranks)
-                                       : (tri_sync_slice){0, params->count};
+    int64_t left = ((const tri_share *)a)->slice.first, right = ((const tri_share *)b)->slice.first;
+    return (left > right) - (left < right);
+}
+
+static void shares_fill(tri_shares *shares, const tri_units *units)
+{
+    for (int u = 0; u < units->store_count; u++) {
+        const tri_unit *unit = &units->items[u];
+        for (int r = 0; r < units->ranks; r++)
+            if (unit->counts[r] > 0)
+                shares->items[shares->count++] =
+                    (tri_share){{unit->first + unit->firsts[r], unit->counts[r]}, r, unit->at[r]};
+    }
+    qsort(shares->items, (size_t)shares->count, sizeof(tri_share), compare_shares);
+}
+
+tri_status tri_shares_init(tri_shares *shares, const tri_parallel_config *config, const tri_params *params, int ranks)
+{
+    tri_units units = {0};
+    bool spread = tri_sync_spread(config, ranks) != TRI_SPREAD_NOTHING;
+    *shares = (tri_shares){0};
+    if (spread)
+        TRI_TRY(tri_units_init(&units, params, config->bucket_kib * 1024, ranks));
+    shares->items = tri_alloc_zero((size_t)units.store_count * (size_t)ranks + 1, sizeof(tri_share));
+    if (shares->items && spread)
+        shares_fill(shares, &units);
+    else if (shares->items)
+        shares->items[shares->count++] = (tri_share){{0, params->count}, -1, 0};
+    tri_units_fini(&units);
+    return shares->items ? TRI_OK : TRI_ENOMEM;
+}
+
+void tri_shares_fini(tri_shares *shares)
+{
+    tri_free(shares->items);
+    *shares = (tri_shares){0};
+}
+
+const tri_share *tri_shares_find(const tri_shares *shares, int64_t first)
+{
+    int low = 0, high = shares->count;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        *(shares->items[middle].slice.first <= first ? &low : &high) = middle;
+    }
+    return &shares->items[low];
+}
+
+tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices, int *count)
+{
+    *count = 0;
+    *slices = tri_alloc_zero((size_t)shares->count + 1, sizeof(tri_slice));
+    if (!*slices)
+        return TRI_ENOMEM;
+    for (int i = 0; i < shares->count; i++)
+        if (shares->items[i].rank == rank || shares->items[i].rank < 0)
+            (*slices)[(*count)++] = shares->items[i].slice;
+    return TRI_OK;
 }
 
 bool tri_sync_is_apart(const tri_parallel_config *config)
@@ -98,6 +159,8 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
     if (ops == &tri_sync_ddp &&
         tri_compress_is_used(setup->config, tri_group_count(setup->group), setup->between_hosts))
         ops = &tri_sync_compressed;
+    if (ops->spread != TRI_SPREAD_NOTHING && tri_group_count(setup->group) == 1)
+        ops = &tri_sync_ddp; /* a rank alone has everything anyway */
     return ops->create(setup, out);
 }
 
@@ -105,4 +168,81 @@ void tri_sync_destroy(tri_sync *sync)
 {
     if (sync)
         sync->ops->destroy(sync);
+}
+
+/* --- what strategies share --- */
+
+tri_status tri_sync_arrays_alloc(tri_group *group, const tri_params *params, int part_count, float ***out)
+{
+    size_t nbytes = (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * sizeof(float);
+    float **arrays = tri_alloc_zero((size_t)part_count, sizeof(float *));
+    void *first = NULL;
+    if (!arrays)
+        return TRI_ENOMEM;
+    tri_status status = tri_group_alloc(group, nbytes, &first);
+    arrays[0] = first;
+    for (int p = 1; p < part_count && status == TRI_OK; p++)
+        status = (arrays[p] = tri_alloc_bulk(nbytes)) ? TRI_OK : TRI_ENOMEM;
+    *out = arrays;
+    if (status == TRI_OK)
+        return TRI_OK;
+    tri_sync_arrays_free(group, arrays, part_count);
+    *out = NULL;
+    return status;
+}
+
+void tri_sync_arrays_free(tri_group *group, float **arrays, int part_count)
+{
+    if (!arrays)
+        return;
+    for (int p = 1; p < part_count; p++)
+        tri_free(arrays[p]);
+    tri_group_free(group, arrays[0]);
+    tri_free(arrays);
+}
+
+/* Bytes of the `count` largest units at once. */
+static size_t largest_nbytes(const tri_units *units, int count)
+{
+    int64_t limit = INT64_MAX, sum = 0;
+    for (int taken = 0; taken < count;) {
+        int64_t next = 0, same = 0;
+        for (int u = 0; u < units->count; u++) {
+            int64_t each = units->items[u].count;
+            if (each >= limit || each < next)
+                continue;
+            same = each == next ? same + 1 : 1;
+            next = each;
+        }
+        if (same == 0)
+            break;
+        same = same < count - taken ? same : count - taken;
+        sum += next * same;
+        taken += (int)same;
+        limit = next;
+    }
+    return (size_t)sum * sizeof(float);
+}
+
+tri_status tri_sync_memory(const tri_sync_setup *setup, int rank, int ranks, tri_sync_bytes *bytes)
+{
+    const tri_params *params = setup->params;
+    tri_spread spread = tri_sync_spread(setup->config, ranks);
+    size_t parts = (size_t)setup->part_count, value = sizeof(float);
+    tri_units units;
+    bytes->weights = (size_t)params->count * value;
+    bytes->gradients = parts * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * value;
+    if (spread == TRI_SPREAD_NOTHING)
+        return TRI_OK;
+    TRI_TRY(tri_units_init(&units, params, setup->config->bucket_kib * 1024, ranks));
+    if (spread >= TRI_SPREAD_GRADIENTS && !setup->whole_gradients) {
+        bytes->gradients = (size_t)tri_units_owned(&units, rank) * value + parts * TRI_PARAMS_TAIL * value;
+        for (int u = units.store_count; u < units.count; u++)
+            bytes->gradients += (size_t)units.items[u].counts[rank] * value;
+        bytes->gradients += parts * largest_nbytes(&units, TRI_GRADS_BUFFERS);
+    }
+    if (spread == TRI_SPREAD_WEIGHTS)
+        bytes->weights = (size_t)tri_units_owned(&units, rank) * value + largest_nbytes(&units, TRI_FETCH_BUFFERS);
+    tri_units_fini(&units);
+    return TRI_OK;
 }

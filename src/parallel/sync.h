@@ -14,7 +14,7 @@
 #include <trireme/comm.h>
 
 #include "base/options.h"
-#include "nn/params.h"
+#include "nn/graph.h"
 #include "tensor/tree.h"
 
 #define TRI_PARALLEL_OPTIONS(X)                                                                                        \
@@ -32,9 +32,10 @@
     X(INT, chunks, "1", 1, 64, NULL, "stages that each rank of a pipeline has; interleaved wants 2 or more")           \
     X(NAME, cut, "flops", 0, 0, "flops|measured", "what makes stages equal: operations, or seconds of a short run")    \
     X(LIST, cut_at, "[]", 0, 0, NULL, "layers that stages begin with, such as [h.2, h.4], instead of parallel.cut")    \
-    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|local|diloco",                                                   \
+    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|zero2|zero3|local|diloco",                                       \
       "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \
-      "state of that part alone; local: each rank its own, averaged now and then; diloco: each its own, and an outer " \
+      "state of that part alone; zero2: and its gradients; zero3: and its weights; local: each rank its own, "         \
+      "averaged now and then; diloco: each its own, and an outer "                                                     \
       "step now and then")                                                                                             \
     X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
     X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
@@ -68,12 +69,21 @@ typedef struct tri_sync_setup {
     int part_count;           /* whole subtrees of this rank's shards */
     int threads;              /* of this rank */
     bool between_hosts;       /* not all ranks are on one */
+    bool whole_sums;          /* each rank wants all sums, which stages exchange: up to zero1 */
+    bool whole_gradients;     /* the batch is computed in pieces, which are added before the sum over ranks */
 } tri_sync_setup;
 
 /* A part of the store whose sums are there: this rank's optimizer moves it. */
-typedef struct tri_sync_slice {
-    int64_t first, count;
-} tri_sync_slice;
+typedef tri_slice tri_sync_slice;
+
+/* The same where it lies elsewhere than in the store and in grads[0]: arrays begin with its first element. */
+typedef struct tri_sync_piece {
+    tri_slice slice;
+    float *values, *sums;
+} tri_sync_piece;
+
+/* What is spread over the ranks, each with all before it. */
+typedef enum tri_spread { TRI_SPREAD_NOTHING, TRI_SPREAD_STATE, TRI_SPREAD_GRADIENTS, TRI_SPREAD_WEIGHTS } tri_spread;
 
 typedef struct tri_sync_ops {
     const char *name;
@@ -85,7 +95,8 @@ typedef struct tri_sync_ops {
      * finish.
      */
     void (*ready)(tri_sync *sync, int entry);
-    /* Waits until the slice of the sum is complete in grads[0], with the tail. */
+    /* Waits until the slice of the sum is complete in grads[0], with the tail; or, where there are pieces, the sums of
+     * these, with those of ties. */
     tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
     /* Waits until the sum of an entry (params->entry_count: the tail) is complete; the slice is what has come with it,
      * empty when it was waited for before. After the backward pass. NULL: sync->ahead is never set. */
@@ -103,9 +114,11 @@ typedef struct tri_sync_ops {
     float *(*state)(tri_sync *sync, int index, int entry);
     /* Rank 0 has filled in its own; collective. */
     tri_status (*loaded)(tri_sync *sync);
-    /* The part of the store whose optimizer state a rank keeps, and which it moves; a function of its arguments, for
-     * any rank. NULL: all ranks all of it. */
-    tri_sync_slice (*owned)(const tri_params *params, int rank, int ranks);
+    /* How the graph finds what is on its way or elsewhere. NULL: everything is in the store and in grads. */
+    void (*hooks)(tri_sync *sync, tri_graph_hooks *hooks);
+    /* Waits until the weights that are here are those after the last publish. NULL: they are. */
+    tri_status (*settle)(tri_sync *sync);
+    tri_spread spread;
     void (*destroy)(tri_sync *sync);
 } tri_sync_ops;
 
@@ -113,18 +126,19 @@ typedef struct tri_sync_ops {
 struct tri_sync {
     const tri_sync_ops *ops;
     float **grads;      /* [part_count] arrays of tri_params_grad_count() + TRI_PARAMS_TAIL elements: the backward pass
-                           writes them, finish leaves the sum over all ranks in the first */
+                           writes them, finish leaves the sum over all ranks in the first; NULL: hooks place them */
+    bool whole;         /* finish leaves all sums in grads[0], without those of ties; else each piece's with them */
+    float *tail;        /* of the first part; its sum over all ranks */
     int64_t step;       /* the trainer's, from 0 */
     bool ahead;         /* the next step may begin before all sums are there */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
+    int64_t waited_ns;  /* since the sync was made: time spent waiting in hooks */
+    const tri_sync_piece *pieces; /* what this rank moves; NULL: the slice that finish gives */
+    int piece_count;
 };
 
 /* All rows, NULL at the end. */
 extern const tri_sync_ops *const tri_sync_table[];
-/* What `rank` of `ranks` owns (tri_sync_ops.owned). */
-tri_sync_slice tri_sync_owned(const tri_parallel_config *config, const tri_params *params, int rank, int ranks);
-/* Whether ranks own different parts, where there are several. */
-bool tri_sync_is_sharded(const tri_parallel_config *config);
 /* Whether each rank moves weights of its own, and by its own gradients alone, from one exchange to the next. */
 bool tri_sync_is_apart(const tri_parallel_config *config);
 /* Bytes that a strategy keeps besides gradients. */
@@ -135,6 +149,32 @@ tri_status tri_sync_check(const tri_parallel_config *config);
 #define TRI_SYNC_BITS_NBYTES 120
 const char *tri_sync_bits(const tri_parallel_config *config, int ranks, bool between_hosts,
                           char text[TRI_SYNC_BITS_NBYTES]);
+/* What is spread over this number of ranks. */
+tri_spread tri_sync_spread(const tri_parallel_config *config, int ranks);
+
+/* Who owns what of the store: keeps the optimizer's state of it (and more: tri_spread) and moves it. */
+typedef struct tri_share {
+    tri_slice slice;
+    int rank;
+    int64_t at; /* elements that the rank owns before it */
+} tri_share;
+typedef struct tri_shares {
+    tri_share *items; /* in the order of the store, all of it */
+    int count;
+} tri_shares;
+/* A function of its arguments; where nothing is spread one share of rank -1, which stands for all. */
+tri_status tri_shares_init(tri_shares *shares, const tri_parallel_config *config, const tri_params *params, int ranks);
+void tri_shares_fini(tri_shares *shares);
+/* The share that element `first` of the store is in. */
+const tri_share *tri_shares_find(const tri_shares *shares, int64_t first);
+/* The slices of one rank, in order (tri_free). */
+tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices, int *count);
+
+/* What one of `ranks` ranks keeps, with what passes through; no group is looked at. */
+typedef struct tri_sync_bytes {
+    size_t weights, gradients;
+} tri_sync_bytes;
+tri_status tri_sync_memory(const tri_sync_setup *setup, int rank, int ranks, tri_sync_bytes *bytes);
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out);
 void tri_sync_destroy(tri_sync *sync);
 

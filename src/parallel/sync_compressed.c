@@ -100,6 +100,8 @@ static tri_status allocate(sync_compressed *small)
     void *first;
     TRI_TRY(tri_group_alloc(small->host ? small->host : small->group, nbytes, &first));
     small->base.grads[0] = first;
+    small->base.whole = true;
+    small->base.tail = small->base.grads[0] + tri_params_grad_count(small->params);
     for (size_t p = 1; p < parts; p++)
         if (!(small->base.grads[p] = tri_alloc_bulk(nbytes)))
             return TRI_ENOMEM;

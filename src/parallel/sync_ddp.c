@@ -39,30 +39,21 @@ static void ddp_destroy(tri_sync *sync)
     tri_free(ddp->works);
     tri_free(ddp->part_slice);
     tri_buckets_fini(&ddp->buckets);
-    for (int p = 1; ddp->base.grads && p < ddp->part_count; p++)
-        tri_free(ddp->base.grads[p]);
-    if (ddp->base.grads)
-        tri_group_free(ddp->group, ddp->base.grads[0]);
-    tri_free(ddp->base.grads);
+    tri_sync_arrays_free(ddp->group, ddp->base.grads, ddp->part_count);
     tri_free(ddp);
 }
 
 static tri_status ddp_allocate(sync_ddp *ddp)
 {
     size_t parts = (size_t)ddp->part_count, count = (size_t)ddp->buckets.count;
-    size_t nbytes = (size_t)(tri_params_grad_count(ddp->params) + TRI_PARAMS_TAIL) * sizeof(float);
     ddp->works = tri_alloc_zero(count, sizeof(tri_work *));
     ddp->part_slice = tri_alloc_zero(count * parts, sizeof(float *));
-    ddp->base.grads = tri_alloc_zero(parts, sizeof(float *));
-    if (!ddp->works || !ddp->part_slice || !ddp->base.grads)
+    if (!ddp->works || !ddp->part_slice)
         return TRI_ENOMEM;
-    /* The first part is reduced in place by all ranks of a host. */
-    void *first;
-    TRI_TRY(tri_group_alloc(ddp->group, nbytes, &first));
-    ddp->base.grads[0] = first;
+    TRI_TRY(tri_sync_arrays_alloc(ddp->group, ddp->params, ddp->part_count, &ddp->base.grads));
+    ddp->base.whole = true;
+    ddp->base.tail = ddp->base.grads[0] + tri_params_grad_count(ddp->params);
     for (size_t p = 0; p < parts; p++) {
-        if (p > 0 && !(ddp->base.grads[p] = tri_alloc_bulk(nbytes)))
-            return TRI_ENOMEM;
         for (size_t b = 0; b < count; b++)
             ddp->part_slice[b * parts + p] = ddp->base.grads[p] + ddp->buckets.items[b].first;
     }

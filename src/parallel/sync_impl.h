@@ -7,8 +7,13 @@
 
 #include "parallel/sync.h"
 
-extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_local, tri_sync_diloco;
+extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_zero2, tri_sync_zero3, tri_sync_local, tri_sync_diloco;
 /* allreduce with parallel.compress: no name of its own. */
 extern const tri_sync_ops tri_sync_compressed;
+
+/* Gradient arrays of all parts, with tails; collective: the first part is reduced in place by all ranks of a host. */
+tri_status tri_sync_arrays_alloc(tri_group *group, const tri_params *params, int part_count, float ***out);
+/* NULL does nothing. */
+void tri_sync_arrays_free(tri_group *group, float **arrays, int part_count);
 
 #endif

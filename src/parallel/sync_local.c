@@ -48,6 +48,8 @@ static tri_status allocate(sync_local *local, const tri_sync_setup *setup)
     for (int p = 0; p < local->part_count; p++)
         if (!(local->base.grads[p] = tri_alloc_bulk(nbytes)))
             return TRI_ENOMEM;
+    local->base.whole = true;
+    local->base.tail = local->base.grads[0] + tri_params_grad_count(params);
     TRI_TRY(
         tri_device_view_open(&local->weights, params->device, params->values, (size_t)params->count * sizeof(float)));
     return local->base.ops == &tri_sync_diloco ? tri_outer_create(setup, local->weights.host, &local->outer) : TRI_OK;

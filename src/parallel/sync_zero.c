@@ -1,79 +1,117 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sync_zero.c: zero1: gradients meet as with allreduce; each rank keeps the optimizer's state of one slice of the store
- * alone, moves that slice, and the ranks gather what they have moved.
+ * sync_zero.c: sharded state: each rank keeps its shares of the optimizer's state (zero1), of gradients (zero2) and of
+ * weights (zero3), and moves these.
  *
- * An optimizer is elementwise, so a slice has the same bits whoever moves it (docs/design/013-sharded-state.md).
+ * An optimizer is elementwise, so a share has the same bits whoever moves it (docs/design/013-sharded-state.md). Up to
+ * zero2 the moved weights are gathered unit by unit while the next forward pass goes on. Stages of a pipeline exchange
+ * sums of tied weights, so all ranks need them all: then gradients meet as with allreduce (zero1).
  * Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion parameter models", SC
- * 2020: stage 1.
+ * 2020.
  */
 #include "base/memory.h"
 #include "base/runtime.h"
+#include "parallel/fetch.h"
+#include "parallel/grads.h"
 #include "parallel/sync_impl.h"
 
 typedef struct sync_zero {
     tri_sync base;
-    tri_sync *sums; /* allreduce: gradients meet as there; its arrays are ours */
     tri_group *group;
     const tri_params *params;
-    int rank, ranks;
-    int64_t *counts, *firsts; /* [ranks]: what each rank owns */
-    tri_device_view weights;  /* as the host sees them */
+    int rank;
+    bool overlap;
+    tri_sync *sums; /* allreduce, where all ranks have all sums; else NULL, and grads */
+    tri_units units;
+    tri_grads grads;
+    tri_sync_piece *pieces;
+    tri_fetch fetch;         /* zero3 */
+    tri_device_view weights; /* below: as the host sees them */
+    tri_work **works;        /* [units.store_count] gathers under way */
+    int64_t waited_ns;       /* for these */
 } sync_zero;
 
-/* Shares of whole lines of the store, as even as they come: they differ by one line at most. */
-static tri_sync_slice zero_owned(const tri_params *params, int rank, int ranks)
+static bool is_spread(const sync_zero *zero)
 {
-    int64_t lines = (params->count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN;
-    int64_t first = lines * rank / ranks * TRI_PARAMS_ALIGN, end = lines * (rank + 1) / ranks * TRI_PARAMS_ALIGN;
-    if (end > params->count)
-        end = params->count;
-    return (tri_sync_slice){first, end - first};
+    return zero->base.ops->spread == TRI_SPREAD_WEIGHTS;
 }
 
 static void zero_destroy(tri_sync *sync)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
+    for (int u = 0; zero->works && u < zero->units.store_count; u++)
+        if (zero->works[u])
+            (void)tri_work_wait(zero->works[u]);
     tri_sync_destroy(zero->sums);
+    tri_grads_fini(&zero->grads);
+    tri_fetch_fini(&zero->fetch);
     tri_device_view_close(&zero->weights);
-    tri_free(zero->counts);
-    tri_free(zero->firsts);
+    tri_units_fini(&zero->units);
+    tri_free(zero->works);
+    tri_free(zero->pieces);
     tri_free(zero);
+}
+
+static tri_status pieces_make(sync_zero *zero)
+{
+    zero->pieces = tri_alloc_zero((size_t)zero->units.store_count + 1, sizeof(tri_sync_piece));
+    if (!zero->pieces)
+        return TRI_ENOMEM;
+    for (int u = 0; u < zero->units.store_count; u++) {
+        const tri_unit *unit = &zero->units.items[u];
+        int64_t first = unit->first + unit->firsts[zero->rank], count = unit->counts[zero->rank];
+        if (count == 0 || unit->frozen)
+            continue;
+        zero->pieces[zero->base.piece_count++] =
+            (tri_sync_piece){.slice = {first, count},
+                             .values = zero->params->values + (is_spread(zero) ? unit->at[zero->rank] : first),
+                             .sums = zero->sums ? zero->sums->grads[0] + first : zero->grads.states[u].sum};
+    }
+    zero->base.pieces = zero->pieces;
+    return TRI_OK;
 }
 
 static tri_status zero_plan(sync_zero *zero, const tri_sync_setup *setup)
 {
     const tri_params *params = setup->params;
-    zero->counts = tri_alloc_zero((size_t)zero->ranks, sizeof(int64_t));
-    zero->firsts = tri_alloc_zero((size_t)zero->ranks, sizeof(int64_t));
-    if (!zero->counts || !zero->firsts)
-        return TRI_ENOMEM;
-    for (int r = 0; r < zero->ranks; r++) {
-        tri_sync_slice slice = zero_owned(params, r, zero->ranks);
-        zero->firsts[r] = slice.first;
-        zero->counts[r] = slice.count;
-    }
-    TRI_TRY(
-        tri_device_view_open(&zero->weights, params->device, params->values, (size_t)params->count * sizeof(float)));
-    return tri_sync_ddp.create(setup, &zero->sums);
+    bool whole = setup->whole_gradients || zero->base.ops->spread == TRI_SPREAD_STATE;
+    TRI_TRY(tri_units_init(&zero->units, params, setup->config->bucket_kib * 1024, tri_group_count(setup->group)));
+    if (setup->whole_sums)
+        TRI_TRY(tri_sync_ddp.create(setup, &zero->sums));
+    else
+        TRI_TRY(tri_grads_init(&zero->grads, setup, &zero->units, whole));
+    zero->base.whole = setup->whole_sums;
+    zero->base.grads = zero->sums ? zero->sums->grads : zero->grads.arrays;
+    zero->base.tail = zero->sums ? zero->sums->tail : zero->grads.tails[0];
+    if (is_spread(zero))
+        TRI_TRY(tri_fetch_init(&zero->fetch, setup->group, params, &zero->units, zero->overlap));
+    else
+        TRI_TRY(tri_device_view_open(&zero->weights, params->device, params->values,
+                                     (size_t)params->count * sizeof(float)));
+    zero->works = tri_alloc_zero((size_t)zero->units.store_count + 1, sizeof(tri_work *));
+    return zero->works ? pieces_make(zero) : TRI_ENOMEM;
 }
 
-static tri_status zero_create(const tri_sync_setup *setup, tri_sync **out)
+static tri_status zero_create(const tri_sync_ops *ops, const tri_sync_setup *setup, tri_sync **out)
 {
+    if (ops->spread == TRI_SPREAD_WEIGHTS && !setup->params->device->shares_host)
+        return tri_fail(TRI_EUNSUPPORTED, "parallel.sync: %s wants weights in the host's memory", ops->name);
+    if (ops->spread > TRI_SPREAD_STATE && setup->whole_sums)
+        return tri_fail(TRI_ECONFIG, "parallel.sync: with parallel.pipeline want allreduce or zero1, got %s",
+                        ops->name);
     sync_zero *zero = tri_alloc_zero(1, sizeof(*zero));
     if (!zero)
         return TRI_ENOMEM;
-    zero->base.ops = &tri_sync_zero1;
+    zero->base.ops = ops;
     zero->group = setup->group;
     zero->params = setup->params;
     zero->rank = tri_group_rank(setup->group);
-    zero->ranks = tri_group_count(setup->group);
+    zero->overlap = setup->config->overlap && setup->params->device->shares_host;
     tri_status status = zero_plan(zero, setup);
     if (status != TRI_OK) {
         zero_destroy(&zero->base);
         return status;
     }
-    zero->base.grads = zero->sums->grads;
     *out = &zero->base;
     return TRI_OK;
 }
@@ -81,51 +119,187 @@ static tri_status zero_create(const tri_sync_setup *setup, tri_sync **out)
 static tri_status zero_begin(tri_sync *sync)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
-    return zero->sums->ops->begin(zero->sums);
+    if (zero->sums)
+        return zero->sums->ops->begin(zero->sums);
+    tri_grads_begin(&zero->grads);
+    return TRI_OK;
 }
 
 static void zero_ready(tri_sync *sync, int entry)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
-    zero->sums->ops->ready(zero->sums, entry);
+    if (zero->sums)
+        zero->sums->ops->ready(zero->sums, entry);
+    else
+        tri_grads_ready(&zero->grads, entry);
+}
+
+static void count_waits(sync_zero *zero)
+{
+    zero->base.waited_ns = zero->waited_ns + zero->fetch.waited_ns + zero->grads.waited_ns;
 }
 
 static tri_status zero_finish(tri_sync *sync, tri_sync_slice *slice)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
-    TRI_TRY(zero->sums->ops->finish(zero->sums, slice));
-    *slice = (tri_sync_slice){zero->firsts[zero->rank], zero->counts[zero->rank]};
-    zero->base.exposed_ns = zero->sums->exposed_ns;
+    int64_t start_ns = tri_now_ns();
+    *slice = (tri_sync_slice){0, 0};
+    if (zero->sums)
+        return zero->sums->ops->finish(zero->sums, slice);
+    tri_status status = tri_grads_finish(&zero->grads);
+    count_waits(zero);
+    zero->base.exposed_ns = tri_now_ns() - start_ns;
+    return status;
+}
+
+/* --- weights that every rank has --- */
+
+static tri_status unit_gather(sync_zero *zero, int u)
+{
+    const tri_unit *unit = &zero->units.items[u];
+    float *values = (float *)zero->weights.host + unit->first;
+    tri_blocks blocks = {unit->counts, unit->firsts};
+    tri_group_name_next(zero->group, unit->name);
+    tri_status status =
+        tri_all_gather_v(zero->group, values + unit->firsts[zero->rank], values, &blocks, TRI_F32, &zero->works[u]);
+    tri_group_name_next(zero->group, "");
+    return status;
+}
+
+static tri_status unit_await(sync_zero *zero, int u)
+{
+    if (!zero->works[u])
+        return TRI_OK;
+    int64_t start_ns = tri_now_ns();
+    tri_status status = tri_work_wait(zero->works[u]);
+    zero->works[u] = NULL;
+    zero->waited_ns += tri_now_ns() - start_ns;
+    count_waits(zero);
+    return status;
+}
+
+static tri_status zero_settle(tri_sync *sync)
+{
+    sync_zero *zero = tri_container_of(sync, sync_zero, base);
+    for (int u = 0; u < zero->units.store_count; u++)
+        TRI_TRY(unit_await(zero, u));
     return TRI_OK;
 }
 
 static tri_status zero_publish(tri_sync *sync)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
-    if (zero->ranks == 1)
-        return TRI_OK;
     int64_t start_ns = tri_now_ns();
-    float *values = zero->weights.host;
-    tri_blocks blocks = {zero->counts, zero->firsts};
     tri_device_view_read(&zero->weights);
-    tri_group_name_next(zero->group, "weights");
-    tri_status status =
-        tri_all_gather_v(zero->group, values + zero->firsts[zero->rank], values, &blocks, TRI_F32, NULL);
-    tri_group_name_next(zero->group, "");
-    if (status == TRI_OK)
+    for (int u = 0; u < zero->units.store_count; u++)
+        if (!zero->units.items[u].frozen)
+            TRI_TRY(unit_gather(zero, u));
+    if (!zero->overlap) {
+        TRI_TRY(zero_settle(sync));
         tri_device_view_write(&zero->weights);
+    }
     zero->base.exposed_ns += tri_now_ns() - start_ns;
-    return status;
+    return TRI_OK;
 }
+
+static tri_status zero_renew(tri_sync *sync)
+{
+    sync_zero *zero = tri_container_of(sync, sync_zero, base);
+    return tri_fetch_renew(&zero->fetch);
+}
+
+/* --- hooks --- */
+
+static tri_status hook_wait(void *arg, int entry, const float **values)
+{
+    sync_zero *zero = arg;
+    *values = zero->params->values + zero->params->entries[entry].first;
+    return unit_await(zero, zero->units.of[entry]);
+}
+
+static void hook_begin(void *arg, bool down)
+{
+    sync_zero *zero = arg;
+    tri_fetch_begin(&zero->fetch, down);
+}
+
+static tri_status hook_bring(void *arg, int entry, const float **values)
+{
+    sync_zero *zero = arg;
+    TRI_TRY(tri_fetch_bring(&zero->fetch, entry, values));
+    count_waits(zero);
+    return TRI_OK;
+}
+
+static void hook_done(void *arg, int entry)
+{
+    sync_zero *zero = arg;
+    tri_fetch_done(&zero->fetch, entry);
+}
+
+static tri_status hook_place(void *arg, int number, float **parts)
+{
+    sync_zero *zero = arg;
+    TRI_TRY(tri_grads_place(&zero->grads, number, parts));
+    count_waits(zero);
+    return TRI_OK;
+}
+
+static void zero_hooks(tri_sync *sync, tri_graph_hooks *hooks)
+{
+    sync_zero *zero = tri_container_of(sync, sync_zero, base);
+    *hooks = is_spread(zero)
+                 ? (tri_graph_hooks){.arg = zero, .begin = hook_begin, .bring = hook_bring, .done = hook_done}
+                 : (tri_graph_hooks){.arg = zero, .bring = hook_wait};
+    if (!zero->sums && !zero->grads.whole)
+        hooks->place = hook_place;
+}
+
+/* --- the table --- */
+
+static tri_status zero1_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    return zero_create(&tri_sync_zero1, setup, out);
+}
+
+static tri_status zero2_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    return zero_create(&tri_sync_zero2, setup, out);
+}
+
+static tri_status zero3_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    return zero_create(&tri_sync_zero3, setup, out);
+}
+
+#define COMMON                                                                                                         \
+    .begin = zero_begin, .ready = zero_ready, .finish = zero_finish, .hooks = zero_hooks, .destroy = zero_destroy
 
 const tri_sync_ops tri_sync_zero1 = {
     .name = "zero1",
-    .does = "every rank has all weights and all gradients, and the optimizer's state of its part of them",
-    .create = zero_create,
-    .begin = zero_begin,
-    .ready = zero_ready,
-    .finish = zero_finish,
+    .does = "every rank has all weights and all gradients, and the optimizer's state of its share of them",
+    .create = zero1_create,
     .publish = zero_publish,
-    .owned = zero_owned,
-    .destroy = zero_destroy,
+    .settle = zero_settle,
+    .spread = TRI_SPREAD_STATE,
+    COMMON,
+};
+
+const tri_sync_ops tri_sync_zero2 = {
+    .name = "zero2",
+    .does = "every rank has all weights, and gradients and the optimizer's state of its share of them",
+    .create = zero2_create,
+    .publish = zero_publish,
+    .settle = zero_settle,
+    .spread = TRI_SPREAD_GRADIENTS,
+    COMMON,
+};
+
+const tri_sync_ops tri_sync_zero3 = {
+    .name = "zero3",
+    .does = "every rank has its share of weights, gradients and the optimizer's state",
+    .create = zero3_create,
+    .publish = zero_renew,
+    .spread = TRI_SPREAD_WEIGHTS,
+    COMMON,
 };

@@ -25,13 +25,12 @@ tri_status tri_job_flops_meet(tri_job *job)
 
 /* Stages have their gradients of tied weights from each other, and the tail from the last one. Tensor ranks have all of
  * these alike, but for a wish to stop. */
-tri_status tri_job_sums_meet(tri_job *job, float *sums)
+tri_status tri_job_sums_meet(tri_job *job)
 {
-    const tri_mesh *mesh = &job->mesh;
-    float *stop = sums + tri_params_grad_count(job->params) + TRI_TAIL_STOP;
-    if (mesh->tensor > 1)
-        TRI_TRY(tri_all_reduce(mesh->tensor_group, stop, stop, 1, TRI_F32, TRI_REDUCE_SUM, NULL));
-    return job->pipeline ? tri_pipeline_share(job->pipeline, sums) : TRI_OK;
+    float *stop = job->sync->tail + TRI_TAIL_STOP;
+    if (job->mesh.tensor > 1)
+        TRI_TRY(tri_all_reduce(job->mesh.tensor_group, stop, stop, 1, TRI_F32, TRI_REDUCE_SUM, NULL));
+    return job->pipeline ? tri_pipeline_share(job->pipeline, job->sync->grads[0]) : TRI_OK;
 }
 
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry)
@@ -39,17 +38,37 @@ bool tri_job_counts_entry(const tri_job *job, const tri_param *entry)
     return (job->mesh.tensor_rank == 0 || entry->piece.parts > 0) && !entry->copy;
 }
 
-/* Blocks of entries that others count too stay zero here: a sum with zeros has no rounding. */
-tri_status tri_job_gradient_norm(tri_job *job, const float *sums, double *norm)
+/* Blocks of the gradients of a slice of the store, which begin at `sums`. What others count too stays zero: a sum with
+ * zeros has no rounding. */
+static void slice_squares(tri_job *job, tri_slice slice, const float *sums)
 {
     const tri_params *params = job->params;
-    memset(job->norm_blocks, 0, (size_t)params->block_count * sizeof(double));
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
-        if (tri_job_counts_entry(job, entry))
-            tri_clip_squares(params, sums, entry->first, entry->count, job->norm_blocks, job->threads);
+        int64_t low = entry->first > slice.first ? entry->first : slice.first;
+        int64_t high = entry->first + entry->count, end = slice.first + slice.count;
+        high = high < end ? high : end;
+        if (low < high && tri_job_counts_entry(job, entry))
+            tri_clip_squares(params, sums + (low - slice.first), low, high - low, job->norm_blocks, job->threads);
     }
-    TRI_TRY(sum_over_model(job, "gradient norm", job->norm_blocks, params->block_count, TRI_F64));
-    *norm = tri_clip_norm(job->norm_blocks, params->block_count, (double)job->moves.grad_scale);
+}
+
+tri_status tri_job_gradient_norm(tri_job *job, double *norm)
+{
+    const tri_sync *sync = job->sync;
+    int64_t count = job->params->block_count;
+    memset(job->norm_blocks, 0, (size_t)count * sizeof(double));
+    if (sync->whole)
+        slice_squares(job, (tri_slice){0, job->params->count}, sync->grads[0]);
+    for (int i = 0; !sync->whole && i < sync->piece_count; i++)
+        slice_squares(job, sync->pieces[i].slice, sync->pieces[i].sums);
+    if (!sync->whole) {
+        tri_group_name_next(job->mesh.data_group, "gradient norm");
+        TRI_TRY(tri_all_reduce(job->mesh.data_group, job->norm_blocks, job->norm_blocks, count, TRI_F64, TRI_REDUCE_SUM,
+                               NULL));
+        tri_group_name_next(job->mesh.data_group, "");
+    }
+    TRI_TRY(sum_over_model(job, "gradient norm", job->norm_blocks, count, TRI_F64));
+    *norm = tri_clip_norm(job->norm_blocks, count, (double)job->moves.grad_scale);
     return TRI_OK;
 }

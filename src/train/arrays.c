@@ -12,26 +12,33 @@
 
 /* --- who holds what --- */
 
-/* Of several that have the same weights, the ranks with data rank 0 hold them; others get them by broadcast. */
-static tri_status weights_list(const tri_job *job, tri_vector *list)
+/* What this rank owns, slice after slice. */
+static tri_status shares_list(const tri_job *job, tri_vector *list)
 {
-    tri_sync_slice all = {0, job->params->count};
-    list->each = sizeof(tri_holding);
+    tri_slice *own;
+    int count;
+    int64_t at = 0;
+    TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
+    tri_status status = TRI_OK;
+    for (int i = 0; status == TRI_OK && i < count; at += own[i++].count)
+        status = tri_holdings_of_slice(job->params, &job->tensors, own[i], at, job->mesh.tensor_rank == 0, list);
+    tri_free(own);
+    return status;
+}
+
+/* Of several that have the same weights, the ranks with data rank 0 hold them; others get them by broadcast. */
+static tri_status whole_list(const tri_job *job, tri_vector *list)
+{
+    tri_slice all = {0, job->params->count};
     return job->mesh.data_rank == 0
                ? tri_holdings_of_slice(job->params, &job->tensors, all, 0, job->mesh.tensor_rank == 0, list)
                : TRI_OK;
 }
 
-static tri_status states_list(const tri_job *job, tri_vector *list)
-{
-    tri_sync_slice own = tri_sync_owned(&job->config.parallel, job->params, job->mesh.data_rank, job->mesh.data);
-    return tri_holdings_of_slice(job->params, &job->tensors, own, 0, job->mesh.tensor_rank == 0, list);
-}
-
 static tri_status inventory_open(tri_job *job, tri_status (*list_make)(const tri_job *job, tri_vector *list),
                                  tri_inventory **out)
 {
-    tri_vector list = {0};
+    tri_vector list = {.each = sizeof(tri_holding)};
     tri_status status = list_make(job, &list);
     if (status == TRI_OK)
         status = tri_inventory_create(job->group, &job->tensors, &list, out);
@@ -41,11 +48,10 @@ static tri_status inventory_open(tri_job *job, tri_status (*list_make)(const tri
 
 tri_status tri_job_inventories_open(tri_job *job)
 {
-    TRI_TRY(inventory_open(job, weights_list, &job->weights_at));
+    TRI_TRY(inventory_open(job, job->spread == TRI_SPREAD_WEIGHTS ? shares_list : whole_list, &job->weights_at));
     job->states_at = job->weights_at;
-    return job->optim && tri_sync_is_sharded(&job->config.parallel) && job->mesh.data > 1
-               ? inventory_open(job, states_list, &job->states_at)
-               : TRI_OK;
+    bool apart = job->spread == TRI_SPREAD_STATE || job->spread == TRI_SPREAD_GRADIENTS;
+    return apart ? inventory_open(job, shares_list, &job->states_at) : TRI_OK;
 }
 
 void tri_job_inventories_close(tri_job *job)
@@ -143,7 +149,7 @@ tri_status tri_job_arrays_spread(tri_job_arrays *arrays)
 {
     tri_job *job = arrays->job;
     for (int index = 0; job->mesh.data > 1 && index < arrays->count; index++)
-        if (index == 0 || job->states_at == job->weights_at)
+        if (index == 0 ? job->spread != TRI_SPREAD_WEIGHTS : job->spread == TRI_SPREAD_NOTHING)
             TRI_TRY(
                 tri_broadcast(job->mesh.data_group, arrays->views[index].host, job->params->count, TRI_F32, 0, NULL));
     return TRI_OK;

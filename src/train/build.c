@@ -77,24 +77,73 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
+/* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
+static bool is_pieced(const tri_job *job)
+{
+    int64_t most = (job->config.train.shards + job->mesh.data - 1) / job->mesh.data;
+    int64_t at_once = job->config.train.shards_at_once;
+    return at_once > 0 && at_once < most;
+}
+
+tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
+{
+    const tri_parallel_config *config = &job->config.parallel;
+    *own = NULL;
+    *count = 0;
+    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.data);
+    if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
+        return tri_fail(
+            TRI_ECONFIG,
+            "train.shards_at_once: with parallel.sync %s all ranks go through the weights equally often: want "
+            "a number of ranks that divides train.shards, %lld, got %d",
+            config->sync, (long long)job->config.train.shards, job->mesh.data);
+    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.data));
+    return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, job->mesh.data_rank, own, count) : TRI_OK;
+}
+
 tri_status tri_job_open_optim(tri_job *job)
 {
-    tri_sync_slice owned = tri_sync_owned(&job->config.parallel, job->params, job->mesh.data_rank, job->mesh.data);
-    return tri_optim_create_part(&job->config.optim, job->params, owned.first, owned.count, job->threads, &job->optim);
+    tri_slice *own;
+    int count;
+    TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
+    tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
+    tri_free(own);
+    return status;
+}
+
+tri_sync_setup tri_job_sync_setup(const tri_job *job)
+{
+    return (tri_sync_setup){.config = &job->config.parallel,
+                            .group = job->mesh.data_group,
+                            .params = job->params,
+                            .leaves = job->config.train.shards,
+                            .part_count = job->part_count,
+                            .whole_gradients = is_pieced(job),
+                            .whole_sums = job->mesh.pipeline > 1,
+                            .threads = job->threads};
+}
+
+/* How the graphs find what is on its way or elsewhere. */
+static void hooks_set(tri_job *job)
+{
+    tri_graph_hooks hooks = {.arg = job, .bring = tri_job_entry_bring};
+    if (job->sync->ops->hooks)
+        job->sync->ops->hooks(job->sync, &hooks);
+    if (!job->ahead && !job->sync->ops->hooks)
+        return;
+    if (job->pipeline)
+        tri_pipeline_hooks_set(job->pipeline, &hooks);
+    else
+        tri_graph_hooks_set(job->graph, &hooks);
 }
 
 static tri_status build_moves(tri_job *job)
 {
     TRI_TRY(tri_job_open_optim(job));
-    tri_sync_setup setup = {.config = &job->config.parallel,
-                            .group = job->mesh.data_group,
-                            .params = job->params,
-                            .leaves = job->config.train.shards,
-                            .part_count = job->part_count,
-                            .threads = job->threads,
-                            .between_hosts = tri_group_is_between_hosts(job->mesh.data_group)};
+    tri_sync_setup setup = tri_job_sync_setup(job);
+    setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    if (job->config.optim.clip_norm > 0 || job->rank == 0 || job->mesh.model_group) {
+    if (job->config.optim.clip_norm > 0 || job->rank == 0 || job->mesh.model_group || !job->sync->whole) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
@@ -103,8 +152,7 @@ static tri_status build_moves(tri_job *job)
     /* Clipping and ties need all sums at once; pieces of the batch write all gradients before any is ready. */
     job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && job->graph &&
                  !job->waves.scratch;
-    if (job->ahead)
-        tri_graph_need_set(job->graph, tri_job_entry_settle, job);
+    hooks_set(job);
     return TRI_OK;
 }
 

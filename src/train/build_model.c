@@ -32,12 +32,17 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
 /* What of the model's tensors is in this rank's store. */
 static tri_status store_make(tri_job *job, const tri_model *model)
 {
-    TRI_TRY(job->mesh.pipeline > 1
-                ? tri_job_stage_store(job, model)
-                : tri_params_create(model, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params));
+    const tri_device_ops *device = tri_device_find("cpu");
+    tri_slice *own;
+    int count;
+    TRI_TRY(job->mesh.pipeline > 1 ? tri_job_stage_store(job, model)
+                                   : tri_params_lay(model, NULL, device, &job->params));
     for (int e = 0; e < job->params->entry_count; e++)
         job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
-    return TRI_OK;
+    TRI_TRY(tri_job_share_out(job, &own, &count));
+    tri_status status = tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
+    tri_free(own);
+    return status;
 }
 
 static tri_status graph_make(tri_job *job, const tri_model *model, const tri_graph_config *config)

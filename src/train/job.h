@@ -83,6 +83,8 @@ struct tri_job {
     tri_job_test test;
     tri_job_waves waves;
     double *norm_blocks;
+    tri_shares shares;                       /* who owns what of the store */
+    tri_spread spread;                       /* what of the run */
     int64_t first_shard, shard_count;        /* of this rank */
     int64_t rows;                            /* samples of a shard, at most */
     size_t input_nbytes, target_nbytes;      /* of one shard of the loader's batch */
@@ -93,6 +95,7 @@ struct tri_job {
     bool ahead;              /* some weights may move in the step after their gradients' */
     tri_optim_figures moves; /* of the last step */
     double settling_s;       /* of this step: what was settled in its forward pass */
+    int64_t waited_ns;       /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
     tri_job_figures figures;
@@ -124,8 +127,12 @@ int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
 /* Also finds the number of steps. */
 tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
-/* For what this rank moves (tri_sync_owned). */
+/* For what this rank moves (job->shares). */
 tri_status tri_job_open_optim(tri_job *job);
+/* Finds out who owns what of the store; the slices of weights that are here (tri_free), NULL: all are. */
+tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count);
+/* Without what is known of hosts. */
+tri_sync_setup tri_job_sync_setup(const tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
 /* plan.c. Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and
  * builds the model. */
@@ -150,8 +157,8 @@ tri_status tri_job_config_write(tri_job *job);
 tri_status tri_job_step_run(tri_job *job);
 /* The weights are those after the last step; a step leaves some to the next one where job->ahead. */
 tri_status tri_job_settle(tri_job *job);
-/* Those of one entry, a tri_graph_need. */
-tri_status tri_job_entry_settle(void *job, int entry);
+/* Those of one entry, for tri_graph_hooks. */
+tri_status tri_job_entry_bring(void *job, int entry, const float **values);
 /* stages.c: where the model is cut; the store of this rank's stages; their pipeline; where the last step's time went
  * (collective). */
 tri_status tri_job_cut(tri_job *job, const tri_model *model, const tri_graph_config *graph);
@@ -163,13 +170,13 @@ tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, cons
                                 tri_job_memory *memory);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
-tri_status tri_job_sums_meet(tri_job *job, float *sums);
+tri_status tri_job_sums_meet(tri_job *job);
 /* The operations of the whole model from those of its parts. */
 tri_status tri_job_flops_meet(tri_job *job);
 /* Whether this rank counts an entry that others may have too. */
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry);
-/* Norm of the mean gradient, of whose sums these are this rank's. */
-tri_status tri_job_gradient_norm(tri_job *job, const float *sums, double *norm);
+/* Norm of the mean gradient, from the sums that the sync has here. */
+tri_status tri_job_gradient_norm(tri_job *job, double *norm);
 /* evaluate.c: the test set, or the part of it that train.eval_batches asks for; collective. */
 tri_status tri_job_evaluate(tri_job *job);
 /* actions.c: what is due after a step: evaluation, checkpoints; collective. */

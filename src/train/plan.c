@@ -45,9 +45,12 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     tri_dataset_close(dataset);
     TRI_TRY(status);
     TRI_TRY(tri_job_open_optim(job));
-    size_t values = (size_t)job->params->count, arrays = (size_t)(job->part_count + job->waves.levels);
-    memory->weights = values * sizeof(float);
-    memory->gradients = arrays * ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
+    tri_sync_setup setup = tri_job_sync_setup(job);
+    tri_sync_bytes bytes;
+    TRI_TRY(tri_sync_memory(&setup, job->mesh.data_rank, job->mesh.data, &bytes));
+    size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
+    memory->weights = bytes.weights;
+    memory->gradients = bytes.gradients + (size_t)job->waves.levels * level;
     memory->optimizer = tri_optim_nbytes(job->optim) + tri_sync_nbytes(&job->config.parallel, job->params);
     memory->activations = job->stage_memory.activations;
     memory->activations_apart = job->stage_memory.activations_apart;

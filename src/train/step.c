@@ -22,13 +22,12 @@ static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
     if (entry == tri_params_tail(job->params))
-        job->sync->grads[0][tri_params_grad_count(job->params) + TRI_TAIL_STOP] = (float)tri_stop_signal();
+        job->sync->tail[TRI_TAIL_STOP] = (float)tri_stop_signal();
     job->sync->ops->ready(job->sync, entry);
 }
 
-tri_status tri_job_entry_settle(void *arg, int entry)
+static tri_status entry_settle(tri_job *job, int entry)
 {
-    tri_job *job = arg;
     tri_sync_slice slice;
     int64_t mark_ns = tri_now_ns(), start_ns = mark_ns;
     TRI_TRY(job->sync->ops->wait(job->sync, entry, &slice));
@@ -41,11 +40,28 @@ tri_status tri_job_entry_settle(void *arg, int entry)
     return TRI_OK;
 }
 
+tri_status tri_job_entry_bring(void *arg, int entry, const float **values)
+{
+    tri_job *job = arg;
+    *values = job->params->values + job->params->entries[entry].first;
+    return entry_settle(job, entry);
+}
+
 tri_status tri_job_settle(tri_job *job)
 {
     for (int entry = 0; job->ahead && entry < job->params->entry_count; entry++)
-        TRI_TRY(tri_job_entry_settle(job, entry));
-    return TRI_OK;
+        TRI_TRY(entry_settle(job, entry));
+    return job->sync && job->sync->ops->settle ? job->sync->ops->settle(job->sync) : TRI_OK;
+}
+
+/* Time that kernels have waited for the sync since it was asked last, which is no time of theirs. */
+static double waited(tri_job *job)
+{
+    int64_t before_ns = job->waited_ns;
+    job->waited_ns = job->sync->waited_ns;
+    double seconds = (double)(job->waited_ns - before_ns) / 1e9;
+    job->record.comm += seconds;
+    return seconds;
 }
 
 /* Forward and backward over the shards [first, first + count) of this rank's batch; grads[p] gets the sum of parts[p]
@@ -65,10 +81,10 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
     TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
     TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
     TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
-    job->record.forward += lap(&mark_ns) - job->settling_s;
+    job->record.forward += lap(&mark_ns) - job->settling_s - waited(job);
     job->settling_s = 0;
     TRI_TRY(tri_graph_backward(job->graph, ready, job));
-    job->record.backward += lap(&mark_ns);
+    job->record.backward += lap(&mark_ns) - waited(job);
     return TRI_OK;
 }
 
@@ -124,7 +140,7 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 static bool norm_is_wanted(const tri_job *job)
 {
     int64_t every = job->config.train.norm_every;
-    bool read = job->metrics || job->console || job->mesh.model_group;
+    bool read = job->metrics || job->console || job->mesh.model_group || !job->sync->whole;
     return job->config.optim.clip_norm > 0 || (read && every > 0 && job->step % every == 0);
 }
 
@@ -132,8 +148,8 @@ static bool norm_is_wanted(const tri_job *job)
  * in which none counts has no loss and moves nothing by its gradient, which is zero. */
 static tri_status figures_find(tri_job *job)
 {
-    const float *tail = job->sync->grads[0] + tri_params_grad_count(job->params);
-    TRI_TRY(tri_job_sums_meet(job, job->sync->grads[0]));
+    const float *tail = job->sync->tail;
+    TRI_TRY(tri_job_sums_meet(job));
     float weight = tail[TRI_TAIL_WEIGHT];
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
@@ -148,20 +164,32 @@ static tri_status figures_find(tri_job *job)
     return TRI_OK;
 }
 
+/* What this rank moves: its pieces, or the slice whose sums have come. */
+static void weights_step(tri_job *job, tri_sync_slice slice)
+{
+    const tri_sync *sync = job->sync;
+    if (!sync->pieces)
+        tri_optim_step(job->optim, &job->moves, job->params->values, sync->grads[0], slice.first, slice.count);
+    for (int i = 0; sync->pieces && i < sync->piece_count; i++) {
+        const tri_sync_piece *piece = &sync->pieces[i];
+        tri_optim_step_at(job->optim, &job->moves, piece->values, piece->sums, piece->slice.first, piece->slice.count);
+    }
+}
+
 static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
-    float *sums = job->sync->grads[0];
-    TRI_TRY(figures_find(job));
-    tri_params_fold(job->params, job->threads, sums);
     double norm = NAN, limit = job->config.optim.clip_norm;
+    TRI_TRY(figures_find(job));
+    if (job->sync->whole)
+        tri_params_fold(job->params, job->threads, job->sync->grads[0]);
     if (!job->ahead && norm_is_wanted(job))
-        TRI_TRY(tri_job_gradient_norm(job, sums, &norm));
+        TRI_TRY(tri_job_gradient_norm(job, &norm));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
-    tri_optim_step(job->optim, &job->moves, job->params->values, sums, slice.first, slice.count);
+    weights_step(job, slice);
     if (job->ahead && norm_is_wanted(job)) {
         TRI_TRY(tri_job_settle(job));
-        TRI_TRY(tri_job_gradient_norm(job, sums, &norm));
+        TRI_TRY(tri_job_gradient_norm(job, &norm));
     }
     job->record.grad_norm = norm;
     return TRI_OK;

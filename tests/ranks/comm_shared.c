@@ -70,11 +70,30 @@ static void sums_agree(spawn_rank *self, void *arg)
 
 #define LEAVES 8
 
+/* Blocks of different lengths, read in the memory of all ranks; the sum in its place. */
+static void expect_own_block(spawn_rank *self, tri_group *world, float *const *parts, int part_count, const float *want,
+                             int64_t count)
+{
+    tri_tree_part own[TRI_TREE_MAX_PARTS];
+    int64_t counts[8], firsts[8], first = tri_tree_first(LEAVES, self->rank, self->world);
+    tri_blocks blocks = {counts, firsts};
+    (void)tri_tree_parts(LEAVES, first, tri_tree_count(LEAVES, self->rank, self->world), own);
+    for (int p = 0; p < part_count; p++)
+        comm_spawn_tree(parts[p], own[p].first, own[p].count, count);
+    for (int r = 0; r < self->world; r++) {
+        firsts[r] = count * r * r / (self->world * self->world);
+        counts[r] = count * (r + 1) * (r + 1) / (self->world * self->world) - firsts[r];
+    }
+    float *out = parts[0] + firsts[self->rank];
+    SPAWN_CHECK(self, tri_reduce_scatter_tree(world, LEAVES, parts, part_count, &blocks, out, NULL) == TRI_OK);
+    SPAWN_CHECK(self, memcmp(out, want + firsts[self->rank], (size_t)counts[self->rank] * sizeof(float)) == 0);
+}
+
 static void tree_sums_agree(spawn_rank *self, void *arg)
 {
     (void)arg;
     static const int64_t counts[] = {1, 40, LARGEST};
-    tri_comm *comm = comm_spawn_open(self, NULL, "all_reduce:0-=shared");
+    tri_comm *comm = comm_spawn_open(self, NULL, "all_reduce:0-=shared;reduce_scatter:0-=shared");
     if (!comm)
         return;
     tri_group *world = tri_comm_world(comm);
@@ -92,6 +111,7 @@ static void tree_sums_agree(spawn_rank *self, void *arg)
         comm_spawn_tree(want, 0, LEAVES, counts[c]);
         SPAWN_CHECK(self, tri_all_reduce_tree(world, LEAVES, parts, part_count, counts[c], NULL) == TRI_OK);
         SPAWN_CHECK(self, memcmp(parts[0], want, (size_t)counts[c] * sizeof(float)) == 0);
+        expect_own_block(self, world, parts, part_count, want, counts[c]);
     }
     for (int p = 1; p < part_count; p++)
         tri_free(parts[p]);

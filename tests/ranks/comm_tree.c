@@ -47,13 +47,52 @@ static void sum_of_shards(spawn_rank *self, void *arg)
     tri_comm_leave(comm);
 }
 
+/* Blocks of all lengths, none among them, out of the order of the ranks, with gaps; the sum beside or in its place. */
+static void block_of_the_sum_of_shards(spawn_rank *self, void *arg)
+{
+    const tree_case *tree = arg;
+    tri_comm *comm = comm_spawn_open(self, tree->order, NULL);
+    if (!comm)
+        return;
+    tri_tree_part own[TRI_TREE_MAX_PARTS];
+    float *parts[TRI_TREE_MAX_PARTS];
+    int64_t counts[64], firsts[64], at = 0;
+    int rank = self->rank, world = self->world;
+    for (int i = 0; i < world; i++) {
+        int r = (i + 2) % world;
+        counts[r] = (tree->count - at) / (world - i) * (i % 3);
+        counts[r] = counts[r] > tree->count - at ? tree->count - at : counts[r];
+        firsts[r] = at;
+        at += counts[r] + (at + counts[r] < tree->count);
+    }
+    int64_t first = tri_tree_first(tree->leaves, rank, world);
+    int part_count = tri_tree_parts(tree->leaves, first, tri_tree_count(tree->leaves, rank, world), own);
+    float *beside = tri_alloc((size_t)tree->count * sizeof(float) + 1);
+    parts[0] = tri_alloc((size_t)tree->count * sizeof(float) + 1);
+    for (int p = 1; p < part_count; p++)
+        parts[p] = tri_alloc((size_t)tree->count * sizeof(float) + 1);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        for (int p = 0; p < part_count; p++)
+            comm_spawn_tree(parts[p], own[p].first, own[p].count, tree->count);
+        float *out = in_place ? parts[0] + firsts[rank] : beside;
+        tri_blocks blocks = {counts, firsts};
+        SPAWN_CHECK(self, tri_reduce_scatter_tree(tri_comm_world(comm), tree->leaves, parts, part_count, &blocks, out,
+                                                  NULL) == TRI_OK);
+        SPAWN_CHECK(self, memcmp(out, tree->want + firsts[rank], (size_t)counts[rank] * sizeof(float)) == 0);
+    }
+    for (int p = 0; p < part_count || p < 1; p++)
+        tri_free(parts[p]);
+    tri_free(beside);
+    tri_comm_leave(comm);
+}
+
 static void run_tree(spawn_kind kind, int64_t leaves, int world, int64_t count, uint64_t seed, const char *order)
 {
     float *want = tri_alloc((size_t)count * sizeof(float) + 1);
     comm_spawn_tree(want, 0, leaves, count);
     tree_case tree = {.leaves = leaves, .count = count, .order = order, .want = want};
     spawn_config config = {.kind = kind, .world = world, .seed = seed};
-    bool held = spawn_ranks(&config, sum_of_shards, &tree);
+    bool held = spawn_ranks(&config, sum_of_shards, &tree) && spawn_ranks(&config, block_of_the_sum_of_shards, &tree);
     tri_free(want);
     assert_true(held);
 }
@@ -101,6 +140,9 @@ static void wrong_parts_are_refused(spawn_rank *self, void *arg)
     SPAWN_CHECK(self, tri_all_reduce_tree(group, 6, parts, 1, 4, NULL) == TRI_EINVAL);
     SPAWN_CHECK(self, tri_all_reduce_tree(group, 8, parts, 2, 4, NULL) == TRI_EINVAL);
     SPAWN_CHECK(self, tri_all_reduce_tree(group, 8, NULL, 1, 4, NULL) == TRI_EINVAL);
+    SPAWN_CHECK(self, tri_reduce_scatter_tree(group, 8, parts, 1, NULL, data, NULL) == TRI_EINVAL);
+    tri_blocks blocks = {(const int64_t[]){2, 2}, NULL};
+    SPAWN_CHECK(self, tri_reduce_scatter_tree(group, 8, parts, 2, &blocks, data, NULL) == TRI_EINVAL);
     SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
     tri_comm_leave(comm);
 }

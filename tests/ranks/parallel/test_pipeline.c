@@ -213,9 +213,10 @@ static tri_status parts_join(stage *s, tri_sync_slice *slice)
     return TRI_OK;
 }
 
-static tri_status fails(void *arg, int entry)
+static tri_status fails(void *arg, int entry, const float **values)
 {
     (void)entry;
+    (void)values;
     return tri_fail(TRI_EIO, "rank %d: the weights cannot be read", *(int *)arg);
 }
 
@@ -272,7 +273,7 @@ static void rank_run(spawn_rank *self, void *arg)
     tri_status status = opened ? TRI_OK : TRI_EINVAL;
     for (int step = 0; status == TRI_OK && step < STEPS; step++) {
         if (step == 1 && t->fails_at > 0 && self->rank == t->fails_at)
-            tri_pipeline_need_set(s.pipeline, fails, &self->rank);
+            tri_pipeline_hooks_set(s.pipeline, &(tri_graph_hooks){.arg = &self->rank, .bring = fails});
         status = stage_step(self, t, &s, step);
     }
     if (t->fails_at > 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_zero.c: state that is spread over the ranks: the same weights and the same files as when every rank has all of
- * it, and a share of the memory.
+ * test_zero.c: state, gradients and weights that are spread over the ranks: the same weights and the same files as when
+ * every rank has all of them, and a share of the memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +18,9 @@
 
 #define RUN_FOLDER "trireme-test-zero-run"
 #define ZERO1      "parallel.sync=zero1"
+#define ZERO3      "parallel.sync=zero3"
+
+static const char *const stages[] = {ZERO1, "parallel.sync=zero2", ZERO3};
 
 /* Running statistics, dropout, clipping, and batches and shares that do not come out even. */
 static const char conv[] = "model:\n"
@@ -61,15 +64,23 @@ static uint64_t expect_run(const train_case *test)
 static void every_number_of_ranks_gives_the_weights_of_one(void **state)
 {
     (void)state;
-    const char *const zero[] = {ZERO1, NULL};
     static const char *const configs[] = {conv, gpt};
-    static const int worlds[] = {1, 2, 3, 4, 5, 8};
     for (size_t c = 0; c < TRI_COUNT_OF(configs); c++) {
         uint64_t alone = expect_run(&(train_case){.config = configs[c], .world = 1});
-        for (size_t w = 0; w < TRI_COUNT_OF(worlds); w++)
-            assert_int_equal(expect_run(&(train_case){.config = configs[c], .overrides = zero, .world = worlds[w]}),
-                             alone);
+        for (size_t s = 0; s < TRI_COUNT_OF(stages); s++)
+            for (int world = 1; world <= 8; world++) {
+                const char *const zero[] = {stages[s], NULL};
+                if (expect_run(&(train_case){.config = configs[c], .overrides = zero, .world = world}) != alone)
+                    fail_msg("%s, %d ranks: other weights", stages[s], world);
+            }
     }
+}
+
+static bool is_pieced(const char *const *overrides)
+{
+    while (*overrides && strncmp(*overrides, "train.shards_at_once", 20) != 0)
+        overrides++;
+    return *overrides;
 }
 
 static void optimizers_groups_frozen_parts_waves_threads_and_bf16_change_nothing(void **state)
@@ -87,34 +98,41 @@ static void optimizers_groups_frozen_parts_waves_threads_and_bf16_change_nothing
         {conv, {"optim.groups=[{match: '*.bias', lr_scale: 0.5, weight_decay: 0}]", "optim.schedule=wsd"}, {NULL}},
         {conv, {"train.precision=bf16"}, {"train.threads=2"}},
         {gpt, {"train.precision=bf16"}, {"train.shards_at_once=1", "model.checkpoint=true"}},
+        {gpt, {NULL}, {"model.checkpoint=true", "parallel.overlap=false", "parallel.bucket_kib=1"}},
         {gpt, {"optim.groups=[{match: '*wte*', lr_scale: 2}]"}, {NULL}},
         {mlp, {"model.freeze=[fc1.*]"}, {NULL}},
         {mlp, {"model.freeze=[fc2.weight, fc3.*]"}, {"train.threads=2"}},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
         const char *const *decides = cases[i].decides, *const *layout = cases[i].layout;
-        const char *plain[4] = {NULL}, *zero[8] = {ZERO1};
+        const char *plain[4] = {NULL}, *zero[8] = {NULL};
         int plains = 0, zeros = 1;
         for (int k = 0; k < 3 && decides[k]; k++)
             plain[plains++] = zero[zeros++] = decides[k];
         for (int k = 0; k < 3 && layout[k]; k++)
             zero[zeros++] = layout[k];
         uint64_t alone = expect_run(&(train_case){.config = cases[i].config, .overrides = plain, .world = 1});
-        for (int world = 2; world <= 3; world++)
-            if (expect_run(&(train_case){.config = cases[i].config, .overrides = zero, .world = world}) != alone)
-                fail_msg("case %zu, %d ranks: other weights", i, world);
+        for (size_t s = 0; s < TRI_COUNT_OF(stages); s++)
+            for (int world = 2; world <= 4; world++) {
+                zero[0] = stages[s];
+                if (world == 3 && strcmp(stages[s], ZERO3) == 0 && is_pieced(zero))
+                    continue; /* refused, below */
+                if (expect_run(&(train_case){.config = cases[i].config, .overrides = zero, .world = world}) != alone)
+                    fail_msg("case %zu, %s, %d ranks: other weights", i, stages[s], world);
+            }
     }
 }
 
 static void twenty_simulated_ranks_give_the_weights_of_one(void **state)
 {
     (void)state;
-    const char *const wide[] = {
-        "train.shards=64", "train.batch=128", "train.epochs=1", "data.synthetic_count=384", ZERO1, NULL};
+    const char *wide[] = {
+        "train.shards=64", "train.batch=128", "train.epochs=1", "data.synthetic_count=384", NULL, NULL};
     train_case test = {.config = conv, .overrides = wide, .world = 1};
     uint64_t alone = expect_run(&test);
     test.world = 20;
-    for (uint64_t seed = 1; seed <= 2; seed++) {
+    for (uint64_t seed = 1; seed <= TRI_COUNT_OF(stages); seed++) {
+        wide[4] = stages[seed - 1];
         train_outcome outcome = train_fibers(&test, seed);
         if (outcome.status != TRI_OK)
             fail_msg("seed %llu: %s", (unsigned long long)seed, outcome.message);
@@ -125,10 +143,10 @@ static void twenty_simulated_ranks_give_the_weights_of_one(void **state)
 
 /* --- files --- */
 
-static char *state_file(const char *folder, size_t *nbytes)
+static char *file_of(const char *folder, const char *name, size_t *nbytes)
 {
     char path[256], *text;
-    snprintf(path, sizeof(path), "%s/checkpoints/step-00000007/optimizer.safetensors", folder);
+    snprintf(path, sizeof(path), "%s/checkpoints/step-00000007/%s.safetensors", folder, name);
     if (tri_fs_read(path, 1 << 24, &text, nbytes) != TRI_OK)
         fail_msg("%s", tri_last_error());
     return text;
@@ -137,24 +155,32 @@ static char *state_file(const char *folder, size_t *nbytes)
 static void the_files_are_those_of_one_rank_and_rank_0_alone_knows_the_folder(void **state)
 {
     (void)state;
-    const char *const zero[] = {"train.steps=7", ZERO1, NULL}, *const plain[] = {"train.steps=7", NULL};
-    size_t wanted_nbytes, nbytes;
+    static const char *const files[] = {"model", "optimizer"};
+    const char *zero[] = {"train.steps=7", NULL, NULL}, *const plain[] = {"train.steps=7", NULL};
+    char *wanted[2];
+    size_t wanted_nbytes[2], nbytes;
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = gpt, .overrides = plain, .run_folder = RUN_FOLDER, .world = 1});
-    char *wanted = state_file(RUN_FOLDER, &wanted_nbytes);
-    for (int world = 2; world <= 3; world++) {
+    for (int f = 0; f < 2; f++)
+        wanted[f] = file_of(RUN_FOLDER, files[f], &wanted_nbytes[f]);
+    for (int i = 0; i < 6; i++) {
+        int world = 2 + i % 2;
+        zero[1] = stages[i / 2];
         assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
         expect_run(&(train_case){.config = gpt,
                                  .overrides = zero,
                                  .run_folder = RUN_FOLDER,
                                  .first_writes = world % 2 != 0,
                                  .world = world});
-        char *found = state_file(RUN_FOLDER, &nbytes);
-        assert_int_equal(nbytes, wanted_nbytes);
-        assert_memory_equal(found, wanted, nbytes);
-        tri_free(found);
+        for (int f = 0; f < 2; f++) {
+            char *found = file_of(RUN_FOLDER, files[f], &nbytes);
+            assert_int_equal(nbytes, wanted_nbytes[f]);
+            assert_memory_equal(found, wanted[f], nbytes);
+            tri_free(found);
+        }
     }
-    tri_free(wanted);
+    tri_free(wanted[0]);
+    tri_free(wanted[1]);
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
@@ -165,7 +191,9 @@ static void a_run_stopped_and_resumed_in_another_layout_ends_the_same(void **sta
         int world;
         const char *sync;
     } layouts[][2] = {{{1, "allreduce"}, {3, "zero1"}}, {{3, "zero1"}, {1, "allreduce"}}, {{2, "zero1"}, {2, "zero1"}},
-                      {{4, "zero1"}, {3, "zero1"}},     {{2, "zero1"}, {5, "allreduce"}}, {{1, "zero1"}, {8, "zero1"}}};
+                      {{4, "zero1"}, {3, "zero1"}},     {{2, "zero1"}, {5, "allreduce"}}, {{1, "zero1"}, {8, "zero1"}},
+                      {{3, "zero3"}, {1, "allreduce"}}, {{1, "allreduce"}, {5, "zero3"}}, {{2, "zero3"}, {3, "zero2"}},
+                      {{4, "zero2"}, {2, "zero3"}},     {{3, "zero3"}, {4, "zero3"}}};
     static const char *const configs[] = {conv, gpt};
     for (size_t c = 0; c < TRI_COUNT_OF(configs); c++) {
         uint64_t whole = expect_run(&(train_case){.config = configs[c], .world = 1});
@@ -193,7 +221,7 @@ static void a_run_stopped_and_resumed_in_another_layout_ends_the_same(void **sta
 static void the_best_checkpoint_is_kept_and_goes_on(void **state)
 {
     (void)state;
-    const char *const best[] = {ZERO1, "checkpoint.keep_best=true", "train.eval_every=1", "checkpoint.every_steps=3",
+    const char *const best[] = {ZERO3, "checkpoint.keep_best=true", "train.eval_every=1", "checkpoint.every_steps=3",
                                 NULL};
     const char *const on[] = {"train.epochs=4", NULL};
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
@@ -209,37 +237,71 @@ static void the_best_checkpoint_is_kept_and_goes_on(void **state)
 static void a_checkpoint_that_does_not_fit_is_one_error_on_all_ranks(void **state)
 {
     (void)state;
-    const char *const zero[] = {ZERO1, NULL};
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = mlp, .run_folder = RUN_FOLDER, .world = 1});
-    train_outcome outcome =
-        train_threads(&(train_case){.config = gpt, .overrides = zero, .resume = RUN_FOLDER, .world = 3});
-    assert_true(outcome.status != TRI_OK);
-    if (!strstr(outcome.message, "while resuming " RUN_FOLDER) || !strstr(outcome.message, "is missing"))
-        fail_msg("%s", outcome.message);
+    for (size_t s = 0; s < TRI_COUNT_OF(stages); s++) {
+        const char *const zero[] = {stages[s], NULL};
+        train_outcome outcome =
+            train_threads(&(train_case){.config = gpt, .overrides = zero, .resume = RUN_FOLDER, .world = 3});
+        assert_true(outcome.status != TRI_OK);
+        if (!strstr(outcome.message, "while resuming " RUN_FOLDER) || !strstr(outcome.message, "is missing"))
+            fail_msg("%s", outcome.message);
+    }
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* --- what does not go together --- */
+
+static void expect_refusal(const char *const *overrides, int world, const char *text)
+{
+    train_outcome outcome = train_threads(&(train_case){.config = gpt, .overrides = overrides, .world = world});
+    assert_true(outcome.status != TRI_OK);
+    if (!strstr(outcome.message, text))
+        fail_msg("%s", outcome.message);
+}
+
+static void what_does_not_go_with_zero3_is_refused(void **state)
+{
+    (void)state;
+    expect_refusal((const char *const[]){ZERO3, "train.sample_every=2", NULL}, 2,
+                   "train.sample_every: with parallel.sync zero3 no rank has all weights");
+    expect_refusal((const char *const[]){ZERO3, "train.shards_at_once=2", NULL}, 3,
+                   "want a number of ranks that divides train.shards, 8, got 3");
 }
 
 /* --- memory --- */
 
-static void the_optimizer_of_a_worker_takes_its_share(void **state)
+static tri_job_memory memory_of(const char *sync, int ranks)
+{
+    const char *const overrides[] = {sync, "model.n_embd=128", "parallel.bucket_kib=16", NULL};
+    tri_config config;
+    tri_job_memory memory;
+    assert_int_equal(tri_config_load(NULL, gpt, overrides, &config), TRI_OK);
+    assert_int_equal(tri_job_memory_plan(&config, ranks, &memory), TRI_OK);
+    tri_config_fini(&config);
+    return memory;
+}
+
+static void a_worker_takes_its_share_of_the_memory(void **state)
 {
     (void)state;
-    const char *const zero[] = {ZERO1, NULL};
-    tri_config config;
-    tri_job_memory whole, part;
-    assert_int_equal(tri_config_load(NULL, gpt, NULL, &config), TRI_OK);
-    assert_int_equal(tri_job_memory_plan(&config, 4, &whole), TRI_OK);
-    tri_config_fini(&config);
+    tri_job_memory whole = memory_of("parallel.sync=allreduce", 4);
     assert_true(whole.optimizer == 2 * whole.weights); /* two moments */
-    for (int ranks = 1; ranks <= 8; ranks++) {
-        assert_int_equal(tri_config_load(NULL, gpt, zero, &config), TRI_OK);
-        assert_int_equal(tri_job_memory_plan(&config, ranks, &part), TRI_OK);
-        tri_config_fini(&config);
-        size_t line = 2 * TRI_PARAMS_ALIGN * sizeof(float), ideal = whole.optimizer / (size_t)ranks;
-        assert_in_range(part.optimizer, ideal - line, ideal + line);
-        assert_int_equal(part.weights, whole.weights);
-    }
+    for (int ranks = 1; ranks <= 8; ranks *= 2)
+        for (size_t s = 0; s < TRI_COUNT_OF(stages); s++) {
+            tri_job_memory part = memory_of(stages[s], ranks);
+            size_t share = whole.weights / (size_t)ranks, slack = share / 8;
+            size_t passing = 3 * 4 * 128 * 128 * sizeof(float); /* the largest units: two matrices of each block */
+            assert_in_range(part.optimizer, 2 * (share - slack), 2 * (share + slack));
+            if (s == 0 || ranks == 1)
+                assert_true(part.gradients >= whole.weights);
+            else
+                assert_in_range(part.gradients, share - slack, share + slack + whole.weights / 16 + passing);
+            if (s < 2 || ranks == 1)
+                assert_true(part.weights == whole.weights);
+            else
+                assert_in_range(part.weights, share - slack, share + slack + passing);
+        }
 }
 
 int main(void)
@@ -252,7 +314,8 @@ int main(void)
         cmocka_unit_test(a_run_stopped_and_resumed_in_another_layout_ends_the_same),
         cmocka_unit_test(the_best_checkpoint_is_kept_and_goes_on),
         cmocka_unit_test(a_checkpoint_that_does_not_fit_is_one_error_on_all_ranks),
-        cmocka_unit_test(the_optimizer_of_a_worker_takes_its_share),
+        cmocka_unit_test(what_does_not_go_with_zero3_is_refused),
+        cmocka_unit_test(a_worker_takes_its_share_of_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

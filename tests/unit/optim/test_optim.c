@@ -201,7 +201,7 @@ static double norm_by_slices(int64_t cut, int threads)
     static double blocks[64];
     assert_true(store.block_count <= 64);
     memset(blocks, 0, sizeof(blocks));
-    tri_clip_squares(&store, grads, cut, store.count - cut, blocks, threads);
+    tri_clip_squares(&store, grads + cut, cut, store.count - cut, blocks, threads);
     tri_clip_squares(&store, grads, 0, cut, blocks, threads);
     return tri_clip_norm(blocks, store.block_count, 0.5);
 }

@@ -10,49 +10,110 @@
 
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "parallel/sync.h"
 
-static void expect_shares(const tri_parallel_config *config, int64_t count, int ranks)
+/* Three entries: 1000 elements, three blocks of the norm and a bit, and 40. */
+static tri_param entries[] = {{.name = "a", .first = 0, .count = 1000},
+                              {.name = "b", .first = 1008, .count = 3 * 4096 + 100},
+                              {.name = "c", .first = 13408, .count = 40}};
+static const tri_params params = {.entries = entries, .entry_count = 3, .count = 13456};
+
+/* Every element has one owner, shares begin where blocks or entries do, and those of a rank follow one another. */
+static void expect_shares(const tri_parallel_config *config, int ranks)
 {
-    const tri_params params = {.count = count};
-    int64_t end = 0, least = count, most = 0;
+    tri_shares shares;
+    int64_t end = 0, owned[8] = {0};
+    assert_int_equal(tri_shares_init(&shares, config, &params, ranks), TRI_OK);
+    for (int i = 0; i < shares.count; i++) {
+        const tri_share *share = &shares.items[i];
+        int64_t first = share->slice.first;
+        assert_int_equal(first, end);
+        assert_true(share->slice.count > 0);
+        assert_in_range(share->rank, 0, ranks - 1);
+        assert_true(first == 0 || first == entries[2].first ||
+                    (first >= entries[1].first && (first - entries[1].first) % 4096 == 0));
+        assert_int_equal(share->at, owned[share->rank]);
+        owned[share->rank] += share->slice.count;
+        end += share->slice.count;
+        for (int64_t e = first; e < end; e += 16)
+            assert_ptr_equal(tri_shares_find(&shares, e), share);
+    }
+    assert_int_equal(end, params.count);
     for (int r = 0; r < ranks; r++) {
-        tri_sync_slice slice = tri_sync_owned(config, &params, r, ranks);
-        assert_int_equal(slice.first, end);
-        assert_int_equal(slice.first % TRI_PARAMS_ALIGN, 0);
-        end += slice.count;
-        least = slice.count < least ? slice.count : least;
-        most = slice.count > most ? slice.count : most;
+        tri_slice *slices;
+        int count;
+        assert_int_equal(tri_shares_of(&shares, r, &slices, &count), TRI_OK);
+        for (int i = 0; i < count; i++)
+            owned[r] -= slices[i].count;
+        assert_int_equal(owned[r], 0);
+        tri_free(slices);
     }
-    assert_int_equal(end, count);
-    assert_true(most - least <= TRI_PARAMS_ALIGN);
+    tri_shares_fini(&shares);
 }
 
-static void zero1_shares_the_store_out_evenly_in_whole_lines(void **state)
+static void sharded_state_has_one_owner_for_every_element(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"zero1", "zero2", "zero3"}, *const kib[] = {"1", "20", "100000"};
+    tri_parallel_config config;
+    tri_options_defaults(&tri_parallel_options, &config);
+    for (int n = 0; n < 3; n++)
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(tri_options_set(&tri_parallel_options, &config, "sync", names[n]), TRI_OK);
+            assert_int_equal(tri_options_set(&tri_parallel_options, &config, "bucket_kib", kib[k]), TRI_OK);
+            assert_int_equal(tri_sync_spread(&config, 2), TRI_SPREAD_STATE + n);
+            assert_int_equal(tri_sync_spread(&config, 1), TRI_SPREAD_NOTHING);
+            for (int ranks = 2; ranks <= 8; ranks++)
+                expect_shares(&config, ranks);
+        }
+}
+
+static void every_rank_has_all_with_allreduce_or_alone(void **state)
 {
     (void)state;
     tri_parallel_config config;
     tri_options_defaults(&tri_parallel_options, &config);
-    assert_int_equal(tri_options_set(&tri_parallel_options, &config, "sync", "zero1"), TRI_OK);
-    assert_true(tri_sync_is_sharded(&config));
-    for (int ranks = 1; ranks <= 20; ranks++)
-        for (int64_t lines = 0; lines < 60; lines += 7) /* also fewer lines than ranks */
-            expect_shares(&config, lines * TRI_PARAMS_ALIGN, ranks);
-    expect_shares(&config, INT64_C(40000000000) * TRI_PARAMS_ALIGN, 1000);
+    for (int ranks = 3; ranks >= 1; ranks -= 2) {
+        tri_shares shares;
+        tri_slice *slices;
+        int count;
+        assert_int_equal(tri_sync_spread(&config, ranks), TRI_SPREAD_NOTHING);
+        assert_int_equal(tri_shares_init(&shares, &config, &params, ranks), TRI_OK);
+        for (int r = 0; r < ranks; r++) {
+            assert_int_equal(tri_shares_of(&shares, r, &slices, &count), TRI_OK);
+            assert_int_equal(count, 1);
+            assert_int_equal(slices[0].first, 0);
+            assert_int_equal(slices[0].count, params.count);
+            tri_free(slices);
+        }
+        tri_shares_fini(&shares);
+        assert_int_equal(tri_options_set(&tri_parallel_options, &config, "sync", "zero3"), TRI_OK);
+    }
 }
 
-static void with_allreduce_everybody_owns_everything(void **state)
+static void what_a_rank_keeps_falls_with_each_stage(void **state)
 {
     (void)state;
+    static const char *const names[] = {"allreduce", "zero1", "zero2", "zero3"};
     tri_parallel_config config;
-    const tri_params params = {.count = 112};
+    tri_sync_bytes bytes[4];
     tri_options_defaults(&tri_parallel_options, &config);
-    assert_false(tri_sync_is_sharded(&config));
-    for (int r = 0; r < 3; r++) {
-        tri_sync_slice slice = tri_sync_owned(&config, &params, r, 3);
-        assert_int_equal(slice.first, 0);
-        assert_int_equal(slice.count, 112);
+    assert_int_equal(tri_options_set(&tri_parallel_options, &config, "bucket_kib", "1"), TRI_OK);
+    const tri_sync_setup setup = {.config = &config, .params = &params, .part_count = 1};
+    const size_t whole = (size_t)params.count * sizeof(float), tail = TRI_PARAMS_TAIL * sizeof(float);
+    for (int n = 0; n < 4; n++) {
+        assert_int_equal(tri_options_set(&tri_parallel_options, &config, "sync", names[n]), TRI_OK);
+        assert_int_equal(tri_sync_memory(&setup, 0, 2, &bytes[n]), TRI_OK);
     }
+    for (int n = 0; n < 2; n++)
+        assert_int_equal(bytes[n].gradients, whole + tail);
+    for (int n = 0; n < 3; n++)
+        assert_int_equal(bytes[n].weights, whole);
+    /* All three units pass through at once here; what is owned comes to them. */
+    assert_in_range(bytes[2].gradients, whole + tail + 4096 * sizeof(float), 2 * whole);
+    assert_int_equal(bytes[3].gradients, bytes[2].gradients);
+    assert_int_equal(bytes[3].weights + tail, bytes[2].gradients);
 }
 
 static void a_strategy_that_is_none_is_refused_with_those_that_are(void **state)
@@ -61,14 +122,15 @@ static void a_strategy_that_is_none_is_refused_with_those_that_are(void **state)
     tri_parallel_config config;
     tri_options_defaults(&tri_parallel_options, &config);
     assert_int_equal(tri_options_set(&tri_parallel_options, &config, "sync", "zero9"), TRI_ECONFIG);
-    assert_non_null(strstr(tri_last_error(), "allreduce|zero1"));
+    assert_non_null(strstr(tri_last_error(), "allreduce|zero1|zero2|zero3"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zero1_shares_the_store_out_evenly_in_whole_lines),
-        cmocka_unit_test(with_allreduce_everybody_owns_everything),
+        cmocka_unit_test(sharded_state_has_one_owner_for_every_element),
+        cmocka_unit_test(every_rank_has_all_with_allreduce_or_alone),
+        cmocka_unit_test(what_a_rank_keeps_falls_with_each_stage),
         cmocka_unit_test(a_strategy_that_is_none_is_refused_with_those_that_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

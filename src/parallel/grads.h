@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * grads.h: sharded state: gradients of units go to their owners: each rank ends with the sums of its shares alone.
+ *
+ * They lie in arrays as large as the store (zero1, and where a batch is computed in pieces, which are added first), or
+ * pass through a pool: from when a kernel first writes a unit's gradient to when its sum is formed.
+ */
+#ifndef TRI_PARALLEL_GRADS_H
+#define TRI_PARALLEL_GRADS_H
+
+#include "parallel/pool.h"
+#include "parallel/sync.h"
+#include "parallel/units.h"
+
+/* Buffers of the pool, where no more than one unit is open at a time. */
+#define TRI_GRADS_BUFFERS 3
+
+typedef struct grads_unit {
+    float **parts;  /* [part_count] where its gradient lies; in the pool: while `buffer` is not -1 */
+    float *sum;     /* this rank's share of the sum */
+    int missing;    /* gradients not ready in this step */
+    int buffer;     /* of the pool, -1: none */
+    tri_work *work; /* the sum is under way */
+} grads_unit;
+
+typedef struct tri_grads {
+    tri_group *group;
+    const tri_params *params;
+    const tri_units *units;
+    int rank, part_count, threads;
+    int64_t leaves;
+    bool whole, overlap;
+    float **arrays;      /* whole: [part_count] arrays with tail, the first in the group's memory */
+    grads_unit *states;  /* [units->count] */
+    float **parts;       /* of all units */
+    float *sums;         /* in the pool: shares of entries, then of ties */
+    float **tails;       /* [part_count] */
+    float *tail_memory;  /* in the pool */
+    tri_work *tail_work; /* its sum, which all ranks get */
+    tri_pool pool;
+    int *flying, flying_count; /* units under way, the oldest first */
+    tri_status status;         /* first failure in this step */
+    char message[TRI_ERROR_NBYTES];
+    int64_t waited_ns; /* since the sync was made: in place and ready */
+} tri_grads;
+
+tri_status tri_grads_init(tri_grads *grads, const tri_sync_setup *setup, const tri_units *units, bool whole);
+void tri_grads_fini(tri_grads *grads);
+void tri_grads_begin(tri_grads *grads);
+/* As tri_graph_hooks.place; not where they are whole. */
+tri_status tri_grads_place(tri_grads *grads, int number, float **parts);
+/* Gradient `number` is complete in all parts. Failures wait for finish. */
+void tri_grads_ready(tri_grads *grads, int number);
+/* Waits for all sums, and adds those of ties to those of their entries. */
+tri_status tri_grads_finish(tri_grads *grads);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pool.c: buffers by the least that is large enough.
+ */
+#include "parallel/pool.h"
+
+#include "base/memory.h"
+#include "tensor/tree.h"
+
+typedef struct pool_buffer {
+    float *arrays[TRI_TREE_MAX_PARTS];
+    int64_t count; /* elements of each */
+    bool taken;
+} pool_buffer;
+
+static pool_buffer *buffer_at(const tri_pool *pool, int number)
+{
+    return tri_vector_at(&pool->buffers, (size_t)number);
+}
+
+void tri_pool_init(tri_pool *pool, tri_group *group, int arrays, int most)
+{
+    *pool = (tri_pool){.group = group, .arrays = arrays, .most = most, .buffers = {.each = sizeof(pool_buffer)}};
+}
+
+static void buffer_free(const tri_pool *pool, pool_buffer *buffer)
+{
+    for (int i = 0; i < pool->arrays; i++) {
+        if (i == 0 && pool->group)
+            tri_group_free(pool->group, buffer->arrays[i]);
+        else
+            tri_free(buffer->arrays[i]);
+    }
+    *buffer = (pool_buffer){0};
+}
+
+void tri_pool_fini(tri_pool *pool)
+{
+    for (size_t i = 0; i < pool->buffers.count; i++)
+        buffer_free(pool, buffer_at(pool, (int)i));
+    tri_vector_fini(&pool->buffers);
+}
+
+static tri_status buffer_alloc(const tri_pool *pool, int64_t count, pool_buffer *buffer)
+{
+    size_t nbytes = (size_t)(count > 0 ? count : 1) * sizeof(float);
+    for (int i = 0; i < pool->arrays; i++) {
+        void *memory = NULL;
+        if (i == 0 && pool->group)
+            TRI_TRY(tri_group_alloc(pool->group, nbytes, &memory));
+        else if (!(memory = tri_alloc_bulk(nbytes)))
+            return TRI_ENOMEM;
+        buffer->arrays[i] = memory;
+    }
+    buffer->count = count;
+    return TRI_OK;
+}
+
+/* The least free buffer that is large enough, -1: none; *spare: the largest free one. */
+static int find_free(const tri_pool *pool, int64_t count, int *spare)
+{
+    int best = -1;
+    *spare = -1;
+    for (size_t i = 0; i < pool->buffers.count; i++) {
+        const pool_buffer *buffer = buffer_at(pool, (int)i);
+        if (buffer->taken)
+            continue;
+        if (buffer->count >= count && (best < 0 || buffer->count < buffer_at(pool, best)->count))
+            best = (int)i;
+        if (*spare < 0 || buffer->count > buffer_at(pool, *spare)->count)
+            *spare = (int)i;
+    }
+    return best;
+}
+
+tri_status tri_pool_take(tri_pool *pool, int64_t count, int *number)
+{
+    const pool_buffer none = {0};
+    int spare;
+    *number = find_free(pool, count, &spare);
+    if (*number < 0 && spare >= 0 && (int)pool->buffers.count >= pool->most) {
+        *number = spare;
+        buffer_free(pool, buffer_at(pool, spare));
+    } else if (*number < 0) {
+        if (!tri_vector_push(&pool->buffers, &none))
+            return TRI_ENOMEM;
+        *number = (int)pool->buffers.count - 1;
+    }
+    pool_buffer *buffer = buffer_at(pool, *number);
+    if (!buffer->arrays[0])
+        TRI_TRY(buffer_alloc(pool, count, buffer));
+    buffer->taken = true;
+    return TRI_OK;
+}
+
+float *tri_pool_array(const tri_pool *pool, int number, int array)
+{
+    return buffer_at(pool, number)->arrays[array];
+}
+
+void tri_pool_give(tri_pool *pool, int number)
+{
+    buffer_at(pool, number)->taken = false;
+}
+
+size_t tri_pool_nbytes(const tri_pool *pool)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < pool->buffers.count; i++)
+        count += (size_t)buffer_at(pool, (int)i)->count;
+    return count * (size_t)pool->arrays * sizeof(float);
+}
