@@ -142,7 +142,7 @@ class Train(unittest.TestCase):
         self.config.write_text("model: {name: mlp, hidden: [1024, 1024]}\ndata: {name: synthetic}\n")
         whole = optimizer(4)
         for ranks in (1, 2, 4, 8):
-            self.assertAlmostEqual(optimizer(ranks, "parallel.sync=zero1") * ranks / whole, 1, delta=0.05)
+            self.assertAlmostEqual(optimizer(ranks, "parallel.sync=zero1") * ranks / whole, 1, delta=0.1)
 
     def test_zero1_that_cannot_save_is_one_line_and_nobody_waits(self):
         # Weights of 2.0 MiB fit below the limit of 2.5, the optimizer's 4.0, which come from all ranks, do not.

@@ -135,7 +135,9 @@ static tri_status sync_open(const trial *t, stage *s)
                             .group = s->data_group,
                             .params = s->params,
                             .leaves = RIG_SHARDS,
-                            .part_count = s->part_count};
+                            .part_count = s->part_count,
+                            .whole_sums = true,
+                            .threads = 1};
     return tri_sync_create(&setup, &s->sync);
 }
 
@@ -244,8 +246,13 @@ static tri_status stage_step(spawn_rank *self, const trial *t, stage *s, int ste
     TRI_TRY(tri_pipeline_share_blocks(s->pipeline, s->blocks, s->params->block_count));
     if (step == STEPS - 1)
         SPAWN_CHECK(self, tri_clip_norm(s->blocks, s->params->block_count, 1) == t->norm);
-    weights_move(s->params, s->grads[0], slice);
-    return s->sync && s->sync->ops->publish ? s->sync->ops->publish(s->sync) : TRI_OK;
+    if (!s->sync || !s->sync->pieces)
+        weights_move(s->params, s->grads[0], slice);
+    for (int i = 0; s->sync && s->sync->pieces && i < s->sync->piece_count; i++)
+        weights_move(s->params, s->grads[0], s->sync->pieces[i].slice);
+    if (s->sync && s->sync->ops->publish)
+        TRI_TRY(s->sync->ops->publish(s->sync));
+    return s->sync && s->sync->ops->settle ? s->sync->ops->settle(s->sync) : TRI_OK;
 }
 
 static void stage_compare(spawn_rank *self, const trial *t, const stage *s)

@@ -85,6 +85,8 @@ static const mesh_layout tensors[] = {
     {4, {"parallel.tensor=2", "parallel.data=2"}},
     {8, {"parallel.tensor=4", "parallel.data=auto"}},
     {6, {"parallel.tensor=2", "parallel.sync=zero1"}},
+    {4, {"parallel.tensor=2", "parallel.sync=zero2"}},
+    {4, {"parallel.tensor=2", "parallel.sync=zero3"}},
     {4, {"parallel.tensor=4", "train.threads=2"}},
 };
 
@@ -174,8 +176,9 @@ static void a_run_goes_on_in_another_layout(void **state)
     static const mesh_layout layouts[] = {
         {1, {NULL}},
         {4, {"parallel.tensor=4"}},
-        {4, {"parallel.tensor=2", "parallel.sync=zero1"}},
+        {4, {"parallel.tensor=2", "parallel.sync=zero3"}},
         {2, {"parallel.pipeline=2"}},
+        {3, {"parallel.sync=zero2"}},
         {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sync=zero1"}},
         {2, {"parallel.data=2"}},
         {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2"}},
@@ -214,8 +217,13 @@ static void what_cannot_be_is_refused_with_the_arithmetic(void **state)
          {"parallel.tensor=4", "parallel.tensor_parts=2"},
          "parallel.tensor_parts: want a power of two that parallel.tensor (4) divides, found 2"},
         {2, {"parallel.tensor=2", "parallel.tensor_parts=8"}, "n_head"},
-        {8, {"parallel.pipeline=8", "parallel.chunks=64", "parallel.schedule=interleaved"}, "want 8 x 64 stages, the model has"},
+        {8,
+         {"parallel.pipeline=8", "parallel.chunks=64", "parallel.schedule=interleaved"},
+         "want 8 x 64 stages, the model has"},
         {2, {"parallel.pipeline=2", "parallel.schedule=interleaved"}, "interleaved"},
+        {4,
+         {"parallel.pipeline=2", "parallel.sync=zero3"},
+         "with parallel.pipeline want allreduce or zero1, got zero3"},
         {2, {"parallel.pipeline=2", "parallel.cut_at=[h.2, h.3]"}, "2 cuts make 3 stages"},
         {2, {"parallel.pipeline=2", "parallel.cut_at=[h.9]"}, "h.9"},
     };
