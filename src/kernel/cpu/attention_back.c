@@ -38,7 +38,7 @@ static void sums_add(const tri_attention_run *a, const float *s, const float *b,
         for (int64_t column = 0; column < a->h.width; column += ops->nr) {
             ops->outer((int)tri_int64_min(ops->mr, count - place), (int)tri_int64_min(ops->nr, a->h.width - column),
                        &walk, s + begin * TRI_ATTENTION_KEYS + place, b + begin * a->padded + column,
-                       tile + column * ops->mr, 0);
+                       tile + column * ops->mr, 0, NULL);
         }
     }
 }

@@ -32,7 +32,8 @@ static void sums_add(const tri_attention_half *a, const float *s, const float *b
         const tri_gemm_walk walk = {.count = {1, pairs - begin}, .a_step = {0, KEYS}, .b_step = {0, ops->nr}};
         for (int64_t column = 0; column < a->columns; column += ops->nr) {
             ops->outer((int)tri_int64_min(ops->mr, count - place), ops->nr, &walk, s + begin * KEYS + place,
-                       b + column * pairs + begin * ops->nr, sums + (first + place) * a->columns + column * ops->mr, 0);
+                       b + column * pairs + begin * ops->nr, sums + (first + place) * a->columns + column * ops->mr, 0,
+                       NULL);
         }
     }
 }

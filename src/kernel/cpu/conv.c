@@ -346,7 +346,7 @@ static void weights_rows(const weights_arg *v, int64_t image, int64_t group, con
         for (int64_t tile = 0; tile < tiles; tile++) {
             const int64_t first = tile * l->wide_channels / tiles, last = (tile + 1) * l->wide_channels / tiles;
             v->ops->outer((int)(last - first), n, &walk, a + first, b + panel * nr,
-                          acc + (panel * tiles + tile) * mr * nr, flags);
+                          acc + (panel * tiles + tile) * mr * nr, flags, NULL);
         }
     }
 }

@@ -9,7 +9,7 @@
 #include "kernel/cpu/lanes.h"
 
 #define GROUP_NBYTES (INT64_C(128) << 10) /* of packed B, reused for all rows of a tile */
-#define ROW_TILES    16                   /* register tiles of rows in one task */
+#define ROW_TILES    16                   /* register tiles of rows in one task, at most */
 
 const tri_gemm_ops *tri_gemm_find(void)
 {
@@ -150,17 +150,23 @@ static void run_tile(void *arg, int64_t tile)
               tri_int64_min((group + 1) * v->group, v->panels));
 }
 
+int64_t tri_gemm_rows(const tri_gemm_ops *ops, int threads, int64_t m, int64_t groups)
+{
+    const int64_t tiles = tri_int64_ceil(m, ops->mr);
+    int64_t chunks = tri_int64_ceil(tiles, ROW_TILES);
+    while (chunks < tiles && chunks * groups < 3 * (int64_t)threads && threads > 1) {
+        chunks = tri_int64_min(2 * chunks, tiles);
+    }
+    return tri_int64_ceil(tiles, chunks) * ops->mr;
+}
+
 void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call)
 {
     const int64_t panels = tri_int64_ceil(call->n, ops->nr), kc = tri_int64_min(call->k, TRI_GEMM_KC);
     run_arg arg = {.ops = ops, .call = call, .panels = panels};
     arg.group = tri_int64_max(1, tri_int64_min(panels, GROUP_NBYTES / (kc * ops->nr * (int64_t)sizeof(float))));
     arg.groups = tri_int64_ceil(panels, arg.group);
-    arg.rows = ROW_TILES * ops->mr;
-    /* Enough tiles for the threads: bits do not depend on the cut. */
-    while (arg.rows > ops->mr && tri_int64_ceil(call->m, arg.rows) * arg.groups < 3 * (int64_t)threads && threads > 1) {
-        arg.rows = tri_int64_ceil(arg.rows / ops->mr, 2) * ops->mr;
-    }
+    arg.rows = tri_gemm_rows(ops, threads, call->m, arg.groups);
     tri_tiles_run(threads, arg.groups * tri_int64_ceil(call->m, arg.rows), run_tile, &arg);
 }
 

@@ -15,8 +15,9 @@
 #define TRI_GEMM_MAX_NR 32
 #define TRI_GEMM_LONG   96 /* k of a shard from which on tri_gemm_tree_run takes passes over k */
 /* Rows that packing asks for ahead: they lie too far apart for the processor to see them coming. */
-#define TRI_GEMM_AHEAD 16
-#define TRI_GEMM_KC    256 /* k of one pass: a panel of B stays in L1 */
+#define TRI_GEMM_AHEAD  16
+#define TRI_GEMM_LEVELS 20  /* of a tree over shards, at most */
+#define TRI_GEMM_KC     256 /* k of one pass: a panel of B stays in L1 */
 
 /* Start at zero (else at c); clip at the end; tiles over pairs of bf16: c is bf16, rounded at the end. */
 enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2, TRI_GEMM_HALF = 4 };
@@ -27,6 +28,14 @@ typedef struct tri_gemm_walk {
     int64_t a_step[2], b_step[2]; /* elements */
 } tri_gemm_walk;
 
+/* What becomes of a sum that is complete: subtrees to its left are added, nearest first, and it may leave the tiles. */
+typedef struct tri_gemm_close {
+    int count;
+    const float *left[TRI_GEMM_LEVELS]; /* tiles as c, [mr][nr] */
+    float *out;                         /* rows of n elements, out_step apart; NULL: to c */
+    int64_t out_step;
+} tri_gemm_close;
+
 typedef struct tri_gemm_ops {
     const char *name;
     int mr, nr, lanes; /* rows and columns of a register tile; elements of one vector */
@@ -34,8 +43,10 @@ typedef struct tri_gemm_ops {
      * [segments * len][nr], c[row] points to n elements; bias (NULL: none) has n elements. */
     void (*dot)(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
                 const float *bias, unsigned flags);
-    /* c[mr][nr] (+)= sum over the walk of a[0..m) b[0..n), n rounded up to whole vectors; other columns are left. */
-    void (*outer)(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags);
+    /* c[mr][nr] (+)= sum over the walk of a[0..m) b[0..n), n rounded up to whole vectors; other columns are left.
+     * close: NULL, or what comes after. */
+    void (*outer)(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags,
+                  const tri_gemm_close *close);
     /* c[row][0..n) = tree over `leaves` (a power of two), step[0] apart, of the sum over count[1] of a[0..m) b[0..n), n
      * rounded up to whole vectors. */
     void (*tree)(int m, int n, int64_t leaves, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
@@ -69,6 +80,9 @@ typedef struct tri_gemm_call {
     bool add; /* the chains go on from what c holds */
 } tri_gemm_call;
 void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call);
+/* Rows of one task of a product whose columns are cut into `groups`: equal chunks, enough for the threads. Bits do not
+ * depend on the cut. */
+int64_t tri_gemm_rows(const tri_gemm_ops *ops, int threads, int64_t m, int64_t groups);
 /* The same on the calling thread. */
 void tri_gemm_block(const tri_gemm_ops *ops, const tri_gemm_call *call);
 

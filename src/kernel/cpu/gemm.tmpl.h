@@ -147,8 +147,31 @@ INLINE void outer_sum(const int m, const int nv, int64_t count, int64_t a_step, 
     }
 }
 
-INLINE void outer_body(const int m, const int nv, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
-                       unsigned flags)
+/* Adds what stands to the left of the sums, and puts them where they belong. */
+INLINE void outer_close(const int m, const int nv, int n, const tri_gemm_close *close, vec (*acc)[NV], float *c)
+{
+    for (int level = 0; level < close->count; level++) {
+        const float *left = close->left[level];
+#pragma GCC unroll 12
+        for (int i = 0; i < m; i++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < nv; j++) {
+                acc[i][j] = vec_add(vec_load(left + i * NR + j * LANES), acc[i][j]);
+            }
+        }
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < m; i++) {
+        if (close->out != NULL) {
+            put_row(close->out + i * close->out_step, acc[i], nv, n);
+        } else {
+            put_row(c + i * NR, acc[i], nv, nv * LANES);
+        }
+    }
+}
+
+INLINE void outer_body(const int m, const int nv, int n, const tri_gemm_walk *walk, const float *a, const float *b,
+                       float *c, unsigned flags, const tri_gemm_close *close)
 {
     vec acc[MR][NV];
 #pragma GCC unroll 12
@@ -161,6 +184,10 @@ INLINE void outer_body(const int m, const int nv, const tri_gemm_walk *walk, con
     for (int64_t r = 0; r < walk->count[0]; r++) {
         outer_sum(m, nv, walk->count[1], walk->a_step[1], walk->b_step[1], a + r * walk->a_step[0],
                   b + r * walk->b_step[0], acc);
+    }
+    if (close != NULL) {
+        outer_close(m, nv, n, close, acc, c);
+        return;
     }
 #pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
@@ -235,9 +262,10 @@ static void dot(int m, int n, int64_t segments, int64_t len, const float *const 
     }
 }
 
-static void outer(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags)
+static void outer(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags,
+                  const tri_gemm_close *close)
 {
-#define OUTER_CALL(M, V) outer_body(M, V, walk, a, b, c, flags)
+#define OUTER_CALL(M, V) outer_body(M, V, n, walk, a, b, c, flags, close)
     switch (m) {
         ROWS_TO_MR(OUTER_CALL)
     }

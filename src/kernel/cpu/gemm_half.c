@@ -11,7 +11,6 @@
 
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B, reused for all rows of a task */
 #define GROUP_PANELS 12
-#define ROW_TILES    16           /* register tiles of rows in one task */
 #define PANELS       INT64_C(8)   /* of one task of packing where n lies together, */
 #define PIECE        INT64_C(128) /* and its k; even */
 
@@ -182,10 +181,6 @@ void tri_gemm_half_run(const tri_gemm_ops *ops, int threads, const tri_gemm_half
     run_arg arg = {.ops = ops, .call = call, .panels = panels};
     arg.group = tri_int64_max(1, tri_int64_min(tri_int64_min(panels, GROUP_PANELS), GROUP_NBYTES / nbytes));
     arg.groups = tri_int64_ceil(panels, arg.group);
-    arg.rows = ROW_TILES * ops->mr;
-    /* Enough tiles for the threads: bits do not depend on the cut. */
-    while (arg.rows > ops->mr && tri_int64_ceil(call->m, arg.rows) * arg.groups < 3 * (int64_t)threads && threads > 1) {
-        arg.rows = tri_int64_ceil(arg.rows / ops->mr, 2) * ops->mr;
-    }
+    arg.rows = tri_gemm_rows(ops, threads, call->m, arg.groups);
     tri_tiles_run(threads, arg.groups * tri_int64_ceil(call->m, arg.rows), run_tile, &arg);
 }

@@ -15,7 +15,6 @@
 #define SHORT_ROWS  16  /* register tiles of rows in one task of short leaves */
 #define TASK_ROWS   32  /* the same, at most, of long leaves */
 #define TASK_PANELS 12  /* panels in one task of long leaves */
-#define LONG_LEVELS 20  /* of the stack */
 #define PASS        128 /* of k: a panel of B and two row tiles lie in L1 */
 
 static int levels_of(int64_t shards)
@@ -166,40 +165,45 @@ static void pack_task(const long_task *l, int64_t leaf, int64_t k, int64_t len)
     pack_parts(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr);
 }
 
-/* acc = sum over one leaf's rows, by passes. */
-static void long_leaf(const long_task *l, int64_t leaf, float *acc)
+/* Tile `tile` of panel `panel` of what comes after a leaf: the same tile of each level, and its place in the gradient.
+ */
+static void close_at(const long_task *l, const tri_gemm_close *leaf, int64_t panel, int64_t tile, tri_gemm_close *close)
+{
+    const tri_gemm_ops *ops = l->v->ops;
+    const int64_t at = ((panel - l->panel) * (l->last_tile - l->tile) + tile) * ops->mr * ops->nr;
+    close->count = leaf->count;
+    for (int level = 0; level < leaf->count; level++) {
+        close->left[level] = leaf->left[level] + at;
+    }
+    close->out = leaf->out != NULL ? leaf->out + (l->tile + tile) * ops->mr * leaf->out_step + panel * ops->nr : NULL;
+    close->out_step = leaf->out_step;
+}
+
+/* acc = sum over one leaf's rows, by passes, and what comes after it. */
+static void long_leaf(const long_task *l, int64_t leaf, float *acc, const tri_gemm_close *after)
 {
     const tri_gemm_ops *ops = l->v->ops;
     const tri_gemm_tree *t = l->v->tree;
     const int64_t tiles = l->last_tile - l->tile, area = ops->mr * ops->nr;
     for (int64_t k = 0; k < t->k; k += PASS) {
         const int64_t len = tri_int64_min(PASS, t->k - k);
+        const bool last = k + len == t->k;
         const tri_gemm_walk walk = {.count = {1, len}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
         pack_task(l, leaf, k, len);
         for (int64_t panel = l->panel; panel < l->last_panel; panel++) {
             const int64_t n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
             const float *columns = l->columns + (panel - l->panel) * pass_step(ops->nr);
             for (int64_t tile = 0; tile < tiles; tile++) {
+                tri_gemm_close close;
+                if (last) {
+                    close_at(l, after, panel, tile, &close);
+                }
                 ops->outer((int)tri_int64_min(ops->mr, t->m - (l->tile + tile) * ops->mr), (int)n, &walk,
                            l->rows + tile * pass_step(ops->mr), columns,
-                           acc + ((panel - l->panel) * tiles + tile) * area, k == 0 ? TRI_GEMM_FIRST : 0);
+                           acc + ((panel - l->panel) * tiles + tile) * area, k == 0 ? TRI_GEMM_FIRST : 0,
+                           last ? &close : NULL);
             }
         }
-    }
-}
-
-static void long_put(const long_task *l, const float *root, float *out)
-{
-    const tri_gemm_ops *ops = l->v->ops;
-    const tri_gemm_tree *t = l->v->tree;
-    const int64_t first = l->tile * ops->mr, last = tri_int64_min(l->last_tile * ops->mr, t->m);
-    for (int64_t panel = l->panel; panel < l->last_panel; panel++) {
-        const int64_t n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
-        for (int64_t row = first; row < last; row++) {
-            memcpy(out + row * t->n + panel * ops->nr, root, (size_t)n * sizeof(float));
-            root += ops->nr;
-        }
-        root += (l->last_tile * ops->mr - last) * ops->nr;
     }
 }
 
@@ -207,23 +211,23 @@ static void long_part(const long_task *l, int part)
 {
     const tree_arg *v = l->v;
     const tri_tree_part range = v->call->parts[part];
-    const int64_t used = (l->last_tile - l->tile) * (l->last_panel - l->panel) * v->ops->mr * v->ops->nr;
-    float *slot[LONG_LEVELS + 2]; /* slot[level] of the stack, the last one is being filled */
+    float *slot[TRI_GEMM_LEVELS + 2]; /* slot[level] of the stack, the last one is being filled */
     const int top = levels_of(range.count);
     for (int i = 0; i <= top; i++) {
         slot[i] = l->levels + i * level_count(v->ops);
     }
     for (int64_t leaf = 0; leaf < range.count; leaf++) {
         float *acc = slot[top];
-        long_leaf(l, range.first + leaf, acc);
-        int level = 0;
-        for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1, level++) {
-            tri_vector_add(1, acc, slot[level], acc, used);
+        tri_gemm_close after = {.out_step = v->tree->n};
+        for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1) {
+            after.left[after.count] = slot[after.count];
+            after.count++;
         }
-        slot[top] = slot[level];
-        slot[level] = acc;
+        after.out = leaf + 1 == range.count ? v->out[part] : NULL;
+        long_leaf(l, range.first + leaf, acc, &after);
+        slot[top] = slot[after.count];
+        slot[after.count] = acc;
     }
-    long_put(l, slot[top - 1], v->out[part]);
 }
 
 static void long_tile(void *arg, int64_t tile)

@@ -77,7 +77,7 @@ static void tile_sum(const turn_arg *v, int64_t row, int64_t panel, int64_t k, i
     const unsigned flags = k == 0 ? TRI_GEMM_FIRST : 0u;
     if (t->row_step == 1) {
         const tri_gemm_walk walk = {.count = {1, len}, .a_step = {0, t->k_step}, .b_step = {0, ops->nr}};
-        ops->outer(m, n, &walk, a, b, sums, flags);
+        ops->outer(m, n, &walk, a, b, sums, flags, NULL);
         return;
     }
     const float *from[TRI_GEMM_MAX_MR];

@@ -352,7 +352,7 @@ static void sums_add(const wino_arg *v, const float *x, int64_t x_step, const fl
             for (int64_t row = 0; row < rows; row++) {
                 v->ops->outer((int)tri_int64_min(mr, channels - row * mr), n, &walk, x + p * x_step + row * mr,
                               dy + p * dy_step + panel * nr, sums + p * sums_step + (panel * rows + row) * mr * nr,
-                              flags);
+                              flags, NULL);
             }
         }
     }

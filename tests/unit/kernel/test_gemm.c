@@ -109,7 +109,7 @@ static void check_narrow(const tri_gemm_ops *ops, int64_t m, int64_t n, const tr
                          const float *b, const float *whole)
 {
     float *tile = tri_alloc_bulk((size_t)(ops->mr * ops->nr) * 4);
-    ops->outer((int)m, (int)n, walk, a, b, tile, TRI_GEMM_FIRST);
+    ops->outer((int)m, (int)n, walk, a, b, tile, TRI_GEMM_FIRST, NULL);
     for (int64_t i = 0; i < m; i++) {
         assert_memory_equal(tile + i * ops->nr, whole + i * ops->nr, (size_t)n * 4);
     }
@@ -129,7 +129,8 @@ static void check_tree(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t k,
     const tri_gemm_walk walk = {.count = {1, k}, .a_step = {k * ops->mr, ops->mr}, .b_step = {k * ops->nr, ops->nr}};
     ops->tree((int)m, (int)n, leaves, &walk, a, b, c, n);
     for (int64_t i = 0; i < leaves; i++) {
-        ops->outer((int)m, ops->nr, &walk, a + i * k * ops->mr, b + i * k * ops->nr, leaf + i * tile, TRI_GEMM_FIRST);
+        ops->outer((int)m, ops->nr, &walk, a + i * k * ops->mr, b + i * k * ops->nr, leaf + i * tile, TRI_GEMM_FIRST,
+                   NULL);
         check_narrow(ops, m, n, &walk, a + i * k * ops->mr, b + i * k * ops->nr, leaf + i * tile);
     }
     for (int64_t step = 1; step < leaves; step *= 2) {
