@@ -23,14 +23,22 @@ static tri_status decide(const tri_model *model, tri_graph *graph, tri_params *n
     return tri_graph_decide(graph, model);
 }
 
-static void crossing_bytes(const tri_graph *graph, int o, tri_section *section)
+/* What op `maker` makes crosses the beginnings of all sections behind it up to the last one that reads it. */
+static void crossing_add(const tri_graph *graph, int maker, tri_sections *sections)
 {
-    for (int v = 0; v < graph->value_count; v++) {
-        if (!tri_graph_crosses(graph, v, o))
+    const graph_value *value = &graph->values[graph->ops[maker].output];
+    int64_t nbytes = (int64_t)value->nbytes / graph->config.rows;
+    int last = maker;
+    for (int o = maker + 1; o < graph->op_count; o++)
+        for (int i = 0; i < graph->ops[o].desc.input_count; i++)
+            if (graph->ops[o].input[i] == graph->ops[maker].output)
+                last = o;
+    for (int s = 1; s < sections->count; s++) {
+        tri_section *section = &sections->items[s];
+        if (section->first_node <= graph->ops[maker].node || section->first_node > graph->ops[last].node)
             continue;
-        int64_t nbytes = (int64_t)graph->values[v].nbytes / graph->config.rows;
         section->nbytes_up += nbytes;
-        section->nbytes_down += graph->values[v].need_grad ? nbytes : 0;
+        section->nbytes_down += value->need_grad ? nbytes : 0;
     }
 }
 
@@ -58,10 +66,11 @@ static tri_status sections_fill(const tri_model *model, const tri_graph *graph, 
             section->end_node = (int)model->nodes.count;
             if (o > 0)
                 section[-1].end_node = section->first_node;
-            crossing_bytes(graph, o, section);
         }
         section_add_op(model, graph, o, &out->items[out->count - 1]);
     }
+    for (int o = 0; o < graph->op_count; o++)
+        crossing_add(graph, o, out);
     return TRI_OK;
 }
 
