@@ -2,10 +2,10 @@
  *
  * compress_powersgd.c: each matrix M as P Q', of a few columns: one step of power iteration from the last sum's Q.
  *
- * P = sum of M Q, made orthonormal on every rank; Q = sum of M' P; the sum of M is taken for P Q'. What a rank's own M
- * has besides stays with it. Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank gradient compression for
- * distributed optimization", NeurIPS 2019. Here rows of P and Q are stored as columns (transposed), so that all loops
- * go along the rows of M; each sum has one order, whatever the threads.
+ * P = sum of M Q, made orthonormal on every rank; Q = sum of M' P; the sum of M is taken for P Q'. Both travel in bf16.
+ * What a rank's own M has besides stays with it. Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank
+ * gradient compression for distributed optimization", NeurIPS 2019. Here rows of P and Q are stored as columns
+ * (transposed), so that all loops go along the rows of M; each sum has one order, whatever the threads.
  */
 #include <float.h>
 #include <math.h>
@@ -16,7 +16,9 @@
 #include "base/rng.h"
 #include "kernel/kernel.h"
 #include "parallel/compress_impl.h"
+#include "tensor/half.h"
 #include "tensor/loops.h"
+#include "tensor/reduce.h"
 
 /* [m n] M, rows m, columns n; r = rank. left[c][m] is column c of P, right[c][n] column c of Q. */
 typedef struct matrix {
@@ -34,6 +36,7 @@ typedef struct compress_powersgd {
     bool forgets;
     int64_t count, left_count, right_count;
     float *values, *lefts, *rights; /* of all matrices, one after the other; values: what was lost so far */
+    uint16_t *halves;               /* lefts or rights on their way, bf16 */
     uint64_t redrawn;               /* columns that had nothing to say and were drawn anew */
     tri_work *work;
     char name[48];
@@ -61,6 +64,7 @@ static void powersgd_destroy(tri_compress *compress)
     tri_free(low->values);
     tri_free(low->lefts);
     tri_free(low->rights);
+    tri_free(low->halves);
     tri_free(low);
 }
 
@@ -86,7 +90,9 @@ static tri_status powersgd_allocate(compress_powersgd *low, const tri_parallel_c
     low->values = tri_alloc_bulk((size_t)low->count * sizeof(float));
     low->lefts = tri_alloc_bulk((size_t)low->left_count * sizeof(float));
     low->rights = tri_alloc_bulk((size_t)low->right_count * sizeof(float));
-    if (!low->values || !low->lefts || !low->rights)
+    int64_t most = low->left_count > low->right_count ? low->left_count : low->right_count;
+    low->halves = tri_alloc_bulk((size_t)most * sizeof(uint16_t));
+    if (!low->values || !low->lefts || !low->rights || !low->halves)
         return TRI_ENOMEM;
     float *values = low->values, *left = low->lefts, *right = low->rights;
     for (matrix *m = low->matrices; m < low->matrices + low->span_count; m++) {
@@ -148,6 +154,13 @@ TRI_CLONES static void add_scaled(float *out, const float *a, float factor, int6
         out[i] += a[i] * factor;
 }
 
+TRI_CLONES static void round_to_half(float *values, int64_t count)
+{
+    TRI_APART
+    for (int64_t i = 0; i < count; i++)
+        values[i] = half_from_bf16(half_to_bf16(values[i]));
+}
+
 static int64_t tile_end(int64_t tile, int64_t each, int64_t count)
 {
     return (tile + 1) * each < count ? (tile + 1) * each : count;
@@ -178,6 +191,8 @@ static void right_tile(void *arg, int64_t tile)
         for (int64_t c = 0; c < m->rank; c++)
             add_scaled(m->right + c * m->columns + first, m->values + i * m->columns + first, m->left[c * m->rows + i],
                        count);
+    for (int64_t c = 0; c < m->rank; c++)
+        round_to_half(m->right + c * m->columns + first, count); /* as it is sent */
     for (int64_t i = 0; i < m->rows; i++)
         for (int64_t c = 0; c < m->rank; c++)
             add_scaled(m->values + i * m->columns + first, m->right + c * m->columns + first, -m->left[c * m->rows + i],
@@ -241,6 +256,21 @@ static void renew_right(compress_powersgd *low, const matrix *m)
 
 /* --- the legs --- */
 
+static tri_status leg_start(compress_powersgd *low, const float *values, int64_t count)
+{
+    TRI_TRY(tri_convert(low->halves, TRI_BF16, values, TRI_F32, count));
+    tri_group_name_next(low->group, low->name);
+    return tri_all_reduce(low->group, low->halves, low->halves, count, TRI_BF16, TRI_REDUCE_SUM, &low->work);
+}
+
+static tri_status leg_end(compress_powersgd *low, float *values, int64_t count)
+{
+    tri_work *work = low->work;
+    low->work = NULL;
+    TRI_TRY(tri_work_wait(work));
+    return tri_convert(values, TRI_F32, low->halves, TRI_BF16, count);
+}
+
 static tri_status powersgd_send(tri_compress *compress, const float *values)
 {
     compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
@@ -251,33 +281,24 @@ static tri_status powersgd_send(tri_compress *compress, const float *values)
         renew_right(low, m);
         tri_tiles_run(low->threads, tile_count(m->rows, ROW_TILE), left_tile, m);
     }
-    tri_group_name_next(low->group, low->name);
-    return tri_all_reduce(low->group, low->lefts, low->lefts, low->left_count, TRI_F32, TRI_REDUCE_SUM, &low->work);
-}
-
-static tri_status wait_leg(compress_powersgd *low)
-{
-    tri_work *work = low->work;
-    low->work = NULL;
-    return tri_work_wait(work);
+    return leg_start(low, low->lefts, low->left_count);
 }
 
 static tri_status powersgd_turn(tri_compress *compress)
 {
     compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
-    TRI_TRY(wait_leg(low));
+    TRI_TRY(leg_end(low, low->lefts, low->left_count));
     for (matrix *m = low->matrices; m < low->matrices + low->span_count; m++) {
         orthonormalize(low, m);
         tri_tiles_run(low->threads, tile_count(m->columns, COLUMN_TILE), right_tile, m);
     }
-    tri_group_name_next(low->group, low->name);
-    return tri_all_reduce(low->group, low->rights, low->rights, low->right_count, TRI_F32, TRI_REDUCE_SUM, &low->work);
+    return leg_start(low, low->rights, low->right_count);
 }
 
 static tri_status powersgd_take(tri_compress *compress, float *values)
 {
     compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
-    TRI_TRY(wait_leg(low));
+    TRI_TRY(leg_end(low, low->rights, low->right_count));
     for (int s = 0; s < low->span_count; s++) {
         product p = {&low->matrices[s], values + low->spans[s].first};
         tri_tiles_run(low->threads, tile_count(p.m->rows, ROW_TILE), product_tile, &p);

@@ -25,9 +25,10 @@ typedef struct sync_compressed {
     const tri_params *params;
     int part_count, threads;
     bool overlap;
+    int64_t after; /* steps in which leaders sum exactly */
     tri_buckets buckets;
     tri_compress **sums; /* [buckets.count], of leaders; NULL: a bucket without matrices */
-    tri_work **works;    /* [buckets.count]: within the host */
+    tri_work **works;    /* [buckets.count]: within the host, or of an exact sum of leaders */
     tri_compress_span *exacts;
     int *exact_first;    /* [buckets.count + 1]: of the spans of a bucket */
     float **exact_slice; /* [buckets.count + 1]: where their elements are packed */
@@ -169,6 +170,7 @@ static tri_status compressed_create(const tri_sync_setup *setup, tri_sync **out)
     small->part_count = setup->part_count;
     small->threads = setup->threads;
     small->overlap = setup->config->overlap;
+    small->after = setup->config->compress_after;
     tri_status status = tri_buckets_init(&small->buckets, setup->params, setup->config->bucket_kib * 1024);
     if (status == TRI_OK)
         status = find_leaders(small, setup->config);
@@ -207,6 +209,19 @@ static tri_status pack_exact(sync_compressed *small, int bucket)
                           &small->exact_work);
 }
 
+/* The leaders' sum of a bucket begins. */
+static tri_status lead(sync_compressed *small, int index)
+{
+    const tri_bucket *bucket = &small->buckets.items[index];
+    float *grads = small->base.grads[0], *values = grads + bucket->first;
+    if (!small->sums[index])
+        return TRI_OK;
+    if (small->base.step >= small->after)
+        return small->sums[index]->ops->send(small->sums[index], grads);
+    tri_group_name_next(small->leaders, bucket->name);
+    return tri_all_reduce(small->leaders, values, values, bucket->count, TRI_F32, TRI_REDUCE_SUM, &small->works[index]);
+}
+
 /* A bucket is full: its parts become one, which goes on its way. */
 static tri_status send_bucket(sync_compressed *small, const tri_bucket *bucket)
 {
@@ -216,7 +231,7 @@ static tri_status send_bucket(sync_compressed *small, const tri_bucket *bucket)
         tri_vector_add(small->threads, sum, sum, small->base.grads[p] + bucket->first, bucket->count);
     TRI_TRY(pack_exact(small, index)); /* before the host's sum overwrites it */
     if (!small->host)
-        return small->sums[index] ? small->sums[index]->ops->send(small->sums[index], small->base.grads[0]) : TRI_OK;
+        return lead(small, index);
     tri_group_name_next(small->host, bucket->name);
     return tri_all_reduce(small->host, sum, sum, bucket->count, TRI_F32, TRI_REDUCE_SUM, &small->works[index]);
 }
@@ -239,7 +254,7 @@ static void compressed_ready(tri_sync *sync, int entry)
         release(small);
 }
 
-static tri_status wait_host(sync_compressed *small, int bucket)
+static tri_status wait_bucket(sync_compressed *small, int bucket)
 {
     tri_work *work = small->works[bucket];
     small->works[bucket] = NULL;
@@ -250,14 +265,15 @@ static tri_status finish_leaders(sync_compressed *small)
 {
     float *grads = small->base.grads[0];
     for (int b = 0; small->host && b < small->buckets.count; b++) {
-        TRI_TRY(wait_host(small, b));
-        if (small->sums[b])
-            TRI_TRY(small->sums[b]->ops->send(small->sums[b], grads));
+        TRI_TRY(wait_bucket(small, b));
+        TRI_TRY(lead(small, b));
     }
-    for (int b = 0; b < small->buckets.count; b++)
+    for (int b = 0; small->base.step < small->after && b < small->buckets.count; b++)
+        TRI_TRY(wait_bucket(small, b));
+    for (int b = 0; small->base.step >= small->after && b < small->buckets.count; b++)
         if (small->sums[b])
             TRI_TRY(small->sums[b]->ops->turn(small->sums[b]));
-    for (int b = 0; b < small->buckets.count; b++)
+    for (int b = 0; small->base.step >= small->after && b < small->buckets.count; b++)
         if (small->sums[b])
             TRI_TRY(small->sums[b]->ops->take(small->sums[b], grads));
     return TRI_OK;
@@ -268,13 +284,13 @@ static tri_status finish_host(sync_compressed *small)
 {
     for (int b = 0; b < small->buckets.count; b++) {
         const tri_bucket *bucket = &small->buckets.items[b];
-        TRI_TRY(wait_host(small, b));
+        TRI_TRY(wait_bucket(small, b));
         tri_group_name_next(small->host, bucket->name);
         TRI_TRY(tri_broadcast(small->host, small->base.grads[0] + bucket->first, bucket->count, TRI_F32, 0,
                               &small->works[b]));
     }
     for (int b = 0; b < small->buckets.count; b++)
-        TRI_TRY(wait_host(small, b));
+        TRI_TRY(wait_bucket(small, b));
     return TRI_OK;
 }
 

@@ -75,6 +75,25 @@ static void compressed_gradients_give_the_same_weights_in_each_run_of_a_layout(v
     }
 }
 
+/* On two ranks the exact sums are those of one; from then on they are not. */
+static void the_first_steps_may_be_exact(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < TRI_COUNT_OF(compressions); k++) {
+        const char *const all[] = {compressions[k], BETWEEN_RANKS, "parallel.compress_after=1000", NULL};
+        const char *const some[] = {compressions[k], BETWEEN_RANKS, "parallel.compress_after=7", NULL};
+        const char *const none[] = {compressions[k], BETWEEN_RANKS, NULL};
+        const char *const hosts[] = {compressions[k], "parallel.compress_after=7", NULL};
+        uint64_t plain = expect_run(&(train_case){.config = conv, .world = 1});
+        uint64_t later = expect_run(&(train_case){.config = conv, .overrides = some, .world = 2});
+        assert_int_equal(expect_run(&(train_case){.config = conv, .overrides = all, .world = 2}), plain);
+        assert_int_not_equal(later, plain);
+        assert_int_not_equal(later, expect_run(&(train_case){.config = conv, .overrides = none, .world = 2}));
+        train_case four = {.config = conv, .overrides = hosts, .world = 4, .ranks_per_host = 2};
+        assert_int_equal(train_fibers(&four, 1).hash, later);
+    }
+}
+
 static void simulated_schedules_change_nothing(void **state)
 {
     (void)state;
@@ -173,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compressed_gradients_give_the_same_weights_in_each_run_of_a_layout),
+        cmocka_unit_test(the_first_steps_may_be_exact),
         cmocka_unit_test(simulated_schedules_change_nothing),
         cmocka_unit_test(ranks_of_a_host_add_up_exactly),
         cmocka_unit_test(what_does_not_go_together_is_refused),
