@@ -39,6 +39,22 @@ TRI_API tri_status tri_job_run(tri_job *job);
 /* Runs one more step only; *done is set when none is left. */
 TRI_API tri_status tri_job_step(tri_job *job, bool *done);
 
+/* What a hook sees of a step: elements [first, first + count) of a parameter, or of the piece of it that is this rank's
+ * (parallel.tensor, sync), with the sum of their gradients over the batch; times `scale` that is the mean. */
+typedef struct tri_gradient {
+    const char *name;
+    int64_t step;
+    int64_t first, count;
+    float *values; /* in the host's memory; may be changed */
+    float scale;
+} tri_gradient;
+/* Called in each step before the gradient is clipped and the weights move, for every parameter that trains, in the
+ * order of the model, on the thread of the step. A failure ends the run. What is done to an element must depend on the
+ * element alone, and be the same on all ranks: then the weights still are the same for every layout. NULL: none. Set
+ * between steps, on all ranks. */
+typedef tri_status (*tri_gradient_hook)(void *arg, const tri_gradient *gradient);
+TRI_API void tri_job_gradient_hook(tri_job *job, tri_gradient_hook hook, void *arg);
+
 typedef struct tri_job_result {
     int64_t step;          /* steps done since the very start */
     int64_t steps;         /* planned */
@@ -48,6 +64,7 @@ typedef struct tri_job_result {
     double samples_per_s;  /* over all ranks, training only */
     uint64_t weights_hash; /* the promise: the same for every layout */
 } tri_job_result;
+/* Collective where no rank has all weights (parallel.tensor, pipeline, sync zero3). */
 TRI_API tri_status tri_job_result_read(tri_job *job, tri_job_result *result);
 /* NULL does nothing. */
 TRI_API void tri_job_close(tri_job *job);

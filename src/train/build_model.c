@@ -2,6 +2,7 @@
  *
  * build_model.c: configuration to model, store and graph.
  */
+#include "base/log.h"
 #include "base/memory.h"
 #include "train/job.h"
 
@@ -57,6 +58,11 @@ static tri_status graph_make(tri_job *job, const tri_model *model, const tri_gra
         job->figures.flops = tri_graph_flops(job->graph);
     if (job->mesh.tensor == 1 || !job->comm)
         return TRI_OK;
+    if (job->rank == 0 && tri_group_is_between_hosts(job->mesh.tensor_group))
+        tri_log(TRI_LOG_WARN,
+                "tensor ranks are on several hosts and talk in every layer: want a number of ranks on each "
+                "host that parallel.tensor (%d) divides",
+                job->mesh.tensor);
     TRI_TRY(tri_tensor_ranks_create(job->mesh.tensor_group, &job->tensor));
     const tri_op_ranks across = tri_tensor_ranks_across(job->tensor);
     if (job->graph)

@@ -94,8 +94,10 @@ struct tri_job {
     int met;                 /* tri_job_meet() without tri_job_part() */
     bool ahead;              /* some weights may move in the step after their gradients' */
     tri_optim_figures moves; /* of the last step */
-    double settling_s;       /* of this step: what was settled in its forward pass */
-    int64_t waited_ns;       /* of the sync, as it was last read */
+    tri_gradient_hook hook;  /* of the program, or NULL */
+    void *hook_arg;
+    double settling_s; /* of this step: what was settled in its forward pass */
+    int64_t waited_ns; /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
     tri_job_figures figures;
@@ -168,6 +170,8 @@ tri_status tri_job_stages_print(tri_job *job);
 /* What the graphs of this rank's stages take, of a job without others. */
 tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, const tri_graph_config *graph,
                                 tri_job_memory *memory);
+/* hook.c: the gradients of this rank, to the program's hook. */
+tri_status tri_job_hook_run(tri_job *job);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
 tri_status tri_job_sums_meet(tri_job *job);

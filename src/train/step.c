@@ -182,6 +182,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     TRI_TRY(figures_find(job));
     if (job->sync->whole)
         tri_params_fold(job->params, job->threads, job->sync->grads[0]);
+    TRI_TRY(tri_job_hook_run(job));
     if (!job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
     if (limit > 0 && norm > limit)
