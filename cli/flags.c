@@ -106,6 +106,12 @@ static const char *hint_of(tri_status status, const char *message)
         if (!trains)
             return hint_given[0] ? hint_given : NULL;
         return "log/rank-N.log in the run folder has what each rank said; --resume goes on from the newest checkpoint";
+    case TRI_ENOMEM:
+        if (!trains)
+            return hint_given[0] ? hint_given : NULL;
+        return "--dry-run -n N says what each of N workers needs; less with parallel.sync=zero3 or parallel.pipeline "
+               "on more "
+               "of them, train.shards_at_once=1, model.checkpoint=true (docs/parallel.md)";
     case TRI_EMISMATCH:
         return "all ranks must run the same program with the same configuration";
     default:

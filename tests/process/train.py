@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -30,6 +31,25 @@ data: {name: synthetic, synthetic_count: 1000, synthetic_width: 32}
 train: {batch: 60, epochs: 2, shards: 8}
 optim: {lr: 0.05, clip_norm: 1}
 """
+
+GPT = """
+model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}
+data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, synthetic_width: 12}
+train: {batch: 20, shards: 8, epochs: 5, seed: 7, threads: 1}
+optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}
+parallel: {bucket_kib: 4, tensor_parts: 4}
+"""
+MESHES = [
+    (2, "tensor=2"),
+    (4, "tensor=4"),
+    (2, "pipeline=2"),
+    (4, "pipeline=2 schedule=gpipe"),
+    (4, "pipeline=2 tensor=2 schedule=interleaved chunks=2"),
+    (3, "sync=zero2"),
+    (4, "sync=zero3"),
+    (4, "tensor=2 sync=zero3"),
+    (8, "data=2 tensor=2 pipeline=2 sync=zero1"),
+]
 
 
 def is_held(name):
@@ -132,6 +152,34 @@ class Train(unittest.TestCase):
             run = f"{self.folder.name}/{first}"
             self.train("-n", "2", "--out", run, *adamw, f"parallel.sync={first}", "train.steps=11")
             self.assertEqual(self.weights("-n", "3", "--resume", run, f"parallel.sync={second}", "train.steps=0"), one)
+
+    def test_every_mesh_has_the_weights_of_one_process(self):
+        self.config.write_text(GPT)
+        one = self.weights()
+        for ranks, layout in MESHES:
+            args = [f"parallel.{option}" for option in layout.split()]
+            for more in ([], ["comm.transport=tcp"]) if ranks < 8 else ([],):
+                self.assertEqual(self.weights("-n", str(ranks), *args, *more), one, f"{ranks} ranks, {layout} {more}")
+
+    def test_a_model_that_is_too_big_for_one_worker_trains_on_four(self):
+        # 32.6 M parameters: weights, gradients and Adam's state are 522 MB, a quarter of them 130.
+        self.config.write_text(f"model: {{name: mlp, hidden: {[1024] * 32}}}\n"
+                               "data: {name: synthetic, synthetic_count: 64, synthetic_width: 32}\n"
+                               "train: {batch: 16, steps: 2, eval_batches: 1, threads: 1}\noptim: {name: adamw}\n")
+        one = self.weights("-n", "1")
+
+        def limited(*args):
+            return subprocess.run([TRIREME, "train", str(self.config), *args], cwd=self.folder.name, text=True, timeout=120,
+                                  capture_output=True,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (450 << 20, 450 << 20)))
+
+        alone = limited("-n", "1")
+        self.assertEqual(alone.returncode, 1, alone.stderr)
+        self.assertIn("memory: want", alone.stderr)
+        self.assertIn("parallel.sync=zero3", alone.stderr)  # the way out
+        four = limited("-n", "4", "parallel.sync=zero3")
+        self.assertEqual(four.returncode, 0, four.stderr)
+        self.assertIn(one, four.stdout)
 
     def test_zero1_says_what_a_worker_needs(self):
         def optimizer(ranks, *args):
