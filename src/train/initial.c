@@ -160,7 +160,8 @@ tri_status tri_job_weights_find(tri_job *job)
 static void compression_print(const tri_job *job, tri_console *console)
 {
     const tri_parallel_config *parallel = &job->config.parallel;
-    if (strcmp(parallel->compress, "none") == 0)
+    if (strcmp(parallel->compress, "none") == 0 ||
+        tri_sync_is_apart(parallel)) /* it compresses always, and keeps nothing */
         return;
     if (!tri_compress_is_used(parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group)))
         tri_console_line(console,

@@ -229,10 +229,38 @@ class Train(unittest.TestCase):
         steps = [line["step"] for line in lines if "loss" in line]
         self.assertEqual(steps, list(range(34)))
 
+    def test_slow_links_are_named_at_the_start(self):
+        for args, line in (
+                (("parallel.compress=int8", "parallel.compress_between=ranks"),
+                 "bits: not reproducible (parallel.compress int8 on 2 ranks: other layouts give other bits)"),
+                (("parallel.sync=diloco",), "bits: not reproducible across layouts (parallel.sync diloco on 2 ranks)"),
+                (("parallel.compress=int8",), "parallel.compress int8: nothing is compressed, all ranks are on one host "
+                                              "(parallel.compress_between: ranks compresses there too)")):
+            out, _ = self.train("-n", "2", "train.steps=2", *args)
+            self.assertIn(line, out.splitlines())
+
+    def test_compressed_gradients_are_fewer_bytes_by_the_runs_own_count(self):
+        def sent(*args):
+            run = tempfile.mkdtemp(dir=self.folder.name)
+            self.train("-n", "2", "--out", run, "comm.transport=tcp", "train.steps=5", "parallel.compress_between=ranks", *args)
+            lines = [json.loads(line) for line in pathlib.Path(run, "metrics.jsonl").read_text().splitlines()]
+            return [line["sent_bytes"] for line in lines if "sent_bytes" in line][-1]
+
+        self.config.write_text("model: {name: mlp, hidden: [256, 256]}\ndata: {name: synthetic, synthetic_width: 256}\n")
+        plain = sent()
+        for name, times in (("bf16", 1.9), ("int8", 3.5), ("topk", 30), ("powersgd", 20)):
+            self.assertGreater(plain / sent(f"parallel.compress={name}"), times, name)
+
     def test_a_signal_saves_and_resume_goes_on(self):
-        one = self.weights("train.epochs=40")
+        self.expect_stop_and_resume()
+
+    def test_ranks_that_are_apart_stop_together_and_go_on(self):
+        self.expect_stop_and_resume("parallel.sync=diloco", "parallel.local_steps=7", "parallel.outer_delay=3", "parallel.outer_fragments=2")
+
+    def expect_stop_and_resume(self, *args):
+        one = self.weights("-n", "2", "train.epochs=40", *args)
         run = f"{self.folder.name}/stopped"
-        process = self.start("-n", "2", "--out", run, "train.epochs=40")
+        process = self.start("-n", "2", "--out", run, "train.epochs=40", *args)
         while not os.path.exists(f"{run}/metrics.jsonl") or os.path.getsize(f"{run}/metrics.jsonl") == 0:
             self.assertIsNone(process.poll(), "ended before it could be stopped")
             time.sleep(0.01)
