@@ -125,25 +125,23 @@ static void positions_forward(const tri_kernel *kernel, const tri_op_call *call)
 
 void tri_places_sum(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t sample)
 {
-    const int64_t whole = tri_shape_count(kernel->desc.param[0]), ranks = kernel->desc.attr.ranks;
-    const int64_t first = kernel->desc.attr.first * kernel->desc.input[0].dim[2];
-    const int64_t begin = ranks > 1 ? 0 : first, end = ranks > 1 ? sample * ranks : first + sample; /* somebody's */
+    const int64_t whole = tri_shape_count(kernel->desc.param[0]);
+    const int64_t first = kernel->desc.attr.first * kernel->desc.input[0].dim[2], last = first + sample;
     float *out[TRI_TREE_MAX_PARTS];
     if (!tri_call_wants_dparam(call, 0)) {
         return;
     }
     for (int part = 0; part < call->part_count; part++) {
-        out[part] = call->dparam[0][part] + first;
+        float *all = call->dparam[0][part];
+        out[part] = all + first;
+        memset(all, 0, (size_t)first * sizeof(float)); /* where nobody here stands */
+        memset(all + last, 0, (size_t)(whole - last) * sizeof(float));
     }
     tri_op_call mine = *call;
     mine.dparam[0] = out;
     tri_leaves_sum(kernel, &mine, 0, leaves, sample, sample);
-    for (int part = 0; part < call->part_count; part++) {
-        if (ranks > 1) {
-            tri_ranks_gather(call, out[part], call->dparam[0][part], sample, TRI_F32);
-        }
-        memset(call->dparam[0][part], 0, (size_t)begin * sizeof(float));
-        memset(call->dparam[0][part] + end, 0, (size_t)(whole - end) * sizeof(float));
+    for (int part = 0; kernel->desc.attr.ranks > 1 && part < call->part_count; part++) {
+        tri_ranks_gather(call, out[part], call->dparam[0][part], sample, TRI_F32);
     }
 }
 
