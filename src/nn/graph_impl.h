@@ -74,6 +74,7 @@ struct tri_graph {
     int op_count;
     int input, target, logits; /* values; logits -1: not in the span */
     bool share;                /* buffers share memory */
+    bool planned_only;         /* it has no memory and is never run */
     graph_buffer *buffers;
     int buffer_count, buffer_capacity;
     char *memory; /* this, sums and staged: of params->device */
@@ -104,6 +105,8 @@ struct tri_graph {
 /* share false: every buffer has memory of its own and nothing is computed in place; tests compare with it. */
 tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
                                 bool share, tri_graph **out);
+/* compile.c: a store without entries: enough to decide what is compiled; its of_model is the caller's to free. */
+tri_status tri_graph_store_none(const tri_model *model, tri_params *none);
 /* again.c: decides which ops run again, and the times of all. */
 void tri_graph_plan_times(tri_graph *graph);
 /* The output of op `producer` lives on after the way up of its block. */
