@@ -78,6 +78,10 @@ int tri_comm_offers(const tri_group *group, tri_comm_op op, int64_t nbytes, bool
 const char *tri_comm_algorithm_name(tri_comm_op op, int index);
 /* Does comm.algorithm take it with comm.order = any alone? */
 bool tri_comm_needs_any(tri_comm_op op, const char *algorithm);
+/* The first rank of the group that is on the host of its rank `rank`. */
+int tri_group_host_first(const tri_group *group, int rank);
+/* Are its ranks on several hosts? */
+bool tri_group_is_between_hosts(const tri_group *group);
 /* What this rank has sent so far. */
 tri_net_traffic tri_comm_traffic(const tri_comm *comm);
 const char *tri_comm_transport(const tri_comm *comm, int peer);

@@ -28,6 +28,23 @@ static int host_of(const tri_group *group, int r, int *first, int *count)
     return (*count)++;
 }
 
+int tri_group_host_first(const tri_group *group, int rank)
+{
+    const tri_net *net = group->comm->net;
+    int first = 0;
+    while (tri_net_host_of(net, group->world_rank[first]) != tri_net_host_of(net, group->world_rank[rank]))
+        first++;
+    return first;
+}
+
+bool tri_group_is_between_hosts(const tri_group *group)
+{
+    for (int r = 1; r < group->count; r++)
+        if (tri_group_host_first(group, r) != 0)
+            return true;
+    return false;
+}
+
 /* host[r]: of each rank; the ranks of this rank's host, and those of its place on all hosts. */
 static tri_status groups_make(tri_hosts *hosts, const tri_group *group, const int *host, int *world_ranks)
 {

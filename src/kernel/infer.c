@@ -183,6 +183,7 @@ static tri_status infer_norm(tri_op_desc *desc)
     if (!(desc->attr.epsilon >= 0)) {
         return tri_fail(TRI_EINVAL, "%s: want epsilon >= 0, got %g", tri_op_name(desc->op), (double)desc->attr.epsilon);
     }
+    TRI_TRY(tri_infer_token_parts(desc));
     const int params = desc->op == TRI_OP_BATCH_NORM ? 4 : desc->op == TRI_OP_RMS_NORM ? 1 : 2;
     for (int p = 0; p < params; p++) {
         TRI_TRY(tri_infer_param(desc, vector_of(tri_shape_last(&desc->input[0]))));
@@ -196,6 +197,12 @@ static tri_status infer_map(tri_op_desc *desc)
     TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
     if (desc->op == TRI_OP_DROPOUT && !(desc->attr.rate >= 0 && desc->attr.rate < 1)) {
         return tri_fail(TRI_EINVAL, "dropout: want a rate from 0 to below 1, got %g", (double)desc->attr.rate);
+    }
+    if (desc->op == TRI_OP_DROPOUT && desc->attr.whole > 0 &&
+        (desc->attr.first < 0 ||
+         tri_shape_product(&desc->input[0], 1, desc->input[0].ndim) > desc->attr.whole - desc->attr.first)) {
+        return tri_fail(TRI_EINVAL, "dropout: want elements from number %lld on to be within the %lld of a sample",
+                        (long long)desc->attr.first, (long long)desc->attr.whole);
     }
     desc->output = desc->input[0];
     return TRI_OK;
@@ -385,6 +392,8 @@ tri_status tri_op_infer(tri_op_desc *desc, int64_t units, int64_t width, tri_sha
     case TRI_OP_BIAS:
     case TRI_OP_SHARE_PARTS:
     case TRI_OP_SUM_PARTS:
+    case TRI_OP_GATHER_TOKENS:
+    case TRI_OP_SPREAD_TOKENS:
     case TRI_OP_VOCAB_JOIN:
     case TRI_OP_VOCAB_SUMS:
         status = tri_infer_parts(desc);

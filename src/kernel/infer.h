@@ -18,5 +18,7 @@ tri_status tri_infer_tokens(tri_op_desc *desc, int64_t units);
 
 /* infer_parts.c: the ops of models in parts. */
 tri_status tri_infer_parts(tri_op_desc *desc);
+/* Input 0 has tokens that attr.parts fit. */
+tri_status tri_infer_token_parts(tri_op_desc *desc);
 
 #endif

@@ -15,6 +15,41 @@ static tri_status infer_ranks(tri_op_desc *desc)
     return TRI_OK;
 }
 
+/* x[B,T,C]; the ranks divide `tokens`. */
+static tri_status infer_tokens(tri_op_desc *desc)
+{
+    const int64_t ranks = desc->attr.ranks > 1 ? desc->attr.ranks : 1;
+    TRI_TRY(infer_ranks(desc));
+    TRI_TRY(tri_infer_input(desc, 0, 3, 3, TRI_F32));
+    desc->output = desc->input[0];
+    if (desc->op == TRI_OP_GATHER_TOKENS) {
+        desc->output.dim[1] *= ranks;
+        return TRI_OK;
+    }
+    if (desc->input[0].dim[1] % ranks != 0) {
+        return tri_fail(TRI_EINVAL, "spread_tokens: want tokens that the %lld ranks divide, got %lld", (long long)ranks,
+                        (long long)desc->input[0].dim[1]);
+    }
+    desc->output.dim[1] /= ranks;
+    return TRI_OK;
+}
+
+tri_status tri_infer_token_parts(tri_op_desc *desc)
+{
+    const int parts = desc->attr.parts;
+    if (parts == 0) {
+        return TRI_OK;
+    }
+    TRI_TRY(infer_ranks(desc));
+    TRI_TRY(tri_infer_input(desc, 0, 3, 3, TRI_F32));
+    if (parts < 0 || (parts & (parts - 1)) != 0 || desc->input[0].dim[1] % parts != 0) {
+        return tri_fail(TRI_EINVAL,
+                        "%s: want tokens in a power of two of parts that divides them, got %lld in %d parts",
+                        tri_op_name(desc->op), (long long)desc->input[0].dim[1], parts);
+    }
+    return TRI_OK;
+}
+
 static tri_status infer_states(tri_op_desc *desc, int i)
 {
     TRI_TRY(tri_infer_input(desc, i, 2, TRI_MAX_DIMS, TRI_F32));
@@ -63,9 +98,13 @@ tri_status tri_infer_parts(tri_op_desc *desc)
     if (desc->op == TRI_OP_VOCAB_SUMS) {
         return infer_sums(desc);
     }
+    if (desc->op == TRI_OP_GATHER_TOKENS || desc->op == TRI_OP_SPREAD_TOKENS) {
+        return infer_tokens(desc);
+    }
     TRI_TRY(tri_infer_input(desc, 0, 1, TRI_MAX_DIMS, TRI_F32));
     desc->output = desc->input[0];
     if (desc->op == TRI_OP_BIAS) {
+        TRI_TRY(tri_infer_token_parts(desc));
         return tri_infer_param(desc, tri_shape_make(1, (int64_t[]){tri_shape_last(&desc->input[0])}));
     }
     return infer_ranks(desc);

@@ -68,9 +68,10 @@ static tri_status infer_positions(tri_op_desc *desc, int64_t units)
 {
     TRI_TRY(tri_infer_input(desc, 0, 3, 3, TRI_F32));
     TRI_TRY(tri_infer_units(desc, "units (positions)", units));
-    if (desc->input[0].dim[1] > units) {
+    const int64_t ranks = desc->attr.ranks > 1 ? desc->attr.ranks : 1;
+    if (desc->input[0].dim[1] * ranks > units) {
         return tri_fail(TRI_EINVAL, "positions: want samples of at most %lld tokens, got %lld", (long long)units,
-                        (long long)desc->input[0].dim[1]);
+                        (long long)(desc->input[0].dim[1] * ranks));
     }
     desc->output = desc->input[0];
     return tri_infer_param(desc, tri_shape_make(2, (int64_t[]){units, desc->input[0].dim[2]}));

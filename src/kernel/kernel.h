@@ -52,6 +52,8 @@
     X(TRI_OP_BIAS, "bias")                   /* x[B..,C] b[C] -> y = x + b */                                          \
     X(TRI_OP_SHARE_PARTS, "share_parts")     /* x -> y = x; its gradient is added up over `ranks` */                   \
     X(TRI_OP_SUM_PARTS, "sum_parts")         /* x -> y = x added up over `ranks`; its gradient is y's */               \
+    X(TRI_OP_GATHER_TOKENS, "gather_tokens") /* x[B,T,C] of each of `ranks` -> y[B,ranks T,C]; gradient: added up */   \
+    X(TRI_OP_SPREAD_TOKENS, "spread_tokens") /* x[B,ranks T,C], added up -> y[B,T,C] of `rank`; gradient: gathered */  \
     X(TRI_OP_VOCAB_PART, "vocab_part")       /* x[B..,C] i[B..] w[V,C] -> state[B..,5] of words first..first + V */    \
     X(TRI_OP_VOCAB_JOIN, "vocab_join")       /* a[B..,5] b[B..,5] -> state of the words of both */                     \
     X(TRI_OP_VOCAB_SUMS, "vocab_sums")       /* state[B..,5] i[B..] -> sums, as vocab_loss has them */
@@ -86,9 +88,14 @@ typedef struct tri_op_attr {
     float theta;                                   /* rope: base of the angles */
     float rope_factor, rope_low, rope_high;        /* rope: Llama 3's scaling of long wave lengths; factor 0: none */
     int64_t rope_context;                          /* the context it was trained on before */
-    int64_t first;   /* embedding, vocab_part: number of the first word, that of row 0 of the table */
-    int64_t words;   /* vocab_part, vocab_sums: of the whole vocabulary */
-    int ranks, rank; /* share_parts, sum_parts, vocab_sums: that share the parts out (tri_op_ranks); 0 = 1, alone */
+    int64_t first; /* embedding, vocab_part: number of the first word, that of row 0 of the table; positions: of the
+                      first token; dropout: of the first element of a sample */
+    int64_t words; /* vocab_part, vocab_sums: of the whole vocabulary */
+    int64_t whole; /* dropout: elements of a whole sample; 0: all are here */
+    int parts;     /* layer_norm, rms_norm, bias of x[B,T,C]: the tokens of a sample are in so many parts: gradients of
+                      parameters are sums over the tokens of a part, then over samples, then over parts and ranks by
+                      their tree; 0: over the rows in order */
+    int ranks, rank; /* that share parts, tokens or words out (tri_op_ranks); 0 = 1, alone */
 } tri_op_attr;
 
 /* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their
@@ -111,12 +118,15 @@ typedef struct tri_op_desc {
 /* Whether any value is bf16. */
 bool tri_op_desc_is_half(const tri_op_desc *desc);
 
-/* The ranks that share out the parts of a model: sum adds a buffer up over them, in place, with the same bits on all: a
- * balanced tree over the ranks, each sum of two rounded to the type. */
+/* The ranks that share out the parts of a model, or tokens: what they exchange inside a run. */
 typedef struct tri_op_ranks {
+    /* Adds a buffer up, in place, with the same bits on all: a balanced tree over the ranks, each sum of two rounded to
+     * the type. */
     tri_status (*sum)(void *arg, void *data, int64_t count, tri_dtype dtype);
+    /* out[r * count + i] = in of rank r [i]; in may be this rank's place of out. */
+    tri_status (*gather)(void *arg, const void *in, void *out, int64_t count, tri_dtype dtype);
     void *arg;
-    tri_status status; /* the first failure; from then on nothing is added */
+    tri_status status; /* the first failure; from then on nothing is exchanged */
 } tri_op_ranks;
 
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
@@ -133,7 +143,8 @@ typedef struct tri_op_call {
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
     tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
     /* backward only: */
-    const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place */
+    const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place;
+                             and by gather_tokens: added up in place */
     void *dinput[TRI_OP_MAX_INPUTS]; /* NULL: not wanted; overwritten, never added to; may alias doutput where the
                                         kernel's flags say so */
     int part_count;                  /* subtrees of the shards of this call */

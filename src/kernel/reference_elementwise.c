@@ -169,8 +169,8 @@ static void dropout_run(const tri_kernel *kernel, const tri_op_call *call, const
     for (int64_t b = 0; b < samples * call->shards; b++) {
         const uint64_t sample = (uint64_t)(call->first_sample[b / samples] + b % samples);
         for (int64_t i = 0; i < per_sample; i++) {
-            const float u =
-                tri_rng_uniform((tri_rng){rule.seed, rule.stream}, sample * (uint64_t)per_sample + (uint64_t)i);
+            const float u = tri_rng_uniform((tri_rng){rule.seed, rule.stream},
+                                            tri_dropout_number(&kernel->desc, sample, per_sample) + (uint64_t)i);
             const int64_t at = b * per_sample + i;
             to[at] = u >= rule.rate ? from[at] * rule.scale : 0.0f;
         }

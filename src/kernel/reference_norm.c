@@ -130,7 +130,8 @@ const tri_kernel_ops tri_reference_batch_norm = {
 
 static tri_status layer_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    kernel->scratch_nbytes = (size_t)(2 * tri_shape_last(&desc->input[0]) * desc->max_shards) * sizeof(float);
+    kernel->scratch_nbytes =
+        (size_t)(2 * tri_shape_last(&desc->input[0]) * desc->max_shards * tri_leaf_blocks(desc)) * sizeof(float);
     return TRI_OK;
 }
 
@@ -168,9 +169,10 @@ static void layer_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t channels = tri_shape_last(&kernel->desc.input[0]);
     const int64_t rows = tri_shape_count(kernel->desc.input[0]) / channels;
+    const int64_t blocks = tri_leaf_blocks(&kernel->desc), block = rows / blocks;
     const float *scale = call->param[0];
-    float *dscale = call->scratch, *dshift = dscale + call->shards * channels;
-    memset(dscale, 0, (size_t)(2 * call->shards * channels) * sizeof(float));
+    float *dscale = call->scratch, *dshift = dscale + call->shards * blocks * channels;
+    memset(dscale, 0, (size_t)(2 * call->shards * blocks * channels) * sizeof(float));
     for (int64_t r = 0; r < rows * call->shards; r++) {
         const float *x = (const float *)call->input[0] + r * channels, *dy = (float *)call->doutput + r * channels;
         float *dx = call->dinput[0] != NULL ? (float *)call->dinput[0] + r * channels : NULL;
@@ -180,8 +182,8 @@ static void layer_backward(const tri_kernel *kernel, const tri_op_call *call)
             const double g = (double)dy[c] * (double)scale[c], h = ((double)x[c] - mean) * rstd;
             sum += g;
             dot += g * h;
-            dscale[r / rows * channels + c] += (float)((double)dy[c] * h);
-            dshift[r / rows * channels + c] += dy[c];
+            dscale[r / block * channels + c] += (float)((double)dy[c] * h);
+            dshift[r / block * channels + c] += dy[c];
         }
         const double n = (double)channels;
         for (int64_t c = 0; dx != NULL && c < channels; c++) {
@@ -189,6 +191,8 @@ static void layer_backward(const tri_kernel *kernel, const tri_op_call *call)
             dx[c] = (float)(rstd * (g - sum / n - h * dot / n));
         }
     }
+    tri_blocks_fold(kernel, call, dscale, channels);
+    tri_blocks_fold(kernel, call, dshift, channels);
     tri_leaves_sum(kernel, call, 0, dscale, channels, channels);
     tri_leaves_sum(kernel, call, 1, dshift, channels, channels);
 }

@@ -8,7 +8,8 @@
 
 static tri_status rms_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    kernel->scratch_nbytes = (size_t)(tri_shape_last(&desc->input[0]) * desc->max_shards) * sizeof(float);
+    kernel->scratch_nbytes =
+        (size_t)(tri_shape_last(&desc->input[0]) * desc->max_shards * tri_leaf_blocks(desc)) * sizeof(float);
     return TRI_OK;
 }
 
@@ -41,9 +42,10 @@ static void rms_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t width = tri_shape_last(&kernel->desc.input[0]);
     const int64_t rows = tri_shape_count(kernel->desc.input[0]) / width;
+    const int64_t blocks = tri_leaf_blocks(&kernel->desc), block = rows / blocks;
     const float *scale = call->param[0];
     float *dscale = call->scratch;
-    memset(dscale, 0, (size_t)(call->shards * width) * sizeof(float));
+    memset(dscale, 0, (size_t)(call->shards * blocks * width) * sizeof(float));
     for (int64_t r = 0; r < rows * call->shards; r++) {
         const float *x = (const float *)call->input[0] + r * width, *dy = (const float *)call->doutput + r * width;
         float *dx = call->dinput[0] != NULL ? (float *)call->dinput[0] + r * width : NULL;
@@ -52,13 +54,14 @@ static void rms_backward(const tri_kernel *kernel, const tri_op_call *call)
         for (int64_t c = 0; c < width; c++) {
             const double h = (double)x[c] * inverse;
             dot += (double)dy[c] * (double)scale[c] * h;
-            dscale[r / rows * width + c] += (float)((double)dy[c] * h);
+            dscale[r / block * width + c] += (float)((double)dy[c] * h);
         }
         for (int64_t c = 0; dx != NULL && c < width; c++) {
             const double g = (double)dy[c] * (double)scale[c];
             dx[c] = (float)(inverse * (g - (double)x[c] * inverse * dot / (double)width));
         }
     }
+    tri_blocks_fold(kernel, call, dscale, width);
     tri_leaves_sum(kernel, call, 0, dscale, width, width);
 }
 
@@ -105,7 +108,7 @@ const tri_kernel_ops tri_reference_swiglu = {
 
 static tri_status positions_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    kernel->scratch_nbytes = (size_t)(tri_shape_count(desc->param[0]) * desc->max_shards) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(desc->input[0].dim[1] * desc->input[0].dim[2] * desc->max_shards) * sizeof(float);
     return TRI_OK;
 }
 
@@ -113,10 +116,34 @@ static void positions_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const tri_shape *shape = &kernel->desc.input[0];
     const int64_t sample = shape->dim[1] * shape->dim[2];
-    const float *x = call->input[0], *w = call->param[0];
+    const float *x = call->input[0], *w = tri_call_param(call, 0) + kernel->desc.attr.first * shape->dim[2];
     float *y = call->output;
     for (int64_t i = 0; i < tri_shape_count(*shape) * call->shards; i++) {
         y[i] = x[i] + w[i % sample];
+    }
+}
+
+void tri_places_sum(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t sample)
+{
+    const int64_t whole = tri_shape_count(kernel->desc.param[0]), ranks = kernel->desc.attr.ranks;
+    const int64_t first = kernel->desc.attr.first * kernel->desc.input[0].dim[2];
+    const int64_t begin = ranks > 1 ? 0 : first, end = ranks > 1 ? sample * ranks : first + sample; /* somebody's */
+    float *out[TRI_TREE_MAX_PARTS];
+    if (!tri_call_wants_dparam(call, 0)) {
+        return;
+    }
+    for (int part = 0; part < call->part_count; part++) {
+        out[part] = call->dparam[0][part] + first;
+    }
+    tri_op_call mine = *call;
+    mine.dparam[0] = out;
+    tri_leaves_sum(kernel, &mine, 0, leaves, sample, sample);
+    for (int part = 0; part < call->part_count; part++) {
+        if (ranks > 1) {
+            tri_ranks_gather(call, out[part], call->dparam[0][part], sample, TRI_F32);
+        }
+        memset(call->dparam[0][part], 0, (size_t)begin * sizeof(float));
+        memset(call->dparam[0][part] + end, 0, (size_t)(whole - end) * sizeof(float));
     }
 }
 
@@ -124,14 +151,13 @@ static void positions_backward(const tri_kernel *kernel, const tri_op_call *call
 {
     const tri_shape *shape = &kernel->desc.input[0];
     const int64_t sample = shape->dim[1] * shape->dim[2], count = tri_shape_count(*shape);
-    const int64_t each = tri_shape_count(kernel->desc.param[0]);
     const float *dy = call->doutput;
     float *dw = call->scratch, *dx = call->dinput[0];
-    memset(dw, 0, (size_t)(each * call->shards) * sizeof(float));
+    memset(dw, 0, (size_t)(sample * call->shards) * sizeof(float));
     for (int64_t i = 0; i < count * call->shards; i++) {
-        dw[i / count * each + i % count % sample] += dy[i];
+        dw[i / count * sample + i % count % sample] += dy[i];
     }
-    tri_leaves_sum(kernel, call, 0, dw, each, each);
+    tri_places_sum(kernel, call, dw, sample);
     if (dx != NULL && dx != dy) {
         memcpy(dx, dy, (size_t)(count * call->shards) * sizeof(float));
     }

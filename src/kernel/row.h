@@ -131,8 +131,22 @@ static inline int64_t tri_part_word(const tri_op_desc *desc, int32_t index)
     return index >= 0 && word >= 0 && word < desc->param[0].dim[0] ? word : -1;
 }
 
-/* Adds the buffer up over the ranks of the call. */
+/* What the ranks of the call exchange: tri_op_ranks. */
 void tri_ranks_sum(const tri_op_call *call, void *data, int64_t count, tri_dtype dtype);
+void tri_ranks_gather(const tri_op_call *call, const void *in, void *out, int64_t count, tri_dtype dtype);
+
+/* Leaves of a parameter's gradient in one shard: one, or one for each part of each sample (attr.parts). */
+static inline int64_t tri_leaf_blocks(const tri_op_desc *desc)
+{
+    return desc->attr.parts > 0 ? desc->input[0].dim[0] * desc->attr.parts : 1;
+}
+
+/* leaves[shards * tri_leaf_blocks()][width] become leaves[shards][width], those of all ranks in them. */
+void tri_blocks_fold(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t width);
+
+/* Gradient of positions: leaves[shards][sample], the tokens here, summed into their rows; those of other ranks come
+ * from them, the rest is zero. */
+void tri_places_sum(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t sample);
 
 /* Target r of a loss over words counts: its sample is there, and it is one of `words`. */
 bool tri_vocab_row_counts(const tri_kernel *kernel, const tri_op_call *call, int64_t r, int64_t words);
@@ -145,6 +159,12 @@ typedef struct tri_dropout_rule {
     uint64_t seed, stream;
     float rate, scale; /* scale = 1 / (1 - rate) */
 } tri_dropout_rule;
+/* Number of the first element here of a sample of the global batch. */
+static inline uint64_t tri_dropout_number(const tri_op_desc *desc, uint64_t sample, int64_t per_sample)
+{
+    const int64_t whole = desc->attr.whole > 0 ? desc->attr.whole : per_sample;
+    return sample * (uint64_t)whole + (uint64_t)desc->attr.first;
+}
 tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call);
 
 #define TRI_REFERENCE_ROWS(X)                                                                                          \
@@ -181,6 +201,8 @@ tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_ca
     X(tri_reference_bias)                                                                                              \
     X(tri_reference_share_parts)                                                                                       \
     X(tri_reference_sum_parts)                                                                                         \
+    X(tri_reference_gather_tokens)                                                                                     \
+    X(tri_reference_spread_tokens)                                                                                     \
     X(tri_reference_vocab_part)                                                                                        \
     X(tri_reference_vocab_join)                                                                                        \
     X(tri_reference_vocab_sums)

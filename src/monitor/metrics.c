@@ -98,6 +98,7 @@ tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record
 #define PHASE_WRITE(name) tri_json_real(&json, #name, record->name);
     TRI_PHASE_LIST(PHASE_WRITE)
 #undef PHASE_WRITE
+    tri_json_int(&json, "sent_bytes", record->sent_bytes);
     return line_end(metrics, &json);
 }
 

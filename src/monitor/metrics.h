@@ -18,6 +18,7 @@ typedef struct tri_step_record {
     double epoch;                       /* 1.25: a quarter into the second */
     double loss, lr, grad_norm;         /* grad_norm NaN: not computed */
     double samples_per_s, tokens_per_s; /* tokens_per_s NaN: samples are no sequences */
+    int64_t sent_bytes;                 /* payload to other ranks since the record before */
     double mfu; /* part of the measured peak that the model's own operations take; NaN: not known */
 #define TRI_PHASE_FIELD(name) double name;
     TRI_PHASE_LIST(TRI_PHASE_FIELD)

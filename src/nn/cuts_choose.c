@@ -3,7 +3,8 @@
  * cuts_choose.c: which sections make a stage: by cost, or as somebody says by names of layers.
  *
  * First the least cost of the most expensive stage, then, within stages of nearly that cost, the fewest bytes over all
- * cuts. Both by dynamic programming over (stages, sections): O(stages sections^2).
+ * cuts. Both by dynamic programming over (stages, sections): O(stages sections^2). Where ranks have several stages,
+ * cuts are then moved one at a time as long as that makes the most expensive rank cheaper.
  */
 #include <float.h>
 #include <math.h>
@@ -79,21 +80,87 @@ static void choice_run(const choice *v, double limit)
             best_find(v, k, first, limit);
 }
 
-static void choice_read(const choice *v, tri_stages *out)
+/* first[s]: the first section of stage s. */
+static void choice_read(const choice *v, int *first)
 {
-    const tri_section *items = v->sections->items;
-    out->count = v->stages;
     for (int k = v->stages, at = 0; k > 0; at = v->from[k * (v->count + 1) + at], k--)
-        out->first_node[v->stages - k] = items[at].first_node;
-    out->first_node[v->stages] = items[v->count - 1].end_node;
+        first[v->stages - k] = at;
+    first[v->stages] = v->count;
 }
 
-tri_status tri_stages_choose(const tri_sections *sections, int count, tri_stages *out)
+/* --- ranks with several stages --- */
+
+/* Cost of the most expensive rank, and a little for the bytes that cross, as a share of those that cross everywhere. */
+static double score(const choice *v, const int *first, int ranks)
 {
-    if (count < 1 || count > sections->count || count > TRI_STAGES_MAX)
-        return tri_fail(
-            TRI_ECONFIG, "pipeline: want %d stages, the model has %d sections between places where it may be cut: %s",
-            count, sections->count, count > TRI_STAGES_MAX ? "too many" : "stages would be left without any");
+    double most = 0, bytes = 0, all = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        double cost = 0;
+        for (int s = rank; s < v->stages; s += ranks)
+            cost += v->sums[first[s + 1]] - v->sums[first[s]];
+        most = fmax(most, cost);
+    }
+    for (int s = 1; s < v->stages; s++)
+        bytes += bytes_before(v, first[s]);
+    for (int at = 1; at < v->count; at++)
+        all += bytes_before(v, at);
+    return most * (1 + (NEARLY - 1) * (all > 0 ? bytes / all : 0));
+}
+
+/* Moves cut `s` to where the score is best; whether that is another place. */
+static bool cut_move(const choice *v, int *first, int s, int ranks)
+{
+    int kept = first[s], best = kept;
+    double least = score(v, first, ranks);
+    for (int at = first[s - 1] + 1; at < first[s + 1]; at++) {
+        first[s] = at;
+        double now = score(v, first, ranks);
+        if (now < least * (1 - 1e-9)) {
+            least = now;
+            best = at;
+        }
+    }
+    first[s] = best;
+    return best != kept;
+}
+
+static void cuts_move(const choice *v, int *first, int ranks)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int s = 1; s < v->stages; s++)
+            moved = cut_move(v, first, s, ranks) || moved;
+    }
+}
+
+static void choice_make(const choice *v, int ranks, tri_stages *out)
+{
+    choice_run(v, INFINITY);
+    /* Where nothing has a cost, whatever is cut is as good. */
+    choice_run(v, fmin(*best_of(v, v->stages, 0) * NEARLY, DBL_MAX));
+    choice_read(v, out->first_node);
+    if (v->stages > ranks)
+        cuts_move(v, out->first_node, ranks);
+    out->count = v->stages;
+    for (int s = 0; s < v->stages; s++)
+        out->first_node[s] = v->sections->items[out->first_node[s]].first_node;
+    out->first_node[v->stages] = v->sections->items[v->count - 1].end_node;
+}
+
+static tri_status check_count(const tri_sections *sections, int ranks, int each)
+{
+    int64_t wanted = (int64_t)ranks * each;
+    if (ranks >= 1 && each >= 1 && wanted <= sections->count && wanted <= TRI_STAGES_MAX)
+        return TRI_OK;
+    return tri_fail(
+        TRI_ECONFIG, "pipeline: want %d x %d stages, the model has %d sections between places where it may be cut: %s",
+        ranks, each, sections->count, wanted > TRI_STAGES_MAX ? "too many" : "stages would be left without any");
+}
+
+tri_status tri_stages_choose(const tri_sections *sections, int ranks, int each, tri_stages *out)
+{
+    TRI_TRY(check_count(sections, ranks, each));
+    int count = ranks * each;
     choice v = {.sections = sections, .stages = count, .count = sections->count};
     size_t cells = (size_t)(count + 1) * (size_t)(sections->count + 1);
     v.sums = tri_alloc_zero((size_t)sections->count + 1, sizeof(double));
@@ -103,10 +170,7 @@ tri_status tri_stages_choose(const tri_sections *sections, int count, tri_stages
     if (status == TRI_OK) {
         for (int s = 0; s < v.count; s++)
             v.sums[s + 1] = v.sums[s] + tri_section_cost(sections, s);
-        choice_run(&v, INFINITY);
-        /* Where nothing has a cost, whatever is cut is as good. */
-        choice_run(&v, fmin(*best_of(&v, count, 0) * NEARLY, DBL_MAX));
-        choice_read(&v, out);
+        choice_make(&v, ranks, out);
     }
     tri_free(v.sums);
     tri_free(v.best);

@@ -141,9 +141,9 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
         call->dparam[p] = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
 }
 
-void tri_graph_sum_set(tri_graph *graph, tri_graph_sum sum, void *arg)
+void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across)
 {
-    graph->across = (tri_op_ranks){.sum = sum, .arg = arg};
+    graph->across = *across;
 }
 
 void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg)
@@ -159,7 +159,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
     slot->can_go_down = false;
     TRI_TRY(check_batch(graph, batch, training));
     if (graph->ranks > 1 && !graph->across.sum)
-        return tri_fail(TRI_EINVAL, "graph: want tri_graph_sum_set() before a run, %d ranks share out the model",
+        return tri_fail(TRI_EINVAL, "graph: want tri_graph_across_set() before a run, %d ranks share out the model",
                         graph->ranks);
     graph->across.status = TRI_OK;
     batch_bring(graph, batch);

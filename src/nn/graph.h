@@ -54,11 +54,9 @@ tri_status tri_graph_grads_set(tri_graph *graph, int part_count, const tri_tree_
 typedef tri_status (*tri_graph_need)(void *arg, int entry);
 void tri_graph_need_set(tri_graph *graph, tri_graph_need need, void *arg);
 
-/* Tensor ranks: adds a buffer up over them, in place, with the same bits on all: a balanced tree over the ranks, each
- * sum of two rounded to the type. All of them call it in the same order. A failure ends the run. Wanted before the
- * first run of a model that several ranks share out. */
-typedef tri_status (*tri_graph_sum)(void *arg, void *data, int64_t count, tri_dtype dtype);
-void tri_graph_sum_set(tri_graph *graph, tri_graph_sum sum, void *arg);
+/* Of a model that several tensor ranks share out, wanted before its first run: what they exchange inside of runs, all
+ * in the same order. A failure ends the run. */
+void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across);
 
 /* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss. The batch is
  * borrowed until backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the

@@ -53,6 +53,8 @@ typedef struct tri_value_spec {
  * (piece.parts 0) are in all stores, with the same values and gradients by construction. */
 typedef struct tri_model_split {
     int parts, ranks, rank;
+    bool sequence; /* between the layers that are cut, each rank has some tokens of each sample alone: norms, dropout
+                      and sums of theirs. Gradients of parameters there are sums in `parts` parts of the tokens */
 } tri_model_split;
 #define TRI_SPLIT_MAX_PARTS 1024
 

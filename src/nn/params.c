@@ -104,6 +104,8 @@ static tri_status entries_lay(const tri_model *model, const bool *wanted, tri_pa
     const tri_param_spec *specs = model->params.items;
     for (int number = 0; number < params->model_count; number++) {
         params->of_model[number] = -1;
+        if (!specs[number].buffer && !(params->names[number] = tri_strdup(specs[number].name)))
+            return TRI_ENOMEM;
         if (!specs[number].elsewhere && (!wanted || wanted[number]))
             TRI_TRY_IN(entry_lay(&specs[number], number, params), "model %s", model->name);
         params->block_count += (tri_shape_count(specs[number].shape) + TRI_NORM_BLOCK - 1) / TRI_NORM_BLOCK;
@@ -157,7 +159,8 @@ tri_status tri_params_create_some(const tri_model *model, const bool *wanted, co
     tri_status status = TRI_ENOMEM;
     params->entries = tri_alloc_zero(model->params.count, sizeof(*params->entries));
     params->of_model = tri_alloc_zero(model->params.count, sizeof(int));
-    if (params->entries && params->of_model) {
+    params->names = tri_alloc_zero(model->params.count, sizeof(char *));
+    if (params->entries && params->of_model && params->names) {
         params->model_count = (int)model->params.count;
         status = entries_lay(model, wanted, params);
         if (status == TRI_OK)
@@ -180,6 +183,9 @@ void tri_params_destroy(tri_params *params)
     for (int e = 0; e < params->entry_count; e++)
         tri_free((char *)(uintptr_t)params->entries[e].name);
     tri_free(params->entries);
+    for (int p = 0; params->names && p < params->model_count; p++)
+        tri_free(params->names[p]);
+    tri_free(params->names);
     tri_free(params->of_model);
     tri_free(params->ties);
     params->device->free(params->values);

@@ -53,6 +53,7 @@ typedef struct tri_params {
     int tie_count;
     int *of_model;       /* [model_count]: number in the model -> entry, -1: it is not here */
     int model_count;     /* parameters of the model */
+    char **names;        /* [model_count]: those of the model; NULL for buffers, which nobody trains */
     int64_t block_count; /* blocks of the norm of the whole model: TRI_NORM_BLOCK elements of an entry each */
 } tri_params;
 

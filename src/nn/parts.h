@@ -16,6 +16,22 @@ static inline int tri_model_parts(const tri_model *model)
     return model->split.parts > 1 ? model->split.parts : 1;
 }
 
+static inline int tri_model_ranks(const tri_model *model)
+{
+    return model->split.ranks > 1 ? model->split.ranks : 1;
+}
+
+/* Between the layers that are cut: attr.parts, ranks and rank of an op whose parameters' gradients are sums over
+ * tokens. */
+static inline void tri_tokens_attr(const tri_model *model, tri_op_attr *attr)
+{
+    if (!model->split.sequence)
+        return;
+    attr->parts = tri_model_parts(model) / tri_model_ranks(model);
+    attr->ranks = tri_model_ranks(model);
+    attr->rank = model->split.rank;
+}
+
 /* TRI_EINVAL unless parts and ranks are powers of two, the ranks divide the parts, and rank is one of them. */
 tri_status tri_split_check(tri_model_split split);
 
@@ -28,7 +44,7 @@ typedef struct tri_parts {
 } tri_parts;
 /* Not yet joined with what other ranks have. */
 tri_value tri_parts_add(tri_model *model, tri_value x, const tri_parts *parts);
-/* The sum over all ranks. */
+/* The sum over all ranks; of the tokens here, where each has some. */
 tri_value tri_parts_sum(tri_model *model, tri_value x);
 
 /* Two linear layers with something between them that keeps the parts apart: the units of the first are cut (column

@@ -240,6 +240,12 @@ void tri_graph_slot_enter(tri_graph *graph, int slot, const tri_span_places *pla
     graph->slots[slot].base = *places;
 }
 
+void tri_graph_batch_nbytes(const tri_graph *graph, size_t *input_nbytes, size_t *target_nbytes)
+{
+    *input_nbytes = graph->values[graph->input].nbytes;
+    *target_nbytes = graph->values[graph->target].nbytes;
+}
+
 bool tri_graph_writes(const tri_graph *graph, int number)
 {
     if (number == tri_params_tail(graph->params))

@@ -49,6 +49,8 @@ typedef struct tri_span_places {
  * backward, and forward writes none. */
 void tri_graph_slot_enter(tri_graph *graph, int slot, const tri_span_places *places);
 
+/* Bytes of one shard of the batch's input and target. */
+void tri_graph_batch_nbytes(const tri_graph *graph, size_t *input_nbytes, size_t *target_nbytes);
 /* Does this graph write the gradient of that number (entries, ties, the tail last)? */
 bool tri_graph_writes(const tri_graph *graph, int number);
 

@@ -95,21 +95,23 @@ static int group_of(const optim_groups *groups, const char *name)
     return 0;
 }
 
-/* A rule that decides for nobody: a name was mistyped, or an earlier rule takes all that it names. */
+/* A rule that decides for nobody in the whole model: a name was mistyped, or an earlier rule takes all that it names.
+ */
 static tri_status check_used(const optim_groups *groups, const tri_params *params, int group)
 {
     const char *match = groups->rules[group].match, *names[256] = {NULL}, *taken = NULL;
     size_t count = 0;
-    for (int e = 0; e < params->entry_count; e++) {
-        const tri_param *entry = &params->entries[e];
-        if (entry->buffer)
+    for (int p = 0; p < params->model_count; p++) {
+        const char *name = params->names[p];
+        int decides = name ? group_of(groups, name) : 0;
+        if (!name)
             continue;
-        if (groups->of_entry[e] == group)
+        if (decides == group)
             return TRI_OK;
-        if (optim_glob_fits(match, entry->name))
-            taken = groups->rules[groups->of_entry[e]].match;
+        if (optim_glob_fits(match, name))
+            taken = groups->rules[decides].match;
         if (count < TRI_COUNT_OF(names))
-            names[count++] = entry->name;
+            names[count++] = name;
     }
     if (taken)
         return tri_fail(TRI_ECONFIG, "optim.groups: rule %d: all that '%s' names is taken by earlier rules, as by '%s'",

@@ -23,7 +23,7 @@ static int group_width(const tri_pipe_schedule *s, int group)
 
 /* The i-th forward of a rank: each group through all of its chunks. The i-th backward: likewise, through the chunks
  * from the last to the first. */
-static tri_action nth(const tri_pipe_schedule *s, int rank, int i, bool backward)
+static tri_pipe_action nth(const tri_pipe_schedule *s, int rank, int i, bool backward)
 {
     int group = 0, first = 0;
     for (; i >= (first + group_width(s, group)) * s->each; group++)
@@ -31,7 +31,7 @@ static tri_action nth(const tri_pipe_schedule *s, int rank, int i, bool backward
     int width = group_width(s, group), at = i - first * s->each, local = at / width;
     if (backward)
         local = s->each - 1 - local;
-    return (tri_action){backward, local * s->ranks + rank, first + at % width};
+    return (tri_pipe_action){backward, local * s->ranks + rank, first + at % width};
 }
 
 /* `ahead` forwards first, then one of each in turn, then the backwards that are left. */
@@ -90,7 +90,7 @@ static tri_status allocate(tri_pipe_schedule *s)
     if (!s->actions || !s->messages || !s->message_count || !s->slots || !s->buffers[0] || !s->buffers[1])
         return TRI_ENOMEM;
     for (size_t r = 0; r < ranks; r++)
-        if (!(s->actions[r] = tri_alloc_zero((size_t)s->action_count, sizeof(tri_action))))
+        if (!(s->actions[r] = tri_alloc_zero((size_t)s->action_count, sizeof(tri_pipe_action))))
             return TRI_ENOMEM;
     return TRI_OK;
 }
@@ -108,7 +108,7 @@ tri_status tri_pipe_schedule_make(const char *name, int ranks, int each, int mic
     if (status == TRI_OK)
         status = tri_pipe_schedule_check(&s);
     if (status == TRI_OK)
-        status = tri_schedule_messages_make(&s);
+        status = tri_pipe_schedule_messages_make(&s);
     if (status != TRI_OK) {
         tri_pipe_schedule_fini(&s);
         return status;
@@ -137,7 +137,7 @@ void tri_pipe_schedule_fini(tri_pipe_schedule *schedule)
 /* --- checking --- */
 
 /* done[2 * chunk + backward]: micro-batches that are through; they come in order. */
-static bool can_run(const tri_pipe_schedule *s, const int *done, tri_action a)
+static bool can_run(const tri_pipe_schedule *s, const int *done, tri_pipe_action a)
 {
     int last = s->ranks * s->each - 1;
     if (!a.backward)
@@ -147,7 +147,7 @@ static bool can_run(const tri_pipe_schedule *s, const int *done, tri_action a)
 
 static tri_status run_next(tri_pipe_schedule *s, int rank, int *done, int at)
 {
-    tri_action a = s->actions[rank][at];
+    tri_pipe_action a = s->actions[rank][at];
     if (a.chunk < 0 || a.chunk >= s->ranks * s->each || a.chunk % s->ranks != rank ||
         a.micro != done[2 * a.chunk + a.backward])
         return tri_fail(TRI_EINVAL,
@@ -173,7 +173,7 @@ static tri_status run_all(tri_pipe_schedule *s, int *done, int *at)
     for (int r = 0; r < s->ranks; r++) {
         if (at[r] == s->action_count)
             continue;
-        tri_action a = s->actions[r][at[r]];
+        tri_pipe_action a = s->actions[r][at[r]];
         return tri_fail(TRI_EINVAL, "schedule %s: rank %d waits for ever before %s of micro-batch %d through chunk %d",
                         s->name, r, a.backward ? "backward" : "forward", a.micro, a.chunk);
     }

@@ -13,10 +13,10 @@
 
 #include "base/containers.h"
 
-typedef struct tri_action {
+typedef struct tri_pipe_action {
     bool backward;
     int chunk, micro;
-} tri_action;
+} tri_pipe_action;
 
 /* What a chunk needs of its neighbour: values of the chunk before, or, backward, gradients of the one behind. */
 typedef struct tri_pipe_message {
@@ -31,7 +31,7 @@ typedef struct tri_pipe_schedule {
     int ranks, each, micros;
     bool training;               /* false: forward only */
     int action_count;            /* of each rank */
-    tri_action **actions;        /* [ranks][action_count] */
+    tri_pipe_action **actions;   /* [ranks][action_count] */
     int *slots;                  /* [chunks]: micro-batches at most between their way up and their way down */
     tri_pipe_message **messages; /* [ranks]: those of the rank, in the order of all */
     int *message_count;          /* [ranks] */
@@ -62,6 +62,6 @@ tri_status tri_pipe_schedule_print(const tri_pipe_schedule *schedule, tri_string
 
 /* Of chunk `chunk`'s rank: where its forward, or backward, of a micro-batch stands among the rank's messages as a
  * receive; -1: nothing is received. */
-int tri_pipe_schedule_receive_of(const tri_pipe_schedule *schedule, tri_action action);
+int tri_pipe_schedule_receive_of(const tri_pipe_schedule *schedule, tri_pipe_action action);
 
 #endif

@@ -8,6 +8,6 @@
 #include "parallel/schedule.h"
 
 /* Messages of all ranks in their order, and the room that incoming ones need. */
-tri_status tri_schedule_messages_make(tri_pipe_schedule *schedule);
+tri_status tri_pipe_schedule_messages_make(tri_pipe_schedule *schedule);
 
 #endif

@@ -19,7 +19,8 @@ static double *end_of(const tri_pipe_schedule *s, double *ends, int chunk, bool 
 }
 
 /* When what the action reads is there; negative: not yet. */
-static double begin_of(const tri_pipe_schedule *s, double *ends, const tri_pipe_schedule_costs *costs, tri_action a)
+static double begin_of(const tri_pipe_schedule *s, double *ends, const tri_pipe_schedule_costs *costs,
+                       tri_pipe_action a)
 {
     int last = s->ranks * s->each - 1;
     double message = s->ranks > 1 ? costs->message : 0;
@@ -42,7 +43,7 @@ static double play(const tri_pipe_schedule *s, const tri_pipe_schedule_costs *co
         moved = false;
         for (int r = 0; r < s->ranks; r++) {
             for (; at[r] < s->action_count; at[r]++, moved = true) {
-                tri_action a = s->actions[r][at[r]];
+                tri_pipe_action a = s->actions[r][at[r]];
                 double begin = begin_of(s, ends, costs, a);
                 if (begin < 0)
                     break;
@@ -76,7 +77,7 @@ double tri_pipe_schedule_play(const tri_pipe_schedule *schedule, const tri_pipe_
     double *all, total = play_alone(schedule, costs, &all);
     for (int r = 0; all && ends && r < schedule->ranks; r++)
         for (int i = 0; i < schedule->action_count; i++) {
-            tri_action a = schedule->actions[r][i];
+            tri_pipe_action a = schedule->actions[r][i];
             ends[r * schedule->action_count + i] = *end_of(schedule, all, a.chunk, a.backward, a.micro);
         }
     tri_free(all);
@@ -153,7 +154,7 @@ static tri_status messages_share_out(tri_pipe_schedule *s, const tri_pipe_messag
     return TRI_OK;
 }
 
-int tri_pipe_schedule_receive_of(const tri_pipe_schedule *schedule, tri_action action)
+int tri_pipe_schedule_receive_of(const tri_pipe_schedule *schedule, tri_pipe_action action)
 {
     int rank = action.chunk % schedule->ranks;
     for (int i = 0; i < schedule->message_count[rank]; i++) {
@@ -174,7 +175,7 @@ static tri_status buffers_count(tri_pipe_schedule *s, int rank)
     if (!held)
         return TRI_ENOMEM;
     for (int i = 0; i < s->action_count; i++) {
-        tri_action a = s->actions[rank][i];
+        tri_pipe_action a = s->actions[rank][i];
         for (int needed = tri_pipe_schedule_receive_of(s, a); posted <= needed; posted++) {
             const tri_pipe_message *m = &s->messages[rank][posted];
             if (m->to != rank)
@@ -191,7 +192,7 @@ static tri_status buffers_count(tri_pipe_schedule *s, int rank)
     return TRI_OK;
 }
 
-tri_status tri_schedule_messages_make(tri_pipe_schedule *schedule)
+tri_status tri_pipe_schedule_messages_make(tri_pipe_schedule *schedule)
 {
     double *ends, total;
     int count = 0;
@@ -218,7 +219,7 @@ static tri_status row_print(const tri_pipe_schedule *s, int rank, double *ends, 
     int now = 0;
     TRI_TRY(tri_string_appendf(out, "rank %-3d|", rank));
     for (int i = 0; i < s->action_count; i++) {
-        tri_action a = s->actions[rank][i];
+        tri_pipe_action a = s->actions[rank][i];
         int end = (int)*end_of(s, ends, a.chunk, a.backward, a.micro), begin = end - (a.backward ? 2 : 1);
         for (; now < begin; now++)
             TRI_TRY(tri_string_append(out, "    ."));

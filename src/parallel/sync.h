@@ -26,14 +26,36 @@
     X(INT, tensor_parts, "0", 0, 1024, NULL,                                                                           \
       "parts that each layer is cut into, a power of two that parallel.tensor divides: the bits depend on it, not on " \
       "the ranks; 0 = parallel.tensor")                                                                                \
+    X(BOOL, sequence, "false", 0, 0, NULL,                                                                             \
+      "tensor ranks share out the tokens too, between the layers that are cut: less memory; the bits depend on it")    \
     X(NAME, pipeline, "1", 0, 0, NULL, "stages that the layers are cut into: auto, or their number")                   \
-    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1",                                                                \
+    X(NAME, schedule, "1f1b", 0, 0, "gpipe|1f1b|interleaved",                                                          \
+      "of a pipeline: gpipe: all micro-batches up, then all down; 1f1b: each down as soon as may be, less memory; "    \
+      "interleaved: 1f1b with parallel.chunks stages a rank, less idle, more messages")                                \
+    X(INT, chunks, "1", 1, 64, NULL, "stages that each rank of a pipeline has; interleaved wants 2 or more")           \
+    X(NAME, cut, "flops", 0, 0, "flops|measured", "what makes stages equal: operations, or seconds of a short run")    \
+    X(LIST, cut_at, "[]", 0, 0, NULL, "layers that stages begin with, such as [h.2, h.4], instead of parallel.cut")    \
+    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|local|diloco",                                                   \
       "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \
-      "state of that part alone")                                                                                      \
+      "state of that part alone; local: each rank its own, averaged now and then; diloco: each its own, and an outer " \
+      "step now and then")                                                                                             \
     X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
     X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
     X(NAME, ahead, "auto", 0, 0, "auto|on|off",                                                                        \
-      "begin the next step when the sums of its first layers are there, and let those go first; auto: between hosts")
+      "begin the next step when the sums of its first layers are there, and let those go first; auto: between hosts")  \
+    X(NAME, compress, "none", 0, 0, "none|bf16|int8|topk|powersgd",                                                    \
+      "how matrices among the gradients cross between hosts (allreduce)")                                              \
+    X(NAME, compress_between, "hosts", 0, 0, "hosts|ranks",                                                            \
+      "hosts: the ranks of a host add up exactly first, and one of them sends; ranks: each rank sends")                \
+    X(INT, compress_block, "256", 16, 65536, NULL, "int8: elements that share a scale")                                \
+    X(REAL, compress_keep, "0.01", 1e-9, 1, NULL, "topk: part of the elements that is sent")                           \
+    X(INT, compress_rank, "4", 1, 1024, NULL, "powersgd: columns of each of the two thin matrices")                    \
+    X(INT, local_steps, "50", 1, 1e9, NULL, "local, diloco: steps of each rank from one exchange to the next")         \
+    X(REAL, outer_lr, "0.7", 0, 100, NULL, "diloco: learning rate of the outer step")                                  \
+    X(REAL, outer_momentum, "0.9", 0, 1, NULL, "diloco: its momentum, in Nesterov's form")                             \
+    X(INT, outer_fragments, "1", 1, 4096, NULL, "diloco: parts of the weights that are exchanged in turns")            \
+    X(INT, outer_delay, "0", 0, 1e9, NULL, "diloco: steps that go on while the sums of a fragment travel")             \
+    X(REAL, outer_mix, "0.5", 0, 1, NULL, "diloco: part of a rank's own weights that stays where outer_delay is not 0")
 typedef struct tri_parallel_config {
     TRI_PARALLEL_OPTIONS(TRI_OPTION_FIELD)
 } tri_parallel_config;
@@ -47,6 +69,7 @@ typedef struct tri_sync_setup {
     const tri_params *params; /* borrowed */
     int64_t leaves;           /* shards of the batch */
     int part_count;           /* whole subtrees of this rank's shards */
+    int threads;              /* of this rank */
     bool between_hosts;       /* not all ranks are on one */
 } tri_sync_setup;
 
@@ -72,6 +95,17 @@ typedef struct tri_sync_ops {
     tri_status (*wait)(tri_sync *sync, int entry, tri_sync_slice *slice);
     /* The slice is moved: gives it to whoever needs it. NULL: nobody does. */
     tri_status (*publish)(tri_sync *sync);
+    /* Where each rank has weights of its own (tri_sync_is_apart); else all NULL. meet: collective, the weights become
+     * the mean of all ranks', and this rank's own go to grads[0]; part brings those back. What lies in between must not
+     * use the gradients. */
+    tri_status (*meet)(tri_sync *sync);
+    void (*part)(tri_sync *sync);
+    /* Between the two: arrays over the entries of the store that are alike on all ranks and belong to a checkpoint;
+     * NULL past the last. */
+    const char *(*state_name)(const tri_sync *sync, int index);
+    float *(*state)(tri_sync *sync, int index, int entry);
+    /* Rank 0 has filled in its own; collective. */
+    tri_status (*loaded)(tri_sync *sync);
     /* The part of the store whose optimizer state a rank keeps, and which it moves; a function of its arguments, for
      * any rank. NULL: all ranks all of it. */
     tri_sync_slice (*owned)(const tri_params *params, int rank, int ranks);
@@ -83,6 +117,7 @@ struct tri_sync {
     const tri_sync_ops *ops;
     float **grads;      /* [part_count] arrays of tri_params_grad_count() + TRI_PARAMS_TAIL elements: the backward pass
                            writes them, finish leaves the sum over all ranks in the first */
+    int64_t step;       /* the trainer's, from 0 */
     bool ahead;         /* the next step may begin before all sums are there */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
 };
@@ -93,6 +128,16 @@ extern const tri_sync_ops *const tri_sync_table[];
 tri_sync_slice tri_sync_owned(const tri_parallel_config *config, const tri_params *params, int rank, int ranks);
 /* Whether ranks own different parts, where there are several. */
 bool tri_sync_is_sharded(const tri_parallel_config *config);
+/* Whether each rank moves weights of its own, and by its own gradients alone, from one exchange to the next. */
+bool tri_sync_is_apart(const tri_parallel_config *config);
+/* Bytes that a strategy keeps besides gradients. */
+size_t tri_sync_nbytes(const tri_parallel_config *config, const tri_params *params);
+/* Options that do not go together. */
+tri_status tri_sync_check(const tri_parallel_config *config);
+/* What a manifest says of the bits where they depend on the layout; "" where they do not. */
+#define TRI_SYNC_BITS_NBYTES 120
+const char *tri_sync_bits(const tri_parallel_config *config, int ranks, bool between_hosts,
+                          char text[TRI_SYNC_BITS_NBYTES]);
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out);
 void tri_sync_destroy(tri_sync *sync);
 

@@ -7,6 +7,8 @@
 
 #include "parallel/sync.h"
 
-extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1;
+extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_local, tri_sync_diloco;
+/* allreduce with parallel.compress: no name of its own. */
+extern const tri_sync_ops tri_sync_compressed;
 
 #endif

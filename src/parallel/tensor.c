@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tensor.c: sums over tensor ranks by all-reduces.
+ * tensor.c: sums over tensor ranks by all-reduces, and gathers.
  *
  * f32: one all-reduce, which is the balanced tree over ranks. bf16: an all-reduce adds in f32 and rounds once, but the
  * tree over parts rounds each sum of two, wherever its halves are; so neighbours add up first, then neighbouring pairs,
@@ -69,13 +69,27 @@ static tri_status sum(const tri_tensor_ranks *tensor, void *data, int64_t count,
     return TRI_OK;
 }
 
-tri_status tri_tensor_ranks_sum(void *arg, void *data, int64_t count, tri_dtype dtype)
+static tri_status sum_run(void *arg, void *data, int64_t count, tri_dtype dtype)
 {
     tri_tensor_ranks *tensor = arg;
     int64_t begin = tri_now_ns();
     TRI_TRY_IN(sum(tensor, data, count, dtype), "in a sum over tensor ranks");
     tensor->spent_ns += tri_now_ns() - begin;
     return TRI_OK;
+}
+
+static tri_status gather_run(void *arg, const void *in, void *out, int64_t count, tri_dtype dtype)
+{
+    tri_tensor_ranks *tensor = arg;
+    int64_t begin = tri_now_ns();
+    TRI_TRY_IN(tri_all_gather(tensor->group, in, out, count, dtype, NULL), "in a gather over tensor ranks");
+    tensor->spent_ns += tri_now_ns() - begin;
+    return TRI_OK;
+}
+
+tri_op_ranks tri_tensor_ranks_across(tri_tensor_ranks *tensor)
+{
+    return (tri_op_ranks){.sum = sum_run, .gather = gather_run, .arg = tensor};
 }
 
 int64_t tri_tensor_ranks_spent_ns(const tri_tensor_ranks *tensor)

@@ -23,14 +23,15 @@ tri_status tri_job_flops_meet(tri_job *job)
     return sum_over_model(job, "operations", &job->figures.flops, 1, TRI_F64);
 }
 
-/* The loss is counted on the last stage; of tensor ranks, which all have it, once. Everybody may wish to stop. */
-tri_status tri_job_tail_meet(tri_job *job, float tail[TRI_PARAMS_TAIL])
+/* Stages have their gradients of tied weights from each other, and the tail from the last one. Tensor ranks have all of
+ * these alike, but for a wish to stop. */
+tri_status tri_job_sums_meet(tri_job *job, float *sums)
 {
     const tri_mesh *mesh = &job->mesh;
-    for (int i = 0; i < TRI_PARAMS_TAIL; i++)
-        if (i != TRI_TAIL_STOP && (mesh->tensor_rank > 0 || mesh->stage < mesh->pipeline - 1))
-            tail[i] = 0;
-    return sum_over_model(job, "tail", tail, TRI_PARAMS_TAIL, TRI_F32);
+    float *stop = sums + tri_params_grad_count(job->params) + TRI_TAIL_STOP;
+    if (mesh->tensor > 1)
+        TRI_TRY(tri_all_reduce(mesh->tensor_group, stop, stop, 1, TRI_F32, TRI_REDUCE_SUM, NULL));
+    return job->pipeline ? tri_pipeline_share(job->pipeline, sums) : TRI_OK;
 }
 
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry)

@@ -56,12 +56,25 @@ static const job_action actions[] = {
     {save_every, tri_job_save},
 };
 
+static bool is_due(const tri_job *job, size_t action)
+{
+    int64_t every = actions[action].every(job);
+    return job->step == job->steps || (every > 0 && job->step % every == 0);
+}
+
+/* Ranks whose weights are apart meet for it, and stay together after the last step. */
 tri_status tri_job_actions_run(tri_job *job)
 {
-    for (size_t i = 0; i < TRI_COUNT_OF(actions); i++) {
-        int64_t every = actions[i].every(job);
-        if (job->step == job->steps || (every > 0 && job->step % every == 0))
+    bool any = false;
+    for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
+        any = any || is_due(job, i);
+    if (!any)
+        return TRI_OK;
+    TRI_TRY(tri_job_meet(job));
+    for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
+        if (is_due(job, i))
             TRI_TRY(actions[i].run(job));
-    }
+    if (job->step < job->steps)
+        tri_job_part(job);
     return TRI_OK;
 }

@@ -212,7 +212,7 @@ tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
 tri_status tri_job_first_decides(tri_job *job, bool *wanted)
 {
     int64_t word = *wanted;
-    if (!tri_job_is_spread(job))
+    if (!tri_job_is_spread(job) && !tri_job_is_apart(job))
         return TRI_OK;
     tri_group_name_next(job->group, "whether to save");
     tri_status status = tri_broadcast(job->group, &word, 1, TRI_I64, 0, NULL);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -33,7 +34,9 @@ static void split_waves(tri_job *job)
     int64_t largest = 0;
     waves->shards = job->config.train.shards_at_once;
     if (waves->shards == 0 || waves->shards > job->shard_count)
-        waves->shards = job->shard_count;
+        waves->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
+    if (job->mesh.pipeline > 1) /* micro-batches, which the pipeline adds up */
+        return;
     for (int p = 0; p < job->part_count; p++)
         if (job->parts[p].count > largest)
             largest = job->parts[p].count;
@@ -63,7 +66,7 @@ void tri_job_split_shards(tri_job *job)
 static tri_status allocate_waves(tri_job *job)
 {
     tri_job_waves *waves = &job->waves;
-    if (waves->shards == job->shard_count)
+    if (waves->shards == job->shard_count || job->pipeline)
         return TRI_OK;
     waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
     for (int level = 0; waves->scratch && level < waves->levels; level++) {
@@ -89,7 +92,8 @@ static tri_status build_moves(tri_job *job)
                             .params = job->params,
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
-                            .between_hosts = tri_comm_local_count(job->comm) < job->world};
+                            .threads = job->threads,
+                            .between_hosts = tri_group_is_between_hosts(job->mesh.data_group)};
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     if (job->config.optim.clip_norm > 0 || job->rank == 0 || job->mesh.model_group) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
@@ -98,8 +102,8 @@ static tri_status build_moves(tri_job *job)
     }
     TRI_TRY(allocate_waves(job));
     /* Clipping and ties need all sums at once; pieces of the batch write all gradients before any is ready. */
-    job->ahead =
-        job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && !job->waves.scratch;
+    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && job->graph &&
+                 !job->waves.scratch;
     if (job->ahead)
         tri_graph_need_set(job->graph, tri_job_entry_settle, job);
     return TRI_OK;
@@ -279,13 +283,12 @@ static tri_status layout_find(tri_job *job, const tri_job_setup *setup)
 
 tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 {
+    char why[TRI_SYNC_BITS_NBYTES];
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_job_model_find(job, setup));
     TRI_TRY(layout_find(job, setup));
     TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
-    if (job->mesh.pipeline > 1)
-        return tri_fail(TRI_EUNSUPPORTED, "parallel.pipeline: 1 is all there is yet");
     bool parts_open = job->config.parallel.tensor_parts == 0;
     if (parts_open)
         job->config.parallel.tensor_parts = job->mesh.tensor;
@@ -297,6 +300,9 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
                  tri_comm_engine(job->comm));
     else if (strcmp(job->config.comm.order, "canonical") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
+    else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
+                           why)[0])
+        snprintf(job->bits, sizeof(job->bits), "%s", why);
     else if (parts_open && job->mesh.tensor > 1)
         snprintf(job->bits, sizeof(job->bits),
                  "not reproducible (parallel.tensor_parts is not set: %d, as "
@@ -357,5 +363,6 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_job_best_open(job);
     if (status == TRI_OK)
         status = tri_job_measure_peak(job);
+    job->sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     return status;
 }

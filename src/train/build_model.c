@@ -15,37 +15,50 @@ static tri_status check_samples(const tri_model *model, const tri_dataset_info *
                     tri_shape_print(input->sample, wanted), tri_shape_print(info->sample, found));
 }
 
-/* The tensors of the whole model, and what of them is in this rank's store. */
+static tri_status graph_config(const tri_job *job, tri_graph_config *config)
+{
+    *config = (tri_graph_config){.kind = job->config.train.kernels,
+                                 .rows = job->rows,
+                                 .shards = (int)job->waves.shards,
+                                 .threads = job->threads,
+                                 .training = !job->forward_only,
+                                 .seed = (uint64_t)job->config.train.seed,
+                                 .frozen = job->frozen};
+    if (!tri_dtype_find(job->config.train.precision, &config->precision))
+        return tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", job->config.train.precision);
+    return TRI_OK;
+}
+
+/* What of the model's tensors is in this rank's store. */
 static tri_status store_make(tri_job *job, const tri_model *model)
 {
-    TRI_TRY(tri_tensors_init(model, &job->tensors));
-    job->frozen = tri_alloc_zero(model->params.count, sizeof(bool));
-    if (!job->frozen && model->params.count > 0)
-        return TRI_ENOMEM;
-    TRI_TRY(tri_job_freeze(job, model));
-    TRI_TRY(tri_params_create(model, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params));
+    TRI_TRY(job->mesh.pipeline > 1
+                ? tri_job_stage_store(job, model)
+                : tri_params_create(model, tri_device_find("cpu"), (uint64_t)job->config.train.seed, &job->params));
     for (int e = 0; e < job->params->entry_count; e++)
         job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
     return TRI_OK;
 }
 
-static tri_status graph_make(tri_job *job, const tri_model *model)
+static tri_status graph_make(tri_job *job, const tri_model *model, const tri_graph_config *config)
 {
-    tri_graph_config config = {.kind = job->config.train.kernels,
-                               .rows = job->rows,
-                               .shards = (int)job->waves.shards,
-                               .threads = job->threads,
-                               .training = !job->forward_only,
-                               .seed = (uint64_t)job->config.train.seed};
-    if (!tri_dtype_find(job->config.train.precision, &config.precision))
-        return tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", job->config.train.precision);
-    TRI_TRY(tri_graph_compile(model, job->params, &config, &job->graph));
-    job->figures.flops = tri_graph_flops(job->graph);
+    if (job->mesh.pipeline > 1 && !job->comm)
+        return tri_job_stage_memory(job, model, config, &job->stage_memory);
+    if (job->mesh.pipeline > 1)
+        TRI_TRY(tri_job_pipeline_make(job, model, config));
+    else
+        TRI_TRY(tri_graph_compile(model, job->params, config, &job->graph));
+    if (job->graph)
+        job->figures.flops = tri_graph_flops(job->graph);
     if (job->mesh.tensor == 1 || !job->comm)
         return TRI_OK;
     TRI_TRY(tri_tensor_ranks_create(job->mesh.tensor_group, &job->tensor));
-    tri_graph_sum_set(job->graph, tri_tensor_ranks_sum, job->tensor);
-    return tri_job_flops_meet(job);
+    const tri_op_ranks across = tri_tensor_ranks_across(job->tensor);
+    if (job->graph)
+        tri_graph_across_set(job->graph, &across);
+    else
+        tri_pipeline_across_set(job->pipeline, &across);
+    return TRI_OK;
 }
 
 /* Bytes of what the loader gives. */
@@ -62,17 +75,28 @@ static void batch_size(tri_job *job, const tri_model *model)
 
 static tri_status objects_make(tri_job *job, const tri_model *model)
 {
+    tri_graph_config config;
     TRI_TRY(tri_model_check(model));
     TRI_TRY(check_samples(model, &job->info));
     batch_size(job, model);
+    TRI_TRY(tri_tensors_init(model, &job->tensors));
+    job->frozen = tri_alloc_zero(model->params.count, sizeof(bool));
+    if (!job->frozen && model->params.count > 0)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_job_freeze(job, model));
+    TRI_TRY(graph_config(job, &config));
+    if (job->mesh.pipeline > 1)
+        TRI_TRY(tri_job_cut(job, model, &config));
     TRI_TRY(store_make(job, model));
-    return graph_make(job, model);
+    TRI_TRY(graph_make(job, model, &config));
+    return job->comm ? tri_job_flops_meet(job) : TRI_OK;
 }
 
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
-    tri_model_split split = {(int)job->config.parallel.tensor_parts, job->mesh.tensor, job->mesh.tensor_rank};
+    const tri_parallel_config *parallel = &job->config.parallel;
+    tri_model_split split = {(int)parallel->tensor_parts, job->mesh.tensor, job->mesh.tensor_rank, parallel->sequence};
     job->info = *info;
     if (given && split.parts > 1)
         return tri_fail(TRI_ECONFIG, "parallel.tensor_parts: a model that a program built cannot be cut into parts");

@@ -50,7 +50,8 @@ static bool each_row_decides(const char *field)
 
 static bool parallel_row_decides(const char *field)
 {
-    return strcmp(field, "tensor_parts") == 0;
+    static const char *const names[] = {"tensor_parts", "sequence"};
+    return is_one_of(field, names, TRI_COUNT_OF(names));
 }
 
 static bool no_row_decides(const char *field)
@@ -279,6 +280,12 @@ tri_status tri_config_check(const tri_config *config, int ranks)
     if (train->batch < train->shards)
         return tri_fail(TRI_ECONFIG, "train.batch is %lld but train.shards is %lld: want at least one sample per shard",
                         (long long)train->batch, (long long)train->shards);
+    TRI_TRY(tri_sync_check(&config->parallel));
+    if (tri_sync_is_apart(&config->parallel) &&
+        (mesh.tensor > 1 || mesh.pipeline > 1 || config->parallel.tensor_parts > 1))
+        return tri_fail(TRI_ECONFIG,
+                        "parallel.sync %s wants whole models: parallel.tensor, tensor_parts and pipeline 1",
+                        config->parallel.sync);
     TRI_TRY(tri_schedule_check(&config->optim));
     if (!config->data.name[0] && !config->data.path[0])
         return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");

@@ -10,14 +10,24 @@
 
 #include "train/job.h"
 
-/* Adds this rank's share of one test batch to test->sums; of tensor ranks, which all have the same, the first one does.
- */
+/* Of ranks that share one model out, and all have the same sums, the first one counts them. */
+static void count_sums(tri_job *job, int64_t first, int64_t count, const float (*sums)[4])
+{
+    if (job->mesh.tensor_rank > 0 || job->mesh.stage > 0)
+        return;
+    for (int64_t s = 0; s < count; s++)
+        for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
+            job->test.sums[(job->first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
+}
+
+/* Adds this rank's share of one test batch to test->sums. */
 static tri_status evaluate_batch(tri_job *job)
 {
     tri_loader_batch loaded;
+    int64_t each = job->pipeline ? job->shard_count : job->waves.shards;
     TRI_TRY(tri_loader_next(job->test.loader, &loaded));
-    for (int64_t first = 0; first < job->shard_count; first += job->waves.shards) {
-        int64_t count = job->shard_count - first < job->waves.shards ? job->shard_count - first : job->waves.shards;
+    for (int64_t first = 0; first < job->shard_count; first += each) {
+        int64_t count = job->shard_count - first < each ? job->shard_count - first : each;
         tri_batch batch = {
             .shards = (int)count,
             .rows = loaded.rows + first,
@@ -26,10 +36,9 @@ static tri_status evaluate_batch(tri_job *job)
             .target = (const char *)loaded.target + (size_t)first * job->target_nbytes,
         };
         const float(*sums)[4];
-        TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
-        for (int64_t s = 0; job->mesh.tensor_rank == 0 && s < count; s++)
-            for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
-                job->test.sums[(job->first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
+        TRI_TRY(job->pipeline ? tri_pipeline_evaluate(job->pipeline, &batch, (uint64_t)job->step, &sums)
+                              : tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
+        count_sums(job, first, count, sums);
     }
     return TRI_OK;
 }

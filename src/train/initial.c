@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "parallel/compress.h"
 #include "train/job.h"
 
 #define ARCHITECTURE_LIMIT ((int64_t)1 << 20) /* bytes */
@@ -156,6 +157,21 @@ tri_status tri_job_weights_find(tri_job *job)
 
 /* --- what people read --- */
 
+static void compression_print(const tri_job *job, tri_console *console)
+{
+    const tri_parallel_config *parallel = &job->config.parallel;
+    if (strcmp(parallel->compress, "none") == 0)
+        return;
+    if (!tri_compress_is_used(parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group)))
+        tri_console_line(console,
+                         "parallel.compress %s: nothing is compressed, all ranks are on one host "
+                         "(parallel.compress_between: ranks compresses there too)",
+                         parallel->compress);
+    else if (job->step > 0)
+        tri_console_line(console, "parallel.compress %s: what earlier steps left to be sent is not in the checkpoint",
+                         parallel->compress);
+}
+
 void tri_job_initial_print(const tri_job *job, tri_console *console)
 {
     const tri_params *params = job->params;
@@ -163,8 +179,6 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
     char mesh[64];
     if (job->mesh.model_group)
         tri_console_line(console, "mesh: %s", tri_mesh_print(&job->mesh, mesh));
-    if (strcmp(job->bits, "reproducible") != 0)
-        tri_console_line(console, "bits: %s", job->bits);
     int64_t frozen_count = 0, count = 0;
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
@@ -173,6 +187,9 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
         frozen_count += entry->frozen ? entry->count : 0;
         anew += tri_patterns_match(&job->config.reinit, entry->name);
     }
+    if (strcmp(job->bits, "reproducible") != 0)
+        tri_console_line(console, "bits: %s", job->bits);
+    compression_print(job, console);
     if (job->config.from && job->step == 0)
         tri_console_line(console, "weights from %s: %d parameters", job->config.from, params->entry_count - anew);
     if (anew > 0 && job->step == 0)

@@ -11,6 +11,7 @@
 #include "monitor/metrics.h"
 #include "nn/graph.h"
 #include "parallel/mesh.h"
+#include "parallel/pipeline.h"
 #include "parallel/tensor.h"
 #include "train/config.h"
 #include "train/inventory.h"
@@ -41,6 +42,12 @@ typedef struct tri_job_figures {
     double peak;    /* flop/s of all ranks; 0: not measured */
 } tri_job_figures;
 
+/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
+typedef struct tri_job_memory {
+    size_t weights, gradients, optimizer;
+    size_t activations, activations_apart; /* with scratch of ops; apart: if no two shared memory */
+} tri_job_memory;
+
 /* What train.sample_every needs (sample.c). */
 typedef struct tri_job_sampler tri_job_sampler;
 
@@ -64,8 +71,11 @@ struct tri_job {
     uint64_t hash;             /* of weights that are spread, */
     int64_t hashed_step;       /* after this step; -1: none */
     tri_params *params;
-    tri_graph *graph;
-    tri_tensor_ranks *tensor; /* NULL: each layer is here whole */
+    tri_graph *graph;            /* NULL: */
+    tri_pipeline *pipeline;      /* the model is in stages */
+    tri_stages stages;           /* of these */
+    tri_job_memory stage_memory; /* of a job without others, which has neither */
+    tri_tensor_ranks *tensor;    /* NULL: each layer is here whole */
     tri_optim *optim;
     tri_sync *sync;
     tri_loader *loader;
@@ -79,6 +89,7 @@ struct tri_job {
     tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
     int part_count;
 
+    int met;                 /* tri_job_meet() without tri_job_part() */
     bool ahead;              /* some weights may move in the step after their gradients' */
     tri_optim_figures moves; /* of the last step */
     double settling_s;       /* of this step: what was settled in its forward pass */
@@ -86,6 +97,7 @@ struct tri_job {
     int64_t step, steps, steps_per_epoch, first_step;
     tri_job_figures figures;
     tri_step_record record;            /* of the last step */
+    uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
     bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
     int64_t saved_step;                /* of the newest checkpoint of this run, -1 = none */
@@ -115,13 +127,8 @@ tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
 /* For what this rank moves (tri_sync_owned). */
 tri_status tri_job_open_optim(tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
-/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
-typedef struct tri_job_memory {
-    size_t weights, gradients, optimizer;
-    size_t activations, activations_apart; /* with scratch of ops; apart: if no two shared memory */
-} tri_job_memory;
-/* Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and builds
- * the model. */
+/* plan.c. Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and
+ * builds the model. */
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
 /* The same, and appends lines about the optimizer, each beginning with `prefix`: its groups, and the learning rate as a
  * plot. */
@@ -145,8 +152,18 @@ tri_status tri_job_step_run(tri_job *job);
 tri_status tri_job_settle(tri_job *job);
 /* Those of one entry, a tri_graph_need. */
 tri_status tri_job_entry_settle(void *job, int entry);
-/* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient: */
-tri_status tri_job_tail_meet(tri_job *job, float tail[TRI_PARAMS_TAIL]);
+/* stages.c: where the model is cut; the store of this rank's stages; their pipeline; where the last step's time went
+ * (collective). */
+tri_status tri_job_cut(tri_job *job, const tri_model *model, const tri_graph_config *graph);
+tri_status tri_job_stage_store(tri_job *job, const tri_model *model);
+tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri_graph_config *graph);
+tri_status tri_job_stages_print(tri_job *job);
+/* What the graphs of this rank's stages take, of a job without others. */
+tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, const tri_graph_config *graph,
+                                tri_job_memory *memory);
+/* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
+ * of tied weights, once the sums over the data are there: */
+tri_status tri_job_sums_meet(tri_job *job, float *sums);
 /* The operations of the whole model from those of its parts. */
 tri_status tri_job_flops_meet(tri_job *job);
 /* Whether this rank counts an entry that others may have too. */
@@ -200,7 +217,30 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives);
 tri_status tri_job_arrays_spread(tri_job_arrays *arrays);
 /* Of the weights after the last step; collective where they are spread, once a step. */
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash);
-/* Rank 0's word becomes everybody's, where all are needed for what it decides: where something is spread. */
+/* apart.c: ranks with weights of their own (tri_sync_is_apart). Elsewhere meet and part do nothing. Between meet and
+ * part, which may be nested, the weights are the mean of all ranks'; collective. */
+bool tri_job_is_apart(const tri_job *job);
+tri_status tri_job_meet(tri_job *job);
+void tri_job_part(tri_job *job);
+typedef struct tri_job_apart {
+    tri_job *job;
+    int own_count, common_count;                 /* arrays: of each rank, weights first; alike on all ranks */
+    tri_device_view arrays[TRI_OPTIM_MAX_STATE]; /* the optimizer's */
+    float *buffer;                               /* rank 0: a piece on its way */
+    tri_checkpoint_pieces pieces;
+} tri_job_apart;
+/* Met (saving) or after rank 0 has read the model (loading). Does not move; ends with close whatever is returned. */
+tri_status tri_job_apart_open(tri_job *job, tri_job_apart *apart);
+void tri_job_apart_close(tri_job_apart *apart);
+void tri_job_apart_written(const tri_job_apart *apart);
+int tri_job_apart_slice_count(const tri_job_apart *apart);
+tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_checkpoint_slice *out);
+/* All ranks but 0, while it saves or loads. */
+tri_status tri_job_apart_exchange(tri_job *job, bool saves);
+/* Collective, after loading: each rank is where it was. */
+tri_status tri_job_apart_loaded(tri_job *job);
+/* Rank 0's word becomes everybody's, where all are needed for what it decides: where something is spread, or ranks are
+ * apart. */
 tri_status tri_job_first_decides(tri_job *job, bool *wanted);
 /* resume.c: collective; rank 0 writes or reads the files. */
 tri_status tri_job_save(tri_job *job);

@@ -104,6 +104,7 @@ tri_status tri_job_step(tri_job *job, bool *done)
 static tri_status print_result(tri_job *job)
 {
     tri_job_result result;
+    TRI_TRY(tri_job_stages_print(job));
     TRI_TRY(tri_job_result_read(job, &result));
     if (!job->console)
         return TRI_OK;
@@ -124,6 +125,8 @@ static tri_status print_result(tri_job *job)
 tri_status tri_job_run(tri_job *job)
 {
     bool done = job->step >= job->steps;
+    if (done)
+        TRI_TRY(tri_job_meet(job));
     if (done && isnan(job->test.loss))
         TRI_TRY(tri_job_evaluate_and_tell(job));
     while (!done) {
@@ -164,6 +167,7 @@ void tri_job_close(tri_job *job)
     tri_sync_destroy(job->sync);
     tri_optim_destroy(job->optim);
     tri_graph_destroy(job->graph);
+    tri_pipeline_destroy(job->pipeline);
     tri_tensor_ranks_destroy(job->tensor);
     tri_job_inventories_close(job);
     tri_tensors_fini(&job->tensors);

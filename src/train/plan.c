@@ -48,8 +48,11 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     size_t values = (size_t)job->params->count, arrays = (size_t)(job->part_count + job->waves.levels);
     memory->weights = values * sizeof(float);
     memory->gradients = arrays * ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
-    memory->optimizer = tri_optim_nbytes(job->optim);
-    tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
+    memory->optimizer = tri_optim_nbytes(job->optim) + tri_sync_nbytes(&job->config.parallel, job->params);
+    memory->activations = job->stage_memory.activations;
+    memory->activations_apart = job->stage_memory.activations_apart;
+    if (job->graph)
+        tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
     return notes ? describe_optimizer(job, prefix, notes) : TRI_OK;
 }
 

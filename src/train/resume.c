@@ -15,6 +15,7 @@
 
 typedef struct job_slices {
     tri_job_arrays arrays;
+    tri_job_apart apart; /* instead of the arrays of state, where each rank has its own */
     tri_checkpoint_slice *model, *state;
     int model_count, state_count;
 } job_slices;
@@ -23,10 +24,13 @@ typedef struct job_slices {
 static tri_status job_slices_init(tri_job *job, bool with_state, job_slices *slices)
 {
     int tensors = job->tensors.count;
+    bool apart = with_state && tri_job_is_apart(job);
     *slices = (job_slices){.model_count = tensors};
-    TRI_TRY(tri_job_arrays_open(job, with_state, &slices->arrays));
+    TRI_TRY(tri_job_arrays_open(job, with_state && !apart, &slices->arrays));
+    if (apart)
+        TRI_TRY(tri_job_apart_open(job, &slices->apart));
     tri_arena *arena = &slices->arrays.arena;
-    slices->state_count = (slices->arrays.count - 1) * tensors;
+    slices->state_count = apart ? tri_job_apart_slice_count(&slices->apart) : (slices->arrays.count - 1) * tensors;
     slices->model = tri_arena_alloc(arena, (size_t)slices->model_count + 1, sizeof(tri_checkpoint_slice));
     slices->state = tri_arena_alloc(arena, (size_t)slices->state_count + 1, sizeof(tri_checkpoint_slice));
     if (!slices->model || !slices->state)
@@ -34,11 +38,12 @@ static tri_status job_slices_init(tri_job *job, bool with_state, job_slices *sli
     TRI_TRY(tri_job_arrays_slices(&slices->arrays, 0, slices->model));
     for (int i = 1; i < slices->arrays.count; i++)
         TRI_TRY(tri_job_arrays_slices(&slices->arrays, i, slices->state + (i - 1) * tensors));
-    return TRI_OK;
+    return apart ? tri_job_apart_slices(&slices->apart, arena, slices->state) : TRI_OK;
 }
 
 static void job_slices_fini(job_slices *slices)
 {
+    tri_job_apart_close(&slices->apart);
     tri_job_arrays_close(&slices->arrays);
 }
 
@@ -46,9 +51,12 @@ static void job_slices_fini(job_slices *slices)
 static tri_status follow(tri_job *job, bool with_state, bool saves)
 {
     tri_job_arrays arrays;
-    tri_status status = tri_job_arrays_open(job, with_state, &arrays);
+    bool apart = with_state && tri_job_is_apart(job);
+    tri_status status = tri_job_arrays_open(job, with_state && !apart, &arrays);
     if (status == TRI_OK)
         status = tri_job_arrays_follow(&arrays, saves);
+    if (status == TRI_OK && apart)
+        status = tri_job_apart_exchange(job, saves);
     if (status == TRI_OK && !saves)
         tri_job_arrays_written(&arrays);
     tri_job_arrays_close(&arrays);
@@ -65,7 +73,8 @@ static tri_status agree(tri_job *job, tri_status status)
     return status;
 }
 
-tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
+/* Weights that ranks have apart have met. */
+static tri_status save_met(tri_job *job, const char *folder, int64_t keep)
 {
     tri_checkpoint_manifest manifest = {.step = job->step, .config_hash = job->config_hash};
     memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
@@ -80,6 +89,14 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
     job_slices_fini(&slices);
     TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
     return TRI_OK;
+}
+
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
+{
+    TRI_TRY(tri_job_meet(job));
+    tri_status status = save_met(job, folder, keep);
+    tri_job_part(job);
+    return status;
 }
 
 tri_status tri_job_save(tri_job *job)
@@ -114,6 +131,7 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
             tri_checkpoint_load(path, &manifest, slices.model, slices.model_count, slices.state, slices.state_count);
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
+        tri_job_apart_written(&slices.apart);
         *step = manifest.step;
         if (manifest.config_hash != job->config_hash) {
             snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
@@ -130,7 +148,7 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
 static tri_status spread(tri_job *job, bool with_state)
 {
     tri_job_arrays arrays;
-    tri_status status = tri_job_arrays_open(job, with_state, &arrays);
+    tri_status status = tri_job_arrays_open(job, with_state && !tri_job_is_apart(job), &arrays);
     if (status == TRI_OK)
         status = tri_job_arrays_spread(&arrays);
     if (status == TRI_OK)
@@ -177,7 +195,11 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;
     tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : follow(job, true, false);
+    if (tri_job_is_apart(job) && job->rank == 0 && status != TRI_OK)
+        status =
+            tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",
+                             job->config.parallel.sync);
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
     job->first_step = job->step = job->saved_step = step;
-    return TRI_OK;
+    return tri_job_is_apart(job) ? tri_job_apart_loaded(job) : TRI_OK;
 }

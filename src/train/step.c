@@ -87,9 +87,29 @@ static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int6
     return TRI_OK;
 }
 
+/* All of this rank's shards through all stages, of which this rank has its own. */
+static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
+{
+    tri_batch batch = {.shards = (int)job->shard_count,
+                       .rows = loaded->rows,
+                       .first_sample = loaded->first_sample,
+                       .input = loaded->input,
+                       .target = loaded->target};
+    int64_t mark_ns = tri_now_ns();
+    TRI_TRY(tri_pipeline_train(job->pipeline, &batch, (uint64_t)job->step, job->sync->grads, entry_ready, job));
+    double passed = lap(&mark_ns);
+    tri_pipeline_times times = tri_pipeline_last_times(job->pipeline);
+    job->record.forward += times.forward;
+    job->record.backward += times.backward + times.adding;
+    job->record.comm += passed - times.forward - times.backward - times.adding;
+    return TRI_OK;
+}
+
 /* All of this rank's shards: at once, so that buckets leave while the backward pass goes on; or piece by piece. */
 static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 {
+    if (job->pipeline)
+        return run_pipeline(job, loaded);
     if (!job->waves.scratch)
         return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
     for (int p = 0; p < job->part_count; p++)
@@ -112,8 +132,8 @@ static bool norm_is_wanted(const tri_job *job)
  * in which none counts has no loss and moves nothing by its gradient, which is zero. */
 static tri_status figures_find(tri_job *job)
 {
-    float *tail = job->sync->grads[0] + tri_params_grad_count(job->params);
-    TRI_TRY(tri_job_tail_meet(job, tail));
+    const float *tail = job->sync->grads[0] + tri_params_grad_count(job->params);
+    TRI_TRY(tri_job_sums_meet(job, job->sync->grads[0]));
     float weight = tail[TRI_TAIL_WEIGHT];
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
@@ -164,6 +184,9 @@ static void count_step(tri_job *job, double seconds)
     record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
     record->mfu = figures->peak > 0 ? record->samples_per_s * figures->flops / figures->peak : NAN;
     record->epoch = (double)(job->step + 1) / (double)job->steps_per_epoch;
+    uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
+    record->sent_bytes = (int64_t)(sent - job->sent_nbytes);
+    job->sent_nbytes = sent;
     job->trained_s += seconds;
     job->trained_samples += (double)samples;
     tri_counter_add(TRI_COUNT_STEPS, 1);
@@ -181,6 +204,7 @@ tri_status tri_job_step_run(tri_job *job)
         .grad_norm = NAN};
     TRI_TRY(tri_loader_next(job->loader, &loaded));
     job->record.data = lap(&mark_ns);
+    job->sync->step = job->step;
     TRI_TRY(job->sync->ops->begin(job->sync));
     TRI_TRY(accumulate(job, &loaded));
     mark_ns = tri_now_ns();

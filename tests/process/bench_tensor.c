@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_tensor.c: time of a step (up, down, sums between ranks) of one model on the ranks of a job, data parallel and
- * tensor parallel. Built with the tests, run by hand:
+ * bench_tensor.c: time of a step (up, down, sums between ranks) of one model on the ranks of a job: data parallel,
+ * tensor parallel, and that with sequence, in turns, so that what else the machine does meets all of them. Built with
+ * the tests, run by hand:
  *
- *   trireme launch -n 2 -- bench_tensor data|tensor [f32|bf16] [batch] [seconds] [model]
+ *   trireme launch -n 2 -- bench_tensor [f32|bf16] [batch] [seconds] [model]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,10 +30,13 @@ enum { SHARDS = 8, LENGTH = 256, WORDS = 65, MAX_STEPS = 1000 };
         }                                                                                                              \
     } while (0)
 
+typedef enum bench_mode { MODE_DATA, MODE_TENSOR, MODE_SEQUENCE, MODES } bench_mode;
+
 typedef struct bench {
     tri_group *group;
     int rank, ranks, shards; /* of this rank */
-    bool tensor;
+    bench_mode mode;
+    double each[MAX_STEPS]; /* seconds of each step */
     tri_tensor_ranks *sums;
     tri_model *model;
     tri_params *params;
@@ -48,11 +52,11 @@ static void bench_open(bench *b, const char *text, tri_dtype precision, int rows
     tri_arena arena = {0};
     tri_yaml *root = NULL;
     int64_t length = LENGTH;
-    tri_model_split split = {b->ranks, b->ranks, b->rank};
-    b->shards = b->tensor ? SHARDS : SHARDS / b->ranks;
+    tri_model_split split = {b->ranks, b->ranks, b->rank, b->mode == MODE_SEQUENCE};
+    b->shards = b->mode != MODE_DATA ? SHARDS : SHARDS / b->ranks;
     OK(tri_yaml_parse(&arena, text, strlen(text), "model", &root));
-    OK(tri_model_build_split(root, b->tensor ? split : (tri_model_split){0}, tri_shape_make(1, &length), WORDS,
-                             &b->model));
+    OK(tri_model_build_split(root, b->mode != MODE_DATA ? split : (tri_model_split){0}, tri_shape_make(1, &length),
+                             WORDS, &b->model));
     tri_arena_fini(&arena);
     OK(tri_params_create(b->model, tri_device_find("cpu"), 1, &b->params));
     OK(tri_graph_compile(
@@ -64,7 +68,8 @@ static void bench_open(bench *b, const char *text, tri_dtype precision, int rows
     OK(tri_group_alloc(b->group, (size_t)(tri_params_grad_count(b->params) + TRI_PARAMS_TAIL) * sizeof(float), &grads));
     b->grads = grads;
     OK(tri_tensor_ranks_create(b->group, &b->sums));
-    tri_graph_sum_set(b->graph, tri_tensor_ranks_sum, b->sums);
+    tri_op_ranks across = tri_tensor_ranks_across(b->sums);
+    tri_graph_across_set(b->graph, &across);
     tri_tree_part whole = {0, b->shards};
     OK(tri_graph_grads_set(b->graph, 1, &whole, &b->grads));
     size_t tokens = (size_t)(b->shards * rows * LENGTH);
@@ -86,7 +91,7 @@ static void bench_step(bench *b, uint64_t step)
     const float(*sums)[4];
     OK(tri_graph_forward(b->graph, &b->batch, step, true, &sums));
     OK(tri_graph_backward(b->graph, NULL, NULL));
-    if (!b->tensor)
+    if (b->mode == MODE_DATA)
         OK(tri_all_reduce_tree(b->group, SHARDS, &b->grads, 1, tri_params_grad_count(b->params) + TRI_PARAMS_TAIL,
                                NULL));
     tri_params_fold(b->params, 1, b->grads);
@@ -94,47 +99,69 @@ static void bench_step(bench *b, uint64_t step)
 
 static int by_size(const void *a, const void *b)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
+}
+
+static void bench_close(bench *b)
+{
+    tri_tensor_ranks_destroy(b->sums);
+    tri_graph_destroy(b->graph);
+    tri_params_destroy(b->params);
+    tri_model_destroy(b->model);
+    free(b->input);
+    free(b->target);
+}
+
+static void bench_print(bench *b, const bench *first, int steps, int tokens)
+{
+    static const char *const names[] = {"data", "tensor", "sequence"};
+    double ratios[MAX_STEPS];
+    size_t planned, plain;
+    for (int i = 0; i < steps; i++)
+        ratios[i] = first->each[i] / b->each[i];
+    qsort(ratios, (size_t)steps, sizeof(ratios[0]), by_size);
+    qsort(b->each, (size_t)steps, sizeof(b->each[0]), by_size);
+    tri_graph_memory(b->graph, &planned, &plain);
+    printf("%-8s %.3f s a step at best, %.3f in the middle (%.0f tokens/s), %.3f in exchanges, %zu MiB", names[b->mode],
+           b->each[0], b->each[steps / 2], tokens / b->each[steps / 2],
+           (double)tri_tensor_ranks_spent_ns(b->sums) / 1e9 / (steps + 1), planned >> 20);
+    if (b != first)
+        printf(", %.0f %% of data", 100 * ratios[steps / 2]);
+    printf("\n");
 }
 
 int main(int count, char **words)
 {
     tri_comm *comm;
-    bench b = {.tensor = count > 1 && strcmp(words[1], "tensor") == 0};
-    bool half = count > 2 && strcmp(words[2], "bf16") == 0;
-    int batch = count > 3 ? atoi(words[3]) : 16, steps = 0;
-    double seconds = count > 4 ? atof(words[4]) : 10;
-    int64_t each[MAX_STEPS];
+    static bench b[MODES];
+    bool half = count > 1 && strcmp(words[1], "bf16") == 0;
+    int batch = count > 2 ? atoi(words[2]) : 16, steps = 0;
+    double seconds = count > 3 ? atof(words[3]) : 30;
     OK(tri_comm_join(30, &comm));
-    b.group = tri_comm_world(comm);
-    b.rank = tri_group_rank(b.group);
-    b.ranks = tri_group_count(b.group);
-    bench_open(&b, count > 5 ? words[5] : GPT, half ? TRI_BF16 : TRI_F32, batch / SHARDS);
-    bench_step(&b, 0); /* warms up */
-    int64_t begin = tri_now_ns(), summed = tri_tensor_ranks_spent_ns(b.sums);
-    for (int32_t go = 1; go && steps < MAX_STEPS; steps++) {
-        int64_t at = tri_now_ns();
-        bench_step(&b, (uint64_t)steps + 1);
-        each[steps] = tri_now_ns() - at;
-        go = tri_now_ns() - begin < (int64_t)(seconds * 1e9);
-        OK(tri_broadcast(b.group, &go, 1, TRI_I32, 0, NULL));
+    for (int m = 0; m < MODES; m++) {
+        b[m].mode = (bench_mode)m;
+        b[m].group = tri_comm_world(comm);
+        b[m].rank = tri_group_rank(b[m].group);
+        b[m].ranks = tri_group_count(b[m].group);
+        bench_open(&b[m], count > 4 ? words[4] : GPT, half ? TRI_BF16 : TRI_F32, batch / SHARDS);
+        bench_step(&b[m], 0); /* warms up */
     }
-    qsort(each, (size_t)steps, sizeof(each[0]), by_size);
-    double median = (double)each[steps / 2] / 1e9,
-           waited = (double)(tri_tensor_ranks_spent_ns(b.sums) - summed) / 1e9 / steps;
-    size_t planned, plain;
-    tri_graph_memory(b.graph, &planned, &plain);
-    if (b.rank == 0)
-        printf("%s %s: %.3f s a step (median of %d), %.0f tokens/s, in sums %.3f s, graph memory %zu MiB\n",
-               b.tensor ? "tensor" : "data", half ? "bf16" : "f32", median, steps, batch * LENGTH / median, waited,
-               planned >> 20);
-    tri_tensor_ranks_destroy(b.sums);
-    tri_graph_destroy(b.graph);
-    tri_params_destroy(b.params);
-    tri_model_destroy(b.model);
-    free(b.input);
-    free(b.target);
+    int64_t begin = tri_now_ns();
+    for (int32_t go = 1; go && steps < MAX_STEPS; steps++) {
+        for (int m = 0; m < MODES; m++) {
+            int64_t at = tri_now_ns();
+            bench_step(&b[m], (uint64_t)steps + 1);
+            b[m].each[steps] = (double)(tri_now_ns() - at) / 1e9;
+        }
+        go = tri_now_ns() - begin < (int64_t)(seconds * 1e9);
+        OK(tri_broadcast(b[0].group, &go, 1, TRI_I32, 0, NULL));
+    }
+    for (int m = MODES - 1; m >= 0; m--)
+        if (b[m].rank == 0)
+            bench_print(&b[m], &b[MODE_DATA], steps, batch * LENGTH);
+    for (int m = 0; m < MODES; m++)
+        bench_close(&b[m]);
     tri_comm_leave(comm);
     return 0;
 }

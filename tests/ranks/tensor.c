@@ -20,7 +20,7 @@
 #include "nn/graph.h"
 #include "ranks/comm_spawn.h"
 
-enum { PARTS = 4, SHARDS = 4, ROWS = 2, STEPS = 3, LENGTH = 6, WORDS = 13, MAX_PARAMS = 256 };
+enum { PARTS = 4, SHARDS = 4, ROWS = 2, STEPS = 3, LENGTH = 8, WORDS = 13, MAX_PARAMS = 256 };
 
 static const char *const models[] = {
     "{name: gpt2, n_layer: 2, n_head: 4, n_embd: 16, n_inner: 24, resid_pdrop: 0.2, embd_pdrop: 0.1, "
@@ -36,6 +36,7 @@ typedef struct tensor_case {
     const char *model;
     tri_dtype precision;
     int threads;
+    bool sequence;
     /* what one rank with all parts came to */
     float *grads[STEPS][MAX_PARAMS], *values[MAX_PARAMS];
     float sums[STEPS][SHARDS][4];
@@ -83,8 +84,8 @@ static tri_status run_open(tensor_run *r, const tensor_case *c, int ranks, int r
     *r = (tensor_run){0};
     tri_status status = tri_yaml_parse(&arena, c->model, strlen(c->model), "m.yaml", &root);
     if (status == TRI_OK)
-        status = tri_model_build_split(root, (tri_model_split){PARTS, ranks, rank}, tri_shape_make(1, &length),
-                                       is_mlp(c) ? 5 : WORDS, &r->model);
+        status = tri_model_build_split(root, (tri_model_split){PARTS, ranks, rank, c->sequence},
+                                       tri_shape_make(1, &length), is_mlp(c) ? 5 : WORDS, &r->model);
     tri_arena_fini(&arena);
     TRI_TRY(status);
     TRI_TRY(tri_params_create(r->model, tri_device_find("cpu"), 3, &r->params));
@@ -204,7 +205,8 @@ static void body(spawn_rank *self, void *arg)
         status = tri_tensor_ranks_create(tri_comm_world(comm), &tensor);
     SPAWN_CHECK(self, status == TRI_OK);
     if (status == TRI_OK) {
-        tri_graph_sum_set(r.graph, tri_tensor_ranks_sum, tensor);
+        tri_op_ranks across = tri_tensor_ranks_across(tensor);
+        tri_graph_across_set(r.graph, &across);
         steps_compare(self, c, &r);
         SPAWN_CHECK(self, tri_tensor_ranks_spent_ns(tensor) > 0);
     }
@@ -213,62 +215,140 @@ static void body(spawn_rank *self, void *arg)
     tri_comm_leave(comm);
 }
 
+static void case_run(tensor_case *c)
+{
+    c->threads = 1;
+    run_alone(c);
+    for (int world = 2; world <= PARTS; world *= 2) {
+        spawn_config config = {.kind = world == 2 ? SPAWN_SHM : SPAWN_INPROC, .world = world};
+        c->threads = world == 2 ? 2 : 1;
+        if (!spawn_ranks(&config, body, c))
+            fail_msg("%d ranks, %s, sequence %d: %s", world, tri_dtype_name(c->precision), c->sequence, c->model);
+    }
+    case_free(c);
+}
+
 static void bits_do_not_depend_on_the_ranks(void **state)
 {
     (void)state;
     for (size_t m = 0; m < TRI_COUNT_OF(models); m++)
-        for (int half = 0; half < 2; half++) {
-            tensor_case c = {.model = models[m], .precision = half ? TRI_BF16 : TRI_F32, .threads = 1};
-            run_alone(&c);
-            for (int world = 2; world <= PARTS; world *= 2) {
-                spawn_config config = {.kind = world == 2 ? SPAWN_SHM : SPAWN_INPROC, .world = world};
-                c.threads = world == 2 ? 2 : 1;
-                if (!spawn_ranks(&config, body, &c))
-                    fail_msg("%d ranks, %s: %s", world, tri_dtype_name(c.precision), c.model);
+        for (int half = 0; half < 2; half++)
+            for (int sequence = 0; sequence < 2; sequence++) {
+                tensor_case c = {.model = models[m], .precision = half ? TRI_BF16 : TRI_F32, .sequence = sequence != 0};
+                if (!sequence || !is_mlp(&c))
+                    case_run(&c);
             }
-            case_free(&c);
-        }
 }
 
 /* --- what goes wrong --- */
 
-static tri_status failing_sum(void *arg, void *data, int64_t count, tri_dtype dtype)
+static tri_status failing(void *arg)
 {
     int *left = arg;
-    (void)data;
-    (void)count;
-    (void)dtype;
     return --*left >= 0 ? TRI_OK : tri_fail(TRI_ETIMEOUT, "nobody answers");
 }
 
-static void a_sum_that_fails_ends_the_run(void **state)
+static tri_status failing_sum(void *arg, void *data, int64_t count, tri_dtype dtype)
 {
-    (void)state;
-    const tensor_case c = {.model = models[1], .precision = TRI_F32, .threads = 1};
+    (void)data;
+    (void)count;
+    (void)dtype;
+    return failing(arg);
+}
+
+static tri_status failing_gather(void *arg, const void *in, void *out, int64_t count, tri_dtype dtype)
+{
+    (void)in;
+    memset(out, 0, (size_t)count * 2 * tri_dtype_nbytes(dtype));
+    return failing(arg);
+}
+
+/* Exchanges of a run, each of which is let fail in turn. */
+static int exchanges_fail(const tensor_case *c)
+{
     tensor_run r;
     const float(*sums)[4];
-    assert_int_equal(run_open(&r, &c, 2, 1), TRI_OK);
+    int failures = 0;
+    assert_int_equal(run_open(&r, c, 2, 1), TRI_OK);
     assert_int_equal(run_step(&r, 0, &sums), TRI_EINVAL);
-    assert_non_null(strstr(tri_last_error(), "tri_graph_sum_set() before a run, 2 ranks share out the model"));
-    int failures = 0, runs = 0;
-    for (tri_status status = TRI_ETIMEOUT; status != TRI_OK; runs++) {
-        int left = runs;
-        tri_graph_sum_set(r.graph, failing_sum, &left);
+    assert_non_null(strstr(tri_last_error(), "tri_graph_across_set() before a run, 2 ranks share out the model"));
+    for (tri_status status = TRI_ETIMEOUT; status != TRI_OK;) {
+        int left = failures;
+        tri_graph_across_set(r.graph, &(tri_op_ranks){.sum = failing_sum, .gather = failing_gather, .arg = &left});
         status = run_step(&r, 0, &sums);
         assert_true(status == TRI_OK || status == TRI_ETIMEOUT);
+        assert_int_equal(left, status == TRI_OK ? 0 : -1);
         failures += status == TRI_ETIMEOUT;
-        assert_true(left <= 0);
     }
-    /* Up: embedding, two a layer, loss; again: the first of each layer; down: two a layer, and the loss's. */
-    assert_int_equal(failures, 1 + 2 * 2 + 1 + 2 + 2 * 2 + 1);
     run_close(&r);
+    return failures;
+}
+
+static void an_exchange_that_fails_ends_the_run(void **state)
+{
+    (void)state;
+    tensor_case c = {.model = models[1], .precision = TRI_F32, .threads = 1};
+    /* Up: embedding, two a layer, loss; again: the first of each layer; down: two a layer, and the loss's. */
+    assert_int_equal(exchanges_fail(&c), 1 + 2 * 2 + 1 + 2 + 2 * 2 + 1);
+    c.sequence = true;
+    /* Up: embedding, four a layer, two of the loss; again: three a layer; down: the loss's, two each of the norms, four
+     * a layer and its biases, the embedding's, positions. */
+    assert_int_equal(exchanges_fail(&c), 1 + 2 * 4 + 2 + 2 * 3 + 1 + 5 * 2 + 2 * (4 + 2) + 1 + 1);
+}
+
+static void three(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_tensor_ranks *tensor = NULL;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    SPAWN_CHECK(self, tri_tensor_ranks_create(tri_comm_world(comm), &tensor) == TRI_EINVAL);
+    SPAWN_CHECK(self, strstr(tri_last_error(), "want a power of two of ranks, got 3") != NULL);
+    tri_comm_leave(comm);
+}
+
+/* The others hear of it in the middle of their steps. */
+static void one_gives_up(spawn_rank *self, void *arg)
+{
+    const tensor_case *c = arg;
+    tensor_run r;
+    const float(*sums)[4];
+    tri_tensor_ranks *tensor = NULL;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    SPAWN_CHECK(self, run_open(&r, c, self->world, self->rank) == TRI_OK);
+    SPAWN_CHECK(self, tri_tensor_ranks_create(tri_comm_world(comm), &tensor) == TRI_OK);
+    tri_op_ranks across = tri_tensor_ranks_across(tensor);
+    tri_graph_across_set(r.graph, &across);
+    if (self->rank == 2) {
+        tri_comm_abort(comm, TRI_EIO, "this rank is tired");
+    } else {
+        SPAWN_CHECK(self, run_step(&r, 0, &sums) != TRI_OK);
+        SPAWN_CHECK(self, strstr(tri_last_error(), "over tensor ranks") != NULL);
+    }
+    tri_tensor_ranks_destroy(tensor);
+    run_close(&r);
+    tri_comm_leave(comm);
+}
+
+static void what_cannot_go_on_is_said(void **state)
+{
+    (void)state;
+    tensor_case c = {.model = models[0], .precision = TRI_F32, .threads = 1};
+    spawn_config config = {.kind = SPAWN_INPROC, .world = 3};
+    assert_true(spawn_ranks(&config, three, NULL));
+    config.world = 4;
+    assert_true(spawn_ranks(&config, one_gives_up, &c));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_ranks),
-        cmocka_unit_test(a_sum_that_fails_ends_the_run),
+        cmocka_unit_test(an_exchange_that_fails_ends_the_run),
+        cmocka_unit_test(what_cannot_go_on_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

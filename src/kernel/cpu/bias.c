@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bias.c: a row added to each row; its gradient is the sums of columns, over the rows of a shard in order, then over
- * shards in tree order.
+ * bias.c: a row added to each row; its gradient is the sums of columns, over the rows of a shard (or of its blocks) in
+ * order, then over shards in tree order.
  */
 #include "kernel/cpu/cpu.h"
 #include "kernel/half.h"
@@ -17,7 +17,8 @@ typedef struct bias_arg {
 
 static tri_status bias_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    kernel->scratch_nbytes = (size_t)(tri_shape_last(&desc->output) * desc->max_shards) * sizeof(float);
+    kernel->scratch_nbytes =
+        (size_t)(tri_shape_last(&desc->output) * desc->max_shards * tri_leaf_blocks(desc)) * sizeof(float);
     return TRI_OK;
 }
 
@@ -55,7 +56,11 @@ static void bias_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const int64_t width = tri_shape_last(&kernel->desc.output), count = tri_shape_count(kernel->desc.output);
     if (tri_call_wants_dparam(call, 0)) {
-        tri_cpu_mask_columns(kernel, call, count / width, width, false, call->scratch);
+        const int64_t blocks = tri_leaf_blocks(&kernel->desc);
+        tri_op_call each = *call;
+        each.shards *= (int)blocks;
+        tri_cpu_mask_columns(kernel, &each, count / width / blocks, width, false, call->scratch);
+        tri_blocks_fold(kernel, call, call->scratch, width);
         tri_leaves_sum(kernel, call, 0, call->scratch, width, width);
     }
     if (call->dinput[0] != NULL && call->dinput[0] != call->doutput) {

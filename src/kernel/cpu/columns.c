@@ -3,10 +3,11 @@
  * columns.c: one pass over a gradient: cut it where the fused relu did, and sum its columns (the bias gradient).
  */
 #include "kernel/cpu/cpu.h"
-#include "tensor/half.h"
+#include "kernel/cpu/half_loops.h"
+#include "tensor/loops.h"
 
 #define COLUMNS       32   /* at once: sums in registers */
-#define AHEAD         16   /* rows asked for ahead: they lie too far apart for the processor to see them coming */
+#define HALF_COLUMNS  384  /* of bf16, at least: sums in L1 */
 #define TILE_ELEMENTS 2048 /* of a shard, about: a smaller tile costs more than it computes */
 
 typedef struct columns_arg {
@@ -64,42 +65,34 @@ static inline bool half_is_positive(uint16_t y)
     return y != 0 && y <= 0x7f80;
 }
 
-/* The same in bf16, sums in f32. */
-static inline __attribute__((always_inline)) void half_rows(uint16_t *dy, const uint16_t *y, float *sums, int64_t rows,
-                                                            int64_t stride, int64_t count)
+TRI_CLONES static void half_mask(uint16_t *dy, const uint16_t *y, int64_t count)
 {
-    float sum[COLUMNS] = {0};
-    for (int64_t r = 0; r < rows; r++) {
-        uint16_t *g = dy + r * stride;
-        __builtin_prefetch(g + AHEAD * stride, 0, 2);
-        if (y != NULL) {
-            const uint16_t *o = y + r * stride;
-            for (int64_t c = 0; c < count; c++) {
-                g[c] = half_is_positive(o[c]) ? g[c] : 0;
-            }
-        }
-        for (int64_t c = 0; c < count; c++) {
-            sum[c] += half_from_bf16(g[c]);
-        }
+    TRI_APART
+    for (int64_t c = 0; c < count; c++) {
+        dy[c] = half_is_positive(y[c]) ? dy[c] : 0;
     }
+}
+
+/* The same in bf16, sums in f32: a row of the tile lies in one stretch. */
+static void half_tile(uint16_t *dy, const uint16_t *y, float *sums, int64_t rows, int64_t stride, int64_t count)
+{
+    const tri_half_loops *loops = tri_half_loops_find();
     if (sums != NULL) {
-        memcpy(sums, sum, (size_t)count * sizeof(float));
+        memset(sums, 0, (size_t)count * sizeof(float));
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        if (y != NULL) {
+            half_mask(dy + r * stride, y + r * stride, count);
+        }
+        if (sums != NULL) {
+            loops->add(sums, dy + r * stride, count);
+        }
     }
 }
 
-TRI_CLONES static void half_tile(uint16_t *dy, const uint16_t *y, float *sums, int64_t rows, int64_t stride,
-                                 int64_t count)
+static void columns_run(const columns_arg *v, int64_t shard, int64_t first, int64_t count)
 {
-    if (count == COLUMNS) { /* a length that the compiler knows */
-        half_rows(dy, y, sums, rows, stride, COLUMNS);
-    } else {
-        half_rows(dy, y, sums, rows, stride, count);
-    }
-}
-
-static void columns_run(const columns_arg *v, int64_t shard, int64_t first)
-{
-    const int64_t at = shard * v->rows * v->columns + first, count = tri_int64_min(COLUMNS, v->columns - first);
+    const int64_t at = shard * v->rows * v->columns + first;
     const float *y = v->y != NULL ? v->y + at : NULL;
     float *sums = v->leaves != NULL ? v->leaves + shard * v->columns + first : NULL;
     if (v->half != NULL) {
@@ -119,8 +112,9 @@ static void columns_tile(void *arg, int64_t tile)
 {
     const columns_arg *v = arg;
     const int64_t first = tile / v->shards * v->width, last = tri_int64_min(first + v->width, v->columns);
-    for (int64_t column = first; column < last; column += COLUMNS) {
-        columns_run(v, tile % v->shards, column);
+    const int64_t step = v->half != NULL ? v->width : COLUMNS;
+    for (int64_t column = first; column < last; column += step) {
+        columns_run(v, tile % v->shards, column, tri_int64_min(step, last - column));
     }
 }
 
@@ -128,7 +122,7 @@ void tri_cpu_mask_shard(float *dy, const float *y, float *sums, int64_t rows, in
 {
     const columns_arg arg = {.dy = dy, .y = y, .leaves = sums, .rows = rows, .columns = columns};
     for (int64_t column = 0; (y != NULL || sums != NULL) && column < columns; column += COLUMNS) {
-        columns_run(&arg, 0, column);
+        columns_run(&arg, 0, column, tri_int64_min(COLUMNS, columns - column));
     }
 }
 
@@ -146,6 +140,7 @@ void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int
                        .width = tri_int64_ceil(tri_int64_max(1, TILE_ELEMENTS / rows), COLUMNS) * COLUMNS,
                        .shards = call->shards};
     if (kernel->desc.output_dtype == TRI_BF16) {
+        arg.width = tri_int64_max(arg.width, HALF_COLUMNS);
         arg.half = (uint16_t *)call->doutput;
         arg.half_y = relu ? call->output : NULL;
         arg.y = NULL;

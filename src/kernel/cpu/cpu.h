@@ -57,6 +57,7 @@
     X(tri_cpu_rope)                                                                                                    \
     X(tri_cpu_attention_half)                                                                                          \
     X(tri_cpu_attention)                                                                                               \
+    X(tri_cpu_vocab_half)                                                                                              \
     X(tri_cpu_vocab_loss)                                                                                              \
     X(tri_cpu_vocab_part)                                                                                              \
     X(tri_cpu_bias)

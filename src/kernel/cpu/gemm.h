@@ -87,6 +87,7 @@ void tri_gemm_turn_run(const tri_gemm_ops *ops, int threads, const tri_gemm_turn
 typedef struct tri_gemm_tree {
     const float *a, *b;
     int64_t m, n, k;                 /* k: of one shard */
+    int64_t lda;                     /* from one row of a to the next; 0: m */
     const uint16_t *half_a, *half_b; /* not NULL: a and b in bf16, `rows` of a shard, and k pairs of them; the tiles are
                                         those for pairs. a and b: the same as pairs of rows, for k < TRI_GEMM_LONG */
     int64_t rows;

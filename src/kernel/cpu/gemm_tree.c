@@ -61,6 +61,7 @@ typedef struct tree_arg {
     const tri_gemm_tree *tree;
     float *const *out;   /* one per part */
     int64_t rows_of_all; /* k of all shards */
+    int64_t lda;         /* of a */
     int64_t row_tiles;   /* ceil(m / mr) */
     int64_t panels;      /* ceil(n / nr) */
     int64_t group;       /* long leaves: register tiles of rows in one task */
@@ -94,7 +95,8 @@ static void short_tile(void *arg, int64_t tile)
     const bool whole = tri_gemm_padded(ops, n) == n;
     const int64_t b_step = whole ? t->n : ops->nr;
     const float *b = whole ? t->b + panel * ops->nr : pack_panel(v, panel);
-    const tri_gemm_walk walk = {.count = {1, t->k}, .a_step = {t->k * t->m, t->m}, .b_step = {t->k * b_step, b_step}};
+    const tri_gemm_walk walk = {
+        .count = {1, t->k}, .a_step = {t->k * v->lda, v->lda}, .b_step = {t->k * b_step, b_step}};
     for (int64_t row = first; row < last; row += ops->mr) {
         for (int part = 0; part < v->call->part_count; part++) {
             const tri_tree_part range = v->call->parts[part];
@@ -153,14 +155,14 @@ static void pack_task(const long_task *l, int64_t leaf, int64_t k, int64_t len)
     const int64_t left = l->panel * ops->nr, columns = tri_int64_min(l->last_panel * ops->nr, t->n) - left;
     if (t->half_a != NULL) {
         const int64_t row = leaf * t->rows + 2 * k, count = tri_int64_min(2 * len, t->rows - 2 * k);
-        tri_gemm_half_pass((uint32_t *)(void *)l->rows, t->half_a + row * t->m + first, t->m, count, rows, ops->mr,
-                           pass_step(ops->mr));
+        tri_gemm_half_pass((uint32_t *)(void *)l->rows, t->half_a + row * l->v->lda + first, l->v->lda, count, rows,
+                           ops->mr, pass_step(ops->mr));
         tri_gemm_half_pass((uint32_t *)(void *)l->columns, t->half_b + row * t->n + left, t->n, count, columns, ops->nr,
                            pass_step(ops->nr));
         return;
     }
     const int64_t row = leaf * t->k + k;
-    pack_parts(l->rows, t->a + row * t->m + first, t->m, len, rows, ops->mr);
+    pack_parts(l->rows, t->a + row * l->v->lda + first, l->v->lda, len, rows, ops->mr);
     pack_parts(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr);
 }
 
@@ -251,6 +253,7 @@ void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const 
                     .tree = tree,
                     .out = call->dparam[p],
                     .rows_of_all = tree->k * call->shards,
+                    .lda = tree->lda > 0 ? tree->lda : tree->m,
                     .row_tiles = tri_int64_ceil(tree->m, ops->mr),
                     .panels = tri_int64_ceil(tree->n, ops->nr),
                     .buffers = tree->scratch,

@@ -32,6 +32,20 @@ TRI_CLONES static void scale_row(uint16_t *to, const float *from, float factor, 
     }
 }
 
+TRI_CLONES static void blend_row(uint16_t *x, float factor, float shift, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = half_to_bf16(half_from_bf16(x[i]) * factor + shift);
+    }
+}
+
+TRI_CLONES static void add_row(float *sum, const uint16_t *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        sum[i] += half_from_bf16(x[i]);
+    }
+}
+
 TRI_CLONES static void pair_floats(uint32_t *to, const float *low, const float *high, int64_t count)
 {
     if (high == NULL) {
@@ -246,6 +260,8 @@ static void norm_back(uint16_t *dx, float *dscale, float *dshift, const uint16_t
 const tri_half_loops tri_half_loops_plain = {
     .name = "plain",
     .scale = scale_row,
+    .blend = blend_row,
+    .add = add_row,
     .pair_floats = pair_floats,
     .turn_floats = turn_floats,
     .pair_parts = pair_parts,

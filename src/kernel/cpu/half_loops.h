@@ -26,6 +26,10 @@ typedef struct tri_half_loops {
     const char *name;
     /* to[i] = bf16 of from[i] factor */
     void (*scale)(uint16_t *to, const float *from, float factor, int64_t count);
+    /* x = x factor + shift */
+    void (*blend)(uint16_t *x, float factor, float shift, int64_t count);
+    /* sum = sum + x */
+    void (*add)(float *sum, const uint16_t *x, int64_t count);
     /* to[i] = the pair of low[i] and high[i] (NULL: zero), rounded. */
     void (*pair_floats)(uint32_t *to, const float *low, const float *high, int64_t count);
     /* to[pair][nr] = pairs along k, rounded, of src[n * n_step + k]; columns from `count` to nr, and an odd last

@@ -72,6 +72,23 @@ static void scale_row(uint16_t *to, const float *from, float factor, int64_t cou
     }
 }
 
+static void blend_row(uint16_t *x, float factor, float shift, int64_t count)
+{
+    const __m512 by = _mm512_set1_ps(factor), more = _mm512_set1_ps(shift);
+    for (int64_t i = 0; i < count; i += LANES) {
+        const __mmask16 lanes = lanes_of(count, i);
+        put(x + i, _mm512_fmadd_ps(take(x + i, lanes), by, more), lanes);
+    }
+}
+
+static void add_row(float *sum, const uint16_t *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += LANES) {
+        const __mmask16 lanes = lanes_of(count, i);
+        _mm512_mask_storeu_ps(sum + i, lanes, _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, sum + i), take(x + i, lanes)));
+    }
+}
+
 /* --- packing --- */
 
 static void pair_floats(uint32_t *to, const float *low, const float *high, int64_t count)
@@ -142,7 +159,10 @@ static void turn_columns(uint32_t *to, const float *src, int64_t k, int64_t coun
 
 static void turn_floats(uint32_t *to, const float *src, int64_t k, int64_t count, int64_t n_step, int64_t nr)
 {
-    TRI_DASSERT(nr % LANES == 0);
+    if (nr % LANES != 0) { /* panels of another instruction set */
+        tri_half_loops_plain.turn_floats(to, src, k, count, n_step, nr);
+        return;
+    }
     for (int64_t j = 0; j < nr; j += LANES) {
         turn_columns(to + j, src + (j < count ? j : 0) * n_step, k, tri_int64_max(0, count - j), n_step, nr);
     }
@@ -338,6 +358,8 @@ static void norm_back(uint16_t *dx, float *dscale, float *dshift, const uint16_t
 const tri_half_loops tri_half_loops_bf16 = {
     .name = "avx512_bf16",
     .scale = scale_row,
+    .blend = blend_row,
+    .add = add_row,
     .pair_floats = pair_floats,
     .turn_floats = turn_floats,
     .pair_parts = pair_parts,

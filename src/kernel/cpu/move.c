@@ -175,6 +175,7 @@ const tri_kernel_ops tri_cpu_embedding = {
 #define DROP_BLOCK INT64_C(1024) /* elements of a sample drawn at once */
 
 typedef struct drop_arg {
+    const tri_op_desc *desc;
     const tri_op_call *call;
     tri_dropout_rule rule;
     int64_t samples, per_sample; /* of a shard */
@@ -195,11 +196,11 @@ static void drop_tile(void *arg, int64_t b)
 {
     const drop_arg *v = arg;
     const uint64_t sample = (uint64_t)(v->call->first_sample[b / v->samples] + b % v->samples);
+    const uint64_t number = tri_dropout_number(v->desc, sample, v->per_sample);
     float u[DROP_BLOCK], x[DROP_BLOCK];
     for (int64_t first = 0; first < v->per_sample; first += DROP_BLOCK) {
         const int64_t count = tri_int64_min(DROP_BLOCK, v->per_sample - first), at = b * v->per_sample + first;
-        tri_rng_fill_uniform((tri_rng){v->rule.seed, v->rule.stream},
-                             sample * (uint64_t)v->per_sample + (uint64_t)first, (uint64_t)count, u);
+        tri_rng_fill_uniform((tri_rng){v->rule.seed, v->rule.stream}, number + (uint64_t)first, (uint64_t)count, u);
         if (v->half) {
             tri_half_widen(x, (const uint16_t *)v->from + at, count);
             drop_row(x, x, u, count, v->rule.rate, v->rule.scale);
@@ -212,7 +213,8 @@ static void drop_tile(void *arg, int64_t b)
 
 static void drop_run(const tri_kernel *kernel, const tri_op_call *call, const void *from, void *to)
 {
-    drop_arg arg = {.call = call, .rule = tri_dropout_rule_make(kernel, call), .from = from, .to = to};
+    drop_arg arg = {
+        .desc = &kernel->desc, .call = call, .rule = tri_dropout_rule_make(kernel, call), .from = from, .to = to};
     arg.half = kernel->desc.output_dtype == TRI_BF16;
     arg.samples = kernel->desc.input[0].dim[0];
     arg.per_sample = tri_shape_count(kernel->desc.input[0]) / arg.samples;

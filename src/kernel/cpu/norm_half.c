@@ -3,7 +3,7 @@
  * norm_half.c: layer_norm over values in bf16: one pass over the rows each way, by the loops of half_loops.h.
  *
  * The gradients of scale and shift are sums over the rows of a block, in order, then over the blocks of a shard, in
- * order, then the canonical tree.
+ * order (or, where ranks have some tokens each, as tri_blocks_fold() adds them), then the canonical tree.
  */
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/half_loops.h"
@@ -15,13 +15,28 @@ typedef struct norm_arg {
     const tri_op_call *call;
     const tri_half_loops *loops;
     int64_t width, rows, blocks; /* rows and blocks of a shard */
+    int64_t tall;                /* rows of a block */
+    float *dscale, *dshift;      /* [shards * blocks][width] */
 } norm_arg;
+
+/* Sizes alone. */
+static norm_arg norm_size(const tri_op_desc *desc)
+{
+    norm_arg v = {.width = tri_shape_last(&desc->input[0])};
+    v.rows = tri_shape_count(desc->input[0]) / v.width;
+    v.tall = desc->attr.parts > 0 ? v.rows / tri_leaf_blocks(desc) : ROW_TILE;
+    v.blocks = tri_int64_ceil(v.rows, v.tall);
+    return v;
+}
 
 static norm_arg norm_make(const tri_kernel *kernel, const tri_op_call *call)
 {
-    norm_arg v = {kernel, call, tri_half_loops_find(), .width = tri_shape_last(&kernel->desc.input[0])};
-    v.rows = tri_shape_count(kernel->desc.input[0]) / v.width;
-    v.blocks = tri_int64_ceil(v.rows, ROW_TILE);
+    norm_arg v = norm_size(&kernel->desc);
+    v.kernel = kernel;
+    v.call = call;
+    v.loops = tri_half_loops_find();
+    v.dscale = call->scratch;
+    v.dshift = v.dscale + call->shards * v.blocks * v.width;
     return v;
 }
 
@@ -35,8 +50,8 @@ static void forward_tile(void *arg, int64_t tile)
     const norm_arg *v = arg;
     const tri_op_attr *attr = &v->kernel->desc.attr;
     const float epsilon = attr->epsilon == 0 ? 1e-5f : attr->epsilon;
-    const int64_t base = tile / v->blocks * v->rows, first = tile % v->blocks * ROW_TILE;
-    for (int64_t r = base + first; r < base + tri_int64_min(first + ROW_TILE, v->rows); r++) {
+    const int64_t base = tile / v->blocks * v->rows, first = tile % v->blocks * v->tall;
+    for (int64_t r = base + first; r < base + tri_int64_min(first + v->tall, v->rows); r++) {
         v->loops->norm((uint16_t *)v->call->output + r * v->width, (const uint16_t *)v->call->input[0] + r * v->width,
                        v->call->param[0], v->call->param[1], epsilon, (float *)v->call->saved + 2 * r, v->width);
     }
@@ -45,11 +60,12 @@ static void forward_tile(void *arg, int64_t tile)
 static void backward_tile(void *arg, int64_t tile)
 {
     const norm_arg *v = arg;
-    const int64_t base = tile / v->blocks * v->rows, first = tile % v->blocks * ROW_TILE;
-    float *dscale = (float *)v->call->scratch + tile * 2 * v->width, *dshift = dscale + v->width;
+    const int64_t base = tile / v->blocks * v->rows, first = tile % v->blocks * v->tall;
+    float *dscale = v->dscale + tile * v->width, *dshift = v->dshift + tile * v->width;
     uint16_t *dx = v->call->dinput[0];
-    memset(dscale, 0, (size_t)(2 * v->width) * sizeof(float));
-    for (int64_t r = base + first; r < base + tri_int64_min(first + ROW_TILE, v->rows); r++) {
+    memset(dscale, 0, (size_t)v->width * sizeof(float));
+    memset(dshift, 0, (size_t)v->width * sizeof(float));
+    for (int64_t r = base + first; r < base + tri_int64_min(first + v->tall, v->rows); r++) {
         const int64_t at = r * v->width;
         v->loops->norm_back(dx != NULL ? dx + at : NULL, dscale, dshift, (const uint16_t *)v->call->doutput + at,
                             (const uint16_t *)v->call->input[0] + at, v->call->param[0],
@@ -61,18 +77,18 @@ static void backward_tile(void *arg, int64_t tile)
 static void fold_tile(void *arg, int64_t shard)
 {
     const norm_arg *v = arg;
-    const int64_t count = 2 * v->width;
-    float *sum = (float *)v->call->scratch + shard * v->blocks * count;
-    for (int64_t block = 1; block < v->blocks; block++) {
-        tri_vector_add(1, sum, sum, sum + block * count, count);
+    const int64_t first = shard * v->blocks * v->width;
+    for (int64_t at = first + v->width; at < first + v->blocks * v->width; at += v->width) {
+        tri_vector_add(1, v->dscale + first, v->dscale + first, v->dscale + at, v->width);
+        tri_vector_add(1, v->dshift + first, v->dshift + first, v->dshift + at, v->width);
     }
 }
 
 static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    const int64_t width = tri_shape_last(&desc->input[0]), rows = tri_shape_count(desc->input[0]) / width;
-    kernel->saved_nbytes = (size_t)(2 * rows) * sizeof(float);
-    kernel->scratch_nbytes = (size_t)(2 * width * tri_int64_ceil(rows, ROW_TILE) * desc->max_shards) * sizeof(float);
+    const norm_arg v = norm_size(desc);
+    kernel->saved_nbytes = (size_t)(2 * v.rows) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(2 * v.width * v.blocks * desc->max_shards) * sizeof(float);
     return TRI_OK;
 }
 
@@ -84,12 +100,17 @@ static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
 
 static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    const norm_arg arg = norm_make(kernel, call);
-    float *dscale = call->scratch;
-    norm_run(&arg, backward_tile);
-    tri_tiles_run(kernel->desc.threads, call->shards, fold_tile, (void *)&arg);
-    tri_leaves_sum(kernel, call, 0, dscale, 2 * arg.width * arg.blocks, arg.width);
-    tri_leaves_sum(kernel, call, 1, dscale + arg.width, 2 * arg.width * arg.blocks, arg.width);
+    const norm_arg v = norm_make(kernel, call);
+    const bool tokens = kernel->desc.attr.parts > 0;
+    norm_run(&v, backward_tile);
+    if (tokens) {
+        tri_blocks_fold(kernel, call, v.dscale, v.width);
+        tri_blocks_fold(kernel, call, v.dshift, v.width);
+    } else {
+        tri_tiles_run(kernel->desc.threads, call->shards, fold_tile, (void *)&v);
+    }
+    tri_leaves_sum(kernel, call, 0, v.dscale, tokens ? v.width : v.width * v.blocks, v.width);
+    tri_leaves_sum(kernel, call, 1, v.dshift, tokens ? v.width : v.width * v.blocks, v.width);
 }
 
 static bool norm_can(const tri_op_desc *desc)

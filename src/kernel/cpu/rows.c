@@ -27,6 +27,7 @@ typedef struct rows_arg {
     const tri_kernel *kernel;
     const tri_op_call *call;
     int64_t width, rows, total; /* rows of a shard and of the call */
+    int64_t blocks;             /* of rows of a shard, each summed alone */
     float *dscale, *dshift;
 } rows_arg;
 
@@ -35,8 +36,9 @@ static rows_arg rows_make(const tri_kernel *kernel, const tri_op_call *call)
     rows_arg v = {.kernel = kernel, .call = call, .width = tri_shape_last(&kernel->desc.input[0])};
     v.rows = tri_shape_count(kernel->desc.input[0]) / v.width;
     v.total = v.rows * call->shards;
+    v.blocks = tri_leaf_blocks(&kernel->desc);
     v.dscale = call->scratch;
-    v.dshift = v.dscale + v.width * call->shards;
+    v.dshift = v.dscale + v.width * call->shards * v.blocks;
     return v;
 }
 
@@ -104,28 +106,28 @@ TRI_CLONES static void norm_columns(float *dscale, float *dshift, const float *d
     }
 }
 
-/* A block of columns of one shard. */
+/* A tile of columns of one block of rows. */
 static void norm_params_tile(void *arg, int64_t tile)
 {
     const rows_arg *v = arg;
-    const int64_t blocks = tri_int64_ceil(v->width, COLUMN_TILE), shard = tile / blocks;
-    const int64_t first = tile % blocks * COLUMN_TILE, count = tri_int64_min(COLUMN_TILE, v->width - first);
+    const int64_t tiles = tri_int64_ceil(v->width, COLUMN_TILE), block = tile / tiles, rows = v->rows / v->blocks;
+    const int64_t first = tile % tiles * COLUMN_TILE, count = tri_int64_min(COLUMN_TILE, v->width - first);
     const float *saved = (const float *)v->call->saved;
     float dscale[COLUMN_TILE] = {0}, dshift[COLUMN_TILE] = {0};
-    for (int64_t r = shard * v->rows; r < (shard + 1) * v->rows; r++) {
+    for (int64_t r = block * rows; r < (block + 1) * rows; r++) {
         const int64_t at = r * v->width + first;
         norm_columns(dscale, dshift, (const float *)v->call->doutput + at, (const float *)v->call->input[0] + at,
                      saved[2 * r], saved[2 * r + 1], count);
     }
-    memcpy(v->dscale + shard * v->width + first, dscale, (size_t)count * sizeof(float));
-    memcpy(v->dshift + shard * v->width + first, dshift, (size_t)count * sizeof(float));
+    memcpy(v->dscale + block * v->width + first, dscale, (size_t)count * sizeof(float));
+    memcpy(v->dshift + block * v->width + first, dshift, (size_t)count * sizeof(float));
 }
 
 static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t width = tri_shape_last(&desc->input[0]);
     kernel->saved_nbytes = (size_t)(2 * tri_shape_count(desc->input[0]) / width) * sizeof(float);
-    kernel->scratch_nbytes = (size_t)(2 * width * desc->max_shards) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(2 * width * desc->max_shards * tri_leaf_blocks(desc)) * sizeof(float);
     return TRI_OK;
 }
 
@@ -137,7 +139,10 @@ static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
 static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     rows_arg arg = rows_make(kernel, call);
-    tri_tiles_run(kernel->desc.threads, call->shards * tri_int64_ceil(arg.width, COLUMN_TILE), norm_params_tile, &arg);
+    tri_tiles_run(kernel->desc.threads, call->shards * arg.blocks * tri_int64_ceil(arg.width, COLUMN_TILE),
+                  norm_params_tile, &arg);
+    tri_blocks_fold(kernel, call, arg.dscale, arg.width);
+    tri_blocks_fold(kernel, call, arg.dshift, arg.width);
     tri_leaves_sum(kernel, call, 0, arg.dscale, arg.width, arg.width);
     tri_leaves_sum(kernel, call, 1, arg.dshift, arg.width, arg.width);
     if (call->dinput[0] != NULL) {

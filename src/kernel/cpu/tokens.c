@@ -39,7 +39,7 @@ static tri_status rms_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t width = tri_shape_last(&desc->input[0]);
     kernel->saved_nbytes = (size_t)(tri_shape_count(desc->input[0]) / width) * sizeof(float);
-    kernel->scratch_nbytes = (size_t)(width * desc->max_shards) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)(width * desc->max_shards * tri_leaf_blocks(desc)) * sizeof(float);
     return TRI_OK;
 }
 
@@ -92,19 +92,20 @@ TRI_CLONES static void rms_columns(float *sum, const float *dy, const float *x, 
     }
 }
 
-/* A block of columns of one shard. */
+/* A tile of columns of one block of rows: a shard, or part of it. */
 static void rms_scale_tile(void *arg, int64_t tile)
 {
     const tokens_arg *v = arg;
-    const int64_t blocks = tri_int64_ceil(v->width, COLUMN_TILE), shard = tile / blocks;
-    const int64_t first = tile % blocks * COLUMN_TILE, count = tri_int64_min(COLUMN_TILE, v->width - first);
+    const int64_t tiles = tri_int64_ceil(v->width, COLUMN_TILE), block = tile / tiles;
+    const int64_t rows = v->rows / tri_leaf_blocks(&v->kernel->desc);
+    const int64_t first = tile % tiles * COLUMN_TILE, count = tri_int64_min(COLUMN_TILE, v->width - first);
     float sum[COLUMN_TILE] = {0};
-    for (int64_t r = shard * v->rows; r < (shard + 1) * v->rows; r++) {
+    for (int64_t r = block * rows; r < (block + 1) * rows; r++) {
         const int64_t at = r * v->width + first;
         rms_columns(sum, (const float *)v->call->doutput + at, (const float *)v->call->input[0] + at,
                     ((const float *)v->call->saved)[r], count);
     }
-    memcpy((float *)v->call->scratch + shard * v->width + first, sum, (size_t)count * sizeof(float));
+    memcpy((float *)v->call->scratch + block * v->width + first, sum, (size_t)count * sizeof(float));
 }
 
 static void rms_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -116,7 +117,10 @@ static void rms_forward(const tri_kernel *kernel, const tri_op_call *call)
 static void rms_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     tokens_arg arg = tokens_make(kernel, call);
-    tri_tiles_run(kernel->desc.threads, call->shards * tri_int64_ceil(arg.width, COLUMN_TILE), rms_scale_tile, &arg);
+    tri_tiles_run(kernel->desc.threads,
+                  call->shards * tri_leaf_blocks(&kernel->desc) * tri_int64_ceil(arg.width, COLUMN_TILE),
+                  rms_scale_tile, &arg);
+    tri_blocks_fold(kernel, call, call->scratch, arg.width);
     tri_leaves_sum(kernel, call, 0, call->scratch, arg.width, arg.width);
     if (call->dinput[0] != NULL) {
         tokens_run(&arg, rms_input_tile);
@@ -208,7 +212,7 @@ static void positions_tile(void *arg, int64_t tile)
     for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
         const float *x = (const float *)v->call->input[0] + r * v->width;
         tri_vector_add(1, (float *)v->call->output + r * v->width, x,
-                       tri_call_param(v->call, 0) + r % length * v->width, v->width);
+                       tri_call_param(v->call, 0) + (v->kernel->desc.attr.first + r % length) * v->width, v->width);
     }
 }
 
@@ -234,13 +238,9 @@ static void positions_forward(const tri_kernel *kernel, const tri_op_call *call)
 static void positions_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     tokens_arg arg = tokens_make(kernel, call);
-    const int64_t sample = kernel->desc.input[0].dim[1] * arg.width, whole = tri_shape_count(kernel->desc.param[0]);
+    const int64_t sample = kernel->desc.input[0].dim[1] * arg.width;
     tri_tiles_run(kernel->desc.threads, call->shards * kernel->desc.input[0].dim[1], positions_back_tile, &arg);
-    tri_leaves_sum(kernel, call, 0, call->scratch, sample, sample);
-    for (int part = 0; tri_call_wants_dparam(call, 0) && part < call->part_count;
-         part++) { /* places nobody stands on */
-        memset(call->dparam[0][part] + sample, 0, (size_t)(whole - sample) * sizeof(float));
-    }
+    tri_places_sum(kernel, call, call->scratch, sample);
     if (call->dinput[0] != NULL && call->dinput[0] != call->doutput) {
         memcpy(call->dinput[0], call->doutput, (size_t)(arg.total * arg.width) * sizeof(float));
     }

@@ -168,6 +168,9 @@ static tri_status tokens_fill(const tri_model_row *row, tri_model_plan *plan)
     if (plan->sample.ndim != 1)
         return tri_fail(TRI_ECONFIG, "model %s: want samples of tokens [T], got samples of shape %s", row->name,
                         tri_shape_print(plan->sample, text));
+    if (plan->model->split.sequence && plan->sample.dim[0] % tri_model_parts(plan->model) != 0)
+        return tri_fail(TRI_ECONFIG, "model %s: want samples of tokens that the %d tensor parts divide, got %lld",
+                        row->name, tri_model_parts(plan->model), (long long)plan->sample.dim[0]);
     plan->x = tri_model_input(plan->model, TRI_I32, plan->sample);
     plan->y = tri_model_target(plan->model, TRI_I32, plan->sample);
     TRI_TRY(row->build(plan, &logits));
@@ -221,6 +224,9 @@ tri_status tri_model_build_split(const tri_yaml *config, tri_model_split split, 
     if (split.parts > 1 && !row->parts)
         return tri_fail(TRI_ECONFIG, "model %s: cannot be cut into %d tensor parts, only %s can", row->name,
                         split.parts, cut_names(names, sizeof(names)));
+    if (split.sequence && !row->tokens)
+        return tri_fail(TRI_ECONFIG, "model %s: has no tokens that tensor ranks could share out", row->name);
+    split.sequence = split.sequence && split.parts > 1;
     tri_model *model;
     TRI_TRY(tri_model_create(row->name, &model));
     model->split = split;

@@ -2,7 +2,7 @@
  *
  * activation.c: builds what maps each element alone: activations, softmax, dropout.
  */
-#include "nn/build.h"
+#include "nn/parts.h"
 
 static tri_value map_add(tri_model *model, tri_op op, tri_value x)
 {
@@ -62,5 +62,10 @@ tri_value tri_dropout(tri_model *model, tri_value x, float rate)
         return tri_model_fail(model, TRI_ENOMEM);
     tri_build build = {
         .op = TRI_OP_DROPOUT, .attr = {.rate = rate, .key = (uint64_t)count + 1}, .input_count = 1, .input = {x}};
+    if (model->split.sequence) {
+        int64_t here = tri_shape_count(tri_model_shape(model, x));
+        build.attr.first = model->split.rank * here;
+        build.attr.whole = tri_model_ranks(model) * here;
+    }
     return tri_model_add(model, &build);
 }

@@ -3,7 +3,7 @@
  * norm.c: builds batch and layer normalization, parameters named as PyTorch's.
  */
 #include "base/status.h"
-#include "nn/build.h"
+#include "nn/parts.h"
 
 tri_value tri_batch_norm(tri_model *model, tri_value x, tri_norm_options options)
 {
@@ -36,6 +36,7 @@ tri_value tri_rms_norm(tri_model *model, tri_value x, tri_norm_options options)
         .name = options.name,
         .param = {{"weight", TRI_INIT_ONE, false, false}},
     };
+    tri_tokens_attr(model, &build.attr);
     return tri_model_add(model, &build);
 }
 
@@ -50,5 +51,6 @@ tri_value tri_layer_norm(tri_model *model, tri_value x, tri_norm_options options
         .name = options.name,
         .param = {{"weight", TRI_INIT_ONE, false, false}, {"bias", TRI_INIT_ZERO, false, false}},
     };
+    tri_tokens_attr(model, &build.attr);
     return tri_model_add(model, &build);
 }

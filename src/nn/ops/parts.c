@@ -27,11 +27,6 @@ tri_status tri_split_check(tri_model_split split)
     return TRI_OK;
 }
 
-static int ranks_of(const tri_model *model)
-{
-    return model->split.ranks > 1 ? model->split.ranks : 1;
-}
-
 /* It is the input, perhaps in another shape. */
 static bool is_given(const tri_model *model, tri_value x)
 {
@@ -44,6 +39,12 @@ static bool is_given(const tri_model *model, tri_value x)
     return x == model->input;
 }
 
+/* Between the layers that are cut, this rank has some of the tokens. */
+static bool has_slices(const tri_model *model)
+{
+    return model->split.sequence && tri_model_ranks(model) > 1;
+}
+
 /* x as those read it who are one branch of a tree; the root of the tree also adds up over the ranks. */
 static tri_value share(tri_model *model, tri_value x, bool root)
 {
@@ -51,7 +52,8 @@ static tri_value share(tri_model *model, tri_value x, bool root)
         return x; /* has no gradient, and so needs no tree */
     tri_build build = {.op = TRI_OP_SHARE_PARTS, .input_count = 1, .input = {x}};
     if (root) {
-        build.attr.ranks = ranks_of(model);
+        build.op = has_slices(model) ? TRI_OP_GATHER_TOKENS : TRI_OP_SHARE_PARTS;
+        build.attr.ranks = tri_model_ranks(model);
         build.attr.rank = model->split.rank;
     }
     return tri_model_add(model, &build);
@@ -60,7 +62,7 @@ static tri_value share(tri_model *model, tri_value x, bool root)
 /* Parts [first, first + count), count a power of two; -1: none of them is here. */
 static tri_value tree(tri_model *model, tri_value x, const tri_parts *parts, int first, int count)
 {
-    int each = tri_model_parts(model) / ranks_of(model), here = model->split.rank * each;
+    int each = tri_model_parts(model) / tri_model_ranks(model), here = model->split.rank * each;
     bool mine = first >= here && first + count <= here + each;
     if (count == 1) {
         model->elsewhere = !mine;
@@ -83,8 +85,8 @@ tri_value tri_parts_add(tri_model *model, tri_value x, const tri_parts *parts)
 
 tri_value tri_parts_sum(tri_model *model, tri_value x)
 {
-    tri_build build = {.op = TRI_OP_SUM_PARTS,
-                       .attr = {.ranks = ranks_of(model), .rank = model->split.rank},
+    tri_build build = {.op = has_slices(model) ? TRI_OP_SPREAD_TOKENS : TRI_OP_SUM_PARTS,
+                       .attr = {.ranks = tri_model_ranks(model), .rank = model->split.rank},
                        .input_count = 1,
                        .input = {x}};
     return tri_model_add(model, &build);
@@ -125,6 +127,7 @@ static tri_value bias_add(tri_model *model, tri_value x, const char *name, int64
                        .name = name,
                        .fan = fan,
                        .param = {{"bias", model->deviation > 0 ? TRI_INIT_ZERO : TRI_INIT_FAN_IN, false, false}}};
+    tri_tokens_attr(model, &build.attr);
     return tri_model_add(model, &build);
 }
 

@@ -2,7 +2,7 @@
  *
  * tokens.c: builds what transformers are made of: positions, rotations, attention.
  */
-#include "nn/build.h"
+#include "nn/parts.h"
 
 tri_value tri_positions(tri_model *model, tri_value x, int64_t count, const char *name)
 {
@@ -15,6 +15,11 @@ tri_value tri_positions(tri_model *model, tri_value x, int64_t count, const char
         .name = name,
         .param = {{"weight", TRI_INIT_NORMAL, true, false}},
     };
+    if (model->split.sequence) {
+        build.attr.ranks = tri_model_ranks(model);
+        build.attr.rank = model->split.rank;
+        build.attr.first = model->split.rank * tri_model_shape(model, x).dim[0];
+    }
     return tri_model_add(model, &build);
 }
 

@@ -67,6 +67,7 @@ static train_outcome outcome_of(const rank_place *places, int world)
     train_outcome outcome = {.all_equal = true,
                              .hash = places[0].result.weights_hash,
                              .test_accuracy = places[0].result.test_accuracy,
+                             .test_loss = places[0].result.test_loss,
                              .step = places[0].result.step};
     for (int r = 0; r < world; r++) {
         if (places[r].status != TRI_OK && outcome.status == TRI_OK) {
@@ -107,8 +108,10 @@ train_outcome train_fibers(const train_case *test, uint64_t seed)
 {
     static rank_place places[MAX_RANKS];
     tri_hub *hub = NULL;
-    tri_hub_config config = {.world = test->world,
-                             .fabric = {.latency_us = 50, .bandwidth = 1000000000, .jitter_us = 200}};
+    tri_hub_config config = {
+        .world = test->world,
+        .fabric = {
+            .latency_us = 50, .bandwidth = 1000000000, .jitter_us = 200, .ranks_per_host = test->ranks_per_host}};
     tri_status status = places_make(test, "sim", &config, places, &hub);
     tri_sim_config sim = {.seed = seed, .stack_nbytes = 1 << 20};
     if (status == TRI_OK)

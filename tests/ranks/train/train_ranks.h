@@ -15,6 +15,7 @@ typedef struct train_case {
     const char *run_folder, *resume; /* or NULL */
     bool first_writes;               /* rank 0 alone knows of the run folder */
     int world;
+    int ranks_per_host; /* as fibers; 0: one */
 } train_case;
 
 typedef struct train_outcome {
@@ -22,7 +23,7 @@ typedef struct train_outcome {
     char message[256];
     uint64_t hash;  /* of rank 0 */
     bool all_equal; /* every rank has rank 0's hash */
-    double test_accuracy;
+    double test_accuracy, test_loss;
     int64_t step;
 } train_outcome;
 

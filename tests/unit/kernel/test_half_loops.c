@@ -241,6 +241,13 @@ static void check_sums(const tri_half_loops *loops, int64_t count)
     assert_true(loops->top(x, count) == top);
     loops->scale(y, x, 0.3f, count);
     expect_row(loops->name, "scale", y, scaled, count);
+    loops->add(x, a, count);
+    loops->blend(a, 0.3f, -1.5f, count);
+    for (int64_t i = 0; i < ROOM; i++) {
+        expect(loops->name, "add", (double)x[i], (double)(number(i + 16) + (i < count ? number(i + 14) : 0)), 1e-6);
+        scaled[i] = 0.3 * (double)number(i + 14) - 1.5;
+    }
+    expect_row(loops->name, "blend", a, scaled, count);
 }
 
 static void loops_do_what_their_formulas_say_at_all_lengths(void **state)

@@ -99,6 +99,13 @@ static void wrong_shapes_are_refused_with_words(void **state)
         {{.op = TRI_OP_VOCAB_SUMS, .x = {4, 5}, .other = {5}}, "vocab_sums: targets: want [4], got [5]"},
         {{.op = TRI_OP_VOCAB_SUMS, .x = {4, 5}, .other = {4}, .attr = {.ranks = 2, .rank = 2}}, "got rank 2 of 2"},
         {{.op = TRI_OP_SHARE_PARTS, .x = {4, 5}, .attr = {.ranks = 3}}, "share_parts: want a power of two of ranks"},
+        {{.op = TRI_OP_SPREAD_TOKENS, .x = {4, 5, 3}, .attr = {.ranks = 2}}, "tokens that the 2 ranks divide, got 5"},
+        {{.op = TRI_OP_GATHER_TOKENS, .x = {4, 5}, .attr = {.ranks = 2}}, "3 to 3 dimensions"},
+        {{.op = TRI_OP_RMS_NORM, .x = {4, 5, 3}, .attr = {.parts = 2}}, "rms_norm: want tokens in a power of two"},
+        {{.op = TRI_OP_BIAS, .x = {4, 6, 3}, .attr = {.parts = 3}}, "got 6 in 3 parts"},
+        {{.op = TRI_OP_DROPOUT, .x = {4, 6, 3}, .attr = {.first = 20, .whole = 36}},
+         "number 20 on to be within the 36"},
+        {{.op = TRI_OP_POSITIONS, .x = {2, 4, 3}, .units = 6, .attr = {.ranks = 2}}, "at most 6 tokens, got 8"},
         {{.op = TRI_OP_SUM_PARTS, .x = {4, 5}, .attr = {.rank = -1}}, "sum_parts: want"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {

@@ -81,7 +81,7 @@ static void the_most_expensive_stage_is_as_cheap_as_can_be(void **state)
         }
         tri_sections sections = made_up(costs, bytes, COUNT, items);
         tri_stages stages;
-        OK(tri_stages_choose(&sections, 3, &stages));
+        OK(tri_stages_choose(&sections, 3, 1, &stages));
         double most = 0, least = INFINITY;
         for (int s = 0; s < 3; s++)
             most = fmax(most, tri_stage_cost(&sections, &stages, s));
@@ -96,16 +96,41 @@ static void the_most_expensive_stage_is_as_cheap_as_can_be(void **state)
     }
 }
 
+/* The expensive sections are every fourth one: which rank has which matters. */
+static void ranks_with_several_stages_are_balanced(void **state)
+{
+    (void)state;
+    tri_section items[28];
+    double costs[28];
+    int64_t bytes[28];
+    for (int s = 0; s < 28; s++) {
+        costs[s] = s % 4 == 3 ? 5 : 1;
+        bytes[s] = 1;
+    }
+    for (int each = 2; each <= 4; each++) {
+        tri_sections sections = made_up(costs, bytes, 28, items);
+        tri_stages stages;
+        double ranks[2] = {0};
+        OK(tri_stages_choose(&sections, 2, each, &stages));
+        assert_int_equal(stages.count, 2 * each);
+        for (int s = 0; s < stages.count; s++) {
+            ranks[s % 2] += tri_stage_cost(&sections, &stages, s);
+            assert_true(stages.first_node[s] < stages.first_node[s + 1]);
+        }
+        assert_true(fmax(ranks[0], ranks[1]) <= 28.0 + 1);
+    }
+}
+
 static void of_cuts_as_good_the_one_with_fewer_bytes_is_taken(void **state)
 {
     (void)state;
     tri_section items[6];
     tri_stages stages;
     tri_sections sections = made_up((double[]){50, 49.8, 0.1, 0.1, 50, 50}, (int64_t[]){0, 9, 90, 4, 30, 90}, 6, items);
-    OK(tri_stages_choose(&sections, 2, &stages));
+    OK(tri_stages_choose(&sections, 2, 1, &stages));
     assert_int_equal(stages.first_node[1], 30);
     items[3].nbytes_down = 100;
-    OK(tri_stages_choose(&sections, 2, &stages));
+    OK(tri_stages_choose(&sections, 2, 1, &stages));
     assert_int_equal(stages.first_node[1], 40);
 }
 
@@ -116,9 +141,9 @@ static void more_stages_than_sections_are_refused_with_both(void **state)
     tri_sections sections;
     tri_stages stages;
     sections_open(model, &sections);
-    OK(tri_stages_choose(&sections, 5, &stages));
-    assert_int_equal(tri_stages_choose(&sections, 6, &stages), TRI_ECONFIG);
-    assert_non_null(strstr(tri_last_error(), "want 6 stages, the model has 5 sections"));
+    OK(tri_stages_choose(&sections, 5, 1, &stages));
+    assert_int_equal(tri_stages_choose(&sections, 6, 1, &stages), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "want 6 x 1 stages, the model has 5 sections"));
     tri_sections_fini(&sections);
     tri_model_destroy(model);
 }
@@ -205,7 +230,7 @@ static void every_section_can_be_measured(void **state)
             assert_true(sections.items[s].seconds > 0);
             assert_true(tri_section_cost(&sections, s) == sections.items[s].seconds);
         }
-        OK(tri_stages_choose(&sections, 2, &stages));
+        OK(tri_stages_choose(&sections, 2, 1, &stages));
         tri_sections_fini(&sections);
         tri_model_destroy(model);
     }
@@ -217,6 +242,7 @@ int main(void)
         cmocka_unit_test(sections_cover_the_model_and_its_work),
         cmocka_unit_test(blocks_and_fused_relus_are_not_torn),
         cmocka_unit_test(the_most_expensive_stage_is_as_cheap_as_can_be),
+        cmocka_unit_test(ranks_with_several_stages_are_balanced),
         cmocka_unit_test(of_cuts_as_good_the_one_with_fewer_bytes_is_taken),
         cmocka_unit_test(more_stages_than_sections_are_refused_with_both),
         cmocka_unit_test(layers_are_cut_by_name),

@@ -150,19 +150,19 @@ static void cut_and_compare(const rig *r, const tri_stages *stages, const tri_gr
         part_close(&parts[s]);
 }
 
-static void cut_everywhere(size_t k, tri_dtype precision, const char *kind)
+static void cut_everywhere(const char *name, tri_model *model, int64_t classes, tri_dtype precision, const char *kind)
 {
     rig r;
     tri_sections sections;
     tri_graph_config config = config_of(precision, kind, true);
-    rig_open_as(&r, rig_models[k].make(), rig_models[k].classes, kind, 1, true, precision);
+    rig_open_as(&r, model, classes, kind, 1, true, precision);
     int nodes = (int)r.model->nodes.count;
     rig_run_whole(&r, 3);
     OK(tri_sections_find(r.model, &config, &sections));
     assert_true(sections.count >= 4);
     for (int a = 1; a < sections.count; a++) {
-        char where[64];
-        snprintf(where, sizeof(where), "%s before node %d", rig_models[k].name, sections.items[a].first_node);
+        char where[160];
+        snprintf(where, sizeof(where), "%s before node %d", name, sections.items[a].first_node);
         cut_and_compare(&r, &(tri_stages){2, {0, sections.items[a].first_node, nodes}}, &config, where);
         for (int b = a + 1; b < sections.count; b++)
             cut_and_compare(&r,
@@ -177,21 +177,42 @@ static void spans_give_the_bits_of_the_whole_wherever_it_is_cut(void **state)
 {
     (void)state;
     for (size_t k = 0; k < RIG_MODELS; k++)
-        cut_everywhere(k, TRI_F32, "cpu");
+        cut_everywhere(rig_models[k].name, rig_models[k].make(), rig_models[k].classes, TRI_F32, "cpu");
 }
 
 static void spans_give_the_bits_of_the_whole_in_bf16(void **state)
 {
     (void)state;
     for (size_t k = 0; k < RIG_MODELS; k++)
-        cut_everywhere(k, TRI_BF16, "cpu");
+        cut_everywhere(rig_models[k].name, rig_models[k].make(), rig_models[k].classes, TRI_BF16, "cpu");
+}
+
+static void transformers_of_the_table_can_be_cut(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{name: gpt2, n_layer: 2, n_head: 2, n_embd: 8, vocab_size: 7, resid_pdrop: 0.2, embd_pdrop: 0.1}",
+        "{name: gpt2, n_layer: 2, n_head: 2, n_embd: 8, vocab_size: 7, resid_pdrop: 0.2, tie_word_embeddings: false}",
+        "{name: gpt2, n_layer: 3, n_head: 2, n_embd: 8, vocab_size: 7, resid_pdrop: 0.2, checkpoint: true}",
+        "{name: llama, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 1, hidden_size: 8, "
+        "intermediate_size: 12, vocab_size: 7, tie_word_embeddings: true}"};
+    for (size_t i = 0; i < 2 * TRI_COUNT_OF(texts); i++) {
+        tri_arena arena = {0};
+        tri_yaml *root;
+        tri_model *model;
+        const char *text = texts[i / 2];
+        OK(tri_yaml_parse(&arena, text, strlen(text), "m.yaml", &root));
+        OK(tri_model_build(root, tri_shape_make(1, (int64_t[]){4}), 7, &model));
+        cut_everywhere(text, model, 7, i % 2 ? TRI_BF16 : TRI_F32, "cpu");
+        tri_arena_fini(&arena);
+    }
 }
 
 static void spans_of_reference_kernels_do_too(void **state)
 {
     (void)state;
     for (size_t k = 0; k < RIG_MODELS; k++)
-        cut_everywhere(k, TRI_F32, "reference");
+        cut_everywhere(rig_models[k].name, rig_models[k].make(), rig_models[k].classes, TRI_F32, "reference");
 }
 
 /* One that is read in the first, the second and the third span: the second passes it on and adds to its gradient. */
@@ -332,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans_give_the_bits_of_the_whole_wherever_it_is_cut),
         cmocka_unit_test(spans_give_the_bits_of_the_whole_in_bf16),
+        cmocka_unit_test(transformers_of_the_table_can_be_cut),
         cmocka_unit_test(spans_of_reference_kernels_do_too),
         cmocka_unit_test(a_value_read_behind_the_next_span_is_passed_on),
         cmocka_unit_test(a_graph_for_evaluation_can_be_cut),

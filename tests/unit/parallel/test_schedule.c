@@ -60,7 +60,7 @@ static bool walk_act(walk *w, int r)
 {
     if (w->at[r] == w->s->action_count)
         return false;
-    tri_action a = w->s->actions[r][w->at[r]];
+    tri_pipe_action a = w->s->actions[r][w->at[r]];
     if (tri_pipe_schedule_receive_of(w->s, a) >= w->moved[r])
         return false;
     w->at[r]++;
@@ -178,17 +178,17 @@ static void tables_that_cannot_run_are_found(void **state)
     (void)state;
     tri_pipe_schedule s;
     OK(tri_pipe_schedule_make("1f1b", 2, 1, 3, true, &s));
-    tri_action kept = s.actions[0][1];
-    s.actions[0][1] = (tri_action){true, 0, 0}; /* down before it can have come back, and a forward too few */
+    tri_pipe_action kept = s.actions[0][1];
+    s.actions[0][1] = (tri_pipe_action){true, 0, 0}; /* down before it can have come back, and a forward too few */
     s.actions[0][2] = kept;
     OK(tri_pipe_schedule_check(&s)); /* the same actions in an order with a larger bubble */
-    s.actions[1][0] = (tri_action){true, 1, 0};
-    s.actions[1][1] = (tri_action){false, 1, 0};
+    s.actions[1][0] = (tri_pipe_action){true, 1, 0};
+    s.actions[1][1] = (tri_pipe_action){false, 1, 0};
     assert_int_equal(tri_pipe_schedule_check(&s), TRI_EINVAL);
     assert_non_null(strstr(tri_last_error(), "waits for ever before backward of micro-batch 0"));
-    s.actions[1][0] = (tri_action){false, 1, 1};
+    s.actions[1][0] = (tri_pipe_action){false, 1, 1};
     assert_int_equal(tri_pipe_schedule_check(&s), TRI_EINVAL);
-    s.actions[0][0] = (tri_action){false, 1, 0};
+    s.actions[0][0] = (tri_pipe_action){false, 1, 0};
     assert_int_equal(tri_pipe_schedule_check(&s), TRI_EINVAL);
     tri_pipe_schedule_fini(&s);
 }

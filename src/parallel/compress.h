@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compress.h: sums over ranks whose elements cross the wire in fewer bytes: one table, one row a way to save them.
+ *
+ * A sum takes two legs, so that no rank sends more than twice what it has however many there are: send begins the
+ * first, turn ends it and begins the second, take ends that. Each leg is one queued call, and all ranks have the same
+ * result. What the first leg loses stays with its rank and is added to its next sum (error feedback), where the row
+ * says so. The result depends on the number of ranks, and for that number on nothing else.
+ */
+#ifndef TRI_PARALLEL_COMPRESS_H
+#define TRI_PARALLEL_COMPRESS_H
+
+#include "parallel/sync.h"
+
+/* Elements that are sent together, seen as a matrix. */
+typedef struct tri_compress_span {
+    int64_t first, count; /* elements of the array of values */
+    int64_t rows, columns;
+} tri_compress_span;
+
+typedef struct tri_compress_setup {
+    const tri_parallel_config *config; /* borrowed, like the group */
+    tri_group *group;
+    const char *name; /* what messages call it; copied */
+    const tri_compress_span *spans;
+    int span_count;
+    int threads;
+    bool forgets; /* what is lost is lost: nothing is kept from one sum to the next */
+} tri_compress_setup;
+
+typedef struct tri_compress tri_compress;
+
+typedef struct tri_compress_ops {
+    const char *name;
+    const char *does;
+    /* Is the span smaller so? Those that are not are not given to it. NULL: all are. */
+    bool (*takes)(const tri_parallel_config *config, const tri_compress_span *span);
+    tri_status (*create)(const tri_compress_setup *setup, tri_compress **out);
+    /* Begins the sum of the spans of `values`, which is read before it returns. */
+    tri_status (*send)(tri_compress *compress, const float *values);
+    tri_status (*turn)(tri_compress *compress);
+    /* The spans of `values` are the sum. */
+    tri_status (*take)(tri_compress *compress, float *values);
+    /* Waits for what is under way. */
+    void (*destroy)(tri_compress *compress);
+} tri_compress_ops;
+
+/* First member of each implementation's struct. */
+struct tri_compress {
+    const tri_compress_ops *ops;
+};
+
+/* All rows, NULL at the end. */
+extern const tri_compress_ops *const tri_compress_table[];
+/* The row of parallel.compress, or NULL. */
+const tri_compress_ops *tri_compress_find(const tri_parallel_config *config);
+/* Are sums of these ranks compressed? */
+bool tri_compress_is_used(const tri_parallel_config *config, int ranks, bool between_hosts);
+
+/* The spans of entries [first, end) as gradients are numbered (tri_params_tail): `out` is given those that the row
+ * takes, or (exact) all others that carry something: vectors, running statistics, the tail. Returns how many, at most
+ * end - first. */
+int tri_compress_spans(const tri_parallel_config *config, const tri_params *params, int first, int end, bool exact,
+                       tri_compress_span *out);
+int64_t tri_compress_count(const tri_compress_span *spans, int span_count);
+
+void tri_compress_destroy(tri_compress *compress);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compress_bf16.c: each element in two bytes, to the nearest, ties to even. What is lost is lost: with eight bits of
+ * fraction it is no bias.
+ */
+#include "parallel/compress_impl.h"
+#include "tensor/half.h"
+#include "tensor/loops.h"
+
+static size_t bf16_nbytes(const tri_parallel_config *config, int64_t count)
+{
+    (void)config;
+    return (size_t)count * sizeof(uint16_t);
+}
+
+TRI_CLONES static void bf16_encode(const tri_parallel_config *config, float *values, int64_t count, void *bytes)
+{
+    char *out = bytes; /* of any alignment */
+    (void)config;
+    TRI_APART
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half = half_to_bf16(values[i]);
+        memcpy(out + i * (int64_t)sizeof(half), &half, sizeof(half));
+    }
+}
+
+TRI_CLONES static void bf16_add(const tri_parallel_config *config, const void *bytes, int64_t count, float *sums)
+{
+    const char *in = bytes;
+    (void)config;
+    TRI_APART
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half;
+        memcpy(&half, in + i * (int64_t)sizeof(half), sizeof(half));
+        sums[i] += half_from_bf16(half);
+    }
+}
+
+static const tri_codec codec = {.nbytes = bf16_nbytes, .encode = bf16_encode, .add = bf16_add};
+
+static tri_status bf16_create(const tri_compress_setup *setup, tri_compress **out)
+{
+    return tri_chunks_create(setup, &tri_compress_bf16, &codec, out);
+}
+
+const tri_compress_ops tri_compress_bf16 = {
+    .name = "bf16",
+    .does = "each element rounded to bf16: half the bytes",
+    .create = bf16_create,
+    TRI_CHUNKS_SLOTS,
+};

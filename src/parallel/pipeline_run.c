@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pipeline_run.c: one step of one rank: the actions of its row, with messages posted in the order of all.
+ *
+ * A message is posted as soon as every one before it was: a send once its micro-batch is computed, a receive once there
+ * is room. They travel while actions are computed. Which are posted when depends on the table alone, so ranks with the
+ * same table queue the same things in the same order.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/runtime.h"
+#include "base/status.h"
+#include "parallel/pipeline_impl.h"
+
+typedef struct pipe_run {
+    tri_pipeline *p;
+    const tri_batch *batch;
+    uint64_t step;
+    bool training;
+    float *const *grads;
+} pipe_run;
+
+static double seconds_since(int64_t start_ns)
+{
+    return (double)(tri_now_ns() - start_ns) / 1e9;
+}
+
+static pipe_chunk *chunk_of(const tri_pipeline *p, int number)
+{
+    return &p->chunks[number / p->ranks];
+}
+
+static pipe_buffer *item_of(const pipe_ring *ring, int micro)
+{
+    return &ring->items[micro % ring->count];
+}
+
+/* --- messages --- */
+
+tri_status tri_pipe_wait(tri_pipeline *pipeline, int message)
+{
+    if (message < 0 || !pipeline->works[message])
+        return TRI_OK;
+    tri_work *work = pipeline->works[message];
+    pipeline->works[message] = NULL;
+    return tri_work_wait(work);
+}
+
+static void name_next(const tri_pipeline *p, const tri_pipe_message *m)
+{
+    char name[48];
+    snprintf(name, sizeof(name), "%s of micro-batch %d for stage %d", m->backward ? "gradients" : "values", m->micro,
+             m->chunk);
+    tri_group_name_next(p->group, name);
+}
+
+static tri_status message_send(tri_pipeline *p, int index, const tri_pipe_message *m)
+{
+    const pipe_chunk *chunk = chunk_of(p, m->backward ? m->chunk + 1 : m->chunk - 1);
+    const tri_span *span = tri_graph_span(chunk->graph);
+    pipe_buffer *item = item_of(m->backward ? &chunk->din : &chunk->out, m->micro);
+    size_t nbytes = m->backward
+                        ? tri_crossings_nbytes(span->in, span->in_count, (int)p->micros[m->micro].count, true)
+                        : tri_crossings_nbytes(span->out, span->out_count, (int)p->micros[m->micro].count, false);
+    if (nbytes == 0)
+        return TRI_OK;
+    tri_device_view_read(&item->view);
+    item->leaving = index;
+    return tri_send(p->group, item->view.host, (int64_t)nbytes, TRI_U8, m->to, &p->works[index]);
+}
+
+static tri_status message_receive(tri_pipeline *p, int index, const tri_pipe_message *m)
+{
+    const pipe_chunk *chunk = chunk_of(p, m->chunk);
+    const tri_span *span = tri_graph_span(chunk->graph);
+    pipe_buffer *item = item_of(m->backward ? &chunk->dout : &chunk->in, m->micro);
+    size_t nbytes = m->backward ? tri_crossings_nbytes(span->out, span->out_count, (int)p->micros[m->micro].count, true)
+                                : tri_crossings_nbytes(span->in, span->in_count, (int)p->micros[m->micro].count, false);
+    if (nbytes == 0)
+        return TRI_OK;
+    return tri_receive(p->group, item->view.host, (int64_t)nbytes, TRI_U8, m->from, &p->works[index]);
+}
+
+static bool can_post(const tri_pipeline *p, const tri_pipe_message *m)
+{
+    if (m->from == p->rank)
+        return chunk_of(p, m->backward ? m->chunk + 1 : m->chunk - 1)->done[m->backward] > m->micro;
+    const pipe_chunk *chunk = chunk_of(p, m->chunk);
+    return m->micro < chunk->freed[m->backward] + (m->backward ? chunk->dout.count : chunk->in.count);
+}
+
+static tri_status messages_post(tri_pipeline *p)
+{
+    const tri_pipe_schedule *s = &p->table->schedule;
+    for (; p->posted < s->message_count[p->rank]; p->posted++) {
+        const tri_pipe_message *m = &s->messages[p->rank][p->posted];
+        if (!can_post(p, m))
+            break;
+        name_next(p, m);
+        TRI_TRY(m->from == p->rank ? message_send(p, p->posted, m) : message_receive(p, p->posted, m));
+    }
+    tri_group_name_next(p->group, "");
+    return TRI_OK;
+}
+
+/* What was received is the device's. */
+static void buffer_arrive(const pipe_buffer *item)
+{
+    if (item->view.memory)
+        tri_device_view_write(&item->view);
+}
+
+/* What the buffer held has left. */
+static tri_status buffer_take(tri_pipeline *p, pipe_buffer *item)
+{
+    int message = item->leaving;
+    item->leaving = -1;
+    return tri_pipe_wait(p, message);
+}
+
+/* --- sums of micro-batches --- */
+
+/* The array in which the sum of a part's leaves from the highest bit of `leaf` that it lacks grows: as many are kept as
+ * `leaf` has bits. */
+static float *sum_at(const pipe_run *run, const pipe_micro *micro, int depth)
+{
+    return depth == 0 ? run->grads[micro->part] : run->p->partial[depth - 1];
+}
+
+/* The leaf's gradient is in its place: adds it to the left halves that it completes. */
+static void leaf_add(const pipe_run *run, const pipe_chunk *chunk, const pipe_micro *micro)
+{
+    int depth = __builtin_popcount((unsigned)micro->leaf);
+    for (int rest = micro->leaf; (rest & 1) != 0; rest >>= 1, depth--) {
+        float *left = sum_at(run, micro, depth - 1);
+        const float *right = sum_at(run, micro, depth);
+        for (int i = 0; i < chunk->range_count; i++) {
+            const pipe_range *range = &chunk->ranges[i];
+            tri_vector_add(run->p->threads, left + range->first, left + range->first, right + range->first,
+                           range->count);
+        }
+    }
+}
+
+/* --- actions --- */
+
+static tri_batch micro_batch(const pipe_run *run, const pipe_chunk *chunk, const pipe_micro *micro)
+{
+    size_t input_nbytes, target_nbytes;
+    tri_graph_batch_nbytes(chunk->graph, &input_nbytes, &target_nbytes);
+    const tri_span *span = tri_graph_span(chunk->graph);
+    const tri_batch *all = run->batch;
+    return (tri_batch){.shards = (int)micro->count,
+                       .rows = all->rows + micro->first,
+                       .first_sample = all->first_sample + micro->first,
+                       .input = span->has_input ? (const char *)all->input + (size_t)micro->first * input_nbytes : NULL,
+                       .target =
+                           span->has_target ? (const char *)all->target + (size_t)micro->first * target_nbytes : NULL};
+}
+
+static void chunk_enter(const pipe_chunk *chunk, int micro)
+{
+    tri_span_places places = {.in = item_of(&chunk->in, micro)->view.memory,
+                              .out = item_of(&chunk->out, micro)->view.memory,
+                              .dout = item_of(&chunk->dout, micro)->view.memory,
+                              .din = item_of(&chunk->din, micro)->view.memory};
+    tri_graph_slot_enter(chunk->graph, micro % chunk->slots, &places);
+}
+
+static tri_status go_up(const pipe_run *run, pipe_chunk *chunk, int m)
+{
+    const pipe_micro *micro = &run->p->micros[m];
+    const float(*sums)[4];
+    tri_batch batch = micro_batch(run, chunk, micro);
+    TRI_TRY(buffer_take(run->p, item_of(&chunk->out, m)));
+    int64_t start_ns = tri_now_ns();
+    buffer_arrive(item_of(&chunk->in, m));
+    chunk_enter(chunk, m);
+    TRI_TRY(tri_graph_forward(chunk->graph, &batch, run->step, run->training, &sums));
+    if (sums)
+        memcpy(run->p->sums + micro->first, sums, (size_t)micro->count * sizeof(*sums));
+    run->p->times.forward += seconds_since(start_ns);
+    chunk->done[0]++;
+    chunk->freed[0] += !run->training;
+    return TRI_OK;
+}
+
+static tri_status go_down(const pipe_run *run, pipe_chunk *chunk, int m)
+{
+    const pipe_micro *micro = &run->p->micros[m];
+    tri_tree_part whole = {0, micro->count};
+    float *grads = sum_at(run, micro, __builtin_popcount((unsigned)micro->leaf));
+    TRI_TRY(buffer_take(run->p, item_of(&chunk->din, m)));
+    int64_t start_ns = tri_now_ns();
+    buffer_arrive(item_of(&chunk->dout, m));
+    chunk_enter(chunk, m);
+    TRI_TRY(tri_graph_grads_set(chunk->graph, 1, &whole, &grads));
+    TRI_TRY(tri_graph_backward(chunk->graph, NULL, NULL));
+    run->p->times.backward += seconds_since(start_ns);
+    chunk->done[1]++;
+    chunk->freed[0]++;
+    chunk->freed[1]++;
+    TRI_TRY(messages_post(run->p)); /* before what nobody waits for */
+    start_ns = tri_now_ns();
+    leaf_add(run, chunk, micro);
+    run->p->times.adding += seconds_since(start_ns);
+    return TRI_OK;
+}
+
+static tri_status actions_run(const pipe_run *run)
+{
+    tri_pipeline *p = run->p;
+    const tri_pipe_schedule *s = &p->table->schedule;
+    for (int i = 0; i < s->action_count; i++) {
+        tri_pipe_action a = s->actions[p->rank][i];
+        pipe_chunk *chunk = chunk_of(p, a.chunk);
+        TRI_TRY(messages_post(p));
+        TRI_TRY(tri_pipe_wait(p, p->table->receives[i]));
+        TRI_TRY(a.backward ? go_down(run, chunk, a.micro) : go_up(run, chunk, a.micro));
+    }
+    return messages_post(p);
+}
+
+static tri_status messages_end(tri_pipeline *p)
+{
+    for (int c = 0; c < p->each; c++)
+        for (int i = 0; i < 2; i++) {
+            const pipe_ring *ring = i ? &p->chunks[c].din : &p->chunks[c].out;
+            for (int b = 0; b < ring->count; b++)
+                TRI_TRY(buffer_take(p, &ring->items[b]));
+        }
+    p->posted = 0;
+    return TRI_OK;
+}
+
+static tri_status check_batch(const tri_pipeline *p, const pipe_table *table, const tri_batch *batch)
+{
+    if (table->schedule.ranks == 0)
+        return tri_fail(TRI_EINVAL, "pipeline: made for evaluation only, cannot train");
+    if (batch->shards != p->shards)
+        return tri_fail(TRI_EINVAL, "pipeline: want a batch of %lld shards, got %d", (long long)p->shards,
+                        batch->shards);
+    return TRI_OK;
+}
+
+static tri_status run_begin(const pipe_run *run, const pipe_table *table)
+{
+    tri_pipeline *p = run->p;
+    TRI_TRY(check_batch(p, table, run->batch));
+    p->table = table;
+    p->posted = 0;
+    p->times = (tri_pipeline_times){0};
+    for (int c = 0; c < p->each; c++)
+        memset(p->chunks[c].done, 0, sizeof(p->chunks[c].done) + sizeof(p->chunks[c].freed));
+    return TRI_OK;
+}
+
+/* --- the two runs --- */
+
+static bool makes_loss(const tri_pipeline *p)
+{
+    return tri_graph_span(p->chunks[p->each - 1].graph)->has_loss;
+}
+
+static bool makes(const tri_pipeline *p, int number)
+{
+    for (int c = 0; c < p->each; c++)
+        if (tri_graph_writes(p->chunks[c].graph, number))
+            return true;
+    return false;
+}
+
+tri_status tri_pipeline_train(tri_pipeline *pipeline, const tri_batch *batch, uint64_t step, float *const *grads,
+                              tri_graph_ready ready, void *arg)
+{
+    pipe_run run = {pipeline, batch, step, true, grads};
+    int64_t start_ns = tri_now_ns();
+    int tail = tri_params_tail(pipeline->params);
+    TRI_TRY(run_begin(&run, &pipeline->train));
+    for (int part = 0; !makes_loss(pipeline) && part <= pipeline->micros[pipeline->micro_count - 1].part; part++)
+        memset(grads[part] + tri_params_grad_count(pipeline->params), 0, TRI_PARAMS_TAIL * sizeof(float));
+    TRI_TRY(actions_run(&run));
+    for (int number = tail; ready && number >= 0; number--)
+        if (number == tail || makes(pipeline, number))
+            ready(arg, number);
+    TRI_TRY(messages_end(pipeline));
+    tri_pipeline_times *times = &pipeline->times;
+    times->idle = seconds_since(start_ns) - times->forward - times->backward - times->adding;
+    return TRI_OK;
+}
+
+tri_status tri_pipeline_evaluate(tri_pipeline *pipeline, const tri_batch *batch, uint64_t step, const float (**sums)[4])
+{
+    pipe_run run = {pipeline, batch, step, false, NULL};
+    tri_pipeline_times of_step = pipeline->times;
+    TRI_TRY(run_begin(&run, &pipeline->evaluate));
+    TRI_TRY(actions_run(&run));
+    TRI_TRY(messages_end(pipeline));
+    pipeline->times = of_step;
+    tri_group_name_next(pipeline->group, "sums of the last stage");
+    tri_status status =
+        tri_broadcast(pipeline->group, pipeline->sums, pipeline->shards * 4, TRI_F32, pipeline->ranks - 1, NULL);
+    tri_group_name_next(pipeline->group, "");
+    TRI_TRY(status);
+    *sums = (const float(*)[4])pipeline->sums;
+    return TRI_OK;
+}
+
+tri_pipeline_times tri_pipeline_last_times(const tri_pipeline *pipeline)
+{
+    return pipeline->times;
+}
