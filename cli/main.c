@@ -22,6 +22,8 @@ const tri_command tri_commands[] = {
      "tells what this build and this machine have, or what a folder holds, checked", cmd_info},
     {"sim", "OP [--ranks 8,64] [--sizes 1k,1M] [--algorithm NAME] [sim.key=value ...]",
      "predicts collectives on a simulated network, and checks them", cmd_sim},
+    {"plan", "CONFIG.yaml [-n N] [--hosts FILE] [--cluster FILE] [--price P] [section.key=value ...]",
+     "tells which layouts of a run there are on N workers, what each takes, and which to choose", cmd_plan},
     {"doctor", "[-n N] [--hosts FILE] [--json]",
      "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
     {"flight", "FILE ... [--last N] [--json]",

@@ -52,4 +52,7 @@ typedef struct tri_host_answer {
  * each 64 of them). Appends one tri_host_answer a host, in the order of the file. */
 tri_status tri_launch_hosts_ask(const tri_launch_config *config, char *const *argv, int limit_ms, tri_vector *answers);
 
+/* Ranks that the hosts of a list may have together. */
+tri_status tri_launch_hosts_slots(const char *path, int64_t *slots);
+
 #endif

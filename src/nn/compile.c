@@ -297,8 +297,8 @@ static tri_status graph_fill(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
-tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
-                                bool share, tri_graph **out)
+static tri_status compile(const tri_model *model, const tri_params *params, const tri_graph_config *config,
+                          const tri_graph *flags, tri_graph **out)
 {
     TRI_TRY(tri_model_check(model));
     TRI_TRY(check_config(config));
@@ -308,7 +308,8 @@ tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params
         return TRI_ENOMEM;
     graph->config = *config;
     graph->params = params;
-    graph->share = share;
+    graph->share = flags->share;
+    graph->planned_only = flags->planned_only;
     tri_status status = graph_fill(graph, model);
     if (status != TRI_OK) {
         tri_graph_destroy(graph);
@@ -316,6 +317,35 @@ tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params
     }
     *out = graph;
     return TRI_OK;
+}
+
+tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params, const tri_graph_config *config,
+                                bool share, tri_graph **out)
+{
+    return compile(model, params, config, &(tri_graph){.share = share}, out);
+}
+
+tri_status tri_graph_store_none(const tri_model *model, tri_params *none)
+{
+    *none = (tri_params){.device = tri_device_find("cpu"), .model_count = (int)model->params.count};
+    none->of_model = tri_alloc_zero(model->params.count, sizeof(int));
+    if (!none->of_model)
+        return TRI_ENOMEM;
+    for (int p = 0; p < none->model_count; p++)
+        none->of_model[p] = -1;
+    return TRI_OK;
+}
+
+tri_status tri_graph_memory_find(const tri_model *model, const tri_graph_config *config, size_t *planned_nbytes)
+{
+    tri_params none;
+    tri_graph *graph = NULL;
+    TRI_TRY(tri_graph_store_none(model, &none));
+    tri_status status = compile(model, &none, config, &(tri_graph){.share = true, .planned_only = true}, &graph);
+    *planned_nbytes = graph ? graph->planned_nbytes : 0;
+    tri_graph_destroy(graph);
+    tri_free(none.of_model);
+    return status;
 }
 
 tri_status tri_graph_compile(const tri_model *model, const tri_params *params, const tri_graph_config *config,

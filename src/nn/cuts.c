@@ -10,15 +10,9 @@
 #include "base/status.h"
 #include "nn/graph_impl.h"
 
-/* A store without entries: enough to decide what is compiled. */
 static tri_status decide(const tri_model *model, tri_graph *graph, tri_params *none)
 {
-    none->model_count = (int)model->params.count;
-    none->of_model = tri_alloc_zero(model->params.count, sizeof(int));
-    if (!none->of_model)
-        return TRI_ENOMEM;
-    for (int p = 0; p < none->model_count; p++)
-        none->of_model[p] = -1;
+    TRI_TRY(tri_graph_store_none(model, none));
     graph->params = none;
     return tri_graph_decide(graph, model);
 }

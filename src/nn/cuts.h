@@ -34,6 +34,10 @@ void tri_sections_fini(tri_sections *sections);
 tri_status tri_sections_measure(const tri_model *model, const tri_graph_config *config, double seconds,
                                 tri_sections *sections);
 
+/* One of them, about `seconds`. */
+tri_status tri_section_measure(const tri_model *model, const tri_graph_config *config, double seconds,
+                               tri_section *section);
+
 /* A model in stages: [first_node[s], first_node[s + 1]) each. */
 #define TRI_STAGES_MAX 1024
 typedef struct tri_stages {

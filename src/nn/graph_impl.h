@@ -74,6 +74,7 @@ struct tri_graph {
     int op_count;
     int input, target, logits; /* values; logits -1: not in the span */
     bool share;                /* buffers share memory */
+    bool planned_only;         /* it has no memory and is never run */
     graph_buffer *buffers;
     int buffer_count, buffer_capacity;
     char *memory; /* this, sums and staged: of params->device */
@@ -109,6 +110,8 @@ tri_status tri_graph_op_bring(tri_graph *graph, graph_op *op);
 void tri_graph_op_done(const tri_graph *graph, const graph_op *op);
 /* The op writes gradients: tells its call where to. */
 void tri_graph_op_parts(tri_graph *graph, graph_op *op);
+/* compile.c: a store without entries: enough to decide what is compiled; its of_model is the caller's to free. */
+tri_status tri_graph_store_none(const tri_model *model, tri_params *none);
 /* again.c: decides which ops run again, and the times of all. */
 void tri_graph_plan_times(tri_graph *graph);
 /* The output of op `producer` lives on after the way up of its block. */

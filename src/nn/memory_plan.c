@@ -351,7 +351,7 @@ tri_status tri_graph_plan_memory(tri_graph *graph)
     else
         graph->planned_nbytes = place(graph, graph->buffers, graph->buffer_count, order);
     tri_free(order);
-    return status == TRI_OK ? allocate(graph) : status;
+    return status == TRI_OK && !graph->planned_only ? allocate(graph) : status;
 }
 
 void tri_graph_memory(const tri_graph *graph, size_t *planned_nbytes, size_t *plain_nbytes)

@@ -207,7 +207,8 @@ tri_status tri_graph_cut(tri_graph *graph, const tri_model *model)
     relays_find(&graph->span);
     graph->op_count = end - first;
     memmove(graph->ops, graph->ops + first, (size_t)graph->op_count * sizeof(*graph->ops));
-    TRI_TRY(check_held(graph, model));
+    if (!graph->planned_only)
+        TRI_TRY(check_held(graph, model));
     graph->span.has_input = reads_from(graph, graph->input, 0);
     graph->span.has_target = reads_from(graph, graph->target, 0);
     graph->span.has_loss = makes(graph, model->loss);

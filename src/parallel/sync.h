@@ -18,6 +18,9 @@
 #include "tensor/tree.h"
 
 #define TRI_PARALLEL_OPTIONS(X)                                                                                        \
+    X(NAME, layout, "given", 0, 0, "given|auto",                                                                       \
+      "who lays the run out: given: the rows below; auto: what trireme plan chooses for the ranks that take part, "    \
+      "where rows are not given; parallel: auto is short for it")                                                      \
     X(NAME, data, "auto", 0, 0, NULL, "ranks that share the batch out: auto (all that are left), or their number")     \
     X(NAME, tensor, "1", 0, 0, NULL, "ranks that share each layer out: auto, or their number, a power of two")         \
     X(INT, tensor_parts, "0", 0, 1024, NULL,                                                                           \

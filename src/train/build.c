@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "text/tokenizer.h"
 #include "train/job.h"
+#include "train/layout.h"
 
 /* A starter that binds nobody (mpirun, torchrun) gives every rank all cores: they are shared out then, since ranks that
  * wait for cores cost far more than the threads bring. */
@@ -316,16 +317,29 @@ static tri_status open_run_folder(tri_job *job)
     return tri_metrics_open(path, job->step, &job->metrics);
 }
 
+/* What auto stands for in parallel.layout. */
+static tri_status layout_find(tri_job *job, const tri_job_setup *setup)
+{
+    tri_string text = {0};
+    tri_status status = tri_config_layout_find(&job->config, setup->model, job->comm, &text);
+    if (status == TRI_OK && text.nbytes > 0 && job->rank == 0)
+        tri_log(TRI_LOG_INFO, "%s", text.text);
+    tri_string_fini(&text);
+    TRI_TRY(status);
+    return tri_config_check(&job->config, job->world);
+}
+
 tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 {
     char why[TRI_SYNC_BITS_NBYTES];
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
+    TRI_TRY(tri_job_model_find(job, setup));
+    TRI_TRY(layout_find(job, setup));
     TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
     bool parts_open = job->config.parallel.tensor_parts == 0;
     if (parts_open)
         job->config.parallel.tensor_parts = job->mesh.tensor;
-    TRI_TRY(tri_job_model_find(job, setup));
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
     job->threads = tri_job_threads(&job->config, tri_comm_local_count(job->comm));
     snprintf(job->bits, sizeof(job->bits), "reproducible");

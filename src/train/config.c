@@ -197,17 +197,19 @@ static tri_status config_parse(tri_config *config, const char *path, const char 
     return status;
 }
 
-/* "data: fashion-mnist" is short for "data: {name: fashion-mnist}", in every section that has a name. */
+/* "data: fashion-mnist" is short for "data: {name: fashion-mnist}", in every section that has a name; "parallel: auto"
+ * for "parallel: {layout: auto}". */
 static tri_status expand_names(tri_config *config)
 {
     for (tri_yaml *node = config->root->child; node; node = node->next) {
-        bool known, named = strcmp(node->key, "model") == 0 || section_find(node->key, "name", &known) != NULL;
+        bool known, layout = strcmp(node->key, "parallel") == 0;
+        bool named = layout || strcmp(node->key, "model") == 0 || section_find(node->key, "name", &known) != NULL;
         if (node->kind != TRI_YAML_SCALAR || !node->text[0] || !named)
             continue;
         tri_yaml *name = tri_arena_alloc(&config->arena, 1, sizeof(*name));
         if (!name)
             return TRI_ENOMEM;
-        *name = (tri_yaml){.kind = TRI_YAML_SCALAR, .key = "name", .text = node->text, .line = node->line};
+        *name = (tri_yaml){.kind = TRI_YAML_SCALAR, .key = layout ? "layout" : "name", .text = node->text, .line = node->line};
         node->kind = TRI_YAML_MAP;
         node->text = NULL;
         node->child = name;
@@ -268,7 +270,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
         return tri_fail(TRI_ECONFIG, "train.shards_at_once: want a power of two or 0, found %lld",
                         (long long)train->shards_at_once);
     tri_mesh mesh = {0};
-    if (ranks > 0)
+    if (ranks > 0 && strcmp(config->parallel.layout, "auto") != 0)
         TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));
     TRI_TRY(check_tensor(&config->parallel, mesh.tensor));
     if (mesh.data > train->shards)

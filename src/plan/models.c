@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * models.c: builds the model for tensor ranks, times its sections, and adds them up to the chunks of a layout.
+ */
+#include "plan/models.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#define RATE_S       0.03 /* of measuring the peak */
+#define RATE_SHARE   0.6  /* of the peak that products reach, where none was measured */
+#define RUN_S        0.3  /* a run of a section that is longer is made of fewer samples */
+#define SECTION_S    0.15 /* of measuring a section, at least three runs */
+#define MEMORY_SHARE 0.5  /* of what is free, that measuring a section may take */
+
+tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew,
+                                const tri_plan_cluster *cluster, tri_plan_models *models)
+{
+    *models = (tri_plan_models){.setup = setup, .crew = crew, .cluster = cluster};
+    double slowness = 1e-15, gflops = 0;
+    for (int h = 0; h < cluster->host_count; h++)
+        if (cluster->hosts[h].gflops > 0)
+            gflops = gflops > 0 ? fmin(gflops, cluster->hosts[h].gflops) : cluster->hosts[h].gflops;
+    if (gflops > 0) {
+        models->rate = gflops * 1e9;
+        return TRI_OK;
+    }
+    if (crew->computes)
+        slowness = 1 / tri_kernel_peak(crew->threads, RATE_S);
+    TRI_TRY(tri_plan_crew_agree(crew, &slowness, 1));
+    models->rate = RATE_SHARE / slowness;
+    return TRI_OK;
+}
+
+static void variant_close(const tri_plan_setup *setup, tri_plan_variant *variant)
+{
+    for (size_t i = 0; i < variant->timings.count; i++)
+        tri_free(((tri_plan_timing *)tri_vector_at(&variant->timings, i))->seconds);
+    tri_vector_fini(&variant->timings);
+    tri_sections_fini(&variant->sections);
+    if (variant->model != setup->given)
+        tri_model_destroy(variant->model);
+}
+
+void tri_plan_models_close(tri_plan_models *models)
+{
+    for (int v = 0; v < TRI_PLAN_TENSOR_MAX && models->setup; v++)
+        variant_close(models->setup, &models->variants[v]);
+    *models = (tri_plan_models){0};
+}
+
+static tri_graph_config graph_config(const tri_plan_models *models, int64_t rows, int64_t shards)
+{
+    return (tri_graph_config){.kind = models->setup->kernels,
+                              .rows = rows,
+                              .shards = (int)shards,
+                              .threads = models->crew->threads,
+                              .training = true,
+                              .precision = models->setup->precision};
+}
+
+/* --- variants --- */
+
+static tri_status variant_build(const tri_plan_setup *setup, int tensor, tri_plan_variant *variant)
+{
+    int parts = setup->tensor_parts > 0 ? setup->tensor_parts : tensor;
+    tri_model_split split = {parts, tensor, 0};
+    if (tensor > parts)
+        return tri_fail(TRI_ECONFIG, "tensor %d: the layers are cut into parallel.tensor_parts %d", tensor, parts);
+    if (setup->given && parts > 1)
+        return tri_fail(TRI_ECONFIG, "tensor %d: a model that a program built cannot be cut into parts", tensor);
+    if (setup->given) {
+        variant->model = (tri_model *)(uintptr_t)setup->given; /* only read */
+        return TRI_OK;
+    }
+    return tri_model_build_split(setup->model, split, setup->sample, setup->classes, &variant->model);
+}
+
+/* Number in models->variants, -1: not a power of two, or too many. */
+static int variant_number(int tensor)
+{
+    for (int v = 0; v < TRI_PLAN_TENSOR_MAX; v++)
+        if (tensor == 1 << v)
+            return v;
+    return -1;
+}
+
+static tri_status variant_find(tri_plan_models *models, int tensor, tri_plan_variant **out)
+{
+    int number = variant_number(tensor);
+    if (number < 0)
+        return tri_fail(TRI_ECONFIG, "tensor %d: want a power of two", tensor);
+    tri_plan_variant *variant = *out = &models->variants[number];
+    if (!variant->found) {
+        variant->found = true;
+        variant->timings = (tri_vector){.each = sizeof(tri_plan_timing)};
+        tri_status status = variant_build(models->setup, tensor, variant);
+        tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), 1);
+        if (status == TRI_OK)
+            status = tri_sections_find(variant->model, &config, &variant->sections);
+        if (status == TRI_ECONFIG)
+            snprintf(variant->refusal, sizeof(variant->refusal), "%s", tri_last_error());
+        else
+            TRI_TRY(status);
+    }
+    return variant->refusal[0] ? tri_fail(TRI_ECONFIG, "%s", variant->refusal) : TRI_OK;
+}
+
+/* --- timings --- */
+
+/* What decides how long a section takes, but for its kernels. */
+static bool sections_alike(const tri_section *a, const tri_section *b)
+{
+    return a->flops == b->flops && a->count == b->count && a->nbytes_up == b->nbytes_up &&
+           a->nbytes_down == b->nbytes_down && a->end_node - a->first_node == b->end_node - b->first_node;
+}
+
+/* The first section like it. */
+static int section_like(const tri_sections *sections, int number)
+{
+    for (int s = 0; s < number; s++)
+        if (sections_alike(&sections->items[s], &sections->items[number]))
+            return s;
+    return number;
+}
+
+/* Samples of a run that is not too long, as rows and shards; false: even one sample takes too long, or the section does
+ * not fit. */
+static bool run_fits(const tri_plan_models *models, const tri_section *section, double free_nbytes, int64_t *rows,
+                     int64_t *shards)
+{
+    double flops_most = models->rate * RUN_S;
+    while (*shards > 1 && section->flops * (double)(*rows * *shards) > flops_most)
+        *shards = (*shards + 1) / 2;
+    while (*rows > 1 && section->flops * (double)(*rows * *shards) > flops_most)
+        *rows = (*rows + 1) / 2;
+    double samples = (double)(*rows * *shards), crossing = (double)(section->nbytes_up + section->nbytes_down);
+    double nbytes = 8.0 * (double)section->count + 16 * samples * crossing;
+    return section->flops * samples <= 10 * flops_most && nbytes < MEMORY_SHARE * free_nbytes;
+}
+
+static tri_status section_time(tri_plan_models *models, const tri_plan_variant *variant, int number, int64_t shards,
+                               double free_nbytes, double *seconds)
+{
+    tri_section section = variant->sections.items[number];
+    int64_t rows = tri_plan_rows(&models->setup->job);
+    char what[200];
+    snprintf(what, sizeof(what), "measuring %s", section.layer);
+    if (models->setup->progress)
+        models->setup->progress(models->setup->progress_arg, what);
+    *seconds = 0;
+    if (!run_fits(models, &section, free_nbytes, &rows, &shards)) {
+        models->estimated = true;
+        return TRI_OK;
+    }
+    tri_graph_config config = graph_config(models, rows, shards);
+    if (models->crew->computes)
+        TRI_TRY(tri_section_measure(variant->model, &config, SECTION_S, &section));
+    *seconds = section.seconds;
+    return TRI_OK;
+}
+
+/* The largest of all ranks; what was not measured follows from its operations, at the rate of what was. */
+static tri_status timing_finish(const tri_plan_models *models, const tri_sections *sections, double *seconds)
+{
+    double flops = 0, spent = 0, speed = INFINITY;
+    TRI_TRY(tri_plan_crew_agree(models->crew, seconds, sections->count));
+    for (int h = 0; h < models->cluster->host_count; h++)
+        speed = fmin(speed, models->cluster->hosts[h].speed);
+    for (int s = 0; s < sections->count; s++) {
+        seconds[s] = seconds[section_like(sections, s)];
+        flops += seconds[s] > 0 ? sections->items[s].flops : 0;
+        spent += seconds[s];
+    }
+    double rate = flops > 0 && spent > 0 ? flops / spent : models->rate;
+    for (int s = 0; s < sections->count; s++)
+        seconds[s] = (seconds[s] > 0 ? seconds[s] : sections->items[s].flops / rate) / speed;
+    return TRI_OK;
+}
+
+static bool is_measured(const tri_plan_models *models)
+{
+    bool gflops = false;
+    for (int h = 0; h < models->cluster->host_count; h++)
+        gflops = gflops || models->cluster->hosts[h].gflops > 0;
+    return !gflops;
+}
+
+static tri_status timing_make(tri_plan_models *models, const tri_plan_variant *variant, int64_t shards, double *seconds)
+{
+    tri_status status = TRI_OK;
+    double free_nbytes = -tri_plan_host_memory(1);
+    if (is_measured(models)) {
+        TRI_TRY(tri_plan_crew_agree(models->crew, &free_nbytes, 1)); /* the least */
+        for (int s = 0; s < variant->sections.count && status == TRI_OK; s++)
+            if (section_like(&variant->sections, s) == s)
+                status = section_time(models, variant, s, shards, -free_nbytes / tri_plan_crew_count(models->crew),
+                                      &seconds[s]);
+        TRI_TRY(tri_plan_crew_status(models->crew, status));
+    }
+    return timing_finish(models, &variant->sections, seconds);
+}
+
+static tri_status timing_find(tri_plan_models *models, tri_plan_variant *variant, int64_t shards,
+                              const double **seconds)
+{
+    for (size_t i = 0; i < variant->timings.count; i++) {
+        const tri_plan_timing *timing = tri_vector_at(&variant->timings, i);
+        *seconds = timing->seconds;
+        if (timing->shards == shards)
+            return TRI_OK;
+    }
+    tri_plan_timing timing = {shards, tri_alloc_zero((size_t)variant->sections.count, sizeof(double))};
+    if (!timing.seconds || !tri_vector_push(&variant->timings, &timing)) {
+        tri_free(timing.seconds);
+        return TRI_ENOMEM;
+    }
+    *seconds = timing.seconds;
+    return timing_make(models, variant, shards, timing.seconds);
+}
+
+/* --- chunks --- */
+
+/* Sums over tensor ranks in a node: both ways of a sample. */
+static void node_sums(const tri_plan_models *models, const tri_model *model, const tri_node *node,
+                      tri_plan_chunk *chunk)
+{
+    const tri_value_spec *values = model->values.items;
+    double count = (double)tri_shape_count(values[node->output].sample);
+    double each = models->setup->precision == TRI_BF16 ? 2 : 4;
+    if (node->attr.ranks < 2)
+        return;
+    if (node->op == TRI_OP_VOCAB_SUMS)
+        each = 4.0 * TRI_VOCAB_STATE * node->attr.ranks;
+    if (node->op == TRI_OP_VOCAB_SUMS)
+        count = (double)tri_shape_count(values[node->input[1]].sample);
+    chunk->sum_count++;
+    chunk->sum_nbytes += count * each;
+}
+
+static double aligned(int64_t count)
+{
+    return (double)((count + TRI_PARAMS_ALIGN - 1) / TRI_PARAMS_ALIGN * TRI_PARAMS_ALIGN);
+}
+
+/* Parameters that the nodes read, each once, and what tied ones need besides. */
+static void chunk_count(const tri_plan_models *models, const tri_model *model, int first_node, int end_node, bool *seen,
+                        tri_plan_chunk *chunk)
+{
+    const tri_node *nodes = model->nodes.items;
+    const tri_param_spec *specs = model->params.items;
+    memset(seen, 0, model->params.count * sizeof(*seen));
+    for (int n = first_node; n < end_node; n++) {
+        node_sums(models, model, &nodes[n], chunk);
+        for (int p = 0; p < nodes[n].param_count; p++) {
+            double count = aligned(tri_shape_count(specs[nodes[n].param[p]].shape));
+            bool tie = p == 0 && nodes[n].tie >= 0;
+            chunk->tie_values += tie ? count : 0;
+            chunk->values += seen[nodes[n].param[p]] ? 0 : count;
+            chunk->largest = fmax(chunk->largest, count);
+            seen[nodes[n].param[p]] = true;
+        }
+    }
+}
+
+static tri_status chunk_activations(const tri_plan_models *models, const tri_model *model, const tri_layout *layout,
+                                    int first_node, int end_node, tri_plan_chunk *chunk)
+{
+    int64_t shards = tri_plan_run_shards(&models->setup->job, layout);
+    tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), shards);
+    size_t one, two;
+    if (layout->pipeline > 1) {
+        config.first_node = first_node;
+        config.end_node = end_node;
+        config.slots = 2;
+        TRI_TRY(tri_graph_memory_find(model, &config, &two));
+    }
+    config.slots = 1;
+    TRI_TRY(tri_graph_memory_find(model, &config, &one));
+    chunk->activations = (double)one;
+    chunk->activations_more = layout->pipeline > 1 && two > one ? (double)(two - one) : 0;
+    return TRI_OK;
+}
+
+/* A way up is a third of both. */
+static void chunk_sections(const tri_sections *sections, const double *seconds, int first_node, int end_node,
+                           tri_plan_chunk *chunk)
+{
+    for (int s = 0; s < sections->count; s++) {
+        const tri_section *section = &sections->items[s];
+        if (section->first_node < first_node || section->first_node >= end_node)
+            continue;
+        if (section->first_node == first_node) {
+            chunk->in_up_nbytes = (double)section->nbytes_up;
+            chunk->in_down_nbytes = (double)section->nbytes_down;
+        }
+        chunk->up_s += seconds[s] / 3;
+        chunk->down_s += seconds[s] * 2 / 3;
+    }
+}
+
+static tri_status stages_find(const tri_plan_variant *variant, const tri_layout *layout, const double *seconds,
+                              tri_stages *stages)
+{
+    for (int s = 0; s < variant->sections.count; s++)
+        variant->sections.items[s].seconds = seconds[s];
+    return tri_stages_choose(&variant->sections, layout->pipeline * layout->chunks, stages);
+}
+
+tri_status tri_plan_models_chunks(tri_plan_models *models, const tri_layout *layout, tri_plan_chunk *chunks)
+{
+    tri_plan_variant *variant;
+    const double *seconds;
+    TRI_TRY(variant_find(models, layout->tensor, &variant));
+    if (layout->pipeline * layout->chunks > variant->sections.count)
+        return tri_fail(TRI_ECONFIG, "pipeline %d%s: the model has %d sections between places where it may be cut",
+                        layout->pipeline, layout->chunks > 1 ? " in chunks" : "", variant->sections.count);
+    TRI_TRY(timing_find(models, variant, tri_plan_run_shards(&models->setup->job, layout), &seconds));
+    tri_stages *stages = tri_alloc_zero(1, sizeof(*stages));
+    bool *seen = tri_alloc_zero(variant->model->params.count + 1, sizeof(bool));
+    tri_status status = stages && seen ? stages_find(variant, layout, seconds, stages) : TRI_ENOMEM;
+    for (int c = 0; c < layout->pipeline * layout->chunks && status == TRI_OK; c++) {
+        int first = stages->first_node[c], end = stages->first_node[c + 1];
+        chunks[c] = (tri_plan_chunk){0};
+        chunk_count(models, variant->model, first, end, seen, &chunks[c]);
+        chunk_sections(&variant->sections, seconds, first, end, &chunks[c]);
+        status = chunk_activations(models, variant->model, layout, first, end, &chunks[c]);
+    }
+    tri_free(seen);
+    tri_free(stages);
+    return status;
+}
+
+/* --- the whole model --- */
+
+static const tri_model *any_model(const tri_plan_models *models)
+{
+    for (int v = 0; v < TRI_PLAN_TENSOR_MAX; v++)
+        if (models->variants[v].model)
+            return models->variants[v].model;
+    return NULL;
+}
+
+int64_t tri_plan_models_values(const tri_plan_models *models)
+{
+    const tri_model *model = any_model(models);
+    return model ? tri_model_param_count(model) : 0;
+}
+
+int64_t tri_plan_models_tokens(const tri_plan_models *models)
+{
+    const tri_model *model = any_model(models);
+    const tri_value_spec *input = model ? tri_vector_at(&model->values, (size_t)model->input) : NULL;
+    return input && input->dtype == TRI_I32 && input->sample.ndim == 1 ? input->sample.dim[0] : 0;
+}
