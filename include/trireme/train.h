@@ -48,6 +48,7 @@ typedef struct tri_job_result {
     double samples_per_s;  /* over all ranks, training only */
     uint64_t weights_hash; /* the promise: the same for every layout */
 } tri_job_result;
+/* Collective once after a step where weights are spread (parallel.sync: zero3). */
 TRI_API tri_status tri_job_result_read(tri_job *job, tri_job_result *result);
 /* NULL does nothing. */
 TRI_API void tri_job_close(tri_job *job);

@@ -74,34 +74,6 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-/* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
-static bool is_pieced(const tri_job *job)
-{
-    int64_t most = (job->config.train.shards + job->world - 1) / job->world, at_once = job->config.train.shards_at_once;
-    return at_once > 0 && at_once < most;
-}
-
-/* Who owns what, and the values of what this rank has. */
-static tri_status fill_weights(tri_job *job, const tri_model *model)
-{
-    const tri_parallel_config *config = &job->config.parallel;
-    tri_slice *own = NULL;
-    int count = 0;
-    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->world);
-    if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->world != 0)
-        return tri_fail(
-            TRI_ECONFIG,
-            "train.shards_at_once: with parallel.sync %s all ranks go through the weights equally often: want "
-            "a number of ranks that divides train.shards, %lld, got %d",
-            config->sync, (long long)job->config.train.shards, job->world);
-    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->world));
-    if (job->spread == TRI_SPREAD_WEIGHTS)
-        TRI_TRY(tri_shares_of(&job->shares, job->rank, &own, &count));
-    tri_status status = tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
-    tri_free(own);
-    return status;
-}
-
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
@@ -121,7 +93,7 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
     if (status == TRI_OK)
         status = tri_job_freeze(job);
     if (status == TRI_OK)
-        status = fill_weights(job, given);
+        status = tri_job_fill_weights(job, given);
     tri_graph_config config = {.kind = job->config.train.kernels,
                                .rows = job->rows,
                                .shards = (int)job->waves.shards,
@@ -142,27 +114,6 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
     job->test.tokens = info->classes > 0 && target->sample.ndim > 0;
     tri_model_destroy(built);
     return status;
-}
-
-tri_status tri_job_open_optim(tri_job *job)
-{
-    tri_slice *own;
-    int count;
-    TRI_TRY(tri_shares_of(&job->shares, job->rank, &own, &count));
-    tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
-    tri_free(own);
-    return status;
-}
-
-tri_sync_setup tri_job_sync_setup(const tri_job *job)
-{
-    return (tri_sync_setup){.config = &job->config.parallel,
-                            .group = job->group,
-                            .params = job->params,
-                            .leaves = job->config.train.shards,
-                            .part_count = job->part_count,
-                            .whole_gradients = is_pieced(job),
-                            .threads = job->threads};
 }
 
 static tri_status build_moves(tri_job *job)

@@ -106,10 +106,6 @@ int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
 /* Also finds the number of steps. */
 tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
-/* For what this rank moves (job->shares). */
-tri_status tri_job_open_optim(tri_job *job);
-/* Without what is known of hosts. */
-tri_sync_setup tri_job_sync_setup(const tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
 typedef struct tri_job_memory {
@@ -170,6 +166,12 @@ typedef struct tri_job_state {
     float *buffer;                                   /* rank 0: a piece on its way */
     tri_checkpoint_pieces pieces;
 } tri_job_state;
+/* Who owns what (job->shares), and the values of what this rank has of the store. */
+tri_status tri_job_fill_weights(tri_job *job, const tri_model *model);
+/* For what this rank moves. */
+tri_status tri_job_open_optim(tri_job *job);
+/* Without what is known of hosts. */
+tri_sync_setup tri_job_sync_setup(const tri_job *job);
 /* Does each rank keep a part? The same on all ranks. */
 bool tri_job_state_is_spread(const tri_job *job);
 /* Does not move; ends with tri_job_state_close() whatever is returned. */
