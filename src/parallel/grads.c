@@ -14,9 +14,6 @@
 #include "kernel/kernel.h"
 #include "parallel/sync_impl.h"
 
-/* Sums under way at a time, where they hold buffers. */
-enum { FLYING = TRI_GRADS_BUFFERS - 1 };
-
 void tri_grads_fini(tri_grads *grads)
 {
     for (int u = 0; grads->states && u < grads->units->count; u++)
@@ -51,9 +48,9 @@ static tri_status whole_alloc(tri_grads *grads)
 /* As a step takes and gives them, so that steps find the buffers there. */
 static tri_status pool_warm(tri_grads *grads)
 {
-    int held[FLYING + 1], count = 0;
+    int held[TRI_GRADS_BUFFERS], count = 0;
     for (int u = grads->units->count - 1; u >= 0; u--) {
-        if (count > FLYING) {
+        if (count == TRI_GRADS_BUFFERS) {
             tri_pool_give(&grads->pool, held[0]);
             memmove(held, held + 1, (size_t)--count * sizeof(int));
         }
@@ -149,10 +146,12 @@ static void land(tri_grads *grads, int most)
 static tri_status unit_open(tri_grads *grads, int u)
 {
     grads_unit *state = &grads->states[u];
-    land(grads, FLYING);
+    int most = TRI_GRADS_BUFFERS - 1 - grads->open;
+    land(grads, most > 0 ? most : 0);
     TRI_TRY(tri_pool_take(&grads->pool, grads->units->items[u].count, &state->buffer));
     for (int p = 0; p < grads->part_count; p++)
         state->parts[p] = tri_pool_array(&grads->pool, state->buffer, p);
+    grads->open++;
     return TRI_OK;
 }
 
@@ -185,6 +184,8 @@ static void unit_release(tri_grads *grads, int u)
 {
     const tri_unit *unit = &grads->units->items[u];
     grads_unit *state = &grads->states[u];
+    if (state->buffer >= 0)
+        grads->open--;
     if (unit->frozen) {
         buffer_give(grads, state);
         return;

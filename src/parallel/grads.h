@@ -12,8 +12,8 @@
 #include "parallel/sync.h"
 #include "parallel/units.h"
 
-/* Buffers of the pool, where no more than one unit is open at a time. */
-#define TRI_GRADS_BUFFERS 3
+/* Buffers of the pool, where no more are being written at a time: the sums of the others are under way. */
+#define TRI_GRADS_BUFFERS 2
 
 typedef struct grads_unit {
     float **parts;  /* [part_count] where its gradient lies; in the pool: while `buffer` is not -1 */
@@ -38,6 +38,7 @@ typedef struct tri_grads {
     float *tail_memory;  /* in the pool */
     tri_work *tail_work; /* its sum, which all ranks get */
     tri_pool pool;
+    int open;                  /* units whose gradients are being written */
     int *flying, flying_count; /* units under way, the oldest first */
     tri_status status;         /* first failure in this step */
     char message[TRI_ERROR_NBYTES];

@@ -102,11 +102,3 @@ void tri_pool_give(tri_pool *pool, int number)
 {
     buffer_at(pool, number)->taken = false;
 }
-
-size_t tri_pool_nbytes(const tri_pool *pool)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < pool->buffers.count; i++)
-        count += (size_t)buffer_at(pool, (int)i)->count;
-    return count * (size_t)pool->arrays * sizeof(float);
-}

@@ -28,6 +28,5 @@ void tri_pool_fini(tri_pool *pool);
 tri_status tri_pool_take(tri_pool *pool, int64_t count, int *number);
 float *tri_pool_array(const tri_pool *pool, int number, int array);
 void tri_pool_give(tri_pool *pool, int number);
-size_t tri_pool_nbytes(const tri_pool *pool);
 
 #endif

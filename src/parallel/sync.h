@@ -95,9 +95,8 @@ typedef struct tri_sync_ops {
     tri_status (*create)(const tri_sync_setup *setup, tri_sync **out);
     /* A step begins: nothing is ready. */
     tri_status (*begin)(tri_sync *sync);
-    /* Entry `entry` is complete in all parts (numbers as tri_params_tail() has them). Never blocks; failures wait for
-     * finish.
-     */
+    /* Entry `entry` is complete in all parts (numbers as tri_params_tail() has them). Blocks only
+     * where nothing overlaps; failures wait for finish. */
     void (*ready)(tri_sync *sync, int entry);
     /* Waits until the slice of the sum is complete in grads[0], with the tail; or, where there are pieces, the sums of
      * these, with those of ties. */

@@ -20,26 +20,25 @@ static int64_t nbytes_of(const tri_params *params, int first, int last)
     return (entry_end(params, last) - params->entries[first].first) * (int64_t)sizeof(float);
 }
 
-/* The last entry of a run of frozen ones that begins with `first` and would fill a unit; -1: there is none. */
-static int frozen_last(const tri_params *params, int first, int64_t nbytes_each)
+/* The first entry of a run of frozen ones that ends with `last` and would fill a unit; -1: there is none. */
+static int frozen_first(const tri_params *params, int last, int64_t nbytes_each)
 {
-    int last = first - 1;
-    while (last + 1 < params->entry_count && params->entries[last + 1].frozen)
-        last++;
-    return last >= first && nbytes_of(params, first, last) >= nbytes_each ? last : -1;
+    int first = last + 1;
+    while (first > 0 && params->entries[first - 1].frozen)
+        first--;
+    return first <= last && nbytes_of(params, first, last) >= nbytes_each ? first : -1;
 }
 
-/* The last entry of the unit that begins with `first`. Frozen runs that would fill one are apart from what moves. */
-static int unit_last(const tri_params *params, int first, int64_t nbytes_each)
+/* The first entry of the unit that ends with `last`. Frozen runs that would fill one are apart from what moves. */
+static int unit_first(const tri_params *params, int last, int64_t nbytes_each)
 {
-    int last = first, run = frozen_last(params, first, nbytes_each);
-    int limit = run >= 0 ? run : params->entry_count - 1;
-    while (last < limit && nbytes_of(params, first, last) < nbytes_each) {
-        if (run < 0 && frozen_last(params, last + 1, nbytes_each) >= 0)
+    int first = last, run = frozen_first(params, last, nbytes_each), limit = run >= 0 ? run : 0;
+    while (first > limit && nbytes_of(params, first, last) < nbytes_each) {
+        if (run < 0 && frozen_first(params, first - 1, nbytes_each) >= 0)
             break;
-        last++;
+        first--;
     }
-    return last;
+    return first;
 }
 
 /* The place nearest to `wanted` at which a unit may be cut: ends of blocks of the norm, and between entries. */
@@ -54,20 +53,29 @@ static int64_t nearest_cut(const tri_params *params, int first, int last, int64_
     return wanted - low <= high - wanted ? low : high;
 }
 
-/* Cuts [first, last] into shares, as even as they come; who has which goes round, so that what does not come even does
- * not always fall to the same. */
-static void unit_share(const tri_units *units, const tri_params *params, tri_unit *unit, int first, int last)
+/* Cuts [first, last] into shares, as even as they come; rank `from` has the first. Returns the least of them. */
+static int64_t unit_cut(const tri_params *params, tri_unit *unit, int ranks, int first, int last, int from)
 {
-    int number = (int)(unit - units->items), ranks = units->ranks;
-    int64_t begin = unit->first;
+    int64_t begin = unit->first, least = unit->count;
     for (int i = 0; i < ranks; i++) {
         int64_t wanted = unit->first + unit->count * (i + 1) / ranks;
         int64_t end = i == ranks - 1 ? unit->first + unit->count : nearest_cut(params, first, last, wanted);
-        int rank = (i + number) % ranks;
+        int rank = (i + from) % ranks;
         unit->firsts[rank] = begin - unit->first;
         unit->counts[rank] = end - begin;
+        least = end - begin < least ? end - begin : least;
         begin = end;
     }
+    return least;
+}
+
+/* Small units, which do not do for all ranks, fall to other ones in turn. In large ones a rank's share lies at the same
+ * place, so that of a buffer that passes from unit to unit others see no more than their part. */
+static void unit_share(const tri_units *units, const tri_params *params, tri_unit *unit, int first, int last)
+{
+    int number = (int)(unit - units->items);
+    if (unit_cut(params, unit, units->ranks, first, last, 0) == 0)
+        (void)unit_cut(params, unit, units->ranks, first, last, number % units->ranks);
 }
 
 /* Each rank has of a tie what it has of its entry, which lies in one unit. */
@@ -96,25 +104,37 @@ static tri_unit *unit_add(tri_units *units, int64_t first, int64_t count, const 
                        .firsts = places + units->ranks,
                        .at = places + (int64_t)2 * units->ranks};
     snprintf(unit->name, sizeof(unit->name), "unit %d (from %.24s)", units->count++, name);
-    units->largest = count > units->largest ? count : units->largest;
     return unit;
 }
 
+/* The unit of entries `first` to `last`, behind those that are there. */
+static void unit_make(tri_units *units, const tri_params *params, int first, int last)
+{
+    int64_t begin = params->entries[first].first;
+    tri_unit *unit = unit_add(units, begin, entry_end(params, last) - begin, params->entries[first].name);
+    unit->entry_count = last - first + 1;
+    unit->frozen = true;
+    for (int e = first; e <= last; e++) {
+        units->of[e] = units->count - 1;
+        unit->frozen = unit->frozen && params->entries[e].frozen;
+    }
+    unit_share(units, params, unit, first, last);
+    for (int r = 0; r < units->ranks && units->count > 1; r++)
+        unit->at[r] = unit[-1].at[r] + unit[-1].counts[r];
+}
+
+/* From the end, so that a bias, which follows the weights of its layer, is in one unit with them. */
 static void entries_cut(tri_units *units, const tri_params *params, int64_t nbytes_each)
 {
+    int *begins = units->of; /* until it is filled: whether a unit begins there */
+    for (int last = params->entry_count - 1, first; last >= 0; last = first - 1) {
+        first = unit_first(params, last, nbytes_each);
+        begins[first] = 1;
+    }
     for (int first = 0, last; first < params->entry_count; first = last + 1) {
-        last = unit_last(params, first, nbytes_each);
-        int64_t begin = params->entries[first].first;
-        tri_unit *unit = unit_add(units, begin, entry_end(params, last) - begin, params->entries[first].name);
-        unit->entry_count = last - first + 1;
-        unit->frozen = true;
-        for (int e = first; e <= last; e++) {
-            units->of[e] = units->count - 1;
-            unit->frozen = unit->frozen && params->entries[e].frozen;
-        }
-        unit_share(units, params, unit, first, last);
-        for (int r = 0; r < units->ranks && units->count > 1; r++)
-            unit->at[r] = unit[-1].at[r] + unit[-1].counts[r];
+        for (last = first; last + 1 < params->entry_count && !begins[last + 1]; last++)
+            ;
+        unit_make(units, params, first, last);
     }
     units->store_count = units->count;
 }

@@ -29,7 +29,6 @@ typedef struct tri_units {
     int store_count; /* those of entries; ties follow */
     int ranks;
     int *of;         /* [tri_params_tail()]: number of a gradient -> unit */
-    int64_t largest; /* elements of the largest */
     int64_t *places; /* memory of the units' arrays */
 } tri_units;
 

@@ -17,8 +17,8 @@
 #define SECTION_S    0.15 /* of measuring a section, at least three runs */
 #define MEMORY_SHARE 0.5  /* of what is free, that measuring a section may take */
 
-tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew,
-                                const tri_plan_cluster *cluster, tri_plan_models *models)
+tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew, const tri_plan_cluster *cluster,
+                                tri_plan_models *models)
 {
     *models = (tri_plan_models){.setup = setup, .crew = crew, .cluster = cluster};
     double slowness = 1e-15, gflops = 0;

@@ -55,8 +55,8 @@ typedef struct tri_plan_models {
 } tri_plan_models;
 
 /* Collective. Ends with tri_plan_models_close() whatever is returned. */
-tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew,
-                                const tri_plan_cluster *cluster, tri_plan_models *models);
+tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew, const tri_plan_cluster *cluster,
+                                tri_plan_models *models);
 void tri_plan_models_close(tri_plan_models *models);
 /* The chunks of a layout: chunks[pipeline x chunks]. Collective, with the same layout on all ranks. TRI_ECONFIG says
  * why the model cannot be laid out so. */

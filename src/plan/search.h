@@ -12,8 +12,8 @@ typedef struct tri_plan_row {
     tri_layout layout;
     tri_plan_cost cost; /* where it was worked out: also of what needs too much memory */
     bool costed;
-    bool moves_bits;    /* the weights would not be those of another layout */
-    char refusal[400];  /* why it cannot be; "": it can */
+    bool moves_bits;   /* the weights would not be those of another layout */
+    char refusal[400]; /* why it cannot be; "": it can */
 } tri_plan_row;
 
 /* What is looked at: 0 and NULL: everything. */

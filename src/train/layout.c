@@ -48,8 +48,7 @@ static int states_of(const tri_optim_config *optim)
 static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *dataset, tri_plan_setup *setup)
 {
     const tri_config *config = given->config;
-    tri_sampler sampler = {
-        .batch = config->train.batch, .shards = config->train.shards, .count = dataset->info.count};
+    tri_sampler sampler = {.batch = config->train.batch, .shards = config->train.shards, .count = dataset->info.count};
     *setup = (tri_plan_setup){.model = config->model,
                               .given = given->given,
                               .sample = dataset->info.sample,

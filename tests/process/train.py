@@ -141,14 +141,17 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run, bf16, "train.steps=11")
         self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
 
-    def test_zero1_has_the_same_weights_for_every_layout_and_in_the_files_of_any(self):
-        zero, adamw = "parallel.sync=zero1", ("optim.name=adamw", "optim.lr=0.01")
+    def test_sharded_state_has_the_same_weights_for_every_layout_and_in_the_files_of_any(self):
+        adamw = ("optim.name=adamw", "optim.lr=0.01", "optim.clip_norm=1")
         one = self.weights(*adamw)
-        for ranks in (1, 2, 3, 4, 5, 8):
-            self.assertEqual(self.weights("-n", str(ranks), zero, *adamw), one, f"{ranks} ranks over shared memory")
-        for ranks in (2, 3):
-            self.assertEqual(self.weights("-n", str(ranks), zero, *adamw, "comm.transport=tcp"), one, f"{ranks} ranks over tcp")
-        for first, second in (("zero1", "allreduce"), ("allreduce", "zero1")):
+        for sync in ("zero1", "zero2", "zero3"):
+            zero = f"parallel.sync={sync}"
+            for ranks in (1, 2, 3, 4, 5, 8):
+                self.assertEqual(self.weights("-n", str(ranks), zero, *adamw), one, f"{sync}, {ranks} ranks over shared memory")
+            for ranks in (2, 3):
+                self.assertEqual(self.weights("-n", str(ranks), zero, *adamw, "comm.transport=tcp"), one, f"{sync}, {ranks} ranks over tcp")
+            self.assertEqual(self.weights("-n", "2", zero, *adamw, "train.shards_at_once=2"), one, f"{sync}, in pieces")
+        for first, second in (("zero1", "allreduce"), ("allreduce", "zero3"), ("zero3", "zero2")):
             run = f"{self.folder.name}/{first}"
             self.train("-n", "2", "--out", run, *adamw, f"parallel.sync={first}", "train.steps=11")
             self.assertEqual(self.weights("-n", "3", "--resume", run, f"parallel.sync={second}", "train.steps=0"), one)
@@ -181,18 +184,25 @@ class Train(unittest.TestCase):
         self.assertEqual(four.returncode, 0, four.stderr)
         self.assertIn(one, four.stdout)
 
-    def test_zero1_says_what_a_worker_needs(self):
-        def optimizer(ranks, *args):
+    def test_sharded_state_says_what_a_worker_needs(self):
+        def needs(what, ranks, *args):
             out, _ = self.train("--dry-run", "-n", str(ranks), "optim.name=adamw", *args)
-            number, unit = re.search(r"optimizer ([0-9.]+) (\w+)", out).groups()
+            number, unit = re.search(what + r" ([0-9.]+) (\w+)", out).groups()
             return float(number) * {"B": 1, "KiB": 1024, "MiB": 1024**2}[unit]
 
-        self.config.write_text("model: {name: mlp, hidden: [1024, 1024]}\ndata: {name: synthetic}\n")
-        whole = optimizer(4)
-        for ranks in (1, 2, 4, 8):
-            self.assertAlmostEqual(optimizer(ranks, "parallel.sync=zero1") * ranks / whole, 1, delta=0.1)
+        # 16 units of 1 MiB, of which some pass through.
+        self.config.write_text("model: {name: mlp, hidden: [" + ", ".join(["512"] * 17) + "]}\n"
+                               "data: {name: synthetic, synthetic_width: 512}\n")
+        whole = {what: needs(what, 4) for what in ("weights", "gradients", "optimizer")}
+        for ranks in (2, 4, 8):
+            for what, sync in (("optimizer", "zero1"), ("gradients", "zero2"), ("weights", "zero3")):
+                passing = {"optimizer": 0, "gradients": 2, "weights": 3}[what] * 1.01 * 2**20
+                needed = needs(what, ranks, f"parallel.sync={sync}") - passing
+                self.assertAlmostEqual(needed * ranks / whole[what], 1, delta=0.1)
+        self.assertEqual(needs("weights", 4, "parallel.sync=zero2"), whole["weights"])
+        self.assertEqual(needs("gradients", 4, "parallel.sync=zero1"), whole["gradients"])
 
-    def test_zero1_that_cannot_save_is_one_line_and_nobody_waits(self):
+    def test_sharded_state_that_cannot_save_is_one_line_and_nobody_waits(self):
         # Weights of 2.0 MiB fit below the limit of 2.5, the optimizer's 4.0, which come from all ranks, do not.
         self.config.write_text("model: {name: mlp, hidden: [700, 700]}\ndata: {name: synthetic, synthetic_width: 32}\n"
                                "optim: {name: adamw}\nparallel: {sync: zero1}\ntrain: {steps: 5, eval_batches: 1}\n")

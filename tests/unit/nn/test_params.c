@@ -75,6 +75,38 @@ static void entries_are_aligned_and_gaps_are_zero(void **state)
     rig_close(&r);
 }
 
+static tri_status share_read(void *arg, int64_t first, int64_t *count, const float **found)
+{
+    *count = *count < 7 ? *count : 7;
+    *found = (const float *)arg + first;
+    return TRI_OK;
+}
+
+static void a_share_of_the_store_has_the_values_of_the_whole(void **state)
+{
+    (void)state;
+    tri_value x, y;
+    tri_model *m = rig_start(TRI_F32, 1, (int64_t[]){40}, &x, &y);
+    x = tri_linear(m, x, (tri_linear_options){.units = 50, .name = "a"});
+    tri_cross_entropy(m, tri_linear(m, x, (tri_linear_options){.units = 5, .name = "b"}), y, 0);
+    tri_params *whole, *share;
+    OK(tri_params_create(m, tri_device_find("cpu"), 9, &whole));
+    OK(tri_params_lay(m, NULL, tri_device_find("cpu"), &share));
+    assert_null(share->values);
+    const tri_slice slices[] = {{16, 1600}, {1984, whole->count - 1984}};
+    OK(tri_params_fill(share, m, 9, slices, 2));
+    assert_int_equal(share->share_count, 2);
+    assert_int_equal(share->share_elements, 1600 + slices[1].count);
+    assert_memory_equal(share->values, whole->values + 16, 1600 * sizeof(float));
+    assert_memory_equal(share->values + 1600, whole->values + 1984, (size_t)slices[1].count * sizeof(float));
+    uint64_t hash;
+    OK(tri_params_hash_read(share, share_read, whole->values, &hash));
+    assert_true(hash == tri_params_hash(whole));
+    tri_params_destroy(whole);
+    tri_params_destroy(share);
+    tri_model_destroy(m);
+}
+
 static void initial_values_have_their_spread(void **state)
 {
     (void)state;
@@ -138,6 +170,7 @@ int main(void)
         cmocka_unit_test(values_and_hash_do_not_depend_on_the_order_of_layers),
         cmocka_unit_test(the_hash_is_the_documented_one),
         cmocka_unit_test(entries_are_aligned_and_gaps_are_zero),
+        cmocka_unit_test(a_share_of_the_store_has_the_values_of_the_whole),
         cmocka_unit_test(initial_values_have_their_spread),
         cmocka_unit_test(running_out_of_memory_leaks_nothing),
     };

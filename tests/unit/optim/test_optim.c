@@ -157,6 +157,39 @@ static void parts_with_state_of_their_own_move_as_the_whole(void **state)
     tri_optim_destroy(whole);
 }
 
+/* Slices of the store, each with values and gradients somewhere else, move as the whole does. */
+static void slices_that_lie_apart_move_as_the_whole(void **state)
+{
+    (void)state;
+    const tri_slice slices[] = {{0, 16}, {4096, 8192}, {17008, 32}};
+    const char *const settings[] = {"name", "adamw", "weight_decay", "0.1", NULL};
+    tri_optim_config config = config_of(settings);
+    tri_optim *whole, *share;
+    static float own_values[8240], own_grads[8240];
+    assert_int_equal(tri_optim_create(&config, &store, 2, &whole), TRI_OK);
+    assert_int_equal(tri_optim_create_share(&config, &store, slices, 3, 2, &share), TRI_OK);
+    assert_int_equal(tri_optim_nbytes(share), 2 * 8240 * sizeof(float));
+    store_fill(values, grads);
+    for (int64_t i = 0, at = 0; i < 3; at += slices[i++].count) {
+        memcpy(own_values + at, values + slices[i].first, (size_t)slices[i].count * sizeof(float));
+        memcpy(own_grads + at, grads + slices[i].first, (size_t)slices[i].count * sizeof(float));
+    }
+    for (int64_t step = 0; step < 3; step++) {
+        tri_optim_figures figures = {step, 0.01f, 0.5f, 0.25f};
+        tri_optim_step(whole, &figures, values, grads, 0, STORE_COUNT);
+        for (int64_t i = 0, at = 0; i < 3; at += slices[i++].count)
+            tri_optim_step_at(share, &figures, own_values + at, own_grads + at, slices[i].first, slices[i].count);
+    }
+    for (int64_t i = 0, at = 0; i < 3; at += slices[i++].count) {
+        size_t nbytes = (size_t)slices[i].count * sizeof(float);
+        assert_memory_equal(own_values + at, values + slices[i].first, nbytes);
+        for (int s = 0; s < 2; s++)
+            assert_memory_equal(tri_optim_state(share, s) + at, tri_optim_state(whole, s) + slices[i].first, nbytes);
+    }
+    tri_optim_destroy(whole);
+    tri_optim_destroy(share);
+}
+
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
@@ -230,6 +263,7 @@ int main(void)
         cmocka_unit_test(running_statistics_take_in_the_mean_over_shards),
         cmocka_unit_test(slices_and_threads_change_no_bit_and_gaps_stay_zero),
         cmocka_unit_test(parts_with_state_of_their_own_move_as_the_whole),
+        cmocka_unit_test(slices_that_lie_apart_move_as_the_whole),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(state_is_named_as_in_pytorch),
         cmocka_unit_test(the_norm_leaves_out_buffers_and_depends_neither_on_threads_nor_on_slices),

@@ -110,7 +110,7 @@ static void what_a_rank_keeps_falls_with_each_stage(void **state)
         assert_int_equal(bytes[n].gradients, whole + tail);
     for (int n = 0; n < 3; n++)
         assert_int_equal(bytes[n].weights, whole);
-    /* All three units pass through at once here; what is owned comes to them. */
+    /* All units pass through at once here; what is owned comes to them. */
     assert_in_range(bytes[2].gradients, whole + tail + 4096 * sizeof(float), 2 * whole);
     assert_int_equal(bytes[3].gradients, bytes[2].gradients);
     assert_int_equal(bytes[3].weights + tail, bytes[2].gradients);
