@@ -122,8 +122,8 @@ static double group_s(const tri_plan_cluster *cluster, tri_plan_edge edge, int r
         return at.hosts > 1 ? link_s(cluster->network, 1, nbytes * at.workers) : link_s(cluster->local, 1, nbytes);
     double seconds = link_s(cluster->local, ways * log_ceil(at.most), ways * nbytes * (at.most - 1) / at.most);
     if (at.hosts > 1)
-        seconds += link_s(cluster->network, ways * log_ceil(at.hosts),
-                          ways * nbytes * (at.hosts - 1) / at.hosts * groups);
+        seconds +=
+            link_s(cluster->network, ways * log_ceil(at.hosts), ways * nbytes * (at.hosts - 1) / at.hosts * groups);
     return seconds;
 }
 

@@ -56,7 +56,7 @@ typedef struct tri_plan_cluster {
     bool hides_local, hides_network; /* sums go on while workers compute: there are cores for that */
     /* Measured here; s_per_value 0: not, memory_rate of the hosts counts. */
     double optim_s_per_value, norm_s_per_value; /* one worker, while the others do the same */
-    double crowd;                               /* workers that share a core, at least 1: computing takes so much longer */
+    double crowd; /* workers that share a core, at least 1: computing takes so much longer */
     tri_plan_group groups[TRI_PLAN_GROUPS_MAX]; /* measured; none: the links count */
     int group_count;
 } tri_plan_cluster;

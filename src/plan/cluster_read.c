@@ -101,8 +101,8 @@ static tri_status links_read(const tri_yaml *root, const char *origin, tri_plan_
 /* One entry of the list: a host, or `count` of them alike. */
 static tri_status host_read(const tri_yaml *node, const char *origin, tri_plan_host *host, int *count)
 {
-    static const char *const keys[] = {"name",       "count",       "workers", "threads", "speed", "gflops",
-                                       "memory_gib", "memory_gb_s", "price",   NULL};
+    static const char *const keys[] = {"name",   "count",      "workers",     "threads", "speed",
+                                       "gflops", "memory_gib", "memory_gb_s", "price",   NULL};
     double memory = INFINITY, rate = 0;
     *host = (tri_plan_host){.workers = 1, .threads = 1, .speed = 1};
     *count = 1;

@@ -194,8 +194,8 @@ static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *
     cost->wire += (sync == TRI_PLAN_ZERO3 ? 2 * v->runs : 1) * tri_plan_call_nbytes(v->data, TRI_PLAN_GATHER, weights);
     switch (sync) {
     case TRI_PLAN_ZERO3:
-        cost->gather_s = v->runs * (exposed(v, gather, weights, up / v->runs) +
-                                    exposed(v, gather, weights, down / v->runs));
+        cost->gather_s =
+            v->runs * (exposed(v, gather, weights, up / v->runs) + exposed(v, gather, weights, down / v->runs));
         break;
     default:
         cost->gather_s = exposed(v, gather, weights, up);

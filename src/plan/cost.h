@@ -31,12 +31,12 @@ typedef struct tri_layout {
 
 /* A part of the model that one worker runs: all of it, or a chunk of its stage. */
 typedef struct tri_plan_chunk {
-    double up_s, down_s;       /* of one sample, alone on its cores */
-    double values, tie_values; /* elements of parameters, and of gradients of tied ones besides */
-    double largest;            /* elements of its largest parameter */
-    double sum_count;          /* sums over tensor ranks of a run, both ways */
-    double sum_nbytes;         /* of a sample in all of them */
-    double in_up_nbytes, in_down_nbytes; /* of a sample, across its beginning */
+    double up_s, down_s;                  /* of one sample, alone on its cores */
+    double values, tie_values;            /* elements of parameters, and of gradients of tied ones besides */
+    double largest;                       /* elements of its largest parameter */
+    double sum_count;                     /* sums over tensor ranks of a run, both ways */
+    double sum_nbytes;                    /* of a sample in all of them */
+    double in_up_nbytes, in_down_nbytes;  /* of a sample, across its beginning */
     double activations, activations_more; /* bytes of one run, and of each further one that stands at the same time */
 } tri_plan_chunk;
 

@@ -22,7 +22,9 @@ typedef struct tri_plan_setup {
     int64_t classes;
     const char *kernels; /* "cpu" or "reference" */
     tri_dtype precision;
-    int tensor_parts; /* 0: as many as tensor ranks */
+    int tensor_parts;  /* 0: as many as tensor ranks */
+    bool sequence;     /* tensor ranks share tokens out between the layers that are cut */
+    bool cut_measured; /* stages are cut by seconds; else by operations */
     const tri_optim_config *optim;
     tri_plan_job job; /* tokens is found from the model */
     /* Called now and then while something takes long; NULL: nobody wants to know. */
@@ -55,8 +57,8 @@ typedef struct tri_plan_models {
 } tri_plan_models;
 
 /* Collective. Ends with tri_plan_models_close() whatever is returned. */
-tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew,
-                                const tri_plan_cluster *cluster, tri_plan_models *models);
+tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew, const tri_plan_cluster *cluster,
+                                tri_plan_models *models);
 void tri_plan_models_close(tri_plan_models *models);
 /* The chunks of a layout: chunks[pipeline x chunks]. Collective, with the same layout on all ranks. TRI_ECONFIG says
  * why the model cannot be laid out so. */

@@ -209,7 +209,8 @@ static tri_status expand_names(tri_config *config)
         tri_yaml *name = tri_arena_alloc(&config->arena, 1, sizeof(*name));
         if (!name)
             return TRI_ENOMEM;
-        *name = (tri_yaml){.kind = TRI_YAML_SCALAR, .key = layout ? "layout" : "name", .text = node->text, .line = node->line};
+        *name = (tri_yaml){
+            .kind = TRI_YAML_SCALAR, .key = layout ? "layout" : "name", .text = node->text, .line = node->line};
         node->kind = TRI_YAML_MAP;
         node->text = NULL;
         node->child = name;
