@@ -36,7 +36,8 @@ static const char *print_seconds(double seconds, char text[32])
 static const char *print_time(double seconds, char text[32])
 {
     int64_t all = (int64_t)ceil(seconds);
-    snprintf(text, 32, "%lld:%02lld:%02lld", (long long)(all / 3600), (long long)(all / 60 % 60), (long long)(all % 60));
+    snprintf(text, 32, "%lld:%02lld:%02lld", (long long)(all / 3600), (long long)(all / 60 % 60),
+             (long long)(all % 60));
     return text;
 }
 
@@ -97,7 +98,7 @@ static tri_status print_row(const tri_layouts *layouts, int index, tri_string *o
 
 static tri_status print_table(const tri_layouts *layouts, bool all, tri_string *out)
 {
-    const tri_plan *plan = &layouts->plan;
+    const tri_plan_list *plan = &layouts->plan;
     bool tokens = tri_plan_models_tokens(&layouts->models) > 0, priced = tri_plan_price(&layouts->cluster) > 0;
     int shown = all || plan->feasible <= MANY_ROWS ? plan->feasible : MANY_ROWS;
     if (plan->feasible == 0)
@@ -116,7 +117,7 @@ static tri_status print_table(const tri_layouts *layouts, bool all, tri_string *
 
 static tri_status print_choice(const tri_layouts *layouts, tri_string *out)
 {
-    const tri_plan *plan = &layouts->plan;
+    const tri_plan_list *plan = &layouts->plan;
     char text[96];
     if (plan->chosen < 0)
         return tri_string_appendf(out, "%s\n", plan->why);
@@ -141,7 +142,7 @@ static bool is_said(const tri_layouts *layouts, int index)
 
 static tri_status print_refused(const tri_layouts *layouts, bool all, tri_string *out)
 {
-    const tri_plan *plan = &layouts->plan;
+    const tri_plan_list *plan = &layouts->plan;
     char text[96];
     int shown = 0, left = 0;
     for (int i = plan->feasible; i < (int)plan->rows.count; i++) {
@@ -187,14 +188,22 @@ static void cost_json(tri_json *json, const tri_plan_cost *cost)
         const char *key;
         double value;
     } rows[] = {
-        {"memory", cost->memory},           {"weights", cost->weights},
-        {"gradients", cost->gradients},     {"optimizer", cost->optimizer},
-        {"activations", cost->activations}, {"sent", cost->wire},
-        {"step_s", cost->step_s},           {"compute_s", cost->compute_s},
-        {"tensor_s", cost->tensor_s},       {"bubble_s", cost->bubble_s},
-        {"sum_s", cost->sum_s},             {"gather_s", cost->gather_s},
-        {"optimizer_s", cost->optimizer_s}, {"samples_per_s", cost->samples_per_s},
-        {"tokens_per_s", cost->tokens_per_s}, {"epoch_s", cost->epoch_s},
+        {"memory", cost->memory},
+        {"weights", cost->weights},
+        {"gradients", cost->gradients},
+        {"optimizer", cost->optimizer},
+        {"activations", cost->activations},
+        {"sent", cost->wire},
+        {"step_s", cost->step_s},
+        {"compute_s", cost->compute_s},
+        {"tensor_s", cost->tensor_s},
+        {"bubble_s", cost->bubble_s},
+        {"sum_s", cost->sum_s},
+        {"gather_s", cost->gather_s},
+        {"optimizer_s", cost->optimizer_s},
+        {"samples_per_s", cost->samples_per_s},
+        {"tokens_per_s", cost->tokens_per_s},
+        {"epoch_s", cost->epoch_s},
         {"epoch_cost", cost->epoch_price},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
@@ -203,7 +212,7 @@ static void cost_json(tri_json *json, const tri_plan_cost *cost)
 
 tri_status tri_plan_print_json(const tri_layouts *layouts, tri_string *out)
 {
-    const tri_plan *plan = &layouts->plan;
+    const tri_plan_list *plan = &layouts->plan;
     for (int i = 0; i < (int)plan->rows.count; i++) {
         const tri_plan_row *row = row_at(layouts, i);
         tri_json json = tri_json_object(out);

@@ -118,6 +118,10 @@ static const char *print_nbytes(size_t nbytes, char text[32])
  * the configuration itself says wrongly is. */
 static tri_status plan_append(const tri_config *config, int ranks, tri_string *text)
 {
+    if (strcmp(config->parallel.layout, "auto") == 0)
+        return tri_string_appendf(text,
+                                  "# memory of a worker: parallel.layout is auto: 'trireme plan' with the same words "
+                                  "tells of each layout\n");
     tri_job_memory memory;
     tri_string notes = {0};
     char weights[32], gradients[32], optimizer[32], activations[32], apart[32];

@@ -68,7 +68,7 @@ static tri_graph_config graph_config(const tri_plan_models *models, int64_t rows
 static tri_status variant_build(const tri_plan_setup *setup, int tensor, tri_plan_variant *variant)
 {
     int parts = setup->tensor_parts > 0 ? setup->tensor_parts : tensor;
-    tri_model_split split = {parts, tensor, 0};
+    tri_model_split split = {parts, tensor, 0, setup->sequence && parts > 1};
     if (tensor > parts)
         return tri_fail(TRI_ECONFIG, "tensor %d: the layers are cut into parallel.tensor_parts %d", tensor, parts);
     if (setup->given && parts > 1)
@@ -225,21 +225,34 @@ static tri_status timing_find(tri_plan_models *models, tri_plan_variant *variant
 
 /* --- chunks --- */
 
-/* Sums over tensor ranks in a node: both ways of a sample. */
+/* What tensor ranks exchange around a node, as sums: both ways of a sample. A gather is half a sum. */
 static void node_sums(const tri_plan_models *models, const tri_model *model, const tri_node *node,
                       tri_plan_chunk *chunk)
 {
     const tri_value_spec *values = model->values.items;
-    double count = (double)tri_shape_count(values[node->output].sample);
+    const tri_value_spec *in = &values[node->input[0]], *out = &values[node->output];
     double each = models->setup->precision == TRI_BF16 ? 2 : 4;
     if (node->attr.ranks < 2)
         return;
-    if (node->op == TRI_OP_VOCAB_SUMS)
-        each = 4.0 * TRI_VOCAB_STATE * node->attr.ranks;
-    if (node->op == TRI_OP_VOCAB_SUMS)
-        count = (double)tri_shape_count(values[node->input[1]].sample);
     chunk->sum_count++;
-    chunk->sum_nbytes += count * each;
+    switch (node->op) {
+    case TRI_OP_SHARE_PARTS:
+    case TRI_OP_SUM_PARTS:
+        chunk->sum_nbytes += each * (double)tri_shape_count(out->sample);
+        return;
+    case TRI_OP_GATHER_TOKENS:
+    case TRI_OP_SPREAD_TOKENS:
+        chunk->sum_count++;
+        chunk->sum_nbytes +=
+            1.5 * each * (double)tri_shape_count(node->op == TRI_OP_GATHER_TOKENS ? out->sample : in->sample);
+        return;
+    case TRI_OP_VOCAB_SUMS:
+        chunk->sum_nbytes +=
+            4.0 * TRI_VOCAB_STATE * node->attr.ranks * (double)tri_shape_count(values[node->input[1]].sample);
+        return;
+    default: /* gradients of norms and biases: few bytes */
+        return;
+    }
 }
 
 static double aligned(int64_t count)
@@ -303,12 +316,12 @@ static void chunk_sections(const tri_sections *sections, const double *seconds, 
     }
 }
 
-static tri_status stages_find(const tri_plan_variant *variant, const tri_layout *layout, const double *seconds,
-                              tri_stages *stages)
+static tri_status stages_find(const tri_plan_models *models, const tri_plan_variant *variant, const tri_layout *layout,
+                              const double *seconds, tri_stages *stages)
 {
     for (int s = 0; s < variant->sections.count; s++)
-        variant->sections.items[s].seconds = seconds[s];
-    return tri_stages_choose(&variant->sections, layout->pipeline * layout->chunks, stages);
+        variant->sections.items[s].seconds = models->setup->cut_measured ? seconds[s] : 0;
+    return tri_stages_choose(&variant->sections, layout->pipeline, layout->chunks, stages);
 }
 
 tri_status tri_plan_models_chunks(tri_plan_models *models, const tri_layout *layout, tri_plan_chunk *chunks)
@@ -322,7 +335,7 @@ tri_status tri_plan_models_chunks(tri_plan_models *models, const tri_layout *lay
     TRI_TRY(timing_find(models, variant, tri_plan_run_shards(&models->setup->job, layout), &seconds));
     tri_stages *stages = tri_alloc_zero(1, sizeof(*stages));
     bool *seen = tri_alloc_zero(variant->model->params.count + 1, sizeof(bool));
-    tri_status status = stages && seen ? stages_find(variant, layout, seconds, stages) : TRI_ENOMEM;
+    tri_status status = stages && seen ? stages_find(models, variant, layout, seconds, stages) : TRI_ENOMEM;
     for (int c = 0; c < layout->pipeline * layout->chunks && status == TRI_OK; c++) {
         int first = stages->first_node[c], end = stages->first_node[c + 1];
         chunks[c] = (tri_plan_chunk){0};

@@ -22,7 +22,9 @@ typedef struct tri_plan_setup {
     int64_t classes;
     const char *kernels; /* "cpu" or "reference" */
     tri_dtype precision;
-    int tensor_parts; /* 0: as many as tensor ranks */
+    int tensor_parts;  /* 0: as many as tensor ranks */
+    bool sequence;     /* tensor ranks share tokens out between the layers that are cut */
+    bool cut_measured; /* stages are cut by seconds; else by operations */
     const tri_optim_config *optim;
     tri_plan_job job; /* tokens is found from the model */
     /* Called now and then while something takes long; NULL: nobody wants to know. */

@@ -25,13 +25,13 @@ static const char *const schedules[] = {"1f1b", "gpipe", "interleaved"};
 typedef struct search {
     tri_plan_models *models;
     const tri_plan_wish *wish;
-    tri_plan *plan;
+    tri_plan_list *plan;
 } search;
 
-void tri_plan_fini(tri_plan *plan)
+void tri_plan_list_fini(tri_plan_list *plan)
 {
     tri_vector_fini(&plan->rows);
-    *plan = (tri_plan){0};
+    *plan = (tri_plan_list){0};
 }
 
 /* "3.2 GiB". */
@@ -129,8 +129,7 @@ static tri_status rows_of_stages(const search *v, tri_layout layout)
     }
     for (size_t i = 0; i < TRI_COUNT_OF(schedules) && status == TRI_OK && !refused && layout.pipeline > 1; i++) {
         bool interleaved = strcmp(schedules[i], "interleaved") == 0;
-        if (interleaved != (layout.chunks > 1) || !is_choice("schedule", schedules[i]) ||
-            (v->wish->schedule && strcmp(v->wish->schedule, schedules[i]) != 0))
+        if (interleaved != (layout.chunks > 1) || (v->wish->schedule && strcmp(v->wish->schedule, schedules[i]) != 0))
             continue;
         layout.schedule = schedules[i];
         status = rows_of_chunks(v, layout, chunks);
@@ -150,8 +149,10 @@ static tri_status rows_of_mesh(const search *v, tri_layout layout)
                  (long long)job->shards);
         return refuse(v, &layout, why);
     }
-    TRI_TRY(rows_of_stages(v, layout));
-    if (layout.pipeline == 1 || !is_choice("schedule", "interleaved"))
+    if (layout.pipeline == 1 || v->wish->chunks <= 1)
+        TRI_TRY(rows_of_stages(v, layout));
+    bool wanted = !v->wish->schedule || strcmp(v->wish->schedule, "interleaved") == 0;
+    if (layout.pipeline == 1 || !wanted || v->wish->chunks == 1)
         return TRI_OK;
     layout.chunks = v->wish->chunks > 1 ? v->wish->chunks : CHUNKS;
     layout.schedule = "interleaved";
@@ -173,7 +174,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Of the rows before they are sorted; -1: none may be taken. */
-static int choose(const tri_plan *plan, bool any_bits)
+static int choose(const tri_plan_list *plan, bool any_bits)
 {
     const tri_plan_row *rows = plan->rows.items;
     double best = INFINITY;
@@ -186,7 +187,7 @@ static int choose(const tri_plan *plan, bool any_bits)
     return -1;
 }
 
-static void explain(tri_plan *plan, bool any_bits)
+static void explain(tri_plan_list *plan, bool any_bits)
 {
     const tri_plan_row *rows = plan->rows.items;
     const tri_plan_row *chosen = &rows[plan->chosen], *first = &rows[0];
@@ -212,7 +213,7 @@ static void explain(tri_plan *plan, bool any_bits)
                  "parallel.tensor_parts is set");
 }
 
-static tri_status sort_and_choose(tri_plan *plan)
+static tri_status sort_and_choose(tri_plan_list *plan)
 {
     tri_plan_row *rows = plan->rows.items;
     int at = choose(plan, false);
@@ -235,15 +236,14 @@ static tri_status sort_and_choose(tri_plan *plan)
     return TRI_OK;
 }
 
-tri_status tri_plan_make(tri_plan_models *models, const tri_plan_wish *wish, tri_plan *plan)
+tri_status tri_plan_list_make(tri_plan_models *models, const tri_plan_wish *wish, tri_plan_list *plan)
 {
     int workers = models->cluster->workers;
-    *plan = (tri_plan){.rows = {.each = sizeof(tri_plan_row)}, .chosen = -1};
+    *plan = (tri_plan_list){.rows = {.each = sizeof(tri_plan_row)}, .chosen = -1};
     plan->memory_limit = MEMORY_SHARE * tri_plan_worker_memory(models->cluster);
     search v = {models, wish, plan};
     for (int pipeline = 1; pipeline <= workers; pipeline++) {
-        if (workers % pipeline != 0 || (wish->pipeline && wish->pipeline != pipeline) ||
-            (pipeline > 1 && !tri_options_find(&tri_parallel_options, "schedule")))
+        if (workers % pipeline != 0 || (wish->pipeline && wish->pipeline != pipeline))
             continue;
         for (int tensor = 1; tensor <= workers / pipeline; tensor++) {
             int data = workers / pipeline / tensor;

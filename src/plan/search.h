@@ -22,16 +22,16 @@ typedef struct tri_plan_wish {
     const char *sync, *schedule;
 } tri_plan_wish;
 
-typedef struct tri_plan {
+typedef struct tri_plan_list {
     tri_vector rows; /* tri_plan_row: those that can be, fastest first, then the others */
     int feasible;    /* so many of them can be */
     int chosen;      /* row, -1: none */
     char why[400];
     double memory_limit; /* bytes of a worker that a layout may take; infinite: not known */
-} tri_plan;
+} tri_plan_list;
 
-/* Collective, and the same on all ranks. Ends with tri_plan_fini() whatever is returned. */
-tri_status tri_plan_make(tri_plan_models *models, const tri_plan_wish *wish, tri_plan *plan);
-void tri_plan_fini(tri_plan *plan);
+/* Collective, and the same on all ranks. Ends with tri_plan_list_fini() whatever is returned. */
+tri_status tri_plan_list_make(tri_plan_models *models, const tri_plan_wish *wish, tri_plan_list *plan);
+void tri_plan_list_fini(tri_plan_list *plan);
 
 #endif

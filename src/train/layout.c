@@ -35,6 +35,8 @@ static tri_plan_wish wish_of(const tri_config *config)
     return (tri_plan_wish){.data = size_wish(config, "data", parallel->data),
                            .tensor = size_wish(config, "tensor", parallel->tensor),
                            .pipeline = size_wish(config, "pipeline", parallel->pipeline),
+                           .chunks = origin_of(config, "chunks") ? (int)parallel->chunks : 0,
+                           .schedule = origin_of(config, "schedule") ? parallel->schedule : NULL,
                            .sync = origin_of(config, "sync") ? parallel->sync : NULL};
 }
 
@@ -55,6 +57,8 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                               .classes = dataset->info.classes,
                               .kernels = config->train.kernels,
                               .tensor_parts = (int)config->parallel.tensor_parts,
+                              .sequence = config->parallel.sequence,
+                              .cut_measured = strcmp(config->parallel.cut, "measured") == 0,
                               .optim = &config->optim,
                               .progress = given->progress,
                               .progress_arg = given->progress_arg};
@@ -97,19 +101,19 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
 {
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
-    tri_plan_wish wish = given->free ? (tri_plan_wish){0} : wish_of(given->config);
+    tri_plan_wish wish = wish_of(given->config);
     TRI_TRY_IN(tri_dataset_open(&given->config->data, false, &dataset), "while opening the training data");
     tri_status status = setup_fill(given, dataset, &layouts->setup);
     tri_dataset_close(dataset);
     TRI_TRY(status);
     TRI_TRY(cluster_fill(given, layouts));
     TRI_TRY(tri_plan_models_open(&layouts->setup, &layouts->crew, &layouts->cluster, &layouts->models));
-    return tri_plan_make(&layouts->models, &wish, &layouts->plan);
+    return tri_plan_list_make(&layouts->models, &wish, &layouts->plan);
 }
 
 void tri_layouts_close(tri_layouts *layouts)
 {
-    tri_plan_fini(&layouts->plan);
+    tri_plan_list_fini(&layouts->plan);
     tri_plan_models_close(&layouts->models);
     tri_plan_cluster_fini(&layouts->cluster);
 }
@@ -134,10 +138,14 @@ static tri_status layout_write(tri_config *config, const tri_layout *layout)
     TRI_TRY(number_set(config, "data", layout->data));
     TRI_TRY(number_set(config, "tensor", layout->tensor));
     TRI_TRY(number_set(config, "pipeline", layout->pipeline));
-    return line_set(config, "sync", tri_plan_sync_names[layout->sync]);
+    TRI_TRY(line_set(config, "sync", tri_plan_sync_names[layout->sync]));
+    if (layout->pipeline == 1)
+        return TRI_OK;
+    TRI_TRY(number_set(config, "chunks", layout->chunks));
+    return line_set(config, "schedule", layout->schedule);
 }
 
-static tri_status why_not(const tri_plan *plan)
+static tri_status why_not(const tri_plan_list *plan)
 {
     const tri_plan_row *first = plan->rows.count > 0 ? tri_vector_at(&plan->rows, 0) : NULL;
     char text[96];

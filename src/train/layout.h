@@ -14,7 +14,6 @@ typedef struct tri_layout_setup {
     tri_comm *comm;              /* whose ranks measure; NULL: alone */
     tri_plan_cluster *described; /* taken; NULL: the ranks of comm, as they are measured */
     double price;                /* of a measured host, an hour */
-    bool free;                   /* look at everything, whatever the configuration fixes */
     void (*progress)(void *arg, const char *what);
     void *progress_arg;
 } tri_layout_setup;
@@ -25,11 +24,11 @@ typedef struct tri_layouts {
     tri_plan_crew crew;
     tri_plan_cluster cluster;
     tri_plan_models models;
-    tri_plan plan;
+    tri_plan_list plan;
 } tri_layouts;
 
-/* Opens the training data for the shape of its samples. Collective over comm; ends with tri_layouts_close() whatever is
- * returned. */
+/* What the configuration gives of data, tensor, pipeline, sync, schedule and chunks stays so. Opens the training data
+ * for the shape of its samples. Collective over comm; ends with tri_layouts_close() whatever is returned. */
 tri_status tri_layouts_find(const tri_layout_setup *setup, tri_layouts *layouts);
 void tri_layouts_close(tri_layouts *layouts);
 

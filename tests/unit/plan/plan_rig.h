@@ -25,7 +25,7 @@
 
 #define NEAR(found, wanted)                                                                                            \
     do {                                                                                                               \
-        if (!(fabs((found) - (wanted)) <= 1e-9 * fabs(wanted)))                                                        \
+        if (!(fabs((double)(found) - (double)(wanted)) <= 1e-9 * fabs((double)(wanted))))                              \
             fail_msg("%s: want %.12g, got %.12g", #found, (double)(wanted), (double)(found));                          \
     } while (0)
 

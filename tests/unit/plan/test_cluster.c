@@ -11,11 +11,12 @@ static tri_status parse(const char *text, tri_plan_cluster *cluster)
     return tri_plan_cluster_parse(text, strlen(text), "c.yaml", cluster);
 }
 
-static const char good[] = "hosts:\n"
-                           "  - {name: node, count: 3, workers: 4, threads: 8, gflops: 400, memory_gib: 64, price: 2.5}\n"
-                           "  - {name: big, workers: 2, threads: 16, gflops: 900, memory_gib: 16, memory_gb_s: 40}\n"
-                           "links: {local: {gb_s: 8, latency_us: 2}, network: {gb_s: 1.25, latency_us: 30}}\n"
-                           "overlap: false\n";
+static const char good[] =
+    "hosts:\n"
+    "  - {name: node, count: 3, workers: 4, threads: 8, gflops: 400, memory_gib: 64, price: 2.5}\n"
+    "  - {name: big, workers: 2, threads: 16, gflops: 900, memory_gib: 16, memory_gb_s: 40}\n"
+    "links: {local: {gb_s: 8, latency_us: 2}, network: {gb_s: 1.25, latency_us: 30}}\n"
+    "overlap: false\n";
 
 static void a_file_becomes_hosts_and_links(void **state)
 {

@@ -28,8 +28,7 @@ static tri_plan_cluster one_host(int workers)
 
 static const tri_plan_job job = {
     .batch = 8, .shards = 4, .tokens = 16, .steps = 100, .states = 2, .overlap = true, .bucket_nbytes = 1e9};
-static const tri_plan_chunk whole = {
-    .up_s = 0.01, .down_s = 0.02, .values = 1000, .largest = 600, .activations = 500};
+static const tri_plan_chunk whole = {.up_s = 0.01, .down_s = 0.02, .values = 1000, .largest = 600, .activations = 500};
 
 static tri_layout layout_of(int data, int tensor, int pipeline, tri_plan_sync sync)
 {
@@ -182,12 +181,8 @@ static void odd_workers_hold_several_parts(void **state)
 static void groups_of_a_host_share_its_interface(void **state)
 {
     (void)state;
-    tri_plan_cluster cluster = {.hosts = two_hosts,
-                                .host_count = 2,
-                                .workers = 4,
-                                .local = {0, 1000},
-                                .network = {0, 100},
-                                .crowd = 1};
+    tri_plan_cluster cluster = {
+        .hosts = two_hosts, .host_count = 2, .workers = 4, .local = {0, 1000}, .network = {0, 100}, .crowd = 1};
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SUM, 1000), 1 + 10);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 1}, TRI_PLAN_SUM, 1000), 1);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 2}, TRI_PLAN_SUM, 1000), 2 * 10);

@@ -1,0 +1,16 @@
+cat >c.yaml <<'END'
+model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 128}
+data: {name: synthetic, synthetic_tokens: true, synthetic_width: 64, classes: 256}
+train: {batch: 32, shards: 8}
+optim: adam
+END
+cat >cluster.yaml <<'END'
+hosts: [{name: node, count: 2, workers: 4, gflops: 50, memory_gib: 0.25, memory_gb_s: 10, price: 2}]
+links: {local: {gb_s: 5, latency_us: 2}, network: {gb_s: 0.1, latency_us: 50}}
+END
+trireme plan c.yaml --cluster cluster.yaml
+echo "--- fewer workers, dearer, without what cannot be"
+trireme plan c.yaml --cluster cluster.yaml -n 2 --price 100 parallel.pipeline=1
+echo "--- parts are fixed, and one mesh wanted"
+trireme plan c.yaml --cluster cluster.yaml parallel.tensor_parts=4 parallel.data=2 parallel.pipeline=1 --json
+ls
