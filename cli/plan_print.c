@@ -80,6 +80,18 @@ static tri_status print_head(const tri_layouts *layouts, bool described, tri_str
     return tri_string_append(out, "\n\n");
 }
 
+/* Bytes of the longest name of a layout. */
+static int name_width(const tri_layouts *layouts)
+{
+    char text[96];
+    int width = 6;
+    for (int i = 0; i < (int)layouts->plan.rows.count; i++) {
+        int nbytes = (int)strlen(tri_layout_print(&row_at(layouts, i)->layout, text));
+        width = nbytes > width ? nbytes : width;
+    }
+    return width;
+}
+
 static tri_status print_row(const tri_layouts *layouts, int index, tri_string *out)
 {
     const tri_plan_row *row = row_at(layouts, index);
@@ -89,11 +101,12 @@ static tri_status print_row(const tri_layouts *layouts, int index, tri_string *o
     if (cost->epoch_price > 0)
         snprintf(price, sizeof(price), "%10.*f", cost->epoch_price < 10 ? 3 : 1, cost->epoch_price);
     return tri_string_appendf(
-        out, "%c %-36s %9s %9s %8s %8s %8s %8s %8s %8s %8s %8s %11s%s\n", index == layouts->plan.chosen ? '*' : ' ',
-        tri_layout_print(&row->layout, layout), print_nbytes(cost->memory, t[0]), print_nbytes(cost->wire, t[1]),
-        print_seconds(cost->step_s, t[2]), print_seconds(cost->compute_s, t[3]), print_seconds(cost->tensor_s, t[4]),
-        print_seconds(cost->bubble_s, t[5]), print_seconds(cost->sum_s, t[6]), print_seconds(cost->gather_s, t[7]),
-        print_seconds(cost->optimizer_s, t[8]), print_rate(rate, t[9]), print_time(cost->epoch_s, t[10]), price);
+        out, "%c %-*s %9s %9s %8s %8s %8s %8s %8s %8s %8s %8s %11s%s\n", index == layouts->plan.chosen ? '*' : ' ',
+        name_width(layouts), tri_layout_print(&row->layout, layout), print_nbytes(cost->memory, t[0]),
+        print_nbytes(cost->wire, t[1]), print_seconds(cost->step_s, t[2]), print_seconds(cost->compute_s, t[3]),
+        print_seconds(cost->tensor_s, t[4]), print_seconds(cost->bubble_s, t[5]), print_seconds(cost->sum_s, t[6]),
+        print_seconds(cost->gather_s, t[7]), print_seconds(cost->optimizer_s, t[8]), print_rate(rate, t[9]),
+        print_time(cost->epoch_s, t[10]), price);
 }
 
 static tri_status print_table(const tri_layouts *layouts, bool all, tri_string *out)
@@ -103,9 +116,9 @@ static tri_status print_table(const tri_layouts *layouts, bool all, tri_string *
     int shown = all || plan->feasible <= MANY_ROWS ? plan->feasible : MANY_ROWS;
     if (plan->feasible == 0)
         return TRI_OK;
-    TRI_TRY(tri_string_appendf(out, "  %-36s %9s %9s %8s %8s %8s %8s %8s %8s %8s %8s %11s%s\n", "layout", "memory",
-                               "sent", "step", "compute", "tensor", "bubble", "sums", "gathers", "optim",
-                               tokens ? "tokens/s" : "smpl/s", "epoch", priced ? "      cost" : ""));
+    TRI_TRY(tri_string_appendf(out, "  %-*s %9s %9s %8s %8s %8s %8s %8s %8s %8s %8s %11s%s\n", name_width(layouts),
+                               "layout", "memory", "sent", "step", "compute", "tensor", "bubble", "sums", "gathers",
+                               "optim", tokens ? "tokens/s" : "smpl/s", "epoch", priced ? "      cost" : ""));
     for (int i = 0; i < shown; i++)
         TRI_TRY(print_row(layouts, i, out));
     if (plan->chosen >= shown)
@@ -152,8 +165,8 @@ static tri_status print_refused(const tri_layouts *layouts, bool all, tri_string
         }
         if (shown++ == 0)
             TRI_TRY(tri_string_append(out, "\ncannot be:\n"));
-        TRI_TRY(tri_string_appendf(out, "  %-36s %s\n", tri_layout_print(&row_at(layouts, i)->layout, text),
-                                   row_at(layouts, i)->refusal));
+        TRI_TRY(tri_string_appendf(out, "  %-*s %s\n", name_width(layouts),
+                                   tri_layout_print(&row_at(layouts, i)->layout, text), row_at(layouts, i)->refusal));
     }
     if (left > 0)
         TRI_TRY(tri_string_appendf(out, "  and %d more (--all)\n", left));
