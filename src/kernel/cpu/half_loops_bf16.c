@@ -20,7 +20,10 @@
 /* Lanes of the vector that begins at i. */
 INLINE __mmask16 lanes_of(int64_t count, int64_t i)
 {
-    return count - i >= LANES ? ALL : (__mmask16)(count > i ? (1u << (count - i)) - 1 : 0);
+    if (count - i >= LANES) {
+        return (__mmask16)ALL;
+    }
+    return count > i ? (__mmask16)((1u << (count - i)) - 1) : (__mmask16)0;
 }
 
 INLINE __m512 widen(__m256i half)
