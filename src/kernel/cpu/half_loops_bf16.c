@@ -21,9 +21,12 @@
 INLINE __mmask16 lanes_of(int64_t count, int64_t i)
 {
     if (count - i >= LANES) {
-        return (__mmask16)ALL;
+        return ALL;
     }
-    return count > i ? (__mmask16)((1u << (count - i)) - 1) : (__mmask16)0;
+    if (count <= i) {
+        return 0;
+    }
+    return (__mmask16)((1u << (count - i)) - 1);
 }
 
 INLINE __m512 widen(__m256i half)
