@@ -39,11 +39,6 @@ void tri_job_sample_close(tri_job *job)
 tri_status tri_job_sample_plan(tri_job *job, const tri_model *given, const tri_dataset_info *info)
 {
     tri_model *built = NULL;
-    if (job->config.train.sample_every > 0 && job->spread == TRI_SPREAD_WEIGHTS)
-        return tri_fail(TRI_ECONFIG,
-                        "train.sample_every: with parallel.sync %s no rank has all weights, which a text "
-                        "wants: set it to 0, or take zero2",
-                        job->config.parallel.sync);
     if (job->config.train.sample_every == 0 || job->rank != 0)
         return TRI_OK;
     job->texts = tri_alloc_zero(1, sizeof(*job->texts));

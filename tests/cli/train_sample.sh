@@ -8,6 +8,12 @@ trireme train c.yaml --out plain 2>/dev/null | grep weights: >plain.txt
 trireme train c.yaml --out told -n 2 train.sample_every=3 train.sample_tokens=6 'train.sample_prompt=On: "x"' 2>/dev/null >told.txt
 grep -c '^  | On: "x".' told.txt; grep sample.after told.txt
 grep -h weights: told.txt | cmp - plain.txt && echo the same weights
+grep -h '  | ' told.txt >texts.txt
+for layout in parallel.sync=zero3 parallel.pipeline=2; do
+  trireme train c.yaml --out spread -n 2 $layout train.sample_every=3 train.sample_tokens=6 'train.sample_prompt=On: "x"' 2>/dev/null >spread.txt
+  grep -h weights: spread.txt | cmp - plain.txt && grep -h '  | ' spread.txt | cmp - texts.txt && echo "the same weights and texts with $layout"
+  rm -r spread
+done
 grep -c '"sample_prompt":"On: \\"x\\"","sample":".' told/metrics.jsonl
 trireme train c.yaml --out other train.sample_every=3 train.sample_prompt=ß 2>&1 | grep -v info | grep -v warn
 sed -i 's/from: .*}/name: gpt2, n_layer: 1, n_head: 1, n_embd: 8}/' c.yaml

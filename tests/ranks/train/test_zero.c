@@ -263,8 +263,6 @@ static void expect_refusal(const char *const *overrides, int world, const char *
 static void what_does_not_go_with_zero3_is_refused(void **state)
 {
     (void)state;
-    expect_refusal((const char *const[]){ZERO3, "train.sample_every=2", NULL}, 2,
-                   "train.sample_every: with parallel.sync zero3 no rank has all weights");
     expect_refusal((const char *const[]){ZERO3, "train.shards_at_once=2", NULL}, 3,
                    "want a number of ranks that divides train.shards, 8, got 3");
 }
