@@ -91,10 +91,17 @@ static double tensor_run_nbytes(const sums *v, const tri_plan_chunk *chunk)
     return tri_plan_call_nbytes(v->tensor, TRI_PLAN_SUM, all);
 }
 
+/* Gradients of runs are added to those before: two arrays are read and one written, where a norm reads one. */
+static double adding_s(const sums *v, double values)
+{
+    return (v->runs - 1) * values * 3 * tri_plan_norm_s(v->cluster) * v->cluster->crowd;
+}
+
 static void cost_alone(const sums *v, tri_plan_cost *cost)
 {
     const tri_plan_chunk *chunk = &v->chunks[0];
     cost->compute_s = v->runs * v->run_samples * (chunk->up_s + chunk->down_s) * v->cluster->crowd;
+    cost->compute_s += adding_s(v, chunk->values);
     cost->tensor_s = v->runs * tensor_run_s(v, chunk);
     cost->wire += v->runs * tensor_run_nbytes(v, chunk);
 }
@@ -125,8 +132,9 @@ static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, doub
 static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double span, tri_plan_cost *cost)
 {
     int stages = v->layout->pipeline;
+    double adding = 0;
     for (int s = 0; s < stages; s++) {
-        double compute = 0, tensor = 0, wire = 0, activations = 0;
+        double compute = 0, tensor = 0, wire = 0, activations = 0, values = 0;
         for (int c = s; c < stages * v->layout->chunks; c += stages) {
             const tri_plan_chunk *chunk = &v->chunks[c];
             compute += v->runs * v->run_samples * (chunk->up_s + chunk->down_s) * v->cluster->crowd;
@@ -134,16 +142,19 @@ static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double
             wire += v->runs * (tensor_run_nbytes(v, chunk) + v->run_samples * chunk->in_down_nbytes);
             if (c + 1 < stages * v->layout->chunks)
                 wire += v->runs * v->run_samples * v->chunks[c + 1].in_up_nbytes;
+            values += chunk->values;
             activations += chunk->activations + (schedule->slots[c] - 1) * chunk->activations_more;
         }
         cost->activations = fmax(cost->activations, activations);
         cost->wire = fmax(cost->wire, wire);
+        adding = fmax(adding, adding_s(v, values));
         if (compute + tensor > cost->compute_s + cost->tensor_s) {
             cost->compute_s = compute;
             cost->tensor_s = tensor;
         }
     }
     cost->bubble_s = fmax(0, span - cost->compute_s - cost->tensor_s);
+    cost->compute_s += adding;
 }
 
 static tri_status cost_pipeline(const sums *v, tri_plan_cost *cost)

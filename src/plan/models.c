@@ -15,6 +15,7 @@
 #define RATE_SHARE   0.6  /* of the peak that products reach, where none was measured */
 #define RUN_S        0.3  /* a run of a section that is longer is made of fewer samples */
 #define SECTION_S    0.15 /* of measuring a section, at least three runs */
+#define WHOLE_S      0.5  /* a run of the whole model that is longer is made of fewer shards */
 #define MEMORY_SHARE 0.5  /* of what is free, that measuring a section may take */
 
 tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew *crew, const tri_plan_cluster *cluster,
@@ -164,13 +165,19 @@ static tri_status section_time(tri_plan_models *models, const tri_plan_variant *
     return TRI_OK;
 }
 
+static double slowest_speed(const tri_plan_models *models)
+{
+    double speed = INFINITY;
+    for (int h = 0; h < models->cluster->host_count; h++)
+        speed = fmin(speed, models->cluster->hosts[h].speed);
+    return speed;
+}
+
 /* The largest of all ranks; what was not measured follows from its operations, at the rate of what was. */
 static tri_status timing_finish(const tri_plan_models *models, const tri_sections *sections, double *seconds)
 {
-    double flops = 0, spent = 0, speed = INFINITY;
+    double flops = 0, spent = 0, speed = slowest_speed(models);
     TRI_TRY(tri_plan_crew_agree(models->crew, seconds, sections->count));
-    for (int h = 0; h < models->cluster->host_count; h++)
-        speed = fmin(speed, models->cluster->hosts[h].speed);
     for (int s = 0; s < sections->count; s++) {
         seconds[s] = seconds[section_like(sections, s)];
         flops += seconds[s] > 0 ? sections->items[s].flops : 0;
@@ -190,6 +197,38 @@ static bool is_measured(const tri_plan_models *models)
     return !gflops;
 }
 
+/* What a run of the whole model takes, beside the sum of its sections: once, where it fits and is short. */
+static tri_status whole_measure(tri_plan_models *models, const tri_plan_variant *variant, int64_t shards,
+                                double free_nbytes, const double *seconds)
+{
+    const tri_sections *sections = &variant->sections;
+    tri_section whole = {.end_node = (int)variant->model->nodes.count, .layer = "the whole model"};
+    int64_t rows = tri_plan_rows(&models->setup->job);
+    double sum = 0, figure = 0;
+    for (int s = 0; s < sections->count; s++) {
+        sum += seconds[s];
+        whole.flops += sections->items[s].flops;
+        whole.count += sections->items[s].count;
+        whole.nbytes_up += sections->items[s].nbytes_up;
+        whole.nbytes_down += sections->items[s].nbytes_down;
+    }
+    models->whole = 1;
+    while (shards > 1 && sum * (double)(rows * shards) > WHOLE_S)
+        shards /= 2;
+    if (models->estimated || sum * (double)(rows * shards) > 4 * WHOLE_S ||
+        !run_fits(models, &whole, free_nbytes, &rows, &shards))
+        return TRI_OK;
+    tri_graph_config config = graph_config(models, rows, shards);
+    tri_status status = TRI_OK;
+    if (models->crew->computes)
+        status = tri_section_measure(variant->model, &config, SECTION_S, &whole);
+    figure = whole.seconds / slowest_speed(models);
+    TRI_TRY(tri_plan_crew_status(models->crew, status));
+    TRI_TRY(tri_plan_crew_agree(models->crew, &figure, 1));
+    models->whole = figure > sum ? figure / sum : 1;
+    return TRI_OK;
+}
+
 static tri_status timing_make(tri_plan_models *models, const tri_plan_variant *variant, int64_t shards, double *seconds)
 {
     tri_status status = TRI_OK;
@@ -202,7 +241,12 @@ static tri_status timing_make(tri_plan_models *models, const tri_plan_variant *v
                                       &seconds[s]);
         TRI_TRY(tri_plan_crew_status(models->crew, status));
     }
-    return timing_finish(models, &variant->sections, seconds);
+    TRI_TRY(timing_finish(models, &variant->sections, seconds));
+    if (is_measured(models) && models->whole == 0)
+        TRI_TRY(whole_measure(models, variant, shards, -free_nbytes / tri_plan_crew_count(models->crew), seconds));
+    for (int s = 0; models->whole > 0 && s < variant->sections.count; s++)
+        seconds[s] *= models->whole;
+    return TRI_OK;
 }
 
 static tri_status timing_find(tri_plan_models *models, tri_plan_variant *variant, int64_t shards,

@@ -232,7 +232,8 @@ static tri_status sort_and_choose(tri_plan_list *plan)
     if (plan->chosen >= 0)
         explain(plan, any_bits);
     else
-        snprintf(plan->why, sizeof(plan->why), "no layout can be");
+        snprintf(plan->why, sizeof(plan->why), "no layout can be%s",
+                 plan->rows.count == 0 ? ": the sizes that are given do not divide the number of workers" : "");
     return TRI_OK;
 }
 

@@ -14,6 +14,3 @@ echo "exit $?"
 trireme plan c.yaml --cluster one.yaml --hosts hosts
 echo "exit $?"
 trireme plan c.yaml -n 3 parallel.data=2 parallel.pipeline=1 train.threads=1 | tail -1
-trireme train c.yaml -n 2 parallel.data=7 parallel.layout=auto train.threads=1 --out run 2>run.err
-echo "exit $?"
-grep -m1 '^error' run.err
