@@ -26,7 +26,7 @@ tri_value tri_conv(tri_model *model, tri_value x, tri_conv_options options)
         .units = options.channels,
         .kind = "conv",
         .name = options.name,
-        .param = {{"weight", model->conv_init, true, false}, {"bias", TRI_INIT_FAN_IN, false, false}},
+        .param = {{"weight", model->conv_init, true, false, {0}}, {"bias", TRI_INIT_FAN_IN, false, false, {0}}},
     };
     pair_fill(build.attr.kernel, options.kernel, 0);
     pair_fill(build.attr.stride, options.stride, 1);

@@ -24,7 +24,7 @@ static tri_value table_part(tri_model *model, const void *arg, tri_value index, 
         .width = t->width,
         .kind = "embed",
         .name = t->name,
-        .param = {{"weight", TRI_INIT_NORMAL, true, false}},
+        .param = {{"weight", TRI_INIT_NORMAL, true, false, {0}}},
     };
     if (parts > 1)
         build.param[0].piece = (tri_piece){parts, part, 0, 1, t->rows, 0};

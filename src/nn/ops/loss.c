@@ -79,7 +79,7 @@ tri_value tri_vocab_loss(tri_model *model, tri_value x, tri_value target, tri_vo
         .kind = "head",
         .name = options.name,
         .tied = options.tied,
-        .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false}},
+        .param = {{"weight", model->deviation > 0 ? TRI_INIT_NORMAL : TRI_INIT_FAN_IN, true, false, {0}}},
     };
     return loss_add(model, x, target, &build);
 }

@@ -14,10 +14,10 @@ tri_value tri_batch_norm(tri_model *model, tri_value x, tri_norm_options options
         .input = {x},
         .kind = "bn",
         .name = options.name,
-        .param = {{"weight", TRI_INIT_ONE, false, false},
-                  {"bias", TRI_INIT_ZERO, false, false},
-                  {"running_mean", TRI_INIT_ZERO, false, true},
-                  {"running_var", TRI_INIT_ONE, false, true}},
+        .param = {{"weight", TRI_INIT_ONE, false, false, {0}},
+                  {"bias", TRI_INIT_ZERO, false, false, {0}},
+                  {"running_mean", TRI_INIT_ZERO, false, true, {0}},
+                  {"running_var", TRI_INIT_ONE, false, true, {0}}},
     };
     if (!(options.momentum >= 0 && options.momentum <= 1))
         return tri_model_fail(
@@ -34,7 +34,7 @@ tri_value tri_rms_norm(tri_model *model, tri_value x, tri_norm_options options)
         .input = {x},
         .kind = "rms",
         .name = options.name,
-        .param = {{"weight", TRI_INIT_ONE, false, false}},
+        .param = {{"weight", TRI_INIT_ONE, false, false, {0}}},
     };
     tri_tokens_attr(model, &build.attr);
     return tri_model_add(model, &build);
@@ -49,7 +49,7 @@ tri_value tri_layer_norm(tri_model *model, tri_value x, tri_norm_options options
         .input = {x},
         .kind = "ln",
         .name = options.name,
-        .param = {{"weight", TRI_INIT_ONE, false, false}, {"bias", TRI_INIT_ZERO, false, false}},
+        .param = {{"weight", TRI_INIT_ONE, false, false, {0}}, {"bias", TRI_INIT_ZERO, false, false, {0}}},
     };
     tri_tokens_attr(model, &build.attr);
     return tri_model_add(model, &build);

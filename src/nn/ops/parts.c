@@ -126,7 +126,7 @@ static tri_value bias_add(tri_model *model, tri_value x, const char *name, int64
                        .kind = "fc",
                        .name = name,
                        .fan = fan,
-                       .param = {{"bias", model->deviation > 0 ? TRI_INIT_ZERO : TRI_INIT_FAN_IN, false, false}}};
+                       .param = {{"bias", model->deviation > 0 ? TRI_INIT_ZERO : TRI_INIT_FAN_IN, false, false, {0}}}};
     tri_tokens_attr(model, &build.attr);
     return tri_model_add(model, &build);
 }

@@ -13,7 +13,7 @@ tri_value tri_positions(tri_model *model, tri_value x, int64_t count, const char
         .units = count,
         .kind = "pos",
         .name = name,
-        .param = {{"weight", TRI_INIT_NORMAL, true, false}},
+        .param = {{"weight", TRI_INIT_NORMAL, true, false, {0}}},
     };
     if (model->split.sequence) {
         build.attr.ranks = tri_model_ranks(model);
