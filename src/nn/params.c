@@ -134,13 +134,12 @@ static tri_status ties_lay(const tri_model *model, tri_params *params)
 static void slice_fill(const tri_params *params, const tri_param_spec *specs, uint64_t seed, tri_slice slice,
                        float *values)
 {
-    int64_t end = slice.first + slice.count;
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
-        int64_t low = entry->first > slice.first ? entry->first : slice.first;
-        int64_t high = entry->first + entry->count < end ? entry->first + entry->count : end;
-        if (low < high)
-            entry_init(&specs[entry->number], seed, low - entry->first, high - low, values + (low - slice.first));
+        tri_slice here = tri_param_within(entry, slice);
+        if (here.count > 0)
+            entry_init(&specs[entry->number], seed, here.first - entry->first, here.count,
+                       values + (here.first - slice.first));
     }
 }
 

@@ -38,6 +38,15 @@ typedef struct tri_slice {
     int64_t first, count;
 } tri_slice;
 
+/* Elements of the store that both an entry and a slice have; count 0: none. */
+static inline tri_slice tri_param_within(const tri_param *entry, tri_slice slice)
+{
+    int64_t first = entry->first > slice.first ? entry->first : slice.first;
+    int64_t end = entry->first + entry->count, slice_end = slice.first + slice.count;
+    end = end < slice_end ? end : slice_end;
+    return (tri_slice){first, first < end ? end - first : 0};
+}
+
 /* Another reader of an entry (tied weights). Its gradient has a place of its own in gradient arrays, behind the
  * entries, and is added to the entry's once the sums over all shards are there: so the sum does not depend on who had
  * which shards. */

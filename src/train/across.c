@@ -35,7 +35,7 @@ tri_status tri_job_sums_meet(tri_job *job)
 
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry)
 {
-    return (job->mesh.tensor_rank == 0 || entry->piece.parts > 0) && !entry->copy;
+    return (job->mesh.tensor_rank == 0 || !tri_param_is_replicated(entry)) && !entry->copy;
 }
 
 /* Blocks of the gradients of a slice of the store, which begin at `sums`. What others count too stays zero: a sum with
@@ -45,11 +45,10 @@ static void slice_squares(tri_job *job, tri_slice slice, const float *sums)
     const tri_params *params = job->params;
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
-        int64_t low = entry->first > slice.first ? entry->first : slice.first;
-        int64_t high = entry->first + entry->count, end = slice.first + slice.count;
-        high = high < end ? high : end;
-        if (low < high && tri_job_counts_entry(job, entry))
-            tri_clip_squares(params, sums + (low - slice.first), low, high - low, job->norm_blocks, job->threads);
+        tri_slice here = tri_param_within(entry, slice);
+        if (here.count > 0 && tri_job_counts_entry(job, entry))
+            tri_clip_squares(params, sums + (here.first - slice.first), here.first, here.count, job->norm_blocks,
+                             job->threads);
     }
 }
 

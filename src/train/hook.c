@@ -17,16 +17,14 @@ static tri_status slice_show(const tri_job *job, tri_slice slice, float *sums)
     const tri_params *params = job->params;
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
-        int64_t low = entry->first > slice.first ? entry->first : slice.first;
-        int64_t high = entry->first + entry->count, end = slice.first + slice.count;
-        high = high < end ? high : end;
-        if (low >= high || entry->buffer || entry->frozen)
+        tri_slice here = tri_param_within(entry, slice);
+        if (here.count == 0 || entry->buffer || entry->frozen)
             continue;
         tri_gradient gradient = {.name = entry->name,
                                  .step = job->step,
-                                 .first = low - entry->first,
-                                 .count = high - low,
-                                 .values = sums + (low - slice.first),
+                                 .first = here.first - entry->first,
+                                 .count = here.count,
+                                 .values = sums + (here.first - slice.first),
                                  .scale = job->moves.grad_scale};
         TRI_TRY_IN(job->hook(job->hook_arg, &gradient), "the hook for the gradient of %s", entry->name);
     }

@@ -38,18 +38,16 @@ tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *te
     list->each = sizeof(tri_holding);
     for (int e = 0; e < params->entry_count; e++) {
         const tri_param *entry = &params->entries[e];
-        int64_t low = slice.first - entry->first, high = slice.first + slice.count - entry->first;
-        low = low < 0 ? 0 : low;
-        high = high > entry->count ? entry->count : high;
-        if (low >= high)
+        tri_slice here = tri_param_within(entry, slice);
+        if (here.count == 0)
             continue;
         tri_holding holding = {.tensor = tensors->of_param[entry->number],
                                .shape = entry->shape,
                                .piece = entry->piece,
-                               .low = low,
-                               .high = high,
-                               .gives = (uncut || entry->piece.parts > 0) && !entry->copy,
-                               .at = entry->first + low - slice.first + at};
+                               .low = here.first - entry->first,
+                               .high = here.first - entry->first + here.count,
+                               .gives = (uncut || !tri_param_is_replicated(entry)) && !entry->copy,
+                               .at = here.first - slice.first + at};
         if (!tri_vector_push(list, &holding))
             return TRI_ENOMEM;
     }
