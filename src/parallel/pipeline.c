@@ -305,24 +305,3 @@ double tri_pipeline_flops(const tri_pipeline *pipeline)
         flops += tri_graph_flops(pipeline->chunks[c].graph);
     return flops;
 }
-
-static size_t ring_nbytes(const pipe_ring *ring)
-{
-    return ring->count > 0 ? (size_t)ring->count * ring->items[0].view.nbytes : 0;
-}
-
-tri_pipeline_memory tri_pipeline_memory_of(const tri_pipeline *pipeline)
-{
-    tri_pipeline_memory memory = {0};
-    for (int c = 0; c < pipeline->each; c++) {
-        const pipe_chunk *chunk = &pipeline->chunks[c];
-        size_t planned, plain;
-        tri_graph_memory(chunk->graph, &planned, &plain);
-        memory.activations += planned;
-        memory.crossing +=
-            ring_nbytes(&chunk->in) + ring_nbytes(&chunk->out) + ring_nbytes(&chunk->din) + ring_nbytes(&chunk->dout);
-    }
-    memory.partial_sums =
-        (size_t)pipeline->levels * (size_t)(tri_params_grad_count(pipeline->params) + TRI_PARAMS_TAIL) * sizeof(float);
-    return memory;
-}

@@ -55,8 +55,6 @@ tri_status tri_pipeline_evaluate(tri_pipeline *pipeline, const tri_batch *batch,
 /* `sums` hold the gradients over all shards, the same array in each step: gives every rank the tail of the last one (a
  * wish to stop of any), and whoever holds a tied weight all gradients of it. */
 tri_status tri_pipeline_share(tri_pipeline *pipeline, float *sums);
-/* blocks[count]: squares in blocks of what this rank holds, zeros else (tri_clip_squares()): those of all ranks. */
-tri_status tri_pipeline_share_blocks(tri_pipeline *pipeline, double *blocks, int64_t count);
 
 /* Where the last step's time went on a rank, seconds. */
 typedef struct tri_pipeline_times {
@@ -70,10 +68,5 @@ tri_status tri_pipeline_gather_times(tri_pipeline *pipeline, tri_pipeline_times 
 const tri_pipe_schedule *tri_pipeline_schedule(const tri_pipeline *pipeline);
 /* Floating point operations of one sample in this rank's stages (tri_graph_flops()). */
 double tri_pipeline_flops(const tri_pipeline *pipeline);
-/* Bytes of activations and scratch, of what crosses, and of sums of micro-batches that wait for others. */
-typedef struct tri_pipeline_memory {
-    size_t activations, crossing, partial_sums;
-} tri_pipeline_memory;
-tri_pipeline_memory tri_pipeline_memory_of(const tri_pipeline *pipeline);
 
 #endif

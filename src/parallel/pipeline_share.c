@@ -91,14 +91,6 @@ tri_status tri_pipeline_share(tri_pipeline *pipeline, float *sums)
     return status;
 }
 
-tri_status tri_pipeline_share_blocks(tri_pipeline *pipeline, double *blocks, int64_t count)
-{
-    tri_group_name_next(pipeline->group, "squares of the norm");
-    tri_status status = tri_all_reduce(pipeline->group, blocks, blocks, count, TRI_F64, TRI_REDUCE_SUM, NULL);
-    tri_group_name_next(pipeline->group, "");
-    return status;
-}
-
 tri_status tri_pipeline_gather_times(tri_pipeline *pipeline, tri_pipeline_times *times, double *bubble)
 {
     enum { EACH = sizeof(*times) / sizeof(double) };

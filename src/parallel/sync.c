@@ -78,16 +78,6 @@ void tri_shares_fini(tri_shares *shares)
     *shares = (tri_shares){0};
 }
 
-const tri_share *tri_shares_find(const tri_shares *shares, int64_t first)
-{
-    int low = 0, high = shares->count;
-    while (high - low > 1) {
-        int middle = low + (high - low) / 2;
-        *(shares->items[middle].slice.first <= first ? &low : &high) = middle;
-    }
-    return &shares->items[low];
-}
-
 tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices, int *count)
 {
     *count = 0;

@@ -168,8 +168,6 @@ typedef struct tri_shares {
 /* A function of its arguments; where nothing is spread one share of rank -1, which stands for all. */
 tri_status tri_shares_init(tri_shares *shares, const tri_parallel_config *config, const tri_params *params, int ranks);
 void tri_shares_fini(tri_shares *shares);
-/* The share that element `first` of the store is in. */
-const tri_share *tri_shares_find(const tri_shares *shares, int64_t first);
 /* The slices of one rank, in order (tri_free). */
 tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices, int *count);
 

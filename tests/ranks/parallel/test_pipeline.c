@@ -243,7 +243,7 @@ static tri_status stage_step(spawn_rank *self, const trial *t, stage *s, int ste
     tri_params_fold(s->params, 1, s->grads[0]);
     memset(s->blocks, 0, (size_t)s->params->block_count * sizeof(double));
     tri_clip_squares(s->params, s->grads[0], 0, s->params->count, s->blocks, 1);
-    TRI_TRY(tri_pipeline_share_blocks(s->pipeline, s->blocks, s->params->block_count));
+    TRI_TRY(tri_all_reduce(s->pipe_group, s->blocks, s->blocks, s->params->block_count, TRI_F64, TRI_REDUCE_SUM, NULL));
     if (step == STEPS - 1)
         SPAWN_CHECK(self, tri_clip_norm(s->blocks, s->params->block_count, 1) == t->norm);
     if (!s->sync || !s->sync->pieces)
