@@ -60,6 +60,28 @@ int tri_tree_plan(const tri_tree_part *parts, int part_count, tri_tree_step *ste
     return plan_range(parts, 0, part_count, count, steps);
 }
 
+static int plan_some(const tri_tree_part *parts, int low, int high, tri_tree_step *steps)
+{
+    if (high - low <= 1)
+        return 0;
+    /* The smallest subtree that has all of them is cut at the highest bit in which its ends differ. */
+    uint64_t last = (uint64_t)parts[high - 1].first, differ = (uint64_t)parts[low].first ^ last;
+    TRI_ASSERT(differ != 0);
+    int64_t middle = (int64_t)(last >> (63 - __builtin_clzll(differ)) << (63 - __builtin_clzll(differ)));
+    int split = low + 1;
+    while (parts[split].first < middle)
+        split++;
+    int made = plan_some(parts, low, split, steps);
+    made += plan_some(parts, split, high, steps + made);
+    steps[made] = (tri_tree_step){.into = low, .from = split};
+    return made + 1;
+}
+
+int tri_tree_plan_some(const tri_tree_part *parts, int part_count, tri_tree_step *steps)
+{
+    return plan_some(parts, 0, part_count, steps);
+}
+
 static int plan_leaves(int first, int count, tri_tree_step *steps)
 {
     if (count <= 1)

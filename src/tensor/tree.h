@@ -33,6 +33,9 @@ typedef struct tri_tree_step {
 } tri_tree_step;
 int tri_tree_plan(const tri_tree_part *parts, int part_count, tri_tree_step *steps);
 
+/* The same for parts that leave gaps between them: what is not there is left out of its sum (absent + x = x). */
+int tri_tree_plan_some(const tri_tree_part *parts, int part_count, tri_tree_step *steps);
+
 /* The same for `count` single leaves that need not be a power of two (plain collectives over ranks): T(0, count) with
  * the middle m = first + the largest power of two below count. */
 int tri_tree_plan_leaves(int count, tri_tree_step *steps);

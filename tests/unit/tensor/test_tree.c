@@ -132,6 +132,41 @@ static void leaves_that_are_no_power_of_two_lean_to_the_left(void **state)
     assert_int_equal(tri_tree_plan_leaves(0, NULL), 0);
 }
 
+/* T(a, b) over the leaves of `here`; 0 where none is. */
+static uint64_t tree_some(uint64_t here, int64_t first, int64_t count)
+{
+    if (count == 1)
+        return here >> first & 1 ? leaf(first) : 0;
+    uint64_t left = tree_some(here, first, count / 2), right = tree_some(here, first + count / 2, count / 2);
+    return left && right ? plus(left, right) : left | right;
+}
+
+static void what_is_absent_is_left_out(void **state)
+{
+    (void)state;
+    for (uint64_t here = 1; here < 1 << 16; here++) {
+        tri_tree_part parts[16];
+        tri_tree_step steps[16];
+        uint64_t slots[16];
+        int part_count = 0;
+        for (int64_t i = 0; i < 16; i++)
+            if (here >> i & 1)
+                parts[part_count++] = (tri_tree_part){i, 1};
+        /* Siblings as one part, here and there. */
+        for (int i = 0; i + 1 < part_count && here % 3 == 0; i++)
+            if (parts[i].first % 2 == 0 && parts[i + 1].first == parts[i].first + 1) {
+                parts[i].count = 2;
+                memmove(parts + i + 1, parts + i + 2, (size_t)(--part_count - i - 1) * sizeof(*parts));
+            }
+        for (int i = 0; i < part_count; i++)
+            slots[i] = tree_some(here, parts[i].first, parts[i].count);
+        int step_count = tri_tree_plan_some(parts, part_count, steps);
+        assert_int_equal(step_count, part_count - 1);
+        assert_true(run(steps, step_count, slots) == tree_some(here, 0, 16));
+    }
+    assert_int_equal(tri_tree_plan_some(NULL, 0, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +174,7 @@ int main(void)
         cmocka_unit_test(parts_are_the_fewest),
         cmocka_unit_test(a_rank_alone_sums_one_whole_subtree_in_order),
         cmocka_unit_test(leaves_that_are_no_power_of_two_lean_to_the_left),
+        cmocka_unit_test(what_is_absent_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
