@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * key.h: where a key of a table belongs: its hash, and of that the upper bits are the slot.
+ */
+#ifndef TRI_PS_KEY_H
+#define TRI_PS_KEY_H
+
+#include <stdint.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Parts of every table that go from server to server as a whole. */
+#define PS_SLOTS     128
+#define PS_SLOT_BITS 7
+
+/* xxh3 of the key's eight bytes, little endian: one to one. */
+static inline uint64_t ps_key_hash(uint64_t key)
+{
+    return XXH3_64bits(&key, sizeof(key));
+}
+
+static inline int ps_hash_slot(uint64_t hash)
+{
+    return (int)(hash >> (64 - PS_SLOT_BITS));
+}
+
+static inline int ps_key_slot(uint64_t key)
+{
+    return ps_hash_slot(ps_key_hash(key));
+}
+
+#endif
