@@ -11,17 +11,19 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/train_ps.h"
 #include "cli/worker.h"
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *hosts, *out, *resume, *dry_run;
+    const char *ranks, *servers, *hosts, *out, *resume, *dry_run;
 } train_flags;
 
 static train_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "start N workers on this machine (or on --hosts); without it: join the job that started this process",
      &given.ranks},
+    {"--servers", "N", "start N parameter servers beside the workers (parallel.sync=ps)", &given.servers},
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
@@ -150,8 +152,11 @@ static int dry_run(const tri_config *config, int ranks)
     return status == TRI_OK ? 0 : tri_command_fail(status);
 }
 
+/* What --servers stands for in the configuration. */
+#define SERVERS_WORD "parallel.sync=ps"
+
 /* The parent: starts this program on N ranks with the same words, and waits. */
-static int launch_workers(const train_plan *plan, int64_t ranks)
+static int launch_workers(const train_plan *plan, int64_t ranks, int64_t servers)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
     int count = 5;
@@ -160,16 +165,18 @@ static int launch_workers(const train_plan *plan, int64_t ranks)
         argv[count++] = (char *)given.resume;
     }
     for (int i = 0; plan->overrides[i]; i++) {
-        if (count + 1 == (int)TRI_COUNT_OF(argv))
+        if (count + 2 == (int)TRI_COUNT_OF(argv))
             return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));
         argv[count++] = (char *)plan->overrides[i];
     }
     char logs[1300];
+    if (servers > 0)
+        argv[count++] = SERVERS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", plan->folder);
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
     if (status == TRI_OK)
-        status = tri_worker_launch(ranks, given.hosts, argv, logs, &result);
+        status = tri_worker_launch(ranks + servers, servers, given.hosts, argv, logs, &result);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
 }
 
@@ -193,6 +200,8 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
     tri_comm *comm = NULL;
     tri_job *job = NULL;
     TRI_TRY(log_open_alone(plan));
+    if (strcmp(config->parallel.sync, "ps") == 0)
+        return tri_train_ps(plan->config_path, plan->overrides, plan->folder, given.resume, config);
     tri_comm_config comm_config = config->comm;
     if (!comm_config.flight[0] && snprintf(comm_config.flight, sizeof(comm_config.flight), "%s/flight", plan->folder) >=
                                       (int)sizeof(comm_config.flight))
@@ -220,10 +229,14 @@ static int run(int count, char **argv)
 {
     train_plan plan = {0};
     tri_config config = {0};
-    int64_t ranks = 0;
+    int64_t ranks = 0, servers = 0;
     tri_status status = plan_make(count, argv, &plan);
     if (status == TRI_OK && given.ranks)
         status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
+    if (status == TRI_OK && given.servers)
+        status = tri_flag_int("--servers", given.servers, 1, 64, &servers);
+    if (status == TRI_OK && given.servers && !given.ranks)
+        status = tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
     if (status == TRI_OK && given.hosts && !given.ranks)
         status = tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
     if (status == TRI_OK)
@@ -239,8 +252,8 @@ static int run(int count, char **argv)
         code = tri_command_fail(status);
     else if (given.dry_run)
         code = dry_run(&config, ranks > 0 ? (int)ranks : 1);
-    else if (given.ranks && (ranks > 1 || given.hosts))
-        code = launch_workers(&plan, ranks);
+    else if (given.ranks && (ranks > 1 || given.hosts || servers > 0))
+        code = launch_workers(&plan, ranks, servers);
     else {
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);

@@ -60,6 +60,7 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadli
     out->world = place.world;
     out->local_rank = place.local_rank;
     out->local_world = place.local_world;
+    out->servers = place.servers;
     memcpy(out->token, place.token, sizeof out->token);
     if (place.world == 1)
         return TRI_OK;

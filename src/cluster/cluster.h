@@ -18,6 +18,7 @@ typedef struct tri_cluster {
     const char *started_by; /* "torchrun" */
     int rank, world;
     int local_rank, local_world;
+    int servers;              /* the last so many ranks are parameter servers */
     char token[65];           /* of the job; "" when the starter gave none */
     tri_store *store;         /* NULL when world is 1 */
     tri_store_server *server; /* rank 0 of a foreign starter serves; else NULL */
@@ -32,6 +33,7 @@ typedef const char *(*tri_cluster_lookup)(const char *name, void *arg);
 typedef struct tri_cluster_place {
     const char *started_by;
     int rank, world, local_rank, local_world;
+    int servers; /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
     char store_url[1200];
     char token[65];
     bool serves;         /* this rank must run the store's server at store_url */

@@ -403,6 +403,8 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
         row++;
     place->started_by = row->name;
     TRI_TRY_IN(row->fill(lookup, arg, place), "started by %s", row->name);
+    if (has(lookup, arg, "TRIREME_SERVERS"))
+        TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_SERVERS", 0, place->world - 1, &place->servers));
     if (place->local_world > place->world)
         return tri_fail(TRI_ECONFIG, "started by %s: local world: want at most the world's %d ranks, found %d",
                         row->name, place->world, place->local_world);

@@ -199,7 +199,7 @@ static tri_status tf_type_scan(const json_t *cluster, const char *type, tf_scan 
 
 static tri_status tf_place(const json_t *root, tri_cluster_place *place)
 {
-    static const char *const types[] = {"chief", "master", "worker"};
+    static const char *const types[] = {"chief", "master", "worker", "ps"};
     const json_t *cluster = json_object_get(root, "cluster"), *task = json_object_get(root, "task");
     const json_t *index = json_object_get(task, "index");
     tf_scan scan = {.type = json_string_value(json_object_get(task, "type")), .rank = -1};
@@ -215,12 +215,12 @@ static tri_status tf_place(const json_t *root, tri_cluster_place *place)
     if (!json_is_object(cluster))
         return tri_fail(TRI_ECONFIG, "TF_CONFIG: cluster: want an object of lists, found something else");
     if (!scan.type)
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task.type: want chief, master or worker, found nothing");
+        return tri_fail(TRI_ECONFIG, "TF_CONFIG: task.type: want chief, master, worker or ps, found nothing");
     for (size_t i = 0; i < TRI_COUNT_OF(types); i++)
         known = known || strcmp(types[i], scan.type) == 0;
     if (!known)
         return tri_fail(TRI_ECONFIG,
-                        "TF_CONFIG: task.type: want chief, master or worker (Trireme's ranks are these; it runs "
+                        "TF_CONFIG: task.type: want chief, master, worker or ps (Trireme's ranks are these; it runs "
                         "no processes of other types), found '%.40s'",
                         scan.type);
     if (!json_is_integer(index) || json_integer_value(index) < 0 || json_integer_value(index) >= TRI_ENVIRONMENT_RANKS)
@@ -234,6 +234,7 @@ static tri_status tf_place(const json_t *root, tri_cluster_place *place)
                         scan.index, json_array_size(json_object_get(cluster, scan.type)));
     place->rank = scan.rank;
     place->world = scan.world;
+    place->servers = (int)json_array_size(json_object_get(cluster, "ps"));
     place->local_world = 0;
     scan.world = 0;
     for (size_t i = 0; i < TRI_COUNT_OF(types); i++)

@@ -88,19 +88,20 @@ static tri_status meeting_make(launch *job)
     return tri_launch_free_port(&job->start.master_port);
 }
 
-/* Cores and threads of local ranks; other hosts' cores are not ours to see. */
+/* Cores and threads of local ranks; other hosts' cores are not ours to see. Parameter servers run where there is room:
+ * they have work when workers wait for them. */
 static tri_status cores_make(launch *job)
 {
-    int count, each;
+    int count, each, workers = job->world - (int)job->config->servers;
 
     job->start.threads = getenv("OMP_NUM_THREADS") ? 0 : (int)job->config->threads;
     if (job->hosts.count > 0)
         return TRI_OK;
     TRI_TRY(tri_affinity_read(&job->cpus, &count));
-    each = count / job->world;
+    each = count / workers;
     if (!getenv("OMP_NUM_THREADS") && job->config->threads == 0)
         job->start.threads = each > 1 ? each : 1;
-    for (int r = 0; r < job->world && job->config->bind && each > 0; r++) {
+    for (int r = 0; r < workers && job->config->bind && each > 0; r++) {
         job->ranks[r].cpus = job->cpus + r * each;
         job->ranks[r].cpu_count = each;
     }

@@ -63,6 +63,8 @@ static tri_status settings_make(const launch_start *start, const launch_rank *ra
         TRI_TRY(text_push(settings, tri_format("%s=%d", numbers[i].name, numbers[i].value)));
     TRI_TRY(text_push(settings, tri_format("TRIREME_STORE=%s", url)));
     TRI_TRY(text_push(settings, tri_format("MASTER_ADDR=%s", start->master)));
+    if (start->config->servers > 0)
+        TRI_TRY(text_push(settings, tri_format("TRIREME_SERVERS=%d", (int)start->config->servers)));
     if (start->threads > 0)
         TRI_TRY(text_push(settings, tri_format("OMP_NUM_THREADS=%d", start->threads)));
     return TRI_OK;

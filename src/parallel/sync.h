@@ -15,6 +15,8 @@
 
 #include "base/options.h"
 #include "nn/graph.h"
+#include "optim/optim.h"
+#include "ps/ps.h"
 #include "tensor/tree.h"
 
 #define TRI_PARALLEL_OPTIONS(X)                                                                                        \
@@ -35,11 +37,11 @@
     X(INT, chunks, "1", 1, 64, NULL, "stages that each rank of a pipeline has; interleaved wants 2 or more")           \
     X(NAME, cut, "flops", 0, 0, "flops|measured", "what makes stages equal: operations, or seconds of a short run")    \
     X(LIST, cut_at, "[]", 0, 0, NULL, "layers that stages begin with, such as [h.2, h.4], instead of parallel.cut")    \
-    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|zero2|zero3|local|diloco",                                       \
+    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|zero2|zero3|local|diloco|ps",                                       \
       "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \
       "state of that part alone; zero2: and its gradients; zero3: and its weights; local: each rank its own, "         \
       "averaged now and then; diloco: each its own, and an outer "                                                     \
-      "step now and then")                                                                                             \
+      "step now and then; ps: parameter servers (--servers)")                                                                                             \
     X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
     X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
     X(NAME, ahead, "auto", 0, 0, "auto|on|off",                                                                        \
@@ -65,6 +67,17 @@ extern const tri_option_table tri_parallel_options; /* section "parallel" */
 
 typedef struct tri_sync tri_sync;
 
+/* Of a worker of parameter servers, which is alone in its group. */
+typedef struct tri_sync_servers {
+    struct tri_ps_client *client;
+    const tri_ps_config *config;
+    const tri_optim_config *optim;
+    int worker, workers; /* its part of the batch */
+    int64_t steps;       /* of all epochs, as schedules count */
+    int64_t last_step;   /* after which this run ends */
+    uint64_t job;        /* what all workers must have in common */
+} tri_sync_servers;
+
 typedef struct tri_sync_setup {
     const tri_parallel_config *config;
     tri_group *group;         /* the ranks that share the batch */
@@ -75,6 +88,7 @@ typedef struct tri_sync_setup {
     bool between_hosts;       /* not all ranks are on one */
     bool whole_sums;          /* each rank wants all sums, which stages exchange: up to zero1 */
     bool whole_gradients;     /* the batch is computed in pieces, which are added before the sum over ranks */
+    const tri_sync_servers *servers; /* NULL: there are none */
 } tri_sync_setup;
 
 /* A part of the store whose sums are there: this rank's optimizer moves it. */
@@ -119,6 +133,9 @@ typedef struct tri_sync_ops {
     tri_status (*loaded)(tri_sync *sync);
     /* How the graph finds what is on its way or elsewhere. NULL: everything is in the store and in grads. */
     void (*hooks)(tri_sync *sync, tri_graph_hooks *hooks);
+    /* Squares of the sum over all ranks, in the norm's blocks of the store, where the sums are elsewhere: between
+     * finish and publish, which then says by what they are multiplied. NULL: the sums are here. */
+    tri_status (*squares)(tri_sync *sync, double *blocks);
     /* Waits until the weights that are here are those after the last publish. NULL: they are. */
     tri_status (*settle)(tri_sync *sync);
     tri_spread spread;
@@ -133,6 +150,7 @@ struct tri_sync {
     bool whole;         /* finish leaves all sums in grads[0], without those of ties; else each piece's with them */
     float *tail;        /* of the first part; its sum over all ranks */
     int64_t step;       /* the trainer's, from 0 */
+    float grad_scale;   /* the trainer's, before publish: what the sums are multiplied with */
     bool ahead;         /* the next step may begin before all sums are there */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */
     int64_t waited_ns;  /* since the sync was made: time spent waiting in hooks */

@@ -7,7 +7,8 @@
 
 #include "parallel/sync.h"
 
-extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_zero2, tri_sync_zero3, tri_sync_local, tri_sync_diloco;
+extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_zero2, tri_sync_zero3, tri_sync_local, tri_sync_diloco,
+    tri_sync_ps;
 /* allreduce with parallel.compress: no name of its own. */
 extern const tri_sync_ops tri_sync_compressed;
 

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "ps/pack.h"
 
 #define VIEW_MAGIC UINT32_C(0x77767370) /* "psvw" */
@@ -45,6 +46,18 @@ tri_status ps_view_make(const ps_place *servers, int count, ps_view *out)
     for (int slot = 0; slot < PS_SLOTS; slot++)
         out->slots[slot] = out->servers[slot % count].number;
     return TRI_OK;
+}
+
+tri_status ps_view_first(int count, ps_view *out)
+{
+    ps_place *places = tri_alloc_zero(PS_MAX_SERVERS, sizeof(*places));
+    if (!places)
+        return TRI_ENOMEM;
+    for (int i = 0; i < count && i < PS_MAX_SERVERS; i++)
+        places[i].number = i;
+    tri_status status = ps_view_make(places, count, out);
+    tri_free(places);
+    return status;
 }
 
 tri_status ps_view_without(const ps_view *view, int number, ps_view *out)

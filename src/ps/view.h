@@ -33,6 +33,8 @@ typedef struct ps_view {
 /* The first view, of servers in any order: slots in turn, so that neighbours lie on different servers. TRI_EINVAL: too
  * few or many servers, or a number twice. */
 tri_status ps_view_make(const ps_place *servers, int count, ps_view *out);
+/* The first view of servers 0 to count - 1, whose addresses stand elsewhere. */
+tri_status ps_view_first(int count, ps_view *out);
 /* A server is gone: its slots go to its backup, which holds them already. Not evened out. TRI_EINVAL: it is not there,
  * or the last one. out may be view. */
 tri_status ps_view_without(const ps_view *view, int number, ps_view *out);

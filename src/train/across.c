@@ -57,6 +57,11 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm)
     const tri_sync *sync = job->sync;
     int64_t count = job->params->block_count;
     memset(job->norm_blocks, 0, (size_t)count * sizeof(double));
+    if (sync->ops->squares) {
+        TRI_TRY(sync->ops->squares(job->sync, job->norm_blocks));
+        *norm = tri_clip_norm(job->norm_blocks, count, (double)job->moves.grad_scale);
+        return TRI_OK;
+    }
     if (sync->whole)
         slice_squares(job, (tri_slice){0, job->params->count}, sync->grads[0]);
     for (int i = 0; !sync->whole && i < sync->piece_count; i++)

@@ -44,6 +44,12 @@ static void split_waves(tri_job *job)
         waves->levels++;
 }
 
+/* Ranks that share each batch out. */
+static int sharers_of(const tri_job *job)
+{
+    return job->servers.client ? job->servers.workers : job->mesh.data;
+}
+
 /* Which shards are ours, and as which subtrees. */
 void tri_job_split_shards(tri_job *job)
 {
@@ -52,8 +58,9 @@ void tri_job_split_shards(tri_job *job)
                                  .batch = job->config.train.batch,
                                  .shards = shards,
                                  .shuffle = job->config.data.shuffle};
-    job->first_shard = tri_tree_first(shards, job->mesh.data_rank, job->mesh.data);
-    job->shard_count = tri_tree_count(shards, job->mesh.data_rank, job->mesh.data);
+    int sharer = job->servers.client ? job->servers.worker : job->mesh.data_rank, sharers = sharers_of(job);
+    job->first_shard = tri_tree_first(shards, sharer, sharers);
+    job->shard_count = tri_tree_count(shards, sharer, sharers);
     job->part_count = tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
     for (int p = 0; p < job->part_count; p++)
         job->parts[p].first -= job->first_shard;
@@ -81,7 +88,7 @@ static tri_status allocate_waves(tri_job *job)
 /* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
 static bool is_pieced(const tri_job *job)
 {
-    int64_t most = (job->config.train.shards + job->mesh.data - 1) / job->mesh.data;
+    int64_t most = (job->config.train.shards + sharers_of(job) - 1) / sharers_of(job);
     int64_t at_once = job->config.train.shards_at_once;
     return at_once > 0 && at_once < most;
 }
@@ -107,6 +114,8 @@ tri_status tri_job_open_optim(tri_job *job)
     tri_slice *own;
     int count;
     TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
+    if (tri_job_follows(job))
+        count = 0; /* the servers' */
     tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
     tri_free(own);
     return status;
@@ -121,6 +130,7 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .part_count = job->part_count,
                             .whole_gradients = is_pieced(job),
                             .whole_sums = job->mesh.pipeline > 1,
+                            .servers = job->servers.client ? &job->servers : NULL,
                             .threads = job->threads};
 }
 
@@ -141,6 +151,7 @@ static void hooks_set(tri_job *job)
 static tri_status build_moves(tri_job *job)
 {
     TRI_TRY(tri_job_open_optim(job));
+    tri_job_servers_plan(job);
     tri_sync_setup setup = tri_job_sync_setup(job);
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
@@ -198,11 +209,14 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
     job->test.sampler = job->sampler;
     job->test.sampler.count = dataset->info.count;
     job->test.classes = dataset->info.classes > 0;
+    bool all = job->servers.client; /* nobody else evaluates */
+    job->test.first_shard = all ? 0 : job->first_shard;
+    job->test.shard_count = all ? job->sampler.shards : job->shard_count;
     job->test.sampler.shuffle = false;
     job->test.sums = tri_alloc_zero((size_t)job->sampler.shards * TRI_LOSS_COLUMNS, sizeof(double));
     tri_loader_setup setup = {.sampler = job->test.sampler,
-                              .first_shard = job->first_shard,
-                              .shard_count = job->shard_count,
+                              .first_shard = job->test.first_shard,
+                              .shard_count = job->test.shard_count,
                               .rows_max = job->rows,
                               .training = false,
                               .first_step = 0,
@@ -223,6 +237,8 @@ tri_status tri_job_open_evaluation(tri_job *job, bool test)
 static tri_status open_test_data(tri_job *job)
 {
     tri_dataset *dataset = NULL;
+    if (tri_job_follows(job))
+        return TRI_OK;
     tri_status status = tri_dataset_open(&job->config.data, true, &dataset);
     if (status == TRI_ENOTFOUND) {
         if (job->rank == 0)
@@ -334,6 +350,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     char why[TRI_SYNC_BITS_NBYTES];
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
     TRI_TRY(tri_config_check(&job->config, job->world));
+    TRI_TRY(tri_job_servers_find(job, setup->servers));
     TRI_TRY(tri_job_model_find(job, setup));
     TRI_TRY(layout_find(job, setup));
     TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
@@ -341,13 +358,16 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     if (parts_open)
         job->config.parallel.tensor_parts = job->mesh.tensor;
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
-    job->threads = tri_job_threads(&job->config, tri_comm_local_count(job->comm));
+    job->threads = tri_job_threads(&job->config, job->servers.client ? tri_job_servers_local(job)
+                                                                      : tri_comm_local_count(job->comm));
     snprintf(job->bits, sizeof(job->bits), "reproducible");
     if (strcmp(tri_comm_engine(job->comm), "host") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.engine %s adds in an order of its own)",
                  tri_comm_engine(job->comm));
     else if (strcmp(job->config.comm.order, "canonical") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
+    else if (job->servers.client && job->servers.workers > 1 && tri_ps_consistency(&job->config.ps) != PS_BSP)
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.consistency %s)", job->config.ps.consistency);
     else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
                            why)[0])
         snprintf(job->bits, sizeof(job->bits), "%s", why);
@@ -384,12 +404,14 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = build_moves(job);
     if (status == TRI_OK)
         status = tri_job_inventories_open(job);
-    if (status == TRI_OK && !setup->resume)
+    if (status == TRI_OK && !setup->resume && !tri_job_follows(job))
         status = tri_job_weights_find(job);
     if (status == TRI_OK)
         status = check_equal(job);
-    if (status == TRI_OK && setup->resume)
+    if (status == TRI_OK && setup->resume && !tri_job_follows(job))
         status = tri_job_resume(job, setup->resume);
+    if (status == TRI_OK && job->servers.client)
+        status = tri_job_servers_start(job);
     if (status == TRI_OK)
         status = open_loader(job, dataset);
     if (status == TRI_OK)

@@ -16,6 +16,7 @@
 #include "net/transport.h"
 #include "optim/optim.h"
 #include "parallel/sync.h"
+#include "ps/ps.h"
 
 #define TRI_TRAIN_OPTIONS(X)                                                                                           \
     X(INT, batch, "128", 1, 1e9, NULL, "samples of one step, over all ranks")                                          \
@@ -50,6 +51,7 @@ extern const tri_option_table tri_train_options; /* section "train" */
     X(data, data_row_decides)                                                                                          \
     X(optim, each_row_decides)                                                                                         \
     X(parallel, parallel_row_decides)                                                                                  \
+    X(ps, no_row_decides)                                                                                              \
     X(comm, no_row_decides)                                                                                            \
     X(net, no_row_decides)                                                                                             \
     X(checkpoint, no_row_decides)

@@ -17,17 +17,17 @@ static void count_sums(tri_job *job, int64_t first, int64_t count, const float (
         return;
     for (int64_t s = 0; s < count; s++)
         for (int column = 0; column < TRI_LOSS_COLUMNS; column++)
-            job->test.sums[(job->first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
+            job->test.sums[(job->test.first_shard + first + s) * TRI_LOSS_COLUMNS + column] += (double)sums[s][column];
 }
 
 /* Adds this rank's share of one test batch to test->sums. */
 static tri_status evaluate_batch(tri_job *job)
 {
     tri_loader_batch loaded;
-    int64_t each = job->pipeline ? job->shard_count : job->waves.shards;
+    int64_t all = job->test.shard_count, each = job->pipeline ? all : job->waves.shards;
     TRI_TRY(tri_loader_next(job->test.loader, &loaded));
-    for (int64_t first = 0; first < job->shard_count; first += each) {
-        int64_t count = job->shard_count - first < each ? job->shard_count - first : each;
+    for (int64_t first = 0; first < all; first += each) {
+        int64_t count = all - first < each ? all - first : each;
         tri_batch batch = {
             .shards = (int)count,
             .rows = loaded.rows + first,

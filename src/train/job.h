@@ -20,6 +20,7 @@
 typedef struct tri_job_test {
     tri_loader *loader; /* NULL: there is no test set */
     tri_sampler sampler;
+    int64_t first_shard, shard_count; /* that this rank evaluates */
     double *sums;          /* [shards][TRI_LOSS_COLUMNS]: this rank's shards filled, the others zero */
     bool classes;          /* targets are classes: accuracy has a meaning */
     bool tokens;           /* several classes per sample: perplexity has a meaning */
@@ -58,6 +59,7 @@ struct tri_job {
     tri_cluster alone;  /* of own_comm */
     tri_group *group;   /* of all ranks */
     int rank, world, threads;
+    tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
     tri_mesh mesh;
     char *run_folder;      /* NULL: nothing is written */
     tri_dataset_info info; /* of what it is or was trained on */
@@ -172,6 +174,18 @@ tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, cons
                                 tri_job_memory *memory);
 /* hook.c: the gradients of this rank, to the program's hook. */
 tri_status tri_job_hook_run(tri_job *job);
+/* servers.c: parameter servers. Checks what the configuration says of them; before the shards are split. */
+tri_status tri_job_servers_find(tri_job *job, struct tri_ps_client *client);
+/* Not the first worker: writes nothing, evaluates nothing, loads no files. */
+bool tri_job_follows(const tri_job *job);
+/* Workers on this host. */
+int tri_job_servers_local(const tri_job *job);
+/* Once the number of steps is known. */
+void tri_job_servers_plan(tri_job *job);
+/* The first weights go to the servers, or those that they have come here; the step with them. */
+tri_status tri_job_servers_start(tri_job *job);
+/* Before a checkpoint: the optimizer's state, as the servers have it. */
+tri_status tri_job_servers_state(tri_job *job);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
 tri_status tri_job_sums_meet(tri_job *job);

@@ -93,6 +93,7 @@ static tri_status save_met(tri_job *job, const char *folder, int64_t keep)
 
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
 {
+    TRI_TRY(tri_job_servers_state(job));
     TRI_TRY(tri_job_meet(job));
     tri_status status = save_met(job, folder, keep);
     tri_job_part(job);

@@ -140,6 +140,8 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 static bool norm_is_wanted(const tri_job *job)
 {
     int64_t every = job->config.train.norm_every;
+    if (job->sync->ops->squares) /* costs letters of its own */
+        return job->config.optim.clip_norm > 0;
     bool read = job->metrics || job->console || job->mesh.model_group || !job->sync->whole;
     return job->config.optim.clip_norm > 0 || (read && every > 0 && job->step % every == 0);
 }
@@ -187,6 +189,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
         TRI_TRY(tri_job_gradient_norm(job, &norm));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
+    job->sync->grad_scale = job->moves.grad_scale;
     weights_step(job, slice);
     if (job->ahead && norm_is_wanted(job)) {
         TRI_TRY(tri_job_settle(job));

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_ps.c: one process of a job with parameter servers: the last ranks serve, the others train.
+ */
+#include "cli/train_ps.h"
+
+#include <stdio.h>
+
+#include <trireme/train.h>
+
+#include "base/log.h"
+#include "ps/role.h"
+
+typedef struct ps_words {
+    const char *config_path;
+    const char *const *overrides;
+    const char *folder, *resume;
+    const tri_config *config;
+} ps_words;
+
+/* What the servers have seen, once all is over. */
+static void stats_print(tri_ps_client *client)
+{
+    tri_string text = {0};
+    if (tri_ps_client_stats(client, &text) == TRI_OK && text.nbytes > 0)
+        fputs(tri_string_text(&text), stdout);
+    tri_string_fini(&text);
+}
+
+static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client)
+{
+    tri_job *job = NULL;
+    bool leads = cluster->rank == 0;
+    tri_job_setup setup = {.config = words->config_path,
+                           .overrides = words->overrides,
+                           .servers = client,
+                           .run_folder = words->folder,
+                           .resume = words->resume,
+                           .console = leads};
+    tri_status status = tri_job_open(&setup, &job);
+    if (status == TRI_OK && leads)
+        tri_log(TRI_LOG_INFO, "%d workers, %d parameter servers, run folder %s", tri_ps_workers(cluster),
+                cluster->servers, words->folder);
+    if (status == TRI_OK)
+        status = tri_job_run(job);
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_job_close(job);
+    if (status != TRI_OK)
+        return tri_fail_copy(status, message);
+    if (leads)
+        stats_print(client);
+    return tri_ps_client_bye(client);
+}
+
+static tri_status worker_run(const ps_words *words, const tri_cluster *cluster)
+{
+    tri_ps_client *client;
+    char message[TRI_ERROR_NBYTES];
+    TRI_TRY(tri_ps_join(cluster, &words->config->net, &words->config->ps, &client));
+    tri_status status = work(words, cluster, client);
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_ps_client_close(client);
+    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+}
+
+static tri_status run_as(const ps_words *words, const tri_cluster *cluster)
+{
+    char label[TRI_LOG_LABEL_NBYTES];
+    if (cluster->servers == 0)
+        return tri_fail(TRI_ECONFIG, "parallel.sync ps: there are no parameter servers: want --servers N beside -n, or "
+                                     "TRIREME_SERVERS in the environment of all ranks");
+    bool serves = tri_ps_is_server(cluster);
+    snprintf(label, sizeof(label), serves ? "server %d" : "worker %d",
+             serves ? cluster->rank - tri_ps_workers(cluster) : cluster->rank);
+    tri_log_label_set(label);
+    return serves ? tri_ps_serve(cluster, &words->config->net, 1) : worker_run(words, cluster);
+}
+
+tri_status tri_train_ps(const char *config_path, const char *const *overrides, const char *folder, const char *resume,
+                        const tri_config *config)
+{
+    const ps_words words = {config_path, overrides, folder, resume, config};
+    tri_cluster cluster;
+    char message[TRI_ERROR_NBYTES];
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(config->net.timeout_s * 1e3));
+    TRI_TRY_IN(tri_cluster_join(NULL, NULL, deadline_ns, &cluster), "while joining the job");
+    tri_status status = run_as(&words, &cluster);
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_cluster_leave(&cluster);
+    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+}

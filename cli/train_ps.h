@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_ps.h: `trireme train` in a job with parameter servers.
+ */
+#ifndef TRI_CLI_TRAIN_PS_H
+#define TRI_CLI_TRAIN_PS_H
+
+#include "train/config.h"
+
+/* This process, as the worker or server that its rank makes it; resume may be NULL. */
+tri_status tri_train_ps(const char *config_path, const char *const *overrides, const char *folder, const char *resume,
+                        const tri_config *config);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sync_ps.c: parameter servers: each block of the gradient goes to the server that has it, which moves the weights and
+ * gives them back.
+ *
+ * With ps.consistency bsp the sum is the canonical one, at the server: the bits of all-reduce. A block leaves as soon as
+ * the backward pass has completed it; its new weights may come while others are computed, since nothing reads them
+ * again in that step, and the next forward pass waits for each where it needs it. With ssp and async a worker's own
+ * gradient moves the weights by itself.
+ */
+#include "parallel/sync_ps.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/runtime.h"
+#include "parallel/sync_impl.h"
+#include "ps/client.h"
+
+typedef struct sync_ps {
+    tri_sync base;
+    tri_group *group;
+    const tri_params *params;
+    ps_spec spec;
+    tri_ps_dense *dense;
+    ps_consistency consistency;
+    int part_count;
+    tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* from leaf 0 of the batch */
+    float **tails;                           /* [part_count] */
+    int *missing;                            /* [cut_count] gradients that are not ready in this step */
+    int *needs;                              /* [cut_count] of each step */
+    int *first_cut, *last_cut;               /* [tri_params_tail()] blocks that a gradient lies in */
+    double weight;                           /* of this step's gradient, where it counts by itself */
+    int64_t last_step;                       /* whose weights are those after all workers' */
+    int64_t given_step;                      /* what the servers said at first */
+    int64_t clock;                           /* of the weights that are here or on their way */
+    bool coming;                             /* some may be on their way */
+} sync_ps;
+
+static sync_ps *ps_of(tri_sync *sync)
+{
+    return tri_container_of(sync, sync_ps, base);
+}
+
+static void ps_destroy(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    tri_ps_dense_close(ps->dense);
+    tri_ps_spec_fini(&ps->spec);
+    tri_sync_arrays_free(ps->group, ps->base.grads, ps->part_count);
+    tri_free(ps->tails);
+    tri_free(ps->missing);
+    tri_free(ps->needs);
+    tri_free(ps->first_cut);
+    tri_free(ps->last_cut);
+    tri_free(ps);
+}
+
+/* --- which blocks a gradient is part of --- */
+
+static void cuts_of_entry(const ps_spec *spec, const tri_param *entry, int *first, int *last)
+{
+    *first = *last = -1;
+    for (int b = 0; b < spec->cut_count; b++)
+        if (tri_param_within(entry, (tri_slice){spec->cuts[b].first, spec->cuts[b].count}).count > 0) {
+            *first = *first < 0 ? b : *first;
+            *last = b;
+        }
+}
+
+static void cuts_count(sync_ps *ps)
+{
+    const tri_params *params = ps->params;
+    for (int number = 0; number < tri_params_tail(params); number++) {
+        int e = number < params->entry_count ? number : params->ties[number - params->entry_count].entry;
+        cuts_of_entry(&ps->spec, &params->entries[e], &ps->first_cut[number], &ps->last_cut[number]);
+        for (int b = ps->first_cut[number]; b >= 0 && b <= ps->last_cut[number]; b++)
+            ps->needs[b]++;
+    }
+}
+
+/* --- create --- */
+
+static tri_status ps_allocate(sync_ps *ps)
+{
+    size_t numbers = (size_t)tri_params_tail(ps->params) + 1, cuts = (size_t)ps->spec.cut_count;
+    ps->missing = tri_alloc_zero(cuts, sizeof(int));
+    ps->needs = tri_alloc_zero(cuts, sizeof(int));
+    ps->first_cut = tri_alloc_zero(numbers, sizeof(int));
+    ps->last_cut = tri_alloc_zero(numbers, sizeof(int));
+    ps->tails = tri_alloc_zero((size_t)ps->part_count, sizeof(float *));
+    if (!ps->missing || !ps->needs || !ps->first_cut || !ps->last_cut || !ps->tails)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_sync_arrays_alloc(ps->group, ps->params, ps->part_count, &ps->base.grads));
+    for (int p = 0; p < ps->part_count; p++)
+        ps->tails[p] = ps->base.grads[p] + tri_params_grad_count(ps->params);
+    ps->base.tail = ps->tails[0];
+    cuts_count(ps);
+    return TRI_OK;
+}
+
+static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
+{
+    const tri_sync_servers *servers = setup->servers;
+    TRI_TRY(tri_ps_spec_of(setup->params, servers->config, servers->optim, setup->leaves, servers->workers,
+                           servers->steps, &ps->spec));
+    ps->spec.job = servers->job;
+    ps->last_step = servers->last_step;
+    ps->consistency = tri_ps_consistency(servers->config);
+    int64_t first = tri_tree_first(setup->leaves, servers->worker, servers->workers);
+    int64_t count = tri_tree_count(setup->leaves, servers->worker, servers->workers);
+    if (tri_tree_parts(setup->leaves, first, count, ps->parts) != setup->part_count)
+        return tri_fail(TRI_EINTERNAL, "a worker's shards make other subtrees than its sync");
+    TRI_TRY(ps_allocate(ps));
+    return tri_ps_dense_open(servers->client, &ps->spec, servers->worker == 0, setup->params->values,
+                             &ps->given_step, &ps->dense);
+}
+
+static tri_status ps_create(const tri_sync_setup *setup, tri_sync **out)
+{
+    if (!setup->servers)
+        return tri_fail(TRI_ECONFIG, "parallel.sync ps: there are no parameter servers: want --servers N, or "
+                                     "TRIREME_SERVERS in the environment of all ranks");
+    sync_ps *ps = tri_alloc_zero(1, sizeof(*ps));
+    if (!ps)
+        return TRI_ENOMEM;
+    ps->base.ops = &tri_sync_ps;
+    ps->group = setup->group;
+    ps->params = setup->params;
+    ps->part_count = setup->part_count;
+    tri_status status = ps_open(ps, setup);
+    if (status != TRI_OK) {
+        ps_destroy(&ps->base);
+        return status;
+    }
+    *out = &ps->base;
+    return TRI_OK;
+}
+
+/* --- a step --- */
+
+static tri_status ps_begin(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    memcpy(ps->missing, ps->needs, (size_t)ps->spec.cut_count * sizeof(int));
+    return TRI_OK;
+}
+
+/* This worker's parts become one, where nobody else's are added: in the order of the tree. */
+static void parts_join(sync_ps *ps, int64_t first, int64_t count)
+{
+    tri_tree_step steps[TRI_TREE_MAX_PARTS];
+    int added = tri_tree_plan(ps->parts, ps->part_count, steps);
+    for (int i = 0; i < added; i++) {
+        float *into = ps->base.grads[steps[i].into] + first;
+        tri_vector_add(1, into, into, ps->base.grads[steps[i].from] + first, count);
+    }
+}
+
+static void tie_join(void *arg, int64_t grad_first, int64_t offset, int64_t count)
+{
+    (void)offset;
+    parts_join(arg, grad_first, count);
+}
+
+static void block_push(sync_ps *ps, int b)
+{
+    const ps_cut *cut = &ps->spec.cuts[b];
+    if (ps->consistency == PS_BSP) {
+        tri_ps_dense_push(ps->dense, b, ps->base.step, ps->parts, ps->part_count, ps->base.grads, 0);
+        return;
+    }
+    parts_join(ps, cut->first, cut->count);
+    tri_ps_ties_walk(&ps->spec, cut, tie_join, ps);
+    tri_tree_part whole = {0, (int64_t)ps->tails[0][TRI_TAIL_SHARDS]};
+    tri_ps_dense_push(ps->dense, b, ps->base.step, &whole, 1, ps->base.grads, ps->weight);
+}
+
+/* The tail comes first. */
+static void tail_ready(sync_ps *ps)
+{
+    if (ps->consistency == PS_BSP) {
+        tri_ps_dense_tail(ps->dense, ps->base.step, ps->parts, ps->part_count, ps->tails);
+        return;
+    }
+    parts_join(ps, tri_params_grad_count(ps->params), TRI_PARAMS_TAIL);
+    ps->weight = (double)ps->tails[0][TRI_TAIL_WEIGHT];
+}
+
+static void ps_ready(tri_sync *sync, int number)
+{
+    sync_ps *ps = ps_of(sync);
+    if (number == tri_params_tail(ps->params)) {
+        tail_ready(ps);
+        return;
+    }
+    for (int b = ps->first_cut[number]; b >= 0 && b <= ps->last_cut[number]; b++)
+        if (--ps->missing[b] == 0)
+            block_push(ps, b);
+}
+
+static tri_status ps_finish(tri_sync *sync, tri_sync_slice *slice)
+{
+    sync_ps *ps = ps_of(sync);
+    *slice = (tri_sync_slice){0, 0};
+    if (ps->consistency == PS_BSP)
+        return tri_ps_dense_tail_wait(ps->dense, sync->step, ps->tails[0]);
+    tri_ps_dense_clock(ps->dense, sync->step + 1);
+    return TRI_OK;
+}
+
+static tri_status ps_squares(tri_sync *sync, double *blocks)
+{
+    return tri_ps_dense_squares_wait(ps_of(sync)->dense, sync->step, blocks);
+}
+
+static tri_status ps_publish(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    ps->clock = sync->step + 1;
+    ps->coming = true;
+    if (ps->consistency != PS_BSP)
+        tri_ps_dense_pull(ps->dense, ps->clock, ps->clock == ps->last_step);
+    else if (ps->spec.optim.clip_norm > 0)
+        tri_ps_dense_move(ps->dense, sync->step, sync->grad_scale);
+    return TRI_OK;
+}
+
+/* --- weights on their way --- */
+
+static tri_status ps_settle(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    for (int b = 0; ps->coming && b < ps->spec.cut_count; b++)
+        TRI_TRY(tri_ps_dense_wait(ps->dense, b, ps->clock));
+    ps->coming = false;
+    return TRI_OK;
+}
+
+static tri_status hook_bring(void *arg, int entry, const float **values)
+{
+    sync_ps *ps = arg;
+    *values = ps->params->values + ps->params->entries[entry].first;
+    if (!ps->coming)
+        return TRI_OK;
+    int64_t start_ns = tri_now_ns();
+    for (int b = ps->first_cut[entry]; b <= ps->last_cut[entry]; b++)
+        TRI_TRY(tri_ps_dense_wait(ps->dense, b, ps->clock));
+    ps->base.waited_ns += tri_now_ns() - start_ns;
+    return TRI_OK;
+}
+
+static void ps_hooks(tri_sync *sync, tri_graph_hooks *hooks)
+{
+    *hooks = (tri_graph_hooks){.arg = ps_of(sync), .bring = hook_bring};
+}
+
+/* --- the trainer's --- */
+
+int64_t tri_sync_ps_step(const tri_sync *sync)
+{
+    return tri_container_of(sync, const sync_ps, base)->given_step;
+}
+
+tri_status tri_sync_ps_give(tri_sync *sync, int64_t step, tri_optim *optim)
+{
+    sync_ps *ps = ps_of(sync);
+    const float *state[TRI_OPTIM_MAX_STATE];
+    int count = 0;
+    for (; count < TRI_OPTIM_MAX_STATE && tri_optim_state_name(optim, count); count++)
+        state[count] = tri_optim_state(optim, count);
+    ps->clock = step;
+    return tri_ps_dense_give(ps->dense, step, state, count);
+}
+
+tri_status tri_sync_ps_take(tri_sync *sync, int64_t step)
+{
+    sync_ps *ps = ps_of(sync);
+    ps->clock = step;
+    ps->coming = true;
+    tri_ps_dense_pull(ps->dense, step, false);
+    return ps_settle(sync);
+}
+
+tri_status tri_sync_ps_state(tri_sync *sync, tri_optim *optim)
+{
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && tri_optim_state_name(optim, i); i++)
+        TRI_TRY(tri_ps_dense_state(ps_of(sync)->dense, i, tri_optim_state(optim, i)));
+    return TRI_OK;
+}
+
+const tri_sync_ops tri_sync_ps = {
+    .name = "ps",
+    .does = "parameter servers move the weights",
+    .create = ps_create,
+    .begin = ps_begin,
+    .ready = ps_ready,
+    .finish = ps_finish,
+    .publish = ps_publish,
+    .squares = ps_squares,
+    .hooks = ps_hooks,
+    .settle = ps_settle,
+    .destroy = ps_destroy,
+};

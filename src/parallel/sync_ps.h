@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sync_ps.h: parallel.sync ps: what the trainer says to it besides the calls of every strategy.
+ */
+#ifndef TRI_PARALLEL_SYNC_PS_H
+#define TRI_PARALLEL_SYNC_PS_H
+
+#include "optim/optim.h"
+#include "parallel/sync.h"
+
+/* The step that the servers' weights are after; -1: they have none, and this worker must give them. */
+int64_t tri_sync_ps_step(const tri_sync *sync);
+/* The weights of the store and the state of an optimizer over all of it, after `step` steps. */
+tri_status tri_sync_ps_give(tri_sync *sync, int64_t step, tri_optim *optim);
+/* Weights after `step` steps come to the store. */
+tri_status tri_sync_ps_take(tri_sync *sync, int64_t step);
+/* The servers' state comes to that of an optimizer over all of the store. */
+tri_status tri_sync_ps_state(tri_sync *sync, tri_optim *optim);
+
+#endif

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client.c: lines to the servers: found in the store, dialed, greeted, turned by a thread, dialed again when lost.
+ */
+#include "ps/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "ps/client_impl.h"
+
+/* Between two tries to reach a server. */
+#define DIAL_EVERY_NS (50 * TRI_NS_PER_MS)
+
+void tri_ps_key(int number, char key[TRI_PS_KEY_NBYTES])
+{
+    snprintf(key, TRI_PS_KEY_NBYTES, "ps/server/%d", number);
+}
+
+void tri_ps_client_fail(tri_ps_client *client, tri_status status)
+{
+    if (client->status == TRI_OK) {
+        client->status = status;
+        snprintf(client->message, sizeof(client->message), "%s", tri_last_error());
+    }
+    tri_cond_broadcast(&client->moved);
+}
+
+void tri_ps_queue(tri_ps_client *client, int server, unsigned priority, const ps_head *head, const void *body)
+{
+    ps_command command = {.server = server, .priority = priority, .head = *head, .body = body};
+    bool first = client->commands.count == 0;
+    if (!tri_vector_push(&client->commands, &command))
+        tri_ps_client_fail(client, TRI_ENOMEM);
+    if (first)
+        tri_post_wake(client->post);
+}
+
+tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *arg, const char *what)
+{
+    double limit_s = client->setup.net->timeout_s;
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(limit_s * 1e3));
+    while (client->status == TRI_OK && !done(arg))
+        if (!tri_cond_wait(&client->moved, &client->mutex, deadline_ns) && client->status == TRI_OK && !done(arg))
+            return tri_fail(TRI_ETIMEOUT, "%s: the parameter servers did not answer within %g s (comm.timeout_s): some "
+                                          "worker may be late or gone",
+                            what, limit_s);
+    return client->status == TRI_OK ? TRI_OK : tri_fail_copy(client->status, client->message);
+}
+
+/* --- questions to all servers --- */
+
+typedef struct ask {
+    tri_ps_client *client;
+    int64_t wanted[PS_MAX_SERVERS];
+} ask;
+
+static bool all_answered(void *arg)
+{
+    const ask *at = arg;
+    for (int s = 0; s < at->client->setup.servers; s++)
+        if (at->client->links[s].answers < at->wanted[s])
+            return false;
+    return true;
+}
+
+tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body, const char *what)
+{
+    ask at = {.client = client};
+    for (int s = 0; s < client->setup.servers; s++) {
+        at.wanted[s] = client->links[s].answers + 1;
+        head.table = client->links[s].table;
+        tri_ps_queue(client, s, (unsigned)INT32_MAX, &head, body);
+    }
+    return tri_ps_await(client, all_answered, &at, what);
+}
+
+/* --- letters --- */
+
+static int link_of(const tri_ps_client *client, const tri_line *line)
+{
+    for (int s = 0; s < client->setup.servers; s++)
+        if (client->links[s].line == line)
+            return s;
+    return -1;
+}
+
+static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool *refused)
+{
+    tri_ps_client *client = arg;
+    ps_head head = ps_head_read(letter);
+    (void)line;
+    tri_mutex_lock(&client->mutex);
+    void *place = client->dense ? tri_ps_dense_place(client->dense, &head, refused) : NULL;
+    tri_mutex_unlock(&client->mutex);
+    return place;
+}
+
+static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *head, const char *body)
+{
+    switch (head->kind) {
+    case PS_HELLO:
+        link->greeted = true;
+        return;
+    case PS_OPEN:
+        link->table = head->table;
+        break;
+    case PS_STATS:
+        if (tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
+            tri_ps_client_fail(client, TRI_ENOMEM);
+        break;
+    case PS_REFUSED: {
+        tri_status status = head->extra > 0 && head->extra < 64 ? (tri_status)head->extra : TRI_EPEER;
+        tri_ps_client_fail(client, tri_fail(status, "parameter server %d: %.*s", (int)(link - client->links),
+                                            (int)head->nbytes, body));
+        return;
+    }
+    default:
+        break;
+    }
+    link->clock = head->clock;
+    link->answers++;
+}
+
+static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
+{
+    tri_ps_client *client = arg;
+    ps_head head = ps_head_read(letter);
+    tri_mutex_lock(&client->mutex);
+    int server = link_of(client, line);
+    bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES || head.kind == PS_TAIL;
+    if (server >= 0 && of_dense && client->dense)
+        tri_ps_dense_take(client->dense, server, &head);
+    else if (server >= 0 && !of_dense)
+        take_answer(client, &client->links[server], &head, body);
+    tri_cond_broadcast(&client->moved);
+    tri_mutex_unlock(&client->mutex);
+    return true;
+}
+
+static void on_closed(void *arg, tri_line *line, const char *why)
+{
+    tri_ps_client *client = arg;
+    tri_mutex_lock(&client->mutex);
+    int server = link_of(client, line);
+    if (server >= 0) {
+        ps_link *link = &client->links[server];
+        link->line = NULL;
+        link->greeted = false;
+        link->lost_ns = tri_now_ns();
+        snprintf(link->why, sizeof(link->why), "%s", why);
+        if (!client->leaving && !client->closing)
+            tri_log(TRI_LOG_WARN, "lost parameter server %d: %s", server, why);
+    }
+    tri_cond_broadcast(&client->moved);
+    tri_mutex_unlock(&client->mutex);
+}
+
+/* --- the thread --- */
+
+static void sent_nothing(void *arg, tri_status status)
+{
+    (void)arg;
+    (void)status;
+}
+
+/* Letters that were queued go to their lines; those of a line that is lost are said again when it is back, as far as
+ * they are still wanted. */
+static void commands_send(tri_ps_client *client)
+{
+    tri_mutex_lock(&client->mutex);
+    for (size_t i = 0; i < client->commands.count; i++) {
+        const ps_command *command = tri_vector_at(&client->commands, i);
+        const ps_link *link = &client->links[command->server];
+        tri_letter letter = ps_head_write(&command->head);
+        if (link->line && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
+            tri_ps_client_fail(client, TRI_ENOMEM);
+    }
+    client->commands.count = 0;
+    tri_mutex_unlock(&client->mutex);
+}
+
+static tri_status address_find(tri_ps_client *client, int server, int64_t deadline_ns, char **out)
+{
+    char key[TRI_PS_KEY_NBYTES];
+    size_t nbytes;
+    if (!client->setup.store) {
+        *out = tri_strdup(client->setup.addresses[server]);
+        return *out ? TRI_OK : TRI_ENOMEM;
+    }
+    tri_ps_key(server, key);
+    return tri_store_wait(client->setup.store, key, out, &nbytes, deadline_ns);
+}
+
+/* Dials, and says who we are; letters of the line wait behind it. */
+static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_ns)
+{
+    char *address = NULL;
+    tri_line *line;
+    TRI_TRY(address_find(client, server, deadline_ns, &address));
+    tri_status status = tri_post_dial(client->post, address, deadline_ns, &line);
+    tri_free(address);
+    TRI_TRY(status);
+    ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
+    tri_letter letter = ps_head_write(&head);
+    client->links[server].line = line;
+    client->links[server].lost_ns = 0;
+    return tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL);
+}
+
+/* A server that is lost is tried again; after ps.retry_s the client gives up. */
+static void links_mend(tri_ps_client *client)
+{
+    int64_t now_ns = tri_now_ns();
+    for (int s = 0; s < client->setup.servers; s++) {
+        ps_link *link = &client->links[s];
+        if (link->line || client->leaving || now_ns < link->dial_ns)
+            continue;
+        link->dial_ns = now_ns + DIAL_EVERY_NS;
+        tri_status status = link_dial(client, s, now_ns + 10 * DIAL_EVERY_NS);
+        tri_mutex_lock(&client->mutex);
+        if (status == TRI_OK && client->dense)
+            tri_ps_dense_resend(client->dense, s);
+        else if (now_ns - link->lost_ns > (int64_t)(client->setup.ps->retry_s * 1e9))
+            tri_ps_client_fail(client, tri_fail(TRI_EPEER, "parameter server %d is lost (%s) and was not there again "
+                                                           "within %g s (ps.retry_s)",
+                                                s, link->why, client->setup.ps->retry_s));
+        tri_mutex_unlock(&client->mutex);
+    }
+}
+
+static bool is_closing(tri_ps_client *client)
+{
+    tri_mutex_lock(&client->mutex);
+    bool closing = client->closing;
+    tri_mutex_unlock(&client->mutex);
+    return closing;
+}
+
+static void client_body(void *arg)
+{
+    tri_ps_client *client = arg;
+    while (!is_closing(client)) {
+        links_mend(client);
+        commands_send(client);
+        tri_status status = tri_post_turn(client->post, tri_now_ns() + DIAL_EVERY_NS);
+        if (status != TRI_OK) {
+            tri_mutex_lock(&client->mutex);
+            tri_ps_client_fail(client, status);
+            tri_mutex_unlock(&client->mutex);
+            return;
+        }
+    }
+}
+
+/* --- open and close --- */
+
+static tri_status links_open(tri_ps_client *client)
+{
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
+    for (int s = 0; s < client->setup.servers; s++)
+        TRI_TRY_IN(link_dial(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
+                   client->setup.servers);
+    return tri_thread_start(&client->thread, "ps client", client_body, client);
+}
+
+tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **out)
+{
+    if (setup->servers < 1 || setup->servers > PS_MAX_SERVERS)
+        return tri_fail(TRI_ECONFIG, "parameter servers: want 1 to %d, got %d", PS_MAX_SERVERS, setup->servers);
+    tri_ps_client *client = tri_alloc_zero(1, sizeof(*client));
+    if (!client)
+        return TRI_ENOMEM;
+    client->setup = *setup;
+    client->commands.each = sizeof(ps_command);
+    tri_mutex_init(&client->mutex);
+    tri_cond_init(&client->moved);
+    client->links = tri_alloc_zero((size_t)setup->servers, sizeof(ps_link));
+    tri_post_setup post = {.name = "worker",
+                           .config = setup->net,
+                           .token = setup->token,
+                           .body_limit = PS_BODY_LIMIT_NBYTES,
+                           .hub = setup->hub,
+                           .rank = setup->rank,
+                           .world = setup->world,
+                           .handlers = {.arg = client, .place = on_place, .letter = on_letter, .closed = on_closed}};
+    tri_status status = client->links ? ps_view_first(setup->servers, &client->view) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_post_open(&post, &client->post);
+    if (status == TRI_OK)
+        status = links_open(client);
+    if (status != TRI_OK) {
+        tri_ps_client_close(client);
+        return status;
+    }
+    *out = client;
+    return TRI_OK;
+}
+
+const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client)
+{
+    return &client->setup;
+}
+
+tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out)
+{
+    tri_mutex_lock(&client->mutex);
+    tri_string_clear(&client->stats);
+    tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_STATS}, NULL, "how the servers do");
+    if (status == TRI_OK)
+        status = tri_string_append(out, tri_string_text(&client->stats));
+    tri_mutex_unlock(&client->mutex);
+    return status;
+}
+
+tri_status tri_ps_client_bye(tri_ps_client *client)
+{
+    tri_mutex_lock(&client->mutex);
+    client->leaving = true;
+    tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_BYE}, NULL, "goodbye");
+    tri_mutex_unlock(&client->mutex);
+    return status;
+}
+
+void tri_ps_client_close(tri_ps_client *client)
+{
+    if (!client)
+        return;
+    tri_mutex_lock(&client->mutex);
+    client->closing = true;
+    tri_mutex_unlock(&client->mutex);
+    if (client->post)
+        tri_post_wake(client->post);
+    tri_thread_join(client->thread);
+    tri_post_close(client->post);
+    tri_vector_fini(&client->commands);
+    tri_string_fini(&client->stats);
+    tri_free(client->links);
+    tri_mutex_fini(&client->mutex);
+    tri_cond_fini(&client->moved);
+    tri_free(client);
+}

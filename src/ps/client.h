@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client.h: a worker's way to the parameter servers: one line to each, turned by a thread of its own.
+ *
+ * Calls queue letters and return; bodies stay the caller's and must lie still until what answers them has come. A server
+ * that is lost is dialed again for ps.retry_s, at the address that stands in the store then, and is told again what it
+ * has not answered: servers know what came twice.
+ */
+#ifndef TRI_PS_CLIENT_H
+#define TRI_PS_CLIENT_H
+
+#include "cluster/store.h"
+#include "net/transport.h"
+#include "ps/spec.h"
+
+typedef struct tri_ps_client tri_ps_client;
+typedef struct tri_ps_dense tri_ps_dense;
+
+typedef struct tri_ps_client_setup {
+    const tri_net_config *net; /* timeout_s: the longest wait of a call */
+    const tri_ps_config *ps;
+    const char *token;
+    tri_store *store; /* where servers tell their addresses; NULL: */
+    const char *const *addresses;
+    int worker, workers, servers;
+    int local_workers; /* on this host; 0: not known */
+    tri_hub *hub; /* NULL: sockets; else the place there: */
+    int rank, world;
+} tri_ps_client_setup;
+
+/* Waits until all servers are there. */
+tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **out);
+const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client);
+/* How servers do, as lines for people (tri_string_fini). */
+tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out);
+/* Says goodbye to all servers, and waits until they have heard it. */
+tri_status tri_ps_client_bye(tri_ps_client *client);
+/* NULL does nothing. */
+void tri_ps_client_close(tri_ps_client *client);
+
+/* The key in the store under which server `number` tells its address. */
+#define TRI_PS_KEY_NBYTES 32
+void tri_ps_key(int number, char key[TRI_PS_KEY_NBYTES]);
+
+/* A dense table, borrowed spec; values[spec->params.count] is where values arrive. One at a time of a client. clock: the
+ * step to begin with; -1: it has no values yet and this client, which `starts`, must give them. A client that does not
+ * start waits until it has. */
+tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool starts, float *values, int64_t *clock,
+                             tri_ps_dense **out);
+void tri_ps_dense_close(tri_ps_dense *dense);
+/* First values (those at `values`) and arrays of the optimizer's state, over the whole store, NULL: zeros. */
+tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *const *state, int state_count);
+
+/* The gradient of block b in this step: one sum for each part (whole subtrees of the batch's leaves), in arrays of
+ * tri_params_grad_count() elements. weight: what makes it a mean, where each push moves the weights by itself. With bsp
+ * the values of the next clock come by themselves. */
+void tri_ps_dense_push(tri_ps_dense *dense, int b, int64_t clock, const tri_tree_part *parts, int part_count,
+                       float *const *grads, double weight);
+/* bsp: tails of the parts; and the sum of all once it is there. */
+void tri_ps_dense_tail(tri_ps_dense *dense, int64_t clock, const tri_tree_part *parts, int part_count,
+                       float *const *tails);
+tri_status tri_ps_dense_tail_wait(tri_ps_dense *dense, int64_t clock, float sums[TRI_PARAMS_TAIL]);
+/* bsp with clipping: squares of the whole gradient, blocks[params.block_count]; and by what it is to be multiplied. */
+tri_status tri_ps_dense_squares_wait(tri_ps_dense *dense, int64_t clock, double *blocks);
+void tri_ps_dense_move(tri_ps_dense *dense, int64_t clock, float scale);
+/* ssp, async: all pushes of step clock - 1 were queued. */
+void tri_ps_dense_clock(tri_ps_dense *dense, int64_t clock);
+/* Asks for the values of all blocks, those first that come first in the store; with `of_all` once every worker that
+ * has not left has pushed all steps before `clock`. */
+void tri_ps_dense_pull(tri_ps_dense *dense, int64_t clock, bool of_all);
+/* Waits until block b has values of this clock, or of those that were pulled last. */
+tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock);
+/* The optimizer's array `index`, into out[params.count]. */
+tri_status tri_ps_dense_state(tri_ps_dense *dense, int index, float *out);
+int64_t tri_ps_dense_waited_ns(const tri_ps_dense *dense);
+
+#endif

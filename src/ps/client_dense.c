@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client_dense.c: a dense table as a worker sees it: gradients of blocks go out, values of blocks come in.
+ */
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/client_impl.h"
+
+/* What the next forward pass reads first goes first. */
+static unsigned block_priority(int b)
+{
+    return (unsigned)(INT32_MAX - b);
+}
+
+static void lock(tri_ps_dense *dense)
+{
+    tri_mutex_lock(&dense->client->mutex);
+}
+
+static void unlock(tri_ps_dense *dense)
+{
+    tri_mutex_unlock(&dense->client->mutex);
+}
+
+/* --- open --- */
+
+static tri_status blocks_init(tri_ps_dense *dense)
+{
+    const ps_spec *spec = dense->spec;
+    int *owners = tri_alloc((size_t)spec->cut_count * sizeof(int));
+    dense->blocks = tri_alloc_zero((size_t)spec->cut_count, sizeof(dense_block));
+    dense->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
+    tri_status status = owners && dense->blocks && dense->squares ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_ps_owners(spec, &dense->client->view, owners);
+    for (int b = 0; b < spec->cut_count && status == TRI_OK; b++) {
+        dense_block *block = &dense->blocks[b];
+        *block = (dense_block){.server = owners[b], .asked = -1, .arrived = -1, .pushed = -1};
+        block->moves = tri_ps_cut_moves(spec, &spec->cuts[b]);
+        block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *));
+        block->staged = spec->cuts[b].tied > 0 ? tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *)) : NULL;
+        if (!block->bodies || (spec->cuts[b].tied > 0 && !block->staged))
+            status = TRI_ENOMEM;
+    }
+    tri_free(owners);
+    return status;
+}
+
+/* The step to begin with: the earliest that some server has yet to take; -1: some have no values. */
+static int64_t clock_of_all(const tri_ps_client *client)
+{
+    int64_t clock = client->links[0].clock;
+    for (int s = 1; s < client->setup.servers; s++)
+        clock = client->links[s].clock < clock ? client->links[s].clock : clock;
+    return clock;
+}
+
+tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool starts, float *values, int64_t *clock,
+                             tri_ps_dense **out)
+{
+    tri_string text = {0};
+    tri_ps_dense *dense = tri_alloc_zero(1, sizeof(*dense));
+    if (!dense)
+        return TRI_ENOMEM;
+    *dense = (tri_ps_dense){.client = client,
+                            .spec = spec,
+                            .consistency = tri_ps_consistency(&spec->ps),
+                            .values = values,
+                            .tail_clock = -1,
+                            .tail_known = -1,
+                            .move_clock = -1,
+                            .told_clock = -1};
+    tri_status status = blocks_init(dense);
+    if (status == TRI_OK)
+        status = tri_ps_spec_print(spec, &text);
+    lock(dense);
+    ps_head head = {.kind = PS_OPEN, .flags = starts ? PS_FLAG_STARTS : 0, .nbytes = text.nbytes};
+    if (status == TRI_OK)
+        status = tri_ps_ask_all(client, head, tri_string_text(&text), "opening the table of weights");
+    *clock = status == TRI_OK ? clock_of_all(client) : -1;
+    client->dense = status == TRI_OK ? dense : NULL;
+    unlock(dense);
+    tri_string_fini(&text);
+    if (status != TRI_OK) {
+        tri_ps_dense_close(dense);
+        return status;
+    }
+    *out = dense;
+    return TRI_OK;
+}
+
+void tri_ps_dense_close(tri_ps_dense *dense)
+{
+    if (!dense)
+        return;
+    lock(dense);
+    dense->client->dense = NULL;
+    unlock(dense);
+    for (int b = 0; dense->blocks && b < dense->spec->cut_count; b++) {
+        dense_block *block = &dense->blocks[b];
+        for (int p = 0; block->staged && p < TRI_TREE_MAX_PARTS; p++)
+            tri_free(block->staged[p]);
+        tri_free(block->staged);
+        tri_free(block->bodies);
+    }
+    tri_free(dense->blocks);
+    tri_free(dense->squares);
+    tri_free(dense);
+}
+
+/* A copy of what a block is given, which lives until the line has taken it: until READY is answered. */
+static tri_status block_give(tri_ps_dense *dense, int b, int64_t clock, const float *const *state, int state_count,
+                             float *body)
+{
+    const ps_cut *cut = &dense->spec->cuts[b];
+    size_t count = (size_t)cut->count;
+    memcpy(body, dense->values + cut->first, count * sizeof(float));
+    for (int i = 0; i < state_count; i++) {
+        if (state && state[i])
+            memcpy(body + (size_t)(1 + i) * count, state[i] + cut->first, count * sizeof(float));
+        else
+            memset(body + (size_t)(1 + i) * count, 0, count * sizeof(float));
+    }
+    int server = dense->blocks[b].server;
+    ps_head head = {.kind = PS_INIT,
+                    .nbytes = (uint64_t)(1 + state_count) * count * sizeof(float),
+                    .clock = clock,
+                    .table = dense->client->links[server].table,
+                    .block = (uint32_t)b};
+    tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, body);
+    return TRI_OK;
+}
+
+tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *const *state, int state_count)
+{
+    float *bodies = tri_alloc((size_t)dense->spec->params.count * (size_t)(1 + state_count) * sizeof(float));
+    if (!bodies)
+        return TRI_ENOMEM;
+    lock(dense);
+    tri_status status = TRI_OK;
+    for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++)
+        status = block_give(dense, b, clock, state, state_count,
+                            bodies + dense->spec->cuts[b].first * (1 + state_count));
+    if (status == TRI_OK)
+        status = tri_ps_ask_all(dense->client, (ps_head){.kind = PS_READY, .clock = clock}, NULL,
+                                "giving the first weights");
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        dense->blocks[b].arrived = clock;
+    unlock(dense);
+    tri_free(bodies);
+    return status;
+}
+
+/* --- out --- */
+
+typedef struct stage {
+    const float *grads;
+    float *to;
+} stage;
+
+static void stage_piece(void *arg, int64_t grad_first, int64_t offset, int64_t count)
+{
+    stage *at = arg;
+    (void)offset;
+    memcpy(at->to, at->grads + grad_first, (size_t)count * sizeof(float));
+    at->to += count;
+}
+
+/* The body of a push: where the gradient lies, or with those of ties behind it. */
+static const float *body_of(tri_ps_dense *dense, int b, int p, const float *grads)
+{
+    const ps_cut *cut = &dense->spec->cuts[b];
+    dense_block *block = &dense->blocks[b];
+    if (cut->tied == 0)
+        return grads + cut->first;
+    if (!block->staged[p])
+        block->staged[p] = tri_alloc(tri_ps_cut_nbytes(cut));
+    if (!block->staged[p])
+        return NULL;
+    memcpy(block->staged[p], grads + cut->first, (size_t)cut->count * sizeof(float));
+    stage at = {.grads = grads, .to = block->staged[p] + cut->count};
+    tri_ps_ties_walk(dense->spec, cut, stage_piece, &at);
+    return block->staged[p];
+}
+
+static void push_queue(tri_ps_dense *dense, int b)
+{
+    const dense_block *block = &dense->blocks[b];
+    for (int p = 0; p < dense->part_count; p++) {
+        ps_head head = {.kind = PS_PUSH,
+                        .flags = dense->consistency == PS_BSP && p == 0 ? PS_FLAG_PULL : 0,
+                        .nbytes = tri_ps_cut_nbytes(&dense->spec->cuts[b]),
+                        .clock = block->pushed,
+                        .table = dense->client->links[block->server].table,
+                        .block = (uint32_t)b,
+                        .part = dense->parts[p],
+                        .extra = dense->weight};
+        tri_ps_queue(dense->client, block->server, block_priority(b), &head, block->bodies[p]);
+    }
+}
+
+void tri_ps_dense_push(tri_ps_dense *dense, int b, int64_t clock, const tri_tree_part *parts, int part_count,
+                       float *const *grads, double weight)
+{
+    dense_block *block = &dense->blocks[b];
+    if (!block->moves)
+        return;
+    const float *bodies[TRI_TREE_MAX_PARTS];
+    for (int p = 0; p < part_count; p++)
+        bodies[p] = body_of(dense, b, p, grads[p]);
+    lock(dense);
+    dense->part_count = part_count;
+    dense->weight = weight;
+    for (int p = 0; p < part_count; p++) {
+        dense->parts[p] = parts[p];
+        block->bodies[p] = bodies[p];
+        if (!bodies[p])
+            tri_ps_client_fail(dense->client, TRI_ENOMEM);
+    }
+    block->pushed = clock;
+    block->asked = dense->consistency == PS_BSP ? clock + 1 : -1;
+    block->squared = false;
+    push_queue(dense, b);
+    unlock(dense);
+}
+
+static void tail_queue(tri_ps_dense *dense, int server)
+{
+    for (int p = 0; p < dense->part_count; p++) {
+        ps_head head = {.kind = PS_TAIL,
+                        .flags = p == 0 ? PS_FLAG_PULL : 0,
+                        .nbytes = sizeof(dense->tails[p]),
+                        .clock = dense->tail_clock,
+                        .table = dense->client->links[server].table,
+                        .part = dense->parts[p]};
+        tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, dense->tails[p]);
+    }
+}
+
+void tri_ps_dense_tail(tri_ps_dense *dense, int64_t clock, const tri_tree_part *parts, int part_count,
+                       float *const *tails)
+{
+    lock(dense);
+    dense->tail_clock = clock;
+    dense->part_count = part_count;
+    for (int p = 0; p < part_count; p++) {
+        dense->parts[p] = parts[p];
+        memcpy(dense->tails[p], tails[p], sizeof(dense->tails[p]));
+    }
+    for (int s = 0; s < dense->client->setup.servers; s++)
+        tail_queue(dense, s);
+    unlock(dense);
+}
+
+static void plain_queue(tri_ps_dense *dense, int server, ps_kind kind, int64_t clock, double extra)
+{
+    ps_head head = {.kind = kind, .clock = clock, .table = dense->client->links[server].table, .extra = extra};
+    tri_ps_queue(dense->client, server, kind == PS_CLOCK ? 0 : (unsigned)INT32_MAX, &head, NULL);
+}
+
+void tri_ps_dense_move(tri_ps_dense *dense, int64_t clock, float scale)
+{
+    lock(dense);
+    dense->move_clock = clock;
+    dense->move_scale = scale;
+    for (int s = 0; s < dense->client->setup.servers; s++)
+        plain_queue(dense, s, PS_MOVE, clock, (double)scale);
+    unlock(dense);
+}
+
+void tri_ps_dense_clock(tri_ps_dense *dense, int64_t clock)
+{
+    lock(dense);
+    dense->told_clock = clock;
+    for (int s = 0; s < dense->client->setup.servers; s++)
+        plain_queue(dense, s, PS_CLOCK, clock, 0);
+    unlock(dense);
+}
+
+static void pull_queue(tri_ps_dense *dense, int b)
+{
+    const dense_block *block = &dense->blocks[b];
+    ps_head head = {.kind = PS_PULL,
+                    .flags = dense->of_all ? PS_FLAG_ALL : 0,
+                    .clock = block->asked,
+                    .table = dense->client->links[block->server].table,
+                    .block = (uint32_t)b};
+    tri_ps_queue(dense->client, block->server, 0, &head, NULL);
+}
+
+void tri_ps_dense_pull(tri_ps_dense *dense, int64_t clock, bool of_all)
+{
+    lock(dense);
+    dense->of_all = of_all;
+    for (int b = 0; b < dense->spec->cut_count; b++) {
+        dense->blocks[b].asked = clock;
+        pull_queue(dense, b);
+    }
+    unlock(dense);
+}
+
+void tri_ps_dense_resend(tri_ps_dense *dense, int server)
+{
+    for (int b = 0; b < dense->spec->cut_count; b++) {
+        const dense_block *block = &dense->blocks[b];
+        if (block->server != server)
+            continue;
+        if (block->pushed >= 0 && (block->asked >= 0 || dense->consistency != PS_BSP))
+            push_queue(dense, b);
+    }
+    if (dense->consistency == PS_BSP && dense->tail_clock >= 0)
+        tail_queue(dense, server);
+    if (dense->move_clock >= 0)
+        plain_queue(dense, server, PS_MOVE, dense->move_clock, (double)dense->move_scale);
+    if (dense->told_clock >= 0)
+        plain_queue(dense, server, PS_CLOCK, dense->told_clock, 0);
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        if (dense->blocks[b].server == server && dense->blocks[b].asked >= 0)
+            pull_queue(dense, b);
+}
+
+/* --- in --- */
+
+void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused)
+{
+    const ps_spec *spec = dense->spec;
+    void *place = NULL;
+    size_t wanted = 0;
+    if (head->kind != PS_VALUES && head->kind != PS_STATE && head->kind != PS_SQUARES && head->kind != PS_TAIL)
+        return NULL;
+    *refused = head->kind != PS_TAIL && head->block >= (uint32_t)spec->cut_count;
+    if (*refused)
+        return NULL;
+    const ps_cut *cut = &spec->cuts[head->block];
+    if (head->kind == PS_TAIL) {
+        place = dense->tail_sums;
+        wanted = sizeof(dense->tail_sums);
+    } else if (head->kind == PS_SQUARES) {
+        tri_slice blocks = tri_ps_norm_blocks(spec, cut);
+        place = dense->squares + blocks.first;
+        wanted = (size_t)blocks.count * sizeof(double);
+    } else {
+        place = (head->kind == PS_VALUES ? dense->values : dense->state) + cut->first;
+        wanted = (size_t)cut->count * sizeof(float);
+        *refused = head->kind == PS_STATE && !dense->state;
+    }
+    *refused = *refused || head->nbytes != wanted;
+    return *refused ? NULL : place;
+}
+
+void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head)
+{
+    dense_block *block = &dense->blocks[head->block];
+    (void)server;
+    switch (head->kind) {
+    case PS_TAIL:
+        dense->tail_known = head->clock;
+        break;
+    case PS_SQUARES:
+        block->squared = block->pushed == head->clock;
+        break;
+    case PS_STATE:
+        dense->state_missing--;
+        break;
+    default:
+        block->arrived = head->clock;
+        block->asked = -1;
+        break;
+    }
+}
+
+typedef struct wait {
+    tri_ps_dense *dense;
+    int block;
+    int64_t clock;
+} wait;
+
+static bool tail_is_known(void *arg)
+{
+    const wait *at = arg;
+    return at->dense->tail_known >= at->clock;
+}
+
+static bool all_squared(void *arg)
+{
+    const wait *at = arg;
+    for (int b = 0; b < at->dense->spec->cut_count; b++)
+        if (at->dense->blocks[b].moves && !at->dense->blocks[b].squared)
+            return false;
+    return true;
+}
+
+static bool block_is_here(void *arg)
+{
+    const wait *at = arg;
+    const dense_block *block = &at->dense->blocks[at->block];
+    return block->asked < 0 && (at->dense->consistency != PS_BSP || !block->moves || block->arrived >= at->clock);
+}
+
+static bool state_is_here(void *arg)
+{
+    return ((const wait *)arg)->dense->state_missing == 0;
+}
+
+static tri_status await(tri_ps_dense *dense, bool (*done)(void *arg), wait *at, const char *what)
+{
+    int64_t start_ns = tri_now_ns();
+    tri_status status = tri_ps_await(dense->client, done, at, what);
+    dense->waited_ns += tri_now_ns() - start_ns;
+    return status;
+}
+
+tri_status tri_ps_dense_tail_wait(tri_ps_dense *dense, int64_t clock, float sums[TRI_PARAMS_TAIL])
+{
+    wait at = {.dense = dense, .clock = clock};
+    lock(dense);
+    tri_status status = await(dense, tail_is_known, &at, "the sums of the batch");
+    memcpy(sums, dense->tail_sums, sizeof(dense->tail_sums));
+    unlock(dense);
+    return status;
+}
+
+tri_status tri_ps_dense_squares_wait(tri_ps_dense *dense, int64_t clock, double *blocks)
+{
+    wait at = {.dense = dense, .clock = clock};
+    lock(dense);
+    tri_status status = await(dense, all_squared, &at, "the gradient's norm");
+    memcpy(blocks, dense->squares, (size_t)dense->spec->params.block_count * sizeof(double));
+    unlock(dense);
+    return status;
+}
+
+tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock)
+{
+    wait at = {.dense = dense, .block = b, .clock = clock};
+    lock(dense);
+    tri_status status = block_is_here(&at) && dense->client->status == TRI_OK
+                            ? TRI_OK
+                            : await(dense, block_is_here, &at, "weights");
+    unlock(dense);
+    return status;
+}
+
+tri_status tri_ps_dense_state(tri_ps_dense *dense, int index, float *out)
+{
+    wait at = {.dense = dense};
+    lock(dense);
+    dense->state = out;
+    dense->state_missing = dense->spec->cut_count;
+    for (int b = 0; b < dense->spec->cut_count; b++) {
+        int server = dense->blocks[b].server;
+        ps_head head = {.kind = PS_PULL_STATE,
+                        .table = dense->client->links[server].table,
+                        .block = (uint32_t)b,
+                        .extra = index};
+        tri_ps_queue(dense->client, server, 0, &head, NULL);
+    }
+    tri_status status = tri_ps_await(dense->client, state_is_here, &at, "the optimizer's state");
+    dense->state = NULL;
+    unlock(dense);
+    return status;
+}
+
+int64_t tri_ps_dense_waited_ns(const tri_ps_dense *dense)
+{
+    return dense->waited_ns;
+}

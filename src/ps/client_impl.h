@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client_impl.h: what client.c (lines and the thread that turns them) and client_dense.c (a table's blocks) share.
+ */
+#ifndef TRI_PS_CLIENT_IMPL_H
+#define TRI_PS_CLIENT_IMPL_H
+
+#include "ps/client.h"
+#include "ps/protocol.h"
+
+/* A letter to be sent by the client's thread. */
+typedef struct ps_command {
+    int server;
+    unsigned priority;
+    ps_head head;
+    const void *body; /* lies still until it is answered; with `copied` freed once it is sent */
+    bool copied;
+} ps_command;
+
+typedef struct ps_link {
+    tri_line *line; /* NULL: not there at present */
+    bool greeted;
+    int64_t lost_ns; /* when it was lost */
+    int64_t dial_ns; /* not again before this */
+    int64_t answers; /* to requests that are waited for one by one: OPEN, READY, STATS, BYE */
+    int64_t clock;   /* of the latest */
+    uint32_t table;
+    char why[160];
+} ps_link;
+
+struct tri_ps_client {
+    tri_ps_client_setup setup;
+    ps_view view;
+    tri_post *post;
+    tri_thread *thread;
+    tri_mutex mutex;
+    tri_cond moved;
+    /* under the mutex: */
+    tri_vector commands; /* of ps_command */
+    ps_link *links;      /* [servers] */
+    tri_ps_dense *dense; /* NULL: none */
+    tri_string stats;
+    bool closing, leaving;
+    tri_status status; /* the first failure: every call returns it */
+    char message[TRI_ERROR_NBYTES];
+};
+
+typedef struct dense_block {
+    int server;
+    bool moves;
+    int64_t asked;   /* clock of the values that are awaited, -1: none */
+    int64_t arrived; /* of those that are here */
+    bool squared;    /* squares of the step under way are here */
+    int64_t pushed;  /* step of the latest push, -1: none */
+    float **staged;  /* [TRI_TREE_MAX_PARTS] bodies with ties, or NULL */
+    const float **bodies;
+} dense_block;
+
+struct tri_ps_dense {
+    tri_ps_client *client;
+    const ps_spec *spec;
+    ps_consistency consistency;
+    float *values;
+    dense_block *blocks; /* [spec->cut_count] */
+    /* of the latest pushes: */
+    tri_tree_part parts[TRI_TREE_MAX_PARTS];
+    int part_count;
+    double weight;
+    float tails[TRI_TREE_MAX_PARTS][TRI_PARAMS_TAIL];
+    int64_t tail_clock;  /* of the latest tail that was said, -1: none */
+    int64_t tail_known;  /* of the latest sum that came */
+    float tail_sums[TRI_PARAMS_TAIL];
+    int64_t move_clock;  /* of the latest move, -1: none */
+    float move_scale;
+    bool of_all;         /* ssp: the pulls under way wait for all workers */
+    int64_t told_clock;  /* ssp: of the latest PS_CLOCK, -1: none */
+    double *squares;     /* [block_count] */
+    float *state;        /* where states arrive */
+    int state_missing;
+    int state_index;
+    int64_t waited_ns;
+};
+
+/* --- client.c; the mutex is held --- */
+void tri_ps_queue(tri_ps_client *client, int server, unsigned priority, const ps_head *head, const void *body);
+/* Waits for `done`; the mutex is held, and given up meanwhile. */
+tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *arg, const char *what);
+void tri_ps_client_fail(tri_ps_client *client, tri_status status);
+/* A request to each server, and its answer. */
+tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body, const char *what);
+
+/* --- client_dense.c; the mutex is held --- */
+/* Where the body of a letter shall lie; NULL: *refused, or nowhere. */
+void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused);
+void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head);
+/* Everything that a server has not answered, again. */
+void tri_ps_dense_resend(tri_ps_dense *dense, int server);
+
+#endif

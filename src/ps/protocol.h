@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * protocol.h: what a worker and a parameter server say to each other, as heads of letters (net/post.h).
+ *
+ * The words of a head always mean the same: request (echoed by the answer), clock (steps taken), table and block, part
+ * (leaves of the batch that a body is the sum of), extra. docs/formats/ps.md lists all letters.
+ */
+#ifndef TRI_PS_PROTOCOL_H
+#define TRI_PS_PROTOCOL_H
+
+#include <string.h>
+
+#include "net/post.h"
+#include "tensor/tree.h"
+
+#define PS_VERSION 1
+/* The text of a table. */
+#define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
+/* No block or list of rows is longer; what a client may make a server hold before it is believed. */
+#define PS_BODY_LIMIT_NBYTES ((size_t)256 << 20)
+
+typedef enum ps_kind {
+    PS_HELLO = 1,  /* request: PS_VERSION; clock: number of the client; -> the same */
+    PS_OPEN,       /* body: a table's text; PS_FLAG_STARTS: answer at once, else when it has values -> clock, or -1 */
+    PS_INIT,       /* clock, block; body: values, then each state array */
+    PS_READY,      /* all blocks of the table were given: -> clock */
+    PS_PUSH,       /* clock, block, part; body: gradients, then those of ties; extra: weight (ssp, async) */
+    PS_TAIL,       /* bsp: clock, part; body: the tail -> PS_TAIL with the sum over all leaves */
+    PS_SQUARES,    /* bsp with clipping, from the server: squares of the sum of a block */
+    PS_MOVE,       /* bsp with clipping: clock, extra: what gradients are multiplied with */
+    PS_CLOCK,      /* ssp, async: this worker has pushed all of step `clock` - 1 */
+    PS_PULL,       /* clock, block -> PS_VALUES once they are of that step (bsp), or allowed (ssp) */
+    PS_VALUES,     /* clock, block; body: values */
+    PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
+    PS_STATE,
+    PS_STATS, /* -> text for people */
+    PS_BYE,   /* this worker needs nothing more -> the same */
+    PS_REFUSED, /* from the server, before it hangs up: why */
+    PS_KIND_COUNT
+} ps_kind;
+
+/* Flags of letters. */
+#define PS_FLAG_STARTS UINT16_C(1) /* PS_OPEN: this client gives the first values */
+#define PS_FLAG_PULL   UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
+#define PS_FLAG_ALL    UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1 */
+
+/* A head with its words by name. */
+typedef struct ps_head {
+    ps_kind kind;
+    uint16_t flags;
+    uint64_t nbytes;
+    uint64_t request;
+    int64_t clock;
+    uint32_t table, block;
+    tri_tree_part part;
+    double extra;
+} ps_head;
+
+static inline tri_letter ps_head_write(const ps_head *head)
+{
+    tri_letter letter = {.kind = (uint16_t)head->kind, .flags = head->flags, .nbytes = head->nbytes};
+    letter.words[0] = head->request;
+    letter.words[1] = (uint64_t)head->clock;
+    letter.words[2] = head->table | (uint64_t)head->block << 32;
+    letter.words[3] = (uint32_t)head->part.first | (uint64_t)(uint32_t)head->part.count << 32;
+    memcpy(&letter.words[4], &head->extra, sizeof(head->extra));
+    return letter;
+}
+
+static inline ps_head ps_head_read(const tri_letter *letter)
+{
+    ps_head head = {.kind = (ps_kind)letter->kind, .flags = letter->flags, .nbytes = letter->nbytes};
+    head.request = letter->words[0];
+    head.clock = (int64_t)letter->words[1];
+    head.table = (uint32_t)letter->words[2];
+    head.block = (uint32_t)(letter->words[2] >> 32);
+    head.part = (tri_tree_part){(uint32_t)letter->words[3], (uint32_t)(letter->words[3] >> 32)};
+    memcpy(&head.extra, &letter->words[4], sizeof(head.extra));
+    return head;
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps.c: the options of parameter servers.
+ */
+#include "ps/ps.h"
+
+#include <string.h>
+
+#define TRI_OPTION_STRUCT tri_ps_config
+static const tri_option rows[] = {TRI_PS_OPTIONS(TRI_OPTION_ROW)};
+#undef TRI_OPTION_STRUCT
+const tri_option_table tri_ps_options =
+    TRI_OPTION_TABLE("ps", tri_ps_config, rows, "parameter servers: who waits for whom");
+
+ps_consistency tri_ps_consistency(const tri_ps_config *config)
+{
+    if (strcmp(config->consistency, "bsp") == 0)
+        return PS_BSP;
+    return strcmp(config->consistency, "ssp") == 0 ? PS_SSP : PS_ASYNC;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps.h: options of parameter servers: who waits for whom, and how the parameters are cut.
+ */
+#ifndef TRI_PS_PS_H
+#define TRI_PS_PS_H
+
+#include "base/options.h"
+
+#define TRI_PS_OPTIONS(X)                                                                                              \
+    X(NAME, consistency, "bsp", 0, 0, "bsp|ssp|async",                                                                 \
+      "bsp: a step ends when all workers have pushed: the bits of all-reduce; ssp: each push moves the weights at "    \
+      "once, no worker runs ahead of the slowest by more than ps.staleness steps; async: nobody waits")                \
+    X(INT, staleness, "2", 0, 1e9, NULL, "ssp: steps that a worker may be ahead of the slowest one")                   \
+    X(INT, block_kib, "256", 16, 65536, NULL, "parameters are dealt to the servers in blocks of this size, KiB")       \
+    X(REAL, delay_compensation, "0", 0, 1e3, NULL,                                                                     \
+      "ssp, async: a late gradient g becomes g + this * g * g * (weights now - weights it is of); 0 = off")            \
+    X(REAL, retry_s, "60", 0.1, 1e6, NULL, "how long a worker tries to reach a server that does not answer")
+typedef struct tri_ps_config {
+    TRI_PS_OPTIONS(TRI_OPTION_FIELD)
+} tri_ps_config;
+extern const tri_option_table tri_ps_options; /* section "ps" */
+
+typedef enum ps_consistency { PS_BSP, PS_SSP, PS_ASYNC } ps_consistency;
+ps_consistency tri_ps_consistency(const tri_ps_config *config);
+
+#endif

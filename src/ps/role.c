@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * role.c: servers and workers of one job find each other by the job's store: whoever comes first waits.
+ */
+#include "ps/role.h"
+
+#include <string.h>
+
+#include "ps/server.h"
+
+static tri_status announce(const tri_cluster *cluster, int number, const char *address, int64_t deadline_ns)
+{
+    char key[TRI_PS_KEY_NBYTES];
+    tri_ps_key(number, key);
+    return tri_store_set(cluster->store, key, address, strlen(address), deadline_ns);
+}
+
+tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, int threads)
+{
+    int number = cluster->rank - tri_ps_workers(cluster);
+    tri_ps_server_setup setup = {.net = net,
+                                 .token = cluster->token,
+                                 .number = number,
+                                 .servers = cluster->servers,
+                                 .workers = tri_ps_workers(cluster),
+                                 .threads = threads};
+    tri_ps_server *server;
+    TRI_TRY(tri_ps_server_open(&setup, &server));
+    tri_status status = announce(cluster, number, tri_ps_server_address(server),
+                                 tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)));
+    if (status == TRI_OK)
+        status = tri_ps_server_run(server);
+    tri_ps_server_close(server);
+    return status;
+}
+
+tri_status tri_ps_join(const tri_cluster *cluster, const tri_net_config *net, const tri_ps_config *ps,
+                       tri_ps_client **out)
+{
+    tri_ps_client_setup setup = {.net = net,
+                                 .ps = ps,
+                                 .token = cluster->token,
+                                 .store = cluster->store,
+                                 .worker = cluster->rank,
+                                 .workers = tri_ps_workers(cluster),
+                                 .servers = cluster->servers,
+                                 .local_workers = cluster->local_world};
+    return tri_ps_client_open(&setup, out);
+}

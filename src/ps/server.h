@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server.h: a parameter server: holds blocks of tables, adds up what workers push, moves the weights, and gives them.
+ *
+ * One thread turns one endpoint (net/post.h) for all workers; nothing blocks. What a server holds is a function of the
+ * letters it got and their order, with `bsp` of the letters alone.
+ */
+#ifndef TRI_PS_SERVER_H
+#define TRI_PS_SERVER_H
+
+#include "net/transport.h"
+
+typedef struct tri_ps_server tri_ps_server;
+
+typedef struct tri_ps_server_setup {
+    const tri_net_config *net;
+    const char *token;
+    int number, servers; /* of this one, and how many there are: who holds what */
+    int workers;
+    int threads;  /* of the steps of optimizers */
+    tri_hub *hub; /* NULL: sockets; else its place there: */
+    int rank, world;
+} tri_ps_server_setup;
+
+tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **out);
+/* What workers dial. */
+const char *tri_ps_server_address(const tri_ps_server *server);
+/* Serves until all workers have said goodbye, or tri_ps_server_stop(). A worker that breaks the protocol loses its
+ * line; TRI_ENUMERIC and the like, which concern all, end the server. */
+tri_status tri_ps_server_run(tri_ps_server *server);
+/* From any thread or a signal's flag: run returns soon. */
+void tri_ps_server_stop(tri_ps_server *server);
+/* NULL does nothing. */
+void tri_ps_server_close(tri_ps_server *server);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server_bsp.c: synchronous steps: a block moves when the gradients of all leaves of the batch have come, and the tail
+ * that says what they are divided by.
+ *
+ * The sum is the canonical one, so the weights have the bits of all-reduce, whoever sent what first. A push that comes
+ * twice is known by its leaves; one of a step that is over needs nothing but its answer. The values of a step before
+ * stay until the next, so that a worker who dies in the middle of a step, when some blocks have moved and others wait
+ * for it, can be replaced by one that begins the step again.
+ */
+#include <string.h>
+
+#include "base/memory.h"
+#include "kernel/kernel.h"
+#include "ps/server_impl.h"
+
+static bool clips(const ps_table *table)
+{
+    return table->spec.optim.clip_norm > 0;
+}
+
+static tri_status check_clock(const ps_block *block, const ps_head *head)
+{
+    if (head->clock > block->clock || head->clock < block->clock - 1)
+        return tri_fail(TRI_EFORMAT, "step %lld of block %u, which is at step %lld", (long long)head->clock,
+                        head->block, (long long)block->clock);
+    return TRI_OK;
+}
+
+tri_status tri_ps_bsp_place(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+{
+    size_t wanted = tri_ps_cut_nbytes(&table->spec.cuts[head->block]);
+    TRI_TRY(check_clock(block, head));
+    if (head->nbytes != wanted)
+        return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
+                        (unsigned long long)head->nbytes);
+    if (head->clock < block->clock || ps_sum_has(&block->sum, head->part))
+        return TRI_OK;
+    TRI_TRY(ps_sum_room(&block->sum, head->part, &guest->room));
+    guest->sum = &block->sum;
+    guest->part = head->part;
+    return TRI_OK;
+}
+
+/* Squares of a sum that is whole, so that workers find the norm of the whole gradient. */
+static void squares_answer(ps_guest *guest, const ps_table *table, const ps_block *block)
+{
+    uint32_t number = (uint32_t)(block - table->blocks);
+    tri_slice blocks = tri_ps_norm_blocks(&table->spec, &table->spec.cuts[number]);
+    ps_head head = {.kind = PS_SQUARES,
+                    .nbytes = (uint64_t)blocks.count * sizeof(double),
+                    .clock = block->clock,
+                    .table = (uint32_t)table->number,
+                    .block = number};
+    tri_ps_answer(guest, &head, table->squares + blocks.first, false);
+}
+
+static void squares_find(tri_ps_server *server, ps_table *table, ps_block *block)
+{
+    const ps_cut *cut = &table->spec.cuts[block - table->blocks];
+    tri_clip_squares(&table->spec.params, ps_sum_root(&block->sum), cut->first, cut->count, table->squares, 1);
+    for (int w = 0; w < table->spec.workers; w++)
+        if (block->waits[w] && server->workers[w])
+            squares_answer(server->workers[w], table, block);
+}
+
+static void values_give(tri_ps_server *server, const ps_table *table, ps_block *block)
+{
+    for (int w = 0; w < table->spec.workers; w++)
+        if (block->waits[w] && server->workers[w])
+            tri_ps_values_answer(server->workers[w], table, block, false);
+    memset(block->waits, 0, (size_t)table->spec.workers);
+}
+
+/* Moves a block for which all is there. */
+static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
+{
+    if (!block->moves || !ps_sum_is_whole(&block->sum) || !table->tail_whole || !table->scaled ||
+        table->tail_clock != block->clock)
+        return;
+    float shards = table->tail_sum[TRI_TAIL_SHARDS];
+    tri_optim_figures figures = {.step = block->clock,
+                                 .lr = (float)tri_ps_rate(table, block->clock),
+                                 .grad_scale = table->scale,
+                                 .buffer_scale = shards > 0 ? 1.0f / shards : 0};
+    size_t count = (size_t)table->spec.cuts[block - table->blocks].count;
+    memcpy(block->previous, block->values, count * sizeof(float));
+    tri_ps_block_move(table, block, ps_sum_root(&block->sum), &figures);
+    ps_sum_reset(&block->sum);
+    values_give(server, table, block);
+}
+
+static void blocks_try(tri_ps_server *server, ps_table *table)
+{
+    for (int b = 0; b < table->spec.cut_count; b++)
+        if (table->blocks[b].held)
+            block_try(server, table, &table->blocks[b]);
+}
+
+/* The guest wants the values of the next clock; of a block that has moved it gets them at once. */
+static void wants(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+{
+    if (!(head->flags & PS_FLAG_PULL))
+        return;
+    if (head->clock < block->clock) {
+        tri_ps_values_answer(guest, table, block, false);
+        return;
+    }
+    block->waits[guest->number] = 1;
+    if (clips(table) && ps_sum_is_whole(&block->sum))
+        squares_answer(guest, table, block);
+}
+
+tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,
+                           const ps_head *head)
+{
+    bool fresh = guest->sum != NULL;
+    if (fresh) {
+        TRI_TRY(ps_sum_take(guest->sum, guest->part, guest->room));
+        guest->sum = NULL;
+    }
+    bool whole = fresh && ps_sum_is_whole(&block->sum);
+    if (whole) {
+        tri_ps_block_fold(table, block, ps_sum_root(&block->sum));
+        if (head->flags & PS_FLAG_PULL)
+            block->waits[guest->number] = 1;
+        if (clips(table))
+            squares_find(server, table, block);
+        block_try(server, table, block);
+        return TRI_OK;
+    }
+    wants(guest, table, block, head);
+    return TRI_OK;
+}
+
+static void tail_answer(ps_guest *guest, const ps_table *table)
+{
+    ps_head head = {.kind = PS_TAIL,
+                    .nbytes = sizeof(table->tail_sum),
+                    .clock = table->tail_clock,
+                    .table = (uint32_t)table->number};
+    tri_ps_answer(guest, &head, table->tail_sum, false);
+}
+
+/* The tail of all leaves is here: workers learn the loss, and what gradients are multiplied with. */
+static void tail_end(tri_ps_server *server, ps_table *table)
+{
+    memcpy(table->tail_sum, ps_sum_root(&table->tail), sizeof(table->tail_sum));
+    table->tail_whole = true;
+    float weight = table->tail_sum[TRI_TAIL_WEIGHT];
+    if (!clips(table)) {
+        table->scale = weight != 0 ? 1.0f / weight : 0;
+        table->scaled = true;
+    }
+    for (int w = 0; w < table->spec.workers; w++)
+        if (table->tail_waits[w] && server->workers[w])
+            tail_answer(server->workers[w], table);
+    memset(table->tail_waits, 0, (size_t)table->spec.workers);
+    blocks_try(server, table);
+}
+
+/* The first word of the next step: all blocks have taken the one before. */
+static tri_status tail_turn(ps_table *table, int64_t clock)
+{
+    if (tri_ps_table_clock(table, 0) < clock)
+        return tri_fail(TRI_EFORMAT, "the tail of step %lld, before all blocks have taken the one before",
+                        (long long)clock);
+    table->tail_clock = clock;
+    table->tail_whole = table->scaled = false;
+    ps_sum_reset(&table->tail);
+    return TRI_OK;
+}
+
+tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head,
+                           const float *body)
+{
+    float *room;
+    if (head->nbytes != sizeof(table->tail_sum) || head->clock > table->tail_clock + 1 ||
+        head->clock < table->tail_clock)
+        return tri_fail(TRI_EFORMAT, "a tail of step %lld with %llu bytes, while step %lld is under way",
+                        (long long)head->clock, (unsigned long long)head->nbytes, (long long)table->tail_clock);
+    if (head->clock == table->tail_clock + 1)
+        TRI_TRY(tail_turn(table, head->clock));
+    if (table->tail_whole) {
+        if (head->flags & PS_FLAG_PULL)
+            tail_answer(guest, table);
+        return TRI_OK;
+    }
+    if (head->flags & PS_FLAG_PULL)
+        table->tail_waits[guest->number] = 1;
+    if (ps_sum_has(&table->tail, head->part))
+        return TRI_OK;
+    TRI_TRY(ps_sum_room(&table->tail, head->part, &room));
+    memcpy(room, body, sizeof(table->tail_sum));
+    TRI_TRY(ps_sum_take(&table->tail, head->part, room));
+    if (ps_sum_is_whole(&table->tail))
+        tail_end(server, table);
+    return TRI_OK;
+}
+
+tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head *head)
+{
+    if (head->clock < table->tail_clock || table->scaled)
+        return TRI_OK; /* another worker said the same before */
+    if (head->clock > table->tail_clock || !table->tail_whole)
+        return tri_fail(TRI_EFORMAT, "a move of step %lld, which is not complete", (long long)head->clock);
+    table->scale = (float)head->extra;
+    table->scaled = true;
+    blocks_try(server, table);
+    return TRI_OK;
+}
+
+tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+{
+    if (!block->moves || head->clock == block->clock) {
+        tri_ps_values_answer(guest, table, block, false);
+        return TRI_OK;
+    }
+    if (head->clock == block->clock - 1 && block->previous) {
+        tri_ps_values_answer(guest, table, block, true);
+        return TRI_OK;
+    }
+    if (head->clock != block->clock + 1)
+        return tri_fail(TRI_EFORMAT, "values of step %lld of block %u, which is at step %lld", (long long)head->clock,
+                        head->block, (long long)block->clock);
+    block->waits[guest->number] = 1;
+    return TRI_OK;
+}

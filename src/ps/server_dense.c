@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server_dense.c: tables of a server and their blocks: made from a text, filled, moved, given.
+ */
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kernel/kernel.h"
+#include "ps/server_impl.h"
+
+static void block_fini(ps_block *block, int workers)
+{
+    for (int w = 0; block->seen && w < workers; w++)
+        tri_free(block->seen[w]);
+    tri_free(block->seen);
+    tri_free(block->values);
+    tri_free(block->previous);
+    tri_free(block->waits);
+    tri_free(block->pushed);
+    tri_optim_destroy(block->optim);
+    ps_sum_fini(&block->sum);
+}
+
+void tri_ps_table_destroy(ps_table *table)
+{
+    if (!table)
+        return;
+    for (int b = 0; table->blocks && b < table->spec.cut_count; b++)
+        block_fini(&table->blocks[b], table->spec.workers);
+    for (int w = 0; table->pulls && w < table->spec.workers; w++)
+        tri_free(table->pulls[w]);
+    tri_free(table->pulls);
+    tri_free(table->blocks);
+    tri_free(table->tail_waits);
+    tri_free(table->squares);
+    tri_free(table->clocks);
+    ps_sum_fini(&table->tail);
+    tri_ps_spec_fini(&table->spec);
+    tri_free(table);
+}
+
+static tri_status block_init(const tri_ps_server *server, ps_table *table, int number)
+{
+    ps_block *block = &table->blocks[number];
+    const ps_spec *spec = &table->spec;
+    const ps_cut *cut = &spec->cuts[number];
+    size_t count = (size_t)cut->count, workers = (size_t)spec->workers;
+    bool bsp = table->consistency == PS_BSP, compensates = !bsp && spec->ps.delay_compensation > 0;
+    block->held = true;
+    block->moves = tri_ps_cut_moves(spec, cut);
+    block->values = tri_alloc_zero(count, sizeof(float));
+    block->waits = tri_alloc_zero(workers, 1);
+    block->pushed = tri_alloc_zero(workers, sizeof(int64_t));
+    block->previous = bsp && block->moves ? tri_alloc_zero(count, sizeof(float)) : NULL;
+    block->seen = compensates ? tri_alloc_zero(workers, sizeof(float *)) : NULL;
+    if (!block->values || !block->waits || !block->pushed || (bsp && block->moves && !block->previous) ||
+        (compensates && !block->seen))
+        return TRI_ENOMEM;
+    TRI_TRY(tri_optim_create_part(&spec->optim, &spec->params, cut->first, cut->count, server->setup.threads,
+                                  &block->optim));
+    return bsp ? ps_sum_init(&block->sum, spec->leaves, cut->count + cut->tied) : TRI_OK;
+}
+
+static tri_status blocks_make(const tri_ps_server *server, ps_table *table)
+{
+    const ps_spec *spec = &table->spec;
+    int *owners = tri_alloc((size_t)spec->cut_count * sizeof(int));
+    table->blocks = tri_alloc_zero((size_t)spec->cut_count, sizeof(ps_block));
+    tri_status status = owners && table->blocks ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_ps_owners(spec, &server->view, owners);
+    for (int b = 0; b < spec->cut_count && status == TRI_OK; b++)
+        if (owners[b] == server->setup.number) {
+            status = block_init(server, table, b);
+            table->held++;
+        }
+    tri_free(owners);
+    return status;
+}
+
+static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
+{
+    const ps_spec *spec = &table->spec;
+    size_t workers = (size_t)spec->workers;
+    if (spec->workers != server->setup.workers)
+        return tri_fail(TRI_ECONFIG, "table '%s' is for %d workers, this job has %d", spec->name, spec->workers,
+                        server->setup.workers);
+    table->consistency = tri_ps_consistency(&spec->ps);
+    table->tail_waits = tri_alloc_zero(workers, 1);
+    table->clocks = tri_alloc_zero(workers, sizeof(int64_t));
+    table->pulls = tri_alloc_zero(workers, sizeof(uint8_t *));
+    table->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
+    if (!table->tail_waits || !table->clocks || !table->pulls || !table->squares)
+        return TRI_ENOMEM;
+    TRI_TRY(ps_sum_init(&table->tail, spec->leaves, TRI_PARAMS_TAIL));
+    return blocks_make(server, table);
+}
+
+tri_status tri_ps_table_make(tri_ps_server *server, const char *text, size_t nbytes, ps_table **out)
+{
+    uint64_t hash = XXH3_64bits(text, nbytes);
+    for (int t = 0; t < server->table_count; t++)
+        if (server->tables[t]->text_hash == hash) {
+            *out = server->tables[t];
+            return TRI_OK;
+        }
+    if (server->table_count == PS_TABLES_MAX)
+        return tri_fail(TRI_ECONFIG, "there are %d tables already", PS_TABLES_MAX);
+    ps_table *table = tri_alloc_zero(1, sizeof(*table));
+    if (!table)
+        return TRI_ENOMEM;
+    tri_status status = tri_ps_spec_parse(text, nbytes, &table->spec);
+    for (int t = 0; t < server->table_count && status == TRI_OK; t++)
+        if (strcmp(server->tables[t]->spec.name, table->spec.name) == 0)
+            status = tri_fail(TRI_EMISMATCH,
+                              "table '%s' is there already, with another description: workers of one job want the same "
+                              "configuration",
+                              table->spec.name);
+    if (status == TRI_OK)
+        status = table_fill_in(server, table);
+    if (status != TRI_OK) {
+        tri_ps_table_destroy(table);
+        return status;
+    }
+    table->text_hash = hash;
+    table->number = server->table_count;
+    server->tables[server->table_count++] = table;
+    tri_log(TRI_LOG_INFO, "table '%s': %d of %d blocks, %s", table->spec.name, table->held, table->spec.cut_count,
+            table->spec.ps.consistency);
+    *out = table;
+    return TRI_OK;
+}
+
+tri_status tri_ps_block_find(tri_ps_server *server, const ps_head *head, ps_table **table, ps_block **block)
+{
+    if (head->table >= (uint32_t)server->table_count)
+        return tri_fail(TRI_EFORMAT, "there is no table %u", head->table);
+    *table = server->tables[head->table];
+    if (!block)
+        return TRI_OK;
+    if (head->block >= (uint32_t)(*table)->spec.cut_count || !(*table)->blocks[head->block].held)
+        return tri_fail(TRI_EFORMAT, "block %u of table '%s' is not here", head->block, (*table)->spec.name);
+    *block = &(*table)->blocks[head->block];
+    return TRI_OK;
+}
+
+static const ps_cut *cut_of(const ps_table *table, const ps_block *block)
+{
+    return &table->spec.cuts[block - table->blocks];
+}
+
+tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *head, const float *body)
+{
+    size_t count = (size_t)cut_of(table, block)->count;
+    int states = 0;
+    while (states < TRI_OPTIM_MAX_STATE && tri_optim_state_name(block->optim, states))
+        states++;
+    if (table->ready)
+        return TRI_OK; /* somebody else has given the first values */
+    if (head->nbytes != (size_t)(1 + states) * count * sizeof(float) || head->clock < 0)
+        return tri_fail(TRI_EFORMAT, "first values of a block: want %zu bytes, got %llu",
+                        (size_t)(1 + states) * count * sizeof(float), (unsigned long long)head->nbytes);
+    memcpy(block->values, body, count * sizeof(float));
+    if (block->previous)
+        memcpy(block->previous, body, count * sizeof(float));
+    for (int i = 0; i < states; i++)
+        memcpy(tri_optim_state(block->optim, i), body + (size_t)(1 + i) * count, count * sizeof(float));
+    block->clock = head->clock;
+    for (int w = 0; w < table->spec.workers; w++)
+        block->pushed[w] = head->clock;
+    table->filled += !block->filled;
+    block->filled = true;
+    return TRI_OK;
+}
+
+tri_status tri_ps_table_ready(ps_table *table, const ps_head *head)
+{
+    if (table->ready)
+        return TRI_OK;
+    if (table->filled != table->held)
+        return tri_fail(TRI_EFORMAT, "table '%s': %d of %d blocks have values", table->spec.name, table->filled,
+                        table->held);
+    table->ready = true;
+    table->tail_clock = head->clock;
+    for (int w = 0; w < table->spec.workers; w++)
+        table->clocks[w] = table->clocks[w] == INT64_MAX ? INT64_MAX : head->clock;
+    return TRI_OK;
+}
+
+/* Steps that the whole of what is here has taken. */
+int64_t tri_ps_table_clock(const ps_table *table, int worker)
+{
+    int64_t clock = INT64_MAX;
+    if (table->consistency != PS_BSP)
+        return table->clocks[worker] == INT64_MAX ? 0 : table->clocks[worker];
+    for (int b = 0; b < table->spec.cut_count; b++)
+        if (table->blocks[b].held && table->blocks[b].moves && table->blocks[b].clock < clock)
+            clock = table->blocks[b].clock;
+    return clock == INT64_MAX ? table->tail_clock : clock;
+}
+
+void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous)
+{
+    const ps_cut *cut = cut_of(table, block);
+    bool bsp = table->consistency == PS_BSP;
+    ps_head head = {.kind = PS_VALUES,
+                    .nbytes = (uint64_t)cut->count * sizeof(float),
+                    .clock = block->clock - (previous ? 1 : 0),
+                    .table = (uint32_t)table->number,
+                    .block = (uint32_t)(block - table->blocks)};
+    /* bsp: the next step needs a push of this very guest, who has them then. */
+    tri_ps_answer(guest, &head, previous ? block->previous : block->values, bsp);
+}
+
+double tri_ps_rate(const ps_table *table, int64_t step)
+{
+    return tri_schedule_rate(&table->spec.optim, step, table->spec.steps);
+}
+
+typedef struct fold {
+    float *sums;
+    const float *tied;
+} fold;
+
+static void fold_piece(void *arg, int64_t grad_first, int64_t offset, int64_t count)
+{
+    fold *at = arg;
+    (void)grad_first;
+    tri_vector_add(1, at->sums + offset, at->sums + offset, at->tied, count);
+    at->tied += count;
+}
+
+void tri_ps_block_fold(const ps_table *table, const ps_block *block, float *sums)
+{
+    const ps_cut *cut = cut_of(table, block);
+    fold at = {.sums = sums, .tied = sums + cut->count};
+    tri_ps_ties_walk(&table->spec, cut, fold_piece, &at);
+}
+
+void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_figures *figures)
+{
+    const ps_cut *cut = cut_of(table, block);
+    tri_optim_step_at(block->optim, figures, block->values, sums, cut->first, cut->count);
+    block->clock++;
+}

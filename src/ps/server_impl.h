@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server_impl.h: what a parameter server is made of: guests (server.c), blocks of tables (server_dense.c), and who waits
+ * for whom (server_bsp.c, server_ssp.c).
+ *
+ * For these files only.
+ */
+#ifndef TRI_PS_SERVER_IMPL_H
+#define TRI_PS_SERVER_IMPL_H
+
+#include <stdatomic.h>
+
+#include "ps/protocol.h"
+#include "ps/server.h"
+#include "ps/spec.h"
+#include "ps/sum.h"
+
+#define PS_TABLES_MAX 64
+
+/* Somebody who has a line. */
+typedef struct ps_guest {
+    tri_line *line;
+    int number;       /* of the worker, -1: has not said */
+    ps_sum *sum; /* bsp: that the body under way belongs to, NULL: none */
+    float *room; /* where it lies there */
+    tri_tree_part part;
+    int opens;         /* number of the table that it waits for to be ready, -1: none */
+    uint64_t request;  /* of that */
+    struct ps_guest *next;
+} ps_guest;
+
+typedef struct ps_block {
+    bool held, filled, moves;
+    int64_t clock;        /* steps that its values have taken */
+    float *values;        /* [count] */
+    float *previous;      /* bsp: those a step before, for a worker that has to begin that step again */
+    tri_optim *optim;     /* of these elements alone */
+    ps_sum sum;           /* bsp: gradients of step `clock` */
+    uint8_t *waits;       /* bsp: [workers] who wants the values of the next clock */
+    int64_t *pushed;      /* ssp, async: [workers] steps of each that have come */
+    float **seen;         /* with delay compensation: [workers] values that each pulled last, or NULL */
+} ps_block;
+
+typedef struct ps_table {
+    ps_spec spec;
+    uint64_t text_hash;
+    ps_consistency consistency;
+    ps_block *blocks; /* [spec.cut_count] */
+    int held, filled;
+    bool ready;
+    int number;
+    /* bsp: the tail of the batch, of one step at a time */
+    int64_t tail_clock;
+    ps_sum tail;
+    float tail_sum[TRI_PARAMS_TAIL];
+    bool tail_whole, scaled;
+    uint8_t *tail_waits; /* [workers] */
+    float scale;         /* what gradients of that step are multiplied with, once `scaled` */
+    double *squares;     /* of the norm's blocks, with clipping */
+    /* ssp, async */
+    int64_t *clocks;     /* [workers] steps that each has finished; INT64_MAX: it has left */
+    uint64_t ahead[64];  /* how often a worker went on so many steps ahead of the slowest (63: or more) */
+    uint8_t **pulls;     /* [workers] blocks that each waits for, NULL: none */
+} ps_table;
+
+struct tri_ps_server {
+    tri_post *post;
+    tri_ps_server_setup setup;
+    ps_view view;
+    ps_guest *guests;
+    ps_guest **workers; /* [setup.workers] by number, NULL: not here */
+    bool *left;         /* [setup.workers] said goodbye */
+    int left_count;
+    ps_table *tables[PS_TABLES_MAX];
+    int table_count;
+    atomic_bool stop;
+    tri_status status; /* what ended it */
+    char message[TRI_ERROR_NBYTES];
+};
+
+/* --- server.c --- */
+/* lasting: the body stays as it is until the guest says more; else it is copied. */
+void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool lasting);
+
+/* --- server_dense.c: statuses are TRI_EFORMAT for what a sound client does not say --- */
+/* The table of this text: one that is here, or a new one. */
+tri_status tri_ps_table_make(tri_ps_server *server, const char *text, size_t nbytes, ps_table **out);
+void tri_ps_table_destroy(ps_table *table);
+/* The table and the block that a head names; block NULL: none is asked for. */
+tri_status tri_ps_block_find(tri_ps_server *server, const ps_head *head, ps_table **table, ps_block **block);
+/* First values; those of a table that is ready stay. */
+tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *head, const float *body);
+tri_status tri_ps_table_ready(ps_table *table, const ps_head *head);
+/* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
+int64_t tri_ps_table_clock(const ps_table *table, int worker);
+void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous);
+/* Adds gradients of ties, which follow the block's own, to those. */
+void tri_ps_block_fold(const ps_table *table, const ps_block *block, float *sums);
+void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_figures *figures);
+double tri_ps_rate(const ps_table *table, int64_t step);
+
+/* --- server_bsp.c --- */
+/* Where the body of a push shall lie: guest->room of guest->sum; sum NULL: it has come before. */
+tri_status tri_ps_bsp_place(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
+tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,
+                           const ps_head *head);
+tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head,
+                           const float *body);
+tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head *head);
+tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
+
+/* --- server_ssp.c --- */
+tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head,
+                           float *body);
+tri_status tri_ps_ssp_clock(const tri_ps_server *server, const ps_guest *guest, ps_table *table, const ps_head *head);
+tri_status tri_ps_ssp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
+/* A worker has left: nobody waits for it. */
+tri_status tri_ps_ssp_left(const tri_ps_server *server, ps_table *table, int worker);
+tri_status tri_ps_stats(const tri_ps_server *server, tri_string *out);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server_ssp.c: bounded-stale and asynchronous steps: each push moves its block at once; who is too far ahead of the
+ * slowest worker waits for values (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel
+ * parameter server"). With `async` nobody waits.
+ *
+ * Each worker's push of a step counts once for each block. Delay compensation: Zheng et al. 2017, "Asynchronous
+ * stochastic gradient descent with delay compensation".
+ */
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/server_impl.h"
+
+/* Of a pull that has to wait. */
+enum { WAITS = 1, WAITS_FOR_ALL };
+
+/* Steps that the slowest worker has finished, of those that are still there; INT64_MAX: all have left. */
+static int64_t slowest(const ps_table *table)
+{
+    int64_t least = INT64_MAX;
+    for (int w = 0; w < table->spec.workers; w++)
+        least = table->clocks[w] < least ? table->clocks[w] : least;
+    return least;
+}
+
+static bool may_go_on(const ps_table *table, int64_t clock, bool of_all)
+{
+    if (of_all)
+        return slowest(table) >= clock;
+    return table->consistency == PS_ASYNC || slowest(table) >= clock - table->spec.ps.staleness;
+}
+
+/* g + strength * scale * g * g * (now - seen), in the sum's own units: scale is what makes it a mean. */
+static void compensate(float *sums, const float *now, const float *seen, float strength, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        sums[i] += strength * sums[i] * sums[i] * (now[i] - seen[i]);
+}
+
+tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head,
+                           float *body)
+{
+    const ps_cut *cut = &table->spec.cuts[head->block];
+    if (head->nbytes != tri_ps_cut_nbytes(cut))
+        return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block,
+                        tri_ps_cut_nbytes(cut), (unsigned long long)head->nbytes);
+    if (head->clock < block->pushed[guest->number])
+        return TRI_OK; /* said again after an answer was lost */
+    block->pushed[guest->number] = head->clock + 1;
+    tri_ps_block_fold(table, block, body);
+    tri_optim_figures figures = {.step = block->clock,
+                                 .lr = (float)tri_ps_rate(table, head->clock),
+                                 .grad_scale = head->extra > 0 ? (float)(1 / head->extra) : 0,
+                                 .buffer_scale = head->part.count > 0 ? 1.0f / (float)head->part.count : 0};
+    if (block->seen && block->seen[guest->number])
+        compensate(body, block->values, block->seen[guest->number],
+                   (float)table->spec.ps.delay_compensation * figures.grad_scale, cut->count);
+    tri_ps_block_move(table, block, body, &figures);
+    return TRI_OK;
+}
+
+/* Values for a worker; what it sees is kept where its gradients will be compensated. */
+static tri_status values_give(ps_guest *guest, const ps_table *table, ps_block *block)
+{
+    int64_t count = table->spec.cuts[block - table->blocks].count;
+    if (block->seen && !block->seen[guest->number]) {
+        block->seen[guest->number] = tri_alloc((size_t)count * sizeof(float));
+        if (!block->seen[guest->number])
+            return TRI_ENOMEM;
+    }
+    if (block->seen)
+        memcpy(block->seen[guest->number], block->values, (size_t)count * sizeof(float));
+    tri_ps_values_answer(guest, table, block, false);
+    return TRI_OK;
+}
+
+static tri_status pulls_answer(ps_guest *guest, const ps_table *table, int worker)
+{
+    for (int b = 0; b < table->spec.cut_count; b++) {
+        uint8_t *waits = &table->pulls[worker][b];
+        if (*waits == 0 || !may_go_on(table, table->clocks[worker], *waits == WAITS_FOR_ALL))
+            continue;
+        *waits = 0;
+        TRI_TRY(values_give(guest, table, &table->blocks[b]));
+    }
+    return TRI_OK;
+}
+
+/* Who waited for the slowest and need not any more. */
+static tri_status others_go_on(const tri_ps_server *server, const ps_table *table)
+{
+    for (int w = 0; w < table->spec.workers; w++)
+        if (table->pulls[w] && server->workers[w])
+            TRI_TRY(pulls_answer(server->workers[w], table, w));
+    return TRI_OK;
+}
+
+tri_status tri_ps_ssp_clock(const tri_ps_server *server, const ps_guest *guest, ps_table *table, const ps_head *head)
+{
+    int64_t *clock = &table->clocks[guest->number];
+    if (*clock == INT64_MAX || head->clock < *clock)
+        return TRI_OK;
+    if (head->clock > *clock + 1)
+        return tri_fail(TRI_EFORMAT, "step %lld is over, after step %lld", (long long)head->clock, (long long)*clock);
+    *clock = head->clock;
+    int64_t ahead = *clock - slowest(table), most = (int64_t)TRI_COUNT_OF(table->ahead) - 1;
+    table->ahead[ahead < most ? ahead : most]++;
+    return others_go_on(server, table);
+}
+
+tri_status tri_ps_ssp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+{
+    bool of_all = head->flags & PS_FLAG_ALL;
+    if (may_go_on(table, head->clock, of_all))
+        return values_give(guest, table, block);
+    uint8_t **pulls = &table->pulls[guest->number];
+    if (!*pulls)
+        *pulls = tri_alloc_zero((size_t)table->spec.cut_count, 1);
+    if (!*pulls)
+        return TRI_ENOMEM;
+    (*pulls)[head->block] = of_all ? WAITS_FOR_ALL : WAITS;
+    return TRI_OK;
+}
+
+tri_status tri_ps_ssp_left(const tri_ps_server *server, ps_table *table, int worker)
+{
+    table->clocks[worker] = INT64_MAX;
+    return others_go_on(server, table);
+}
+
+tri_status tri_ps_stats(const tri_ps_server *server, tri_string *out)
+{
+    for (int t = 0; t < server->table_count; t++) {
+        const ps_table *table = server->tables[t];
+        if (table->consistency == PS_BSP)
+            continue;
+        TRI_TRY(tri_string_append(out, "steps ahead of the slowest worker:"));
+        for (size_t i = 0; i < TRI_COUNT_OF(table->ahead); i++)
+            if (table->ahead[i] > 0)
+                TRI_TRY(tri_string_appendf(out, " %zu%s: %llu", i, i + 1 == TRI_COUNT_OF(table->ahead) ? "+" : "",
+                                           (unsigned long long)table->ahead[i]));
+        TRI_TRY(tri_string_append(out, "\n"));
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * servers.c: a worker of parameter servers: it computes its shards of each batch, and knows no other worker.
+ *
+ * The first worker leads: it gives the first weights, evaluates, writes checkpoints and tells people. The others begin
+ * when the servers have weights, at the step these are after; so does a worker that was started again.
+ */
+#include <string.h>
+
+#include "parallel/sync_ps.h"
+#include "ps/client.h"
+#include "train/job.h"
+
+bool tri_job_follows(const tri_job *job)
+{
+    return job->servers.client && job->servers.worker > 0;
+}
+
+int tri_job_servers_local(const tri_job *job)
+{
+    int local = tri_ps_client_setup_of(job->servers.client)->local_workers;
+    return local > 0 ? local : 1;
+}
+
+tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
+{
+    bool wanted = strcmp(job->config.parallel.sync, "ps") == 0;
+    if (!client && wanted)
+        return tri_fail(TRI_ECONFIG, "parallel.sync ps: there are no parameter servers: want --servers N beside -n, or "
+                                     "TRIREME_SERVERS in the environment of all ranks");
+    if (!client)
+        return TRI_OK;
+    if (!wanted)
+        return tri_fail(TRI_ECONFIG, "there are parameter servers, but parallel.sync is %s: want ps",
+                        job->config.parallel.sync);
+    const tri_ps_client_setup *setup = tri_ps_client_setup_of(client);
+    if (setup->workers > job->config.train.shards)
+        return tri_fail(TRI_ECONFIG, "%d workers but train.shards is %lld: want at least one shard per worker",
+                        setup->workers, (long long)job->config.train.shards);
+    job->servers = (tri_sync_servers){.client = client,
+                                      .config = &job->config.ps,
+                                      .optim = &job->config.optim,
+                                      .worker = setup->worker,
+                                      .workers = setup->workers};
+    if (tri_job_follows(job)) { /* what the leader does for all */
+        tri_free(job->run_folder);
+        job->run_folder = NULL;
+        job->config.train.sample_every = 0;
+    }
+    return TRI_OK;
+}
+
+void tri_job_servers_plan(tri_job *job)
+{
+    job->servers.steps = job->config.train.epochs * job->steps_per_epoch;
+    job->servers.last_step = job->steps;
+    job->servers.job = job->config_hash;
+}
+
+tri_status tri_job_servers_start(tri_job *job)
+{
+    int64_t step = tri_sync_ps_step(job->sync);
+    if (step < 0)
+        return tri_sync_ps_give(job->sync, job->step, job->optim);
+    job->step = job->first_step = job->saved_step = step;
+    TRI_TRY_IN(tri_sync_ps_take(job->sync, step), "while fetching the weights of step %lld", (long long)step);
+    return TRI_OK;
+}
+
+tri_status tri_job_servers_state(tri_job *job)
+{
+    if (!job->servers.client || tri_job_follows(job))
+        return TRI_OK;
+    return tri_sync_ps_state(job->sync, job->optim);
+}
