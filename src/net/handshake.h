@@ -39,12 +39,12 @@ typedef struct tri_meeting_place {
 
 typedef struct tri_meeting {
     const char *name; /* of the transport, for messages */
-    int rank, world;   /* world TRI_MEETING_CROWD: nobody is counted (post) */
+    int rank, world;  /* world TRI_MEETING_CROWD: nobody is counted (post) */
     const char *token;
     const int *listeners; /* nonblocking */
     int listener_count;
-    int memory_fd;                /* to hand out (shm), else -1 */
-    uint32_t slot_kib;            /* of that memory, else 0 */
+    int memory_fd;     /* to hand out (shm), else -1 */
+    uint32_t slot_kib; /* of that memory, else 0 */
     /* [world] of the peers to link to, NULL: not this one. As a whole NULL: any higher rank may call. */
     const char *const *addresses;
     /* The attempt-th place that an address names; false: it has no more. */

@@ -57,7 +57,7 @@ typedef struct post_inbox {
     tri_letter letter;
     unsigned char *body; /* NULL: no place yet */
     size_t body_nbytes;
-    unsigned char *own; /* a body without a place of the owner's */
+    unsigned char *own;  /* a body without a place of the owner's */
     unsigned char *rest; /* read before the line was paused */
     size_t rest_first, rest_upto;
 } post_inbox;

@@ -65,8 +65,7 @@ static void line_arm(tri_line *line)
     tri_post *post = line->post;
 
     /* The owner hears of a caller before it hears from it. */
-    node_set(&post->ready, &line->ready,
-             line_reads(line) && !line->news.next && (line->readable || line->inbox.rest));
+    node_set(&post->ready, &line->ready, line_reads(line) && !line->news.next && (line->readable || line->inbox.rest));
     node_set(&post->owing, &line->owing,
              line->state == LINE_OPEN && !line->full && !tri_post_queue_is_empty(&line->queue));
 }
@@ -308,8 +307,8 @@ static size_t head_take(tri_line *line, const unsigned char *bytes, size_t nbyte
     return part;
 }
 
-/* The next bytes of a body, at `first` of an aligned buffer of which all before is not needed any more. Returns how many
- * were used. */
+/* The next bytes of a body, at `first` of an aligned buffer of which all before is not needed any more. Returns how
+ * many were used. */
 static size_t body_take(tri_line *line, unsigned char *buffer, size_t first, size_t nbytes)
 {
     post_inbox *in = &line->inbox;

@@ -17,9 +17,9 @@
 #include "net/dial.h"
 #include "net/post_tcp_impl.h"
 
-#define STRANGER_NS    (5 * TRI_NS_PER_S)
-#define STRANGER_LIMIT 1024
-#define ACCEPT_LIMIT   256 /* at a time: those who are proven get their turn too */
+#define STRANGER_NS     (5 * TRI_NS_PER_S)
+#define STRANGER_LIMIT  1024
+#define ACCEPT_LIMIT    256 /* at a time: those who are proven get their turn too */
 #define ACCEPT_AGAIN_NS (100 * TRI_NS_PER_MS)
 
 #define LISTENER 0
