@@ -62,7 +62,7 @@ tri_status tri_post_open(const tri_post_setup *setup, tri_post **out)
     tri_status status;
 
     *out = NULL;
-    TRI_ASSERT(setup->handlers.letter && setup->handlers.closed && (setup->handlers.opened || !setup->listens));
+    TRI_ASSERT(setup->handlers.letter && setup->handlers.closed);
     if (!post)
         return TRI_ENOMEM;
     status = post_init(post, ops, setup);
@@ -154,11 +154,11 @@ static void fresh_tell(tri_post *post)
             tri_line_hang_up(line);
             continue;
         }
-        post->handled++;
-        if (handlers->opened(handlers->arg, line))
-            tri_post_line_owes(line);
-        else
+        post->handled += handlers->opened != NULL;
+        if (handlers->opened && !handlers->opened(handlers->arg, line))
             tri_line_hang_up(line);
+        else
+            tri_post_line_owes(line);
     }
 }
 

@@ -260,8 +260,7 @@ static void hub_line_end(tri_line *base)
     peer->line = NULL;
     peer->is_cut = peer->out_nbytes > 0 && peer->due == 0;
     peer->due++;
-    if (rest_write(hub, peer, &done) != TRI_OK)
-        peer->is_gone = true;
+    peer->is_gone |= rest_write(hub, peer, &done) == TRI_EPEER;
 }
 
 /* ---- lines */
@@ -461,8 +460,8 @@ static void peer_look(hub_post *hub, int rank)
         if (!peer)
             return;
     }
-    if (rest_write(hub, peer, &done) != TRI_OK || (!peer->line && others_read(hub, peer) != TRI_OK)) {
-        peer->is_gone = !peer->line;
+    if (rest_write(hub, peer, &done) == TRI_EPEER || (!peer->line && others_read(hub, peer) == TRI_EPEER)) {
+        peer->is_gone = !peer->line; /* a line finds out for itself, after what is still to be read */
         peer->due = 0;
         peer->is_cut = false;
     }

@@ -106,7 +106,7 @@ typedef struct tri_post_ops {
      * TRI_EPEER: the line has ended, and all was given before. */
     tri_status (*read)(tri_line *line, const post_room rooms[2], size_t *given);
     /* Writes up to TRI_POST_PARTS parts without blocking. *promised: so many bytes beyond those taken must be given
-     * again unchanged. Sets `full` when it takes no more by now. TRI_EPEER. */
+     * again unchanged. Sets `full` when it takes no more by now. TRI_EPEER: reading comes to an end too. */
     tri_status (*write)(tri_line *line, const tri_part *parts, size_t count, size_t *taken, size_t *promised);
     void (*wake)(tri_post *post);
     /* Before all lines end: gives what was sent the time to arrive. NULL: it needs none. */

@@ -211,10 +211,14 @@ void tri_post_line_flush(tri_line *line)
     line->flushing = true;
     while (line->state == LINE_OPEN && !line->mute && !line->full && all < FLUSH_NBYTES &&
            (count = tri_post_queue_offer(&line->queue, parts, &offered)) > 0) {
-        if (line->post->ops->write(line, parts, count, &taken, &promised) != TRI_OK) {
+        tri_status status = line->post->ops->write(line, parts, count, &taken, &promised);
+
+        if (status != TRI_OK) {
             tri_post_queue_taken(&line->queue, 0, 0);
             /* What the other end said before it left is still heard; then reading tells that it has. */
             line->mute = line->readable = true;
+            if (status != TRI_EPEER)
+                tri_post_line_break(line, tri_last_error());
             break;
         }
         all += taken;

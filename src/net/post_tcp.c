@@ -164,7 +164,7 @@ static void source_event(tcp_post *tcp, tcp_source *source, uint32_t events)
         tri_post_tcp_stranger_advance(tcp, tri_container_of(source, tcp_stranger, source));
         break;
     case SOURCE_LISTENER:
-        tri_post_tcp_accept(tcp);
+        tcp->is_called = true;
         break;
     case SOURCE_WAKE:
         tcp->base.is_woken = true;
@@ -201,6 +201,10 @@ tri_status tri_post_tcp_poll(tri_post *post, int64_t deadline_ns)
         return tri_fail(TRI_EIO, "%s: cannot wait: %s", post->name, strerror(errno));
     for (int i = 0; i < count; i++)
         source_event(tcp, events[i].data.ptr, events[i].events);
+    /* After the events: others may have to make room, and events are of those who were there before. */
+    if (tcp->is_called)
+        tri_post_tcp_accept(tcp);
+    tcp->is_called = false;
     return TRI_OK;
 }
 
@@ -213,6 +217,13 @@ static void tcp_wake(tri_post *post)
 }
 
 /* ---- bytes */
+
+/* The message that stands says why. What has come can still be read, and then there is an end. */
+static tri_status write_failed(const tcp_line *line)
+{
+    (void)shutdown(line->fd, SHUT_RDWR);
+    return TRI_EPEER;
+}
 
 static tri_status line_gone(int error)
 {
@@ -309,7 +320,7 @@ static tri_status tls_write(tcp_line *line, const tri_part *parts, size_t count,
     }
     if (corks)
         (void)setsockopt(line->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
-    return status;
+    return status == TRI_OK ? TRI_OK : write_failed(line);
 }
 
 static tri_status tcp_write(tri_line *base, const tri_part *parts, size_t count, size_t *taken, size_t *promised)
@@ -328,8 +339,10 @@ static tri_status tcp_write(tri_line *base, const tri_part *parts, size_t count,
     if (line->tls)
         return tls_write(line, parts, count, total, taken, promised);
     sent = sendmsg(line->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
-        return line_gone(errno);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        line_gone(errno);
+        return write_failed(line);
+    }
     *taken = sent > 0 ? (size_t)sent : 0;
     base->full = *taken < total && !(sent < 0 && errno == EINTR);
     return TRI_OK;

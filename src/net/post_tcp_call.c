@@ -17,10 +17,11 @@
 #include "net/dial.h"
 #include "net/post_tcp_impl.h"
 
-#define STRANGER_NS     (5 * TRI_NS_PER_S)
-#define STRANGER_LIMIT  1024
-#define ACCEPT_LIMIT    256 /* at a time: those who are proven get their turn too */
-#define ACCEPT_AGAIN_NS (100 * TRI_NS_PER_MS)
+#define STRANGER_NS      (5 * TRI_NS_PER_S)
+#define STRANGER_LIMIT   256
+#define STRANGER_FAIR_NS TRI_NS_PER_S /* who proves within this is never put out for others */
+#define ACCEPT_LIMIT     256          /* at a time: those who are proven get their turn too */
+#define ACCEPT_AGAIN_NS  (100 * TRI_NS_PER_MS)
 
 #define LISTENER 0
 #define CALLER   1
@@ -150,6 +151,26 @@ static void listeners_watch(tcp_post *tcp, uint32_t events)
         tri_post_tcp_watch(tcp, EPOLL_CTL_MOD, tcp->door.listeners[i], events, &tcp->listener_source);
 }
 
+static void accept_later(tcp_post *tcp)
+{
+    tcp->accept_after_ns = tri_now_ns() + ACCEPT_AGAIN_NS;
+    listeners_watch(tcp, 0);
+}
+
+/* Is there room for one more stranger? */
+static bool stranger_fits(tcp_post *tcp)
+{
+    tcp_stranger *oldest;
+
+    if (tcp->stranger_count < STRANGER_LIMIT)
+        return true;
+    oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
+    if (tri_now_ns() < oldest->limit_ns - STRANGER_NS + STRANGER_FAIR_NS)
+        return false;
+    stranger_drop(tcp, oldest, "too many call, and it did not prove that it knows the token");
+    return true;
+}
+
 void tri_post_tcp_accept(tcp_post *tcp)
 {
     int left = ACCEPT_LIMIT;
@@ -158,12 +179,16 @@ void tri_post_tcp_accept(tcp_post *tcp)
         for (; left > 0; left--) {
             tri_tcp_place from = {.any = {.sa_family = AF_UNSPEC}};
             socklen_t nbytes = sizeof from;
-            int fd = accept4(tcp->door.listeners[i], &from.any, &nbytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            int fd;
 
+            if (!stranger_fits(tcp)) {
+                accept_later(tcp);
+                return;
+            }
+            fd = accept4(tcp->door.listeners[i], &from.any, &nbytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
                 tri_post_note(&tcp->base, "somebody who calls has to wait: %s", strerror(errno));
-                tcp->accept_after_ns = tri_now_ns() + ACCEPT_AGAIN_NS;
-                listeners_watch(tcp, 0);
+                accept_later(tcp);
                 return;
             }
             if (fd < 0)
@@ -182,7 +207,7 @@ int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
     while (!tri_post_is_empty(&tcp->strangers)) {
         tcp_stranger *oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
 
-        if (now_ns < oldest->limit_ns && tcp->stranger_count <= STRANGER_LIMIT)
+        if (now_ns < oldest->limit_ns)
             return tcp->accept_after_ns > 0 && tcp->accept_after_ns < oldest->limit_ns ? tcp->accept_after_ns
                                                                                        : oldest->limit_ns;
         stranger_drop(tcp, oldest, "it did not prove in time that it knows the token");

@@ -46,6 +46,7 @@ typedef struct tcp_post {
     tri_tls_context *tls; /* NULL: nothing is encrypted */
     post_node strangers;
     int stranger_count;
+    bool is_called;          /* somebody waits at a listener */
     int64_t accept_after_ns; /* out of descriptors: not before this; 0: no such trouble */
 } tcp_post;
 
