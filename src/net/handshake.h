@@ -39,13 +39,14 @@ typedef struct tri_meeting_place {
 
 typedef struct tri_meeting {
     const char *name; /* of the transport, for messages */
-    int rank, world;
+    int rank, world;  /* world TRI_MEETING_CROWD: nobody is counted (post) */
     const char *token;
     const int *listeners; /* nonblocking */
     int listener_count;
-    int memory_fd;                /* to hand out (shm), else -1 */
-    uint32_t slot_kib;            /* of that memory, else 0 */
-    const char *const *addresses; /* [world] of the peers to link to, NULL: not this one */
+    int memory_fd;     /* to hand out (shm), else -1 */
+    uint32_t slot_kib; /* of that memory, else 0 */
+    /* [world] of the peers to link to, NULL: not this one. As a whole NULL: any higher rank may call. */
+    const char *const *addresses;
     /* The attempt-th place that an address names; false: it has no more. */
     bool (*find)(void *arg, const char *address, int attempt, tri_meeting_place *place);
     /* How many connections a link shall have, asked by the dialer on its first one. NULL: one. */
@@ -56,6 +57,9 @@ typedef struct tri_meeting {
     bool (*trusts)(void *arg, int fd);
     void *arg;
 } tri_meeting;
+
+/* A world that no job has. */
+#define TRI_MEETING_CROWD INT32_MAX
 
 /* Frames are encrypted (comm.encrypt). */
 #define TRI_MARK_ENCRYPTED UINT32_C(1)

@@ -61,6 +61,7 @@ void tri_hub_destroy(tri_hub *hub)
         tri_port *port = &hub->ports[r];
 
         tri_free(port->out);
+        tri_free(atomic_load(&port->token));
         tri_cond_fini(&port->cond);
         tri_mutex_fini(&port->mutex);
     }
@@ -117,6 +118,21 @@ tri_status tri_hub_check(const tri_transport_setup *setup, const char *name)
         return tri_fail(TRI_EINVAL, "net %s: want a rank of a world of %d, got rank %d of %d", name,
                         setup->hub->config.world, setup->rank, setup->world);
     return TRI_OK;
+}
+
+tri_status tri_hub_listen(tri_hub *hub, int rank, const char *token)
+{
+    char *copy = tri_strdup(token);
+
+    if (!copy)
+        return TRI_ENOMEM;
+    tri_free(atomic_exchange(&hub->ports[rank].token, copy));
+    return TRI_OK;
+}
+
+const char *tri_hub_listener(const tri_hub *hub, int rank)
+{
+    return atomic_load(&hub->ports[rank].token);
 }
 
 tri_status tri_hub_endpoint_open(const tri_transport_ops *ops, const tri_transport_setup *setup, tri_transport **out)
@@ -245,9 +261,11 @@ void tri_hub_endpoint_consume(tri_transport *transport, int peer, size_t nbytes)
     port_wake(&end->hub->ports[peer]);
 }
 
-/* Can one of the wanted go on? */
+/* Can one of the wanted go on, or does somebody want the wait to end? */
 static bool is_ready(endpoint *end, const unsigned char *want)
 {
+    if (atomic_exchange(&end->port->rung, false))
+        return true;
     for (int peer = 0; peer < end->base.world; peer++) {
         tri_port *port = &end->hub->ports[peer];
         tri_pipe *pipe;
@@ -284,6 +302,14 @@ tri_status tri_hub_endpoint_wait(tri_transport *transport, const unsigned char *
     atomic_store(&end->port->sleeping, 0);
     tri_mutex_unlock(&end->port->mutex);
     return TRI_OK;
+}
+
+void tri_hub_endpoint_wake(tri_transport *transport)
+{
+    tri_port *port = ((endpoint *)transport)->port;
+
+    atomic_store(&port->rung, true);
+    port_wake(port);
 }
 
 void tri_hub_endpoint_close(tri_transport *transport)

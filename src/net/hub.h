@@ -24,6 +24,8 @@ typedef struct tri_port {
     atomic_int sleeping;     /* its rank is at the condition, or about to be */
     atomic_int state;        /* tri_port_state */
     _Atomic(tri_pipe *) *in; /* [world], by sender; each is set once by its sender, at the first write */
+    _Atomic(char *) token;   /* of whoever listens there for letters (post_hub.c); NULL: nobody yet */
+    atomic_bool rung;        /* its wait is to end */
     void *out;               /* memory of the pipes to the others, from when the rank opened */
 } tri_port;
 
@@ -39,6 +41,10 @@ struct tri_hub {
 
 /* TRI_EINVAL unless there is a hub and the rank belongs to it. */
 tri_status tri_hub_check(const tri_transport_setup *setup, const char *name);
+/* Says that a rank listens for letters, and whose. */
+tri_status tri_hub_listen(tri_hub *hub, int rank, const char *token);
+/* The token of such a rank; NULL: it does not listen. */
+const char *tri_hub_listener(const tri_hub *hub, int rank);
 /* NULL does nothing. */
 void tri_sim_hub_destroy(tri_sim_hub *sim);
 
@@ -52,6 +58,7 @@ tri_status tri_hub_endpoint_read_some(tri_transport *transport, int peer, void *
 tri_status tri_hub_endpoint_peek(tri_transport *transport, int peer, const void **bytes, size_t *nbytes);
 void tri_hub_endpoint_consume(tri_transport *transport, int peer, size_t nbytes);
 tri_status tri_hub_endpoint_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns);
+void tri_hub_endpoint_wake(tri_transport *transport);
 void tri_hub_endpoint_close(tri_transport *transport);
 
 #endif

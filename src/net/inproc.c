@@ -20,5 +20,6 @@ const tri_transport_ops tri_transport_inproc = {
     .peek = tri_hub_endpoint_peek,
     .consume = tri_hub_endpoint_consume,
     .wait = tri_hub_endpoint_wait,
+    .wake = tri_hub_endpoint_wake,
     .close = tri_hub_endpoint_close,
 };

@@ -203,15 +203,26 @@ static tri_status sim_wait(tri_transport *transport, const unsigned char *want, 
         int64_t now_ns = tri_now_ns(), until_ns = deadline_ns;
 
         status = port_look(end, want, now_ns, &until_ns);
-        if (status != TRI_OK || end->woken_count > 0 || now_ns >= deadline_ns)
+        if (status != TRI_OK || end->woken_count > 0 || port->rung || now_ns >= deadline_ns)
             break;
         port->want = want;
         port->until_ns = until_ns;
         tri_cond_wait(&port->cond, &port->mutex, until_ns);
         port->want = NULL;
     }
+    port->rung = false;
     tri_mutex_unlock(&port->mutex);
     return status;
+}
+
+static void sim_wake(tri_transport *transport)
+{
+    sim_port *port = ((sim_endpoint *)transport)->port;
+
+    tri_mutex_lock(&port->mutex);
+    port->rung = true;
+    tri_cond_broadcast(&port->cond);
+    tri_mutex_unlock(&port->mutex);
 }
 
 static size_t sim_woken(const tri_transport *transport, const int **peers)
@@ -243,6 +254,7 @@ const tri_transport_ops tri_transport_sim = {
     .peek = tri_sim_peek,
     .consume = tri_sim_consume,
     .wait = sim_wait,
+    .wake = sim_wake,
     .woken = sim_woken,
     .write_rest = tri_sim_write_rest,
     .close = sim_close,

@@ -43,6 +43,7 @@ typedef struct sim_port {
     const unsigned char *want; /* of the wait under way; NULL: none */
     int64_t until_ns;          /* when the sleeper looks again */
     uint64_t waits;
+    bool rung;     /* the wait is to end */
     bool freed;    /* a reader made room for which this rank waited */
     uint64_t news; /* of the hub, when this rank looked last */
     /* Said to all who had no pipe by then. */

@@ -107,7 +107,7 @@ static const char *hello_check(const tri_meeting *is, net_talk *talk)
         tri_bytes_read_u32(bytes + 16) != (uint32_t)is->world || from >= (uint32_t)is->world)
         return "is not a rank of this job";
     if (talk->peer < 0) {
-        if (from <= (uint32_t)is->rank || !is->addresses[from])
+        if (from <= (uint32_t)is->rank || (is->addresses && !is->addresses[from]))
             return "is a rank that has no reason to call";
         talk->peer = (int)from;
     }

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * post_tcp.c: the post over TCP: sockets that never block, and one epoll set.
+ *
+ * Buffers of the kernel are left to its autotuning. A read that gives less than it could and a write that takes less
+ * mean that there is no more by now: the next edge tells when there is.
+ */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "net/post_tcp_impl.h"
+#include "net/tcp_meet.h"
+
+#define EVENTS         256
+#define LONGEST_NS     (60 * TRI_NS_PER_S)
+#define DRAIN_LIMIT_NS (100 * TRI_NS_PER_MS)
+
+static tcp_post *tcp_of(tri_post *post)
+{
+    return (tcp_post *)post;
+}
+
+static tcp_line *tcp_line_of(tri_line *line)
+{
+    return (tcp_line *)line;
+}
+
+bool tri_post_tcp_watch(const tcp_post *tcp, int how, int fd, uint32_t events, tcp_source *source)
+{
+    struct epoll_event event = {.events = events, .data = {.ptr = source}};
+
+    return epoll_ctl(tcp->epoll, how, fd, &event) == 0;
+}
+
+/* ---- opening and closing */
+
+static void tcp_close(tri_post *post)
+{
+    tcp_post *tcp = tcp_of(post);
+
+    tri_post_tcp_strangers_close(tcp);
+    tri_tcp_door_close(&tcp->door);
+    tri_tls_context_destroy(tcp->tls);
+    if (tcp->wake_fd >= 0)
+        close(tcp->wake_fd);
+    if (tcp->epoll >= 0)
+        close(tcp->epoll);
+}
+
+static tri_status tcp_listen(tcp_post *tcp)
+{
+    TRI_TRY(tri_tcp_door_open(tcp->base.config.interface, &tcp->door));
+    /* Who only dials needs to know its own places, to see which of others' are near. */
+    if (!tcp->base.setup.listens)
+        tri_tcp_door_close(&tcp->door);
+    for (int i = 0; i < tcp->door.count; i++) {
+        if (!tri_post_tcp_watch(tcp, EPOLL_CTL_ADD, tcp->door.listeners[i], EPOLLIN, &tcp->listener_source))
+            return tri_fail(TRI_EIO, "cannot poll a listener: %s", strerror(errno));
+    }
+    return TRI_OK;
+}
+
+static tri_status tcp_open(tri_post *post)
+{
+    tcp_post *tcp = tcp_of(post);
+    tri_status status = TRI_OK;
+
+    tri_post_node_head(&tcp->strangers);
+    tcp->wake_source = SOURCE_WAKE;
+    tcp->listener_source = SOURCE_LISTENER;
+    tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (tcp->wake_fd < 0 || tcp->epoll < 0 ||
+        !tri_post_tcp_watch(tcp, EPOLL_CTL_ADD, tcp->wake_fd, EPOLLIN, &tcp->wake_source))
+        status = tri_fail(TRI_EIO, "no eventfd or epoll: %s", strerror(errno));
+    if (status == TRI_OK && post->config.encrypt)
+        status = tri_tls_context_create(&tcp->tls);
+    if (status == TRI_OK)
+        status = tcp_listen(tcp);
+    if (status != TRI_OK)
+        tcp_close(post);
+    return status;
+}
+
+static const char *tcp_address(const tri_post *post)
+{
+    return ((const tcp_post *)post)->door.address;
+}
+
+/* ---- lines */
+
+tri_status tri_post_tcp_line(tcp_post *tcp, int fd, tri_tls *tls, int how, const char *from, tcp_line **out)
+{
+    tri_line *base;
+    tcp_line *line;
+    tri_status status = tri_tcp_tune(fd, tcp->base.config.timeout_s);
+
+    if (status == TRI_OK)
+        status = tri_post_line_create(&tcp->base, sizeof *line, &base);
+    if (status != TRI_OK) {
+        tri_tls_close(tls);
+        close(fd);
+        return status;
+    }
+    line = tcp_line_of(base);
+    line->source = SOURCE_LINE;
+    line->fd = fd;
+    line->tls = tls;
+    snprintf(base->from, sizeof base->from, "%s", from);
+    if (!tri_post_tcp_watch(tcp, how, fd, TRI_POST_TCP_EVENTS, &line->source)) {
+        status = tri_fail(TRI_EIO, "cannot poll a socket: %s", strerror(errno));
+        base->dialed = true; /* nobody has counted it */
+        tri_post_line_end(base, TRI_EPEER);
+        return status;
+    }
+    /* What was read together with the end of the handshake is nothing that epoll tells of. */
+    base->readable = tls != NULL;
+    *out = line;
+    return TRI_OK;
+}
+
+static void tcp_line_end(tri_line *base)
+{
+    tcp_line *line = tcp_line_of(base);
+
+    tri_tls_close(line->tls);
+    close(line->fd);
+    line->tls = NULL;
+    line->fd = -1;
+}
+
+/* ---- polling */
+
+static void line_event(tcp_line *line, uint32_t events)
+{
+    if (line->base.state != LINE_OPEN)
+        return;
+    line->has_hung |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        tri_post_line_readable(&line->base);
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+        tri_post_line_writable(&line->base);
+}
+
+static void source_event(tcp_post *tcp, tcp_source *source, uint32_t events)
+{
+    uint64_t rings;
+
+    switch (*source) {
+    case SOURCE_LINE:
+        line_event(tri_container_of(source, tcp_line, source), events);
+        break;
+    case SOURCE_STRANGER:
+        tri_post_tcp_stranger_advance(tcp, tri_container_of(source, tcp_stranger, source));
+        break;
+    case SOURCE_LISTENER:
+        tcp->is_called = true;
+        break;
+    case SOURCE_WAKE:
+        tcp->base.is_woken = true;
+        (void)!read(tcp->wake_fd, &rings, sizeof rings);
+        break;
+    }
+}
+
+/* Milliseconds, rounded up. */
+static int pause_ms(int64_t until_ns)
+{
+    int64_t now_ns = until_ns > 0 ? tri_now_ns() : 0;
+
+    if (until_ns <= now_ns)
+        return 0;
+    if (until_ns - now_ns > LONGEST_NS)
+        until_ns = now_ns + LONGEST_NS;
+    return (int)((until_ns - now_ns - 1) / TRI_NS_PER_MS + 1);
+}
+
+tri_status tri_post_tcp_poll(tri_post *post, int64_t deadline_ns)
+{
+    tcp_post *tcp = tcp_of(post);
+    struct epoll_event events[EVENTS];
+    int count;
+
+    if (tcp->stranger_count > 0 || tcp->accept_after_ns > 0) {
+        int64_t next_ns = tri_post_tcp_sweep(tcp, tri_now_ns());
+
+        deadline_ns = next_ns < deadline_ns ? next_ns : deadline_ns;
+    }
+    count = epoll_wait(tcp->epoll, events, EVENTS, pause_ms(deadline_ns));
+    if (count < 0 && errno != EINTR)
+        return tri_fail(TRI_EIO, "%s: cannot wait: %s", post->name, strerror(errno));
+    for (int i = 0; i < count; i++)
+        source_event(tcp, events[i].data.ptr, events[i].events);
+    /* After the events: others may have to make room, and events are of those who were there before. */
+    if (tcp->is_called)
+        tri_post_tcp_accept(tcp);
+    tcp->is_called = false;
+    return TRI_OK;
+}
+
+static void tcp_wake(tri_post *post)
+{
+    const uint64_t one = 1;
+
+    /* Full: a turn will end. */
+    (void)!write(tcp_of(post)->wake_fd, &one, sizeof one);
+}
+
+/* ---- bytes */
+
+/* The message that stands says why. What has come can still be read, and then there is an end. */
+static tri_status write_failed(const tcp_line *line)
+{
+    (void)shutdown(line->fd, SHUT_RDWR);
+    return TRI_EPEER;
+}
+
+static tri_status line_gone(int error)
+{
+    if (error == 0 || error == EPIPE || error == ECONNRESET)
+        return tri_fail(TRI_EPEER, "connection closed");
+    return tri_fail(TRI_EPEER, "%s", strerror(error));
+}
+
+static tri_status tls_read(tcp_line *line, const post_room rooms[2], size_t *given)
+{
+    *given = 0;
+    for (int i = 0; i < 2; i++) {
+        size_t done = 0, got = 1;
+
+        while (done < rooms[i].nbytes && got > 0) {
+            tri_status status = tri_tls_read(line->tls, rooms[i].bytes + done, rooms[i].nbytes - done, &got);
+
+            if (status != TRI_OK)
+                return *given > 0 ? TRI_OK : status;
+            done += got;
+            *given += got;
+        }
+        line->base.readable = done == rooms[i].nbytes;
+        if (!line->base.readable)
+            break;
+    }
+    return TRI_OK;
+}
+
+static tri_status tcp_read(tri_line *base, const post_room rooms[2], size_t *given)
+{
+    tcp_line *line = tcp_line_of(base);
+    size_t skip = rooms[0].nbytes == 0, wanted = rooms[0].nbytes + rooms[1].nbytes;
+    struct iovec parts[2] = {{rooms[0].bytes, rooms[0].nbytes}, {rooms[1].bytes, rooms[1].nbytes}};
+    ssize_t got;
+
+    if (line->tls)
+        return tls_read(line, rooms, given);
+    got = readv(line->fd, parts + skip, 2 - (int)skip);
+    *given = got > 0 ? (size_t)got : 0;
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+        return line_gone(got == 0 ? 0 : errno);
+    /* An end that has been told of lies behind what was given. */
+    base->readable = got < 0 ? errno == EINTR : *given == wanted || line->has_hung;
+    return TRI_OK;
+}
+
+/* The next bytes of the parts as one piece that makes a record; a long one is not copied. */
+static tri_part record_gather(const tri_part *parts, size_t count, size_t done, unsigned char *record)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && used < TRI_TLS_RECORD_NBYTES; i++) {
+        size_t left = parts[i].nbytes, room = TRI_TLS_RECORD_NBYTES - used;
+
+        if (done >= left) {
+            done -= left;
+            continue;
+        }
+        left -= done;
+        if (used == 0 && (left >= room || i + 1 == count))
+            return (tri_part){(const unsigned char *)parts[i].bytes + done, left < room ? left : room};
+        left = left < room ? left : room;
+        memcpy(record + used, (const unsigned char *)parts[i].bytes + done, left);
+        used += left;
+        done = 0;
+    }
+    return (tri_part){record, used};
+}
+
+static tri_status tls_write(tcp_line *line, const tri_part *parts, size_t count, size_t total, size_t *taken,
+                            size_t *promised)
+{
+    unsigned char record[TRI_TLS_RECORD_NBYTES];
+    bool corks = total > TRI_TLS_RECORD_NBYTES;
+    int on = 1, off = 0;
+    tri_status status = TRI_OK;
+
+    /* Records of one call need not be packets of their own. */
+    if (corks)
+        (void)setsockopt(line->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+    while (*taken < total && !line->base.full) {
+        tri_part part = record_gather(parts, count, *taken, record);
+        size_t took;
+
+        /* After a record that did not go as a whole its last byte comes alone. */
+        status = tri_tls_write(line->tls, part.bytes, part.nbytes, &took);
+        if (status != TRI_OK)
+            break;
+        *taken += took;
+        line->base.full = took < part.nbytes && !(line->is_held && took == 1);
+        *promised = line->base.full;
+        line->is_held = line->base.full;
+    }
+    if (corks)
+        (void)setsockopt(line->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+    return status == TRI_OK ? TRI_OK : write_failed(line);
+}
+
+static tri_status tcp_write(tri_line *base, const tri_part *parts, size_t count, size_t *taken, size_t *promised)
+{
+    tcp_line *line = tcp_line_of(base);
+    struct iovec out[TRI_POST_PARTS];
+    struct msghdr message = {.msg_iov = out, .msg_iovlen = count};
+    size_t total = 0;
+    ssize_t sent;
+
+    *taken = *promised = 0;
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (struct iovec){(void *)(uintptr_t)parts[i].bytes, parts[i].nbytes};
+        total += parts[i].nbytes;
+    }
+    if (line->tls)
+        return tls_write(line, parts, count, total, taken, promised);
+    sent = sendmsg(line->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        line_gone(errno);
+        return write_failed(line);
+    }
+    *taken = sent > 0 ? (size_t)sent : 0;
+    base->full = *taken < total && !(sent < 0 && errno == EINTR);
+    return TRI_OK;
+}
+
+/* Closing a socket that still has unread bytes would throw away what was sent. */
+static void tcp_drain(tri_post *post)
+{
+    int64_t until_ns = tri_now_ns() + DRAIN_LIMIT_NS;
+
+    for (post_node *node = post->lines.next; node != &post->lines; node = node->next)
+        shutdown(tri_container_of(node, tcp_line, base.all)->fd, SHUT_WR);
+    for (;;) {
+        bool waits = false;
+
+        for (post_node *node = post->lines.next; node != &post->lines; node = node->next) {
+            int fd = tri_container_of(node, tcp_line, base.all)->fd, left = 0;
+            ssize_t got;
+
+            do
+                got = recv(fd, post->scratch, TRI_POST_SCRATCH_NBYTES, MSG_DONTWAIT);
+            while (got > 0);
+            waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+        }
+        if (!waits || tri_now_ns() >= until_ns)
+            return;
+        tri_sleep_ns(TRI_NS_PER_MS);
+    }
+}
+
+const tri_post_ops tri_post_tcp = {
+    .name = "tcp",
+    .nbytes = sizeof(tcp_post),
+    .open = tcp_open,
+    .address = tcp_address,
+    .dial = tri_post_tcp_dial,
+    .poll = tri_post_tcp_poll,
+    .read = tcp_read,
+    .write = tcp_write,
+    .wake = tcp_wake,
+    .drain = tcp_drain,
+    .line_end = tcp_line_end,
+    .close = tcp_close,
+};

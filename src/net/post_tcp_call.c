@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * post_tcp_call.c: how two ends of a line prove to each other that they know the token: who calls, and who is called.
+ *
+ * The hellos of the meeting of ranks (talk.h), between the caller as rank 1 and the listener as rank 0 of a crowd that
+ * nobody has counted. A stranger costs a fixed number of bytes and its time is limited; of too many the oldest go.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "net/dial.h"
+#include "net/post_tcp_impl.h"
+
+#define STRANGER_NS      (5 * TRI_NS_PER_S)
+#define STRANGER_LIMIT   256
+#define STRANGER_FAIR_NS TRI_NS_PER_S /* who proves within this is never put out for others */
+#define ACCEPT_LIMIT     256          /* at a time: those who are proven get their turn too */
+#define ACCEPT_AGAIN_NS  (100 * TRI_NS_PER_MS)
+
+#define LISTENER 0
+#define CALLER   1
+
+static tri_meeting meeting_of(const tcp_post *tcp, int rank)
+{
+    return (tri_meeting){.name = tcp->base.name,
+                         .rank = rank,
+                         .world = TRI_MEETING_CROWD,
+                         .token = tcp->base.token,
+                         .memory_fd = -1,
+                         .marks = tcp->tls ? TRI_MARK_ENCRYPTED : 0};
+}
+
+static void place_print(const tri_tcp_place *place, char text[TRI_POST_FROM_NBYTES])
+{
+    char address[INET6_ADDRSTRLEN];
+
+    tri_tcp_place_print(place, address);
+    snprintf(text, TRI_POST_FROM_NBYTES, "%s/%u", address,
+             (unsigned)ntohs(place->any.sa_family == AF_INET ? place->four.sin_port : place->six.sin6_port));
+}
+
+/* ---- who calls */
+
+static void stranger_destroy(tcp_post *tcp, tcp_stranger *stranger)
+{
+    tri_talk_drop(&stranger->talk, "");
+    tri_tls_close(stranger->tls);
+    if (stranger->fd >= 0)
+        close(stranger->fd);
+    tri_post_node_remove(&stranger->all);
+    tcp->stranger_count--;
+    tri_free(stranger);
+}
+
+/* Who leaves without a word was looking for an open port. */
+static void stranger_drop(tcp_post *tcp, tcp_stranger *stranger, const char *why)
+{
+    if (stranger->has_spoken || tri_now_ns() >= stranger->limit_ns)
+        tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, why);
+    stranger_destroy(tcp, stranger);
+}
+
+/* It knows the token, and all is encrypted that shall be. */
+static void stranger_admit(tcp_post *tcp, tcp_stranger *stranger)
+{
+    tcp_line *line;
+    tri_status status = tri_post_tcp_line(tcp, stranger->fd, stranger->tls, EPOLL_CTL_MOD, stranger->from, &line);
+
+    stranger->fd = -1;
+    stranger->tls = NULL;
+    if (status == TRI_OK)
+        tri_post_line_called(&line->base);
+    else
+        tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, tri_last_error());
+    stranger_destroy(tcp, stranger);
+}
+
+/* Its last hello was right. False: the stranger is gone. */
+static bool stranger_proven(tcp_post *tcp, tcp_stranger *stranger)
+{
+    bool encrypts = stranger->talk.marks & TRI_MARK_ENCRYPTED;
+
+    stranger->fd = stranger->talk.fd;
+    stranger->talk.fd = -1;
+    if (encrypts != (tcp->tls != NULL)) {
+        stranger_drop(tcp, stranger, encrypts ? "it has comm.encrypt = on" : "it has comm.encrypt = off");
+        return false;
+    }
+    if (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->talk.key, &stranger->tls) != TRI_OK) {
+        stranger_drop(tcp, stranger, tri_last_error());
+        return false;
+    }
+    return true;
+}
+
+void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
+{
+    tri_meeting is = meeting_of(tcp, LISTENER);
+    short events;
+
+    if (stranger->fd < 0) {
+        tri_talk_advance(&is, &stranger->talk);
+        stranger->has_spoken |= stranger->talk.done_nbytes > 0 || stranger->talk.step > 1;
+        if (stranger->talk.stage == TALK_IDLE) {
+            stranger_drop(tcp, stranger, stranger->talk.why);
+            return;
+        }
+        if (stranger->talk.stage != TALK_DONE || !stranger_proven(tcp, stranger))
+            return;
+    }
+    if (stranger->tls) {
+        if (tri_tls_shake(stranger->tls, &events) != TRI_OK) {
+            stranger_drop(tcp, stranger, tri_last_error());
+            return;
+        }
+        if (events != 0)
+            return;
+    }
+    stranger_admit(tcp, stranger);
+}
+
+static void stranger_create(tcp_post *tcp, int fd, const tri_tcp_place *from)
+{
+    tcp_stranger *stranger = tri_alloc_zero(1, sizeof *stranger);
+
+    if (!stranger) {
+        close(fd);
+        return;
+    }
+    stranger->source = SOURCE_STRANGER;
+    stranger->fd = -1;
+    stranger->limit_ns = tri_now_ns() + STRANGER_NS;
+    place_print(from, stranger->from);
+    tri_talk_answer(&stranger->talk, fd, stranger->limit_ns);
+    tri_post_node_append(&tcp->strangers, &stranger->all);
+    tcp->stranger_count++;
+    if (!tri_post_tcp_watch(tcp, EPOLL_CTL_ADD, fd, TRI_POST_TCP_EVENTS, &stranger->source))
+        stranger_destroy(tcp, stranger);
+}
+
+/* Out of descriptors: not now. */
+static void listeners_watch(tcp_post *tcp, uint32_t events)
+{
+    for (int i = 0; i < tcp->door.count; i++)
+        tri_post_tcp_watch(tcp, EPOLL_CTL_MOD, tcp->door.listeners[i], events, &tcp->listener_source);
+}
+
+static void accept_later(tcp_post *tcp)
+{
+    tcp->accept_after_ns = tri_now_ns() + ACCEPT_AGAIN_NS;
+    listeners_watch(tcp, 0);
+}
+
+/* Is there room for one more stranger? */
+static bool stranger_fits(tcp_post *tcp)
+{
+    tcp_stranger *oldest;
+
+    if (tcp->stranger_count < STRANGER_LIMIT)
+        return true;
+    oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
+    if (tri_now_ns() < oldest->limit_ns - STRANGER_NS + STRANGER_FAIR_NS)
+        return false;
+    stranger_drop(tcp, oldest, "too many call, and it did not prove that it knows the token");
+    return true;
+}
+
+void tri_post_tcp_accept(tcp_post *tcp)
+{
+    int left = ACCEPT_LIMIT;
+
+    for (int i = 0; i < tcp->door.count; i++) {
+        for (; left > 0; left--) {
+            tri_tcp_place from = {.any = {.sa_family = AF_UNSPEC}};
+            socklen_t nbytes = sizeof from;
+            int fd;
+
+            if (!stranger_fits(tcp)) {
+                accept_later(tcp);
+                return;
+            }
+            fd = accept4(tcp->door.listeners[i], &from.any, &nbytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+                tri_post_note(&tcp->base, "somebody who calls has to wait: %s", strerror(errno));
+                accept_later(tcp);
+                return;
+            }
+            if (fd < 0)
+                break;
+            stranger_create(tcp, fd, &from);
+        }
+    }
+}
+
+int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
+{
+    if (tcp->accept_after_ns > 0 && now_ns >= tcp->accept_after_ns) {
+        tcp->accept_after_ns = 0;
+        listeners_watch(tcp, EPOLLIN);
+    }
+    while (!tri_post_is_empty(&tcp->strangers)) {
+        tcp_stranger *oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
+
+        if (now_ns < oldest->limit_ns)
+            return tcp->accept_after_ns > 0 && tcp->accept_after_ns < oldest->limit_ns ? tcp->accept_after_ns
+                                                                                       : oldest->limit_ns;
+        stranger_drop(tcp, oldest, "it did not prove in time that it knows the token");
+    }
+    return tcp->accept_after_ns > 0 ? tcp->accept_after_ns : TRI_FOREVER;
+}
+
+void tri_post_tcp_strangers_close(tcp_post *tcp)
+{
+    while (!tri_post_is_empty(&tcp->strangers))
+        stranger_destroy(tcp, tri_container_of(tcp->strangers.next, tcp_stranger, all));
+}
+
+/* ---- who is called */
+
+static bool place_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
+{
+    const tcp_post *tcp = arg;
+    tri_tcp_place found[TRI_TCP_PLACES_MAX];
+
+    if (attempt >= tri_tcp_places(address, tcp->door.address, found))
+        return false;
+    place->nbytes = tri_tcp_place_nbytes(&found[attempt]);
+    memcpy(&place->address, &found[attempt], place->nbytes);
+    return true;
+}
+
+/* Waits for one of the sockets of a dial. Whoever calls this end meanwhile is answered: it may be the one that is
+ * being dialed, who waits as well. */
+static tri_status dial_wait(tcp_post *tcp, struct pollfd *polls, nfds_t count, int64_t until_ns)
+{
+    int64_t now_ns = tri_now_ns(), next_ns = tri_post_tcp_sweep(tcp, now_ns);
+
+    until_ns = next_ns < until_ns ? next_ns : until_ns;
+    polls[count] = (struct pollfd){.fd = tcp->epoll, .events = POLLIN};
+    poll(polls, count + 1, until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / TRI_NS_PER_MS) + 1);
+    return polls[count].revents ? tri_post_tcp_poll(&tcp->base, 0) : TRI_OK;
+}
+
+static tri_status place_reach(tcp_post *tcp, const tri_meeting *is, net_dial *dial, tri_met *met, int64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd polls[TRI_STRANDS_MAX + 1];
+        int64_t now_ns = tri_now_ns(), until_ns;
+        nfds_t count = 0;
+
+        TRI_TRY(tri_dial_advance(is, dial, met, now_ns));
+        if (tri_met_is_complete(met))
+            return TRI_OK;
+        if (now_ns >= deadline_ns)
+            return tri_fail(TRI_EPEER, "%s", dial->why[0] ? dial->why : "nobody answers");
+        for (int i = 0; i < TRI_STRANDS_MAX; i++) {
+            if (dial->talks[i].fd >= 0)
+                polls[count++] = (struct pollfd){.fd = dial->talks[i].fd,
+                                                 .events = dial->talks[i].stage == TALK_RECEIVE ? POLLIN : POLLOUT};
+        }
+        until_ns = tri_dial_next_ns(dial);
+        TRI_TRY(dial_wait(tcp, polls, count, until_ns < deadline_ns ? until_ns : deadline_ns));
+    }
+}
+
+static tri_status encryption_begin(tcp_post *tcp, int fd, const unsigned char *key, int64_t deadline_ns, tri_tls **tls)
+{
+    tri_status status = tri_tls_open(tcp->tls, fd, true, key, tls);
+    short events = 0;
+
+    while (status == TRI_OK && (status = tri_tls_shake(*tls, &events)) == TRI_OK && events != 0) {
+        struct pollfd polls[2] = {{.fd = fd, .events = events}};
+
+        if (tri_now_ns() >= deadline_ns)
+            status = tri_fail(TRI_EPEER, "does not encrypt in time");
+        else
+            status = dial_wait(tcp, polls, 1, deadline_ns);
+    }
+    if (status == TRI_OK)
+        return TRI_OK;
+    tri_tls_close(*tls);
+    *tls = NULL;
+    return status;
+}
+
+/* What is known of it, without the ranks of the meeting. */
+static tri_status dial_fail(const net_dial *dial, const char *address, tri_status status)
+{
+    int host_nbytes = (int)strcspn(address, ",");
+    const char *rest = address + host_nbytes + (address[host_nbytes] == ',');
+
+    if (dial->refused && status == TRI_EPEER)
+        return tri_fail(TRI_EPEER, "%s does not know the token of this job", rest);
+    if (status == TRI_ECONFIG)
+        return tri_fail(TRI_ECONFIG, "comm.encrypt is not the same here and at %s", rest);
+    return tri_fail_context(status, "%s cannot be reached", rest);
+}
+
+tri_status tri_post_tcp_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out)
+{
+    tcp_post *tcp = (tcp_post *)post;
+    tri_meeting is = meeting_of(tcp, CALLER);
+    tri_met met = {.memory_fd = -1};
+    tri_tcp_place places[TRI_TCP_PLACES_MAX], place = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t nbytes = sizeof place;
+    char from[TRI_POST_FROM_NBYTES];
+    tri_status status;
+    tri_tls *tls = NULL;
+    net_dial dial;
+    tcp_line *line;
+
+    if (tri_tcp_places(address, tcp->door.address, places) == 0)
+        return tri_fail(TRI_EPEER, "want an address of this network, got %.100s", address);
+    is.addresses = &address;
+    is.find = place_find;
+    is.arg = tcp;
+    memset(met.fds, -1, sizeof met.fds);
+    tri_dial_init(&dial, LISTENER);
+    status = place_reach(tcp, &is, &dial, &met, deadline_ns);
+    tri_dial_fini(&dial);
+    if (status == TRI_OK && tcp->tls)
+        status = encryption_begin(tcp, met.fds[0], met.keys[0], deadline_ns, &tls);
+    if (status != TRI_OK) {
+        tri_met_close(&met);
+        return dial_fail(&dial, address, status);
+    }
+    if (getpeername(met.fds[0], &place.any, &nbytes) == 0)
+        place_print(&place, from);
+    else
+        snprintf(from, sizeof from, "somebody");
+    TRI_TRY(tri_post_tcp_line(tcp, met.fds[0], tls, EPOLL_CTL_ADD, from, &line));
+    *out = &line->base;
+    return TRI_OK;
+}
