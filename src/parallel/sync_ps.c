@@ -146,15 +146,12 @@ static tri_status ps_begin(tri_sync *sync)
     return TRI_OK;
 }
 
-/* This worker's parts become one, where nobody else's are added: in the order of the tree. */
+/* This worker's parts become one, where nobody else's are added. */
 static void parts_join(sync_ps *ps, int64_t first, int64_t count)
 {
-    tri_tree_step steps[TRI_TREE_MAX_PARTS];
-    int added = tri_tree_plan(ps->parts, ps->part_count, steps);
-    for (int i = 0; i < added; i++) {
-        float *into = ps->base.grads[steps[i].into] + first;
-        tri_vector_add(1, into, into, ps->base.grads[steps[i].from] + first, count);
-    }
+    float *into = ps->base.grads[0] + first;
+    for (int p = 1; p < ps->part_count; p++)
+        tri_vector_add(1, into, into, ps->base.grads[p] + first, count);
 }
 
 static void tie_join(void *arg, int64_t grad_first, int64_t offset, int64_t count)

@@ -108,7 +108,7 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
         link->table = head->table;
         break;
     case PS_STATS:
-        if (tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
+        if (link == client->links && tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
             tri_ps_client_fail(client, TRI_ENOMEM);
         break;
     case PS_REFUSED: {
@@ -151,7 +151,7 @@ static void on_closed(void *arg, tri_line *line, const char *why)
         link->greeted = false;
         link->lost_ns = tri_now_ns();
         snprintf(link->why, sizeof(link->why), "%s", why);
-        if (!client->leaving && !client->closing)
+        if (!client->leaving && !client->closing && !tri_stop_signal())
             tri_log(TRI_LOG_WARN, "lost parameter server %d: %s", server, why);
     }
     tri_cond_broadcast(&client->moved);

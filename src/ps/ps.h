@@ -12,6 +12,9 @@
       "bsp: a step ends when all workers have pushed: the bits of all-reduce; ssp: each push moves the weights at "    \
       "once, no worker runs ahead of the slowest by more than ps.staleness steps; async: nobody waits")                \
     X(INT, staleness, "2", 0, 1e9, NULL, "ssp: steps that a worker may be ahead of the slowest one")                   \
+    X(BOOL, scale_lr, "true", 0, 0, NULL,                                                                              \
+      "ssp, async: each push moves by optim.lr / workers, so that an epoch does as much as with bsp; false: by "       \
+      "optim.lr")                                                                                                      \
     X(INT, block_kib, "256", 16, 65536, NULL, "parameters are dealt to the servers in blocks of this size, KiB")       \
     X(REAL, delay_compensation, "0", 0, 1e3, NULL,                                                                     \
       "ssp, async: a late gradient g becomes g + this * g * g * (weights now - weights it is of); 0 = off")            \

@@ -38,6 +38,7 @@ void tri_ps_table_destroy(ps_table *table)
     tri_free(table->tail_waits);
     tri_free(table->squares);
     tri_free(table->clocks);
+    tri_free(table->went_on);
     ps_sum_fini(&table->tail);
     tri_ps_spec_fini(&table->spec);
     tri_free(table);
@@ -92,9 +93,10 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     table->consistency = tri_ps_consistency(&spec->ps);
     table->tail_waits = tri_alloc_zero(workers, 1);
     table->clocks = tri_alloc_zero(workers, sizeof(int64_t));
+    table->went_on = tri_alloc_zero(workers, sizeof(int64_t));
     table->pulls = tri_alloc_zero(workers, sizeof(uint8_t *));
     table->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
-    if (!table->tail_waits || !table->clocks || !table->pulls || !table->squares)
+    if (!table->tail_waits || !table->clocks || !table->went_on || !table->pulls || !table->squares)
         return TRI_ENOMEM;
     TRI_TRY(ps_sum_init(&table->tail, spec->leaves, TRI_PARAMS_TAIL));
     return blocks_make(server, table);

@@ -59,6 +59,7 @@ typedef struct ps_table {
     double *squares;     /* of the norm's blocks, with clipping */
     /* ssp, async */
     int64_t *clocks;     /* [workers] steps that each has finished; INT64_MAX: it has left */
+    int64_t *went_on;    /* [workers] the step that each has begun, as counted in: */
     uint64_t ahead[64];  /* how often a worker went on so many steps ahead of the slowest (63: or more) */
     uint8_t **pulls;     /* [workers] blocks that each waits for, NULL: none */
 } ps_table;
@@ -113,7 +114,7 @@ tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *blo
 tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head,
                            float *body);
 tri_status tri_ps_ssp_clock(const tri_ps_server *server, const ps_guest *guest, ps_table *table, const ps_head *head);
-tri_status tri_ps_ssp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
+tri_status tri_ps_ssp_pull(ps_guest *guest, ps_table *table, ps_block *block, const ps_head *head);
 /* A worker has left: nobody waits for it. */
 tri_status tri_ps_ssp_left(const tri_ps_server *server, ps_table *table, int worker);
 tri_status tri_ps_stats(const tri_ps_server *server, tri_string *out);

@@ -49,8 +49,9 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
         return TRI_OK; /* said again after an answer was lost */
     block->pushed[guest->number] = head->clock + 1;
     tri_ps_block_fold(table, block, body);
+    double rate = tri_ps_rate(table, head->clock);
     tri_optim_figures figures = {.step = block->clock,
-                                 .lr = (float)tri_ps_rate(table, head->clock),
+                                 .lr = (float)(table->spec.ps.scale_lr ? rate / table->spec.workers : rate),
                                  .grad_scale = head->extra > 0 ? (float)(1 / head->extra) : 0,
                                  .buffer_scale = head->part.count > 0 ? 1.0f / (float)head->part.count : 0};
     if (block->seen && block->seen[guest->number])
@@ -60,9 +61,21 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
     return TRI_OK;
 }
 
-/* Values for a worker; what it sees is kept where its gradients will be compensated. */
-static tri_status values_give(ps_guest *guest, const ps_table *table, ps_block *block)
+/* A worker begins its next step: how far ahead is it? */
+static void going_on_count(ps_table *table, int worker)
 {
+    int64_t clock = table->clocks[worker], most = (int64_t)TRI_COUNT_OF(table->ahead) - 1;
+    if (clock == INT64_MAX || table->went_on[worker] >= clock)
+        return;
+    int64_t ahead = clock - slowest(table);
+    table->went_on[worker] = clock;
+    table->ahead[ahead < most ? ahead : most]++;
+}
+
+/* Values for a worker; what it sees is kept where its gradients will be compensated. */
+static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block)
+{
+    going_on_count(table, guest->number);
     int64_t count = table->spec.cuts[block - table->blocks].count;
     if (block->seen && !block->seen[guest->number]) {
         block->seen[guest->number] = tri_alloc((size_t)count * sizeof(float));
@@ -75,7 +88,7 @@ static tri_status values_give(ps_guest *guest, const ps_table *table, ps_block *
     return TRI_OK;
 }
 
-static tri_status pulls_answer(ps_guest *guest, const ps_table *table, int worker)
+static tri_status pulls_answer(ps_guest *guest, ps_table *table, int worker)
 {
     for (int b = 0; b < table->spec.cut_count; b++) {
         uint8_t *waits = &table->pulls[worker][b];
@@ -88,7 +101,7 @@ static tri_status pulls_answer(ps_guest *guest, const ps_table *table, int worke
 }
 
 /* Who waited for the slowest and need not any more. */
-static tri_status others_go_on(const tri_ps_server *server, const ps_table *table)
+static tri_status others_go_on(const tri_ps_server *server, ps_table *table)
 {
     for (int w = 0; w < table->spec.workers; w++)
         if (table->pulls[w] && server->workers[w])
@@ -104,12 +117,10 @@ tri_status tri_ps_ssp_clock(const tri_ps_server *server, const ps_guest *guest, 
     if (head->clock > *clock + 1)
         return tri_fail(TRI_EFORMAT, "step %lld is over, after step %lld", (long long)head->clock, (long long)*clock);
     *clock = head->clock;
-    int64_t ahead = *clock - slowest(table), most = (int64_t)TRI_COUNT_OF(table->ahead) - 1;
-    table->ahead[ahead < most ? ahead : most]++;
     return others_go_on(server, table);
 }
 
-tri_status tri_ps_ssp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
+tri_status tri_ps_ssp_pull(ps_guest *guest, ps_table *table, ps_block *block, const ps_head *head)
 {
     bool of_all = head->flags & PS_FLAG_ALL;
     if (may_go_on(table, head->clock, of_all))
