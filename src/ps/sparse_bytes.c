@@ -9,6 +9,7 @@
 #define SPARSE_MAGIC UINT32_C(0x77727370) /* "psrw" */
 #define HEAD_NBYTES  20
 #define ROW_NBYTES   16 /* and the floats */
+#define BLOCK        64 /* rows that are looked up together */
 
 tri_status ps_sparse_write(const ps_sparse *table, int slot, ps_cursor *cursor, int64_t most, tri_string *out,
                            int64_t *count)
@@ -50,21 +51,30 @@ static tri_status check_bytes(const ps_sparse *table, ps_reader reader, uint64_t
     return TRI_OK;
 }
 
+static tri_status read_rows(ps_sparse *table, ps_reader *reader, int64_t count)
+{
+    size_t floats_nbytes = (size_t)table->floats * sizeof(float);
+    uint64_t keys[BLOCK];
+    for (int64_t i = 0; i < count; i++)
+        keys[i] = tri_bytes_read_u64(reader->at + (size_t)i * (ROW_NBYTES + floats_nbytes));
+    TRI_TRY(sparse_resolve(table, keys, count));
+    for (int64_t i = 0; i < count; i++) {
+        sparse_row *row = sparse_row_at(table, table->found[i]);
+        ps_read_u64(reader);
+        row->clock = ps_read_u32(reader);
+        row->touches = ps_read_u32(reader);
+        memcpy(sparse_floats(row), ps_read(reader, floats_nbytes), floats_nbytes);
+    }
+    return TRI_OK;
+}
+
 tri_status ps_sparse_read(ps_sparse *table, const void *bytes, size_t nbytes)
 {
     ps_reader reader = ps_reader_make(bytes, nbytes);
-    size_t floats_nbytes = (size_t)table->floats * sizeof(float);
     uint64_t count;
     TRI_TRY(check_bytes(table, reader, &count));
     ps_read(&reader, HEAD_NBYTES);
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t key = ps_read_u64(&reader);
-        uint32_t clock = ps_read_u32(&reader), touches = ps_read_u32(&reader);
-        TRI_TRY(sparse_resolve(table, &key, 1));
-        sparse_row *row = sparse_row_at(table, table->found[0]);
-        row->clock = clock;
-        row->touches = touches;
-        memcpy(sparse_floats(row), ps_read(&reader, floats_nbytes), floats_nbytes);
-    }
+    for (uint64_t first = 0; first < count; first += BLOCK)
+        TRI_TRY(read_rows(table, &reader, count - first < BLOCK ? (int64_t)(count - first) : BLOCK));
     return TRI_OK;
 }

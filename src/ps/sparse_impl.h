@@ -97,7 +97,7 @@ static inline sparse_place *sparse_find(const ps_sparse *table, uint64_t key, ui
     return NULL;
 }
 
-/* A new row for a key that has none, with initial values, of age 0. */
+/* A new row for a key that has none, with what rows begin with, of age 0. */
 tri_status sparse_insert(ps_sparse *table, uint64_t key, uint64_t hash, uint32_t *out);
 /* Takes the rows of a slot out that `goes` says; all others stay in order. */
 typedef bool (*sparse_goes)(const void *arg, sparse_row *row);

@@ -6,6 +6,8 @@
 
 #define LEAST_BITS 4
 #define LEAST_TAIL 32
+#define AHEAD      16  /* places whose rows are asked for */
+#define FAR        128 /* places from where a search begins */
 
 /* --- rows --- */
 
@@ -61,15 +63,22 @@ static bool places_refill(sparse_index *to, const sparse_index *from)
     return true;
 }
 
+/* Would more places help? Rows that come in order of their hashes crowd the first places of an index that is too small
+ * for all of them; keys that were made to have hashes that are alike always do. */
+static bool is_dense(const sparse_index *index)
+{
+    return index->count * 64 >= INT64_C(1) << index->bits && index->bits < 32;
+}
+
 static tri_status index_grow(sparse_index *index)
 {
     sparse_index grown = *index;
     if (!index->places) {
         grown.bits = LEAST_BITS;
         grown.tail = LEAST_TAIL;
-    } else if (index->count * 4 >= INT64_C(1) << index->bits && index->bits < 32)
+    } else if (is_dense(index))
         grown.bits++;
-    else /* hashes that are alike: more places would not help */
+    else
         grown.tail *= 2;
     for (;;) {
         size_t count = ((size_t)1 << grown.bits) + (size_t)grown.tail;
@@ -98,10 +107,19 @@ static sparse_place *place_make(const ps_sparse *table, sparse_index *index, uin
     sparse_place *free_place = place;
     while (free_place->row != SPARSE_NONE)
         free_place++;
-    if (free_place + 1 == end)
+    if (free_place + 1 == end || (free_place - sparse_home(index, tag) > FAR && is_dense(index)))
         return NULL;
     memmove(place + 1, place, (size_t)(free_place - place) * sizeof(*place));
     return place;
+}
+
+static void row_begin(const ps_sparse *table, sparse_row *row)
+{
+    float *floats = sparse_floats(row);
+    sparse_initial(table, row->key, floats);
+    for (int s = 0; table->steps && s < table->rows.states; s++)
+        for (int i = 0; i < table->dim; i++)
+            floats[(s + 1) * table->dim + i] = tri_optim_rows_initial(&table->rows, s);
 }
 
 tri_status sparse_insert(ps_sparse *table, uint64_t key, uint64_t hash, uint32_t *out)
@@ -121,11 +139,7 @@ tri_status sparse_insert(ps_sparse *table, uint64_t key, uint64_t hash, uint32_t
     table->count++;
     sparse_row *row = sparse_row_at(table, number);
     *row = (sparse_row){.key = key};
-    float *floats = sparse_floats(row);
-    sparse_initial(table, key, floats);
-    for (int s = 0; table->steps && s < table->rows.states; s++)
-        for (int i = 0; i < table->dim; i++)
-            floats[(s + 1) * table->dim + i] = tri_optim_rows_initial(&table->rows, s);
+    row_begin(table, row);
     *out = number;
     return TRI_OK;
 }
@@ -155,7 +169,6 @@ int64_t ps_sparse_erase(ps_sparse *table, const uint64_t *keys, int64_t count)
 
 void sparse_sweep(ps_sparse *table, int slot, sparse_goes goes, const void *arg)
 {
-    enum { AHEAD = 16 };
     sparse_index *index = &table->slots[slot];
     int64_t count = index->places ? (INT64_C(1) << index->bits) + index->tail : 0, next = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -192,6 +205,8 @@ bool ps_sparse_next(const ps_sparse *table, int slot, ps_cursor *cursor, ps_row 
         uint64_t hash = ps_key_hash(row->key);
         if (cursor->begun && hash <= cursor->last)
             continue;
+        if (end - place > AHEAD && place[AHEAD].row != SPARSE_NONE)
+            sparse_prefetch(table, place[AHEAD].row);
         *cursor = (ps_cursor){true, hash};
         *out = (ps_row){row->key, row->clock, row->touches, sparse_floats(row)};
         return true;
