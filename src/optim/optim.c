@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * optim.c: the table of optimizers, their state, and steps over slices cut at tiles and entries.
+ * optim.c: the state of an optimizer, and steps over slices cut at tiles and entries.
  *
  * Every element's new value depends on its own old value, gradient and state alone: cuts and threads change no bits.
  * Padding between entries is never touched.
@@ -18,13 +18,6 @@
 #include "optim/step.h"
 
 #define TILE_COUNT INT64_C(16384) /* elements; tiles lie at fixed places of the store */
-
-#define TRI_OPTION_STRUCT tri_optim_config
-static const tri_option rows[] = {TRI_OPTIM_OPTIONS(TRI_OPTION_ROW)};
-#undef TRI_OPTION_STRUCT
-const tri_option_table tri_optim_options = TRI_OPTION_TABLE("optim", tri_optim_config, rows, "how weights move");
-
-static const tri_optim_ops *const table[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw};
 
 /* What of a slice lies in one tile, and where in its entry the tile begins: 0 to 1. */
 typedef struct tile_place {
@@ -52,31 +45,6 @@ struct tri_optim {
     float *state[TRI_OPTIM_MAX_STATE]; /* [count] */
     tile_place *order;                 /* the tiles of each slice, slice after slice */
 };
-
-const char *const *tri_optim_names(void)
-{
-    static const char *const names[] = {"sgd", "adam", "adamw", NULL};
-    return names;
-}
-
-static const tri_optim_ops *ops_find(const tri_optim_config *config)
-{
-    for (size_t i = 0; i < TRI_COUNT_OF(table); i++)
-        if (strcmp(table[i]->name, config->name) == 0)
-            return table[i] == &tri_optim_sgd && config->momentum == 0 ? &tri_optim_sgd_plain : table[i];
-    return NULL;
-}
-
-static tri_status check_config(const tri_optim_config *config)
-{
-    bool adam = strcmp(config->name, "sgd") != 0;
-    if (adam && (config->beta1 >= 1 || config->beta2 >= 1))
-        return tri_fail(TRI_ECONFIG, "optim.beta1, optim.beta2: want less than 1, got %g and %g", config->beta1,
-                        config->beta2);
-    if (!adam && config->nesterov && config->momentum == 0)
-        return tri_fail(TRI_ECONFIG, "optim.nesterov: wants optim.momentum above 0");
-    return TRI_OK;
-}
 
 static int compare_places(const void *a, const void *b)
 {
@@ -154,6 +122,9 @@ static tri_status make_state(tri_optim *optim)
         optim->state[i] = optim->params->device->alloc((size_t)(optim->count > 0 ? optim->count : 1) * sizeof(float));
         if (!optim->state[i])
             return TRI_ENOMEM;
+        float initial = optim_state_initial(optim->ops, &optim->config, i);
+        for (int64_t e = 0; initial != 0 && e < optim->count; e++)
+            optim->state[i][e] = initial;
     }
     return order_tiles(optim);
 }
@@ -161,10 +132,8 @@ static tri_status make_state(tri_optim *optim)
 tri_status tri_optim_create_share(const tri_optim_config *config, const tri_params *params, const tri_slice *share,
                                   int share_count, int threads, tri_optim **out)
 {
-    const tri_optim_ops *ops = ops_find(config);
-    if (!ops)
-        return tri_fail(TRI_ECONFIG, "optim.name: want sgd, adam or adamw, got '%s'", config->name);
-    TRI_TRY(check_config(config));
+    const tri_optim_ops *ops;
+    TRI_TRY(optim_ops_find(config, &ops));
     tri_optim *optim = tri_alloc_zero(1, sizeof(*optim));
     if (!optim)
         return TRI_ENOMEM;
@@ -219,22 +188,6 @@ typedef struct step_arg {
     int64_t first, end;
     const optim_slice *slice;
 } step_arg;
-
-static optim_rates rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale)
-{
-    double taken = (double)(figures->step + 1), lr = (double)figures->lr * lr_scale;
-    return (optim_rates){
-        .lr = (float)lr,
-        .grad_scale = figures->grad_scale,
-        .momentum = (float)config->momentum,
-        .nesterov = config->nesterov,
-        .beta1 = (float)config->beta1,
-        .beta2 = (float)config->beta2,
-        .epsilon = (float)config->epsilon,
-        .step_lr = (float)(lr / (1 - pow(config->beta1, taken))),
-        .root_scale = (float)(1 / sqrt(1 - pow(config->beta2, taken))),
-    };
-}
 
 /* Running statistics follow the mean over shards. */
 static void buffer_step(float momentum, float scale, float *values, const float *sums, int64_t count)
@@ -313,7 +266,7 @@ void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float
                     .end = first + count,
                     .slice = slice};
     for (int g = 0; g < optim->groups.count; g++)
-        arg.rates[g] = rates_make(&optim->config, figures, optim->groups.rules[g].lr_scale);
+        arg.rates[g] = optim_rates_make(&optim->config, figures, optim->groups.rules[g].lr_scale);
     tri_tiles_run(optim->threads, slice->tile_count, step_tile, &arg);
 }
 

@@ -15,15 +15,19 @@
 #include "nn/params.h"
 
 #define TRI_OPTIM_OPTIONS(X)                                                                                           \
-    X(NAME, name, "sgd", 0, 0, "sgd|adam|adamw", "how weights move")                                                   \
+    X(NAME, name, "sgd", 0, 0, "sgd|adam|adamw|adagrad|ftrl", "how weights move")                                      \
     X(REAL, lr, "0.1", 0, 1e6, NULL, "learning rate at its highest")                                                   \
     X(REAL, momentum, "0.9", 0, 1, NULL, "sgd: momentum")                                                              \
     X(BOOL, nesterov, "false", 0, 0, NULL, "sgd: Nesterov's form")                                                     \
-    X(REAL, weight_decay, "0", 0, 1e3, NULL, "weight decay (sgd, adam: added to the gradient; adamw: apart)")          \
+    X(REAL, weight_decay, "0", 0, 1e3, NULL, "weight decay (adamw: apart; others: added to the gradient)")             \
     X(NAME, decay, "all", 0, 0, "all|weights", "what weight_decay applies to: weights leaves out biases and norms")    \
     X(REAL, beta1, "0.9", 0, 1, NULL, "adam, adamw: decay of the first moment")                                        \
     X(REAL, beta2, "0.999", 0, 1, NULL, "adam, adamw: decay of the second moment")                                     \
-    X(REAL, epsilon, "1e-8", 0, 1, NULL, "adam, adamw: added to the root of the second moment")                        \
+    X(REAL, epsilon, "1e-8", 0, 1, NULL, "adam, adamw, adagrad: added to the root of the second moment")               \
+    X(REAL, initial_accumulator, "0", 0, 1e9, NULL, "adagrad, ftrl: what sums of squares begin with")                  \
+    X(REAL, beta, "1", 0, 1e6, NULL, "ftrl: added to the root of the sum of squares")                                  \
+    X(REAL, l1, "0", 0, 1e9, NULL, "ftrl: weights whose sum of gradients stays below this are 0")                      \
+    X(REAL, l2, "0", 0, 1e9, NULL, "ftrl: pulls weights towards 0")                                                    \
     X(REAL, clip_norm, "0", 0, 1e9, NULL, "scale gradients down to this global norm, 0 = no clipping")                 \
     X(LIST, groups, "[]", 0, 0, NULL,                                                                                  \
       "rules for parameters, by glob: [{match: \"*.bias\", weight_decay: 0, lr_scale: 0.1}, ...]; the first that "     \
@@ -62,7 +66,7 @@ typedef struct tri_optim_figures {
     float buffer_scale; /* multiplies each buffer's sum: 1 / shards */
 } tri_optim_figures;
 
-/* State: arrays of params->count elements, zeros, in the device of the params, which must outlive the optimizer.
+/* State: arrays of params->count elements, in the device of the params, which must outlive the optimizer.
  * threads: of each step. */
 tri_status tri_optim_create(const tri_optim_config *config, const tri_params *params, int threads, tri_optim **out);
 /* For these slices of the store alone, which are in order and are copied: the state arrays hold no other elements,
@@ -80,11 +84,13 @@ void tri_optim_step(tri_optim *optim, const tri_optim_figures *figures, float *v
 /* The same of elements of one slice of its share, with arrays that begin at element `first`. */
 void tri_optim_step_at(tri_optim *optim, const tri_optim_figures *figures, float *values, const float *grads,
                        int64_t first, int64_t count);
-/* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq"; NULL past the last. */
+/* State for checkpoints: name "momentum", "exp_avg", "exp_avg_sq", ...; NULL past the last. */
 const char *tri_optim_state_name(const tri_optim *optim, int index);
 float *tri_optim_state(tri_optim *optim, int index);
 /* Elements of each state array. */
 int64_t tri_optim_count(const tri_optim *optim);
+/* State arrays that an optimizer of this name and these options has; 0 where there is none such. */
+int tri_optim_states(const tri_optim_config *config);
 /* Bytes of all state arrays. */
 size_t tri_optim_nbytes(const tri_optim *optim);
 

@@ -2,7 +2,7 @@
  *
  * step.h: the form of an optimizer: names of its state, and one fused pass over a run of elements of one entry.
  *
- * Included by files of optim/ and their tests only.
+ * Included by files of optim/ and their tests only, and by rows.h for its struct.
  */
 #ifndef TRI_OPTIM_STEP_H
 #define TRI_OPTIM_STEP_H
@@ -17,16 +17,28 @@ typedef struct optim_rates {
     bool nesterov;  /* sgd */
     float beta1, beta2, epsilon;
     float step_lr, root_scale; /* adam: lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
+    float beta, l1, l2;        /* ftrl */
 } optim_rates;
 
 typedef struct tri_optim_ops {
     const char *name;
     const char *state[TRI_OPTIM_MAX_STATE]; /* names of state arrays, NULL past the last */
+    bool accumulates[TRI_OPTIM_MAX_STATE]; /* sums of squares: they begin with optim.initial_accumulator, others at 0 */
     /* count elements of one entry: values move, state moves; decay is this entry's. */
     void (*step)(const optim_rates *rates, float decay, float *values, const float *grads, float *const *state,
                  int64_t count);
 } tri_optim_ops;
 
-extern const tri_optim_ops tri_optim_sgd, tri_optim_sgd_plain, tri_optim_adam, tri_optim_adamw;
+extern const tri_optim_ops tri_optim_sgd, tri_optim_sgd_plain, tri_optim_adam, tri_optim_adamw, tri_optim_adagrad,
+    tri_optim_ftrl;
+
+/* The row of optim.name, its options checked. */
+tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **out);
+optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale);
+
+static inline float optim_state_initial(const tri_optim_ops *ops, const tri_optim_config *config, int index)
+{
+    return ops->accumulates[index] ? (float)config->initial_accumulator : 0.0f;
+}
 
 #endif

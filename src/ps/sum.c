@@ -5,6 +5,7 @@
 #include "ps/sum.h"
 
 #include "ps/pack.h"
+#include "ps/part.h"
 #include "tensor/reduce.h"
 
 #define SUM_MAGIC UINT32_C(0x6d757370) /* "psum" */
@@ -34,12 +35,6 @@ void ps_sum_fini(ps_sum *sum)
     tri_free(sum->slots);
     tri_free(sum->pool);
     *sum = (ps_sum){0};
-}
-
-static bool is_part(const ps_sum *sum, tri_tree_part part)
-{
-    return part.count >= 1 && part.count <= sum->leaves && (part.count & (part.count - 1)) == 0 && part.first >= 0 &&
-           part.first % part.count == 0 && part.first <= sum->leaves - part.count;
 }
 
 /* The first slot that ends behind leaf `first`; slot_count when none does. */
@@ -101,7 +96,7 @@ static tri_status slot_insert(ps_sum *sum, int slot, tri_tree_part part)
 
 tri_status ps_sum_room(ps_sum *sum, tri_tree_part part, float **out)
 {
-    if (!is_part(sum, part))
+    if (!ps_is_part(sum->leaves, part))
         return tri_fail(TRI_EINVAL, "part of a sum: want a whole subtree of %lld leaves, got %lld from leaf %lld on",
                         (long long)sum->leaves, (long long)part.count, (long long)part.first);
     int slot = slot_after(sum, part.first);
@@ -122,7 +117,7 @@ tri_status ps_sum_room(ps_sum *sum, tri_tree_part part, float **out)
 /* The slot that awaits this part in this room, or -1. */
 static int slot_awaited(const ps_sum *sum, tri_tree_part part, const float *room)
 {
-    int slot = is_part(sum, part) ? slot_after(sum, part.first) : sum->slot_count;
+    int slot = ps_is_part(sum->leaves, part) ? slot_after(sum, part.first) : sum->slot_count;
     if (slot >= sum->slot_count || sum->slots[slot].buffer != room || sum->slots[slot].here)
         return -1;
     const tri_tree_part *there = &sum->slots[slot].part;
@@ -212,7 +207,7 @@ tri_status ps_sum_leave(ps_sum *sum, tri_tree_part part, const float *room)
 bool ps_sum_has(const ps_sum *sum, tri_tree_part part)
 {
     int64_t next = part.first;
-    if (!is_part(sum, part))
+    if (!ps_is_part(sum->leaves, part))
         return false;
     for (int i = slot_after(sum, part.first); i < sum->slot_count && sum->slots[i].here; i++) {
         if (sum->slots[i].part.first > next)
@@ -286,7 +281,7 @@ static tri_status read_slots(ps_sum *sum, ps_reader *reader, uint64_t count)
         tri_tree_part part = {(int64_t)ps_read_u64(reader), 0};
         part.count = (int64_t)ps_read_u64(reader);
         const unsigned char *elements = ps_read(reader, (size_t)sum->elements * sizeof(float));
-        if (!elements || !is_part(sum, part) || part.first < end)
+        if (!elements || !ps_is_part(sum->leaves, part) || part.first < end)
             return tri_fail(TRI_EFORMAT, "bytes of a sum: part %llu is cut short or none", (unsigned long long)i);
         end = part.first + part.count;
         TRI_TRY(slot_insert(sum, sum->slot_count, part));

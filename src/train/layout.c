@@ -40,13 +40,6 @@ static tri_plan_wish wish_of(const tri_config *config)
                            .sync = origin_of(config, "sync") ? parallel->sync : NULL};
 }
 
-static int states_of(const tri_optim_config *optim)
-{
-    if (strcmp(optim->name, "sgd") == 0)
-        return optim->momentum > 0;
-    return 2;
-}
-
 static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *dataset, tri_plan_setup *setup)
 {
     const tri_config *config = given->config;
@@ -68,7 +61,7 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                                 .shards = config->train.shards,
                                 .shards_at_once = config->train.shards_at_once,
                                 .steps = tri_sampler_steps(&sampler),
-                                .states = states_of(&config->optim),
+                                .states = tri_optim_states(&config->optim),
                                 .clips = config->optim.clip_norm > 0,
                                 .half = setup->precision == TRI_BF16,
                                 .overlap = config->parallel.overlap,

@@ -29,13 +29,29 @@ static tri_optim_figures figures_of(int64_t step)
 /* Plain formulas in double for one element over three steps with the same gradient. */
 static double expect_element(const tri_optim_config *config, double x, double g, bool decays)
 {
-    double m = 0, v = 0, decay = decays ? config->weight_decay : 0;
+    double m = 0, v = 0, decay = decays ? config->weight_decay : 0, sum = config->initial_accumulator;
     for (int t = 1; t <= 3; t++) {
         double d = g * 0.5;
         if (strcmp(config->name, "sgd") == 0) {
             d += decay * x;
             m = config->momentum * m + d;
             x -= 0.1 * (config->nesterov ? d + config->momentum * m : m);
+            continue;
+        }
+        if (strcmp(config->name, "adagrad") == 0) {
+            d += decay * x;
+            sum += d * d;
+            x -= 0.1 * d / (sqrt(sum) + config->epsilon);
+            continue;
+        }
+        if (strcmp(config->name, "ftrl") == 0) { /* algorithm 1 of the paper; m is z */
+            d += decay * x;
+            double sigma = (sqrt(sum + d * d) - sqrt(sum)) / 0.1;
+            m += d - sigma * x;
+            sum += d * d;
+            x = fabs(m) <= config->l1
+                    ? 0
+                    : -(m - (m > 0 ? config->l1 : -config->l1)) / ((config->beta + sqrt(sum)) / 0.1 + config->l2);
             continue;
         }
         if (strcmp(config->name, "adam") == 0)
@@ -53,13 +69,18 @@ static double expect_element(const tri_optim_config *config, double x, double g,
 static void three_steps_follow_the_formulas(void **state)
 {
     (void)state;
-    const char *const cases[][7] = {
+    const char *const cases[][9] = {
         {"name", "sgd", "momentum", "0", NULL},
         {"name", "sgd", "weight_decay", "0.01", NULL},
         {"name", "sgd", "nesterov", "true", "weight_decay", "0.1", NULL},
         {"name", "adam", "weight_decay", "0.1", NULL},
         {"name", "adamw", "weight_decay", "0.1", NULL},
         {"name", "adamw", "weight_decay", "0.1", "decay", "weights", NULL},
+        {"name", "adagrad", NULL},
+        {"name", "adagrad", "epsilon", "0", "initial_accumulator", "0.1", "weight_decay", "0.1", NULL},
+        {"name", "ftrl", NULL},
+        {"name", "ftrl", "l1", "0.2", "l2", "0.5", "initial_accumulator", "0.1", NULL},
+        {"name", "ftrl", "beta", "0.25", "weight_decay", "0.1", NULL},
     };
     for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
         tri_optim_config config = config_of(cases[c]);
@@ -101,7 +122,7 @@ static void running_statistics_take_in_the_mean_over_shards(void **state)
 static void slices_and_threads_change_no_bit_and_gaps_stay_zero(void **state)
 {
     (void)state;
-    const char *const names[] = {"sgd", "adam", "adamw"};
+    const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "ftrl"};
     for (size_t n = 0; n < TRI_COUNT_OF(names); n++) {
         const char *const settings[] = {"name", names[n], "weight_decay", "0.1", NULL};
         tri_optim_config config = config_of(settings);
@@ -124,6 +145,80 @@ static void slices_and_threads_change_no_bit_and_gaps_stay_zero(void **state)
             tri_optim_destroy(optim);
         }
     }
+}
+
+/* What torch.optim.Adagrad does with these: worked out by its documented formulas, in double, by hand. */
+static void adagrad_gives_the_figures_of_pytorch(void **state)
+{
+    (void)state;
+    const char *const settings[] = {"name", "adagrad", "epsilon", "1e-10", "initial_accumulator", "0.5", NULL};
+    tri_optim_config config = config_of(settings);
+    tri_optim *optim;
+    assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
+    memset(values, 0, sizeof(values));
+    memset(grads, 0, sizeof(grads));
+    const float steps[] = {1.0f, -2.0f, 0.5f};
+    /* sums 1.5, 5.5, 5.75: -0.1 / 1.2247449, + 0.2 / 2.3452079, - 0.05 / 2.3979158 */
+    const double want[] = {-0.0816496581, 0.0036307174, -0.0172207112};
+    for (int64_t step = 0; step < 3; step++) {
+        values[1] = 3; /* without a gradient */
+        grads[0] = steps[step];
+        tri_optim_step(optim, &(tri_optim_figures){step, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+        assert_true(fabs((double)values[0] - want[step]) < 1e-7);
+        assert_true(values[1] == 3);
+    }
+    assert_true(tri_optim_state(optim, 0)[1] == 0.5f && tri_optim_state(optim, 0)[0] == 5.75f);
+    tri_optim_destroy(optim);
+}
+
+static void without_epsilon_a_weight_without_gradient_stays(void **state)
+{
+    (void)state;
+    const char *const settings[] = {"name", "adagrad", "epsilon", "0", NULL};
+    tri_optim_config config = config_of(settings);
+    tri_optim *optim;
+    assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
+    store_fill(values, grads);
+    memset(grads, 0, sizeof(grads));
+    memcpy(expected, values, sizeof(values));
+    tri_optim_step(optim, &(tri_optim_figures){0, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+    assert_memory_equal(values, expected, sizeof(float) * STORE_WEIGHT_COUNT);
+    tri_optim_destroy(optim);
+}
+
+/* L1 makes weights exactly 0; a learning rate of 0 moves none. */
+static void ftrl_gives_zeros_and_rests_at_rate_zero(void **state)
+{
+    (void)state;
+    const char *const settings[] = {"name", "ftrl", "l1", "1", NULL};
+    tri_optim_config config = config_of(settings);
+    tri_optim *optim;
+    assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
+    memset(values, 0, sizeof(values));
+    memset(grads, 0, sizeof(grads));
+    for (int64_t step = 0; step < 4; step++) {
+        grads[0] = step % 2 ? 0.75f : -0.5f; /* z stays below l1 */
+        grads[1] = -0.5f;                    /* z reaches -2 */
+        tri_optim_step(optim, &(tri_optim_figures){step, 0.1f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+        assert_true(values[0] == 0);
+        assert_true((values[1] > 0) == (step >= 2));
+    }
+    memcpy(expected, values, sizeof(values));
+    tri_optim_step(optim, &(tri_optim_figures){4, 0.0f, 1.0f, 1.0f}, values, grads, 0, STORE_COUNT);
+    assert_memory_equal(values, expected, sizeof(values));
+    tri_optim_destroy(optim);
+}
+
+static void an_unknown_name_is_told_all_that_there_are(void **state)
+{
+    (void)state;
+    const char *const none[] = {NULL};
+    tri_optim_config config = config_of(none);
+    tri_optim *optim;
+    strcpy(config.name, "lion");
+    assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_ECONFIG);
+    assert_string_equal(tri_last_error(), "optim.name: want sgd, adam, adamw, adagrad or ftrl, got 'lion'");
+    assert_int_equal(tri_optim_states(&config), 0);
 }
 
 /* Three optimizers, each with the state of its part of the store, are one; a cut goes through an entry, one part is
@@ -210,13 +305,18 @@ static void state_is_named_as_in_pytorch(void **state)
     (void)state;
     const struct {
         const char *name, *momentum, *first, *second;
-    } cases[] = {{"sgd", "0.9", "momentum", NULL}, {"sgd", "0", NULL, NULL}, {"adam", "0", "exp_avg", "exp_avg_sq"}};
+    } cases[] = {{"sgd", "0.9", "momentum", NULL},
+                 {"sgd", "0", NULL, NULL},
+                 {"adam", "0", "exp_avg", "exp_avg_sq"},
+                 {"adagrad", "0", "sum", NULL},
+                 {"ftrl", "0", "z", "n"}};
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
         const char *const settings[] = {"name", cases[i].name, "momentum", cases[i].momentum, NULL};
         tri_optim_config config = config_of(settings);
         tri_optim *optim;
         assert_int_equal(tri_optim_create(&config, &store, 1, &optim), TRI_OK);
         const char *names[] = {cases[i].first, cases[i].second};
+        assert_int_equal(tri_optim_states(&config), (names[0] != NULL) + (names[1] != NULL));
         for (int s = 0; s < 2; s++) {
             const char *name = tri_optim_state_name(optim, s);
             assert_int_equal(name == NULL, names[s] == NULL);
@@ -262,6 +362,10 @@ int main(void)
         cmocka_unit_test(three_steps_follow_the_formulas),
         cmocka_unit_test(running_statistics_take_in_the_mean_over_shards),
         cmocka_unit_test(slices_and_threads_change_no_bit_and_gaps_stay_zero),
+        cmocka_unit_test(adagrad_gives_the_figures_of_pytorch),
+        cmocka_unit_test(without_epsilon_a_weight_without_gradient_stays),
+        cmocka_unit_test(ftrl_gives_zeros_and_rests_at_rate_zero),
+        cmocka_unit_test(an_unknown_name_is_told_all_that_there_are),
         cmocka_unit_test(parts_with_state_of_their_own_move_as_the_whole),
         cmocka_unit_test(slices_that_lie_apart_move_as_the_whole),
         cmocka_unit_test(a_step_allocates_nothing),

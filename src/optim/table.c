@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * table.c: the optimizers that there are, the options they hear, and the figures of a step.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/containers.h"
+#include "optim/step.h"
+
+#define TRI_OPTION_STRUCT tri_optim_config
+static const tri_option rows[] = {TRI_OPTIM_OPTIONS(TRI_OPTION_ROW)};
+#undef TRI_OPTION_STRUCT
+const tri_option_table tri_optim_options = TRI_OPTION_TABLE("optim", tri_optim_config, rows, "how weights move");
+
+static const tri_optim_ops *const table[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw, &tri_optim_adagrad,
+                                             &tri_optim_ftrl};
+
+const char *const *tri_optim_names(void)
+{
+    static const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "ftrl", NULL};
+    _Static_assert(TRI_COUNT_OF(names) == TRI_COUNT_OF(table) + 1, "one name for each row");
+    return names;
+}
+
+/* "sgd, adam or adamw" */
+static const char *names_print(char *text, size_t nbytes)
+{
+    size_t count = TRI_COUNT_OF(table), used = 0;
+    for (size_t i = 0; i < count && used < nbytes; i++)
+        used += (size_t)snprintf(text + used, nbytes - used, "%s%s",
+                                 i == 0          ? ""
+                                 : i + 1 < count ? ", "
+                                                 : " or ",
+                                 table[i]->name);
+    return text;
+}
+
+static tri_status check_config(const tri_optim_ops *ops, const tri_optim_config *config)
+{
+    bool moments = ops == &tri_optim_adam || ops == &tri_optim_adamw;
+    if (moments && (config->beta1 >= 1 || config->beta2 >= 1))
+        return tri_fail(TRI_ECONFIG, "optim.beta1, optim.beta2: want less than 1, got %g and %g", config->beta1,
+                        config->beta2);
+    if (ops == &tri_optim_sgd && config->nesterov && config->momentum == 0)
+        return tri_fail(TRI_ECONFIG, "optim.nesterov: wants optim.momentum above 0");
+    return TRI_OK;
+}
+
+tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **out)
+{
+    char names[128];
+    for (size_t i = 0; i < TRI_COUNT_OF(table); i++)
+        if (strcmp(table[i]->name, config->name) == 0) {
+            *out = table[i] == &tri_optim_sgd && config->momentum == 0 ? &tri_optim_sgd_plain : table[i];
+            return check_config(table[i], config);
+        }
+    return tri_fail(TRI_ECONFIG, "optim.name: want %s, got '%s'", names_print(names, sizeof(names)), config->name);
+}
+
+optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale)
+{
+    double taken = (double)(figures->step + 1), lr = (double)figures->lr * lr_scale;
+    return (optim_rates){
+        .lr = (float)lr,
+        .grad_scale = figures->grad_scale,
+        .momentum = (float)config->momentum,
+        .nesterov = config->nesterov,
+        .beta1 = (float)config->beta1,
+        .beta2 = (float)config->beta2,
+        .epsilon = (float)config->epsilon,
+        .step_lr = (float)(lr / (1 - pow(config->beta1, taken))),
+        .root_scale = (float)(1 / sqrt(1 - pow(config->beta2, taken))),
+        .beta = (float)config->beta,
+        .l1 = (float)config->l1,
+        .l2 = (float)config->l2,
+    };
+}
+
+int tri_optim_states(const tri_optim_config *config)
+{
+    const tri_optim_ops *ops;
+    int count = 0;
+    if (optim_ops_find(config, &ops) != TRI_OK)
+        return 0;
+    while (count < TRI_OPTIM_MAX_STATE && ops->state[count])
+        count++;
+    return count;
+}

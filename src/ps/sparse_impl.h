@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sparse_impl.h: what a sparse table is made of: slabs of rows, and an index of each slot.
+ *
+ * Rows lie in slabs that never move, and have numbers. An index has a place for each row of its slot, in order of
+ * hashes: linear probing from the place that the hash's upper bits say, where whoever has the smaller hash comes first.
+ * So the same rows always lie in the same order, whatever way they came in, a search ends at the first greater hash,
+ * and a larger index is filled from front to back without a look at the rows.
+ */
+#ifndef TRI_PS_SPARSE_IMPL_H
+#define TRI_PS_SPARSE_IMPL_H
+
+#include "ps/sparse.h"
+
+/* Followed by the floats of the row. A row that nobody uses has the number of the next such row as key. */
+typedef struct sparse_row {
+    uint64_t key;
+    uint32_t clock, touches;
+} sparse_row;
+
+#define SPARSE_NONE UINT32_MAX /* number of no row */
+
+typedef struct sparse_place {
+    uint32_t tag; /* the bits of the hash below those of the slot */
+    uint32_t row;
+} sparse_place;
+
+typedef struct sparse_index {
+    sparse_place
+        *places; /* [2^bits + tail]: what finds no place before goes to the tail, whose last place stays free */
+    int bits;
+    int64_t tail;
+    int64_t count; /* rows */
+} sparse_index;
+
+struct ps_sparse {
+    char *name;
+    uint64_t name_hash, seed;
+    int dim, floats; /* floats of a row: values and state */
+    ps_initial initial;
+    float scale;
+    bool steps;          /* rows.ops is there */
+    tri_optim_rows rows; /* the optimizer */
+    size_t stride;       /* bytes of a row */
+    int slab_bits;       /* of rows in a slab */
+    tri_vector slabs;    /* of char * */
+    uint32_t used;       /* rows that were ever given out */
+    uint32_t unused;     /* the first row that nobody uses any more, SPARSE_NONE: there is none */
+    int64_t count;
+    uint32_t *found; /* [found_room] rows of the batch that is being pushed */
+    int64_t found_room;
+    sparse_index slots[PS_SLOTS];
+};
+
+static inline sparse_row *sparse_row_at(const ps_sparse *table, uint32_t row)
+{
+    char *const *slabs = table->slabs.items;
+    size_t within = row & ((UINT32_C(1) << table->slab_bits) - 1);
+    return (sparse_row *)(void *)(slabs[row >> table->slab_bits] + within * table->stride);
+}
+
+static inline float *sparse_floats(sparse_row *row)
+{
+    return (float *)(void *)(row + 1);
+}
+
+static inline uint32_t sparse_tag(uint64_t hash)
+{
+    return (uint32_t)(hash >> (32 - PS_SLOT_BITS));
+}
+
+/* Where the search for a tag begins; NULL: the index has no places yet. */
+static inline sparse_place *sparse_home(const sparse_index *index, uint32_t tag)
+{
+    return index->places ? index->places + ((uint64_t)tag >> (32 - index->bits)) : NULL;
+}
+
+/* The first place whose tag is at least this one, or that is free. */
+static inline sparse_place *sparse_tag_find(const sparse_index *index, uint32_t tag)
+{
+    sparse_place *place = sparse_home(index, tag);
+    while (place->row != SPARSE_NONE && place->tag < tag)
+        place++;
+    return place;
+}
+
+/* The place of a key's row; NULL: there is none. */
+static inline sparse_place *sparse_find(const ps_sparse *table, uint64_t key, uint64_t hash)
+{
+    const sparse_index *index = &table->slots[ps_hash_slot(hash)];
+    uint32_t tag = sparse_tag(hash);
+    if (!index->places)
+        return NULL;
+    for (sparse_place *place = sparse_tag_find(index, tag); place->row != SPARSE_NONE && place->tag == tag; place++)
+        if (sparse_row_at(table, place->row)->key == key)
+            return place;
+    return NULL;
+}
+
+/* A new row for a key that has none, with what rows begin with, of age 0. */
+tri_status sparse_insert(ps_sparse *table, uint64_t key, uint64_t hash, uint32_t *out);
+/* Takes the rows of a slot out that `goes` says; all others stay in order. */
+typedef bool (*sparse_goes)(const void *arg, sparse_row *row);
+void sparse_sweep(ps_sparse *table, int slot, sparse_goes goes, const void *arg);
+/* What a row begins with. */
+void sparse_initial(const ps_sparse *table, uint64_t key, float *values);
+/* The rows of the batch, made where there are none: table->found. */
+tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count);
+void sparse_prefetch(const ps_sparse *table, uint32_t row);
+
+#endif
