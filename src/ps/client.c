@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/client_impl.h"
+#include "ps/client_kv.h"
 
 /* Between two tries to reach a server. */
 #define DIAL_EVERY_NS (50 * TRI_NS_PER_MS)
@@ -130,6 +131,12 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     ps_head head = ps_head_read(letter);
     tri_mutex_lock(&client->mutex);
     int server = link_of(client, line);
+    if (head.kind == PS_KV_DONE || head.kind == PS_KV_FAILED) {
+        tri_mutex_unlock(&client->mutex);
+        if (server >= 0)
+            tri_ps_kv_take(client, server, &head, body);
+        return true;
+    }
     bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES || head.kind == PS_TAIL;
     if (server >= 0 && of_dense && client->dense)
         tri_ps_dense_take(client->dense, server, &head);
@@ -179,6 +186,7 @@ static void commands_send(tri_ps_client *client)
             tri_ps_client_fail(client, TRI_ENOMEM);
     }
     client->commands.count = 0;
+    tri_ps_kv_send(client);
     tri_mutex_unlock(&client->mutex);
 }
 
@@ -221,9 +229,11 @@ static void links_mend(tri_ps_client *client)
         link->dial_ns = now_ns + DIAL_EVERY_NS;
         tri_status status = link_dial(client, s, now_ns + 10 * DIAL_EVERY_NS);
         tri_mutex_lock(&client->mutex);
+        if (status == TRI_OK)
+            tri_ps_kv_resend(client, s);
         if (status == TRI_OK && client->dense)
             tri_ps_dense_resend(client->dense, s);
-        else if (now_ns - link->lost_ns > (int64_t)(client->setup.ps->retry_s * 1e9))
+        if (status != TRI_OK && now_ns - link->lost_ns > (int64_t)(client->setup.ps->retry_s * 1e9))
             tri_ps_client_fail(client, tri_fail(TRI_EPEER, "parameter server %d is lost (%s) and was not there again "
                                                            "within %g s (ps.retry_s)",
                                                 s, link->why, client->setup.ps->retry_s));
@@ -335,6 +345,7 @@ void tri_ps_client_close(tri_ps_client *client)
         tri_post_wake(client->post);
     tri_thread_join(client->thread);
     tri_post_close(client->post);
+    tri_ps_kv_close(client);
     tri_vector_fini(&client->commands);
     tri_string_fini(&client->stats);
     tri_free(client->links);

@@ -39,6 +39,7 @@ struct tri_ps_client {
     tri_vector commands; /* of ps_command */
     ps_link *links;      /* [servers] */
     tri_ps_dense *dense; /* NULL: none */
+    struct ps_kv_lines *kv; /* calls about rows (client_kv.h), NULL: none */
     tri_string stats;
     bool closing, leaving;
     tri_status status; /* the first failure: every call returns it */

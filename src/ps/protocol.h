@@ -36,6 +36,16 @@ typedef enum ps_kind {
     PS_STATS, /* -> text for people */
     PS_BYE,   /* this worker needs nothing more -> the same */
     PS_REFUSED, /* from the server, before it hangs up: why */
+    /* Tables of rows; request: numbers that ascend. -> PS_KV_DONE, or PS_KV_FAILED: this request alone has failed. */
+    PS_KV_JOIN,    /* -> body: the last request and barrier that were heard of this worker */
+    PS_KV_OPEN,    /* body: a table's text -> table, clock */
+    PS_KV_PULL,    /* clock, block: count of rows; body: slots, keys -> body: values, when they may be had */
+    PS_KV_PUSH,    /* clock, block, part (bsp); body: slots, keys, values -> and values with PS_FLAG_PULL */
+    PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
+    PS_KV_BARRIER, /* clock: how many of them -> when all workers have come to it */
+    PS_KV_STATS,   /* -> body: lines for people */
+    PS_KV_DONE,
+    PS_KV_FAILED, /* extra: status; body: why */
     PS_KIND_COUNT
 } ps_kind;
 
@@ -43,6 +53,7 @@ typedef enum ps_kind {
 #define PS_FLAG_STARTS UINT16_C(1) /* PS_OPEN: this client gives the first values */
 #define PS_FLAG_PULL   UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
 #define PS_FLAG_ALL    UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1 */
+#define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
 
 /* A head with its words by name. */
 typedef struct ps_head {

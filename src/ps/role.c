@@ -8,7 +8,7 @@
 
 #include "ps/server.h"
 
-static tri_status announce(const tri_cluster *cluster, int number, const char *address, int64_t deadline_ns)
+tri_status tri_ps_announce(const tri_cluster *cluster, int number, const char *address, int64_t deadline_ns)
 {
     char key[TRI_PS_KEY_NBYTES];
     tri_ps_key(number, key);
@@ -26,7 +26,7 @@ tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, i
                                  .threads = threads};
     tri_ps_server *server;
     TRI_TRY(tri_ps_server_open(&setup, &server));
-    tri_status status = announce(cluster, number, tri_ps_server_address(server),
+    tri_status status = tri_ps_announce(cluster, number, tri_ps_server_address(server),
                                  tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)));
     if (status == TRI_OK)
         status = tri_ps_server_run(server);

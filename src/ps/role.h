@@ -17,6 +17,8 @@ static inline bool tri_ps_is_server(const tri_cluster *cluster)
 {
     return cluster->rank >= tri_ps_workers(cluster);
 }
+/* Tells workers where server `number` is. */
+tri_status tri_ps_announce(const tri_cluster *cluster, int number, const char *address, int64_t deadline_ns);
 /* Serves, as the server that this rank is, until all workers have said goodbye or a signal asks to stop. */
 tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, int threads);
 /* Reaches all servers, as the worker that this rank is; the cluster and both configurations outlive the client. */

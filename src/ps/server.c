@@ -11,6 +11,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/server_impl.h"
+#include "ps/server_kv.h"
+
+/* What lies here for one guest before it is not read from any more. */
+#define OWED_LIMIT_NBYTES ((size_t)32 << 20)
 
 /* --- answers --- */
 
@@ -28,6 +32,54 @@ void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool 
     unsigned priority = head->kind == PS_VALUES ? (unsigned)(INT32_MAX - (int32_t)head->block) : (unsigned)INT32_MAX;
     if (tri_post_send(guest->line, priority, &letter, body, lasting ? sent_nothing : NULL, NULL) != TRI_OK)
         tri_log(TRI_LOG_WARN, "an answer to %s was not sent: %s", tri_line_from(guest->line), tri_last_error());
+}
+
+void tri_ps_guest_owes(ps_guest *guest, size_t nbytes)
+{
+    guest->owed += nbytes;
+    if (guest->owed <= OWED_LIMIT_NBYTES || guest->is_paused)
+        return;
+    guest->is_paused = true;
+    tri_line_pause(guest->line, true);
+}
+
+void tri_ps_guest_paid(ps_guest *guest, size_t nbytes)
+{
+    guest->owed -= nbytes;
+    if (guest->owed > OWED_LIMIT_NBYTES / 2 || !guest->is_paused)
+        return;
+    guest->is_paused = false;
+    tri_line_pause(guest->line, false);
+}
+
+typedef struct parcel {
+    ps_guest *guest; /* may be gone where the letter was not sent */
+    void *body;
+    size_t nbytes;
+} parcel;
+
+static void parcel_sent(void *arg, tri_status status)
+{
+    parcel *sent = arg;
+    if (status == TRI_OK)
+        tri_ps_guest_paid(sent->guest, sent->nbytes);
+    tri_free(sent->body);
+    tri_free(sent);
+}
+
+tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
+{
+    tri_letter letter = ps_head_write(head);
+    parcel *sent = tri_alloc(sizeof(*sent));
+    if (sent) {
+        *sent = (parcel){guest, body, head->nbytes};
+        tri_ps_guest_owes(guest, head->nbytes);
+        if (tri_post_send(guest->line, (unsigned)INT32_MAX, &letter, body, parcel_sent, sent) == TRI_OK)
+            return TRI_OK;
+    }
+    tri_free(sent);
+    tri_free(body);
+    return TRI_ENOMEM;
 }
 
 static void answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock)
@@ -48,6 +100,7 @@ static void room_leave(ps_guest *guest)
 static void guest_remove(tri_ps_server *server, ps_guest *guest)
 {
     room_leave(guest);
+    tri_ps_kv_forget(server->kv, guest);
     if (guest->number >= 0 && server->workers[guest->number] == guest)
         server->workers[guest->number] = NULL;
     for (ps_guest **at = &server->guests; *at; at = &(*at)->next)
@@ -229,6 +282,7 @@ static tri_status on_bye(tri_ps_server *server, ps_guest *guest, const ps_head *
     for (int t = 0; t < server->table_count; t++)
         if (server->tables[t]->consistency != PS_BSP)
             TRI_TRY(tri_ps_ssp_left(server, server->tables[t], guest->number));
+    TRI_TRY(tri_ps_kv_left(server, guest->number));
     answer_plain(guest, PS_BYE, head->request, 0, 0);
     return TRI_OK;
 }
@@ -250,6 +304,13 @@ static const struct {
     [PS_PULL_STATE] = {on_pull_state, 0},
     [PS_STATS] = {on_stats, 0},
     [PS_BYE] = {on_bye, 0},
+    [PS_KV_JOIN] = {tri_ps_kv_letter, 0},
+    [PS_KV_OPEN] = {tri_ps_kv_letter, PS_TEXT_LIMIT_NBYTES},
+    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES},
+    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES},
+    [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots)},
+    [PS_KV_BARRIER] = {tri_ps_kv_letter, 0},
+    [PS_KV_STATS] = {tri_ps_kv_letter, 0},
 };
 
 /* Before the body of a letter is read. */
@@ -266,7 +327,7 @@ static tri_status check_head(const ps_guest *guest, const ps_head *head)
 }
 
 /* Tells a guest why, and hangs up by what the caller returns. */
-static void refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
+void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
 {
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
@@ -296,7 +357,7 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
     if (status == TRI_OK && table && table->consistency == PS_BSP)
         status = tri_ps_bsp_place(guest, table, block, &head);
     if (status != TRI_OK) {
-        refuse(server, guest, status);
+        tri_ps_refuse(server, guest, status);
         *refused = true;
     }
     return guest->sum ? guest->room : NULL;
@@ -313,7 +374,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     if (status == TRI_OK)
         status = letters[head.kind].fn(server, guest, &head, body);
     if (status != TRI_OK)
-        refuse(server, guest, status);
+        tri_ps_refuse(server, guest, status);
     return status == TRI_OK;
 }
 
@@ -343,6 +404,8 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
                      .closed = on_closed},
     };
     tri_status status = server->workers && server->left ? ps_view_first(setup->servers, &server->view) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_ps_kv_create(setup->workers, &server->kv);
     if (status == TRI_OK)
         status = tri_post_open(&post, &server->post);
     if (status != TRI_OK) {
@@ -384,6 +447,7 @@ void tri_ps_server_close(tri_ps_server *server)
         guest_remove(server, server->guests);
     for (int t = 0; t < server->table_count; t++)
         tri_ps_table_destroy(server->tables[t]);
+    tri_ps_kv_destroy(server->kv);
     tri_free(server->workers);
     tri_free(server->left);
     tri_free(server);
