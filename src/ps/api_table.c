@@ -15,21 +15,33 @@
 
 /* --- open --- */
 
+/* Values that lose bits on the way do so shard by shard, so that the same are lost for any number of workers. */
+static int parts_cut(const tri_kv_table *table, int64_t first, int64_t count, tri_tree_part *parts)
+{
+    if (table->spec.wire == PS_WIRE_F32)
+        return tri_tree_parts(table->spec.table.shards, first, count, parts);
+    for (int64_t i = 0; i < count; i++)
+        parts[i] = (tri_tree_part){first + i, 1};
+    return (int)count;
+}
+
 static tri_status parts_make(tri_kv_table *table)
 {
-    tri_tree_part parts[TRI_TREE_MAX_PARTS];
     int64_t first, count;
     tri_kv_shards(table, &first, &count);
-    int part_count = tri_tree_parts(table->spec.table.shards, first, count, parts);
-    table->parts = tri_alloc_zero((size_t)part_count + 1, sizeof(kv_part));
-    if (!table->parts)
+    tri_tree_part *parts = tri_alloc((size_t)(count + TRI_TREE_MAX_PARTS) * sizeof(*parts));
+    if (!parts)
         return TRI_ENOMEM;
-    for (; table->part_count < part_count; table->part_count++) {
+    int part_count = parts_cut(table, first, count, parts);
+    table->parts = tri_alloc_zero((size_t)part_count + 1, sizeof(kv_part));
+    tri_status status = table->parts ? TRI_OK : TRI_ENOMEM;
+    for (; status == TRI_OK && table->part_count < part_count; table->part_count++) {
         kv_part *part = &table->parts[table->part_count];
         part->part = parts[table->part_count];
-        TRI_TRY(ps_gather_init(&part->gather, part->part.count, (int)table->spec.table.dim));
+        status = ps_gather_init(&part->gather, part->part.count, (int)table->spec.table.dim);
     }
-    return TRI_OK;
+    tri_free(parts);
+    return status;
 }
 
 void tri_kv_table_free(tri_kv_table *table)

@@ -17,6 +17,8 @@
 
 typedef struct cutter {
     atomic_bool stop;
+    atomic_int begun; /* workers that are there: */
+    int workers;
     atomic_int cuts;
     tri_thread *thread;
     uint64_t seed;
@@ -36,7 +38,9 @@ static void cutter_body(void *arg)
     cutter *self = arg;
     rig_random random = {.rng = {self->seed, 5}};
     while (!atomic_load(&self->stop)) {
-        tri_sleep_ns((int64_t)(5 + rig_below(&random, 40)) * TRI_NS_PER_MS);
+        tri_sleep_ns((int64_t)(3 + rig_below(&random, 30)) * TRI_NS_PER_MS);
+        if (atomic_load(&self->begun) < self->workers)
+            continue;
         int first = (int)rig_below(&random, MAX_DESCRIPTORS);
         for (int i = 0; i < MAX_DESCRIPTORS; i++) {
             int descriptor = (first + i) % MAX_DESCRIPTORS;
@@ -49,8 +53,9 @@ static void cutter_body(void *arg)
     }
 }
 
-static void cutter_start(cutter *self, uint64_t seed)
+static void cutter_start(cutter *self, int workers, uint64_t seed)
 {
+    self->workers = workers;
     self->seed = seed;
     OK(tri_thread_start(&self->thread, "cutter", cutter_body, self));
 }
@@ -58,7 +63,7 @@ static void cutter_start(cutter *self, uint64_t seed)
 /* --- counting --- */
 
 #define KEYS   2000
-#define PUSHES 150
+#define PUSHES 300
 #define DIM    24
 
 typedef struct count_test {
@@ -66,7 +71,8 @@ typedef struct count_test {
     atomic_int done; /* workers */
 } count_test;
 
-/* Counts the pushes of a row in its first value, and makes of the others what depends on their order from one worker. */
+/* Counts the pushes of a row in its first value, and makes of the others what depends on their order from one worker.
+ */
 static void count(void *arg, uint64_t key, float *row, const float *pushed, int dim)
 {
     (void)arg, (void)key;
@@ -82,6 +88,7 @@ static void count_body(kv_seat *seat)
     float *rows = calloc(KEYS * DIM, sizeof(float)), *got = calloc(KEYS * DIM, sizeof(float));
     tri_kv_table *table;
     tri_kv_work *work = NULL;
+    atomic_fetch_add(&test->cutter.begun, 1);
     KV_OK(seat, tri_kv_table_open(seat->kv, "count", DIM, "merge: count", &table));
     for (int i = 0; i < KEYS; i++)
         keys[i] = (uint64_t)i * 1000003;
@@ -117,9 +124,8 @@ static void count_with_cuts(const char *const *options, uint64_t seed)
 {
     static const tri_kv_merge_row merges[] = {{"count", count, NULL}, {NULL, NULL, NULL}};
     count_test test = {.done = 0};
-    kv_rig rig = {
-        .servers = 2, .workers = 3, .merges = merges, .options = options, .body = count_body, .arg = &test};
-    cutter_start(&test.cutter, seed);
+    kv_rig rig = {.servers = 2, .workers = 3, .merges = merges, .options = options, .body = count_body, .arg = &test};
+    cutter_start(&test.cutter, rig.workers, seed);
     bool well = kv_rig_run(&rig);
     atomic_store(&test.cutter.stop, true);
     tri_thread_join(test.cutter.thread);
@@ -186,6 +192,7 @@ static void bits_body(kv_seat *seat)
     float *whole = malloc((size_t)5000 * DIM * sizeof(float));
     tri_kv_table *table;
     int64_t first, owned;
+    atomic_fetch_add(&test->cutter.begun, 1);
     KV_OK(seat, tri_kv_table_open(seat->kv, "bits", DIM, test->options, &table));
     tri_kv_shards(table, &first, &owned);
     for (int64_t step = 0; step < STEPS; step++) {
@@ -223,7 +230,7 @@ static uint64_t bits_of(const char *options, int servers, int workers, bool cuts
     bits_test test = {.options = options, .cuts = cuts};
     kv_rig rig = {.servers = servers, .workers = workers, .body = bits_body, .arg = &test};
     if (cuts)
-        cutter_start(&test.cutter, (uint64_t)(servers * 10 + workers));
+        cutter_start(&test.cutter, workers, (uint64_t)(servers * 10 + workers));
     bool well = kv_rig_run(&rig);
     atomic_store(&test.cutter.stop, true);
     if (cuts) {
