@@ -26,6 +26,7 @@ typedef struct ps_guest {
     tri_tree_part part;
     int opens;         /* number of the table that it waits for to be ready, -1: none */
     uint64_t request;  /* of that */
+    int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
     struct ps_guest *next;
 } ps_guest;
 
