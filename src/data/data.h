@@ -42,7 +42,9 @@
     X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
     X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")                                      \
     X(BOOL, synthetic_tokens, "false", 0, 0, NULL,                                                                     \
-      "synthetic: samples are tokens below the classes, targets the next ones")
+      "synthetic: samples are tokens below the classes, targets the next ones")                                        \
+    X(INT, synthetic_keys, "0", 0, 2147483647, NULL,                                                                   \
+      "synthetic: a log of clicks: samples are synthetic_width keys of so many, targets 1 or 0; 0 = not")
 typedef struct tri_data_config {
     TRI_DATA_OPTIONS(TRI_OPTION_FIELD)
 } tri_data_config;

@@ -5,11 +5,13 @@
  * Classes: normal noise around one centre per class; the centres lie about five deviations apart, so that a good model
  * is right about 19 times in 20 but never always. Real targets (data.classes -1): a fixed linear function plus noise.
  * Tokens: the next one follows from the one before by a fixed rule three times in four, and is any at all otherwise.
+ * Clicks: clicks.h.
  */
 #include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "data/clicks.h"
 #include "data/formats.h"
 
 #define SEED            UINT64_C(0x7472697265)
@@ -22,7 +24,9 @@ typedef struct synthetic_dataset {
     int64_t width;
     int64_t first; /* index of sample 0: the test samples follow the training samples */
     bool tokens;
-    float *centres; /* [classes, width], or [1, width]: the weights of the linear function */
+    tri_clicks clicks; /* fields 0: something else */
+    uint64_t *keys;    /* [width] of one sample of them */
+    float *centres;    /* [classes, width], or [1, width]: the weights of the linear function */
 } synthetic_dataset;
 
 static bool synthetic_can(const tri_data_config *config)
@@ -64,6 +68,17 @@ static void make_tokens(const synthetic_dataset *synthetic, int64_t index, int32
     }
 }
 
+static void make_click(const synthetic_dataset *synthetic, int64_t index, int32_t *sample, void *target)
+{
+    bool clicked = tri_clicks_sample(&synthetic->clicks, (uint64_t)index, synthetic->keys);
+    for (int64_t i = 0; i < synthetic->width; i++)
+        sample[i] = (int32_t)synthetic->keys[i];
+    if (synthetic->base.info.target_dtype == TRI_F32)
+        memcpy(target, &(float){clicked ? 1.0f : 0.0f}, sizeof(float));
+    else
+        memcpy(target, &(int32_t){clicked}, sizeof(int32_t));
+}
+
 static tri_status synthetic_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples,
                                  void *targets)
 {
@@ -73,6 +88,8 @@ static tri_status synthetic_read(tri_dataset *dataset, const int64_t *indices, i
         int64_t index = synthetic->first + indices[i];
         if (synthetic->tokens)
             make_tokens(synthetic, index, (int32_t *)samples + i * width, (int32_t *)targets + i * width);
+        else if (synthetic->clicks.fields > 0)
+            make_click(synthetic, index, (int32_t *)samples + i * width, (unsigned char *)targets + 4 * i);
         else
             make_sample(synthetic, index, (float *)samples + i * width, (unsigned char *)targets + 4 * i);
     }
@@ -83,7 +100,23 @@ static void synthetic_close(tri_dataset *dataset)
 {
     synthetic_dataset *synthetic = tri_container_of(dataset, synthetic_dataset, base);
     tri_free(synthetic->centres);
+    tri_free(synthetic->keys);
     tri_free(synthetic);
+}
+
+static tri_status plan_clicks(synthetic_dataset *synthetic, const tri_data_config *config)
+{
+    if (config->synthetic_tokens)
+        return tri_fail(TRI_ECONFIG, "data.synthetic_keys and data.synthetic_tokens: want one of them");
+    if (config->synthetic_keys < config->synthetic_width)
+        return tri_fail(TRI_ECONFIG, "data.synthetic_keys: want at least data.synthetic_width, which is %lld, got %lld",
+                        (long long)config->synthetic_width, (long long)config->synthetic_keys);
+    if (synthetic->base.info.classes == 1)
+        return tri_fail(TRI_ECONFIG, "data.synthetic_keys: want data.classes of at least 2, or -1, got 1");
+    synthetic->base.info.dtype = TRI_I32;
+    synthetic->clicks = tri_clicks_make(SEED, (int)config->synthetic_width, config->synthetic_keys);
+    synthetic->keys = tri_alloc_zero((size_t)synthetic->width, sizeof(*synthetic->keys));
+    return synthetic->keys ? TRI_OK : TRI_ENOMEM;
 }
 
 static tri_status plan(synthetic_dataset *synthetic, const tri_data_config *config, bool test)
@@ -95,7 +128,9 @@ static tri_status plan(synthetic_dataset *synthetic, const tri_data_config *conf
     info->count = test ? test_count : config->synthetic_count;
     info->sample = tri_shape_make(1, &config->synthetic_width);
     info->dtype = TRI_F32;
-    TRI_TRY(tri_target_plan(info, config, "synthetic", TRI_I32, CLASSES_DEFAULT));
+    TRI_TRY(tri_target_plan(info, config, "synthetic", TRI_I32, config->synthetic_keys > 0 ? 2 : CLASSES_DEFAULT));
+    if (config->synthetic_keys > 0)
+        return plan_clicks(synthetic, config);
     synthetic->tokens = config->synthetic_tokens;
     if (synthetic->tokens) {
         if (info->classes < 1)

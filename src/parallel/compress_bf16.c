@@ -4,8 +4,7 @@
  * fraction it is no bias.
  */
 #include "parallel/compress_impl.h"
-#include "tensor/half.h"
-#include "tensor/loops.h"
+#include "tensor/narrow.h"
 
 static size_t bf16_nbytes(const tri_parallel_config *config, int64_t count)
 {
@@ -13,27 +12,16 @@ static size_t bf16_nbytes(const tri_parallel_config *config, int64_t count)
     return (size_t)count * sizeof(uint16_t);
 }
 
-TRI_CLONES static void bf16_encode(const tri_parallel_config *config, float *values, int64_t count, void *bytes)
+static void bf16_encode(const tri_parallel_config *config, float *values, int64_t count, void *bytes)
 {
-    char *out = bytes; /* of any alignment */
     (void)config;
-    TRI_APART
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t half = half_to_bf16(values[i]);
-        memcpy(out + i * (int64_t)sizeof(half), &half, sizeof(half));
-    }
+    tri_bf16_encode(values, count, bytes);
 }
 
-TRI_CLONES static void bf16_add(const tri_parallel_config *config, const void *bytes, int64_t count, float *sums)
+static void bf16_add(const tri_parallel_config *config, const void *bytes, int64_t count, float *sums)
 {
-    const char *in = bytes;
     (void)config;
-    TRI_APART
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t half;
-        memcpy(&half, in + i * (int64_t)sizeof(half), sizeof(half));
-        sums[i] += half_from_bf16(half);
-    }
+    tri_bf16_add(bytes, count, sums);
 }
 
 static const tri_codec codec = {.nbytes = bf16_nbytes, .encode = bf16_encode, .add = bf16_add};

@@ -54,7 +54,7 @@ static tri_status check_bytes(const ps_sparse *table, ps_reader reader, uint64_t
 static tri_status read_rows(ps_sparse *table, ps_reader *reader, int64_t count)
 {
     size_t floats_nbytes = (size_t)table->floats * sizeof(float);
-    uint64_t keys[BLOCK];
+    uint64_t keys[BLOCK] = {0};
     for (int64_t i = 0; i < count; i++)
         keys[i] = tri_bytes_read_u64(reader->at + (size_t)i * (ROW_NBYTES + floats_nbytes));
     TRI_TRY(sparse_resolve(table, keys, count));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/clicks.h"
 #include "unit/data/data_files.h"
 
 static void unknown_names_and_empty_folders_are_explained(void **state)
@@ -206,6 +207,83 @@ static void synthetic_tokens_are_followed_by_their_targets(void **state)
     assert_non_null(strstr(tri_last_error(), "data.synthetic_tokens: want data.classes of at least 1, got -1"));
 }
 
+enum { FIELDS = 8, CLICKS = 20000, CLICK_KEYS = 8000 };
+
+static void clicks_follow_the_power_law_and_their_hidden_chances(void **state)
+{
+    (void)state;
+    tri_data_config config = config_default();
+    tri_dataset *dataset, *real;
+    static int32_t samples[CLICKS][FIELDS], targets[CLICKS];
+    static int64_t indices[CLICKS], counts[CLICK_KEYS];
+    strcpy(config.name, "synthetic");
+    config.synthetic_count = CLICKS;
+    config.synthetic_width = FIELDS;
+    config.synthetic_keys = CLICK_KEYS;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    assert_true(dataset->info.dtype == TRI_I32 && dataset->info.target_dtype == TRI_I32 && dataset->info.classes == 2);
+    for (int64_t i = 0; i < CLICKS; i++)
+        indices[i] = i;
+    assert_int_equal(tri_dataset_read(dataset, indices, CLICKS, samples, targets), TRI_OK);
+    tri_clicks clicks = tri_clicks_make(1, FIELDS, CLICK_KEYS);
+    double mean = 0, said[4] = {0}, clicked[4] = {0}, count[4] = {0}, apart = 0;
+    clicks.weights.seed = clicks.seed = UINT64_C(0x7472697265); /* that of the data set */
+    for (int i = 0; i < CLICKS; i++) {
+        uint64_t keys[FIELDS];
+        for (int f = 0; f < FIELDS; f++) {
+            assert_in_range(samples[i][f], f * 1000, f * 1000 + 999);
+            counts[samples[i][f]]++;
+            keys[f] = (uint64_t)samples[i][f];
+        }
+        assert_in_range(targets[i], 0, 1);
+        double chance = tri_clicks_chance(&clicks, keys);
+        int quarter = (int)(chance * 4);
+        count[quarter]++;
+        said[quarter] += chance;
+        clicked[quarter] += targets[i];
+        mean += targets[i];
+        apart += (chance - 0.3) * (chance - 0.3);
+    }
+    assert_true(mean / CLICKS > 0.2 && mean / CLICKS < 0.4);
+    assert_true(apart / CLICKS > 0.04); /* there is something to learn */
+    for (int q = 0; q < 4; q++)
+        assert_true(count[q] > 500 && fabs(said[q] - clicked[q]) < 4 * sqrt(count[q]));
+    /* k^-1.1, by the integral from k to k + 1 over that from 1 to 1001. */
+    for (int f = 0; f < FIELDS; f++)
+        for (int k = 1; k <= 100; k *= 10) {
+            double law = (pow(k, -0.1) - pow(k + 1, -0.1)) / (1 - pow(1001, -0.1));
+            assert_true(fabs((double)counts[f * 1000 + k - 1] - CLICKS * law) < 5 * sqrt(CLICKS * law) + 1);
+        }
+    config.classes = -1; /* the same, as numbers */
+    assert_int_equal(tri_dataset_open(&config, false, &real), TRI_OK);
+    static int32_t again[CLICKS][FIELDS];
+    static float numbers[CLICKS];
+    assert_int_equal(tri_dataset_read(real, indices, CLICKS, again, numbers), TRI_OK);
+    assert_memory_equal(again, samples, sizeof(samples));
+    for (int i = 0; i < CLICKS; i++)
+        assert_true(numbers[i] == (float)targets[i]);
+    tri_dataset_close(dataset);
+    tri_dataset_close(real);
+}
+
+static void clicks_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    tri_data_config config = config_default();
+    tri_dataset *dataset;
+    strcpy(config.name, "synthetic");
+    config.synthetic_keys = 31;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "want at least data.synthetic_width, which is 32, got 31"));
+    config.synthetic_keys = 32;
+    config.classes = 1;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "want data.classes of at least 2, or -1, got 1"));
+    config.synthetic_tokens = true;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "data.synthetic_keys and data.synthetic_tokens: want one of them"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +294,8 @@ int main(void)
         cmocka_unit_test(the_synthetic_classes_can_be_learned_but_not_perfectly),
         cmocka_unit_test(a_synthetic_sample_depends_on_its_index_alone),
         cmocka_unit_test(synthetic_tokens_are_followed_by_their_targets),
+        cmocka_unit_test(clicks_follow_the_power_law_and_their_hidden_chances),
+        cmocka_unit_test(clicks_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coding.h: keys and values as they cross the wire (docs/formats/ps.md).
+ *
+ * Keys that ascend are told by their distances, two lengths of 0 to 8 bytes in one byte and then the bytes: a batch of
+ * 26,000 out of 10 million keys takes 2 bytes and a half each instead of 8. Others, and those that would be longer so,
+ * lie as they are. Values are f32, bf16, or int8 with a scale for each block. Readers believe nothing: they read what
+ * they were told to expect, or say that it is not there. Included by files of ps/ and their tests only.
+ */
+#ifndef TRI_PS_CODING_H
+#define TRI_PS_CODING_H
+
+#include "base/containers.h"
+
+/* Bytes that count keys take at most. */
+size_t ps_keys_limit(int64_t count);
+/* bytes has room for ps_keys_limit(); returns how many are used. */
+size_t ps_keys_write(const uint64_t *keys, int64_t count, unsigned char *bytes);
+/* Exactly `count` keys; *used is how many bytes they took. TRI_EFORMAT: there are not so many keys in these bytes;
+ * what is in keys then means nothing. */
+tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_t *keys, size_t *used);
+
+/* A row is one way to tell values. `block`: how many share a scale, where there is one (a row of a table, or 256). */
+typedef struct ps_wire {
+    const char *name;
+    size_t (*nbytes)(int64_t count, int64_t block);
+    /* left: [count] what the bytes do not say, to be added to the next values (may be values); NULL: nobody asks. */
+    void (*write)(const float *values, int64_t count, int64_t block, void *bytes, float *left);
+    void (*read)(const void *bytes, int64_t count, int64_t block, float *values);
+} ps_wire;
+
+/* Their places are on the wire: append only. */
+enum { PS_WIRE_F32, PS_WIRE_BF16, PS_WIRE_INT8, PS_WIRE_COUNT };
+extern const ps_wire ps_wires[PS_WIRE_COUNT];
+#define PS_WIRE_NAMES "f32|bf16|int8" /* choices of an option */
+/* Place of the row of this name; -1: there is none. */
+int ps_wire_find(const char *name);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_ps.c: what servers and their clients read from each other. The first byte says what it is, the second how many
+ * keys are expected; the checks of views are made right first.
+ */
+#include <string.h>
+
+#include "fuzz/fuzz.h"
+#include "ps/coding.h"
+#include "ps/gather.h"
+#include "ps/sparse.h"
+#include "ps/sum.h"
+#include "ps/view.h"
+
+size_t tri_fuzz_accepted;
+
+static void read_keys(const uint8_t *bytes, size_t nbytes)
+{
+    uint64_t keys[256];
+    size_t used;
+    if (nbytes < 1 || ps_keys_read(bytes + 1, nbytes - 1, bytes[0], keys, &used) != TRI_OK)
+        return;
+    tri_fuzz_accepted++;
+    TRI_ASSERT(used <= nbytes - 1);
+}
+
+static void read_view(const uint8_t *bytes, size_t nbytes)
+{
+    static ps_view view;
+    unsigned char checked[2048];
+    if (nbytes > sizeof(checked) - 8)
+        return;
+    uint64_t check = XXH3_64bits(bytes, nbytes);
+    memcpy(checked, bytes, nbytes);
+    memcpy(checked + nbytes, &check, sizeof(check));
+    if (ps_view_read(checked, nbytes + 8, &view) != TRI_OK)
+        return;
+    tri_fuzz_accepted++;
+    ps_view_even(&view);
+    for (int slot = 0; slot < PS_SLOTS; slot++)
+        TRI_ASSERT(ps_view_find(&view, view.slots[slot]));
+}
+
+static void read_sum(const uint8_t *bytes, size_t nbytes)
+{
+    ps_sum sum;
+    TRI_ASSERT(ps_sum_init(&sum, 4, 1) == TRI_OK);
+    if (ps_sum_read(&sum, bytes, nbytes) == TRI_OK) {
+        tri_fuzz_accepted++;
+        TRI_ASSERT(ps_sum_count(&sum) <= 4);
+    }
+    ps_sum_fini(&sum);
+}
+
+static void read_gather(const uint8_t *bytes, size_t nbytes)
+{
+    ps_gather gather;
+    TRI_ASSERT(ps_gather_init(&gather, 4, 1) == TRI_OK);
+    if (ps_gather_read(&gather, bytes, nbytes) == TRI_OK) {
+        tri_fuzz_accepted++;
+        ps_gather_drop(&gather);
+        TRI_ASSERT(ps_gather_finish(&gather) == TRI_OK);
+    }
+    ps_gather_fini(&gather);
+}
+
+static void read_rows(const uint8_t *bytes, size_t nbytes)
+{
+    static ps_sparse *table; /* one for all: a slab is 2 MiB */
+    const ps_sparse_setup setup = {.name = "t", .dim = 1};
+    if (!table)
+        TRI_ASSERT(ps_sparse_create(&setup, &table) == TRI_OK);
+    if (ps_sparse_read(table, bytes, nbytes) == TRI_OK)
+        tri_fuzz_accepted++;
+    for (int slot = 0; slot < PS_SLOTS; slot++)
+        ps_sparse_drop(table, slot);
+    TRI_ASSERT(ps_sparse_count(table) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
+{
+    static void (*const readers[])(const uint8_t *bytes, size_t nbytes) = {read_keys, read_view, read_sum, read_gather,
+                                                                           read_rows};
+    if (nbytes > 0)
+        readers[bytes[0] % TRI_COUNT_OF(readers)](bytes + 1, nbytes - 1);
+    return 0;
+}
+
+#define EIGHT "\7\0\7\0\7\0\7\0\7\0\7\0\7\0\7\0"
+#define SLOTS EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT
+
+const tri_fuzz_seed tri_fuzz_seeds[] = {
+    TRI_FUZZ_SEED("\0\3\1\x11\2\5\7\2\1"),
+    TRI_FUZZ_SEED("\0\2\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"),
+    TRI_FUZZ_SEED("\1psvw\1\0\0\0\0\0\0\0\1\0\7\0\1\0\0\0\0\0\0\0\3\0abc" SLOTS),
+    TRI_FUZZ_SEED("\2psum\0\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+                  "\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\x80\x3f"),
+    TRI_FUZZ_SEED("\3psgt\0\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0"
+                  "\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\0\0\x80\x3f"),
+    TRI_FUZZ_SEED("\4psrw\1\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\0\0\x80\x3f"),
+};
+const size_t tri_fuzz_seed_count = TRI_COUNT_OF(tri_fuzz_seeds);
+const char *const tri_fuzz_words[] = {"psvw", "psum", "psgt", "psrw", "\xff\xff\xff\xff\xff\xff\xff\xff"};
+const size_t tri_fuzz_word_count = TRI_COUNT_OF(tri_fuzz_words);
