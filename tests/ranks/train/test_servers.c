@@ -187,12 +187,9 @@ static void expect_refusal(const train_case *test, const char *text)
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    static const char *const ps[] = {PS, NULL}, *const zero[] = {"parallel.sync=zero1", NULL},
-                             *const few[] = {PS, "train.shards=2", NULL};
+    static const char *const ps[] = {PS, NULL}, *const zero[] = {"parallel.sync=zero1", NULL};
     expect_refusal(&(train_case){.config = mlp, .overrides = ps, .world = 1}, "no parameter servers");
     expect_refusal(&(train_case){.config = mlp, .overrides = zero, .world = 1, .servers = 1}, "parallel.sync is zero1");
-    expect_refusal(&(train_case){.config = mlp, .overrides = few, .world = 3, .servers = 1},
-                   "3 workers but train.shards is 2");
 }
 
 int main(void)
