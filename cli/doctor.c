@@ -293,7 +293,7 @@ static tri_status launch(int64_t ranks, const char *hosts, tri_string *out, tri_
     int before = dup(1), file = memfd_create("trireme-doctor", MFD_CLOEXEC);
     if (before < 0 || file < 0 || dup2(file, 1) < 0)
         return tri_fail(TRI_EIO, "no file in memory for what the ranks find");
-    tri_status status = tri_worker_launch(ranks, 0, hosts, argv, NULL, result);
+    tri_status status = tri_worker_launch((tri_worker_roles){.workers = ranks}, hosts, argv, NULL, result);
     dup2(before, 1);
     close(before);
     lseek(file, 0, SEEK_SET);

@@ -136,7 +136,7 @@ static tri_status launch_ranks(const eval_plan *plan, int64_t ranks, int *code)
             return tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i);
         argv[count++] = (char *)plan->overrides[i];
     }
-    TRI_TRY(tri_worker_launch(ranks, 0, given.hosts, argv, NULL, &result));
+    TRI_TRY(tri_worker_launch((tri_worker_roles){.workers = ranks}, given.hosts, argv, NULL, &result));
     *code = result.exit_code;
     return TRI_OK;
 }

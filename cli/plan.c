@@ -155,7 +155,7 @@ static tri_status start_ranks(const plan_words *words, int64_t ranks, int *code)
         argv[count++] = (char *)(uintptr_t)words->overrides[i];
     }
     tri_launch_result result;
-    TRI_TRY(tri_worker_launch(ranks, 0, given.hosts, argv, NULL, &result));
+    TRI_TRY(tri_worker_launch((tri_worker_roles){.workers = ranks}, given.hosts, argv, NULL, &result));
     *code = result.exit_code;
     return TRI_OK;
 }

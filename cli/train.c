@@ -16,7 +16,7 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *hosts, *out, *resume, *dry_run;
+    const char *ranks, *servers, *restarts, *hosts, *out, *resume, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -24,6 +24,9 @@ static const tri_flag flags[] = {
     {"-n", "N", "start N workers on this machine (or on --hosts); without it: join the job that started this process",
      &given.ranks},
     {"--servers", "N", "start N parameter servers beside the workers (parallel.sync=ps)", &given.servers},
+    {"--restarts", "N",
+     "with --servers: start processes again that were killed by a signal, at most N times together (default 0)",
+     &given.restarts},
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
@@ -156,7 +159,7 @@ static int dry_run(const tri_config *config, int ranks)
 #define SERVERS_WORD "parallel.sync=ps"
 
 /* The parent: starts this program on N ranks with the same words, and waits. */
-static int launch_workers(const train_plan *plan, int64_t ranks, int64_t servers)
+static int launch_workers(const train_plan *plan, tri_worker_roles roles)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
     int count = 5;
@@ -170,13 +173,13 @@ static int launch_workers(const train_plan *plan, int64_t ranks, int64_t servers
         argv[count++] = (char *)plan->overrides[i];
     }
     char logs[1300];
-    if (servers > 0)
+    if (roles.servers > 0)
         argv[count++] = SERVERS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", plan->folder);
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
     if (status == TRI_OK)
-        status = tri_worker_launch(ranks + servers, servers, given.hosts, argv, logs, &result);
+        status = tri_worker_launch(roles, given.hosts, argv, logs, &result);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
 }
 
@@ -229,12 +232,17 @@ static int run(int count, char **argv)
 {
     train_plan plan = {0};
     tri_config config = {0};
-    int64_t ranks = 0, servers = 0;
+    int64_t ranks = 0;
+    tri_worker_roles roles = {0};
     tri_status status = plan_make(count, argv, &plan);
     if (status == TRI_OK && given.ranks)
         status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
     if (status == TRI_OK && given.servers)
-        status = tri_flag_int("--servers", given.servers, 1, 64, &servers);
+        status = tri_flag_int("--servers", given.servers, 1, 64, &roles.servers);
+    if (status == TRI_OK && given.restarts)
+        status = tri_flag_int("--restarts", given.restarts, 0, INT32_MAX, &roles.restarts);
+    if (status == TRI_OK && given.restarts && !given.servers)
+        status = tri_fail(TRI_ECONFIG, "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
     if (status == TRI_OK && given.servers && !given.ranks)
         status = tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
     if (status == TRI_OK && given.hosts && !given.ranks)
@@ -252,9 +260,10 @@ static int run(int count, char **argv)
         code = tri_command_fail(status);
     else if (given.dry_run)
         code = dry_run(&config, ranks > 0 ? (int)ranks : 1);
-    else if (given.ranks && (ranks > 1 || given.hosts || servers > 0))
-        code = launch_workers(&plan, ranks, servers);
-    else {
+    else if (given.ranks && (ranks > 1 || given.hosts || roles.servers > 0)) {
+        roles.workers = ranks;
+        code = launch_workers(&plan, roles);
+    } else {
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
         tri_log_copy_close();

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 
-tri_status tri_worker_launch(int64_t ranks, int64_t servers, const char *hosts, char **argv, const char *log_folder,
+tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **argv, const char *log_folder,
                              tri_launch_result *result)
 {
     char self[1024];
@@ -21,8 +21,9 @@ tri_status tri_worker_launch(int64_t ranks, int64_t servers, const char *hosts, 
     argv[0] = self;
     tri_launch_config config;
     tri_options_defaults(&tri_launch_options, &config);
-    config.ranks = ranks;
-    config.servers = servers;
+    config.ranks = roles.workers + roles.servers;
+    config.servers = roles.servers;
+    config.restarts = roles.restarts;
     config.prefix = false;
     if (hosts)
         TRI_TRY(tri_options_set(&tri_launch_options, &config, "hosts", hosts));

@@ -8,11 +8,15 @@
 #include "cluster/launch.h"
 #include "comm/comm.h"
 
-/* Runs this program with the words of argv (NULL at the end; argv[0] is set here) as `ranks` ranks, of which the last
- * `servers` are parameter servers, and waits. hosts:
+typedef struct tri_worker_roles {
+    int64_t workers, servers; /* parameter servers are the last ranks */
+    int64_t restarts;         /* launch.restarts */
+} tri_worker_roles;
+
+/* Runs this program with the words of argv (NULL at the end; argv[0] is set here) as ranks, and waits. hosts:
  * the file of --hosts, or NULL for this machine. Rank 0's standard output is passed on, everybody's standard error;
  * log_folder as in tri_launch_run(). */
-tri_status tri_worker_launch(int64_t ranks, int64_t servers, const char *hosts, char **argv, const char *log_folder,
+tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **argv, const char *log_folder,
                              tri_launch_result *result);
 
 /* Joins the job that started this process; alone it is rank 0 of 1. Log lines are labelled with the rank from here on.

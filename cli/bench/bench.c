@@ -136,7 +136,7 @@ static tri_status launch_ranks(const char *names, tri_launch_result *result)
         if (flags[i].argument)
             argv[count++] = (char *)*flags[i].value;
     }
-    return tri_worker_launch(ranks, 0, given.hosts, argv, NULL, result);
+    return tri_worker_launch((tri_worker_roles){.workers = ranks}, given.hosts, argv, NULL, result);
 }
 
 static int print_names(void)

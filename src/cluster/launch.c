@@ -202,6 +202,7 @@ static tri_status ranks_start(launch *job)
         }
     }
     close(ends[1]);
+    job->start.report_fd = -1;
     return status;
 }
 

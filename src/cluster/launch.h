@@ -18,6 +18,8 @@
     X(INT, ranks, "1", 1, 65536, NULL, "number of processes")                                                          \
     X(INT, servers, "0", 0, 65535, NULL, "the last so many of them are parameter servers")                             \
     X(PATH, hosts, "", 0, 0, NULL, "file with one 'host [slots=N]' per line; started by ssh; empty = this machine")    \
+    X(INT, restarts, "0", 0, 1e9, NULL,                                                                                \
+      "times that processes killed by a signal are started again, together; 0 = the first one ends the job")           \
     X(INT, threads, "0", 0, 4096, NULL, "threads of each rank, 0 = cores divided by local ranks, at least 1")          \
     X(BOOL, bind, "true", 0, 0, NULL, "give each local rank cores of its own")                                         \
     X(BOOL, prefix, "true", 0, 0, NULL, "put '[rank] ' before each line of output")                                    \

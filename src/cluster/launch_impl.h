@@ -135,6 +135,7 @@ typedef struct launch {
     rlim_t files_before;
     int subreaper_before;
     bool is_blocked, stopping, killing, signal_passed, quiet;
+    int64_t restarted; /* processes, so far */
     int64_t kill_ns, cut_ns;
     tri_launch_result *result;
     tri_status status; /* of the launcher itself; the first one stays */

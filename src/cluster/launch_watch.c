@@ -140,6 +140,25 @@ static int cause_weight(const tri_launch_result *result)
     return result->signal ? 3 : result->exit_code == 3 ? 1 : result->exit_code ? 2 : 0;
 }
 
+/* One that died by a signal runs again, where the job can go on without it for a while. */
+static bool rank_restart(launch *job, launch_rank *rank, int signal)
+{
+    if (signal == 0 || job->stopping || job->signal_passed || job->restarted >= job->config->restarts)
+        return false;
+    job->restarted++;
+    note(job, "trireme: rank %d was killed by signal %d (%s); started again (%lld of at most %lld)\n", rank->rank,
+         signal, strsignal(signal), (long long)job->restarted, (long long)job->config->restarts);
+    for (int i = 0; i < 2; i++)
+        tri_launch_stream_close(&rank->streams[i]);
+    tri_status status = tri_launch_child_start(&job->start, rank);
+    tri_launch_fail(job, status);
+    if (rank->pid > 0) {
+        job->alive++;
+        tri_launch_guard_add(&job->guard, rank->pid);
+    }
+    return status == TRI_OK;
+}
+
 static void ends_check(launch *job)
 {
     tri_launch_result cause = {.rank = -1};
@@ -156,6 +175,8 @@ static void ends_check(launch *job)
         else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65)
             end.signal = info.si_status - 128; /* the shell over there reports signals like this */
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
+        if (rank_restart(job, rank, end.signal))
+            continue;
         if (cause_weight(&end) > cause_weight(&cause))
             cause = end;
     }

@@ -53,6 +53,8 @@ static void client_destroy(tri_store_server *server, store_client *client)
         client->next->link = client->link;
     else
         server->clients_end = client->link;
+    /* A process that was forked a moment ago may hold the socket too: events of it would go on. */
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
     close(client->fd);
     tri_store_client_destroy(server, client);
 }

@@ -42,6 +42,13 @@ bool tri_post_tcp_watch(const tcp_post *tcp, int how, int fd, uint32_t events, t
     return epoll_ctl(tcp->epoll, how, fd, &event) == 0;
 }
 
+/* A process that was forked a moment ago may hold the socket too: events of it would go on. */
+void tri_post_tcp_close(const tcp_post *tcp, int fd)
+{
+    epoll_ctl(tcp->epoll, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+}
+
 /* ---- opening and closing */
 
 static void tcp_close(tri_post *post)
@@ -134,7 +141,7 @@ static void tcp_line_end(tri_line *base)
     tcp_line *line = tcp_line_of(base);
 
     tri_tls_close(line->tls);
-    close(line->fd);
+    tri_post_tcp_close(tcp_of(base->post), line->fd);
     line->tls = NULL;
     line->fd = -1;
 }

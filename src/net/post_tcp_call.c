@@ -49,10 +49,13 @@ static void place_print(const tri_tcp_place *place, char text[TRI_POST_FROM_NBYT
 
 static void stranger_destroy(tcp_post *tcp, tcp_stranger *stranger)
 {
-    tri_talk_drop(&stranger->talk, "");
     tri_tls_close(stranger->tls);
+    if (stranger->talk.fd >= 0)
+        tri_post_tcp_close(tcp, stranger->talk.fd);
+    stranger->talk.fd = -1;
+    tri_talk_drop(&stranger->talk, "");
     if (stranger->fd >= 0)
-        close(stranger->fd);
+        tri_post_tcp_close(tcp, stranger->fd);
     tri_post_node_remove(&stranger->all);
     tcp->stranger_count--;
     tri_free(stranger);

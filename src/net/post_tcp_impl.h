@@ -51,6 +51,7 @@ typedef struct tcp_post {
 } tcp_post;
 
 /* EPOLL_CTL_ADD or EPOLL_CTL_MOD. */
+void tri_post_tcp_close(const tcp_post *tcp, int fd);
 bool tri_post_tcp_watch(const tcp_post *tcp, int how, int fd, uint32_t events, tcp_source *source);
 #define TRI_POST_TCP_EVENTS (EPOLLIN | EPOLLOUT | EPOLLRDHUP | (uint32_t)EPOLLET)
 /* Takes the socket and its encryption, also on failure. how: EPOLL_CTL_ADD or EPOLL_CTL_MOD. */

@@ -122,6 +122,7 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
         break;
     }
     link->clock = head->clock;
+    link->extra = head->extra;
     link->answers++;
 }
 

@@ -31,18 +31,24 @@ static tri_status blocks_init(tri_ps_dense *dense)
     int *owners = tri_alloc((size_t)spec->cut_count * sizeof(int));
     dense->blocks = tri_alloc_zero((size_t)spec->cut_count, sizeof(dense_block));
     dense->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
-    tri_status status = owners && dense->blocks && dense->squares ? TRI_OK : TRI_ENOMEM;
+    dense->moving = tri_alloc_zero((size_t)dense->client->setup.servers, sizeof(bool));
+    tri_status status = owners && dense->blocks && dense->squares && dense->moving ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
         status = tri_ps_owners(spec, &dense->client->view, owners);
+    bool any = false;
     for (int b = 0; b < spec->cut_count && status == TRI_OK; b++) {
         dense_block *block = &dense->blocks[b];
         *block = (dense_block){.server = owners[b], .asked = -1, .arrived = -1, .pushed = -1};
         block->moves = tri_ps_cut_moves(spec, &spec->cuts[b]);
+        dense->moving[owners[b]] = dense->moving[owners[b]] || block->moves;
+        any = any || block->moves;
         block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *));
         block->staged = spec->cuts[b].tied > 0 ? tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *)) : NULL;
         if (!block->bodies || (spec->cuts[b].tied > 0 && !block->staged))
             status = TRI_ENOMEM;
     }
+    if (status == TRI_OK && !any) /* somebody has to tell the sums */
+        dense->moving[0] = true;
     tri_free(owners);
     return status;
 }
@@ -53,7 +59,7 @@ static int64_t clock_of_all(const tri_ps_client *client)
     int64_t clock = client->links[0].clock;
     for (int s = 1; s < client->setup.servers; s++)
         clock = client->links[s].clock < clock ? client->links[s].clock : clock;
-    return clock;
+    return clock < INT64_MAX ? clock : (int64_t)client->links[0].extra; /* nothing moves */
 }
 
 tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool starts, float *values, int64_t *clock,
@@ -106,6 +112,7 @@ void tri_ps_dense_close(tri_ps_dense *dense)
     }
     tri_free(dense->blocks);
     tri_free(dense->squares);
+    tri_free(dense->moving);
     tri_free(dense);
 }
 
@@ -249,7 +256,8 @@ void tri_ps_dense_tail(tri_ps_dense *dense, int64_t clock, const tri_tree_part *
         memcpy(dense->tails[p], tails[p], sizeof(dense->tails[p]));
     }
     for (int s = 0; s < dense->client->setup.servers; s++)
-        tail_queue(dense, s);
+        if (dense->moving[s])
+            tail_queue(dense, s);
     unlock(dense);
 }
 
@@ -265,7 +273,8 @@ void tri_ps_dense_move(tri_ps_dense *dense, int64_t clock, float scale)
     dense->move_clock = clock;
     dense->move_scale = scale;
     for (int s = 0; s < dense->client->setup.servers; s++)
-        plain_queue(dense, s, PS_MOVE, clock, (double)scale);
+        if (dense->moving[s])
+            plain_queue(dense, s, PS_MOVE, clock, (double)scale);
     unlock(dense);
 }
 
@@ -309,9 +318,9 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server)
         if (block->pushed >= 0 && (block->asked >= 0 || dense->consistency != PS_BSP))
             push_queue(dense, b);
     }
-    if (dense->consistency == PS_BSP && dense->tail_clock >= 0)
+    if (dense->moving[server] && dense->consistency == PS_BSP && dense->tail_clock >= 0)
         tail_queue(dense, server);
-    if (dense->move_clock >= 0)
+    if (dense->moving[server] && dense->move_clock >= 0)
         plain_queue(dense, server, PS_MOVE, dense->move_clock, (double)dense->move_scale);
     if (dense->told_clock >= 0)
         plain_queue(dense, server, PS_CLOCK, dense->told_clock, 0);

@@ -24,6 +24,7 @@ typedef struct ps_link {
     int64_t dial_ns; /* not again before this */
     int64_t answers; /* to requests that are waited for one by one: OPEN, READY, STATS, BYE */
     int64_t clock;   /* of the latest */
+    double extra;
     uint32_t table;
     char why[160];
 } ps_link;
@@ -63,6 +64,7 @@ struct tri_ps_dense {
     ps_consistency consistency;
     float *values;
     dense_block *blocks; /* [spec->cut_count] */
+    bool *moving;        /* [servers] has blocks that move: these hear of tails, moves and clocks */
     /* of the latest pushes: */
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
     int part_count;

@@ -21,7 +21,8 @@
 
 typedef enum ps_kind {
     PS_HELLO = 1,  /* request: PS_VERSION; clock: number of the client; -> the same */
-    PS_OPEN,       /* body: a table's text; PS_FLAG_STARTS: answer at once, else when it has values -> clock, or -1 */
+    PS_OPEN,       /* body: a table's text; PS_FLAG_STARTS: answer at once, else when it has values -> clock, or -1;
+                    INT64_MAX: nothing here moves, extra has the step of the latest tail */
     PS_INIT,       /* clock, block; body: values, then each state array */
     PS_READY,      /* all blocks of the table were given: -> clock */
     PS_PUSH,       /* clock, block, part; body: gradients, then those of ties; extra: weight (ssp, async) */

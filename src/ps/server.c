@@ -16,6 +16,10 @@
 /* What lies here for one guest before it is not read from any more. */
 #define OWED_LIMIT_NBYTES ((size_t)32 << 20)
 
+/* For how long, and how much, one who is refused may still speak. */
+#define HEAR_MS           1000
+#define HEAR_LIMIT_NBYTES (UINT64_C(1) << 20)
+
 /* --- answers --- */
 
 /* Values that stay as they are until the guest says more need no copy. */
@@ -164,8 +168,12 @@ static tri_status on_hello(tri_ps_server *server, ps_guest *guest, const ps_head
 
 static void open_answer(ps_guest *guest, const ps_table *table)
 {
-    answer_plain(guest, PS_OPEN, guest->request, (uint32_t)table->number,
-                 table->ready ? tri_ps_table_clock(table, guest->number) : -1);
+    ps_head head = {.kind = PS_OPEN,
+                    .request = guest->request,
+                    .clock = table->ready ? tri_ps_table_clock(table, guest->number) : -1,
+                    .table = (uint32_t)table->number,
+                    .extra = (double)table->tail_clock};
+    tri_ps_answer(guest, &head, NULL, false);
     guest->opens = -1;
 }
 
@@ -326,8 +334,13 @@ static tri_status check_head(const ps_guest *guest, const ps_head *head)
     return TRI_OK;
 }
 
+<<<<<<< HEAD
 /* Tells a guest why, and hangs up by what the caller returns. */
 void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
+=======
+/* Tells a guest why; it is not listened to any more, and loses its line when it has had time to hear. */
+static void refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
+>>>>>>> main
 {
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
@@ -338,6 +351,22 @@ void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
     tri_log(TRI_LOG_WARN, "refused %s (worker %d): %s", tri_line_from(guest->line), guest->number, why);
     ps_head head = {.kind = PS_REFUSED, .extra = (double)status, .nbytes = strlen(why)};
     tri_ps_answer(guest, &head, why, false);
+    room_leave(guest);
+    guest->leaves_ns = tri_deadline_after_ms(HEAR_MS);
+}
+
+static void refused_sweep(tri_ps_server *server)
+{
+    int64_t now_ns = tri_now_ns();
+    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
+        next = guest->next;
+        if (guest->leaves_ns == 0 || guest->leaves_ns > now_ns)
+            continue;
+        tri_line *line = guest->line;
+        guest_remove(server, guest);
+        tri_line_note_set(line, NULL);
+        tri_line_hang_up(line);
+    }
 }
 
 static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool *refused)
@@ -347,8 +376,8 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
     ps_head head = ps_head_read(letter);
     ps_table *table = NULL;
     ps_block *block;
-    if (!guest) {
-        *refused = true;
+    if (!guest || guest->leaves_ns > 0) {
+        *refused = !guest || head.nbytes > HEAR_LIMIT_NBYTES;
         return NULL;
     }
     tri_status status = check_head(guest, &head);
@@ -357,8 +386,13 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
     if (status == TRI_OK && table && table->consistency == PS_BSP)
         status = tri_ps_bsp_place(guest, table, block, &head);
     if (status != TRI_OK) {
+<<<<<<< HEAD
         tri_ps_refuse(server, guest, status);
         *refused = true;
+=======
+        refuse(server, guest, status);
+        *refused = head.nbytes > HEAR_LIMIT_NBYTES;
+>>>>>>> main
     }
     return guest->sum ? guest->room : NULL;
 }
@@ -370,12 +404,19 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     ps_head head = ps_head_read(letter);
     if (!guest)
         return false;
+    if (guest->leaves_ns > 0)
+        return true;
     tri_status status = check_head(guest, &head);
     if (status == TRI_OK)
         status = letters[head.kind].fn(server, guest, &head, body);
     if (status != TRI_OK)
+<<<<<<< HEAD
         tri_ps_refuse(server, guest, status);
     return status == TRI_OK;
+=======
+        refuse(server, guest, status);
+    return true;
+>>>>>>> main
 }
 
 /* --- the server --- */
@@ -426,6 +467,7 @@ tri_status tri_ps_server_run(tri_ps_server *server)
     enum { LOOK_MS = 200 }; /* at signals */
     while (!atomic_load(&server->stop) && server->left_count < server->setup.workers && !tri_stop_signal()) {
         TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(LOOK_MS)));
+        refused_sweep(server);
         if (server->status != TRI_OK)
             return tri_fail_copy(server->status, server->message);
     }

@@ -162,9 +162,9 @@ static void tail_end(tri_ps_server *server, ps_table *table)
 /* The first word of the next step: all blocks have taken the one before. */
 static tri_status tail_turn(ps_table *table, int64_t clock)
 {
-    if (tri_ps_table_clock(table, 0) < clock)
-        return tri_fail(TRI_EFORMAT, "the tail of step %lld, before all blocks have taken the one before",
-                        (long long)clock);
+    if (tri_ps_table_clock(table, 0) < clock) /* none there is: this worker has the sum of the step before */
+        return tri_fail(TRI_EFORMAT, "the tail of step %lld, before all blocks have taken step %lld",
+                        (long long)clock, (long long)tri_ps_table_clock(table, 0));
     table->tail_clock = clock;
     table->tail_whole = table->scaled = false;
     ps_sum_reset(&table->tail);

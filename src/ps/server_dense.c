@@ -196,13 +196,13 @@ tri_status tri_ps_table_ready(ps_table *table, const ps_head *head)
 /* Steps that the whole of what is here has taken. */
 int64_t tri_ps_table_clock(const ps_table *table, int worker)
 {
-    int64_t clock = INT64_MAX;
+    int64_t clock = INT64_MAX; /* nothing here moves */
     if (table->consistency != PS_BSP)
         return table->clocks[worker] == INT64_MAX ? 0 : table->clocks[worker];
     for (int b = 0; b < table->spec.cut_count; b++)
         if (table->blocks[b].held && table->blocks[b].moves && table->blocks[b].clock < clock)
             clock = table->blocks[b].clock;
-    return clock == INT64_MAX ? table->tail_clock : clock;
+    return clock;
 }
 
 void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous)

@@ -120,12 +120,14 @@ static void a_run_stopped_in_mid_epoch_and_resumed_elsewhere_ends_the_same(void 
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
-static void adam_and_nesterov_are_the_same_everywhere_too(void **state)
+static void every_optimizer_is_the_same_everywhere_too(void **state)
 {
     (void)state;
-    const char *const cases[][3] = {
+    const char *const cases[][4] = {
         {"optim.name=adam", "optim.lr=0.01", NULL},
         {"optim.name=adamw", "optim.lr=0.01", NULL},
+        {"optim.name=adagrad", "optim.lr=0.01", "optim.initial_accumulator=0.1", NULL},
+        {"optim.name=ftrl", "optim.l1=0.001", NULL},
         {"optim.nesterov=true", "optim.warmup_steps=3", NULL},
         {"optim.groups=[{match: '*.bias', lr_scale: 0.5, weight_decay: 0}]", "optim.schedule=wsd", NULL}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -133,6 +135,27 @@ static void adam_and_nesterov_are_the_same_everywhere_too(void **state)
         assert_int_equal(expect_run(&(train_case){.config = config, .overrides = cases[i], .world = 3}), alone);
         assert_int_equal(expect_run(&(train_case){.config = config, .overrides = cases[i], .world = 4}), alone);
     }
+}
+
+/* State that does not begin at 0, and state that weights are made of. */
+static void sums_of_squares_are_resumed(void **state)
+{
+    (void)state;
+    const char *const cases[][4] = {
+        {"optim.name=adagrad", "optim.initial_accumulator=0.5", NULL, NULL},
+        {"optim.name=ftrl", "optim.initial_accumulator=0.5", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *const stop[] = {cases[i][0], cases[i][1], "train.steps=7", NULL};
+        uint64_t alone = expect_run(&(train_case){.config = config, .overrides = cases[i], .world = 1});
+        assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+        train_case first = {.config = config, .overrides = stop, .run_folder = RUN_FOLDER, .world = 2};
+        train_case second = {
+            .config = config, .overrides = cases[i], .run_folder = RUN_FOLDER, .resume = RUN_FOLDER, .world = 3};
+        assert_int_not_equal(expect_run(&first), alone);
+        assert_int_equal(expect_run(&second), alone);
+    }
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
 /* Ranks, threads, waves, and a stop in mid epoch: all of it once more with values in bf16. */
@@ -238,7 +261,8 @@ int main(void)
         cmocka_unit_test(the_next_step_may_begin_before_all_sums_are_there),
         cmocka_unit_test(what_decides_the_bits_changes_them),
         cmocka_unit_test(a_run_stopped_in_mid_epoch_and_resumed_elsewhere_ends_the_same),
-        cmocka_unit_test(adam_and_nesterov_are_the_same_everywhere_too),
+        cmocka_unit_test(every_optimizer_is_the_same_everywhere_too),
+        cmocka_unit_test(sums_of_squares_are_resumed),
         cmocka_unit_test(bf16_is_the_same_everywhere_too),
         cmocka_unit_test(sixty_four_simulated_ranks_under_twenty_seeds_give_the_same_weights),
         cmocka_unit_test(transformers_are_the_same_everywhere),

@@ -4,11 +4,14 @@
  */
 #include "ranks/train/train_ranks.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/runtime.h"
 #include "comm/comm.h"
+#include "ps/client.h"
+#include "ps/server.h"
 
 #define MAX_RANKS 64
 
@@ -17,24 +20,20 @@ typedef struct rank_place {
     tri_hub *hub;
     const char *transport;
     int rank;
+    _Atomic(tri_ps_server *) *serving; /* of this rank, in an array of all */
+    atomic_bool *failed;               /* some worker has */
     tri_status status;
     char message[256];
     tri_job_result result;
 } rank_place;
 
-static tri_status rank_train(rank_place *place)
+/* One of them NULL. */
+static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *servers)
 {
-    tri_comm_config comm_config;
-    tri_net_config net_config;
-    tri_options_defaults(&tri_comm_options, &comm_config);
-    tri_options_defaults(&tri_net_options, &net_config);
-    TRI_TRY(tri_options_set(&tri_net_options, &net_config, "transport", place->transport));
-    TRI_TRY(tri_options_set(&tri_net_options, &net_config, "timeout_s", "60"));
-    tri_comm *comm;
-    TRI_TRY(tri_comm_open_hub(place->hub, place->rank, place->test->world, &comm_config, &net_config, &comm));
     tri_job_setup setup = {.config_text = place->test->config,
                            .overrides = place->test->overrides,
                            .comm = comm,
+                           .servers = servers,
                            .run_folder = place->rank > 0 && place->test->first_writes ? NULL : place->test->run_folder,
                            .resume = place->test->resume};
     tri_job *job = NULL;
@@ -46,14 +45,103 @@ static tri_status rank_train(rank_place *place)
     if (status != TRI_OK)
         snprintf(place->message, sizeof(place->message), "%s", tri_last_error());
     tri_job_close(job);
+    return status;
+}
+
+static tri_status net_configure(const rank_place *place, tri_net_config *config)
+{
+    tri_options_defaults(&tri_net_options, config);
+    TRI_TRY(tri_options_set(&tri_net_options, config, "transport", place->transport));
+    return tri_options_set(&tri_net_options, config, "timeout_s", "60");
+}
+
+static tri_status rank_train(rank_place *place)
+{
+    tri_comm_config comm_config;
+    tri_net_config net_config;
+    tri_comm *comm;
+    tri_options_defaults(&tri_comm_options, &comm_config);
+    TRI_TRY(net_configure(place, &net_config));
+    TRI_TRY(tri_comm_open_hub(place->hub, place->rank, place->test->world, &comm_config, &net_config, &comm));
+    tri_status status = job_run(place, comm, NULL);
     tri_comm_leave(comm);
+    return status;
+}
+
+/* --- with parameter servers --- */
+
+static tri_status server_run(rank_place *place)
+{
+    tri_net_config net_config;
+    tri_ps_server *server;
+    TRI_TRY(net_configure(place, &net_config));
+    TRI_TRY(tri_options_set(&tri_net_options, &net_config, "timeout_s", "20"));
+    tri_ps_server_setup setup = {.net = &net_config,
+                                 .token = "test",
+                                 .number = place->rank - place->test->world,
+                                 .servers = place->test->servers,
+                                 .workers = place->test->world,
+                                 .threads = 1,
+                                 .hub = place->hub,
+                                 .rank = place->rank,
+                                 .world = place->test->world + place->test->servers};
+    TRI_TRY(tri_ps_server_open(&setup, &server));
+    atomic_store(place->serving, server);
+    if (atomic_load(place->failed))
+        tri_ps_server_stop(server);
+    tri_status status = tri_ps_server_run(server);
+    atomic_store(place->serving, NULL);
+    tri_ps_server_close(server);
+    return status;
+}
+
+static tri_status worker_run(rank_place *place)
+{
+    tri_net_config net_config;
+    tri_ps_config ps_config;
+    tri_ps_client *client;
+    char texts[MAX_RANKS][8];
+    const char *addresses[MAX_RANKS];
+    TRI_TRY(net_configure(place, &net_config));
+    tri_options_defaults(&tri_ps_options, &ps_config);
+    for (int s = 0; s < place->test->servers; s++) {
+        snprintf(texts[s], sizeof(texts[s]), "%d", place->test->world + s);
+        addresses[s] = texts[s];
+    }
+    tri_ps_client_setup setup = {.net = &net_config,
+                                 .ps = &ps_config,
+                                 .token = "test",
+                                 .addresses = addresses,
+                                 .worker = place->rank,
+                                 .workers = place->test->world,
+                                 .servers = place->test->servers,
+                                 .hub = place->hub,
+                                 .rank = place->rank,
+                                 .world = place->test->world + place->test->servers};
+    TRI_TRY(tri_ps_client_open(&setup, &client));
+    tri_status status = job_run(place, NULL, client);
+    if (status != TRI_OK)
+        atomic_store(place->failed, true);
+    for (int s = 0; status != TRI_OK && s < place->test->servers; s++) { /* nobody says goodbye to them */
+        tri_ps_server *server = atomic_load(place->serving - place->rank + place->test->world + s);
+        if (server)
+            tri_ps_server_stop(server);
+    }
+    if (status == TRI_OK)
+        status = tri_ps_client_bye(client);
+    tri_ps_client_close(client);
     return status;
 }
 
 static void rank_body(void *arg)
 {
     rank_place *place = arg;
-    place->status = rank_train(place);
+    if (place->test->servers == 0)
+        place->status = rank_train(place);
+    else
+        place->status = place->rank < place->test->world ? worker_run(place) : server_run(place);
+    if (place->status != TRI_OK && !place->message[0])
+        snprintf(place->message, sizeof(place->message), "%s", tri_last_error());
 }
 
 static void fiber_body(int index, void *arg)
@@ -62,19 +150,20 @@ static void fiber_body(int index, void *arg)
     rank_body(&places[index]);
 }
 
-static train_outcome outcome_of(const rank_place *places, int world)
+static train_outcome outcome_of(const rank_place *places, const train_case *test)
 {
     train_outcome outcome = {.all_equal = true,
                              .hash = places[0].result.weights_hash,
                              .test_accuracy = places[0].result.test_accuracy,
                              .test_loss = places[0].result.test_loss,
                              .step = places[0].result.step};
-    for (int r = 0; r < world; r++) {
+    for (int r = 0; r < test->world + test->servers; r++) {
         if (places[r].status != TRI_OK && outcome.status == TRI_OK) {
             outcome.status = places[r].status;
             memcpy(outcome.message, places[r].message, sizeof(outcome.message));
         }
-        outcome.all_equal = outcome.all_equal && places[r].result.weights_hash == outcome.hash;
+        outcome.all_equal =
+            outcome.all_equal && (r >= test->world || places[r].result.weights_hash == outcome.hash);
     }
     return outcome;
 }
@@ -84,8 +173,16 @@ static tri_status places_make(const train_case *test, const char *transport, con
 {
     memset(places, 0, sizeof(rank_place) * MAX_RANKS);
     TRI_TRY(tri_hub_create(config, hub));
-    for (int r = 0; r < test->world; r++)
-        places[r] = (rank_place){.test = test, .hub = *hub, .transport = transport, .rank = r};
+    static _Atomic(tri_ps_server *) serving[MAX_RANKS];
+    static atomic_bool failed;
+    atomic_store(&failed, false);
+    for (int r = 0; r < test->world + test->servers; r++)
+        places[r] = (rank_place){.test = test,
+                                 .hub = *hub,
+                                 .transport = transport,
+                                 .rank = r,
+                                 .serving = &serving[r],
+                                 .failed = &failed};
     return TRI_OK;
 }
 
@@ -94,14 +191,15 @@ train_outcome train_threads(const train_case *test)
     static rank_place places[MAX_RANKS];
     tri_thread *threads[MAX_RANKS] = {0};
     tri_hub *hub = NULL;
-    tri_hub_config config = {.world = test->world};
+    int all = test->world + test->servers;
+    tri_hub_config config = {.world = all};
     tri_status status = places_make(test, "inproc", &config, places, &hub);
-    for (int r = 0; r < test->world && status == TRI_OK; r++)
+    for (int r = 0; r < all && status == TRI_OK; r++)
         status = tri_thread_start(&threads[r], "rank", rank_body, &places[r]);
-    for (int r = 0; r < test->world; r++)
+    for (int r = 0; r < all; r++)
         tri_thread_join(threads[r]);
     tri_hub_destroy(hub);
-    return status == TRI_OK ? outcome_of(places, test->world) : (train_outcome){.status = status};
+    return status == TRI_OK ? outcome_of(places, test) : (train_outcome){.status = status};
 }
 
 train_outcome train_fibers(const train_case *test, uint64_t seed)
@@ -109,16 +207,16 @@ train_outcome train_fibers(const train_case *test, uint64_t seed)
     static rank_place places[MAX_RANKS];
     tri_hub *hub = NULL;
     tri_hub_config config = {
-        .world = test->world,
+        .world = test->world + test->servers,
         .fabric = {
             .latency_us = 50, .bandwidth = 1000000000, .jitter_us = 200, .ranks_per_host = test->ranks_per_host}};
     tri_status status = places_make(test, "sim", &config, places, &hub);
     tri_sim_config sim = {.seed = seed, .stack_nbytes = 1 << 20};
     if (status == TRI_OK)
-        status = tri_sim_run(&sim, test->world, fiber_body, places);
+        status = tri_sim_run(&sim, test->world + test->servers, fiber_body, places);
     tri_hub_destroy(hub);
     if (status == TRI_OK)
-        return outcome_of(places, test->world);
+        return outcome_of(places, test);
     train_outcome outcome = {.status = status};
     snprintf(outcome.message, sizeof(outcome.message), "%s", tri_last_error());
     return outcome;

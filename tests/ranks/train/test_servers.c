@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_servers.c: parameter servers: with bsp the weights of one process, whatever the numbers of workers and servers;
+ * with ssp and async weights that learn.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/fs.h"
+#include "ranks/train/train_ranks.h"
+#include "train/job.h"
+
+#define PS         "parallel.sync=ps"
+#define SMALL      "ps.block_kib=16"
+#define RUN_FOLDER "trireme-test-servers-run"
+
+/* Running statistics, dropout, clipping, and batches that do not come out even. */
+static const char conv[] = "model:\n"
+                           "  layers:\n"
+                           "    - reshape: [4, 4, 2]\n"
+                           "    - conv2d: {out: 4, kernel: 3, pad: 1}\n"
+                           "    - batch_norm\n"
+                           "    - relu\n"
+                           "    - flatten\n"
+                           "    - dropout: 0.25\n"
+                           "    - linear: {out: 240, relu: true}\n"
+                           "    - linear: classes\n"
+                           "data: {name: synthetic, synthetic_count: 210, synthetic_width: 32}\n"
+                           "train: {batch: 50, shards: 8, epochs: 3, seed: 7, threads: 1}\n"
+                           "optim: {name: adamw, lr: 0.01, weight_decay: 0.01, clip_norm: 1, schedule: cosine}\n";
+
+/* Tied weights. */
+static const char gpt[] = "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 32, resid_pdrop: 0.1, embd_pdrop: 0.1}\n"
+                          "data: {name: synthetic, synthetic_tokens: true, classes: 300, synthetic_count: 75, "
+                          "synthetic_width: 20}\n"
+                          "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
+                          "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n";
+
+static const char mlp[] = "model: {name: mlp, hidden: [48, 24]}\n"
+                          "data: {name: synthetic, synthetic_count: 210, synthetic_width: 32}\n"
+                          "train: {batch: 50, shards: 8, epochs: 8, seed: 7, threads: 1}\n"
+                          "optim: {lr: 0.05, momentum: 0.9}\n";
+
+static train_outcome expect_outcome(const train_case *test)
+{
+    train_outcome outcome = train_threads(test);
+    if (outcome.status != TRI_OK)
+        fail_msg("%d workers, %d servers: %s", test->world, test->servers, outcome.message);
+    return outcome;
+}
+
+static uint64_t expect_run(const train_case *test)
+{
+    train_outcome outcome = expect_outcome(test);
+    assert_true(outcome.all_equal);
+    return outcome.hash;
+}
+
+static void workers_and_servers_give_the_weights_of_one_process(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {conv, gpt, mlp};
+    static const char *const ps[] = {PS, SMALL, NULL};
+    for (size_t c = 0; c < TRI_COUNT_OF(configs); c++) {
+        uint64_t alone = expect_run(&(train_case){.config = configs[c], .world = 1});
+        for (int workers = 1; workers <= 4; workers++)
+            for (int servers = 1; servers <= 3; servers++)
+                if (expect_run(&(train_case){
+                        .config = configs[c], .overrides = ps, .world = workers, .servers = servers}) != alone)
+                    fail_msg("config %zu, %d workers, %d servers: other weights", c, workers, servers);
+    }
+}
+
+static void optimizers_groups_frozen_parts_waves_and_bf16_change_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *decides[3], *layout[3]; /* what the weights depend on, and what not */
+    } cases[] = {
+        {conv, {NULL}, {"train.shards_at_once=2", "train.threads=2"}},
+        {conv, {"optim.clip_norm=0"}, {"ps.block_kib=1024"}},
+        {conv, {"optim.name=adagrad", "optim.schedule=step"}, {NULL}},
+        {conv, {"optim.name=sgd", "optim.nesterov=true", "optim.momentum=0.9"}, {NULL}},
+        {conv, {"optim.name=ftrl", "optim.l1=0.01"}, {NULL}},
+        {conv, {"optim.groups=[{match: '*.bias', lr_scale: 0.5, weight_decay: 0}]", "optim.schedule=wsd"}, {NULL}},
+        {gpt, {"train.precision=bf16"}, {"model.checkpoint=true"}},
+        {gpt, {"optim.clip_norm=0", "optim.groups=[{match: '*wte*', lr_scale: 2}]"}, {NULL}},
+        {mlp, {"model.freeze=[fc1.*]"}, {NULL}},
+        {mlp, {"model.freeze=[fc2.weight, fc3.*]"}, {NULL}},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        const char *plain[4] = {NULL}, *ps[8] = {PS, SMALL};
+        int plains = 0, all = 2;
+        for (int k = 0; k < 3 && cases[i].decides[k]; k++)
+            plain[plains++] = ps[all++] = cases[i].decides[k];
+        for (int k = 0; k < 3 && cases[i].layout[k]; k++)
+            ps[all++] = cases[i].layout[k];
+        uint64_t alone = expect_run(&(train_case){.config = cases[i].config, .overrides = plain, .world = 1});
+        if (expect_run(&(train_case){.config = cases[i].config, .overrides = ps, .world = 3, .servers = 2}) != alone)
+            fail_msg("case %zu: other weights", i);
+    }
+}
+
+static void simulated_workers_give_the_weights_of_one_process(void **state)
+{
+    (void)state;
+    const char *wide[] = {"train.shards=64", "train.batch=128", "train.epochs=1", "data.synthetic_count=384",
+                          SMALL,             NULL,              NULL};
+    train_case test = {.config = conv, .overrides = wide, .world = 1};
+    uint64_t alone = expect_run(&test);
+    wide[5] = PS;
+    test.world = 20;
+    test.servers = 3;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        train_outcome outcome = train_fibers(&test, seed);
+        if (outcome.status != TRI_OK)
+            fail_msg("seed %llu: %s", (unsigned long long)seed, outcome.message);
+        assert_true(outcome.all_equal);
+        assert_int_equal(outcome.hash, alone);
+    }
+}
+
+/* By any strategy: the servers' state is in the files. */
+static void a_run_goes_on_with_and_without_servers(void **state)
+{
+    (void)state;
+    static const char *const half[] = {PS, SMALL, "train.steps=7", NULL}, *const ps[] = {PS, SMALL, NULL},
+                             *const plain_half[] = {"train.steps=7", NULL};
+    uint64_t whole = expect_run(&(train_case){.config = conv, .world = 1});
+    (void)expect_run(
+        &(train_case){.config = conv, .overrides = half, .world = 3, .servers = 2, .run_folder = RUN_FOLDER});
+    assert_int_equal(expect_run(&(train_case){.config = conv, .world = 2, .resume = RUN_FOLDER}), whole);
+    assert_int_equal(
+        expect_run(&(train_case){.config = conv, .overrides = ps, .world = 2, .servers = 1, .resume = RUN_FOLDER}),
+        whole);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    (void)expect_run(&(train_case){.config = conv, .overrides = plain_half, .world = 2, .run_folder = RUN_FOLDER});
+    assert_int_equal(
+        expect_run(&(train_case){.config = conv, .overrides = ps, .world = 4, .servers = 3, .resume = RUN_FOLDER}),
+        whole);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* One worker's gradients are the batch's, so it makes the same steps whatever the consistency. */
+static void one_worker_makes_the_steps_of_one_process_with_any_consistency(void **state)
+{
+    (void)state;
+    uint64_t alone = expect_run(&(train_case){.config = mlp, .world = 1});
+    static const char *const words[] = {"ps.consistency=ssp", "ps.consistency=async"};
+    for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
+        const char *const ps[] = {PS, SMALL, words[i], NULL};
+        assert_int_equal(expect_run(&(train_case){.config = mlp, .overrides = ps, .world = 1, .servers = 2}), alone);
+    }
+}
+
+static void stale_workers_learn(void **state)
+{
+    (void)state;
+    static const char *const words[][2] = {
+        {"ps.consistency=ssp", "ps.staleness=0"},
+        {"ps.consistency=ssp", "ps.staleness=3"},
+        {"ps.consistency=async", NULL},
+        {"ps.consistency=async", "ps.delay_compensation=0.1"},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
+        const char *const ps[] = {PS, SMALL, words[i][0], words[i][1], NULL};
+        double loss =
+            expect_outcome(&(train_case){.config = mlp, .overrides = ps, .world = 3, .servers = 2}).test_loss;
+        if (!(loss < 1.2)) /* 2.3 at first, 0.63 by one process */
+            fail_msg("case %zu: test loss %f", i, loss);
+    }
+}
+
+static void expect_refusal(const train_case *test, const char *text)
+{
+    train_outcome outcome = train_threads(test);
+    assert_int_equal(outcome.status, TRI_ECONFIG);
+    if (!strstr(outcome.message, text))
+        fail_msg("want '%s' in: %s", text, outcome.message);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const char *const ps[] = {PS, NULL}, *const zero[] = {"parallel.sync=zero1", NULL};
+    expect_refusal(&(train_case){.config = mlp, .overrides = ps, .world = 1}, "no parameter servers");
+    expect_refusal(&(train_case){.config = mlp, .overrides = zero, .world = 1, .servers = 1}, "parallel.sync is zero1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_and_servers_give_the_weights_of_one_process),
+        cmocka_unit_test(optimizers_groups_frozen_parts_waves_and_bf16_change_nothing),
+        cmocka_unit_test(simulated_workers_give_the_weights_of_one_process),
+        cmocka_unit_test(a_run_goes_on_with_and_without_servers),
+        cmocka_unit_test(one_worker_makes_the_steps_of_one_process_with_any_consistency),
+        cmocka_unit_test(stale_workers_learn),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
