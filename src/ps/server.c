@@ -334,13 +334,8 @@ static tri_status check_head(const ps_guest *guest, const ps_head *head)
     return TRI_OK;
 }
 
-<<<<<<< HEAD
-/* Tells a guest why, and hangs up by what the caller returns. */
-void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
-=======
 /* Tells a guest why; it is not listened to any more, and loses its line when it has had time to hear. */
-static void refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
->>>>>>> main
+void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
 {
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
@@ -386,13 +381,8 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
     if (status == TRI_OK && table && table->consistency == PS_BSP)
         status = tri_ps_bsp_place(guest, table, block, &head);
     if (status != TRI_OK) {
-<<<<<<< HEAD
         tri_ps_refuse(server, guest, status);
-        *refused = true;
-=======
-        refuse(server, guest, status);
         *refused = head.nbytes > HEAR_LIMIT_NBYTES;
->>>>>>> main
     }
     return guest->sum ? guest->room : NULL;
 }
@@ -410,13 +400,8 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     if (status == TRI_OK)
         status = letters[head.kind].fn(server, guest, &head, body);
     if (status != TRI_OK)
-<<<<<<< HEAD
         tri_ps_refuse(server, guest, status);
-    return status == TRI_OK;
-=======
-        refuse(server, guest, status);
     return true;
->>>>>>> main
 }
 
 /* --- the server --- */

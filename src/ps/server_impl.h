@@ -26,12 +26,9 @@ typedef struct ps_guest {
     tri_tree_part part;
     int opens;         /* number of the table that it waits for to be ready, -1: none */
     uint64_t request;  /* of that */
-<<<<<<< HEAD
     size_t owed;       /* bytes that lie here for it: answers to be sent, letters that wait */
     bool is_paused;    /* it owes too much */
-=======
     int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
->>>>>>> main
     struct ps_guest *next;
 } ps_guest;
 
