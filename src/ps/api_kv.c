@@ -4,9 +4,11 @@
  */
 #include <stdio.h>
 
+#include "base/fs.h"
 #include "base/memory.h"
 #include "ps/api.h"
 #include "ps/api_table.h"
+#include "ps/pack.h"
 #include "ps/role.h"
 
 /* --- open --- */
@@ -249,6 +251,86 @@ tri_status tri_kv_stats(tri_kv *kv, char *text, size_t capacity)
         size_t used = s > 0 ? strlen(text) : 0;
         TRI_TRY(stats_of(kv, s, text + used, capacity - used));
     }
+    return TRI_OK;
+}
+
+/* --- files --- */
+
+/* All servers have written theirs. */
+static tri_status manifest_write(tri_kv_work *work)
+{
+    tri_string text = {0};
+    char *path = tri_format("%s/manifest.yaml", work->folder);
+    tri_status status = path ? tri_string_append(&text, "format: trireme rows 1\nfiles:\n") : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_string_append(&text, tri_string_text(&work->text));
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, text.text, text.nbytes);
+    tri_free(path);
+    tri_string_fini(&text);
+    return status;
+}
+
+static tri_status save_body(const tri_kv *kv, int server, const char *folder, tri_string *out)
+{
+    uint32_t count = 0;
+    for (const tri_kv_table *table = kv->tables; table; table = table->next)
+        count++;
+    TRI_TRY(ps_put_u32(out, count));
+    for (const tri_kv_table *table = kv->tables; table; table = table->next) {
+        TRI_TRY(ps_put_u32(out, table->numbers[server]));
+        TRI_TRY(ps_put_u64(out, (uint64_t)table->step));
+    }
+    return tri_string_append(out, folder);
+}
+
+static tri_status save_ask(tri_kv *kv, const char *folder, tri_kv_work *work)
+{
+    work->then = manifest_write;
+    work->folder = tri_strdup(folder);
+    if (!work->folder)
+        return TRI_ENOMEM;
+    TRI_TRY(tri_fs_make_folder(folder));
+    for (int s = 0; s < kv->client->setup.servers; s++) {
+        tri_string body = {0};
+        tri_status status = save_body(kv, s, folder, &body);
+        ps_head head = {.kind = PS_KV_SAVE, .nbytes = body.nbytes};
+        if (status == TRI_OK)
+            status = tri_ps_kv_ask_one(kv->client, work, NULL, &head, body.text, false, s);
+        tri_string_fini(&body);
+        TRI_TRY(status);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_kv_save(tri_kv *kv, const char *folder, tri_kv_work **work)
+{
+    tri_kv_work *made = tri_ps_kv_work(kv->client);
+    if (!made)
+        return TRI_ENOMEM;
+    return tri_ps_kv_end(made, save_ask(kv, folder, made), "saving rows", work);
+}
+
+static tri_status load_ask(tri_kv *kv, const char *folder)
+{
+    tri_kv_work *work = tri_ps_kv_work(kv->client);
+    if (!work)
+        return TRI_ENOMEM;
+    ps_head head = {.kind = PS_KV_LOAD, .nbytes = strlen(folder)};
+    tri_status status = tri_ps_kv_ask(kv->client, work, NULL, &head, folder, false, "loading rows");
+    return tri_ps_kv_end(work, status, "loading rows", NULL);
+}
+
+tri_status tri_kv_load(tri_kv *kv, const char *folder)
+{
+    char message[TRI_ERROR_NBYTES];
+    tri_status status = kv->client->setup.worker == 0 ? load_ask(kv, folder) : TRI_OK;
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    TRI_TRY(tri_kv_barrier(kv)); /* whatever has happened: the others wait there */
+    if (status != TRI_OK)
+        return tri_fail_copy(status, message);
+    for (tri_kv_table *table = kv->tables; table; table = table->next)
+        TRI_TRY(tri_kv_table_ask(table));
     return TRI_OK;
 }
 

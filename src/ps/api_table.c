@@ -52,7 +52,7 @@ void tri_kv_table_free(tri_kv_table *table)
     tri_free(table);
 }
 
-static tri_status table_ask(tri_kv_table *table)
+tri_status tri_kv_table_ask(tri_kv_table *table)
 {
     tri_string text = {0};
     tri_ps_client *client = table->kv->client;
@@ -79,7 +79,7 @@ tri_status tri_kv_table_open(tri_kv *kv, const char *name, int dim, const char *
     if (status == TRI_OK && table->spec.consistency == PS_BSP)
         status = parts_make(table);
     if (status == TRI_OK)
-        status = table_ask(table);
+        status = tri_kv_table_ask(table);
     if (status != TRI_OK) {
         tri_kv_table_free(table);
         return status;

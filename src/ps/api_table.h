@@ -8,6 +8,8 @@
 #include "ps/client_kv.h"
 
 void tri_kv_table_free(tri_kv_table *table);
+/* What the servers call it, and the step to go on from. */
+tri_status tri_kv_table_ask(tri_kv_table *table);
 /* This worker's step of the table is over. */
 tri_status tri_kv_table_clock(tri_kv_table *table);
 

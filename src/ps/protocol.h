@@ -16,6 +16,8 @@
 #define PS_VERSION 1
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
+/* A folder and what is saved there. */
+#define PS_PATH_LIMIT_NBYTES ((size_t)8 << 10)
 /* No block or list of rows is longer; what a client may make a server hold before it is believed. */
 #define PS_BODY_LIMIT_NBYTES ((size_t)256 << 20)
 
@@ -45,6 +47,8 @@ typedef enum ps_kind {
     PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
     PS_KV_BARRIER, /* clock: how many of them -> when all workers have come to it */
     PS_KV_STATS,   /* -> body: lines for people */
+    PS_KV_SAVE,    /* body: tables, their steps, a folder -> body: what the manifest says of the file */
+    PS_KV_LOAD,    /* body: a folder */
     PS_KV_DONE,
     PS_KV_FAILED, /* extra: status; body: why */
     PS_KIND_COUNT

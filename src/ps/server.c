@@ -319,6 +319,8 @@ static const struct {
     [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots)},
     [PS_KV_BARRIER] = {tri_ps_kv_letter, 0},
     [PS_KV_STATS] = {tri_ps_kv_letter, 0},
+    [PS_KV_SAVE] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES},
+    [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES},
 };
 
 /* Before the body of a letter is read. */
@@ -451,7 +453,8 @@ tri_status tri_ps_server_run(tri_ps_server *server)
 {
     enum { LOOK_MS = 200 }; /* at signals */
     while (!atomic_load(&server->stop) && server->left_count < server->setup.workers && !tri_stop_signal()) {
-        TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(LOOK_MS)));
+        TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(tri_ps_kv_is_busy(server->kv) ? 0 : LOOK_MS)));
+        TRI_TRY(tri_ps_kv_go_on(server->kv));
         refused_sweep(server);
         if (server->status != TRI_OK)
             return tri_fail_copy(server->status, server->message);

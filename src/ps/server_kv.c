@@ -33,6 +33,7 @@ void tri_ps_kv_destroy(ps_kv *kv)
 {
     if (!kv)
         return;
+    tri_ps_kv_save_forget(kv, NULL);
     for (int t = 0; t < kv->table_count; t++)
         tri_ps_kv_table_destroy(kv->tables[t]);
     tri_vector_fini(&kv->merges);
@@ -414,6 +415,10 @@ tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_hea
         return on_barrier(server->kv, guest, head);
     case PS_KV_STATS:
         return on_stats(server, guest, head);
+    case PS_KV_SAVE:
+        return tri_ps_kv_save(server, guest, head, body);
+    case PS_KV_LOAD:
+        return tri_ps_kv_load(server, guest, head, body);
     case PS_KV_CLOCK:
         TRI_TRY(table_find(server->kv, head, &table));
         return on_clock(server, guest, table, head, body);
@@ -427,6 +432,7 @@ tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_hea
 
 void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest)
 {
+    tri_ps_kv_save_forget(kv, guest);
     for (int t = 0; t < kv->table_count; t++)
         for (kv_wait **at = &kv->tables[t]->waits; *at;)
             if ((*at)->guest == guest)

@@ -34,6 +34,7 @@ typedef struct kv_wait {
 } kv_wait;
 
 typedef struct kv_table {
+    struct ps_kv *kv; /* that has it */
     ps_kv_spec spec;
     uint64_t text_hash;
     tri_string text; /* what it was made of */
@@ -80,7 +81,7 @@ typedef struct ps_kv {
     bool *left;        /* [workers] */
     int workers;
     ps_rows_room room;
-    kv_save *save; /* files being written, NULL: none */
+    kv_save *save; /* a file being written, NULL: none */
 } ps_kv;
 
 /* --- server_kv.c --- */
@@ -108,5 +109,22 @@ tri_status tri_ps_kv_clock_find(kv_table *table, int slot);
 tri_status tri_ps_kv_push(kv_table *table, int worker, const ps_head *head, const ps_rows_body *body);
 /* values[count * dim]: as they are, or were when the slots had finished `clock` steps. */
 void tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_body *body, float *values);
+
+/* --- server_kv_bytes.c --- */
+/* A slot's rows and clock; `whole`: and all else that it is made of. */
+tri_status tri_ps_kv_slot_write(const kv_table *table, int slot, bool whole, tri_string *out);
+/* In place of what is there. TRI_EFORMAT: bytes of no such slot; then what is in it means nothing. */
+tri_status tri_ps_kv_slot_read(kv_table *table, int slot, const void *bytes, size_t nbytes);
+
+/* --- server_kv_save.c --- */
+tri_status tri_ps_kv_save(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
+tri_status tri_ps_kv_load(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
+/* The rows of a slot are going to change. */
+tri_status tri_ps_kv_save_before(const kv_table *table, int slot);
+/* There is something to be written now, between two letters; and a part of it is. */
+bool tri_ps_kv_is_busy(const ps_kv *kv);
+tri_status tri_ps_kv_go_on(ps_kv *kv);
+/* The guest is going; NULL: all are. */
+void tri_ps_kv_save_forget(ps_kv *kv, const ps_guest *guest);
 
 #endif

@@ -85,6 +85,7 @@ static tri_status push_now(kv_table *table, int worker, const ps_head *head, con
         if (ps_slots_has(&body->slots, s)) {
             named++;
             fresh += is_fresh(table, s, worker, head);
+            TRI_TRY(tri_ps_kv_save_before(table, s));
         }
     table->twice += fresh < named;
     if (fresh == named)
@@ -121,6 +122,7 @@ static tri_status step_end(kv_table *table, int number)
 {
     kv_slot *slot = &table->slots[number];
     TRI_TRY(ps_gather_finish(&slot->gather));
+    TRI_TRY(tri_ps_kv_save_before(table, number));
     TRI_TRY(before_keep(table, slot));
     TRI_TRY(rows_merge(table, slot->clock, false, slot->before_keys, slot->gather.rows, slot->before_count));
     ps_gather_reset(&slot->gather);

@@ -59,7 +59,6 @@ static tri_status slots_make(const ps_kv *kv, kv_table *table)
 static tri_status table_fill_in(const ps_kv *kv, kv_table *table, const char *text, size_t nbytes)
 {
     const ps_kv_spec *spec = &table->spec;
-    table->waits_end = &table->waits;
     if (spec->workers != kv->workers)
         return tri_fail(TRI_ECONFIG, "table '%s' is for %d workers, the server has %d", spec->name, spec->workers,
                         kv->workers);
@@ -88,6 +87,8 @@ tri_status tri_ps_kv_table_make(ps_kv *kv, const char *text, size_t nbytes, kv_t
     kv_table *table = tri_alloc_zero(1, sizeof(*table));
     if (!table)
         return TRI_ENOMEM;
+    table->kv = kv;
+    table->waits_end = &table->waits;
     table->text_hash = hash;
     table->number = (uint32_t)kv->table_count;
     tri_status status = ps_kv_spec_parse(text, nbytes, &table->spec);
@@ -143,6 +144,7 @@ tri_status tri_ps_kv_evict(kv_table *table, int slot)
     if (clock == INT64_MAX || clock % config->evict_every != 0 ||
         (config->evict_age == 0 && config->evict_fewer == 0 && config->evict_most == 0))
         return TRI_OK;
+    TRI_TRY(tri_ps_kv_save_before(table, slot));
     ps_evict evict = {.before = config->evict_age > 0 && clock > config->evict_age ? clock - config->evict_age : 0,
                       .fewer = (uint32_t)config->evict_fewer,
                       .unless = clock - config->evict_every,

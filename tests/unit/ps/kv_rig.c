@@ -4,6 +4,10 @@
  */
 #include "unit/ps/kv_rig.h"
 
+#include <stdlib.h>
+
+#include "ps/key.h"
+
 #define TOKEN        "a token of this test"
 #define OPTIONS_MOST 8
 
@@ -93,4 +97,68 @@ bool kv_rig_run(kv_rig *rig)
     for (int w = 0; w < rig->workers; w++)
         tri_thread_join(threads[w]);
     return kv_rig_close(rig);
+}
+
+/* --- steps --- */
+
+#define SHARDS 8
+#define BATCH  300
+#define KEYS   5000
+
+static uint64_t key_of(uint64_t number)
+{
+    return number * 7919;
+}
+
+/* A few keys are in all batches. */
+static void shard_keys(int64_t step, int64_t shard, uint64_t *keys)
+{
+    rig_random random = {.rng = {(uint64_t)(step * SHARDS + shard), 10}};
+    for (int i = 0; i < BATCH; i++)
+        keys[i] = key_of(rig_below(&random, rig_below(&random, 2) ? 20 : KEYS));
+}
+
+static void shard_gradients(int64_t step, int64_t shard, const uint64_t *keys, const float *rows, float *grads)
+{
+    rig_random random = {.rng = {(uint64_t)(step * SHARDS + shard), 9}};
+    for (int i = 0; i < BATCH * KV_DIM; i++)
+        grads[i] = rig_normal(&random) * 0.1f + rows[i] * (float)(keys[i / KV_DIM] % 7) * 0.01f;
+}
+
+static void shard_run(kv_seat *seat, tri_kv_table *table, int64_t step, int64_t shard)
+{
+    uint64_t keys[BATCH];
+    float *rows = malloc(BATCH * KV_DIM * sizeof(float)), *grads = malloc(BATCH * KV_DIM * sizeof(float));
+    shard_keys(step, shard, keys);
+    KV_OK(seat, tri_kv_pull(table, keys, BATCH, rows, NULL));
+    shard_gradients(step, shard, keys, rows, grads);
+    KV_OK(seat, tri_kv_push(table, shard, keys, grads, BATCH, NULL));
+    free(rows);
+    free(grads);
+}
+
+void kv_steps_run(kv_seat *seat, tri_kv_table *table, int64_t end)
+{
+    int64_t first, owned;
+    tri_kv_shards(table, &first, &owned);
+    for (int64_t step = tri_kv_step(table); step < end; step++) {
+        for (int64_t shard = first; shard < first + owned; shard++)
+            if ((step + shard) % 5 != 0) /* some shards have no rows */
+                shard_run(seat, table, step, shard);
+        KV_OK(seat, tri_kv_clock(seat->kv));
+        KV_CHECK(seat, tri_kv_step(table) == step + 1);
+    }
+}
+
+uint64_t kv_rows_hash(kv_seat *seat, tri_kv_table *table)
+{
+    uint64_t *keys = malloc(KEYS * sizeof(uint64_t));
+    float *rows = malloc((size_t)KEYS * KV_DIM * sizeof(float));
+    for (uint64_t i = 0; i < KEYS; i++)
+        keys[i] = key_of(i);
+    KV_OK(seat, tri_kv_pull(table, keys, KEYS, rows, NULL));
+    uint64_t hash = XXH3_64bits(rows, (size_t)KEYS * KV_DIM * sizeof(float));
+    free(keys);
+    free(rows);
+    return hash;
 }

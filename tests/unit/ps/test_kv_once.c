@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#include "ps/key.h"
 #include "unit/ps/kv_rig.h"
 
 /* --- cutting --- */
@@ -150,9 +149,7 @@ static void the_same_with_encryption(void **state)
 
 /* --- bsp: the same bits --- */
 
-#define SHARDS 8
-#define STEPS  12
-#define BATCH  300
+#define STEPS 12
 
 typedef struct bits_test {
     cutter cutter;
@@ -162,55 +159,14 @@ typedef struct bits_test {
     _Atomic uint64_t hash;
 } bits_test;
 
-/* Gradients of a shard: a function of its number, the step, and what the rows are. */
-static void shard_gradients(int64_t step, int64_t shard, const uint64_t *keys, const float *rows, float *grads)
-{
-    rig_random random = {.rng = {(uint64_t)(step * SHARDS + shard), 9}};
-    for (int i = 0; i < BATCH * DIM; i++)
-        grads[i] = rig_normal(&random) * 0.1f + rows[i] * (float)(keys[i / DIM] % 7) * 0.01f;
-}
-
-static void shard_keys(int64_t step, int64_t shard, uint64_t *keys)
-{
-    rig_random random = {.rng = {(uint64_t)(step * SHARDS + shard), 10}};
-    for (int i = 0; i < BATCH; i++) { /* a few keys are in all batches */
-        uint64_t wide = rig_below(&random, 2) ? 20 : 5000;
-        keys[i] = rig_below(&random, wide) * 7919;
-    }
-}
-
-static uint64_t rows_hash(const float *rows, size_t count)
-{
-    return XXH3_64bits(rows, count * sizeof(float));
-}
-
 static void bits_body(kv_seat *seat)
 {
     bits_test *test = seat->rig->arg;
-    uint64_t keys[BATCH], *all = malloc(5000 * sizeof(uint64_t));
-    float *rows = malloc(BATCH * DIM * sizeof(float)), *grads = malloc(BATCH * DIM * sizeof(float));
-    float *whole = malloc((size_t)5000 * DIM * sizeof(float));
     tri_kv_table *table;
-    int64_t first, owned;
     atomic_fetch_add(&test->cutter.begun, 1);
-    KV_OK(seat, tri_kv_table_open(seat->kv, "bits", DIM, test->options, &table));
-    tri_kv_shards(table, &first, &owned);
-    for (int64_t step = 0; step < STEPS; step++) {
-        for (int64_t shard = first; shard < first + owned; shard++) {
-            if ((step + shard) % 5 == 0)
-                continue; /* a shard without rows */
-            shard_keys(step, shard, keys);
-            KV_OK(seat, tri_kv_pull(table, keys, BATCH, rows, NULL));
-            shard_gradients(step, shard, keys, rows, grads);
-            KV_OK(seat, tri_kv_push(table, shard, keys, grads, BATCH, NULL));
-        }
-        KV_OK(seat, tri_kv_clock(seat->kv));
-    }
-    for (int i = 0; i < 5000; i++)
-        all[i] = (uint64_t)i * 7919;
-    KV_CHECK(seat, tri_kv_step(table) == STEPS);
-    KV_OK(seat, tri_kv_pull(table, all, 5000, whole, NULL));
-    uint64_t hash = rows_hash(whole, (size_t)5000 * DIM), none = 0;
+    KV_OK(seat, tri_kv_table_open(seat->kv, "bits", KV_DIM, test->options, &table));
+    kv_steps_run(seat, table, STEPS);
+    uint64_t hash = kv_rows_hash(seat, table), none = 0;
     if (!atomic_compare_exchange_strong(&test->hash, &none, hash))
         KV_CHECK(seat, none == hash);
     if (atomic_fetch_add(&test->done, 1) + 1 == seat->rig->workers)
@@ -219,10 +175,6 @@ static void bits_body(kv_seat *seat)
         tri_sleep_ns(TRI_NS_PER_MS);
     if (test->cuts)
         tri_sleep_ns(300 * TRI_NS_PER_MS);
-    free(all);
-    free(rows);
-    free(grads);
-    free(whole);
 }
 
 static uint64_t bits_of(const char *options, int servers, int workers, bool cuts)
