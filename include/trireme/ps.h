@@ -112,9 +112,10 @@ TRI_API tri_status tri_kv_table_open(tri_kv *kv, const char *name, int dim, cons
  * initial values. Waits for other workers where the table's consistency says so. */
 TRI_API tri_status tri_kv_pull(tri_kv_table *table, const uint64_t *keys, int64_t count, float *rows,
                                tri_kv_work **work);
-/* rows[i * dim ...] are merged into the row of keys[i], in this order where a key comes twice. shard: with bsp, which
- * shard of the step's batch this is of (tri_kv_shards()), pushed to at most once a step and merged when it is over;
- * otherwise -1. Waits while too much is under way (ps.window_kib). */
+/* rows[i * dim ...] are merged into the row of keys[i]. Where a key comes twice its rows are added up first, if the
+ * table merges by add or optim or is bsp; else they are merged in this order. shard: with bsp, which shard of the
+ * step's batch this is of (tri_kv_shards()), pushed to at most once a step and merged when it is over; otherwise -1.
+ * Waits while too much is under way (ps.window_kib). */
 TRI_API tri_status tri_kv_push(tri_kv_table *table, int64_t shard, const uint64_t *keys, const float *rows,
                                int64_t count, tri_kv_work **work);
 /* Both at once: `to` is what the rows are after this push. Not with bsp. `to` may be `rows`. */
@@ -156,7 +157,7 @@ TRI_API tri_status tri_kv_stats(tri_kv *kv, char *text, size_t capacity);
 /* Servers write the rows that they have to `folder`, one file each, and this call a manifest; workers go on meanwhile.
  * What is written: with bsp the rows after the steps that this worker has finished, of every table; otherwise those at
  * the moment when each server heard of it. One worker calls it, between two steps. The folder is one that all servers
- * see. TRI_EIO. */
+ * see. TRI_EIO and what else files say. */
 TRI_API tri_status tri_kv_save(tri_kv *kv, const char *folder, tri_kv_work **work);
 /* Brings back what was saved, by any number of servers; into tables that this worker has opened, with the options of
  * then, before anybody pushes. Steps go on from those of then: tri_kv_step(). All workers call it. TRI_ENOTFOUND,

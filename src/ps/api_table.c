@@ -118,6 +118,12 @@ static tri_status batch_run(tri_kv_table *table, const kv_batch *batch, float *r
     return tri_ps_kv_end(made, tri_ps_kv_split(table, batch, made), what, work);
 }
 
+/* Rows of equal keys of a push are one when they are merged. */
+static bool adds(const tri_kv_table *table)
+{
+    return table->spec.steps || strcmp(table->spec.table.merge, "add") == 0;
+}
+
 tri_status tri_kv_pull(tri_kv_table *table, const uint64_t *keys, int64_t count, float *rows, tri_kv_work **work)
 {
     kv_batch batch = {.kind = PS_KV_PULL, .keys = keys, .count = count};
@@ -162,7 +168,7 @@ static tri_status shard_push(tri_kv_table *table, int64_t shard, const uint64_t 
 tri_status tri_kv_push(tri_kv_table *table, int64_t shard, const uint64_t *keys, const float *rows, int64_t count,
                        tri_kv_work **work)
 {
-    kv_batch batch = {.kind = PS_KV_PUSH, .keys = keys, .rows = rows, .count = count};
+    kv_batch batch = {.kind = PS_KV_PUSH, .keys = keys, .rows = rows, .count = count, .adds = adds(table)};
     if (table->spec.consistency != PS_BSP && shard != -1)
         return tri_fail(TRI_EINVAL, "table '%s' is %s: there are no shards: want -1, got %lld", table->spec.name,
                         table->spec.table.consistency, (long long)shard);
@@ -179,7 +185,8 @@ tri_status tri_kv_push(tri_kv_table *table, int64_t shard, const uint64_t *keys,
 tri_status tri_kv_push_pull(tri_kv_table *table, const uint64_t *keys, const float *rows, float *to, int64_t count,
                             tri_kv_work **work)
 {
-    kv_batch batch = {.kind = PS_KV_PUSH, .flags = PS_FLAG_PULL, .keys = keys, .rows = rows, .count = count};
+    kv_batch batch = {
+        .kind = PS_KV_PUSH, .flags = PS_FLAG_PULL, .keys = keys, .rows = rows, .count = count, .adds = adds(table)};
     if (table->spec.consistency == PS_BSP)
         return tri_fail(TRI_EINVAL, "table '%s' is bsp: what comes of a push is there after tri_kv_clock()",
                         table->spec.name);

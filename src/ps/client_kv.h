@@ -148,6 +148,7 @@ typedef struct kv_batch {
     const uint64_t *keys;
     const float *rows; /* NULL: pulled only */
     int64_t count;
+    bool adds;   /* rows of equal keys are added up */
     bool to_all; /* a letter to every server, also without rows */
 } kv_batch;
 /* Cuts a batch into calls; answers go to the work, which may be NULL. */

@@ -50,6 +50,18 @@ static size_t floats_of(const tri_kv_table *table, int64_t row)
 
 /* --- out --- */
 
+static void row_list(const tri_kv_table *table, const kv_batch *batch, uint32_t row, bool again, float *to)
+{
+    size_t dim = (size_t)table->spec.table.dim, floats = floats_of(table, row);
+    const float *from = batch->rows + (size_t)row * dim;
+    for (size_t e = 0; again && e < floats; e++)
+        to[e] += from[e];
+    if (again)
+        return;
+    memcpy(to, from, floats * sizeof(float));
+    memset(to + floats, 0, (dim - floats) * sizeof(float));
+}
+
 /* Pairs [0, count) of one server: its keys, and for pushes their rows side by side. Returns how many. */
 static int64_t rows_list(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count,
                          kv_scratch *scratch, uint32_t *at)
@@ -57,19 +69,13 @@ static int64_t rows_list(const tri_kv_table *table, const kv_batch *batch, const
     size_t dim = (size_t)table->spec.table.dim;
     int64_t listed = 0;
     for (int64_t i = 0; i < count; i++) {
-        bool again = i > 0 && pairs[i].key == pairs[i - 1].key && !batch->rows;
+        bool again = i > 0 && pairs[i].key == pairs[i - 1].key && (!batch->rows || batch->adds);
         if (at)
             at[i] = pairs[i].at | (again ? KV_SAME_KEY : 0);
-        if (again)
-            continue;
-        scratch->keys[listed] = pairs[i].key;
-        if (batch->rows) {
-            float *to = scratch->values + (size_t)listed * dim;
-            size_t floats = floats_of(table, pairs[i].at);
-            memcpy(to, batch->rows + (size_t)pairs[i].at * dim, floats * sizeof(float));
-            memset(to + floats, 0, (dim - floats) * sizeof(float));
-        }
-        listed++;
+        listed += !again;
+        scratch->keys[listed - 1] = pairs[i].key;
+        if (batch->rows)
+            row_list(table, batch, pairs[i].at, again, scratch->values + (size_t)(listed - 1) * dim);
     }
     return listed;
 }
