@@ -27,8 +27,7 @@ static tri_status kv_make(const char *const *options, tri_kv **out)
     return TRI_OK;
 }
 
-/* All but what was said to servers. */
-static tri_status kv_free(tri_kv *kv)
+tri_status tri_kv_abandon(tri_kv *kv)
 {
     for (tri_kv_table *table = kv->tables, *next; table; table = next) {
         next = table->next;
@@ -83,7 +82,7 @@ static tri_status kv_give_up(tri_kv *kv, tri_status status)
     snprintf(message, sizeof(message), "%s", tri_last_error());
     if (kv->own)
         tri_kv_server_stop(kv->own);
-    (void)kv_free(kv);
+    (void)tri_kv_abandon(kv);
     return tri_fail_copy(status, message);
 }
 
@@ -181,7 +180,7 @@ tri_status tri_kv_join(const tri_kv_job *job, tri_kv **out)
     if (status != TRI_OK)
         return kv_give_up(kv, status);
     if (serves)
-        return kv_free(kv);
+        return tri_kv_abandon(kv);
     *out = kv;
     return TRI_OK;
 }
@@ -358,5 +357,5 @@ tri_status tri_kv_close(tri_kv *kv)
         status = tri_ps_client_bye(kv->client);
     if (status != TRI_OK)
         return kv_give_up(kv, status);
-    return kv_free(kv);
+    return tri_kv_abandon(kv);
 }

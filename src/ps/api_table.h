@@ -7,6 +7,8 @@
 
 #include "ps/client_kv.h"
 
+/* Closes all, and says nothing to the servers: for them the worker is lost. */
+tri_status tri_kv_abandon(tri_kv *kv);
 void tri_kv_table_free(tri_kv_table *table);
 /* What the servers call it, and the step to go on from. */
 tri_status tri_kv_table_ask(tri_kv_table *table);

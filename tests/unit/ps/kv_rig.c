@@ -137,14 +137,19 @@ static void shard_run(kv_seat *seat, tri_kv_table *table, int64_t step, int64_t 
     free(grads);
 }
 
+void kv_shards_run(kv_seat *seat, tri_kv_table *table)
+{
+    int64_t first, owned, step = tri_kv_step(table);
+    tri_kv_shards(table, &first, &owned);
+    for (int64_t shard = first; shard < first + owned; shard++)
+        if ((step + shard) % 5 != 0) /* some shards have no rows */
+            shard_run(seat, table, step, shard);
+}
+
 void kv_steps_run(kv_seat *seat, tri_kv_table *table, int64_t end)
 {
-    int64_t first, owned;
-    tri_kv_shards(table, &first, &owned);
     for (int64_t step = tri_kv_step(table); step < end; step++) {
-        for (int64_t shard = first; shard < first + owned; shard++)
-            if ((step + shard) % 5 != 0) /* some shards have no rows */
-                shard_run(seat, table, step, shard);
+        kv_shards_run(seat, table);
         KV_OK(seat, tri_kv_clock(seat->kv));
         KV_CHECK(seat, tri_kv_step(table) == step + 1);
     }

@@ -67,6 +67,8 @@ tri_status kv_rig_join(kv_rig *rig, int worker, tri_kv **out);
 
 /* --- steps of bsp: 8 shards a batch, rows of KV_DIM; what is pushed depends on what is pulled --- */
 #define KV_DIM 24
+/* This worker's shards of the step at which the table is. */
+void kv_shards_run(kv_seat *seat, tri_kv_table *table);
 /* From the step at which the table is up to step `end`, this worker's shards of each. */
 void kv_steps_run(kv_seat *seat, tri_kv_table *table, int64_t end);
 /* Of all rows that steps may have touched. */
