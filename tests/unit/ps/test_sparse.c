@@ -169,6 +169,7 @@ static void gradients_move_rows_as_the_optimizer_says(void **state)
     rig_random random = {{4, 1}, 0};
     for (const char *const *name = tri_optim_names(); *name; name++) {
         ps_sparse *table = make(*name, PS_INITIAL_UNIFORM);
+        assert_true(ps_sparse_steps(table));
         pushes_of(table, *name, &random);
         ps_sparse_destroy(table);
     }
@@ -185,6 +186,7 @@ static void rows_take_in_what_the_merge_function_says(void **state)
     (void)state;
     ps_sparse *table = make(NULL, PS_INITIAL_ZERO);
     int calls = 0;
+    assert_false(ps_sparse_steps(table));
     uint64_t two[] = {5, 6, 5};
     float pushed[3][DIM] = {{1, -1, 2, 0, 3}, {4, 4, 4, 4, 4}, {-5, 5, 0, 0, 1}}, out[2][DIM];
     const struct {
