@@ -266,13 +266,14 @@ tri_status tri_ps_chain_suspect(tri_ps_server *server, int number)
     if (!server->setup.store || server->setup.replicas < 2 || server->left_count > 0 ||
         !ps_view_find(&server->view, number))
         return TRI_OK;
+    uint64_t version = server->view.version;
+    TRI_TRY(tri_ps_chain_look(server));
+    if (server->view.version > version) /* somebody else has noticed */
+        return TRI_OK;
     if (tri_ps_reach(server, number, REACH_MS, &line) == TRI_OK) {
         tri_line_hang_up(line);
         return tri_ps_chain_renew(server);
     }
-    TRI_TRY(tri_ps_chain_look(server));
-    if (!ps_view_find(&server->view, number))
-        return TRI_OK;
     tri_log(TRI_LOG_WARN, "server %d is gone: its backup goes on in its place", number);
     return view_without(server, number);
 }

@@ -205,7 +205,7 @@ static tri_status on_ready(tri_ps_server *server, ps_guest *guest, const ps_head
     ps_table *table;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    TRI_TRY(tri_ps_table_ready(table, head));
+    TRI_TRY(tri_ps_table_ready(server, table, head));
     answer_plain(guest, PS_READY, head->request, head->table, head->clock);
     for (ps_guest *other = server->guests; other; other = other->next)
         if (other->opens == table->number)
@@ -550,6 +550,8 @@ static tri_status check_whole(const tri_ps_server *server)
 tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
 {
     server->view = *next;
+    if (!ps_view_find(next, server->setup.number)) /* it was taken for dead */
+        return tri_ps_server_return(server);
     TRI_TRY(check_whole(server));
     tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)next->version,
             next->server_count, ps_view_slots(next, server->setup.number), PS_SLOTS);
@@ -579,6 +581,9 @@ tri_status tri_ps_server_return(tri_ps_server *server)
     }
     if (status == TRI_OK)
         server->view = *next;
+    for (int t = 0; t < server->table_count; t++)
+        for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
+            tri_ps_block_drop(server->tables[t], b);
     tri_free(next);
     return status;
 }
@@ -634,6 +639,16 @@ static tri_status neighbour_look(tri_ps_server *server)
     return number >= 0 ? tri_ps_chain_suspect(server, number) : TRI_OK;
 }
 
+/* A server that nobody talks to finds out by itself when it was taken for dead. */
+static tri_status idle_look(tri_ps_server *server)
+{
+    int64_t now_ns = tri_now_ns();
+    if (server->setup.replicas < 2 || server->guests || now_ns < server->look_ns)
+        return TRI_OK;
+    server->look_ns = now_ns + TRI_NS_PER_S;
+    return tri_ps_chain_look(server);
+}
+
 /* Neighbours need not wonder. */
 static void leave_tell(tri_ps_server *server)
 {
@@ -653,6 +668,7 @@ tri_status tri_ps_server_run(tri_ps_server *server)
         TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(tri_ps_chain_is_busy(server) ? COPY_MS : LOOK_MS)));
         refused_sweep(server);
         TRI_TRY(neighbour_look(server));
+        TRI_TRY(idle_look(server));
         TRI_TRY(tri_ps_chain_go_on(server));
         if (server->status != TRI_OK)
             return tri_fail_copy(server->status, server->message);

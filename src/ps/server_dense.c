@@ -202,13 +202,13 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
     return TRI_OK;
 }
 
-tri_status tri_ps_table_ready(ps_table *table, const ps_head *head)
+tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head)
 {
     if (table->ready)
         return TRI_OK;
-    if (table->filled != table->held)
-        return tri_fail(TRI_EFORMAT, "table '%s': %d of %d blocks have values", table->spec.name, table->filled,
-                        table->held);
+    for (int b = 0; b < table->spec.cut_count; b++)
+        if (tri_ps_is_primary(server, table, b) && !table->blocks[b].filled)
+            return tri_fail(TRI_EFORMAT, "table '%s': block %d has no values", table->spec.name, b);
     table->ready = true;
     table->tail_clock = head->clock;
     for (int w = 0; w < table->spec.workers; w++)

@@ -77,6 +77,7 @@ struct tri_ps_server {
     tri_ps_server_setup setup;
     ps_view view;
     ps_chain chain;
+    int64_t look_ns; /* when it looks for a view by itself next */
     int suspect;    /* a neighbour whose line has ended, -1: none */
     uint64_t ended; /* bits of servers that ended in good order */
     ps_guest *guests;
@@ -112,7 +113,7 @@ void tri_ps_block_filled(ps_table *table, ps_block *block, bool filled);
 tri_status tri_ps_block_find(tri_ps_server *server, const ps_head *head, ps_table **table, ps_block **block);
 /* First values; those of a table that is ready stay. */
 tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *head, const float *body);
-tri_status tri_ps_table_ready(ps_table *table, const ps_head *head);
+tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
 /* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
 int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker);
 void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous);
