@@ -143,7 +143,7 @@ static void chain_begin(tri_ps_server *server)
     ps_chain *chain = &server->chain;
     chain->sent = chain->acknowledged = 0;
     chain->copy_table = chain->copy_block = 0;
-    chain->shared = false;
+    chain->shared = chain->whole = false;
     kept_release(chain);
     ps_head head = {.kind = PS_HELLO,
                     .flags = PS_FLAG_SERVER,
@@ -214,8 +214,13 @@ tri_status tri_ps_chain_go_on(tri_ps_server *server)
         } else if (table->blocks[b].held && tri_ps_is_primary(server, table, b))
             block_send(server, table, b);
     }
-    if (chain->line && server->setup.store && !chain->shared && server->table_count > 0 &&
-        !tri_ps_chain_is_busy(server) && chain->acknowledged == chain->sent)
+    if (!chain->line || tri_ps_chain_is_busy(server) || server->table_count == 0)
+        return TRI_OK;
+    if (!chain->whole) {
+        tri_letter letter = ps_head_write(&(ps_head){.kind = PS_WHOLE});
+        chain->whole = true;
+        chain_send(chain, &letter, NULL);
+    } else if (!chain->shared && chain->acknowledged == chain->sent)
         return slots_share(server);
     return TRI_OK;
 }

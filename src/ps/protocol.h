@@ -42,6 +42,7 @@ typedef enum ps_kind {
     /* Between a server and its backup: */
     PS_COPY_TABLE, /* body: what is known of a table */
     PS_COPY,       /* block; body: all of it */
+    PS_WHOLE,      /* the backup has been given all */
     PS_ACK,        /* request: letters that the backup has */
     PS_LEAVE,      /* the server ends in good order */
     PS_KIND_COUNT

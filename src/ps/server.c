@@ -121,6 +121,7 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
         tri_line_hang_up(line);
     }
     guest->server = (int)head->clock;
+    server->whole = false;
     for (int t = 0; t < server->table_count; t++)
         for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
             if (!tri_ps_is_primary(server, server->tables[t], b))
@@ -326,6 +327,15 @@ static tri_status on_copy(tri_ps_server *server, ps_guest *guest, const ps_head 
     return tri_ps_block_read(table, &table->blocks[head->block], body, head->nbytes);
 }
 
+static tri_status on_whole(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
+{
+    (void)guest;
+    (void)head;
+    (void)body;
+    server->whole = true;
+    return TRI_OK;
+}
+
 static tri_status on_leave(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
     (void)head;
@@ -357,6 +367,7 @@ static const struct {
     [PS_LOOK] = {on_look, 0, 0},
     [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, OF_SERVER},
     [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, OF_SERVER},
+    [PS_WHOLE] = {on_whole, 0, OF_SERVER},
     [PS_LEAVE] = {on_leave, 0, OF_SERVER},
 };
 
@@ -409,7 +420,8 @@ static void refused_sweep(tri_ps_server *server)
 static bool forwarded_read(ps_guest *guest, ps_head *head)
 {
     uint32_t table = head->table & PS_TABLE_MASK;
-    if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_LEAVE)
+    if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_WHOLE ||
+        head->kind == PS_LEAVE)
         return true;
     guest->number = (int)(head->table >> PS_TABLE_BITS);
     if (guest->number >= guest->of->setup.workers || table >= (uint32_t)guest->table_count)
@@ -532,27 +544,15 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     return status;
 }
 
-/* Blocks of which this server has become the first, and that it does not have, are lost. */
-static tri_status check_whole(const tri_ps_server *server)
-{
-    for (int t = 0; t < server->table_count; t++) {
-        const ps_table *table = server->tables[t];
-        for (int b = 0; b < table->spec.cut_count; b++)
-            if (table->ready && tri_ps_is_primary(server, table, b) && !table->blocks[b].filled)
-                return tri_fail(TRI_EPEER,
-                                "two servers are gone that held block %d of table '%s': nothing has it any more; "
-                                "--resume goes on from the newest checkpoint",
-                                b, table->spec.name);
-    }
-    return TRI_OK;
-}
-
 tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
 {
+    int number = server->setup.number, before = ps_view_slots(&server->view, number);
     server->view = *next;
-    if (!ps_view_find(next, server->setup.number)) /* it was taken for dead */
+    if (!ps_view_find(next, number)) /* it was taken for dead */
         return tri_ps_server_return(server);
-    TRI_TRY(check_whole(server));
+    if (!server->whole && ps_view_slots(next, number) > before)
+        return tri_fail(TRI_EPEER, "a server is gone, and its backup had not been given all that it held: the newest "
+                                   "weights are lost; --resume goes on from the newest checkpoint");
     tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)next->version,
             next->server_count, ps_view_slots(next, server->setup.number), PS_SLOTS);
     for (int w = 0; w < server->setup.workers; w++)
@@ -569,11 +569,16 @@ tri_status tri_ps_server_return(tri_ps_server *server)
     *next = server->view;
     tri_status status = tri_ps_views_look(server->setup.store, next);
     ps_place own = {.number = server->setup.number};
+    server->whole = false;
     bool joined = false;
     while (status == TRI_OK && !joined) {
         server->view = *next;
         bool is_dead_one = ps_view_find(next, own.number); /* nobody has noticed yet */
-        status = is_dead_one ? ps_view_without(next, own.number, next) : ps_view_join(next, &own, next);
+        if (is_dead_one && next->server_count == 1)
+            status = tri_fail(TRI_EPEER, "the last server was killed: the newest weights are lost; --resume goes on "
+                                         "from the newest checkpoint");
+        else
+            status = is_dead_one ? ps_view_without(next, own.number, next) : ps_view_join(next, &own, next);
         uint64_t version = next->version;
         if (status == TRI_OK)
             status = tri_ps_views_claim(server->setup.store, next);
@@ -597,6 +602,7 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
         return TRI_ENOMEM;
     server->setup = *setup;
     server->suspect = -1;
+    server->whole = true; /* nothing, so far */
     tri_ps_chain_init(server);
     server->workers = tri_alloc_zero((size_t)setup->workers, sizeof(ps_guest *));
     server->left = tri_alloc_zero((size_t)setup->workers, sizeof(bool));

@@ -78,6 +78,7 @@ struct tri_ps_server {
     ps_view view;
     ps_chain chain;
     int64_t look_ns; /* when it looks for a view by itself next */
+    bool whole;     /* has all that it is the backup of */
     int suspect;    /* a neighbour whose line has ended, -1: none */
     uint64_t ended; /* bits of servers that ended in good order */
     ps_guest *guests;
