@@ -329,7 +329,8 @@ static tri_status check_parts(const tri_group *group, tri_comm_op op, tri_tree_p
     if (leaves < 1 || (leaves & (leaves - 1)) || leaves > INT64_C(1) << 30)
         return tri_fail(TRI_EINVAL, "%s: want a power of two of leaves up to 2^30, got %" PRId64, what, leaves);
     tri_tree_part own[TRI_TREE_MAX_PARTS];
-    int64_t own_first = tri_tree_first(leaves, rank, place.ranks), own_count = tri_tree_count(leaves, rank, place.ranks);
+    int64_t own_first = tri_tree_first(leaves, rank, place.ranks),
+            own_count = tri_tree_count(leaves, rank, place.ranks);
     int want = tri_tree_parts(leaves, own_first, own_count, own);
     if (part_count != want)
         return tri_fail(TRI_EINVAL, "%s: rank %d of %d owns %" PRId64 " of %" PRId64 " leaves: want %d parts, got %d",

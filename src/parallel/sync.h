@@ -42,6 +42,9 @@
       "state of that part alone; zero2: and its gradients; zero3: and its weights; local: each rank its own, "         \
       "averaged now and then; diloco: each its own, and an outer "                                                     \
       "step now and then; ps: parameter servers (--servers)")                                                                                             \
+    X(NAME, zero_ranks, "all", 0, 0, NULL,                                                                             \
+      "zero1, zero2, zero3: ranks that spread one copy of the state over themselves; the others of the batch have "    \
+      "copies of it: all, host (those of each host), or their number")                                                 \
     X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
     X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
     X(NAME, ahead, "auto", 0, 0, "auto|on|off",                                                                        \
@@ -81,6 +84,8 @@ typedef struct tri_sync_servers {
 typedef struct tri_sync_setup {
     const tri_parallel_config *config;
     tri_group *group;         /* the ranks that share the batch */
+    tri_group *zero;          /* of these, the ones that spread one copy of the state over themselves */
+    tri_group *replicas;      /* those that have the same of each copy; NULL: there is one */
     const tri_params *params; /* borrowed */
     int64_t leaves;           /* shards of the batch */
     int part_count;           /* whole subtrees of this rank's shards */
@@ -189,11 +194,17 @@ void tri_shares_fini(tri_shares *shares);
 /* The slices of one rank, in order (tri_free). */
 tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices, int *count);
 
-/* What one of `ranks` ranks keeps, with what passes through; no group is looked at. */
+/* A rank among those that share the batch, `zero` of which in a row spread one copy of the state over themselves. */
+typedef struct tri_sync_place {
+    int rank, ranks, zero;
+} tri_sync_place;
+/* What such a rank keeps, with what passes through; no group is looked at. */
 typedef struct tri_sync_bytes {
     size_t weights, gradients;
 } tri_sync_bytes;
-tri_status tri_sync_memory(const tri_sync_setup *setup, int rank, int ranks, tri_sync_bytes *bytes);
+tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes);
+/* Whole subtrees of the shards that such ranks have together: sums that the others' are added to. */
+int tri_sync_subtrees(const tri_sync_setup *setup, tri_sync_place place);
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out);
 void tri_sync_destroy(tri_sync *sync);
 

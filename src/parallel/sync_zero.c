@@ -17,7 +17,7 @@
 
 typedef struct sync_zero {
     tri_sync base;
-    tri_group *group;
+    tri_group *group; /* whose ranks share the state out */
     const tri_params *params;
     int rank;
     bool overlap;
@@ -65,7 +65,7 @@ static tri_status pieces_make(sync_zero *zero)
         zero->pieces[zero->base.piece_count++] =
             (tri_sync_piece){.slice = {first, count},
                              .values = zero->params->values + (is_spread(zero) ? unit->at[zero->rank] : first),
-                             .sums = zero->sums ? zero->sums->grads[0] + first : zero->grads.states[u].sum};
+                             .sums = zero->sums ? zero->sums->grads[0] + first : zero->grads.states[u].sums[0]};
     }
     zero->base.pieces = zero->pieces;
     return TRI_OK;
@@ -75,7 +75,7 @@ static tri_status zero_plan(sync_zero *zero, const tri_sync_setup *setup)
 {
     const tri_params *params = setup->params;
     bool whole = setup->whole_gradients || zero->base.ops->spread == TRI_SPREAD_STATE;
-    TRI_TRY(tri_units_init(&zero->units, params, setup->config->bucket_kib * 1024, tri_group_count(setup->group)));
+    TRI_TRY(tri_units_init(&zero->units, params, setup->config->bucket_kib * 1024, tri_group_count(setup->zero)));
     if (setup->whole_sums)
         TRI_TRY(tri_sync_ddp.create(setup, &zero->sums));
     else
@@ -84,7 +84,7 @@ static tri_status zero_plan(sync_zero *zero, const tri_sync_setup *setup)
     zero->base.grads = zero->sums ? zero->sums->grads : zero->grads.arrays;
     zero->base.tail = zero->sums ? zero->sums->tail : zero->grads.tails[0];
     if (is_spread(zero))
-        TRI_TRY(tri_fetch_init(&zero->fetch, setup->group, params, &zero->units, zero->overlap));
+        TRI_TRY(tri_fetch_init(&zero->fetch, setup->zero, params, &zero->units, zero->overlap));
     else
         TRI_TRY(tri_device_view_open(&zero->weights, params->device, params->values,
                                      (size_t)params->count * sizeof(float)));
@@ -103,9 +103,9 @@ static tri_status zero_create(const tri_sync_ops *ops, const tri_sync_setup *set
     if (!zero)
         return TRI_ENOMEM;
     zero->base.ops = ops;
-    zero->group = setup->group;
+    zero->group = setup->zero;
     zero->params = setup->params;
-    zero->rank = tri_group_rank(setup->group);
+    zero->rank = tri_group_rank(setup->zero);
     zero->overlap = setup->config->overlap && setup->params->device->shares_host;
     tri_status status = zero_plan(zero, setup);
     if (status != TRI_OK) {

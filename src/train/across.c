@@ -67,10 +67,10 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm)
     for (int i = 0; !sync->whole && i < sync->piece_count; i++)
         slice_squares(job, sync->pieces[i].slice, sync->pieces[i].sums);
     if (!sync->whole) {
-        tri_group_name_next(job->mesh.data_group, "gradient norm");
-        TRI_TRY(tri_all_reduce(job->mesh.data_group, job->norm_blocks, job->norm_blocks, count, TRI_F64, TRI_REDUCE_SUM,
+        tri_group_name_next(job->mesh.zero_group, "gradient norm");
+        TRI_TRY(tri_all_reduce(job->mesh.zero_group, job->norm_blocks, job->norm_blocks, count, TRI_F64, TRI_REDUCE_SUM,
                                NULL));
-        tri_group_name_next(job->mesh.data_group, "");
+        tri_group_name_next(job->mesh.zero_group, "");
     }
     TRI_TRY(sum_over_model(job, "gradient norm", job->norm_blocks, count, TRI_F64));
     *norm = tri_clip_norm(job->norm_blocks, count, (double)job->moves.grad_scale);

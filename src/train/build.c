@@ -98,22 +98,23 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
     const tri_parallel_config *config = &job->config.parallel;
     *own = NULL;
     *count = 0;
-    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.data);
+    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
     if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
         return tri_fail(
             TRI_ECONFIG,
             "train.shards_at_once: with parallel.sync %s all ranks go through the weights equally often: want "
             "a number of ranks that divides train.shards, %lld, got %d",
             config->sync, (long long)job->config.train.shards, job->mesh.data);
-    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.data));
-    return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, job->mesh.data_rank, own, count) : TRI_OK;
+    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.zero));
+    return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), own, count)
+                                             : TRI_OK;
 }
 
 tri_status tri_job_open_optim(tri_job *job)
 {
     tri_slice *own;
     int count;
-    TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
+    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &own, &count));
     if (tri_job_follows(job))
         count = 0; /* the servers' */
     tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
@@ -125,6 +126,8 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
 {
     return (tri_sync_setup){.config = &job->config.parallel,
                             .group = job->mesh.data_group,
+                            .zero = job->mesh.zero_group,
+                            .replicas = job->mesh.replica_group,
                             .params = job->params,
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,

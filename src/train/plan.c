@@ -47,7 +47,8 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     TRI_TRY(tri_job_open_optim(job));
     tri_sync_setup setup = tri_job_sync_setup(job);
     tri_sync_bytes bytes;
-    TRI_TRY(tri_sync_memory(&setup, job->mesh.data_rank, job->mesh.data, &bytes));
+    tri_sync_place place = {job->mesh.data_rank, job->mesh.data, job->mesh.zero};
+    TRI_TRY(tri_sync_memory(&setup, place, &bytes));
     size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
     memory->weights = bytes.weights;
     memory->gradients = bytes.gradients + (size_t)job->waves.levels * level;

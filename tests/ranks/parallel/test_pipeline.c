@@ -133,6 +133,7 @@ static tri_status sync_open(const trial *t, stage *s)
     config.bucket_kib = 1;
     tri_sync_setup setup = {.config = &config,
                             .group = s->data_group,
+                            .zero = s->data_group,
                             .params = s->params,
                             .leaves = RIG_SHARDS,
                             .part_count = s->part_count,

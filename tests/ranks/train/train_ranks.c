@@ -25,6 +25,7 @@ typedef struct rank_place {
     tri_status status;
     char message[256];
     tri_job_result result;
+    uint64_t far_nbytes;
 } rank_place;
 
 /* One of them NULL. */
@@ -64,6 +65,7 @@ static tri_status rank_train(rank_place *place)
     TRI_TRY(net_configure(place, &net_config));
     TRI_TRY(tri_comm_open_hub(place->hub, place->rank, place->test->world, &comm_config, &net_config, &comm));
     tri_status status = job_run(place, comm, NULL);
+    place->far_nbytes = tri_comm_traffic(comm).far_nbytes;
     tri_comm_leave(comm);
     return status;
 }
@@ -162,6 +164,7 @@ static train_outcome outcome_of(const rank_place *places, const train_case *test
             outcome.status = places[r].status;
             memcpy(outcome.message, places[r].message, sizeof(outcome.message));
         }
+        outcome.far_nbytes = places[r].far_nbytes > outcome.far_nbytes ? places[r].far_nbytes : outcome.far_nbytes;
         outcome.all_equal =
             outcome.all_equal && (r >= test->world || places[r].result.weights_hash == outcome.hash);
     }
