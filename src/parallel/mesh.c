@@ -39,22 +39,50 @@ static const char *wish_print(const int size[EDGE_COUNT], char text[96])
     return text;
 }
 
-static bool spreads(const tri_parallel_config *config)
+/* Data ranks from `first` on that are on one host. */
+static int run_of(const tri_mesh *mesh, const int *host, int first, int tensor, int stage)
 {
-    return tri_sync_spread(config, 2) != TRI_SPREAD_NOTHING;
+    int end = first + 1, at = host[tri_mesh_rank(mesh, first, tensor, stage)];
+    while (end < mesh->data && host[tri_mesh_rank(mesh, end, tensor, stage)] == at)
+        end++;
+    return end - first;
 }
 
-/* parallel.zero_ranks, with all ranks on one host. */
-static tri_status zero_read(const tri_parallel_config *config, tri_mesh *mesh)
+static tri_status zero_of_hosts(const int *host, tri_mesh *mesh)
+{
+    int each = run_of(mesh, host, 0, 0, 0);
+    for (int stage = 0; stage < mesh->pipeline; stage++)
+        for (int tensor = 0; tensor < mesh->tensor; tensor++)
+            for (int first = 0, run; first < mesh->data; first += run) {
+                run = run_of(mesh, host, first, tensor, stage);
+                if (run != each)
+                    return tri_fail(TRI_ECONFIG,
+                                    "parallel.zero_ranks host: want as many data ranks on each host, one after the "
+                                    "other: from rank 0 on there are %d, from rank %d on %d",
+                                    each, tri_mesh_rank(mesh, first, tensor, stage), run);
+            }
+    if (each == 1)
+        return tri_fail(TRI_ECONFIG,
+                        "parallel.zero_ranks host: want several data ranks on a host, got %d hosts with one each "
+                        "(parallel.zero_ranks=all spreads the state over hosts, parallel.sync=allreduce nowhere)",
+                        mesh->data);
+    mesh->zero = each;
+    return TRI_OK;
+}
+
+tri_status tri_mesh_zero_find(const tri_parallel_config *config, const int *host, tri_mesh *mesh)
 {
     char *end;
+    const char *text = config->zero_ranks;
+    bool of_host = strcmp(text, "host") == 0;
     mesh->zero = mesh->data;
-    if (strcmp(config->zero_ranks, "all") == 0 || strcmp(config->zero_ranks, "host") == 0 || !spreads(config))
+    if (strcmp(text, "all") == 0 || tri_sync_spread(config, 2) == TRI_SPREAD_NOTHING)
         return TRI_OK;
-    long each = strtol(config->zero_ranks, &end, 10);
-    if (*end || end == config->zero_ranks || each < 1)
-        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want all, host or a number of ranks, found '%s'",
-                        config->zero_ranks);
+    if (of_host)
+        return host && mesh->data > 1 ? zero_of_hosts(host, mesh) : TRI_OK;
+    long each = strtol(text, &end, 10);
+    if (*end || end == text || each < 1)
+        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want all, host or a number of ranks, found '%s'", text);
     if (each < 2 || mesh->data % each != 0)
         return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want 2 or more that divide the %d data ranks, found %ld",
                         mesh->data, each);
@@ -86,40 +114,7 @@ tri_status tri_mesh_shape(const tri_parallel_config *config, int ranks, tri_mesh
     mesh->data = size[EDGE_DATA];
     mesh->tensor = size[EDGE_TENSOR];
     mesh->pipeline = size[EDGE_PIPELINE];
-    return zero_read(config, mesh);
-}
-
-/* Data ranks from `first` on that are on one host. */
-static int run_of(const tri_mesh *mesh, const int *host, int first, int tensor, int stage)
-{
-    int end = first + 1, at = host[tri_mesh_rank(mesh, first, tensor, stage)];
-    while (end < mesh->data && host[tri_mesh_rank(mesh, end, tensor, stage)] == at)
-        end++;
-    return end - first;
-}
-
-tri_status tri_mesh_zero_find(const tri_parallel_config *config, const int *host, tri_mesh *mesh)
-{
-    if (strcmp(config->zero_ranks, "host") != 0 || mesh->data == 1 || !spreads(config))
-        return TRI_OK;
-    int each = run_of(mesh, host, 0, 0, 0);
-    for (int stage = 0; stage < mesh->pipeline; stage++)
-        for (int tensor = 0; tensor < mesh->tensor; tensor++)
-            for (int first = 0, run; first < mesh->data; first += run) {
-                run = run_of(mesh, host, first, tensor, stage);
-                if (run != each)
-                    return tri_fail(TRI_ECONFIG,
-                                    "parallel.zero_ranks host: want as many data ranks on each host, one after the "
-                                    "other: from rank 0 on there are %d, from rank %d on %d",
-                                    each, tri_mesh_rank(mesh, first, tensor, stage), run);
-            }
-    if (each == 1)
-        return tri_fail(TRI_ECONFIG,
-                        "parallel.zero_ranks host: want several data ranks on a host, got %d hosts with one each "
-                        "(parallel.zero_ranks=all spreads the state over hosts, parallel.sync=allreduce nowhere)",
-                        mesh->data);
-    mesh->zero = each;
-    return TRI_OK;
+    return tri_mesh_zero_find(config, NULL, mesh);
 }
 
 void tri_mesh_place(tri_mesh *mesh, int rank)

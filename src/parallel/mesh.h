@@ -25,8 +25,9 @@ typedef struct tri_mesh {
 /* Sizes from parallel.data, tensor and pipeline, one of which may be auto, and zero_ranks; TRI_ECONFIG with the
  * arithmetic when they do not make `ranks`. All ranks are taken to be on one host. Groups stay NULL. */
 tri_status tri_mesh_shape(const tri_parallel_config *config, int ranks, tri_mesh *mesh);
-/* zero of a mesh of that shape where parallel.zero_ranks is host; else nothing happens. host[r] says where rank r is:
- * TRI_ECONFIG unless as many data ranks are on each, at least two and one after the other. */
+/* zero of a mesh of that shape, from parallel.zero_ranks; host[r] says where rank r is (NULL: all on one). TRI_ECONFIG
+ * unless it divides the data ranks; where it is host: unless as many of these are on each, at least two and one after
+ * the other. */
 tri_status tri_mesh_zero_find(const tri_parallel_config *config, const int *host, tri_mesh *mesh);
 /* This rank's place in a mesh of that shape. */
 void tri_mesh_place(tri_mesh *mesh, int rank);

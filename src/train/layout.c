@@ -37,7 +37,8 @@ static tri_plan_wish wish_of(const tri_config *config)
                            .pipeline = size_wish(config, "pipeline", parallel->pipeline),
                            .chunks = origin_of(config, "chunks") ? (int)parallel->chunks : 0,
                            .schedule = origin_of(config, "schedule") ? parallel->schedule : NULL,
-                           .sync = origin_of(config, "sync") ? parallel->sync : NULL};
+                           .sync = origin_of(config, "sync") ? parallel->sync : NULL,
+                           .zero_ranks = origin_of(config, "zero_ranks") ? parallel->zero_ranks : NULL};
 }
 
 static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *dataset, tri_plan_setup *setup)
@@ -132,6 +133,7 @@ static tri_status layout_write(tri_config *config, const tri_layout *layout)
     TRI_TRY(number_set(config, "tensor", layout->tensor));
     TRI_TRY(number_set(config, "pipeline", layout->pipeline));
     TRI_TRY(line_set(config, "sync", tri_plan_sync_names[layout->sync]));
+    TRI_TRY(layout->zero > 0 ? number_set(config, "zero_ranks", layout->zero) : line_set(config, "zero_ranks", "all"));
     if (layout->pipeline == 1)
         return TRI_OK;
     TRI_TRY(number_set(config, "chunks", layout->chunks));

@@ -32,7 +32,7 @@ static const tri_plan_chunk whole = {.up_s = 0.01, .down_s = 0.02, .values = 100
 
 static tri_layout layout_of(int data, int tensor, int pipeline, tri_plan_sync sync)
 {
-    return (tri_layout){data, tensor, pipeline, sync, pipeline > 1 ? "1f1b" : "", 1};
+    return (tri_layout){data, tensor, pipeline, sync, pipeline > 1 ? "1f1b" : "", 1, 0};
 }
 
 static tri_plan_cost cost_of(const tri_plan_job *of, const tri_plan_cluster *cluster, tri_layout layout,
@@ -192,6 +192,34 @@ static void groups_of_a_host_share_its_interface(void **state)
     NEAR(tri_plan_price(&cluster), 6);
 }
 
+/* Two hosts of two: a copy of the state on each. */
+static void copies_send_the_sums_of_their_shares(void **state)
+{
+    (void)state;
+    tri_plan_cluster cluster = {.hosts = two_hosts,
+                                .host_count = 2,
+                                .workers = 4,
+                                .local = {0, 1000},
+                                .network = {0, 100},
+                                .crowd = 1,
+                                .optim_s_per_value = 1e-4};
+    tri_layout layout = layout_of(4, 1, 1, TRI_PLAN_ZERO1);
+    layout.zero = 2;
+    tri_plan_cost cost = cost_of(&job, &cluster, layout, &whole);
+    NEAR(cost.sum_s, 2 + 40); /* 4000 bytes to the owners on the host; 2000 there and back, two groups on a wire */
+    NEAR(cost.gather_s, 2);
+    NEAR(cost.wire, 2000 + 2000 + 2000);
+    NEAR(cost.optimizer, 8000.0 / 2);
+    NEAR(cost.optimizer_s, 0.05);
+    layout.sync = TRI_PLAN_ZERO3;
+    NEAR(cost_of(&job, &cluster, layout, &whole).gather_s, 4);
+    layout.zero = 0;
+    assert_true(cost_of(&job, &cluster, layout, &whole).gather_s > 40);
+    char text[96];
+    layout.zero = 2;
+    assert_string_equal(tri_layout_print(&layout, text), "data 4, zero3 over 2");
+}
+
 static void measured_groups_come_before_links(void **state)
 {
     (void)state;
@@ -219,6 +247,7 @@ int main(void)
         cmocka_unit_test(clipping_looks_at_every_value),
         cmocka_unit_test(odd_workers_hold_several_parts),
         cmocka_unit_test(groups_of_a_host_share_its_interface),
+        cmocka_unit_test(copies_send_the_sums_of_their_shares),
         cmocka_unit_test(measured_groups_come_before_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
