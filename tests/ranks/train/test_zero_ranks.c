@@ -187,12 +187,12 @@ static void a_run_goes_on_in_another_layout(void **state)
 
 /* --- hosts --- */
 
-static const char wide[] = "model: {name: mlp, hidden: [200, 200]}\n"
+static const char wide[] = "model: {name: mlp, hidden: [200, 200, 200, 200, 200]}\n"
                            "data: {name: synthetic, synthetic_count: 256, synthetic_width: 32}\n"
                            "train: {batch: 16, shards: 8, epochs: 1, seed: 7, threads: 1}\n"
                            "optim: {name: adamw, lr: 0.01}\n"
                            "parallel: {bucket_kib: 64}\n";
-enum { WIDE_VALUES = 32 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10 };
+enum { WIDE_VALUES = 32 * 200 + 200 + 4 * (200 * 200 + 200) + 200 * 10 + 10 };
 
 static uint64_t far_nbytes(const char *sync, const char *zero_ranks, const char *steps, int world, int ranks_per_host)
 {
@@ -225,14 +225,14 @@ static void only_the_sum_of_a_share_goes_between_hosts(void **state)
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
         int world = cases[i].world, locals = cases[i].locals, hosts = world / locals;
         double share = 4.0 * WIDE_VALUES / locals, sum = 2.0 * (hosts - 1) / hosts * share;
-        double slack = 0.1 * share + 4096; /* shares end at blocks of the norm; the tail */
+        double slack = 0.25 * share + 4096; /* shares end at blocks of the norm; the tail */
         for (size_t s = 0; s < TRI_COUNT_OF(stages); s++) {
             double found = far_of_step(stages[s], "parallel.zero_ranks=host", world, locals);
             double all = far_of_step(stages[s], "parallel.zero_ranks=all", world, locals);
             if (found < sum - slack || found > sum + slack)
                 fail_msg("%d ranks on %d hosts, %s: want %.0f bytes a step, found %.0f", world, hosts, stages[s], sum,
                          found);
-            assert_true(found < all);
+            assert_true(1.5 * found < all);
         }
     }
 }

@@ -184,6 +184,7 @@ static void groups_of_a_host_share_its_interface(void **state)
     tri_plan_cluster cluster = {
         .hosts = two_hosts, .host_count = 2, .workers = 4, .local = {0, 1000}, .network = {0, 100}, .crowd = 1};
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SUM, 1000), 1 + 10);
+    NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SCATTER, 1000), 0.5 + 2 * 5); /* from each rank */
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 1}, TRI_PLAN_SUM, 1000), 1);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 2}, TRI_PLAN_SUM, 1000), 2 * 10);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 2}, TRI_PLAN_GATHER, 1000), 2 * 5);
