@@ -134,8 +134,9 @@ static tri_status plan_append(const tri_config *config, int ranks, tri_string *t
     if (status == TRI_OK)
         status = tri_string_appendf(
             text,
-            "# memory of a worker, of %d: weights %s, gradients %s, optimizer %s, activations %s (%s if unshared)\n%s",
-            ranks, print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
+            "# memory of a worker, of %d%s: weights %s, gradients %s, optimizer %s, activations %s (%s if unshared)\n%s",
+            ranks, strcmp(config->parallel.zero_ranks, "host") == 0 ? " on one host" : "",
+            print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
             print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
             print_nbytes(memory.activations_apart, apart), tri_string_text(&notes));
     else if (status != TRI_ECONFIG)
