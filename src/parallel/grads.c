@@ -158,7 +158,7 @@ tri_status tri_grads_init(tri_grads *grads, const tri_sync_setup *setup, const t
 void tri_grads_begin(tri_grads *grads)
 {
     for (int u = 0; u < grads->units->count; u++)
-        grads->states[u].missing = grads->units->items[u].entry_count;
+        grads->states[u].missing = grads->units->items[u].away ? 0 : grads->units->items[u].entry_count;
     grads->status = TRI_OK;
 }
 
@@ -280,7 +280,7 @@ void tri_grads_ready(tri_grads *grads, int number)
 }
 
 /* Both sums are there, and a rank has the same share of both. */
-static void ties_fold(const tri_grads *grads)
+void tri_grads_fold(const tri_grads *grads)
 {
     const tri_units *units = grads->units;
     for (int u = units->store_count; u < units->count; u++) {
@@ -303,6 +303,18 @@ tri_status tri_grads_finish(tri_grads *grads)
     grads->tail_work = NULL;
     if (grads->status != TRI_OK)
         return tri_fail_copy(grads->status, grads->message);
-    ties_fold(grads);
     return TRI_OK;
+}
+
+float *tri_grads_sum(const tri_grads *grads, int number, int64_t *count)
+{
+    const tri_params *params = grads->params;
+    int u = grads->units->of[number];
+    const tri_unit *unit = &grads->units->items[u];
+    int64_t all = params->entries[unit->tie < 0 ? number : params->ties[unit->tie].entry].count;
+    int64_t first = unit->firsts[grads->rank], end = first + unit->counts[grads->rank];
+    TRI_ASSERT(unit->entry_count == 1);
+    end = end < all ? end : all; /* without the gap behind the entry */
+    *count = end > first ? end - first : 0;
+    return grads->states[u].sums[0];
 }

@@ -60,7 +60,11 @@ void tri_grads_begin(tri_grads *grads);
 tri_status tri_grads_place(tri_grads *grads, int number, float **parts);
 /* Gradient `number` is complete in all parts. Failures wait for finish. */
 void tri_grads_ready(tri_grads *grads, int number);
-/* Waits for all sums, and adds those of ties to those of their entries. */
+/* Waits for all sums. */
 tri_status tri_grads_finish(tri_grads *grads);
+/* Adds the sums of ties to those of their entries. */
+void tri_grads_fold(const tri_grads *grads);
+/* This rank's share of the sum of gradient `number`, *count elements; what stages share has a unit of its own. */
+float *tri_grads_sum(const tri_grads *grads, int number, int64_t *count);
 
 #endif

@@ -283,8 +283,11 @@ bool tri_pipeline_reads_target(const tri_pipeline *pipeline)
 
 void tri_pipeline_hooks_set(tri_pipeline *pipeline, const tri_graph_hooks *hooks)
 {
+    tri_graph_hooks each = *hooks;
+    each.begin = NULL;
+    pipeline->hooks = *hooks;
     for (int c = 0; c < pipeline->each; c++)
-        tri_graph_hooks_set(pipeline->chunks[c].graph, hooks);
+        tri_graph_hooks_set(pipeline->chunks[c].graph, &each);
 }
 
 void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across)

@@ -5,8 +5,8 @@
  *
  * A micro-batch is a whole subtree of the rank's shards; its gradients are those of one process, and they are added as
  * the canonical tree says, so no bit depends on stages, schedule, or micro-batches. A step: tri_pipeline_train(), the
- * sums over whoever else shares the batch (sync.h), tri_pipeline_share(), tri_params_fold(), moving the weights. What
- * is called here is called by all ranks of the group, in the same order.
+ * sums over whoever else shares the batch (sync.h), tri_pipeline_share(), adding those of ties, moving the weights.
+ * What is called here is called by all ranks of the group, in the same order.
  */
 #ifndef TRI_PARALLEL_PIPELINE_H
 #define TRI_PARALLEL_PIPELINE_H
@@ -38,7 +38,7 @@ void tri_pipeline_destroy(tri_pipeline *pipeline);
 /* Is the batch's input read here, its target? Where not, the pointer in tri_batch may be NULL. */
 bool tri_pipeline_reads_input(const tri_pipeline *pipeline);
 bool tri_pipeline_reads_target(const tri_pipeline *pipeline);
-/* Of all graphs (tri_graph_hooks_set()). */
+/* Of all graphs (tri_graph_hooks_set()), but begin: that is called once a run of all of them, down: of a step. */
 void tri_pipeline_hooks_set(tri_pipeline *pipeline, const tri_graph_hooks *hooks);
 /* Of all graphs (tri_graph_across_set()): tensor ranks of one stage run the same actions in the same order. */
 void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across);
@@ -52,9 +52,15 @@ tri_status tri_pipeline_train(tri_pipeline *pipeline, const tri_batch *batch, ui
 tri_status tri_pipeline_evaluate(tri_pipeline *pipeline, const tri_batch *batch, uint64_t step,
                                  const float (**sums)[4]);
 
-/* `sums` hold the gradients over all shards, the same array in each step: gives every rank the tail of the last one (a
- * wish to stop of any), and whoever holds a tied weight all gradients of it. */
-tri_status tri_pipeline_share(tri_pipeline *pipeline, float *sums);
+/* The sums over all shards, or a share of them, which is the same for all stages. */
+typedef struct tri_pipeline_sums {
+    float *tail;
+    float *(*find)(void *arg, int number, int64_t *count); /* of a gradient of a tied weight */
+    void *arg;
+} tri_pipeline_sums;
+/* Gives every rank the tail of the last one (a wish to stop of any), and whoever holds a tied weight all gradients of
+ * it. */
+tri_status tri_pipeline_share(tri_pipeline *pipeline, const tri_pipeline_sums *sums);
 
 /* Where the last step's time went on a rank, seconds. */
 typedef struct tri_pipeline_times {

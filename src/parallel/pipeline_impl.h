@@ -50,7 +50,7 @@ typedef struct pipe_table {
 
 /* A gradient of a tied weight on its way. */
 typedef struct pipe_tied {
-    int64_t first, count; /* elements of gradient arrays */
+    int number; /* of the gradient */
     int peer;
     bool sends;
 } pipe_tied;
@@ -70,6 +70,7 @@ struct tri_pipeline {
     pipe_tied *tied;
     int tied_count;
     tri_pipeline_times times;
+    tri_graph_hooks hooks;
 
     /* of the run: */
     const pipe_table *table;

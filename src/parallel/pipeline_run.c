@@ -248,6 +248,8 @@ static tri_status run_begin(const pipe_run *run, const pipe_table *table)
 {
     tri_pipeline *p = run->p;
     TRI_TRY(check_batch(p, table, run->batch));
+    if (p->hooks.begin)
+        p->hooks.begin(p->hooks.arg, run->training);
     p->table = table;
     p->posted = 0;
     p->times = (tri_pipeline_times){0};

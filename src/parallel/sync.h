@@ -91,7 +91,6 @@ typedef struct tri_sync_setup {
     int part_count;           /* whole subtrees of this rank's shards */
     int threads;              /* of this rank */
     bool between_hosts;       /* not all ranks are on one */
-    bool whole_sums;          /* each rank wants all sums, which stages exchange: up to zero1 */
     bool whole_gradients;     /* the batch is computed in pieces, which are added before the sum over ranks */
     const tri_sync_servers *servers; /* NULL: there are none */
 } tri_sync_setup;
@@ -118,8 +117,12 @@ typedef struct tri_sync_ops {
      * where nothing overlaps; failures wait for finish. */
     void (*ready)(tri_sync *sync, int entry);
     /* Waits until the slice of the sum is complete in grads[0], with the tail; or, where there are pieces, the sums of
-     * these, with those of ties. */
+     * these. Those of ties are apart until they are folded. */
     tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
+    /* Adds the sums of ties to those of their entries; between the two, what this rank has of the sum of a gradient
+     * (numbers as tri_params_tail() has them) that several stages make. NULL, both: all is in grads[0]. */
+    void (*fold)(tri_sync *sync);
+    float *(*sum)(tri_sync *sync, int number, int64_t *count);
     /* Waits until the sum of an entry (params->entry_count: the tail) is complete; the slice is what has come with it,
      * empty when it was waited for before. After the backward pass. NULL: sync->ahead is never set. */
     tri_status (*wait)(tri_sync *sync, int entry, tri_sync_slice *slice);
@@ -152,7 +155,7 @@ struct tri_sync {
     const tri_sync_ops *ops;
     float **grads;      /* [part_count] arrays of tri_params_grad_count() + TRI_PARAMS_TAIL elements: the backward pass
                            writes them, finish leaves the sum over all ranks in the first; NULL: hooks place them */
-    bool whole;         /* finish leaves all sums in grads[0], without those of ties; else each piece's with them */
+    bool whole;         /* finish leaves all sums in grads[0]; else each piece's */
     float *tail;        /* of the first part; its sum over all ranks */
     int64_t step;       /* the trainer's, from 0 */
     float grad_scale;   /* the trainer's, before publish: what the sums are multiplied with */

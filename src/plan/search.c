@@ -122,10 +122,21 @@ static tri_status zero_find(const search *v, const tri_layout *layout, const cha
     return status;
 }
 
+/* With weights that are gathered, all ranks go through them equally often. */
+static bool is_uneven(const search *v, const tri_layout *layout)
+{
+    const tri_plan_job *job = &v->models->setup->job;
+    bool pieces = tri_plan_run_shards(job, layout) < tri_plan_shards_of(job, layout->data);
+    return layout->sync == TRI_PLAN_ZERO3 && pieces && job->shards % layout->data != 0;
+}
+
 /* A strategy that spreads the state: over all who share the batch, and over those of a host; or as it is wanted. */
 static tri_status rows_of_zero(const search *v, tri_layout layout, const tri_plan_chunk *chunks)
 {
     const char *wanted = v->wish->zero_ranks;
+    if (is_uneven(v, &layout))
+        return refuse(v, &layout,
+                      "zero3 with pieces of the batch wants a number of data ranks that divides train.shards");
     tri_status status = zero_find(v, &layout, wanted ? wanted : "host", &layout.zero);
     if (status == TRI_ECONFIG && wanted)
         return refuse(v, &layout, tri_last_error());
@@ -144,9 +155,9 @@ static tri_status rows_of_chunks(const search *v, tri_layout layout, const tri_p
     bool copies = v->wish->zero_ranks && strcmp(v->wish->zero_ranks, "all") != 0;
     for (int sync = 0; sync < TRI_PLAN_SYNC_COUNT; sync++) {
         const char *name = tri_plan_sync_names[sync];
-        bool pointless = (layout.data == 1 && sync != TRI_PLAN_ALLREDUCE) ||
-                         (layout.data > 1 && copies && sync == TRI_PLAN_ALLREDUCE) ||
-                         (layout.pipeline > 1 && sync > TRI_PLAN_ZERO1); /* gradients are whole there */
+        bool pointless = sync == TRI_PLAN_ALLREDUCE ? layout.data > 1 && copies : layout.data == 1;
+        if (layout.pipeline > 1 && sync == TRI_PLAN_ZERO2 && !v->wish->sync)
+            continue; /* gradients of micro-batches are whole: zero1 by another name */
         if (pointless || !is_choice("sync", name) || (v->wish->sync && strcmp(v->wish->sync, name) != 0))
             continue;
         layout.sync = (tri_plan_sync)sync;

@@ -85,9 +85,11 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-/* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
+/* Whether some rank computes its shards piece by piece, as a pipeline does: all ranks then have whole gradients. */
 static bool is_pieced(const tri_job *job)
 {
+    if (job->mesh.pipeline > 1)
+        return true;
     int64_t most = (job->config.train.shards + sharers_of(job) - 1) / sharers_of(job);
     int64_t at_once = job->config.train.shards_at_once;
     return at_once > 0 && at_once < most;
@@ -100,11 +102,11 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
     *count = 0;
     job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
     if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
-        return tri_fail(
-            TRI_ECONFIG,
-            "train.shards_at_once: with parallel.sync %s all ranks go through the weights equally often: want "
-            "a number of ranks that divides train.shards, %lld, got %d",
-            config->sync, (long long)job->config.train.shards, job->mesh.data);
+        return tri_fail(TRI_ECONFIG,
+                        "%s: with parallel.sync %s all ranks go through the weights equally often: want "
+                        "a number of ranks that divides train.shards, %lld, got %d",
+                        job->mesh.pipeline > 1 ? "parallel.pipeline" : "train.shards_at_once", config->sync,
+                        (long long)job->config.train.shards, job->mesh.data);
     TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.zero));
     return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), own, count)
                                              : TRI_OK;
@@ -132,7 +134,6 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
                             .whole_gradients = is_pieced(job),
-                            .whole_sums = job->mesh.pipeline > 1,
                             .servers = job->servers.client ? &job->servers : NULL,
                             .threads = job->threads};
 }

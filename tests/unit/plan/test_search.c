@@ -156,6 +156,23 @@ static void hosts_may_have_a_copy_each(void **state)
     rig_close(&r);
 }
 
+static void stages_may_spread_their_weights(void **state)
+{
+    (void)state;
+    rig r;
+    rig_open(&r, GPT, "hosts: [{workers: 6, gflops: 10, memory_gib: 8}]\nlinks: {local: {gb_s: 1, latency_us: 1}}", 8);
+    r.setup.tensor_parts = 1;
+    rig_plan(&r, &(tri_plan_wish){.data = 2});
+    const tri_plan_row *weights = row_of(&r, "data 2 x pipeline 3, zero3, 1f1b");
+    const tri_plan_row *state_alone = row_of(&r, "data 2 x pipeline 3, zero1, 1f1b");
+    NEAR(weights->cost.gather_s, 8 * state_alone->cost.gather_s); /* for four micro-batches, up and down */
+    rig_close(&r);
+    rig_open(&r, GPT, "hosts: [{workers: 6, gflops: 10, memory_gib: 8}]\nlinks: {local: {gb_s: 1, latency_us: 1}}", 8);
+    rig_plan(&r, &(tri_plan_wish){.data = 3, .pipeline = 2, .sync = "zero3"});
+    assert_non_null(strstr(row_of(&r, "data 3 x pipeline 2, zero3, 1f1b")->refusal, "divides train.shards"));
+    rig_close(&r);
+}
+
 static void fixed_parts_may_be_chosen(void **state)
 {
     (void)state;
@@ -224,6 +241,7 @@ int main(void)
         cmocka_unit_test(memory_that_cannot_suffice_is_worked_out),
         cmocka_unit_test(a_wish_is_kept),
         cmocka_unit_test(hosts_may_have_a_copy_each),
+        cmocka_unit_test(stages_may_spread_their_weights),
         cmocka_unit_test(fixed_parts_may_be_chosen),
         cmocka_unit_test(halves_have_half_of_the_layers),
         cmocka_unit_test(what_is_measured_takes_time),
