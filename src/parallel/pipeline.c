@@ -24,6 +24,18 @@ static tri_status check_setup(const tri_pipeline_setup *setup)
     return TRI_OK;
 }
 
+int tri_pipeline_levels(const tri_tree_part *parts, int part_count, int64_t micro_shards)
+{
+    int most = 0;
+    for (int part = 0; part < part_count; part++) {
+        int levels = 0;
+        for (int64_t count = micro_shards; count < parts[part].count; count *= 2)
+            levels++;
+        most = levels > most ? levels : most;
+    }
+    return most;
+}
+
 static tri_status micros_make(tri_pipeline *p, const tri_pipeline_setup *setup)
 {
     int64_t most = setup->graph->shards;
@@ -36,12 +48,11 @@ static tri_status micros_make(tri_pipeline *p, const tri_pipeline_setup *setup)
                 if (pass == 1)
                     p->micros[p->micro_count] = (pipe_micro){p->shards + at, count, part, (int)(at / count)};
             p->shards += all;
-            for (int levels = 0; count < all; count *= 2)
-                p->levels = ++levels > p->levels ? levels : p->levels;
         }
         if (pass == 0 && !(p->micros = tri_alloc_zero((size_t)p->micro_count, sizeof(*p->micros))))
             return TRI_ENOMEM;
     }
+    p->levels = tri_pipeline_levels(setup->parts, setup->part_count, most);
     p->sums = tri_alloc_zero((size_t)p->shards, sizeof(*p->sums));
     return p->sums ? TRI_OK : TRI_ENOMEM;
 }
@@ -143,18 +154,46 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
+typedef struct ring_size {
+    int count;
+    size_t nbytes; /* of each */
+} ring_size;
+
+enum { RING_IN, RING_OUT, RING_DOUT, RING_DIN, RING_COUNT };
+
+/* Of a graph that holds as many micro-batches as the schedule wants. */
+static void rings_size(const tri_graph *graph, const tri_pipe_schedule *train, const tri_pipe_schedule *evaluate,
+                       int chunk, int shards, ring_size rings[RING_COUNT])
+{
+    const tri_span *span = tri_graph_span(graph);
+    int in = most(train ? train->buffers[0][chunk] : 0, evaluate->buffers[0][chunk]);
+    int dout = train ? train->buffers[1][chunk] : 0, slots = train ? train->slots[chunk] : 1;
+    rings[RING_IN] = (ring_size){in + SPARE, tri_crossings_nbytes(span->in, span->in_count, shards, false)};
+    rings[RING_OUT] = (ring_size){most(slots, 2), tri_crossings_nbytes(span->out, span->out_count, shards, false)};
+    rings[RING_DOUT] = (ring_size){dout + SPARE, tri_crossings_nbytes(span->out, span->out_count, shards, true)};
+    rings[RING_DIN] = (ring_size){2, tri_crossings_nbytes(span->in, span->in_count, shards, true)};
+}
+
+size_t tri_pipeline_crossing_nbytes(const tri_graph *graph, const tri_pipe_schedule *train,
+                                    const tri_pipe_schedule *evaluate, int chunk, int shards)
+{
+    ring_size rings[RING_COUNT];
+    size_t nbytes = 0;
+    rings_size(graph, train, evaluate, chunk, shards, rings);
+    for (int i = 0; i < RING_COUNT; i++)
+        nbytes += (size_t)rings[i].count * rings[i].nbytes;
+    return nbytes;
+}
+
 static tri_status rings_make(tri_pipeline *p, const tri_graph_config *config, pipe_chunk *chunk)
 {
-    const tri_span *span = tri_graph_span(chunk->graph);
-    const tri_pipe_schedule *down = &p->train.schedule, *up = &p->evaluate.schedule;
-    int c = chunk->number, shards = config->shards;
-    int in = most(config->training ? down->buffers[0][c] : 0, up->buffers[0][c]);
-    int dout = config->training ? down->buffers[1][c] : 0;
-    TRI_TRY(ring_make(p, in + SPARE, tri_crossings_nbytes(span->in, span->in_count, shards, false), &chunk->in));
-    TRI_TRY(ring_make(p, most(chunk->slots, 2), tri_crossings_nbytes(span->out, span->out_count, shards, false),
-                      &chunk->out));
-    TRI_TRY(ring_make(p, dout + SPARE, tri_crossings_nbytes(span->out, span->out_count, shards, true), &chunk->dout));
-    return ring_make(p, 2, tri_crossings_nbytes(span->in, span->in_count, shards, true), &chunk->din);
+    ring_size sizes[RING_COUNT];
+    pipe_ring *rings[RING_COUNT] = {&chunk->in, &chunk->out, &chunk->dout, &chunk->din};
+    rings_size(chunk->graph, config->training ? &p->train.schedule : NULL, &p->evaluate.schedule, chunk->number,
+               config->shards, sizes);
+    for (int i = 0; i < RING_COUNT; i++)
+        TRI_TRY(ring_make(p, sizes[i].count, sizes[i].nbytes, rings[i]));
+    return TRI_OK;
 }
 
 /* What the chunk writes of a gradient array, neighbours as one. */

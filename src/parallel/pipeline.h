@@ -30,6 +30,13 @@ typedef struct tri_pipeline_setup {
     int part_count;
 } tri_pipeline_setup;
 
+/* Levels of the tree of a part above its micro-batches, of the part that has most: an array of gradients each. */
+int tri_pipeline_levels(const tri_tree_part *parts, int part_count, int64_t micro_shards);
+/* Bytes of what crosses the edges of a chunk, in and out, on its way: of a graph of it, with these schedules (train
+ * NULL: none). */
+size_t tri_pipeline_crossing_nbytes(const tri_graph *graph, const tri_pipe_schedule *train,
+                                    const tri_pipe_schedule *evaluate, int chunk, int shards);
+
 /* The group is agreed with on nothing: a wrong setup is refused on each rank alone, with the same words. TRI_ECONFIG:
  * stages and ranks that do not fit. */
 tri_status tri_pipeline_create(const tri_pipeline_setup *setup, tri_pipeline **out);

@@ -102,11 +102,6 @@ static bool is_diloco(const tri_parallel_config *config)
     return ops_find(config) == &tri_sync_diloco;
 }
 
-size_t tri_sync_nbytes(const tri_parallel_config *config, const tri_params *params)
-{
-    return is_diloco(config) ? tri_outer_nbytes(params) : 0;
-}
-
 tri_status tri_sync_check(const tri_parallel_config *config)
 {
     const tri_compress_ops *compress = tri_compress_find(config);
@@ -227,6 +222,20 @@ int tri_sync_subtrees(const tri_sync_setup *setup, tri_sync_place place)
                           tri_tree_count(setup->leaves, copy, copies), parts);
 }
 
+/* Of what passes through sums that are not gradient arrays. */
+static tri_status sums_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
+{
+    const tri_parallel_config *config = setup->config;
+    size_t compressed = 0;
+    bytes->outer = 0;
+    if (is_diloco(config))
+        return tri_outer_nbytes(config, setup->params, place.ranks, &bytes->outer);
+    if (ops_find(config) == &tri_sync_ddp && tri_compress_is_used(config, place.ranks, true))
+        TRI_TRY(tri_sync_compressed_nbytes(config, setup->params, place.ranks, &compressed));
+    bytes->gradients += compressed;
+    return TRI_OK;
+}
+
 tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
 {
     const tri_params *params = setup->params;
@@ -236,6 +245,7 @@ tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tr
     tri_units units;
     bytes->weights = (size_t)params->count * value;
     bytes->gradients = parts * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * value;
+    TRI_TRY(sums_memory(setup, place, bytes));
     if (spread == TRI_SPREAD_NOTHING)
         return TRI_OK;
     TRI_TRY(tri_units_init(&units, params, setup->config->bucket_kib * 1024, ranks));

@@ -170,8 +170,6 @@ struct tri_sync {
 extern const tri_sync_ops *const tri_sync_table[];
 /* Whether each rank moves weights of its own, and by its own gradients alone, from one exchange to the next. */
 bool tri_sync_is_apart(const tri_parallel_config *config);
-/* Bytes that a strategy keeps besides gradients. */
-size_t tri_sync_nbytes(const tri_parallel_config *config, const tri_params *params);
 /* Options that do not go together. */
 tri_status tri_sync_check(const tri_parallel_config *config);
 /* What a manifest says of the bits where they depend on the layout; "" where they do not. */
@@ -201,9 +199,9 @@ tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices,
 typedef struct tri_sync_place {
     int rank, ranks, zero;
 } tri_sync_place;
-/* What such a rank keeps, with what passes through; no group is looked at. */
+/* What such a rank keeps, with what passes through, compressed sums as between hosts; no group is looked at. */
 typedef struct tri_sync_bytes {
-    size_t weights, gradients;
+    size_t weights, gradients, outer; /* outer: diloco's anchor, momentum and sums */
 } tri_sync_bytes;
 tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes);
 /* Whole subtrees of the shards that such ranks have together: sums that the others' are added to. */

@@ -131,6 +131,18 @@ static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, doub
     return TRI_OK;
 }
 
+/* Room for what crosses the edges of a chunk (parallel/pipeline.c). */
+static double crossing_nbytes(const sums *v, const tri_pipe_schedule *schedule, int c)
+{
+    const tri_plan_chunk *chunk = &v->chunks[c];
+    int last = v->layout->pipeline * v->layout->chunks - 1;
+    double slots = schedule->slots[c] > 2 ? schedule->slots[c] : 2;
+    double nbytes = (schedule->buffers[0][c] + 1) * chunk->in_up_nbytes + 2 * chunk->in_down_nbytes;
+    if (c < last)
+        nbytes += slots * chunk[1].in_up_nbytes + (schedule->buffers[1][c] + 1) * chunk[1].in_down_nbytes;
+    return nbytes * v->run_samples;
+}
+
 /* The stage that computes longest sets what is called computing; what is left of the run is the bubble. */
 static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double span, tri_plan_cost *cost)
 {
@@ -147,6 +159,7 @@ static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double
                 wire += v->runs * v->run_samples * v->chunks[c + 1].in_up_nbytes;
             values += chunk->values;
             activations += chunk->activations + (schedule->slots[c] - 1) * chunk->activations_more;
+            activations += crossing_nbytes(v, schedule, c);
         }
         cost->activations = fmax(cost->activations, activations);
         cost->wire = fmax(cost->wire, wire);
@@ -278,6 +291,8 @@ static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost
     bool whole = sync < TRI_PLAN_ZERO2 || v->runs > 1;
     cost->weights = sync == TRI_PLAN_ZERO3 ? VALUE_NBYTES * values / ranks + pool : VALUE_NBYTES * values;
     cost->gradients = whole ? arrays * all : all / ranks + arrays * pool;
+    if (v->data.count > 1 && sync == TRI_PLAN_ALLREDUCE)
+        cost->gradients += v->job->compress_nbytes * values;
     cost->optimizer = v->job->states * VALUE_NBYTES * values / (sync == TRI_PLAN_ALLREDUCE ? 1 : ranks);
     cost->memory = cost->weights + cost->gradients + cost->optimizer + cost->activations;
 }

@@ -50,6 +50,7 @@ typedef struct tri_plan_job {
     bool half;      /* values are bf16 */
     bool overlap;
     double bucket_nbytes;
+    double compress_nbytes; /* that compressed sums keep of a value (allreduce); 0: none */
 } tri_plan_job;
 
 /* The parts of a step's time add up to it. */

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "kernel/kernel.h"
+#include "parallel/compress.h"
 #include "train/job.h"
 
 static const char *origin_of(const tri_config *config, const char *field)
@@ -32,12 +33,13 @@ static int size_wish(const tri_config *config, const char *field, const char *te
 static tri_plan_wish wish_of(const tri_config *config)
 {
     const tri_parallel_config *parallel = &config->parallel;
+    const char *fixed = tri_compress_find(parallel) ? "allreduce" : NULL; /* compressed sums want it */
     return (tri_plan_wish){.data = size_wish(config, "data", parallel->data),
                            .tensor = size_wish(config, "tensor", parallel->tensor),
                            .pipeline = size_wish(config, "pipeline", parallel->pipeline),
                            .chunks = origin_of(config, "chunks") ? (int)parallel->chunks : 0,
                            .schedule = origin_of(config, "schedule") ? parallel->schedule : NULL,
-                           .sync = origin_of(config, "sync") ? parallel->sync : NULL,
+                           .sync = origin_of(config, "sync") ? parallel->sync : fixed,
                            .zero_ranks = origin_of(config, "zero_ranks") ? parallel->zero_ranks : NULL};
 }
 
@@ -66,6 +68,7 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                                 .clips = config->optim.clip_norm > 0,
                                 .half = setup->precision == TRI_BF16,
                                 .overlap = config->parallel.overlap,
+                                .compress_nbytes = tri_compress_value_nbytes(&config->parallel),
                                 .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
     return TRI_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/runtime.h"
 #include "comm/comm.h"
 #include "ps/client.h"
@@ -25,7 +26,7 @@ typedef struct rank_place {
     tri_status status;
     char message[256];
     tri_job_result result;
-    uint64_t far_nbytes;
+    uint64_t far_nbytes, live_nbytes;
 } rank_place;
 
 /* One of them NULL. */
@@ -39,6 +40,11 @@ static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *serv
                            .resume = place->test->resume};
     tri_job *job = NULL;
     tri_status status = tri_job_open(&setup, &job);
+    if (status == TRI_OK)
+        status = tri_barrier(tri_comm_world(comm), NULL);
+    place->live_nbytes = tri_memory_now().live_nbytes; /* nobody goes on before all have looked */
+    if (status == TRI_OK)
+        status = tri_barrier(tri_comm_world(comm), NULL);
     if (status == TRI_OK)
         status = tri_job_run(job);
     if (status == TRI_OK)
@@ -155,6 +161,7 @@ static void fiber_body(int index, void *arg)
 static train_outcome outcome_of(const rank_place *places, const train_case *test)
 {
     train_outcome outcome = {.all_equal = true,
+                             .live_nbytes = places[0].live_nbytes,
                              .hash = places[0].result.weights_hash,
                              .test_accuracy = places[0].result.test_accuracy,
                              .test_loss = places[0].result.test_loss,

@@ -70,6 +70,9 @@ static void two_workers_send_a_sum(void **state)
     NEAR(cost.sum_s, 4); /* 2 x 4000 x 1/2 bytes */
     NEAR(cost.wire, 4000);
     NEAR(cost.memory, 16500);
+    tri_plan_job small = job;
+    small.compress_nbytes = 11;
+    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).memory, 16500 + 11000);
     cluster.local.latency_s = 0.5; /* there and back */
     NEAR(cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).sum_s, 5);
 }
@@ -145,6 +148,10 @@ static void a_pipeline_idles_at_its_ends(void **state)
     NEAR(cost.activations, 500 + 100); /* the first stage has two micro-batches under way */
     NEAR(cost.optimizer_s, 0.06);
     NEAR(cost.gradients, 3 * 2400); /* the sum, and one for each level above a micro-batch */
+    chunks[1].in_up_nbytes = 50;    /* room for two that leave and two that come back, of two samples each */
+    chunks[1].in_down_nbytes = 40;
+    NEAR(cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_PLAN_ALLREDUCE), chunks).activations,
+         500 + 100 + 2 * (2 * 50 + 2 * 40));
 }
 
 static void a_crowd_computes_more_slowly(void **state)
