@@ -223,6 +223,8 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
                               .shard_count = job->test.shard_count,
                               .rows_max = job->rows,
                               .training = false,
+                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
+                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
                               .first_step = 0,
                               .end_step = INT64_MAX / 2,
                               .crew = crew_of(job)};
@@ -271,6 +273,8 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
                               .shard_count = job->shard_count,
                               .rows_max = job->rows,
                               .training = true,
+                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
+                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
                               .first_step = job->step,
                               .end_step = job->steps,
                               .crew = crew_of(job)};

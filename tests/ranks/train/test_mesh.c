@@ -219,6 +219,18 @@ static void whatever_comes_first_stages_end_alike(void **state)
         }
 }
 
+static void stages_in_the_middle_hold_no_samples(void **state)
+{
+    (void)state;
+    const char *const layout[] = {"parallel.pipeline=4", "train.steps=1", "parallel.tensor_parts=1", NULL};
+    train_outcome stages = train_threads(&(train_case){.config = mlp, .overrides = layout, .world = 4});
+    train_outcome whole = train_threads(&(train_case){.config = mlp, .overrides = layout + 1, .world = 1});
+    assert_int_equal(stages.status, TRI_OK);
+    assert_int_equal(stages.hash, whole.hash);
+    assert_int_equal(stages.held_nbytes, 0);
+    assert_true(whole.held_nbytes > 210 * 32);
+}
+
 /* --- files --- */
 
 static void a_run_goes_on_in_another_layout(void **state)
@@ -298,6 +310,7 @@ int main(void)
         cmocka_unit_test(stages_change_nothing),
         cmocka_unit_test(data_tensor_and_stages_together_change_nothing),
         cmocka_unit_test(whatever_comes_first_stages_end_alike),
+        cmocka_unit_test(stages_in_the_middle_hold_no_samples),
         cmocka_unit_test(a_run_goes_on_in_another_layout),
         cmocka_unit_test(what_cannot_be_is_refused_with_the_arithmetic),
     };

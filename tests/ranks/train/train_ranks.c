@@ -13,6 +13,7 @@
 #include "comm/comm.h"
 #include "ps/client.h"
 #include "ps/server.h"
+#include "train/job.h"
 
 #define MAX_RANKS 64
 
@@ -26,7 +27,7 @@ typedef struct rank_place {
     tri_status status;
     char message[256];
     tri_job_result result;
-    uint64_t far_nbytes, live_nbytes;
+    uint64_t far_nbytes, live_nbytes, held_nbytes;
 } rank_place;
 
 /* One of them NULL. */
@@ -42,6 +43,7 @@ static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *serv
     tri_status status = tri_job_open(&setup, &job);
     if (status == TRI_OK)
         status = tri_barrier(tri_comm_world(comm), NULL);
+    place->held_nbytes = status == TRI_OK && job->loader ? tri_loader_nbytes(job->loader) : 0;
     place->live_nbytes = tri_memory_now().live_nbytes; /* nobody goes on before all have looked */
     if (status == TRI_OK)
         status = tri_barrier(tri_comm_world(comm), NULL);
@@ -162,6 +164,7 @@ static train_outcome outcome_of(const rank_place *places, const train_case *test
 {
     train_outcome outcome = {.all_equal = true,
                              .live_nbytes = places[0].live_nbytes,
+                             .held_nbytes = places[0].held_nbytes,
                              .hash = places[0].result.weights_hash,
                              .test_accuracy = places[0].result.test_accuracy,
                              .test_loss = places[0].result.test_loss,
@@ -172,6 +175,7 @@ static train_outcome outcome_of(const rank_place *places, const train_case *test
             memcpy(outcome.message, places[r].message, sizeof(outcome.message));
         }
         outcome.far_nbytes = places[r].far_nbytes > outcome.far_nbytes ? places[r].far_nbytes : outcome.far_nbytes;
+        outcome.held_nbytes = places[r].held_nbytes < outcome.held_nbytes ? places[r].held_nbytes : outcome.held_nbytes;
         outcome.all_equal =
             outcome.all_equal && (r >= test->world || places[r].result.weights_hash == outcome.hash);
     }
