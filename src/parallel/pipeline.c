@@ -232,6 +232,19 @@ static tri_status chunk_make(tri_pipeline *p, const tri_pipeline_setup *setup, i
     return ranges_make(p->params, chunk);
 }
 
+static tri_status makers_find(tri_pipeline *p)
+{
+    int tail = tri_params_tail(p->params);
+    p->makers = tri_alloc_zero((size_t)tail + 1, sizeof(int));
+    for (int number = 0; p->makers && number <= tail; number++) {
+        p->makers[number] = -1;
+        for (int c = 0; c < p->each; c++)
+            if (tri_graph_writes(p->chunks[c].graph, number))
+                p->makers[number] = c;
+    }
+    return p->makers ? TRI_OK : TRI_ENOMEM;
+}
+
 /* --- the whole --- */
 
 static tri_status pipeline_fill(tri_pipeline *p, const tri_pipeline_setup *setup)
@@ -242,6 +255,8 @@ static tri_status pipeline_fill(tri_pipeline *p, const tri_pipeline_setup *setup
     p->ranks = tri_group_count(setup->group);
     p->each = setup->stages->count / p->ranks;
     p->threads = setup->graph->threads;
+    p->overlap = setup->overlap;
+    p->even = setup->even;
     TRI_TRY(micros_make(p, setup));
     TRI_TRY(tables_make(p, setup));
     if (setup->graph->training)
@@ -251,6 +266,7 @@ static tri_status pipeline_fill(tri_pipeline *p, const tri_pipeline_setup *setup
         return TRI_ENOMEM;
     for (int local = 0; local < p->each; local++)
         TRI_TRY(chunk_make(p, setup, local));
+    TRI_TRY(makers_find(p));
     return tri_pipe_tied_plan(p, setup);
 }
 
@@ -292,6 +308,7 @@ void tri_pipeline_destroy(tri_pipeline *pipeline)
     tri_free(pipeline->partial);
     tri_free(pipeline->chunks);
     tri_free(pipeline->works);
+    tri_free(pipeline->makers);
     tri_free(pipeline->tied);
     tri_free(pipeline->micros);
     tri_free(pipeline->sums);

@@ -28,6 +28,8 @@ typedef struct tri_pipeline_setup {
     const char *schedule;          /* tri_pipe_schedule_names */
     const tri_tree_part *parts;    /* the shards as whole subtrees in order, the same on all ranks */
     int part_count;
+    bool overlap; /* gradients may be ready while others are computed */
+    bool even;    /* all who share the batch have as many parts and shards: theirs come ready at the same places */
 } tri_pipeline_setup;
 
 /* Levels of the tree of a part above its micro-batches, of the part that has most: an array of gradients each. */
@@ -51,8 +53,9 @@ void tri_pipeline_hooks_set(tri_pipeline *pipeline, const tri_graph_hooks *hooks
 void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across);
 
 /* Up and down over all shards of the batch. grads[p] gets the sum over parts[p] of what this rank's stages make; the
- * tail too, which is zero where the loss is not. Then ready (NULL: nobody) for each gradient that this rank makes and
- * for the tail, as tri_graph_backward() numbers them, from the last to the first. */
+ * tail too, which is zero where the loss is not. Calls ready (NULL: nobody) for the tail and for each gradient that
+ * this rank makes, as tri_graph_backward() numbers them: at the end; or, where it may (`overlap`), for those of a chunk
+ * that is complete between the actions of others, and on the first rank as its last action completes them. */
 tri_status tri_pipeline_train(tri_pipeline *pipeline, const tri_batch *batch, uint64_t step, float *const *grads,
                               tri_graph_ready ready, void *arg);
 /* Up only, as in evaluation: (*sums)[shard], on all ranks, valid until the next call. */

@@ -67,6 +67,8 @@ struct tri_pipeline {
     float **partial; /* [levels]: sums that wait for the other half of their subtree */
     int levels;
     float (*sums)[4]; /* [shards] */
+    bool overlap, even;
+    int *makers; /* [tail + 1]: local number of the chunk that makes a gradient, -1: another rank's */
     pipe_tied *tied;
     int tied_count;
     tri_pipeline_times times;

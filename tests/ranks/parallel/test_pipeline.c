@@ -3,7 +3,7 @@
  * test_pipeline.c: models in stages on several ranks: after some steps the weights, the norm and the sums of an
  * evaluation are those of one process to the bit, for each schedule, number of ranks, micro-batches and parts.
  */
-#include "parallel/pipeline.h"
+#include "parallel/pipeline_impl.h"
 
 #include <stdio.h>
 
@@ -79,12 +79,17 @@ typedef struct stage {
     float *grads[4];
     double *blocks;
     int seen[64]; /* by `ready` */
+    int early;    /* of these, while something was still to be computed */
     int tail;
 } stage;
 
 static void seen_ready(void *arg, int number)
 {
     stage *s = arg;
+    bool open = false;
+    for (int c = 0; c < s->pipeline->each; c++)
+        open = open || s->pipeline->chunks[c].done[1] < s->pipeline->micro_count;
+    s->early += open && number < s->tail;
     s->seen[number]++;
     if (s->sync)
         s->sync->ops->ready(s->sync, number);
@@ -171,7 +176,9 @@ static bool stage_open(spawn_rank *self, const trial *t, tri_comm *comm, stage *
                                 .graph = &config,
                                 .schedule = t->schedule,
                                 .parts = s->parts,
-                                .part_count = s->part_count};
+                                .part_count = s->part_count,
+                                .overlap = t->data > 1,
+                                .even = RIG_SHARDS % t->data == 0};
     status = tri_pipeline_create(&setup, &s->pipeline);
     if (status == TRI_OK && t->data > 1)
         status = sync_open(t, s);
@@ -257,6 +264,7 @@ static tri_status fails(void *arg, int entry, const float **values)
 static tri_status stage_step(spawn_rank *self, const trial *t, stage *s, int step)
 {
     memset(s->seen, 0, sizeof(s->seen));
+    s->early = 0;
     tri_batch batch = s->batch;
     tri_sync_slice slice;
     if (s->sync)
@@ -270,6 +278,8 @@ static tri_status stage_step(spawn_rank *self, const trial *t, stage *s, int ste
         SPAWN_CHECK(self, s->seen[number] == !away);
     }
     SPAWN_CHECK(self, s->seen[s->tail] == 1);
+    bool between = t->each > 1 && RIG_SHARDS % t->data == 0;
+    SPAWN_CHECK(self, (s->early > 0) == (t->data > 1 && (s->rank == 0 || between)));
     TRI_TRY(parts_join(s, &slice));
     tri_pipeline_sums sums = {.tail = s->grads[0] + tri_params_grad_count(s->params), .find = sum_find, .arg = s};
     TRI_TRY(tri_pipeline_share(s->pipeline, &sums));

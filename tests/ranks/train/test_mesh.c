@@ -204,6 +204,12 @@ static void whatever_comes_first_stages_end_alike(void **state)
         {8,
          {"parallel.pipeline=4", "parallel.sync=zero1", "parallel.schedule=gpipe", "parallel.bucket_kib=1",
           "train.epochs=1"}},
+        {8,
+         {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2", "parallel.bucket_kib=1",
+          "train.epochs=1"}},
+        {6,
+         {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2", "parallel.bucket_kib=1",
+          "train.epochs=1"}},
     };
     const char *const once[] = {"train.epochs=1", NULL};
     uint64_t alone = expect_run(&(train_case){.config = gpt, .overrides = once, .world = 1});
