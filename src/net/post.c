@@ -260,7 +260,7 @@ void tri_post_close(tri_post *post)
             break;
     }
     if (post->ops->drain)
-        post->ops->drain(post);
+        post->ops->drain(post, until_ns);
     while (!tri_post_is_empty(&post->lines)) {
         tri_line *line = LINE_OF(post->lines.next, all);
 

@@ -110,7 +110,7 @@ typedef struct tri_post_ops {
     tri_status (*write)(tri_line *line, const tri_part *parts, size_t count, size_t *taken, size_t *promised);
     void (*wake)(tri_post *post);
     /* Before all lines end: gives what was sent the time to arrive. NULL: it needs none. */
-    void (*drain)(tri_post *post);
+    void (*drain)(tri_post *post, int64_t deadline_ns);
     /* Closes it for the other end; and frees what there is besides tri_line. */
     void (*line_end)(tri_line *line);
     /* All that `open` opened. */

@@ -21,9 +21,8 @@
 #include "net/post_tcp_impl.h"
 #include "net/tcp_meet.h"
 
-#define EVENTS         256
-#define LONGEST_NS     (60 * TRI_NS_PER_S)
-#define DRAIN_LIMIT_NS (100 * TRI_NS_PER_MS)
+#define EVENTS     256
+#define LONGEST_NS (60 * TRI_NS_PER_S)
 
 static tcp_post *tcp_of(tri_post *post)
 {
@@ -349,10 +348,8 @@ static tri_status tcp_write(tri_line *base, const tri_part *parts, size_t count,
 }
 
 /* Closing a socket that still has unread bytes would throw away what was sent. */
-static void tcp_drain(tri_post *post)
+static void tcp_drain(tri_post *post, int64_t deadline_ns)
 {
-    int64_t until_ns = tri_now_ns() + DRAIN_LIMIT_NS;
-
     for (post_node *node = post->lines.next; node != &post->lines; node = node->next)
         shutdown(tri_container_of(node, tcp_line, base.all)->fd, SHUT_WR);
     for (;;) {
@@ -367,7 +364,7 @@ static void tcp_drain(tri_post *post)
             while (got > 0);
             waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
         }
-        if (!waits || tri_now_ns() >= until_ns)
+        if (!waits || tri_now_ns() >= deadline_ns)
             return;
         tri_sleep_ns(TRI_NS_PER_MS);
     }

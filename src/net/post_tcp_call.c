@@ -58,11 +58,9 @@ static void stranger_destroy(tcp_post *tcp, tcp_stranger *stranger)
     tri_free(stranger);
 }
 
-/* Who leaves without a word was looking for an open port. */
-static void stranger_drop(tcp_post *tcp, tcp_stranger *stranger, const char *why)
+static void stranger_refuse(tcp_post *tcp, tcp_stranger *stranger, const char *why)
 {
-    if (stranger->has_spoken || tri_now_ns() >= stranger->limit_ns)
-        tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, why);
+    tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, why);
     stranger_destroy(tcp, stranger);
 }
 
@@ -89,11 +87,11 @@ static bool stranger_proven(tcp_post *tcp, tcp_stranger *stranger)
     stranger->fd = stranger->talk.fd;
     stranger->talk.fd = -1;
     if (encrypts != (tcp->tls != NULL)) {
-        stranger_drop(tcp, stranger, encrypts ? "it has comm.encrypt = on" : "it has comm.encrypt = off");
+        stranger_refuse(tcp, stranger, encrypts ? "it has comm.encrypt = on" : "it has comm.encrypt = off");
         return false;
     }
     if (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->talk.key, &stranger->tls) != TRI_OK) {
-        stranger_drop(tcp, stranger, tri_last_error());
+        stranger_refuse(tcp, stranger, tri_last_error());
         return false;
     }
     return true;
@@ -106,9 +104,12 @@ void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
 
     if (stranger->fd < 0) {
         tri_talk_advance(&is, &stranger->talk);
-        stranger->has_spoken |= stranger->talk.done_nbytes > 0 || stranger->talk.step > 1;
         if (stranger->talk.stage == TALK_IDLE) {
-            stranger_drop(tcp, stranger, stranger->talk.why);
+            /* Who leaves before a hello is whole was looking for an open port, or has found a nearer place. */
+            if (stranger->talk.done_nbytes == TRI_HELLO_NBYTES)
+                stranger_refuse(tcp, stranger, stranger->talk.why);
+            else
+                stranger_destroy(tcp, stranger);
             return;
         }
         if (stranger->talk.stage != TALK_DONE || !stranger_proven(tcp, stranger))
@@ -116,7 +117,7 @@ void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
     }
     if (stranger->tls) {
         if (tri_tls_shake(stranger->tls, &events) != TRI_OK) {
-            stranger_drop(tcp, stranger, tri_last_error());
+            stranger_refuse(tcp, stranger, tri_last_error());
             return;
         }
         if (events != 0)
@@ -167,7 +168,7 @@ static bool stranger_fits(tcp_post *tcp)
     oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
     if (tri_now_ns() < oldest->limit_ns - STRANGER_NS + STRANGER_FAIR_NS)
         return false;
-    stranger_drop(tcp, oldest, "too many call, and it did not prove that it knows the token");
+    stranger_refuse(tcp, oldest, "too many call, and it did not prove that it knows the token");
     return true;
 }
 
@@ -210,7 +211,7 @@ int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
         if (now_ns < oldest->limit_ns)
             return tcp->accept_after_ns > 0 && tcp->accept_after_ns < oldest->limit_ns ? tcp->accept_after_ns
                                                                                        : oldest->limit_ns;
-        stranger_drop(tcp, oldest, "it did not prove in time that it knows the token");
+        stranger_refuse(tcp, oldest, "it did not prove in time that it knows the token");
     }
     return tcp->accept_after_ns > 0 ? tcp->accept_after_ns : TRI_FOREVER;
 }
