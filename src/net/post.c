@@ -51,7 +51,7 @@ static tri_status post_init(tri_post *post, const tri_post_ops *ops, const tri_p
     tri_post_node_head(&post->fresh);
     tri_post_node_head(&post->broken);
     tri_post_node_head(&post->ended);
-    post->scratch = tri_alloc_bulk(TRI_POST_SCRATCH_NBYTES);
+    post->scratch = tri_alloc_bulk(ops->scratch_nbytes);
     return post->name && post->token && post->scratch ? TRI_OK : TRI_ENOMEM;
 }
 

@@ -93,7 +93,8 @@ typedef struct post_room {
 
 typedef struct tri_post_ops {
     const char *name;
-    size_t nbytes; /* of its struct */
+    size_t nbytes;         /* of its struct */
+    size_t scratch_nbytes; /* what one read may give of small letters */
     /* The post is zeros but for what is in tri_post; after a failure nothing is open. */
     tri_status (*open)(tri_post *post);
     const char *(*address)(const tri_post *post);
@@ -130,13 +131,11 @@ struct tri_post {
     bool in_turn;
     bool is_woken;
     uint64_t handled;       /* calls of handlers */
-    unsigned char *scratch; /* [TRI_POST_SCRATCH_NBYTES]: what was read and is no body with a place of its own */
+    unsigned char *scratch; /* [ops->scratch_nbytes]: what was read and is no body with a place of its own */
     /* What went wrong is said once a second. */
     int64_t noted_ns;
     uint64_t unnoted;
 };
-
-#define TRI_POST_SCRATCH_NBYTES ((size_t)64 << 10)
 
 /* ---- lists */
 void tri_post_node_head(post_node *head);

@@ -21,8 +21,9 @@
 #include "net/post_tcp_impl.h"
 #include "net/tcp_meet.h"
 
-#define EVENTS     256
-#define LONGEST_NS (60 * TRI_NS_PER_S)
+#define SCRATCH_NBYTES ((size_t)64 << 10)
+#define EVENTS         256
+#define LONGEST_NS     (60 * TRI_NS_PER_S)
 
 static tcp_post *tcp_of(tri_post *post)
 {
@@ -360,7 +361,7 @@ static void tcp_drain(tri_post *post, int64_t deadline_ns)
             ssize_t got;
 
             do
-                got = recv(fd, post->scratch, TRI_POST_SCRATCH_NBYTES, MSG_DONTWAIT);
+                got = recv(fd, post->scratch, SCRATCH_NBYTES, MSG_DONTWAIT);
             while (got > 0);
             waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
         }
@@ -373,6 +374,7 @@ static void tcp_drain(tri_post *post, int64_t deadline_ns)
 const tri_post_ops tri_post_tcp = {
     .name = "tcp",
     .nbytes = sizeof(tcp_post),
+    .scratch_nbytes = SCRATCH_NBYTES,
     .open = tcp_open,
     .address = tcp_address,
     .dial = tri_post_tcp_dial,

@@ -169,7 +169,8 @@ tri_status pair_dial(post_pair *pair, tri_post *from, const char *address, tri_l
 
     if (pair->way->over_hub)
         return tri_post_dial(from, address, tri_deadline_after_ms(PAIR_WAIT_MS), line);
-    TRI_ASSERT(tri_thread_start(&thread, "turner", turner_main, &turner) == TRI_OK);
+    *line = NULL;
+    TRI_TRY(tri_thread_start(&thread, "turner", turner_main, &turner));
     status = tri_post_dial(from, address, tri_deadline_after_ms(PAIR_WAIT_MS), line);
     atomic_store(&turner.stop, true);
     tri_post_wake(turner.post);
