@@ -19,7 +19,6 @@
 
 #include "base/memory.h"
 #include "net/post_tcp_impl.h"
-#include "net/tcp_meet.h"
 
 #define SCRATCH_NBYTES ((size_t)64 << 10)
 #define EVENTS         256
@@ -103,10 +102,8 @@ tri_status tri_post_tcp_line(tcp_post *tcp, int fd, tri_tls *tls, int how, const
 {
     tri_line *base;
     tcp_line *line;
-    tri_status status = tri_tcp_tune(fd, tcp->base.config.timeout_s);
+    tri_status status = tri_post_line_create(&tcp->base, sizeof *line, &base);
 
-    if (status == TRI_OK)
-        status = tri_post_line_create(&tcp->base, sizeof *line, &base);
     if (status != TRI_OK) {
         tri_tls_close(tls);
         close(fd);

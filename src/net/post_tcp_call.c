@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "net/dial.h"
 #include "net/post_tcp_impl.h"
+#include "net/tcp_meet.h"
 
 #define STRANGER_NS      (5 * TRI_NS_PER_S)
 #define STRANGER_LIMIT   256
@@ -90,7 +91,8 @@ static bool stranger_proven(tcp_post *tcp, tcp_stranger *stranger)
         stranger_refuse(tcp, stranger, encrypts ? "it has comm.encrypt = on" : "it has comm.encrypt = off");
         return false;
     }
-    if (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->talk.key, &stranger->tls) != TRI_OK) {
+    if (tri_tcp_tune(stranger->fd, tcp->base.config.timeout_s) != TRI_OK ||
+        (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->talk.key, &stranger->tls) != TRI_OK)) {
         stranger_refuse(tcp, stranger, tri_last_error());
         return false;
     }
@@ -325,6 +327,8 @@ tri_status tri_post_tcp_dial(tri_post *post, const char *address, int64_t deadli
     tri_dial_init(&dial, LISTENER);
     status = place_reach(tcp, &is, &dial, &met, deadline_ns);
     tri_dial_fini(&dial);
+    if (status == TRI_OK)
+        status = tri_tcp_tune(met.fds[0], post->config.timeout_s);
     if (status == TRI_OK && tcp->tls)
         status = encryption_begin(tcp, met.fds[0], met.keys[0], deadline_ns, &tls);
     if (status != TRI_OK) {
