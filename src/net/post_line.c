@@ -412,7 +412,7 @@ void tri_post_line_receive(tri_line *line)
             rooms[0] = (post_room){in->body + in->body_nbytes, (size_t)in->letter.nbytes - in->body_nbytes};
         else if (in->head_nbytes > 0)
             rooms[1].nbytes -= in->head_nbytes;
-        if (rooms[0].nbytes >= left)
+        if (rooms[0].nbytes > left)
             rooms[0].nbytes = left, rooms[1].nbytes = 0;
         else if (in->reads_wide)
             rooms[1].nbytes = line->post->ops->scratch_nbytes;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -211,29 +212,55 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double seconds_of(void (*run)(const bench_task *task), const bench_task *task)
+/* Seconds that have passed, and that the cores have worked for both ends. */
+typedef struct bench_time {
+    double wall, work;
+} bench_time;
+
+static double work_now(void)
+{
+    struct rusage usage;
+
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static bench_time time_of(void (*run)(const bench_task *task), const bench_task *task)
 {
     int64_t before_ns = tri_now_ns();
+    double before = work_now();
 
     run(task);
-    return (double)(tri_now_ns() - before_ns) * 1e-9;
+    return (bench_time){(double)(tri_now_ns() - before_ns) * 1e-9, work_now() - before};
+}
+
+static double median_of(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
 }
 
 static void row_measure(const char *name, const bench_task *task, int rounds)
 {
-    double post[MAX_ROUNDS], socket[MAX_ROUNDS], ratios[MAX_ROUNDS], each = (double)task->nbytes + TRI_LETTER_NBYTES;
+    double post[MAX_ROUNDS], socket[MAX_ROUNDS], speeds[MAX_ROUNDS], works[MAX_ROUNDS], work[MAX_ROUNDS], speed;
+    double us = 1e6 / task->count;
 
     for (int i = 0; i < rounds; i++) {
-        post[i] = seconds_of(post_run, task);
-        socket[i] = seconds_of(plain_run, task);
-        ratios[i] = socket[i] / post[i];
+        bench_time of_post = time_of(post_run, task), of_socket = time_of(plain_run, task);
+
+        post[i] = of_post.wall;
+        socket[i] = of_socket.wall;
+        work[i] = of_post.work;
+        speeds[i] = of_socket.wall / of_post.wall;
+        works[i] = of_post.work / of_socket.work;
     }
-    qsort(post, (size_t)rounds, sizeof *post, by_value);
-    qsort(socket, (size_t)rounds, sizeof *socket, by_value);
-    qsort(ratios, (size_t)rounds, sizeof *ratios, by_value);
-    printf("%-22s %9.2f us each %7.2f GB/s   socket %9.2f us   of its speed %.2f (%.2f to %.2f)\n", name,
-           post[rounds / 2] / task->count * 1e6, each * task->count / post[rounds / 2] * 1e-9,
-           socket[rounds / 2] / task->count * 1e6, ratios[rounds / 2], ratios[0], ratios[rounds - 1]);
+    speed = median_of(speeds, rounds);
+    printf("%-18s %9.2f us each, %6.2f GB/s, %9.2f us of work; socket %9.2f us, of its speed %.2f (%.2f to %.2f), of "
+           "its work %.2f\n",
+           name, median_of(post, rounds) * us, (double)task->nbytes / (median_of(post, rounds) * us) * 1e-3,
+           median_of(work, rounds) * us, median_of(socket, rounds) * us, speed, speeds[0], speeds[rounds - 1],
+           median_of(works, rounds));
 }
 
 static void rows_measure(int rounds, const char *only)
