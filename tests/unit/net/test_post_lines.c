@@ -47,6 +47,62 @@ static void urgent_letters_overtake_those_that_wait(void **state)
     over_all(priorities_body);
 }
 
+#define MIXED 800
+
+static uint64_t mixed_priority(uint64_t id)
+{
+    return id * 2654435761u >> 7 & 3;
+}
+
+static size_t mixed_nbytes(uint64_t id)
+{
+    static const size_t sizes[] = {0, 1, 100, 3000, 16384 - TRI_LETTER_NBYTES - 1, 16384 - TRI_LETTER_NBYTES, 40000};
+
+    return sizes[id * 40503 % TRI_COUNT_OF(sizes)];
+}
+
+static bool mixed_then(pair_end *end, const pair_event *event)
+{
+    if (event->what == PAIR_LETTER && event->nbytes > 0)
+        PAIR_CHECK(end->pair, event->nbytes == mixed_nbytes(event->id) &&
+                                  memcmp(end->body, much + event->id, (size_t)event->nbytes) == 0);
+    return true;
+}
+
+/* Letters are queued while others are half written: what was promised to the way stays in its order. */
+static void mixed_body(post_pair *pair)
+{
+    for (int i = 0; i < 2; i++)
+        pair->ends[i].then = mixed_then;
+    for (uint64_t id = 0; id < MIXED; id++) {
+        for (int i = 0; i < 2; i++)
+            pair_send(&pair->ends[i], pair->ends[i].line, (unsigned)mixed_priority(id), id, much + id,
+                      mixed_nbytes(id));
+        tri_line_pause(pair->ends[0].line, id % 200 < 150);
+        if (id % 7 == 0)
+            pair_turn(pair);
+    }
+    tri_line_pause(pair->ends[0].line, false);
+    for (int i = 0; i < 2; i++) {
+        uint64_t next[4] = {0};
+
+        PAIR_UNTIL(pair, pair_count(&pair->ends[i], PAIR_LETTER) == MIXED || pair_count(&pair->ends[i], PAIR_CLOSED));
+        for (int n = 0; n < pair_count(&pair->ends[i], PAIR_LETTER); n++) {
+            uint64_t id = pair_event_of(&pair->ends[i], PAIR_LETTER, n)->id, priority = mixed_priority(id);
+
+            PAIR_CHECK(pair, id >= next[priority]);
+            next[priority] = id + 1;
+        }
+        PAIR_CHECK(pair, pair_count(&pair->ends[i], PAIR_LETTER) == MIXED);
+    }
+}
+
+static void letters_of_all_priorities_come_whole(void **state)
+{
+    (void)state;
+    over_all(mixed_body);
+}
+
 /* ---- waiting */
 
 static void pause_body(post_pair *pair)
@@ -415,6 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(urgent_letters_overtake_those_that_wait),
+        cmocka_unit_test(letters_of_all_priorities_come_whole),
         cmocka_unit_test(a_line_that_is_paused_lets_the_sender_wait),
         cmocka_unit_test(a_handler_may_pause_after_each_letter),
         cmocka_unit_test(who_hangs_up_ends_the_line_for_both),

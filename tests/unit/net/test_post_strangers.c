@@ -137,7 +137,10 @@ static void crowd_body(post_pair *pair)
         fds[i] = stranger_connect(pair);
     PAIR_CHECK(pair, pair_dial(pair, pair->ends[1].post, tri_post_address(pair->ends[0].post), &line) == TRI_OK);
     PAIR_UNTIL(pair, pair_count(&pair->ends[0], PAIR_OPENED) == 2);
+    pair->ends[1].line = line;
     honest_talk(pair);
+    /* Those who came first made room before their time was over. */
+    PAIR_CHECK(pair, has_ended(fds[0]) && !has_ended(fds[CROWD - 1]));
     for (int i = 0; i < CROWD; i++)
         close(fds[i]);
 }
