@@ -76,12 +76,12 @@ static const char *own_part(const direct *d, int part, int owner, int64_t s)
     return base + offset_of(d, owner, s);
 }
 
-/* Where the owner's result of round s goes. */
-static char *result_of(const direct *d, int64_t s)
+/* Where the owner's result of round s goes, of subtree k. */
+static char *result_of(const direct *d, int64_t s, int k)
 {
     const tri_call *call = d->call;
     if (is_scattered(call))
-        return (char *)call->out + tri_call_nbytes(call, s * d->segment);
+        return (char *)(call->outs ? call->outs[k] : call->out) + tri_call_nbytes(call, s * d->segment);
     if (call->op == TRI_COMM_REDUCE && call->group->rank != call->root)
         return d->results + (size_t)(s & 1) * tri_call_nbytes(call, d->segment);
     return (char *)call->out + offset_of(d, call->group->rank, s);
@@ -96,7 +96,7 @@ static tri_status direct_init(direct *d, tri_call *call)
 {
     int ranks = call->group->count;
     *d = (direct){.call = call, .adds_in = tri_call_adds_in(call)};
-    TRI_TRY(tri_plan_find(call->group, tri_comm_is_tree(call->op) ? call->leaves : 0, &d->plan));
+    TRI_TRY(tri_plan_find(call->group, tri_comm_is_tree(call->op) ? call->place : TRI_TREE_OF_RANKS, &d->plan));
     int64_t align = 64 / (int64_t)tri_dtype_nbytes(call->dtype);
     d->chunk = ((call->count + ranks - 1) / ranks + align - 1) / align * align;
     for (int r = 0; is_scattered(call) && r < ranks; r++) {
@@ -159,11 +159,31 @@ static void add_results(direct *d, int64_t s)
         bool gets = call->op != TRI_COMM_REDUCE || rank == call->root;
         int64_t theirs = segment_of(d, from, s);
         if (to_gets && mine > 0)
-            tri_moves_send(call, to, message_of(s, 0, true), result_of(d, s), tri_call_nbytes(call, mine));
+            tri_moves_send(call, to, message_of(s, 0, true), result_of(d, s, 0), tri_call_nbytes(call, mine));
         if (gets && theirs > 0)
             tri_moves_receive(call, from, message_of(s, 0, true), (char *)call->out + offset_of(d, from, s),
                               tri_call_nbytes(call, theirs));
     }
+}
+
+/* The sum of subtree k of the group's shards: d->from says where the values of slots lie. */
+static tri_status sum_root(direct *d, int64_t s, int k, int64_t count)
+{
+    tri_call *call = d->call;
+    const tri_plan_root *at = &d->plan->roots[k];
+    tri_reduce_fn combine = tri_reduce_find(call->reduce, d->adds_in);
+    char *result = result_of(d, s, k), *root = d->adds_in == call->dtype ? result : slot_at(d, at->slot);
+    for (int i = at->first; i < at->end; i++) {
+        tri_tree_step step = d->plan->steps[i];
+        char *sum = i == at->end - 1 ? root : slot_at(d, step.into);
+        combine(sum, d->from[step.into], d->from[step.from], count);
+        d->from[step.into] = sum;
+    }
+    tri_added((size_t)(at->end - at->first) * (size_t)count * tri_dtype_nbytes(d->adds_in));
+    if (at->end == at->first)
+        memmove(root, d->from[at->slot], (size_t)count * tri_dtype_nbytes(d->adds_in));
+    TRI_TRY(tri_call_finish(call, d->adds_in, root, count));
+    return root == result ? TRI_OK : tri_convert(result, call->dtype, root, d->adds_in, count);
 }
 
 /* All slots of round s have come: adds them as the plan says. */
@@ -185,19 +205,9 @@ static tri_status sum_slots(direct *d, int64_t s)
         else
             TRI_TRY(tri_convert(slot_at(d, slot), d->adds_in, part, call->dtype, count));
     }
-    tri_reduce_fn combine = tri_reduce_find(call->reduce, d->adds_in);
-    char *result = result_of(d, s), *root = d->adds_in == call->dtype ? result : slot_at(d, 0);
-    for (int i = 0; i < plan->step_count; i++) {
-        tri_tree_step step = plan->steps[i];
-        char *sum = i == plan->step_count - 1 ? root : slot_at(d, step.into);
-        combine(sum, d->from[step.into], d->from[step.from], count);
-        d->from[step.into] = sum;
-    }
-    tri_added((size_t)plan->step_count * (size_t)count * tri_dtype_nbytes(d->adds_in));
-    if (plan->step_count == 0)
-        memmove(root, d->from[0], (size_t)count * tri_dtype_nbytes(d->adds_in));
-    TRI_TRY(tri_call_finish(call, d->adds_in, root, count));
-    return root == result ? TRI_OK : tri_convert(result, call->dtype, root, d->adds_in, count);
+    for (int k = plan->root_count - 1; k >= 0; k--) /* the first result may lie where another sum's part is */
+        TRI_TRY(sum_root(d, s, k, count));
+    return TRI_OK;
 }
 
 static tri_status direct_run(tri_call *call)
@@ -241,7 +251,9 @@ static double both_us(const tri_price *price, int ranks, double nbytes)
 static const char *subtree_cannot(const tri_call *call)
 {
     int64_t ranks = call->group->count;
-    if (call->leaves % ranks)
+    if (call->outs)
+        return "the group's shards may be several subtrees";
+    if (call->place.leaves % ranks)
         return "the number of ranks does not divide the number of shards";
     return NULL;
 }

@@ -27,7 +27,7 @@ static tri_status exchange_init(exchange *e, tri_call *call)
 {
     size_t ranks = (size_t)call->group->count;
     *e = (exchange){.call = call, .adds_in = tri_call_adds_in(call)};
-    TRI_TRY(tri_plan_find(call->group, 0, &e->plan));
+    TRI_TRY(tri_plan_find(call->group, TRI_TREE_OF_RANKS, &e->plan));
     e->stride = ((size_t)call->count * tri_dtype_nbytes(e->adds_in) + 63) & ~(size_t)63;
     e->slots = tri_call_scratch(call, ranks * (e->stride + sizeof(*e->from)));
     if (!e->slots)

@@ -69,7 +69,7 @@ static tri_status sum_messages(tri_call *call, const char *own, int64_t first, i
     const tri_plan *plan;
     if (group->count == 2 && adds_in == call->dtype)
         return sum_two(call, own, first, count);
-    TRI_TRY(tri_plan_find(group, 0, &plan));
+    TRI_TRY(tri_plan_find(group, TRI_TREE_OF_RANKS, &plan));
     size_t each = (size_t)count * tri_dtype_nbytes(adds_in);
     char *sums = tri_call_scratch(call, each * (size_t)group->count + 1);
     if (!sums)

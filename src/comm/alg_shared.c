@@ -283,7 +283,7 @@ static tri_status sharing_run_call(tri_call *call)
 {
     tri_sharing run = {.call = call};
     bool all = false;
-    TRI_TRY(tri_plan_find(call->group, 0, &run.plan));
+    TRI_TRY(tri_plan_find(call->group, TRI_TREE_OF_RANKS, &run.plan));
     TRI_TRY(places_meet(&run, &all));
     if (!all)
         return call->in_blocks.counts ? tri_reduce_scatter_by_direct.run(call) : tri_staged_run(&run);

@@ -139,7 +139,7 @@ static uint32_t frame_extra(const tri_call *call)
     if (call->op == TRI_COMM_REDUCE || call->op == TRI_COMM_BROADCAST || call->op == TRI_COMM_GATHER ||
         call->op == TRI_COMM_SCATTER)
         return (uint32_t)call->root;
-    return tri_comm_is_tree(call->op) ? (uint32_t)__builtin_ctzll((uint64_t)call->leaves) : 0;
+    return tri_comm_is_tree(call->op) ? (uint32_t)__builtin_ctzll((uint64_t)call->place.leaves) : 0;
 }
 
 void tri_call_fill_frame(tri_call *call)

@@ -320,19 +320,21 @@ tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dt
 }
 
 /* Are these the parts of this rank's leaves, of `count` elements? */
-static tri_status check_parts(const tri_group *group, tri_comm_op op, int64_t leaves, float *const *parts,
+static tri_status check_parts(const tri_group *group, tri_comm_op op, tri_tree_place place, float *const *parts,
                               int part_count, int64_t count)
 {
     const char *what = tri_comm_op_name(op);
+    int64_t leaves = place.leaves;
+    int rank = place.first + group->rank;
     if (leaves < 1 || (leaves & (leaves - 1)) || leaves > INT64_C(1) << 30)
         return tri_fail(TRI_EINVAL, "%s: want a power of two of leaves up to 2^30, got %" PRId64, what, leaves);
     tri_tree_part own[TRI_TREE_MAX_PARTS];
-    int64_t own_first = tri_tree_first(leaves, group->rank, group->count);
-    int64_t own_count = tri_tree_count(leaves, group->rank, group->count);
+    int64_t own_first = tri_tree_first(leaves, rank, place.ranks),
+            own_count = tri_tree_count(leaves, rank, place.ranks);
     int want = tri_tree_parts(leaves, own_first, own_count, own);
     if (part_count != want)
         return tri_fail(TRI_EINVAL, "%s: rank %d of %d owns %" PRId64 " of %" PRId64 " leaves: want %d parts, got %d",
-                        what, group->rank, group->count, own_count, leaves, want, part_count);
+                        what, rank, place.ranks, own_count, leaves, want, part_count);
     /* A rank without leaves still needs a place for the result. */
     for (int p = 0; count > 0 && p < (want > 1 ? want : 1); p++) {
         if (!parts || !parts[p])
@@ -345,35 +347,55 @@ static tri_status check_parts(const tri_group *group, tri_comm_op op, int64_t le
 tri_status tri_all_reduce_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count, int64_t count,
                                tri_work **work)
 {
-    TRI_TRY(check_parts(group, TRI_COMM_ALL_REDUCE_TREE, leaves, parts, part_count, count));
+    tri_tree_place place = {leaves, 0, group->count};
+    TRI_TRY(check_parts(group, TRI_COMM_ALL_REDUCE_TREE, place, parts, part_count, count));
     tri_call call = {.group = group,
                      .op = TRI_COMM_ALL_REDUCE_TREE,
                      .dtype = TRI_F32,
                      .reduce = TRI_REDUCE_SUM,
                      .count = count,
-                     .leaves = leaves,
+                     .place = place,
                      .parts = parts,
                      .part_count = part_count};
     call.in = call.out = parts ? parts[0] : NULL;
     return submit(&call, work);
 }
 
-tri_status tri_reduce_scatter_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,
-                                   const tri_blocks *in_blocks, float *out, tri_work **work)
+/* outs: NULL or as in tri_reduce_scatter_subtrees(). */
+static tri_status scatter_tree(tri_group *group, tri_tree_place place, float *const *parts, int part_count,
+                               const tri_blocks *in_blocks, float *const *outs, float *out, tri_work **work)
 {
     TRI_TRY(want_blocks("reduce_scatter_tree", in_blocks));
     int64_t count = blocks_sum(group, in_blocks);
-    TRI_TRY(check_parts(group, TRI_COMM_REDUCE_SCATTER_TREE, leaves, parts, part_count, count));
+    TRI_TRY(check_parts(group, TRI_COMM_REDUCE_SCATTER_TREE, place, parts, part_count, count));
     tri_call call = {.group = group,
                      .op = TRI_COMM_REDUCE_SCATTER_TREE,
                      .dtype = TRI_F32,
                      .reduce = TRI_REDUCE_SUM,
                      .count = count,
-                     .leaves = leaves,
+                     .place = place,
                      .parts = parts,
                      .part_count = part_count,
                      .in = parts ? parts[0] : NULL,
                      .out = out,
+                     .outs = outs,
                      .in_blocks = *in_blocks};
     return submit(&call, work);
+}
+
+tri_status tri_reduce_scatter_tree(tri_group *group, int64_t leaves, float *const *parts, int part_count,
+                                   const tri_blocks *in_blocks, float *out, tri_work **work)
+{
+    return scatter_tree(group, (tri_tree_place){leaves, 0, group->count}, parts, part_count, in_blocks, NULL, out,
+                        work);
+}
+
+/* Where groups of this length share the leaves out evenly, each has one whole subtree: a tree of its own. */
+tri_status tri_reduce_scatter_subtrees(tri_group *group, tri_tree_place place, float *const *parts, int part_count,
+                                       const tri_blocks *in_blocks, float *const *outs, tri_work **work)
+{
+    int groups = place.ranks / group->count;
+    if (place.ranks % group->count == 0 && place.first % group->count == 0 && place.leaves % groups == 0)
+        return tri_reduce_scatter_tree(group, place.leaves / groups, parts, part_count, in_blocks, outs[0], work);
+    return scatter_tree(group, place, parts, part_count, in_blocks, outs, outs[0], work);
 }

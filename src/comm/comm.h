@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "cluster/cluster.h"
 #include "net/net.h"
+#include "tensor/tree.h"
 
 #define TRI_COMM_OPTIONS(X)                                                                                            \
     X(NAME, order, "canonical", 0, 0, "canonical|any",                                                                 \
@@ -37,6 +38,12 @@ tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config 
 /* One rank of a hub of this process (threads or fibers): no store. */
 tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_config *config,
                              const tri_net_config *net, tri_comm **out);
+
+/* As tri_reduce_scatter_tree() in a group that has the shards of some of the ranks alone: of each whole subtree of
+ * these (tri_tree_parts) every rank gets its block of the sum, in outs[0], outs[1] ... outs[0] may lie where the block
+ * of parts[0] does. */
+tri_status tri_reduce_scatter_subtrees(tri_group *group, tri_tree_place place, float *const *parts, int part_count,
+                                       const tri_blocks *in_blocks, float *const *outs, tri_work **work);
 
 /* Numbers are part of the wire format: append only. */
 typedef enum tri_comm_op {

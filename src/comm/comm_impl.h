@@ -40,7 +40,8 @@ typedef struct tri_call {
     tri_batch *batch;                 /* TRI_COMM_BATCH */
     float *const *parts;              /* of the sums of shards: tri_comm_is_tree() */
     int part_count;
-    int64_t leaves;
+    tri_tree_place place; /* where this group's shards stand in the tree */
+    float *const *outs;   /* one for each whole subtree of theirs; NULL: all shards are theirs, and out has the sum */
     char name[TRI_COMM_NAME_NBYTES];
     const tri_algorithm *algorithm; /* NULL: the cheapest */
     unsigned priority;              /* 1 goes first; 0: in the order made */
@@ -69,13 +70,20 @@ struct tri_algorithm {
     tri_status (*run)(tri_call *call);
 };
 
+/* A whole subtree of a group's shards: its sum is in a slot after the steps [first, end). */
+typedef struct tri_plan_root {
+    int slot, first, end;
+} tri_plan_root;
+
 /* Slots of the parts of all ranks, and the order in which they are added. */
 typedef struct tri_plan {
     int slot_count;
     int *first_slot; /* [ranks + 1] */
     int step_count;
     tri_tree_step *steps;
-    int64_t leaves; /* 0: one leaf per rank */
+    int root_count; /* 1 where all shards are the group's */
+    tri_plan_root roots[TRI_TREE_MAX_PARTS];
+    tri_tree_place place; /* TRI_TREE_OF_RANKS: leaves 0 */
 } tri_plan;
 
 struct tri_group {
@@ -259,8 +267,9 @@ tri_status tri_rules_parse(const char *text, bool any_order, tri_rule rules[TRI_
 const tri_algorithm *tri_rules_find(const tri_comm *comm, tri_comm_op op, int64_t nbytes);
 
 /* plan.c */
-/* leaves 0: one leaf per rank. Kept in the group. */
-tri_status tri_plan_find(tri_group *group, int64_t leaves, const tri_plan **out);
+/* Kept in the group. */
+#define TRI_TREE_OF_RANKS ((tri_tree_place){0}) /* one leaf per rank */
+tri_status tri_plan_find(tri_group *group, tri_tree_place place, const tri_plan **out);
 void tri_plan_fini(tri_plan *plan);
 
 /* group.c */

@@ -37,7 +37,7 @@ int tri_comm_offers(const tri_group *group, tri_comm_op op, int64_t nbytes, bool
                      .dtype = nbytes % 4 ? TRI_U8 : TRI_F32,
                      .canonical = canonical || tri_comm_is_tree(op),
                      .count = nbytes % 4 ? nbytes : nbytes / 4,
-                     .leaves = INT64_C(1) << tri_log_ceil(group->count)};
+                     .place = {INT64_C(1) << tri_log_ceil(group->count), 0, group->count}};
     int count = 0, cheapest = -1;
     for (int i = 0; tri_algorithms[i] && count < limit; i++) {
         const tri_algorithm *algorithm = tri_algorithms[i];

@@ -13,29 +13,54 @@ void tri_plan_fini(tri_plan *plan)
     *plan = (tri_plan){0};
 }
 
-/* Parts of all ranks, in leaf order. */
-static tri_status tree_plan(int ranks, int64_t leaves, tri_plan *plan)
+/* Parts of all ranks, in leaf order; NULL: counted. */
+static int parts_list(const tri_group *group, tri_tree_place place, int *first_slot, tri_tree_part *parts)
 {
-    size_t slot_count = 0;
     tri_tree_part own[TRI_TREE_MAX_PARTS];
-    for (int r = 0; r < ranks; r++) {
-        plan->first_slot[r] = (int)slot_count;
-        slot_count +=
-            (size_t)tri_tree_parts(leaves, tri_tree_first(leaves, r, ranks), tri_tree_count(leaves, r, ranks), own);
+    int slot_count = 0;
+    for (int r = 0; r < group->count; r++) {
+        int rank = place.first + r;
+        int count = tri_tree_parts(place.leaves, tri_tree_first(place.leaves, rank, place.ranks),
+                                   tri_tree_count(place.leaves, rank, place.ranks), own);
+        first_slot[r] = slot_count;
+        if (parts)
+            memcpy(parts + slot_count, own, (size_t)count * sizeof(own[0]));
+        slot_count += count;
     }
-    plan->first_slot[ranks] = (int)slot_count;
-    plan->slot_count = (int)slot_count;
-    plan->steps = tri_alloc_zero(slot_count, sizeof(*plan->steps));
-    tri_tree_part *parts = tri_alloc_zero(slot_count, sizeof(*parts));
+    first_slot[group->count] = slot_count;
+    return slot_count;
+}
+
+/* Whole subtrees of the group's leaves, one after the other. */
+static void roots_plan(tri_plan *plan, const tri_tree_part *parts, int64_t end)
+{
+    tri_tree_part roots[TRI_TREE_MAX_PARTS];
+    int64_t first = plan->slot_count > 0 ? parts[0].first : end;
+    plan->root_count = tri_tree_parts(plan->place.leaves, first, end - first, roots);
+    for (int k = 0, low = 0; k < plan->root_count; k++) {
+        int high = low, begun = plan->step_count;
+        while (high < plan->slot_count && parts[high].first < roots[k].first + roots[k].count)
+            high++;
+        plan->step_count += tri_tree_plan(parts + low, high - low, plan->steps + begun);
+        for (int i = begun; i < plan->step_count; i++)
+            plan->steps[i] = (tri_tree_step){.into = plan->steps[i].into + low, .from = plan->steps[i].from + low};
+        plan->roots[k] = (tri_plan_root){low, begun, plan->step_count};
+        low = high;
+    }
+}
+
+static tri_status tree_plan(const tri_group *group, tri_plan *plan)
+{
+    tri_tree_place place = plan->place;
+    plan->slot_count = parts_list(group, place, plan->first_slot, NULL);
+    plan->steps = tri_alloc_zero((size_t)plan->slot_count + 1, sizeof(*plan->steps));
+    tri_tree_part *parts = tri_alloc_zero((size_t)plan->slot_count + 1, sizeof(*parts));
     if (!plan->steps || !parts) {
         tri_free(parts);
         return TRI_ENOMEM;
     }
-    for (int r = 0; r < ranks; r++) {
-        int count = tri_tree_parts(leaves, tri_tree_first(leaves, r, ranks), tri_tree_count(leaves, r, ranks), own);
-        memcpy(parts + plan->first_slot[r], own, (size_t)count * sizeof(own[0]));
-    }
-    plan->step_count = tri_tree_plan(parts, plan->slot_count, plan->steps);
+    parts_list(group, place, plan->first_slot, parts);
+    roots_plan(plan, parts, tri_tree_first(place.leaves, place.first + group->count, place.ranks));
     tri_free(parts);
     return TRI_OK;
 }
@@ -49,21 +74,28 @@ static tri_status rank_plan(int ranks, tri_plan *plan)
     if (!plan->steps)
         return TRI_ENOMEM;
     plan->step_count = tri_tree_plan_leaves(ranks, plan->steps);
+    plan->root_count = 1;
+    plan->roots[0] = (tri_plan_root){0, 0, plan->step_count};
     return TRI_OK;
 }
 
-tri_status tri_plan_find(tri_group *group, int64_t leaves, const tri_plan **out)
+static bool is_same(tri_tree_place a, tri_tree_place b)
 {
-    tri_plan *plan = leaves ? &group->tree_plan : &group->rank_plan;
+    return a.leaves == b.leaves && a.first == b.first && a.ranks == b.ranks;
+}
+
+tri_status tri_plan_find(tri_group *group, tri_tree_place place, const tri_plan **out)
+{
+    tri_plan *plan = place.leaves ? &group->tree_plan : &group->rank_plan;
     *out = plan;
-    if (plan->first_slot && plan->leaves == leaves)
+    if (plan->first_slot && is_same(plan->place, place))
         return TRI_OK;
     tri_plan_fini(plan);
-    plan->leaves = leaves;
+    plan->place = place;
     plan->first_slot = tri_alloc_zero((size_t)group->count + 1, sizeof(int));
     tri_status status = TRI_ENOMEM;
     if (plan->first_slot)
-        status = leaves ? tree_plan(group->count, leaves, plan) : rank_plan(group->count, plan);
+        status = place.leaves ? tree_plan(group, plan) : rank_plan(group->count, plan);
     if (status != TRI_OK)
         tri_plan_fini(plan);
     return status;

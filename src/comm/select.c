@@ -217,7 +217,7 @@ static tri_call call_of(const tri_group *group, tri_comm_op op, int64_t nbytes, 
                       .dtype = nbytes % 4 ? TRI_U8 : TRI_F32,
                       .canonical = !group->comm->any_order || tri_comm_is_tree(op),
                       .count = nbytes % 4 ? nbytes : nbytes / 4,
-                      .leaves = group->count,
+                      .place = {group->count, 0, group->count},
                       .in = data,
                       .out = (void *)(uintptr_t)data};
 }

@@ -135,6 +135,7 @@ typedef struct tri_loader_batch {
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch */
     const void *input;           /* [shards * rows_max, sample...], f32 (i32 for integer tokens), padded with zeros */
     const void *target;          /* i32 or f32 */
+    /* Both NULL where the setup says that they are not read. */
 } tri_loader_batch;
 
 /* The threads of the step: calls body(arg, tile) for tiles 0 to tile_count - 1, several at once, and waits. */
@@ -149,6 +150,7 @@ typedef struct tri_loader_setup {
     int64_t first_shard, shard_count; /* of this worker */
     int64_t rows_max;                 /* samples a shard is padded to */
     bool training;                    /* augmentation on */
+    bool skips_input, skips_target;   /* nobody reads them here */
     int64_t first_step;               /* where to begin: resume is this one number */
     int64_t end_step;                 /* after the last one */
     tri_loader_crew crew;

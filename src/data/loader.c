@@ -84,6 +84,12 @@ static bool runs_ahead(const tri_loader *loader)
     return loader->slot_count > 1;
 }
 
+/* Nothing but rows is wanted. */
+static bool skips_all(const tri_loader *loader)
+{
+    return loader->setup.skips_input && loader->setup.skips_target;
+}
+
 /* Tiles of a shard, and of a batch. */
 static int64_t shard_tiles(const tri_loader *loader)
 {
@@ -205,6 +211,19 @@ static tri_status check_samples(const tri_loader *loader)
     return status;
 }
 
+/* A data set reads both; what nobody wants does not stay. */
+static void samples_let_go(tri_loader *loader)
+{
+    if (loader->setup.skips_input) {
+        tri_free(loader->samples);
+        loader->samples = NULL;
+    }
+    if (loader->setup.skips_target) {
+        tri_free(loader->targets);
+        loader->targets = NULL;
+    }
+}
+
 static tri_status read_samples(tri_loader *loader, tri_dataset *dataset)
 {
     size_t samples, targets;
@@ -217,7 +236,20 @@ static tri_status read_samples(tri_loader *loader, tri_dataset *dataset)
     if (loader->samples == NULL || loader->targets == NULL)
         return TRI_ENOMEM;
     TRI_TRY(tri_dataset_read(dataset, loader->indices, loader->count, loader->samples, loader->targets));
-    return check_samples(loader);
+    TRI_TRY(check_samples(loader));
+    samples_let_go(loader);
+    return TRI_OK;
+}
+
+/* Tokens that are drawn are drawn together. */
+static bool keeps_input(const tri_loader *loader)
+{
+    return !loader->setup.skips_input || (draws(loader) && !skips_all(loader));
+}
+
+static bool keeps_target(const tri_loader *loader)
+{
+    return !loader->setup.skips_target || (draws(loader) && !skips_all(loader));
 }
 
 static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
@@ -238,15 +270,16 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
         loader_slot *slot = &loader->slots[i];
         slot->rows = alloc_array(setup->shard_count, sizeof(*slot->rows));
         slot->first_sample = alloc_array(setup->shard_count, sizeof(*slot->first_sample));
-        slot->input = tri_alloc_bulk(input);
-        slot->target = tri_alloc_bulk((size_t)rows * loader->target_nbytes);
-        if (slot->rows == NULL || slot->first_sample == NULL || slot->input == NULL || slot->target == NULL)
+        slot->input = keeps_input(loader) ? tri_alloc_bulk(input) : NULL;
+        slot->target = keeps_target(loader) ? tri_alloc_bulk((size_t)rows * loader->target_nbytes) : NULL;
+        if (slot->rows == NULL || slot->first_sample == NULL || (slot->input == NULL && keeps_input(loader)) ||
+            (slot->target == NULL && keeps_target(loader)))
             return TRI_ENOMEM;
         slot->batch = (tri_loader_batch){.shards = (int)setup->shard_count,
                                          .rows = slot->rows,
                                          .first_sample = slot->first_sample,
-                                         .input = slot->input,
-                                         .target = slot->target};
+                                         .input = setup->skips_input ? NULL : slot->input,
+                                         .target = setup->skips_target ? NULL : slot->target};
     }
     return TRI_OK;
 }
@@ -275,8 +308,11 @@ static void ask_for(const tri_loader *loader, int64_t place)
 static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t place, float *unmoved, unsigned char *input,
                         unsigned char *target)
 {
+    if (target != NULL)
+        memcpy(target, loader->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
+    if (input == NULL)
+        return;
     const unsigned char *stored = loader->samples + (size_t)place * loader->sample_nbytes;
-    memcpy(target, loader->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
     if (unmoved == NULL) {
         tri_normalizer_apply(&loader->normalizer, stored, input);
         return;
@@ -311,6 +347,17 @@ typedef struct prepare_arg {
     int64_t in_epoch; /* step */
 } prepare_arg;
 
+/* Of a sample of the batch; NULL: nobody wants it. */
+static unsigned char *input_at(const prepare_arg *v, int64_t row)
+{
+    return v->slot->input ? v->slot->input + (size_t)row * v->loader->input_nbytes : NULL;
+}
+
+static unsigned char *target_at(const prepare_arg *v, int64_t row)
+{
+    return v->slot->target ? v->slot->target + (size_t)row * v->loader->target_nbytes : NULL;
+}
+
 /* Rows of one shard of the batch, padding with them. */
 static void prepare_tile(void *arg, int64_t tile)
 {
@@ -322,22 +369,22 @@ static void prepare_tile(void *arg, int64_t tile)
     int64_t epoch = v->slot->batch.epoch;
     int64_t k = v->in_epoch * tri_sampler_rows(&setup->sampler, setup->first_shard + s);
     float *unmoved = loader->unmoved != NULL ? loader->unmoved + tile * loader->normalizer.count : NULL;
-    unsigned char *input = v->slot->input + (size_t)(s * setup->rows_max) * loader->input_nbytes;
-    unsigned char *target = v->slot->target + (size_t)(s * setup->rows_max) * loader->target_nbytes;
+    int64_t place = s * setup->rows_max;
     int64_t valid = rows < first ? first : rows < last ? rows : last, places[TILE_ROWS + AHEAD_ROWS] = {0};
     for (int64_t i = first; draws(loader) && i < valid; i++)
-        draw_row(loader, v->slot, s, k + i, input + (size_t)i * loader->input_nbytes,
-                 target + (size_t)i * loader->target_nbytes);
+        draw_row(loader, v->slot, s, k + i, input_at(v, place + i), target_at(v, place + i));
     if (!draws(loader))
         find_places(loader, epoch, s, k + first, valid - first, places);
     for (int64_t i = first; !draws(loader) && i < valid; i++) {
-        ask_for(loader, places[i - first + AHEAD_ROWS]);
-        prepare_row(loader, epoch, places[i - first], unmoved, input + (size_t)i * loader->input_nbytes,
-                    target + (size_t)i * loader->target_nbytes);
+        if (keeps_input(loader))
+            ask_for(loader, places[i - first + AHEAD_ROWS]);
+        prepare_row(loader, epoch, places[i - first], unmoved, input_at(v, place + i), target_at(v, place + i));
     }
     size_t padding = (size_t)(last - valid);
-    memset(input + (size_t)valid * loader->input_nbytes, 0, padding * loader->input_nbytes);
-    memset(target + (size_t)valid * loader->target_nbytes, 0, padding * loader->target_nbytes);
+    if (keeps_input(loader))
+        memset(input_at(v, place + valid), 0, padding * loader->input_nbytes);
+    if (keeps_target(loader))
+        memset(target_at(v, place + valid), 0, padding * loader->target_nbytes);
 }
 
 static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
@@ -358,6 +405,8 @@ static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
         int64_t before = (int64_t)((__int128)shard * sampler->batch / sampler->shards);
         slot->first_sample[s] = (int64_t)((__int128)batch * before / sampler->batch);
     }
+    if (skips_all(loader))
+        return;
     prepare_arg arg = {loader, slot, in_epoch};
     if (!runs_ahead(loader) && setup->crew.run != NULL) {
         setup->crew.run(setup->crew.threads, tile_count(loader), prepare_tile, &arg);
@@ -400,7 +449,7 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
         loader->drawn = dataset;
     }
     TRI_TRY(plan_places(loader));
-    if (!draws(loader))
+    if (!draws(loader) && !skips_all(loader))
         TRI_TRY(read_samples(loader, dataset));
     TRI_TRY(make_slots(loader, config));
     return runs_ahead(loader) ? tri_thread_start(&loader->thread, "data", thread_body, loader) : TRI_OK;
@@ -452,7 +501,8 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
 
 size_t tri_loader_nbytes(const tri_loader *loader)
 {
-    return (size_t)loader->count * (loader->sample_nbytes + loader->target_nbytes);
+    size_t sample = (loader->samples ? loader->sample_nbytes : 0) + (loader->targets ? loader->target_nbytes : 0);
+    return (size_t)loader->count * sample;
 }
 
 void tri_loader_close(tri_loader *loader)

@@ -110,6 +110,8 @@ tri_status tri_move_send(const move_run *mover, int peer, bool *moved)
         link->sending = move->next;
         mover->net->traffic.sent_frames++;
         mover->net->traffic.sent_nbytes += move->frame.nbytes;
+        if (tri_net_host_of(mover->net, peer) != tri_net_host_of(mover->net, mover->net->rank))
+            mover->net->traffic.far_nbytes += move->frame.nbytes;
     }
     return TRI_OK;
 }

@@ -99,6 +99,7 @@ typedef struct tri_net_traffic {
     uint64_t moves;       /* calls, one after the other */
     uint64_t sent_frames; /* messages */
     uint64_t sent_nbytes; /* their payload */
+    uint64_t far_nbytes;  /* of it, to other hosts */
 } tri_net_traffic;
 tri_net_traffic tri_net_traffic_now(const tri_net *net);
 /* The network that is simulated; NULL: a real one. */

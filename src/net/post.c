@@ -51,7 +51,7 @@ static tri_status post_init(tri_post *post, const tri_post_ops *ops, const tri_p
     tri_post_node_head(&post->fresh);
     tri_post_node_head(&post->broken);
     tri_post_node_head(&post->ended);
-    post->scratch = tri_alloc_bulk(TRI_POST_SCRATCH_NBYTES);
+    post->scratch = tri_alloc_bulk(ops->scratch_nbytes);
     return post->name && post->token && post->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
@@ -260,7 +260,7 @@ void tri_post_close(tri_post *post)
             break;
     }
     if (post->ops->drain)
-        post->ops->drain(post);
+        post->ops->drain(post, until_ns);
     while (!tri_post_is_empty(&post->lines)) {
         tri_line *line = LINE_OF(post->lines.next, all);
 

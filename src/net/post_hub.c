@@ -20,7 +20,9 @@
 #define HEAD_NBYTES  ((size_t)8)
 #define SEAL_NBYTES  ((size_t)1)
 #define PIECE_NBYTES ((size_t)64 << 10) /* at most, with head and seal: one message of a simulation */
-#define DATA_NBYTES  (PIECE_NBYTES - HEAD_NBYTES - SEAL_NBYTES)
+/* A thousand endpoints are one process. */
+#define SCRATCH_NBYTES ((size_t)8 << 10)
+#define DATA_NBYTES    (PIECE_NBYTES - HEAD_NBYTES - SEAL_NBYTES)
 
 typedef enum piece_kind { PIECE_OPEN = 1, PIECE_DATA, PIECE_END } piece_kind;
 
@@ -57,7 +59,8 @@ typedef struct hub_post {
     int *known;       /* [world]: those that are not NULL */
     int known_count;
     unsigned char *want;  /* [world] */
-    unsigned char *piece; /* [PIECE_NBYTES] */
+    unsigned char *piece; /* [piece_nbytes]: what is written with one call */
+    size_t piece_nbytes;  /* as much as the longest so far */
     atomic_bool rung;
 } hub_post;
 
@@ -87,6 +90,23 @@ static void hub_close(tri_post *post)
     tri_free(hub->piece);
 }
 
+static tri_status piece_reserve(hub_post *hub, size_t nbytes)
+{
+    size_t capacity = PIECE_NBYTES >> 4;
+    unsigned char *grown;
+
+    if (nbytes <= hub->piece_nbytes)
+        return TRI_OK;
+    while (capacity < nbytes)
+        capacity *= 2;
+    grown = tri_realloc(hub->piece, capacity);
+    if (!grown)
+        return TRI_ENOMEM;
+    hub->piece = grown;
+    hub->piece_nbytes = capacity;
+    return TRI_OK;
+}
+
 static tri_status hub_open(tri_post *post)
 {
     hub_post *hub = hub_of(post);
@@ -105,8 +125,7 @@ static tri_status hub_open(tri_post *post)
     hub->peers = tri_alloc_zero(world, sizeof *hub->peers);
     hub->known = tri_alloc_zero(world, sizeof *hub->known);
     hub->want = tri_alloc_zero(world, sizeof *hub->want);
-    hub->piece = tri_alloc(PIECE_NBYTES);
-    status = hub->peers && hub->known && hub->want && hub->piece ? TRI_OK : TRI_ENOMEM;
+    status = hub->peers && hub->known && hub->want ? piece_reserve(hub, HEAD_NBYTES) : TRI_ENOMEM;
     if (status == TRI_OK && setup->listens) {
         memset(hub->want, TRI_WANT_READ, world);
         hub->want[setup->rank] = 0;
@@ -204,8 +223,11 @@ static tri_status piece_write(hub_post *hub, hub_peer *peer, const tri_part *par
 {
     size_t before, after, nbytes, took;
 
-    if (peer->out_nbytes == 0)
-        peer->out_nbytes = left < DATA_NBYTES ? left : DATA_NBYTES;
+    if (peer->out_nbytes == 0) {
+        left = left < DATA_NBYTES ? left : DATA_NBYTES;
+        TRI_TRY(piece_reserve(hub, HEAD_NBYTES + left + SEAL_NBYTES));
+        peer->out_nbytes = left;
+    }
     /* Data of this piece that the caller knows to be taken. */
     before = peer->out_done < HEAD_NBYTES ? 0 : peer->out_done - HEAD_NBYTES;
     before = before < peer->out_nbytes ? before : peer->out_nbytes - 1;
@@ -523,6 +545,7 @@ static void hub_wake(tri_post *post)
 const tri_post_ops tri_post_hub = {
     .name = "hub",
     .nbytes = sizeof(hub_post),
+    .scratch_nbytes = SCRATCH_NBYTES,
     .open = hub_open,
     .address = hub_address,
     .dial = hub_dial,

@@ -93,7 +93,8 @@ typedef struct post_room {
 
 typedef struct tri_post_ops {
     const char *name;
-    size_t nbytes; /* of its struct */
+    size_t nbytes;         /* of its struct */
+    size_t scratch_nbytes; /* what one read may give of small letters */
     /* The post is zeros but for what is in tri_post; after a failure nothing is open. */
     tri_status (*open)(tri_post *post);
     const char *(*address)(const tri_post *post);
@@ -110,7 +111,7 @@ typedef struct tri_post_ops {
     tri_status (*write)(tri_line *line, const tri_part *parts, size_t count, size_t *taken, size_t *promised);
     void (*wake)(tri_post *post);
     /* Before all lines end: gives what was sent the time to arrive. NULL: it needs none. */
-    void (*drain)(tri_post *post);
+    void (*drain)(tri_post *post, int64_t deadline_ns);
     /* Closes it for the other end; and frees what there is besides tri_line. */
     void (*line_end)(tri_line *line);
     /* All that `open` opened. */
@@ -130,13 +131,11 @@ struct tri_post {
     bool in_turn;
     bool is_woken;
     uint64_t handled;       /* calls of handlers */
-    unsigned char *scratch; /* [TRI_POST_SCRATCH_NBYTES]: what was read and is no body with a place of its own */
+    unsigned char *scratch; /* [ops->scratch_nbytes]: what was read and is no body with a place of its own */
     /* What went wrong is said once a second. */
     int64_t noted_ns;
     uint64_t unnoted;
 };
-
-#define TRI_POST_SCRATCH_NBYTES ((size_t)64 << 10)
 
 /* ---- lists */
 void tri_post_node_head(post_node *head);

@@ -357,7 +357,7 @@ static void rest_keep(tri_line *line, const unsigned char *bytes, size_t nbytes)
     if (nbytes == 0 || line->state != LINE_OPEN)
         return;
     /* Of the length of a whole read and as well aligned, so that bodies can be lent where they lie. */
-    in->rest = tri_alloc_bulk(TRI_POST_SCRATCH_NBYTES);
+    in->rest = tri_alloc_bulk(line->post->ops->scratch_nbytes);
     if (!in->rest) {
         tri_post_line_break(line, tri_last_error());
         return;
@@ -412,10 +412,10 @@ void tri_post_line_receive(tri_line *line)
             rooms[0] = (post_room){in->body + in->body_nbytes, (size_t)in->letter.nbytes - in->body_nbytes};
         else if (in->head_nbytes > 0)
             rooms[1].nbytes -= in->head_nbytes;
-        if (rooms[0].nbytes >= left)
+        if (rooms[0].nbytes > left)
             rooms[0].nbytes = left, rooms[1].nbytes = 0;
         else if (in->reads_wide)
-            rooms[1].nbytes = TRI_POST_SCRATCH_NBYTES;
+            rooms[1].nbytes = line->post->ops->scratch_nbytes;
         if (line->post->ops->read(line, rooms, &given) != TRI_OK) {
             tri_post_line_break(line, tri_last_error());
             break;

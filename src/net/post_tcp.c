@@ -19,11 +19,10 @@
 
 #include "base/memory.h"
 #include "net/post_tcp_impl.h"
-#include "net/tcp_meet.h"
 
+#define SCRATCH_NBYTES ((size_t)64 << 10)
 #define EVENTS         256
 #define LONGEST_NS     (60 * TRI_NS_PER_S)
-#define DRAIN_LIMIT_NS (100 * TRI_NS_PER_MS)
 
 static tcp_post *tcp_of(tri_post *post)
 {
@@ -110,10 +109,8 @@ tri_status tri_post_tcp_line(tcp_post *tcp, int fd, tri_tls *tls, int how, const
 {
     tri_line *base;
     tcp_line *line;
-    tri_status status = tri_tcp_tune(fd, tcp->base.config.timeout_s);
+    tri_status status = tri_post_line_create(&tcp->base, sizeof *line, &base);
 
-    if (status == TRI_OK)
-        status = tri_post_line_create(&tcp->base, sizeof *line, &base);
     if (status != TRI_OK) {
         tri_tls_close(tls);
         close(fd);
@@ -356,10 +353,8 @@ static tri_status tcp_write(tri_line *base, const tri_part *parts, size_t count,
 }
 
 /* Closing a socket that still has unread bytes would throw away what was sent. */
-static void tcp_drain(tri_post *post)
+static void tcp_drain(tri_post *post, int64_t deadline_ns)
 {
-    int64_t until_ns = tri_now_ns() + DRAIN_LIMIT_NS;
-
     for (post_node *node = post->lines.next; node != &post->lines; node = node->next)
         shutdown(tri_container_of(node, tcp_line, base.all)->fd, SHUT_WR);
     for (;;) {
@@ -370,11 +365,12 @@ static void tcp_drain(tri_post *post)
             ssize_t got;
 
             do
-                got = recv(fd, post->scratch, TRI_POST_SCRATCH_NBYTES, MSG_DONTWAIT);
+                got = recv(fd, post->scratch, SCRATCH_NBYTES, MSG_DONTWAIT);
             while (got > 0);
-            waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+            /* The end itself counts as one, and nobody hurries to acknowledge it. */
+            waits |= got < 0 && errno == EAGAIN && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 1;
         }
-        if (!waits || tri_now_ns() >= until_ns)
+        if (!waits || tri_now_ns() >= deadline_ns)
             return;
         tri_sleep_ns(TRI_NS_PER_MS);
     }
@@ -383,6 +379,7 @@ static void tcp_drain(tri_post *post)
 const tri_post_ops tri_post_tcp = {
     .name = "tcp",
     .nbytes = sizeof(tcp_post),
+    .scratch_nbytes = SCRATCH_NBYTES,
     .open = tcp_open,
     .address = tcp_address,
     .dial = tri_post_tcp_dial,

@@ -16,12 +16,15 @@
 #include "base/memory.h"
 #include "net/dial.h"
 #include "net/post_tcp_impl.h"
+#include "net/tcp_meet.h"
 
 #define STRANGER_NS      (5 * TRI_NS_PER_S)
 #define STRANGER_LIMIT   256
 #define STRANGER_FAIR_NS TRI_NS_PER_S /* who proves within this is never put out for others */
 #define ACCEPT_LIMIT     256          /* at a time: those who are proven get their turn too */
 #define ACCEPT_AGAIN_NS  (100 * TRI_NS_PER_MS)
+
+_Static_assert(sizeof(tcp_stranger) <= 1024, "docs/formats/post.md says so");
 
 #define LISTENER 0
 #define CALLER   1
@@ -61,11 +64,9 @@ static void stranger_destroy(tcp_post *tcp, tcp_stranger *stranger)
     tri_free(stranger);
 }
 
-/* Who leaves without a word was looking for an open port. */
-static void stranger_drop(tcp_post *tcp, tcp_stranger *stranger, const char *why)
+static void stranger_refuse(tcp_post *tcp, tcp_stranger *stranger, const char *why)
 {
-    if (stranger->has_spoken || tri_now_ns() >= stranger->limit_ns)
-        tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, why);
+    tri_post_note(&tcp->base, "%s was refused: %s", stranger->from, why);
     stranger_destroy(tcp, stranger);
 }
 
@@ -92,11 +93,12 @@ static bool stranger_proven(tcp_post *tcp, tcp_stranger *stranger)
     stranger->fd = stranger->talk.fd;
     stranger->talk.fd = -1;
     if (encrypts != (tcp->tls != NULL)) {
-        stranger_drop(tcp, stranger, encrypts ? "it has comm.encrypt = on" : "it has comm.encrypt = off");
+        stranger_refuse(tcp, stranger, encrypts ? "it has comm.encrypt = on" : "it has comm.encrypt = off");
         return false;
     }
-    if (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->talk.key, &stranger->tls) != TRI_OK) {
-        stranger_drop(tcp, stranger, tri_last_error());
+    if (tri_tcp_tune(stranger->fd, tcp->base.config.timeout_s) != TRI_OK ||
+        (encrypts && tri_tls_open(tcp->tls, stranger->fd, false, stranger->talk.key, &stranger->tls) != TRI_OK)) {
+        stranger_refuse(tcp, stranger, tri_last_error());
         return false;
     }
     return true;
@@ -109,9 +111,12 @@ void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
 
     if (stranger->fd < 0) {
         tri_talk_advance(&is, &stranger->talk);
-        stranger->has_spoken |= stranger->talk.done_nbytes > 0 || stranger->talk.step > 1;
         if (stranger->talk.stage == TALK_IDLE) {
-            stranger_drop(tcp, stranger, stranger->talk.why);
+            /* Who leaves before a hello is whole was looking for an open port, or has found a nearer place. */
+            if (stranger->talk.done_nbytes == TRI_HELLO_NBYTES)
+                stranger_refuse(tcp, stranger, stranger->talk.why);
+            else
+                stranger_destroy(tcp, stranger);
             return;
         }
         if (stranger->talk.stage != TALK_DONE || !stranger_proven(tcp, stranger))
@@ -119,7 +124,7 @@ void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
     }
     if (stranger->tls) {
         if (tri_tls_shake(stranger->tls, &events) != TRI_OK) {
-            stranger_drop(tcp, stranger, tri_last_error());
+            stranger_refuse(tcp, stranger, tri_last_error());
             return;
         }
         if (events != 0)
@@ -170,7 +175,7 @@ static bool stranger_fits(tcp_post *tcp)
     oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
     if (tri_now_ns() < oldest->limit_ns - STRANGER_NS + STRANGER_FAIR_NS)
         return false;
-    stranger_drop(tcp, oldest, "too many call, and it did not prove that it knows the token");
+    stranger_refuse(tcp, oldest, "too many call, and it did not prove that it knows the token");
     return true;
 }
 
@@ -213,7 +218,7 @@ int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
         if (now_ns < oldest->limit_ns)
             return tcp->accept_after_ns > 0 && tcp->accept_after_ns < oldest->limit_ns ? tcp->accept_after_ns
                                                                                        : oldest->limit_ns;
-        stranger_drop(tcp, oldest, "it did not prove in time that it knows the token");
+        stranger_refuse(tcp, oldest, "it did not prove in time that it knows the token");
     }
     return tcp->accept_after_ns > 0 ? tcp->accept_after_ns : TRI_FOREVER;
 }
@@ -327,6 +332,8 @@ tri_status tri_post_tcp_dial(tri_post *post, const char *address, int64_t deadli
     tri_dial_init(&dial, LISTENER);
     status = place_reach(tcp, &is, &dial, &met, deadline_ns);
     tri_dial_fini(&dial);
+    if (status == TRI_OK)
+        status = tri_tcp_tune(met.fds[0], post->config.timeout_s);
     if (status == TRI_OK && tcp->tls)
         status = encryption_begin(tcp, met.fds[0], met.keys[0], deadline_ns, &tls);
     if (status != TRI_OK) {

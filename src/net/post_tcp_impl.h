@@ -34,7 +34,6 @@ typedef struct tcp_stranger {
     int fd;           /* when the talk is done */
     tri_tls *tls;     /* from then on */
     int64_t limit_ns; /* to be done */
-    bool has_spoken;
     char from[TRI_POST_FROM_NBYTES];
 } tcp_stranger;
 

@@ -42,25 +42,31 @@ static inline bool sim_event_before(const sim_event *a, const sim_event *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
-static inline tri_status sim_heap_push(sim_heap *heap, int64_t at_ns, uint64_t key, void *subject)
+/* Room for one more. */
+static inline tri_status sim_heap_reserve(sim_heap *heap)
+{
+    size_t capacity = heap->capacity ? 2 * heap->capacity : 8;
+    sim_event *grown;
+
+    if (heap->count < heap->capacity)
+        return TRI_OK;
+    grown = tri_realloc(heap->events, capacity * sizeof *grown);
+    if (!grown)
+        return TRI_ENOMEM;
+    heap->events = grown;
+    heap->capacity = capacity;
+    return TRI_OK;
+}
+
+/* There is room. */
+static inline void sim_heap_push(sim_heap *heap, int64_t at_ns, uint64_t key, void *subject)
 {
     sim_event event = {.at_ns = at_ns, .order = heap->pushed++, .key = key, .subject = subject};
-    size_t at = heap->count;
+    size_t at = heap->count++;
 
-    if (heap->count == heap->capacity) {
-        size_t capacity = heap->capacity ? 2 * heap->capacity : 8;
-        sim_event *grown = tri_realloc(heap->events, capacity * sizeof *grown);
-
-        if (!grown)
-            return TRI_ENOMEM;
-        heap->events = grown;
-        heap->capacity = capacity;
-    }
-    heap->count++;
     for (; at > 0 && sim_event_before(&event, &heap->events[(at - 1) / 2]); at = (at - 1) / 2)
         heap->events[at] = heap->events[(at - 1) / 2];
     heap->events[at] = event;
-    return TRI_OK;
 }
 
 /* Of a heap that is not empty. */

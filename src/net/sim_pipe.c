@@ -26,15 +26,15 @@ static void port_wake(sim_port *port, int from, unsigned char event)
     }
 }
 
-/* It is known when the message is there. */
-static tri_status message_settle(tri_sim_hub *sim, sim_message *message, int64_t at_ns)
+/* It is known when the message is there. There is room in `due` of its rank. */
+static void message_settle(tri_sim_hub *sim, sim_message *message, int64_t at_ns)
 {
     sim_pipe *pipe = message->pipe;
 
     if (at_ns < pipe->latest_ns)
         at_ns = pipe->latest_ns;
     pipe->latest_ns = message->at_ns = at_ns;
-    return sim_heap_push(&sim->ports[pipe->to].due, at_ns, (uint64_t)pipe->from, NULL);
+    sim_heap_push(&sim->ports[pipe->to].due, at_ns, (uint64_t)pipe->from, NULL);
 }
 
 tri_status tri_sim_host_advance(tri_sim_hub *sim, int host, int64_t now_ns)
@@ -42,10 +42,13 @@ tri_status tri_sim_host_advance(tri_sim_hub *sim, int host, int64_t now_ns)
     sim_heap *coming = &sim->coming[host];
 
     while (sim_heap_first_ns(coming) <= now_ns + tri_fabric_ahead_ns(sim->fabric)) {
-        sim_message *message = sim_heap_pop(coming).subject;
+        sim_message *message = coming->events[0].subject;
 
-        TRI_TRY(message_settle(sim, message,
-                               tri_fabric_receive(sim->fabric, message->pipe->to, message->trip, message->nbytes)));
+        /* Without memory it stays, for whoever looks next. */
+        TRI_TRY(sim_heap_reserve(&sim->ports[message->pipe->to].due));
+        (void)sim_heap_pop(coming);
+        message_settle(sim, message,
+                       tri_fabric_receive(sim->fabric, message->pipe->to, message->trip, message->nbytes));
     }
     return TRI_OK;
 }
@@ -76,11 +79,14 @@ static sim_pipe *pipe_make(const sim_endpoint *end, int peer)
 static tri_status message_send(sim_endpoint *end, sim_pipe *pipe, const void *bytes, size_t nbytes)
 {
     tri_sim_hub *sim = end->sim;
-    sim_message *message = tri_alloc(sizeof *message + nbytes + 2 * ALIGN);
     int host = tri_fabric_host(sim->fabric, pipe->to);
+    bool inside = tri_fabric_host(sim->fabric, pipe->from) == host;
+    sim_message *message;
     int64_t look_ns;
     uintptr_t at;
 
+    TRI_TRY(sim_heap_reserve(inside ? &sim->ports[pipe->to].due : &sim->coming[host]));
+    message = tri_alloc(sizeof *message + nbytes + 2 * ALIGN);
     if (!message)
         return TRI_ENOMEM;
     at = ((uintptr_t)(message + 1) + ALIGN - 1) / ALIGN * ALIGN + pipe->written_nbytes % ALIGN;
@@ -94,11 +100,12 @@ static tri_status message_send(sim_endpoint *end, sim_pipe *pipe, const void *by
     pipe->last = message;
     pipe->held_nbytes += nbytes;
     pipe->written_nbytes += nbytes;
-    if (tri_fabric_host(sim->fabric, pipe->from) == host) {
-        TRI_TRY(message_settle(sim, message, message->trip.tail_ns));
+    if (inside) {
+        message_settle(sim, message, message->trip.tail_ns);
     } else {
-        TRI_TRY(sim_heap_push(&sim->coming[host], message->trip.head_ns, 0, message));
-        TRI_TRY(tri_sim_host_advance(sim, host, tri_now_ns()));
+        sim_heap_push(&sim->coming[host], message->trip.head_ns, 0, message);
+        /* It is written: want of memory for those before it is for its reader to find. */
+        (void)tri_sim_host_advance(sim, host, tri_now_ns());
     }
     look_ns = message->at_ns < TRI_FOREVER ? message->at_ns : message->trip.head_ns - tri_fabric_ahead_ns(sim->fabric);
     if (look_ns < sim->ports[pipe->to].until_ns)

@@ -66,6 +66,32 @@ int tri_compress_spans(const tri_parallel_config *config, const tri_params *para
     return count;
 }
 
+tri_status tri_compress_memory(const tri_compress_setup *setup, const tri_params *params, int first, int end, int ranks,
+                               size_t *nbytes)
+{
+    tri_compress_setup sum = *setup;
+    tri_compress_span *spans = tri_alloc_zero((size_t)(end - first) + 1, sizeof(*spans));
+    if (!spans)
+        return TRI_ENOMEM;
+    int exact = tri_compress_spans(sum.config, params, first, end, true, spans);
+    *nbytes = (size_t)tri_compress_count(spans, exact) * sizeof(float);
+    sum.spans = spans;
+    sum.span_count = tri_compress_spans(sum.config, params, first, end, false, spans);
+    if (sum.span_count > 0)
+        *nbytes += tri_compress_find(sum.config)->nbytes(&sum, ranks);
+    tri_free(spans);
+    return TRI_OK;
+}
+
+double tri_compress_value_nbytes(const tri_parallel_config *config)
+{
+    enum { SIDE = 1024, RANKS = 8 };
+    const tri_compress_span matrix = {.count = SIDE * SIDE, .rows = SIDE, .columns = SIDE};
+    const tri_compress_setup sum = {.config = config, .spans = &matrix, .span_count = 1};
+    const tri_compress_ops *ops = tri_compress_find(config);
+    return ops ? (double)ops->nbytes(&sum, RANKS) / (SIDE * SIDE) : 0;
+}
+
 int64_t tri_compress_count(const tri_compress_span *spans, int span_count)
 {
     int64_t count = 0;

@@ -36,6 +36,8 @@ typedef struct tri_compress_ops {
     /* Is the span smaller so? Those that are not are not given to it. NULL: all are. */
     bool (*takes)(const tri_parallel_config *config, const tri_compress_span *span);
     tri_status (*create)(const tri_compress_setup *setup, tri_compress **out);
+    /* Bytes that a sum takes for as long as it is there, on the rank that takes most; of the setup no group is read. */
+    size_t (*nbytes)(const tri_compress_setup *setup, int ranks);
     /* Begins the sum of the spans of `values`, which is read before it returns. */
     tri_status (*send)(tri_compress *compress, const float *values);
     tri_status (*turn)(tri_compress *compress);
@@ -62,6 +64,11 @@ bool tri_compress_is_used(const tri_parallel_config *config, int ranks, bool bet
  * end - first. */
 int tri_compress_spans(const tri_parallel_config *config, const tri_params *params, int first, int end, bool exact,
                        tri_compress_span *out);
+/* Bytes of the sum of entries [first, end), with the packed copy of what is exact. */
+tri_status tri_compress_memory(const tri_compress_setup *setup, const tri_params *params, int first, int end, int ranks,
+                               size_t *nbytes);
+/* Bytes of an element of a large matrix; 0: nothing is compressed. */
+double tri_compress_value_nbytes(const tri_parallel_config *config);
 int64_t tri_compress_count(const tri_compress_span *spans, int span_count);
 
 void tri_compress_destroy(tri_compress *compress);

@@ -31,9 +31,15 @@ static tri_status bf16_create(const tri_compress_setup *setup, tri_compress **ou
     return tri_chunks_create(setup, &tri_compress_bf16, &codec, out);
 }
 
+static size_t bf16_sum_nbytes(const tri_compress_setup *setup, int ranks)
+{
+    return tri_chunks_nbytes(setup, &codec, ranks);
+}
+
 const tri_compress_ops tri_compress_bf16 = {
     .name = "bf16",
     .does = "each element rounded to bf16: half the bytes",
     .create = bf16_create,
+    .nbytes = bf16_sum_nbytes,
     TRI_CHUNKS_SLOTS,
 };

@@ -56,19 +56,36 @@ static int64_t chunk_count(const compress_chunks *chunks, int rank)
     return chunks->firsts[rank + 1] - chunks->firsts[rank];
 }
 
+/* Where the chunk of a rank begins, of `count` elements. */
+static int64_t chunk_first(int64_t count, int rank, int ranks)
+{
+    int64_t first = (count + CHUNK_ALIGN - 1) / CHUNK_ALIGN * rank / ranks * CHUNK_ALIGN;
+    return first < count ? first : count;
+}
+
+size_t tri_chunks_nbytes(const tri_compress_setup *setup, const tri_codec *codec, int ranks)
+{
+    int64_t count = tri_compress_count(setup->spans, setup->span_count), largest = 0;
+    size_t all = 0, arrays = codec->feeds_back && !setup->forgets ? 2 : 1;
+    for (int r = 0; r < ranks; r++) {
+        int64_t chunk = chunk_first(count, r + 1, ranks) - chunk_first(count, r, ranks);
+        all += codec->nbytes(setup->config, chunk);
+        largest = chunk > largest ? chunk : largest;
+    }
+    size_t received = (size_t)ranks * codec->nbytes(setup->config, largest);
+    return (arrays * (size_t)count + (size_t)largest) * sizeof(float) + 2 * all + received;
+}
+
 static tri_status chunks_cut(compress_chunks *chunks)
 {
-    int64_t runs = (chunks->count + CHUNK_ALIGN - 1) / CHUNK_ALIGN;
     size_t ranks = (size_t)chunks->ranks;
     chunks->firsts = tri_alloc_zero(ranks + 1, sizeof(int64_t));
     chunks->own = tri_alloc_zero(ranks, sizeof(int64_t));
     chunks->theirs = tri_alloc_zero(ranks, sizeof(int64_t));
     if (!chunks->firsts || !chunks->own || !chunks->theirs)
         return TRI_ENOMEM;
-    for (int r = 0; r <= chunks->ranks; r++) {
-        int64_t first = runs * r / chunks->ranks * CHUNK_ALIGN;
-        chunks->firsts[r] = first < chunks->count ? first : chunks->count;
-    }
+    for (int r = 0; r <= chunks->ranks; r++)
+        chunks->firsts[r] = chunk_first(chunks->count, r, chunks->ranks);
     for (int r = 0; r < chunks->ranks; r++) {
         chunks->own[r] = (int64_t)chunks->codec->nbytes(chunks->config, chunk_count(chunks, r));
         chunks->theirs[r] = (int64_t)chunks->codec->nbytes(chunks->config, chunk_count(chunks, chunks->rank));

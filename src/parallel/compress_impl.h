@@ -25,6 +25,7 @@ typedef struct tri_codec {
 
 tri_status tri_chunks_create(const tri_compress_setup *setup, const tri_compress_ops *ops, const tri_codec *codec,
                              tri_compress **out);
+size_t tri_chunks_nbytes(const tri_compress_setup *setup, const tri_codec *codec, int ranks);
 tri_status tri_chunks_send(tri_compress *compress, const float *values);
 tri_status tri_chunks_turn(tri_compress *compress);
 tri_status tri_chunks_take(tri_compress *compress, float *values);

@@ -28,9 +28,15 @@ static tri_status int8_create(const tri_compress_setup *setup, tri_compress **ou
     return tri_chunks_create(setup, &tri_compress_int8, &codec, out);
 }
 
+static size_t int8_sum_nbytes(const tri_compress_setup *setup, int ranks)
+{
+    return tri_chunks_nbytes(setup, &codec, ranks);
+}
+
 const tri_compress_ops tri_compress_int8 = {
     .name = "int8",
     .does = "each element in a byte, with a scale for each block; what is lost is added to the next sum",
     .create = int8_create,
+    .nbytes = int8_sum_nbytes,
     TRI_CHUNKS_SLOTS,
 };

@@ -107,6 +107,18 @@ static tri_status powersgd_allocate(compress_powersgd *low, const tri_parallel_c
     return TRI_OK;
 }
 
+static size_t powersgd_nbytes(const tri_compress_setup *setup, int ranks)
+{
+    int64_t lefts = 0, rights = 0;
+    (void)ranks;
+    for (int s = 0; s < setup->span_count; s++) {
+        lefts += rank_of(setup->config, &setup->spans[s]) * setup->spans[s].rows;
+        rights += rank_of(setup->config, &setup->spans[s]) * setup->spans[s].columns;
+    }
+    int64_t values = tri_compress_count(setup->spans, setup->span_count) + lefts + rights;
+    return (size_t)values * sizeof(float) + (size_t)(lefts > rights ? lefts : rights) * sizeof(uint16_t);
+}
+
 static tri_status powersgd_create(const tri_compress_setup *setup, tri_compress **out)
 {
     compress_powersgd *low = tri_alloc_zero(1, sizeof(*low));
@@ -311,6 +323,7 @@ const tri_compress_ops tri_compress_powersgd = {
     .does = "each matrix as a product of two thin ones; what is lost is added to the next sum",
     .takes = powersgd_takes,
     .create = powersgd_create,
+    .nbytes = powersgd_nbytes,
     .send = powersgd_send,
     .turn = powersgd_turn,
     .take = powersgd_take,

@@ -89,9 +89,15 @@ static tri_status topk_create(const tri_compress_setup *setup, tri_compress **ou
     return tri_chunks_create(setup, &tri_compress_topk, &codec, out);
 }
 
+static size_t topk_sum_nbytes(const tri_compress_setup *setup, int ranks)
+{
+    return tri_chunks_nbytes(setup, &codec, ranks);
+}
+
 const tri_compress_ops tri_compress_topk = {
     .name = "topk",
     .does = "the greatest elements alone; the others wait for the next sum",
     .create = topk_create,
+    .nbytes = topk_sum_nbytes,
     TRI_CHUNKS_SLOTS,
 };

@@ -173,9 +173,10 @@ tri_status tri_fetch_renew(tri_fetch *fetch)
 {
     while (fetch->here_count > 0)
         TRI_TRY(unit_leave(fetch, fetch->here_count - 1));
-    if (!fetch->ahead || !fetch->known[0])
+    bool down = !fetch->known[0]; /* nothing but whole steps of a pipeline so far */
+    if (!fetch->ahead || !fetch->known[down])
         return TRI_OK;
-    int first = order_at(fetch, false, 0), second = order_at(fetch, false, 1);
+    int first = order_at(fetch, down, 0), second = order_at(fetch, down, 1);
     if (first >= 0)
         TRI_TRY(unit_fetch(fetch, first));
     return second >= 0 ? unit_fetch(fetch, second) : TRI_OK;

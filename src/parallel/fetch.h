@@ -30,7 +30,7 @@ typedef struct tri_fetch {
     fetch_unit *states;    /* [units->store_count] */
     int *here, here_count; /* units that are here, the one not used for the longest time first */
     tri_pool pool;
-    tri_vector order[2]; /* units of a run upward and downward, as they are first used (int) */
+    tri_vector order[2]; /* units of a run upward and downward (a pipeline: of evaluations and steps), as used (int) */
     bool known[2];       /* a run has ended */
     bool down;
     int place;         /* of the latest use in the order, -1: none */

@@ -2,7 +2,9 @@
  *
  * grads.c: the sum of a unit leaves as soon as the backward pass has completed it, and with it its place in the pool.
  *
- * All ranks complete the same units in the same order, so they take and give back the same buffers.
+ * All ranks complete the same units in the same order, so they take and give back the same buffers. Where there are
+ * several copies of the state the sum is formed in two levels, the canonical tree's lower part inside a copy's ranks
+ * and the upper one between those who have the same share.
  */
 #include "parallel/grads.h"
 
@@ -11,21 +13,32 @@
 
 #include "base/memory.h"
 #include "base/runtime.h"
+#include "comm/comm.h"
 #include "kernel/kernel.h"
 #include "parallel/sync_impl.h"
+
+/* The second call adds to what the first leaves: a comm runs them in the order in which they were made. */
+static tri_status unit_wait(grads_unit *state)
+{
+    tri_status status = state->work ? tri_work_wait(state->work) : TRI_OK;
+    tri_status rest = state->rest ? tri_work_wait(state->rest) : TRI_OK;
+    state->work = state->rest = NULL;
+    return status == TRI_OK ? rest : status;
+}
 
 void tri_grads_fini(tri_grads *grads)
 {
     for (int u = 0; grads->states && u < grads->units->count; u++)
-        if (grads->states[u].work)
-            (void)tri_work_wait(grads->states[u].work);
+        (void)unit_wait(&grads->states[u]);
     if (grads->tail_work)
         (void)tri_work_wait(grads->tail_work);
     tri_pool_fini(&grads->pool);
-    tri_sync_arrays_free(grads->group, grads->arrays, grads->part_count);
+    tri_sync_arrays_free(grads->zero, grads->arrays, grads->part_count);
     tri_free(grads->states);
     tri_free(grads->parts);
+    tri_free(grads->sum_places);
     tri_free(grads->sums);
+    tri_free(grads->scratch);
     tri_free(grads->tails);
     tri_free(grads->tail_memory);
     tri_free(grads->flying);
@@ -33,12 +46,12 @@ void tri_grads_fini(tri_grads *grads)
 
 static tri_status whole_alloc(tri_grads *grads)
 {
-    TRI_TRY(tri_sync_arrays_alloc(grads->group, grads->params, grads->part_count, &grads->arrays));
+    TRI_TRY(tri_sync_arrays_alloc(grads->zero, grads->params, grads->part_count, &grads->arrays));
     for (int u = 0; u < grads->units->count; u++) {
         const tri_unit *unit = &grads->units->items[u];
         for (int p = 0; p < grads->part_count; p++)
             grads->states[u].parts[p] = grads->arrays[p] + unit->first;
-        grads->states[u].sum = grads->states[u].parts[0] + unit->firsts[grads->rank];
+        grads->states[u].sums[0] = grads->states[u].parts[0] + unit->firsts[grads->rank];
     }
     for (int p = 0; p < grads->part_count; p++)
         grads->tails[p] = grads->arrays[p] + tri_params_grad_count(grads->params);
@@ -73,40 +86,79 @@ static tri_status passing_alloc(tri_grads *grads)
         return TRI_ENOMEM;
     int64_t at = 0;
     for (int u = 0; u < units->count; at += units->items[u++].counts[grads->rank])
-        grads->states[u].sum = grads->sums + at;
+        grads->states[u].sums[0] = grads->sums + at;
     for (int p = 0; p < grads->part_count; p++)
         grads->tails[p] = grads->tail_memory + (size_t)p * TRI_PARAMS_TAIL;
     return pool_warm(grads);
 }
 
+static int64_t largest_share(const tri_units *units, int rank)
+{
+    int64_t most = 0;
+    for (int u = 0; u < units->count; u++)
+        most = units->items[u].counts[rank] > most ? units->items[u].counts[rank] : most;
+    return most;
+}
+
+size_t tri_grads_scratch(const tri_units *units, int rank, int sum_count)
+{
+    return (size_t)(sum_count - 1) * (size_t)largest_share(units, rank);
+}
+
+static tri_status scratch_alloc(tri_grads *grads)
+{
+    const tri_units *units = grads->units;
+    size_t each = (size_t)largest_share(units, grads->rank),
+           all = tri_grads_scratch(units, grads->rank, grads->sum_count);
+    if (all > 0 && !(grads->scratch = tri_alloc_bulk(all * sizeof(float))))
+        return TRI_ENOMEM;
+    for (int u = 0; u < units->count; u++)
+        for (int k = 1; k < grads->sum_count; k++)
+            grads->states[u].sums[k] = grads->scratch + (size_t)(k - 1) * each;
+    return TRI_OK;
+}
+
+static void groups_set(tri_grads *grads, const tri_sync_setup *setup)
+{
+    int zero = tri_group_count(setup->zero), ranks = tri_group_count(setup->group), rank = tri_group_rank(setup->group);
+    grads->group = setup->group;
+    grads->zero = setup->zero;
+    grads->replicas = setup->replicas;
+    grads->rank = tri_group_rank(setup->zero);
+    grads->place = (tri_tree_place){setup->leaves, rank - grads->rank, ranks};
+    grads->sum_count = tri_sync_subtrees(setup, (tri_sync_place){rank, ranks, zero});
+}
+
 tri_status tri_grads_init(tri_grads *grads, const tri_sync_setup *setup, const tri_units *units, bool whole)
 {
     size_t count = (size_t)units->count + 1, parts = (size_t)setup->part_count;
-    *grads = (tri_grads){.group = setup->group,
-                         .params = setup->params,
+    *grads = (tri_grads){.params = setup->params,
                          .units = units,
-                         .rank = tri_group_rank(setup->group),
                          .part_count = setup->part_count,
                          .threads = setup->threads,
-                         .leaves = setup->leaves,
                          .whole = whole,
                          .overlap = setup->config->overlap};
-    tri_pool_init(&grads->pool, setup->group, setup->part_count, TRI_GRADS_BUFFERS);
+    groups_set(grads, setup);
+    size_t sums = (size_t)grads->sum_count;
+    tri_pool_init(&grads->pool, setup->zero, setup->part_count, TRI_GRADS_BUFFERS);
     grads->states = tri_alloc_zero(count, sizeof(grads_unit));
     grads->parts = tri_alloc_zero(count * parts, sizeof(float *));
+    grads->sum_places = tri_alloc_zero(count * sums, sizeof(float *));
     grads->tails = tri_alloc_zero(parts, sizeof(float *));
     grads->flying = tri_alloc_zero(count, sizeof(int));
-    if (!grads->states || !grads->parts || !grads->tails || !grads->flying)
+    if (!grads->states || !grads->parts || !grads->sum_places || !grads->tails || !grads->flying)
         return TRI_ENOMEM;
     for (int u = 0; u < units->count; u++)
-        grads->states[u] = (grads_unit){.parts = grads->parts + (size_t)u * parts, .buffer = -1};
+        grads->states[u] = (grads_unit){
+            .parts = grads->parts + (size_t)u * parts, .sums = grads->sum_places + (size_t)u * sums, .buffer = -1};
+    TRI_TRY(scratch_alloc(grads));
     return whole ? whole_alloc(grads) : passing_alloc(grads);
 }
 
 void tri_grads_begin(tri_grads *grads)
 {
     for (int u = 0; u < grads->units->count; u++)
-        grads->states[u].missing = grads->units->items[u].entry_count;
+        grads->states[u].missing = grads->units->items[u].away ? 0 : grads->units->items[u].entry_count;
     grads->status = TRI_OK;
 }
 
@@ -132,8 +184,7 @@ static void land(tri_grads *grads, int most)
     int64_t start_ns = tri_now_ns();
     for (; grads->flying_count - landed > most; landed++) {
         grads_unit *state = &grads->states[grads->flying[landed]];
-        keep_failure(grads, tri_work_wait(state->work));
-        state->work = NULL;
+        keep_failure(grads, unit_wait(state));
         buffer_give(grads, state);
     }
     if (landed == 0)
@@ -175,9 +226,25 @@ tri_status tri_grads_place(tri_grads *grads, int number, float **parts)
 static void tail_release(tri_grads *grads)
 {
     tri_group_name_next(grads->group, "tail");
-    keep_failure(grads, tri_all_reduce_tree(grads->group, grads->leaves, grads->tails, grads->part_count,
+    keep_failure(grads, tri_all_reduce_tree(grads->group, grads->place.leaves, grads->tails, grads->part_count,
                                             TRI_PARAMS_TAIL, &grads->tail_work));
     tri_group_name_next(grads->group, "");
+}
+
+static void unit_sum(tri_grads *grads, const tri_unit *unit, grads_unit *state)
+{
+    int64_t count = unit->counts[grads->rank];
+    tri_blocks blocks = {unit->counts, unit->firsts};
+    tri_group_name_next(grads->zero, unit->name);
+    keep_failure(grads, tri_reduce_scatter_subtrees(grads->zero, grads->place, state->parts, grads->part_count, &blocks,
+                                                    state->sums, &state->work));
+    tri_group_name_next(grads->zero, "");
+    if (!grads->replicas || count == 0 || grads->status != TRI_OK)
+        return;
+    tri_group_name_next(grads->replicas, unit->name);
+    keep_failure(grads, tri_all_reduce_tree(grads->replicas, grads->place.leaves, state->sums, grads->sum_count, count,
+                                            &state->rest));
+    tri_group_name_next(grads->replicas, "");
 }
 
 static void unit_release(tri_grads *grads, int u)
@@ -191,11 +258,7 @@ static void unit_release(tri_grads *grads, int u)
         return;
     }
     TRI_ASSERT(grads->whole || state->buffer >= 0);
-    tri_blocks blocks = {unit->counts, unit->firsts};
-    tri_group_name_next(grads->group, unit->name);
-    keep_failure(grads, tri_reduce_scatter_tree(grads->group, grads->leaves, state->parts, grads->part_count, &blocks,
-                                                state->sum, &state->work));
-    tri_group_name_next(grads->group, "");
+    unit_sum(grads, unit, state);
     if (state->work)
         grads->flying[grads->flying_count++] = u;
     if (!grads->overlap)
@@ -217,7 +280,7 @@ void tri_grads_ready(tri_grads *grads, int number)
 }
 
 /* Both sums are there, and a rank has the same share of both. */
-static void ties_fold(const tri_grads *grads)
+void tri_grads_fold(const tri_grads *grads)
 {
     const tri_units *units = grads->units;
     for (int u = units->store_count; u < units->count; u++) {
@@ -227,8 +290,8 @@ static void ties_fold(const tri_grads *grads)
             continue;
         int64_t first = grads->params->entries[e].first + units->items[u].firsts[grads->rank];
         first -= units->items[whole].first + units->items[whole].firsts[grads->rank];
-        float *sum = grads->states[whole].sum + first;
-        tri_vector_add(grads->threads, sum, sum, grads->states[u].sum, count);
+        float *sum = grads->states[whole].sums[0] + first;
+        tri_vector_add(grads->threads, sum, sum, grads->states[u].sums[0], count);
     }
 }
 
@@ -240,6 +303,18 @@ tri_status tri_grads_finish(tri_grads *grads)
     grads->tail_work = NULL;
     if (grads->status != TRI_OK)
         return tri_fail_copy(grads->status, grads->message);
-    ties_fold(grads);
     return TRI_OK;
+}
+
+float *tri_grads_sum(const tri_grads *grads, int number, int64_t *count)
+{
+    const tri_params *params = grads->params;
+    int u = grads->units->of[number];
+    const tri_unit *unit = &grads->units->items[u];
+    int64_t all = params->entries[unit->tie < 0 ? number : params->ties[unit->tie].entry].count;
+    int64_t first = unit->firsts[grads->rank], end = first + unit->counts[grads->rank];
+    TRI_ASSERT(unit->entry_count == 1);
+    end = end < all ? end : all; /* without the gap behind the entry */
+    *count = end > first ? end - first : 0;
+    return grads->states[u].sums[0];
 }

@@ -17,23 +17,29 @@
 
 typedef struct grads_unit {
     float **parts;  /* [part_count] where its gradient lies; in the pool: while `buffer` is not -1 */
-    float *sum;     /* this rank's share of the sum */
+    float **sums;   /* [sum_count] this rank's share of the sum of each whole subtree; the first becomes all of it */
     int missing;    /* gradients not ready in this step */
     int buffer;     /* of the pool, -1: none */
-    tri_work *work; /* the sum is under way */
+    tri_work *work; /* the sum is under way, */
+    tri_work *rest; /* and with those of the replicas */
 } grads_unit;
 
 typedef struct tri_grads {
-    tri_group *group;
+    tri_group *group;     /* of all who share the batch: the tail's */
+    tri_group *zero;      /* with whom the state is shared out */
+    tri_group *replicas;  /* those with the same share; NULL: nobody */
+    tri_tree_place place; /* of `zero` among the shards */
     const tri_params *params;
     const tri_units *units;
-    int rank, part_count, threads;
-    int64_t leaves;
+    int rank, part_count, threads; /* rank: in `zero` */
+    int sum_count;                 /* whole subtrees of the shards of `zero`: 1 where there are no replicas */
     bool whole, overlap;
     float **arrays;      /* whole: [part_count] arrays with tail, the first in the group's memory */
     grads_unit *states;  /* [units->count] */
     float **parts;       /* of all units */
+    float **sum_places;  /* of all units */
     float *sums;         /* in the pool: shares of entries, then of ties */
+    float *scratch;      /* for sums but the first; one unit's at a time: calls run one after the other */
     float **tails;       /* [part_count] */
     float *tail_memory;  /* in the pool */
     tri_work *tail_work; /* its sum, which all ranks get */
@@ -45,6 +51,8 @@ typedef struct tri_grads {
     int64_t waited_ns; /* since the sync was made: in place and ready */
 } tri_grads;
 
+/* Elements of what sums but the first take. */
+size_t tri_grads_scratch(const tri_units *units, int rank, int sum_count);
 tri_status tri_grads_init(tri_grads *grads, const tri_sync_setup *setup, const tri_units *units, bool whole);
 void tri_grads_fini(tri_grads *grads);
 void tri_grads_begin(tri_grads *grads);
@@ -52,7 +60,11 @@ void tri_grads_begin(tri_grads *grads);
 tri_status tri_grads_place(tri_grads *grads, int number, float **parts);
 /* Gradient `number` is complete in all parts. Failures wait for finish. */
 void tri_grads_ready(tri_grads *grads, int number);
-/* Waits for all sums, and adds those of ties to those of their entries. */
+/* Waits for all sums. */
 tri_status tri_grads_finish(tri_grads *grads);
+/* Adds the sums of ties to those of their entries. */
+void tri_grads_fold(const tri_grads *grads);
+/* This rank's share of the sum of gradient `number`, *count elements; what stages share has a unit of its own. */
+float *tri_grads_sum(const tri_grads *grads, int number, int64_t *count);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "comm/comm.h"
 
 enum { EDGE_DATA, EDGE_TENSOR, EDGE_PIPELINE, EDGE_COUNT };
 static const char *const edge_names[] = {"data", "tensor", "pipeline"};
@@ -38,6 +39,57 @@ static const char *wish_print(const int size[EDGE_COUNT], char text[96])
     return text;
 }
 
+/* Data ranks from `first` on that are on one host. */
+static int run_of(const tri_mesh *mesh, const int *host, int first, int tensor, int stage)
+{
+    int end = first + 1, at = host[tri_mesh_rank(mesh, first, tensor, stage)];
+    while (end < mesh->data && host[tri_mesh_rank(mesh, end, tensor, stage)] == at)
+        end++;
+    return end - first;
+}
+
+static tri_status zero_of_hosts(const int *host, tri_mesh *mesh)
+{
+    int each = run_of(mesh, host, 0, 0, 0);
+    for (int stage = 0; stage < mesh->pipeline; stage++)
+        for (int tensor = 0; tensor < mesh->tensor; tensor++)
+            for (int first = 0, run; first < mesh->data; first += run) {
+                run = run_of(mesh, host, first, tensor, stage);
+                if (run != each)
+                    return tri_fail(TRI_ECONFIG,
+                                    "parallel.zero_ranks host: want as many data ranks on each host, one after the "
+                                    "other: from rank 0 on there are %d, from rank %d on %d",
+                                    each, tri_mesh_rank(mesh, first, tensor, stage), run);
+            }
+    if (each == 1)
+        return tri_fail(TRI_ECONFIG,
+                        "parallel.zero_ranks host: want several data ranks on a host, got %d hosts with one each "
+                        "(parallel.zero_ranks=all spreads the state over hosts, parallel.sync=allreduce nowhere)",
+                        mesh->data);
+    mesh->zero = each;
+    return TRI_OK;
+}
+
+tri_status tri_mesh_zero_find(const tri_parallel_config *config, const int *host, tri_mesh *mesh)
+{
+    char *end;
+    const char *text = config->zero_ranks;
+    bool of_host = strcmp(text, "host") == 0;
+    mesh->zero = mesh->data;
+    if (strcmp(text, "all") == 0 || tri_sync_spread(config, 2) == TRI_SPREAD_NOTHING)
+        return TRI_OK;
+    if (of_host)
+        return host && mesh->data > 1 ? zero_of_hosts(host, mesh) : TRI_OK;
+    long each = strtol(text, &end, 10);
+    if (*end || end == text || each < 1)
+        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want all, host or a number of ranks, found '%s'", text);
+    if (each < 2 || mesh->data % each != 0)
+        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: want 2 or more that divide the %d data ranks, found %ld",
+                        mesh->data, each);
+    mesh->zero = (int)each;
+    return TRI_OK;
+}
+
 tri_status tri_mesh_shape(const tri_parallel_config *config, int ranks, tri_mesh *mesh)
 {
     const char *const wanted[EDGE_COUNT] = {config->data, config->tensor, config->pipeline};
@@ -62,7 +114,7 @@ tri_status tri_mesh_shape(const tri_parallel_config *config, int ranks, tri_mesh
     mesh->data = size[EDGE_DATA];
     mesh->tensor = size[EDGE_TENSOR];
     mesh->pipeline = size[EDGE_PIPELINE];
-    return TRI_OK;
+    return tri_mesh_zero_find(config, NULL, mesh);
 }
 
 void tri_mesh_place(tri_mesh *mesh, int rank)
@@ -79,7 +131,9 @@ int tri_mesh_rank(const tri_mesh *mesh, int data_rank, int tensor_rank, int stag
 
 const char *tri_mesh_print(const tri_mesh *mesh, char text[64])
 {
-    snprintf(text, 64, "data %d x tensor %d x pipeline %d", mesh->data, mesh->tensor, mesh->pipeline);
+    int at = snprintf(text, 64, "data %d x tensor %d x pipeline %d", mesh->data, mesh->tensor, mesh->pipeline);
+    if (mesh->zero < mesh->data)
+        snprintf(text + at, 64 - (size_t)at, ", state over %d", mesh->zero);
     return text;
 }
 
@@ -105,13 +159,48 @@ static tri_status group_open(const tri_mesh *mesh, tri_comm *comm, const bool al
     return status;
 }
 
-tri_status tri_mesh_open(const tri_parallel_config *config, tri_comm *comm, tri_mesh *mesh)
+/* Ranks of the data group: from `first` on, `count` of them, so many apart. */
+static tri_status data_part_open(const tri_mesh *mesh, tri_comm *comm, int first, int count, int apart, const char *tag,
+                                 tri_group **out)
 {
-    tri_group *world = tri_comm_world(comm);
-    TRI_TRY(tri_mesh_shape(config, tri_group_count(world), mesh));
-    tri_mesh_place(mesh, tri_group_rank(world));
+    int *ranks = tri_alloc((size_t)count * sizeof(int));
+    if (!ranks)
+        return TRI_ENOMEM;
+    for (int i = 0; i < count; i++)
+        ranks[i] = tri_mesh_rank(mesh, first + i * apart, mesh->tensor_rank, mesh->stage);
+    tri_status status = tri_group_create_of(comm, ranks, count, tag, out);
+    tri_free(ranks);
+    return status;
+}
+
+static tri_status hosts_find(const tri_parallel_config *config, const tri_group *world, tri_mesh *mesh)
+{
+    int count = tri_group_count(world), *host = tri_alloc((size_t)count * sizeof(int));
+    if (!host)
+        return TRI_ENOMEM;
+    for (int r = 0; r < count; r++)
+        host[r] = tri_group_host_first(world, r);
+    tri_status status = tri_mesh_zero_find(config, host, mesh);
+    tri_free(host);
+    return status;
+}
+
+static tri_status zero_open(const tri_parallel_config *config, tri_comm *comm, tri_mesh *mesh)
+{
+    TRI_TRY(hosts_find(config, tri_comm_world(comm), mesh));
+    mesh->zero_group = mesh->data_group;
+    if (mesh->zero == mesh->data)
+        return TRI_OK;
+    mesh->zero_group = NULL;
+    int place = mesh->data_rank % mesh->zero;
+    TRI_TRY(data_part_open(mesh, comm, mesh->data_rank - place, mesh->zero, 1, "zero", &mesh->zero_group));
+    return data_part_open(mesh, comm, place, mesh->data / mesh->zero, mesh->zero, "replicas", &mesh->replica_group);
+}
+
+static tri_status edges_open(tri_comm *comm, tri_mesh *mesh)
+{
     if (mesh->tensor == 1 && mesh->pipeline == 1) {
-        mesh->data_group = world;
+        mesh->data_group = tri_comm_world(comm);
         return TRI_OK;
     }
     mesh->owned = true;
@@ -121,8 +210,20 @@ tri_status tri_mesh_open(const tri_parallel_config *config, tri_comm *comm, tri_
     return group_open(mesh, comm, (bool[]){false, true, true}, "model", &mesh->model_group);
 }
 
+tri_status tri_mesh_open(const tri_parallel_config *config, tri_comm *comm, tri_mesh *mesh)
+{
+    tri_group *world = tri_comm_world(comm);
+    TRI_TRY(tri_mesh_shape(config, tri_group_count(world), mesh));
+    tri_mesh_place(mesh, tri_group_rank(world));
+    TRI_TRY(edges_open(comm, mesh));
+    return zero_open(config, comm, mesh);
+}
+
 void tri_mesh_close(tri_mesh *mesh)
 {
+    if (mesh->zero_group != mesh->data_group)
+        tri_group_destroy(mesh->zero_group);
+    tri_group_destroy(mesh->replica_group);
     if (mesh->owned) {
         tri_group_destroy(mesh->data_group);
         tri_group_destroy(mesh->tensor_group);

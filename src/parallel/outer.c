@@ -318,7 +318,16 @@ tri_status tri_outer_loaded(tri_outer *outer)
     return TRI_OK;
 }
 
-size_t tri_outer_nbytes(const tri_params *params)
+tri_status tri_outer_nbytes(const tri_parallel_config *config, const tri_params *params, int ranks, size_t *nbytes)
 {
-    return 3 * (size_t)params->count * sizeof(float);
+    int fragments = (int)config->outer_fragments;
+    tri_compress_setup sum = {.config = config, .forgets = true};
+    *nbytes = 3 * (size_t)params->count * sizeof(float);
+    for (int f = 0; tri_compress_find(config) && f < fragments; f++) {
+        size_t each;
+        TRI_TRY(tri_compress_memory(&sum, params, cut_entry(params, f, fragments), cut_entry(params, f + 1, fragments),
+                                    ranks, &each));
+        *nbytes += each;
+    }
+    return TRI_OK;
 }

@@ -33,7 +33,7 @@ const char *tri_outer_state_name(int index);
 float *tri_outer_state(tri_outer *outer, int index, int entry);
 /* Rank 0 has filled in its state: gives it to all. */
 tri_status tri_outer_loaded(tri_outer *outer);
-/* Bytes of all that. */
-size_t tri_outer_nbytes(const tri_params *params);
+/* Bytes of all that, with the sums of so many ranks. */
+tri_status tri_outer_nbytes(const tri_parallel_config *config, const tri_params *params, int ranks, size_t *nbytes);
 
 #endif

@@ -24,6 +24,18 @@ static tri_status check_setup(const tri_pipeline_setup *setup)
     return TRI_OK;
 }
 
+int tri_pipeline_levels(const tri_tree_part *parts, int part_count, int64_t micro_shards)
+{
+    int most = 0;
+    for (int part = 0; part < part_count; part++) {
+        int levels = 0;
+        for (int64_t count = micro_shards; count < parts[part].count; count *= 2)
+            levels++;
+        most = levels > most ? levels : most;
+    }
+    return most;
+}
+
 static tri_status micros_make(tri_pipeline *p, const tri_pipeline_setup *setup)
 {
     int64_t most = setup->graph->shards;
@@ -36,12 +48,11 @@ static tri_status micros_make(tri_pipeline *p, const tri_pipeline_setup *setup)
                 if (pass == 1)
                     p->micros[p->micro_count] = (pipe_micro){p->shards + at, count, part, (int)(at / count)};
             p->shards += all;
-            for (int levels = 0; count < all; count *= 2)
-                p->levels = ++levels > p->levels ? levels : p->levels;
         }
         if (pass == 0 && !(p->micros = tri_alloc_zero((size_t)p->micro_count, sizeof(*p->micros))))
             return TRI_ENOMEM;
     }
+    p->levels = tri_pipeline_levels(setup->parts, setup->part_count, most);
     p->sums = tri_alloc_zero((size_t)p->shards, sizeof(*p->sums));
     return p->sums ? TRI_OK : TRI_ENOMEM;
 }
@@ -143,18 +154,46 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
+typedef struct ring_size {
+    int count;
+    size_t nbytes; /* of each */
+} ring_size;
+
+enum { RING_IN, RING_OUT, RING_DOUT, RING_DIN, RING_COUNT };
+
+/* Of a graph that holds as many micro-batches as the schedule wants. */
+static void rings_size(const tri_graph *graph, const tri_pipe_schedule *train, const tri_pipe_schedule *evaluate,
+                       int chunk, int shards, ring_size rings[RING_COUNT])
+{
+    const tri_span *span = tri_graph_span(graph);
+    int in = most(train ? train->buffers[0][chunk] : 0, evaluate->buffers[0][chunk]);
+    int dout = train ? train->buffers[1][chunk] : 0, slots = train ? train->slots[chunk] : 1;
+    rings[RING_IN] = (ring_size){in + SPARE, tri_crossings_nbytes(span->in, span->in_count, shards, false)};
+    rings[RING_OUT] = (ring_size){most(slots, 2), tri_crossings_nbytes(span->out, span->out_count, shards, false)};
+    rings[RING_DOUT] = (ring_size){dout + SPARE, tri_crossings_nbytes(span->out, span->out_count, shards, true)};
+    rings[RING_DIN] = (ring_size){2, tri_crossings_nbytes(span->in, span->in_count, shards, true)};
+}
+
+size_t tri_pipeline_crossing_nbytes(const tri_graph *graph, const tri_pipe_schedule *train,
+                                    const tri_pipe_schedule *evaluate, int chunk, int shards)
+{
+    ring_size rings[RING_COUNT];
+    size_t nbytes = 0;
+    rings_size(graph, train, evaluate, chunk, shards, rings);
+    for (int i = 0; i < RING_COUNT; i++)
+        nbytes += (size_t)rings[i].count * rings[i].nbytes;
+    return nbytes;
+}
+
 static tri_status rings_make(tri_pipeline *p, const tri_graph_config *config, pipe_chunk *chunk)
 {
-    const tri_span *span = tri_graph_span(chunk->graph);
-    const tri_pipe_schedule *down = &p->train.schedule, *up = &p->evaluate.schedule;
-    int c = chunk->number, shards = config->shards;
-    int in = most(config->training ? down->buffers[0][c] : 0, up->buffers[0][c]);
-    int dout = config->training ? down->buffers[1][c] : 0;
-    TRI_TRY(ring_make(p, in + SPARE, tri_crossings_nbytes(span->in, span->in_count, shards, false), &chunk->in));
-    TRI_TRY(ring_make(p, most(chunk->slots, 2), tri_crossings_nbytes(span->out, span->out_count, shards, false),
-                      &chunk->out));
-    TRI_TRY(ring_make(p, dout + SPARE, tri_crossings_nbytes(span->out, span->out_count, shards, true), &chunk->dout));
-    return ring_make(p, 2, tri_crossings_nbytes(span->in, span->in_count, shards, true), &chunk->din);
+    ring_size sizes[RING_COUNT];
+    pipe_ring *rings[RING_COUNT] = {&chunk->in, &chunk->out, &chunk->dout, &chunk->din};
+    rings_size(chunk->graph, config->training ? &p->train.schedule : NULL, &p->evaluate.schedule, chunk->number,
+               config->shards, sizes);
+    for (int i = 0; i < RING_COUNT; i++)
+        TRI_TRY(ring_make(p, sizes[i].count, sizes[i].nbytes, rings[i]));
+    return TRI_OK;
 }
 
 /* What the chunk writes of a gradient array, neighbours as one. */
@@ -193,6 +232,19 @@ static tri_status chunk_make(tri_pipeline *p, const tri_pipeline_setup *setup, i
     return ranges_make(p->params, chunk);
 }
 
+static tri_status makers_find(tri_pipeline *p)
+{
+    int tail = tri_params_tail(p->params);
+    p->makers = tri_alloc_zero((size_t)tail + 1, sizeof(int));
+    for (int number = 0; p->makers && number <= tail; number++) {
+        p->makers[number] = -1;
+        for (int c = 0; c < p->each; c++)
+            if (tri_graph_writes(p->chunks[c].graph, number))
+                p->makers[number] = c;
+    }
+    return p->makers ? TRI_OK : TRI_ENOMEM;
+}
+
 /* --- the whole --- */
 
 static tri_status pipeline_fill(tri_pipeline *p, const tri_pipeline_setup *setup)
@@ -203,6 +255,8 @@ static tri_status pipeline_fill(tri_pipeline *p, const tri_pipeline_setup *setup
     p->ranks = tri_group_count(setup->group);
     p->each = setup->stages->count / p->ranks;
     p->threads = setup->graph->threads;
+    p->overlap = setup->overlap;
+    p->even = setup->even;
     TRI_TRY(micros_make(p, setup));
     TRI_TRY(tables_make(p, setup));
     if (setup->graph->training)
@@ -212,6 +266,7 @@ static tri_status pipeline_fill(tri_pipeline *p, const tri_pipeline_setup *setup
         return TRI_ENOMEM;
     for (int local = 0; local < p->each; local++)
         TRI_TRY(chunk_make(p, setup, local));
+    TRI_TRY(makers_find(p));
     return tri_pipe_tied_plan(p, setup);
 }
 
@@ -253,6 +308,7 @@ void tri_pipeline_destroy(tri_pipeline *pipeline)
     tri_free(pipeline->partial);
     tri_free(pipeline->chunks);
     tri_free(pipeline->works);
+    tri_free(pipeline->makers);
     tri_free(pipeline->tied);
     tri_free(pipeline->micros);
     tri_free(pipeline->sums);
@@ -283,8 +339,11 @@ bool tri_pipeline_reads_target(const tri_pipeline *pipeline)
 
 void tri_pipeline_hooks_set(tri_pipeline *pipeline, const tri_graph_hooks *hooks)
 {
+    tri_graph_hooks each = *hooks;
+    each.begin = NULL;
+    pipeline->hooks = *hooks;
     for (int c = 0; c < pipeline->each; c++)
-        tri_graph_hooks_set(pipeline->chunks[c].graph, hooks);
+        tri_graph_hooks_set(pipeline->chunks[c].graph, &each);
 }
 
 void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across)

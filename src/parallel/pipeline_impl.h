@@ -50,7 +50,7 @@ typedef struct pipe_table {
 
 /* A gradient of a tied weight on its way. */
 typedef struct pipe_tied {
-    int64_t first, count; /* elements of gradient arrays */
+    int number; /* of the gradient */
     int peer;
     bool sends;
 } pipe_tied;
@@ -67,9 +67,12 @@ struct tri_pipeline {
     float **partial; /* [levels]: sums that wait for the other half of their subtree */
     int levels;
     float (*sums)[4]; /* [shards] */
+    bool overlap, even;
+    int *makers; /* [tail + 1]: local number of the chunk that makes a gradient, -1: another rank's */
     pipe_tied *tied;
     int tied_count;
     tri_pipeline_times times;
+    tri_graph_hooks hooks;
 
     /* of the run: */
     const pipe_table *table;

@@ -6,6 +6,7 @@
  * is room. They travel while actions are computed. Which are posted when depends on the table alone, so ranks with the
  * same table queue the same things in the same order.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,10 @@ typedef struct pipe_run {
     uint64_t step;
     bool training;
     float *const *grads;
+    tri_graph_ready ready; /* or NULL */
+    void *arg;
+    int next;                /* gradient that is ready next: from the tail down to 0 */
+    const pipe_micro *micro; /* of the last action, while its gradients become complete */
 } pipe_run;
 
 static double seconds_since(int64_t start_ns)
@@ -128,19 +133,70 @@ static float *sum_at(const pipe_run *run, const pipe_micro *micro, int depth)
     return depth == 0 ? run->grads[micro->part] : run->p->partial[depth - 1];
 }
 
-/* The leaf's gradient is in its place: adds it to the left halves that it completes. */
-static void leaf_add(const pipe_run *run, const pipe_chunk *chunk, const pipe_micro *micro)
+/* A leaf's gradients are in their place: adds them to the left halves that they complete. */
+static void range_add(const pipe_run *run, const pipe_micro *micro, pipe_range range)
 {
     int depth = __builtin_popcount((unsigned)micro->leaf);
     for (int rest = micro->leaf; (rest & 1) != 0; rest >>= 1, depth--) {
-        float *left = sum_at(run, micro, depth - 1);
-        const float *right = sum_at(run, micro, depth);
-        for (int i = 0; i < chunk->range_count; i++) {
-            const pipe_range *range = &chunk->ranges[i];
-            tri_vector_add(run->p->threads, left + range->first, left + range->first, right + range->first,
-                           range->count);
-        }
+        float *left = sum_at(run, micro, depth - 1) + range.first;
+        tri_vector_add(run->p->threads, left, left, sum_at(run, micro, depth) + range.first, range.count);
     }
+}
+
+static void leaf_add(const pipe_run *run, const pipe_chunk *chunk, const pipe_micro *micro)
+{
+    for (int i = 0; i < chunk->range_count; i++)
+        range_add(run, micro, chunk->ranges[i]);
+}
+
+/* --- gradients that are ready --- */
+
+static bool is_complete(const tri_pipeline *p, int number)
+{
+    int maker = p->makers[number];
+    return maker < 0 || p->chunks[maker].done[1] == p->micro_count;
+}
+
+/* At most so many gradients of complete chunks, in order; the tail is everybody's. */
+static void gradients_release(pipe_run *run, int most)
+{
+    int tail = tri_params_tail(run->p->params);
+    for (; run->ready && run->next >= 0 && most > 0 && is_complete(run->p, run->next); run->next--) {
+        if (run->next < tail && run->p->makers[run->next] < 0)
+            continue;
+        run->ready(run->arg, run->next);
+        most--;
+    }
+}
+
+/* Between actions of chunks that go on: a share of what is left, for a message waits behind the sums that are queued
+ * before it. On all who share the batch at the same places, or sums and messages could wait for one another in a
+ * circle. */
+static void some_release(pipe_run *run, int actions_left)
+{
+    if (run->p->overlap && run->p->even)
+        gradients_release(run, (run->next + 1) / (actions_left + 1) + 1);
+}
+
+/* In the last action of the first rank, behind which there are no messages. */
+static void last_ready(void *arg, int number)
+{
+    pipe_run *run = arg;
+    const tri_params *params = run->p->params;
+    int64_t first = tri_params_grad_first(params, number);
+    range_add(run, run->micro, (pipe_range){first, tri_params_grad_first(params, number + 1) - first});
+    run->ready(run->arg, number);
+}
+
+/* All others have been ready before. */
+static tri_status last_go_down(pipe_run *run, pipe_chunk *chunk, const pipe_micro *micro)
+{
+    int own = (int)(chunk - run->p->chunks), tail = tri_params_tail(run->p->params);
+    for (; run->next >= 0; run->next--)
+        if (run->next == tail || (run->p->makers[run->next] >= 0 && run->p->makers[run->next] != own))
+            run->ready(run->arg, run->next);
+    run->micro = micro;
+    return tri_graph_backward(chunk->graph, last_ready, run);
 }
 
 /* --- actions --- */
@@ -186,7 +242,8 @@ static tri_status go_up(const pipe_run *run, pipe_chunk *chunk, int m)
     return TRI_OK;
 }
 
-static tri_status go_down(const pipe_run *run, pipe_chunk *chunk, int m)
+/* last: nothing comes behind it on this rank. */
+static tri_status go_down(pipe_run *run, pipe_chunk *chunk, int m, bool last)
 {
     const pipe_micro *micro = &run->p->micros[m];
     tri_tree_part whole = {0, micro->count};
@@ -196,19 +253,21 @@ static tri_status go_down(const pipe_run *run, pipe_chunk *chunk, int m)
     buffer_arrive(item_of(&chunk->dout, m));
     chunk_enter(chunk, m);
     TRI_TRY(tri_graph_grads_set(chunk->graph, 1, &whole, &grads));
-    TRI_TRY(tri_graph_backward(chunk->graph, NULL, NULL));
+    bool early = last && run->ready && run->p->overlap && run->p->rank == 0 && run->p->ranks > 1;
+    TRI_TRY(early ? last_go_down(run, chunk, micro) : tri_graph_backward(chunk->graph, NULL, NULL));
     run->p->times.backward += seconds_since(start_ns);
     chunk->done[1]++;
     chunk->freed[0]++;
     chunk->freed[1]++;
     TRI_TRY(messages_post(run->p)); /* before what nobody waits for */
     start_ns = tri_now_ns();
-    leaf_add(run, chunk, micro);
+    if (!early)
+        leaf_add(run, chunk, micro);
     run->p->times.adding += seconds_since(start_ns);
     return TRI_OK;
 }
 
-static tri_status actions_run(const pipe_run *run)
+static tri_status actions_run(pipe_run *run)
 {
     tri_pipeline *p = run->p;
     const tri_pipe_schedule *s = &p->table->schedule;
@@ -217,9 +276,14 @@ static tri_status actions_run(const pipe_run *run)
         pipe_chunk *chunk = chunk_of(p, a.chunk);
         TRI_TRY(messages_post(p));
         TRI_TRY(tri_pipe_wait(p, p->table->receives[i]));
-        TRI_TRY(a.backward ? go_down(run, chunk, a.micro) : go_up(run, chunk, a.micro));
+        int left = s->action_count - 1 - i;
+        TRI_TRY(a.backward ? go_down(run, chunk, a.micro, left == 0) : go_up(run, chunk, a.micro));
+        if (left > 0)
+            some_release(run, left);
     }
-    return messages_post(p);
+    TRI_TRY(messages_post(p));
+    gradients_release(run, INT_MAX);
+    return TRI_OK;
 }
 
 static tri_status messages_end(tri_pipeline *p)
@@ -248,6 +312,8 @@ static tri_status run_begin(const pipe_run *run, const pipe_table *table)
 {
     tri_pipeline *p = run->p;
     TRI_TRY(check_batch(p, table, run->batch));
+    if (p->hooks.begin)
+        p->hooks.begin(p->hooks.arg, run->training);
     p->table = table;
     p->posted = 0;
     p->times = (tri_pipeline_times){0};
@@ -263,27 +329,22 @@ static bool makes_loss(const tri_pipeline *p)
     return tri_graph_span(p->chunks[p->each - 1].graph)->has_loss;
 }
 
-static bool makes(const tri_pipeline *p, int number)
-{
-    for (int c = 0; c < p->each; c++)
-        if (tri_graph_writes(p->chunks[c].graph, number))
-            return true;
-    return false;
-}
-
 tri_status tri_pipeline_train(tri_pipeline *pipeline, const tri_batch *batch, uint64_t step, float *const *grads,
                               tri_graph_ready ready, void *arg)
 {
-    pipe_run run = {pipeline, batch, step, true, grads};
+    pipe_run run = {.p = pipeline,
+                    .batch = batch,
+                    .step = step,
+                    .training = true,
+                    .grads = grads,
+                    .ready = ready,
+                    .arg = arg,
+                    .next = tri_params_tail(pipeline->params)};
     int64_t start_ns = tri_now_ns();
-    int tail = tri_params_tail(pipeline->params);
     TRI_TRY(run_begin(&run, &pipeline->train));
     for (int part = 0; !makes_loss(pipeline) && part <= pipeline->micros[pipeline->micro_count - 1].part; part++)
         memset(grads[part] + tri_params_grad_count(pipeline->params), 0, TRI_PARAMS_TAIL * sizeof(float));
     TRI_TRY(actions_run(&run));
-    for (int number = tail; ready && number >= 0; number--)
-        if (number == tail || makes(pipeline, number))
-            ready(arg, number);
     TRI_TRY(messages_end(pipeline));
     tri_pipeline_times *times = &pipeline->times;
     times->idle = seconds_since(start_ns) - times->forward - times->backward - times->adding;
@@ -292,7 +353,7 @@ tri_status tri_pipeline_train(tri_pipeline *pipeline, const tri_batch *batch, ui
 
 tri_status tri_pipeline_evaluate(tri_pipeline *pipeline, const tri_batch *batch, uint64_t step, const float (**sums)[4])
 {
-    pipe_run run = {pipeline, batch, step, false, NULL};
+    pipe_run run = {.p = pipeline, .batch = batch, .step = step};
     tri_pipeline_times of_step = pipeline->times;
     TRI_TRY(run_begin(&run, &pipeline->evaluate));
     TRI_TRY(actions_run(&run));

@@ -27,17 +27,15 @@ static void gradient_plan(const tied_plan *plan, int number, int tie)
 {
     tri_pipeline *p = plan->p;
     int maker = tri_stages_maker(plan->setup->model, plan->setup->stages, number, tie) % p->ranks;
-    int entry = p->params->of_model[number], place = entry;
+    int place = p->params->of_model[number];
     for (int t = 0; tie >= 0 && t < p->params->tie_count; t++)
         if (p->params->ties[t].number == tie)
             place = p->params->entry_count + t;
     for (int rank = 0; rank < p->ranks; rank++) {
         if (rank == maker || !holds(plan, rank, number) || (p->rank != maker && p->rank != rank))
             continue;
-        p->tied[p->tied_count++] = (pipe_tied){.first = tri_params_grad_first(p->params, place),
-                                               .count = p->params->entries[entry].count,
-                                               .peer = p->rank == maker ? rank : maker,
-                                               .sends = p->rank == maker};
+        p->tied[p->tied_count++] =
+            (pipe_tied){.number = place, .peer = p->rank == maker ? rank : maker, .sends = p->rank == maker};
     }
 }
 
@@ -67,23 +65,26 @@ tri_status tri_pipe_tied_plan(tri_pipeline *pipeline, const tri_pipeline_setup *
 }
 
 /* All ranks go along the same list, so nobody waits for somebody who waits for him. */
-static tri_status tied_exchange(tri_pipeline *pipeline, float *sums)
+static tri_status tied_exchange(tri_pipeline *pipeline, const tri_pipeline_sums *sums)
 {
     for (int i = 0; i < pipeline->tied_count; i++) {
         const pipe_tied *tied = &pipeline->tied[i];
-        TRI_TRY(tied->sends ? tri_send(pipeline->group, sums + tied->first, tied->count, TRI_F32, tied->peer, NULL)
-                            : tri_receive(pipeline->group, sums + tied->first, tied->count, TRI_F32, tied->peer, NULL));
+        int64_t count;
+        float *sum = sums->find(sums->arg, tied->number, &count);
+        if (count > 0)
+            TRI_TRY(tied->sends ? tri_send(pipeline->group, sum, count, TRI_F32, tied->peer, NULL)
+                                : tri_receive(pipeline->group, sum, count, TRI_F32, tied->peer, NULL));
     }
     return TRI_OK;
 }
 
 /* --- the rest --- */
 
-tri_status tri_pipeline_share(tri_pipeline *pipeline, float *sums)
+tri_status tri_pipeline_share(tri_pipeline *pipeline, const tri_pipeline_sums *sums)
 {
-    float *tail = sums + tri_params_grad_count(pipeline->params);
     tri_group_name_next(pipeline->group, "the tail");
-    tri_status status = tri_all_reduce(pipeline->group, tail, tail, TRI_PARAMS_TAIL, TRI_F32, TRI_REDUCE_SUM, NULL);
+    tri_status status =
+        tri_all_reduce(pipeline->group, sums->tail, sums->tail, TRI_PARAMS_TAIL, TRI_F32, TRI_REDUCE_SUM, NULL);
     tri_group_name_next(pipeline->group, "gradients of tied weights");
     if (status == TRI_OK)
         status = tied_exchange(pipeline, sums);

@@ -102,14 +102,13 @@ static bool is_diloco(const tri_parallel_config *config)
     return ops_find(config) == &tri_sync_diloco;
 }
 
-size_t tri_sync_nbytes(const tri_parallel_config *config, const tri_params *params)
-{
-    return is_diloco(config) ? tri_outer_nbytes(params) : 0;
-}
-
 tri_status tri_sync_check(const tri_parallel_config *config)
 {
     const tri_compress_ops *compress = tri_compress_find(config);
+    bool planned = strcmp(config->layout, "auto") == 0; /* then parallel.sync is not known yet */
+    if (!planned && strcmp(config->zero_ranks, "all") != 0 && tri_sync_spread(config, 2) == TRI_SPREAD_NOTHING)
+        return tri_fail(TRI_ECONFIG, "parallel.zero_ranks: %s goes with parallel.sync zero1, zero2 and zero3, not %s",
+                        config->zero_ranks, config->sync);
     bool elements = compress == &tri_compress_bf16 || compress == &tri_compress_int8;
     if (compress && ops_find(config) != &tri_sync_ddp && !(is_diloco(config) && elements))
         return tri_fail(TRI_ECONFIG, "parallel.compress: %s goes with parallel.sync allreduce%s, not with %s",
@@ -150,7 +149,7 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
     if (ops == &tri_sync_ddp &&
         tri_compress_is_used(setup->config, tri_group_count(setup->group), setup->between_hosts))
         ops = &tri_sync_compressed;
-    if (ops->spread != TRI_SPREAD_NOTHING && tri_group_count(setup->group) == 1)
+    if (ops->spread != TRI_SPREAD_NOTHING && tri_group_count(setup->zero) == 1)
         ops = &tri_sync_ddp; /* a rank alone has everything anyway */
     return ops->create(setup, out);
 }
@@ -215,14 +214,38 @@ static size_t largest_nbytes(const tri_units *units, int count)
     return (size_t)sum * sizeof(float);
 }
 
-tri_status tri_sync_memory(const tri_sync_setup *setup, int rank, int ranks, tri_sync_bytes *bytes)
+int tri_sync_subtrees(const tri_sync_setup *setup, tri_sync_place place)
+{
+    tri_tree_part parts[TRI_TREE_MAX_PARTS];
+    int copy = place.rank / place.zero, copies = place.ranks / place.zero;
+    return tri_tree_parts(setup->leaves, tri_tree_first(setup->leaves, copy, copies),
+                          tri_tree_count(setup->leaves, copy, copies), parts);
+}
+
+/* Of what passes through sums that are not gradient arrays. */
+static tri_status sums_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
+{
+    const tri_parallel_config *config = setup->config;
+    size_t compressed = 0;
+    bytes->outer = 0;
+    if (is_diloco(config))
+        return tri_outer_nbytes(config, setup->params, place.ranks, &bytes->outer);
+    if (ops_find(config) == &tri_sync_ddp && tri_compress_is_used(config, place.ranks, true))
+        TRI_TRY(tri_sync_compressed_nbytes(config, setup->params, place.ranks, &compressed));
+    bytes->gradients += compressed;
+    return TRI_OK;
+}
+
+tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes)
 {
     const tri_params *params = setup->params;
+    int rank = place.rank % place.zero, ranks = place.zero;
     tri_spread spread = tri_sync_spread(setup->config, ranks);
     size_t parts = (size_t)setup->part_count, value = sizeof(float);
     tri_units units;
     bytes->weights = (size_t)params->count * value;
     bytes->gradients = parts * (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * value;
+    TRI_TRY(sums_memory(setup, place, bytes));
     if (spread == TRI_SPREAD_NOTHING)
         return TRI_OK;
     TRI_TRY(tri_units_init(&units, params, setup->config->bucket_kib * 1024, ranks));
@@ -232,6 +255,7 @@ tri_status tri_sync_memory(const tri_sync_setup *setup, int rank, int ranks, tri
             bytes->gradients += (size_t)units.items[u].counts[rank] * value;
         bytes->gradients += parts * largest_nbytes(&units, TRI_GRADS_BUFFERS);
     }
+    bytes->gradients += tri_grads_scratch(&units, rank, tri_sync_subtrees(setup, place)) * value;
     if (spread == TRI_SPREAD_WEIGHTS)
         bytes->weights = (size_t)tri_units_owned(&units, rank) * value + largest_nbytes(&units, TRI_FETCH_BUFFERS);
     tri_units_fini(&units);

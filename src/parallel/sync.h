@@ -42,6 +42,9 @@
       "state of that part alone; zero2: and its gradients; zero3: and its weights; local: each rank its own, "         \
       "averaged now and then; diloco: each its own, and an outer "                                                     \
       "step now and then; ps: parameter servers (--servers)")                                                                                             \
+    X(NAME, zero_ranks, "all", 0, 0, NULL,                                                                             \
+      "zero1, zero2, zero3: ranks that spread one copy of the state over themselves; the others of the batch have "    \
+      "copies of it: all, host (those of each host), or their number")                                                 \
     X(INT, bucket_kib, "1024", 1, 1048576, NULL, "gradients sent together, KiB")                                       \
     X(BOOL, overlap, "true", 0, 0, NULL, "send buckets while the backward pass goes on")                               \
     X(NAME, ahead, "auto", 0, 0, "auto|on|off",                                                                        \
@@ -81,12 +84,13 @@ typedef struct tri_sync_servers {
 typedef struct tri_sync_setup {
     const tri_parallel_config *config;
     tri_group *group;         /* the ranks that share the batch */
+    tri_group *zero;          /* of these, the ones that spread one copy of the state over themselves */
+    tri_group *replicas;      /* those that have the same of each copy; NULL: there is one */
     const tri_params *params; /* borrowed */
     int64_t leaves;           /* shards of the batch */
     int part_count;           /* whole subtrees of this rank's shards */
     int threads;              /* of this rank */
     bool between_hosts;       /* not all ranks are on one */
-    bool whole_sums;          /* each rank wants all sums, which stages exchange: up to zero1 */
     bool whole_gradients;     /* the batch is computed in pieces, which are added before the sum over ranks */
     const tri_sync_servers *servers; /* NULL: there are none */
 } tri_sync_setup;
@@ -113,8 +117,12 @@ typedef struct tri_sync_ops {
      * where nothing overlaps; failures wait for finish. */
     void (*ready)(tri_sync *sync, int entry);
     /* Waits until the slice of the sum is complete in grads[0], with the tail; or, where there are pieces, the sums of
-     * these, with those of ties. */
+     * these. Those of ties are apart until they are folded. */
     tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
+    /* Adds the sums of ties to those of their entries; between the two, what this rank has of the sum of a gradient
+     * (numbers as tri_params_tail() has them) that several stages make. NULL, both: all is in grads[0]. */
+    void (*fold)(tri_sync *sync);
+    float *(*sum)(tri_sync *sync, int number, int64_t *count);
     /* Waits until the sum of an entry (params->entry_count: the tail) is complete; the slice is what has come with it,
      * empty when it was waited for before. After the backward pass. NULL: sync->ahead is never set. */
     tri_status (*wait)(tri_sync *sync, int entry, tri_sync_slice *slice);
@@ -147,7 +155,7 @@ struct tri_sync {
     const tri_sync_ops *ops;
     float **grads;      /* [part_count] arrays of tri_params_grad_count() + TRI_PARAMS_TAIL elements: the backward pass
                            writes them, finish leaves the sum over all ranks in the first; NULL: hooks place them */
-    bool whole;         /* finish leaves all sums in grads[0], without those of ties; else each piece's with them */
+    bool whole;         /* finish leaves all sums in grads[0]; else each piece's */
     float *tail;        /* of the first part; its sum over all ranks */
     int64_t step;       /* the trainer's, from 0 */
     float grad_scale;   /* the trainer's, before publish: what the sums are multiplied with */
@@ -162,8 +170,6 @@ struct tri_sync {
 extern const tri_sync_ops *const tri_sync_table[];
 /* Whether each rank moves weights of its own, and by its own gradients alone, from one exchange to the next. */
 bool tri_sync_is_apart(const tri_parallel_config *config);
-/* Bytes that a strategy keeps besides gradients. */
-size_t tri_sync_nbytes(const tri_parallel_config *config, const tri_params *params);
 /* Options that do not go together. */
 tri_status tri_sync_check(const tri_parallel_config *config);
 /* What a manifest says of the bits where they depend on the layout; "" where they do not. */
@@ -189,11 +195,17 @@ void tri_shares_fini(tri_shares *shares);
 /* The slices of one rank, in order (tri_free). */
 tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices, int *count);
 
-/* What one of `ranks` ranks keeps, with what passes through; no group is looked at. */
+/* A rank among those that share the batch, `zero` of which in a row spread one copy of the state over themselves. */
+typedef struct tri_sync_place {
+    int rank, ranks, zero;
+} tri_sync_place;
+/* What such a rank keeps, with what passes through, compressed sums as between hosts; no group is looked at. */
 typedef struct tri_sync_bytes {
-    size_t weights, gradients;
+    size_t weights, gradients, outer; /* outer: diloco's anchor, momentum and sums */
 } tri_sync_bytes;
-tri_status tri_sync_memory(const tri_sync_setup *setup, int rank, int ranks, tri_sync_bytes *bytes);
+tri_status tri_sync_memory(const tri_sync_setup *setup, tri_sync_place place, tri_sync_bytes *bytes);
+/* Whole subtrees of the shards that such ranks have together: sums that the others' are added to. */
+int tri_sync_subtrees(const tri_sync_setup *setup, tri_sync_place place);
 tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out);
 void tri_sync_destroy(tri_sync *sync);
 

@@ -159,6 +159,25 @@ static tri_status plan_sums(sync_compressed *small, const tri_sync_setup *setup)
     return status == TRI_OK ? allocate_exact(small) : status;
 }
 
+tri_status tri_sync_compressed_nbytes(const tri_parallel_config *config, const tri_params *params, int ranks,
+                                      size_t *nbytes)
+{
+    int entries = tri_params_tail(params) + 1;
+    tri_buckets buckets;
+    tri_compress_setup of_bucket = {.config = config};
+    tri_status status = tri_buckets_init(&buckets, params, config->bucket_kib * 1024);
+    *nbytes = 0;
+    for (int b = 0; b < buckets.count && status == TRI_OK; b++) {
+        int first, end;
+        size_t each;
+        bucket_entries(&buckets, entries, b, &first, &end);
+        status = tri_compress_memory(&of_bucket, params, first, end, ranks, &each);
+        *nbytes += status == TRI_OK ? each : 0;
+    }
+    tri_buckets_fini(&buckets);
+    return status;
+}
+
 static tri_status compressed_create(const tri_sync_setup *setup, tri_sync **out)
 {
     sync_compressed *small = tri_alloc_zero(1, sizeof(*small));

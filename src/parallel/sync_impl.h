@@ -12,6 +12,10 @@ extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_zero2, tri_sync
 /* allreduce with parallel.compress: no name of its own. */
 extern const tri_sync_ops tri_sync_compressed;
 
+/* Bytes that sums of so many ranks take there, besides gradients. */
+tri_status tri_sync_compressed_nbytes(const tri_parallel_config *config, const tri_params *params, int ranks,
+                                      size_t *nbytes);
+
 /* Gradient arrays of all parts, with tails; collective: the first part is reduced in place by all ranks of a host. */
 tri_status tri_sync_arrays_alloc(tri_group *group, const tri_params *params, int part_count, float ***out);
 /* NULL does nothing. */

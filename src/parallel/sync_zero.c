@@ -4,8 +4,7 @@
  * weights (zero3), and moves these.
  *
  * An optimizer is elementwise, so a share has the same bits whoever moves it (docs/design/013-sharded-state.md). Up to
- * zero2 the moved weights are gathered unit by unit while the next forward pass goes on. Stages of a pipeline exchange
- * sums of tied weights, so all ranks need them all: then gradients meet as with allreduce (zero1).
+ * zero2 the moved weights are gathered unit by unit while the next forward pass goes on.
  * Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion parameter models", SC
  * 2020.
  */
@@ -17,11 +16,10 @@
 
 typedef struct sync_zero {
     tri_sync base;
-    tri_group *group;
+    tri_group *group; /* whose ranks share the state out */
     const tri_params *params;
     int rank;
     bool overlap;
-    tri_sync *sums; /* allreduce, where all ranks have all sums; else NULL, and grads */
     tri_units units;
     tri_grads grads;
     tri_sync_piece *pieces;
@@ -42,7 +40,6 @@ static void zero_destroy(tri_sync *sync)
     for (int u = 0; zero->works && u < zero->units.store_count; u++)
         if (zero->works[u])
             (void)tri_work_wait(zero->works[u]);
-    tri_sync_destroy(zero->sums);
     tri_grads_fini(&zero->grads);
     tri_fetch_fini(&zero->fetch);
     tri_device_view_close(&zero->weights);
@@ -65,7 +62,7 @@ static tri_status pieces_make(sync_zero *zero)
         zero->pieces[zero->base.piece_count++] =
             (tri_sync_piece){.slice = {first, count},
                              .values = zero->params->values + (is_spread(zero) ? unit->at[zero->rank] : first),
-                             .sums = zero->sums ? zero->sums->grads[0] + first : zero->grads.states[u].sum};
+                             .sums = zero->grads.states[u].sums[0]};
     }
     zero->base.pieces = zero->pieces;
     return TRI_OK;
@@ -75,16 +72,12 @@ static tri_status zero_plan(sync_zero *zero, const tri_sync_setup *setup)
 {
     const tri_params *params = setup->params;
     bool whole = setup->whole_gradients || zero->base.ops->spread == TRI_SPREAD_STATE;
-    TRI_TRY(tri_units_init(&zero->units, params, setup->config->bucket_kib * 1024, tri_group_count(setup->group)));
-    if (setup->whole_sums)
-        TRI_TRY(tri_sync_ddp.create(setup, &zero->sums));
-    else
-        TRI_TRY(tri_grads_init(&zero->grads, setup, &zero->units, whole));
-    zero->base.whole = setup->whole_sums;
-    zero->base.grads = zero->sums ? zero->sums->grads : zero->grads.arrays;
-    zero->base.tail = zero->sums ? zero->sums->tail : zero->grads.tails[0];
+    TRI_TRY(tri_units_init(&zero->units, params, setup->config->bucket_kib * 1024, tri_group_count(setup->zero)));
+    TRI_TRY(tri_grads_init(&zero->grads, setup, &zero->units, whole));
+    zero->base.grads = zero->grads.arrays;
+    zero->base.tail = zero->grads.tails[0];
     if (is_spread(zero))
-        TRI_TRY(tri_fetch_init(&zero->fetch, setup->group, params, &zero->units, zero->overlap));
+        TRI_TRY(tri_fetch_init(&zero->fetch, setup->zero, params, &zero->units, zero->overlap));
     else
         TRI_TRY(tri_device_view_open(&zero->weights, params->device, params->values,
                                      (size_t)params->count * sizeof(float)));
@@ -96,16 +89,13 @@ static tri_status zero_create(const tri_sync_ops *ops, const tri_sync_setup *set
 {
     if (ops->spread == TRI_SPREAD_WEIGHTS && !setup->params->device->shares_host)
         return tri_fail(TRI_EUNSUPPORTED, "parallel.sync: %s wants weights in the host's memory", ops->name);
-    if (ops->spread > TRI_SPREAD_STATE && setup->whole_sums)
-        return tri_fail(TRI_ECONFIG, "parallel.sync: with parallel.pipeline want allreduce or zero1, got %s",
-                        ops->name);
     sync_zero *zero = tri_alloc_zero(1, sizeof(*zero));
     if (!zero)
         return TRI_ENOMEM;
     zero->base.ops = ops;
-    zero->group = setup->group;
+    zero->group = setup->zero;
     zero->params = setup->params;
-    zero->rank = tri_group_rank(setup->group);
+    zero->rank = tri_group_rank(setup->zero);
     zero->overlap = setup->config->overlap && setup->params->device->shares_host;
     tri_status status = zero_plan(zero, setup);
     if (status != TRI_OK) {
@@ -119,8 +109,6 @@ static tri_status zero_create(const tri_sync_ops *ops, const tri_sync_setup *set
 static tri_status zero_begin(tri_sync *sync)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
-    if (zero->sums)
-        return zero->sums->ops->begin(zero->sums);
     tri_grads_begin(&zero->grads);
     return TRI_OK;
 }
@@ -128,10 +116,7 @@ static tri_status zero_begin(tri_sync *sync)
 static void zero_ready(tri_sync *sync, int entry)
 {
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
-    if (zero->sums)
-        zero->sums->ops->ready(zero->sums, entry);
-    else
-        tri_grads_ready(&zero->grads, entry);
+    tri_grads_ready(&zero->grads, entry);
 }
 
 static void count_waits(sync_zero *zero)
@@ -144,12 +129,20 @@ static tri_status zero_finish(tri_sync *sync, tri_sync_slice *slice)
     sync_zero *zero = tri_container_of(sync, sync_zero, base);
     int64_t start_ns = tri_now_ns();
     *slice = (tri_sync_slice){0, 0};
-    if (zero->sums)
-        return zero->sums->ops->finish(zero->sums, slice);
     tri_status status = tri_grads_finish(&zero->grads);
     count_waits(zero);
     zero->base.exposed_ns = tri_now_ns() - start_ns;
     return status;
+}
+
+static void zero_fold(tri_sync *sync)
+{
+    tri_grads_fold(&tri_container_of(sync, sync_zero, base)->grads);
+}
+
+static float *zero_sum(tri_sync *sync, int number, int64_t *count)
+{
+    return tri_grads_sum(&tri_container_of(sync, sync_zero, base)->grads, number, count);
 }
 
 /* --- weights that every rank has --- */
@@ -251,7 +244,7 @@ static void zero_hooks(tri_sync *sync, tri_graph_hooks *hooks)
     *hooks = is_spread(zero)
                  ? (tri_graph_hooks){.arg = zero, .begin = hook_begin, .bring = hook_bring, .done = hook_done}
                  : (tri_graph_hooks){.arg = zero, .bring = hook_wait};
-    if (!zero->sums && !zero->grads.whole)
+    if (!zero->grads.whole)
         hooks->place = hook_place;
 }
 
@@ -273,7 +266,8 @@ static tri_status zero3_create(const tri_sync_setup *setup, tri_sync **out)
 }
 
 #define COMMON                                                                                                         \
-    .begin = zero_begin, .ready = zero_ready, .finish = zero_finish, .hooks = zero_hooks, .destroy = zero_destroy
+    .begin = zero_begin, .ready = zero_ready, .finish = zero_finish, .fold = zero_fold, .sum = zero_sum,               \
+    .hooks = zero_hooks, .destroy = zero_destroy
 
 const tri_sync_ops tri_sync_zero1 = {
     .name = "zero1",

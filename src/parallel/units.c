@@ -20,6 +20,15 @@ static int64_t nbytes_of(const tri_params *params, int first, int last)
     return (entry_end(params, last) - params->entries[first].first) * (int64_t)sizeof(float);
 }
 
+/* Several stages hold it, and make gradients of it. */
+static bool is_shared(const tri_params *params, int e)
+{
+    bool shared = params->entries[e].away;
+    for (int t = 0; t < params->tie_count && !shared; t++)
+        shared = params->ties[t].entry == e && params->ties[t].away;
+    return shared;
+}
+
 /* The first entry of a run of frozen ones that ends with `last` and would fill a unit; -1: there is none. */
 static int frozen_first(const tri_params *params, int last, int64_t nbytes_each)
 {
@@ -29,12 +38,13 @@ static int frozen_first(const tri_params *params, int last, int64_t nbytes_each)
     return first <= last && nbytes_of(params, first, last) >= nbytes_each ? first : -1;
 }
 
-/* The first entry of the unit that ends with `last`. Frozen runs that would fill one are apart from what moves. */
+/* The first entry of the unit that ends with `last`. Frozen runs that would fill one are apart from what moves, and
+ * what stages share is by itself. */
 static int unit_first(const tri_params *params, int last, int64_t nbytes_each)
 {
     int first = last, run = frozen_first(params, last, nbytes_each), limit = run >= 0 ? run : 0;
-    while (first > limit && nbytes_of(params, first, last) < nbytes_each) {
-        if (run < 0 && frozen_first(params, first - 1, nbytes_each) >= 0)
+    while (first > limit && nbytes_of(params, first, last) < nbytes_each && !is_shared(params, last)) {
+        if ((run < 0 && frozen_first(params, first - 1, nbytes_each) >= 0) || is_shared(params, first - 1))
             break;
         first--;
     }
@@ -74,7 +84,7 @@ static int64_t unit_cut(const tri_params *params, tri_unit *unit, int ranks, int
 static void unit_share(const tri_units *units, const tri_params *params, tri_unit *unit, int first, int last)
 {
     int number = (int)(unit - units->items);
-    if (unit_cut(params, unit, units->ranks, first, last, 0) == 0)
+    if (unit_cut(params, unit, units->ranks, first, last, 0) == 0 && !is_shared(params, first))
         (void)unit_cut(params, unit, units->ranks, first, last, number % units->ranks);
 }
 
@@ -113,6 +123,7 @@ static void unit_make(tri_units *units, const tri_params *params, int first, int
     int64_t begin = params->entries[first].first;
     tri_unit *unit = unit_add(units, begin, entry_end(params, last) - begin, params->entries[first].name);
     unit->entry_count = last - first + 1;
+    unit->away = params->entries[first].away;
     unit->frozen = true;
     for (int e = first; e <= last; e++) {
         units->of[e] = units->count - 1;
@@ -147,6 +158,7 @@ static void ties_cut(tri_units *units, const tri_params *params)
         unit->tie = t;
         unit->entry_count = 1;
         unit->frozen = entry->frozen;
+        unit->away = params->ties[t].away;
         units->of[params->entry_count + t] = units->count - 1;
         tie_share(units, params, unit);
     }

@@ -3,7 +3,8 @@
  * units.h: sharded state: which entries travel together, and which part of them is whose.
  *
  * A unit is a run of whole entries of at least parallel.bucket_kib, in the order of the store; each tie is one of its
- * own behind them. Every unit is cut into a share for each rank, at ends of blocks of the norm or between entries, so
+ * own behind them, and so is an entry whose gradients are made on several stages: their ranks then have the same part
+ * of it. Every unit is cut into a share for each rank, at ends of blocks of the norm or between entries, so
  * that what a rank owns of the store is one slice of each unit. All of it is a function of the store, bucket_kib and
  * the number of ranks.
  */
@@ -17,6 +18,7 @@ typedef struct tri_unit {
     int entry_count;      /* gradients in it */
     int tie;              /* -1: entries */
     bool frozen;          /* nobody moves it: no gradient travels */
+    bool away;            /* its gradient is made on another stage, and does not travel here */
     int64_t *counts;      /* [ranks] elements of each rank's share */
     int64_t *firsts;      /* [ranks] where it begins, counted from the unit's first */
     int64_t *at;          /* [ranks] of entries: elements that the rank owns of earlier units */

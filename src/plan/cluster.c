@@ -120,6 +120,9 @@ static double group_s(const tri_plan_cluster *cluster, tri_plan_edge edge, int r
     double ways = call == TRI_PLAN_SUM ? 2 : 1, groups = (double)at.workers / at.most;
     if (call == TRI_PLAN_MESSAGE)
         return at.hosts > 1 ? link_s(cluster->network, 1, nbytes * at.workers) : link_s(cluster->local, 1, nbytes);
+    /* Shares are blocks of different lengths, which every rank sends to their owners itself (comm/alg_direct.c). */
+    if (call == TRI_PLAN_SCATTER)
+        groups *= at.most;
     double seconds = link_s(cluster->local, ways * log_ceil(at.most), ways * nbytes * (at.most - 1) / at.most);
     if (at.hosts > 1)
         seconds +=

@@ -52,6 +52,8 @@ const char *tri_layout_print(const tri_layout *layout, char text[96])
         at += snprintf(text + at, 96 - (size_t)at, " x pipeline %d", layout->pipeline);
     if (layout->sync != TRI_PLAN_ALLREDUCE)
         at += snprintf(text + at, 96 - (size_t)at, ", %s", tri_plan_sync_names[layout->sync]);
+    if (layout->zero > 0)
+        at += snprintf(text + at, 96 - (size_t)at, " over %d", layout->zero);
     if (layout->pipeline > 1)
         at += snprintf(text + at, 96 - (size_t)at, ", %s", layout->schedule);
     if (layout->chunks > 1)
@@ -67,7 +69,8 @@ typedef struct sums {
     const tri_layout *layout;
     const tri_plan_chunk *chunks;
     tri_plan_edge data, tensor, pipeline;
-    double run_samples; /* of one run of the worker that has most */
+    tri_plan_edge zero, replicas; /* who share a copy of the state; who have the same of each */
+    double run_samples;           /* of one run of the worker that has most */
     double runs;
 } sums;
 
@@ -128,6 +131,18 @@ static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, doub
     return TRI_OK;
 }
 
+/* Room for what crosses the edges of a chunk (parallel/pipeline.c). */
+static double crossing_nbytes(const sums *v, const tri_pipe_schedule *schedule, int c)
+{
+    const tri_plan_chunk *chunk = &v->chunks[c];
+    int last = v->layout->pipeline * v->layout->chunks - 1;
+    double slots = schedule->slots[c] > 2 ? schedule->slots[c] : 2;
+    double nbytes = (schedule->buffers[0][c] + 1) * chunk->in_up_nbytes + 2 * chunk->in_down_nbytes;
+    if (c < last)
+        nbytes += slots * chunk[1].in_up_nbytes + (schedule->buffers[1][c] + 1) * chunk[1].in_down_nbytes;
+    return nbytes * v->run_samples;
+}
+
 /* The stage that computes longest sets what is called computing; what is left of the run is the bubble. */
 static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double span, tri_plan_cost *cost)
 {
@@ -144,6 +159,7 @@ static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double
                 wire += v->runs * v->run_samples * v->chunks[c + 1].in_up_nbytes;
             values += chunk->values;
             activations += chunk->activations + (schedule->slots[c] - 1) * chunk->activations_more;
+            activations += crossing_nbytes(v, schedule, c);
         }
         cost->activations = fmax(cost->activations, activations);
         cost->wire = fmax(cost->wire, wire);
@@ -172,20 +188,31 @@ static tri_status cost_pipeline(const sums *v, tri_plan_cost *cost)
 
 /* --- what the ranks that share the batch do once a step --- */
 
-/* As many calls as there are buckets. */
-static double bucket_calls_s(const sums *v, tri_plan_call call, double nbytes)
+/* As many calls as there are buckets; `part` of each travels. */
+static double bucket_calls_s(const sums *v, tri_plan_edge edge, tri_plan_call call, double nbytes, double part)
 {
     double count = fmax(1, ceil(nbytes / v->job->bucket_nbytes));
-    return count * tri_plan_call_s(v->cluster, v->data, call, nbytes / count);
+    return count * tri_plan_call_s(v->cluster, edge, call, part * nbytes / count);
 }
 
 /* What is left of calls that go on during `beside` seconds of computing, of which the last bucket sees nothing. */
-static double exposed(const sums *v, double seconds, double nbytes, double beside)
+static double exposed(const sums *v, tri_plan_edge edge, double seconds, double nbytes, double beside)
 {
-    if (!v->job->overlap || !tri_plan_call_hides(v->cluster, v->data) || v->layout->pipeline > 1)
+    if (!v->job->overlap || !tri_plan_call_hides(v->cluster, edge) || v->layout->pipeline > 1)
         return seconds;
     double last = seconds / fmax(1, ceil(nbytes / v->job->bucket_nbytes));
     return fmax(last, seconds - beside);
+}
+
+/* Inside each copy of the state to its owners, then among those who own the same. */
+static void cost_scatter(const sums *v, double grads, double down, tri_plan_cost *cost)
+{
+    double share = 1.0 / v->zero.count;
+    double seconds = bucket_calls_s(v, v->zero, TRI_PLAN_SCATTER, grads, 1) +
+                     bucket_calls_s(v, v->replicas, TRI_PLAN_SUM, grads, share);
+    cost->sum_s = exposed(v, v->data, seconds, grads, down);
+    cost->wire += tri_plan_call_nbytes(v->zero, TRI_PLAN_SCATTER, grads) +
+                  tri_plan_call_nbytes(v->replicas, TRI_PLAN_SUM, grads * share);
 }
 
 static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *cost)
@@ -194,22 +221,24 @@ static void cost_data(const sums *v, const tri_plan_chunk *most, tri_plan_cost *
     double weights = VALUE_NBYTES * most->values, grads = VALUE_NBYTES * (most->values + most->tie_values);
     double up = v->runs * v->run_samples * chunk->up_s, down = v->runs * v->run_samples * chunk->down_s;
     tri_plan_sync sync = v->layout->sync;
-    tri_plan_call meet = sync == TRI_PLAN_ALLREDUCE ? TRI_PLAN_SUM : TRI_PLAN_SCATTER;
     if (v->data.count == 1)
         return;
-    cost->sum_s = exposed(v, bucket_calls_s(v, meet, grads), grads, down);
-    cost->wire += tri_plan_call_nbytes(v->data, meet, grads);
-    if (sync == TRI_PLAN_ALLREDUCE)
+    if (sync == TRI_PLAN_ALLREDUCE) {
+        double seconds = bucket_calls_s(v, v->data, TRI_PLAN_SUM, grads, 1);
+        cost->sum_s = exposed(v, v->data, seconds, grads, down);
+        cost->wire += tri_plan_call_nbytes(v->data, TRI_PLAN_SUM, grads);
         return;
-    double gather = bucket_calls_s(v, TRI_PLAN_GATHER, weights);
-    cost->wire += (sync == TRI_PLAN_ZERO3 ? 2 * v->runs : 1) * tri_plan_call_nbytes(v->data, TRI_PLAN_GATHER, weights);
+    }
+    cost_scatter(v, grads, down, cost);
+    double gather = bucket_calls_s(v, v->zero, TRI_PLAN_GATHER, weights, 1);
+    cost->wire += (sync == TRI_PLAN_ZERO3 ? 2 * v->runs : 1) * tri_plan_call_nbytes(v->zero, TRI_PLAN_GATHER, weights);
     switch (sync) {
     case TRI_PLAN_ZERO3:
-        cost->gather_s =
-            v->runs * (exposed(v, gather, weights, up / v->runs) + exposed(v, gather, weights, down / v->runs));
+        cost->gather_s = v->runs * (exposed(v, v->zero, gather, weights, up / v->runs) +
+                                    exposed(v, v->zero, gather, weights, down / v->runs));
         break;
     default:
-        cost->gather_s = exposed(v, gather, weights, up);
+        cost->gather_s = exposed(v, v->zero, gather, weights, up);
     }
 }
 
@@ -255,13 +284,15 @@ static tri_plan_chunk largest_stage(const sums *v)
 
 static void cost_memory(const sums *v, const tri_plan_chunk *most, tri_plan_cost *cost)
 {
-    double values = most->values, ranks = v->data.count, arrays = gradient_arrays(v);
+    double values = most->values, ranks = v->zero.count, arrays = gradient_arrays(v);
     double unit = fmin(values, fmax(most->largest, v->job->bucket_nbytes / VALUE_NBYTES));
     double pool = POOL_UNITS * VALUE_NBYTES * unit, all = VALUE_NBYTES * (values + most->tie_values);
-    tri_plan_sync sync = v->data.count > 1 ? v->layout->sync : TRI_PLAN_ALLREDUCE;
+    tri_plan_sync sync = v->zero.count > 1 ? v->layout->sync : TRI_PLAN_ALLREDUCE;
     bool whole = sync < TRI_PLAN_ZERO2 || v->runs > 1;
     cost->weights = sync == TRI_PLAN_ZERO3 ? VALUE_NBYTES * values / ranks + pool : VALUE_NBYTES * values;
     cost->gradients = whole ? arrays * all : all / ranks + arrays * pool;
+    if (v->data.count > 1 && sync == TRI_PLAN_ALLREDUCE)
+        cost->gradients += v->job->compress_nbytes * values;
     cost->optimizer = v->job->states * VALUE_NBYTES * values / (sync == TRI_PLAN_ALLREDUCE ? 1 : ranks);
     cost->memory = cost->weights + cost->gradients + cost->optimizer + cost->activations;
 }
@@ -280,12 +311,15 @@ tri_status tri_plan_cost_find(const tri_plan_job *job, const tri_plan_cluster *c
 {
     int64_t shards = tri_plan_run_shards(job, layout), mine = tri_plan_shards_of(job, layout->data);
     double samples = (double)(mine * tri_plan_rows(job) < job->batch ? mine * tri_plan_rows(job) : job->batch);
+    int zero = layout->zero > 0 ? layout->zero : layout->data;
     sums v = {.job = job,
               .cluster = cluster,
               .layout = layout,
               .chunks = chunks,
               .tensor = {layout->tensor, 1},
               .data = {layout->data, layout->tensor},
+              .zero = {zero, layout->tensor},
+              .replicas = {layout->data / zero, layout->tensor * zero},
               .pipeline = {layout->pipeline, layout->tensor * layout->data},
               .runs = ceil((double)mine / (double)shards)};
     v.run_samples = samples / v.runs;
@@ -298,7 +332,7 @@ tri_status tri_plan_cost_find(const tri_plan_job *job, const tri_plan_cluster *c
         cost->activations = chunks[0].activations;
     tri_plan_chunk most = largest_stage(&v);
     cost_data(&v, &most, cost);
-    double owned = layout->sync == TRI_PLAN_ALLREDUCE ? most.values : most.values / layout->data;
+    double owned = layout->sync == TRI_PLAN_ALLREDUCE ? most.values : most.values / zero;
     cost->optimizer_s =
         owned * (tri_plan_optim_s(cluster, job->states) + (job->clips ? tri_plan_norm_s(cluster) : 0)) * cluster->crowd;
     cost_memory(&v, &most, cost);

@@ -27,6 +27,7 @@ typedef struct tri_layout {
     tri_plan_sync sync;
     const char *schedule; /* of a pipeline; "" where there is none */
     int chunks;           /* of a stage: 1, interleaved: more */
+    int zero;             /* data ranks that share one copy of the state (parallel.zero_ranks), 0: all */
 } tri_layout;
 
 /* A part of the model that one worker runs: all of it, or a chunk of its stage. */
@@ -49,6 +50,7 @@ typedef struct tri_plan_job {
     bool half;      /* values are bf16 */
     bool overlap;
     double bucket_nbytes;
+    double compress_nbytes; /* that compressed sums keep of a value (allreduce); 0: none */
 } tri_plan_job;
 
 /* The parts of a step's time add up to it. */
@@ -71,7 +73,7 @@ int64_t tri_plan_shards_of(const tri_plan_job *job, int data);
 int64_t tri_plan_run_shards(const tri_plan_job *job, const tri_layout *layout);
 /* Samples of a shard. */
 int64_t tri_plan_rows(const tri_plan_job *job);
-/* "data 2 x tensor 2, zero1"; text holds 96 bytes. */
+/* "data 2 x tensor 2, zero1", "data 8, zero3 over 4"; text holds 96 bytes. */
 const char *tri_layout_print(const tri_layout *layout, char text[96]);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "parallel/mesh.h"
 
 #define NEARLY       1.03 /* as fast as the fastest */
 #define MEMORY_SHARE 0.9  /* of what a worker has: some is the program's own */
@@ -92,27 +93,77 @@ static tri_status row_find(const search *v, const tri_layout *layout, const tri_
     return row_add(v, &row);
 }
 
-/* All strategies of a mesh that was cut into chunks. */
-static tri_status rows_of_chunks(const search *v, tri_layout layout, const tri_plan_chunk *chunks)
-{
-    for (int sync = 0; sync < TRI_PLAN_SYNC_COUNT; sync++) {
-        const char *name = tri_plan_sync_names[sync];
-        bool pointless = (layout.data == 1 && sync != TRI_PLAN_ALLREDUCE) ||
-                         (layout.pipeline > 1 && sync > TRI_PLAN_ZERO1); /* gradients are whole there */
-        if (pointless || !is_choice("sync", name) || (v->wish->sync && strcmp(v->wish->sync, name) != 0))
-            continue;
-        layout.sync = (tri_plan_sync)sync;
-        TRI_TRY(row_find(v, &layout, chunks));
-    }
-    return TRI_OK;
-}
-
 /* One row for all of a mesh that cannot be. */
 static tri_status refuse(const search *v, const tri_layout *layout, const char *why)
 {
     tri_plan_row row = {.layout = *layout};
     snprintf(row.refusal, sizeof(row.refusal), "%s", why);
     return row_add(v, &row);
+}
+
+/* Data ranks that share one copy of the state, as parallel.zero_ranks says. */
+static tri_status zero_find(const search *v, const tri_layout *layout, const char *zero_ranks, int *zero)
+{
+    tri_parallel_config config;
+    tri_mesh mesh = {.data = layout->data, .tensor = layout->tensor, .pipeline = layout->pipeline};
+    int workers = v->models->cluster->workers, *host = tri_alloc((size_t)workers * sizeof(int));
+    if (!host)
+        return TRI_ENOMEM;
+    for (int r = 0; r < workers; r++)
+        host[r] = tri_plan_host_of(v->models->cluster, r);
+    tri_options_defaults(&tri_parallel_options, &config);
+    tri_status status = tri_options_set(&tri_parallel_options, &config, "sync", tri_plan_sync_names[layout->sync]);
+    if (status == TRI_OK)
+        status = tri_options_set(&tri_parallel_options, &config, "zero_ranks", zero_ranks);
+    if (status == TRI_OK)
+        status = tri_mesh_zero_find(&config, host, &mesh);
+    tri_free(host);
+    *zero = mesh.zero < mesh.data ? mesh.zero : 0;
+    return status;
+}
+
+/* With weights that are gathered, all ranks go through them equally often. */
+static bool is_uneven(const search *v, const tri_layout *layout)
+{
+    const tri_plan_job *job = &v->models->setup->job;
+    bool pieces = tri_plan_run_shards(job, layout) < tri_plan_shards_of(job, layout->data);
+    return layout->sync == TRI_PLAN_ZERO3 && pieces && job->shards % layout->data != 0;
+}
+
+/* A strategy that spreads the state: over all who share the batch, and over those of a host; or as it is wanted. */
+static tri_status rows_of_zero(const search *v, tri_layout layout, const tri_plan_chunk *chunks)
+{
+    const char *wanted = v->wish->zero_ranks;
+    if (is_uneven(v, &layout))
+        return refuse(v, &layout,
+                      "zero3 with pieces of the batch wants a number of data ranks that divides train.shards");
+    tri_status status = zero_find(v, &layout, wanted ? wanted : "host", &layout.zero);
+    if (status == TRI_ECONFIG && wanted)
+        return refuse(v, &layout, tri_last_error());
+    if (status != TRI_OK && status != TRI_ECONFIG)
+        return status;
+    tri_layout all = layout;
+    all.zero = 0;
+    if (!wanted)
+        TRI_TRY(row_find(v, &all, chunks));
+    return wanted || (status == TRI_OK && layout.zero > 0) ? row_find(v, &layout, chunks) : TRI_OK;
+}
+
+/* All strategies of a mesh that was cut into chunks. */
+static tri_status rows_of_chunks(const search *v, tri_layout layout, const tri_plan_chunk *chunks)
+{
+    bool copies = v->wish->zero_ranks && strcmp(v->wish->zero_ranks, "all") != 0;
+    for (int sync = 0; sync < TRI_PLAN_SYNC_COUNT; sync++) {
+        const char *name = tri_plan_sync_names[sync];
+        bool pointless = sync == TRI_PLAN_ALLREDUCE ? layout.data > 1 && copies : layout.data == 1;
+        if (layout.pipeline > 1 && sync == TRI_PLAN_ZERO2 && !v->wish->sync)
+            continue; /* gradients of micro-batches are whole: zero1 by another name */
+        if (pointless || !is_choice("sync", name) || (v->wish->sync && strcmp(v->wish->sync, name) != 0))
+            continue;
+        layout.sync = (tri_plan_sync)sync;
+        TRI_TRY(sync == TRI_PLAN_ALLREDUCE ? row_find(v, &layout, chunks) : rows_of_zero(v, layout, chunks));
+    }
+    return TRI_OK;
 }
 
 /* A mesh in stages of so many chunks, with all schedules for which that is right. */

@@ -19,7 +19,7 @@ typedef struct tri_plan_row {
 /* What is looked at: 0 and NULL: everything. */
 typedef struct tri_plan_wish {
     int data, tensor, pipeline, chunks;
-    const char *sync, *schedule;
+    const char *sync, *schedule, *zero_ranks;
 } tri_plan_wish;
 
 typedef struct tri_plan_list {

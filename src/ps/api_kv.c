@@ -49,10 +49,10 @@ tri_status tri_kv_abandon(tri_kv *kv)
     return status;
 }
 
-static tri_status kv_reach(tri_kv *kv, const tri_ps_client_setup *setup)
+/* What was heard of this worker before. */
+static tri_status kv_begin(tri_kv *kv)
 {
     uint64_t stops = 0;
-    TRI_TRY(tri_ps_client_open(setup, &kv->client));
     TRI_TRY(tri_ps_kv_open(kv->client, &stops));
     kv->stops = (int64_t)stops;
     return TRI_OK;
@@ -72,7 +72,8 @@ static tri_status kv_open_setup(tri_kv *kv, const tri_kv_setup *setup)
                                  .worker = setup->worker,
                                  .workers = setup->workers,
                                  .servers = setup->servers};
-    return kv_reach(kv, &inner);
+    TRI_TRY(tri_ps_client_open(&inner, &kv->client));
+    return kv_begin(kv);
 }
 
 /* The message of a failure outlives what is closed for it. */
@@ -116,25 +117,6 @@ static tri_status join_alone(tri_kv *kv, const tri_kv_job *job)
     return kv_open_setup(kv, &setup);
 }
 
-static tri_status serve(const tri_kv *kv, const tri_kv_job *job)
-{
-    const tri_cluster *cluster = kv->cluster;
-    tri_kv_server *server;
-    tri_kv_server_setup setup = {.number = cluster->rank - tri_ps_workers(cluster),
-                                 .servers = cluster->servers,
-                                 .workers = tri_ps_workers(cluster),
-                                 .token = cluster->token,
-                                 .options = job->options,
-                                 .merges = job->merges};
-    TRI_TRY(tri_kv_server_open(&setup, &server));
-    tri_status status = tri_ps_announce(cluster, setup.number, tri_kv_server_address(server),
-                                        tri_deadline_after_ms((int64_t)(kv->net.timeout_s * 1e3)));
-    if (status == TRI_OK)
-        status = tri_kv_server_run(server);
-    tri_status closed = tri_kv_server_close(server);
-    return status == TRI_OK ? closed : status;
-}
-
 /* *serves: this process is a server, and has served. */
 static tri_status join_job(tri_kv *kv, const tri_kv_job *job, bool *serves)
 {
@@ -156,16 +138,9 @@ static tri_status join_job(tri_kv *kv, const tri_kv_job *job, bool *serves)
                                      "TRIREME_SERVERS in the environment of all ranks");
     *serves = tri_ps_is_server(kv->cluster);
     if (*serves)
-        return serve(kv, job);
-    tri_ps_client_setup setup = {.net = &kv->net,
-                                 .ps = &kv->ps,
-                                 .token = kv->cluster->token,
-                                 .store = kv->cluster->store,
-                                 .worker = kv->cluster->rank,
-                                 .workers = tri_ps_workers(kv->cluster),
-                                 .servers = kv->cluster->servers,
-                                 .local_workers = kv->cluster->local_world};
-    return kv_reach(kv, &setup);
+        return tri_ps_serve(kv->cluster, &kv->net, &kv->ps, 1, job->merges);
+    TRI_TRY(tri_ps_join(kv->cluster, &kv->net, &kv->ps, &kv->client));
+    return kv_begin(kv);
 }
 
 tri_status tri_kv_join(const tri_kv_job *job, tri_kv **out)

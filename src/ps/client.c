@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "ps/client_impl.h"
 #include "ps/client_kv.h"
+#include "ps/views.h"
 
 /* Between two tries to reach a server. */
 #define DIAL_EVERY_NS (50 * TRI_NS_PER_MS)
@@ -53,29 +54,38 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
 
 /* --- questions to all servers --- */
 
-typedef struct ask {
-    tri_ps_client *client;
-    int64_t wanted[PS_MAX_SERVERS];
-} ask;
-
+/* Servers that are gone owe nothing; nor do those that a worker leaves and that are gone before. */
 static bool all_answered(void *arg)
 {
-    const ask *at = arg;
-    for (int s = 0; s < at->client->setup.servers; s++)
-        if (at->client->links[s].answers < at->wanted[s])
+    const tri_ps_client *client = arg;
+    for (int s = 0; s < client->setup.servers; s++) {
+        const ps_link *link = &client->links[s];
+        bool owes = ps_view_find(&client->view, s) && !(client->leaving && !link->line);
+        if (owes && link->answers < client->wanted[s])
             return false;
+    }
     return true;
+}
+
+static void ask_queue(tri_ps_client *client, int server)
+{
+    ps_head head = *client->asked;
+    head.table = client->links[server].table;
+    if (client->links[server].answers < client->wanted[server])
+        tri_ps_queue(client, server, (unsigned)INT32_MAX, &head, client->asked_body);
 }
 
 tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body, const char *what)
 {
-    ask at = {.client = client};
+    client->asked = &head;
+    client->asked_body = body;
     for (int s = 0; s < client->setup.servers; s++) {
-        at.wanted[s] = client->links[s].answers + 1;
-        head.table = client->links[s].table;
-        tri_ps_queue(client, s, (unsigned)INT32_MAX, &head, body);
+        client->wanted[s] = client->links[s].answers + 1;
+        ask_queue(client, s);
     }
-    return tri_ps_await(client, all_answered, &at, what);
+    tri_status status = tri_ps_await(client, all_answered, client, what);
+    client->asked = NULL;
+    return status;
 }
 
 /* --- letters --- */
@@ -99,14 +109,43 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
     return place;
 }
 
+/* A server says that a block is not its own: either this client's view is old, or the server's. */
+static void take_moved(tri_ps_client *client, int server, uint64_t version)
+{
+    if (version >= client->view.version) {
+        client->look = true;
+        return;
+    }
+    ps_head head = {.kind = PS_LOOK, .clock = (int64_t)client->view.version};
+    tri_ps_queue(client, server, (unsigned)INT32_MAX, &head, NULL);
+    if (client->dense)
+        tri_ps_dense_resend(client->dense, server);
+}
+
+/* On a line that was made anew everything follows once the server has told its number of the table. */
+static void take_open(tri_ps_client *client, ps_link *link, const ps_head *head)
+{
+    int server = (int)(link - client->links);
+    link->table = head->table;
+    link->opened = true;
+    if (head->request == PS_AGAIN && client->dense)
+        tri_ps_dense_resend(client->dense, server);
+    if (head->request == PS_AGAIN && client->asked)
+        ask_queue(client, server);
+}
+
 static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *head, const char *body)
 {
     switch (head->kind) {
     case PS_HELLO:
-        link->greeted = true;
+        return;
+    case PS_MOVED:
+        take_moved(client, (int)(link - client->links), (uint64_t)head->clock);
         return;
     case PS_OPEN:
-        link->table = head->table;
+        take_open(client, link, head);
+        if (head->request == PS_AGAIN)
+            return;
         break;
     case PS_STATS:
         if (link == client->links && tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
@@ -156,10 +195,12 @@ static void on_closed(void *arg, tri_line *line, const char *why)
     if (server >= 0) {
         ps_link *link = &client->links[server];
         link->line = NULL;
-        link->greeted = false;
+        link->opened = false;
+        link->dial_ns = 0;
         link->lost_ns = tri_now_ns();
+        client->look = true;
         snprintf(link->why, sizeof(link->why), "%s", why);
-        if (!client->leaving && !client->closing && !tri_stop_signal())
+        if (!client->leaving && !client->closing && !tri_stop_signal() && ps_view_find(&client->view, server))
             tri_log(TRI_LOG_WARN, "lost parameter server %d: %s", server, why);
     }
     tri_cond_broadcast(&client->moved);
@@ -183,7 +224,8 @@ static void commands_send(tri_ps_client *client)
         const ps_command *command = tri_vector_at(&client->commands, i);
         const ps_link *link = &client->links[command->server];
         tri_letter letter = ps_head_write(&command->head);
-        if (link->line && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
+        bool ready = link->line && (link->opened || !client->dense || command->head.kind == PS_LOOK);
+        if (ready && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
             tri_ps_client_fail(client, TRI_ENOMEM);
     }
     client->commands.count = 0;
@@ -216,30 +258,70 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
     tri_letter letter = ps_head_write(&head);
     client->links[server].line = line;
     client->links[server].lost_ns = 0;
-    return tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL);
+    TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
+    if (!client->dense)
+        return TRI_OK;
+    head = (ps_head){
+        .kind = PS_OPEN, .flags = PS_FLAG_STARTS, .request = PS_AGAIN, .nbytes = client->dense->text.nbytes};
+    letter = ps_head_write(&head);
+    return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
 }
 
-/* A server that is lost is tried again; after ps.retry_s the client gives up. */
+/* Who serves what may have changed. */
+static void view_look(tri_ps_client *client)
+{
+    ps_view *newest = client->setup.store ? tri_alloc(sizeof(*newest)) : NULL;
+    if (!newest)
+        return;
+    *newest = client->view;
+    tri_status status = tri_ps_views_look(client->setup.store, newest);
+    tri_mutex_lock(&client->mutex);
+    client->look = status != TRI_OK;
+    if (status == TRI_OK && newest->version > client->view.version) {
+        client->view = *newest;
+        if (client->dense)
+            tri_ps_dense_reown(client->dense);
+        tri_cond_broadcast(&client->moved);
+    }
+    tri_mutex_unlock(&client->mutex);
+    tri_free(newest);
+}
+
+/* A server that is lost is tried again, until another one has taken its place; after ps.retry_s the client gives up. */
+static void link_mend(tri_ps_client *client, int server)
+{
+    ps_link *link = &client->links[server];
+    int64_t now_ns = tri_now_ns();
+    if (link->line || now_ns < link->dial_ns || !ps_view_find(&client->view, server))
+        return;
+    link->dial_ns = now_ns + DIAL_EVERY_NS;
+    if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
+        tri_ps_kv_resend(client, server);
+        return;
+    }
+    client->look = true;
+    if (now_ns - link->lost_ns < (int64_t)(client->setup.ps->retry_s * 1e9))
+        return;
+    tri_mutex_lock(&client->mutex);
+    tri_ps_client_fail(client, tri_fail(TRI_EPEER,
+                                        "parameter server %d is lost (%s) and was not there again within %g s "
+                                        "(ps.retry_s)%s",
+                                        server, link->why, client->setup.ps->retry_s,
+                                        client->setup.ps->replicas > 1 ? "" : ": ps.replicas 2 goes on without it"));
+    tri_mutex_unlock(&client->mutex);
+}
+
 static void links_mend(tri_ps_client *client)
 {
-    int64_t now_ns = tri_now_ns();
-    for (int s = 0; s < client->setup.servers; s++) {
-        ps_link *link = &client->links[s];
-        if (link->line || client->leaving || now_ns < link->dial_ns)
-            continue;
-        link->dial_ns = now_ns + DIAL_EVERY_NS;
-        tri_status status = link_dial(client, s, now_ns + 10 * DIAL_EVERY_NS);
-        tri_mutex_lock(&client->mutex);
-        if (status == TRI_OK)
-            tri_ps_kv_resend(client, s);
-        if (status == TRI_OK && client->dense)
-            tri_ps_dense_resend(client->dense, s);
-        if (status != TRI_OK && now_ns - link->lost_ns > (int64_t)(client->setup.ps->retry_s * 1e9))
-            tri_ps_client_fail(client, tri_fail(TRI_EPEER, "parameter server %d is lost (%s) and was not there again "
-                                                           "within %g s (ps.retry_s)",
-                                                s, link->why, client->setup.ps->retry_s));
-        tri_mutex_unlock(&client->mutex);
-    }
+    tri_mutex_lock(&client->mutex);
+    bool look = client->look, leaving = client->leaving;
+    tri_mutex_unlock(&client->mutex);
+    if (leaving)
+        return;
+    if (look)
+        view_look(client);
+    for (int s = 0; s < client->setup.servers; s++)
+        link_mend(client, s);
 }
 
 static bool is_closing(tri_ps_client *client)
@@ -272,8 +354,9 @@ static tri_status links_open(tri_ps_client *client)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
     for (int s = 0; s < client->setup.servers; s++)
-        TRI_TRY_IN(link_dial(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
-                   client->setup.servers);
+        if (ps_view_find(&client->view, s))
+            TRI_TRY_IN(link_dial(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
+                       client->setup.servers);
     return tri_thread_start(&client->thread, "ps client", client_body, client);
 }
 
@@ -298,6 +381,8 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
                            .world = setup->world,
                            .handlers = {.arg = client, .place = on_place, .letter = on_letter, .closed = on_closed}};
     tri_status status = client->links ? ps_view_first(setup->servers, &client->view) : TRI_ENOMEM;
+    if (status == TRI_OK && setup->store) /* one that was started again may find another */
+        status = tri_ps_views_look(setup->store, &client->view);
     if (status == TRI_OK)
         status = tri_post_open(&post, &client->post);
     if (status == TRI_OK)

@@ -28,44 +28,41 @@ static void unlock(tri_ps_dense *dense)
 static tri_status blocks_init(tri_ps_dense *dense)
 {
     const ps_spec *spec = dense->spec;
-    int *owners = tri_alloc((size_t)spec->cut_count * sizeof(int));
     dense->blocks = tri_alloc_zero((size_t)spec->cut_count, sizeof(dense_block));
     dense->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
     dense->moving = tri_alloc_zero((size_t)dense->client->setup.servers, sizeof(bool));
-    tri_status status = owners && dense->blocks && dense->squares && dense->moving ? TRI_OK : TRI_ENOMEM;
-    if (status == TRI_OK)
-        status = tri_ps_owners(spec, &dense->client->view, owners);
-    bool any = false;
+    tri_status status = dense->blocks && dense->squares && dense->moving ? TRI_OK : TRI_ENOMEM;
     for (int b = 0; b < spec->cut_count && status == TRI_OK; b++) {
         dense_block *block = &dense->blocks[b];
-        *block = (dense_block){.server = owners[b], .asked = -1, .arrived = -1, .pushed = -1};
+        *block = (dense_block){.server = -1, .asked = -1, .arrived = -1, .pushed = -1};
         block->moves = tri_ps_cut_moves(spec, &spec->cuts[b]);
-        dense->moving[owners[b]] = dense->moving[owners[b]] || block->moves;
-        any = any || block->moves;
         block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *));
         block->staged = spec->cuts[b].tied > 0 ? tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *)) : NULL;
         if (!block->bodies || (spec->cuts[b].tied > 0 && !block->staged))
             status = TRI_ENOMEM;
     }
-    if (status == TRI_OK && !any) /* somebody has to tell the sums */
-        dense->moving[0] = true;
-    tri_free(owners);
-    return status;
+    if (status == TRI_OK)
+        tri_ps_dense_reown(dense);
+    return status == TRI_OK ? dense->client->status : status;
 }
 
 /* The step to begin with: the earliest that some server has yet to take; -1: some have no values. */
 static int64_t clock_of_all(const tri_ps_client *client)
 {
-    int64_t clock = client->links[0].clock;
-    for (int s = 1; s < client->setup.servers; s++)
-        clock = client->links[s].clock < clock ? client->links[s].clock : clock;
-    return clock < INT64_MAX ? clock : (int64_t)client->links[0].extra; /* nothing moves */
+    int64_t clock = INT64_MAX, tail = 0;
+    for (int s = 0; s < client->setup.servers; s++) {
+        const ps_link *link = &client->links[s];
+        if (!ps_view_find(&client->view, s))
+            continue;
+        clock = link->clock < clock ? link->clock : clock;
+        tail = (int64_t)link->extra > tail ? (int64_t)link->extra : tail;
+    }
+    return clock < INT64_MAX ? clock : tail; /* nothing moves */
 }
 
 tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool starts, float *values, int64_t *clock,
                              tri_ps_dense **out)
 {
-    tri_string text = {0};
     tri_ps_dense *dense = tri_alloc_zero(1, sizeof(*dense));
     if (!dense)
         return TRI_ENOMEM;
@@ -79,15 +76,14 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
                             .told_clock = -1};
     tri_status status = blocks_init(dense);
     if (status == TRI_OK)
-        status = tri_ps_spec_print(spec, &text);
+        status = tri_ps_spec_print(spec, &dense->text);
     lock(dense);
-    ps_head head = {.kind = PS_OPEN, .flags = starts ? PS_FLAG_STARTS : 0, .nbytes = text.nbytes};
+    ps_head head = {.kind = PS_OPEN, .flags = starts ? PS_FLAG_STARTS : 0, .nbytes = dense->text.nbytes};
     if (status == TRI_OK)
-        status = tri_ps_ask_all(client, head, tri_string_text(&text), "opening the table of weights");
+        status = tri_ps_ask_all(client, head, tri_string_text(&dense->text), "opening the table of weights");
     *clock = status == TRI_OK ? clock_of_all(client) : -1;
     client->dense = status == TRI_OK ? dense : NULL;
     unlock(dense);
-    tri_string_fini(&text);
     if (status != TRI_OK) {
         tri_ps_dense_close(dense);
         return status;
@@ -113,6 +109,7 @@ void tri_ps_dense_close(tri_ps_dense *dense)
     tri_free(dense->blocks);
     tri_free(dense->squares);
     tri_free(dense->moving);
+    tri_string_fini(&dense->text);
     tri_free(dense);
 }
 
@@ -309,6 +306,41 @@ void tri_ps_dense_pull(tri_ps_dense *dense, int64_t clock, bool of_all)
     unlock(dense);
 }
 
+static void state_queue(tri_ps_dense *dense, int b)
+{
+    int server = dense->blocks[b].server;
+    ps_head head = {.kind = PS_PULL_STATE,
+                    .table = dense->client->links[server].table,
+                    .block = (uint32_t)b,
+                    .extra = dense->state_index};
+    tri_ps_queue(dense->client, server, 0, &head, NULL);
+}
+
+void tri_ps_dense_reown(tri_ps_dense *dense)
+{
+    tri_ps_client *client = dense->client;
+    int *owners = tri_alloc((size_t)dense->spec->cut_count * sizeof(int)), first = client->view.servers[0].number;
+    uint64_t changed = 0;
+    bool any = false;
+    tri_status status = owners ? tri_ps_owners(dense->spec, &client->view, owners) : TRI_ENOMEM;
+    memset(dense->moving, 0, (size_t)client->setup.servers * sizeof(bool));
+    for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++) {
+        dense_block *block = &dense->blocks[b];
+        changed |= block->server != owners[b] ? UINT64_C(1) << owners[b] : 0;
+        block->server = owners[b];
+        dense->moving[owners[b]] = dense->moving[owners[b]] || block->moves;
+        any = any || block->moves;
+    }
+    if (!any) /* somebody has to tell the sums */
+        dense->moving[first] = true;
+    for (int s = 0; s < client->setup.servers; s++)
+        if (changed >> s & 1 && client->links[s].opened)
+            tri_ps_dense_resend(dense, s);
+    if (status != TRI_OK)
+        tri_ps_client_fail(client, status);
+    tri_free(owners);
+}
+
 void tri_ps_dense_resend(tri_ps_dense *dense, int server)
 {
     for (int b = 0; b < dense->spec->cut_count; b++) {
@@ -327,6 +359,9 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server)
     for (int b = 0; b < dense->spec->cut_count; b++)
         if (dense->blocks[b].server == server && dense->blocks[b].asked >= 0)
             pull_queue(dense, b);
+    for (int b = 0; dense->state && b < dense->spec->cut_count; b++)
+        if (dense->blocks[b].server == server && !dense->blocks[b].stated)
+            state_queue(dense, b);
 }
 
 /* --- in --- */
@@ -370,7 +405,7 @@ void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head)
         block->squared = block->pushed == head->clock;
         break;
     case PS_STATE:
-        dense->state_missing--;
+        block->stated = true;
         break;
     default:
         block->arrived = head->clock;
@@ -409,7 +444,11 @@ static bool block_is_here(void *arg)
 
 static bool state_is_here(void *arg)
 {
-    return ((const wait *)arg)->dense->state_missing == 0;
+    const tri_ps_dense *dense = ((const wait *)arg)->dense;
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        if (!dense->blocks[b].stated)
+            return false;
+    return true;
 }
 
 static tri_status await(tri_ps_dense *dense, bool (*done)(void *arg), wait *at, const char *what)
@@ -456,14 +495,10 @@ tri_status tri_ps_dense_state(tri_ps_dense *dense, int index, float *out)
     wait at = {.dense = dense};
     lock(dense);
     dense->state = out;
-    dense->state_missing = dense->spec->cut_count;
+    dense->state_index = index;
     for (int b = 0; b < dense->spec->cut_count; b++) {
-        int server = dense->blocks[b].server;
-        ps_head head = {.kind = PS_PULL_STATE,
-                        .table = dense->client->links[server].table,
-                        .block = (uint32_t)b,
-                        .extra = index};
-        tri_ps_queue(dense->client, server, 0, &head, NULL);
+        dense->blocks[b].stated = false;
+        state_queue(dense, b);
     }
     tri_status status = tri_ps_await(dense->client, state_is_here, &at, "the optimizer's state");
     dense->state = NULL;

@@ -19,7 +19,7 @@ typedef struct ps_command {
 
 typedef struct ps_link {
     tri_line *line; /* NULL: not there at present */
-    bool greeted;
+    bool opened;     /* it has told its number of the table */
     int64_t lost_ns; /* when it was lost */
     int64_t dial_ns; /* not again before this */
     int64_t answers; /* to requests that are waited for one by one: OPEN, READY, STATS, BYE */
@@ -39,6 +39,10 @@ struct tri_ps_client {
     /* under the mutex: */
     tri_vector commands; /* of ps_command */
     ps_link *links;      /* [servers] */
+    bool look;           /* a newer view may be in the store */
+    const ps_head *asked; /* a question to all servers, until all have answered */
+    const void *asked_body;
+    int64_t wanted[PS_MAX_SERVERS]; /* answers of each then */
     tri_ps_dense *dense; /* NULL: none */
     struct ps_kv_lines *kv; /* calls about rows (client_kv.h), NULL: none */
     tri_string stats;
@@ -53,6 +57,7 @@ typedef struct dense_block {
     int64_t asked;   /* clock of the values that are awaited, -1: none */
     int64_t arrived; /* of those that are here */
     bool squared;    /* squares of the step under way are here */
+    bool stated;     /* so is the array of the optimizer that was asked for */
     int64_t pushed;  /* step of the latest push, -1: none */
     float **staged;  /* [TRI_TREE_MAX_PARTS] bodies with ties, or NULL */
     const float **bodies;
@@ -61,6 +66,7 @@ typedef struct dense_block {
 struct tri_ps_dense {
     tri_ps_client *client;
     const ps_spec *spec;
+    tri_string text; /* of the table */
     ps_consistency consistency;
     float *values;
     dense_block *blocks; /* [spec->cut_count] */
@@ -79,7 +85,6 @@ struct tri_ps_dense {
     int64_t told_clock;  /* ssp: of the latest PS_CLOCK, -1: none */
     double *squares;     /* [block_count] */
     float *state;        /* where states arrive */
-    int state_missing;
     int state_index;
     int64_t waited_ns;
 };
@@ -98,5 +103,7 @@ void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused
 void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head);
 /* Everything that a server has not answered, again. */
 void tri_ps_dense_resend(tri_ps_dense *dense, int server);
+/* The client's view has changed: blocks are other servers' now, which are told what the old ones have not answered. */
+void tri_ps_dense_reown(tri_ps_dense *dense);
 
 #endif

@@ -112,7 +112,7 @@ static tri_status part_take(ps_gather *gather, tri_tree_part part, const void *k
 
 tri_status ps_gather_take(ps_gather *gather, tri_tree_part part, const uint64_t *keys, const float *rows, int64_t count)
 {
-    TRI_ASSERT(count >= 0 && count <= UINT32_MAX && !gather->keys);
+    TRI_ASSERT(count >= 0 && count <= UINT32_MAX);
     return part_take(gather, part, keys, rows, count);
 }
 

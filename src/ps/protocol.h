@@ -39,6 +39,14 @@ typedef enum ps_kind {
     PS_STATS, /* -> text for people */
     PS_BYE,   /* this worker needs nothing more -> the same */
     PS_REFUSED, /* from the server, before it hangs up: why */
+    PS_MOVED, /* from a server: the block is another one's, or may be soon; clock: version of the view it knows */
+    PS_LOOK,  /* clock: version of a view that the server may not know yet */
+    /* Between a server and its backup: */
+    PS_COPY_TABLE, /* body: what is known of a table */
+    PS_COPY,       /* block; body: all of it */
+    PS_WHOLE,      /* the backup has been given all */
+    PS_ACK,        /* request: letters that the backup has */
+    PS_LEAVE,      /* the server ends in good order */
     /* Tables of rows; request: numbers that ascend. -> PS_KV_DONE, or PS_KV_FAILED: this request alone has failed. */
     PS_KV_JOIN,    /* -> body: the last request and barrier that were heard of this worker */
     PS_KV_OPEN,    /* body: a table's text -> table, clock */
@@ -59,6 +67,14 @@ typedef enum ps_kind {
 #define PS_FLAG_PULL   UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
 #define PS_FLAG_ALL    UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1 */
 #define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
+
+#define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
+
+/* In letters to a backup the upper bits of `table` are the worker's number. */
+#define PS_TABLE_BITS 8
+#define PS_TABLE_MASK ((UINT32_C(1) << PS_TABLE_BITS) - 1)
+/* PS_OPEN of a line that was lost: `request` of letters whose answers nobody counts. */
+#define PS_AGAIN UINT64_C(1)
 
 /* A head with its words by name. */
 typedef struct ps_head {

@@ -7,27 +7,55 @@
 #include <string.h>
 
 #include "ps/server.h"
+#include "ps/views.h"
 
-tri_status tri_ps_announce(const tri_cluster *cluster, int number, const char *address, int64_t deadline_ns)
+static tri_status announce(const tri_cluster *cluster, int number, const char *address, int64_t deadline_ns)
 {
     char key[TRI_PS_KEY_NBYTES];
     tri_ps_key(number, key);
     return tri_store_set(cluster->store, key, address, strlen(address), deadline_ns);
 }
 
-tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, int threads)
+/* A server that was started again has nothing of what it held: with a backup it becomes one, else the run is over. */
+static tri_status come_back(const tri_ps_config *ps, int number, tri_ps_server *server)
+{
+    if (ps->replicas < 2)
+        return tri_fail(TRI_EPEER,
+                        "server %d was started again, but what it held is lost: with ps.replicas 2 another would have "
+                        "it; --resume goes on from the newest checkpoint",
+                        number);
+    return tri_ps_server_return(server);
+}
+
+static tri_status merges_add(tri_ps_server *server, const tri_kv_merge_row *merges)
+{
+    for (; merges && merges->name; merges++)
+        TRI_TRY(tri_ps_server_merge_add(server, merges->name, merges->merge, merges->arg));
+    return TRI_OK;
+}
+
+tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, const tri_ps_config *ps, int threads,
+                        const tri_kv_merge_row *merges)
 {
     int number = cluster->rank - tri_ps_workers(cluster);
+    int64_t starts;
     tri_ps_server_setup setup = {.net = net,
                                  .token = cluster->token,
                                  .number = number,
                                  .servers = cluster->servers,
                                  .workers = tri_ps_workers(cluster),
-                                 .threads = threads};
+                                 .threads = threads,
+                                 .replicas = (int)ps->replicas,
+                                 .store = cluster->store};
     tri_ps_server *server;
+    TRI_TRY(tri_ps_views_start(cluster->store, number, &starts));
     TRI_TRY(tri_ps_server_open(&setup, &server));
-    tri_status status = tri_ps_announce(cluster, number, tri_ps_server_address(server),
-                                 tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)));
+    tri_status status = merges_add(server, merges);
+    if (status == TRI_OK)
+        status = announce(cluster, number, tri_ps_server_address(server),
+                          tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)));
+    if (status == TRI_OK && starts > 1)
+        status = come_back(ps, number, server);
     if (status == TRI_OK)
         status = tri_ps_server_run(server);
     tri_ps_server_close(server);

@@ -8,6 +8,7 @@
 #ifndef TRI_PS_SERVER_H
 #define TRI_PS_SERVER_H
 
+#include "cluster/store.h"
 #include "net/transport.h"
 
 typedef struct tri_ps_server tri_ps_server;
@@ -18,6 +19,8 @@ typedef struct tri_ps_server_setup {
     int number, servers; /* of this one, and how many there are: who holds what */
     int workers;
     int threads;  /* of the steps of optimizers */
+    int replicas; /* 2: the next server holds what is here too; wants: */
+    tri_store *store; /* of the job; or NULL */
     tri_hub *hub; /* NULL: sockets; else its place there: */
     int rank, world;
 } tri_ps_server_setup;
@@ -26,6 +29,8 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
 /* A name that tables of rows may merge by; before it runs. TRI_EINVAL: it is taken, or none. */
 typedef void (*tri_ps_merge)(void *arg, uint64_t key, float *row, const float *pushed, int dim);
 tri_status tri_ps_server_merge_add(tri_ps_server *server, const char *name, tri_ps_merge merge, void *arg);
+/* A server that was started again, once its address is in the store: it becomes the backup of another. */
+tri_status tri_ps_server_return(tri_ps_server *server);
 /* What workers dial. */
 const char *tri_ps_server_address(const tri_ps_server *server);
 /* Serves until all workers have said goodbye, or tri_ps_server_stop(). A worker that breaks the protocol loses its

@@ -133,13 +133,13 @@ tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *tab
     return TRI_OK;
 }
 
-static void tail_answer(ps_guest *guest, const ps_table *table)
+static void tail_answer(ps_guest *guest, const ps_table *table, int64_t clock)
 {
     ps_head head = {.kind = PS_TAIL,
                     .nbytes = sizeof(table->tail_sum),
-                    .clock = table->tail_clock,
+                    .clock = clock,
                     .table = (uint32_t)table->number};
-    tri_ps_answer(guest, &head, table->tail_sum, false);
+    tri_ps_answer(guest, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
 }
 
 /* The tail of all leaves is here: workers learn the loss, and what gradients are multiplied with. */
@@ -154,18 +154,19 @@ static void tail_end(tri_ps_server *server, ps_table *table)
     }
     for (int w = 0; w < table->spec.workers; w++)
         if (table->tail_waits[w] && server->workers[w])
-            tail_answer(server->workers[w], table);
+            tail_answer(server->workers[w], table, table->tail_clock);
     memset(table->tail_waits, 0, (size_t)table->spec.workers);
     blocks_try(server, table);
 }
 
 /* The first word of the next step: all blocks have taken the one before. */
-static tri_status tail_turn(ps_table *table, int64_t clock)
+static tri_status tail_turn(const tri_ps_server *server, ps_table *table, int64_t clock)
 {
-    if (tri_ps_table_clock(table, 0) < clock) /* none there is: this worker has the sum of the step before */
+    if (tri_ps_table_clock(server, table, 0) < clock) /* none there is: this worker has the sum of the step before */
         return tri_fail(TRI_EFORMAT, "the tail of step %lld, before all blocks have taken step %lld",
-                        (long long)clock, (long long)tri_ps_table_clock(table, 0));
+                        (long long)clock, (long long)tri_ps_table_clock(server, table, 0));
     table->tail_clock = clock;
+    memcpy(table->tail_before, table->tail_sum, sizeof(table->tail_sum));
     table->tail_whole = table->scaled = false;
     ps_sum_reset(&table->tail);
     return TRI_OK;
@@ -176,14 +177,14 @@ tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *tab
 {
     float *room;
     if (head->nbytes != sizeof(table->tail_sum) || head->clock > table->tail_clock + 1 ||
-        head->clock < table->tail_clock)
+        head->clock < table->tail_clock - 1)
         return tri_fail(TRI_EFORMAT, "a tail of step %lld with %llu bytes, while step %lld is under way",
                         (long long)head->clock, (unsigned long long)head->nbytes, (long long)table->tail_clock);
     if (head->clock == table->tail_clock + 1)
-        TRI_TRY(tail_turn(table, head->clock));
-    if (table->tail_whole) {
+        TRI_TRY(tail_turn(server, table, head->clock));
+    if (table->tail_whole || head->clock < table->tail_clock) {
         if (head->flags & PS_FLAG_PULL)
-            tail_answer(guest, table);
+            tail_answer(guest, table, head->clock);
         return TRI_OK;
     }
     if (head->flags & PS_FLAG_PULL)

@@ -35,6 +35,8 @@ void tri_ps_table_destroy(ps_table *table)
         tri_free(table->pulls[w]);
     tri_free(table->pulls);
     tri_free(table->blocks);
+    tri_free(table->slots);
+    tri_string_fini(&table->text);
     tri_free(table->tail_waits);
     tri_free(table->squares);
     tri_free(table->clocks);
@@ -44,9 +46,32 @@ void tri_ps_table_destroy(ps_table *table)
     tri_free(table);
 }
 
-static tri_status block_init(const tri_ps_server *server, ps_table *table, int number)
+void tri_ps_block_drop(ps_table *table, int number)
 {
     ps_block *block = &table->blocks[number];
+    table->held -= block->held;
+    table->filled -= block->filled;
+    block_fini(block, table->spec.workers);
+    *block = (ps_block){0};
+}
+
+void tri_ps_block_filled(ps_table *table, ps_block *block, bool filled)
+{
+    table->filled += filled - block->filled;
+    block->filled = filled;
+}
+
+bool tri_ps_is_primary(const tri_ps_server *server, const ps_table *table, int block)
+{
+    return server->view.slots[table->slots[block]] == server->setup.number;
+}
+
+tri_status tri_ps_block_hold(const tri_ps_server *server, ps_table *table, int number)
+{
+    ps_block *block = &table->blocks[number];
+    if (block->held)
+        return TRI_OK;
+    table->held++;
     const ps_spec *spec = &table->spec;
     const ps_cut *cut = &spec->cuts[number];
     size_t count = (size_t)cut->count, workers = (size_t)spec->workers;
@@ -69,17 +94,14 @@ static tri_status block_init(const tri_ps_server *server, ps_table *table, int n
 static tri_status blocks_make(const tri_ps_server *server, ps_table *table)
 {
     const ps_spec *spec = &table->spec;
-    int *owners = tri_alloc((size_t)spec->cut_count * sizeof(int));
+    table->slots = tri_alloc((size_t)spec->cut_count);
     table->blocks = tri_alloc_zero((size_t)spec->cut_count, sizeof(ps_block));
-    tri_status status = owners && table->blocks ? TRI_OK : TRI_ENOMEM;
+    tri_status status = table->slots && table->blocks ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
-        status = tri_ps_owners(spec, &server->view, owners);
+        status = tri_ps_slots(spec, table->slots);
     for (int b = 0; b < spec->cut_count && status == TRI_OK; b++)
-        if (owners[b] == server->setup.number) {
-            status = block_init(server, table, b);
-            table->held++;
-        }
-    tri_free(owners);
+        if (tri_ps_is_primary(server, table, b))
+            status = tri_ps_block_hold(server, table, b);
     return status;
 }
 
@@ -116,6 +138,8 @@ tri_status tri_ps_table_make(tri_ps_server *server, const char *text, size_t nby
     if (!table)
         return TRI_ENOMEM;
     tri_status status = tri_ps_spec_parse(text, nbytes, &table->spec);
+    if (status == TRI_OK)
+        status = tri_string_append_bytes(&table->text, text, nbytes);
     for (int t = 0; t < server->table_count && status == TRI_OK; t++)
         if (strcmp(server->tables[t]->spec.name, table->spec.name) == 0)
             status = tri_fail(TRI_EMISMATCH,
@@ -161,7 +185,7 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
     int states = 0;
     while (states < TRI_OPTIM_MAX_STATE && tri_optim_state_name(block->optim, states))
         states++;
-    if (table->ready)
+    if (block->filled)
         return TRI_OK; /* somebody else has given the first values */
     if (head->nbytes != (size_t)(1 + states) * count * sizeof(float) || head->clock < 0)
         return tri_fail(TRI_EFORMAT, "first values of a block: want %zu bytes, got %llu",
@@ -174,18 +198,17 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
     block->clock = head->clock;
     for (int w = 0; w < table->spec.workers; w++)
         block->pushed[w] = head->clock;
-    table->filled += !block->filled;
-    block->filled = true;
+    tri_ps_block_filled(table, block, true);
     return TRI_OK;
 }
 
-tri_status tri_ps_table_ready(ps_table *table, const ps_head *head)
+tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head)
 {
     if (table->ready)
         return TRI_OK;
-    if (table->filled != table->held)
-        return tri_fail(TRI_EFORMAT, "table '%s': %d of %d blocks have values", table->spec.name, table->filled,
-                        table->held);
+    for (int b = 0; b < table->spec.cut_count; b++)
+        if (tri_ps_is_primary(server, table, b) && !table->blocks[b].filled)
+            return tri_fail(TRI_EFORMAT, "table '%s': block %d has no values", table->spec.name, b);
     table->ready = true;
     table->tail_clock = head->clock;
     for (int w = 0; w < table->spec.workers; w++)
@@ -194,13 +217,13 @@ tri_status tri_ps_table_ready(ps_table *table, const ps_head *head)
 }
 
 /* Steps that the whole of what is here has taken. */
-int64_t tri_ps_table_clock(const ps_table *table, int worker)
+int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker)
 {
     int64_t clock = INT64_MAX; /* nothing here moves */
     if (table->consistency != PS_BSP)
         return table->clocks[worker] == INT64_MAX ? 0 : table->clocks[worker];
     for (int b = 0; b < table->spec.cut_count; b++)
-        if (table->blocks[b].held && table->blocks[b].moves && table->blocks[b].clock < clock)
+        if (table->blocks[b].moves && tri_ps_is_primary(server, table, b) && table->blocks[b].clock < clock)
             clock = table->blocks[b].clock;
     return clock;
 }

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "ps/chain.h"
 #include "ps/protocol.h"
 #include "ps/server.h"
 #include "ps/spec.h"
@@ -19,8 +20,12 @@
 
 /* Somebody who has a line. */
 typedef struct ps_guest {
+    struct tri_ps_server *of;
     tri_line *line;
     int number;       /* of the worker, -1: has not said */
+    int server;       /* that forwards to this one, its backup; -1: none. `number` is the letter's worker then */
+    int tables[PS_TABLES_MAX], table_count; /* of that server: numbers here */
+    uint64_t heard;                         /* letters of that server */
     ps_sum *sum; /* bsp: that the body under way belongs to, NULL: none */
     float *room; /* where it lies there */
     tri_tree_part part;
@@ -33,7 +38,7 @@ typedef struct ps_guest {
 } ps_guest;
 
 typedef struct ps_block {
-    bool held, filled, moves;
+    bool held, filled, moves; /* held: there is memory for it */
     int64_t clock;        /* steps that its values have taken */
     float *values;        /* [count] */
     float *previous;      /* bsp: those a step before, for a worker that has to begin that step again */
@@ -48,6 +53,8 @@ typedef struct ps_table {
     ps_spec spec;
     uint64_t text_hash;
     ps_consistency consistency;
+    tri_string text;  /* of which it was made */
+    uint8_t *slots;   /* [spec.cut_count] of the view */
     ps_block *blocks; /* [spec.cut_count] */
     int held, filled;
     bool ready;
@@ -55,7 +62,7 @@ typedef struct ps_table {
     /* bsp: the tail of the batch, of one step at a time */
     int64_t tail_clock;
     ps_sum tail;
-    float tail_sum[TRI_PARAMS_TAIL];
+    float tail_sum[TRI_PARAMS_TAIL], tail_before[TRI_PARAMS_TAIL]; /* of the step before */
     bool tail_whole, scaled;
     uint8_t *tail_waits; /* [workers] */
     float scale;         /* what gradients of that step are multiplied with, once `scaled` */
@@ -71,6 +78,11 @@ struct tri_ps_server {
     tri_post *post;
     tri_ps_server_setup setup;
     ps_view view;
+    ps_chain chain;
+    int64_t look_ns; /* when it looks for a view by itself next */
+    bool whole;     /* has all that it is the backup of */
+    int suspect;    /* a neighbour whose line has ended, -1: none */
+    uint64_t ended; /* bits of servers that ended in good order */
     ps_guest *guests;
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
     bool *left;         /* [setup.workers] said goodbye */
@@ -84,7 +96,7 @@ struct tri_ps_server {
 };
 
 /* --- server.c --- */
-/* lasting: the body stays as it is until the guest says more; else it is copied. */
+/* lasting: the body stays as it is until the guest says more; else it is copied. Waits for the backup. */
 void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool lasting);
 /* The same with a body of tri_alloc(), which is freed when it is sent or not. TRI_ENOMEM: it was not. */
 tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body);
@@ -93,23 +105,39 @@ void tri_ps_guest_owes(ps_guest *guest, size_t nbytes);
 void tri_ps_guest_paid(ps_guest *guest, size_t nbytes);
 /* The guest is told why, and loses its line. */
 void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status);
+void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting);
+/* Dials another server; its address is in the store. */
+tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line);
+/* The view changes. */
+tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next);
 
 /* --- server_dense.c: statuses are TRI_EFORMAT for what a sound client does not say --- */
 /* The table of this text: one that is here, or a new one. */
 tri_status tri_ps_table_make(tri_ps_server *server, const char *text, size_t nbytes, ps_table **out);
 void tri_ps_table_destroy(ps_table *table);
+bool tri_ps_is_primary(const tri_ps_server *server, const ps_table *table, int block);
+/* Memory for a block of another server; and without it. */
+tri_status tri_ps_block_hold(const tri_ps_server *server, ps_table *table, int block);
+void tri_ps_block_drop(ps_table *table, int block);
+void tri_ps_block_filled(ps_table *table, ps_block *block, bool filled);
 /* The table and the block that a head names; block NULL: none is asked for. */
 tri_status tri_ps_block_find(tri_ps_server *server, const ps_head *head, ps_table **table, ps_block **block);
 /* First values; those of a table that is ready stay. */
 tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *head, const float *body);
-tri_status tri_ps_table_ready(ps_table *table, const ps_head *head);
+tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
 /* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
-int64_t tri_ps_table_clock(const ps_table *table, int worker);
+int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker);
 void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous);
 /* Adds gradients of ties, which follow the block's own, to those. */
 void tri_ps_block_fold(const ps_table *table, const ps_block *block, float *sums);
 void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_figures *figures);
 double tri_ps_rate(const ps_table *table, int64_t step);
+
+/* --- copy.c --- */
+tri_status tri_ps_table_write(const ps_table *table, tri_string *out);
+tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes);
+tri_status tri_ps_block_write(const ps_table *table, const ps_block *block, tri_string *out);
+tri_status tri_ps_block_read(ps_table *table, ps_block *block, const void *bytes, size_t nbytes);
 
 /* --- server_bsp.c --- */
 /* Where the body of a push shall lie: guest->room of guest->sum; sum NULL: it has come before. */

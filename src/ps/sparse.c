@@ -122,6 +122,11 @@ int ps_sparse_dim(const ps_sparse *table)
     return table->dim;
 }
 
+bool ps_sparse_steps(const ps_sparse *table)
+{
+    return table->steps;
+}
+
 int64_t ps_sparse_count(const ps_sparse *table)
 {
     return table->count;

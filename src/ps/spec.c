@@ -82,18 +82,24 @@ void tri_ps_ties_walk(const ps_spec *spec, const ps_cut *cut, ps_tie_piece piece
     }
 }
 
-tri_status tri_ps_owners(const ps_spec *spec, const ps_view *view, int *owners)
+tri_status tri_ps_slots(const ps_spec *spec, uint8_t *slots)
 {
     uint64_t *nbytes = tri_alloc((size_t)spec->cut_count * sizeof(*nbytes));
-    uint8_t *slots = tri_alloc((size_t)spec->cut_count);
-    tri_status status = nbytes && slots ? TRI_OK : TRI_ENOMEM;
-    for (int i = 0; i < spec->cut_count && status == TRI_OK; i++)
+    if (!nbytes)
+        return TRI_ENOMEM;
+    for (int i = 0; i < spec->cut_count; i++)
         nbytes[i] = (uint64_t)spec->cuts[i].count * sizeof(float);
-    if (status == TRI_OK)
-        status = ps_deal(nbytes, spec->cut_count, slots);
+    tri_status status = ps_deal(nbytes, spec->cut_count, slots);
+    tri_free(nbytes);
+    return status;
+}
+
+tri_status tri_ps_owners(const ps_spec *spec, const ps_view *view, int *owners)
+{
+    uint8_t *slots = tri_alloc((size_t)spec->cut_count);
+    tri_status status = slots ? tri_ps_slots(spec, slots) : TRI_ENOMEM;
     for (int i = 0; i < spec->cut_count && status == TRI_OK; i++)
         owners[i] = view->slots[slots[i]];
-    tri_free(nbytes);
     tri_free(slots);
     return status;
 }

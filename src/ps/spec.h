@@ -47,6 +47,8 @@ void tri_ps_spec_fini(ps_spec *spec);
 /* Of the gradients of ties: the part that belongs to elements of a block. Calls `piece` for each, in order. */
 typedef void (*ps_tie_piece)(void *arg, int64_t grad_first, int64_t offset, int64_t count);
 void tri_ps_ties_walk(const ps_spec *spec, const ps_cut *cut, ps_tie_piece piece, void *arg);
+/* The slot of each block: slots[cut_count]. */
+tri_status tri_ps_slots(const ps_spec *spec, uint8_t *slots);
 /* The number of the server that has each block: owners[cut_count]. */
 tri_status tri_ps_owners(const ps_spec *spec, const ps_view *view, int *owners);
 /* The norm's blocks (tri_clip_squares) that a block's trained elements fill. */

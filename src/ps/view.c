@@ -89,6 +89,26 @@ tri_status ps_view_with(const ps_view *view, const ps_place *server, ps_view *ou
     return TRI_OK;
 }
 
+tri_status ps_view_join(const ps_view *view, const ps_place *server, ps_view *out)
+{
+    if (out != view)
+        *out = *view;
+    TRI_TRY(place_add(out, server));
+    out->version++;
+    return TRI_OK;
+}
+
+void ps_view_share(ps_view *view, int from, int to)
+{
+    int more = ps_view_slots(view, from) - ps_view_slots(view, to);
+    for (int s = PS_SLOTS - 1, moved = 0; s >= 0 && moved < more / 2; s--)
+        if (view->slots[s] == from) {
+            view->slots[s] = to;
+            moved++;
+        }
+    view->version++;
+}
+
 /* --- evening out --- */
 
 typedef struct even_state {

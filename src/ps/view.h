@@ -41,6 +41,10 @@ tri_status ps_view_without(const ps_view *view, int number, ps_view *out);
 /* A server has come, or come back: slots are evened out. TRI_EINVAL: its number is taken, or there are too many. out
  * may be view. */
 tri_status ps_view_with(const ps_view *view, const ps_place *server, ps_view *out);
+/* The same without slots: a backup at first. */
+tri_status ps_view_join(const ps_view *view, const ps_place *server, ps_view *out);
+/* Slots of `from` go to `to`, which holds them already, until they have equally many to within one. Another version. */
+void ps_view_share(ps_view *view, int from, int to);
 /* Moves the fewest slots that make the numbers of slots of any two servers equal to within one, spread over all slots.
  * Another version, if any had to move. */
 void ps_view_even(ps_view *view);

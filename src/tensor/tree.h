@@ -19,6 +19,12 @@ typedef struct tri_tree_part {
 
 #define TRI_TREE_MAX_PARTS 64
 
+/* Who has which leaves: a group that is the ranks first, first + 1, ... of `ranks` that share them out. */
+typedef struct tri_tree_place {
+    int64_t leaves;
+    int first, ranks;
+} tri_tree_place;
+
 /* The leaves of rank `rank` of `world`: [rank V / world, (rank + 1) V / world). */
 int64_t tri_tree_first(int64_t leaves, int rank, int world);
 int64_t tri_tree_count(int64_t leaves, int rank, int world);

@@ -23,6 +23,18 @@ tri_status tri_job_flops_meet(tri_job *job)
     return sum_over_model(job, "operations", &job->figures.flops, 1, TRI_F64);
 }
 
+/* The sum of a gradient, or this rank's share of it. */
+static float *sum_find(void *arg, int number, int64_t *count)
+{
+    const tri_job *job = arg;
+    const tri_params *params = job->params;
+    if (job->sync->ops->sum)
+        return job->sync->ops->sum(job->sync, number, count);
+    *count =
+        params->entries[number < params->entry_count ? number : params->ties[number - params->entry_count].entry].count;
+    return job->sync->grads[0] + tri_params_grad_first(params, number);
+}
+
 /* Stages have their gradients of tied weights from each other, and the tail from the last one. Tensor ranks have all of
  * these alike, but for a wish to stop. */
 tri_status tri_job_sums_meet(tri_job *job)
@@ -30,7 +42,8 @@ tri_status tri_job_sums_meet(tri_job *job)
     float *stop = job->sync->tail + TRI_TAIL_STOP;
     if (job->mesh.tensor > 1)
         TRI_TRY(tri_all_reduce(job->mesh.tensor_group, stop, stop, 1, TRI_F32, TRI_REDUCE_SUM, NULL));
-    return job->pipeline ? tri_pipeline_share(job->pipeline, job->sync->grads[0]) : TRI_OK;
+    tri_pipeline_sums sums = {.tail = job->sync->tail, .find = sum_find, .arg = job};
+    return job->pipeline ? tri_pipeline_share(job->pipeline, &sums) : TRI_OK;
 }
 
 bool tri_job_counts_entry(const tri_job *job, const tri_param *entry)
@@ -67,10 +80,10 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm)
     for (int i = 0; !sync->whole && i < sync->piece_count; i++)
         slice_squares(job, sync->pieces[i].slice, sync->pieces[i].sums);
     if (!sync->whole) {
-        tri_group_name_next(job->mesh.data_group, "gradient norm");
-        TRI_TRY(tri_all_reduce(job->mesh.data_group, job->norm_blocks, job->norm_blocks, count, TRI_F64, TRI_REDUCE_SUM,
+        tri_group_name_next(job->mesh.zero_group, "gradient norm");
+        TRI_TRY(tri_all_reduce(job->mesh.zero_group, job->norm_blocks, job->norm_blocks, count, TRI_F64, TRI_REDUCE_SUM,
                                NULL));
-        tri_group_name_next(job->mesh.data_group, "");
+        tri_group_name_next(job->mesh.zero_group, "");
     }
     TRI_TRY(sum_over_model(job, "gradient norm", job->norm_blocks, count, TRI_F64));
     *norm = tri_clip_norm(job->norm_blocks, count, (double)job->moves.grad_scale);

@@ -12,12 +12,14 @@
 
 /* --- who holds what --- */
 
-/* What this rank owns, slice after slice. */
+/* What this rank owns, slice after slice; of several copies, the first is named, and the others get theirs from it. */
 static tri_status shares_list(const tri_job *job, tri_vector *list)
 {
     tri_slice *own;
     int count;
     int64_t at = 0;
+    if (job->mesh.data_rank >= job->mesh.zero)
+        return TRI_OK;
     TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
     tri_status status = TRI_OK;
     for (int i = 0; status == TRI_OK && i < count; at += own[i++].count)
@@ -148,10 +150,15 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives)
 tri_status tri_job_arrays_spread(tri_job_arrays *arrays)
 {
     tri_job *job = arrays->job;
-    for (int index = 0; job->mesh.data > 1 && index < arrays->count; index++)
-        if (index == 0 ? job->spread != TRI_SPREAD_WEIGHTS : job->spread == TRI_SPREAD_NOTHING)
-            TRI_TRY(
-                tri_broadcast(job->mesh.data_group, arrays->views[index].host, job->params->count, TRI_F32, 0, NULL));
+    for (int index = 0; job->mesh.data > 1 && index < arrays->count; index++) {
+        bool whole = index == 0 ? job->spread != TRI_SPREAD_WEIGHTS : job->spread == TRI_SPREAD_NOTHING;
+        tri_group *group = whole ? job->mesh.data_group : job->mesh.replica_group;
+        int64_t count = index > 0 ? tri_optim_count(job->optim)
+                        : whole   ? job->params->count
+                                  : job->params->share_elements;
+        if (group)
+            TRI_TRY(tri_broadcast(group, arrays->views[index].host, count, TRI_F32, 0, NULL));
+    }
     return TRI_OK;
 }
 

@@ -85,9 +85,11 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-/* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
+/* Whether some rank computes its shards piece by piece, as a pipeline does: all ranks then have whole gradients. */
 static bool is_pieced(const tri_job *job)
 {
+    if (job->mesh.pipeline > 1)
+        return true;
     int64_t most = (job->config.train.shards + sharers_of(job) - 1) / sharers_of(job);
     int64_t at_once = job->config.train.shards_at_once;
     return at_once > 0 && at_once < most;
@@ -98,22 +100,23 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
     const tri_parallel_config *config = &job->config.parallel;
     *own = NULL;
     *count = 0;
-    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.data);
+    job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
     if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
-        return tri_fail(
-            TRI_ECONFIG,
-            "train.shards_at_once: with parallel.sync %s all ranks go through the weights equally often: want "
-            "a number of ranks that divides train.shards, %lld, got %d",
-            config->sync, (long long)job->config.train.shards, job->mesh.data);
-    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.data));
-    return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, job->mesh.data_rank, own, count) : TRI_OK;
+        return tri_fail(TRI_ECONFIG,
+                        "%s: with parallel.sync %s all ranks go through the weights equally often: want "
+                        "a number of ranks that divides train.shards, %lld, got %d",
+                        job->mesh.pipeline > 1 ? "parallel.pipeline" : "train.shards_at_once", config->sync,
+                        (long long)job->config.train.shards, job->mesh.data);
+    TRI_TRY(tri_shares_init(&job->shares, config, job->params, job->mesh.zero));
+    return job->spread == TRI_SPREAD_WEIGHTS ? tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), own, count)
+                                             : TRI_OK;
 }
 
 tri_status tri_job_open_optim(tri_job *job)
 {
     tri_slice *own;
     int count;
-    TRI_TRY(tri_shares_of(&job->shares, job->mesh.data_rank, &own, &count));
+    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &own, &count));
     if (tri_job_follows(job))
         count = 0; /* the servers' */
     tri_status status = tri_optim_create_share(&job->config.optim, job->params, own, count, job->threads, &job->optim);
@@ -125,11 +128,12 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
 {
     return (tri_sync_setup){.config = &job->config.parallel,
                             .group = job->mesh.data_group,
+                            .zero = job->mesh.zero_group,
+                            .replicas = job->mesh.replica_group,
                             .params = job->params,
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
                             .whole_gradients = is_pieced(job),
-                            .whole_sums = job->mesh.pipeline > 1,
                             .servers = job->servers.client ? &job->servers : NULL,
                             .threads = job->threads};
 }
@@ -219,6 +223,8 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
                               .shard_count = job->test.shard_count,
                               .rows_max = job->rows,
                               .training = false,
+                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
+                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
                               .first_step = 0,
                               .end_step = INT64_MAX / 2,
                               .crew = crew_of(job)};
@@ -267,6 +273,8 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
                               .shard_count = job->shard_count,
                               .rows_max = job->rows,
                               .training = true,
+                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
+                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
                               .first_step = job->step,
                               .end_step = job->steps,
                               .crew = crew_of(job)};

@@ -32,8 +32,8 @@ static tri_status evaluate_batch(tri_job *job)
             .shards = (int)count,
             .rows = loaded.rows + first,
             .first_sample = loaded.first_sample + first,
-            .input = (const char *)loaded.input + (size_t)first * job->input_nbytes,
-            .target = (const char *)loaded.target + (size_t)first * job->target_nbytes,
+            .input = loaded.input ? (const char *)loaded.input + (size_t)first * job->input_nbytes : NULL,
+            .target = loaded.target ? (const char *)loaded.target + (size_t)first * job->target_nbytes : NULL,
         };
         const float(*sums)[4];
         TRI_TRY(job->pipeline ? tri_pipeline_evaluate(job->pipeline, &batch, (uint64_t)job->step, &sums)

@@ -178,7 +178,7 @@ void tri_job_initial_print(const tri_job *job, tri_console *console)
     const tri_params *params = job->params;
     int frozen = 0, anew = 0;
     char mesh[64];
-    if (job->mesh.model_group)
+    if (job->mesh.model_group || job->mesh.replica_group)
         tri_console_line(console, "mesh: %s", tri_mesh_print(&job->mesh, mesh));
     int64_t frozen_count = 0, count = 0;
     for (int e = 0; e < params->entry_count; e++) {

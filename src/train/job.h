@@ -43,10 +43,12 @@ typedef struct tri_job_figures {
     double peak;    /* flop/s of all ranks; 0: not measured */
 } tri_job_figures;
 
-/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted. */
+/* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
+ * gradients: with partial sums and what compressed sums keep; activations: with scratch of ops, and what crosses
+ * between stages; apart: if no two shared memory. */
 typedef struct tri_job_memory {
     size_t weights, gradients, optimizer;
-    size_t activations, activations_apart; /* with scratch of ops; apart: if no two shared memory */
+    size_t activations, activations_apart;
 } tri_job_memory;
 
 /* What train.sample_every needs (sample.c). */
@@ -138,11 +140,13 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count);
 /* Without what is known of hosts. */
 tri_sync_setup tri_job_sync_setup(const tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
-/* plan.c. Of the rank that holds most, of `ranks` on one host. Opens the training data for the shape of its samples and
- * builds the model. */
+/* plan.c. Of the rank that holds most, of `ranks` on one host; with compressed sums, of hosts of one rank each. Opens
+ * the training data for the shape of its samples and builds the model. */
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
-/* The same, and appends lines about the optimizer, each beginning with `prefix`: its groups, and the learning rate as a
- * plot. */
+/* Of a rank of one stage: that with most shards. */
+tri_status tri_job_stage_plan(const tri_config *config, int ranks, int stage, tri_job_memory *memory);
+/* The same of the rank that holds most, and appends lines about the optimizer, each beginning with `prefix`: its
+ * groups, and the learning rate as a plot. */
 tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
                             tri_string *notes);
 

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "kernel/kernel.h"
+#include "parallel/compress.h"
 #include "train/job.h"
 
 static const char *origin_of(const tri_config *config, const char *field)
@@ -32,12 +33,14 @@ static int size_wish(const tri_config *config, const char *field, const char *te
 static tri_plan_wish wish_of(const tri_config *config)
 {
     const tri_parallel_config *parallel = &config->parallel;
+    const char *fixed = tri_compress_find(parallel) ? "allreduce" : NULL; /* compressed sums want it */
     return (tri_plan_wish){.data = size_wish(config, "data", parallel->data),
                            .tensor = size_wish(config, "tensor", parallel->tensor),
                            .pipeline = size_wish(config, "pipeline", parallel->pipeline),
                            .chunks = origin_of(config, "chunks") ? (int)parallel->chunks : 0,
                            .schedule = origin_of(config, "schedule") ? parallel->schedule : NULL,
-                           .sync = origin_of(config, "sync") ? parallel->sync : NULL};
+                           .sync = origin_of(config, "sync") ? parallel->sync : fixed,
+                           .zero_ranks = origin_of(config, "zero_ranks") ? parallel->zero_ranks : NULL};
 }
 
 static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *dataset, tri_plan_setup *setup)
@@ -65,6 +68,7 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                                 .clips = config->optim.clip_norm > 0,
                                 .half = setup->precision == TRI_BF16,
                                 .overlap = config->parallel.overlap,
+                                .compress_nbytes = tri_compress_value_nbytes(&config->parallel),
                                 .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
     return TRI_OK;
 }
@@ -132,6 +136,7 @@ static tri_status layout_write(tri_config *config, const tri_layout *layout)
     TRI_TRY(number_set(config, "tensor", layout->tensor));
     TRI_TRY(number_set(config, "pipeline", layout->pipeline));
     TRI_TRY(line_set(config, "sync", tri_plan_sync_names[layout->sync]));
+    TRI_TRY(layout->zero > 0 ? number_set(config, "zero_ranks", layout->zero) : line_set(config, "zero_ranks", "all"));
     if (layout->pipeline == 1)
         return TRI_OK;
     TRI_TRY(number_set(config, "chunks", layout->chunks));

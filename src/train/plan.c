@@ -47,11 +47,12 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     TRI_TRY(tri_job_open_optim(job));
     tri_sync_setup setup = tri_job_sync_setup(job);
     tri_sync_bytes bytes;
-    TRI_TRY(tri_sync_memory(&setup, job->mesh.data_rank, job->mesh.data, &bytes));
+    tri_sync_place place = {job->mesh.data_rank, job->mesh.data, job->mesh.zero};
+    TRI_TRY(tri_sync_memory(&setup, place, &bytes));
     size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
     memory->weights = bytes.weights;
-    memory->gradients = bytes.gradients + (size_t)job->waves.levels * level;
-    memory->optimizer = tri_optim_nbytes(job->optim) + tri_sync_nbytes(&job->config.parallel, job->params);
+    memory->gradients = bytes.gradients + (size_t)job->waves.levels * level + job->stage_memory.gradients;
+    memory->optimizer = tri_optim_nbytes(job->optim) + bytes.outer;
     memory->activations = job->stage_memory.activations;
     memory->activations_apart = job->stage_memory.activations_apart;
     if (job->graph)
@@ -59,13 +60,8 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     return notes ? describe_optimizer(job, prefix, notes) : TRI_OK;
 }
 
-tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory)
-{
-    return tri_job_describe(config, ranks, memory, "", NULL);
-}
-
-tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
-                            tri_string *notes)
+static tri_status stage_describe(const tri_config *config, int ranks, int stage, tri_job_memory *memory,
+                                 const char *prefix, tri_string *notes)
 {
     *memory = (tri_job_memory){0};
     tri_job *job = tri_alloc_zero(1, sizeof(*job));
@@ -75,11 +71,41 @@ tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory 
     job->world = ranks;
     tri_status status = tri_mesh_shape(&config->parallel, ranks, &job->mesh);
     if (status == TRI_OK) {
-        job->rank = tri_mesh_rank(&job->mesh, largest_rank(config, job->mesh.data), 0, 0);
+        job->rank = tri_mesh_rank(&job->mesh, largest_rank(config, job->mesh.data), 0, stage);
         tri_mesh_place(&job->mesh, job->rank);
         status = plan_rank(job, memory, prefix, notes);
     }
     job->config = (tri_config){0};
     tri_job_close(job);
     return status;
+}
+
+tri_status tri_job_stage_plan(const tri_config *config, int ranks, int stage, tri_job_memory *memory)
+{
+    return stage_describe(config, ranks, stage, memory, "", NULL);
+}
+
+tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory)
+{
+    return tri_job_describe(config, ranks, memory, "", NULL);
+}
+
+static size_t all_of(const tri_job_memory *memory)
+{
+    return memory->weights + memory->gradients + memory->optimizer + memory->activations;
+}
+
+tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
+                            tri_string *notes)
+{
+    tri_mesh mesh;
+    TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));
+    TRI_TRY(stage_describe(config, ranks, 0, memory, prefix, notes));
+    for (int stage = 1; stage < mesh.pipeline; stage++) {
+        tri_job_memory other;
+        TRI_TRY(tri_job_stage_plan(config, ranks, stage, &other));
+        if (all_of(&other) > all_of(memory))
+            *memory = other;
+    }
+    return TRI_OK;
 }

@@ -100,7 +100,9 @@ tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri
                                 .graph = graph,
                                 .schedule = job->config.parallel.schedule,
                                 .parts = job->parts,
-                                .part_count = job->part_count};
+                                .part_count = job->part_count,
+                                .overlap = job->config.parallel.overlap,
+                                .even = job->config.train.shards % job->mesh.data == 0};
     TRI_TRY(tri_pipeline_create(&setup, &job->pipeline));
     job->figures.flops = tri_pipeline_flops(job->pipeline);
     return TRI_OK;
@@ -108,33 +110,46 @@ tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri
 
 /* One chunk's graph, made and let go again. */
 static tri_status chunk_memory(const tri_job *job, const tri_model *model, tri_graph_config config, int chunk,
-                               int slots, tri_job_memory *memory)
+                               const tri_pipe_schedule schedules[2], tri_job_memory *memory)
 {
     tri_graph *graph;
-    size_t planned, apart;
+    size_t planned, apart, crossing;
     config.first_node = job->stages.first_node[chunk];
     config.end_node = job->stages.first_node[chunk + 1];
-    config.slots = slots;
+    config.slots = schedules[1].slots[chunk];
     TRI_TRY(tri_graph_compile(model, job->params, &config, &graph));
     tri_graph_memory(graph, &planned, &apart);
-    memory->activations += planned;
-    memory->activations_apart += apart;
+    crossing = tri_pipeline_crossing_nbytes(graph, &schedules[1], &schedules[0], chunk, config.shards);
+    memory->activations += planned + crossing;
+    memory->activations_apart += apart + crossing;
     tri_graph_destroy(graph);
     return TRI_OK;
+}
+
+/* Micro-batches are whole subtrees: of a part that is smaller than `shards`, all of it. */
+static int micro_count(const tri_job *job, int64_t shards)
+{
+    int64_t count = 0;
+    for (int p = 0; p < job->part_count; p++)
+        count += job->parts[p].count > shards ? job->parts[p].count / shards : 1;
+    return (int)count;
 }
 
 tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, const tri_graph_config *graph,
                                 tri_job_memory *memory)
 {
     const tri_parallel_config *parallel = &job->config.parallel;
-    tri_pipe_schedule schedule = {0};
-    tri_status status = tri_pipe_schedule_make(parallel->schedule, job->mesh.pipeline, (int)parallel->chunks,
-                                               (int)(job->shard_count / graph->shards), graph->training, &schedule);
-    if (status == TRI_OK)
-        status = tri_pipe_schedule_check(&schedule);
+    tri_pipe_schedule schedules[2] = {{0}}; /* of evaluations, of steps */
+    size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
+    tri_status status = TRI_OK;
+    for (int training = 0; training < 2 && status == TRI_OK; training++)
+        status = tri_pipe_schedule_make(parallel->schedule, job->mesh.pipeline, (int)parallel->chunks,
+                                        micro_count(job, graph->shards), training, &schedules[training]);
     for (int c = job->mesh.stage; status == TRI_OK && c < job->stages.count; c += job->mesh.pipeline)
-        status = chunk_memory(job, model, *graph, c, schedule.slots[c], memory);
-    tri_pipe_schedule_fini(&schedule);
+        status = chunk_memory(job, model, *graph, c, schedules, memory);
+    memory->gradients += (size_t)tri_pipeline_levels(job->parts, job->part_count, graph->shards) * level;
+    tri_pipe_schedule_fini(&schedules[0]);
+    tri_pipe_schedule_fini(&schedules[1]);
     return status;
 }
 

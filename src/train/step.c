@@ -182,7 +182,9 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
     TRI_TRY(figures_find(job));
-    if (job->sync->whole)
+    if (job->sync->ops->fold)
+        job->sync->ops->fold(job->sync);
+    else
         tri_params_fold(job->params, job->threads, job->sync->grads[0]);
     TRI_TRY(tri_job_hook_run(job));
     if (!job->ahead && norm_is_wanted(job))

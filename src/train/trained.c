@@ -103,7 +103,9 @@ static tri_status info_find(const tri_job *job, const tri_trained *trained, tri_
 /* The mesh that the run asked for says nothing of those who look at it. */
 static tri_status overrides_make(const char *const *given, tri_vector *out)
 {
-    const char *const mesh[] = {"parallel.data=auto", "parallel.tensor=1", "parallel.pipeline=1"}, *none = NULL;
+    const char *const mesh[] = {"parallel.data=auto", "parallel.tensor=1", "parallel.pipeline=1",
+                                "parallel.zero_ranks=all"},
+                      *none = NULL;
     *out = (tri_vector){.each = sizeof(char *)};
     bool good = true;
     for (size_t i = 0; good && i < TRI_COUNT_OF(mesh); i++)

@@ -2,7 +2,8 @@
  *
  * fuzz_hello.c: what a stranger says in the handshake, to a rank that was called and to one that called. Whatever it
  * is, no link comes of it: nobody can guess a proof over fresh nonces. Bit 0 of the first byte: magic, version and
- * check are made right first; bit 1: the stranger answers instead of calling.
+ * check are made right first; bit 1: the stranger answers instead of calling; bit 2: nobody has counted those who may
+ * call (post).
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -37,6 +38,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 
     if (nbytes < 1 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
         return 0;
+    if (bytes[0] & 4) {
+        is.world = TRI_MEETING_CROWD;
+        is.addresses = NULL;
+    }
     memcpy(said, bytes + 1, nbytes - 1 < sizeof said ? nbytes - 1 : sizeof said);
     for (size_t i = 0; (bytes[0] & 1) && i < sizeof said; i += TRI_HELLO_NBYTES)
         hello_mend(said + i);
@@ -52,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
     tri_fuzz_accepted += !(bytes[0] & 2) && talk.peer >= 0;
     TRI_ASSERT(talk.stage == TALK_IDLE);
     TRI_ASSERT(talk.fd < 0 && talk.memory_fd < 0 && talk.why[0]);
-    TRI_ASSERT(talk.peer < WORLD && talk.strand >= 0 && talk.strand < TRI_STRANDS_MAX &&
+    TRI_ASSERT(talk.peer < is.world && talk.strand >= 0 && talk.strand < TRI_STRANDS_MAX &&
                talk.strands <= TRI_STRANDS_MAX);
     tri_talk_drop(&talk, "");
     close(ends[1]);
@@ -64,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_SEED("\1TRIH\2\0\1\0\2\0\0\0\1\0\0\0\4\0\0\0\0\1\0\0" NONCE),
     TRI_FUZZ_SEED("\1TRIH\2\0\1\0\3\0\0\0\1\0\0\0\4\0\0\0\1\4\0\0" NONCE),
+    TRI_FUZZ_SEED("\5TRIH\2\0\1\0\2\0\0\0\1\0\0\0\xff\xff\xff\x7f\0\1\0\0" NONCE),
     TRI_FUZZ_REFUSED("\3TRIH\2\0\2\0\0\0\0\0\1\0\0\0\4\0\0\0\0\1\0\0" NONCE NONCE),
     TRI_FUZZ_REFUSED("\0GET / HTTP/1.1\r\nHost: trireme\r\n\r\n"),
 };

@@ -21,6 +21,7 @@ typedef struct tree_case {
     int64_t leaves, count;
     const char *order;
     const float *want; /* [count] */
+    int locals;        /* ranks of a group, where there are several */
 } tree_case;
 
 static void sum_of_shards(spawn_rank *self, void *arg)
@@ -121,6 +122,79 @@ static void bits_do_not_depend_on_the_transport_or_on_comm_order(void **state)
     run_tree(SPAWN_INPROC, 8, 4, 100003, 0, "any");
 }
 
+/* Inside groups each rank gets its block, a sum for each whole subtree of the group; the rest of the tree is a sum
+ * between equals. */
+static void block_in_two_levels(spawn_rank *self, const tree_case *tree, tri_group *local, tri_group *across)
+{
+    int rank = self->rank, world = self->world, locals = tree->locals, groups = world / locals;
+    tri_tree_part own[TRI_TREE_MAX_PARTS], whole[TRI_TREE_MAX_PARTS];
+    float *parts[TRI_TREE_MAX_PARTS], *outs[TRI_TREE_MAX_PARTS];
+    int64_t counts[64], firsts[64], first = tri_tree_first(tree->leaves, rank, world);
+    for (int r = 0; r < locals; r++) {
+        firsts[r] = tree->count * r / locals;
+        counts[r] = tree->count * (r + 1) / locals - firsts[r];
+    }
+    int part_count = tri_tree_parts(tree->leaves, first, tri_tree_count(tree->leaves, rank, world), own);
+    int group_count = tri_tree_parts(tree->leaves, tri_tree_first(tree->leaves, rank / locals, groups),
+                                     tri_tree_count(tree->leaves, rank / locals, groups), whole);
+    for (int p = 0; p < part_count; p++) {
+        parts[p] = tri_alloc((size_t)tree->count * sizeof(float) + 1);
+        comm_spawn_tree(parts[p], own[p].first, own[p].count, tree->count);
+    }
+    int64_t mine = firsts[rank % locals], count = counts[rank % locals];
+    outs[0] = parts[0] + mine;
+    for (int k = 1; k < group_count; k++)
+        outs[k] = tri_alloc((size_t)count * sizeof(float) + 1);
+    tri_blocks blocks = {counts, firsts};
+    tri_tree_place place = {tree->leaves, rank / locals * locals, world};
+    SPAWN_CHECK(self, tri_reduce_scatter_subtrees(local, place, parts, part_count, &blocks, outs, NULL) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce_tree(across, tree->leaves, outs, group_count, count, NULL) == TRI_OK);
+    SPAWN_CHECK(self, memcmp(outs[0], tree->want + mine, (size_t)count * sizeof(float)) == 0);
+    for (int p = 0; p < part_count; p++)
+        tri_free(parts[p]);
+    for (int k = 1; k < group_count; k++)
+        tri_free(outs[k]);
+}
+
+static void in_two_levels(spawn_rank *self, void *arg)
+{
+    const tree_case *tree = arg;
+    int ranks[64], rank = self->rank, locals = tree->locals;
+    tri_group *local = NULL, *across = NULL;
+    tri_comm *comm = comm_spawn_open(self, tree->order, NULL);
+    if (!comm)
+        return;
+    for (int i = 0; i < locals; i++)
+        ranks[i] = rank / locals * locals + i;
+    SPAWN_CHECK(self, tri_group_create_of(comm, ranks, locals, "local", &local) == TRI_OK);
+    for (int i = 0; i < self->world / locals; i++)
+        ranks[i] = rank % locals + i * locals;
+    SPAWN_CHECK(self, tri_group_create_of(comm, ranks, self->world / locals, "across", &across) == TRI_OK);
+    if (local && across)
+        block_in_two_levels(self, tree, local, across);
+    tri_group_destroy(local);
+    tri_group_destroy(across);
+    tri_comm_leave(comm);
+}
+
+static void two_levels_have_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const struct {
+        int world, locals;
+    } cases[] = {{4, 2}, {8, 2}, {8, 4}, {6, 2}, {6, 3}, {9, 3}, {10, 2}, {10, 5}, {12, 4}, {12, 3}, {15, 5}, {4, 1}};
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++)
+        for (int64_t leaves = 16; leaves <= 64; leaves *= 4) {
+            enum { COUNT = 5003 };
+            static float want[COUNT];
+            comm_spawn_tree(want, 0, leaves, COUNT);
+            tree_case tree = {.leaves = leaves, .count = COUNT, .want = want, .locals = cases[i].locals};
+            spawn_config config = {.kind = i % 2 ? SPAWN_SHM : SPAWN_INPROC, .world = cases[i].world};
+            if (!spawn_ranks(&config, in_two_levels, &tree))
+                fail_msg("%d ranks in groups of %d", cases[i].world, cases[i].locals);
+        }
+}
+
 static void sixty_four_ranks_agree_in_every_order_of_events(void **state)
 {
     (void)state;
@@ -159,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(bits_do_not_depend_on_the_transport_or_on_comm_order),
+        cmocka_unit_test(two_levels_have_the_bits_of_one),
         cmocka_unit_test(sixty_four_ranks_agree_in_every_order_of_events),
         cmocka_unit_test(parts_that_do_not_fit_the_leaves_are_refused),
     };

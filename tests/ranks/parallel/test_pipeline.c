@@ -3,7 +3,7 @@
  * test_pipeline.c: models in stages on several ranks: after some steps the weights, the norm and the sums of an
  * evaluation are those of one process to the bit, for each schedule, number of ranks, micro-batches and parts.
  */
-#include "parallel/pipeline.h"
+#include "parallel/pipeline_impl.h"
 
 #include <stdio.h>
 
@@ -79,12 +79,17 @@ typedef struct stage {
     float *grads[4];
     double *blocks;
     int seen[64]; /* by `ready` */
+    int early;    /* of these, while something was still to be computed */
     int tail;
 } stage;
 
 static void seen_ready(void *arg, int number)
 {
     stage *s = arg;
+    bool open = false;
+    for (int c = 0; c < s->pipeline->each; c++)
+        open = open || s->pipeline->chunks[c].done[1] < s->pipeline->micro_count;
+    s->early += open && number < s->tail;
     s->seen[number]++;
     if (s->sync)
         s->sync->ops->ready(s->sync, number);
@@ -133,10 +138,11 @@ static tri_status sync_open(const trial *t, stage *s)
     config.bucket_kib = 1;
     tri_sync_setup setup = {.config = &config,
                             .group = s->data_group,
+                            .zero = s->data_group,
                             .params = s->params,
                             .leaves = RIG_SHARDS,
                             .part_count = s->part_count,
-                            .whole_sums = true,
+                            .whole_gradients = true,
                             .threads = 1};
     return tri_sync_create(&setup, &s->sync);
 }
@@ -170,7 +176,9 @@ static bool stage_open(spawn_rank *self, const trial *t, tri_comm *comm, stage *
                                 .graph = &config,
                                 .schedule = t->schedule,
                                 .parts = s->parts,
-                                .part_count = s->part_count};
+                                .part_count = s->part_count,
+                                .overlap = t->data > 1,
+                                .even = RIG_SHARDS % t->data == 0};
     status = tri_pipeline_create(&setup, &s->pipeline);
     if (status == TRI_OK && t->data > 1)
         status = sync_open(t, s);
@@ -215,6 +223,37 @@ static tri_status parts_join(stage *s, tri_sync_slice *slice)
     return TRI_OK;
 }
 
+static float *sum_find(void *arg, int number, int64_t *count)
+{
+    stage *s = arg;
+    const tri_params *params = s->params;
+    if (s->sync && s->sync->ops->sum)
+        return s->sync->ops->sum(s->sync, number, count);
+    int entry = number < params->entry_count ? number : params->ties[number - params->entry_count].entry;
+    *count = params->entries[entry].count;
+    return s->grads[0] + tri_params_grad_first(params, number);
+}
+
+/* Of what this rank has, then of what its data group has. */
+static tri_status squares_find(stage *s)
+{
+    bool pieces = s->sync && s->sync->pieces;
+    memset(s->blocks, 0, (size_t)s->params->block_count * sizeof(double));
+    if (!pieces)
+        tri_clip_squares(s->params, s->grads[0], 0, s->params->count, s->blocks, 1);
+    for (int i = 0; pieces && i < s->sync->piece_count; i++) {
+        tri_slice slice = s->sync->pieces[i].slice;
+        for (int e = 0; e < s->params->entry_count; e++) {
+            tri_slice here = tri_param_within(&s->params->entries[e], slice);
+            if (here.count > 0)
+                tri_clip_squares(s->params, s->grads[0] + here.first, here.first, here.count, s->blocks, 1);
+        }
+    }
+    if (!pieces)
+        return TRI_OK;
+    return tri_all_reduce(s->data_group, s->blocks, s->blocks, s->params->block_count, TRI_F64, TRI_REDUCE_SUM, NULL);
+}
+
 static tri_status fails(void *arg, int entry, const float **values)
 {
     (void)entry;
@@ -225,6 +264,7 @@ static tri_status fails(void *arg, int entry, const float **values)
 static tri_status stage_step(spawn_rank *self, const trial *t, stage *s, int step)
 {
     memset(s->seen, 0, sizeof(s->seen));
+    s->early = 0;
     tri_batch batch = s->batch;
     tri_sync_slice slice;
     if (s->sync)
@@ -238,11 +278,16 @@ static tri_status stage_step(spawn_rank *self, const trial *t, stage *s, int ste
         SPAWN_CHECK(self, s->seen[number] == !away);
     }
     SPAWN_CHECK(self, s->seen[s->tail] == 1);
+    bool between = t->each > 1 && RIG_SHARDS % t->data == 0;
+    SPAWN_CHECK(self, (s->early > 0) == (t->data > 1 && (s->rank == 0 || between)));
     TRI_TRY(parts_join(s, &slice));
-    TRI_TRY(tri_pipeline_share(s->pipeline, s->grads[0]));
-    tri_params_fold(s->params, 1, s->grads[0]);
-    memset(s->blocks, 0, (size_t)s->params->block_count * sizeof(double));
-    tri_clip_squares(s->params, s->grads[0], 0, s->params->count, s->blocks, 1);
+    tri_pipeline_sums sums = {.tail = s->grads[0] + tri_params_grad_count(s->params), .find = sum_find, .arg = s};
+    TRI_TRY(tri_pipeline_share(s->pipeline, &sums));
+    if (s->sync && s->sync->ops->fold)
+        s->sync->ops->fold(s->sync);
+    else
+        tri_params_fold(s->params, 1, s->grads[0]);
+    TRI_TRY(squares_find(s));
     TRI_TRY(tri_all_reduce(s->pipe_group, s->blocks, s->blocks, s->params->block_count, TRI_F64, TRI_REDUCE_SUM, NULL));
     if (step == STEPS - 1)
         SPAWN_CHECK(self, tri_clip_norm(s->blocks, s->params->block_count, 1) == t->norm);
@@ -436,10 +481,11 @@ static void several_pipelines_share_the_batch(void **state)
     (void)state;
     for (int data = 2; data <= 3; data++)
         for (size_t k = 0; k < sizeof(schedules) / sizeof(schedules[0]); k++)
-            for (int zero = 0; zero < 2; zero++) {
+            for (int zero = 0; zero < 3; zero++) {
+                static const char *const syncs[] = {"allreduce", "zero1", "zero2"};
                 trial t = trial_of(zero ? rig_gpt : rig_resnet, zero ? 7 : 5, schedules[k].name, schedules[k].each, 1);
                 t.data = data;
-                t.sync = zero ? "zero1" : "allreduce";
+                t.sync = syncs[zero];
                 trial_run(&t, SPAWN_SHM, 2 * data);
                 t.make = rig_gpt_again;
                 t.classes = 7;

@@ -117,6 +117,20 @@ static const mesh_layout pipelines[] = {
     {6, {"parallel.pipeline=2", "parallel.sync=zero1"}},
 };
 
+/* State, gradients and weights of each stage spread over those who have it. */
+static const mesh_layout spread_stages[] = {
+    {4, {"parallel.pipeline=2", "parallel.sync=zero2"}},
+    {4, {"parallel.pipeline=2", "parallel.sync=zero3", "train.eval_every=1"}},
+    {6, {"parallel.pipeline=2", "parallel.sync=zero2"}},
+    {4, {"parallel.pipeline=2", "parallel.sync=zero3", "parallel.schedule=gpipe", "train.shards_at_once=2"}},
+    {4, {"parallel.pipeline=2", "parallel.sync=zero3", "parallel.schedule=interleaved", "parallel.chunks=2"}},
+    {4, {"parallel.pipeline=2", "parallel.sync=zero2", "parallel.schedule=interleaved", "parallel.chunks=2"}},
+    {8, {"parallel.pipeline=2", "parallel.sync=zero3", "parallel.overlap=false"}},
+    {8, {"parallel.pipeline=2", "parallel.sync=zero3", "parallel.zero_ranks=2"}},
+    {8, {"parallel.pipeline=4", "parallel.sync=zero3", "train.threads=2"}},
+    {8, {"parallel.pipeline=4", "parallel.sync=zero1"}},
+};
+
 /* Residual connections, running statistics. */
 static const char resnet[] = "model:\n"
                              "  layers:\n"
@@ -149,11 +163,18 @@ static void stages_change_nothing(void **state)
     expect_layouts(gpt, kept, pipelines, 3);
     expect_layouts(gpt, frozen, pipelines, 3);
     expect_layouts(resnet, NULL, pipelines, TRI_COUNT_OF(pipelines));
+    expect_layouts(gpt, NULL, spread_stages, TRI_COUNT_OF(spread_stages));
+    expect_layouts(gpt, whole, spread_stages, TRI_COUNT_OF(spread_stages));
+    expect_layouts(gpt, bf16, spread_stages, 5);
+    expect_layouts(gpt, kept, spread_stages, 5);
+    expect_layouts(gpt, frozen, spread_stages, 5);
+    expect_layouts(resnet, NULL, spread_stages, TRI_COUNT_OF(spread_stages));
 }
 
 static const mesh_layout hybrids[] = {
     {8, {"parallel.data=2", "parallel.tensor=2", "parallel.pipeline=2"}},
     {8, {"parallel.data=2", "parallel.tensor=2", "parallel.pipeline=2", "parallel.sync=zero1"}},
+    {8, {"parallel.data=2", "parallel.tensor=2", "parallel.pipeline=2", "parallel.sync=zero3"}},
     {8, {"parallel.tensor=4", "parallel.pipeline=2", "parallel.schedule=gpipe"}},
     {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2"}},
 };
@@ -168,6 +189,54 @@ static void data_tensor_and_stages_together_change_nothing(void **state)
     expect_layouts(gpt, bf16, hybrids, 2);
 }
 
+static void whatever_comes_first_stages_end_alike(void **state)
+{
+    (void)state;
+    static const mesh_layout cases[] = {
+        {4, {"parallel.pipeline=2", "parallel.sync=zero3", "train.epochs=1"}},
+        {8, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.sync=zero3", "train.epochs=1"}},
+        {4,
+         {"parallel.pipeline=2", "parallel.sync=zero3", "parallel.schedule=interleaved", "parallel.chunks=2",
+          "train.epochs=1"}},
+        {6,
+         {"parallel.pipeline=2", "parallel.sync=zero2", "parallel.schedule=interleaved", "parallel.chunks=2",
+          "train.epochs=1"}},
+        {8,
+         {"parallel.pipeline=4", "parallel.sync=zero1", "parallel.schedule=gpipe", "parallel.bucket_kib=1",
+          "train.epochs=1"}},
+        {8,
+         {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2", "parallel.bucket_kib=1",
+          "train.epochs=1"}},
+        {6,
+         {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2", "parallel.bucket_kib=1",
+          "train.epochs=1"}},
+    };
+    const char *const once[] = {"train.epochs=1", NULL};
+    uint64_t alone = expect_run(&(train_case){.config = gpt, .overrides = once, .world = 1});
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++)
+        for (uint64_t seed = 1; seed <= 8; seed++) {
+            train_case test = {
+                .config = gpt, .overrides = cases[i].layout, .world = cases[i].world, .ranks_per_host = 2};
+            train_outcome outcome = train_fibers(&test, seed);
+            if (outcome.status != TRI_OK)
+                fail_msg("case %zu, seed %llu: %s", i, (unsigned long long)seed, outcome.message);
+            assert_true(outcome.all_equal);
+            assert_int_equal(outcome.hash, alone);
+        }
+}
+
+static void stages_in_the_middle_hold_no_samples(void **state)
+{
+    (void)state;
+    const char *const layout[] = {"parallel.pipeline=4", "train.steps=1", "parallel.tensor_parts=1", NULL};
+    train_outcome stages = train_threads(&(train_case){.config = mlp, .overrides = layout, .world = 4});
+    train_outcome whole = train_threads(&(train_case){.config = mlp, .overrides = layout + 1, .world = 1});
+    assert_int_equal(stages.status, TRI_OK);
+    assert_int_equal(stages.hash, whole.hash);
+    assert_int_equal(stages.held_nbytes, 0);
+    assert_true(whole.held_nbytes > 210 * 32);
+}
+
 /* --- files --- */
 
 static void a_run_goes_on_in_another_layout(void **state)
@@ -180,6 +249,8 @@ static void a_run_goes_on_in_another_layout(void **state)
         {2, {"parallel.pipeline=2"}},
         {3, {"parallel.sync=zero2"}},
         {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sync=zero1"}},
+        {4, {"parallel.pipeline=2", "parallel.sync=zero3"}},
+        {8, {"parallel.pipeline=2", "parallel.sync=zero3", "parallel.zero_ranks=2"}},
         {2, {"parallel.data=2"}},
         {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2"}},
     };
@@ -221,9 +292,10 @@ static void what_cannot_be_is_refused_with_the_arithmetic(void **state)
          {"parallel.pipeline=8", "parallel.chunks=64", "parallel.schedule=interleaved"},
          "want 8 x 64 stages, the model has"},
         {2, {"parallel.pipeline=2", "parallel.schedule=interleaved"}, "interleaved"},
-        {4,
+        {6,
          {"parallel.pipeline=2", "parallel.sync=zero3"},
-         "with parallel.pipeline want allreduce or zero1, got zero3"},
+         "parallel.pipeline: with parallel.sync zero3 all ranks go through the weights equally often: want a number of "
+         "ranks that divides train.shards, 8, got 3"},
         {2, {"parallel.pipeline=2", "parallel.cut_at=[h.2, h.3]"}, "2 cuts make 3 stages"},
         {2, {"parallel.pipeline=2", "parallel.cut_at=[h.9]"}, "h.9"},
     };
@@ -243,6 +315,8 @@ int main(void)
         cmocka_unit_test(tensor_ranks_change_nothing),
         cmocka_unit_test(stages_change_nothing),
         cmocka_unit_test(data_tensor_and_stages_together_change_nothing),
+        cmocka_unit_test(whatever_comes_first_stages_end_alike),
+        cmocka_unit_test(stages_in_the_middle_hold_no_samples),
         cmocka_unit_test(a_run_goes_on_in_another_layout),
         cmocka_unit_test(what_cannot_be_is_refused_with_the_arithmetic),
     };

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/runtime.h"
 #include "comm/comm.h"
 #include "ps/client.h"
 #include "ps/server.h"
+#include "train/job.h"
 
 #define MAX_RANKS 64
 
@@ -25,6 +27,7 @@ typedef struct rank_place {
     tri_status status;
     char message[256];
     tri_job_result result;
+    uint64_t far_nbytes, live_nbytes, held_nbytes;
 } rank_place;
 
 /* One of them NULL. */
@@ -38,6 +41,12 @@ static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *serv
                            .resume = place->test->resume};
     tri_job *job = NULL;
     tri_status status = tri_job_open(&setup, &job);
+    if (status == TRI_OK && comm)
+        status = tri_barrier(tri_comm_world(comm), NULL);
+    place->held_nbytes = status == TRI_OK && job->loader ? tri_loader_nbytes(job->loader) : 0;
+    place->live_nbytes = tri_memory_now().live_nbytes; /* nobody goes on before all have looked */
+    if (status == TRI_OK && comm)
+        status = tri_barrier(tri_comm_world(comm), NULL);
     if (status == TRI_OK)
         status = tri_job_run(job);
     if (status == TRI_OK)
@@ -64,6 +73,7 @@ static tri_status rank_train(rank_place *place)
     TRI_TRY(net_configure(place, &net_config));
     TRI_TRY(tri_comm_open_hub(place->hub, place->rank, place->test->world, &comm_config, &net_config, &comm));
     tri_status status = job_run(place, comm, NULL);
+    place->far_nbytes = tri_comm_traffic(comm).far_nbytes;
     tri_comm_leave(comm);
     return status;
 }
@@ -153,6 +163,8 @@ static void fiber_body(int index, void *arg)
 static train_outcome outcome_of(const rank_place *places, const train_case *test)
 {
     train_outcome outcome = {.all_equal = true,
+                             .live_nbytes = places[0].live_nbytes,
+                             .held_nbytes = places[0].held_nbytes,
                              .hash = places[0].result.weights_hash,
                              .test_accuracy = places[0].result.test_accuracy,
                              .test_loss = places[0].result.test_loss,
@@ -162,6 +174,8 @@ static train_outcome outcome_of(const rank_place *places, const train_case *test
             outcome.status = places[r].status;
             memcpy(outcome.message, places[r].message, sizeof(outcome.message));
         }
+        outcome.far_nbytes = places[r].far_nbytes > outcome.far_nbytes ? places[r].far_nbytes : outcome.far_nbytes;
+        outcome.held_nbytes = places[r].held_nbytes < outcome.held_nbytes ? places[r].held_nbytes : outcome.held_nbytes;
         outcome.all_equal =
             outcome.all_equal && (r >= test->world || places[r].result.weights_hash == outcome.hash);
     }

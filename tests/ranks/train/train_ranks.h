@@ -26,6 +26,9 @@ typedef struct train_outcome {
     bool all_equal; /* every rank has rank 0's hash */
     double test_accuracy, test_loss;
     int64_t step;
+    uint64_t held_nbytes; /* samples of the rank that holds least */
+    uint64_t live_nbytes; /* as fibers: of all ranks, once their jobs were open */
+    uint64_t far_nbytes;  /* of the rank that sent most to other hosts */
 } train_outcome;
 
 /* Ranks as threads over the inproc transport. */

@@ -252,6 +252,45 @@ static void samples_that_no_model_can_eat_are_named(void **state)
     tri_loader_close(loader);
 }
 
+static void what_nobody_reads_is_not_prepared(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset *dataset;
+    for (int skips = 1; skips < 4; skips++) {
+        bool input = !(skips & 1), target = !(skips & 2);
+        config.prefetch = skips == 2 ? 0 : 2;
+        config.crop = 2;
+        tri_loader_setup setup = setup_for(0, 2, 0), some = setup;
+        tri_loader *whole, *part;
+        tri_loader_batch all, few;
+        some.skips_input = !input;
+        some.skips_target = !target;
+        assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+        assert_int_equal(tri_loader_open(dataset, &config, &setup, &whole), TRI_OK);
+        assert_int_equal(tri_loader_open(dataset, &config, &some, &part), TRI_OK);
+        tri_dataset_close(dataset);
+        assert_int_equal(tri_loader_nbytes(part), (size_t)(COUNT / 2) * (input * PIXELS + target * sizeof(int32_t)));
+        for (int step = 0; step < STEPS; step++) {
+            assert_int_equal(tri_loader_next(whole, &all), TRI_OK);
+            assert_int_equal(tri_loader_next(part, &few), TRI_OK);
+            size_t rows = (size_t)all.shards * ROWS_MAX;
+            assert_int_equal(few.shards, all.shards);
+            assert_memory_equal(few.rows, all.rows, (size_t)all.shards * sizeof(*all.rows));
+            assert_memory_equal(few.first_sample, all.first_sample, (size_t)all.shards * sizeof(*all.first_sample));
+            assert_true((few.input != NULL) == input && (few.target != NULL) == target);
+            if (input)
+                assert_memory_equal(few.input, all.input, rows * PIXELS * sizeof(float));
+            if (target)
+                assert_memory_equal(few.target, all.target, rows * sizeof(int32_t));
+        }
+        tri_loader_close(whole);
+        tri_loader_close(part);
+    }
+    drop_folder(folder);
+}
+
 static void setups_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -347,6 +386,7 @@ int main(void)
         cmocka_unit_test(moves_and_mirrors_are_windows_of_the_padded_image),
         cmocka_unit_test(figures_of_the_data_set_are_applied),
         cmocka_unit_test(samples_that_no_model_can_eat_are_named),
+        cmocka_unit_test(what_nobody_reads_is_not_prepared),
         cmocka_unit_test(setups_that_cannot_be_are_refused),
         cmocka_unit_test(closing_early_joins_and_batches_allocate_nothing),
         cmocka_unit_test(every_failing_allocation_gives_an_error_and_no_leak),

@@ -98,11 +98,11 @@ static void what_a_rank_keeps_falls_with_each_stage(void **state)
     tri_sync_bytes bytes[4];
     tri_options_defaults(&tri_parallel_options, &config);
     assert_int_equal(tri_options_set(&tri_parallel_options, &config, "bucket_kib", "1"), TRI_OK);
-    const tri_sync_setup setup = {.config = &config, .params = &params, .part_count = 1};
+    const tri_sync_setup setup = {.config = &config, .params = &params, .part_count = 1, .leaves = 8};
     const size_t whole = (size_t)params.count * sizeof(float), tail = TRI_PARAMS_TAIL * sizeof(float);
     for (int n = 0; n < 4; n++) {
         assert_int_equal(tri_options_set(&tri_parallel_options, &config, "sync", names[n]), TRI_OK);
-        assert_int_equal(tri_sync_memory(&setup, 0, 2, &bytes[n]), TRI_OK);
+        assert_int_equal(tri_sync_memory(&setup, (tri_sync_place){0, 2, 2}, &bytes[n]), TRI_OK);
     }
     for (int n = 0; n < 2; n++)
         assert_int_equal(bytes[n].gradients, whole + tail);

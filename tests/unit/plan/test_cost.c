@@ -32,7 +32,7 @@ static const tri_plan_chunk whole = {.up_s = 0.01, .down_s = 0.02, .values = 100
 
 static tri_layout layout_of(int data, int tensor, int pipeline, tri_plan_sync sync)
 {
-    return (tri_layout){data, tensor, pipeline, sync, pipeline > 1 ? "1f1b" : "", 1};
+    return (tri_layout){data, tensor, pipeline, sync, pipeline > 1 ? "1f1b" : "", 1, 0};
 }
 
 static tri_plan_cost cost_of(const tri_plan_job *of, const tri_plan_cluster *cluster, tri_layout layout,
@@ -70,6 +70,9 @@ static void two_workers_send_a_sum(void **state)
     NEAR(cost.sum_s, 4); /* 2 x 4000 x 1/2 bytes */
     NEAR(cost.wire, 4000);
     NEAR(cost.memory, 16500);
+    tri_plan_job small = job;
+    small.compress_nbytes = 11;
+    NEAR(cost_of(&small, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).memory, 16500 + 11000);
     cluster.local.latency_s = 0.5; /* there and back */
     NEAR(cost_of(&job, &cluster, layout_of(2, 1, 1, TRI_PLAN_ALLREDUCE), &whole).sum_s, 5);
 }
@@ -145,6 +148,10 @@ static void a_pipeline_idles_at_its_ends(void **state)
     NEAR(cost.activations, 500 + 100); /* the first stage has two micro-batches under way */
     NEAR(cost.optimizer_s, 0.06);
     NEAR(cost.gradients, 3 * 2400); /* the sum, and one for each level above a micro-batch */
+    chunks[1].in_up_nbytes = 50;    /* room for two that leave and two that come back, of two samples each */
+    chunks[1].in_down_nbytes = 40;
+    NEAR(cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_PLAN_ALLREDUCE), chunks).activations,
+         500 + 100 + 2 * (2 * 50 + 2 * 40));
 }
 
 static void a_crowd_computes_more_slowly(void **state)
@@ -184,12 +191,41 @@ static void groups_of_a_host_share_its_interface(void **state)
     tri_plan_cluster cluster = {
         .hosts = two_hosts, .host_count = 2, .workers = 4, .local = {0, 1000}, .network = {0, 100}, .crowd = 1};
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SUM, 1000), 1 + 10);
+    NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SCATTER, 1000), 0.5 + 2 * 5); /* from each rank */
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 1}, TRI_PLAN_SUM, 1000), 1);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 2}, TRI_PLAN_SUM, 1000), 2 * 10);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 2}, TRI_PLAN_GATHER, 1000), 2 * 5);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 2}, TRI_PLAN_MESSAGE, 1000), 2 * 10);
     assert_true(tri_plan_call_s(&cluster, (tri_plan_edge){1, 1}, TRI_PLAN_SUM, 1000) == 0);
     NEAR(tri_plan_price(&cluster), 6);
+}
+
+/* Two hosts of two: a copy of the state on each. */
+static void copies_send_the_sums_of_their_shares(void **state)
+{
+    (void)state;
+    tri_plan_cluster cluster = {.hosts = two_hosts,
+                                .host_count = 2,
+                                .workers = 4,
+                                .local = {0, 1000},
+                                .network = {0, 100},
+                                .crowd = 1,
+                                .optim_s_per_value = 1e-4};
+    tri_layout layout = layout_of(4, 1, 1, TRI_PLAN_ZERO1);
+    layout.zero = 2;
+    tri_plan_cost cost = cost_of(&job, &cluster, layout, &whole);
+    NEAR(cost.sum_s, 2 + 40); /* 4000 bytes to the owners on the host; 2000 there and back, two groups on a wire */
+    NEAR(cost.gather_s, 2);
+    NEAR(cost.wire, 2000 + 2000 + 2000);
+    NEAR(cost.optimizer, 8000.0 / 2);
+    NEAR(cost.optimizer_s, 0.05);
+    layout.sync = TRI_PLAN_ZERO3;
+    NEAR(cost_of(&job, &cluster, layout, &whole).gather_s, 4);
+    layout.zero = 0;
+    assert_true(cost_of(&job, &cluster, layout, &whole).gather_s > 40);
+    char text[96];
+    layout.zero = 2;
+    assert_string_equal(tri_layout_print(&layout, text), "data 4, zero3 over 2");
 }
 
 static void measured_groups_come_before_links(void **state)
@@ -219,6 +255,7 @@ int main(void)
         cmocka_unit_test(clipping_looks_at_every_value),
         cmocka_unit_test(odd_workers_hold_several_parts),
         cmocka_unit_test(groups_of_a_host_share_its_interface),
+        cmocka_unit_test(copies_send_the_sums_of_their_shares),
         cmocka_unit_test(measured_groups_come_before_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,6 +171,8 @@ static void what_overlaps_or_cannot_be_is_refused(void **state)
     OK(ps_gather_take(&gather, (tri_tree_part){4, 4}, NULL, NULL, 0));
     OK(ps_gather_finish(&gather)); /* nobody has touched anything */
     assert_int_equal(gather.count, 0);
+    for (size_t i = 0; i < TRI_COUNT_OF(overlapping); i++) /* and one who is late harms nobody */
+        FAILS(TRI_EINVAL, "overlap what is here", ps_gather_take(&gather, overlapping[i], NULL, NULL, 0));
     ps_gather_fini(&gather);
 }
 

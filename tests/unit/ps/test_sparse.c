@@ -125,6 +125,11 @@ static void rows_begin_as_seed_table_and_key_say(void **state)
         plain_touch(4, initial, NULL);
         plain[3].clock = plain[4].clock = 9;
         expect_plain(table, initial);
+        float zeros[DIM] = {0}; /* one who is late makes nothing older */
+        OK(ps_sparse_touch(table, 8, some, 1));
+        OK(ps_sparse_push(table, &(ps_push){.clock = 7, .merge = ps_merge_add}, some + 1, zeros, 1));
+        plain[4].touches = 1;
+        expect_plain(table, initial);
         ps_sparse_destroy(table);
     }
 }
@@ -164,6 +169,7 @@ static void gradients_move_rows_as_the_optimizer_says(void **state)
     rig_random random = {{4, 1}, 0};
     for (const char *const *name = tri_optim_names(); *name; name++) {
         ps_sparse *table = make(*name, PS_INITIAL_UNIFORM);
+        assert_true(ps_sparse_steps(table));
         pushes_of(table, *name, &random);
         ps_sparse_destroy(table);
     }
@@ -180,6 +186,7 @@ static void rows_take_in_what_the_merge_function_says(void **state)
     (void)state;
     ps_sparse *table = make(NULL, PS_INITIAL_ZERO);
     int calls = 0;
+    assert_false(ps_sparse_steps(table));
     uint64_t two[] = {5, 6, 5};
     float pushed[3][DIM] = {{1, -1, 2, 0, 3}, {4, 4, 4, 4, 4}, {-5, 5, 0, 0, 1}}, out[2][DIM];
     const struct {
@@ -416,6 +423,37 @@ static void keys_with_hashes_that_are_alike_do_no_harm(void **state)
     ps_sparse_destroy(table);
 }
 
+/* Hashes that agree in all that an index remembers of them: the rows' keys decide. */
+static void keys_with_the_same_tag_are_told_apart(void **state)
+{
+    (void)state;
+    static const uint64_t pairs[][2] = {{339176, 2854905}, {2941375, 2142344}, {517169, 252168}};
+    for (size_t p = 0; p < TRI_COUNT_OF(pairs); p++)
+        for (int turned = 0; turned < 2; turned++) {
+            const uint64_t order[] = {pairs[p][turned], pairs[p][!turned]};
+            ps_sparse *table = make(NULL, PS_INITIAL_ZERO);
+            ps_push push = {.merge = ps_merge_add};
+            float one[DIM] = {1}, two[DIM] = {2}, out[2][DIM];
+            assert_true(ps_key_hash(order[0]) >> 25 == ps_key_hash(order[1]) >> 25);
+            OK(ps_sparse_push(table, &push, order, one, 1));
+            ps_sparse_pull(table, order, 2, out[0]);
+            assert_true(out[0][0] == 1 && out[1][0] == 0);
+            OK(ps_sparse_push(table, &push, order + 1, two, 1));
+            ps_sparse_pull(table, order, 2, out[0]);
+            assert_true(out[0][0] == 1 && out[1][0] == 2);
+            ps_cursor cursor = {0};
+            ps_row first, second;
+            assert_true(ps_sparse_next(table, ps_key_slot(order[0]), &cursor, &first));
+            assert_true(ps_sparse_next(table, ps_key_slot(order[0]), &cursor, &second));
+            assert_true(ps_key_hash(first.key) < ps_key_hash(second.key));
+            assert_false(ps_sparse_next(table, ps_key_slot(order[0]), &cursor, &second));
+            assert_int_equal(ps_sparse_erase(table, order, 1), 1);
+            ps_sparse_pull(table, order, 2, out[0]);
+            assert_true(out[0][0] == 0 && out[1][0] == 2);
+            ps_sparse_destroy(table);
+        }
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -487,6 +525,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_no_rows_are_refused),
         cmocka_unit_test(old_and_rare_rows_go_and_the_first_of_too_many),
         cmocka_unit_test(keys_with_hashes_that_are_alike_do_no_harm),
+        cmocka_unit_test(keys_with_the_same_tag_are_told_apart),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(running_out_of_memory_changes_nothing),
     };

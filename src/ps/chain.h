@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * chain.h: a server and its backup: what changes its state goes there too, in order, and nobody hears of it before the
+ * backup has it.
+ *
+ * Primary-backup replication of a state machine: the backup runs the same handlers on the same letters. A new backup is
+ * given all blocks first, one after the other on the same line, so each is whole at one point of the row of letters.
+ * Included by the server's files only.
+ */
+#ifndef TRI_PS_CHAIN_H
+#define TRI_PS_CHAIN_H
+
+#include "net/post.h"
+#include "ps/protocol.h"
+
+struct tri_ps_server;
+struct ps_guest;
+struct ps_table;
+
+/* An answer that waits for the backup. */
+typedef struct ps_kept {
+    struct ps_kept *next;
+    struct ps_guest *guest; /* NULL: it is gone */
+    uint64_t after;         /* letters that the backup has then */
+    unsigned priority;
+    tri_letter letter;
+    const void *body; /* one of ours: behind this struct */
+    bool lasting;
+} ps_kept;
+
+typedef struct ps_chain {
+    int backup;     /* number of the backup that there should be, -1: none */
+    tri_line *line; /* NULL: it is not reached (yet) */
+    uint64_t sent, acknowledged;
+    ps_kept *kept, **kept_end;
+    int copy_table, copy_block; /* the next to be given; copy_table past the last: all were */
+    bool whole;                 /* it has been told that it has all */
+    bool shared;                /* slots were shared out with it, or need not be */
+} ps_chain;
+
+void tri_ps_chain_init(struct tri_ps_server *server);
+void tri_ps_chain_fini(struct tri_ps_server *server);
+/* Reaches the backup that the view wants. Called when a table is there, and when the view has changed. */
+tri_status tri_ps_chain_renew(struct tri_ps_server *server);
+/* A letter of a worker that changes the state, before it is handled. */
+void tri_ps_chain_forward(struct tri_ps_server *server, int worker, const tri_letter *letter, const void *body);
+/* True: the answer is kept until the backup has all letters so far. */
+bool tri_ps_chain_keep(struct tri_ps_server *server, struct ps_guest *guest, unsigned priority,
+                       const tri_letter *letter, const void *body, bool lasting);
+void tri_ps_chain_forget(struct tri_ps_server *server, const struct ps_guest *guest);
+void tri_ps_chain_acknowledged(struct tri_ps_server *server, uint64_t letters);
+/* Gives the backup more blocks; shares slots out when it has all. To be called after each turn. */
+tri_status tri_ps_chain_go_on(struct tri_ps_server *server);
+bool tri_ps_chain_is_busy(const struct tri_ps_server *server);
+/* The line is gone. */
+void tri_ps_chain_lost(struct tri_ps_server *server);
+/* A neighbour may be dead: finds out, and if so makes the view without it. */
+tri_status tri_ps_chain_suspect(struct tri_ps_server *server, int number);
+/* A newer view may be there. */
+tri_status tri_ps_chain_look(struct tri_ps_server *server);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy.c: what a server knows of a table and of a block, as bytes for its backup, and back.
+ *
+ * The bytes come from a server of the same job; they are checked for length all the same.
+ */
+#include "base/memory.h"
+#include "ps/pack.h"
+#include "ps/server_impl.h"
+
+static tri_status put_floats(tri_string *out, const float *values, int64_t count)
+{
+    return tri_string_append_bytes(out, values, (size_t)count * sizeof(float));
+}
+
+static bool read_floats(ps_reader *reader, float *values, int64_t count)
+{
+    const unsigned char *bytes = ps_read(reader, (size_t)count * sizeof(float));
+    if (bytes)
+        memcpy(values, bytes, (size_t)count * sizeof(float));
+    return bytes;
+}
+
+static tri_status put_numbers(tri_string *out, const int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++)
+        TRI_TRY(ps_put_u64(out, (uint64_t)numbers[i]));
+    return TRI_OK;
+}
+
+static void read_numbers(ps_reader *reader, int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++)
+        numbers[i] = (int64_t)ps_read_u64(reader);
+}
+
+static tri_status put_sum(tri_string *out, const ps_sum *sum)
+{
+    tri_string bytes = {0};
+    tri_status status = ps_sum_write(sum, &bytes);
+    if (status == TRI_OK)
+        status = ps_put_u64(out, bytes.nbytes);
+    if (status == TRI_OK)
+        status = tri_string_append_bytes(out, tri_string_text(&bytes), bytes.nbytes);
+    tri_string_fini(&bytes);
+    return status;
+}
+
+static tri_status read_sum(ps_reader *reader, ps_sum *sum)
+{
+    size_t nbytes = (size_t)ps_read_u64(reader);
+    const unsigned char *bytes = ps_read(reader, nbytes);
+    if (!bytes)
+        return tri_fail(TRI_EFORMAT, "a copy of a sum is cut short");
+    return ps_sum_read(sum, bytes, nbytes);
+}
+
+static tri_status cut_short(const ps_table *table)
+{
+    return tri_fail(TRI_EFORMAT, "a copy of table '%s' has not the bytes it should", table->spec.name);
+}
+
+/* --- tables --- */
+
+tri_status tri_ps_table_write(const ps_table *table, tri_string *out)
+{
+    uint32_t scale;
+    memcpy(&scale, &table->scale, sizeof(scale));
+    uint32_t flags = (table->ready ? 1u : 0) | (table->tail_whole ? 2u : 0) | (table->scaled ? 4u : 0);
+    TRI_TRY(ps_put_u32(out, flags));
+    TRI_TRY(ps_put_u32(out, scale));
+    TRI_TRY(ps_put_u64(out, (uint64_t)table->tail_clock));
+    TRI_TRY(put_floats(out, table->tail_sum, TRI_PARAMS_TAIL));
+    TRI_TRY(put_floats(out, table->tail_before, TRI_PARAMS_TAIL));
+    TRI_TRY(put_sum(out, &table->tail));
+    TRI_TRY(put_numbers(out, table->clocks, table->spec.workers));
+    return put_numbers(out, table->went_on, table->spec.workers);
+}
+
+/* What the other lacks it will forward; so its sum takes the place of this one unless this is further on. */
+tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
+{
+    ps_reader reader = ps_reader_make(bytes, nbytes);
+    uint32_t flags = ps_read_u32(&reader), scale = ps_read_u32(&reader);
+    int64_t clock = (int64_t)ps_read_u64(&reader);
+    float sums[2][TRI_PARAMS_TAIL];
+    read_floats(&reader, sums[0], TRI_PARAMS_TAIL);
+    read_floats(&reader, sums[1], TRI_PARAMS_TAIL);
+    if (reader.ended)
+        return cut_short(table);
+    table->ready = table->ready || (flags & 1);
+    if (clock < table->tail_clock || table->tail_whole)
+        return TRI_OK;
+    table->tail_clock = clock;
+    table->tail_whole = flags & 2;
+    table->scaled = flags & 4;
+    memcpy(&table->scale, &scale, sizeof(scale));
+    memcpy(table->tail_sum, sums[0], sizeof(sums[0]));
+    memcpy(table->tail_before, sums[1], sizeof(sums[1]));
+    TRI_TRY(read_sum(&reader, &table->tail));
+    for (int w = 0; w < table->spec.workers && !reader.ended; w++) {
+        int64_t known = (int64_t)ps_read_u64(&reader);
+        table->clocks[w] = known > table->clocks[w] ? known : table->clocks[w];
+    }
+    read_numbers(&reader, table->went_on, table->spec.workers);
+    return reader.ended ? cut_short(table) : TRI_OK;
+}
+
+/* --- blocks --- */
+
+tri_status tri_ps_block_write(const ps_table *table, const ps_block *block, tri_string *out)
+{
+    int64_t count = table->spec.cuts[block - table->blocks].count;
+    TRI_TRY(ps_put_u32(out, (block->filled ? 1u : 0) | (block->previous ? 2u : 0)));
+    TRI_TRY(ps_put_u64(out, (uint64_t)block->clock));
+    TRI_TRY(put_floats(out, block->values, count));
+    if (block->previous)
+        TRI_TRY(put_floats(out, block->previous, count));
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && tri_optim_state_name(block->optim, i); i++)
+        TRI_TRY(put_floats(out, tri_optim_state(block->optim, i), count));
+    TRI_TRY(put_numbers(out, block->pushed, table->spec.workers));
+    return table->consistency == PS_BSP ? put_sum(out, &block->sum) : TRI_OK;
+}
+
+tri_status tri_ps_block_read(ps_table *table, ps_block *block, const void *bytes, size_t nbytes)
+{
+    ps_reader reader = ps_reader_make(bytes, nbytes);
+    int64_t count = table->spec.cuts[block - table->blocks].count;
+    uint32_t flags = ps_read_u32(&reader);
+    block->clock = (int64_t)ps_read_u64(&reader);
+    read_floats(&reader, block->values, count);
+    if (((flags & 2) != 0) != (block->previous != NULL))
+        return cut_short(table);
+    if (block->previous)
+        read_floats(&reader, block->previous, count);
+    for (int i = 0; i < TRI_OPTIM_MAX_STATE && tri_optim_state_name(block->optim, i); i++)
+        read_floats(&reader, tri_optim_state(block->optim, i), count);
+    read_numbers(&reader, block->pushed, table->spec.workers);
+    if (reader.ended)
+        return cut_short(table);
+    tri_ps_block_filled(table, block, flags & 1);
+    return table->consistency == PS_BSP ? read_sum(&reader, &block->sum) : TRI_OK;
+}
