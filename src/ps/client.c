@@ -46,8 +46,9 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(limit_s * 1e3));
     while (client->status == TRI_OK && !done(arg))
         if (!tri_cond_wait(&client->moved, &client->mutex, deadline_ns) && client->status == TRI_OK && !done(arg))
-            return tri_fail(TRI_ETIMEOUT, "%s: the parameter servers did not answer within %g s (comm.timeout_s): some "
-                                          "worker may be late or gone",
+            return tri_fail(TRI_ETIMEOUT,
+                            "%s: the parameter servers did not answer within %g s (comm.timeout_s): some "
+                            "worker may be late or gone",
                             what, limit_s);
     return client->status == TRI_OK ? TRI_OK : tri_fail_copy(client->status, client->message);
 }
@@ -140,6 +141,10 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
     case PS_HELLO:
         return;
     case PS_MOVED:
+        if (head->request != 0 && client->kv) {
+            tri_ps_kv_moved(client, (int)(link - client->links), head->request);
+            return;
+        }
         take_moved(client, (int)(link - client->links), (uint64_t)head->clock);
         return;
     case PS_OPEN:
@@ -261,8 +266,8 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
     TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
     if (!client->dense)
         return TRI_OK;
-    head = (ps_head){
-        .kind = PS_OPEN, .flags = PS_FLAG_STARTS, .request = PS_AGAIN, .nbytes = client->dense->text.nbytes};
+    head =
+        (ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .request = PS_AGAIN, .nbytes = client->dense->text.nbytes};
     letter = ps_head_write(&head);
     return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
 }
@@ -283,6 +288,8 @@ static void view_look(tri_ps_client *client)
             tri_ps_dense_reown(client->dense);
         tri_cond_broadcast(&client->moved);
     }
+    if (status == TRI_OK)
+        tri_ps_kv_reown(client);
     tri_mutex_unlock(&client->mutex);
     tri_free(newest);
 }
@@ -296,7 +303,7 @@ static void link_mend(tri_ps_client *client, int server)
         return;
     link->dial_ns = now_ns + DIAL_EVERY_NS;
     if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
-        tri_ps_kv_resend(client, server);
+        tri_ps_kv_greet(client, server);
         return;
     }
     client->look = true;

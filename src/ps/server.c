@@ -183,6 +183,7 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
     }
     guest->server = (int)head->clock;
     server->whole = false;
+    tri_ps_kv_drop(server, false);
     for (int t = 0; t < server->table_count; t++)
         for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
             if (!tri_ps_is_primary(server, server->tables[t], b))
@@ -365,8 +366,8 @@ static tri_status on_bye(tri_ps_server *server, ps_guest *guest, const ps_head *
 
 static tri_status on_look(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
-    (void)guest;
     (void)body;
+    guest->is_stalled = false; /* what it says from now on it says from the beginning */
     return head->clock > (int64_t)server->view.version ? tri_ps_chain_look(server) : TRI_OK;
 }
 
@@ -407,12 +408,12 @@ static tri_status on_leave(tri_ps_server *server, ps_guest *guest, const ps_head
 }
 
 /* What clients may say, and how long its body may be; a body longer than nothing is checked against its table. */
-enum { CHANGES = 1, OF_BLOCK = 2, OF_SERVER = 4 };
+enum { CHANGES = 1, OF_BLOCK = 2, OF_SERVER = 4, OF_SLOTS = 8 };
 static const struct {
     letter_fn fn;
     size_t body_limit;
     unsigned is; /* CHANGES: goes to the backup too. OF_BLOCK: wants the server that has the block. OF_SERVER: not for
-                    workers */
+                    workers. OF_SLOTS: wants the server that has the slots in its body */
 } letters[PS_KIND_COUNT] = {
     [PS_HELLO] = {on_hello, 0, 0},
     [PS_OPEN] = {on_open, PS_TEXT_LIMIT_NBYTES, 0},
@@ -428,13 +429,14 @@ static const struct {
     [PS_BYE] = {on_bye, 0, CHANGES},
     [PS_KV_JOIN] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_OPEN] = {tri_ps_kv_letter, PS_TEXT_LIMIT_NBYTES, 0},
-    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, 0},
-    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, 0},
-    [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), 0},
+    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, OF_SLOTS},
+    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, CHANGES | OF_SLOTS},
+    [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), CHANGES | OF_SLOTS},
     [PS_KV_BARRIER] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_STATS] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_SAVE] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
-    [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
+    [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, CHANGES},
+    [PS_KV_COPY] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, OF_SERVER},
     [PS_LOOK] = {on_look, 0, 0},
     [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, OF_SERVER},
     [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, OF_SERVER},
@@ -494,6 +496,10 @@ static bool forwarded_read(ps_guest *guest, ps_head *head)
     if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_WHOLE ||
         head->kind == PS_LEAVE)
         return true;
+    if (ps_kind_is_kv(head->kind)) {
+        guest->number = head->request < (uint64_t)guest->of->setup.workers ? (int)head->request : -1;
+        return guest->number >= 0;
+    }
     guest->number = (int)(head->table >> PS_TABLE_BITS);
     if (guest->number >= guest->of->setup.workers || table >= (uint32_t)guest->table_count)
         return false;
@@ -588,7 +594,12 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         follow(server, guest, &head, body);
         return true;
     }
-    if (status == TRI_OK && is_elsewhere(server, guest, &head)) {
+    bool elsewhere = status == TRI_OK && is_elsewhere(server, guest, &head);
+    if (status == TRI_OK && (letters[head.kind].is & OF_SLOTS)) {
+        elsewhere = guest->is_stalled || tri_ps_kv_is_elsewhere(server, &head, body);
+        guest->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
+    }
+    if (elsewhere) {
         answer_plain(guest, PS_MOVED, head.request, head.table, (int64_t)server->view.version);
         return true;
     }
@@ -626,6 +637,7 @@ tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
                                    "weights are lost; --resume goes on from the newest checkpoint");
     tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)next->version,
             next->server_count, ps_view_slots(next, server->setup.number), PS_SLOTS);
+    tri_ps_kv_view(server);
     for (int w = 0; w < server->setup.workers; w++)
         if (server->workers[w])
             answer_plain(server->workers[w], PS_MOVED, 0, 0, (int64_t)next->version);
@@ -657,6 +669,8 @@ tri_status tri_ps_server_return(tri_ps_server *server)
     }
     if (status == TRI_OK)
         server->view = *next;
+    if (status == TRI_OK)
+        tri_ps_kv_drop(server, true);
     for (int t = 0; t < server->table_count; t++)
         for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
             tri_ps_block_drop(server->tables[t], b);

@@ -33,6 +33,7 @@ typedef struct ps_guest {
     uint64_t request;  /* of that */
     size_t owed;       /* bytes that lie here for it: answers to be sent, letters that wait */
     bool is_paused;    /* it owes too much */
+    bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
     int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
     struct ps_guest *next;
 } ps_guest;
