@@ -626,9 +626,22 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     return status;
 }
 
+/* The backup has not been given the slots that this server has taken over: it is told everything anew. */
+static void slots_gained(tri_ps_server *server, const ps_view *next)
+{
+    bool gained = false;
+    for (int s = 0; s < PS_SLOTS; s++)
+        gained = gained || (next->slots[s] == server->setup.number && server->view.slots[s] != server->setup.number);
+    if (gained && server->chain.line) {
+        tri_line_hang_up(server->chain.line);
+        tri_ps_chain_lost(server);
+    }
+}
+
 tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
 {
     int number = server->setup.number, before = ps_view_slots(&server->view, number);
+    slots_gained(server, next);
     server->view = *next;
     if (!ps_view_find(next, number)) /* it was taken for dead */
         return tri_ps_server_return(server);
