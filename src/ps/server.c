@@ -96,7 +96,11 @@ static void on_closed(void *arg, tri_line *line, const char *why)
         tri_log(TRI_LOG_WARN, "lost worker %d (%s): %s", guest->number, tri_line_from(line), why);
     if (guest)
         guest_remove(server, guest);
-    if (neighbour >= 0 && !(server->ended >> neighbour & 1))
+    if (neighbour < 0)
+        return;
+    if (server->ended >> neighbour & 1)
+        tri_ps_chain_alone(server);
+    else
         server->suspect = neighbour; /* looked at between turns: that takes time */
 }
 
@@ -544,12 +548,30 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     return status;
 }
 
+/* Servers that are not in the view must not go on as if their backup was with them. */
+static void neighbours_drop(tri_ps_server *server)
+{
+    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
+        next = guest->next;
+        if (guest->server < 0 || ps_view_find(&server->view, guest->server))
+            continue;
+        tri_line *line = guest->line;
+        guest_remove(server, guest);
+        tri_line_note_set(line, NULL);
+        tri_line_hang_up(line);
+    }
+}
+
 tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
 {
     int number = server->setup.number, before = ps_view_slots(&server->view, number);
     server->view = *next;
-    if (!ps_view_find(next, number)) /* it was taken for dead */
+    neighbours_drop(server);
+    if (!ps_view_find(next, number)) { /* it was taken for dead */
+        tri_log(TRI_LOG_WARN, "view %llu does without this server: it begins anew", (unsigned long long)next->version);
+        tri_ps_chain_drop(server);
         return tri_ps_server_return(server);
+    }
     if (!server->whole && ps_view_slots(next, number) > before)
         return tri_fail(TRI_EPEER, "a server is gone, and its backup had not been given all that it held: the newest "
                                    "weights are lost; --resume goes on from the newest checkpoint");

@@ -148,7 +148,7 @@ class Servers(unittest.TestCase):
         self.kill_some(process, [3], 1, 0.2, 1)
         process.wait(60)
         reader.join()
-        self.assertEqual(process.returncode, 1, text[0])
+        self.assertEqual(process.returncode, 3, text[0])
         self.assertIn("error: server 1 was started again, but what it held is lost", text[0])
         self.assertIn("ps.replicas 2", text[0])
 
