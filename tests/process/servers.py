@@ -125,19 +125,19 @@ class Servers(unittest.TestCase):
         process.wait(240)
         reader.join()
         self.assertEqual(process.returncode, 0, text[0])
-        self.assertGreaterEqual(killed, min(3, kills), "the run was over too soon")
+        self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", text[0]).group(1), alone, text[0])
         return text[0]
 
     def test_killed_workers_are_replaced_and_the_weights_stay_the_same(self):
-        self.killed_run([0, 1], 8, 0.2, 3000, "-n", "2", "--servers", "2")
+        self.killed_run([0, 1], 8, 0.2, 1500, "-n", "2", "--servers", "2")
 
     def test_killed_servers_are_replaced_by_their_backups(self):
-        text = self.killed_run([2, 3], 5, 0.7, 6000, "-n", "2", "--servers", "2", "ps.replicas=2")
+        text = self.killed_run([2, 3], 5, 0.7, 2500, "-n", "2", "--servers", "2", "ps.replicas=2")
         self.assertIn("its backup goes on in its place", text)
 
     def test_killed_servers_of_three(self):
-        self.killed_run([2, 3, 4], 5, 0.7, 6000, "-n", "2", "--servers", "3", "ps.replicas=2")
+        self.killed_run([2, 3, 4], 5, 0.7, 2500, "-n", "2", "--servers", "3", "ps.replicas=2")
 
     def test_a_killed_server_without_a_backup_ends_the_run_with_a_way_out(self):
         process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5",
