@@ -10,12 +10,13 @@
 #include "cli/command.h"
 
 typedef struct launch_flags {
-    const char *ranks, *hosts, *threads, *no_bind, *no_prefix, *grace_s, *log;
+    const char *ranks, *servers, *hosts, *threads, *no_bind, *no_prefix, *grace_s, *log;
 } launch_flags;
 
 static launch_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "number of processes", &given.ranks},
+    {"--servers", "N", "start N parameter servers beside them: the last ranks (<trireme/ps.h>)", &given.servers},
     {"--hosts", "FILE", "start them by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--threads", "N", "threads of each rank (default: cores divided by local ranks)", &given.threads},
     {"--no-bind", NULL, "do not give each rank cores of its own", &given.no_bind},
@@ -29,12 +30,17 @@ static tri_status config_make(tri_launch_config *config)
     tri_options_defaults(&tri_launch_options, config);
     const struct {
         const char *field, *value;
-    } values[] = {{"ranks", given.ranks},     {"hosts", given.hosts},
-                  {"threads", given.threads}, {"bind", given.no_bind ? "false" : NULL},
-                  {"grace_s", given.grace_s}, {"prefix", given.no_prefix ? "false" : NULL}};
+    } values[] = {{"ranks", given.ranks},
+                  {"servers", given.servers},
+                  {"hosts", given.hosts},
+                  {"threads", given.threads},
+                  {"bind", given.no_bind ? "false" : NULL},
+                  {"grace_s", given.grace_s},
+                  {"prefix", given.no_prefix ? "false" : NULL}};
     for (size_t i = 0; i < TRI_COUNT_OF(values); i++)
         if (values[i].value)
             TRI_TRY(tri_options_set(&tri_launch_options, config, values[i].field, values[i].value));
+    config->ranks += config->servers;
     return TRI_OK;
 }
 

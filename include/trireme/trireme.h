@@ -10,6 +10,7 @@
  *   comm.h     ranks and groups; all-reduce, broadcast, ... blocking or as a handle; the canonical sum
  *   nn.h       a model as a graph of operations
  *   optim.h    which optimizers there are
+ *   ps.h       parameter servers: rows and arrays by key that many workers pull and push
  *   train.h    a whole run in one object: what the program `trireme train` does
  *
  * A program that takes part in a job:
@@ -38,6 +39,7 @@
 #include <trireme/comm.h>
 #include <trireme/nn.h>
 #include <trireme/optim.h>
+#include <trireme/ps.h>
 #include <trireme/status.h>
 #include <trireme/tensor.h>
 #include <trireme/train.h>

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/client_impl.h"
+#include "ps/client_kv.h"
 #include "ps/views.h"
 
 /* Between two tries to reach a server. */
@@ -170,6 +171,12 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     ps_head head = ps_head_read(letter);
     tri_mutex_lock(&client->mutex);
     int server = link_of(client, line);
+    if (head.kind == PS_KV_DONE || head.kind == PS_KV_FAILED) {
+        tri_mutex_unlock(&client->mutex);
+        if (server >= 0)
+            tri_ps_kv_take(client, server, &head, body);
+        return true;
+    }
     bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES || head.kind == PS_TAIL;
     if (server >= 0 && of_dense && client->dense)
         tri_ps_dense_take(client->dense, server, &head);
@@ -222,6 +229,7 @@ static void commands_send(tri_ps_client *client)
             tri_ps_client_fail(client, TRI_ENOMEM);
     }
     client->commands.count = 0;
+    tri_ps_kv_send(client);
     tri_mutex_unlock(&client->mutex);
 }
 
@@ -287,8 +295,10 @@ static void link_mend(tri_ps_client *client, int server)
     if (link->line || now_ns < link->dial_ns || !ps_view_find(&client->view, server))
         return;
     link->dial_ns = now_ns + DIAL_EVERY_NS;
-    if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK)
+    if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
+        tri_ps_kv_resend(client, server);
         return;
+    }
     client->look = true;
     if (now_ns - link->lost_ns < (int64_t)(client->setup.ps->retry_s * 1e9))
         return;
@@ -421,6 +431,7 @@ void tri_ps_client_close(tri_ps_client *client)
         tri_post_wake(client->post);
     tri_thread_join(client->thread);
     tri_post_close(client->post);
+    tri_ps_kv_close(client);
     tri_vector_fini(&client->commands);
     tri_string_fini(&client->stats);
     tri_free(client->links);

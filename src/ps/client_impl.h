@@ -44,6 +44,7 @@ struct tri_ps_client {
     const void *asked_body;
     int64_t wanted[PS_MAX_SERVERS]; /* answers of each then */
     tri_ps_dense *dense; /* NULL: none */
+    struct ps_kv_lines *kv; /* calls about rows (client_kv.h), NULL: none */
     tri_string stats;
     bool closing, leaving;
     tri_status status; /* the first failure: every call returns it */

@@ -16,6 +16,8 @@
 #define PS_VERSION 1
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
+/* A folder and what is saved there. */
+#define PS_PATH_LIMIT_NBYTES ((size_t)8 << 10)
 /* No block or list of rows is longer; what a client may make a server hold before it is believed. */
 #define PS_BODY_LIMIT_NBYTES ((size_t)256 << 20)
 
@@ -45,6 +47,18 @@ typedef enum ps_kind {
     PS_WHOLE,      /* the backup has been given all */
     PS_ACK,        /* request: letters that the backup has */
     PS_LEAVE,      /* the server ends in good order */
+    /* Tables of rows; request: numbers that ascend. -> PS_KV_DONE, or PS_KV_FAILED: this request alone has failed. */
+    PS_KV_JOIN,    /* -> body: the last request and barrier that were heard of this worker */
+    PS_KV_OPEN,    /* body: a table's text -> table, clock */
+    PS_KV_PULL,    /* clock, block: count of rows; body: slots, keys -> body: values, when they may be had */
+    PS_KV_PUSH,    /* clock, block, part (bsp); body: slots, keys, values -> and values with PS_FLAG_PULL */
+    PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
+    PS_KV_BARRIER, /* clock: how many of them -> when all workers have come to it */
+    PS_KV_STATS,   /* -> body: lines for people */
+    PS_KV_SAVE,    /* body: tables, their steps, a folder -> body: what the manifest says of the file */
+    PS_KV_LOAD,    /* body: a folder */
+    PS_KV_DONE,
+    PS_KV_FAILED, /* extra: status; body: why */
     PS_KIND_COUNT
 } ps_kind;
 
@@ -52,8 +66,9 @@ typedef enum ps_kind {
 #define PS_FLAG_STARTS UINT16_C(1) /* PS_OPEN: this client gives the first values */
 #define PS_FLAG_PULL   UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
 #define PS_FLAG_ALL    UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1 */
+#define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
 
-#define PS_FLAG_SERVER UINT16_C(8) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
+#define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
 
 /* In letters to a backup the upper bits of `table` are the worker's number. */
 #define PS_TABLE_BITS 8

@@ -21,7 +21,9 @@
       "run ends with its server")                                                                                      \
     X(REAL, delay_compensation, "0", 0, 1e3, NULL,                                                                     \
       "ssp, async: a late gradient g becomes g + this * g * g * (weights now - weights it is of); 0 = off")            \
-    X(REAL, retry_s, "60", 0.1, 1e6, NULL, "how long a worker tries to reach a server that does not answer")
+    X(REAL, retry_s, "60", 0.1, 1e6, NULL, "how long a worker tries to reach a server that does not answer")           \
+    X(INT, window_kib, "16384", 1, 4194304, NULL,                                                                      \
+      "tables of rows: what a worker has under way to each server before it waits, KiB")
 typedef struct tri_ps_config {
     TRI_PS_OPTIONS(TRI_OPTION_FIELD)
 } tri_ps_config;

@@ -27,7 +27,15 @@ static tri_status come_back(const tri_ps_config *ps, int number, tri_ps_server *
     return tri_ps_server_return(server);
 }
 
-tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, const tri_ps_config *ps, int threads)
+static tri_status merges_add(tri_ps_server *server, const tri_kv_merge_row *merges)
+{
+    for (; merges && merges->name; merges++)
+        TRI_TRY(tri_ps_server_merge_add(server, merges->name, merges->merge, merges->arg));
+    return TRI_OK;
+}
+
+tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, const tri_ps_config *ps, int threads,
+                        const tri_kv_merge_row *merges)
 {
     int number = cluster->rank - tri_ps_workers(cluster);
     int64_t starts;
@@ -42,8 +50,10 @@ tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, c
     tri_ps_server *server;
     TRI_TRY(tri_ps_views_start(cluster->store, number, &starts));
     TRI_TRY(tri_ps_server_open(&setup, &server));
-    tri_status status = announce(cluster, number, tri_ps_server_address(server),
-                                 tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)));
+    tri_status status = merges_add(server, merges);
+    if (status == TRI_OK)
+        status = announce(cluster, number, tri_ps_server_address(server),
+                          tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)));
     if (status == TRI_OK && starts > 1)
         status = come_back(ps, number, server);
     if (status == TRI_OK)

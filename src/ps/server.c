@@ -12,11 +12,15 @@
 #include "base/memory.h"
 #include "ps/client.h"
 #include "ps/server_impl.h"
+#include "ps/server_kv.h"
 #include "ps/views.h"
 
 /* For how long, and how much, one who is refused may still speak. */
 #define HEAR_MS           1000
 #define HEAR_LIMIT_NBYTES (UINT64_C(1) << 20)
+
+/* What lies here for one guest before it is not read from any more. */
+#define OWED_LIMIT_NBYTES ((size_t)32 << 20)
 
 /* --- answers --- */
 
@@ -44,6 +48,62 @@ void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool 
         tri_ps_answer_send(guest, priority, &letter, body, lasting);
 }
 
+void tri_ps_guest_owes(ps_guest *guest, size_t nbytes)
+{
+    if (guest->server >= 0) /* its letters are the backup's to keep up with */
+        return;
+    guest->owed += nbytes;
+    if (guest->owed <= OWED_LIMIT_NBYTES || guest->is_paused)
+        return;
+    guest->is_paused = true;
+    tri_line_pause(guest->line, true);
+}
+
+void tri_ps_guest_paid(ps_guest *guest, size_t nbytes)
+{
+    if (guest->server >= 0)
+        return;
+    guest->owed -= nbytes;
+    if (guest->owed > OWED_LIMIT_NBYTES / 2 || !guest->is_paused)
+        return;
+    guest->is_paused = false;
+    tri_line_pause(guest->line, false);
+}
+
+typedef struct parcel {
+    ps_guest *guest; /* may be gone where the letter was not sent */
+    void *body;
+    size_t nbytes;
+} parcel;
+
+static void parcel_sent(void *arg, tri_status status)
+{
+    parcel *sent = arg;
+    if (status == TRI_OK)
+        tri_ps_guest_paid(sent->guest, sent->nbytes);
+    tri_free(sent->body);
+    tri_free(sent);
+}
+
+tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
+{
+    tri_letter letter = ps_head_write(head);
+    if (guest->server >= 0 || tri_ps_chain_keep(guest->of, guest, (unsigned)INT32_MAX, &letter, body, false)) {
+        tri_free(body);
+        return TRI_OK;
+    }
+    parcel *sent = tri_alloc(sizeof(*sent));
+    if (sent) {
+        *sent = (parcel){guest, body, head->nbytes};
+        tri_ps_guest_owes(guest, head->nbytes);
+        if (tri_post_send(guest->line, (unsigned)INT32_MAX, &letter, body, parcel_sent, sent) == TRI_OK)
+            return TRI_OK;
+    }
+    tri_free(sent);
+    tri_free(body);
+    return TRI_ENOMEM;
+}
+
 static void answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock)
 {
     ps_head head = {.kind = kind, .request = request, .table = table, .clock = clock};
@@ -62,6 +122,7 @@ static void room_leave(ps_guest *guest)
 static void guest_remove(tri_ps_server *server, ps_guest *guest)
 {
     room_leave(guest);
+    tri_ps_kv_forget(server->kv, guest);
     tri_ps_chain_forget(server, guest);
     if (guest->server < 0 && guest->number >= 0 && server->workers[guest->number] == guest)
         server->workers[guest->number] = NULL;
@@ -301,6 +362,7 @@ static tri_status on_bye(tri_ps_server *server, ps_guest *guest, const ps_head *
     for (int t = 0; t < server->table_count; t++)
         if (server->tables[t]->consistency != PS_BSP)
             TRI_TRY(tri_ps_ssp_left(server, server->tables[t], guest->number));
+    TRI_TRY(tri_ps_kv_left(server, guest->number));
     answer_plain(guest, PS_BYE, head->request, 0, 0);
     return TRI_OK;
 }
@@ -368,6 +430,15 @@ static const struct {
     [PS_PULL_STATE] = {on_pull_state, 0, OF_BLOCK},
     [PS_STATS] = {on_stats, 0, 0},
     [PS_BYE] = {on_bye, 0, CHANGES},
+    [PS_KV_JOIN] = {tri_ps_kv_letter, 0, 0},
+    [PS_KV_OPEN] = {tri_ps_kv_letter, PS_TEXT_LIMIT_NBYTES, 0},
+    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, 0},
+    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, 0},
+    [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), 0},
+    [PS_KV_BARRIER] = {tri_ps_kv_letter, 0, 0},
+    [PS_KV_STATS] = {tri_ps_kv_letter, 0, 0},
+    [PS_KV_SAVE] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
+    [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
     [PS_LOOK] = {on_look, 0, 0},
     [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, OF_SERVER},
     [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, OF_SERVER},
@@ -391,7 +462,7 @@ static tri_status check_head(const ps_guest *guest, const ps_head *head)
 }
 
 /* Tells a guest why; it is not listened to any more, and loses its line when it has had time to hear. */
-static void refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
+void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
 {
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
@@ -468,7 +539,7 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
     if (status == TRI_OK && table && table->consistency == PS_BSP)
         status = tri_ps_bsp_place(guest, table, block, &head);
     if (status != TRI_OK && guest->server < 0) {
-        refuse(server, guest, status);
+        tri_ps_refuse(server, guest, status);
         *refused = head.nbytes > HEAR_LIMIT_NBYTES;
     }
     return guest->sum ? guest->room : NULL;
@@ -530,7 +601,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         status = letters[head.kind].fn(server, guest, &head, body);
     }
     if (status != TRI_OK)
-        refuse(server, guest, status);
+        tri_ps_refuse(server, guest, status);
     return true;
 }
 
@@ -637,13 +708,11 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
         .hub = setup->hub,
         .rank = setup->rank,
         .world = setup->world,
-        .handlers = {.arg = server,
-                     .opened = on_opened,
-                     .place = on_place,
-                     .letter = on_letter,
-                     .closed = on_closed},
+        .handlers = {.arg = server, .opened = on_opened, .place = on_place, .letter = on_letter, .closed = on_closed},
     };
     tri_status status = server->workers && server->left ? ps_view_first(setup->servers, &server->view) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_ps_kv_create(setup->workers, &server->kv);
     if (status == TRI_OK)
         status = tri_post_open(&post, &server->post);
     if (status != TRI_OK) {
@@ -689,11 +758,17 @@ static void leave_tell(tri_ps_server *server)
             tri_ps_answer_send(guest, 0, &letter, NULL, false);
 }
 
+static bool is_busy(const tri_ps_server *server)
+{
+    return tri_ps_chain_is_busy(server) || tri_ps_kv_is_busy(server->kv);
+}
+
 tri_status tri_ps_server_run(tri_ps_server *server)
 {
-    enum { LOOK_MS = 200, COPY_MS = 1 }; /* at signals; while a backup is given blocks */
+    enum { LOOK_MS = 200, COPY_MS = 1 }; /* at signals; while a backup is given blocks, or a file rows */
     while (!atomic_load(&server->stop) && server->left_count < server->setup.workers && !tri_stop_signal()) {
-        TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(tri_ps_chain_is_busy(server) ? COPY_MS : LOOK_MS)));
+        TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(is_busy(server) ? COPY_MS : LOOK_MS)));
+        TRI_TRY(tri_ps_kv_go_on(server->kv));
         refused_sweep(server);
         TRI_TRY(neighbour_look(server));
         TRI_TRY(idle_look(server));
@@ -721,6 +796,7 @@ void tri_ps_server_close(tri_ps_server *server)
         guest_remove(server, server->guests);
     for (int t = 0; t < server->table_count; t++)
         tri_ps_table_destroy(server->tables[t]);
+    tri_ps_kv_destroy(server->kv);
     tri_free(server->workers);
     tri_free(server->left);
     tri_free(server);

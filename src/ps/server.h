@@ -26,6 +26,9 @@ typedef struct tri_ps_server_setup {
 } tri_ps_server_setup;
 
 tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **out);
+/* A name that tables of rows may merge by; before it runs. TRI_EINVAL: it is taken, or none. */
+typedef void (*tri_ps_merge)(void *arg, uint64_t key, float *row, const float *pushed, int dim);
+tri_status tri_ps_server_merge_add(tri_ps_server *server, const char *name, tri_ps_merge merge, void *arg);
 /* A server that was started again, once its address is in the store: it becomes the backup of another. */
 tri_status tri_ps_server_return(tri_ps_server *server);
 /* What workers dial. */

@@ -31,6 +31,8 @@ typedef struct ps_guest {
     tri_tree_part part;
     int opens;         /* number of the table that it waits for to be ready, -1: none */
     uint64_t request;  /* of that */
+    size_t owed;       /* bytes that lie here for it: answers to be sent, letters that wait */
+    bool is_paused;    /* it owes too much */
     int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
     struct ps_guest *next;
 } ps_guest;
@@ -87,6 +89,7 @@ struct tri_ps_server {
     int left_count;
     ps_table *tables[PS_TABLES_MAX];
     int table_count;
+    struct ps_kv *kv; /* tables of rows (server_kv.h) */
     atomic_bool stop;
     tri_status status; /* what ended it */
     char message[TRI_ERROR_NBYTES];
@@ -95,6 +98,13 @@ struct tri_ps_server {
 /* --- server.c --- */
 /* lasting: the body stays as it is until the guest says more; else it is copied. Waits for the backup. */
 void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool lasting);
+/* The same with a body of tri_alloc(), which is freed when it is sent or not. TRI_ENOMEM: it was not. */
+tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body);
+/* Bytes that lie here for a guest, and that do not any more: who has too many is not read from meanwhile. */
+void tri_ps_guest_owes(ps_guest *guest, size_t nbytes);
+void tri_ps_guest_paid(ps_guest *guest, size_t nbytes);
+/* The guest is told why, and loses its line. */
+void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status);
 void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting);
 /* Dials another server; its address is in the store. */
 tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line);

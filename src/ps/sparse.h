@@ -79,6 +79,7 @@ typedef struct ps_evict {
     uint32_t fewer; /* those with fewer pushes than this since the last sweep of this kind, */
     int64_t unless; /* unless the last one was at this clock or later; then all counts begin anew */
     int64_t most;   /* if more are left: the oldest, of equal age the rarest, then the smallest key */
+    int first_slot, end_slot; /* of these slots, as if there were no others; both 0: of all */
 } ps_evict;
 /* TRI_ENOMEM (`most` alone needs memory: 16 bytes a row): nothing has changed. */
 tri_status ps_sparse_evict(ps_sparse *table, const ps_evict *evict, int64_t *evicted);

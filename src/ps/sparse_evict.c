@@ -75,14 +75,27 @@ static bool stays(const ps_evict *evict, const sparse_row *row)
     return !(row->clock < evict->before) && !(row->touches < evict->fewer && row->clock < evict->unless);
 }
 
+static int end_of(const ps_evict *evict)
+{
+    return evict->end_slot > 0 ? evict->end_slot : PS_SLOTS;
+}
+
+static int64_t rows_of(const ps_sparse *table, const ps_evict *evict)
+{
+    int64_t count = 0;
+    for (int slot = evict->first_slot; slot < end_of(evict); slot++)
+        count += table->slots[slot].count;
+    return count;
+}
+
 /* All rows that stay; their counts as they will be. */
 static tri_status ranks_list(const ps_sparse *table, const ps_evict *evict, rank **out, int64_t *count)
 {
-    rank *ranks = tri_alloc((size_t)(table->count + 1) * sizeof(*ranks));
+    rank *ranks = tri_alloc((size_t)(rows_of(table, evict) + 1) * sizeof(*ranks));
     if (!ranks)
         return TRI_ENOMEM;
     int64_t listed = 0;
-    for (int slot = 0; slot < PS_SLOTS; slot++) {
+    for (int slot = evict->first_slot; slot < end_of(evict); slot++) {
         const sparse_index *index = &table->slots[slot];
         int64_t places = index->places ? (INT64_C(1) << index->bits) + index->tail : 0;
         for (int64_t i = 0; i < places; i++) {
@@ -104,7 +117,7 @@ tri_status ps_sparse_evict(ps_sparse *table, const ps_evict *evict, int64_t *evi
 {
     int64_t before = table->count, left = 0;
     rank last = {0};
-    bool full = evict->most > 0 && table->count > evict->most;
+    bool full = evict->most > 0 && rows_of(table, evict) > evict->most;
     if (full) {
         rank *ranks;
         TRI_TRY(ranks_list(table, evict, &ranks, &left));
@@ -113,7 +126,7 @@ tri_status ps_sparse_evict(ps_sparse *table, const ps_evict *evict, int64_t *evi
             last = select_rank(ranks, 0, left, left - evict->most - 1);
         tri_free(ranks);
     }
-    for (int slot = 0; slot < PS_SLOTS; slot++) {
+    for (int slot = evict->first_slot; slot < end_of(evict); slot++) {
         if (evict->before > 0 || evict->fewer > 0)
             sparse_sweep(table, slot, is_due, evict);
         if (full)

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client_kv.c: calls under way to servers: numbered, sent, said again, answered; and works that wait for them.
+ */
+#include "ps/client_kv.h"
+
+#include "base/memory.h"
+#include "net/bytes.h"
+
+/* --- works --- */
+
+tri_kv_work *tri_ps_kv_work(tri_ps_client *client)
+{
+    tri_kv_work *work = tri_alloc_zero(1, sizeof(*work));
+    if (!work)
+        return NULL;
+    work->client = client;
+    work->clock = INT64_MAX;
+    return work;
+}
+
+static void work_fail(tri_kv_work *work, tri_status status, const char *message)
+{
+    if (work->status != TRI_OK)
+        return;
+    work->status = status;
+    work->message = tri_strdup(message);
+}
+
+static bool is_done(void *arg)
+{
+    return ((const tri_kv_work *)arg)->missing == 0;
+}
+
+/* Answers that still come find nobody. */
+static void work_forget(tri_kv_work *work)
+{
+    tri_ps_client *client = work->client;
+    for (int s = 0; client->kv && s < client->setup.servers; s++)
+        for (ps_call *call = client->kv->links[s].calls; call; call = call->next)
+            if (call->work == work)
+                call->work = NULL;
+    while (work->is_read)
+        (void)tri_cond_wait(&client->moved, &client->mutex, TRI_FOREVER);
+}
+
+static tri_status work_await(tri_kv_work *work, const char *what)
+{
+    tri_ps_client *client = work->client;
+    tri_mutex_lock(&client->mutex);
+    tri_status status = tri_ps_await(client, is_done, work, what);
+    work_forget(work);
+    tri_mutex_unlock(&client->mutex);
+    if (status == TRI_OK && work->status != TRI_OK)
+        status = tri_fail_copy(work->status, work->message ? work->message : "out of memory");
+    return status == TRI_OK && work->then ? work->then(work) : status;
+}
+
+static void work_free(tri_kv_work *work)
+{
+    tri_string_fini(&work->text);
+    tri_free(work->message);
+    tri_free(work->folder);
+    tri_free(work);
+}
+
+tri_status tri_kv_wait(tri_kv_work *work)
+{
+    if (!work)
+        return TRI_OK;
+    tri_status status = work_await(work, "rows of parameter servers");
+    work_free(work);
+    return status;
+}
+
+tri_status tri_ps_kv_opened(tri_kv_work *work, uint32_t *numbers, int64_t *step)
+{
+    tri_status status = work_await(work, "opening a table");
+    if (status == TRI_OK) {
+        memcpy(numbers, work->tables, sizeof(work->tables));
+        *step = work->clock;
+    }
+    work_free(work);
+    return status;
+}
+
+tri_status tri_ps_kv_end(tri_kv_work *made, tri_status status, const char *what, tri_kv_work **work)
+{
+    if (status == TRI_OK && work) {
+        *work = made;
+        return TRI_OK;
+    }
+    if (status == TRI_OK)
+        status = work_await(made, what);
+    else {
+        tri_mutex_lock(&made->client->mutex);
+        work_forget(made);
+        tri_mutex_unlock(&made->client->mutex);
+    }
+    work_free(made);
+    return status;
+}
+
+/* --- calls --- */
+
+void tri_ps_kv_call_free(ps_call *call)
+{
+    if (!call)
+        return;
+    tri_free(call->body);
+    tri_free(call->at);
+    tri_free(call);
+}
+
+typedef struct room {
+    const ps_kv_lines *lines;
+    const ps_call *call;
+} room;
+
+static bool has_room(void *arg)
+{
+    const room *at = arg;
+    size_t under_way = at->lines->links[at->call->server].under_way;
+    return under_way == 0 || under_way + at->call->weight <= at->lines->window;
+}
+
+tri_status tri_ps_kv_call(tri_ps_client *client, ps_call *call)
+{
+    ps_kv_lines *lines = client->kv;
+    room at = {lines, call};
+    tri_mutex_lock(&client->mutex);
+    tri_status status = tri_ps_await(client, has_room, &at, "room for another request (ps.window_kib)");
+    if (status == TRI_OK) {
+        ps_kv_link *link = &lines->links[call->server];
+
+        call->head.request = ++lines->last;
+        *link->end = call;
+        link->end = &call->next;
+        link->under_way += call->weight;
+        if (call->work)
+            call->work->missing++;
+        tri_post_wake(client->post);
+    }
+    tri_mutex_unlock(&client->mutex);
+    if (status != TRI_OK)
+        tri_ps_kv_call_free(call);
+    return status;
+}
+
+static void call_sent(void *arg, tri_status status)
+{
+    ps_call *call = arg;
+    (void)status;
+    call->posted = false;
+    if (call->answered)
+        tri_ps_kv_call_free(call);
+}
+
+void tri_ps_kv_send(tri_ps_client *client)
+{
+    for (int s = 0; client->kv && s < client->setup.servers; s++) {
+        tri_line *line = client->links[s].line;
+        for (ps_call *call = client->kv->links[s].calls; line && call; call = call->next) {
+            if (call->said)
+                continue;
+            tri_letter letter = ps_head_write(&call->head);
+            call->posted = call->said = true;
+            if (tri_post_send(line, (unsigned)INT32_MAX, &letter, call->body, call_sent, call) != TRI_OK) {
+                call->posted = call->said = false;
+                tri_ps_client_fail(client, TRI_ENOMEM);
+                return;
+            }
+        }
+    }
+}
+
+void tri_ps_kv_resend(tri_ps_client *client, int server)
+{
+    for (ps_call *call = client->kv ? client->kv->links[server].calls : NULL; call; call = call->next)
+        call->said = false;
+}
+
+/* --- answers --- */
+
+/* Takes the call of this number out; NULL: there is none, it was answered before. */
+static ps_call *call_find(ps_kv_lines *lines, int server, uint64_t request)
+{
+    ps_kv_link *link = &lines->links[server];
+    for (ps_call **at = &link->calls; *at; at = &(*at)->next) {
+        ps_call *call = *at;
+        if (call->head.request != request)
+            continue;
+        *at = call->next;
+        if (link->end == &call->next)
+            link->end = at;
+        link->under_way -= call->weight;
+        return call;
+    }
+    return NULL;
+}
+
+static void work_note(tri_kv_work *work, int server, const ps_call *call, const ps_head *head, const void *body)
+{
+    work->tables[server] = head->table;
+    work->clock = head->clock < work->clock ? head->clock : work->clock;
+    if (call->head.kind == PS_KV_JOIN && head->nbytes == 16) {
+        uint64_t last = tri_bytes_read_u64(body), stops = tri_bytes_read_u64((const unsigned char *)body + 8);
+        work->last = last > work->last ? last : work->last;
+        work->stops = stops > work->stops ? stops : work->stops;
+        return;
+    }
+    if (!call->at && head->nbytes > 0 && tri_string_append_bytes(&work->text, body, head->nbytes) != TRI_OK)
+        work_fail(work, TRI_ENOMEM, tri_last_error());
+}
+
+static void failed_note(tri_kv_work *work, int server, const ps_head *head, const void *body)
+{
+    tri_status status = head->extra > 0 && head->extra < TRI_STATUS_COUNT ? (tri_status)head->extra : TRI_EPEER;
+    status = tri_fail(status, "parameter server %d: %.*s", server, (int)(head->nbytes < 900 ? head->nbytes : 900),
+                      head->nbytes > 0 ? (const char *)body : "");
+    work_fail(work, status, tri_last_error());
+}
+
+void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, const void *body)
+{
+    tri_mutex_lock(&client->mutex);
+    ps_call *call = client->kv ? call_find(client->kv, server, head->request) : NULL;
+    tri_kv_work *work = call ? call->work : NULL;
+    if (work && head->kind == PS_KV_FAILED)
+        failed_note(work, server, head, body);
+    else if (work && call->at) {
+        work->is_read = true;
+        tri_mutex_unlock(&client->mutex);
+        tri_status status = tri_ps_kv_scatter(call, work, body, head->nbytes);
+        tri_mutex_lock(&client->mutex);
+        work->is_read = false;
+        if (status != TRI_OK)
+            work_fail(work, status, tri_last_error());
+    } else if (work)
+        work_note(work, server, call, head, body);
+    if (work)
+        work->missing--;
+    tri_cond_broadcast(&client->moved);
+    tri_mutex_unlock(&client->mutex);
+    if (call && !call->posted)
+        tri_ps_kv_call_free(call);
+    else if (call)
+        call->answered = true;
+}
+
+/* --- the same to all --- */
+
+static ps_call *ask_make(const tri_ps_client *client, const tri_kv_table *table, const ps_head *head, const void *body,
+                         bool slots, int server)
+{
+    ps_call *call = tri_alloc_zero(1, sizeof(*call));
+    if (!call)
+        return NULL;
+    call->server = server;
+    call->head = *head;
+    call->head.nbytes = slots ? sizeof(ps_slots) : head->nbytes;
+    call->head.table = table ? table->numbers[server] : 0;
+    call->weight = TRI_LETTER_NBYTES + call->head.nbytes;
+    call->body = tri_alloc(call->head.nbytes);
+    if (!call->body) {
+        tri_ps_kv_call_free(call);
+        return NULL;
+    }
+    if (slots)
+        for (int i = 0; i < PS_SLOTS / 64; i++)
+            tri_bytes_write_u64(call->body + 8 * i, client->kv->slots[server].bits[i]);
+    else if (head->nbytes > 0)
+        memcpy(call->body, body, head->nbytes);
+    return call;
+}
+
+tri_status tri_ps_kv_ask_one(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
+                             const void *body, bool slots, int server)
+{
+    ps_call *call = ask_make(client, table, head, body, slots, server);
+    if (!call)
+        return TRI_ENOMEM;
+    call->work = work;
+    return tri_ps_kv_call(client, call);
+}
+
+tri_status tri_ps_kv_ask(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
+                         const void *body, bool slots, const char *what)
+{
+    for (int s = 0; s < client->setup.servers; s++)
+        TRI_TRY_IN(tri_ps_kv_ask_one(client, work, table, head, body, slots, s), "%s", what);
+    return TRI_OK;
+}
+
+/* --- open and close --- */
+
+tri_status tri_ps_kv_open(tri_ps_client *client, uint64_t *stops)
+{
+    ps_kv_lines *lines = tri_alloc_zero(1, sizeof(*lines));
+    tri_kv_work *work = tri_ps_kv_work(client);
+    if (!lines || !work) {
+        tri_free(lines);
+        tri_free(work);
+        return TRI_ENOMEM;
+    }
+    lines->window = (size_t)client->setup.ps->window_kib * 1024;
+    for (int s = 0; s < client->setup.servers; s++)
+        lines->links[s].end = &lines->links[s].calls;
+    for (int slot = 0; slot < PS_SLOTS; slot++)
+        ps_slots_add(&lines->slots[client->view.slots[slot]], slot);
+    tri_mutex_lock(&client->mutex);
+    client->kv = lines;
+    tri_mutex_unlock(&client->mutex);
+    ps_head head = {.kind = PS_KV_JOIN};
+    tri_status status = tri_ps_kv_ask(client, work, NULL, &head, NULL, false, "joining the servers");
+    if (status == TRI_OK)
+        status = work_await(work, "joining the servers");
+    if (status == TRI_OK) {
+        lines->last = work->last > lines->last ? work->last : lines->last;
+        *stops = work->stops;
+    }
+    return tri_ps_kv_end(work, status, "", NULL);
+}
+
+void tri_ps_kv_close(tri_ps_client *client)
+{
+    for (int s = 0; client->kv && s < client->setup.servers; s++)
+        while (client->kv->links[s].calls) {
+            ps_call *call = client->kv->links[s].calls;
+            client->kv->links[s].calls = call->next;
+            tri_ps_kv_call_free(call);
+        }
+    tri_free(client->kv);
+    client->kv = NULL;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client_kv.h: a client's tables of rows: calls under way (client_kv.c), batches cut into them (client_kv_split.c), and
+ * what <trireme/ps.h> makes of both (api_*.c).
+ *
+ * A call is one letter to one server that has not been answered. Calls of a line are kept in order of their numbers, so
+ * that a line that was lost, or the server that took over, is told them again in that order.
+ */
+#ifndef TRI_PS_CLIENT_KV_H
+#define TRI_PS_CLIENT_KV_H
+
+#include <trireme/ps.h>
+
+#include "cluster/cluster.h"
+#include "ps/client_impl.h"
+#include "ps/gather.h"
+#include "ps/kv_body.h"
+#include "ps/kv_spec.h"
+
+/* Of a row of the caller's that has the key of the one before: the answer has it once. */
+#define KV_SAME_KEY (UINT32_C(1) << 31)
+
+typedef struct ps_call {
+    struct ps_call *next;
+    int server;
+    ps_head head;
+    unsigned char *body;
+    size_t weight;     /* bytes under way: the letter's and the answer's */
+    tri_kv_work *work; /* NULL: nobody waits */
+    uint32_t *at;      /* [count] where the answer's rows go, among those of the work, or NULL */
+    int64_t count;
+    bool said; /* on the present line */
+    /* the client's thread alone: */
+    bool posted;   /* the post has its body */
+    bool answered; /* and is to be freed when it has not */
+} ps_call;
+
+struct tri_kv_work {
+    tri_ps_client *client;
+    const tri_kv_table *table; /* of rows, or NULL */
+    float *rows;               /* where they arrive */
+    int missing;               /* answers */
+    bool is_read;              /* the client's thread is writing to rows */
+    tri_status status;
+    char *message;
+    /* what answers said: */
+    uint32_t tables[PS_MAX_SERVERS];
+    int64_t clock;        /* the least */
+    uint64_t last, stops; /* the greatest */
+    tri_string text;      /* of all, in the order in which they came */
+    /* what is to be done when all have come; NULL: nothing */
+    tri_status (*then)(tri_kv_work *work);
+    char *folder;
+    char *to_text;
+    size_t to_capacity;
+};
+
+typedef struct ps_kv_link {
+    ps_call *calls, **end; /* in order of numbers */
+    size_t under_way;      /* bytes */
+} ps_kv_link;
+
+/* Under the client's mutex. */
+typedef struct ps_kv_lines {
+    ps_kv_link links[PS_MAX_SERVERS];
+    ps_slots slots[PS_MAX_SERVERS]; /* of each server */
+    uint64_t last;                  /* number of the latest call */
+    size_t window;                  /* bytes under way on each line */
+} ps_kv_lines;
+
+/* A worker's own shards of a step, added up: a whole subtree. */
+typedef struct kv_part {
+    tri_tree_part part;
+    ps_gather gather;
+    bool is_out; /* it was pushed */
+} kv_part;
+
+struct tri_kv_table {
+    tri_kv *kv;
+    ps_kv_spec spec;
+    uint32_t numbers[PS_MAX_SERVERS]; /* what each server calls it */
+    int64_t step;
+    int64_t total;  /* values of an array, whose last row is short; 0: rows */
+    kv_part *parts; /* bsp: [part_count] */
+    int part_count;
+    struct tri_kv_table *next;
+};
+
+struct tri_kv_array {
+    tri_kv_table *table;
+    uint64_t *keys; /* [count] of its rows */
+    int64_t count;
+    struct tri_kv_array *next;
+};
+
+/* Memory of a batch, kept from one to the next. */
+typedef struct kv_scratch {
+    ps_pair *pairs; /* [2 * room] */
+    uint64_t *keys; /* [room] */
+    int64_t room;
+    float *values;
+    size_t values_room;
+} kv_scratch;
+
+struct tri_kv {
+    tri_ps_client *client;
+    tri_net_config net;
+    tri_ps_config ps;
+    char *token;
+    tri_cluster *cluster; /* of tri_kv_join(), or NULL */
+    tri_kv_server *own;   /* alone */
+    tri_kv_table *tables;
+    tri_kv_array *arrays;
+    int64_t stops; /* barriers that were passed */
+    kv_scratch scratch;
+};
+
+/* --- client_kv.c --- */
+/* Once, before all else. */
+tri_status tri_ps_kv_open(tri_ps_client *client, uint64_t *stops);
+/* After the post is closed. */
+void tri_ps_kv_close(tri_ps_client *client);
+/* The client's thread, with the mutex: */
+void tri_ps_kv_send(tri_ps_client *client);
+void tri_ps_kv_resend(tri_ps_client *client, int server);
+/* and without it. */
+void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, const void *body);
+tri_kv_work *tri_ps_kv_work(tri_ps_client *client);
+/* Numbers a call and puts it behind those of its server, when there is room for it. Takes it, whatever is returned. */
+tri_status tri_ps_kv_call(tri_ps_client *client, ps_call *call);
+void tri_ps_kv_call_free(ps_call *call);
+/* A letter to a server; with `slots` its body is the slots of that server. work may be NULL. */
+tri_status tri_ps_kv_ask_one(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
+                             const void *body, bool slots, int server);
+/* The same to each server. */
+tri_status tri_ps_kv_ask(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
+                         const void *body, bool slots, const char *what);
+/* Waits if work is NULL, else hands it over. Takes `made`; status: of what was queued for it. */
+tri_status tri_ps_kv_end(tri_kv_work *made, tri_status status, const char *what, tri_kv_work **work);
+/* Waits for the answers to PS_KV_OPEN: what each server calls the table, and the step to begin with. Takes the work. */
+tri_status tri_ps_kv_opened(tri_kv_work *work, uint32_t *numbers, int64_t *step);
+
+/* --- client_kv_split.c --- */
+typedef struct kv_batch {
+    ps_kind kind;
+    uint16_t flags;
+    tri_tree_part part;
+    const uint64_t *keys;
+    const float *rows; /* NULL: pulled only */
+    int64_t count;
+    bool adds;   /* rows of equal keys are added up */
+    bool to_all; /* a letter to every server, also without rows */
+} kv_batch;
+/* Cuts a batch into calls; answers go to the work, which may be NULL. */
+tri_status tri_ps_kv_split(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work);
+/* The client's thread: rows of an answer to where they belong. TRI_EFORMAT, TRI_ENOMEM. */
+tri_status tri_ps_kv_scatter(const ps_call *call, const tri_kv_work *work, const void *body, size_t nbytes);
+void tri_ps_kv_scratch_fini(kv_scratch *scratch);
+
+#endif

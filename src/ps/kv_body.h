@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv_body.h: the bodies of letters about rows: slots, keys, values (docs/formats/ps.md).
+ *
+ * A letter says which slots it is about, whatever keys it has: a step's part that has no rows in a slot is a part of
+ * that slot's sum too, and who applies a letter need not know who serves what. Included by files of ps/ and their tests
+ * only.
+ */
+#ifndef TRI_PS_KV_BODY_H
+#define TRI_PS_KV_BODY_H
+
+#include "base/containers.h"
+#include "ps/coding.h"
+#include "ps/key.h"
+
+/* A set of slots. */
+typedef struct ps_slots {
+    uint64_t bits[PS_SLOTS / 64];
+} ps_slots;
+
+static inline bool ps_slots_has(const ps_slots *slots, int slot)
+{
+    return slots->bits[slot / 64] >> (slot % 64) & 1;
+}
+
+static inline void ps_slots_add(ps_slots *slots, int slot)
+{
+    slots->bits[slot / 64] |= UINT64_C(1) << (slot % 64);
+}
+
+/* What a letter about rows holds. */
+typedef struct ps_rows_body {
+    ps_slots slots;
+    const uint64_t *keys; /* [count] */
+    const float *values;  /* [count * dim], NULL: none */
+    int64_t count;
+} ps_rows_body;
+
+#define PS_ROWS_MAX INT64_C(0x7fffffff) /* of one letter */
+
+/* Bytes that a body takes at most. */
+size_t ps_rows_body_limit(int64_t count, int dim, int wire, bool has_values);
+/* to has room for ps_rows_body_limit(); returns how many are used. */
+size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, unsigned char *to);
+
+/* Memory for what is read, kept from one to the next. */
+typedef struct ps_rows_room {
+    uint64_t *keys;
+    float *values;
+    size_t keys_nbytes, values_nbytes;
+} ps_rows_room;
+void ps_rows_room_fini(ps_rows_room *room);
+/* The body of a stranger; valid until the next one, or the bytes, are gone. TRI_EFORMAT: it is none of `count` rows, or
+ * a key lies in none of its slots; TRI_ENOMEM. */
+tri_status ps_rows_body_read(const void *bytes, size_t nbytes, int64_t count, int dim, int wire, bool has_values,
+                             ps_rows_room *room, ps_rows_body *out);
+/* The slots alone. TRI_EFORMAT. */
+tri_status ps_rows_slots_read(const void *bytes, size_t nbytes, ps_slots *out);
+
+#endif
