@@ -257,7 +257,8 @@ static int run(int count, char **argv)
     if (status == TRI_OK && given.restarts)
         status = tri_flag_int("--restarts", given.restarts, 0, INT32_MAX, &roles.restarts);
     if (status == TRI_OK && given.restarts && !given.servers)
-        status = tri_fail(TRI_ECONFIG, "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
+        status =
+            tri_fail(TRI_ECONFIG, "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
     if (status == TRI_OK && given.servers && !given.ranks)
         status = tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
     if (status == TRI_OK && given.hosts && !given.ranks)
