@@ -29,6 +29,7 @@ static void priorities_body(post_pair *pair)
 
     /* It fills the way, so all that follow wait. */
     pair_send(from, from->line, 0, 100, much, MUCH_NBYTES);
+    PAIR_CHECK(pair, tri_post_turn(from->post, tri_now_ns()) == TRI_OK);
     PAIR_CHECK(pair, tri_line_queued(from->line) > 0);
     for (size_t i = 0; i < TRI_COUNT_OF(priorities); i++)
         pair_send(from, from->line, priorities[i], i, much, 100000 * (i % 3));
@@ -250,6 +251,7 @@ static void cut_body(post_pair *pair)
         return; /* the kernel takes both as a whole */
     pair_send(from, from->line, 0, 1, much, 40000);
     pair_send(from, from->line, 0, 2, much, 40000);
+    PAIR_CHECK(pair, tri_post_turn(from->post, tri_now_ns()) == TRI_OK);
     PAIR_CHECK(pair, pair_count(from, PAIR_SENT) == 1 && tri_line_queued(from->line) < 40000);
     tri_line_hang_up(from->line);
     PAIR_UNTIL(pair, pair_count(to, PAIR_CLOSED) == 1);
