@@ -100,7 +100,7 @@ tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *le
                          tri_post_sent sent, void *arg)
 {
     TRI_TRY(tri_post_queue_push(&line->queue, priority, letter, body, sent, arg));
-    tri_post_line_owes(line);
+    tri_post_line_arm(line);
     return TRI_OK;
 }
 
@@ -150,7 +150,7 @@ static void fresh_tell(tri_post *post)
         if (handlers->opened && !handlers->opened(handlers->arg, line))
             tri_line_hang_up(line);
         else
-            tri_post_line_owes(line);
+            tri_post_line_arm(line);
     }
 }
 
