@@ -205,8 +205,7 @@ static tri_status check_servers(const tri_config *config)
     tri_cluster_place place;
     TRI_TRY(tri_cluster_detect(NULL, NULL, &place));
     if (place.servers > 0 && strcmp(config->parallel.sync, "ps") != 0)
-        return tri_fail(TRI_ECONFIG,
-                        "parallel.sync: the job has %d parameter servers (started by %s): want ps, got %s",
+        return tri_fail(TRI_ECONFIG, "parallel.sync: the job has %d parameter servers (started by %s): want ps, got %s",
                         place.servers, place.started_by, config->parallel.sync);
     return TRI_OK;
 }

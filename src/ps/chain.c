@@ -222,8 +222,7 @@ static tri_status slots_share(tri_ps_server *server)
 tri_status tri_ps_chain_go_on(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
-    while (chain->line && chain->copy_table < server->table_count &&
-           tri_line_queued(chain->line) < COPY_AHEAD_NBYTES) {
+    while (chain->line && chain->copy_table < server->table_count && tri_line_queued(chain->line) < COPY_AHEAD_NBYTES) {
         const ps_table *table = server->tables[chain->copy_table];
         int b = chain->copy_block++;
         if (b == table->spec.cut_count) {

@@ -46,8 +46,9 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(limit_s * 1e3));
     while (client->status == TRI_OK && !done(arg))
         if (!tri_cond_wait(&client->moved, &client->mutex, deadline_ns) && client->status == TRI_OK && !done(arg))
-            return tri_fail(TRI_ETIMEOUT, "%s: the parameter servers did not answer within %g s (comm.timeout_s): some "
-                                          "worker may be late or gone",
+            return tri_fail(TRI_ETIMEOUT,
+                            "%s: the parameter servers did not answer within %g s (comm.timeout_s): some "
+                            "worker may be late or gone",
                             what, limit_s);
     return client->status == TRI_OK ? TRI_OK : tri_fail_copy(client->status, client->message);
 }
@@ -261,8 +262,8 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
     TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
     if (!client->dense)
         return TRI_OK;
-    head = (ps_head){
-        .kind = PS_OPEN, .flags = PS_FLAG_STARTS, .request = PS_AGAIN, .nbytes = client->dense->text.nbytes};
+    head =
+        (ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .request = PS_AGAIN, .nbytes = client->dense->text.nbytes};
     letter = ps_head_write(&head);
     return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
 }
