@@ -199,12 +199,24 @@ static tri_status log_open_alone(const train_plan *plan)
     return tri_log_copy_open(path);
 }
 
+/* Servers that whoever started this process speaks of want a run that uses them. */
+static tri_status check_servers(const tri_config *config)
+{
+    tri_cluster_place place;
+    TRI_TRY(tri_cluster_detect(NULL, NULL, &place));
+    if (place.servers > 0 && strcmp(config->parallel.sync, "ps") != 0)
+        return tri_fail(TRI_ECONFIG, "parallel.sync: the job has %d parameter servers (started by %s): want ps, got %s",
+                        place.servers, place.started_by, config->parallel.sync);
+    return TRI_OK;
+}
+
 /* One rank. */
 static tri_status train_rank(const train_plan *plan, const tri_config *config)
 {
     tri_comm *comm = NULL;
     tri_job *job = NULL;
     TRI_TRY(log_open_alone(plan));
+    TRI_TRY(check_servers(config));
     if (strcmp(config->parallel.sync, "ps") == 0)
         return tri_train_ps(plan->config_path, plan->overrides, plan->folder, given.resume, config);
     tri_comm_config comm_config = config->comm;
@@ -244,7 +256,8 @@ static int run(int count, char **argv)
     if (status == TRI_OK && given.restarts)
         status = tri_flag_int("--restarts", given.restarts, 0, INT32_MAX, &roles.restarts);
     if (status == TRI_OK && given.restarts && !given.servers)
-        status = tri_fail(TRI_ECONFIG, "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
+        status =
+            tri_fail(TRI_ECONFIG, "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
     if (status == TRI_OK && given.servers && !given.ranks)
         status = tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
     if (status == TRI_OK && given.hosts && !given.ranks)

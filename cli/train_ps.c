@@ -74,7 +74,8 @@ static tri_status run_as(const ps_words *words, const tri_cluster *cluster)
     snprintf(label, sizeof(label), serves ? "server %d" : "worker %d",
              serves ? cluster->rank - tri_ps_workers(cluster) : cluster->rank);
     tri_log_label_set(label);
-    return serves ? tri_ps_serve(cluster, &words->config->net, &words->config->ps, 1, NULL) : worker_run(words, cluster);
+    return serves ? tri_ps_serve(cluster, &words->config->net, &words->config->ps, 1, NULL)
+                  : worker_run(words, cluster);
 }
 
 tri_status tri_train_ps(const char *config_path, const char *const *overrides, const char *folder, const char *resume,

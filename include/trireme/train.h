@@ -22,15 +22,15 @@ extern "C" {
 typedef struct tri_job tri_job;
 
 typedef struct tri_job_setup {
-    const char *config;           /* path of a YAML file, or NULL */
-    const char *config_text;      /* or its text; both NULL: the defaults */
-    const char *const *overrides; /* "optim.lr=0.05", ..., NULL at the end; or NULL */
-    tri_comm *comm;               /* borrowed; NULL: one rank */
-    const tri_model *model;       /* a model of your own instead of the configuration's; borrowed during open */
-    const char *run_folder;       /* where rank 0 writes; NULL: nothing is written */
-    const char *resume;           /* run folder whose newest checkpoint is continued; NULL: from the start */
+    const char *config;            /* path of a YAML file, or NULL */
+    const char *config_text;       /* or its text; both NULL: the defaults */
+    const char *const *overrides;  /* "optim.lr=0.05", ..., NULL at the end; or NULL */
+    tri_comm *comm;                /* borrowed; NULL: one rank */
+    const tri_model *model;        /* a model of your own instead of the configuration's; borrowed during open */
+    const char *run_folder;        /* where rank 0 writes; NULL: nothing is written */
+    const char *resume;            /* run folder whose newest checkpoint is continued; NULL: from the start */
     struct tri_ps_client *servers; /* a worker's way to parameter servers, borrowed (comm is NULL then); NULL: none */
-    bool console;                 /* rank 0 prints progress and the last lines to standard output */
+    bool console;                  /* rank 0 prints progress and the last lines to standard output */
 } tri_job_setup;
 
 /* Collective over comm: reads the configuration, the data and (resume) the checkpoint, and plans everything. */

@@ -3,8 +3,7 @@
  * post.c: an endpoint for letters: opening, dialing, turns, and its end.
  *
  * Invariant of a turn: a line gives up its memory only when no turn is under way, so handlers may hang up on any line
- * at any time. A letter that is sent between turns goes to the way at once; those that are sent inside one go together
- * when all lines have been heard.
+ * at any time. Letters go at the beginning of a turn and when all lines have been heard, many with one call.
  */
 #include "net/post.h"
 
@@ -14,8 +13,6 @@
 #include "net/post_impl.h"
 
 #define CLOSE_NS TRI_NS_PER_S
-/* More than this is sent before the turn ends: the other side can begin. */
-#define GATHER_NBYTES ((size_t)256 << 10)
 
 static tri_line *line_of(post_node *node, size_t offset)
 {
@@ -102,13 +99,8 @@ tri_status tri_post_dial(tri_post *post, const char *address, int64_t deadline_n
 tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *letter, const void *body,
                          tri_post_sent sent, void *arg)
 {
-    tri_post *post = line->post;
-
     TRI_TRY(tri_post_queue_push(&line->queue, priority, letter, body, sent, arg));
-    if (line->state == LINE_OPEN && !line->full && (!post->in_turn || line->queue.nbytes >= GATHER_NBYTES))
-        tri_post_line_flush(line);
-    else
-        tri_post_line_owes(line);
+    tri_post_line_arm(line);
     return TRI_OK;
 }
 
@@ -158,7 +150,7 @@ static void fresh_tell(tri_post *post)
         if (handlers->opened && !handlers->opened(handlers->arg, line))
             tri_line_hang_up(line);
         else
-            tri_post_line_owes(line);
+            tri_post_line_arm(line);
     }
 }
 

@@ -67,9 +67,9 @@ const char *tri_post_address(const tri_post *post);
  * ends have one line at a time: a second one is TRI_EINVAL, and when both dial at once it is the same. */
 tri_status tri_post_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out);
 /* Queues a letter; letters of a higher priority (a larger number) overtake those that wait (not the one under way),
- * equal ones keep their order. Between turns it goes at once as far as the way takes it; those of a turn go together
- * when all lines have been heard, or when much has gathered. The body stays untouched until `sent` is called, inside a
- * turn or this very call: with TRI_OK when all bytes are with the kernel, with TRI_EPEER when the line is gone (before
+ * equal ones keep their order. It goes with the turn that is under way or the next one, so many that are queued
+ * together go with few calls of the system, and none is made here. The body stays untouched until `sent` is called,
+ * inside a turn: with TRI_OK when all bytes are with the kernel, with TRI_EPEER when the line is gone (before
  * `closed`), TRI_ECANCELED when this end hangs up. sent NULL: the body is copied. TRI_ENOMEM: nothing has happened.
  * Never fails for a line that is going down: its `closed` comes. */
 typedef void (*tri_post_sent)(void *arg, tri_status status);

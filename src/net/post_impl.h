@@ -167,18 +167,20 @@ static inline bool tri_post_queue_is_empty(const post_queue *queue)
     return queue->count == 0 && !queue->first;
 }
 
-/* ---- post_line.c: bytes in and out of one line, and its end */
+/* ---- post_line.c: what one line can do, what it sends, and its end */
 /* In the state OPEN, in post->lines; nbytes: of the way's struct, zeros but for the line. */
 tri_status tri_post_line_create(tri_post *post, size_t nbytes, tri_line **out);
 /* As a result of a poll. */
 void tri_post_line_readable(tri_line *line);
 void tri_post_line_writable(tri_line *line);
-/* Something was queued. */
-void tri_post_line_owes(tri_line *line);
+/* Puts it into the lists of those that can go on, or takes it out. */
+void tri_post_line_arm(tri_line *line);
+static inline bool tri_post_line_reads(const tri_line *line)
+{
+    return line->state == LINE_OPEN && !line->paused;
+}
 /* Others dialed: the owner hears of it in the next turn. */
 void tri_post_line_called(tri_line *line);
-/* Reads and handles letters, up to TRI_POST_TURN_NBYTES. */
-void tri_post_line_receive(tri_line *line);
 /* Sends what the way takes. */
 void tri_post_line_flush(tri_line *line);
 /* It has come to an end that the owner must hear of. */
@@ -189,5 +191,8 @@ void tri_post_line_end(tri_line *line, tri_status status);
 void tri_post_line_destroy(tri_line *line);
 /* Says what somebody else did wrong, once a second. */
 void tri_post_note(tri_post *post, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- post_read.c: reads and handles letters, up to TRI_POST_TURN_NBYTES */
+void tri_post_line_receive(tri_line *line);
 
 #endif

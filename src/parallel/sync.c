@@ -21,9 +21,8 @@ static const tri_option rows[] = {TRI_PARALLEL_OPTIONS(TRI_OPTION_ROW)};
 const tri_option_table tri_parallel_options =
     TRI_OPTION_TABLE("parallel", tri_parallel_config, rows, "how ranks share the work");
 
-const tri_sync_ops *const tri_sync_table[] = {
-    &tri_sync_ddp, &tri_sync_zero1, &tri_sync_zero2, &tri_sync_zero3, &tri_sync_local, &tri_sync_diloco,
-    &tri_sync_ps,  NULL};
+const tri_sync_ops *const tri_sync_table[] = {&tri_sync_ddp,   &tri_sync_zero1,  &tri_sync_zero2, &tri_sync_zero3,
+                                              &tri_sync_local, &tri_sync_diloco, &tri_sync_ps,    NULL};
 
 static const tri_sync_ops *ops_find(const tri_parallel_config *config)
 {

@@ -37,11 +37,11 @@
     X(INT, chunks, "1", 1, 64, NULL, "stages that each rank of a pipeline has; interleaved wants 2 or more")           \
     X(NAME, cut, "flops", 0, 0, "flops|measured", "what makes stages equal: operations, or seconds of a short run")    \
     X(LIST, cut_at, "[]", 0, 0, NULL, "layers that stages begin with, such as [h.2, h.4], instead of parallel.cut")    \
-    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|zero2|zero3|local|diloco|ps",                                       \
+    X(NAME, sync, "allreduce", 0, 0, "allreduce|zero1|zero2|zero3|local|diloco|ps",                                    \
       "who moves the weights: allreduce: every rank all of them; zero1: each its part, and keeps the optimizer's "     \
       "state of that part alone; zero2: and its gradients; zero3: and its weights; local: each rank its own, "         \
       "averaged now and then; diloco: each its own, and an outer "                                                     \
-      "step now and then; ps: parameter servers (--servers)")                                                                                             \
+      "step now and then; ps: parameter servers (--servers)")                                                          \
     X(NAME, zero_ranks, "all", 0, 0, NULL,                                                                             \
       "zero1, zero2, zero3: ranks that spread one copy of the state over themselves; the others of the batch have "    \
       "copies of it: all, host (those of each host), or their number")                                                 \
@@ -83,15 +83,15 @@ typedef struct tri_sync_servers {
 
 typedef struct tri_sync_setup {
     const tri_parallel_config *config;
-    tri_group *group;         /* the ranks that share the batch */
-    tri_group *zero;          /* of these, the ones that spread one copy of the state over themselves */
-    tri_group *replicas;      /* those that have the same of each copy; NULL: there is one */
-    const tri_params *params; /* borrowed */
-    int64_t leaves;           /* shards of the batch */
-    int part_count;           /* whole subtrees of this rank's shards */
-    int threads;              /* of this rank */
-    bool between_hosts;       /* not all ranks are on one */
-    bool whole_gradients;     /* the batch is computed in pieces, which are added before the sum over ranks */
+    tri_group *group;                /* the ranks that share the batch */
+    tri_group *zero;                 /* of these, the ones that spread one copy of the state over themselves */
+    tri_group *replicas;             /* those that have the same of each copy; NULL: there is one */
+    const tri_params *params;        /* borrowed */
+    int64_t leaves;                  /* shards of the batch */
+    int part_count;                  /* whole subtrees of this rank's shards */
+    int threads;                     /* of this rank */
+    bool between_hosts;              /* not all ranks are on one */
+    bool whole_gradients;            /* the batch is computed in pieces, which are added before the sum over ranks */
     const tri_sync_servers *servers; /* NULL: there are none */
 } tri_sync_setup;
 

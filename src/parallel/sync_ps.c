@@ -3,8 +3,8 @@
  * sync_ps.c: parameter servers: each block of the gradient goes to the server that has it, which moves the weights and
  * gives them back.
  *
- * With ps.consistency bsp the sum is the canonical one, at the server: the bits of all-reduce. A block leaves as soon as
- * the backward pass has completed it; its new weights may come while others are computed, since nothing reads them
+ * With ps.consistency bsp the sum is the canonical one, at the server: the bits of all-reduce. A block leaves as soon
+ * as the backward pass has completed it; its new weights may come while others are computed, since nothing reads them
  * again in that step, and the next forward pass waits for each where it needs it. With ssp and async a worker's own
  * gradient moves the weights by itself.
  */
@@ -112,8 +112,8 @@ static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
     if (tri_tree_parts(setup->leaves, first, count, ps->parts) != setup->part_count)
         return tri_fail(TRI_EINTERNAL, "a worker's shards make other subtrees than its sync");
     TRI_TRY(ps_allocate(ps));
-    return tri_ps_dense_open(servers->client, &ps->spec, servers->worker == 0, setup->params->values,
-                             &ps->given_step, &ps->dense);
+    return tri_ps_dense_open(servers->client, &ps->spec, servers->worker == 0, setup->params->values, &ps->given_step,
+                             &ps->dense);
 }
 
 static tri_status ps_create(const tri_sync_setup *setup, tri_sync **out)

@@ -17,7 +17,7 @@
 /* Bytes of blocks under way to a new backup. */
 #define COPY_AHEAD_NBYTES ((size_t)8 << 20)
 /* To reach a neighbour; one on this host that is dead answers at once. */
-#define REACH_MS 150
+#define REACH_MS 400
 
 /* --- answers that wait --- */
 
@@ -31,7 +31,7 @@ bool tri_ps_chain_keep(tri_ps_server *server, ps_guest *guest, unsigned priority
                        const void *body, bool lasting)
 {
     ps_chain *chain = &server->chain;
-    if (!chain->line || chain->sent == chain->acknowledged)
+    if (!chain->lost && (!chain->line || chain->sent == chain->acknowledged))
         return false;
     size_t nbytes = lasting ? 0 : (size_t)letter->nbytes;
     ps_kept *kept = tri_alloc(sizeof(*kept) + nbytes);
@@ -57,9 +57,9 @@ void tri_ps_chain_forget(tri_ps_server *server, const ps_guest *guest)
             kept->guest = NULL;
 }
 
-static void kept_release(ps_chain *chain)
+static void kept_release(ps_chain *chain, uint64_t acknowledged)
 {
-    while (chain->kept && (!chain->line || chain->kept->after <= chain->acknowledged)) {
+    while (chain->kept && chain->kept->after <= acknowledged) {
         ps_kept *kept = chain->kept;
         chain->kept = kept->next;
         if (!chain->kept)
@@ -73,15 +73,31 @@ static void kept_release(ps_chain *chain)
 void tri_ps_chain_acknowledged(tri_ps_server *server, uint64_t letters)
 {
     server->chain.acknowledged = letters <= server->chain.sent ? letters : server->chain.sent;
-    kept_release(&server->chain);
+    kept_release(&server->chain, server->chain.acknowledged);
+}
+
+void tri_ps_chain_alone(tri_ps_server *server)
+{
+    server->chain.lost = false;
+    kept_release(&server->chain, UINT64_MAX);
+}
+
+void tri_ps_chain_drop(tri_ps_server *server)
+{
+    for (ps_kept *kept = server->chain.kept; kept; kept = kept->next)
+        kept->guest = NULL;
+    kept_release(&server->chain, UINT64_MAX);
+    if (server->chain.line)
+        tri_line_hang_up(server->chain.line);
+    server->chain.line = NULL;
+    server->chain.lost = false;
+    server->chain.backup = -1;
 }
 
 void tri_ps_chain_fini(tri_ps_server *server)
 {
-    server->chain.line = NULL;
-    for (ps_kept *kept = server->chain.kept; kept; kept = kept->next)
-        kept->guest = NULL;
-    kept_release(&server->chain);
+    server->chain.line = NULL; /* the post is closed */
+    tri_ps_chain_drop(server);
 }
 
 /* --- letters to the backup --- */
@@ -89,7 +105,7 @@ void tri_ps_chain_fini(tri_ps_server *server)
 static void chain_send(ps_chain *chain, const tri_letter *letter, const void *body)
 {
     if (tri_post_send(chain->line, 0, letter, body, NULL, NULL) != TRI_OK)
-        tri_line_hang_up(chain->line), chain->line = NULL; /* no memory: go on alone */
+        tri_log(TRI_LOG_WARN, "a letter to the backup was not sent: %s", tri_last_error());
     else
         chain->sent++;
 }
@@ -165,10 +181,11 @@ bool tri_ps_chain_is_busy(const tri_ps_server *server)
 static void chain_begin(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
+    chain->lost = false;
+    kept_release(chain, UINT64_MAX);
     chain->sent = chain->acknowledged = 0;
     chain->copy_table = chain->copy_block = chain->copy_rows = chain->copy_slot = 0;
     chain->shared = chain->whole = false;
-    kept_release(chain);
     ps_head head = {.kind = PS_HELLO,
                     .flags = PS_FLAG_SERVER,
                     .request = PS_VERSION,
@@ -195,8 +212,9 @@ tri_status tri_ps_chain_renew(tri_ps_server *server)
         tri_line_hang_up(chain->line);
     chain->line = NULL;
     chain->backup = backup;
-    kept_release(chain);
     if (backup < 0) {
+        chain->lost = false;
+        kept_release(chain, UINT64_MAX);
         if (server->setup.replicas > 1)
             tri_log(TRI_LOG_WARN, "there is no other server: what is here has no backup");
         return TRI_OK;
@@ -261,7 +279,7 @@ tri_status tri_ps_chain_go_on(tri_ps_server *server)
 void tri_ps_chain_lost(tri_ps_server *server)
 {
     server->chain.line = NULL;
-    kept_release(&server->chain);
+    server->chain.lost = true;
 }
 
 tri_status tri_ps_chain_look(tri_ps_server *server)
@@ -299,9 +317,10 @@ static tri_status view_without(tri_ps_server *server, int number)
 tri_status tri_ps_chain_suspect(tri_ps_server *server, int number)
 {
     tri_line *line;
-    if (!server->setup.store || server->setup.replicas < 2 || server->left_count > 0 ||
-        !ps_view_find(&server->view, number))
+    if (!server->setup.store || server->setup.replicas < 2)
         return TRI_OK;
+    if (!ps_view_find(&server->view, number))
+        return tri_ps_chain_renew(server);
     uint64_t version = server->view.version;
     TRI_TRY(tri_ps_chain_look(server));
     if (server->view.version > version) /* somebody else has noticed */

@@ -31,6 +31,7 @@ typedef struct ps_kept {
 typedef struct ps_chain {
     int backup;     /* number of the backup that there should be, -1: none */
     tri_line *line; /* NULL: it is not reached (yet) */
+    bool lost;      /* the line has ended, and it is not known yet whose end that was: nobody is answered */
     uint64_t sent, acknowledged;
     ps_kept *kept, **kept_end;
     int copy_table, copy_block; /* the next to be given; copy_table past the last: all were */
@@ -45,7 +46,7 @@ void tri_ps_chain_fini(struct tri_ps_server *server);
 tri_status tri_ps_chain_renew(struct tri_ps_server *server);
 /* A letter of a worker that changes the state, before it is handled. */
 void tri_ps_chain_forward(struct tri_ps_server *server, int worker, const tri_letter *letter, const void *body);
-/* True: the answer is kept until the backup has all letters so far. */
+/* True: the answer is kept until the backup has all letters so far, or there is another. */
 bool tri_ps_chain_keep(struct tri_ps_server *server, struct ps_guest *guest, unsigned priority,
                        const tri_letter *letter, const void *body, bool lasting);
 void tri_ps_chain_forget(struct tri_ps_server *server, const struct ps_guest *guest);
@@ -53,8 +54,12 @@ void tri_ps_chain_acknowledged(struct tri_ps_server *server, uint64_t letters);
 /* Gives the backup more blocks; shares slots out when it has all. To be called after each turn. */
 tri_status tri_ps_chain_go_on(struct tri_ps_server *server);
 bool tri_ps_chain_is_busy(const struct tri_ps_server *server);
-/* The line is gone. */
+/* The line is gone: tri_ps_chain_suspect() follows. */
 void tri_ps_chain_lost(struct tri_ps_server *server);
+/* It has left in good order: what waits for it need not. */
+void tri_ps_chain_alone(struct tri_ps_server *server);
+/* This server was taken for dead: others have given its answers, or will. */
+void tri_ps_chain_drop(struct tri_ps_server *server);
 /* A neighbour may be dead: finds out, and if so makes the view without it. */
 tri_status tri_ps_chain_suspect(struct tri_ps_server *server, int number);
 /* A newer view may be there. */

@@ -2,9 +2,9 @@
  *
  * client.h: a worker's way to the parameter servers: one line to each, turned by a thread of its own.
  *
- * Calls queue letters and return; bodies stay the caller's and must lie still until what answers them has come. A server
- * that is lost is dialed again for ps.retry_s, at the address that stands in the store then, and is told again what it
- * has not answered: servers know what came twice.
+ * Calls queue letters and return; bodies stay the caller's and must lie still until what answers them has come. A
+ * server that is lost is dialed again for ps.retry_s, at the address that stands in the store then, and is told again
+ * what it has not answered: servers know what came twice.
  */
 #ifndef TRI_PS_CLIENT_H
 #define TRI_PS_CLIENT_H
@@ -24,7 +24,7 @@ typedef struct tri_ps_client_setup {
     const char *const *addresses;
     int worker, workers, servers;
     int local_workers; /* on this host; 0: not known */
-    tri_hub *hub; /* NULL: sockets; else the place there: */
+    tri_hub *hub;      /* NULL: sockets; else the place there: */
     int rank, world;
 } tri_ps_client_setup;
 
@@ -42,9 +42,9 @@ void tri_ps_client_close(tri_ps_client *client);
 #define TRI_PS_KEY_NBYTES 32
 void tri_ps_key(int number, char key[TRI_PS_KEY_NBYTES]);
 
-/* A dense table, borrowed spec; values[spec->params.count] is where values arrive. One at a time of a client. clock: the
- * step to begin with; -1: it has no values yet and this client, which `starts`, must give them. A client that does not
- * start waits until it has. */
+/* A dense table, borrowed spec; values[spec->params.count] is where values arrive. One at a time of a client. clock:
+ * the step to begin with; -1: it has no values yet and this client, which `starts`, must give them. A client that does
+ * not start waits until it has. */
 tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool starts, float *values, int64_t *clock,
                              tri_ps_dense **out);
 void tri_ps_dense_close(tri_ps_dense *dense);

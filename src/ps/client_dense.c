@@ -144,8 +144,8 @@ tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *co
     lock(dense);
     tri_status status = TRI_OK;
     for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++)
-        status = block_give(dense, b, clock, state, state_count,
-                            bodies + dense->spec->cuts[b].first * (1 + state_count));
+        status =
+            block_give(dense, b, clock, state, state_count, bodies + dense->spec->cuts[b].first * (1 + state_count));
     if (status == TRI_OK)
         status = tri_ps_ask_all(dense->client, (ps_head){.kind = PS_READY, .clock = clock}, NULL,
                                 "giving the first weights");
@@ -483,9 +483,8 @@ tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock)
 {
     wait at = {.dense = dense, .block = b, .clock = clock};
     lock(dense);
-    tri_status status = block_is_here(&at) && dense->client->status == TRI_OK
-                            ? TRI_OK
-                            : await(dense, block_is_here, &at, "weights");
+    tri_status status =
+        block_is_here(&at) && dense->client->status == TRI_OK ? TRI_OK : await(dense, block_is_here, &at, "weights");
     unlock(dense);
     return status;
 }

@@ -18,7 +18,7 @@ typedef struct ps_command {
 } ps_command;
 
 typedef struct ps_link {
-    tri_line *line; /* NULL: not there at present */
+    tri_line *line;  /* NULL: not there at present */
     bool opened;     /* it has told its number of the table */
     int64_t lost_ns; /* when it was lost */
     int64_t dial_ns; /* not again before this */
@@ -37,14 +37,14 @@ struct tri_ps_client {
     tri_mutex mutex;
     tri_cond moved;
     /* under the mutex: */
-    tri_vector commands; /* of ps_command */
-    ps_link *links;      /* [servers] */
-    bool look;           /* a newer view may be in the store */
+    tri_vector commands;  /* of ps_command */
+    ps_link *links;       /* [servers] */
+    bool look;            /* a newer view may be in the store */
     const ps_head *asked; /* a question to all servers, until all have answered */
     const void *asked_body;
     int64_t wanted[PS_MAX_SERVERS]; /* answers of each then */
-    tri_ps_dense *dense; /* NULL: none */
-    struct ps_kv_lines *kv; /* calls about rows (client_kv.h), NULL: none */
+    tri_ps_dense *dense;            /* NULL: none */
+    struct ps_kv_lines *kv;         /* calls about rows (client_kv.h), NULL: none */
     tri_string stats;
     bool closing, leaving;
     tri_status status; /* the first failure: every call returns it */
@@ -76,15 +76,15 @@ struct tri_ps_dense {
     int part_count;
     double weight;
     float tails[TRI_TREE_MAX_PARTS][TRI_PARAMS_TAIL];
-    int64_t tail_clock;  /* of the latest tail that was said, -1: none */
-    int64_t tail_known;  /* of the latest sum that came */
+    int64_t tail_clock; /* of the latest tail that was said, -1: none */
+    int64_t tail_known; /* of the latest sum that came */
     float tail_sums[TRI_PARAMS_TAIL];
-    int64_t move_clock;  /* of the latest move, -1: none */
+    int64_t move_clock; /* of the latest move, -1: none */
     float move_scale;
-    bool of_all;         /* ssp: the pulls under way wait for all workers */
-    int64_t told_clock;  /* ssp: of the latest PS_CLOCK, -1: none */
-    double *squares;     /* [block_count] */
-    float *state;        /* where states arrive */
+    bool of_all;        /* ssp: the pulls under way wait for all workers */
+    int64_t told_clock; /* ssp: of the latest PS_CLOCK, -1: none */
+    double *squares;    /* [block_count] */
+    float *state;       /* where states arrive */
     int state_index;
     int64_t waited_ns;
 };

@@ -36,11 +36,11 @@ typedef enum ps_kind {
     PS_VALUES,     /* clock, block; body: values */
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
     PS_STATE,
-    PS_STATS, /* -> text for people */
-    PS_BYE,   /* this worker needs nothing more -> the same */
+    PS_STATS,   /* -> text for people */
+    PS_BYE,     /* this worker needs nothing more -> the same */
     PS_REFUSED, /* from the server, before it hangs up: why */
-    PS_MOVED, /* from a server: the block is another one's, or may be soon; clock: version of the view it knows */
-    PS_LOOK,  /* clock: version of a view that the server may not know yet */
+    PS_MOVED,   /* from a server: the block is another one's, or may be soon; clock: version of the view it knows */
+    PS_LOOK,    /* clock: version of a view that the server may not know yet */
     /* Between a server and its backup: */
     PS_COPY_TABLE, /* body: what is known of a table */
     PS_COPY,       /* block; body: all of it */

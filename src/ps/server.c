@@ -104,7 +104,7 @@ tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
     return TRI_ENOMEM;
 }
 
-static void answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock)
+void tri_ps_answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock)
 {
     ps_head head = {.kind = kind, .request = request, .table = table, .clock = clock};
     tri_ps_answer(guest, &head, NULL, false);
@@ -119,7 +119,7 @@ static void room_leave(ps_guest *guest)
     guest->sum = NULL;
 }
 
-static void guest_remove(tri_ps_server *server, ps_guest *guest)
+void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest)
 {
     room_leave(guest);
     tri_ps_kv_forget(server->kv, guest);
@@ -156,308 +156,16 @@ static void on_closed(void *arg, tri_line *line, const char *why)
     if (guest && guest->server < 0 && guest->number >= 0 && !server->left[guest->number])
         tri_log(TRI_LOG_WARN, "lost worker %d (%s): %s", guest->number, tri_line_from(line), why);
     if (guest)
-        guest_remove(server, guest);
-    if (neighbour >= 0 && !(server->ended >> neighbour & 1))
+        tri_ps_guest_remove(server, guest);
+    if (neighbour < 0)
+        return;
+    if (server->ended >> neighbour & 1)
+        tri_ps_chain_alone(server);
+    else
         server->suspect = neighbour; /* looked at between turns: that takes time */
 }
 
 /* --- letters --- */
-
-typedef tri_status (*letter_fn)(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
-
-/* Another server has this one as its backup: what was here for others than workers is given anew. */
-static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const ps_head *head)
-{
-    if (head->clock < 0 || head->clock >= PS_MAX_SERVERS || guest->number >= 0)
-        return tri_fail(TRI_EFORMAT, "it says that it is server %lld", (long long)head->clock);
-    if (head->extra > (double)server->view.version)
-        TRI_TRY(tri_ps_chain_look(server));
-    for (ps_guest *other = server->guests, *next; other; other = next) {
-        next = other->next;
-        if (other == guest || other->server < 0)
-            continue;
-        tri_line *line = other->line;
-        guest_remove(server, other);
-        tri_line_note_set(line, NULL);
-        tri_line_hang_up(line);
-    }
-    guest->server = (int)head->clock;
-    server->whole = false;
-    tri_ps_kv_drop(server, false);
-    for (int t = 0; t < server->table_count; t++)
-        for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
-            if (!tri_ps_is_primary(server, server->tables[t], b))
-                tri_ps_block_drop(server->tables[t], b);
-    return TRI_OK;
-}
-
-static tri_status on_hello(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    (void)body;
-    if (head->request != PS_VERSION)
-        return tri_fail(TRI_EFORMAT, "it speaks version %llu of the protocol, want %d",
-                        (unsigned long long)head->request, PS_VERSION);
-    if (head->flags & PS_FLAG_SERVER)
-        return neighbour_hello(server, guest, head);
-    if (head->clock < 0 || head->clock >= server->setup.workers || guest->number >= 0)
-        return tri_fail(TRI_EFORMAT, "it says that it is worker %lld of %d", (long long)head->clock,
-                        server->setup.workers);
-    int number = (int)head->clock;
-    ps_guest *before = server->workers[number];
-    if (before) { /* its line is dead, or it was started again: the latest counts */
-        tri_line *line = before->line;
-        tri_log(TRI_LOG_WARN, "worker %d is here again, from %s", number, tri_line_from(guest->line));
-        guest_remove(server, before);
-        tri_line_note_set(line, NULL);
-        tri_line_hang_up(line);
-    }
-    guest->number = number;
-    server->workers[number] = guest;
-    answer_plain(guest, PS_HELLO, PS_VERSION, 0, number);
-    return TRI_OK;
-}
-
-static void open_answer(ps_guest *guest, const ps_table *table)
-{
-    ps_head head = {.kind = PS_OPEN,
-                    .request = guest->request,
-                    .clock = table->ready ? tri_ps_table_clock(guest->of, table, guest->number) : -1,
-                    .table = (uint32_t)table->number,
-                    .extra = (double)table->tail_clock};
-    tri_ps_answer(guest, &head, NULL, false);
-    guest->opens = -1;
-}
-
-static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    int before = server->table_count;
-    TRI_TRY(tri_ps_table_make(server, body, head->nbytes, &table));
-    if (guest->server >= 0) {
-        if (guest->table_count < PS_TABLES_MAX)
-            guest->tables[guest->table_count++] = table->number;
-        return TRI_OK;
-    }
-    if (server->table_count > before && server->chain.line) {
-        tri_letter letter = ps_head_write(head);
-        letter.flags |= PS_FLAG_STARTS;
-        tri_ps_chain_forward(server, 0, &letter, body);
-    } else if (server->table_count > before)
-        TRI_TRY(tri_ps_chain_renew(server));
-    guest->opens = table->number;
-    guest->request = head->request;
-    if (table->ready || (head->flags & PS_FLAG_STARTS))
-        open_answer(guest, table);
-    return TRI_OK;
-}
-
-static tri_status on_init(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    ps_block *block;
-    (void)guest;
-    TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    if (guest->server >= 0 && head->block < (uint32_t)table->spec.cut_count)
-        TRI_TRY(tri_ps_block_hold(server, table, (int)head->block));
-    TRI_TRY(tri_ps_block_find(server, head, &table, &block));
-    return tri_ps_block_fill(table, block, head, body);
-}
-
-static tri_status on_ready(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    (void)body;
-    TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    TRI_TRY(tri_ps_table_ready(server, table, head));
-    answer_plain(guest, PS_READY, head->request, head->table, head->clock);
-    for (ps_guest *other = server->guests; other; other = other->next)
-        if (other->opens == table->number)
-            open_answer(other, table);
-    return TRI_OK;
-}
-
-static tri_status on_push(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    ps_block *block;
-    TRI_TRY(tri_ps_block_find(server, head, &table, &block));
-    return table->consistency == PS_BSP ? tri_ps_bsp_push(server, guest, table, block, head)
-                                        : tri_ps_ssp_push(guest, table, block, head, body);
-}
-
-static tri_status on_tail(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_bsp_tail(server, guest, table, head, body);
-}
-
-static tri_status on_move(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    (void)guest;
-    (void)body;
-    TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_bsp_move(server, table, head);
-}
-
-static tri_status on_clock(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    (void)body;
-    TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_ssp_clock(server, guest, table, head);
-}
-
-static tri_status on_pull(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    ps_block *block;
-    (void)body;
-    TRI_TRY(tri_ps_block_find(server, head, &table, &block));
-    return table->consistency == PS_BSP ? tri_ps_bsp_pull(guest, table, block, head)
-                                        : tri_ps_ssp_pull(guest, table, block, head);
-}
-
-static tri_status on_pull_state(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    ps_block *block;
-    (void)body;
-    TRI_TRY(tri_ps_block_find(server, head, &table, &block));
-    int index = (int)head->extra;
-    if (!(head->extra >= 0 && head->extra < TRI_OPTIM_MAX_STATE) || !tri_optim_state_name(block->optim, index))
-        return tri_fail(TRI_EFORMAT, "array %g of the optimizer", head->extra);
-    ps_head answer = *head;
-    answer.kind = PS_STATE;
-    answer.clock = block->clock;
-    answer.nbytes = (uint64_t)table->spec.cuts[head->block].count * sizeof(float);
-    tri_ps_answer(guest, &answer, tri_optim_state(block->optim, index), false);
-    return TRI_OK;
-}
-
-static tri_status on_stats(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    tri_string text = {0};
-    (void)body;
-    tri_status status = tri_ps_stats(server, &text);
-    ps_head answer = {.kind = PS_STATS, .request = head->request, .nbytes = text.nbytes};
-    if (status == TRI_OK)
-        tri_ps_answer(guest, &answer, tri_string_text(&text), false);
-    tri_string_fini(&text);
-    return status;
-}
-
-/* A worker that leaves tells each server itself that it need not go on for it. */
-static tri_status on_bye(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    (void)body;
-    if (guest->server < 0) {
-        server->left_count += !server->left[guest->number];
-        server->left[guest->number] = true;
-    }
-    for (int t = 0; t < server->table_count; t++)
-        if (server->tables[t]->consistency != PS_BSP)
-            TRI_TRY(tri_ps_ssp_left(server, server->tables[t], guest->number));
-    TRI_TRY(tri_ps_kv_left(server, guest->number));
-    answer_plain(guest, PS_BYE, head->request, 0, 0);
-    return TRI_OK;
-}
-
-static tri_status on_look(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    (void)body;
-    guest->is_stalled = false; /* what it says from now on it says from the beginning */
-    return head->clock > (int64_t)server->view.version ? tri_ps_chain_look(server) : TRI_OK;
-}
-
-static tri_status on_copy_table(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    (void)guest;
-    TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_table_read(table, body, head->nbytes);
-}
-
-static tri_status on_copy(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    ps_table *table;
-    (void)guest;
-    TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    if (head->block >= (uint32_t)table->spec.cut_count || tri_ps_is_primary(server, table, (int)head->block))
-        return TRI_OK;
-    TRI_TRY(tri_ps_block_hold(server, table, (int)head->block));
-    return tri_ps_block_read(table, &table->blocks[head->block], body, head->nbytes);
-}
-
-static tri_status on_whole(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    (void)guest;
-    (void)head;
-    (void)body;
-    server->whole = true;
-    return TRI_OK;
-}
-
-static tri_status on_leave(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    (void)head;
-    (void)body;
-    server->ended |= UINT64_C(1) << guest->server;
-    return TRI_OK;
-}
-
-/* What clients may say, and how long its body may be; a body longer than nothing is checked against its table. */
-enum { CHANGES = 1, OF_BLOCK = 2, OF_SERVER = 4, OF_SLOTS = 8 };
-static const struct {
-    letter_fn fn;
-    size_t body_limit;
-    unsigned is; /* CHANGES: goes to the backup too. OF_BLOCK: wants the server that has the block. OF_SERVER: not for
-                    workers. OF_SLOTS: wants the server that has the slots in its body */
-} letters[PS_KIND_COUNT] = {
-    [PS_HELLO] = {on_hello, 0, 0},
-    [PS_OPEN] = {on_open, PS_TEXT_LIMIT_NBYTES, 0},
-    [PS_INIT] = {on_init, PS_BODY_LIMIT_NBYTES, CHANGES | OF_BLOCK},
-    [PS_READY] = {on_ready, 0, CHANGES},
-    [PS_PUSH] = {on_push, PS_BODY_LIMIT_NBYTES, CHANGES | OF_BLOCK},
-    [PS_TAIL] = {on_tail, TRI_PARAMS_TAIL * sizeof(float), CHANGES},
-    [PS_MOVE] = {on_move, 0, CHANGES},
-    [PS_CLOCK] = {on_clock, 0, CHANGES},
-    [PS_PULL] = {on_pull, 0, OF_BLOCK},
-    [PS_PULL_STATE] = {on_pull_state, 0, OF_BLOCK},
-    [PS_STATS] = {on_stats, 0, 0},
-    [PS_BYE] = {on_bye, 0, CHANGES},
-    [PS_KV_JOIN] = {tri_ps_kv_letter, 0, 0},
-    [PS_KV_OPEN] = {tri_ps_kv_letter, PS_TEXT_LIMIT_NBYTES, 0},
-    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, OF_SLOTS},
-    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, CHANGES | OF_SLOTS},
-    [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), CHANGES | OF_SLOTS},
-    [PS_KV_BARRIER] = {tri_ps_kv_letter, 0, 0},
-    [PS_KV_STATS] = {tri_ps_kv_letter, 0, 0},
-    [PS_KV_SAVE] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
-    [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, CHANGES},
-    [PS_KV_COPY] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, OF_SERVER},
-    [PS_LOOK] = {on_look, 0, 0},
-    [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, OF_SERVER},
-    [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, OF_SERVER},
-    [PS_WHOLE] = {on_whole, 0, OF_SERVER},
-    [PS_LEAVE] = {on_leave, 0, OF_SERVER},
-};
-
-/* Before the body of a letter is read. */
-static tri_status check_head(const ps_guest *guest, const ps_head *head)
-{
-    if ((unsigned)head->kind >= PS_KIND_COUNT || !letters[head->kind].fn)
-        return tri_fail(TRI_EFORMAT, "it sent a letter of kind %d", (int)head->kind);
-    if ((letters[head->kind].is & OF_SERVER) && guest->server < 0)
-        return tri_fail(TRI_EFORMAT, "it sent a letter of kind %d, as only servers do", (int)head->kind);
-    if (guest->server < 0 && guest->number < 0 && head->kind != PS_HELLO)
-        return tri_fail(TRI_EFORMAT, "it has not said who it is");
-    if (head->nbytes > letters[head->kind].body_limit)
-        return tri_fail(TRI_EFORMAT, "a letter of kind %d has %llu bytes, want at most %zu", (int)head->kind,
-                        (unsigned long long)head->nbytes, letters[head->kind].body_limit);
-    return TRI_OK;
-}
 
 /* Tells a guest why; it is not listened to any more, and loses its line when it has had time to hear. */
 void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
@@ -483,7 +191,7 @@ static void refused_sweep(tri_ps_server *server)
         if (guest->leaves_ns == 0 || guest->leaves_ns > now_ns)
             continue;
         tri_line *line = guest->line;
-        guest_remove(server, guest);
+        tri_ps_guest_remove(server, guest);
         tri_line_note_set(line, NULL);
         tri_line_hang_up(line);
     }
@@ -512,7 +220,7 @@ static bool forwarded_read(ps_guest *guest, ps_head *head)
 static bool is_elsewhere(tri_ps_server *server, const ps_guest *guest, const ps_head *head)
 {
     const ps_table *table = head->table < (uint32_t)server->table_count ? server->tables[head->table] : NULL;
-    if (!(letters[head->kind].is & OF_BLOCK) || !table || head->block >= (uint32_t)table->spec.cut_count)
+    if (!(tri_ps_letter_is(head->kind, PS_OF_BLOCK)) || !table || head->block >= (uint32_t)table->spec.cut_count)
         return false;
     bool primary = tri_ps_is_primary(server, table, (int)head->block);
     if (guest->server >= 0)
@@ -533,7 +241,7 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
         *refused = !guest || head.nbytes > HEAR_LIMIT_NBYTES;
         return NULL;
     }
-    tri_status status = check_head(guest, &head);
+    tri_status status = tri_ps_letter_check(guest, &head);
     if (status == TRI_OK && (!forwarded_read(guest, &head) || is_elsewhere(server, guest, &head)))
         return NULL;
     if (status == TRI_OK && head.kind == PS_PUSH)
@@ -554,7 +262,7 @@ static void forward(tri_ps_server *server, const ps_guest *guest, const ps_head 
 {
     const ps_table *table = head->table < (uint32_t)server->table_count ? server->tables[head->table] : NULL;
     bool known = head->kind == PS_PUSH && table && table->consistency == PS_BSP && !guest->sum;
-    if ((letters[head->kind].is & CHANGES) && !known)
+    if ((tri_ps_letter_is(head->kind, PS_CHANGES)) && !known)
         tri_ps_chain_forward(server, guest->number, letter, body);
 }
 
@@ -563,7 +271,7 @@ static void follow(tri_ps_server *server, ps_guest *guest, ps_head *head, void *
 {
     tri_status status = TRI_OK;
     if (forwarded_read(guest, head) && !is_elsewhere(server, guest, head))
-        status = letters[head->kind].fn(server, guest, head, body);
+        status = tri_ps_letter_handle(server, guest, head, body);
     if (status != TRI_OK)
         tri_log(TRI_LOG_WARN, "a letter of kind %d that server %d has forwarded: %s", (int)head->kind, guest->server,
                 tri_last_error());
@@ -589,106 +297,27 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         return false;
     if (guest->leaves_ns > 0)
         return true;
-    tri_status status = check_head(guest, &head);
+    tri_status status = tri_ps_letter_check(guest, &head);
     if (status == TRI_OK && (guest->server >= 0 || (head.kind == PS_HELLO && (head.flags & PS_FLAG_SERVER)))) {
         follow(server, guest, &head, body);
         return true;
     }
     bool elsewhere = status == TRI_OK && is_elsewhere(server, guest, &head);
-    if (status == TRI_OK && (letters[head.kind].is & OF_SLOTS)) {
+    if (status == TRI_OK && tri_ps_letter_is(head.kind, PS_OF_SLOTS)) {
         elsewhere = guest->is_stalled || tri_ps_kv_is_elsewhere(server, &head, body);
         guest->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
     }
     if (elsewhere) {
-        answer_plain(guest, PS_MOVED, head.request, head.table, (int64_t)server->view.version);
+        tri_ps_answer_plain(guest, PS_MOVED, head.request, head.table, (int64_t)server->view.version);
         return true;
     }
     if (status == TRI_OK) {
         forward(server, guest, &head, letter, body);
-        status = letters[head.kind].fn(server, guest, &head, body);
+        status = tri_ps_letter_handle(server, guest, &head, body);
     }
     if (status != TRI_OK)
         tri_ps_refuse(server, guest, status);
     return true;
-}
-
-/* --- views --- */
-
-tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line)
-{
-    char key[TRI_PS_KEY_NBYTES], *address;
-    size_t nbytes;
-    int64_t deadline_ns = tri_deadline_after_ms(limit_ms);
-    tri_ps_key(number, key);
-    TRI_TRY(tri_store_wait(server->setup.store, key, &address, &nbytes, deadline_ns));
-    tri_status status = tri_post_dial(server->post, address, deadline_ns, line);
-    tri_free(address);
-    return status;
-}
-
-/* The backup has not been given the slots that this server has taken over: it is told everything anew. */
-static void slots_gained(tri_ps_server *server, const ps_view *next)
-{
-    bool gained = false;
-    for (int s = 0; s < PS_SLOTS; s++)
-        gained = gained || (next->slots[s] == server->setup.number && server->view.slots[s] != server->setup.number);
-    if (gained && server->chain.line) {
-        tri_line_hang_up(server->chain.line);
-        tri_ps_chain_lost(server);
-    }
-}
-
-tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
-{
-    int number = server->setup.number, before = ps_view_slots(&server->view, number);
-    slots_gained(server, next);
-    server->view = *next;
-    if (!ps_view_find(next, number)) /* it was taken for dead */
-        return tri_ps_server_return(server);
-    if (!server->whole && ps_view_slots(next, number) > before)
-        return tri_fail(TRI_EPEER, "a server is gone, and its backup had not been given all that it held: the newest "
-                                   "weights are lost; --resume goes on from the newest checkpoint");
-    tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)next->version,
-            next->server_count, ps_view_slots(next, server->setup.number), PS_SLOTS);
-    tri_ps_kv_view(server);
-    for (int w = 0; w < server->setup.workers; w++)
-        if (server->workers[w])
-            answer_plain(server->workers[w], PS_MOVED, 0, 0, (int64_t)next->version);
-    return tri_ps_chain_renew(server);
-}
-
-tri_status tri_ps_server_return(tri_ps_server *server)
-{
-    ps_view *next = tri_alloc(sizeof(*next));
-    if (!next)
-        return TRI_ENOMEM;
-    *next = server->view;
-    tri_status status = tri_ps_views_look(server->setup.store, next);
-    ps_place own = {.number = server->setup.number};
-    server->whole = false;
-    bool joined = false;
-    while (status == TRI_OK && !joined) {
-        server->view = *next;
-        bool is_dead_one = ps_view_find(next, own.number); /* nobody has noticed yet */
-        if (is_dead_one && next->server_count == 1)
-            status = tri_fail(TRI_EPEER, "the last server was killed: the newest weights are lost; --resume goes on "
-                                         "from the newest checkpoint");
-        else
-            status = is_dead_one ? ps_view_without(next, own.number, next) : ps_view_join(next, &own, next);
-        uint64_t version = next->version;
-        if (status == TRI_OK)
-            status = tri_ps_views_claim(server->setup.store, next);
-        joined = !is_dead_one && next->version == version && ps_view_find(next, own.number);
-    }
-    if (status == TRI_OK)
-        server->view = *next;
-    if (status == TRI_OK)
-        tri_ps_kv_drop(server, true);
-    for (int t = 0; t < server->table_count; t++)
-        for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
-            tri_ps_block_drop(server->tables[t], b);
-    tri_free(next);
-    return status;
 }
 
 /* --- the server --- */
@@ -733,36 +362,6 @@ const char *tri_ps_server_address(const tri_ps_server *server)
     return tri_post_address(server->post);
 }
 
-/* A neighbour's line has ended. */
-static tri_status neighbour_look(tri_ps_server *server)
-{
-    int number = server->suspect;
-    server->suspect = -1;
-    return number >= 0 ? tri_ps_chain_suspect(server, number) : TRI_OK;
-}
-
-/* A server that nobody talks to finds out by itself when it was taken for dead. */
-static tri_status idle_look(tri_ps_server *server)
-{
-    int64_t now_ns = tri_now_ns();
-    if (server->setup.replicas < 2 || server->guests || now_ns < server->look_ns)
-        return TRI_OK;
-    server->look_ns = now_ns + TRI_NS_PER_S;
-    return tri_ps_chain_look(server);
-}
-
-/* Neighbours need not wonder. */
-static void leave_tell(tri_ps_server *server)
-{
-    ps_head head = {.kind = PS_LEAVE, .clock = server->setup.number};
-    tri_letter letter = ps_head_write(&head);
-    if (server->chain.line)
-        (void)tri_post_send(server->chain.line, 0, &letter, NULL, NULL, NULL);
-    for (ps_guest *guest = server->guests; guest; guest = guest->next)
-        if (guest->server >= 0)
-            tri_ps_answer_send(guest, 0, &letter, NULL, false);
-}
-
 static bool is_busy(const tri_ps_server *server)
 {
     return tri_ps_chain_is_busy(server) || tri_ps_kv_is_busy(server->kv);
@@ -775,13 +374,13 @@ tri_status tri_ps_server_run(tri_ps_server *server)
         TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(is_busy(server) ? COPY_MS : LOOK_MS)));
         TRI_TRY(tri_ps_kv_go_on(server->kv));
         refused_sweep(server);
-        TRI_TRY(neighbour_look(server));
-        TRI_TRY(idle_look(server));
+        TRI_TRY(tri_ps_neighbour_look(server));
+        TRI_TRY(tri_ps_idle_look(server));
         TRI_TRY(tri_ps_chain_go_on(server));
         if (server->status != TRI_OK)
             return tri_fail_copy(server->status, server->message);
     }
-    leave_tell(server);
+    tri_ps_leave_tell(server);
     return TRI_OK;
 }
 
@@ -798,7 +397,7 @@ void tri_ps_server_close(tri_ps_server *server)
     tri_post_close(server->post);
     tri_ps_chain_fini(server);
     while (server->guests)
-        guest_remove(server, server->guests);
+        tri_ps_guest_remove(server, server->guests);
     for (int t = 0; t < server->table_count; t++)
         tri_ps_table_destroy(server->tables[t]);
     tri_ps_kv_destroy(server->kv);

@@ -18,10 +18,10 @@ typedef struct tri_ps_server_setup {
     const char *token;
     int number, servers; /* of this one, and how many there are: who holds what */
     int workers;
-    int threads;  /* of the steps of optimizers */
-    int replicas; /* 2: the next server holds what is here too; wants: */
+    int threads;      /* of the steps of optimizers */
+    int replicas;     /* 2: the next server holds what is here too; wants: */
     tri_store *store; /* of the job; or NULL */
-    tri_hub *hub; /* NULL: sockets; else its place there: */
+    tri_hub *hub;     /* NULL: sockets; else its place there: */
     int rank, world;
 } tri_ps_server_setup;
 

@@ -135,10 +135,8 @@ tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *tab
 
 static void tail_answer(ps_guest *guest, const ps_table *table, int64_t clock)
 {
-    ps_head head = {.kind = PS_TAIL,
-                    .nbytes = sizeof(table->tail_sum),
-                    .clock = clock,
-                    .table = (uint32_t)table->number};
+    ps_head head = {
+        .kind = PS_TAIL, .nbytes = sizeof(table->tail_sum), .clock = clock, .table = (uint32_t)table->number};
     tri_ps_answer(guest, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
 }
 
@@ -163,8 +161,8 @@ static void tail_end(tri_ps_server *server, ps_table *table)
 static tri_status tail_turn(const tri_ps_server *server, ps_table *table, int64_t clock)
 {
     if (tri_ps_table_clock(server, table, 0) < clock) /* none there is: this worker has the sum of the step before */
-        return tri_fail(TRI_EFORMAT, "the tail of step %lld, before all blocks have taken step %lld",
-                        (long long)clock, (long long)tri_ps_table_clock(server, table, 0));
+        return tri_fail(TRI_EFORMAT, "the tail of step %lld, before all blocks have taken step %lld", (long long)clock,
+                        (long long)tri_ps_table_clock(server, table, 0));
     table->tail_clock = clock;
     memcpy(table->tail_before, table->tail_sum, sizeof(table->tail_sum));
     table->tail_whole = table->scaled = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server_impl.h: what a parameter server is made of: guests (server.c), blocks of tables (server_dense.c), and who waits
- * for whom (server_bsp.c, server_ssp.c).
+ * server_impl.h: what a parameter server is made of: guests (server.c), blocks of tables (server_dense.c), and who
+ * waits for whom (server_bsp.c, server_ssp.c).
  *
  * For these files only.
  */
@@ -22,12 +22,12 @@
 typedef struct ps_guest {
     struct tri_ps_server *of;
     tri_line *line;
-    int number;       /* of the worker, -1: has not said */
-    int server;       /* that forwards to this one, its backup; -1: none. `number` is the letter's worker then */
+    int number; /* of the worker, -1: has not said */
+    int server; /* that forwards to this one, its backup; -1: none. `number` is the letter's worker then */
     int tables[PS_TABLES_MAX], table_count; /* of that server: numbers here */
     uint64_t heard;                         /* letters of that server */
-    ps_sum *sum; /* bsp: that the body under way belongs to, NULL: none */
-    float *room; /* where it lies there */
+    ps_sum *sum;                            /* bsp: that the body under way belongs to, NULL: none */
+    float *room;                            /* where it lies there */
     tri_tree_part part;
     int opens;         /* number of the table that it waits for to be ready, -1: none */
     uint64_t request;  /* of that */
@@ -40,14 +40,14 @@ typedef struct ps_guest {
 
 typedef struct ps_block {
     bool held, filled, moves; /* held: there is memory for it */
-    int64_t clock;        /* steps that its values have taken */
-    float *values;        /* [count] */
-    float *previous;      /* bsp: those a step before, for a worker that has to begin that step again */
-    tri_optim *optim;     /* of these elements alone */
-    ps_sum sum;           /* bsp: gradients of step `clock` */
-    uint8_t *waits;       /* bsp: [workers] who wants the values of the next clock */
-    int64_t *pushed;      /* ssp, async: [workers] steps of each that have come */
-    float **seen;         /* with delay compensation: [workers] values that each pulled last, or NULL */
+    int64_t clock;            /* steps that its values have taken */
+    float *values;            /* [count] */
+    float *previous;          /* bsp: those a step before, for a worker that has to begin that step again */
+    tri_optim *optim;         /* of these elements alone */
+    ps_sum sum;               /* bsp: gradients of step `clock` */
+    uint8_t *waits;           /* bsp: [workers] who wants the values of the next clock */
+    int64_t *pushed;          /* ssp, async: [workers] steps of each that have come */
+    float **seen;             /* with delay compensation: [workers] values that each pulled last, or NULL */
 } ps_block;
 
 typedef struct ps_table {
@@ -69,10 +69,10 @@ typedef struct ps_table {
     float scale;         /* what gradients of that step are multiplied with, once `scaled` */
     double *squares;     /* of the norm's blocks, with clipping */
     /* ssp, async */
-    int64_t *clocks;     /* [workers] steps that each has finished; INT64_MAX: it has left */
-    int64_t *went_on;    /* [workers] the step that each has begun, as counted in: */
-    uint64_t ahead[64];  /* how often a worker went on so many steps ahead of the slowest (63: or more) */
-    uint8_t **pulls;     /* [workers] blocks that each waits for, NULL: none */
+    int64_t *clocks;    /* [workers] steps that each has finished; INT64_MAX: it has left */
+    int64_t *went_on;   /* [workers] the step that each has begun, as counted in: */
+    uint64_t ahead[64]; /* how often a worker went on so many steps ahead of the slowest (63: or more) */
+    uint8_t **pulls;    /* [workers] blocks that each waits for, NULL: none */
 } ps_table;
 
 struct tri_ps_server {
@@ -81,9 +81,9 @@ struct tri_ps_server {
     ps_view view;
     ps_chain chain;
     int64_t look_ns; /* when it looks for a view by itself next */
-    bool whole;     /* has all that it is the backup of */
-    int suspect;    /* a neighbour whose line has ended, -1: none */
-    uint64_t ended; /* bits of servers that ended in good order */
+    bool whole;      /* has all that it is the backup of */
+    int suspect;     /* a neighbour whose line has ended, -1: none */
+    uint64_t ended;  /* bits of servers that ended in good order */
     ps_guest *guests;
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
     bool *left;         /* [setup.workers] said goodbye */
@@ -107,6 +107,25 @@ void tri_ps_guest_paid(ps_guest *guest, size_t nbytes);
 /* The guest is told why, and loses its line. */
 void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status);
 void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting);
+void tri_ps_answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock);
+void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest);
+
+/* --- server_letters.c --- */
+/* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.
+ * PS_OF_SLOTS: wants the server that has the slots in its body. */
+enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8 };
+bool tri_ps_letter_is(ps_kind kind, unsigned what);
+/* Before its body is read. */
+tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head);
+tri_status tri_ps_letter_handle(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
+
+/* --- server_views.c --- */
+/* A neighbour's line has ended. */
+tri_status tri_ps_neighbour_look(tri_ps_server *server);
+/* A server that nobody talks to finds out by itself when it was taken for dead. */
+tri_status tri_ps_idle_look(tri_ps_server *server);
+/* Neighbours need not wonder. */
+void tri_ps_leave_tell(tri_ps_server *server);
 /* Dials another server; its address is in the store. */
 tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line);
 /* The view changes. */

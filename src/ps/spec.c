@@ -165,9 +165,10 @@ static tri_status options_print(const tri_option_table *table, const void *confi
 tri_status tri_ps_spec_print(const ps_spec *spec, tri_string *out)
 {
     const tri_params *params = &spec->params;
-    TRI_TRY(tri_string_appendf(out, "name: %s\njob: %016llx\nleaves: %lld\nworkers: %d\nsteps: %lld\ncount: %lld\nblocks: %lld\n",
-                               spec->name, (unsigned long long)spec->job, (long long)spec->leaves, spec->workers, (long long)spec->steps,
-                               (long long)params->count, (long long)params->block_count));
+    TRI_TRY(tri_string_appendf(
+        out, "name: %s\njob: %016llx\nleaves: %lld\nworkers: %d\nsteps: %lld\ncount: %lld\nblocks: %lld\n", spec->name,
+        (unsigned long long)spec->job, (long long)spec->leaves, spec->workers, (long long)spec->steps,
+        (long long)params->count, (long long)params->block_count));
     TRI_TRY(options_print(&tri_ps_options, &spec->ps, out));
     TRI_TRY(options_print(&tri_optim_options, &spec->optim, out));
     TRI_TRY(tri_string_append(out, "entries:\n"));

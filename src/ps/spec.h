@@ -2,9 +2,9 @@
  *
  * spec.h: what a table of parameters is, as client and server both know it: its entries, how they move, and its blocks.
  *
- * The client says it once, as a text; the server checks and rebuilds it, so that both cut the same blocks and the server
- * moves them by the very code that a worker would (tri_optim). A dense table is a store (nn/params.h) of which the
- * values lie elsewhere.
+ * The client says it once, as a text; the server checks and rebuilds it, so that both cut the same blocks and the
+ * server moves them by the very code that a worker would (tri_optim). A dense table is a store (nn/params.h) of which
+ * the values lie elsewhere.
  */
 #ifndef TRI_PS_SPEC_H
 #define TRI_PS_SPEC_H

@@ -366,8 +366,8 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     if (parts_open)
         job->config.parallel.tensor_parts = job->mesh.tensor;
     TRI_TRY(tri_config_hash(&job->config, &job->config_hash));
-    job->threads = tri_job_threads(&job->config, job->servers.client ? tri_job_servers_local(job)
-                                                                      : tri_comm_local_count(job->comm));
+    job->threads = tri_job_threads(&job->config,
+                                   job->servers.client ? tri_job_servers_local(job) : tri_comm_local_count(job->comm));
     snprintf(job->bits, sizeof(job->bits), "reproducible");
     if (strcmp(tri_comm_engine(job->comm), "host") != 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.engine %s adds in an order of its own)",

@@ -48,6 +48,9 @@ MESHES = [
     (3, "sync=zero2"),
     (4, "sync=zero3"),
     (4, "tensor=2 sync=zero3"),
+    (4, "sync=zero3 zero_ranks=2"),
+    (6, "sync=zero1 zero_ranks=2"),
+    (4, "pipeline=2 sync=zero3"),
     (8, "data=2 tensor=2 pipeline=2 sync=zero1"),
 ]
 

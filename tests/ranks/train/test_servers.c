@@ -109,8 +109,8 @@ static void optimizers_groups_frozen_parts_waves_and_bf16_change_nothing(void **
 static void simulated_workers_give_the_weights_of_one_process(void **state)
 {
     (void)state;
-    const char *wide[] = {"train.shards=64", "train.batch=128", "train.epochs=1", "data.synthetic_count=384",
-                          SMALL,             NULL,              NULL};
+    const char *wide[] = {
+        "train.shards=64", "train.batch=128", "train.epochs=1", "data.synthetic_count=384", SMALL, NULL, NULL};
     train_case test = {.config = conv, .overrides = wide, .world = 1};
     uint64_t alone = expect_run(&test);
     wide[5] = PS;
@@ -169,8 +169,7 @@ static void stale_workers_learn(void **state)
     };
     for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
         const char *const ps[] = {PS, SMALL, words[i][0], words[i][1], NULL};
-        double loss =
-            expect_outcome(&(train_case){.config = mlp, .overrides = ps, .world = 3, .servers = 2}).test_loss;
+        double loss = expect_outcome(&(train_case){.config = mlp, .overrides = ps, .world = 3, .servers = 2}).test_loss;
         if (!(loss < 1.2)) /* 2.3 at first, 0.63 by one process */
             fail_msg("case %zu: test loss %f", i, loss);
     }

@@ -176,8 +176,7 @@ static train_outcome outcome_of(const rank_place *places, const train_case *test
         }
         outcome.far_nbytes = places[r].far_nbytes > outcome.far_nbytes ? places[r].far_nbytes : outcome.far_nbytes;
         outcome.held_nbytes = places[r].held_nbytes < outcome.held_nbytes ? places[r].held_nbytes : outcome.held_nbytes;
-        outcome.all_equal =
-            outcome.all_equal && (r >= test->world || places[r].result.weights_hash == outcome.hash);
+        outcome.all_equal = outcome.all_equal && (r >= test->world || places[r].result.weights_hash == outcome.hash);
     }
     return outcome;
 }
@@ -191,12 +190,8 @@ static tri_status places_make(const train_case *test, const char *transport, con
     static atomic_bool failed;
     atomic_store(&failed, false);
     for (int r = 0; r < test->world + test->servers; r++)
-        places[r] = (rank_place){.test = test,
-                                 .hub = *hub,
-                                 .transport = transport,
-                                 .rank = r,
-                                 .serving = &serving[r],
-                                 .failed = &failed};
+        places[r] = (rank_place){
+            .test = test, .hub = *hub, .transport = transport, .rank = r, .serving = &serving[r], .failed = &failed};
     return TRI_OK;
 }
 

@@ -228,11 +228,12 @@ static void slurm_is_understood(void **state)
 static void tf_config_is_understood(void **state)
 {
     const row rows[] = {
-        {{TF("\"task\":{\"type\":\"chief\",\"index\":0}")}, "tf_config", 0, 4, 0, 3, true, "tcp://a:9"},
-        {{TF("\"task\":{\"type\":\"worker\",\"index\":1}")}, "tf_config", 2, 4, 0, 1, false, "tcp://a:9"},
-        {{TF("\"task\":{\"type\":\"worker\",\"index\":2}")}, "tf_config", 3, 4, 2, 3, false, "tcp://a:9"},
+        {{TF("\"task\":{\"type\":\"chief\",\"index\":0}")}, "tf_config", 0, 5, 0, 3, true, "tcp://a:9"},
+        {{TF("\"task\":{\"type\":\"worker\",\"index\":1}")}, "tf_config", 2, 5, 0, 1, false, "tcp://a:9"},
+        {{TF("\"task\":{\"type\":\"worker\",\"index\":2}")}, "tf_config", 3, 5, 2, 3, false, "tcp://a:9"},
         {{TF("\"task\":{\"type\":\"worker\",\"index\":3}")}, NULL, .says = "found worker 3 of 3"},
-        {{TF("\"task\":{\"type\":\"ps\",\"index\":0}")}, NULL, .says = "found 'ps'"},
+        {{TF("\"task\":{\"type\":\"ps\",\"index\":0}")}, "tf_config", 4, 5, 0, 1, false, "tcp://a:9"},
+        {{TF("\"task\":{\"type\":\"evaluator\",\"index\":0}")}, NULL, .says = "found 'evaluator'"},
         {{TF("\"task\":{\"index\":0}")}, NULL, .says = "task.type"},
         {{TF("\"task\":{\"type\":\"worker\",\"index\":\"0\"}")}, NULL, .says = "task.index"},
         {{"TF_CONFIG={}"}, "tf_config", 0, 1, 0, 1, false, ""},
@@ -250,6 +251,32 @@ static void tf_config_is_understood(void **state)
     };
     (void)state;
     CHECK(rows);
+}
+
+static void servers_are_the_last_ranks(void **state)
+{
+    static const struct {
+        const char *variables[10];
+        int servers; /* -1: refused, */
+        const char *says;
+    } rows[] = {
+        {{TF("\"task\":{\"type\":\"ps\",\"index\":0}")}, 1, NULL},
+        {{TF("\"task\":{\"type\":\"worker\",\"index\":0}")}, 1, NULL},
+        {{"PMI_RANK=0", "PMI_SIZE=1"}, 0, NULL},
+        {{TORCH("1"), MASTER, "TRIREME_SERVERS=1"}, 1, NULL},
+        {{TORCH("1"), MASTER, "TRIREME_SERVERS=2"}, -1, "TRIREME_SERVERS: want a whole number of 0 to 1, found '2'"},
+        {{TORCH("1"), MASTER, "TRIREME_SERVERS=x"}, -1, "found 'x'"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tri_cluster_place place;
+        tri_status status = tri_cluster_detect(look, (void *)(uintptr_t)rows[i].variables, &place);
+        assert_int_equal(status, rows[i].servers < 0 ? TRI_ECONFIG : TRI_OK);
+        if (status == TRI_OK)
+            assert_int_equal(place.servers, rows[i].servers);
+        else
+            assert_non_null(strstr(tri_last_error(), rows[i].says));
+    }
 }
 
 static void node_lists_are_read(void **state)
@@ -315,6 +342,7 @@ int main(void)
         cmocka_unit_test(jobs_of_one_host_meet_and_others_do_not),
         cmocka_unit_test(slurm_is_understood),
         cmocka_unit_test(tf_config_is_understood),
+        cmocka_unit_test(servers_are_the_last_ranks),
         cmocka_unit_test(node_lists_are_read),
         cmocka_unit_test(task_lists_are_read),
     };

@@ -181,7 +181,7 @@ static void post_run(const bench_task *task)
     for (int i = 1; i <= task->count; i++) {
         OK(tri_post_send(client_line, 0, &letter, from_bytes, client_sent, NULL));
         /* Somebody who has more to push than the way takes, not all at once. */
-        while (i - client.sent > 4 && task->nbytes > 4096)
+        while (i - client.sent > (task->nbytes > 4096 ? 4 : 64))
             OK(tri_post_turn(client.post, TRI_FOREVER));
         while (i % task->every == 0 && client.letters < i / task->every)
             OK(tri_post_turn(client.post, TRI_FOREVER));

@@ -29,6 +29,7 @@ static void priorities_body(post_pair *pair)
 
     /* It fills the way, so all that follow wait. */
     pair_send(from, from->line, 0, 100, much, MUCH_NBYTES);
+    PAIR_CHECK(pair, tri_post_turn(from->post, tri_now_ns()) == TRI_OK);
     PAIR_CHECK(pair, tri_line_queued(from->line) > 0);
     for (size_t i = 0; i < TRI_COUNT_OF(priorities); i++)
         pair_send(from, from->line, priorities[i], i, much, 100000 * (i % 3));
@@ -51,14 +52,15 @@ static void urgent_letters_overtake_those_that_wait(void **state)
 
 static uint64_t mixed_priority(uint64_t id)
 {
-    return id * 2654435761u >> 7 & 3;
+    return id % 40 == 31 ? 4 : id * 2654435761u >> 7 & 3;
 }
 
 static size_t mixed_nbytes(uint64_t id)
 {
     static const size_t sizes[] = {0, 1, 100, 3000, 16384 - TRI_LETTER_NBYTES - 1, 16384 - TRI_LETTER_NBYTES, 40000};
 
-    return sizes[id * 40503 % TRI_COUNT_OF(sizes)];
+    /* Some are long and urgent, when a row of short ones has been offered to the way. */
+    return id % 40 == 31 ? 400000 : sizes[id * 40503 % TRI_COUNT_OF(sizes)];
 }
 
 static bool mixed_then(pair_end *end, const pair_event *event)
@@ -78,13 +80,13 @@ static void mixed_body(post_pair *pair)
         for (int i = 0; i < 2; i++)
             pair_send(&pair->ends[i], pair->ends[i].line, (unsigned)mixed_priority(id), id, much + id,
                       mixed_nbytes(id));
-        tri_line_pause(pair->ends[0].line, id % 200 < 150);
-        if (id % 7 == 0)
+        tri_line_pause(pair->ends[0].line, id % 40 < 20);
+        for (uint64_t turns = id % 40 < 20 ? 0 : id % 4; turns > 0; turns--)
             pair_turn(pair);
     }
     tri_line_pause(pair->ends[0].line, false);
     for (int i = 0; i < 2; i++) {
-        uint64_t next[4] = {0};
+        uint64_t next[5] = {0};
 
         PAIR_UNTIL(pair, pair_count(&pair->ends[i], PAIR_LETTER) == MIXED || pair_count(&pair->ends[i], PAIR_CLOSED));
         for (int n = 0; n < pair_count(&pair->ends[i], PAIR_LETTER); n++) {
@@ -238,6 +240,29 @@ static void a_new_line_hears_nothing_of_the_one_before(void **state)
 {
     (void)state;
     over_all(hung_up_in_the_midst_body);
+}
+
+/* A letter of which a part has gone is no letter. */
+static void cut_body(post_pair *pair)
+{
+    pair_end *to = &pair->ends[0], *from = &pair->ends[1];
+
+    if (!pair->way->over_hub)
+        return; /* the kernel takes both as a whole */
+    pair_send(from, from->line, 0, 1, much, 40000);
+    pair_send(from, from->line, 0, 2, much, 40000);
+    PAIR_CHECK(pair, tri_post_turn(from->post, tri_now_ns()) == TRI_OK);
+    PAIR_CHECK(pair, pair_count(from, PAIR_SENT) == 1 && tri_line_queued(from->line) < 40000);
+    tri_line_hang_up(from->line);
+    PAIR_UNTIL(pair, pair_count(to, PAIR_CLOSED) == 1);
+    PAIR_CHECK(pair, pair_count(to, PAIR_LETTER) == 1 && pair_event_of(to, PAIR_LETTER, 0)->id == 1);
+    PAIR_CHECK(pair, pair_event_of(from, PAIR_SENT, 1)->status == TRI_ECANCELED);
+}
+
+static void a_letter_that_was_cut_is_none(void **state)
+{
+    (void)state;
+    over_all(cut_body);
 }
 
 static pair_what hang_up_at;
@@ -476,6 +501,7 @@ int main(void)
         cmocka_unit_test(a_handler_may_pause_after_each_letter),
         cmocka_unit_test(who_hangs_up_ends_the_line_for_both),
         cmocka_unit_test(a_new_line_hears_nothing_of_the_one_before),
+        cmocka_unit_test(a_letter_that_was_cut_is_none),
         cmocka_unit_test(handlers_may_hang_up),
         cmocka_unit_test(who_is_not_wanted_finds_the_line_closed),
         cmocka_unit_test(what_was_said_before_leaving_is_heard),

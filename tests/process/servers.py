@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Parameter servers through the program: the `weights:` line of one process for any numbers of workers and servers, also when
+workers and servers are killed on the way; and clear words where that cannot be.
+
+usage: servers.py TRIREME
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+CONFIG = """
+model:
+  layers:
+    - reshape: [4, 4, 2]
+    - conv2d: {out: 4, kernel: 3, pad: 1}
+    - batch_norm
+    - relu
+    - flatten
+    - dropout: 0.2
+    - linear: {out: 300, relu: true}
+    - linear: classes
+data: {name: synthetic, synthetic_count: 3000, synthetic_width: 32}
+train: {batch: 60, epochs: 2, shards: 8, eval_every: 0}
+optim: {name: adamw, lr: 0.01, clip_norm: 1}
+ps: {block_kib: 16}
+comm: {timeout_s: 60}
+"""
+LONG = ["train.epochs=4000", "train.steps=STEPS", "data.synthetic_count=600"]
+
+
+def environment_of(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    return dict(item.split("=", 1) for item in text.split("\0") if "=" in item)
+
+
+def ranks_of(launcher):
+    """Processes of a launcher by rank."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            is_ours = os.readlink(f"/proc/{pid}/exe") == TRIREME
+        except (OSError, IndexError):
+            continue
+        if parent == launcher and is_ours:
+            rank = environment_of(pid).get("TRIREME_RANK")
+            if rank is not None:
+                found[int(rank)] = int(pid)
+    return found
+
+
+class Servers(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        (self.path / "run.yaml").write_text(CONFIG)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def start(self, *words):
+        return subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+
+    def run_it(self, *words, code=0):
+        process = self.start(*words)
+        text = process.communicate(timeout=240)[0]
+        self.assertEqual(process.returncode, code, text)
+        return text
+
+    def weights(self, *words):
+        return re.search(r"weights: xxh3 (\w+)", self.run_it(*words)).group(1)
+
+    def test_any_numbers_give_the_weights_of_one_process(self):
+        alone = self.weights("--out", "alone")
+        for workers, servers, replicas in ((1, 1, 1), (2, 2, 1), (3, 2, 2), (4, 3, 2), (2, 1, 2)):
+            found = self.weights("-n", str(workers), "--servers", str(servers), f"ps.replicas={replicas}")
+            self.assertEqual(found, alone, f"{workers} workers, {servers} servers, {replicas} replicas")
+
+    def test_encrypted_lines_and_half_a_run(self):
+        alone = self.weights("--out", "alone")
+        self.run_it("-n", "2", "--servers", "2", "comm.encrypt=on", "train.steps=20", "--out", "half")
+        self.assertEqual(self.weights("-n", "3", "--servers", "1", "comm.encrypt=on", "train.steps=0", "--resume", "half"),
+                         alone)
+
+    def kill_some(self, process, ranks, kills, pause, seed):
+        draw = random.Random(seed)
+        killed = 0
+        log = self.path / "killed" / "metrics.jsonl"
+        while not log.exists() or log.stat().st_size == 0:
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        while killed < kills and process.poll() is None:
+            time.sleep(pause * (1 + draw.random()))
+            pid = ranks_of(process.pid).get(draw.choice(ranks))
+            if pid:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+                except ProcessLookupError:
+                    pass
+        return killed
+
+    def killed_run(self, ranks, kills, pause, steps, *words):
+        long = [word.replace("STEPS", str(steps)) for word in LONG]
+        alone = self.weights(*long, "--out", "alone")
+        process = self.start(*long, "--out", "killed", "--restarts", "1000", *words)
+        text = []
+        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
+        reader.start()
+        killed = self.kill_some(process, ranks, kills, pause, 7)
+        process.wait(240)
+        reader.join()
+        self.assertEqual(process.returncode, 0, text[0])
+        self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
+        self.assertEqual(re.search(r"weights: xxh3 (\w+)", text[0]).group(1), alone, text[0])
+        return text[0]
+
+    def test_killed_workers_are_replaced_and_the_weights_stay_the_same(self):
+        self.killed_run([0, 1], 8, 0.2, 1500, "-n", "2", "--servers", "2")
+
+    def test_killed_servers_are_replaced_by_their_backups(self):
+        text = self.killed_run([2, 3], 5, 0.7, 2500, "-n", "2", "--servers", "2", "ps.replicas=2")
+        self.assertIn("its backup goes on in its place", text)
+
+    def test_killed_servers_of_three(self):
+        self.killed_run([2, 3, 4], 5, 0.7, 2500, "-n", "2", "--servers", "3", "ps.replicas=2")
+
+    def test_a_killed_server_without_a_backup_ends_the_run_with_a_way_out(self):
+        process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5",
+                             *[word.replace("STEPS", "100000") for word in LONG])
+        text = []
+        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
+        reader.start()
+        self.kill_some(process, [3], 1, 0.2, 1)
+        process.wait(60)
+        reader.join()
+        self.assertEqual(process.returncode, 3, text[0])
+        self.assertIn("error: server 1 was started again, but what it held is lost", text[0])
+        self.assertIn("ps.replicas 2", text[0])
+
+    def test_stale_workers_tell_how_far_ahead_they_were(self):
+        text = self.run_it("-n", "2", "--servers", "2", "ps.consistency=ssp", "ps.staleness=1")
+        counts = dict(re.findall(r" (\d+): (\d+)", re.search("steps ahead of the slowest worker:(.*)", text).group(1)))
+        self.assertLessEqual(max(map(int, counts)), 1)
+        self.assertIn("bits: not reproducible (ps.consistency ssp)", text)
+
+    def test_any_start_order_and_tf_config(self):
+        """Processes that nobody launched together, as TFJob starts them: the last comes long after the first."""
+        alone = self.weights("--out", "alone")
+        port = random.randint(20000, 30000)
+        cluster = {"chief": [f"127.0.0.1:{port}"], "worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2", "127.0.0.1:3"]}
+        tasks = [("ps", 1), ("worker", 0), ("ps", 0), ("chief", 0)]
+        random.shuffle(tasks)
+        processes = []
+        for kind, index in tasks:
+            config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+            processes.append(subprocess.Popen([TRIREME, "train", "run.yaml", "parallel.sync=ps", "--out", "tf"],
+                                              cwd=self.path, env={**os.environ, "TF_CONFIG": config},
+                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            time.sleep(0.3)
+        texts = [process.communicate(timeout=120)[0] for process in processes]
+        self.assertEqual([process.returncode for process in processes], [0] * 4, texts)
+        chief = texts[tasks.index(("chief", 0))]
+        self.assertEqual(re.search(r"weights: xxh3 (\w+)", chief).group(1), alone)
+
+    def test_what_cannot_be_is_refused(self):
+        for words, says in (
+            (["parallel.sync=ps"], "there are no parameter servers: want --servers N"),
+            (["--servers", "1"], "--servers wants the number of workers too"),
+            (["-n", "2", "--restarts", "1"], "--restarts goes with --servers"),
+            (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
+            (["-n", "2", "--servers", "1", "parallel.tensor=2"], "parallel.tensor"),
+            (["-n", "2", "--servers", "1", "ps.consistency=none"], "ps.consistency"),
+        ):
+            process = self.start(*words)
+            text = process.communicate(timeout=60)[0]
+            self.assertIn(process.returncode, (1, 2), text)
+            self.assertIn(says, text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
