@@ -51,7 +51,8 @@ typedef enum ps_kind {
     PS_KV_JOIN,    /* -> body: the last request and barrier that were heard of this worker */
     PS_KV_OPEN,    /* body: a table's text -> table, clock */
     PS_KV_PULL,    /* clock, block: count of rows; body: slots, keys -> body: values, when they may be had */
-    PS_KV_PUSH,    /* clock, block, part (bsp), extra: number of the push; body: slots, keys, values -> and values with PS_FLAG_PULL */
+    PS_KV_PUSH,    /* clock, block, part (bsp), extra: number of the push; body: slots, keys, values -> and values with
+                      PS_FLAG_PULL */
     PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
     PS_KV_BARRIER, /* clock: how many of them -> when all workers have come to it */
     PS_KV_STATS,   /* -> body: lines for people */
@@ -71,7 +72,7 @@ typedef enum ps_kind {
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
 
-#define PS_FLAG_COPY   UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
+#define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
 
 /* In letters to a backup the upper bits of `table` are the worker's number. */
 #define PS_TABLE_BITS 8
