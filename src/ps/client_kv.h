@@ -172,8 +172,9 @@ typedef struct kv_batch {
     const uint64_t *keys;
     const float *rows; /* NULL: pulled only */
     int64_t count;
-    bool adds;   /* rows of equal keys are added up */
-    bool to_all; /* a letter to every server, also without rows */
+    int64_t first; /* which row of the caller's the first one is, where it is a part of a batch */
+    bool adds;     /* rows of equal keys are added up */
+    bool to_all;   /* a letter to every server, also without rows */
 } kv_batch;
 /* Cuts a batch into calls; answers go to the work, which may be NULL. */
 tri_status tri_ps_kv_split(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work);

@@ -52,7 +52,7 @@ static size_t floats_of(const tri_kv_table *table, int64_t row)
 
 static void row_list(const tri_kv_table *table, const kv_batch *batch, uint32_t row, bool again, float *to)
 {
-    size_t dim = (size_t)table->spec.table.dim, floats = floats_of(table, row);
+    size_t dim = (size_t)table->spec.table.dim, floats = floats_of(table, batch->first + row);
     const float *from = batch->rows + (size_t)row * dim;
     for (size_t e = 0; again && e < floats; e++)
         to[e] += from[e];
@@ -147,7 +147,7 @@ static void owners_copy(tri_ps_client *client, int owners[PS_SLOTS], ps_slots sl
     tri_mutex_unlock(&client->mutex);
 }
 
-static tri_status split_once(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work, int64_t first_row)
+static tri_status split_once(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work)
 {
     kv_scratch *scratch = &table->kv->scratch;
     int servers = table->kv->client->setup.servers;
@@ -167,7 +167,7 @@ static tri_status split_once(tri_kv_table *table, const kv_batch *batch, tri_kv_
         if (!call)
             return TRI_ENOMEM;
         for (int64_t i = 0; pulls && i < count; i++)
-            call->at[i] += (uint32_t)first_row;
+            call->at[i] += (uint32_t)batch->first;
         call->work = work;
         TRI_TRY(tri_ps_kv_call(table->kv->client, call));
     }
@@ -186,14 +186,15 @@ tri_status tri_ps_kv_split(tri_kv_table *table, const kv_batch *batch, tri_kv_wo
         if (nbytes > PS_BODY_LIMIT_NBYTES)
             return tri_fail(TRI_EINVAL, "table '%s': rows of one step's shards: want at most %zu bytes, got %zu",
                             table->spec.name, PS_BODY_LIMIT_NBYTES, nbytes);
-        return split_once(table, batch, work, 0);
+        return split_once(table, batch, work);
     }
     for (int64_t first = 0; first < batch->count; first += most) {
         kv_batch some = *batch;
+        some.first = first;
         some.keys += first;
         some.rows = batch->rows ? batch->rows + (size_t)first * (size_t)table->spec.table.dim : NULL;
         some.count = batch->count - first < most ? batch->count - first : most;
-        TRI_TRY(split_once(table, &some, work, first));
+        TRI_TRY(split_once(table, &some, work));
     }
     return TRI_OK;
 }
