@@ -78,6 +78,7 @@ typedef struct tri_op_attr {
     bool bias;                                     /* linear, conv2d: parameter 1 is there */
     float epsilon;                                 /* norms; 0 = 1e-5 */
     float momentum;                                /* batch_norm running statistics; 0 = 0.1 */
+    bool sync;                                     /* batch_norm: statistics of the whole batch (tri_op_batch) */
     float rate;                                    /* dropout probability */
     float smoothing;                               /* cross_entropy, vocab_loss: label smoothing */
     int axis;                                      /* concat */
@@ -129,6 +130,18 @@ typedef struct tri_op_ranks {
     tri_status status; /* the first failure; from then on nothing is exchanged */
 } tri_op_ranks;
 
+/* All shards of a step, wherever they are computed: what sums over them inside a run. */
+typedef struct tri_op_batch {
+    /* leaves[s * count + i] of each shard s of the run; on return leaves[i] is the root of the canonical tree over the
+     * shards of the whole batch, with the same bits on all workers. NULL: the run has all of them. */
+    tri_status (*sum)(void *arg, double *leaves, int shards, int64_t count);
+    void *arg;
+    tri_status status; /* the first failure; from then on nothing is summed */
+} tri_op_batch;
+/* leaves[i] becomes the root of the balanced tree over `shards` leaves of `count` numbers: a subtree, a power of two of
+ * them, or any number of ranks' (tri_tree_plan_leaves()). Destroys leaves. */
+void tri_doubles_tree_sum(double *leaves, int shards, int64_t count);
+
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
 typedef struct tri_op_call {
     int shards;          /* in this call, 1 .. max_shards */
@@ -142,6 +155,7 @@ typedef struct tri_op_call {
     uint64_t seed, step;
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
     tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
+    tri_op_batch *batch;         /* of ops with attr.sync; NULL: the run has all shards */
     /* backward only: */
     const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place;
                              and by gather_tokens: added up in place */
@@ -149,11 +163,11 @@ typedef struct tri_op_call {
                                         kernel's flags say so */
     int part_count;                  /* subtrees of the shards of this call */
     const tri_tree_part *parts;      /* first is relative to the call's first shard */
-    float *const
-        *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten.
-                               Gradients are f32 sums over samples, never means. batch_norm: for the buffers (2, 3)
-                               the sum over shards with samples of the batch's mean and unbiased variance, written
-                               by forward (training) and by backward, by each that is given part_count and dparam */
+    float *const *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten.
+                                        Gradients are f32 sums over samples, never means. batch_norm: for the buffers
+                                        (2, 3) the sum over shards with samples of their mean and unbiased variance
+                                        (sync: those of the batch), written by forward (training) and by backward, by
+                                        each that is given part_count and dparam */
 } tri_op_call;
 
 /* vocab_part, vocab_join: what is known of a row's logits for some of the words, as f32. vocab_sums makes the loss of

@@ -57,7 +57,7 @@ static tri_status block_again(tri_graph *graph, int last)
         op->call.scratch = tri_graph_buffer(graph, op->scratch_again);
         TRI_TRY(tri_graph_op_bring(graph, op));
         tri_kernel_forward(&op->kernel, &op->call);
-        TRI_TRY(graph->across.status);
+        TRI_TRY(tri_graph_others(graph));
         tri_graph_op_done(graph, op);
     }
     return TRI_OK;
@@ -130,7 +130,7 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
             TRI_TRY(block_again(graph, o));
         if (op->backward)
             TRI_TRY(op_down(graph, op));
-        TRI_TRY(graph->across.status);
+        TRI_TRY(tri_graph_others(graph));
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
             ready(arg, op->slot[p]);
     }

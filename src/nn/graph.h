@@ -70,6 +70,10 @@ void tri_graph_hooks_set(tri_graph *graph, const tri_graph_hooks *hooks);
  * in the same order. A failure ends the run. */
 void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across);
 
+/* How batch norms of the whole batch sum over it inside of runs (tri_model_sync_batch_norm()); never set: a run has all
+ * shards of its batch. A failure ends the run. */
+void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch);
+
 /* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss. The batch is
  * borrowed until backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the
  * shards. */

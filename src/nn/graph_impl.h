@@ -82,6 +82,7 @@ struct tri_graph {
     tri_graph_hooks hooks;
     int ranks;                       /* that share out the parts of the model */
     tri_op_ranks across;             /* sum NULL: none is set */
+    tri_op_batch batch_sums;         /* likewise */
     float (*sums)[TRI_LOSS_COLUMNS]; /* [slots][config.shards] */
     tri_device_view sums_view;       /* what the host sees of them */
     void *staged_input,
@@ -108,6 +109,8 @@ tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params
 /* graph.c: the op's parameters are there, from bring to done. */
 tri_status tri_graph_op_bring(tri_graph *graph, graph_op *op);
 void tri_graph_op_done(const tri_graph *graph, const graph_op *op);
+/* The first failure of what kernels of this run did with others. */
+tri_status tri_graph_others(const tri_graph *graph);
 /* The op writes gradients: tells its call where to. */
 void tri_graph_op_parts(tri_graph *graph, graph_op *op);
 /* compile.c: a store without entries: enough to decide what is compiled; its of_model is the caller's to free. */

@@ -100,6 +100,22 @@ void tri_model_init_normal(tri_model *model, float deviation)
     model->deviation = deviation;
 }
 
+void tri_model_sync_batch_norm(tri_model *model, bool sync)
+{
+    model->sync_norm = sync;
+}
+
+int64_t tri_model_sync_channels(const tri_model *model)
+{
+    const tri_node *nodes = model->nodes.items;
+    const tri_param_spec *specs = model->params.items;
+    int64_t most = 0;
+    for (size_t n = 0; n < model->nodes.count; n++)
+        if (nodes[n].attr.sync && specs[nodes[n].param[0]].shape.dim[0] > most)
+            most = specs[nodes[n].param[0]].shape.dim[0];
+    return most;
+}
+
 void tri_model_block_begin(tri_model *model)
 {
     model->block = ++model->block_count;

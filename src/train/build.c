@@ -85,8 +85,7 @@ static tri_status allocate_waves(tri_job *job)
     return waves->scratch ? TRI_OK : TRI_ENOMEM;
 }
 
-/* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
-static bool is_pieced(const tri_job *job)
+bool tri_job_is_pieced(const tri_job *job)
 {
     int64_t most = (job->config.train.shards + sharers_of(job) - 1) / sharers_of(job);
     int64_t at_once = job->config.train.shards_at_once;
@@ -99,7 +98,7 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
     *own = NULL;
     *count = 0;
     job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.data);
-    if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
+    if (job->spread == TRI_SPREAD_WEIGHTS && tri_job_is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
         return tri_fail(
             TRI_ECONFIG,
             "train.shards_at_once: with parallel.sync %s all ranks go through the weights equally often: want "
@@ -128,7 +127,7 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .params = job->params,
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
-                            .whole_gradients = is_pieced(job),
+                            .whole_gradients = tri_job_is_pieced(job),
                             .whole_sums = job->mesh.pipeline > 1,
                             .servers = job->servers.client ? &job->servers : NULL,
                             .threads = job->threads};

@@ -100,6 +100,7 @@ static tri_status objects_make(tri_job *job, const tri_model *model)
         TRI_TRY(tri_job_cut(job, model, &config));
     TRI_TRY(store_make(job, model));
     TRI_TRY(graph_make(job, model, &config));
+    TRI_TRY(tri_job_batch_sums_make(job, model));
     return job->comm ? tri_job_flops_meet(job) : TRI_OK;
 }
 

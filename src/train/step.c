@@ -54,11 +54,12 @@ tri_status tri_job_settle(tri_job *job)
     return job->sync && job->sync->ops->settle ? job->sync->ops->settle(job->sync) : TRI_OK;
 }
 
-/* Time that kernels have waited for the sync since it was asked last, which is no time of theirs. */
+/* Time that kernels have waited for the sync, or for sums over the batch, since it was asked last, which is no time of
+ * theirs. */
 static double waited(tri_job *job)
 {
     int64_t before_ns = job->waited_ns;
-    job->waited_ns = job->sync->waited_ns;
+    job->waited_ns = job->sync->waited_ns + job->batch_sums.spent_ns;
     double seconds = (double)(job->waited_ns - before_ns) / 1e9;
     job->record.comm += seconds;
     return seconds;

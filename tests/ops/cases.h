@@ -112,6 +112,8 @@ static const op_case op_cases[] = {
     {.name = "batch_norm_relu", .op = TRI_OP_BATCH_NORM, .x = {8, 8, 8, 16}, .attr = {.relu = true, .epsilon = 1e-3f}},
     {.name = "batch_norm_flat", .op = TRI_OP_BATCH_NORM, .x = {16, 40}, .attr = {.relu = true}},
     {.name = "batch_norm_wide", .op = TRI_OP_BATCH_NORM, .x = {3, 4, 4, 150}},
+    {.name = "batch_norm_sync", .op = TRI_OP_BATCH_NORM, .x = {4, 5, 6, 19}, .attr = {.sync = true}},
+    {.name = "batch_norm_sync_relu", .op = TRI_OP_BATCH_NORM, .x = {8, 4, 4, 32}, .attr = {.sync = true, .relu = true}},
     {.name = "layer_norm", .op = TRI_OP_LAYER_NORM, .x = {3, 7, 65}},
     {.name = "layer_norm_one", .op = TRI_OP_LAYER_NORM, .x = {5, 512}},
     {.name = "relu", .op = TRI_OP_RELU, .x = {3, 1001}},

@@ -182,6 +182,9 @@ static void two_halves_add_up_to_the_whole(void **state)
     (void)state;
     for (size_t i = 0; i < fast_count; i++) {
         op_run whole, half;
+        if (fast[i].op->attr.sync) { /* a half is another batch */
+            continue;
+        }
         open_case(&whole, fast[i].kind, fast[i].op, 1, true);
         open_case(&half, fast[i].kind, fast[i].op, 2, true);
         const int shards = whole.call.shards;
@@ -216,7 +219,7 @@ static void odd_parts_are_subtrees(void **state)
     for (size_t i = 0; i < fast_count; i++) {
         op_run single, odd;
         open_case(&single, fast[i].kind, fast[i].op, 1, false);
-        if (single.kernel.desc.param_count == 0 || single.call.shards < 8) {
+        if (single.kernel.desc.param_count == 0 || single.call.shards < 8 || fast[i].op->attr.sync) {
             op_close(&single);
             continue;
         }
@@ -362,6 +365,43 @@ static void shared_memory_gives_the_same_bits(void **state)
     }
 }
 
+/* In sync eight shards have the statistics of one that holds all of their samples: values, gradients, buffers. */
+static void batch_norm_in_sync_is_that_of_the_whole_batch(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"reference", "cpu"};
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        op_case one = op_cases[i], shards = op_cases[i];
+        if (!shards.attr.sync) {
+            continue;
+        }
+        one.attr.sync = false;
+        one.shards = 1;
+        one.x[0] *= 8;
+        for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+            op_run a, b;
+            open_case(&a, kinds[k], &shards, 2, false);
+            open_case(&b, kinds[k], &one, 1, false);
+            const int64_t count = b.output_count, channels = b.param_count[0];
+            for (int64_t j = 0; j < count; j++) { /* shards that differ, and a mean far from zero */
+                ((float *)a.input[0])[j] = ((float *)b.input[0])[j] += 5 + (float)(j / a.output_count);
+            }
+            run_both(&a);
+            run_both(&b);
+            expect_near(shards.name, "output", a.output, b.output, count);
+            expect_near(shards.name, "dinput", a.dinput[0], b.dinput[0], count);
+            for (int p = 0; p < 4; p++) {
+                for (int64_t c = 0; c < channels && p >= 2; c++) { /* the mean of eight */
+                    a.dparam[p][0][c] /= 8;
+                }
+                expect_near(shards.name, "dparam", a.dparam[p][0], b.dparam[p][0], channels);
+            }
+            op_close(&a);
+            op_close(&b);
+        }
+    }
+}
+
 /* Logits that are formed again are the logits that would have been kept. */
 static void forgotten_logits_come_back(void **state)
 {
@@ -390,6 +430,7 @@ int main(void)
         cmocka_unit_test(two_halves_add_up_to_the_whole),
         cmocka_unit_test(odd_parts_are_subtrees),
         cmocka_unit_test(shared_memory_gives_the_same_bits),
+        cmocka_unit_test(batch_norm_in_sync_is_that_of_the_whole_batch),
         cmocka_unit_test(forgotten_logits_come_back),
     };
     list_rows();

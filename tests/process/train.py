@@ -141,6 +141,17 @@ class Train(unittest.TestCase):
         self.train("-n", "2", "--out", run, bf16, "train.steps=11")
         self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
 
+    def test_batch_norm_over_the_whole_batch_has_the_same_weights_for_every_layout(self):
+        sync = "model.sync_batch_norm=true"
+        one = self.weights(sync)
+        self.assertNotEqual(one, self.weights(), "the statistics are still those of a shard")
+        for ranks in (2, 3, 4):
+            for more in ([], ["comm.transport=tcp"], ["parallel.sync=zero2"]):
+                self.assertEqual(self.weights("-n", str(ranks), sync, *more), one, f"{ranks} ranks {more}")
+        run = f"{self.folder.name}/sync"
+        self.train("-n", "2", "--out", run, sync, "train.steps=11")
+        self.assertEqual(self.weights("-n", "3", "--resume", run, "train.steps=0"), one)
+
     def test_sharded_state_has_the_same_weights_for_every_layout_and_in_the_files_of_any(self):
         adamw = ("optim.name=adamw", "optim.lr=0.01", "optim.clip_norm=1")
         one = self.weights(*adamw)

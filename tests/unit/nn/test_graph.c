@@ -134,7 +134,7 @@ static void halves_added_are_the_whole_to_the_bit(void **state)
 static void shards_of_two_workers_give_the_bits_of_one(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++) {
+    for (size_t k = 0; k < RIG_SPLIT_MODELS; k++) {
         rig a, b;
         rig_open(&a, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);
         rig_open(&b, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);

@@ -197,14 +197,14 @@ static void cut_everywhere(const char *name, tri_model *model, int64_t classes, 
 static void spans_give_the_bits_of_the_whole_wherever_it_is_cut(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++)
+    for (size_t k = 0; k < RIG_SPLIT_MODELS; k++)
         cut_everywhere(rig_models[k].name, rig_models[k].make(), rig_models[k].classes, TRI_F32, "cpu");
 }
 
 static void spans_give_the_bits_of_the_whole_in_bf16(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++)
+    for (size_t k = 0; k < RIG_SPLIT_MODELS; k++)
         cut_everywhere(rig_models[k].name, rig_models[k].make(), rig_models[k].classes, TRI_BF16, "cpu");
 }
 
@@ -232,7 +232,7 @@ static void transformers_of_the_table_can_be_cut(void **state)
 static void spans_of_reference_kernels_do_too(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++)
+    for (size_t k = 0; k < RIG_SPLIT_MODELS; k++)
         cut_everywhere(rig_models[k].name, rig_models[k].make(), rig_models[k].classes, TRI_F32, "reference");
 }
 
@@ -266,7 +266,7 @@ static void a_value_read_behind_the_next_span_is_passed_on(void **state)
 static void a_graph_for_evaluation_can_be_cut(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++) {
+    for (size_t k = 0; k < RIG_SPLIT_MODELS; k++) {
         rig r;
         part parts[2];
         tri_sections sections;
