@@ -100,8 +100,8 @@ typedef struct tri_op_attr {
 } tri_op_attr;
 
 /* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their
- * gradients. Where a value is f32 by tri_op_infer() it may be bf16 too, any of them; its gradient is of its type, and
- * sums are formed in f32. Losses are f32. */
+ * gradients. Where a value is f32 by tri_op_infer() it may be bf16 or f16 too, any of them; its gradient is of its
+ * type, and sums are formed in f32. Losses are f32. */
 typedef struct tri_op_desc {
     tri_op op;
     tri_op_attr attr;
@@ -116,7 +116,8 @@ typedef struct tri_op_desc {
     int threads;                         /* of each call */
 } tri_op_desc;
 
-/* Whether any value is bf16. */
+/* Whether any value is of that type; bf16 or f16. */
+bool tri_op_desc_has(const tri_op_desc *desc, tri_dtype dtype);
 bool tri_op_desc_is_half(const tri_op_desc *desc);
 
 /* The ranks that share out the parts of a model, or tokens: what they exchange inside a run. */
@@ -149,9 +150,10 @@ typedef struct tri_op_call {
     const void *input[TRI_OP_MAX_INPUTS];
     const void *param[TRI_OP_MAX_PARAMS];
     void *output;
-    void *saved;   /* from forward to backward: saved_nbytes * max_shards */
-    void *scratch; /* inside one call: scratch_nbytes in all */
-    bool training; /* false: dropout passes, batch norm uses running statistics */
+    void *saved;      /* from forward to backward: saved_nbytes * max_shards */
+    void *scratch;    /* inside one call: scratch_nbytes in all */
+    bool training;    /* false: dropout passes, batch norm uses running statistics */
+    float loss_scale; /* losses, vocab_part: factor of the gradients that begin there; 0: 1 */
     uint64_t seed, step;
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
     tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
@@ -197,6 +199,7 @@ typedef struct tri_kernel_ops {
     bool backward_input;   /* backward reads input[] */
     bool backward_output;  /* backward reads output */
     bool half;             /* takes values in bf16 too, any of them */
+    bool f16;              /* the same for f16 */
     bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
 } tri_kernel_ops;
 
@@ -209,7 +212,8 @@ struct tri_kernel {
 };
 
 /* Losses: output is f32[shards * 4]: for each shard the sum of losses, the count of targets (weight), the number
- * predicted right (argmax; mse: 0), and 0. Their backward writes dinput[0] = d(sum of losses)/dx, doutput is ignored.
+ * predicted right (argmax; mse: 0), and 0. Their backward writes dinput[0] = d(sum of losses)/dx (times loss_scale),
+ * doutput is ignored.
  * Rows >= rows[s] and ignored targets have weight zero. */
 #define TRI_LOSS_COLUMNS 4
 
@@ -231,7 +235,7 @@ const char *tri_kernel_about(void);
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);
 
 /* Shape of the output, for the shapes of one shard; checks everything: TRI_EINVAL names op, wanted, found. Fills
- * desc->output, output_dtype (f32; the caller may make it bf16 but for losses) and desc->param[] shapes and
+ * desc->output, output_dtype (f32; the caller may make it bf16 or f16 but for losses) and desc->param[] shapes and
  * param_count. `units`: linear D, conv2d D, embedding V (rows) with `width` C. `reshape_to`: of reshape, the batch
  * dimension included. Targets and indices outside of the classes (rows) are no error at run time: the target is
  * ignored, the embedding is zero. */
@@ -245,8 +249,9 @@ void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
 
 /* Elementwise over slices, used by optim/ and parallel/; fixed tiles, bits independent of threads. */
 void tri_vector_add(int threads, float *out, const float *a, const float *b, int64_t count);
-/* The same in bf16, each sum rounded once. */
-void tri_vector_add_half(int threads, uint16_t *out, const uint16_t *a, const uint16_t *b, int64_t count);
+/* The same in bf16 or f16, each sum rounded once. */
+void tri_vector_add_half(int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a, const uint16_t *b,
+                         int64_t count);
 /* Sum of squares in fixed blocks of 4096 then a tree over blocks: block i covers [4096 i, ...). first must be a
  * multiple. */
 #define TRI_NORM_BLOCK 4096

@@ -54,7 +54,7 @@ bool tri_op_find(const char *name, tri_op *op)
 /* The first row that can, after `last` (NULL: of all). */
 static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *desc, const tri_kernel_ops *last)
 {
-    const bool half = tri_op_desc_is_half(desc);
+    const bool bf16 = tri_op_desc_has(desc, TRI_BF16), f16 = tri_op_desc_has(desc, TRI_F16);
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {
         if (strcmp(kinds[i].kind, kind) != 0) {
             continue;
@@ -62,7 +62,7 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
         for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
             if (last != NULL) {
                 last = *row == last ? NULL : last;
-            } else if ((*row)->op == desc->op && ((*row)->half || !half) &&
+            } else if ((*row)->op == desc->op && ((*row)->half || !bf16) && ((*row)->f16 || !f16) &&
                        ((*row)->can == NULL || (*row)->can(desc))) {
                 return *row;
             }
@@ -116,11 +116,55 @@ void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call)
     kernel->ops->forward(kernel, call);
 }
 
+#define SCALE_TILE INT64_C(16384) /* elements */
+
+typedef struct scale_arg {
+    float *x;
+    float factor;
+    int64_t count;
+} scale_arg;
+
+static void scale_tile(void *arg, int64_t tile)
+{
+    const scale_arg *v = arg;
+    const int64_t end = tri_int64_min((tile + 1) * SCALE_TILE, v->count);
+    for (int64_t i = tile * SCALE_TILE; i < end; i++) {
+        v->x[i] *= v->factor;
+    }
+}
+
+static void scale_all(int threads, float *x, float factor, int64_t count)
+{
+    scale_arg arg = {x, factor, count};
+    tri_tiles_run(threads, tri_int64_ceil(count, SCALE_TILE), scale_tile, &arg);
+}
+
+/* What begins the gradients of all others, times loss_scale. Values of 16 bits run through the adapter, whose row for
+ * f32 comes here before they are rounded. */
+static void loss_scale(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_op_desc *desc = &kernel->desc;
+    const bool begins = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS ||
+                        desc->op == TRI_OP_VOCAB_PART;
+    if (!begins || call->loss_scale == 0 || call->loss_scale == 1 || tri_op_desc_is_half(desc)) {
+        return;
+    }
+    if (call->dinput[0] != NULL) {
+        scale_all(desc->threads, call->dinput[0], call->loss_scale, tri_shape_count(desc->input[0]) * call->shards);
+    }
+    for (int p = 0; p < desc->param_count; p++) {
+        for (int part = 0; part < call->part_count && tri_call_wants_dparam(call, p); part++) {
+            scale_all(desc->threads, call->dparam[p][part], call->loss_scale, tri_shape_count(desc->param[p]));
+        }
+    }
+}
+
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     TRI_DASSERT(call->shards >= 1 && call->shards <= kernel->desc.max_shards);
     if (kernel->ops->backward != NULL) {
         kernel->ops->backward(kernel, call);
+        loss_scale(kernel, call);
     }
 }
 

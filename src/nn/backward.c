@@ -103,8 +103,8 @@ static tri_status op_down(tri_graph *graph, graph_op *op)
             continue;
         const graph_value *value = &graph->values[op->input[i]];
         int64_t count = (int64_t)(value->nbytes / tri_dtype_nbytes(value->dtype)) * graph->batch.shards;
-        if (value->dtype == TRI_BF16)
-            tri_vector_add_half(graph->config.threads, sum, sum, call->dinput[i], count);
+        if (value->dtype != TRI_F32)
+            tri_vector_add_half(graph->config.threads, value->dtype, sum, sum, call->dinput[i], count);
         else
             tri_vector_add(graph->config.threads, sum, sum, call->dinput[i], count);
     }

@@ -132,6 +132,7 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
                           .saved = tri_graph_buffer(graph, op->saved),
                           .scratch = tri_graph_buffer(graph, op->scratch),
                           .training = training,
+                          .loss_scale = graph->loss_scale,
                           .seed = graph->config.seed,
                           .step = step};
     for (int i = 0; i < op->desc.input_count; i++)
@@ -158,6 +159,11 @@ void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across)
 void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch)
 {
     graph->batch_sums = *batch;
+}
+
+void tri_graph_loss_scale(tri_graph *graph, float scale)
+{
+    graph->loss_scale = scale;
 }
 
 tri_status tri_graph_others(const tri_graph *graph)

@@ -83,6 +83,7 @@ struct tri_graph {
     int ranks;                       /* that share out the parts of the model */
     tri_op_ranks across;             /* sum NULL: none is set */
     tri_op_batch batch_sums;         /* likewise */
+    float loss_scale;                /* 0: 1 */
     float (*sums)[TRI_LOSS_COLUMNS]; /* [slots][config.shards] */
     tri_device_view sums_view;       /* what the host sees of them */
     void *staged_input,

@@ -275,7 +275,7 @@ static void node_sums(const tri_plan_models *models, const tri_model *model, con
 {
     const tri_value_spec *values = model->values.items;
     const tri_value_spec *in = &values[node->input[0]], *out = &values[node->output];
-    double each = models->setup->precision == TRI_BF16 ? 2 : 4;
+    double each = models->setup->precision != TRI_F32 ? 2 : 4;
     if (node->attr.ranks < 2)
         return;
     chunk->sum_count++;

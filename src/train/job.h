@@ -47,6 +47,12 @@ typedef struct tri_job_batch_sums {
     int64_t spent_ns; /* so far */
 } tri_job_batch_sums;
 
+/* loss_scale.c: with values in f16. */
+typedef struct tri_job_scale {
+    double now;         /* a power of two; 0: there is none */
+    int64_t good, lost; /* steps since it last changed; in a row that were skipped */
+} tri_job_scale;
+
 /* What rates are compared with. */
 typedef struct tri_job_figures {
     int64_t tokens; /* of a sample; 0: samples are no sequences */
@@ -96,6 +102,7 @@ struct tri_job {
     tri_job_test test;
     tri_job_waves waves;
     tri_job_batch_sums batch_sums;
+    tri_job_scale scale;
     double *norm_blocks;
     tri_shares shares;                       /* who owns what of the store */
     tri_spread spread;                       /* what of the run */
@@ -204,6 +211,13 @@ tri_status tri_job_servers_state(tri_job *job);
  * compute a batch in pieces. */
 tri_status tri_job_batch_sums_make(tri_job *job, const tri_model *model);
 void tri_job_batch_sums_close(tri_job *job);
+/* loss_scale.c: before the first step; before the gradients of a step are made; once their sums are there: a step whose
+ * gradients are no numbers is marked as skipped in the record, and moves nothing. */
+void tri_job_scale_open(tri_job *job);
+void tri_job_scale_begin(tri_job *job);
+tri_status tri_job_scale_judge(tri_job *job, double norm);
+/* Rank 0's becomes everybody's; collective. */
+tri_status tri_job_scale_spread(tri_job *job);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
 tri_status tri_job_sums_meet(tri_job *job);

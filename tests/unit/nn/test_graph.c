@@ -78,16 +78,19 @@ static void fast_kernels_agree_with_the_reference(void **state)
     }
 }
 
-/* In bf16: near the gradients of f32, the same bits wherever buffers lie and for any number of threads, in less memory.
+/* In bf16 and f16: near the gradients of f32, the same bits wherever buffers lie and for any number of threads, in less
+ * memory.
  */
-static void values_in_bf16_give_nearly_the_gradients_of_f32(void **state)
+static void values_in_16_bits_give_nearly_the_gradients_of_f32(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++) {
+    for (size_t n = 0; n < 2 * RIG_MODELS; n++) {
+        const size_t k = n / 2;
+        const tri_dtype type = n % 2 ? TRI_F16 : TRI_BF16;
         rig wide, half, apart;
         rig_open(&wide, rig_models[k].make(), rig_models[k].classes, "reference", 1, true);
-        rig_open_as(&half, rig_models[k].make(), rig_models[k].classes, "cpu", 2, true, TRI_BF16);
-        rig_open_as(&apart, rig_models[k].make(), rig_models[k].classes, "cpu", 1, false, TRI_BF16);
+        rig_open_as(&half, rig_models[k].make(), rig_models[k].classes, "cpu", 2, true, type);
+        rig_open_as(&apart, rig_models[k].make(), rig_models[k].classes, "cpu", 1, false, type);
         const float loss = rig_run_whole(&wide, 2), near = rig_run_whole(&half, 2);
         rig_run_whole(&apart, 2);
         assert_memory_equal(half.grads[0], apart.grads[0], rig_grad_nbytes(&half));
@@ -393,7 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_finite_differences),
         cmocka_unit_test(fast_kernels_agree_with_the_reference),
-        cmocka_unit_test(values_in_bf16_give_nearly_the_gradients_of_f32),
+        cmocka_unit_test(values_in_16_bits_give_nearly_the_gradients_of_f32),
         cmocka_unit_test(halves_added_are_the_whole_to_the_bit),
         cmocka_unit_test(shards_of_two_workers_give_the_bits_of_one),
         cmocka_unit_test(threads_and_sharing_of_memory_change_no_bit),
