@@ -123,7 +123,8 @@ TRI_API tri_value tri_rope(tri_model *model, tri_value x, tri_rope_options optio
 
 typedef struct tri_attention_options {
     int heads;
-    int kv_heads; /* of keys and values; 0 = heads, which is a multiple of it */
+    int kv_heads;  /* of keys and values; 0 = heads, which is a multiple of it */
+    float dropout; /* of the weights of values, in training */
 } tri_attention_options;
 /* Causal attention of x [T, (heads + 2 kv_heads) D], queries, keys, values side by side: [T, heads D]. */
 TRI_API tri_value tri_attention(tri_model *model, tri_value x, tri_attention_options options);

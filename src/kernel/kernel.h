@@ -79,20 +79,20 @@ typedef struct tri_op_attr {
     float epsilon;                                 /* norms; 0 = 1e-5 */
     float momentum;                                /* batch_norm running statistics; 0 = 0.1 */
     bool sync;                                     /* batch_norm: statistics of the whole batch (tri_op_batch) */
-    float rate;                                    /* dropout probability */
+    float rate;                                    /* dropout; attention: probability that a weight is left out */
     float smoothing;                               /* cross_entropy, vocab_loss: label smoothing */
     int axis;                                      /* concat */
     int axes[TRI_MAX_DIMS];                        /* transpose: output dim i is input dim axes[i] */
-    uint64_t key;                                  /* dropout: number of the op in its graph */
+    uint64_t key;                                  /* dropout, attention: number among those of the graph */
     bool forget;                                   /* vocab_loss: form logits again instead of keeping them */
     int heads, kv_heads;                           /* rope, attention: H and K, 0 = H; H is a multiple of K */
     float theta;                                   /* rope: base of the angles */
     float rope_factor, rope_low, rope_high;        /* rope: Llama 3's scaling of long wave lengths; factor 0: none */
     int64_t rope_context;                          /* the context it was trained on before */
     int64_t first; /* embedding, vocab_part: number of the first word, that of row 0 of the table; positions: of the
-                      first token; dropout: of the first element of a sample */
+                      first token; dropout: of the first element of a sample; attention: of the first head of dropout */
     int64_t words; /* vocab_part, vocab_sums: of the whole vocabulary */
-    int64_t whole; /* dropout: elements of a whole sample; 0: all are here */
+    int64_t whole; /* dropout: elements of a whole sample; attention: heads of a whole layer; 0: all are here */
     int parts;     /* layer_norm, rms_norm, bias of x[B,T,C]: the tokens of a sample are in so many parts: gradients of
                       parameters are sums over the tokens of a part, then over samples, then over parts and ranks by
                       their tree; 0: over the rows in order */

@@ -192,6 +192,19 @@ static inline uint64_t tri_dropout_number(const tri_op_desc *desc, uint64_t samp
 }
 tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call);
 
+/* Dropout of attention's weights: those that stay are multiplied by the rule's scale, behind the softmax. */
+typedef struct tri_attention_drop {
+    bool on;
+    tri_dropout_rule rule;
+    const int64_t *first_sample;
+    int64_t samples, length;   /* samples of a shard, places of one */
+    int64_t first_head, heads; /* of a whole layer, of which there may be a part here */
+} tri_attention_drop;
+tri_attention_drop tri_attention_drop_make(const tri_kernel *kernel, const tri_op_call *call);
+/* keep[i] = the scale, or 0, of the weight of place first + i for place `query` of a head, in sample b of the call. */
+void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t head, int64_t query, int64_t first,
+                            int64_t count, float *keep);
+
 #define TRI_REFERENCE_ROWS(X)                                                                                          \
     X(tri_reference_linear)                                                                                            \
     X(tri_reference_matmul)                                                                                            \

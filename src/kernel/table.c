@@ -179,8 +179,33 @@ void tri_kernel_release(tri_kernel *kernel)
 tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call)
 {
     const float rate = kernel->desc.attr.rate;
-    return (tri_dropout_rule){call->seed, tri_rng_stream("dropout", kernel->desc.attr.key, call->step), rate,
+    const char *purpose = kernel->desc.op == TRI_OP_ATTENTION ? "attention" : "dropout";
+    return (tri_dropout_rule){call->seed, tri_rng_stream(purpose, kernel->desc.attr.key, call->step), rate,
                               1.0f / (1.0f - rate)};
+}
+
+tri_attention_drop tri_attention_drop_make(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_heads h = tri_heads_make(&kernel->desc);
+    return (tri_attention_drop){.on = call->training && kernel->desc.attr.rate > 0,
+                                .rule = tri_dropout_rule_make(kernel, call),
+                                .first_sample = call->first_sample,
+                                .samples = h.samples,
+                                .first_head = kernel->desc.attr.first,
+                                .heads = kernel->desc.attr.whole > 0 ? kernel->desc.attr.whole : h.queries,
+                                .length = h.length};
+}
+
+void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t head, int64_t query, int64_t first,
+                            int64_t count, float *keep)
+{
+    const int64_t sample = drop->first_sample[b / drop->samples] + b % drop->samples;
+    const int64_t row = (sample * drop->heads + drop->first_head + head) * drop->length + query;
+    tri_rng_fill_uniform((tri_rng){drop->rule.seed, drop->rule.stream}, (uint64_t)(row * drop->length + first),
+                         (uint64_t)count, keep);
+    for (int64_t i = 0; i < count; i++) {
+        keep[i] = keep[i] >= drop->rule.rate ? drop->rule.scale : 0.0f;
+    }
 }
 
 const char *tri_kernel_arithmetic(void)

@@ -320,6 +320,20 @@ static tri_status node_add(tri_model *model, const tri_build *build, const tri_o
     return node.output >= 0 && tri_vector_push(&model->nodes, &node) ? TRI_OK : TRI_ENOMEM;
 }
 
+bool tri_model_number(tri_model *model, const char *kind, uint64_t *number)
+{
+    int64_t count = 0;
+    if (model->status != TRI_OK)
+        return false;
+    (void)tri_map_find(&model->counts, kind, &count);
+    if (tri_map_set(&model->counts, kind, count + 1) != TRI_OK) {
+        tri_model_fail(model, TRI_ENOMEM);
+        return false;
+    }
+    *number = (uint64_t)count + 1;
+    return true;
+}
+
 tri_value tri_model_add(tri_model *model, const tri_build *build)
 {
     if (model->status != TRI_OK)

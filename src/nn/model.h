@@ -72,6 +72,8 @@ struct tri_model {
     float deviation;    /* of normal weights from here on; 0 at first: the usual of each layer */
     tri_model_split split;
     bool elsewhere;                        /* nodes made now are of another rank: parameters and shapes alone */
+    int part, part_count;                  /* what is made now is this part of so many; 0, 0: whole */
+    uint64_t attention;                    /* number of the attention with dropout that was made last */
     int block, block_count;                /* the block that nodes belong to, 0: none; blocks so far */
     tri_value input, target, logits, loss; /* -1: none; logits: what the loss judges */
     tri_status status;

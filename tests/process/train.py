@@ -33,7 +33,7 @@ optim: {lr: 0.05, clip_norm: 1}
 """
 
 GPT = """
-model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}
+model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1, attn_pdrop: 0.1}
 data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, synthetic_width: 12}
 train: {batch: 20, shards: 8, epochs: 5, seed: 7, threads: 1}
 optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}

@@ -20,13 +20,14 @@
 #define RUN_FOLDER "trireme-test-f16-run"
 
 /* The scale begins far too high and grows again soon, so that steps are skipped at the start and now and then. */
-static const char gpt[] = "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}\n"
-                          "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
-                          "synthetic_width: 20}\n"
-                          "train: {batch: 20, shards: 8, epochs: 6, seed: 7, threads: 1, precision: f16, "
-                          "loss_scale_init: 1048576, loss_scale_window: 3}\n"
-                          "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
-                          "parallel: {bucket_kib: 4, tensor_parts: 2}\n";
+static const char gpt[] =
+    "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1, attn_pdrop: 0.1}\n"
+    "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
+    "synthetic_width: 20}\n"
+    "train: {batch: 20, shards: 8, epochs: 6, seed: 7, threads: 1, precision: f16, "
+    "loss_scale_init: 1048576, loss_scale_window: 3}\n"
+    "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
+    "parallel: {bucket_kib: 4, tensor_parts: 2}\n";
 static const char cnn[] = "model:\n"
                           "  layers:\n"
                           "    - reshape: [4, 4, 2]\n"

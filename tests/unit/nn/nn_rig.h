@@ -272,7 +272,8 @@ static inline tri_model *rig_gpt_make(bool again)
         if (again)
             tri_model_block_begin(m);
         tri_value f = tri_layer_norm(m, x, (tri_norm_options){0});
-        f = tri_attention(m, tri_linear(m, f, (tri_linear_options){.units = 24}), (tri_attention_options){.heads = 2});
+        f = tri_attention(m, tri_linear(m, f, (tri_linear_options){.units = 24}),
+                          (tri_attention_options){.heads = 2, .dropout = 0.1f});
         x = tri_add(m, x, tri_dropout(m, tri_linear(m, f, (tri_linear_options){.units = 8}), 0.2f));
         f = tri_linear(m, tri_layer_norm(m, x, (tri_norm_options){0}), (tri_linear_options){.units = 20});
         f = tri_linear(m, layer ? tri_relu(m, f) : tri_gelu_erf(m, f), (tri_linear_options){.units = 8});

@@ -42,7 +42,7 @@ static void gradients_agree_with_finite_differences(void **state)
         direction_fill(&r, direction);
         double slope = dot(&r, r.grads[0], direction);
         memcpy(start, r.params->values, (size_t)r.params->count * sizeof(float));
-        double loss[2], step = 2e-3;
+        double loss[2], step = 1e-3;
         for (int side = 0; side < 2; side++) {
             for (int64_t i = 0; i < r.params->count; i++)
                 r.params->values[i] = start[i] + (float)(side ? step : -step) * direction[i];

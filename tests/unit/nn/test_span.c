@@ -213,7 +213,8 @@ static void transformers_of_the_table_can_be_cut(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "{name: gpt2, n_layer: 2, n_head: 2, n_embd: 8, vocab_size: 7, resid_pdrop: 0.2, embd_pdrop: 0.1}",
+        "{name: gpt2, n_layer: 2, n_head: 2, n_embd: 8, vocab_size: 7, resid_pdrop: 0.2, embd_pdrop: 0.1, attn_pdrop: "
+        "0.2}",
         "{name: gpt2, n_layer: 2, n_head: 2, n_embd: 8, vocab_size: 7, resid_pdrop: 0.2, tie_word_embeddings: false}",
         "{name: gpt2, n_layer: 3, n_head: 2, n_embd: 8, vocab_size: 7, resid_pdrop: 0.2, checkpoint: true}",
         "{name: llama, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 1, hidden_size: 8, "
