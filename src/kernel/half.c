@@ -299,8 +299,10 @@ static void adapter_backward(const tri_kernel *kernel, const tri_op_call *call)
     const adapter_state *s = kernel->state;
     const tri_op_desc *desc = &kernel->desc;
     tri_op_call inner = inner_make(kernel, call);
+    const tri_kernel_ops *ops = s->inner.ops;
+    const bool reads = ops->backward_input && (!ops->input_for_weight || tri_call_wants_dparam(call, 0));
     for (int i = 0; i < desc->input_count; i++) {
-        if (s->inner.ops->backward_input) {
+        if (reads) {
             inner.input[i] = widened(kernel, call, s->input[i], call->input[i], desc->input_dtype[i], desc->input[i]);
         }
         inner.dinput[i] =
@@ -318,21 +320,22 @@ static void adapter_backward(const tri_kernel *kernel, const tri_op_call *call)
 }
 
 /* One row for each set of flags that a row for f32 can have. */
-enum { DINPUT = 1, OUTPUT = 2, READS_INPUT = 4, READS_OUTPUT = 8, BACK = 16, ROWS = 32 };
+enum { DINPUT = 1, OUTPUT = 2, READS_INPUT = 4, READS_OUTPUT = 8, BACK = 16, FOR_WEIGHT = 32, ROWS = 64 };
 #define ADAPTER(bits)                                                                                                  \
     {                                                                                                                  \
         .name = "f32", .forward = adapter_forward, .backward = (bits)&BACK ? adapter_backward : NULL,                  \
         .release = adapter_release, .dinput_may_alias = ((bits)&DINPUT) != 0,                                          \
         .output_may_alias = ((bits)&OUTPUT) != 0, .backward_input = ((bits)&READS_INPUT) != 0,                         \
-        .backward_output = ((bits)&READS_OUTPUT) != 0, .half = true, .f16 = true                                       \
+        .backward_output = ((bits)&READS_OUTPUT) != 0, .input_for_weight = ((bits)&FOR_WEIGHT) != 0, .half = true,     \
+        .f16 = true                                                                                                    \
     }
 #define ADAPTERS_4(bits)  ADAPTER(bits), ADAPTER((bits) + 1), ADAPTER((bits) + 2), ADAPTER((bits) + 3)
 #define ADAPTERS_16(bits) ADAPTERS_4(bits), ADAPTERS_4((bits) + 4), ADAPTERS_4((bits) + 8), ADAPTERS_4((bits) + 12)
-static const tri_kernel_ops adapters[ROWS] = {ADAPTERS_16(0), ADAPTERS_16(16)};
+static const tri_kernel_ops adapters[ROWS] = {ADAPTERS_16(0), ADAPTERS_16(16), ADAPTERS_16(32), ADAPTERS_16(48)};
 
 const tri_kernel_ops *tri_half_adapter(const tri_kernel_ops *ops)
 {
     return &adapters[(ops->dinput_may_alias ? DINPUT : 0) | (ops->output_may_alias ? OUTPUT : 0) |
                      (ops->backward_input ? READS_INPUT : 0) | (ops->backward_output ? READS_OUTPUT : 0) |
-                     (ops->backward != NULL ? BACK : 0)];
+                     (ops->backward != NULL ? BACK : 0) | (ops->input_for_weight ? FOR_WEIGHT : 0)];
 }

@@ -80,6 +80,8 @@ static tri_status op_params(tri_graph *graph, graph_op *op)
 {
     TRI_TRY(tri_graph_op_bring(graph, op));
     for (int p = 0; graph->placed && p < op->desc.param_count; p++) {
+        if (!op->moves[p])
+            continue;
         float **parts = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
         TRI_TRY(graph->hooks.place(graph->hooks.arg, op->slot[p], parts));
     }

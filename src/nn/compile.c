@@ -170,16 +170,18 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
-static bool has_moving_param(const tri_graph *graph, const graph_op *op)
+/* Which parameters of an op move; whether any does. */
+static bool moves_find(const tri_graph *graph, graph_op *op)
 {
+    bool any = false;
     for (int p = 0; p < op->desc.param_count; p++) {
         const bool *elsewhere = graph->config.frozen;
         bool frozen =
             op->param[p] >= 0 ? graph->params->entries[op->param[p]].frozen : elsewhere && elsewhere[op->number[p]];
-        if (!frozen)
-            return true;
+        op->moves[p] = graph->config.training && !frozen;
+        any = any || op->moves[p];
     }
-    return false;
+    return any;
 }
 
 /* What an op computes is bf16 (or f16) where bf16 is wanted and the op multiplies in it or takes values from weights;
@@ -217,12 +219,13 @@ static void types_decide(tri_graph *graph)
     }
 }
 
-/* The gradient of a value is wanted when a parameter that moves stands somewhere above it. */
+/* The gradient of a value is wanted when a parameter that moves stands somewhere above it, that of a parameter when it
+ * moves. */
 static void grads_decide(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
-        bool need = graph->config.training && has_moving_param(graph, op);
+        bool need = moves_find(graph, op);
         for (int i = 0; i < op->desc.input_count; i++) {
             op->desc.need_dinput[i] = graph->values[op->input[i]].need_grad;
             need = need || op->desc.need_dinput[i];

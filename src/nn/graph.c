@@ -148,7 +148,7 @@ void tri_graph_op_parts(tri_graph *graph, graph_op *op)
     call->part_count = graph->part_count;
     call->parts = graph->parts;
     for (int p = 0; p < op->desc.param_count; p++)
-        call->dparam[p] = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
+        call->dparam[p] = op->moves[p] ? graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity : NULL;
 }
 
 void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across)

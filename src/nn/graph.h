@@ -92,10 +92,10 @@ const float *tri_graph_logits(const tri_graph *graph);
  * each. */
 typedef void (*tri_graph_ready)(void *arg, int entry);
 /* Runs the kernels downward, once after each forward with training = true. Every entry of every part is overwritten
- * (frozen ones perhaps not), the tail too (loss, weight, right, number of shards with rows, each in tree order); gaps
- * between entries are left alone. Gradients of ties lie behind the entries: tri_params_fold(). ready may be NULL; ties
- * have the numbers behind the entries, the tail the last one, tri_params_tail(), and comes first. Buffers are sums over
- * shards (mean, variance). */
+ * (frozen ones are left alone), the tail too (loss, weight, right, number of shards with rows, each in tree order);
+ * gaps between entries are left alone. Gradients of ties lie behind the entries: tri_params_fold(). ready may be NULL;
+ * ties have the numbers behind the entries, the tail the last one, tri_params_tail(), and comes first. Buffers are sums
+ * over shards (mean, variance). */
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg);
 
 /* Bytes planned for activations and scratch, and what they would be without reuse. */

@@ -365,6 +365,54 @@ static void shared_memory_gives_the_same_bits(void **state)
     }
 }
 
+/* Where a weight stands still its gradient is left alone, the others are the same, and what the op read is not read. */
+static void weights_that_stand_still_have_no_gradient(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"cpu", "dnnl", "tiles", "reference"};
+    int seen = 0;
+    for (size_t i = 0; i < 3 * TRI_COUNT_OF(op_cases) * TRI_COUNT_OF(kinds); i++) {
+        op_case c = op_cases[i / 3 / TRI_COUNT_OF(kinds)];
+        const char *kind = kinds[i / 3 % TRI_COUNT_OF(kinds)];
+        c.half = i % 3 == 0 ? TRI_F32 : i % 3 == 1 ? TRI_BF16 : TRI_F16;
+        if (c.op != TRI_OP_LINEAR && c.op != TRI_OP_CONV && strcmp(kind, "cpu") != 0) {
+            continue;
+        }
+        op_run all, still;
+        open_case(&all, kind, &c, 2, true);
+        open_case(&still, kind, &c, 2, true);
+        const tri_op_desc *desc = &all.kernel.desc;
+        if (desc->param_count > 0) {
+            run_both(&all);
+            tri_kernel_forward(&still.kernel, &still.call);
+            still.call.dparam[0] = NULL;
+            memset(still.dparam[0][0], 0x55, (size_t)still.param_count[0] * sizeof(float));
+            if (still.kernel.ops->input_for_weight) {
+                seen++;
+                memset(still.input[0], 0xff,
+                       (size_t)(still.input_count[0] * still.call.shards) * tri_dtype_nbytes(desc->input_dtype[0]));
+            }
+            tri_kernel_backward(&still.kernel, &still.call);
+            for (int k = 0; k < desc->input_count; k++) {
+                const size_t nbytes =
+                    (size_t)(all.input_count[k] * all.call.shards) * tri_dtype_nbytes(desc->input_dtype[k]);
+                if (desc->need_dinput[k] && memcmp(still.dinput[k], all.dinput[k], nbytes) != 0) {
+                    fail_msg("%s: dinput %d differs", c.name, k);
+                }
+            }
+            for (int p = 1; p < desc->param_count; p++) {
+                expect_same(c.name, "dparam", still.dparam[p][0], all.dparam[p][0], all.param_count[p]);
+            }
+            for (int64_t j = 0; j < still.param_count[0]; j++) {
+                assert_memory_equal(&still.dparam[0][0][j], "UUUU", 4);
+            }
+        }
+        op_close(&all);
+        op_close(&still);
+    }
+    assert_true(seen > 200);
+}
+
 /* In sync eight shards have the statistics of one that holds all of their samples: values, gradients, buffers. */
 static void batch_norm_in_sync_is_that_of_the_whole_batch(void **state)
 {
@@ -430,6 +478,7 @@ int main(void)
         cmocka_unit_test(two_halves_add_up_to_the_whole),
         cmocka_unit_test(odd_parts_are_subtrees),
         cmocka_unit_test(shared_memory_gives_the_same_bits),
+        cmocka_unit_test(weights_that_stand_still_have_no_gradient),
         cmocka_unit_test(batch_norm_in_sync_is_that_of_the_whole_batch),
         cmocka_unit_test(forgotten_logits_come_back),
     };

@@ -212,6 +212,64 @@ static void each_entry_is_announced_once_and_the_tail_first(void **state)
     rig_close(&r);
 }
 
+/* All matrices stand still: their gradients are left alone, all others are the same, and less is kept for the way down.
+ */
+static void frozen_matrices_have_no_gradients_and_keep_no_inputs(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < RIG_MODELS; k++) {
+        rig all, some;
+        tri_graph *graph;
+        rig_open(&all, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);
+        rig_open(&some, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);
+        tri_params *params = some.params;
+        for (int e = 0; e < params->entry_count; e++)
+            params->entries[e].frozen = params->entries[e].shape.ndim > 1;
+        tri_graph_config config = rig_config("cpu", 1);
+        OK(tri_graph_compile(some.model, params, &config, &graph));
+        tri_graph_destroy(some.graph);
+        some.graph = graph;
+        rig_run_whole(&all, 2);
+        rig_run_whole(&some, 2);
+        for (int e = 0; e < params->entry_count; e++)
+            for (int64_t i = params->entries[e].first; i < params->entries[e].first + params->entries[e].count; i++)
+                if (params->entries[e].frozen ? !isnan(some.grads[0][i])
+                                              : memcmp(&some.grads[0][i], &all.grads[0][i], sizeof(float)) != 0)
+                    fail_msg("%s: %s, element %lld: %g, with all %g", rig_models[k].name, params->entries[e].name,
+                             (long long)i, (double)some.grads[0][i], (double)all.grads[0][i]);
+        if (!(some.graph->planned_nbytes <= all.graph->planned_nbytes))
+            fail_msg("%s: %zu bytes, with all %zu", rig_models[k].name, some.graph->planned_nbytes,
+                     all.graph->planned_nbytes);
+        rig_close(&all);
+        rig_close(&some);
+    }
+}
+
+/* Three layers in a row, the upper two frozen: what goes into those is not kept. */
+static void inputs_of_frozen_layers_are_not_kept(void **state)
+{
+    (void)state;
+    size_t nbytes[2];
+    for (int frozen = 0; frozen < 2; frozen++) {
+        tri_value x, y;
+        tri_model *m = rig_start(TRI_F32, 1, (int64_t[]){7}, &x, &y);
+        for (int layer = 0; layer < 3; layer++)
+            x = tri_linear(m, x, (tri_linear_options){.units = 256});
+        tri_cross_entropy(m, tri_linear(m, x, (tri_linear_options){.units = 5}), y, 0);
+        OK(tri_model_finish(m));
+        bool still[8] = {false};
+        for (int p = 2; p < 8; p++)
+            still[p] = frozen == 1;
+        tri_graph_config config = rig_config("cpu", 1);
+        config.rows = 512;
+        config.frozen = still;
+        OK(tri_graph_memory_find(m, &config, &nbytes[frozen]));
+        tri_model_destroy(m);
+    }
+    size_t value = (size_t)256 * 512 * RIG_SHARDS * sizeof(float);
+    assert_true(nbytes[1] + 2 * value <= nbytes[0]);
+}
+
 static void blocks_are_formed_again_to_the_bit(void **state)
 {
     (void)state;
@@ -401,6 +459,8 @@ int main(void)
         cmocka_unit_test(shards_of_two_workers_give_the_bits_of_one),
         cmocka_unit_test(threads_and_sharing_of_memory_change_no_bit),
         cmocka_unit_test(each_entry_is_announced_once_and_the_tail_first),
+        cmocka_unit_test(frozen_matrices_have_no_gradients_and_keep_no_inputs),
+        cmocka_unit_test(inputs_of_frozen_layers_are_not_kept),
         cmocka_unit_test(blocks_are_formed_again_to_the_bit),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(a_graph_for_evaluation_gives_the_same_logits_with_less_memory),
