@@ -31,7 +31,7 @@ tri_status tri_loss_scale_check(const tri_config *config)
                         (long long)train->loss_scale_init);
     if (strcmp(train->precision, "f16") != 0)
         return TRI_OK;
-    if (tri_sync_is_apart(&config->parallel))
+    if (tri_sync_is_apart(&config->parallel) || strcmp(config->parallel.sync, "ps") == 0)
         return tri_fail(TRI_ECONFIG,
                         "train.precision f16 wants all workers to skip the same steps: parallel.sync %s lets each go "
                         "by itself (bf16 has no loss scale)",
