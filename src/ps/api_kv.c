@@ -29,6 +29,7 @@ static tri_status kv_make(const char *const *options, tri_kv **out)
 
 tri_status tri_kv_abandon(tri_kv *kv)
 {
+    tri_ps_client_close(kv->client);
     for (tri_kv_table *table = kv->tables, *next; table; table = next) {
         next = table->next;
         tri_kv_table_free(table);
@@ -38,7 +39,6 @@ tri_status tri_kv_abandon(tri_kv *kv)
         tri_free(array->keys);
         tri_free(array);
     }
-    tri_ps_client_close(kv->client);
     tri_status status = tri_kv_server_close(kv->own);
     if (kv->cluster)
         tri_cluster_leave(kv->cluster);
@@ -245,14 +245,14 @@ static tri_status manifest_write(tri_kv_work *work)
     return status;
 }
 
-static tri_status save_body(const tri_kv *kv, int server, const char *folder, tri_string *out)
+static tri_status save_body(const tri_kv *kv, const char *folder, tri_string *out)
 {
     uint32_t count = 0;
     for (const tri_kv_table *table = kv->tables; table; table = table->next)
         count++;
     TRI_TRY(ps_put_u32(out, count));
     for (const tri_kv_table *table = kv->tables; table; table = table->next) {
-        TRI_TRY(ps_put_u32(out, table->numbers[server]));
+        TRI_TRY(ps_put_u32(out, table->id));
         TRI_TRY(ps_put_u64(out, (uint64_t)table->step));
     }
     return tri_string_append(out, folder);
@@ -266,8 +266,10 @@ static tri_status save_ask(tri_kv *kv, const char *folder, tri_kv_work *work)
         return TRI_ENOMEM;
     TRI_TRY(tri_fs_make_folder(folder));
     for (int s = 0; s < kv->client->setup.servers; s++) {
+        if (!tri_ps_kv_serves(kv->client, s))
+            continue;
         tri_string body = {0};
-        tri_status status = save_body(kv, s, folder, &body);
+        tri_status status = save_body(kv, folder, &body);
         ps_head head = {.kind = PS_KV_SAVE, .nbytes = body.nbytes};
         if (status == TRI_OK)
             status = tri_ps_kv_ask_one(kv->client, work, NULL, &head, body.text, false, s);

@@ -63,10 +63,15 @@ tri_status tri_kv_table_ask(tri_kv_table *table)
     ps_head head = {.kind = PS_KV_OPEN, .nbytes = text.nbytes};
     if (status == TRI_OK)
         status = tri_ps_kv_ask(client, work, NULL, &head, tri_string_text(&text), false, "opening a table");
-    tri_string_fini(&text);
     tri_kv_work *asked = NULL;
-    TRI_TRY(tri_ps_kv_end(work, status, "opening a table", &asked));
-    return tri_ps_kv_opened(asked, table->numbers, &table->step);
+    status = tri_ps_kv_end(work, status, "opening a table", &asked);
+    if (status == TRI_OK)
+        status = tri_ps_kv_opened(asked, &table->step);
+    if (status == TRI_OK && !table->is_known)
+        status = tri_ps_kv_open_note(client, &text);
+    table->is_known = table->is_known || status == TRI_OK;
+    tri_string_fini(&text);
+    return status;
 }
 
 tri_status tri_kv_table_open(tri_kv *kv, const char *name, int dim, const char *options, tri_kv_table **out)
@@ -76,6 +81,7 @@ tri_status tri_kv_table_open(tri_kv *kv, const char *name, int dim, const char *
         return TRI_ENOMEM;
     table->kv = kv;
     tri_status status = ps_kv_spec_make(name, dim, kv->client->setup.workers, options, &table->spec);
+    table->id = ps_kv_table_id(table->spec.name);
     if (status == TRI_OK && table->spec.consistency == PS_BSP)
         status = parts_make(table);
     if (status == TRI_OK)

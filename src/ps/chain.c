@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "ps/client.h"
 #include "ps/server_impl.h"
+#include "ps/server_kv.h"
 #include "ps/views.h"
 
 /* Bytes of blocks under way to a new backup. */
@@ -115,7 +116,10 @@ void tri_ps_chain_forward(tri_ps_server *server, int worker, const tri_letter *l
         return;
     ps_head head = ps_head_read(letter);
     head.flags &= (uint16_t)~PS_FLAG_PULL; /* nobody over there waits */
-    head.table |= (uint32_t)worker << PS_TABLE_BITS;
+    if (ps_kind_is_kv(head.kind))
+        head.request = (uint64_t)worker;
+    else
+        head.table |= (uint32_t)worker << PS_TABLE_BITS;
     tri_letter copy = ps_head_write(&head);
     chain_send(&server->chain, &copy, body);
 }
@@ -146,11 +150,31 @@ static void block_send(tri_ps_server *server, const ps_table *table, int b)
     tri_string_fini(&state);
 }
 
+/* The next slot of the tables of rows. */
+static void slot_send(tri_ps_server *server)
+{
+    ps_chain *chain = &server->chain;
+    const kv_table *table = server->kv->tables[chain->copy_rows];
+    int slot = chain->copy_slot++;
+    tri_string state = {0};
+    if (chain->copy_slot == PS_SLOTS) {
+        chain->copy_slot = 0;
+        chain->copy_rows++;
+    }
+    if (server->view.slots[slot] == server->setup.number && tri_ps_kv_slot_write(table, slot, true, &state) == TRI_OK) {
+        ps_head head = {.kind = PS_KV_COPY, .nbytes = state.nbytes, .table = table->id, .block = (uint32_t)slot};
+        tri_letter letter = ps_head_write(&head);
+        chain_send(chain, &letter, tri_string_text(&state));
+    }
+    tri_string_fini(&state);
+}
+
 /* --- a new backup --- */
 
 bool tri_ps_chain_is_busy(const tri_ps_server *server)
 {
-    return server->chain.line && server->chain.copy_table < server->table_count;
+    return server->chain.line &&
+           (server->chain.copy_table < server->table_count || server->chain.copy_rows < server->kv->table_count);
 }
 
 /* A table that was made when the backup was there already is told by a forwarded letter: only those before it. */
@@ -160,7 +184,7 @@ static void chain_begin(tri_ps_server *server)
     chain->lost = false;
     kept_release(chain, UINT64_MAX);
     chain->sent = chain->acknowledged = 0;
-    chain->copy_table = chain->copy_block = 0;
+    chain->copy_table = chain->copy_block = chain->copy_rows = chain->copy_slot = 0;
     chain->shared = chain->whole = false;
     ps_head head = {.kind = PS_HELLO,
                     .flags = PS_FLAG_SERVER,
@@ -171,6 +195,11 @@ static void chain_begin(tri_ps_server *server)
     chain_send(chain, &letter, NULL);
     for (int t = 0; t < server->table_count && chain->line; t++)
         table_send(server, server->tables[t]);
+    for (int t = 0; t < server->kv->table_count && chain->line; t++) {
+        const tri_string *text = &server->kv->tables[t]->text;
+        letter = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .flags = PS_FLAG_COPY, .nbytes = text->nbytes});
+        chain_send(chain, &letter, tri_string_text(text));
+    }
 }
 
 tri_status tri_ps_chain_renew(tri_ps_server *server)
@@ -231,7 +260,10 @@ tri_status tri_ps_chain_go_on(tri_ps_server *server)
         } else if (table->blocks[b].held && tri_ps_is_primary(server, table, b))
             block_send(server, table, b);
     }
-    if (!chain->line || tri_ps_chain_is_busy(server) || server->table_count == 0)
+    while (chain->line && chain->copy_rows < server->kv->table_count &&
+           tri_line_queued(chain->line) < COPY_AHEAD_NBYTES)
+        slot_send(server);
+    if (!chain->line || tri_ps_chain_is_busy(server) || server->table_count + server->kv->table_count == 0)
         return TRI_OK;
     if (!chain->whole) {
         tri_letter letter = ps_head_write(&(ps_head){.kind = PS_WHOLE});

@@ -35,6 +35,7 @@ typedef struct ps_chain {
     uint64_t sent, acknowledged;
     ps_kept *kept, **kept_end;
     int copy_table, copy_block; /* the next to be given; copy_table past the last: all were */
+    int copy_rows, copy_slot;   /* the same of tables of rows */
     bool whole;                 /* it has been told that it has all */
     bool shared;                /* slots were shared out with it, or need not be */
 } ps_chain;

@@ -141,6 +141,10 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
     case PS_HELLO:
         return;
     case PS_MOVED:
+        if (head->request != 0 && client->kv) {
+            tri_ps_kv_moved(client, (int)(link - client->links), head->request);
+            return;
+        }
         take_moved(client, (int)(link - client->links), (uint64_t)head->clock);
         return;
     case PS_OPEN:
@@ -284,6 +288,8 @@ static void view_look(tri_ps_client *client)
             tri_ps_dense_reown(client->dense);
         tri_cond_broadcast(&client->moved);
     }
+    if (status == TRI_OK)
+        tri_ps_kv_reown(client);
     tri_mutex_unlock(&client->mutex);
     tri_free(newest);
 }
@@ -297,7 +303,7 @@ static void link_mend(tri_ps_client *client, int server)
         return;
     link->dial_ns = now_ns + DIAL_EVERY_NS;
     if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
-        tri_ps_kv_resend(client, server);
+        tri_ps_kv_greet(client, server);
         return;
     }
     client->look = true;

@@ -73,13 +73,11 @@ tri_status tri_kv_wait(tri_kv_work *work)
     return status;
 }
 
-tri_status tri_ps_kv_opened(tri_kv_work *work, uint32_t *numbers, int64_t *step)
+tri_status tri_ps_kv_opened(tri_kv_work *work, int64_t *step)
 {
     tri_status status = work_await(work, "opening a table");
-    if (status == TRI_OK) {
-        memcpy(numbers, work->tables, sizeof(work->tables));
+    if (status == TRI_OK)
         *step = work->clock;
-    }
     work_free(work);
     return status;
 }
@@ -131,14 +129,14 @@ tri_status tri_ps_kv_call(tri_ps_client *client, ps_call *call)
     tri_mutex_lock(&client->mutex);
     tri_status status = tri_ps_await(client, has_room, &at, "room for another request (ps.window_kib)");
     if (status == TRI_OK) {
-        ps_kv_link *link = &lines->links[call->server];
-
-        call->head.request = ++lines->last;
-        *link->end = call;
-        link->end = &call->next;
-        link->under_way += call->weight;
+        call->head.request = call->order = ++lines->last;
+        if (call->head.kind == PS_KV_PUSH)
+            call->head.extra = (double)call->order;
         if (call->work)
             call->work->missing++;
+        tri_ps_kv_insert(lines, call);
+        if (!tri_ps_kv_fits(client, call)) /* the view has changed meanwhile: the client's thread finds it a place */
+            client->look = true;
         tri_post_wake(client->post);
     }
     tri_mutex_unlock(&client->mutex);
@@ -159,7 +157,7 @@ static void call_sent(void *arg, tri_status status)
 void tri_ps_kv_send(tri_ps_client *client)
 {
     for (int s = 0; client->kv && s < client->setup.servers; s++) {
-        tri_line *line = client->links[s].line;
+        tri_line *line = client->kv->links[s].is_stalled ? NULL : client->links[s].line;
         for (ps_call *call = client->kv->links[s].calls; line && call; call = call->next) {
             if (call->said)
                 continue;
@@ -174,10 +172,51 @@ void tri_ps_kv_send(tri_ps_client *client)
     }
 }
 
-void tri_ps_kv_resend(tri_ps_client *client, int server)
+/* Tables first, since the server may be new, then all that was not answered, in order. */
+void tri_ps_kv_greet(tri_ps_client *client, int server)
 {
+    tri_mutex_lock(&client->mutex);
+    for (const ps_kv_open *open = client->kv ? client->kv->opens : NULL; open; open = open->next) {
+        tri_letter letter = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .nbytes = open->text.nbytes});
+        if (tri_post_send(client->links[server].line, (unsigned)INT32_MAX, &letter, open->text.text, NULL, NULL))
+            tri_ps_client_fail(client, TRI_ENOMEM);
+    }
     for (ps_call *call = client->kv ? client->kv->links[server].calls : NULL; call; call = call->next)
         call->said = false;
+    if (client->kv)
+        client->kv->links[server].is_stalled = false;
+    tri_mutex_unlock(&client->mutex);
+}
+
+void tri_ps_kv_moved(tri_ps_client *client, int server, uint64_t request)
+{
+    ps_kv_link *link = client->kv ? &client->kv->links[server] : NULL;
+    for (const ps_call *call = link ? link->calls : NULL; call; call = call->next)
+        if (call->head.request == request)
+            link->is_stalled = client->look = true;
+}
+
+tri_status tri_ps_kv_open_note(tri_ps_client *client, const tri_string *text)
+{
+    ps_kv_open *open = tri_alloc_zero(1, sizeof(*open));
+    tri_status status = open ? tri_string_append_bytes(&open->text, text->text, text->nbytes) : TRI_ENOMEM;
+    if (status != TRI_OK) {
+        tri_free(open);
+        return status;
+    }
+    tri_mutex_lock(&client->mutex);
+    open->next = client->kv->opens;
+    client->kv->opens = open;
+    tri_mutex_unlock(&client->mutex);
+    return TRI_OK;
+}
+
+bool tri_ps_kv_serves(tri_ps_client *client, int server)
+{
+    tri_mutex_lock(&client->mutex);
+    bool serves = ps_view_find(&client->view, server) != NULL;
+    tri_mutex_unlock(&client->mutex);
+    return serves;
 }
 
 /* --- answers --- */
@@ -191,17 +230,14 @@ static ps_call *call_find(ps_kv_lines *lines, int server, uint64_t request)
         if (call->head.request != request)
             continue;
         *at = call->next;
-        if (link->end == &call->next)
-            link->end = at;
         link->under_way -= call->weight;
         return call;
     }
     return NULL;
 }
 
-static void work_note(tri_kv_work *work, int server, const ps_call *call, const ps_head *head, const void *body)
+static void work_note(tri_kv_work *work, const ps_call *call, const ps_head *head, const void *body)
 {
-    work->tables[server] = head->table;
     work->clock = head->clock < work->clock ? head->clock : work->clock;
     if (call->head.kind == PS_KV_JOIN && head->nbytes == 16) {
         uint64_t last = tri_bytes_read_u64(body), stops = tri_bytes_read_u64((const unsigned char *)body + 8);
@@ -237,7 +273,7 @@ void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, cons
         if (status != TRI_OK)
             work_fail(work, status, tri_last_error());
     } else if (work)
-        work_note(work, server, call, head, body);
+        work_note(work, call, head, body);
     if (work)
         work->missing--;
     tri_cond_broadcast(&client->moved);
@@ -250,7 +286,7 @@ void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, cons
 
 /* --- the same to all --- */
 
-static ps_call *ask_make(const tri_ps_client *client, const tri_kv_table *table, const ps_head *head, const void *body,
+static ps_call *ask_make(tri_ps_client *client, const tri_kv_table *table, const ps_head *head, const void *body,
                          bool slots, int server)
 {
     ps_call *call = tri_alloc_zero(1, sizeof(*call));
@@ -259,7 +295,13 @@ static ps_call *ask_make(const tri_ps_client *client, const tri_kv_table *table,
     call->server = server;
     call->head = *head;
     call->head.nbytes = slots ? sizeof(ps_slots) : head->nbytes;
-    call->head.table = table ? table->numbers[server] : 0;
+    call->head.table = table ? table->id : 0;
+    call->of_slots = slots;
+    if (slots) {
+        tri_mutex_lock(&client->mutex);
+        call->slots = client->kv->slots[server];
+        tri_mutex_unlock(&client->mutex);
+    }
     call->weight = TRI_LETTER_NBYTES + call->head.nbytes;
     call->body = tri_alloc(call->head.nbytes);
     if (!call->body) {
@@ -268,7 +310,7 @@ static ps_call *ask_make(const tri_ps_client *client, const tri_kv_table *table,
     }
     if (slots)
         for (int i = 0; i < PS_SLOTS / 64; i++)
-            tri_bytes_write_u64(call->body + 8 * i, client->kv->slots[server].bits[i]);
+            tri_bytes_write_u64(call->body + 8 * i, call->slots.bits[i]);
     else if (head->nbytes > 0)
         memcpy(call->body, body, head->nbytes);
     return call;
@@ -288,7 +330,8 @@ tri_status tri_ps_kv_ask(tri_ps_client *client, tri_kv_work *work, const tri_kv_
                          const void *body, bool slots, const char *what)
 {
     for (int s = 0; s < client->setup.servers; s++)
-        TRI_TRY_IN(tri_ps_kv_ask_one(client, work, table, head, body, slots, s), "%s", what);
+        if (tri_ps_kv_serves(client, s))
+            TRI_TRY_IN(tri_ps_kv_ask_one(client, work, table, head, body, slots, s), "%s", what);
     return TRI_OK;
 }
 
@@ -304,12 +347,9 @@ tri_status tri_ps_kv_open(tri_ps_client *client, uint64_t *stops)
         return TRI_ENOMEM;
     }
     lines->window = (size_t)client->setup.ps->window_kib * 1024;
-    for (int s = 0; s < client->setup.servers; s++)
-        lines->links[s].end = &lines->links[s].calls;
-    for (int slot = 0; slot < PS_SLOTS; slot++)
-        ps_slots_add(&lines->slots[client->view.slots[slot]], slot);
     tri_mutex_lock(&client->mutex);
     client->kv = lines;
+    tri_ps_kv_reown(client);
     tri_mutex_unlock(&client->mutex);
     ps_head head = {.kind = PS_KV_JOIN};
     tri_status status = tri_ps_kv_ask(client, work, NULL, &head, NULL, false, "joining the servers");
@@ -330,6 +370,12 @@ void tri_ps_kv_close(tri_ps_client *client)
             client->kv->links[s].calls = call->next;
             tri_ps_kv_call_free(call);
         }
+    while (client->kv && client->kv->opens) {
+        ps_kv_open *open = client->kv->opens;
+        client->kv->opens = open->next;
+        tri_string_fini(&open->text);
+        tri_free(open);
+    }
     tri_free(client->kv);
     client->kv = NULL;
 }

@@ -29,7 +29,11 @@ typedef struct ps_call {
     tri_kv_work *work; /* NULL: nobody waits */
     uint32_t *at;      /* [count] where the answer's rows go, among those of the work, or NULL */
     int64_t count;
-    bool said; /* on the present line */
+    uint64_t order;         /* calls of a line stand by this: what it was numbered at first */
+    bool of_slots;          /* it goes to whoever has these: */
+    ps_slots slots;         /* all of one server */
+    const ps_kv_spec *spec; /* with rows: of their table */
+    bool said;              /* on the present line */
     /* the client's thread alone: */
     bool posted;   /* the post has its body */
     bool answered; /* and is to be freed when it has not */
@@ -44,7 +48,6 @@ struct tri_kv_work {
     tri_status status;
     char *message;
     /* what answers said: */
-    uint32_t tables[PS_MAX_SERVERS];
     int64_t clock;        /* the least */
     uint64_t last, stops; /* the greatest */
     tri_string text;      /* of all, in the order in which they came */
@@ -56,9 +59,16 @@ struct tri_kv_work {
 };
 
 typedef struct ps_kv_link {
-    ps_call *calls, **end; /* in order of numbers */
-    size_t under_way;      /* bytes */
+    ps_call *calls;   /* by order */
+    size_t under_way; /* bytes */
+    bool is_stalled;  /* slots are elsewhere: nothing is said until the view was looked at */
 } ps_kv_link;
+
+/* A table that is open: servers that come, or come back, are told. */
+typedef struct ps_kv_open {
+    struct ps_kv_open *next;
+    tri_string text;
+} ps_kv_open;
 
 /* Under the client's mutex. */
 typedef struct ps_kv_lines {
@@ -66,6 +76,7 @@ typedef struct ps_kv_lines {
     ps_slots slots[PS_MAX_SERVERS]; /* of each server */
     uint64_t last;                  /* number of the latest call */
     size_t window;                  /* bytes under way on each line */
+    ps_kv_open *opens;
 } ps_kv_lines;
 
 /* A worker's own shards of a step, added up: a whole subtree. */
@@ -78,7 +89,8 @@ typedef struct kv_part {
 struct tri_kv_table {
     tri_kv *kv;
     ps_kv_spec spec;
-    uint32_t numbers[PS_MAX_SERVERS]; /* what each server calls it */
+    uint32_t id;   /* what letters call it */
+    bool is_known; /* the client says it to servers that come */
     int64_t step;
     int64_t total;  /* values of an array, whose last row is short; 0: rows */
     kv_part *parts; /* bsp: [part_count] */
@@ -122,8 +134,11 @@ tri_status tri_ps_kv_open(tri_ps_client *client, uint64_t *stops);
 void tri_ps_kv_close(tri_ps_client *client);
 /* The client's thread, with the mutex: */
 void tri_ps_kv_send(tri_ps_client *client);
-void tri_ps_kv_resend(tri_ps_client *client, int server);
-/* and without it. */
+void tri_ps_kv_moved(tri_ps_client *client, int server, uint64_t request);
+/* The view was looked at: calls go to whoever has their slots now. */
+void tri_ps_kv_reown(tri_ps_client *client);
+/* and without it: on a line that was dialed, */
+void tri_ps_kv_greet(tri_ps_client *client, int server);
 void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, const void *body);
 tri_kv_work *tri_ps_kv_work(tri_ps_client *client);
 /* Numbers a call and puts it behind those of its server, when there is room for it. Takes it, whatever is returned. */
@@ -137,8 +152,17 @@ tri_status tri_ps_kv_ask(tri_ps_client *client, tri_kv_work *work, const tri_kv_
                          const void *body, bool slots, const char *what);
 /* Waits if work is NULL, else hands it over. Takes `made`; status: of what was queued for it. */
 tri_status tri_ps_kv_end(tri_kv_work *made, tri_status status, const char *what, tri_kv_work **work);
-/* Waits for the answers to PS_KV_OPEN: what each server calls the table, and the step to begin with. Takes the work. */
-tri_status tri_ps_kv_opened(tri_kv_work *work, uint32_t *numbers, int64_t *step);
+/* Waits for the answers to PS_KV_OPEN: the step to begin with. Takes the work. */
+tri_status tri_ps_kv_opened(tri_kv_work *work, int64_t *step);
+/* The table of this text is open. */
+tri_status tri_ps_kv_open_note(tri_ps_client *client, const tri_string *text);
+bool tri_ps_kv_serves(tri_ps_client *client, int server);
+
+/* --- client_kv_own.c --- */
+/* All slots of the call are its server's, or the server is there. */
+bool tri_ps_kv_fits(const tri_ps_client *client, const ps_call *call);
+/* Puts a call among those of its server, by its order. */
+void tri_ps_kv_insert(ps_kv_lines *lines, ps_call *call);
 
 /* --- client_kv_split.c --- */
 typedef struct kv_batch {

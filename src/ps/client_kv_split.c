@@ -80,8 +80,8 @@ static int64_t rows_list(const tri_kv_table *table, const kv_batch *batch, const
     return listed;
 }
 
-static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server, const ps_pair *pairs, int64_t count,
-                          bool pulls)
+static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server, const ps_slots *slots,
+                          const ps_pair *pairs, int64_t count, bool pulls)
 {
     kv_scratch *scratch = &table->kv->scratch;
     int dim = (int)table->spec.table.dim, wire = table->spec.wire;
@@ -93,10 +93,8 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server
         return NULL;
     }
     int64_t listed = rows_list(table, batch, pairs, count, scratch, call->at);
-    ps_rows_body body = {.slots = table->kv->client->kv->slots[server],
-                         .keys = scratch->keys,
-                         .values = batch->rows ? scratch->values : NULL,
-                         .count = listed};
+    ps_rows_body body = {
+        .slots = *slots, .keys = scratch->keys, .values = batch->rows ? scratch->values : NULL, .count = listed};
     call->body = tri_alloc(ps_rows_body_limit(listed, dim, wire, batch->rows != NULL));
     if (!call->body) {
         tri_ps_kv_call_free(call);
@@ -104,11 +102,14 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server
     }
     call->count = count;
     call->server = server;
+    call->of_slots = true;
+    call->slots = *slots;
+    call->spec = &table->spec;
     call->head = (ps_head){.kind = batch->kind,
                            .flags = batch->flags,
                            .nbytes = ps_rows_body_write(&body, dim, wire, call->body),
                            .clock = table->step,
-                           .table = table->numbers[server],
+                           .table = table->id,
                            .block = (uint32_t)listed,
                            .part = batch->part};
     call->weight = TRI_LETTER_NBYTES + call->head.nbytes + (pulls ? ps_wires[wire].nbytes(listed * dim, dim) : 0);
@@ -116,14 +117,13 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server
 }
 
 /* In order of servers, then of keys, equal ones in the caller's order: firsts[s] is where those of server s begin. */
-static void pairs_make(const tri_kv_table *table, const kv_batch *batch, ps_pair *pairs, ps_pair *spare,
-                       int64_t firsts[PS_MAX_SERVERS + 1])
+static void pairs_make(const tri_kv_table *table, const int owners[PS_SLOTS], const kv_batch *batch, ps_pair *pairs,
+                       ps_pair *spare, int64_t firsts[PS_MAX_SERVERS + 1])
 {
-    const ps_view *view = &table->kv->client->view;
     int servers = table->kv->client->setup.servers;
     int64_t next[PS_MAX_SERVERS] = {0};
     for (int64_t i = 0; i < batch->count; i++) {
-        uint32_t server = (uint32_t)view->slots[ps_key_slot(batch->keys[i])];
+        uint32_t server = (uint32_t)owners[ps_key_slot(batch->keys[i])];
         spare[i] = (ps_pair){.key = batch->keys[i], .part = server, .at = (uint32_t)i};
         next[server]++;
     }
@@ -138,20 +138,32 @@ static void pairs_make(const tri_kv_table *table, const kv_batch *batch, ps_pair
         ps_pairs_sort(pairs + firsts[s], spare, firsts[s + 1] - firsts[s]);
 }
 
+/* Who has what, at this moment: the client's thread may learn of a change at any time. */
+static void owners_copy(tri_ps_client *client, int owners[PS_SLOTS], ps_slots slots[PS_MAX_SERVERS])
+{
+    tri_mutex_lock(&client->mutex);
+    memcpy(owners, client->view.slots, sizeof(client->view.slots));
+    memcpy(slots, client->kv->slots, sizeof(client->kv->slots));
+    tri_mutex_unlock(&client->mutex);
+}
+
 static tri_status split_once(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work, int64_t first_row)
 {
     kv_scratch *scratch = &table->kv->scratch;
     int servers = table->kv->client->setup.servers;
     bool pulls = batch->kind == PS_KV_PULL || batch->flags & PS_FLAG_PULL;
     int64_t firsts[PS_MAX_SERVERS + 1];
+    int owners[PS_SLOTS];
+    ps_slots slots[PS_MAX_SERVERS];
     TRI_TRY(scratch_grow(scratch, batch->count + 1,
                          batch->rows ? (size_t)batch->count * (size_t)table->spec.table.dim : 0));
-    pairs_make(table, batch, scratch->pairs, scratch->pairs + scratch->room, firsts);
+    owners_copy(table->kv->client, owners, slots);
+    pairs_make(table, owners, batch, scratch->pairs, scratch->pairs + scratch->room, firsts);
     for (int s = 0; s < servers; s++) {
         int64_t count = firsts[s + 1] - firsts[s];
-        if (count == 0 && !batch->to_all)
+        if (count == 0 && !(batch->to_all && (slots[s].bits[0] | slots[s].bits[1])))
             continue;
-        ps_call *call = call_make(table, batch, s, scratch->pairs + firsts[s], count, pulls);
+        ps_call *call = call_make(table, batch, s, &slots[s], scratch->pairs + firsts[s], count, pulls);
         if (!call)
             return TRI_ENOMEM;
         for (int64_t i = 0; pulls && i < count; i++)

@@ -34,6 +34,7 @@ typedef struct ps_rows_body {
     const uint64_t *keys; /* [count] */
     const float *values;  /* [count * dim], NULL: none */
     int64_t count;
+    bool is_part; /* keys may lie in slots that are not named (any more) */
 } ps_rows_body;
 
 #define PS_ROWS_MAX INT64_C(0x7fffffff) /* of one letter */

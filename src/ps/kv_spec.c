@@ -145,6 +145,11 @@ tri_status ps_kv_spec_print(const ps_kv_spec *spec, tri_string *out)
     return options_print(&tri_optim_options, &spec->optim, "  ", out);
 }
 
+uint32_t ps_kv_table_id(const char *name)
+{
+    return (uint32_t)XXH3_64bits(name, strlen(name));
+}
+
 tri_status ps_kv_spec_parse(const char *text, size_t nbytes, ps_kv_spec *out)
 {
     defaults_set(out);

@@ -51,12 +51,14 @@ typedef enum ps_kind {
     PS_KV_JOIN,    /* -> body: the last request and barrier that were heard of this worker */
     PS_KV_OPEN,    /* body: a table's text -> table, clock */
     PS_KV_PULL,    /* clock, block: count of rows; body: slots, keys -> body: values, when they may be had */
-    PS_KV_PUSH,    /* clock, block, part (bsp); body: slots, keys, values -> and values with PS_FLAG_PULL */
+    PS_KV_PUSH,    /* clock, block, part (bsp), extra: number of the push; body: slots, keys, values -> and values with
+                      PS_FLAG_PULL */
     PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
     PS_KV_BARRIER, /* clock: how many of them -> when all workers have come to it */
     PS_KV_STATS,   /* -> body: lines for people */
     PS_KV_SAVE,    /* body: tables, their steps, a folder -> body: what the manifest says of the file */
     PS_KV_LOAD,    /* body: a folder */
+    PS_KV_COPY,    /* between servers: block: a slot; body: all of it */
     PS_KV_DONE,
     PS_KV_FAILED, /* extra: status; body: why */
     PS_KIND_COUNT
@@ -69,6 +71,8 @@ typedef enum ps_kind {
 #define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
+
+#define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
 
 /* In letters to a backup the upper bits of `table` are the worker's number. */
 #define PS_TABLE_BITS 8
@@ -87,6 +91,12 @@ typedef struct ps_head {
     tri_tree_part part;
     double extra;
 } ps_head;
+
+/* About tables of rows: `table` is the hash of its name; in letters to a backup `request` is the worker's number. */
+static inline bool ps_kind_is_kv(ps_kind kind)
+{
+    return kind >= PS_KV_JOIN;
+}
 
 static inline tri_letter ps_head_write(const ps_head *head)
 {

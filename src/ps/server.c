@@ -204,6 +204,10 @@ static bool forwarded_read(ps_guest *guest, ps_head *head)
     if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_WHOLE ||
         head->kind == PS_LEAVE)
         return true;
+    if (ps_kind_is_kv(head->kind)) {
+        guest->number = head->request < (uint64_t)guest->of->setup.workers ? (int)head->request : -1;
+        return guest->number >= 0;
+    }
     guest->number = (int)(head->table >> PS_TABLE_BITS);
     if (guest->number >= guest->of->setup.workers || table >= (uint32_t)guest->table_count)
         return false;
@@ -298,7 +302,12 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         follow(server, guest, &head, body);
         return true;
     }
-    if (status == TRI_OK && is_elsewhere(server, guest, &head)) {
+    bool elsewhere = status == TRI_OK && is_elsewhere(server, guest, &head);
+    if (status == TRI_OK && tri_ps_letter_is(head.kind, PS_OF_SLOTS)) {
+        elsewhere = guest->is_stalled || tri_ps_kv_is_elsewhere(server, &head, body);
+        guest->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
+    }
+    if (elsewhere) {
         tri_ps_answer_plain(guest, PS_MOVED, head.request, head.table, (int64_t)server->view.version);
         return true;
     }

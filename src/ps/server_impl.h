@@ -33,6 +33,7 @@ typedef struct ps_guest {
     uint64_t request;  /* of that */
     size_t owed;       /* bytes that lie here for it: answers to be sent, letters that wait */
     bool is_paused;    /* it owes too much */
+    bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
     int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
     struct ps_guest *next;
 } ps_guest;
@@ -111,8 +112,8 @@ void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest);
 
 /* --- server_letters.c --- */
 /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.
- */
-enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4 };
+ * PS_OF_SLOTS: wants the server that has the slots in its body. */
+enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8 };
 bool tri_ps_letter_is(ps_kind kind, unsigned what);
 /* Before its body is read. */
 tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head);

@@ -102,8 +102,38 @@ static tri_status rows_answer(ps_guest *guest, ps_kv *kv, kv_table *table, const
     }
     (void)kv;
     ps_head answer = {
-        .kind = PS_KV_DONE, .request = head->request, .table = table->number, .clock = head->clock, .nbytes = nbytes};
+        .kind = PS_KV_DONE, .request = head->request, .table = table->id, .clock = head->clock, .nbytes = nbytes};
     return tri_ps_answer_take(guest, &answer, values);
+}
+
+/* --- whose slots --- */
+
+/* Of a forwarded letter: those that this server has as a backup, and was given. False: all that it names. */
+static bool own_slots(const tri_ps_server *server, const ps_guest *guest, const kv_table *table, ps_slots *slots)
+{
+    bool fewer = false;
+    for (int s = 0; s < PS_SLOTS && guest->server >= 0; s++)
+        if (ps_slots_has(slots, s) && (server->view.slots[s] == server->setup.number || !table->slots[s].held)) {
+            slots->bits[s / 64] &= ~(UINT64_C(1) << (s % 64));
+            fewer = true;
+        }
+    return fewer;
+}
+
+static bool are_elsewhere(const tri_ps_server *server, const void *body, size_t nbytes)
+{
+    ps_slots slots;
+    if (ps_rows_slots_read(body, nbytes, &slots) != TRI_OK)
+        return false; /* that is said later */
+    for (int s = 0; s < PS_SLOTS; s++)
+        if (ps_slots_has(&slots, s) && server->view.slots[s] != server->setup.number)
+            return true;
+    return false;
+}
+
+bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, const void *body)
+{
+    return are_elsewhere(server, body, head->nbytes);
 }
 
 /* --- what a letter waits for --- */
@@ -135,7 +165,7 @@ static bool is_due(const kv_table *table, const ps_head *head, const ps_slots *s
     }
 }
 
-static tri_status wait_add(kv_table *table, ps_guest *guest, const ps_head *head, const void *body)
+static tri_status wait_add(kv_table *table, ps_guest *guest, int worker, const ps_head *head, const void *body)
 {
     kv_wait *wait = tri_alloc_zero(1, sizeof(*wait));
     unsigned char *copy = tri_alloc(head->nbytes);
@@ -145,7 +175,7 @@ static tri_status wait_add(kv_table *table, ps_guest *guest, const ps_head *head
         return TRI_ENOMEM;
     }
     memcpy(copy, body, head->nbytes);
-    *wait = (kv_wait){.guest = guest, .head = *head, .body = copy};
+    *wait = (kv_wait){.guest = guest, .worker = worker, .head = *head, .body = copy};
     *table->waits_end = wait;
     table->waits_end = &wait->next;
     tri_ps_guest_owes(guest, head->nbytes);
@@ -172,14 +202,12 @@ static void ahead_count(kv_table *table, const ps_head *head, const ps_slots *sl
 }
 
 /* What no sound client says. */
-static tri_status rows_check(const tri_ps_server *server, const kv_table *table, const ps_head *head,
-                             const ps_rows_body *body)
+static tri_status rows_check(const kv_table *table, const ps_head *head, const ps_rows_body *body)
 {
     bool bsp = table->spec.consistency == PS_BSP, pulls = head->kind == PS_KV_PULL || head->flags & PS_FLAG_PULL;
     size_t nbytes = ps_wires[table->spec.wire].nbytes(body->count * table->spec.table.dim, table->spec.table.dim);
-    for (int s = 0; s < PS_SLOTS; s++)
-        if (ps_slots_has(&body->slots, s) && server->view.slots[s] != server->setup.number)
-            return tri_fail(TRI_EFORMAT, "slot %d is not here", s);
+    if (!(head->extra >= 0 && head->extra < 0x1p53))
+        return tri_fail(TRI_EFORMAT, "push %g of table '%s'", head->extra, table->spec.name);
     if (head->clock < 0 || head->clock > UINT32_MAX)
         return tri_fail(TRI_EFORMAT, "step %lld of table '%s'", (long long)head->clock, table->spec.name);
     if (pulls && nbytes > PS_BODY_LIMIT_NBYTES)
@@ -195,24 +223,26 @@ static tri_status rows_check(const tri_ps_server *server, const kv_table *table,
     return TRI_OK;
 }
 
-static tri_status rows_take(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *bytes)
+static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, kv_table *table, const ps_head *head,
+                            void *bytes)
 {
     ps_kv *kv = server->kv;
     ps_rows_body body;
     bool pushes = head->kind == PS_KV_PUSH;
     TRI_TRY(ps_rows_body_read(bytes, head->nbytes, head->block, (int)table->spec.table.dim, table->spec.wire, pushes,
                               &kv->room, &body));
-    TRI_TRY(rows_check(server, table, head, &body));
+    TRI_TRY(rows_check(table, head, &body));
+    body.is_part = own_slots(server, guest, table, &body.slots);
     if (is_gathered(table, head) && !is_due(table, head, &body.slots))
-        return wait_add(table, guest, head, bytes);
+        return wait_add(table, guest, worker, head, bytes);
     if (pushes)
-        TRI_TRY(tri_ps_kv_push(table, guest->number, head, &body));
+        TRI_TRY(tri_ps_kv_push(table, worker, head, &body));
     if (pushes && !(head->flags & PS_FLAG_PULL)) {
-        answer_done(guest, head->request, table->number, head->clock);
+        answer_done(guest, head->request, table->id, head->clock);
         return TRI_OK;
     }
     if (!is_due(table, head, &body.slots))
-        return wait_add(table, guest, head, bytes);
+        return wait_add(table, guest, worker, head, bytes);
     if (table->spec.consistency != PS_BSP)
         ahead_count(table, head, &body.slots);
     return rows_answer(guest, kv, table, head, &body);
@@ -226,6 +256,7 @@ static tri_status waits_run(tri_ps_server *server, kv_table *table)
         kv_wait wait = **at;
         ps_slots slots;
         TRI_TRY(ps_rows_slots_read(wait.body, wait.head.nbytes, &slots));
+        (void)own_slots(server, wait.guest, table, &slots);
         if (!is_due(table, &wait.head, &slots)) {
             at = &(*at)->next;
             continue;
@@ -233,9 +264,9 @@ static tri_status waits_run(tri_ps_server *server, kv_table *table)
         (*at)->body = NULL;
         wait_free(table, at);
         tri_ps_guest_paid(wait.guest, wait.head.nbytes);
-        tri_status status = rows_take(server, wait.guest, table, &wait.head, wait.body);
+        tri_status status = rows_take(server, wait.guest, wait.worker, table, &wait.head, wait.body);
         tri_free(wait.body);
-        if (status != TRI_OK)
+        if (status != TRI_OK && wait.guest->server < 0)
             tri_ps_refuse(server, wait.guest, status);
         at = &table->waits; /* it may have moved slots, and taken letters of its sender out */
     }
@@ -245,7 +276,7 @@ static tri_status waits_run(tri_ps_server *server, kv_table *table)
 
 static tri_status on_rows(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body)
 {
-    TRI_TRY(rows_take(server, guest, table, head, body));
+    TRI_TRY(rows_take(server, guest, guest->number, table, head, body));
     return waits_run(server, table);
 }
 
@@ -255,6 +286,7 @@ static tri_status on_clock(tri_ps_server *server, ps_guest *guest, kv_table *tab
 {
     ps_slots slots;
     TRI_TRY(ps_rows_slots_read(body, head->nbytes, &slots));
+    (void)own_slots(server, guest, table, &slots);
     if (table->spec.consistency == PS_BSP)
         return tri_fail(TRI_EFORMAT, "table '%s' is bsp: its steps end with their pushes", table->spec.name);
     for (int s = 0; s < PS_SLOTS; s++) {
@@ -269,7 +301,7 @@ static tri_status on_clock(tri_ps_server *server, ps_guest *guest, kv_table *tab
         if (was_slowest)
             TRI_TRY(tri_ps_kv_clock_find(table, s));
     }
-    answer_done(guest, head->request, table->number, head->clock);
+    answer_done(guest, head->request, table->id, head->clock);
     return waits_run(server, table);
 }
 
@@ -334,13 +366,37 @@ static int64_t clock_of(const tri_ps_server *server, const kv_table *table, int 
     return least;
 }
 
+static void slots_await(const tri_ps_server *server, kv_table *table)
+{
+    for (int s = 0; s < PS_SLOTS; s++)
+        table->slots[s].held = table->slots[s].held && server->view.slots[s] == server->setup.number;
+}
+
+/* A backup is told of each table that is made. */
+static tri_status made_tell(tri_ps_server *server, const ps_head *head, const char *text)
+{
+    tri_letter letter = ps_head_write(head);
+    if (!server->chain.line)
+        return tri_ps_chain_renew(server);
+    tri_ps_chain_forward(server, 0, &letter, text);
+    return TRI_OK;
+}
+
 static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head *head, const char *text)
 {
     kv_table *table;
+    int before = server->kv->table_count;
     tri_status status = tri_ps_kv_table_make(server->kv, text, head->nbytes, &table);
     if (status != TRI_OK)
         return status == TRI_ENOMEM ? status : tri_ps_kv_failed(guest, head, status);
-    answer_done(guest, head->request, table->number, clock_of(server, table, guest->number));
+    if (guest->server >= 0) {
+        if (head->flags & PS_FLAG_COPY)
+            slots_await(server, table);
+        return TRI_OK;
+    }
+    if (server->kv->table_count > before)
+        TRI_TRY(made_tell(server, head, text));
+    answer_done(guest, head->request, table->id, clock_of(server, table, guest->number));
     return TRI_OK;
 }
 
@@ -397,10 +453,23 @@ static tri_status on_stats(const tri_ps_server *server, ps_guest *guest, const p
 
 static tri_status table_find(const ps_kv *kv, const ps_head *head, kv_table **out)
 {
-    if (head->table >= (uint32_t)kv->table_count)
-        return tri_fail(TRI_EFORMAT, "there is no table %u of rows", head->table);
-    *out = kv->tables[head->table];
-    return TRI_OK;
+    for (int t = 0; t < kv->table_count; t++)
+        if (kv->tables[t]->id == head->table) {
+            *out = kv->tables[t];
+            return TRI_OK;
+        }
+    return tri_fail(TRI_EFORMAT, "there is no table %u of rows", head->table);
+}
+
+/* A slot of the server whose backup this is. */
+static tri_status on_copy(tri_ps_server *server, kv_table *table, const ps_head *head, const void *body)
+{
+    if (head->block >= PS_SLOTS || server->view.slots[head->block] == server->setup.number)
+        return TRI_OK;
+    TRI_TRY(tri_ps_kv_slot_read(table, (int)head->block, body, head->nbytes));
+    table->slots[head->block].held = true;
+    table->moved = true;
+    return waits_run(server, table);
 }
 
 tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -415,6 +484,9 @@ tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_hea
         return on_barrier(server->kv, guest, head);
     case PS_KV_STATS:
         return on_stats(server, guest, head);
+    case PS_KV_COPY:
+        TRI_TRY(table_find(server->kv, head, &table));
+        return on_copy(server, table, head, body);
     case PS_KV_SAVE:
         return tri_ps_kv_save(server, guest, head, body);
     case PS_KV_LOAD:
@@ -442,4 +514,42 @@ void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest)
     for (int w = 0; w < kv->workers; w++)
         if (kv->stops[w].guest == guest)
             kv->stops[w].guest = NULL;
+}
+
+void tri_ps_kv_view(tri_ps_server *server)
+{
+    for (int t = 0; t < server->kv->table_count; t++)
+        for (kv_wait **at = &server->kv->tables[t]->waits; *at;) {
+            const kv_wait *wait = *at;
+            if (wait->guest->server >= 0 || !are_elsewhere(server, wait->body, wait->head.nbytes)) {
+                at = &(*at)->next;
+                continue;
+            }
+            ps_head head = {.kind = PS_MOVED, .request = wait->head.request, .clock = (int64_t)server->view.version};
+            tri_ps_answer(wait->guest, &head, NULL, false);
+            tri_ps_guest_paid(wait->guest, wait->head.nbytes);
+            wait_free(server->kv->tables[t], at);
+        }
+}
+
+static void slot_drop(kv_table *table, int number)
+{
+    kv_slot *slot = &table->slots[number];
+    ps_sparse_drop(table->rows, number);
+    slot->held = false;
+    slot->clock = 0;
+    slot->before_count = 0;
+    memset(slot->last, 0, (size_t)table->spec.workers * sizeof(*slot->last));
+    if (slot->clocks)
+        memset(slot->clocks, 0, (size_t)table->spec.workers * sizeof(*slot->clocks));
+    else
+        ps_gather_reset(&slot->gather);
+}
+
+void tri_ps_kv_drop(tri_ps_server *server, bool all)
+{
+    for (int t = 0; t < server->kv->table_count; t++)
+        for (int s = 0; s < PS_SLOTS; s++)
+            if (all || server->view.slots[s] != server->setup.number)
+                slot_drop(server->kv->tables[t], s);
 }

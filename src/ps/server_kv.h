@@ -16,6 +16,7 @@
 #include "ps/sparse.h"
 
 typedef struct kv_slot {
+    bool held;             /* a backup: it was given what is in it */
     int64_t clock;         /* bsp: steps taken; else those that all workers have finished, INT64_MAX: all have left */
     uint64_t *last;        /* [workers] number of the latest push of each that was taken in */
     int64_t *clocks;       /* ssp, async: [workers] steps that each has finished; INT64_MAX: it has left */
@@ -29,6 +30,7 @@ typedef struct kv_slot {
 typedef struct kv_wait {
     struct kv_wait *next;
     ps_guest *guest;
+    int worker;
     ps_head head;
     unsigned char *body;
 } kv_wait;
@@ -38,7 +40,8 @@ typedef struct kv_table {
     ps_kv_spec spec;
     uint64_t text_hash;
     tri_string text; /* what it was made of */
-    uint32_t number;
+    uint32_t id;     /* hash of its name: what letters call it */
+    int number;      /* among those of this server */
     ps_sparse *rows;
     ps_merge_fn merge; /* NULL: the optimizer steps */
     void *merge_arg;
@@ -93,6 +96,12 @@ tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_hea
 void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest);
 /* A worker has left: nobody waits for it. */
 tri_status tri_ps_kv_left(tri_ps_server *server, int worker);
+/* Some of the slots that the letter names are another server's. */
+bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, const void *body);
+/* The view has changed: who waits here for slots that have gone is told so. */
+void tri_ps_kv_view(tri_ps_server *server);
+/* What is here of slots that are others', or (all) of any slot, means nothing any more. */
+void tri_ps_kv_drop(tri_ps_server *server, bool all);
 /* A letter was answered with a failure that is the call's alone. */
 tri_status tri_ps_kv_failed(ps_guest *guest, const ps_head *head, tri_status status);
 

@@ -71,30 +71,38 @@ static void some_take(kv_table *table, int64_t to, const ps_rows_body *body, int
 
 /* --- ssp, async --- */
 
+static uint64_t number_of(const ps_head *head)
+{
+    return (uint64_t)head->extra;
+}
+
 static bool is_fresh(const kv_table *table, int slot, int worker, const ps_head *head)
 {
-    return table->slots[slot].last[worker] < head->request;
+    return table->slots[slot].last[worker] < number_of(head);
 }
 
 static tri_status push_now(kv_table *table, int worker, const ps_head *head, const ps_rows_body *body)
 {
     bool assigns = head->flags & PS_FLAG_ASSIGN;
     int named = 0, fresh = 0;
-    int64_t count = 0;
+    int64_t count = 0, others = 0;
     for (int s = 0; s < PS_SLOTS; s++)
         if (ps_slots_has(&body->slots, s)) {
             named++;
             fresh += is_fresh(table, s, worker, head);
             TRI_TRY(tri_ps_kv_save_before(table, s));
         }
+    for (int64_t i = 0; i < body->count && body->is_part; i++) /* a backup may have some of the slots alone */
+        others += !ps_slots_has(&body->slots, ps_key_slot(body->keys[i]));
     table->twice += fresh < named;
-    if (fresh == named)
+    if (fresh == named && others == 0)
         return rows_merge(table, head->clock, assigns, body->keys, body->values, body->count);
     if (fresh == 0)
         return TRI_OK;
     TRI_TRY(some_room(table, body->count));
     for (int64_t i = 0; i < body->count; i++)
-        if (is_fresh(table, ps_key_slot(body->keys[i]), worker, head))
+        if (ps_slots_has(&body->slots, ps_key_slot(body->keys[i])) &&
+            is_fresh(table, ps_key_slot(body->keys[i]), worker, head))
             some_take(table, count++, body, i);
     return rows_merge(table, head->clock, assigns, table->some_keys, table->some_values, count);
 }
@@ -183,7 +191,7 @@ tri_status tri_ps_kv_push(kv_table *table, int worker, const ps_head *head, cons
     TRI_TRY(gathers ? push_part(table, head, body) : push_now(table, worker, head, body));
     for (int s = 0; s < PS_SLOTS; s++)
         if (ps_slots_has(&body->slots, s) && is_fresh(table, s, worker, head))
-            table->slots[s].last[worker] = head->request;
+            table->slots[s].last[worker] = number_of(head);
     return TRI_OK;
 }
 

@@ -75,7 +75,7 @@ static tri_status head_write(const ps_kv *kv, kv_save *save)
 static tri_status slot_save(kv_save *save, const kv_table *table, int slot)
 {
     tri_string out = {0};
-    tri_status status = ps_put_u32(&out, table->number);
+    tri_status status = ps_put_u32(&out, (uint32_t)table->number);
     if (status == TRI_OK)
         status = ps_put_u32(&out, (uint32_t)slot);
     if (status == TRI_OK)
@@ -99,7 +99,7 @@ static tri_status slot_save(kv_save *save, const kv_table *table, int slot)
 
 static bool slot_is_due(const kv_save *save, const kv_table *table, int slot)
 {
-    return (int)table->number < save->table_count && !save->saved[table->number][slot] &&
+    return table->number < save->table_count && !save->saved[table->number][slot] &&
            (table->spec.consistency != PS_BSP || table->slots[slot].clock >= save->due[table->number]);
 }
 
@@ -173,11 +173,11 @@ static tri_status save_read(const tri_ps_server *server, kv_save *save, const vo
     uint32_t count = ps_read_u32(&reader);
     save->table_count = kv->table_count;
     for (uint32_t i = 0; i < count && !reader.ended; i++) {
-        uint32_t number = ps_read_u32(&reader);
+        uint32_t id = ps_read_u32(&reader);
         int64_t step = (int64_t)ps_read_u64(&reader);
-        if (number >= (uint32_t)kv->table_count)
-            return tri_fail(TRI_EFORMAT, "a save of table %u, which is not here", number);
-        save->due[number] = step;
+        for (int t = 0; t < kv->table_count; t++)
+            if (kv->tables[t]->id == id)
+                save->due[t] = step;
     }
     const char *folder = (const char *)reader.at;
     if (reader.ended || reader.left == 0 || memchr(folder, '\0', reader.left))
@@ -246,8 +246,8 @@ static tri_status head_read(const ps_kv *kv, const char *path, ps_reader *reader
     return TRI_OK;
 }
 
-static tri_status slots_read(const tri_ps_server *server, const char *path, ps_reader *reader, kv_table **tables,
-                             uint32_t count)
+static tri_status slots_read(const tri_ps_server *server, ps_role role, const char *path, ps_reader *reader,
+                             kv_table **tables, uint32_t count)
 {
     while (reader->left > 0) {
         uint32_t table = ps_read_u32(reader), slot = ps_read_u32(reader);
@@ -255,13 +255,14 @@ static tri_status slots_read(const tri_ps_server *server, const char *path, ps_r
         const unsigned char *bytes = nbytes <= reader->left ? ps_read(reader, (size_t)nbytes) : NULL;
         if (!bytes || table >= count || slot >= PS_SLOTS || XXH3_64bits(bytes, (size_t)nbytes) != hash)
             return fail_file(path, "cut short or damaged");
-        if (ps_view_role(&server->view, server->setup.number, (int)slot) != PS_NOTHING)
+        if (ps_view_role(&server->view, server->setup.number, (int)slot) == role)
             TRI_TRY_IN(tri_ps_kv_slot_read(tables[table], (int)slot, bytes, (size_t)nbytes), "%s", path);
     }
     return TRI_OK;
 }
 
-static tri_status file_load(const tri_ps_server *server, const char *folder, const char *name, uint64_t nbytes)
+static tri_status file_load(const tri_ps_server *server, ps_role role, const char *folder, const char *name,
+                            uint64_t nbytes)
 {
     tri_fs_map map;
     kv_table *tables[PS_TABLES_MAX];
@@ -280,13 +281,13 @@ static tri_status file_load(const tri_ps_server *server, const char *folder, con
     if (status == TRI_OK)
         status = head_read(server->kv, path, &reader, tables, &count);
     if (status == TRI_OK)
-        status = slots_read(server, path, &reader, tables, count);
+        status = slots_read(server, role, path, &reader, tables, count);
     tri_fs_map_close(&map);
     tri_free(path);
     return status;
 }
 
-static tri_status folder_load(const tri_ps_server *server, const char *folder)
+static tri_status folder_load(const tri_ps_server *server, ps_role role, const char *folder)
 {
     char *text = NULL, *path = tri_format("%s/manifest.yaml", folder);
     size_t nbytes;
@@ -305,7 +306,7 @@ static tri_status folder_load(const tri_ps_server *server, const char *folder)
                      ? tri_yaml_int(file->child->next, "bytes of a file", 0, INT64_MAX, &length)
                      : fail_file(path, "want [name, bytes, hash] of each file");
         if (status == TRI_OK)
-            status = file_load(server, folder, file->child->text, (uint64_t)length);
+            status = file_load(server, role, folder, file->child->text, (uint64_t)length);
     }
     tri_arena_fini(&arena);
     tri_free(text);
@@ -318,7 +319,7 @@ tri_status tri_ps_kv_load(tri_ps_server *server, ps_guest *guest, const ps_head 
     char *folder = tri_strndup(body ? body : "", head->nbytes);
     if (!folder)
         return TRI_ENOMEM;
-    tri_status status = folder_load(server, folder);
+    tri_status status = folder_load(server, guest->server >= 0 ? PS_BACKUP : PS_PRIMARY, folder);
     tri_free(folder);
     if (status == TRI_ENOMEM)
         return status;

@@ -44,6 +44,7 @@ static tri_status slots_make(const ps_kv *kv, kv_table *table)
         return TRI_ENOMEM;
     for (int s = 0; s < PS_SLOTS; s++) {
         kv_slot *slot = &table->slots[s];
+        slot->held = true;
         slot->last = table->last + (size_t)s * workers;
         if (bsp) {
             TRI_TRY(ps_gather_init(&slot->gather, table->spec.table.shards, (int)table->spec.table.dim));
@@ -90,10 +91,11 @@ tri_status tri_ps_kv_table_make(ps_kv *kv, const char *text, size_t nbytes, kv_t
     table->kv = kv;
     table->waits_end = &table->waits;
     table->text_hash = hash;
-    table->number = (uint32_t)kv->table_count;
+    table->number = kv->table_count;
     tri_status status = ps_kv_spec_parse(text, nbytes, &table->spec);
+    table->id = ps_kv_table_id(table->spec.name);
     for (int t = 0; t < kv->table_count && status == TRI_OK; t++)
-        if (strcmp(kv->tables[t]->spec.name, table->spec.name) == 0)
+        if (kv->tables[t]->id == table->id)
             status = tri_fail(TRI_EMISMATCH,
                               "table '%s' is there already, with other options: all workers of a job want the same",
                               table->spec.name);

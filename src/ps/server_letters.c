@@ -32,6 +32,7 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
     }
     guest->server = (int)head->clock;
     server->whole = false;
+    tri_ps_kv_drop(server, false);
     for (int t = 0; t < server->table_count; t++)
         for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
             if (!tri_ps_is_primary(server, server->tables[t], b))
@@ -214,8 +215,8 @@ static tri_status on_bye(tri_ps_server *server, ps_guest *guest, const ps_head *
 
 static tri_status on_look(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
-    (void)guest;
     (void)body;
+    guest->is_stalled = false; /* what it says from now on it says from the beginning */
     return head->clock > (int64_t)server->view.version ? tri_ps_chain_look(server) : TRI_OK;
 }
 
@@ -276,13 +277,14 @@ static const struct {
     [PS_BYE] = {on_bye, 0, PS_CHANGES},
     [PS_KV_JOIN] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_OPEN] = {tri_ps_kv_letter, PS_TEXT_LIMIT_NBYTES, 0},
-    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, 0},
-    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, 0},
-    [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), 0},
+    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_OF_SLOTS},
+    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_SLOTS},
+    [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), PS_CHANGES | PS_OF_SLOTS},
     [PS_KV_BARRIER] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_STATS] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_SAVE] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
-    [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
+    [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, PS_CHANGES},
+    [PS_KV_COPY] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
     [PS_LOOK] = {on_look, 0, 0},
     [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
     [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},

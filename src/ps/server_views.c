@@ -38,9 +38,22 @@ static void neighbours_drop(tri_ps_server *server)
     }
 }
 
+/* The backup has not been given the slots that this server takes over: it is told everything anew. */
+static void slots_gained(tri_ps_server *server, const ps_view *next)
+{
+    bool gained = false;
+    for (int s = 0; s < PS_SLOTS; s++)
+        gained = gained || (next->slots[s] == server->setup.number && server->view.slots[s] != server->setup.number);
+    if (gained && server->chain.line) {
+        tri_line_hang_up(server->chain.line);
+        tri_ps_chain_lost(server);
+    }
+}
+
 tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
 {
     int number = server->setup.number, before = ps_view_slots(&server->view, number);
+    slots_gained(server, next);
     server->view = *next;
     neighbours_drop(server);
     if (!ps_view_find(next, number)) { /* it was taken for dead */
@@ -53,6 +66,7 @@ tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
                                    "weights are lost; --resume goes on from the newest checkpoint");
     tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)next->version,
             next->server_count, ps_view_slots(next, server->setup.number), PS_SLOTS);
+    tri_ps_kv_view(server);
     for (int w = 0; w < server->setup.workers; w++)
         if (server->workers[w])
             tri_ps_answer_plain(server->workers[w], PS_MOVED, 0, 0, (int64_t)next->version);
@@ -84,6 +98,7 @@ tri_status tri_ps_server_return(tri_ps_server *server)
     }
     if (status == TRI_OK)
         server->view = *next;
+    tri_ps_kv_drop(server, true);
     for (int t = 0; t < server->table_count; t++)
         for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
             tri_ps_block_drop(server->tables[t], b);

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "ps/kv_body.h"
+#include "ps/kv_spec.h"
 #include "ps/protocol.h"
 #include "unit/ps/kv_rig.h"
 
@@ -108,6 +109,8 @@ static push push_make(hostile *self)
     }
     memset(&body.slots, 255, sizeof(body.slots));
     out.head = (ps_head){.kind = PS_KV_PUSH, .block = ROWS, .request = ++self->request};
+    out.head.table = ps_kv_table_id("table");
+    out.head.extra = (double)self->request;
     out.head.nbytes = ps_rows_body_write(&body, DIM, PS_WIRE_F32, out.body);
     return out;
 }
@@ -191,11 +194,11 @@ static void letters_that_cannot_be_are_refused_and_say_why(void **state)
     BAD("in none of the slots", memset(letter.body, 0, 16));
     BAD("step -1", letter.head.clock = -1);
     BAD("step", letter.head.clock = INT64_MAX);
-    BAD("no part", (letter.head.table = 1, letter.head.part = (tri_tree_part){1, 2}));
-    BAD("no part", (letter.head.table = 1, letter.head.part = (tri_tree_part){0, 0}));
-    BAD("after its step",
-        (letter.head.table = 1, letter.head.flags = PS_FLAG_PULL, letter.head.part = (tri_tree_part){0, 1}));
-    BAD("bsp", (letter.head.kind = PS_KV_CLOCK, letter.head.table = 1, letter.head.nbytes = 16));
+    BAD("no part", (letter.head.table = ps_kv_table_id("bsp"), letter.head.part = (tri_tree_part){1, 2}));
+    BAD("no part", (letter.head.table = ps_kv_table_id("bsp"), letter.head.part = (tri_tree_part){0, 0}));
+    BAD("after its step", (letter.head.table = ps_kv_table_id("bsp"), letter.head.flags = PS_FLAG_PULL,
+                           letter.head.part = (tri_tree_part){0, 1}));
+    BAD("bsp", (letter.head.kind = PS_KV_CLOCK, letter.head.table = ps_kv_table_id("bsp"), letter.head.nbytes = 16));
     BAD("step 5 is over, after step 0",
         (letter.head.kind = PS_KV_CLOCK, letter.head.clock = 5, letter.head.nbytes = 16));
     BAD("want at most 16", letter.head.kind = PS_KV_CLOCK);
@@ -218,7 +221,7 @@ static void nonsense_harms_nobody(void **state)
         int kinds = PS_KV_STATS - PS_KV_JOIN + 1;
         letter.head.kind = (ps_kind)(PS_KV_JOIN + (int)rig_below(&random, (uint64_t)kinds));
         letter.head.clock = (int64_t)rig_below(&random, 4);
-        letter.head.table = letter.head.clock == 1 ? 1 : 0;
+        letter.head.table = ps_kv_table_id(letter.head.clock == 1 ? "bsp" : "table");
         letter.head.flags = (uint16_t)rig_below(&random, 16);
         letter.head.part = (tri_tree_part){(int64_t)rig_below(&random, 3), (int64_t)rig_below(&random, 3)};
         for (uint64_t spoilt = rig_below(&random, 4); spoilt > 0; spoilt--)

@@ -172,7 +172,7 @@ static void part_push(kv_table *table, int worker, uint64_t request, int first_s
     uint64_t keys[KEYS];
     float values[KEYS * 3];
     ps_rows_body body = {.keys = keys, .values = values};
-    ps_head head = {.kind = PS_KV_PUSH, .request = request, .part = {worker, 1}};
+    ps_head head = {.kind = PS_KV_PUSH, .extra = (double)request, .part = {worker, 1}};
     for (int s = first_slot; s < end_slot; s++)
         ps_slots_add(&body.slots, s);
     for (uint64_t k = 0; k < KEYS; k++)

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_kv_chain.c: servers with backups that are killed at any moment and started again: no push is lost or counts
+ * twice, and bsp gives the same bits. Members of the job are processes: this program, told so by its environment.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cluster/store.h"
+#include "ps/key.h"
+#include "unit/ps/kv_rig.h"
+
+#define TOKEN   "0123456789abcdef0123456789abcdef"
+#define WORKERS 2
+#define SERVERS 3
+#define KEYS    1500
+#define PUSHES  250
+#define DIM     8
+
+/* --- a member --- */
+
+static const char *const options[] = {"comm.interface=lo", "ps.replicas=2", "comm.timeout_s=60", NULL};
+
+/* Counts pushes, and that each worker's come in their order. */
+static void count(void *arg, uint64_t key, float *row, const float *pushed, int dim)
+{
+    (void)arg, (void)key;
+    row[0] += 1;
+    for (int e = 1; e < dim; e++)
+        row[e] = pushed[e] == 0 ? row[e] : (row[e] + 1 == pushed[e] ? pushed[e] : -1e9f);
+}
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) != TRI_OK) {                                                                                        \
+            fprintf(stderr, "%d: %s: %s\n", (int)getpid(), #call, tri_last_error());                                   \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static int count_run(tri_kv *kv)
+{
+    static uint64_t keys[KEYS];
+    static float rows[KEYS * DIM], got[KEYS * DIM];
+    tri_kv_table *table;
+    int own = tri_kv_worker(kv), workers = tri_kv_worker_count(kv), wrong = 0;
+    MUST(tri_kv_table_open(kv, "count", DIM, "merge: count", &table));
+    for (int i = 0; i < KEYS; i++)
+        keys[i] = (uint64_t)i * 1000003;
+    for (int p = 1; p <= PUSHES; p++) {
+        for (int i = 0; i < KEYS; i++)
+            rows[i * DIM + 1 + own] = (float)p;
+        if (p % 4 == 0)
+            MUST(tri_kv_push_pull(table, keys, rows, got, KEYS, NULL));
+        else {
+            tri_kv_work *work;
+            MUST(tri_kv_push(table, -1, keys, rows, KEYS, &work));
+            MUST(tri_kv_wait(work));
+        }
+        for (int i = 0; p % 4 == 0 && i < KEYS; i++)
+            wrong += got[i * DIM + 1 + own] != (float)p;
+        tri_sleep_ns(6 * TRI_NS_PER_MS);
+    }
+    MUST(tri_kv_barrier(kv));
+    MUST(tri_kv_pull(table, keys, KEYS, got, NULL));
+    for (int i = 0; i < KEYS; i++) {
+        wrong += got[i * DIM] != (float)(PUSHES * workers);
+        for (int w = 0; w < workers; w++)
+            wrong += got[i * DIM + 1 + w] != (float)PUSHES;
+    }
+    if (wrong > 0)
+        fprintf(stderr, "worker %d: %d counts are wrong: row 0: %g, %g, %g\n", own, wrong, (double)got[0],
+                (double)got[1], (double)got[2]);
+    return wrong > 0;
+}
+
+/* Prints the hash of its rows: servers may be killed, or not. */
+static int bits_run(tri_kv *kv, const char *path)
+{
+    kv_rig rig = {.workers = tri_kv_worker_count(kv)};
+    kv_seat seat = {.rig = &rig, .kv = kv, .worker = tri_kv_worker(kv)};
+    tri_kv_table *table;
+    MUST(tri_kv_table_open(kv, "bits", KV_DIM,
+                           "consistency: bsp, merge: optim, initial: normal, optim: {name: adagrad, lr: 0.1}", &table));
+    for (int64_t step = 0; step < 40; step++) {
+        kv_steps_run(&seat, table, step + 1);
+        tri_sleep_ns(20 * TRI_NS_PER_MS);
+    }
+    uint64_t hash = kv_rows_hash(&seat, table);
+    if (seat.worker == 0) {
+        FILE *file = fopen(path, "w");
+        if (!file || fprintf(file, "%016llx", (unsigned long long)hash) != 16 || fclose(file) != 0)
+            return 1;
+    }
+    return atomic_load(&rig.failures) > 0;
+}
+
+static int member(const char *path)
+{
+    static const tri_kv_merge_row merges[] = {{"count", count, NULL}, {NULL, NULL, NULL}};
+    tri_kv *kv;
+    MUST(tri_kv_join(&(tri_kv_job){.timeout_s = 60, .options = options, .merges = merges}, &kv));
+    if (!kv)
+        return 0;
+    int failed = path[0] ? bits_run(kv, path) : count_run(kv);
+    MUST(tri_kv_close(kv));
+    return failed;
+}
+
+/* --- the job --- */
+
+typedef struct job {
+    tri_store_server *store;
+    int world, servers;
+    const char *path; /* of the hash; "": counts */
+    pid_t members[16];
+} job;
+
+static void member_start(job *at, int rank)
+{
+    char number[16], world[16], servers[16], store[64];
+    snprintf(number, sizeof(number), "%d", rank);
+    snprintf(world, sizeof(world), "%d", at->world);
+    snprintf(servers, sizeof(servers), "%d", at->servers);
+    snprintf(store, sizeof(store), "tcp://127.0.0.1:%d", tri_store_server_port(at->store));
+    const char *environment[][2] = {{"TRIREME_RANK", number},       {"TRIREME_WORLD_SIZE", world},
+                                    {"TRIREME_LOCAL_RANK", number}, {"TRIREME_LOCAL_WORLD_SIZE", world},
+                                    {"TRIREME_SERVERS", servers},   {"TRIREME_STORE", store},
+                                    {"TRIREME_TOKEN", TOKEN},       {"KV_MEMBER", at->path}};
+    for (size_t i = 0; i < sizeof(environment) / sizeof(environment[0]); i++)
+        setenv(environment[i][0], environment[i][1], 1);
+    at->members[rank] = fork();
+    if (at->members[rank] == 0) {
+        execl("/proc/self/exe", "member", (char *)NULL);
+        _exit(127);
+    }
+}
+
+/* Workers that have not ended. */
+static int workers_left(job *at, int *failed)
+{
+    int left = 0, workers = at->world - at->servers;
+    for (int w = 0; w < workers; w++) {
+        int status;
+        if (at->members[w] == 0)
+            continue;
+        if (waitpid(at->members[w], &status, WNOHANG) == 0) {
+            left++;
+            continue;
+        }
+        at->members[w] = 0;
+        *failed += status != 0;
+    }
+    return left;
+}
+
+static void server_kill(job *at, int rank)
+{
+    int status;
+    kill(at->members[rank], SIGKILL);
+    waitpid(at->members[rank], &status, 0);
+    member_start(at, rank);
+}
+
+/* Kills a server every so often; whoever was killed before has been given all by then. */
+static int job_run(const char *path, int servers, bool kills, uint64_t seed)
+{
+    job at = {.world = WORKERS + servers, .servers = servers, .path = path};
+    rig_random random = {.rng = {seed, 1}};
+    int failed = 0, killed = 0, status;
+    OK(tri_store_server_start("127.0.0.1", 0, TOKEN, &at.store));
+    for (int r = 0; r < at.world; r++)
+        member_start(&at, r);
+    int64_t next_ns = tri_deadline_after_ms(700), end_ns = tri_deadline_after_ms(150000);
+    while (workers_left(&at, &failed) == WORKERS && tri_now_ns() < end_ns) {
+        tri_sleep_ns(2 * TRI_NS_PER_MS);
+        if (!kills || tri_now_ns() < next_ns || killed == 3)
+            continue;
+        server_kill(&at, WORKERS + (int)rig_below(&random, (uint64_t)servers));
+        killed++;
+        next_ns = tri_deadline_after_ms(600 + (int64_t)rig_below(&random, 300));
+    }
+    while (workers_left(&at, &failed) > 0 && tri_now_ns() < end_ns)
+        tri_sleep_ns(5 * TRI_NS_PER_MS);
+    failed += workers_left(&at, &failed) > 0;
+    tri_sleep_ns(300 * TRI_NS_PER_MS);
+    for (int r = 0; r < at.world; r++)
+        if (at.members[r] > 0) {
+            kill(at.members[r], SIGKILL);
+            waitpid(at.members[r], &status, 0);
+        }
+    tri_store_server_stop(at.store);
+    print_message("%d servers were killed\n", killed);
+    if (kills)
+        assert_true(killed > 0);
+    return failed;
+}
+
+static void no_push_is_lost_or_counts_twice_when_servers_are_killed(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 2; seed++)
+        assert_int_equal(job_run("", SERVERS, true, seed), 0);
+    assert_int_equal(job_run("", 2, true, 7), 0);
+}
+
+static void bits_of(char text[17], int servers, bool kills)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/tmp/trireme-chain-%d", (int)getpid());
+    assert_int_equal(job_run(path, servers, kills, 5), 0);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, 16, file), 16);
+    text[16] = '\0';
+    fclose(file);
+    unlink(path);
+}
+
+static void bsp_gives_the_same_bits_when_servers_are_killed(void **state)
+{
+    char wanted[17], got[17];
+    (void)state;
+    bits_of(wanted, 1, false);
+    bits_of(got, SERVERS, true);
+    assert_string_equal(got, wanted);
+    bits_of(got, 2, true);
+    assert_string_equal(got, wanted);
+}
+
+int main(void)
+{
+    const char *path = getenv("KV_MEMBER");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_push_is_lost_or_counts_twice_when_servers_are_killed),
+        cmocka_unit_test(bsp_gives_the_same_bits_when_servers_are_killed),
+    };
+    if (path)
+        return member(path);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
