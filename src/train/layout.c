@@ -99,6 +99,9 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
     tri_plan_wish wish = wish_of(given->config);
+    if (strcmp(given->config->parallel.sync, "ps") == 0)
+        return tri_fail(TRI_ECONFIG, "parallel.sync ps: layouts are planned for ranks without parameter servers: want "
+                                     "another strategy, or with servers parallel.layout given");
     TRI_TRY_IN(tri_dataset_open(&given->config->data, false, &dataset), "while opening the training data");
     tri_status status = setup_fill(given, dataset, &layouts->setup);
     tri_dataset_close(dataset);
