@@ -20,7 +20,7 @@
 
 typedef struct generate_flags {
     const char *prompt, *prompt_file, *batch, *max_tokens, *temperature, *top_k, *top_p, *repeat, *seed, *stop, *echo,
-        *at_once, *context, *dtype, *threads, *tokenizer, *json;
+        *at_once, *context, *slide, *dtype, *threads, *tokenizer, *json;
 } generate_flags;
 
 static generate_flags given;
@@ -28,7 +28,8 @@ static const tri_flag flags[] = {
     {"--prompt", "TEXT", "what the text begins with (default: the end-of-text token, or a new line)", &given.prompt},
     {"--prompt-file", "FILE", "the same from a file, - is standard input", &given.prompt_file},
     {"--batch", "FILE",
-     "a JSON object a line, {\"prompt\": \"...\"}, perhaps with max_tokens, temperature, top_k, top_p, repeat, seed, "
+     "a JSON object a line, {\"prompt\": \"...\"}, perhaps with max_tokens, slide, temperature, top_k, top_p, repeat, "
+     "seed, "
      "stop; answers are lines in the same order; - is standard input",
      &given.batch},
     {"--max-tokens", "N", "tokens to generate at most (default 128)", &given.max_tokens},
@@ -44,6 +45,9 @@ static const tri_flag flags[] = {
     {"--at-once", "N", "prompts of a batch that are walked side by side (default 8)", &given.at_once},
     {"--context", "N", "tokens kept of a text at most, less memory (default: all that the model can see)",
      &given.context},
+    {"--slide", "N",
+     "once the context is full go on with its N newest tokens, walked anew (default: the text ends there)",
+     &given.slide},
     {"--dtype", "TYPE", "of the weights in memory: f32, or bf16 at half the bytes (default f32)", &given.dtype},
     {"--threads", "N", "default: OMP_NUM_THREADS, or the cores of this process", &given.threads},
     {"--tokenizer", "T", "path of tokenizer.json or encoder.json, or byte (default: what lies beside the weights)",
@@ -73,6 +77,7 @@ static tri_status read_request(tri_generate_request *request)
     *request = (tri_generate_request){
         .max_tokens = MAX_TOKENS, .rule = {.temperature = 1, .top_p = 1, .repeat = 1}, .stop = given.stop};
     TRI_TRY(read_int("--max-tokens", given.max_tokens, 0, 1000000000, &request->max_tokens));
+    TRI_TRY(read_int("--slide", given.slide, 1, INT32_MAX, &request->slide));
     TRI_TRY(read_real("--temperature", given.temperature, &request->rule.temperature));
     TRI_TRY(read_int("--top-k", given.top_k, 0, INT32_MAX, &request->rule.top_k));
     TRI_TRY(read_real("--top-p", given.top_p, &request->rule.top_p));
@@ -159,7 +164,8 @@ static tri_status tell_one(const tri_text_model *model, const tri_generate_reque
         puts("");
     fflush(stdout);
     if (result->end == TRI_GENERATE_END_CONTEXT)
-        fprintf(stderr, "note: the context of %lld tokens is full: %lld of %lld tokens were generated\n",
+        fprintf(stderr,
+                "note: the context of %lld tokens is full: %lld of %lld tokens were generated (--slide goes on)\n",
                 (long long)model->places, (long long)result->tokens, (long long)request->max_tokens);
     if (result->tokens > 0)
         fprintf(stderr, "%lld tokens after %lld: first token %.3f s, then %.1f tokens/s\n", (long long)result->tokens,

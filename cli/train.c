@@ -242,30 +242,50 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
     return tri_worker_leave(comm, status == TRI_OK ? TRI_OK : tri_fail_copy(status, message));
 }
 
+/* Who is started, by the flags; workers 0: nobody, this process is one of a job. */
+static tri_status roles_read(tri_worker_roles *roles)
+{
+    if (given.ranks)
+        TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &roles->workers));
+    if (given.servers)
+        TRI_TRY(tri_flag_int("--servers", given.servers, 1, 64, &roles->servers));
+    if (given.restarts)
+        TRI_TRY(tri_flag_int("--restarts", given.restarts, 0, INT32_MAX, &roles->restarts));
+    if (given.restarts && !given.servers)
+        return tri_fail(TRI_ECONFIG,
+                        "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
+    if (given.servers && !given.ranks)
+        return tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
+    if (given.hosts && !given.ranks)
+        return tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
+    return TRI_OK;
+}
+
+/* --servers is short for parallel.sync ps; what else the configuration asks for is not passed over. */
+static tri_status servers_configure(tri_config *config, const tri_worker_roles *roles)
+{
+    const char *sync = config->parallel.sync;
+    if (roles->servers == 0)
+        return TRI_OK;
+    if (strcmp(sync, "allreduce") != 0 && strcmp(sync, "ps") != 0)
+        return tri_fail(TRI_ECONFIG, "--servers goes with parallel.sync ps, got %s", sync);
+    return tri_options_set(&tri_parallel_options, &config->parallel, "sync", "ps");
+}
+
 static int run(int count, char **argv)
 {
     train_plan plan = {0};
     tri_config config = {0};
-    int64_t ranks = 0;
     tri_worker_roles roles = {0};
     tri_status status = plan_make(count, argv, &plan);
-    if (status == TRI_OK && given.ranks)
-        status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
-    if (status == TRI_OK && given.servers)
-        status = tri_flag_int("--servers", given.servers, 1, 64, &roles.servers);
-    if (status == TRI_OK && given.restarts)
-        status = tri_flag_int("--restarts", given.restarts, 0, INT32_MAX, &roles.restarts);
-    if (status == TRI_OK && given.restarts && !given.servers)
-        status =
-            tri_fail(TRI_ECONFIG, "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
-    if (status == TRI_OK && given.servers && !given.ranks)
-        status = tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
-    if (status == TRI_OK && given.hosts && !given.ranks)
-        status = tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
+    if (status == TRI_OK)
+        status = roles_read(&roles);
     if (status == TRI_OK)
         status = tri_config_load(plan.config_path, NULL, plan.overrides, &config);
     if (status == TRI_OK)
-        status = tri_config_check(&config, (int)ranks);
+        status = servers_configure(&config, &roles);
+    if (status == TRI_OK)
+        status = tri_config_check(&config, (int)roles.workers);
     if (status == TRI_OK && !plan.folder[0])
         status = run_folder_name(&config, plan.folder, sizeof(plan.folder));
     int code;
@@ -274,11 +294,10 @@ static int run(int count, char **argv)
     else if (given.dry_run && (status = tri_config_model_find(&config)) != TRI_OK)
         code = tri_command_fail(status);
     else if (given.dry_run)
-        code = dry_run(&config, ranks > 0 ? (int)ranks : 1);
-    else if (given.ranks && (ranks > 1 || given.hosts || roles.servers > 0)) {
-        roles.workers = ranks;
+        code = dry_run(&config, roles.workers > 0 ? (int)roles.workers : 1);
+    else if (roles.workers > 1 || (given.ranks && (given.hosts || roles.servers > 0)))
         code = launch_workers(&plan, roles);
-    } else {
+    else {
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
         tri_log_copy_close();

@@ -35,6 +35,9 @@ TRI_API void tri_model_scope(tri_model *model, const char *prefix);
 /* Weights of linear layers, embeddings and positions made from here on are normal with this deviation and biases 0; 0
  * is what holds at first: linear layers uniform by their inputs, embeddings and positions of deviation 1. */
 TRI_API void tri_model_init_normal(tri_model *model, float deviation);
+/* Batch norms made from here on take mean and variance of the whole batch, over all workers, as PyTorch's SyncBatchNorm
+ * does; false, at first: of each shard of it. */
+TRI_API void tri_model_sync_batch_norm(tri_model *model, bool sync);
 /* What is made between the two is a block: its values are not kept for the way down but formed again there, bit for
  * bit. Less memory, one more way up. Blocks do not nest. */
 TRI_API void tri_model_block_begin(tri_model *model);
@@ -120,7 +123,8 @@ TRI_API tri_value tri_rope(tri_model *model, tri_value x, tri_rope_options optio
 
 typedef struct tri_attention_options {
     int heads;
-    int kv_heads; /* of keys and values; 0 = heads, which is a multiple of it */
+    int kv_heads;  /* of keys and values; 0 = heads, which is a multiple of it */
+    float dropout; /* of the weights of values, in training */
 } tri_attention_options;
 /* Causal attention of x [T, (heads + 2 kv_heads) D], queries, keys, values side by side: [T, heads D]. */
 TRI_API tri_value tri_attention(tri_model *model, tri_value x, tri_attention_options options);

@@ -44,6 +44,8 @@ typedef struct tri_checkpoint_manifest {
     uint64_t weights_hash;
     uint64_t config_hash; /* of what decides the bits: model, data, batch, shards, seed, optimizer */
     char bits[128];       /* "reproducible" or "not reproducible (why)" */
+    double loss_scale;    /* of the next step; 0: there is none */
+    int64_t loss_scale_good, loss_scale_lost; /* steps since it changed; skipped in a row */
 } tri_checkpoint_manifest;
 
 /* Saves to <folder>/step-NNNNNNNN (atomic: written under a temporary name, then renamed), then removes the oldest

@@ -52,6 +52,11 @@ tri_status tri_manifest_print(const tri_manifest *manifest, tri_string *out)
     hash_print(manifest->run.config_hash, text);
     tri_json_text(&json, "config", text);
     tri_json_text(&json, "bits", manifest->run.bits);
+    if (manifest->run.loss_scale > 0) {
+        tri_json_real(&json, "loss_scale", manifest->run.loss_scale);
+        tri_json_int(&json, "loss_scale_good", manifest->run.loss_scale_good);
+        tri_json_int(&json, "loss_scale_lost", manifest->run.loss_scale_lost);
+    }
     print_files(&json, manifest);
     TRI_TRY(tri_json_end(&json));
     /* "}" gives way to the last field */
@@ -105,6 +110,18 @@ static tri_status read_files(const json_t *list, const char *origin, tri_manifes
     return TRI_OK;
 }
 
+static tri_status read_loss_scale(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
+{
+    const json_t *scale = json_object_get(object, "loss_scale");
+    if (scale == NULL)
+        return TRI_OK;
+    run->loss_scale = json_number_value(scale);
+    if (!(run->loss_scale > 0) || !read_int(object, "loss_scale_good", &run->loss_scale_good) ||
+        !read_int(object, "loss_scale_lost", &run->loss_scale_lost))
+        return tri_fail(TRI_EFORMAT, "%s: want a loss_scale above 0, loss_scale_good and loss_scale_lost", origin);
+    return TRI_OK;
+}
+
 static tri_status read_fields(const json_t *object, const char *origin, tri_manifest *manifest)
 {
     int64_t version;
@@ -121,6 +138,7 @@ static tri_status read_fields(const json_t *object, const char *origin, tri_mani
         return tri_fail(TRI_EFORMAT, "%s: want bits, a text of at most %zu bytes", origin,
                         sizeof(manifest->run.bits) - 1);
     strcpy(manifest->run.bits, bits);
+    TRI_TRY(read_loss_scale(object, origin, &manifest->run));
     return read_files(json_object_get(object, "files"), origin, manifest);
 }
 

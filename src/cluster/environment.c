@@ -405,6 +405,10 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
     TRI_TRY_IN(row->fill(lookup, arg, place), "started by %s", row->name);
     if (has(lookup, arg, "TRIREME_SERVERS"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_SERVERS", 0, place->world - 1, &place->servers));
+    if (place->servers > 0 && place->servers >= place->world)
+        return tri_fail(TRI_ECONFIG,
+                        "started by %s: want at least one worker beside the parameter servers, found %d of %d",
+                        row->name, place->servers, place->world);
     if (place->local_world > place->world)
         return tri_fail(TRI_ECONFIG, "started by %s: local world: want at most the world's %d ranks, found %d",
                         row->name, place->world, place->local_world);

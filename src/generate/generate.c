@@ -2,7 +2,9 @@
  *
  * generate.c: a few places (slots) for sequences; who is done makes room for the next request.
  *
- * Each round walks all sequences at once: whole prompts of those that begin, one token of the others.
+ * Each round walks all sequences at once: whole prompts of those that begin, one token of the others. A text that
+ * slides begins anew with its newest tokens when its places are used up: their keys and values depend on what was
+ * before.
  */
 #include "generate/generate.h"
 
@@ -11,9 +13,9 @@
 #include "base/runtime.h"
 
 typedef struct generate_slot {
-    int request; /* -1: free */
-    tri_ids ids; /* prompt, then what was generated */
-    int64_t walked;
+    int request;           /* -1: free */
+    tri_ids ids;           /* prompt, then what was generated */
+    int64_t walked, first; /* number of the next token to walk, of the one at place 0 */
     tri_decoder decoder;
     size_t told; /* bytes of the text */
 } generate_slot;
@@ -134,10 +136,24 @@ static tri_status prompt_encode(tri_generator *g, const tri_generate_request *re
                             "the prompt has token %d, but the model's vocabulary has %lld: the tokenizer is "
                             "of another model",
                             ids->items[i], (long long)tri_token_graph_words(g->graph));
-    if ((int64_t)ids->count > g->places)
-        return tri_fail(TRI_EINVAL, "the prompt has %zu tokens, but the model's context holds %lld", ids->count,
-                        (long long)g->places);
+    if (request->slide > g->places)
+        return tri_fail(TRI_EINVAL, "slide: want at most the %lld tokens of the model's context, got %lld",
+                        (long long)g->places, (long long)request->slide);
+    if ((int64_t)ids->count > g->places && request->slide == 0)
+        return tri_fail(TRI_EINVAL, "the prompt has %zu tokens, but the model's context holds %lld (slide goes on)",
+                        ids->count, (long long)g->places);
     return TRI_OK;
+}
+
+/* Whether the tokens that were not walked have places, after sliding where that is asked for. */
+static bool slot_fits(const tri_generator *g, generate_slot *slot, int64_t slide)
+{
+    const int64_t count = (int64_t)slot->ids.count;
+    if (count - slot->first <= g->places)
+        return true;
+    if (slide > 0)
+        slot->walked = slot->first = count - slide;
+    return slide > 0;
 }
 
 /* What the prompt's tokens leave in the decoder belongs to them. */
@@ -145,7 +161,7 @@ static tri_status slot_begin(generate_run *run, generate_slot *slot, int request
 {
     tri_generator *g = run->generator;
     tri_string dropped = {0};
-    slot->walked = 0;
+    slot->walked = slot->first = 0;
     slot->told = 0;
     slot->decoder = tri_decoder_make(g->tokenizer, false);
     tri_status status = prompt_encode(g, &run->requests[request], &slot->ids);
@@ -153,6 +169,7 @@ static tri_status slot_begin(generate_run *run, generate_slot *slot, int request
         status = tri_decoder_push(&slot->decoder, slot->ids.items[i], &dropped);
     tri_string_fini(&dropped);
     run->results[request].prompt_tokens = (int64_t)slot->ids.count;
+    (void)slot_fits(g, slot, run->requests[request].slide);
     slot->request = status == TRI_OK ? request : -1;
     return status;
 }
@@ -255,7 +272,7 @@ static tri_status slot_pick(generate_run *run, generate_slot *slot, const float 
         return slot_end(run, slot, TRI_GENERATE_END_STOP);
     if (result->tokens == request->max_tokens)
         return slot_end(run, slot, TRI_GENERATE_END_LENGTH);
-    return (int64_t)slot->ids.count > g->places ? slot_end(run, slot, TRI_GENERATE_END_CONTEXT) : TRI_OK;
+    return slot_fits(g, slot, request->slide) ? TRI_OK : slot_end(run, slot, TRI_GENERATE_END_CONTEXT);
 }
 
 /* One walk of all that are under way; *any: there were some. */
@@ -270,7 +287,7 @@ static tri_status round_run(generate_run *run, bool *any)
             continue;
         g->spoken[count] = s;
         g->spans[count++] = (tri_token_span){.sequence = s,
-                                             .place = slot->walked,
+                                             .place = slot->walked - slot->first,
                                              .count = (int64_t)slot->ids.count - slot->walked,
                                              .tokens = slot->ids.items + slot->walked};
         slot->walked = (int64_t)slot->ids.count;

@@ -17,6 +17,9 @@ tri_status tri_generate_request_check(const tri_generate_request *request)
     if (request->max_tokens < 0 || request->max_tokens > TOKENS_LIMIT)
         return tri_fail(TRI_ECONFIG, "max tokens: want 0 to %d, got %lld", TOKENS_LIMIT,
                         (long long)request->max_tokens);
+    if (request->slide < 0)
+        return tri_fail(TRI_ECONFIG, "slide: want 0 (a text ends where the context does) or more tokens, got %lld",
+                        (long long)request->slide);
     if (!(rule->temperature >= 0) || !isfinite(rule->temperature))
         return tri_fail(TRI_ECONFIG, "temperature: want 0 (the likeliest token) or more, got %g", rule->temperature);
     if (rule->top_k < 0)
@@ -78,8 +81,8 @@ static tri_status whole_read(const json_t *value, const char *name, const char *
 
 static tri_status names_check(json_t *object, const char *origin)
 {
-    static const char *const names[] = {"prompt", "max_tokens", "temperature", "top_k",
-                                        "top_p",  "repeat",     "seed",        "stop"};
+    static const char *const names[] = {"prompt", "max_tokens", "slide", "temperature", "top_k",
+                                        "top_p",  "repeat",     "seed",  "stop"};
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value)
@@ -89,8 +92,8 @@ static tri_status names_check(json_t *object, const char *origin)
             known = known || strcmp(names[i], name) == 0;
         if (!known)
             return tri_fail(TRI_EFORMAT,
-                            "%s: there is no field '%.40s' (prompt, max_tokens, temperature, top_k, top_p, "
-                            "repeat, seed, stop)",
+                            "%s: there is no field '%.40s' (prompt, max_tokens, slide, temperature, top_k, "
+                            "top_p, repeat, seed, stop)",
                             origin, name);
     }
     return TRI_OK;
@@ -101,6 +104,7 @@ static tri_status object_read(json_t *object, const char *origin, tri_generate_r
     int64_t seed = (int64_t)request->rule.seed;
     TRI_TRY(names_check(object, origin));
     TRI_TRY(whole_read(json_object_get(object, "max_tokens"), "max_tokens", origin, &request->max_tokens));
+    TRI_TRY(whole_read(json_object_get(object, "slide"), "slide", origin, &request->slide));
     TRI_TRY(number_read(json_object_get(object, "temperature"), "temperature", origin, &request->rule.temperature));
     TRI_TRY(whole_read(json_object_get(object, "top_k"), "top_k", origin, &request->rule.top_k));
     TRI_TRY(number_read(json_object_get(object, "top_p"), "top_p", origin, &request->rule.top_p));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request.h: one line of a batch: {"prompt": "...", "max_tokens": 20, "temperature": 0.8, "top_k": 0, "top_p": 1,
- * "repeat": 1, "seed": 1, "stop": "..."}; all but the prompt may be left out.
+ * request.h: one line of a batch: {"prompt": "...", "max_tokens": 20, "slide": 0, "temperature": 0.8, "top_k": 0,
+ * "top_p": 1, "repeat": 1, "seed": 1, "stop": "..."}; all but the prompt may be left out.
  */
 #ifndef TRI_GENERATE_REQUEST_H
 #define TRI_GENERATE_REQUEST_H

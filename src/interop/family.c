@@ -47,7 +47,7 @@ static const tri_family_field gpt2_fields[] = {
      NULL},
     {"resid_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, TRI_FIELD_USED, "0"},
     {"embd_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, TRI_FIELD_USED, "0"},
-    {"attn_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, TRI_FIELD_UNUSED, "0"},
+    {"attn_pdrop", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0.1", NULL, TRI_FIELD_USED, "0"},
     {"layer_norm_epsilon", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-12, 1, "1e-5", NULL, TRI_FIELD_USED, NULL},
     {"initializer_range", TRI_FIELD_REAL, TRI_ROLE_NONE, 1e-9, 100, "0.02", NULL, TRI_FIELD_USED, NULL},
     {"tie_word_embeddings", TRI_FIELD_BOOL, TRI_ROLE_TIED, 0, 0, "true", NULL, TRI_FIELD_USED, NULL},
@@ -106,7 +106,7 @@ static const tri_family_field llama_fields[] = {
     {"rope_scaling", TRI_FIELD_ROPE, TRI_ROLE_NONE, 0, 0, NULL, NULL, TRI_FIELD_USED, NULL},
     {"attention_bias", TRI_FIELD_BOOL, TRI_ROLE_ATTENTION_BIAS, 0, 0, "false", NULL, TRI_FIELD_USED, NULL},
     {"mlp_bias", TRI_FIELD_BOOL, TRI_ROLE_MLP_BIAS, 0, 0, "false", NULL, TRI_FIELD_USED, NULL},
-    {"attention_dropout", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0", NULL, TRI_FIELD_UNUSED, NULL},
+    {"attention_dropout", TRI_FIELD_REAL, TRI_ROLE_NONE, 0, 0.999, "0", NULL, TRI_FIELD_USED, NULL},
     {"tie_word_embeddings", TRI_FIELD_BOOL, TRI_ROLE_TIED, 0, 0, "false", NULL, TRI_FIELD_USED, NULL},
 };
 

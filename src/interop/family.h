@@ -58,8 +58,7 @@ typedef enum tri_field_role {
 
 typedef enum tri_field_use {
     TRI_FIELD_USED,
-    TRI_FIELD_FIXED, /* there is no model here with another value than the fallback; not a field of `model:` */
-    TRI_FIELD_UNUSED /* kept for others: no field of `model:`, or of one value only; says nothing about the weights */
+    TRI_FIELD_FIXED /* there is no model here with another value than the fallback; not a field of `model:` */
 } tri_field_use;
 
 typedef struct tri_family_field {

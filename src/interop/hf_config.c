@@ -250,15 +250,3 @@ bool tri_hf_config_has_prefix(const tri_hf_config *config)
     /* GPT2Model, LlamaModel; but not GPT2LMHeadModel. */
     return !(length > 5 && strcmp(name + length - 5, "Model") == 0 && strstr(name, "Head") == NULL);
 }
-
-tri_status tri_hf_config_unused(const tri_hf_config *config, tri_string *out)
-{
-    for (int i = 0; i < config->family->field_count; i++) {
-        const tri_family_field *field = &config->family->fields[i];
-        if (field->use != TRI_FIELD_UNUSED || config->values[i].number == 0)
-            continue;
-        TRI_TRY(tri_string_appendf(out, "%s%s ", out->nbytes > 0 ? ", " : "", field->name));
-        TRI_TRY(tri_string_append_real(out, config->values[i].number));
-    }
-    return TRI_OK;
-}

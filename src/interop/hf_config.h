@@ -28,9 +28,6 @@ bool tri_hf_config_has_prefix(const tri_hf_config *config);
 /* Appends the fields of `model:` as YAML lines, the name first. */
 tri_status tri_hf_config_model(const tri_hf_config *config, tri_string *out);
 
-/* Appends what is kept and not used here, such as "attn_pdrop 0.1"; nothing where all of it is 0. */
-tri_status tri_hf_config_unused(const tri_hf_config *config, tri_string *out);
-
 /* What a model that is built knows and `model:` may leave out; 0: not known. */
 typedef struct tri_hf_facts {
     int64_t numbers[TRI_ROLE_COUNT];

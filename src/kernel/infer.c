@@ -33,7 +33,7 @@ tri_status tri_infer_input(const tri_op_desc *desc, int i, int min_dims, int max
         }
         count *= shape.dim[d];
     }
-    const bool half = dtype == TRI_F32 && desc->input_dtype[i] == TRI_BF16;
+    const bool half = dtype == TRI_F32 && (desc->input_dtype[i] == TRI_BF16 || desc->input_dtype[i] == TRI_F16);
     if (desc->input_dtype[i] != dtype && !half) {
         return tri_fail(TRI_EINVAL, "%s: %s: want elements of type %s, got %s", tri_op_name(desc->op), thing,
                         tri_dtype_name(dtype), tri_dtype_name(desc->input_dtype[i]));

@@ -34,6 +34,9 @@ static tri_status infer_heads(tri_op_desc *desc)
                         tri_op_name(desc->op), (long long)heads, (long long)last);
     }
     desc->output = desc->input[0];
+    if (desc->op == TRI_OP_ATTENTION && !(attr->rate >= 0 && attr->rate < 1)) {
+        return tri_fail(TRI_EINVAL, "attention: want a dropout of 0 to below 1, got %g", (double)attr->rate);
+    }
     if (desc->op == TRI_OP_ATTENTION) {
         desc->output.dim[2] = last / heads * queries;
         return TRI_OK;

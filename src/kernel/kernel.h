@@ -78,20 +78,21 @@ typedef struct tri_op_attr {
     bool bias;                                     /* linear, conv2d: parameter 1 is there */
     float epsilon;                                 /* norms; 0 = 1e-5 */
     float momentum;                                /* batch_norm running statistics; 0 = 0.1 */
-    float rate;                                    /* dropout probability */
+    bool sync;                                     /* batch_norm: statistics of the whole batch (tri_op_batch) */
+    float rate;                                    /* dropout; attention: probability that a weight is left out */
     float smoothing;                               /* cross_entropy, vocab_loss: label smoothing */
     int axis;                                      /* concat */
     int axes[TRI_MAX_DIMS];                        /* transpose: output dim i is input dim axes[i] */
-    uint64_t key;                                  /* dropout: number of the op in its graph */
+    uint64_t key;                                  /* dropout, attention: number among those of the graph */
     bool forget;                                   /* vocab_loss: form logits again instead of keeping them */
     int heads, kv_heads;                           /* rope, attention: H and K, 0 = H; H is a multiple of K */
     float theta;                                   /* rope: base of the angles */
     float rope_factor, rope_low, rope_high;        /* rope: Llama 3's scaling of long wave lengths; factor 0: none */
     int64_t rope_context;                          /* the context it was trained on before */
     int64_t first; /* embedding, vocab_part: number of the first word, that of row 0 of the table; positions: of the
-                      first token; dropout: of the first element of a sample */
+                      first token; dropout: of the first element of a sample; attention: of the first head of dropout */
     int64_t words; /* vocab_part, vocab_sums: of the whole vocabulary */
-    int64_t whole; /* dropout: elements of a whole sample; 0: all are here */
+    int64_t whole; /* dropout: elements of a whole sample; attention: heads of a whole layer; 0: all are here */
     int parts;     /* layer_norm, rms_norm, bias of x[B,T,C]: the tokens of a sample are in so many parts: gradients of
                       parameters are sums over the tokens of a part, then over samples, then over parts and ranks by
                       their tree; 0: over the rows in order */
@@ -99,8 +100,8 @@ typedef struct tri_op_attr {
 } tri_op_attr;
 
 /* What a kernel is planned from: everything for one shard. Parameters have no batch dimension and are f32, as are their
- * gradients. Where a value is f32 by tri_op_infer() it may be bf16 too, any of them; its gradient is of its type, and
- * sums are formed in f32. Losses are f32. */
+ * gradients. Where a value is f32 by tri_op_infer() it may be bf16 or f16 too, any of them; its gradient is of its
+ * type, and sums are formed in f32. Losses are f32. */
 typedef struct tri_op_desc {
     tri_op op;
     tri_op_attr attr;
@@ -115,7 +116,8 @@ typedef struct tri_op_desc {
     int threads;                         /* of each call */
 } tri_op_desc;
 
-/* Whether any value is bf16. */
+/* Whether any value is of that type; bf16 or f16. */
+bool tri_op_desc_has(const tri_op_desc *desc, tri_dtype dtype);
 bool tri_op_desc_is_half(const tri_op_desc *desc);
 
 /* The ranks that share out the parts of a model, or tokens: what they exchange inside a run. */
@@ -129,6 +131,18 @@ typedef struct tri_op_ranks {
     tri_status status; /* the first failure; from then on nothing is exchanged */
 } tri_op_ranks;
 
+/* All shards of a step, wherever they are computed: what sums over them inside a run. */
+typedef struct tri_op_batch {
+    /* leaves[s * count + i] of each shard s of the run; on return leaves[i] is the root of the canonical tree over the
+     * shards of the whole batch, with the same bits on all workers. NULL: the run has all of them. */
+    tri_status (*sum)(void *arg, double *leaves, int shards, int64_t count);
+    void *arg;
+    tri_status status; /* the first failure; from then on nothing is summed */
+} tri_op_batch;
+/* leaves[i] becomes the root of the balanced tree over `shards` leaves of `count` numbers: a subtree, a power of two of
+ * them, or any number of ranks' (tri_tree_plan_leaves()). Destroys leaves. */
+void tri_doubles_tree_sum(double *leaves, int shards, int64_t count);
+
 /* One run. Pointers to the first shard; shard s of input i lies at input[i] + s * (bytes of one shard's input). */
 typedef struct tri_op_call {
     int shards;          /* in this call, 1 .. max_shards */
@@ -136,12 +150,14 @@ typedef struct tri_op_call {
     const void *input[TRI_OP_MAX_INPUTS];
     const void *param[TRI_OP_MAX_PARAMS];
     void *output;
-    void *saved;   /* from forward to backward: saved_nbytes * max_shards */
-    void *scratch; /* inside one call: scratch_nbytes in all */
-    bool training; /* false: dropout passes, batch norm uses running statistics */
+    void *saved;      /* from forward to backward: saved_nbytes * max_shards */
+    void *scratch;    /* inside one call: scratch_nbytes in all */
+    bool training;    /* false: dropout passes, batch norm uses running statistics */
+    float loss_scale; /* losses, vocab_part: factor of the gradients that begin there; 0: 1 */
     uint64_t seed, step;
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch: keys of dropout */
     tri_op_ranks *across;        /* of ops with attr.ranks above 1 */
+    tri_op_batch *batch;         /* of ops with attr.sync; NULL: the run has all shards */
     /* backward only: */
     const void *doutput; /* MAY be overwritten by linear, conv2d, batch_norm, add with fused relu: masked in place;
                              and by gather_tokens: added up in place */
@@ -149,11 +165,11 @@ typedef struct tri_op_call {
                                         kernel's flags say so */
     int part_count;                  /* subtrees of the shards of this call */
     const tri_tree_part *parts;      /* first is relative to the call's first shard */
-    float *const
-        *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten.
-                               Gradients are f32 sums over samples, never means. batch_norm: for the buffers (2, 3)
-                               the sum over shards with samples of the batch's mean and unbiased variance, written
-                               by forward (training) and by backward, by each that is given part_count and dparam */
+    float *const *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten;
+                                        NULL: not wanted. Gradients are f32 sums over samples, never means. batch_norm:
+                                        for the buffers (2, 3) the sum over shards with samples of their mean and
+                                        unbiased variance (sync: those of the batch), written by forward (training) and
+                                        by backward, by each that is given part_count and dparam */
 } tri_op_call;
 
 /* vocab_part, vocab_join: what is known of a row's logits for some of the words, as f32. vocab_sums makes the loss of
@@ -181,8 +197,10 @@ typedef struct tri_kernel_ops {
     bool dinput_may_alias; /* dinput[0] may be the same memory as doutput */
     bool output_may_alias; /* output may be the same memory as input[0] (backward then sees the output only) */
     bool backward_input;   /* backward reads input[] */
+    bool input_for_weight; /* and that only for the gradient of parameter 0, where it is wanted */
     bool backward_output;  /* backward reads output */
     bool half;             /* takes values in bf16 too, any of them */
+    bool f16;              /* the same for f16 */
     bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
 } tri_kernel_ops;
 
@@ -195,7 +213,8 @@ struct tri_kernel {
 };
 
 /* Losses: output is f32[shards * 4]: for each shard the sum of losses, the count of targets (weight), the number
- * predicted right (argmax; mse: 0), and 0. Their backward writes dinput[0] = d(sum of losses)/dx, doutput is ignored.
+ * predicted right (argmax; mse: 0), and 0. Their backward writes dinput[0] = d(sum of losses)/dx (times loss_scale),
+ * doutput is ignored.
  * Rows >= rows[s] and ignored targets have weight zero. */
 #define TRI_LOSS_COLUMNS 4
 
@@ -217,7 +236,7 @@ const char *tri_kernel_about(void);
 const tri_kernel_ops *tri_kernel_choose(const char *kind, const tri_op_desc *desc);
 
 /* Shape of the output, for the shapes of one shard; checks everything: TRI_EINVAL names op, wanted, found. Fills
- * desc->output, output_dtype (f32; the caller may make it bf16 but for losses) and desc->param[] shapes and
+ * desc->output, output_dtype (f32; the caller may make it bf16 or f16 but for losses) and desc->param[] shapes and
  * param_count. `units`: linear D, conv2d D, embedding V (rows) with `width` C. `reshape_to`: of reshape, the batch
  * dimension included. Targets and indices outside of the classes (rows) are no error at run time: the target is
  * ignored, the embedding is zero. */
@@ -231,8 +250,9 @@ void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
 
 /* Elementwise over slices, used by optim/ and parallel/; fixed tiles, bits independent of threads. */
 void tri_vector_add(int threads, float *out, const float *a, const float *b, int64_t count);
-/* The same in bf16, each sum rounded once. */
-void tri_vector_add_half(int threads, uint16_t *out, const uint16_t *a, const uint16_t *b, int64_t count);
+/* The same in bf16 or f16, each sum rounded once. */
+void tri_vector_add_half(int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a, const uint16_t *b,
+                         int64_t count);
 /* Sum of squares in fixed blocks of 4096 then a tree over blocks: block i covers [4096 i, ...). first must be a
  * multiple. */
 #define TRI_NORM_BLOCK 4096

@@ -57,7 +57,7 @@ static void linear_weights(const tri_kernel *kernel, const tri_op_call *call)
             if (kernel->desc.attr.bias) {
                 db[s * d_count + d] = (float)bias;
             }
-            for (int64_t c = 0; c < c_count; c++) {
+            for (int64_t c = 0; c < c_count && tri_call_wants_dparam(call, 0); c++) {
                 double sum = 0;
                 for (int64_t r = 0; r < rows; r++) {
                     sum += masked(kernel, y[r * d_count + d], dy[r * d_count + d]) * (double)x[r * c_count + c];
@@ -97,6 +97,7 @@ const tri_kernel_ops tri_reference_linear = {
     .forward = linear_forward,
     .backward = linear_backward,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
 };
 
@@ -244,7 +245,7 @@ static void conv_weights(const tri_kernel *kernel, const tri_op_call *call)
         conv_place at = {0};
         do {
             int64_t xi, wi;
-            if (conv_offsets(&w, at, &xi, &wi)) {
+            if (tri_call_wants_dparam(call, 0) && conv_offsets(&w, at, &xi, &wi)) {
                 const int64_t o = conv_out(&w, at);
                 const float g = (float)masked(kernel, y[o], dy[o]);
                 for (int64_t c = 0; c < channels; c++) {
@@ -298,5 +299,6 @@ const tri_kernel_ops tri_reference_conv = {
     .forward = conv_forward,
     .backward = conv_backward,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
 };

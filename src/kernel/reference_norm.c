@@ -2,29 +2,24 @@
  *
  * reference_norm.c: what batch_norm, layer_norm and softmax mean. Plain loops in double, one shard after the other.
  *
- * batch_norm: statistics per shard and channel over its valid samples; rows behind them give 0 forward and backward.
+ * batch_norm: statistics per shard and channel over its valid samples, or with attr.sync over those of the whole batch:
+ * sums in double, shard by shard, then the canonical tree. Rows behind the valid ones give 0 forward and backward.
  * Saved per shard: mean[C], 1 / sqrt(variance + epsilon)[C], unbiased variance[C] (the biased one of a single value).
  */
 #include <math.h>
 
 #include "kernel/row.h"
 
-static double epsilon_of(const tri_kernel *kernel)
+tri_status tri_batch_norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
-    return kernel->desc.attr.epsilon == 0 ? 1e-5 : (double)kernel->desc.attr.epsilon;
-}
-
-static tri_status batch_plan(const tri_op_desc *desc, tri_kernel *kernel)
-{
-    const int64_t channels = tri_shape_last(&desc->input[0]);
+    const int64_t channels = tri_shape_last(&desc->input[0]), shards = desc->max_shards;
     kernel->saved_nbytes = (size_t)(3 * channels) * sizeof(float);
-    kernel->scratch_nbytes = (size_t)(2 * channels * desc->max_shards) * sizeof(float);
+    kernel->scratch_nbytes = (size_t)tri_align_count(2 * channels * shards) * sizeof(float) +
+                             (size_t)(tri_sync_count(channels) * shards) * sizeof(double);
     return TRI_OK;
 }
 
-/* Writes the sums of means and variances of the shards with samples to the buffers' gradients, when these are wanted.
- */
-static void batch_buffers(const tri_kernel *kernel, const tri_op_call *call, int64_t channels)
+void tri_batch_norm_buffers(const tri_kernel *kernel, const tri_op_call *call, int64_t channels)
 {
     const float *saved = call->saved;
     float *leaves = call->scratch;
@@ -40,20 +35,62 @@ static void batch_buffers(const tri_kernel *kernel, const tri_op_call *call, int
     }
 }
 
-static void batch_statistics(const float *x, int64_t count, int64_t channels, int64_t c, double epsilon, float *saved)
+void tri_sync_figures(const tri_op_call *call, const double *sums, int64_t channels, double epsilon)
 {
-    double mean = 0, square = 0;
-    for (int64_t i = 0; i < count; i++) {
-        mean += (double)x[i * channels + c];
+    const double n = fmax(sums[0], 1);
+    for (int64_t s = 0; s < call->shards; s++) {
+        float *saved = (float *)call->saved + 3 * channels * s;
+        for (int64_t c = 0; c < channels; c++) {
+            const double mean = sums[1 + c] / n, spread = sums[1 + channels + c] - mean * sums[1 + c];
+            const double square = spread < 0 ? 0 : spread; /* not by fmax, which would hide a NaN */
+            const bool empty = call->rows[s] == 0;
+            saved[c] = empty ? 0 : (float)mean;
+            saved[channels + c] = empty ? 0 : (float)(1 / sqrt(square / n + epsilon));
+            saved[2 * channels + c] = empty ? 0 : (float)(square / fmax(n - 1, 1));
+        }
     }
-    mean = count > 0 ? mean / (double)count : 0;
+}
+
+/* Mean of the values of a channel, and the sum of the squares around it. */
+static void batch_moments(const float *x, int64_t count, int64_t channels, int64_t c, double *mean, double *square)
+{
+    *mean = *square = 0;
     for (int64_t i = 0; i < count; i++) {
-        const double e = (double)x[i * channels + c] - mean;
-        square += e * e;
+        *mean += (double)x[i * channels + c];
     }
-    saved[c] = (float)mean;
-    saved[channels + c] = count > 0 ? (float)(1 / sqrt(square / (double)count + epsilon)) : 0;
-    saved[2 * channels + c] = (float)(square / (double)tri_int64_max(count - 1, 1));
+    *mean = count > 0 ? *mean / (double)count : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double e = (double)x[i * channels + c] - *mean;
+        *square += e * e;
+    }
+}
+
+/* Statistics of each shard, or of the batch. */
+static void batch_statistics(const tri_kernel *kernel, const tri_op_call *call, int64_t channels, int64_t pixels)
+{
+    const double epsilon = tri_norm_epsilon(kernel);
+    double *leaves = tri_sync_leaves(call, channels), mean, square;
+    for (int64_t s = 0; s < call->shards; s++) {
+        const int64_t valid = call->rows[s] * pixels;
+        float *saved = (float *)call->saved + 3 * channels * s;
+        double *leaf = leaves + tri_sync_count(channels) * s;
+        for (int64_t c = 0; c < channels; c++) {
+            batch_moments(tri_call_input(kernel, call, 0, s), valid, channels, c, &mean, &square);
+            if (kernel->desc.attr.sync) {
+                leaf[0] = (double)valid;
+                leaf[1 + c] = mean * (double)valid;
+                leaf[1 + channels + c] = square + mean * mean * (double)valid;
+                continue;
+            }
+            saved[c] = (float)mean;
+            saved[channels + c] = valid > 0 ? (float)(1 / sqrt(square / (double)valid + epsilon)) : 0;
+            saved[2 * channels + c] = (float)(square / (double)tri_int64_max(valid - 1, 1));
+        }
+    }
+    if (kernel->desc.attr.sync) {
+        tri_batch_sum(call, leaves, tri_sync_count(channels));
+        tri_sync_figures(call, leaves, channels, epsilon);
+    }
 }
 
 static void batch_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -61,17 +98,17 @@ static void batch_forward(const tri_kernel *kernel, const tri_op_call *call)
     const int64_t channels = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
     const int64_t pixels = count / channels / kernel->desc.input[0].dim[0];
     const float *scale = call->param[0], *shift = call->param[1], *mean = call->param[2], *var = call->param[3];
-    const double epsilon = epsilon_of(kernel);
+    if (call->training) {
+        batch_statistics(kernel, call, channels, pixels);
+    }
     for (int64_t s = 0; s < call->shards; s++) {
         const float *x = tri_call_input(kernel, call, 0, s);
         float *y = tri_call_output(kernel, call, s), *saved = (float *)call->saved + 3 * channels * s;
         const int64_t valid = call->rows[s] * pixels;
         for (int64_t c = 0; c < channels; c++) {
-            if (call->training) {
-                batch_statistics(x, valid, channels, c, epsilon, saved);
-            }
             const double m = (double)(call->training ? saved[c] : mean[c]);
-            const double r = call->training ? (double)saved[channels + c] : 1 / sqrt((double)var[c] + epsilon);
+            const double r =
+                call->training ? (double)saved[channels + c] : 1 / sqrt((double)var[c] + tri_norm_epsilon(kernel));
             for (int64_t i = c; i < count; i += channels) {
                 const double v = ((double)x[i] - m) * r * (double)scale[c] + (double)shift[c];
                 y[i] = i >= valid * channels || (kernel->desc.attr.relu && v < 0) ? 0.0f : (float)v;
@@ -79,40 +116,74 @@ static void batch_forward(const tri_kernel *kernel, const tri_op_call *call)
         }
     }
     if (call->training) {
-        batch_buffers(kernel, call, channels);
+        tri_batch_norm_buffers(kernel, call, channels);
+    }
+}
+
+/* The gradient behind the relu. */
+static double batch_slope(const tri_kernel *kernel, float y, float dy)
+{
+    return kernel->desc.attr.relu && !(y > 0) ? 0 : (double)dy;
+}
+
+/* Sums over a shard's samples: leaves of shift and scale in scratch; leaf: the same in double, behind how many there
+ * are. */
+static void batch_sums(const tri_kernel *kernel, const tri_op_call *call, int64_t s, int64_t valid, double *leaf)
+{
+    const int64_t channels = tri_shape_last(&kernel->desc.input[0]);
+    const float *x = tri_call_input(kernel, call, 0, s), *dy = tri_call_doutput(kernel, call, s);
+    const float *y = tri_call_output(kernel, call, s), *saved = (const float *)call->saved + 3 * channels * s;
+    float *dscale = (float *)call->scratch + s * channels, *dshift = dscale + call->shards * channels;
+    leaf[0] = (double)(valid / channels);
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0, dot = 0;
+        for (int64_t i = c; i < valid; i += channels) {
+            const double g = batch_slope(kernel, y[i], dy[i]);
+            sum += g;
+            dot += g * ((double)x[i] - (double)saved[c]) * (double)saved[channels + c];
+        }
+        leaf[1 + c] = sum;
+        leaf[1 + channels + c] = dot;
+        dshift[c] = (float)sum;
+        dscale[c] = (float)dot;
+    }
+}
+
+/* dx of a shard, whose statistics are of `sums[0]` values. */
+static void batch_slopes(const tri_kernel *kernel, const tri_op_call *call, int64_t s, int64_t valid,
+                         const double *sums)
+{
+    const int64_t channels = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
+    const float *x = tri_call_input(kernel, call, 0, s), *dy = tri_call_doutput(kernel, call, s);
+    const float *y = tri_call_output(kernel, call, s), *saved = (const float *)call->saved + 3 * channels * s;
+    const float *scale = call->param[0];
+    float *dx = tri_call_dinput(kernel, call, 0, s);
+    const double n = fmax(sums[0], 1);
+    for (int64_t i = 0; dx != NULL && i < count; i++) {
+        const int64_t c = i % channels;
+        const double r = (double)saved[channels + c], h = ((double)x[i] - (double)saved[c]) * r;
+        const double g = batch_slope(kernel, y[i], dy[i]);
+        dx[i] =
+            i < valid ? (float)((double)scale[c] * r * (g - sums[1 + c] / n - h * sums[1 + channels + c] / n)) : 0.0f;
     }
 }
 
 static void batch_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    const int64_t channels = tri_shape_last(&kernel->desc.input[0]), count = tri_shape_count(kernel->desc.input[0]);
-    const int64_t pixels = count / channels / kernel->desc.input[0].dim[0];
-    const float *scale = call->param[0];
-    const bool relu = kernel->desc.attr.relu;
-    batch_buffers(kernel, call, channels);
+    const int64_t channels = tri_shape_last(&kernel->desc.input[0]);
+    const int64_t sample = tri_shape_count(kernel->desc.input[0]) / kernel->desc.input[0].dim[0];
+    const int64_t width = tri_sync_count(channels);
     float *dscale = call->scratch, *dshift = dscale + call->shards * channels;
+    double *leaves = tri_sync_leaves(call, channels);
+    tri_batch_norm_buffers(kernel, call, channels);
     for (int64_t s = 0; s < call->shards; s++) {
-        const float *x = tri_call_input(kernel, call, 0, s), *dy = tri_call_doutput(kernel, call, s);
-        const float *y = tri_call_output(kernel, call, s), *saved = (const float *)call->saved + 3 * channels * s;
-        float *dx = tri_call_dinput(kernel, call, 0, s);
-        const int64_t valid = call->rows[s] * pixels * channels;
-        for (int64_t c = 0; c < channels; c++) {
-            const double m = (double)saved[c], r = (double)saved[channels + c];
-            double sum = 0, dot = 0;
-            for (int64_t i = c; i < valid; i += channels) {
-                const double g = relu && !(y[i] > 0) ? 0 : (double)dy[i];
-                sum += g;
-                dot += g * ((double)x[i] - m) * r;
-            }
-            dshift[s * channels + c] = (float)sum;
-            dscale[s * channels + c] = (float)dot;
-            const double n = (double)tri_int64_max(valid / channels, 1);
-            for (int64_t i = c; dx != NULL && i < count; i += channels) {
-                const double g = relu && !(y[i] > 0) ? 0 : (double)dy[i];
-                const double h = ((double)x[i] - m) * r;
-                dx[i] = i < valid ? (float)((double)scale[c] * r * (g - sum / n - h * dot / n)) : 0.0f;
-            }
-        }
+        batch_sums(kernel, call, s, call->rows[s] * sample, leaves + s * width);
+    }
+    if (kernel->desc.attr.sync) {
+        tri_batch_sum(call, leaves, width);
+    }
+    for (int64_t s = 0; s < call->shards; s++) {
+        batch_slopes(kernel, call, s, call->rows[s] * sample, leaves + (kernel->desc.attr.sync ? 0 : s * width));
     }
     tri_leaves_sum(kernel, call, 0, dscale, channels, channels);
     tri_leaves_sum(kernel, call, 1, dshift, channels, channels);
@@ -121,7 +192,7 @@ static void batch_backward(const tri_kernel *kernel, const tri_op_call *call)
 const tri_kernel_ops tri_reference_batch_norm = {
     .op = TRI_OP_BATCH_NORM,
     .name = "reference",
-    .plan = batch_plan,
+    .plan = tri_batch_norm_plan,
     .forward = batch_forward,
     .backward = batch_backward,
     .backward_input = true,
@@ -158,7 +229,7 @@ static void layer_forward(const tri_kernel *kernel, const tri_op_call *call)
         const float *x = (const float *)call->input[0] + r * channels;
         float *y = (float *)call->output + r * channels;
         double mean, rstd;
-        layer_statistics(x, channels, epsilon_of(kernel), &mean, &rstd);
+        layer_statistics(x, channels, tri_norm_epsilon(kernel), &mean, &rstd);
         for (int64_t c = 0; c < channels; c++) {
             y[c] = (float)(((double)x[c] - mean) * rstd * (double)scale[c] + (double)shift[c]);
         }
@@ -177,7 +248,7 @@ static void layer_backward(const tri_kernel *kernel, const tri_op_call *call)
         const float *x = (const float *)call->input[0] + r * channels, *dy = (float *)call->doutput + r * channels;
         float *dx = call->dinput[0] != NULL ? (float *)call->dinput[0] + r * channels : NULL;
         double mean, rstd, sum = 0, dot = 0;
-        layer_statistics(x, channels, epsilon_of(kernel), &mean, &rstd);
+        layer_statistics(x, channels, tri_norm_epsilon(kernel), &mean, &rstd);
         for (int64_t c = 0; c < channels; c++) {
             const double g = (double)dy[c] * (double)scale[c], h = ((double)x[c] - mean) * rstd;
             sum += g;

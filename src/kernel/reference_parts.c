@@ -95,6 +95,7 @@ const tri_kernel_ops tri_reference_share_parts = {
     .output_may_alias = true,
     .view = true,
     .half = true,
+    .f16 = true,
 };
 
 static void sum_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -119,6 +120,7 @@ const tri_kernel_ops tri_reference_sum_parts = {
     .dinput_may_alias = true,
     .output_may_alias = true,
     .half = true,
+    .f16 = true,
 };
 
 /* --- tokens --- */
@@ -205,6 +207,7 @@ const tri_kernel_ops tri_reference_gather_tokens = {
     .forward = gather_forward,
     .backward = gather_backward,
     .half = true,
+    .f16 = true,
 };
 
 static void spread_forward(const tri_kernel *kernel, const tri_op_call *call)
@@ -230,6 +233,7 @@ const tri_kernel_ops tri_reference_spread_tokens = {
     .forward = spread_forward,
     .backward = spread_backward,
     .half = true,
+    .f16 = true,
 };
 
 /* --- bias --- */

@@ -124,6 +124,31 @@ void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, fl
 /* The same, in place: leaves[first of a part] becomes its sum, [0, stride). */
 void tri_leaves_fold(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t stride);
 
+/* leaves[shards][count] of the run become, in [0, count), their sum over the whole batch: tri_op_batch. */
+void tri_batch_sum(const tri_op_call *call, double *leaves, int64_t count);
+
+/* batch_norm with attr.sync: figures of a shard that are summed over the batch, as doubles behind the floats of
+ * scratch: samples, then two sums a channel. */
+static inline int64_t tri_sync_count(int64_t channels)
+{
+    return 2 * channels + 1;
+}
+static inline double *tri_sync_leaves(const tri_op_call *call, int64_t channels)
+{
+    return (double *)(void *)((float *)call->scratch + tri_align_count(2 * channels * call->shards));
+}
+/* Saved figures of each shard and what scratch holds: plan of both rows. */
+tri_status tri_batch_norm_plan(const tri_op_desc *desc, tri_kernel *kernel);
+/* From the sums over the batch of x and x^2: figures of all shards, as each has them without attr.sync; zeros where a
+ * shard has no samples. */
+void tri_sync_figures(const tri_op_call *call, const double *sums, int64_t channels, double epsilon);
+/* The batch's sums for the buffers, when they are wanted. */
+void tri_batch_norm_buffers(const tri_kernel *kernel, const tri_op_call *call, int64_t channels);
+static inline double tri_norm_epsilon(const tri_kernel *kernel)
+{
+    return kernel->desc.attr.epsilon == 0 ? 1e-5 : (double)kernel->desc.attr.epsilon;
+}
+
 /* Word of the table's part that index t of the input is, or -1: of none. */
 static inline int64_t tri_part_word(const tri_op_desc *desc, int32_t index)
 {
@@ -166,6 +191,19 @@ static inline uint64_t tri_dropout_number(const tri_op_desc *desc, uint64_t samp
     return sample * (uint64_t)whole + (uint64_t)desc->attr.first;
 }
 tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call);
+
+/* Dropout of attention's weights: those that stay are multiplied by the rule's scale, behind the softmax. */
+typedef struct tri_attention_drop {
+    bool on;
+    tri_dropout_rule rule;
+    const int64_t *first_sample;
+    int64_t samples, length;   /* samples of a shard, places of one */
+    int64_t first_head, heads; /* of a whole layer, of which there may be a part here */
+} tri_attention_drop;
+tri_attention_drop tri_attention_drop_make(const tri_kernel *kernel, const tri_op_call *call);
+/* keep[i] = the scale, or 0, of the weight of place first + i for place `query` of a head, in sample b of the call. */
+void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t head, int64_t query, int64_t first,
+                            int64_t count, float *keep);
 
 #define TRI_REFERENCE_ROWS(X)                                                                                          \
     X(tri_reference_linear)                                                                                            \

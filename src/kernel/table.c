@@ -54,7 +54,7 @@ bool tri_op_find(const char *name, tri_op *op)
 /* The first row that can, after `last` (NULL: of all). */
 static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *desc, const tri_kernel_ops *last)
 {
-    const bool half = tri_op_desc_is_half(desc);
+    const bool bf16 = tri_op_desc_has(desc, TRI_BF16), f16 = tri_op_desc_has(desc, TRI_F16);
     for (size_t i = 0; i < TRI_COUNT_OF(kinds); i++) {
         if (strcmp(kinds[i].kind, kind) != 0) {
             continue;
@@ -62,7 +62,7 @@ static const tri_kernel_ops *choose_after(const char *kind, const tri_op_desc *d
         for (const tri_kernel_ops *const *row = kinds[i].rows; *row != NULL; row++) {
             if (last != NULL) {
                 last = *row == last ? NULL : last;
-            } else if ((*row)->op == desc->op && ((*row)->half || !half) &&
+            } else if ((*row)->op == desc->op && ((*row)->half || !bf16) && ((*row)->f16 || !f16) &&
                        ((*row)->can == NULL || (*row)->can(desc))) {
                 return *row;
             }
@@ -116,11 +116,55 @@ void tri_kernel_forward(const tri_kernel *kernel, const tri_op_call *call)
     kernel->ops->forward(kernel, call);
 }
 
+#define SCALE_TILE INT64_C(16384) /* elements */
+
+typedef struct scale_arg {
+    float *x;
+    float factor;
+    int64_t count;
+} scale_arg;
+
+static void scale_tile(void *arg, int64_t tile)
+{
+    const scale_arg *v = arg;
+    const int64_t end = tri_int64_min((tile + 1) * SCALE_TILE, v->count);
+    for (int64_t i = tile * SCALE_TILE; i < end; i++) {
+        v->x[i] *= v->factor;
+    }
+}
+
+static void scale_all(int threads, float *x, float factor, int64_t count)
+{
+    scale_arg arg = {x, factor, count};
+    tri_tiles_run(threads, tri_int64_ceil(count, SCALE_TILE), scale_tile, &arg);
+}
+
+/* What begins the gradients of all others, times loss_scale. Values of 16 bits run through the adapter, whose row for
+ * f32 comes here before they are rounded. */
+static void loss_scale(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_op_desc *desc = &kernel->desc;
+    const bool begins = desc->op == TRI_OP_CROSS_ENTROPY || desc->op == TRI_OP_MSE || desc->op == TRI_OP_VOCAB_LOSS ||
+                        desc->op == TRI_OP_VOCAB_PART;
+    if (!begins || call->loss_scale == 0 || call->loss_scale == 1 || tri_op_desc_is_half(desc)) {
+        return;
+    }
+    if (call->dinput[0] != NULL) {
+        scale_all(desc->threads, call->dinput[0], call->loss_scale, tri_shape_count(desc->input[0]) * call->shards);
+    }
+    for (int p = 0; p < desc->param_count; p++) {
+        for (int part = 0; part < call->part_count && tri_call_wants_dparam(call, p); part++) {
+            scale_all(desc->threads, call->dparam[p][part], call->loss_scale, tri_shape_count(desc->param[p]));
+        }
+    }
+}
+
 void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     TRI_DASSERT(call->shards >= 1 && call->shards <= kernel->desc.max_shards);
     if (kernel->ops->backward != NULL) {
         kernel->ops->backward(kernel, call);
+        loss_scale(kernel, call);
     }
 }
 
@@ -135,8 +179,33 @@ void tri_kernel_release(tri_kernel *kernel)
 tri_dropout_rule tri_dropout_rule_make(const tri_kernel *kernel, const tri_op_call *call)
 {
     const float rate = kernel->desc.attr.rate;
-    return (tri_dropout_rule){call->seed, tri_rng_stream("dropout", kernel->desc.attr.key, call->step), rate,
+    const char *purpose = kernel->desc.op == TRI_OP_ATTENTION ? "attention" : "dropout";
+    return (tri_dropout_rule){call->seed, tri_rng_stream(purpose, kernel->desc.attr.key, call->step), rate,
                               1.0f / (1.0f - rate)};
+}
+
+tri_attention_drop tri_attention_drop_make(const tri_kernel *kernel, const tri_op_call *call)
+{
+    const tri_heads h = tri_heads_make(&kernel->desc);
+    return (tri_attention_drop){.on = call->training && kernel->desc.attr.rate > 0,
+                                .rule = tri_dropout_rule_make(kernel, call),
+                                .first_sample = call->first_sample,
+                                .samples = h.samples,
+                                .first_head = kernel->desc.attr.first,
+                                .heads = kernel->desc.attr.whole > 0 ? kernel->desc.attr.whole : h.queries,
+                                .length = h.length};
+}
+
+void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t head, int64_t query, int64_t first,
+                            int64_t count, float *keep)
+{
+    const int64_t sample = drop->first_sample[b / drop->samples] + b % drop->samples;
+    const int64_t row = (sample * drop->heads + drop->first_head + head) * drop->length + query;
+    tri_rng_fill_uniform((tri_rng){drop->rule.seed, drop->rule.stream}, (uint64_t)(row * drop->length + first),
+                         (uint64_t)count, keep);
+    for (int64_t i = 0; i < count; i++) {
+        keep[i] = keep[i] >= drop->rule.rate ? drop->rule.scale : 0.0f;
+    }
 }
 
 const char *tri_kernel_arithmetic(void)

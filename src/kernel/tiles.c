@@ -209,6 +209,33 @@ void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, fl
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(count, LEAF_TILE), leaves_tile, &arg);
 }
 
+void tri_doubles_tree_sum(double *leaves, int shards, int64_t count)
+{
+    int half = 1;
+    if (shards < 2) {
+        return;
+    }
+    while (2 * half < shards) {
+        half *= 2;
+    }
+    double *right = leaves + half * count;
+    tri_doubles_tree_sum(leaves, half, count);
+    tri_doubles_tree_sum(right, shards - half, count);
+    for (int64_t i = 0; i < count; i++) {
+        leaves[i] += right[i];
+    }
+}
+
+void tri_batch_sum(const tri_op_call *call, double *leaves, int64_t count)
+{
+    tri_op_batch *batch = call->batch;
+    if (batch == NULL || batch->sum == NULL) {
+        tri_doubles_tree_sum(leaves, call->shards, count);
+    } else if (batch->status == TRI_OK) {
+        batch->status = batch->sum(batch->arg, leaves, call->shards, count);
+    }
+}
+
 void tri_leaves_fold(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t stride)
 {
     leaves_arg arg = {call, -1, leaves, stride, stride};

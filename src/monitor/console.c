@@ -78,7 +78,7 @@ void tri_console_step(tri_console *console, const tri_step_record *record)
     int64_t now_ns = tri_now_ns();
     console->rate = smooth(console->rate, record->samples_per_s);
     console->mfu = smooth(console->mfu, record->mfu);
-    console->norm = isnan(record->grad_norm) ? console->norm : record->grad_norm;
+    console->norm = isfinite(record->grad_norm) ? record->grad_norm : console->norm;
     if (now_ns - console->shown_ns < (console->terminal ? TERMINAL_EVERY_NS : LOG_EVERY_NS))
         return;
     console->shown_ns = now_ns;

@@ -92,6 +92,8 @@ tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record
     tri_json_real(&json, "loss", record->loss);
     tri_json_real(&json, "lr", record->lr);
     tri_json_real(&json, "grad_norm", record->grad_norm);
+    tri_json_real(&json, "loss_scale", record->loss_scale);
+    tri_json_bool(&json, "skipped", record->skipped);
     tri_json_real(&json, "samples_per_s", record->samples_per_s);
     tri_json_real(&json, "tokens_per_s", record->tokens_per_s);
     tri_json_real(&json, "mfu", record->mfu);

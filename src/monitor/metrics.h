@@ -19,6 +19,8 @@ typedef struct tri_step_record {
     double loss, lr, grad_norm;         /* grad_norm NaN: not computed */
     double samples_per_s, tokens_per_s; /* tokens_per_s NaN: samples are no sequences */
     int64_t sent_bytes;                 /* payload to other ranks since the record before */
+    double loss_scale;                  /* that the gradients were made with; NaN: without */
+    bool skipped;                       /* they overflowed: nothing moved */
     double mfu; /* part of the measured peak that the model's own operations take; NaN: not known */
 #define TRI_PHASE_FIELD(name) double name;
     TRI_PHASE_LIST(TRI_PHASE_FIELD)

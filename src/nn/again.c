@@ -39,7 +39,7 @@ static bool wanted_again(const tri_graph *graph, int o)
         return false;
     for (int reader = o + 1; reader < graph->op_count; reader++) {
         const graph_op *later = &graph->ops[reader];
-        if (reads(later, op->output) && (later->again || (later->backward && later->kernel.ops->backward_input)))
+        if (reads(later, op->output) && (later->again || tri_graph_op_reads_down(later)))
             return true;
     }
     return false;

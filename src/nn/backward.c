@@ -57,7 +57,7 @@ static tri_status block_again(tri_graph *graph, int last)
         op->call.scratch = tri_graph_buffer(graph, op->scratch_again);
         TRI_TRY(tri_graph_op_bring(graph, op));
         tri_kernel_forward(&op->kernel, &op->call);
-        TRI_TRY(graph->across.status);
+        TRI_TRY(tri_graph_others(graph));
         tri_graph_op_done(graph, op);
     }
     return TRI_OK;
@@ -80,6 +80,8 @@ static tri_status op_params(tri_graph *graph, graph_op *op)
 {
     TRI_TRY(tri_graph_op_bring(graph, op));
     for (int p = 0; graph->placed && p < op->desc.param_count; p++) {
+        if (!op->moves[p])
+            continue;
         float **parts = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
         TRI_TRY(graph->hooks.place(graph->hooks.arg, op->slot[p], parts));
     }
@@ -103,8 +105,8 @@ static tri_status op_down(tri_graph *graph, graph_op *op)
             continue;
         const graph_value *value = &graph->values[op->input[i]];
         int64_t count = (int64_t)(value->nbytes / tri_dtype_nbytes(value->dtype)) * graph->batch.shards;
-        if (value->dtype == TRI_BF16)
-            tri_vector_add_half(graph->config.threads, sum, sum, call->dinput[i], count);
+        if (value->dtype != TRI_F32)
+            tri_vector_add_half(graph->config.threads, value->dtype, sum, sum, call->dinput[i], count);
         else
             tri_vector_add(graph->config.threads, sum, sum, call->dinput[i], count);
     }
@@ -130,7 +132,7 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
             TRI_TRY(block_again(graph, o));
         if (op->backward)
             TRI_TRY(op_down(graph, op));
-        TRI_TRY(graph->across.status);
+        TRI_TRY(tri_graph_others(graph));
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
             ready(arg, op->slot[p]);
     }

@@ -34,6 +34,9 @@ typedef struct tri_build {
 
 /* The number of the new value, or -1: the failure stays in the model. */
 tri_value tri_model_add(tri_model *model, const tri_build *build);
+/* The next number, from 1 on, of its kind: of what random numbers are keyed by, so that other nodes may come and go
+ * without changing them. False: the failure stays in the model. */
+bool tri_model_number(tri_model *model, const char *kind, uint64_t *number);
 /* Keeps the first failure; returns -1. */
 tri_value tri_model_fail(tri_model *model, tri_status status);
 /* The value's row, or NULL when there is no such value or the model has failed. */

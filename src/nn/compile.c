@@ -19,8 +19,8 @@ static tri_status check_config(const tri_graph_config *config)
                         (long long)config->rows, config->shards, config->threads);
     if (config->slots < 0 || config->slots > 1 << 20)
         return tri_fail(TRI_EINVAL, "graph: want 0 to %d slots, got %d", 1 << 20, config->slots);
-    if (config->precision != TRI_F32 && config->precision != TRI_BF16)
-        return tri_fail(TRI_EINVAL, "graph: want a precision of f32 or bf16, got %s",
+    if (config->precision != TRI_F32 && config->precision != TRI_BF16 && config->precision != TRI_F16)
+        return tri_fail(TRI_EINVAL, "graph: want a precision of f32, bf16 or f16, got %s",
                         tri_dtype_name(config->precision));
     return TRI_OK;
 }
@@ -170,27 +170,30 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
-static bool has_moving_param(const tri_graph *graph, const graph_op *op)
+/* Which parameters of an op move; whether any does. */
+static bool moves_find(const tri_graph *graph, graph_op *op)
 {
+    bool any = false;
     for (int p = 0; p < op->desc.param_count; p++) {
         const bool *elsewhere = graph->config.frozen;
         bool frozen =
             op->param[p] >= 0 ? graph->params->entries[op->param[p]].frozen : elsewhere && elsewhere[op->number[p]];
-        if (!frozen)
-            return true;
+        op->moves[p] = graph->config.training && !frozen;
+        any = any || op->moves[p];
     }
-    return false;
+    return any;
 }
 
-/* What an op computes is bf16 where bf16 is wanted and the op multiplies in it or takes values from weights; elsewhere
- * it is of the type of what goes in. So bf16 begins at linear layers and embeddings and goes on from there;
+/* What an op computes is bf16 (or f16) where bf16 is wanted and the op multiplies in it or takes values from weights;
+ * elsewhere it is of the type of what goes in. So bf16 begins at linear layers and embeddings and goes on from there;
  * convolutions of f32, which are as fast, stay f32. */
 static bool gives_half(const tri_graph *graph, const graph_op *op)
 {
     bool half = op->desc.op == TRI_OP_LINEAR || op->desc.op == TRI_OP_MATMUL || op->desc.op == TRI_OP_EMBEDDING;
     for (int i = 0; i < op->desc.input_count; i++)
-        half = half || graph->values[op->input[i]].dtype == TRI_BF16;
-    return half && graph->config.precision == TRI_BF16 && op->desc.op != TRI_OP_VOCAB_PART;
+        half = half ||
+               (graph->config.precision != TRI_F32 && graph->values[op->input[i]].dtype == graph->config.precision);
+    return half && graph->config.precision != TRI_F32 && op->desc.op != TRI_OP_VOCAB_PART;
 }
 
 /* Types of computed values, but for what the loss judges; then of all names they have. */
@@ -205,8 +208,8 @@ static void types_decide(tri_graph *graph)
             op->desc.input_dtype[i] = graph->values[op->input[i]].dtype;
         if (out->source == GRAPH_COMPUTED && out->dtype == TRI_F32 && (op->output != graph->logits || words) &&
             gives_half(graph, op)) {
-            out->nbytes = out->nbytes / tri_dtype_nbytes(out->dtype) * tri_dtype_nbytes(TRI_BF16);
-            out->dtype = TRI_BF16;
+            out->nbytes = out->nbytes / tri_dtype_nbytes(out->dtype) * tri_dtype_nbytes(graph->config.precision);
+            out->dtype = graph->config.precision;
         }
     }
     for (int v = 0; v < graph->value_count; v++) {
@@ -216,12 +219,13 @@ static void types_decide(tri_graph *graph)
     }
 }
 
-/* The gradient of a value is wanted when a parameter that moves stands somewhere above it. */
+/* The gradient of a value is wanted when a parameter that moves stands somewhere above it, that of a parameter when it
+ * moves. */
 static void grads_decide(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
         graph_op *op = &graph->ops[o];
-        bool need = graph->config.training && has_moving_param(graph, op);
+        bool need = moves_find(graph, op);
         for (int i = 0; i < op->desc.input_count; i++) {
             op->desc.need_dinput[i] = graph->values[op->input[i]].need_grad;
             need = need || op->desc.need_dinput[i];

@@ -127,10 +127,12 @@ void tri_graph_call_fill(tri_graph *graph, graph_op *op, uint64_t step, bool tra
                           .rows = graph->batch.rows,
                           .first_sample = graph->batch.first_sample,
                           .across = &graph->across,
+                          .batch = &graph->batch_sums,
                           .output = tri_graph_value(graph, op->output),
                           .saved = tri_graph_buffer(graph, op->saved),
                           .scratch = tri_graph_buffer(graph, op->scratch),
                           .training = training,
+                          .loss_scale = graph->loss_scale,
                           .seed = graph->config.seed,
                           .step = step};
     for (int i = 0; i < op->desc.input_count; i++)
@@ -146,12 +148,27 @@ void tri_graph_op_parts(tri_graph *graph, graph_op *op)
     call->part_count = graph->part_count;
     call->parts = graph->parts;
     for (int p = 0; p < op->desc.param_count; p++)
-        call->dparam[p] = graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity;
+        call->dparam[p] = op->moves[p] ? graph->dparam + (size_t)op->slot[p] * (size_t)graph->part_capacity : NULL;
 }
 
 void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across)
 {
     graph->across = *across;
+}
+
+void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch)
+{
+    graph->batch_sums = *batch;
+}
+
+void tri_graph_loss_scale(tri_graph *graph, float scale)
+{
+    graph->loss_scale = scale;
+}
+
+tri_status tri_graph_others(const tri_graph *graph)
+{
+    return graph->across.status != TRI_OK ? graph->across.status : graph->batch_sums.status;
 }
 
 /* --- parameters --- */
@@ -190,7 +207,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
     if (graph->ranks > 1 && !graph->across.sum)
         return tri_fail(TRI_EINVAL, "graph: want tri_graph_across_set() before a run, %d ranks share out the model",
                         graph->ranks);
-    graph->across.status = TRI_OK;
+    graph->across.status = graph->batch_sums.status = TRI_OK;
     batch_bring(graph, batch);
     slot->step = step;
     tri_graph_crossings_place(graph, batch->shards);
@@ -202,7 +219,7 @@ tri_status tri_graph_forward(tri_graph *graph, const tri_batch *batch, uint64_t 
         tri_graph_call_fill(graph, op, step, training, training && graph->config.slots == 0);
         TRI_TRY(tri_graph_op_bring(graph, op));
         tri_kernel_forward(&op->kernel, &op->call);
-        TRI_TRY(graph->across.status);
+        TRI_TRY(tri_graph_others(graph));
         tri_graph_op_done(graph, op);
     }
     tri_device_view_read(&graph->sums_view);

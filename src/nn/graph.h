@@ -21,7 +21,8 @@ typedef struct tri_graph_config {
     bool training;       /* false: forward only, less memory */
     uint64_t seed;       /* of dropout */
     tri_dtype precision; /* TRI_F32, or TRI_BF16: linear layers multiply in bf16, values from there on are bf16; the
-                            batch, convolutions before them, logits, parameters, their gradients and all sums are f32 */
+                            batch, convolutions before them, logits, parameters, their gradients and all sums are f32.
+                            TRI_F16: likewise, and gradients want tri_graph_loss_scale() */
     int first_node, end_node; /* span.h: the part of the model that is compiled; 0, 0: all of it */
     int slots;                /* span.h: runs that may stand between their way up and their way down at once; 0: one */
     const bool *frozen;       /* [parameters of the model] those that nobody moves, where the store does not hold all;
@@ -70,6 +71,13 @@ void tri_graph_hooks_set(tri_graph *graph, const tri_graph_hooks *hooks);
  * in the same order. A failure ends the run. */
 void tri_graph_across_set(tri_graph *graph, const tri_op_ranks *across);
 
+/* How batch norms of the whole batch sum over it inside of runs (tri_model_sync_batch_norm()); never set: a run has all
+ * shards of its batch. A failure ends the run. */
+void tri_graph_batch_set(tri_graph *graph, const tri_op_batch *batch);
+
+/* All gradients of the next backwards, so also those of parameters, are those of the loss times this; 1 at first. */
+void tri_graph_loss_scale(tri_graph *graph, float scale);
+
 /* Runs all kernels up to the loss. sums[shard] = {loss, weight, right, 0} per shard, NULL without a loss. The batch is
  * borrowed until backward is over. TRI_EINVAL when training without gradients set, or with parts that do not cover the
  * shards. */
@@ -84,10 +92,10 @@ const float *tri_graph_logits(const tri_graph *graph);
  * each. */
 typedef void (*tri_graph_ready)(void *arg, int entry);
 /* Runs the kernels downward, once after each forward with training = true. Every entry of every part is overwritten
- * (frozen ones perhaps not), the tail too (loss, weight, right, number of shards with rows, each in tree order); gaps
- * between entries are left alone. Gradients of ties lie behind the entries: tri_params_fold(). ready may be NULL; ties
- * have the numbers behind the entries, the tail the last one, tri_params_tail(), and comes first. Buffers are sums over
- * shards (mean, variance). */
+ * (frozen ones are left alone), the tail too (loss, weight, right, number of shards with rows, each in tree order);
+ * gaps between entries are left alone. Gradients of ties lie behind the entries: tri_params_fold(). ready may be NULL;
+ * ties have the numbers behind the entries, the tail the last one, tri_params_tail(), and comes first. Buffers are sums
+ * over shards (mean, variance). */
 tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg);
 
 /* Bytes planned for activations and scratch, and what they would be without reuse. */

@@ -31,7 +31,7 @@ double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again
         terms = (double)op->desc.param[0].dim[1];
     }
     double once = 2.0 * terms * outputs / (double)graph->config.rows;
-    int passes = 1 + (op->backward && op->desc.param_count > 0);
+    int passes = 1 + (op->backward && op->desc.param_count > 0 && op->moves[0]);
     for (int i = 0; i < op->desc.input_count; i++)
         passes += op->backward && op->desc.need_dinput[i];
     if (op->desc.op == TRI_OP_ATTENTION && passes > 1)

@@ -55,6 +55,7 @@ typedef struct graph_op {
     int param[TRI_OP_MAX_PARAMS];         /* entries of the store; -1: not there */
     int slot[TRI_OP_MAX_PARAMS];          /* numbers of their gradients: entries or ties */
     bool backward;                        /* takes part in the way down */
+    bool moves[TRI_OP_MAX_PARAMS];        /* gradients of parameters that are wanted */
     int block;                            /* 0: none */
     bool again;                           /* runs once more, at again_at, before its block goes down */
     int again_at, down_at;                /* times */
@@ -82,6 +83,8 @@ struct tri_graph {
     tri_graph_hooks hooks;
     int ranks;                       /* that share out the parts of the model */
     tri_op_ranks across;             /* sum NULL: none is set */
+    tri_op_batch batch_sums;         /* likewise */
+    float loss_scale;                /* 0: 1 */
     float (*sums)[TRI_LOSS_COLUMNS]; /* [slots][config.shards] */
     tri_device_view sums_view;       /* what the host sees of them */
     void *staged_input,
@@ -108,6 +111,14 @@ tri_status tri_graph_compile_as(const tri_model *model, const tri_params *params
 /* graph.c: the op's parameters are there, from bring to done. */
 tri_status tri_graph_op_bring(tri_graph *graph, graph_op *op);
 void tri_graph_op_done(const tri_graph *graph, const graph_op *op);
+/* Backward reads what the op read. */
+static inline bool tri_graph_op_reads_down(const graph_op *op)
+{
+    const tri_kernel_ops *ops = op->kernel.ops;
+    return op->backward && ops->backward_input && (!ops->input_for_weight || op->moves[0]);
+}
+/* The first failure of what kernels of this run did with others. */
+tri_status tri_graph_others(const tri_graph *graph);
 /* The op writes gradients: tells its call where to. */
 void tri_graph_op_parts(tri_graph *graph, graph_op *op);
 /* compile.c: a store without entries: enough to decide what is compiled; its of_model is the caller's to free. */

@@ -61,7 +61,7 @@ static int value_last(const tri_graph *graph, int value, int producer)
                 continue;
             if (op->again)
                 last = later(last, op->again_at);
-            if (op->backward && op->kernel.ops->backward_input)
+            if (tri_graph_op_reads_down(op))
                 last = later(last, time_down(graph, o));
         }
     }
@@ -82,7 +82,7 @@ static int again_last(const tri_graph *graph, int producer)
                 continue;
             if (op->again)
                 last = later(last, op->again_at);
-            if (op->backward && op->kernel.ops->backward_input)
+            if (tri_graph_op_reads_down(op))
                 last = later(last, time_down(graph, o));
         }
     }

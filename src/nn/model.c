@@ -100,6 +100,22 @@ void tri_model_init_normal(tri_model *model, float deviation)
     model->deviation = deviation;
 }
 
+void tri_model_sync_batch_norm(tri_model *model, bool sync)
+{
+    model->sync_norm = sync;
+}
+
+int64_t tri_model_sync_channels(const tri_model *model)
+{
+    const tri_node *nodes = model->nodes.items;
+    const tri_param_spec *specs = model->params.items;
+    int64_t most = 0;
+    for (size_t n = 0; n < model->nodes.count; n++)
+        if (nodes[n].attr.sync && specs[nodes[n].param[0]].shape.dim[0] > most)
+            most = specs[nodes[n].param[0]].shape.dim[0];
+    return most;
+}
+
 void tri_model_block_begin(tri_model *model)
 {
     model->block = ++model->block_count;
@@ -302,6 +318,20 @@ static tri_status node_add(tri_model *model, const tri_build *build, const tri_o
     if (model->elsewhere)
         return node.output >= 0 ? TRI_OK : TRI_ENOMEM;
     return node.output >= 0 && tri_vector_push(&model->nodes, &node) ? TRI_OK : TRI_ENOMEM;
+}
+
+bool tri_model_number(tri_model *model, const char *kind, uint64_t *number)
+{
+    int64_t count = 0;
+    if (model->status != TRI_OK)
+        return false;
+    (void)tri_map_find(&model->counts, kind, &count);
+    if (tri_map_set(&model->counts, kind, count + 1) != TRI_OK) {
+        tri_model_fail(model, TRI_ENOMEM);
+        return false;
+    }
+    *number = (uint64_t)count + 1;
+    return true;
 }
 
 tri_value tri_model_add(tri_model *model, const tri_build *build)

@@ -68,14 +68,20 @@ struct tri_model {
     tri_vector ties;    /* int: numbers in params */
     tri_map counts;     /* scope and layer kind -> how many were named so far; "=" and a parameter's name -> taken */
     tri_init conv_init; /* of convolutions' weights from here on; FAN_IN at first */
+    bool sync_norm;     /* of batch norms from here on: statistics of the whole batch */
     float deviation;    /* of normal weights from here on; 0 at first: the usual of each layer */
     tri_model_split split;
     bool elsewhere;                        /* nodes made now are of another rank: parameters and shapes alone */
+    int part, part_count;                  /* what is made now is this part of so many; 0, 0: whole */
+    uint64_t attention;                    /* number of the attention with dropout that was made last */
     int block, block_count;                /* the block that nodes belong to, 0: none; blocks so far */
     tri_value input, target, logits, loss; /* -1: none; logits: what the loss judges */
     tri_status status;
     char message[1024];
 };
+
+/* The most channels of a batch norm over the whole batch, 0: there is none. */
+int64_t tri_model_sync_channels(const tri_model *model);
 
 /* TRI_EINVAL unless the model has input, target and loss and each value is used; the sticky failure first. */
 tri_status tri_model_check(const tri_model *model);

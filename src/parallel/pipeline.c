@@ -352,6 +352,12 @@ void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across)
         tri_graph_across_set(pipeline->chunks[c].graph, across);
 }
 
+void tri_pipeline_loss_scale(tri_pipeline *pipeline, float scale)
+{
+    for (int c = 0; c < pipeline->each; c++)
+        tri_graph_loss_scale(pipeline->chunks[c].graph, scale);
+}
+
 const tri_pipe_schedule *tri_pipeline_schedule(const tri_pipeline *pipeline)
 {
     return pipeline->train.schedule.ranks > 0 ? &pipeline->train.schedule : &pipeline->evaluate.schedule;

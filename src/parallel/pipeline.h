@@ -52,6 +52,9 @@ void tri_pipeline_hooks_set(tri_pipeline *pipeline, const tri_graph_hooks *hooks
 /* Of all graphs (tri_graph_across_set()): tensor ranks of one stage run the same actions in the same order. */
 void tri_pipeline_across_set(tri_pipeline *pipeline, const tri_op_ranks *across);
 
+/* Of all graphs (tri_graph_loss_scale()). */
+void tri_pipeline_loss_scale(tri_pipeline *pipeline, float scale);
+
 /* Up and down over all shards of the batch. grads[p] gets the sum over parts[p] of what this rank's stages make; the
  * tail too, which is zero where the loss is not. Calls ready (NULL: nobody) for the tail and for each gradient that
  * this rank makes, as tri_graph_backward() numbers them: at the end; or, where it may (`overlap`), for those of a chunk

@@ -47,7 +47,7 @@ typedef struct tri_plan_job {
     int64_t steps;  /* of an epoch */
     int states;     /* arrays of the optimizer */
     bool clips;     /* the norm of the gradient is wanted in each step */
-    bool half;      /* values are bf16 */
+    bool half;      /* values are bf16 or f16 */
     bool overlap;
     double bucket_nbytes;
     double compress_nbytes; /* that compressed sums keep of a value (allreduce); 0: none */

@@ -275,7 +275,7 @@ static void node_sums(const tri_plan_models *models, const tri_model *model, con
 {
     const tri_value_spec *values = model->values.items;
     const tri_value_spec *in = &values[node->input[0]], *out = &values[node->output];
-    double each = models->setup->precision == TRI_BF16 ? 2 : 4;
+    double each = models->setup->precision != TRI_F32 ? 2 : 4;
     if (node->attr.ranks < 2)
         return;
     chunk->sum_count++;
@@ -373,6 +373,9 @@ tri_status tri_plan_models_chunks(tri_plan_models *models, const tri_layout *lay
     tri_plan_variant *variant;
     const double *seconds;
     TRI_TRY(variant_find(models, layout->tensor, &variant));
+    if (layout->pipeline > 1 && tri_model_sync_channels(variant->model) > 0)
+        return tri_fail(TRI_ECONFIG, "pipeline %d: batch norm over the whole batch wants it in one piece",
+                        layout->pipeline);
     if (layout->pipeline * layout->chunks > variant->sections.count)
         return tri_fail(TRI_ECONFIG, "pipeline %d%s: the model has %d sections between places where it may be cut",
                         layout->pipeline, layout->chunks > 1 ? " in chunks" : "", variant->sections.count);

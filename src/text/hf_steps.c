@@ -65,8 +65,10 @@ static tri_status normalizer_step(tri_tokenizer *tokenizer, const json_t *step, 
     json_t *text;
     if (strcmp(type, "Replace") == 0)
         return read_replace(tokenizer, step, "normalizer", &tokenizer->normalizer);
+    if (strcmp(type, "NFC") == 0)
+        return tri_rewrites_add_compose(tokenizer, &tokenizer->normalizer);
     if (strcmp(type, "Prepend") != 0)
-        return fail_unknown(tokenizer, "normalizer", type, "Prepend, Replace");
+        return fail_unknown(tokenizer, "normalizer", type, "NFC, Prepend, Replace");
     TRI_TRY(tri_json_field(step, "prepend", JSON_STRING, true, tokenizer->origin, "normalizer", &text));
     return tri_rewrites_add(tokenizer, &tokenizer->normalizer, NULL, 0, json_string_value(text),
                             json_string_length(text));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "text/tokenizer_impl.h"
+#include "text/unicode.h"
 
 static char *copy_text(tri_arena *arena, const char *text, size_t nbytes)
 {
@@ -14,12 +15,25 @@ static char *copy_text(tri_arena *arena, const char *text, size_t nbytes)
     return copy;
 }
 
+static tri_status check_room(const tri_tokenizer *tokenizer, const tri_rewrites *rewrites)
+{
+    if (rewrites->count < TRI_REWRITES_MAX)
+        return TRI_OK;
+    return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %d steps of rewriting a text", tokenizer->origin,
+                    TRI_REWRITES_MAX);
+}
+
+tri_status tri_rewrites_add_compose(tri_tokenizer *tokenizer, tri_rewrites *rewrites)
+{
+    TRI_TRY(check_room(tokenizer, rewrites));
+    rewrites->steps[rewrites->count++] = (tri_rewrite){.compose = true};
+    return TRI_OK;
+}
+
 tri_status tri_rewrites_add(tri_tokenizer *tokenizer, tri_rewrites *rewrites, const char *from, size_t from_nbytes,
                             const char *to, size_t to_nbytes)
 {
-    if (rewrites->count == TRI_REWRITES_MAX)
-        return tri_fail(TRI_EUNSUPPORTED, "%s: want at most %d steps of rewriting a text", tokenizer->origin,
-                        TRI_REWRITES_MAX);
+    TRI_TRY(check_room(tokenizer, rewrites));
     if (from != NULL && from_nbytes == 0)
         return tri_fail(TRI_EFORMAT, "%s: Replace: the pattern is empty", tokenizer->origin);
     tri_rewrite step = {.from_nbytes = from_nbytes, .to_nbytes = to_nbytes};
@@ -72,10 +86,12 @@ tri_status tri_rewrites_apply(const tri_rewrites *rewrites, bool begin, bool res
     for (int i = 0; i < rewrites->count; i++) {
         const tri_rewrite *step = &rewrites->steps[i];
         tri_string *buffer = &buffers[*out == buffers[0].text];
-        if (step->from == NULL && !goes_in_front(step, begin, resume, *out, *out_nbytes))
+        if (step->from == NULL && !step->compose && !goes_in_front(step, begin, resume, *out, *out_nbytes))
             continue;
         tri_string_clear(buffer);
-        if (step->from != NULL) {
+        if (step->compose) {
+            TRI_TRY(tri_unicode_compose(*out, *out_nbytes, buffer)); /* three times as long at most */
+        } else if (step->from != NULL) {
             TRI_TRY(replace_all(step, *out, *out_nbytes, limit, buffer));
         } else {
             TRI_TRY(append(buffer, step->to, step->to_nbytes, limit));

@@ -22,7 +22,8 @@
 
 /* One step of rewriting a text. */
 typedef struct tri_rewrite {
-    char *from; /* NULL: `to` is put in front */
+    bool compose; /* the text in normalization form C; nothing else is set */
+    char *from;   /* NULL: `to` is put in front */
     char *to;
     size_t from_nbytes, to_nbytes;
     bool unless_there; /* in front only where it does not stand yet */
@@ -97,6 +98,8 @@ tri_status tri_tokenizer_merge(tri_tokenizer *tokenizer, size_t rank, const char
                                const char *right, size_t right_nbytes);
 /* A token that is found in the text itself; `added.text` is copied. */
 tri_status tri_tokenizer_add_added(tri_tokenizer *tokenizer, tri_added added);
+/* Appends a step that composes. */
+tri_status tri_rewrites_add_compose(tri_tokenizer *tokenizer, tri_rewrites *rewrites);
 tri_status tri_rewrites_add(tri_tokenizer *tokenizer, tri_rewrites *rewrites, const char *from, size_t from_nbytes,
                             const char *to, size_t to_nbytes);
 /* Works out what follows from the rest. */

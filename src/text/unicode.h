@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unicode.h: characters of UTF-8 text, and whether they are letters, numbers or white space.
+ * unicode.h: characters of UTF-8 text, whether they are letters, numbers or white space, and their canonical
+ * composition.
  */
 #ifndef TRI_TEXT_UNICODE_H
 #define TRI_TEXT_UNICODE_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/containers.h"
 
 typedef enum tri_char_class { TRI_CHAR_OTHER, TRI_CHAR_LETTER, TRI_CHAR_NUMBER, TRI_CHAR_SPACE } tri_char_class;
 
@@ -16,6 +19,21 @@ typedef enum tri_char_class { TRI_CHAR_OTHER, TRI_CHAR_LETTER, TRI_CHAR_NUMBER, 
 
 extern const uint8_t tri_unicode_blocks[TRI_UNICODE_BLOCK_COUNT];
 extern const uint64_t tri_unicode_classes[][8];
+
+/* Three numbers, in order of the first, or of the first two. */
+typedef struct tri_unicode_triple {
+    uint32_t a, b, c;
+} tri_unicode_triple;
+#define TRI_UNICODE_MARK_COUNT          393
+#define TRI_UNICODE_DECOMPOSITION_COUNT 2081
+#define TRI_UNICODE_COMPOSITION_COUNT   961
+extern const tri_unicode_triple tri_unicode_marks[TRI_UNICODE_MARK_COUNT]; /* first, last, combining class */
+extern const tri_unicode_triple
+    tri_unicode_decompositions[TRI_UNICODE_DECOMPOSITION_COUNT];                         /* of, first, second or 0 */
+extern const tri_unicode_triple tri_unicode_compositions[TRI_UNICODE_COMPOSITION_COUNT]; /* first, second, to */
+
+/* compose.c: appends the text in normalization form C (Unicode Standard Annex 15). What is no UTF-8 stays as it is. */
+tri_status tri_unicode_compose(const char *text, size_t nbytes, tri_string *out);
 
 /* \p{L}, \p{N}, \s or none of them; none also for TRI_UTF_INVALID. */
 static inline tri_char_class tri_unicode_class(uint32_t code)

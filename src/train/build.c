@@ -86,7 +86,7 @@ static tri_status allocate_waves(tri_job *job)
 }
 
 /* Whether some rank computes its shards piece by piece, as a pipeline does: all ranks then have whole gradients. */
-static bool is_pieced(const tri_job *job)
+bool tri_job_is_pieced(const tri_job *job)
 {
     if (job->mesh.pipeline > 1)
         return true;
@@ -101,7 +101,7 @@ tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count)
     *own = NULL;
     *count = 0;
     job->spread = job->forward_only ? TRI_SPREAD_NOTHING : tri_sync_spread(config, job->mesh.zero);
-    if (job->spread == TRI_SPREAD_WEIGHTS && is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
+    if (job->spread == TRI_SPREAD_WEIGHTS && tri_job_is_pieced(job) && job->config.train.shards % job->mesh.data != 0)
         return tri_fail(TRI_ECONFIG,
                         "%s: with parallel.sync %s all ranks go through the weights equally often: want "
                         "a number of ranks that divides train.shards, %lld, got %d",
@@ -133,7 +133,7 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .params = job->params,
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
-                            .whole_gradients = is_pieced(job),
+                            .whole_gradients = tri_job_is_pieced(job),
                             .servers = job->servers.client ? &job->servers : NULL,
                             .threads = job->threads};
 }
@@ -159,15 +159,18 @@ static tri_status build_moves(tri_job *job)
     tri_sync_setup setup = tri_job_sync_setup(job);
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    if (job->config.optim.clip_norm > 0 || job->rank == 0 || job->mesh.model_group || !job->sync->whole) {
+    tri_job_scale_open(job);
+    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || job->rank == 0 || job->mesh.model_group ||
+        !job->sync->whole) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
     }
     TRI_TRY(allocate_waves(job));
-    /* Clipping and ties need all sums at once; pieces of the batch write all gradients before any is ready. */
-    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && job->params->tie_count == 0 && job->graph &&
-                 !job->waves.scratch;
+    /* Clipping, the loss scale and ties need all sums at once; pieces of the batch write all gradients before any is
+     * ready. */
+    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && job->scale.now == 0 &&
+                 job->params->tie_count == 0 && job->graph && !job->waves.scratch;
     hooks_set(job);
     return TRI_OK;
 }

@@ -26,7 +26,7 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
                                  .seed = (uint64_t)job->config.train.seed,
                                  .frozen = job->frozen};
     if (!tri_dtype_find(job->config.train.precision, &config->precision))
-        return tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", job->config.train.precision);
+        return tri_fail(TRI_ECONFIG, "train.precision: want f32, bf16 or f16, got '%s'", job->config.train.precision);
     return TRI_OK;
 }
 
@@ -100,6 +100,7 @@ static tri_status objects_make(tri_job *job, const tri_model *model)
         TRI_TRY(tri_job_cut(job, model, &config));
     TRI_TRY(store_make(job, model));
     TRI_TRY(graph_make(job, model, &config));
+    TRI_TRY(tri_job_batch_sums_make(job, model));
     return job->comm ? tri_job_flops_meet(job) : TRI_OK;
 }
 

@@ -28,7 +28,10 @@
     X(INT, steps, "0", 0, 1e15, NULL, "end after this many steps, 0 = at the end of the epochs")                       \
     X(INT, seed, "1", 0, 9e15, NULL, "of initial weights, order of samples, dropout, augmentation")                    \
     X(INT, threads, "0", 0, 1024, NULL, "threads of each rank, 0 = OMP_NUM_THREADS or the cores given to it")          \
-    X(NAME, precision, "f32", 0, 0, "f32|bf16", "type of values between layers and of factors of products")            \
+    X(NAME, precision, "f32", 0, 0, "f32|bf16|f16", "type of values between layers and of factors of products")        \
+    X(INT, loss_scale, "0", 0, 1e12, NULL, "f16: factor of the loss, a power of two; 0 = found by itself")             \
+    X(INT, loss_scale_init, "1024", 1, 1e12, NULL, "what it begins with, where it is found by itself")                 \
+    X(INT, loss_scale_window, "2000", 1, 1e12, NULL, "steps without an overflow after which it is doubled")            \
     X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")           \
     X(INT, eval_every_steps, "0", 0, 1e15, NULL, "steps between them, instead of eval_every; 0 = eval_every counts")   \
@@ -81,6 +84,8 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
 void tri_config_fini(tri_config *config);
 /* Contradictions between options, for a number of ranks; 0: not known yet, what depends on it is left out. */
 tri_status tri_config_check(const tri_config *config, int ranks);
+/* loss_scale.c: its part of that. */
+tri_status tri_loss_scale_check(const tri_config *config);
 /* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
 tri_status tri_config_print(const tri_config *config, tri_string *out);
 /* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */

@@ -23,14 +23,7 @@ static tri_status source_open(tri_job *job, tri_string *text)
 {
     TRI_TRY_IN(tri_pretrained_open(job->config.from, &job->source), "model.from");
     const tri_hf_config *found = tri_pretrained_config(job->source);
-    tri_string unused = {0};
-    if (!found)
-        return TRI_OK;
-    tri_status status = tri_hf_config_unused(found, &unused);
-    if (status == TRI_OK && unused.nbytes > 0)
-        tri_log(TRI_LOG_WARN, "%s: %s is not used: attention has no dropout here", job->config.from, unused.text);
-    tri_string_fini(&unused);
-    return status == TRI_OK ? tri_hf_config_model(found, text) : status;
+    return found ? tri_hf_config_model(found, text) : TRI_OK;
 }
 
 /* Rank 0's text on all ranks. */

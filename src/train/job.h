@@ -36,6 +36,23 @@ typedef struct tri_job_waves {
     int levels;
 } tri_job_waves;
 
+/* batch_sums.c: of batch norms over the whole batch. */
+typedef struct tri_job_batch_sums {
+    int64_t count;    /* numbers of one sum, at most; 0: the model has none */
+    int64_t *parts;   /* [data ranks]: parts of the tree that each has; NULL: one each */
+    int64_t *counts;  /* [data ranks]: of a gather */
+    double *gathered; /* the parts of all */
+    tri_tree_step *steps;
+    int step_count;   /* of their tree */
+    int64_t spent_ns; /* so far */
+} tri_job_batch_sums;
+
+/* loss_scale.c: with values in f16. */
+typedef struct tri_job_scale {
+    double now;         /* a power of two; 0: there is none */
+    int64_t good, lost; /* steps since it last changed; in a row that were skipped */
+} tri_job_scale;
+
 /* What rates are compared with. */
 typedef struct tri_job_figures {
     int64_t tokens; /* of a sample; 0: samples are no sequences */
@@ -86,6 +103,8 @@ struct tri_job {
     tri_sampler sampler;
     tri_job_test test;
     tri_job_waves waves;
+    tri_job_batch_sums batch_sums;
+    tri_job_scale scale;
     double *norm_blocks;
     tri_shares shares;                       /* who owns what of the store */
     tri_spread spread;                       /* what of the run */
@@ -137,6 +156,8 @@ tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
 tri_status tri_job_open_optim(tri_job *job);
 /* Finds out who owns what of the store; the slices of weights that are here (tri_free), NULL: all are. */
 tri_status tri_job_share_out(tri_job *job, tri_slice **own, int *count);
+/* Whether some rank computes its shards piece by piece: all ranks then have whole gradients. */
+bool tri_job_is_pieced(const tri_job *job);
 /* Without what is known of hosts. */
 tri_sync_setup tri_job_sync_setup(const tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
@@ -190,6 +211,17 @@ void tri_job_servers_plan(tri_job *job);
 tri_status tri_job_servers_start(tri_job *job);
 /* Before a checkpoint: the optimizer's state, as the servers have it. */
 tri_status tri_job_servers_state(tri_job *job);
+/* batch_sums.c: for a model whose batch norms are over the whole batch, once the graph is there; refuses layouts that
+ * compute a batch in pieces. */
+tri_status tri_job_batch_sums_make(tri_job *job, const tri_model *model);
+void tri_job_batch_sums_close(tri_job *job);
+/* loss_scale.c: before the first step; before the gradients of a step are made; once their sums are there: a step whose
+ * gradients are no numbers is marked as skipped in the record, and moves nothing. */
+void tri_job_scale_open(tri_job *job);
+void tri_job_scale_begin(tri_job *job);
+tri_status tri_job_scale_judge(tri_job *job, double norm);
+/* Rank 0's becomes everybody's; collective. */
+tri_status tri_job_scale_spread(tri_job *job);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
 tri_status tri_job_sums_meet(tri_job *job);

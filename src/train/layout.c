@@ -59,14 +59,14 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                               .progress = given->progress,
                               .progress_arg = given->progress_arg};
     if (!tri_dtype_find(config->train.precision, &setup->precision))
-        return tri_fail(TRI_ECONFIG, "train.precision: want f32 or bf16, got '%s'", config->train.precision);
+        return tri_fail(TRI_ECONFIG, "train.precision: want f32, bf16 or f16, got '%s'", config->train.precision);
     setup->job = (tri_plan_job){.batch = config->train.batch,
                                 .shards = config->train.shards,
                                 .shards_at_once = config->train.shards_at_once,
                                 .steps = tri_sampler_steps(&sampler),
                                 .states = tri_optim_states(&config->optim),
-                                .clips = config->optim.clip_norm > 0,
-                                .half = setup->precision == TRI_BF16,
+                                .clips = config->optim.clip_norm > 0 || setup->precision == TRI_F16,
+                                .half = setup->precision != TRI_F32,
                                 .overlap = config->parallel.overlap,
                                 .compress_nbytes = tri_compress_value_nbytes(&config->parallel),
                                 .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
@@ -99,6 +99,9 @@ tri_status tri_layouts_find(const tri_layout_setup *given, tri_layouts *layouts)
     tri_dataset *dataset = NULL;
     *layouts = (tri_layouts){0};
     tri_plan_wish wish = wish_of(given->config);
+    if (strcmp(given->config->parallel.sync, "ps") == 0)
+        return tri_fail(TRI_ECONFIG, "parallel.sync ps: layouts are planned for ranks without parameter servers: want "
+                                     "another strategy, or with servers parallel.layout given");
     TRI_TRY_IN(tri_dataset_open(&given->config->data, false, &dataset), "while opening the training data");
     tri_status status = setup_fill(given, dataset, &layouts->setup);
     tri_dataset_close(dataset);

@@ -179,6 +179,7 @@ void tri_job_close(tri_job *job)
     tri_pretrained_close(job->source);
     tri_free(job->waves.scratch);
     tri_free(job->norm_blocks);
+    tri_job_batch_sums_close(job);
     tri_shares_fini(&job->shares);
     tri_free(job->run_folder);
     tri_config_fini(&job->config);

@@ -76,7 +76,11 @@ static tri_status agree(tri_job *job, tri_status status)
 /* Weights that ranks have apart have met. */
 static tri_status save_met(tri_job *job, const char *folder, int64_t keep)
 {
-    tri_checkpoint_manifest manifest = {.step = job->step, .config_hash = job->config_hash};
+    tri_checkpoint_manifest manifest = {.step = job->step,
+                                        .config_hash = job->config_hash,
+                                        .loss_scale = job->scale.now,
+                                        .loss_scale_good = job->scale.good,
+                                        .loss_scale_lost = job->scale.lost};
     memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
     TRI_TRY_IN(tri_job_weights_hash(job, &manifest.weights_hash), "while saving step %lld", (long long)job->step);
     if (job->rank != 0)
@@ -134,6 +138,8 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
         tri_job_arrays_written(&slices.arrays);
         tri_job_apart_written(&slices.apart);
         *step = manifest.step;
+        if (job->scale.now > 0 && job->config.train.loss_scale == 0 && manifest.loss_scale > 0)
+            job->scale = (tri_job_scale){manifest.loss_scale, manifest.loss_scale_good, manifest.loss_scale_lost};
         if (manifest.config_hash != job->config_hash) {
             snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
             tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with", path);
@@ -201,6 +207,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
             tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",
                              job->config.parallel.sync);
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
+    TRI_TRY(tri_job_scale_spread(job));
     job->first_step = job->step = job->saved_step = step;
     return tri_job_is_apart(job) ? tri_job_apart_loaded(job) : TRI_OK;
 }

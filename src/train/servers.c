@@ -33,6 +33,10 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
     if (!wanted)
         return tri_fail(TRI_ECONFIG, "there are parameter servers, but parallel.sync is %s: want ps",
                         job->config.parallel.sync);
+    if (strcmp(job->config.train.precision, "f16") == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "train.precision f16: its loss scale wants all sums at the workers: want f32 or bf16 "
+                        "with parallel.sync ps");
     const tri_ps_client_setup *setup = tri_ps_client_setup_of(client);
     if (setup->workers > job->config.train.shards)
         return tri_fail(TRI_ECONFIG, "%d workers but train.shards is %lld: want at least one shard per worker",

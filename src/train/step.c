@@ -54,11 +54,12 @@ tri_status tri_job_settle(tri_job *job)
     return job->sync && job->sync->ops->settle ? job->sync->ops->settle(job->sync) : TRI_OK;
 }
 
-/* Time that kernels have waited for the sync since it was asked last, which is no time of theirs. */
+/* Time that kernels have waited for the sync, or for sums over the batch, since it was asked last, which is no time of
+ * theirs. */
 static double waited(tri_job *job)
 {
     int64_t before_ns = job->waited_ns;
-    job->waited_ns = job->sync->waited_ns;
+    job->waited_ns = job->sync->waited_ns + job->batch_sums.spent_ns;
     double seconds = (double)(job->waited_ns - before_ns) / 1e9;
     job->record.comm += seconds;
     return seconds;
@@ -135,15 +136,16 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
     return TRI_OK;
 }
 
-/* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping, in each step; a
- * reader of the run's lines, now and then. The same on all ranks where they have to find it together. */
+/* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping and the loss scale,
+ * in each step; a reader of the run's lines, now and then. The same on all ranks where they have to find it together.
+ */
 static bool norm_is_wanted(const tri_job *job)
 {
     int64_t every = job->config.train.norm_every;
     if (job->sync->ops->squares) /* costs letters of its own */
         return job->config.optim.clip_norm > 0;
     bool read = job->metrics || job->console || job->mesh.model_group || !job->sync->whole;
-    return job->config.optim.clip_norm > 0 || (read && every > 0 && job->step % every == 0);
+    return job->config.optim.clip_norm > 0 || job->scale.now > 0 || (read && every > 0 && job->step % every == 0);
 }
 
 /* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
@@ -152,16 +154,16 @@ static tri_status figures_find(tri_job *job)
 {
     const float *tail = job->sync->tail;
     TRI_TRY(tri_job_sums_meet(job));
-    float weight = tail[TRI_TAIL_WEIGHT];
+    float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
-    if (!isfinite(job->record.loss) && weight != 0)
+    if (!isfinite(job->record.loss) && weight != 0 && !(job->scale.now > 0))
         return tri_fail(TRI_ENUMERIC,
                         "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
                         (long long)job->step, job->record.loss, job->record.lr);
     job->moves = (tri_optim_figures){.step = job->step,
                                      .lr = (float)job->record.lr,
-                                     .grad_scale = weight != 0 ? 1.0f / weight : 0,
+                                     .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
                                      .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
     return TRI_OK;
 }
@@ -189,10 +191,12 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     TRI_TRY(tri_job_hook_run(job));
     if (!job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
+    TRI_TRY(tri_job_scale_judge(job, norm));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
-    weights_step(job, slice);
+    if (!job->record.skipped)
+        weights_step(job, slice);
     if (job->ahead && norm_is_wanted(job)) {
         TRI_TRY(tri_job_settle(job));
         TRI_TRY(tri_job_gradient_norm(job, &norm));
@@ -236,6 +240,7 @@ tri_status tri_job_step_run(tri_job *job)
         .step = job->step,
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
         .grad_norm = NAN};
+    tri_job_scale_begin(job);
     TRI_TRY(tri_loader_next(job->loader, &loaded));
     job->record.data = lap(&mark_ns);
     job->sync->step = job->step;

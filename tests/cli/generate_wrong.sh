@@ -14,6 +14,7 @@ trireme generate $model --top-p 1.5
 trireme generate $model --dtype f16
 trireme generate $model --prompt-file nowhere
 trireme generate $model --prompt aaaaaaaaaa --context 9
+trireme generate $model --prompt a --context 9 --slide 10
 trireme generate $model --tokenizer byte --prompt caf~
 printf 'model: {name: mlp, hidden: [4]}\ndata: {name: synthetic, synthetic_count: 64}\ntrain: {batch: 64, epochs: 1}\n' >c.yaml
 trireme train c.yaml --out mlp >/dev/null 2>&1

@@ -25,7 +25,7 @@ typedef struct op_case {
     int inputs; /* 0: one, or two when `other` is set */
     int shards; /* 0: 8 */
     int64_t to[TRI_MAX_DIMS];
-    bool half; /* what is f32 otherwise is bf16: inputs, output and their gradients */
+    tri_dtype half; /* BF16, F16: what is f32 otherwise is of this type: inputs, output and their gradients */
 } op_case;
 
 /* Everything of one planned op with its memory. Arrays hold max_shards shards. */
@@ -72,11 +72,11 @@ static inline tri_status op_describe(const op_case *c, int threads, tri_op_desc 
     for (int i = 0; i < desc->input_count; i++) {
         desc->input[i] = op_shape(i == 0 ? c->x : c->other);
         desc->need_dinput[i] = op_dtype(c->op, i) == TRI_F32;
-        desc->input_dtype[i] = desc->need_dinput[i] && c->half ? TRI_BF16 : op_dtype(c->op, i);
+        desc->input_dtype[i] = desc->need_dinput[i] ? c->half : op_dtype(c->op, i);
     }
     TRI_TRY(tri_op_infer(desc, c->units, c->width, op_shape(c->to)));
-    if (c->half && !op_is_loss(c->op)) {
-        desc->output_dtype = TRI_BF16;
+    if (!op_is_loss(c->op)) {
+        desc->output_dtype = c->half;
     }
     return TRI_OK;
 }
@@ -88,23 +88,23 @@ static inline void op_fill(float *x, int64_t count, uint64_t stream)
     }
 }
 
-/* Values that are bf16 lie in the first half of their memory. In place: f32 to bf16, and back. */
-static inline void op_halve(void *x, int64_t count)
+/* Values of 16 bits lie in the first half of their memory. In place: f32 to bf16 or f16, and back. */
+static inline void op_halve(void *x, int64_t count, tri_dtype dtype)
 {
     for (int64_t i = 0; i < count; i++) {
         float wide;
         memcpy(&wide, (char *)x + 4 * i, 4);
-        const uint16_t half = tri_f32_to_bf16(wide);
+        const uint16_t half = dtype == TRI_BF16 ? tri_f32_to_bf16(wide) : tri_f32_to_f16(wide);
         memcpy((char *)x + 2 * i, &half, 2);
     }
 }
 
-static inline void op_widen(void *x, int64_t count)
+static inline void op_widen(void *x, int64_t count, tri_dtype dtype)
 {
     for (int64_t i = count - 1; i >= 0; i--) {
         uint16_t half;
         memcpy(&half, (char *)x + 2 * i, 2);
-        const float wide = tri_bf16_to_f32(half);
+        const float wide = dtype == TRI_BF16 ? tri_bf16_to_f32(half) : tri_f16_to_f32(half);
         memcpy((char *)x + 4 * i, &wide, 4);
     }
 }
@@ -135,8 +135,8 @@ static inline tri_status op_open(op_run *r, const char *kind, const op_case *c, 
                 ((int32_t *)(void *)x)[j] = (int32_t)tri_rng_below((tri_rng){5, 5}, (uint64_t)j, (uint64_t)bound) - 1;
             }
         }
-        if (desc.input_dtype[i] == TRI_BF16) {
-            op_halve(x, count);
+        if (desc.need_dinput[i] && c->half) {
+            op_halve(x, count, c->half);
         }
         r->input[i] = x;
         r->dinput[i] = tri_alloc_bulk((size_t)count * 4);
@@ -165,8 +165,8 @@ static inline tri_status op_open(op_run *r, const char *kind, const op_case *c, 
         memset(r->doutput + s * r->output_count + r->rows[s] * sample, 0,
                (size_t)((desc.input[0].dim[0] - r->rows[s]) * sample) * 4);
     }
-    if (desc.output_dtype == TRI_BF16) {
-        op_halve(r->doutput, r->output_count * shards);
+    if (c->half && !op_is_loss(c->op)) {
+        op_halve(r->doutput, r->output_count * shards, c->half);
     }
     r->parts[0] = (tri_tree_part){0, shards};
     r->call.shards = shards;

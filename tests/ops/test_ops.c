@@ -182,6 +182,9 @@ static void two_halves_add_up_to_the_whole(void **state)
     (void)state;
     for (size_t i = 0; i < fast_count; i++) {
         op_run whole, half;
+        if (fast[i].op->attr.sync) { /* a half is another batch */
+            continue;
+        }
         open_case(&whole, fast[i].kind, fast[i].op, 1, true);
         open_case(&half, fast[i].kind, fast[i].op, 2, true);
         const int shards = whole.call.shards;
@@ -216,7 +219,7 @@ static void odd_parts_are_subtrees(void **state)
     for (size_t i = 0; i < fast_count; i++) {
         op_run single, odd;
         open_case(&single, fast[i].kind, fast[i].op, 1, false);
-        if (single.kernel.desc.param_count == 0 || single.call.shards < 8) {
+        if (single.kernel.desc.param_count == 0 || single.call.shards < 8 || fast[i].op->attr.sync) {
             op_close(&single);
             continue;
         }
@@ -362,6 +365,91 @@ static void shared_memory_gives_the_same_bits(void **state)
     }
 }
 
+/* Where a weight stands still its gradient is left alone, the others are the same, and what the op read is not read. */
+static void weights_that_stand_still_have_no_gradient(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"cpu", "dnnl", "tiles", "reference"};
+    int seen = 0;
+    for (size_t i = 0; i < 3 * TRI_COUNT_OF(op_cases) * TRI_COUNT_OF(kinds); i++) {
+        op_case c = op_cases[i / 3 / TRI_COUNT_OF(kinds)];
+        const char *kind = kinds[i / 3 % TRI_COUNT_OF(kinds)];
+        c.half = i % 3 == 0 ? TRI_F32 : i % 3 == 1 ? TRI_BF16 : TRI_F16;
+        if (c.op != TRI_OP_LINEAR && c.op != TRI_OP_CONV && strcmp(kind, "cpu") != 0) {
+            continue;
+        }
+        op_run all, still;
+        open_case(&all, kind, &c, 2, true);
+        open_case(&still, kind, &c, 2, true);
+        const tri_op_desc *desc = &all.kernel.desc;
+        if (desc->param_count > 0) {
+            run_both(&all);
+            tri_kernel_forward(&still.kernel, &still.call);
+            still.call.dparam[0] = NULL;
+            memset(still.dparam[0][0], 0x55, (size_t)still.param_count[0] * sizeof(float));
+            if (still.kernel.ops->input_for_weight) {
+                seen++;
+                memset(still.input[0], 0xff,
+                       (size_t)(still.input_count[0] * still.call.shards) * tri_dtype_nbytes(desc->input_dtype[0]));
+            }
+            tri_kernel_backward(&still.kernel, &still.call);
+            for (int k = 0; k < desc->input_count; k++) {
+                const size_t nbytes =
+                    (size_t)(all.input_count[k] * all.call.shards) * tri_dtype_nbytes(desc->input_dtype[k]);
+                if (desc->need_dinput[k] && memcmp(still.dinput[k], all.dinput[k], nbytes) != 0) {
+                    fail_msg("%s: dinput %d differs", c.name, k);
+                }
+            }
+            for (int p = 1; p < desc->param_count; p++) {
+                expect_same(c.name, "dparam", still.dparam[p][0], all.dparam[p][0], all.param_count[p]);
+            }
+            for (int64_t j = 0; j < still.param_count[0]; j++) {
+                assert_memory_equal(&still.dparam[0][0][j], "UUUU", 4);
+            }
+        }
+        op_close(&all);
+        op_close(&still);
+    }
+    assert_true(seen > 200);
+}
+
+/* In sync eight shards have the statistics of one that holds all of their samples: values, gradients, buffers. */
+static void batch_norm_in_sync_is_that_of_the_whole_batch(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"reference", "cpu"};
+    for (size_t i = 0; i < TRI_COUNT_OF(op_cases); i++) {
+        op_case one = op_cases[i], shards = op_cases[i];
+        if (!shards.attr.sync) {
+            continue;
+        }
+        one.attr.sync = false;
+        one.shards = 1;
+        one.x[0] *= 8;
+        for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+            op_run a, b;
+            open_case(&a, kinds[k], &shards, 2, false);
+            open_case(&b, kinds[k], &one, 1, false);
+            const int64_t count = b.output_count, channels = b.param_count[0];
+            for (int64_t j = 0; j < count; j++) { /* shards that differ, and a mean far from zero */
+                ((float *)a.input[0])[j] = ((float *)b.input[0])[j] += 5 + (float)(j / a.output_count);
+            }
+            run_both(&a);
+            run_both(&b);
+            expect_near(shards.name, "output", a.output, b.output, count);
+            expect_near(shards.name, "dinput", a.dinput[0], b.dinput[0], count);
+            for (int p = 0; p < 4; p++) {
+                for (int64_t c = 0; c < channels && p >= 2; c++) { /* the mean of eight */
+                    a.dparam[p][0][c] /= 8;
+                }
+                expect_near(shards.name, "dparam", a.dparam[p][0], b.dparam[p][0], channels);
+            }
+            op_close(&a);
+            op_close(&b);
+        }
+    }
+}
+
 /* Logits that are formed again are the logits that would have been kept. */
 static void forgotten_logits_come_back(void **state)
 {
@@ -390,6 +478,8 @@ int main(void)
         cmocka_unit_test(two_halves_add_up_to_the_whole),
         cmocka_unit_test(odd_parts_are_subtrees),
         cmocka_unit_test(shared_memory_gives_the_same_bits),
+        cmocka_unit_test(weights_that_stand_still_have_no_gradient),
+        cmocka_unit_test(batch_norm_in_sync_is_that_of_the_whole_batch),
         cmocka_unit_test(forgotten_logits_come_back),
     };
     list_rows();

@@ -151,15 +151,16 @@ static const op_case cases[] = {
      .other = {2, 13},
      .units = 4603,
      .attr = {.forget = true}},
-    {.name = "bf16", .op = TRI_OP_VOCAB_LOSS, .x = {2, 13, 24}, .other = {2, 13}, .units = 53, .half = true},
+    {.name = "bf16", .op = TRI_OP_VOCAB_LOSS, .x = {2, 13, 24}, .other = {2, 13}, .units = 53, .half = TRI_BF16},
+    {.name = "f16", .op = TRI_OP_VOCAB_LOSS, .x = {2, 13, 24}, .other = {2, 13}, .units = 53, .half = TRI_F16},
 };
 
 /* The gradient of x, added up over parts, in f32. */
-static float *dinput_sum(parts_run *r, int64_t count, bool half)
+static float *dinput_sum(parts_run *r, int64_t count, tri_dtype half)
 {
     for (int p = 0; p < PARTS; p++) {
         if (half)
-            op_widen(r->dinput[p], count);
+            op_widen(r->dinput[p], count, half);
         if (p > 0)
             tri_vector_add(1, r->dinput[0], r->dinput[0], r->dinput[p], count);
     }
@@ -179,7 +180,7 @@ static void parts_make_the_loss_of_the_whole(void **state)
             tri_kernel_forward(&r.whole.kernel, &r.whole.call);
             tri_kernel_backward(&r.whole.kernel, &r.whole.call);
             if (given->half)
-                op_widen(r.whole.dinput[0], count);
+                op_widen(r.whole.dinput[0], count, given->half);
             const double near = given->half ? 1.2e-2 : 3e-5;
             expect_near(given->name, "sums", r.output, r.whole.output, r.whole.call.shards * TRI_LOSS_COLUMNS, 3e-5);
             for (int s = 0; s < r.whole.call.shards; s++) /* counts are exact */

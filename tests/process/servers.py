@@ -181,6 +181,8 @@ class Servers(unittest.TestCase):
         for words, says in (
             (["parallel.sync=ps"], "there are no parameter servers: want --servers N"),
             (["--servers", "1"], "--servers wants the number of workers too"),
+            (["-n", "2", "--servers", "1", "parallel.sync=zero1"], "--servers goes with parallel.sync ps, got zero1"),
+            (["-n", "2", "--servers", "1", "train.precision=f16"], "train.precision f16"),
             (["-n", "2", "--restarts", "1"], "--restarts goes with --servers"),
             (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
             (["-n", "2", "--servers", "1", "parallel.tensor=2"], "parallel.tensor"),

@@ -102,7 +102,7 @@ static void run_fini(run *at)
 {
     int left = 1;
 
-    for (int i = 0; i < 200 && (left = count_left(at)) > 0; i++)
+    for (int i = 0; i < 1000 && (left = count_left(at)) > 0; i++)
         tri_sleep_ns(10 * TRI_NS_PER_MS); /* a killed process takes a moment to be gone */
     assert_int_equal(left, 0);
     tri_free(at->out);

@@ -114,6 +114,26 @@ static void block_softmax(const tri_attention_run *a, float *s, int64_t query, i
     }
 }
 
+TRI_CLONES static void keep_row(float *w, const float *keep, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        w[i] *= keep[i];
+    }
+}
+
+/* Weights that are in the sums, but not in what is mixed. */
+static void block_drop(const tri_attention_run *a, const tri_attention_queries *b, int64_t first, int64_t count)
+{
+    float keep[TRI_ATTENTION_KEYS];
+    for (int64_t r = 0; r < b->count; r++) {
+        const int64_t valid = tri_int64_min(count, b->first + r + 1 - first);
+        if (valid > 0) {
+            tri_attention_drop_row(&a->drop, b->sample, b->head, b->first + r, first, valid, keep);
+            keep_row(b->scores + r * TRI_ATTENTION_KEYS, keep, valid);
+        }
+    }
+}
+
 void tri_attention_block(const tri_attention_run *a, const tri_attention_queries *b)
 {
     const int64_t stride = a->h.queries * a->h.width;
@@ -122,6 +142,9 @@ void tri_attention_block(const tri_attention_run *a, const tri_attention_queries
         const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, b->first + b->count - first);
         tri_attention_scores(a, b->q, a->h.stride, b->count, b->keys, first, count, b->scores);
         block_softmax(a, b->scores, b->first, b->count, first, count, top, sum, b->y, stride);
+        if (a->drop.on) {
+            block_drop(a, b, first, count);
+        }
         tri_attention_mix(a, b->scores, b->first, b->count, b->values, b->places, first, count, b->y, stride);
     }
     for (int64_t r = 0; r < b->count; r++) {
@@ -151,6 +174,8 @@ static void forward_tile(void *arg, int64_t tile)
                                        .q = sample + query * h->stride + head * h->width,
                                        .first = query,
                                        .count = rows,
+                                       .sample = row / h->length,
+                                       .head = head,
                                        .keys = scratch,
                                        .values = scratch + a->keys,
                                        .places = last,
@@ -176,6 +201,7 @@ static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
     tri_attention_make(&kernel->desc, &a);
     a.kernel = kernel;
     a.call = call;
+    a.drop = tri_attention_drop_make(kernel, call);
     const int64_t tasks = tri_int64_ceil(a.h.length, TASK_QUERIES);
     tri_tiles_run(kernel->desc.threads, a.h.samples * call->shards * a.h.keys * tasks, forward_tile, &a);
 }

@@ -16,6 +16,7 @@ typedef struct tri_attention_run {
     const tri_kernel *kernel;
     const tri_op_call *call;
     tri_heads h;
+    tri_attention_drop drop;
     float scale;    /* of scores: 1 / sqrt(D) */
     int64_t each;   /* elements of scratch of one thread */
     int64_t keys;   /* packed keys, at 0, are followed by: */
@@ -44,6 +45,7 @@ void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query
 typedef struct tri_attention_queries {
     const float *q;             /* rows a->h.stride apart */
     int64_t first, count;       /* place of the first, and how many: at most TRI_ATTENTION_QUERIES */
+    int64_t sample, head;       /* of dropout */
     const float *keys, *values; /* packed */
     int64_t places;             /* that the packed values have room for */
     float *scores;              /* room for a block */

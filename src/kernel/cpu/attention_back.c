@@ -11,6 +11,13 @@
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
 
+TRI_CLONES static void keep_row(float *x, const float *keep, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        x[i] *= keep[i];
+    }
+}
+
 /* p = exp(p scale - log_sum); d = p (d - mean) scale, for `valid` of them; zeros up to `count`. */
 TRI_CLONES static void weights_row(float *p, float *d, float scale, float log_sum, float mean, int64_t valid,
                                    int64_t count)
@@ -68,7 +75,28 @@ typedef struct block_arg {
     const float *q, *y, *dy, *saved;
     float *dq;
     int64_t query, rows;
+    int64_t sample, head; /* of dropout */
 } block_arg;
+
+/* Weights and gradients of scores of a block, in place of its scores and products with dy. What was left out has no
+ * product, and no part in the gradient of values. */
+static void block_weights(const tri_attention_run *a, const block_arg *b, const float *mean, int64_t first,
+                          int64_t count, float *p, float *d)
+{
+    float keep[TRI_ATTENTION_KEYS];
+    for (int64_t r = 0; r < b->rows; r++, p += TRI_ATTENTION_KEYS, d += TRI_ATTENTION_KEYS) {
+        const int64_t valid = tri_int64_max(0, tri_int64_min(count, b->query + r + 1 - first));
+        const bool drop = a->drop.on && valid > 0;
+        if (drop) {
+            tri_attention_drop_row(&a->drop, b->sample, b->head, b->query + r, first, valid, keep);
+            keep_row(d, keep, valid);
+        }
+        weights_row(p, d, a->scale, b->saved[r * a->h.queries], mean[r], valid, count);
+        if (drop) {
+            keep_row(p, keep, valid);
+        }
+    }
+}
 
 static void block_backward(const tri_attention_run *a, const block_arg *b, float *scratch)
 {
@@ -86,11 +114,7 @@ static void block_backward(const tri_attention_run *a, const block_arg *b, float
         const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, b->query + b->rows - first);
         tri_attention_scores(a, q, a->padded, b->rows, scratch, first, count, p);
         tri_attention_scores(a, dy, a->padded, b->rows, scratch + a->keys, first, count, d);
-        for (int64_t r = 0; r < b->rows; r++) {
-            const int64_t valid = tri_int64_max(0, tri_int64_min(count, b->query + r + 1 - first));
-            weights_row(p + r * TRI_ATTENTION_KEYS, d + r * TRI_ATTENTION_KEYS, a->scale, b->saved[r * a->h.queries],
-                        mean[r], valid, count);
-        }
+        block_weights(a, b, mean, first, count, p, d);
         tri_attention_mix(a, d, b->query, b->rows, scratch + a->values, a->h.length, first, count, b->dq, a->h.stride);
         sums_add(a, p, dy, b->query, b->rows, first, count, dv);
         sums_add(a, d, q, b->query, b->rows, first, count, dk);
@@ -119,6 +143,8 @@ static void backward_tile(void *arg, int64_t tile)
                                      .saved = (const float *)a->call->saved + (row + query) * h->queries + head,
                                      .dq = dsample + query * h->stride + head * h->width,
                                      .query = query,
+                                     .sample = row / h->length,
+                                     .head = head,
                                      .rows = tri_int64_min(TRI_ATTENTION_QUERIES, h->length - query)};
             block_backward(a, &block, scratch);
         }
@@ -136,5 +162,6 @@ void tri_attention_backward(const tri_kernel *kernel, const tri_op_call *call)
     tri_attention_make(&kernel->desc, &a);
     a.kernel = kernel;
     a.call = call;
+    a.drop = tri_attention_drop_make(kernel, call);
     tri_tiles_run(kernel->desc.threads, a.h.samples * call->shards * a.h.keys, backward_tile, &a);
 }

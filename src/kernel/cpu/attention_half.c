@@ -121,22 +121,49 @@ static void block_softmax(const tri_attention_half *a, const float *s, int64_t q
     }
 }
 
-/* A block of queries of one head, whose keys and values are packed; all: how many of them. */
-static void block_forward(const tri_attention_half *a, const uint16_t *q, int64_t query, int64_t rows, int64_t all,
-                          float *scratch, uint16_t *y, float *saved)
+/* One block of queries of one head, whose keys and values are packed. */
+typedef struct block_arg {
+    const uint16_t *q;
+    uint16_t *y;
+    float *saved;
+    int64_t query, rows, all; /* all: keys */
+    int64_t sample, head;     /* of dropout */
+} block_arg;
+
+/* Weights that are in the sums, but not in what is mixed. */
+static void block_drop(const tri_attention_half *a, const block_arg *b, int64_t first, int64_t count, uint16_t *w)
 {
+    float keep[KEYS];
+    for (int64_t r = 0; r < b->rows; r++, w += KEYS) {
+        const int64_t valid = tri_int64_max(0, tri_int64_min(count, b->query + r + 1 - first));
+        if (valid > 0) {
+            tri_attention_drop_row(&a->drop, b->sample, b->head, b->query + r, first, valid, keep);
+        }
+        for (int64_t i = 0; i < valid; i++) {
+            w[i] = keep[i] > 0 ? w[i] : 0;
+        }
+    }
+}
+
+static void block_forward(const tri_attention_half *a, const block_arg *b, float *scratch)
+{
+    const int64_t query = b->query, rows = b->rows;
+    const float kept = a->drop.on ? a->drop.rule.scale : 1.0f;
     float top[TRI_ATTENTION_HALF_QUERIES], sum[TRI_ATTENTION_HALF_QUERIES];
     float *s = scratch + a->block, *mixed = scratch + a->mixed;
     uint16_t *w = (uint16_t *)(void *)(scratch + a->weights);
     for (int64_t first = 0; first < query + rows; first += KEYS) {
         const int64_t count = tri_int64_min(KEYS, query + rows - first);
-        tri_attention_half_scores(a, q, a->h.stride, query, rows, scratch, first, count, s);
+        tri_attention_half_scores(a, b->q, a->h.stride, query, rows, scratch, first, count, s);
         block_softmax(a, s, query, rows, first, count, top, sum, mixed, w);
-        tri_attention_half_mix(a, w, query, rows, scratch + a->values, all, first, count, mixed);
+        if (a->drop.on) {
+            block_drop(a, b, first, count, w);
+        }
+        tri_attention_half_mix(a, w, query, rows, scratch + a->values, b->all, first, count, mixed);
     }
     for (int64_t r = 0; r < rows; r++) {
-        a->loops->scale(y + r * a->h.queries * a->h.width, mixed + r * a->columns, 1.0f / sum[r], a->h.width);
-        saved[r * a->h.queries] = top[r] + logf(sum[r]);
+        a->loops->scale(b->y + r * a->h.queries * a->h.width, mixed + r * a->columns, kept / sum[r], a->h.width);
+        b->saved[r * a->h.queries] = top[r] + logf(sum[r]);
     }
 }
 
@@ -155,9 +182,17 @@ static void forward_tile(void *arg, int64_t tile)
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
         for (int64_t query = first; query < last; query += TRI_ATTENTION_HALF_QUERIES) {
             const int64_t rows = tri_int64_min(TRI_ATTENTION_HALF_QUERIES, last - query);
-            block_forward(a, sample + query * h->stride + head * h->width, query, rows, last, scratch,
-                          (uint16_t *)a->call->output + ((row + query) * h->queries + head) * h->width,
-                          (float *)a->call->saved + (row + query) * h->queries + head);
+            const int64_t at = (row + query) * h->queries + head;
+            block_forward(a,
+                          &(block_arg){.q = sample + query * h->stride + head * h->width,
+                                       .y = (uint16_t *)a->call->output + at * h->width,
+                                       .saved = (float *)a->call->saved + at,
+                                       .query = query,
+                                       .rows = rows,
+                                       .all = last,
+                                       .sample = row / h->length,
+                                       .head = head},
+                          scratch);
         }
     }
 }
@@ -181,6 +216,7 @@ static void attention_forward(const tri_kernel *kernel, const tri_op_call *call)
     tri_attention_half a;
     tri_attention_half_make(&kernel->desc, &a);
     a.call = call;
+    a.drop = tri_attention_drop_make(kernel, call);
     const int64_t tasks = tri_int64_ceil(a.h.length, TASK_QUERIES);
     tri_tiles_run(kernel->desc.threads, a.h.samples * call->shards * a.h.keys * tasks, forward_tile, &a);
 }

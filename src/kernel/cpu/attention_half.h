@@ -19,6 +19,7 @@ typedef struct tri_attention_half {
     const tri_half_loops *loops;
     const tri_op_call *call;
     tri_heads h;
+    tri_attention_drop drop;
     float scale;        /* of scores: 1 / sqrt(D) */
     int64_t pairs;      /* D / 2 */
     int64_t columns;    /* D rounded up to whole panels */

@@ -18,6 +18,7 @@ typedef struct block_arg {
     uint16_t *dq;
     const float *saved;
     int64_t query, rows;
+    int64_t sample, head; /* of dropout */
     float mean[QUERIES];
 } block_arg;
 
@@ -38,16 +39,34 @@ static void sums_add(const tri_attention_half *a, const float *s, const float *b
     }
 }
 
-/* From register tiles to rows. */
-static void sums_store(const tri_attention_half *a, const float *sums, uint16_t *to)
+/* From register tiles to rows, times a factor. */
+static void sums_store(const tri_attention_half *a, const float *sums, float factor, uint16_t *to)
 {
     const int64_t mr = a->ops->mr, nr = a->ops->nr;
     for (int64_t place = 0; place < a->h.length; place++) {
         const float *tile = sums + place / mr * mr * a->columns + place % mr * nr;
         for (int64_t column = 0; column < a->h.width; column += nr) {
-            a->loops->scale(to + place * a->h.stride + column, tile + column * mr, 1.0f,
+            a->loops->scale(to + place * a->h.stride + column, tile + column * mr, factor,
                             tri_int64_min(nr, a->h.width - column));
         }
+    }
+}
+
+/* What was left out has no product with dy. */
+static void products_drop(const tri_attention_half *a, const block_arg *b, int64_t row, int64_t first, int64_t valid,
+                          float *d, float *keep)
+{
+    tri_attention_drop_row(&a->drop, b->sample, b->head, b->query + row, first, valid, keep);
+    for (int64_t i = 0; i < valid; i++) {
+        d[i] *= keep[i];
+    }
+}
+
+/* And no part in the gradient of values, whose sums are multiplied by the scale at the end. */
+static void pairs_drop(uint32_t *pairs, const float *keep, uint32_t half, int64_t valid)
+{
+    for (int64_t i = 0; i < valid; i++) {
+        pairs[i] &= keep[i] > 0 ? UINT32_MAX : ~half;
     }
 }
 
@@ -55,9 +74,10 @@ static void sums_store(const tri_attention_half *a, const float *sums, uint16_t 
 static void block_weights(const tri_attention_half *a, const block_arg *b, float *scratch, int64_t first, int64_t count)
 {
     uint32_t *pairs = (uint32_t *)(void *)(scratch + a->turned);
+    float *products = scratch + a->block + TRI_ATTENTION_HALF_BLOCK, keep[2][KEYS];
     for (int64_t r = 0; r < b->rows; r += 2) {
         tri_half_rows rows = {.s = scratch + a->block + r * KEYS,
-                              .d = scratch + a->block + TRI_ATTENTION_HALF_BLOCK + r * KEYS,
+                              .d = products + r * KEYS,
                               .ds = (uint16_t *)(void *)(scratch + a->weights) + r * KEYS,
                               .p_pairs = pairs + r / 2 * KEYS,
                               .ds_pairs = pairs + TRI_ATTENTION_HALF_BLOCK / 2 + r / 2 * KEYS,
@@ -68,8 +88,14 @@ static void block_weights(const tri_attention_half *a, const block_arg *b, float
             rows.log_sum[i] = b->saved[(r + i) * a->h.queries];
             rows.mean[i] = b->mean[r + i];
             rows.valid[i] = tri_int64_max(0, tri_int64_min(count, b->query + r + i + 1 - first));
+            if (a->drop.on && rows.valid[i] > 0) {
+                products_drop(a, b, r + i, first, rows.valid[i], products + (r + i) * KEYS, keep[i]);
+            }
         }
         a->loops->weights_back(&rows);
+        for (int i = 0; i < 2 && a->drop.on; i++) {
+            pairs_drop(rows.p_pairs, keep[i], i == 0 ? 0xffffu : 0xffff0000u, rows.valid[i]);
+        }
     }
 }
 
@@ -119,6 +145,8 @@ static void backward_tile(void *arg, int64_t tile)
                                .dq = dsample + query * h->stride + head * h->width,
                                .saved = (const float *)a->call->saved + (row + query) * h->queries + head,
                                .query = query,
+                               .sample = row / h->length,
+                               .head = head,
                                .rows = tri_int64_min(QUERIES, h->length - query)};
             for (int64_t r = 0; r < block.rows; r++) {
                 block.mean[r] = a->loops->product(block.dy + r * stride, y + r * stride, h->width);
@@ -126,8 +154,8 @@ static void backward_tile(void *arg, int64_t tile)
             block_backward(a, &block, scratch);
         }
     }
-    sums_store(a, scratch + a->sums, dsample + keys_at);
-    sums_store(a, scratch + a->sums + a->sums_count, dsample + values_at);
+    sums_store(a, scratch + a->sums, 1.0f, dsample + keys_at);
+    sums_store(a, scratch + a->sums + a->sums_count, a->drop.on ? a->drop.rule.scale : 1.0f, dsample + values_at);
 }
 
 void tri_attention_half_backward(const tri_kernel *kernel, const tri_op_call *call)
@@ -138,5 +166,6 @@ void tri_attention_half_backward(const tri_kernel *kernel, const tri_op_call *ca
     }
     tri_attention_half_make(&kernel->desc, &a);
     a.call = call;
+    a.drop = tri_attention_drop_make(kernel, call);
     tri_tiles_run(kernel->desc.threads, a.h.samples * call->shards * a.h.keys, backward_tile, &a);
 }

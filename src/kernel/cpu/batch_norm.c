@@ -2,7 +2,8 @@
  *
  * batch_norm.c: a tile is a block of channels of one shard: statistics, then the map. Sums run over blocks of pixels in
  * f32 around a shift near the mean, and over blocks in double. The fused relu's mask is computed again backward, by the
- * same expression, so the output is not needed. Saved as reference_norm.c says: mean, rstd, unbiased variance.
+ * same expression, so the output is not needed. Saved as reference_norm.c says: mean, rstd, unbiased variance. With
+ * attr.sync the sums of all tiles come first, then those over the batch, then the maps.
  */
 #include <math.h>
 
@@ -21,6 +22,7 @@ typedef struct norm_arg {
     const tri_op_call *call;
     int64_t channels, blocks, pixels; /* pixels of one sample */
     float *dscale, *dshift;           /* leaves [shards][channels] */
+    double *leaves;                   /* [shards][tri_sync_count()] */
 } norm_arg;
 
 /* Eight channels at once; written with vectors, since x, dy and dx may be one memory for all that the compiler knows.
@@ -131,38 +133,55 @@ static void put_back(float *to, const float *copy, int64_t count, int64_t stride
     }
 }
 
-static void statistics(const float *x, int64_t count, int64_t stride, int width, double epsilon, float *saved,
-                       int64_t channels)
+/* Around `shift`, the mean of the first values: sums of differences and of their squares. */
+typedef struct moments {
+    float shift[CHANNELS];
+    double sum[CHANNELS], square[CHANNELS];
+} moments;
+
+static moments moments_find(const float *x, int64_t count, int64_t stride, int width)
 {
-    double shift_sum[CHANNELS] = {0}, sum[CHANNELS] = {0}, square[CHANNELS] = {0}, unused[CHANNELS] = {0};
-    float shift[CHANNELS] = {0}, copy[PIXELS * CHANNELS];
+    double first_sum[CHANNELS] = {0}, unused[CHANNELS] = {0};
+    float copy[PIXELS * CHANNELS];
+    moments m = {0};
     for (int64_t first = 0; first < count; first += PIXELS) {
         const int64_t n = tri_int64_min(PIXELS, count - first);
         int64_t step = stride;
         const float *block = whole(x + first * stride, n, &step, width, copy);
         if (first == 0) {
-            square_block(block, n, step, shift, shift_sum, unused);
+            square_block(block, n, step, m.shift, first_sum, unused);
             for (int c = 0; c < CHANNELS; c++) {
-                shift[c] = (float)(shift_sum[c] / (double)n);
+                m.shift[c] = (float)(first_sum[c] / (double)n);
             }
         }
-        square_block(block, n, step, shift, sum, square);
+        square_block(block, n, step, m.shift, m.sum, m.square);
     }
-    const double n = (double)tri_int64_max(count, 1);
+    return m;
+}
+
+/* Of the shard's channels [first, first + width): what is saved. */
+static void statistics(const norm_arg *v, const moments *m, int64_t count, int width, float *saved)
+{
+    const double n = (double)tri_int64_max(count, 1), epsilon = tri_norm_epsilon(v->kernel);
     for (int c = 0; c < width; c++) {
-        const double spread = fmax(square[c] - sum[c] * sum[c] / n, 0);
-        saved[c] = (float)((double)shift[c] + sum[c] / n);
-        saved[channels + c] = count > 0 ? (float)(1 / sqrt(spread / n + epsilon)) : 0;
-        saved[2 * channels + c] = (float)(spread / (double)tri_int64_max(count - 1, 1));
-        if (isnan(square[c])) { /* fmax would hide it */
-            saved[channels + c] = saved[2 * channels + c] = NAN;
+        const double spread = fmax(m->square[c] - m->sum[c] * m->sum[c] / n, 0);
+        saved[c] = (float)((double)m->shift[c] + m->sum[c] / n);
+        saved[v->channels + c] = count > 0 ? (float)(1 / sqrt(spread / n + epsilon)) : 0;
+        saved[2 * v->channels + c] = (float)(spread / (double)tri_int64_max(count - 1, 1));
+        if (isnan(m->square[c])) { /* fmax would hide it */
+            saved[v->channels + c] = saved[2 * v->channels + c] = NAN;
         }
     }
 }
 
-static double epsilon_of(const tri_kernel *kernel)
+/* The same as a leaf of the batch's sums, of x and of x^2. */
+static void leaf_write(const norm_arg *v, const moments *m, int64_t count, int width, double *leaf)
 {
-    return kernel->desc.attr.epsilon == 0 ? 1e-5 : (double)kernel->desc.attr.epsilon;
+    for (int c = 0; c < width; c++) {
+        const double shift = (double)m->shift[c];
+        leaf[c] = m->sum[c] + (double)count * shift;
+        leaf[v->channels + c] = m->square[c] + shift * (2 * m->sum[c] + (double)count * shift);
+    }
 }
 
 static figures figures_make(const norm_arg *v, int64_t shard, int64_t first, int width)
@@ -173,7 +192,7 @@ static figures figures_make(const norm_arg *v, int64_t shard, int64_t first, int
     for (int c = 0; c < width; c++) {
         const float var = tri_call_param(call, 3)[first + c];
         const float rstd =
-            call->training ? saved[v->channels + c] : (float)(1 / sqrt((double)var + epsilon_of(v->kernel)));
+            call->training ? saved[v->channels + c] : (float)(1 / sqrt((double)var + tri_norm_epsilon(v->kernel)));
         f.mean[c] = call->training ? saved[c] : tri_call_param(call, 2)[first + c];
         f.slope[c] = rstd * tri_call_param(call, 0)[first + c];
         f.shift[c] = tri_call_param(call, 1)[first + c];
@@ -189,85 +208,131 @@ static void clear_rest(const norm_arg *v, float *to, int64_t valid, int width)
     }
 }
 
-static void forward_tile(void *arg, int64_t tile)
+/* A tile's place. */
+typedef struct span {
+    int64_t shard, first, valid; /* its first channel; pixels that count */
+    int width;
+} span;
+
+static span span_make(const norm_arg *v, int64_t tile)
+{
+    const int64_t shard = tile / v->blocks, first = tile % v->blocks * CHANNELS;
+    return (span){shard, first, v->call->rows[shard] * v->pixels, (int)tri_int64_min(CHANNELS, v->channels - first)};
+}
+
+static double *leaf_find(const norm_arg *v, const span *at)
+{
+    double *leaf = v->leaves + at->shard * tri_sync_count(v->channels);
+    if (at->first == 0) {
+        leaf[0] = (double)at->valid;
+    }
+    return leaf + 1 + at->first;
+}
+
+static void measure_tile(void *arg, int64_t tile)
 {
     const norm_arg *v = arg;
-    const int64_t shard = tile / v->blocks, first = tile % v->blocks * CHANNELS;
-    const int width = (int)tri_int64_min(CHANNELS, v->channels - first);
-    const float *x = tri_call_input(v->kernel, v->call, 0, shard) + first;
-    float *y = tri_call_output(v->kernel, v->call, shard) + first, copy[PIXELS * CHANNELS];
-    const int64_t valid = v->call->rows[shard] * v->pixels;
-    if (v->call->training) {
-        statistics(x, valid, v->channels, width, epsilon_of(v->kernel),
-                   (float *)v->call->saved + 3 * v->channels * shard + first, v->channels);
+    const span at = span_make(v, tile);
+    const float *x = tri_call_input(v->kernel, v->call, 0, at.shard) + at.first;
+    const moments m = moments_find(x, at.valid, v->channels, at.width);
+    if (v->kernel->desc.attr.sync) {
+        leaf_write(v, &m, at.valid, at.width, leaf_find(v, &at));
+    } else {
+        statistics(v, &m, at.valid, at.width, (float *)v->call->saved + 3 * v->channels * at.shard + at.first);
     }
-    const figures f = figures_make(v, shard, first, width);
-    for (int64_t i = 0; i < valid; i += PIXELS) {
-        const int64_t n = tri_int64_min(PIXELS, valid - i);
+}
+
+static void map_tile(void *arg, int64_t tile)
+{
+    const norm_arg *v = arg;
+    const span at = span_make(v, tile);
+    const float *x = tri_call_input(v->kernel, v->call, 0, at.shard) + at.first;
+    float *y = tri_call_output(v->kernel, v->call, at.shard) + at.first, copy[PIXELS * CHANNELS];
+    const figures f = figures_make(v, at.shard, at.first, at.width);
+    for (int64_t i = 0; i < at.valid; i += PIXELS) {
+        const int64_t n = tri_int64_min(PIXELS, at.valid - i);
         int64_t step = v->channels;
-        const float *block = whole(x + i * v->channels, n, &step, width, copy);
-        map_block(width == CHANNELS ? y + i * v->channels : copy, block, n, step, &f, v->kernel->desc.attr.relu);
-        if (width < CHANNELS) {
-            put_back(y + i * v->channels, copy, n, v->channels, width);
+        const float *block = whole(x + i * v->channels, n, &step, at.width, copy);
+        map_block(at.width == CHANNELS ? y + i * v->channels : copy, block, n, step, &f, v->kernel->desc.attr.relu);
+        if (at.width < CHANNELS) {
+            put_back(y + i * v->channels, copy, n, v->channels, at.width);
         }
     }
-    clear_rest(v, y, valid, width);
+    clear_rest(v, y, at.valid, at.width);
+}
+
+static void forward_tile(void *arg, int64_t tile)
+{
+    measure_tile(arg, tile);
+    map_tile(arg, tile);
+}
+
+/* Sums of the gradient, and of its product with x - mean, as leaves. */
+static void slope_tile(void *arg, int64_t tile)
+{
+    const norm_arg *v = arg;
+    const span at = span_make(v, tile);
+    const float *x = tri_call_input(v->kernel, v->call, 0, at.shard) + at.first;
+    const float *dy = tri_call_doutput(v->kernel, v->call, at.shard) + at.first;
+    const float *rstd = (const float *)v->call->saved + (3 * at.shard + 1) * v->channels + at.first;
+    const figures f = figures_make(v, at.shard, at.first, at.width);
+    double sum[CHANNELS] = {0}, dot[CHANNELS] = {0}, *leaf = leaf_find(v, &at);
+    float copy[2][PIXELS * CHANNELS];
+    for (int64_t i = 0; i < at.valid; i += PIXELS) {
+        const int64_t n = tri_int64_min(PIXELS, at.valid - i);
+        int64_t step = v->channels, same = v->channels;
+        const float *from = whole(x + i * v->channels, n, &step, at.width, copy[0]);
+        dot_block(whole(dy + i * v->channels, n, &same, at.width, copy[1]), from, n, step, &f,
+                  v->kernel->desc.attr.relu, sum, dot);
+    }
+    for (int c = 0; c < at.width; c++) {
+        v->dshift[at.shard * v->channels + at.first + c] = (float)sum[c];
+        v->dscale[at.shard * v->channels + at.first + c] = (float)(dot[c] * (double)rstd[c]);
+        leaf[c] = sum[c];
+        leaf[v->channels + c] = dot[c];
+    }
+}
+
+/* dx, from the sums of those whose statistics x has: the shard's, or the batch's. */
+static void back_tile(void *arg, int64_t tile)
+{
+    const norm_arg *v = arg;
+    const span at = span_make(v, tile);
+    const float *x = tri_call_input(v->kernel, v->call, 0, at.shard) + at.first;
+    const float *dy = tri_call_doutput(v->kernel, v->call, at.shard) + at.first;
+    const float *rstd = (const float *)v->call->saved + (3 * at.shard + 1) * v->channels + at.first;
+    const bool sync = v->kernel->desc.attr.sync;
+    const double *sums = v->leaves + (sync ? 0 : at.shard * tri_sync_count(v->channels));
+    const double n = fmax(sync ? sums[0] : (double)at.valid, 1);
+    float *dx = tri_call_dinput(v->kernel, v->call, 0, at.shard);
+    const figures f = figures_make(v, at.shard, at.first, at.width);
+    float copy[2][PIXELS * CHANNELS], base[CHANNELS] = {0}, lean[CHANNELS] = {0};
+    if (dx == NULL) {
+        return;
+    }
+    for (int c = 0; c < at.width; c++) {
+        const double r = (double)rstd[c];
+        base[c] = (float)(sums[1 + at.first + c] / n);
+        lean[c] = (float)(sums[1 + v->channels + at.first + c] * r * r / n);
+    }
+    for (int64_t i = 0; i < at.valid; i += PIXELS) {
+        const int64_t some = tri_int64_min(PIXELS, at.valid - i);
+        int64_t step = v->channels, same = v->channels;
+        float *to = dx + at.first + i * v->channels;
+        const float *from = whole(x + i * v->channels, some, &step, at.width, copy[0]);
+        const float *g = whole(dy + i * v->channels, some, &same, at.width, copy[1]);
+        back_block(at.width == CHANNELS ? to : copy[1], g, from, some, step, &f, v->kernel->desc.attr.relu, base, lean);
+        if (at.width < CHANNELS) {
+            put_back(to, copy[1], some, v->channels, at.width);
+        }
+    }
+    clear_rest(v, dx + at.first, at.valid, at.width);
 }
 
 static void backward_tile(void *arg, int64_t tile)
 {
-    const norm_arg *v = arg;
-    const int64_t shard = tile / v->blocks, first = tile % v->blocks * CHANNELS;
-    const int width = (int)tri_int64_min(CHANNELS, v->channels - first);
-    const bool relu = v->kernel->desc.attr.relu;
-    const float *x = tri_call_input(v->kernel, v->call, 0, shard) + first;
-    const float *dy = tri_call_doutput(v->kernel, v->call, shard) + first;
-    float *dx = tri_call_dinput(v->kernel, v->call, 0, shard);
-    const float *rstd = (const float *)v->call->saved + (3 * shard + 1) * v->channels + first;
-    const int64_t valid = v->call->rows[shard] * v->pixels;
-    const figures f = figures_make(v, shard, first, width);
-    double sum[CHANNELS] = {0}, dot[CHANNELS] = {0};
-    float copy[2][PIXELS * CHANNELS], base[CHANNELS] = {0}, lean[CHANNELS] = {0};
-    for (int64_t i = 0; i < valid; i += PIXELS) {
-        const int64_t n = tri_int64_min(PIXELS, valid - i);
-        int64_t step = v->channels, same = v->channels;
-        const float *from = whole(x + i * v->channels, n, &step, width, copy[0]);
-        dot_block(whole(dy + i * v->channels, n, &same, width, copy[1]), from, n, step, &f, relu, sum, dot);
-    }
-    for (int c = 0; c < width; c++) {
-        const double n = (double)tri_int64_max(valid, 1), r = (double)rstd[c];
-        v->dshift[shard * v->channels + first + c] = (float)sum[c];
-        v->dscale[shard * v->channels + first + c] = (float)(dot[c] * r);
-        base[c] = (float)(sum[c] / n);
-        lean[c] = (float)(dot[c] * r * r / n);
-    }
-    for (int64_t i = 0; dx != NULL && i < valid; i += PIXELS) {
-        const int64_t n = tri_int64_min(PIXELS, valid - i);
-        int64_t step = v->channels, same = v->channels;
-        float *to = dx + first + i * v->channels;
-        const float *from = whole(x + i * v->channels, n, &step, width, copy[0]);
-        const float *g = whole(dy + i * v->channels, n, &same, width, copy[1]);
-        back_block(width == CHANNELS ? to : copy[1], g, from, n, step, &f, relu, base, lean);
-        if (width < CHANNELS) {
-            put_back(to, copy[1], n, v->channels, width);
-        }
-    }
-    if (dx != NULL) {
-        clear_rest(v, dx + first, valid, width);
-    }
-}
-
-/* Sums of means and variances for the buffers, when they are wanted. */
-static void buffers_sum(const norm_arg *v)
-{
-    float *leaves = v->call->scratch;
-    for (int p = 2; p < 4; p++) {
-        for (int64_t s = 0; s < v->call->shards && tri_call_wants_dparam(v->call, p); s++) {
-            memcpy(leaves + s * v->channels, (const float *)v->call->saved + (3 * s + (p == 2 ? 0 : 2)) * v->channels,
-                   (size_t)v->channels * sizeof(float));
-        }
-        tri_leaves_sum(v->kernel, v->call, p, leaves, v->channels, v->channels);
-    }
+    slope_tile(arg, tile);
+    back_tile(arg, tile);
 }
 
 static norm_arg norm_make(const tri_kernel *kernel, const tri_op_call *call)
@@ -277,31 +342,42 @@ static norm_arg norm_make(const tri_kernel *kernel, const tri_op_call *call)
     v.pixels = tri_shape_count(kernel->desc.input[0]) / v.channels / kernel->desc.input[0].dim[0];
     v.dscale = call->scratch;
     v.dshift = v.dscale + v.channels * call->shards;
+    v.leaves = tri_sync_leaves(call, v.channels);
     return v;
 }
 
-static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
+static void norm_run(const norm_arg *v, tri_tile_fn body)
 {
-    const int64_t channels = tri_shape_last(&desc->input[0]);
-    kernel->saved_nbytes = (size_t)(3 * channels) * sizeof(float);
-    kernel->scratch_nbytes = (size_t)(2 * channels * desc->max_shards) * sizeof(float);
-    return TRI_OK;
+    tri_tiles_run(v->kernel->desc.threads, v->blocks * v->call->shards, body, (void *)v);
 }
 
 static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    norm_arg arg = norm_make(kernel, call);
-    tri_tiles_run(kernel->desc.threads, arg.blocks * call->shards, forward_tile, &arg);
+    const norm_arg arg = norm_make(kernel, call);
+    if (!call->training || !kernel->desc.attr.sync) {
+        norm_run(&arg, call->training ? forward_tile : map_tile);
+    } else {
+        norm_run(&arg, measure_tile);
+        tri_batch_sum(call, arg.leaves, tri_sync_count(arg.channels));
+        tri_sync_figures(call, arg.leaves, arg.channels, tri_norm_epsilon(kernel));
+        norm_run(&arg, map_tile);
+    }
     if (call->training) {
-        buffers_sum(&arg);
+        tri_batch_norm_buffers(kernel, call, arg.channels);
     }
 }
 
 static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
-    norm_arg arg = norm_make(kernel, call);
-    buffers_sum(&arg);
-    tri_tiles_run(kernel->desc.threads, arg.blocks * call->shards, backward_tile, &arg);
+    const norm_arg arg = norm_make(kernel, call);
+    tri_batch_norm_buffers(kernel, call, arg.channels);
+    if (!kernel->desc.attr.sync) {
+        norm_run(&arg, backward_tile);
+    } else {
+        norm_run(&arg, slope_tile);
+        tri_batch_sum(call, arg.leaves, tri_sync_count(arg.channels));
+        norm_run(&arg, back_tile);
+    }
     tri_leaves_sum(kernel, call, 0, arg.dscale, arg.channels, arg.channels);
     tri_leaves_sum(kernel, call, 1, arg.dshift, arg.channels, arg.channels);
 }
@@ -309,7 +385,7 @@ static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
 const tri_kernel_ops tri_cpu_batch_norm = {
     .op = TRI_OP_BATCH_NORM,
     .name = "tiles",
-    .plan = norm_plan,
+    .plan = tri_batch_norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
     .dinput_may_alias = true,

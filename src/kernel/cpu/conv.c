@@ -471,6 +471,7 @@ const tri_kernel_ops tri_cpu_conv_relu = {
     .forward = conv_forward,
     .backward = conv_backward,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
 };
 
@@ -482,4 +483,5 @@ const tri_kernel_ops tri_cpu_conv = {
     .forward = conv_forward,
     .backward = conv_backward,
     .backward_input = true,
+    .input_for_weight = true,
 };

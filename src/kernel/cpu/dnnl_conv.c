@@ -264,6 +264,7 @@ const tri_kernel_ops tri_dnnl_conv_relu_row = {
     .backward = conv_backward,
     .release = conv_release,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
 };
 
@@ -276,4 +277,5 @@ const tri_kernel_ops tri_dnnl_conv_row = {
     .backward = conv_backward,
     .release = conv_release,
     .backward_input = true,
+    .input_for_weight = true,
 };

@@ -161,6 +161,7 @@ const tri_kernel_ops tri_dnnl_linear_relu_row = {
     .backward = linear_backward,
     .release = product_release,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
 };
 
@@ -173,6 +174,7 @@ const tri_kernel_ops tri_dnnl_linear_row = {
     .backward = linear_backward,
     .release = product_release,
     .backward_input = true,
+    .input_for_weight = true,
 };
 
 static tri_status matmul_plan(const tri_op_desc *desc, tri_kernel *kernel)

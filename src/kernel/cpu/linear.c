@@ -121,6 +121,7 @@ const tri_kernel_ops tri_cpu_linear_relu = {
     .forward = linear_forward,
     .backward = linear_backward,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
 };
 
@@ -131,4 +132,5 @@ const tri_kernel_ops tri_cpu_linear = {
     .forward = linear_forward,
     .backward = linear_backward,
     .backward_input = true,
+    .input_for_weight = true,
 };

@@ -196,6 +196,7 @@ const tri_kernel_ops tri_cpu_linear_half_relu = {
     .forward = linear_forward,
     .backward = linear_backward,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
     .half = true,
 };
@@ -208,5 +209,6 @@ const tri_kernel_ops tri_cpu_linear_half = {
     .forward = linear_forward,
     .backward = linear_backward,
     .backward_input = true,
+    .input_for_weight = true,
     .half = true,
 };

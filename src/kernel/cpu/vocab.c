@@ -368,7 +368,7 @@ static void half_backward(vocab *v)
         }
     }
     if (v->call->dinput[0] != NULL) {
-        tri_half_round_all(v->kernel->desc.threads, v->call->dinput[0], scratch + v->dx, v->total * v->width);
+        tri_half_round_all(v->kernel->desc.threads, TRI_BF16, v->call->dinput[0], scratch + v->dx, v->total * v->width);
     }
 }
 

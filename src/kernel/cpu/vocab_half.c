@@ -369,7 +369,7 @@ static void vocab_backward(const tri_kernel *kernel, const tri_op_call *call)
         }
     }
     if (call->dinput[0] != NULL) {
-        tri_half_round_all(kernel->desc.threads, call->dinput[0], scratch_of(&v, v.dx), v.total * v.width);
+        tri_half_round_all(kernel->desc.threads, TRI_BF16, call->dinput[0], scratch_of(&v, v.dx), v.total * v.width);
     }
 }
 

@@ -502,6 +502,7 @@ const tri_kernel_ops tri_wino_conv_relu = {
     .forward = wino_forward,
     .backward = wino_backward,
     .backward_input = true,
+    .input_for_weight = true,
     .backward_output = true,
 };
 
@@ -513,4 +514,5 @@ const tri_kernel_ops tri_wino_conv = {
     .forward = wino_forward,
     .backward = wino_backward,
     .backward_input = true,
+    .input_for_weight = true,
 };

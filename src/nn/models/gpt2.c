@@ -57,7 +57,7 @@ static tri_status form_read(const tri_model_plan *plan, gpt2_form *form)
     TRI_TRY(tri_field_real(config, "initializer_range", 1e-9, 100, &form->deviation));
     TRI_TRY(tri_field_real(config, "resid_pdrop", 0, 0.999, &form->residual_drop));
     TRI_TRY(tri_field_real(config, "embd_pdrop", 0, 0.999, &form->embedding_drop));
-    TRI_TRY(tri_field_real(config, "attn_pdrop", 0, 0, &form->attention_drop));
+    TRI_TRY(tri_field_real(config, "attn_pdrop", 0, 0.999, &form->attention_drop));
     TRI_TRY(tri_field_bool(config, "tie_word_embeddings", &form->tied));
     TRI_TRY(tri_field_bool(config, "checkpoint", &form->checkpoint));
     TRI_TRY(activation_read(config, form));
@@ -82,7 +82,9 @@ static tri_value norm(tri_model *m, const gpt2_form *form, tri_value x, const ch
 
 static tri_value attend(tri_model *m, const void *form, tri_value x, int parts)
 {
-    return tri_attention(m, x, (tri_attention_options){.heads = (int)((const gpt2_form *)form)->heads / parts});
+    const gpt2_form *of = form;
+    return tri_attention(
+        m, x, (tri_attention_options){.heads = (int)of->heads / parts, .dropout = (float)of->attention_drop});
 }
 
 static tri_value activate(tri_model *m, const void *form, tri_value x, int parts)

@@ -73,7 +73,7 @@ static tri_status numbers_read(const tri_model_plan *plan, llama_form *form)
     TRI_TRY(tri_field_real(config, "rms_norm_eps", 1e-12, 1, &form->epsilon));
     TRI_TRY(tri_field_real(config, "rope_theta", 1, 1e12, &form->theta));
     TRI_TRY(tri_field_real(config, "initializer_range", 1e-9, 100, &form->deviation));
-    TRI_TRY(tri_field_real(config, "attention_dropout", 0, 0, &form->drop));
+    TRI_TRY(tri_field_real(config, "attention_dropout", 0, 0.999, &form->drop));
     TRI_TRY(tri_field_bool(config, "tie_word_embeddings", &form->tied));
     TRI_TRY(tri_field_bool(config, "attention_bias", &form->attention_bias));
     TRI_TRY(tri_field_bool(config, "mlp_bias", &form->mlp_bias));
@@ -122,8 +122,9 @@ static tri_value attend(tri_model *m, const void *of, tri_value x, int parts)
     tri_rope_options rope = form->rope;
     rope.heads /= parts;
     rope.kv_heads /= parts;
-    return tri_attention(m, tri_rope(m, x, rope),
-                         (tri_attention_options){.heads = rope.heads, .kv_heads = rope.kv_heads});
+    return tri_attention(
+        m, tri_rope(m, x, rope),
+        (tri_attention_options){.heads = rope.heads, .kv_heads = rope.kv_heads, .dropout = (float)form->drop});
 }
 
 static tri_value gate(tri_model *m, const void *form, tri_value x, int parts)

@@ -24,13 +24,13 @@ static const tri_model_row rows[] = {
      .build = tri_cnn_build},
     {.name = "resnet",
      .does = "residual network: depth 20, 32, 44, 56 for small images, 18, 34, 50 for large ones",
-     .fields = {"depth"},
-     .fields_help = "depth: 20",
+     .fields = {"depth", "sync_batch_norm"},
+     .fields_help = "depth: 20, sync_batch_norm: false",
      .build = tri_resnet_build},
     {.name = "vgg",
      .does = "VGG with 11, 13, 16 or 19 layers",
-     .fields = {"depth", "batch_norm", "dropout"},
-     .fields_help = "depth: 11, batch_norm: true, dropout: 0.5, up to 64x64 pixels 0",
+     .fields = {"depth", "batch_norm", "sync_batch_norm", "dropout"},
+     .fields_help = "depth: 11, batch_norm: true, sync_batch_norm: false, dropout: 0.5, up to 64x64 pixels 0",
      .build = tri_vgg_build},
     {.name = "gpt2",
      .does = "GPT-2 over tokens, fields as Hugging Face",
@@ -53,7 +53,7 @@ static const tri_model_row rows[] = {
      .build = tri_llama_build},
     {.name = "layers",
      .does = "a list of layers",
-     .fields = {"layers"},
+     .fields = {"layers", "sync_batch_norm"},
      .fields_help = "layers: [conv2d: {out: 32, kernel: 3}, relu, flatten, linear: classes]",
      .build = tri_layers_build},
 };
@@ -182,8 +182,11 @@ static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, t
                              tri_model *model)
 {
     double smoothing = 0;
+    bool sync = false;
     TRI_TRY(row_check(row, config));
     TRI_TRY(tri_field_real(config, "smoothing", 0, 1, &smoothing));
+    TRI_TRY(tri_field_bool(config, "sync_batch_norm", &sync));
+    tri_model_sync_batch_norm(model, sync);
     tri_model_plan plan = {
         .model = model, .config = config, .sample = sample, .classes = classes, .smoothing = smoothing};
     if (row->tokens)

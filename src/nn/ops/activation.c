@@ -52,16 +52,10 @@ tri_value tri_swiglu(tri_model *model, tri_value x)
 
 tri_value tri_dropout(tri_model *model, tri_value x, float rate)
 {
-    /* Keyed by its number among the model's dropouts: other nodes may come and go without changing its numbers. */
-    static const char key[] = "#dropout";
-    int64_t count = 0;
-    if (model->status != TRI_OK)
+    uint64_t number = 0;
+    if (!tri_model_number(model, "#dropout", &number))
         return -1;
-    (void)tri_map_find(&model->counts, key, &count);
-    if (tri_map_set(&model->counts, key, count + 1) != TRI_OK)
-        return tri_model_fail(model, TRI_ENOMEM);
-    tri_build build = {
-        .op = TRI_OP_DROPOUT, .attr = {.rate = rate, .key = (uint64_t)count + 1}, .input_count = 1, .input = {x}};
+    tri_build build = {.op = TRI_OP_DROPOUT, .attr = {.rate = rate, .key = number}, .input_count = 1, .input = {x}};
     if (model->split.sequence) {
         int64_t here = tri_shape_count(tri_model_shape(model, x));
         build.attr.first = model->split.rank * here;

@@ -9,7 +9,10 @@ tri_value tri_batch_norm(tri_model *model, tri_value x, tri_norm_options options
 {
     tri_build build = {
         .op = TRI_OP_BATCH_NORM,
-        .attr = {.relu = options.relu, .epsilon = options.epsilon, .momentum = options.momentum},
+        .attr = {.relu = options.relu,
+                 .epsilon = options.epsilon,
+                 .momentum = options.momentum,
+                 .sync = model->sync_norm},
         .input_count = 1,
         .input = {x},
         .kind = "bn",

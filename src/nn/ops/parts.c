@@ -66,7 +66,10 @@ static tri_value tree(tri_model *model, tri_value x, const tri_parts *parts, int
     bool mine = first >= here && first + count <= here + each;
     if (count == 1) {
         model->elsewhere = !mine;
+        model->part = first;
+        model->part_count = tri_model_parts(model);
         tri_value part = parts->add(model, parts->arg, x, first);
+        model->part = model->part_count = 0;
         model->elsewhere = false;
         return mine ? part : -1;
     }

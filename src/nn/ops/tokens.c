@@ -44,9 +44,17 @@ tri_value tri_attention(tri_model *model, tri_value x, tri_attention_options opt
 {
     tri_build build = {
         .op = TRI_OP_ATTENTION,
-        .attr = {.heads = options.heads, .kv_heads = options.kv_heads},
+        .attr = {.heads = options.heads, .kv_heads = options.kv_heads, .rate = options.dropout},
         .input_count = 1,
         .input = {x},
     };
+    if (options.dropout >
+        0) { /* all parts have one number and their heads in one row, so masks are those of the whole */
+        if (model->part == 0 && !tri_model_number(model, "#attention", &model->attention))
+            return -1;
+        build.attr.key = model->attention;
+        build.attr.first = model->part * options.heads;
+        build.attr.whole = (model->part_count > 0 ? model->part_count : 1) * options.heads;
+    }
     return tri_model_add(model, &build);
 }

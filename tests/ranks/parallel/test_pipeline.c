@@ -431,7 +431,7 @@ static void stages_give_the_weights_of_one_process(void **state)
 static void every_model_goes_through_stages(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++)
+    for (size_t k = 0; k < RIG_SPLIT_MODELS; k++)
         for (int half = 0; half < 2; half++) {
             trial t = trial_of(rig_models[k].make, rig_models[k].classes, "1f1b", 1, 2);
             t.precision = half ? TRI_BF16 : TRI_F32;

@@ -195,14 +195,15 @@ static void sixty_four_simulated_ranks_under_twenty_seeds_give_the_same_weights(
     }
 }
 
-static const char gpt[] = "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}\n"
-                          "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
-                          "synthetic_width: 20}\n"
-                          "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
-                          "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
-                          "parallel: {bucket_kib: 4}\n";
+static const char gpt[] =
+    "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1, attn_pdrop: 0.1}\n"
+    "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
+    "synthetic_width: 20}\n"
+    "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
+    "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
+    "parallel: {bucket_kib: 4}\n";
 static const char llama[] = "model: {name: llama, num_hidden_layers: 2, hidden_size: 16, num_attention_heads: 4, "
-                            "num_key_value_heads: 2, checkpoint: true}\n"
+                            "num_key_value_heads: 2, attention_dropout: 0.1, checkpoint: true}\n"
                             "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, "
                             "synthetic_width: 20}\n"
                             "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1}\n"

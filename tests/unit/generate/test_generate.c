@@ -227,7 +227,7 @@ static void prompts_that_cannot_be_are_named_and_the_others_go_on(void **state)
     model_open(&model, TRI_F32, 1, 2);
     OK(tri_generator_run(model.generator, requests, 4, NULL, results));
     assert_int_equal(results[0].status, TRI_EINVAL);
-    assert_string_equal(results[0].error, "the prompt has 49 tokens, but the model's context holds 48");
+    assert_string_equal(results[0].error, "the prompt has 49 tokens, but the model's context holds 48 (slide goes on)");
     assert_string_equal(tri_string_text(&results[1].text), "2<<");
     assert_int_equal(results[2].status, TRI_EFORMAT);
     assert_non_null(strstr(results[2].error, "no token for the byte 0x9f"));
@@ -235,6 +235,74 @@ static void prompts_that_cannot_be_are_named_and_the_others_go_on(void **state)
     assert_int_equal(results[3].prompt_tokens, 1);
     for (int i = 0; i < 4; i++)
         tri_generate_result_fini(&results[i]);
+    tri_text_model_close(&model);
+}
+
+/* Behind a full context the text is that of its newest tokens as a prompt, again and again; whoever is beside it. */
+static void a_text_that_slides_goes_on_with_its_newest_tokens(void **state)
+{
+    (void)state;
+    enum { SLIDE = 20, TOKENS = 100 };
+    tri_text_model model;
+    tri_generate_request requests[] = {request_of("Once", TOKENS, 0), request_of("a", TOKENS, 1)};
+    tri_generate_result alone, both[2];
+    requests[0].slide = requests[1].slide = SLIDE;
+    model_open(&model, TRI_F32, 1, 1);
+    OK(tri_generator_run(model.generator, requests, 1, NULL, &alone));
+    assert_int_equal(alone.tokens, TOKENS);
+    assert_int_equal(alone.end, TRI_GENERATE_END_LENGTH);
+    /* By hand: each text is as long as the context allows, the next one begins with the end of it. */
+    tri_string whole = {0};
+    OK(tri_string_append(&whole, "Once"));
+    tri_encoder *encoder;
+    OK(tri_encoder_create(model.tokenizer, &encoder));
+    int64_t have = 0;
+    for (int round = 0; have < TOKENS; round++) {
+        tri_ids ids = {0};
+        tri_generate_result part;
+        const char *from = tri_string_text(&whole);
+        OK(tri_encode(encoder, from, strlen(from), TRI_ENCODE_RESUME, &ids));
+        const int64_t count = (int64_t)ids.count;
+        assert_true(round == 0 || count > model.places); /* as many tokens as were generated */
+        if (round > 0) {
+            from += strlen(from) - SLIDE; /* a character each here, as their number shows */
+            ids.count = 0;
+            OK(tri_encode(encoder, from, strlen(from), TRI_ENCODE_RESUME, &ids));
+            assert_int_equal(ids.count, SLIDE);
+        }
+        tri_generate_request again = request_of(from, TOKENS - have, 0);
+        OK(tri_generator_run(model.generator, &again, 1, NULL, &part));
+        assert_int_equal(part.end, have + part.tokens < TOKENS ? TRI_GENERATE_END_CONTEXT : TRI_GENERATE_END_LENGTH);
+        have += part.tokens;
+        OK(tri_string_append(&whole, tri_string_text(&part.text)));
+        tri_generate_result_fini(&part);
+        tri_ids_fini(&ids);
+    }
+    assert_string_equal(tri_string_text(&alone.text), tri_string_text(&whole) + strlen("Once"));
+    tri_encoder_destroy(encoder);
+    tri_string_fini(&whole);
+    tri_text_model_close(&model);
+    model_open(&model, TRI_F32, 2, 2);
+    OK(tri_generator_run(model.generator, requests, 2, NULL, both));
+    assert_string_equal(tri_string_text(&both[0].text), tri_string_text(&alone.text));
+    assert_int_equal(both[1].end == TRI_GENERATE_END_TEXT || both[1].tokens == TOKENS, 1);
+    tri_generate_result_fini(&alone);
+    tri_generate_result_fini(&both[0]);
+    tri_generate_result_fini(&both[1]);
+    /* A prompt that is too long begins with its end; more than the context is refused. */
+    char longer[60] = {0};
+    memset(longer, 'a', 49);
+    requests[0] = request_of(longer, 3, 0);
+    requests[0].slide = SLIDE;
+    requests[1] = request_of(longer + 49 - SLIDE, 3, 0);
+    OK(tri_generator_run(model.generator, requests, 2, NULL, both));
+    assert_string_equal(tri_string_text(&both[0].text), tri_string_text(&both[1].text));
+    tri_generate_result_fini(&both[0]);
+    tri_generate_result_fini(&both[1]);
+    requests[0].slide = 49;
+    OK(tri_generator_run(model.generator, requests, 1, NULL, both));
+    assert_string_equal(both[0].error, "slide: want at most the 48 tokens of the model's context, got 49");
+    tri_generate_result_fini(&both[0]);
     tri_text_model_close(&model);
 }
 
@@ -270,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_text_ends_where_it_should),
         cmocka_unit_test(characters_are_never_cut),
         cmocka_unit_test(prompts_that_cannot_be_are_named_and_the_others_go_on),
+        cmocka_unit_test(a_text_that_slides_goes_on_with_its_newest_tokens),
         cmocka_unit_test(no_allocation_that_fails_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

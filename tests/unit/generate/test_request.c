@@ -38,10 +38,11 @@ static void what_is_wrong_is_named(void **state)
         {"[1]", "x:1: want a JSON object"},
         {"{\"prompt\": 3}", "prompt"},
         {"{}", "prompt"},
-        {"{\"prompt\": \"a\", \"max_token\": 3}",
-         "x:1: there is no field 'max_token' (prompt, max_tokens, temperature, "
-         "top_k, top_p, repeat, seed, stop)"},
+        {"{\"prompt\": \"a\", \"max_token\": 3}", "x:1: there is no field 'max_token' (prompt, max_tokens, slide, "
+                                                  "temperature, top_k, top_p, repeat, seed, stop)"},
         {"{\"prompt\": \"a\", \"max_tokens\": 2.5}", "x:1: 'max_tokens': want a whole number"},
+        {"{\"prompt\": \"a\", \"slide\": -1}",
+         "x:1: slide: want 0 (a text ends where the context does) or more tokens, got -1"},
         {"{\"prompt\": \"a\", \"temperature\": \"hot\"}", "x:1: 'temperature': want a number"},
         {"{\"prompt\": \"a\", \"temperature\": -1}", "x:1: temperature: want 0 (the likeliest token) or more, got -1"},
         {"{\"prompt\": \"a\", \"top_p\": 0}", "x:1: top p: want a probability above 0, at most 1 (all), got 0"},

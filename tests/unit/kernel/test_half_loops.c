@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kernel/cpu/half_loops.h"
+#include "kernel/half.h"
 #include "tensor/half.h"
 
 #define ROOM    160 /* elements of a row and what lies behind it */
@@ -287,11 +288,49 @@ static void gelu_of_what_is_no_number_or_too_large(void **state)
     }
 }
 
+/* All of f16 there is, and numbers of every size and sign: the bits of the plain formulas, subnormal ones and NaN too.
+ */
+static void f16_is_the_same_by_any_instructions(void **state)
+{
+    (void)state;
+    enum { COUNT = 65536 };
+    uint16_t *half = malloc(COUNT * sizeof(uint16_t)), *back = malloc(COUNT * sizeof(uint16_t));
+    float *wide = malloc(COUNT * sizeof(float));
+    for (int i = 0; i < COUNT; i++) {
+        half[i] = (uint16_t)i;
+    }
+    tri_half_widen_all(2, TRI_F16, wide, half, COUNT - 1); /* an odd length: both bodies */
+    for (int i = 0; i < COUNT - 1; i++) {
+        const float want = half_from_f16(half[i]);
+        assert_memory_equal(&wide[i], &want, sizeof want);
+    }
+    for (uint32_t round = 0; round < 64; round++) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            wide[i] = half_float((i << 16 | i) * 2654435761u + round * 40503u);
+        }
+        tri_half_round_all(2, TRI_F16, half, wide, COUNT - 1);
+        for (int i = 0; i < COUNT - 1; i++) {
+            assert_int_equal(half[i], half_to_f16(wide[i]));
+        }
+    }
+    for (int i = 0; i < COUNT; i++) {
+        half[i] = half_to_f16((float)i / 1000);
+    }
+    tri_vector_add_half(2, TRI_F16, back, half, half, COUNT - 1);
+    for (int i = 0; i < COUNT - 1; i++) {
+        assert_int_equal(back[i], half_to_f16(2 * half_from_f16(half[i])));
+    }
+    free(half);
+    free(back);
+    free(wide);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loops_do_what_their_formulas_say_at_all_lengths),
         cmocka_unit_test(gelu_of_what_is_no_number_or_too_large),
+        cmocka_unit_test(f16_is_the_same_by_any_instructions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,6 +201,20 @@ static inline tri_model *rig_resnet(void)
     return m;
 }
 
+static inline tri_model *rig_resnet_sync(void)
+{
+    tri_value x, y;
+    tri_model *m = rig_start(TRI_F32, 3, (int64_t[]){4, 4, 3}, &x, &y);
+    tri_model_sync_batch_norm(m, true);
+    x = tri_batch_norm(m, tri_conv(m, x, (tri_conv_options){.channels = 4, .kernel = {3}, .pad = {1}, .no_bias = true}),
+                       (tri_norm_options){.relu = true});
+    tri_value f = tri_conv(m, x, (tri_conv_options){.channels = 4, .kernel = {3}, .pad = {1}});
+    x = tri_relu(m, tri_add(m, tri_batch_norm(m, f, (tri_norm_options){0}), x));
+    x = tri_linear(m, tri_global_pool(m, x), (tri_linear_options){.units = 5});
+    tri_cross_entropy(m, x, y, 0);
+    return m;
+}
+
 static inline tri_model *rig_dropout(void)
 {
     tri_value x, y;
@@ -258,7 +272,8 @@ static inline tri_model *rig_gpt_make(bool again)
         if (again)
             tri_model_block_begin(m);
         tri_value f = tri_layer_norm(m, x, (tri_norm_options){0});
-        f = tri_attention(m, tri_linear(m, f, (tri_linear_options){.units = 24}), (tri_attention_options){.heads = 2});
+        f = tri_attention(m, tri_linear(m, f, (tri_linear_options){.units = 24}),
+                          (tri_attention_options){.heads = 2, .dropout = 0.1f});
         x = tri_add(m, x, tri_dropout(m, tri_linear(m, f, (tri_linear_options){.units = 8}), 0.2f));
         f = tri_linear(m, tri_layer_norm(m, x, (tri_norm_options){0}), (tri_linear_options){.units = 20});
         f = tri_linear(m, layer ? tri_relu(m, f) : tri_gelu_erf(m, f), (tri_linear_options){.units = 8});
@@ -306,9 +321,18 @@ static const struct {
     const char *name;
     rig_model_fn make;
     int64_t classes;
-} rig_models[] = {{"mlp", rig_mlp, 5},         {"lenet", rig_lenet, 5},         {"resnet", rig_resnet, 5},
-                  {"dropout", rig_dropout, 5}, {"attention", rig_attention, 5}, {"regression", rig_regression, 0},
-                  {"gpt", rig_gpt, 7},         {"gpt again", rig_gpt_again, 7}, {"llama", rig_llama, 7}};
+} rig_models[] = {{"mlp", rig_mlp, 5},
+                  {"lenet", rig_lenet, 5},
+                  {"resnet", rig_resnet, 5},
+                  {"dropout", rig_dropout, 5},
+                  {"attention", rig_attention, 5},
+                  {"regression", rig_regression, 0},
+                  {"gpt", rig_gpt, 7},
+                  {"gpt again", rig_gpt_again, 7},
+                  {"llama", rig_llama, 7},
+                  {"resnet in sync", rig_resnet_sync, 5}};
 #define RIG_MODELS (sizeof(rig_models) / sizeof(rig_models[0]))
+/* Those whose gradients are sums of those of smaller runs: all but the last, whose statistics are a run's. */
+#define RIG_SPLIT_MODELS (RIG_MODELS - 1)
 
 #endif

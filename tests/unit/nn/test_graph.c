@@ -42,7 +42,7 @@ static void gradients_agree_with_finite_differences(void **state)
         direction_fill(&r, direction);
         double slope = dot(&r, r.grads[0], direction);
         memcpy(start, r.params->values, (size_t)r.params->count * sizeof(float));
-        double loss[2], step = 2e-3;
+        double loss[2], step = 1e-3;
         for (int side = 0; side < 2; side++) {
             for (int64_t i = 0; i < r.params->count; i++)
                 r.params->values[i] = start[i] + (float)(side ? step : -step) * direction[i];
@@ -78,16 +78,19 @@ static void fast_kernels_agree_with_the_reference(void **state)
     }
 }
 
-/* In bf16: near the gradients of f32, the same bits wherever buffers lie and for any number of threads, in less memory.
+/* In bf16 and f16: near the gradients of f32, the same bits wherever buffers lie and for any number of threads, in less
+ * memory.
  */
-static void values_in_bf16_give_nearly_the_gradients_of_f32(void **state)
+static void values_in_16_bits_give_nearly_the_gradients_of_f32(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++) {
+    for (size_t n = 0; n < 2 * RIG_MODELS; n++) {
+        const size_t k = n / 2;
+        const tri_dtype type = n % 2 ? TRI_F16 : TRI_BF16;
         rig wide, half, apart;
         rig_open(&wide, rig_models[k].make(), rig_models[k].classes, "reference", 1, true);
-        rig_open_as(&half, rig_models[k].make(), rig_models[k].classes, "cpu", 2, true, TRI_BF16);
-        rig_open_as(&apart, rig_models[k].make(), rig_models[k].classes, "cpu", 1, false, TRI_BF16);
+        rig_open_as(&half, rig_models[k].make(), rig_models[k].classes, "cpu", 2, true, type);
+        rig_open_as(&apart, rig_models[k].make(), rig_models[k].classes, "cpu", 1, false, type);
         const float loss = rig_run_whole(&wide, 2), near = rig_run_whole(&half, 2);
         rig_run_whole(&apart, 2);
         assert_memory_equal(half.grads[0], apart.grads[0], rig_grad_nbytes(&half));
@@ -134,7 +137,7 @@ static void halves_added_are_the_whole_to_the_bit(void **state)
 static void shards_of_two_workers_give_the_bits_of_one(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RIG_MODELS; k++) {
+    for (size_t k = 0; k < RIG_SPLIT_MODELS; k++) {
         rig a, b;
         rig_open(&a, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);
         rig_open(&b, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);
@@ -207,6 +210,64 @@ static void each_entry_is_announced_once_and_the_tail_first(void **state)
         right += sums[s][2];
     assert_true(tail[TRI_TAIL_RIGHT] == right);
     rig_close(&r);
+}
+
+/* All matrices stand still: their gradients are left alone, all others are the same, and less is kept for the way down.
+ */
+static void frozen_matrices_have_no_gradients_and_keep_no_inputs(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < RIG_MODELS; k++) {
+        rig all, some;
+        tri_graph *graph;
+        rig_open(&all, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);
+        rig_open(&some, rig_models[k].make(), rig_models[k].classes, "cpu", 1, true);
+        tri_params *params = some.params;
+        for (int e = 0; e < params->entry_count; e++)
+            params->entries[e].frozen = params->entries[e].shape.ndim > 1;
+        tri_graph_config config = rig_config("cpu", 1);
+        OK(tri_graph_compile(some.model, params, &config, &graph));
+        tri_graph_destroy(some.graph);
+        some.graph = graph;
+        rig_run_whole(&all, 2);
+        rig_run_whole(&some, 2);
+        for (int e = 0; e < params->entry_count; e++)
+            for (int64_t i = params->entries[e].first; i < params->entries[e].first + params->entries[e].count; i++)
+                if (params->entries[e].frozen ? !isnan(some.grads[0][i])
+                                              : memcmp(&some.grads[0][i], &all.grads[0][i], sizeof(float)) != 0)
+                    fail_msg("%s: %s, element %lld: %g, with all %g", rig_models[k].name, params->entries[e].name,
+                             (long long)i, (double)some.grads[0][i], (double)all.grads[0][i]);
+        if (!(some.graph->planned_nbytes <= all.graph->planned_nbytes))
+            fail_msg("%s: %zu bytes, with all %zu", rig_models[k].name, some.graph->planned_nbytes,
+                     all.graph->planned_nbytes);
+        rig_close(&all);
+        rig_close(&some);
+    }
+}
+
+/* Three layers in a row, the upper two frozen: what goes into those is not kept. */
+static void inputs_of_frozen_layers_are_not_kept(void **state)
+{
+    (void)state;
+    size_t nbytes[2];
+    for (int frozen = 0; frozen < 2; frozen++) {
+        tri_value x, y;
+        tri_model *m = rig_start(TRI_F32, 1, (int64_t[]){7}, &x, &y);
+        for (int layer = 0; layer < 3; layer++)
+            x = tri_linear(m, x, (tri_linear_options){.units = 256});
+        tri_cross_entropy(m, tri_linear(m, x, (tri_linear_options){.units = 5}), y, 0);
+        OK(tri_model_finish(m));
+        bool still[8] = {false};
+        for (int p = 2; p < 8; p++)
+            still[p] = frozen == 1;
+        tri_graph_config config = rig_config("cpu", 1);
+        config.rows = 512;
+        config.frozen = still;
+        OK(tri_graph_memory_find(m, &config, &nbytes[frozen]));
+        tri_model_destroy(m);
+    }
+    size_t value = (size_t)256 * 512 * RIG_SHARDS * sizeof(float);
+    assert_true(nbytes[1] + 2 * value <= nbytes[0]);
 }
 
 static void blocks_are_formed_again_to_the_bit(void **state)
@@ -393,11 +454,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_finite_differences),
         cmocka_unit_test(fast_kernels_agree_with_the_reference),
-        cmocka_unit_test(values_in_bf16_give_nearly_the_gradients_of_f32),
+        cmocka_unit_test(values_in_16_bits_give_nearly_the_gradients_of_f32),
         cmocka_unit_test(halves_added_are_the_whole_to_the_bit),
         cmocka_unit_test(shards_of_two_workers_give_the_bits_of_one),
         cmocka_unit_test(threads_and_sharing_of_memory_change_no_bit),
         cmocka_unit_test(each_entry_is_announced_once_and_the_tail_first),
+        cmocka_unit_test(frozen_matrices_have_no_gradients_and_keep_no_inputs),
+        cmocka_unit_test(inputs_of_frozen_layers_are_not_kept),
         cmocka_unit_test(blocks_are_formed_again_to_the_bit),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(a_graph_for_evaluation_gives_the_same_logits_with_less_memory),

@@ -26,7 +26,9 @@ static const struct {
     const char *text;
     int64_t classes;
 } models[] = {
-    {"{name: gpt2, n_layer: 2, n_head: 4, n_embd: 16, n_inner: 24, initializer_range: 0.3, resid_pdrop: 0.2}", WORDS},
+    {"{name: gpt2, n_layer: 2, n_head: 4, n_embd: 16, n_inner: 24, initializer_range: 0.3, resid_pdrop: 0.2, "
+     "attn_pdrop: 0.2}",
+     WORDS},
     {"{name: gpt2, n_layer: 2, n_head: 4, n_embd: 16, n_inner: 24, initializer_range: 0.3, smoothing: 0.2, checkpoint: "
      "true, tie_word_embeddings: false, activation_function: relu}",
      WORDS},

@@ -57,7 +57,7 @@ static void steps_that_are_not_understood_are_named(void **state)
         tri_status status;
         const char *text;
     } cases[] = {
-        {"\"normalizer\":{\"type\":\"NFC\"}", TRI_EUNSUPPORTED, "normalizer 'NFC'"},
+        {"\"normalizer\":{\"type\":\"NFKC\"}", TRI_EUNSUPPORTED, "normalizer 'NFKC'"},
         {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x+\"},\"content\":\"\"}", TRI_EUNSUPPORTED,
          "x+"},
         {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}", TRI_EFORMAT, "empty"},
