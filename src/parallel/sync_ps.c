@@ -160,6 +160,12 @@ static void tie_join(void *arg, int64_t grad_first, int64_t offset, int64_t coun
     parts_join(arg, grad_first, count);
 }
 
+/* A worker's own gradient that is clipped leaves when its norm is known, the ties in it already. */
+static bool is_held(const sync_ps *ps)
+{
+    return ps->consistency != PS_BSP && ps->spec.optim.clip_norm > 0;
+}
+
 static void block_push(sync_ps *ps, int b)
 {
     const ps_cut *cut = &ps->spec.cuts[b];
@@ -167,8 +173,10 @@ static void block_push(sync_ps *ps, int b)
         tri_ps_dense_push(ps->dense, b, ps->base.step, ps->parts, ps->part_count, ps->base.grads, 0);
         return;
     }
-    parts_join(ps, cut->first, cut->count);
-    tri_ps_ties_walk(&ps->spec, cut, tie_join, ps);
+    if (!is_held(ps)) {
+        parts_join(ps, cut->first, cut->count);
+        tri_ps_ties_walk(&ps->spec, cut, tie_join, ps);
+    }
     tri_tree_part whole = {0, (int64_t)ps->tails[0][TRI_TAIL_SHARDS]};
     tri_ps_dense_push(ps->dense, b, ps->base.step, &whole, 1, ps->base.grads, ps->weight);
 }
@@ -192,7 +200,7 @@ static void ps_ready(tri_sync *sync, int number)
         return;
     }
     for (int b = ps->first_cut[number]; b >= 0 && b <= ps->last_cut[number]; b++)
-        if (--ps->missing[b] == 0)
+        if (--ps->missing[b] == 0 && !is_held(ps))
             block_push(ps, b);
 }
 
@@ -202,13 +210,37 @@ static tri_status ps_finish(tri_sync *sync, tri_sync_slice *slice)
     *slice = (tri_sync_slice){0, 0};
     if (ps->consistency == PS_BSP)
         return tri_ps_dense_tail_wait(ps->dense, sync->step, ps->tails[0]);
-    tri_ps_dense_clock(ps->dense, sync->step + 1);
     return TRI_OK;
 }
 
+/* Servers add ties to their entries, but for a gradient that is held: then there is nothing left of ties. */
+static void ps_fold(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    int64_t grads = tri_params_grad_count(ps->params), count = ps->params->count;
+    if (!is_held(ps))
+        return;
+    parts_join(ps, 0, grads);
+    tri_params_fold(ps->params, 1, sync->grads[0]);
+    memset(sync->grads[0] + count, 0, (size_t)(grads - count) * sizeof(float));
+}
+
+/* Of the gradient that moves the weights: the batch's, or with ssp and async this worker's own. */
 static tri_status ps_squares(tri_sync *sync, double *blocks)
 {
-    return tri_ps_dense_squares_wait(ps_of(sync)->dense, sync->step, blocks);
+    sync_ps *ps = ps_of(sync);
+    if (ps->consistency == PS_BSP)
+        return tri_ps_dense_squares_wait(ps->dense, sync->step, blocks);
+    tri_clip_squares(ps->params, sync->grads[0], 0, ps->params->count, blocks, 1);
+    return TRI_OK;
+}
+
+/* By what a push is divided, at the server: what the trainer multiplies the sum with, the clipping included. */
+static void held_push(sync_ps *ps)
+{
+    ps->weight = ps->base.grad_scale > 0 ? 1 / (double)ps->base.grad_scale : 0;
+    for (int b = 0; b < ps->spec.cut_count; b++)
+        block_push(ps, b);
 }
 
 static tri_status ps_publish(tri_sync *sync)
@@ -216,9 +248,12 @@ static tri_status ps_publish(tri_sync *sync)
     sync_ps *ps = ps_of(sync);
     ps->clock = sync->step + 1;
     ps->coming = true;
-    if (ps->consistency != PS_BSP)
+    if (is_held(ps))
+        held_push(ps);
+    if (ps->consistency != PS_BSP) {
+        tri_ps_dense_clock(ps->dense, ps->clock);
         tri_ps_dense_pull(ps->dense, ps->clock, ps->clock == ps->last_step);
-    else if (ps->spec.optim.clip_norm > 0)
+    } else if (ps->spec.optim.clip_norm > 0)
         tri_ps_dense_move(ps->dense, sync->step, sync->grad_scale);
     return TRI_OK;
 }
@@ -294,6 +329,7 @@ const tri_sync_ops tri_sync_ps = {
     .ready = ps_ready,
     .finish = ps_finish,
     .publish = ps_publish,
+    .fold = ps_fold,
     .squares = ps_squares,
     .hooks = ps_hooks,
     .settle = ps_settle,

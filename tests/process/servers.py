@@ -185,7 +185,7 @@ class Servers(unittest.TestCase):
             (["-n", "2", "--servers", "1", "train.precision=f16"], "train.precision f16"),
             (["-n", "2", "--restarts", "1"], "--restarts goes with --servers"),
             (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
-            (["-n", "2", "--servers", "1", "parallel.tensor=2"], "parallel.tensor"),
+            (["-n", "2", "--servers", "1", "parallel.tensor=2"], "tensor 2"),
             (["-n", "2", "--servers", "1", "ps.consistency=none"], "ps.consistency"),
         ):
             process = self.start(*words)

@@ -151,10 +151,12 @@ static void one_worker_makes_the_steps_of_one_process_with_any_consistency(void 
 {
     (void)state;
     uint64_t alone = expect_run(&(train_case){.config = mlp, .world = 1});
+    uint64_t clipped = expect_run(&(train_case){.config = gpt, .world = 1});
     static const char *const words[] = {"ps.consistency=ssp", "ps.consistency=async"};
     for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
         const char *const ps[] = {PS, SMALL, words[i], NULL};
         assert_int_equal(expect_run(&(train_case){.config = mlp, .overrides = ps, .world = 1, .servers = 2}), alone);
+        assert_int_equal(expect_run(&(train_case){.config = gpt, .overrides = ps, .world = 1, .servers = 2}), clipped);
     }
 }
 
