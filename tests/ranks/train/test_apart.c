@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define RUN_FOLDER "trireme-test-apart-run"
@@ -78,20 +78,6 @@ static overrides with(const way *at, const char *const *more)
     for (int i = 0; more && more[i]; i++)
         all.items[count++] = more[i];
     return all;
-}
-
-static train_outcome expect_outcome(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d ranks: %s", test->world, outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome;
-}
-
-static uint64_t expect_run(const train_case *test)
-{
-    return expect_outcome(test).hash;
 }
 
 static void each_run_of_a_layout_gives_the_same_weights(void **state)

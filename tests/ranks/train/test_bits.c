@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 
 #define RUN_FOLDER "trireme-test-bits-run"
 
@@ -32,15 +32,6 @@ static const char config[] = "model:\n"
                              "train: {batch: 50, shards: 8, epochs: 3, seed: 7, threads: 1}\n"
                              "optim: {lr: 0.05, momentum: 0.9, weight_decay: 1e-4, clip_norm: 1, schedule: cosine}\n"
                              "parallel: {bucket_kib: 1}\n";
-
-static uint64_t expect_run(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d ranks: %s", test->world, outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome.hash;
-}
 
 static uint64_t one_rank(void)
 {

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define RUN_FOLDER "trireme-test-f16-run"
@@ -43,15 +43,6 @@ static const char cnn[] = "model:\n"
                           "train: {batch: 50, shards: 8, epochs: 5, seed: 7, threads: 1, precision: f16, "
                           "loss_scale_init: 1048576, loss_scale_window: 3}\n"
                           "optim: {lr: 0.05, momentum: 0.9}\n";
-
-static uint64_t expect_run(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d ranks: %s", test->world, outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome.hash;
-}
 
 static void every_layout_gives_the_same_weights(void **state)
 {

@@ -19,7 +19,7 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "data/data.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define RUN_FOLDER "trireme-test-loop-run"
@@ -252,15 +252,6 @@ static int count_lines(const char *part)
         count++;
     tri_free(text);
     return count;
-}
-
-static uint64_t expect_run(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%s", outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome.hash;
 }
 
 static void evaluating_often_and_keeping_the_best_changes_no_weights(void **state)

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define RUN_FOLDER "trireme-test-mesh-run"
@@ -41,15 +41,6 @@ static const char mlp[] = "model: {name: mlp, hidden: [48, 24, 16]}\n"
                           "train: {batch: 50, shards: 8, epochs: 2, seed: 7, threads: 1}\n"
                           "optim: {lr: 0.05, momentum: 0.9}\n"
                           "parallel: {bucket_kib: 1, tensor_parts: 4}\n";
-
-static uint64_t expect_run(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d ranks: %s", test->world, outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome.hash;
-}
 
 /* The same overrides with those of a layout. */
 static const char *const *join(const char *const *common, const char *const *layout)

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define PS         "parallel.sync=ps"
@@ -45,21 +45,6 @@ static const char mlp[] = "model: {name: mlp, hidden: [48, 24]}\n"
                           "data: {name: synthetic, synthetic_count: 210, synthetic_width: 32}\n"
                           "train: {batch: 50, shards: 8, epochs: 8, seed: 7, threads: 1}\n"
                           "optim: {lr: 0.05, momentum: 0.9}\n";
-
-static train_outcome expect_outcome(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d workers, %d servers: %s", test->world, test->servers, outcome.message);
-    return outcome;
-}
-
-static uint64_t expect_run(const train_case *test)
-{
-    train_outcome outcome = expect_outcome(test);
-    assert_true(outcome.all_equal);
-    return outcome.hash;
-}
 
 static void workers_and_servers_give_the_weights_of_one_process(void **state)
 {
@@ -171,7 +156,7 @@ static void stale_workers_learn(void **state)
     };
     for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
         const char *const ps[] = {PS, SMALL, words[i][0], words[i][1], NULL};
-        double loss = expect_outcome(&(train_case){.config = mlp, .overrides = ps, .world = 3, .servers = 2}).test_loss;
+        double loss = expect_end(&(train_case){.config = mlp, .overrides = ps, .world = 3, .servers = 2}).test_loss;
         if (!(loss < 1.2)) /* 2.3 at first, 0.63 by one process */
             fail_msg("case %zu: test loss %f", i, loss);
     }

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define RUN_FOLDER    "trireme-test-slow-run"
@@ -45,15 +45,6 @@ static const char gpt[] = "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16
 static const char *const configs[] = {conv, gpt};
 static const char *const compressions[] = {"parallel.compress=bf16", "parallel.compress=int8", "parallel.compress=topk",
                                            "parallel.compress=powersgd"};
-
-static uint64_t expect_run(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d ranks: %s", test->world, outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome.hash;
-}
 
 /* --- compression --- */
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define RUN_FOLDER "trireme-test-sync-norm-run"
@@ -36,20 +36,11 @@ static const char config[] = "model:\n"
                              "optim: {lr: 0.05, momentum: 0.9, clip_norm: 1}\n"
                              "parallel: {bucket_kib: 1}\n";
 
-static train_outcome expect_run(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d ranks: %s", test->world, outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome;
-}
-
 static uint64_t alone(void)
 {
     static uint64_t hash;
     if (hash == 0)
-        hash = expect_run(&(train_case){.config = config, .world = 1}).hash;
+        hash = expect_outcome(&(train_case){.config = config, .world = 1}).hash;
     return hash;
 }
 
@@ -57,9 +48,9 @@ static void every_number_of_ranks_gives_the_same_weights(void **state)
 {
     (void)state;
     for (int world = 2; world <= 8; world++)
-        assert_int_equal(expect_run(&(train_case){.config = config, .world = world}).hash, alone());
+        assert_int_equal(expect_outcome(&(train_case){.config = config, .world = world}).hash, alone());
     const char *const apart[] = {"model.sync_batch_norm=false", NULL};
-    assert_int_not_equal(expect_run(&(train_case){.config = config, .overrides = apart, .world = 1}).hash, alone());
+    assert_int_not_equal(expect_outcome(&(train_case){.config = config, .overrides = apart, .world = 1}).hash, alone());
 }
 
 static void strategies_threads_and_precision_change_nothing_between_layouts(void **state)
@@ -72,15 +63,15 @@ static void strategies_threads_and_precision_change_nothing_between_layouts(void
                                     {"parallel.overlap=false", NULL}};
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++)
         for (int world = 1; world <= 4; world++)
-            assert_int_equal(expect_run(&(train_case){.config = config, .overrides = cases[i], .world = world}).hash,
-                             alone());
+            assert_int_equal(
+                expect_outcome(&(train_case){.config = config, .overrides = cases[i], .world = world}).hash, alone());
     const char *const ahead[] = {"optim.clip_norm=0", "parallel.ahead=on", NULL};
     const char *const half[] = {"train.precision=bf16", NULL};
-    const uint64_t one = expect_run(&(train_case){.config = config, .overrides = ahead, .world = 1}).hash;
-    const uint64_t short_one = expect_run(&(train_case){.config = config, .overrides = half, .world = 1}).hash;
+    const uint64_t one = expect_outcome(&(train_case){.config = config, .overrides = ahead, .world = 1}).hash;
+    const uint64_t short_one = expect_outcome(&(train_case){.config = config, .overrides = half, .world = 1}).hash;
     for (int world = 2; world <= 4; world++) {
-        assert_int_equal(expect_run(&(train_case){.config = config, .overrides = ahead, .world = world}).hash, one);
-        assert_int_equal(expect_run(&(train_case){.config = config, .overrides = half, .world = world}).hash,
+        assert_int_equal(expect_outcome(&(train_case){.config = config, .overrides = ahead, .world = world}).hash, one);
+        assert_int_equal(expect_outcome(&(train_case){.config = config, .overrides = half, .world = world}).hash,
                          short_one);
     }
 }
@@ -89,7 +80,7 @@ static void simulated_ranks_give_the_same_weights(void **state)
 {
     (void)state;
     const char *const few[] = {"train.epochs=1", NULL};
-    const uint64_t one = expect_run(&(train_case){.config = config, .overrides = few, .world = 1}).hash;
+    const uint64_t one = expect_outcome(&(train_case){.config = config, .overrides = few, .world = 1}).hash;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         train_outcome outcome =
             train_fibers(&(train_case){.config = config, .overrides = few, .world = 2 + (int)seed}, seed);
@@ -109,8 +100,8 @@ static void a_run_stopped_and_resumed_elsewhere_ends_the_same(void **state)
         assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
         train_case first = {.config = config, .overrides = stop, .run_folder = RUN_FOLDER, .world = worlds[i][0]};
         train_case second = {.config = config, .run_folder = RUN_FOLDER, .resume = RUN_FOLDER, .world = worlds[i][1]};
-        assert_int_not_equal(expect_run(&first).hash, alone());
-        assert_int_equal(expect_run(&second).hash, alone());
+        assert_int_not_equal(expect_outcome(&first).hash, alone());
+        assert_int_equal(expect_outcome(&second).hash, alone());
     }
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
@@ -127,7 +118,7 @@ static void one_shard_goes_the_way_of_eight(void **state)
         const char *const overrides[] = {
             cases[i][0], cases[i][1], "data.shuffle=false", "train.batch=48", "data.synthetic_count=192",
             cases[i][2], NULL};
-        train_outcome outcome = expect_run(&(train_case){.config = config, .overrides = overrides, .world = 1});
+        train_outcome outcome = expect_outcome(&(train_case){.config = config, .overrides = overrides, .world = 1});
         loss[i] = outcome.test_loss;
     }
     assert_true(isfinite(loss[0]));
@@ -157,7 +148,7 @@ static void batches_in_pieces_are_refused(void **state)
     }
     /* As many at once as a rank has are no pieces. */
     const char *const enough[] = {"train.shards_at_once=4", NULL};
-    assert_int_equal(expect_run(&(train_case){.config = config, .overrides = enough, .world = 2}).hash, alone());
+    assert_int_equal(expect_outcome(&(train_case){.config = config, .overrides = enough, .world = 2}).hash, alone());
 }
 
 int main(void)

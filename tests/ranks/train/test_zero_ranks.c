@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ranks/train/train_ranks.h"
+#include "ranks/train/train_expect.h"
 #include "train/job.h"
 
 #define RUN_FOLDER "trireme-test-zero-ranks-run"
@@ -43,15 +43,6 @@ static const char gpt[] = "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16
                           "train: {batch: 20, shards: 16, epochs: 2, seed: 7, threads: 1}\n"
                           "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
                           "parallel: {bucket_kib: 4, tensor_parts: 2}\n";
-
-static uint64_t expect_run(const train_case *test)
-{
-    train_outcome outcome = train_threads(test);
-    if (outcome.status != TRI_OK)
-        fail_msg("%d ranks, %s %s: %s", test->world, test->overrides[0], test->overrides[1], outcome.message);
-    assert_true(outcome.all_equal);
-    return outcome.hash;
-}
 
 static uint64_t hash_alone(const char *config, const char *decides)
 {

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_expect.h: runs that must end well, with the same weights on all ranks. Include cmocka.h before.
+ */
+#ifndef TRI_TESTS_TRAIN_EXPECT_H
+#define TRI_TESTS_TRAIN_EXPECT_H
+
+#include "ranks/train/train_ranks.h"
+
+/* Of ranks that may differ in their weights. */
+static inline train_outcome expect_end(const train_case *test)
+{
+    train_outcome outcome = train_threads(test);
+    if (outcome.status != TRI_OK)
+        fail_msg("%d ranks, %d servers: %s", test->world, test->servers, outcome.message);
+    return outcome;
+}
+
+static inline train_outcome expect_outcome(const train_case *test)
+{
+    train_outcome outcome = expect_end(test);
+    assert_true(outcome.all_equal);
+    return outcome;
+}
+
+static inline uint64_t expect_run(const train_case *test)
+{
+    return expect_outcome(test).hash;
+}
+
+#endif
