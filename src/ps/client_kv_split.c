@@ -9,8 +9,9 @@
 #include "ps/client_kv.h"
 #include "ps/rows.h"
 
-/* Values of one batch's rows, of all servers together. */
-#define BATCH_NBYTES ((size_t)8 << 20)
+/* Values of one batch's rows, of all servers together: so few that they are merged while they are in the cache that
+ * they were received into, and the next ones travel meanwhile. */
+#define BATCH_NBYTES ((size_t)1 << 19)
 
 void tri_ps_kv_scratch_fini(kv_scratch *scratch)
 {
