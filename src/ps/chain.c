@@ -16,7 +16,7 @@
 
 /* Bytes of blocks under way to a new backup. */
 #define COPY_AHEAD_NBYTES ((size_t)8 << 20)
-/* To reach a neighbour; one on this host that is dead answers at once. */
+/* To reach a neighbour: it is dialed again and again for so long, since a loaded host may be slow to answer. */
 #define REACH_MS 400
 
 /* --- answers that wait --- */
@@ -35,8 +35,10 @@ bool tri_ps_chain_keep(tri_ps_server *server, ps_guest *guest, unsigned priority
         return false;
     size_t nbytes = lasting ? 0 : (size_t)letter->nbytes;
     ps_kept *kept = tri_alloc(sizeof(*kept) + nbytes);
-    if (!kept)
-        return false; /* better early than never */
+    if (!kept) { /* not to be sent: the backup does not have it */
+        (void)tri_ps_concerns_all(server, tri_fail(TRI_ENOMEM, "no memory for an answer that waits for the backup"));
+        return true;
+    }
     *kept = (ps_kept){.guest = guest,
                       .after = chain->sent,
                       .priority = priority,
@@ -102,12 +104,11 @@ void tri_ps_chain_fini(tri_ps_server *server)
 
 /* --- letters to the backup --- */
 
-static void chain_send(ps_chain *chain, const tri_letter *letter, const void *body)
+/* A backup that lacks a letter is none. */
+static void chain_send(tri_ps_server *server, const tri_letter *letter, const void *body)
 {
-    if (tri_post_send(chain->line, 0, letter, body, NULL, NULL) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "a letter to the backup was not sent: %s", tri_last_error());
-    else
-        chain->sent++;
+    (void)tri_ps_concerns_all(server, tri_post_send(server->chain.line, 0, letter, body, NULL, NULL));
+    server->chain.sent++;
 }
 
 void tri_ps_chain_forward(tri_ps_server *server, int worker, const tri_letter *letter, const void *body)
@@ -121,7 +122,7 @@ void tri_ps_chain_forward(tri_ps_server *server, int worker, const tri_letter *l
     else
         head.table |= (uint32_t)worker << PS_TABLE_BITS;
     tri_letter copy = ps_head_write(&head);
-    chain_send(&server->chain, &copy, body);
+    chain_send(server, &copy, body);
 }
 
 static void table_send(tri_ps_server *server, const ps_table *table)
@@ -129,11 +130,11 @@ static void table_send(tri_ps_server *server, const ps_table *table)
     ps_head head = {.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .nbytes = table->text.nbytes};
     tri_letter letter = ps_head_write(&head);
     tri_string state = {0};
-    chain_send(&server->chain, &letter, tri_string_text(&table->text));
-    if (tri_ps_table_write(table, &state) == TRI_OK && server->chain.line) {
+    chain_send(server, &letter, tri_string_text(&table->text));
+    if (!tri_ps_concerns_all(server, tri_ps_table_write(table, &state))) {
         head = (ps_head){.kind = PS_COPY_TABLE, .nbytes = state.nbytes, .table = (uint32_t)table->number};
         letter = ps_head_write(&head);
-        chain_send(&server->chain, &letter, tri_string_text(&state));
+        chain_send(server, &letter, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -141,11 +142,11 @@ static void table_send(tri_ps_server *server, const ps_table *table)
 static void block_send(tri_ps_server *server, const ps_table *table, int b)
 {
     tri_string state = {0};
-    if (tri_ps_block_write(table, &table->blocks[b], &state) == TRI_OK) {
+    if (!tri_ps_concerns_all(server, tri_ps_block_write(table, &table->blocks[b], &state))) {
         ps_head head = {
             .kind = PS_COPY, .nbytes = state.nbytes, .table = (uint32_t)table->number, .block = (uint32_t)b};
         tri_letter letter = ps_head_write(&head);
-        chain_send(&server->chain, &letter, tri_string_text(&state));
+        chain_send(server, &letter, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -161,10 +162,11 @@ static void slot_send(tri_ps_server *server)
         chain->copy_slot = 0;
         chain->copy_rows++;
     }
-    if (server->view.slots[slot] == server->setup.number && tri_ps_kv_slot_write(table, slot, true, &state) == TRI_OK) {
+    if (server->view.slots[slot] == server->setup.number &&
+        !tri_ps_concerns_all(server, tri_ps_kv_slot_write(table, slot, true, &state))) {
         ps_head head = {.kind = PS_KV_COPY, .nbytes = state.nbytes, .table = table->id, .block = (uint32_t)slot};
         tri_letter letter = ps_head_write(&head);
-        chain_send(chain, &letter, tri_string_text(&state));
+        chain_send(server, &letter, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -192,13 +194,13 @@ static void chain_begin(tri_ps_server *server)
                     .clock = server->setup.number,
                     .extra = (double)server->view.version};
     tri_letter letter = ps_head_write(&head);
-    chain_send(chain, &letter, NULL);
-    for (int t = 0; t < server->table_count && chain->line; t++)
+    chain_send(server, &letter, NULL);
+    for (int t = 0; t < server->table_count; t++)
         table_send(server, server->tables[t]);
-    for (int t = 0; t < server->kv->table_count && chain->line; t++) {
+    for (int t = 0; t < server->kv->table_count; t++) {
         const tri_string *text = &server->kv->tables[t]->text;
         letter = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .flags = PS_FLAG_COPY, .nbytes = text->nbytes});
-        chain_send(chain, &letter, tri_string_text(text));
+        chain_send(server, &letter, tri_string_text(text));
     }
 }
 
@@ -268,7 +270,7 @@ tri_status tri_ps_chain_go_on(tri_ps_server *server)
     if (!chain->whole) {
         tri_letter letter = ps_head_write(&(ps_head){.kind = PS_WHOLE});
         chain->whole = true;
-        chain_send(chain, &letter, NULL);
+        chain_send(server, &letter, NULL);
     } else if (!chain->shared && chain->acknowledged == chain->sent)
         return slots_share(server);
     return TRI_OK;

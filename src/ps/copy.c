@@ -110,7 +110,9 @@ tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
 
 tri_status tri_ps_block_write(const ps_table *table, const ps_block *block, tri_string *out)
 {
-    int64_t count = table->spec.cuts[block - table->blocks].count;
+    const ps_cut *cut = &table->spec.cuts[block - table->blocks];
+    int64_t count = cut->count;
+    tri_slice squares = tri_ps_norm_blocks(&table->spec, cut);
     TRI_TRY(ps_put_u32(out, (block->filled ? 1u : 0) | (block->previous ? 2u : 0)));
     TRI_TRY(ps_put_u64(out, (uint64_t)block->clock));
     TRI_TRY(put_floats(out, block->values, count));
@@ -119,13 +121,16 @@ tri_status tri_ps_block_write(const ps_table *table, const ps_block *block, tri_
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && tri_optim_state_name(block->optim, i); i++)
         TRI_TRY(put_floats(out, tri_optim_state(block->optim, i), count));
     TRI_TRY(put_numbers(out, block->pushed, table->spec.workers));
+    TRI_TRY(tri_string_append_bytes(out, table->squares + squares.first, (size_t)squares.count * sizeof(double)));
     return table->consistency == PS_BSP ? put_sum(out, &block->sum) : TRI_OK;
 }
 
 tri_status tri_ps_block_read(ps_table *table, ps_block *block, const void *bytes, size_t nbytes)
 {
     ps_reader reader = ps_reader_make(bytes, nbytes);
-    int64_t count = table->spec.cuts[block - table->blocks].count;
+    const ps_cut *cut = &table->spec.cuts[block - table->blocks];
+    int64_t count = cut->count;
+    tri_slice squares = tri_ps_norm_blocks(&table->spec, cut);
     uint32_t flags = ps_read_u32(&reader);
     block->clock = (int64_t)ps_read_u64(&reader);
     read_floats(&reader, block->values, count);
@@ -136,8 +141,10 @@ tri_status tri_ps_block_read(ps_table *table, ps_block *block, const void *bytes
     for (int i = 0; i < TRI_OPTIM_MAX_STATE && tri_optim_state_name(block->optim, i); i++)
         read_floats(&reader, tri_optim_state(block->optim, i), count);
     read_numbers(&reader, block->pushed, table->spec.workers);
-    if (reader.ended)
+    const unsigned char *known = ps_read(&reader, (size_t)squares.count * sizeof(double));
+    if (!known)
         return cut_short(table);
+    memcpy(table->squares + squares.first, known, (size_t)squares.count * sizeof(double));
     tri_ps_block_filled(table, block, flags & 1);
     return table->consistency == PS_BSP ? read_sum(&reader, &block->sum) : TRI_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server.c: the guests of a parameter server and what they may say: one row for each kind of letter.
+ * server.c: a parameter server: its guests, the way of a letter, and the loop.
  *
  * A guest who says what cannot be is told why and loses its line; what it had under way is taken back, and nobody else
  * notices. What concerns all (no memory, no number) ends the server.
@@ -10,10 +10,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "ps/client.h"
 #include "ps/server_impl.h"
 #include "ps/server_kv.h"
-#include "ps/views.h"
 
 /* For how long, and how much, one who is refused may still speak. */
 #define HEAR_MS           1000
@@ -31,10 +29,21 @@ static void sent_nothing(void *arg, tri_status status)
     (void)status;
 }
 
+bool tri_ps_concerns_all(tri_ps_server *server, tri_status status)
+{
+    bool does = status == TRI_ENOMEM || status == TRI_ENUMERIC || status == TRI_EINTERNAL;
+    if (does && server->status == TRI_OK) {
+        server->status = status;
+        snprintf(server->message, sizeof(server->message), "%s", tri_last_error());
+    }
+    return does;
+}
+
+/* One that cannot be sent would be waited for without end. */
 void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting)
 {
-    if (tri_post_send(guest->line, priority, letter, body, lasting ? sent_nothing : NULL, NULL) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "an answer to %s was not sent: %s", tri_line_from(guest->line), tri_last_error());
+    (void)tri_ps_concerns_all(guest->of,
+                              tri_post_send(guest->line, priority, letter, body, lasting ? sent_nothing : NULL, NULL));
 }
 
 void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool lasting)
@@ -134,6 +143,14 @@ void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest)
     tri_free(guest);
 }
 
+void tri_ps_guest_hang_up(tri_ps_server *server, ps_guest *guest)
+{
+    tri_line *line = guest->line;
+    tri_ps_guest_remove(server, guest);
+    tri_line_note_set(line, NULL);
+    tri_line_hang_up(line);
+}
+
 static bool on_opened(void *arg, tri_line *line)
 {
     tri_ps_server *server = arg;
@@ -150,8 +167,9 @@ static void on_closed(void *arg, tri_line *line, const char *why)
 {
     tri_ps_server *server = arg;
     ps_guest *guest = tri_line_note(line);
-    int neighbour = line == server->chain.line ? server->chain.backup : guest ? guest->server : -1;
-    if (line == server->chain.line)
+    bool is_backup = line == server->chain.line;
+    int neighbour = is_backup ? server->chain.backup : guest ? guest->server : -1;
+    if (is_backup)
         tri_ps_chain_lost(server);
     if (guest && guest->server < 0 && guest->number >= 0 && !server->left[guest->number])
         tri_log(TRI_LOG_WARN, "lost worker %d (%s): %s", guest->number, tri_line_from(line), why);
@@ -159,10 +177,10 @@ static void on_closed(void *arg, tri_line *line, const char *why)
         tri_ps_guest_remove(server, guest);
     if (neighbour < 0)
         return;
-    if (server->ended >> neighbour & 1)
+    if (!(server->ended >> neighbour & 1))
+        server->suspects |= UINT64_C(1) << neighbour; /* looked at between turns: that takes time */
+    else if (is_backup)
         tri_ps_chain_alone(server);
-    else
-        server->suspect = neighbour; /* looked at between turns: that takes time */
 }
 
 /* --- letters --- */
@@ -172,10 +190,7 @@ void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
 {
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
-    if (status == TRI_ENOMEM || status == TRI_ENUMERIC || status == TRI_EINTERNAL) {
-        server->status = status;
-        snprintf(server->message, sizeof(server->message), "%s", why);
-    }
+    (void)tri_ps_concerns_all(server, status);
     tri_log(TRI_LOG_WARN, "refused %s (worker %d): %s", tri_line_from(guest->line), guest->number, why);
     ps_head head = {.kind = PS_REFUSED, .extra = (double)status, .nbytes = strlen(why)};
     tri_ps_answer(guest, &head, why, false);
@@ -188,12 +203,8 @@ static void refused_sweep(tri_ps_server *server)
     int64_t now_ns = tri_now_ns();
     for (ps_guest *guest = server->guests, *next; guest; guest = next) {
         next = guest->next;
-        if (guest->leaves_ns == 0 || guest->leaves_ns > now_ns)
-            continue;
-        tri_line *line = guest->line;
-        tri_ps_guest_remove(server, guest);
-        tri_line_note_set(line, NULL);
-        tri_line_hang_up(line);
+        if (guest->leaves_ns > 0 && guest->leaves_ns <= now_ns)
+            tri_ps_guest_hang_up(server, guest);
     }
 }
 
@@ -272,7 +283,7 @@ static void follow(tri_ps_server *server, ps_guest *guest, ps_head *head, void *
     tri_status status = TRI_OK;
     if (forwarded_read(guest, head) && !is_elsewhere(server, guest, head))
         status = tri_ps_letter_handle(server, guest, head, body);
-    if (status != TRI_OK)
+    if (status != TRI_OK && !tri_ps_concerns_all(server, status))
         tri_log(TRI_LOG_WARN, "a letter of kind %d that server %d has forwarded: %s", (int)head->kind, guest->server,
                 tri_last_error());
     room_leave(guest);
@@ -328,7 +339,6 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
     if (!server)
         return TRI_ENOMEM;
     server->setup = *setup;
-    server->suspect = -1;
     server->whole = true; /* nothing, so far */
     tri_ps_chain_init(server);
     server->workers = tri_alloc_zero((size_t)setup->workers, sizeof(ps_guest *));

@@ -42,14 +42,15 @@ tri_status tri_ps_bsp_place(ps_guest *guest, const ps_table *table, ps_block *bl
     return TRI_OK;
 }
 
-/* Squares of a sum that is whole, so that workers find the norm of the whole gradient. */
-static void squares_answer(ps_guest *guest, const ps_table *table, const ps_block *block)
+/* Squares of the sum of a step that is whole, so that workers find the norm of the whole gradient. They stay until the
+ * next sum is, which needs every worker: one that has not heard them before the block moved can still ask. */
+static void squares_answer(ps_guest *guest, const ps_table *table, const ps_block *block, int64_t clock)
 {
     uint32_t number = (uint32_t)(block - table->blocks);
     tri_slice blocks = tri_ps_norm_blocks(&table->spec, &table->spec.cuts[number]);
     ps_head head = {.kind = PS_SQUARES,
                     .nbytes = (uint64_t)blocks.count * sizeof(double),
-                    .clock = block->clock,
+                    .clock = clock,
                     .table = (uint32_t)table->number,
                     .block = number};
     tri_ps_answer(guest, &head, table->squares + blocks.first, false);
@@ -61,7 +62,7 @@ static void squares_find(tri_ps_server *server, ps_table *table, ps_block *block
     tri_clip_squares(&table->spec.params, ps_sum_root(&block->sum), cut->first, cut->count, table->squares, 1);
     for (int w = 0; w < table->spec.workers; w++)
         if (block->waits[w] && server->workers[w])
-            squares_answer(server->workers[w], table, block);
+            squares_answer(server->workers[w], table, block, block->clock);
 }
 
 static void values_give(tri_ps_server *server, const ps_table *table, ps_block *block)
@@ -103,12 +104,14 @@ static void wants(ps_guest *guest, const ps_table *table, ps_block *block, const
     if (!(head->flags & PS_FLAG_PULL))
         return;
     if (head->clock < block->clock) {
+        if (clips(table))
+            squares_answer(guest, table, block, head->clock);
         tri_ps_values_answer(guest, table, block, false);
         return;
     }
     block->waits[guest->number] = 1;
     if (clips(table) && ps_sum_is_whole(&block->sum))
-        squares_answer(guest, table, block);
+        squares_answer(guest, table, block, block->clock);
 }
 
 tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,

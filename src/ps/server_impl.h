@@ -80,10 +80,10 @@ struct tri_ps_server {
     tri_ps_server_setup setup;
     ps_view view;
     ps_chain chain;
-    int64_t look_ns; /* when it looks for a view by itself next */
-    bool whole;      /* has all that it is the backup of */
-    int suspect;     /* a neighbour whose line has ended, -1: none */
-    uint64_t ended;  /* bits of servers that ended in good order */
+    int64_t look_ns;   /* when it looks for a view by itself next */
+    bool whole;        /* has all that it is the backup of */
+    uint64_t suspects; /* bits of neighbours whose line has ended */
+    uint64_t ended;    /* bits of servers that ended in good order */
     ps_guest *guests;
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
     bool *left;         /* [setup.workers] said goodbye */
@@ -109,6 +109,9 @@ void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status);
 void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting);
 void tri_ps_answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock);
 void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest);
+void tri_ps_guest_hang_up(tri_ps_server *server, ps_guest *guest);
+/* Whether a failure is no single guest's (no memory, no number): then the server ends with it. */
+bool tri_ps_concerns_all(tri_ps_server *server, tri_status status);
 
 /* --- server_letters.c --- */
 /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.

@@ -2,15 +2,9 @@
  *
  * server_letters.c: what clients and other servers may say to a parameter server: one row for each kind of letter.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "base/log.h"
-#include "base/memory.h"
-#include "ps/client.h"
 #include "ps/server_impl.h"
 #include "ps/server_kv.h"
-#include "ps/views.h"
 
 typedef tri_status (*letter_fn)(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
 
@@ -25,10 +19,7 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
         next = other->next;
         if (other == guest || other->server < 0)
             continue;
-        tri_line *line = other->line;
-        tri_ps_guest_remove(server, other);
-        tri_line_note_set(line, NULL);
-        tri_line_hang_up(line);
+        tri_ps_guest_hang_up(server, other);
     }
     guest->server = (int)head->clock;
     server->whole = false;
@@ -54,11 +45,8 @@ static tri_status on_hello(tri_ps_server *server, ps_guest *guest, const ps_head
     int number = (int)head->clock;
     ps_guest *before = server->workers[number];
     if (before) { /* its line is dead, or it was started again: the latest counts */
-        tri_line *line = before->line;
         tri_log(TRI_LOG_WARN, "worker %d is here again, from %s", number, tri_line_from(guest->line));
-        tri_ps_guest_remove(server, before);
-        tri_line_note_set(line, NULL);
-        tri_line_hang_up(line);
+        tri_ps_guest_hang_up(server, before);
     }
     guest->number = number;
     server->workers[number] = guest;

@@ -2,9 +2,6 @@
  *
  * server_views.c: how a server takes part in the row of views: what a new one means for it, and how it comes back.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/client.h"
@@ -29,12 +26,8 @@ static void neighbours_drop(tri_ps_server *server)
 {
     for (ps_guest *guest = server->guests, *next; guest; guest = next) {
         next = guest->next;
-        if (guest->server < 0 || ps_view_find(&server->view, guest->server))
-            continue;
-        tri_line *line = guest->line;
-        tri_ps_guest_remove(server, guest);
-        tri_line_note_set(line, NULL);
-        tri_line_hang_up(line);
+        if (guest->server >= 0 && !ps_view_find(&server->view, guest->server))
+            tri_ps_guest_hang_up(server, guest);
     }
 }
 
@@ -106,12 +99,15 @@ tri_status tri_ps_server_return(tri_ps_server *server)
     return status;
 }
 
-/* A neighbour's line has ended. */
+/* Lines of neighbours have ended. */
 tri_status tri_ps_neighbour_look(tri_ps_server *server)
 {
-    int number = server->suspect;
-    server->suspect = -1;
-    return number >= 0 ? tri_ps_chain_suspect(server, number) : TRI_OK;
+    while (server->suspects != 0) {
+        int number = __builtin_ctzll(server->suspects);
+        server->suspects &= server->suspects - 1;
+        TRI_TRY(tri_ps_chain_suspect(server, number));
+    }
+    return TRI_OK;
 }
 
 /* A server that nobody talks to finds out by itself when it was taken for dead. */
