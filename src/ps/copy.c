@@ -89,7 +89,7 @@ tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
     if (reader.ended)
         return cut_short(table);
     table->ready = table->ready || (flags & 1);
-    if (clock < table->tail_clock || table->tail_whole)
+    if (clock < table->tail_clock || (clock == table->tail_clock && table->tail_whole))
         return TRI_OK;
     table->tail_clock = clock;
     table->tail_whole = flags & 2;
