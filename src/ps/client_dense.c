@@ -34,7 +34,7 @@ static tri_status blocks_init(tri_ps_dense *dense)
     tri_status status = dense->blocks && dense->squares && dense->moving ? TRI_OK : TRI_ENOMEM;
     for (int b = 0; b < spec->cut_count && status == TRI_OK; b++) {
         dense_block *block = &dense->blocks[b];
-        *block = (dense_block){.server = -1, .asked = -1, .arrived = -1, .pushed = -1};
+        *block = (dense_block){.server = -1, .asked = -1, .arrived = -1, .pushed = -1, .filling = -1};
         block->moves = tri_ps_cut_moves(spec, &spec->cuts[b]);
         block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *));
         block->staged = spec->cuts[b].tied > 0 ? tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *)) : NULL;
@@ -52,7 +52,7 @@ static int64_t clock_of_all(const tri_ps_client *client)
     int64_t clock = INT64_MAX, tail = 0;
     for (int s = 0; s < client->setup.servers; s++) {
         const ps_link *link = &client->links[s];
-        if (!ps_view_find(&client->view, s))
+        if (!ps_view_has(&client->view, s))
             continue;
         clock = link->clock < clock ? link->clock : clock;
         tail = (int64_t)link->extra > tail ? (int64_t)link->extra : tail;
@@ -319,7 +319,7 @@ static void state_queue(tri_ps_dense *dense, int b)
 void tri_ps_dense_reown(tri_ps_dense *dense)
 {
     tri_ps_client *client = dense->client;
-    int *owners = tri_alloc((size_t)dense->spec->cut_count * sizeof(int)), first = client->view.servers[0].number;
+    int *owners = tri_alloc((size_t)dense->spec->cut_count * sizeof(int)), first = client->view.servers[0];
     uint64_t changed = 0;
     bool any = false;
     tri_status status = owners ? tri_ps_owners(dense->spec, &client->view, owners) : TRI_ENOMEM;
@@ -327,6 +327,8 @@ void tri_ps_dense_reown(tri_ps_dense *dense)
     for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++) {
         dense_block *block = &dense->blocks[b];
         changed |= block->server != owners[b] ? UINT64_C(1) << owners[b] : 0;
+        if (block->filling >= 0 && block->filling != owners[b]) /* what it is saying must not overtake the new one */
+            client->links[block->filling].cut = true;
         block->server = owners[b];
         dense->moving[owners[b]] = dense->moving[owners[b]] || block->moves;
         any = any || block->moves;
@@ -366,48 +368,76 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server)
 
 /* --- in --- */
 
-void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused)
+/* A server that was slow, or answers twice, may say what is not awaited any more. */
+static bool values_are_awaited(const tri_ps_dense *dense, int server, const ps_head *head)
 {
-    const ps_spec *spec = dense->spec;
-    void *place = NULL;
-    size_t wanted = 0;
-    if (head->kind != PS_VALUES && head->kind != PS_STATE && head->kind != PS_SQUARES && head->kind != PS_TAIL)
-        return NULL;
-    *refused = head->kind != PS_TAIL && head->block >= (uint32_t)spec->cut_count;
-    if (*refused)
-        return NULL;
-    const ps_cut *cut = &spec->cuts[head->block];
-    if (head->kind == PS_TAIL) {
-        place = dense->tail_sums;
-        wanted = sizeof(dense->tail_sums);
-    } else if (head->kind == PS_SQUARES) {
-        tri_slice blocks = tri_ps_norm_blocks(spec, cut);
-        place = dense->squares + blocks.first;
-        wanted = (size_t)blocks.count * sizeof(double);
-    } else {
-        place = (head->kind == PS_VALUES ? dense->values : dense->state) + cut->first;
-        wanted = (size_t)cut->count * sizeof(float);
-        *refused = head->kind == PS_STATE && !dense->state;
-    }
-    *refused = *refused || head->nbytes != wanted;
-    return *refused ? NULL : place;
+    const dense_block *block = &dense->blocks[head->block];
+    bool any_clock = dense->consistency != PS_BSP || !block->moves;
+    return block->server == server && block->asked >= 0 && (any_clock || head->clock == block->asked);
 }
 
-void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head)
+static size_t answer_nbytes(const ps_spec *spec, const ps_head *head)
+{
+    if (head->kind == PS_TAIL)
+        return TRI_PARAMS_TAIL * sizeof(float);
+    const ps_cut *cut = &spec->cuts[head->block];
+    return head->kind == PS_SQUARES ? (size_t)tri_ps_norm_blocks(spec, cut).count * sizeof(double)
+                                    : (size_t)cut->count * sizeof(float);
+}
+
+void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, bool *refused)
+{
+    const ps_spec *spec = dense->spec;
+    if (head->kind != PS_VALUES && head->kind != PS_STATE && head->kind != PS_SQUARES && head->kind != PS_TAIL)
+        return NULL;
+    *refused = (head->kind != PS_TAIL && head->block >= (uint32_t)spec->cut_count) ||
+               head->nbytes != answer_nbytes(spec, head);
+    if (*refused)
+        return NULL;
+    if (head->kind == PS_STATE && dense->state)
+        return dense->state + spec->cuts[head->block].first;
+    if (head->kind != PS_VALUES || !values_are_awaited(dense, server, head))
+        return NULL;
+    dense->blocks[head->block].filling = server;
+    return dense->values + spec->cuts[head->block].first;
+}
+
+void tri_ps_dense_lost(tri_ps_dense *dense, int server)
+{
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        if (dense->blocks[b].filling == server)
+            dense->blocks[b].filling = -1;
+}
+
+static void squares_take(tri_ps_dense *dense, dense_block *block, const ps_head *head, const void *body)
+{
+    tri_slice blocks = tri_ps_norm_blocks(dense->spec, &dense->spec->cuts[head->block]);
+    if (block->pushed != head->clock || block->squared)
+        return;
+    memcpy(dense->squares + blocks.first, body, head->nbytes);
+    block->squared = true;
+}
+
+void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, const void *body)
 {
     dense_block *block = &dense->blocks[head->block];
-    (void)server;
     switch (head->kind) {
     case PS_TAIL:
+        if (head->clock != dense->tail_clock || dense->tail_known >= head->clock)
+            return;
+        memcpy(dense->tail_sums, body, sizeof(dense->tail_sums));
         dense->tail_known = head->clock;
         break;
     case PS_SQUARES:
-        block->squared = block->pushed == head->clock;
+        squares_take(dense, block, head, body);
         break;
     case PS_STATE:
         block->stated = true;
         break;
     default:
+        if (block->filling != server) /* it was not awaited when it began to come */
+            return;
+        block->filling = -1;
         block->arrived = head->clock;
         block->asked = -1;
         break;

@@ -73,8 +73,7 @@ static void values_give(tri_ps_server *server, const ps_table *table, ps_block *
     memset(block->waits, 0, (size_t)table->spec.workers);
 }
 
-/* Moves a block for which all is there. */
-static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
+void tri_ps_bsp_try(tri_ps_server *server, ps_table *table, ps_block *block)
 {
     if (!block->moves || !ps_sum_is_whole(&block->sum) || !table->tail_whole || !table->scaled ||
         table->tail_clock != block->clock)
@@ -95,7 +94,7 @@ static void blocks_try(tri_ps_server *server, ps_table *table)
 {
     for (int b = 0; b < table->spec.cut_count; b++)
         if (table->blocks[b].held)
-            block_try(server, table, &table->blocks[b]);
+            tri_ps_bsp_try(server, table, &table->blocks[b]);
 }
 
 /* The guest wants the values of the next clock; of a block that has moved it gets them at once. */
@@ -129,7 +128,7 @@ tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *tab
             block->waits[guest->number] = 1;
         if (clips(table))
             squares_find(server, table, block);
-        block_try(server, table, block);
+        tri_ps_bsp_try(server, table, block);
         return TRI_OK;
     }
     wants(guest, table, block, head);
@@ -143,6 +142,14 @@ static void tail_answer(ps_guest *guest, const ps_table *table, int64_t clock)
     tri_ps_answer(guest, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
 }
 
+static void tail_waits_answer(tri_ps_server *server, ps_table *table, int64_t clock)
+{
+    for (int w = 0; w < table->spec.workers; w++)
+        if (table->tail_waits[w] && server->workers[w])
+            tail_answer(server->workers[w], table, clock);
+    memset(table->tail_waits, 0, (size_t)table->spec.workers);
+}
+
 /* The tail of all leaves is here: workers learn the loss, and what gradients are multiplied with. */
 static void tail_end(tri_ps_server *server, ps_table *table)
 {
@@ -153,11 +160,20 @@ static void tail_end(tri_ps_server *server, ps_table *table)
         table->scale = weight != 0 ? 1.0f / weight : 0;
         table->scaled = true;
     }
-    for (int w = 0; w < table->spec.workers; w++)
-        if (table->tail_waits[w] && server->workers[w])
-            tail_answer(server->workers[w], table, table->tail_clock);
-    memset(table->tail_waits, 0, (size_t)table->spec.workers);
+    tail_waits_answer(server, table, table->tail_clock);
     blocks_try(server, table);
+}
+
+void tri_ps_bsp_tail_copied(tri_ps_server *server, ps_table *table, int64_t before)
+{
+    if (table->tail_clock > before)
+        tail_waits_answer(server, table, before);
+    if (table->tail_whole)
+        tail_waits_answer(server, table, table->tail_clock);
+    if (!table->tail_whole && ps_sum_is_whole(&table->tail))
+        tail_end(server, table);
+    else
+        blocks_try(server, table);
 }
 
 /* The first word of the next step: all blocks have taken the one before. */
