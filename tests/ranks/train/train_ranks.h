@@ -17,6 +17,7 @@ typedef struct train_case {
     int world;
     int servers;        /* parameter servers beside the ranks, which are their workers then */
     int ranks_per_host; /* as fibers; 0: one */
+    void (*before_step)(tri_job *job); /* each rank's, or NULL */
 } train_case;
 
 typedef struct train_outcome {
