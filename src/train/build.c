@@ -169,9 +169,10 @@ static tri_status build_moves(tri_job *job)
             return TRI_ENOMEM;
     }
     TRI_TRY(allocate_waves(job));
-    /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all gradients
-     * before any is ready. */
-    bool skips = job->scale.now > 0 || job->guard.on_nonfinite >= TRI_GUARD_SKIP || job->guard.on_spike >= TRI_GUARD_SKIP;
+    /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
+     * gradients before any is ready. */
+    bool skips =
+        job->scale.now > 0 || job->guard.on_nonfinite >= TRI_GUARD_SKIP || job->guard.on_spike >= TRI_GUARD_SKIP;
     job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
                  job->graph && !job->waves.scratch;
     hooks_set(job);

@@ -32,9 +32,11 @@ static bool is_one_of(const char *field, const char *const *names, size_t count)
 
 static bool train_row_decides(const char *field)
 {
-    static const char *const names[] = {
-        "batch",           "shards",            "epochs",       "seed",     "precision",    "kernels",      "loss_scale",
-        "loss_scale_init", "loss_scale_window", "on_nonfinite", "on_spike", "spike_factor", "spike_window", "guard_limit"};
+    static const char *const names[] = {"batch",        "shards",          "epochs",
+                                        "seed",         "precision",       "kernels",
+                                        "loss_scale",   "loss_scale_init", "loss_scale_window",
+                                        "on_nonfinite", "on_spike",        "spike_factor",
+                                        "spike_window", "guard_limit"};
     return is_one_of(field, names, TRI_COUNT_OF(names));
 }
 

@@ -20,8 +20,10 @@
 
 static tri_guard_act act_of(const char *text)
 {
-    static const char *const names[] = {
-        [TRI_GUARD_OFF] = "off", [TRI_GUARD_STOP] = "stop", [TRI_GUARD_SKIP] = "skip", [TRI_GUARD_ROLLBACK] = "rollback"};
+    static const char *const names[] = {[TRI_GUARD_OFF] = "off",
+                                        [TRI_GUARD_STOP] = "stop",
+                                        [TRI_GUARD_SKIP] = "skip",
+                                        [TRI_GUARD_ROLLBACK] = "rollback"};
     for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
         if (strcmp(names[i], text) == 0)
             return (tri_guard_act)i;
@@ -217,7 +219,8 @@ static tri_status spike_judge(tri_job *job)
         return guard_act(job, guard->on_spike, what);
     }
     guard->steps++;
-    guard->loss += (loss - guard->loss) / (double)(guard->steps < train->spike_window ? guard->steps : train->spike_window);
+    guard->loss +=
+        (loss - guard->loss) / (double)(guard->steps < train->spike_window ? guard->steps : train->spike_window);
     return TRI_OK;
 }
 
@@ -232,6 +235,7 @@ tri_status tri_job_guard_judge(tri_job *job, double norm)
     if (loss_is_none(job))
         snprintf(what, sizeof(what), "the loss of step %lld is %f", (long long)job->step, job->record.loss);
     else
-        snprintf(what, sizeof(what), "the gradient of step %lld is no number, its norm is %f", (long long)job->step, norm);
+        snprintf(what, sizeof(what), "the gradient of step %lld is no number, its norm is %f", (long long)job->step,
+                 norm);
     return guard_act(job, job->guard.on_nonfinite, what);
 }

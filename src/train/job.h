@@ -247,7 +247,8 @@ void tri_job_scale_begin(tri_job *job);
 tri_status tri_job_scale_judge(tri_job *job, double norm);
 /* Rank 0's becomes everybody's; collective. */
 tri_status tri_job_scale_spread(tri_job *job);
-/* guard.c: before the first step; after resuming, when rank 0's becomes everybody's (collective); when a step begins. */
+/* guard.c: before the first step; after resuming, when rank 0's becomes everybody's (collective); when a step begins.
+ */
 void tri_job_guard_open(tri_job *job);
 void tri_job_guard_close(tri_job *job);
 tri_status tri_job_guard_spread(tri_job *job);

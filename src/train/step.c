@@ -210,7 +210,8 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     return TRI_OK;
 }
 
-/* The sums over all ranks of the batch's gradients, or where the next step may begin before all are there, of the tail. */
+/* The sums over all ranks of the batch's gradients, or where the next step may begin before all are there, of the tail.
+ */
 static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
 {
     TRI_TRY(job->sync->ops->begin(job->sync));

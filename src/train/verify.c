@@ -4,10 +4,11 @@
  *
  * Each rank hashes the weights that it holds and puts the hash into free columns of the gradient's tail, in pieces that
  * f32 holds exactly: the first rank of those with the same weights times their number less one, each other times -1. So
- * the sum is zero where all are the same, and is not where they fall apart in two, however they do; it costs no message,
- * and all ranks see it before anything moves. Only then do ranks compare hashes array by array and tensor by tensor; the
- * majority gives its bits to the others, and the batch is computed again: the run ends as if nothing had happened.
- * The optimizer's state is compared where weights differ: what goes wrong in it shows in the weights of the next step.
+ * the sum is zero where all are the same, and is not where they fall apart in two, however they do; it costs no
+ * message, and all ranks see it before anything moves. Only then do ranks compare hashes array by array and tensor by
+ * tensor; the majority gives its bits to the others, and the batch is computed again: the run ends as if nothing had
+ * happened. The optimizer's state is compared where weights differ: what goes wrong in it shows in the weights of the
+ * next step.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,8 +45,9 @@ tri_status tri_verify_check(const tri_config *config)
     if (!is_number(text, &number))
         return tri_fail(TRI_ECONFIG, "train.verify_every: want auto, off or a number of steps, found '%s'", text);
     if (tri_sync_is_apart(&config->parallel) || strcmp(config->parallel.sync, "ps") == 0)
-        return tri_fail(TRI_ECONFIG, "train.verify_every %s: with parallel.sync %s no two workers have the same weights: "
-                                     "want off or auto",
+        return tri_fail(TRI_ECONFIG,
+                        "train.verify_every %s: with parallel.sync %s no two workers have the same weights: "
+                        "want off or auto",
                         text, config->parallel.sync);
     return TRI_OK;
 }

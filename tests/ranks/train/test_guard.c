@@ -36,7 +36,8 @@ static const struct {
     float factor;
 } odd[] = {{127, 1e37f}, {185, 30}};
 
-static tri_status samples_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets)
+static tri_status samples_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples,
+                               void *targets)
 {
     (void)dataset;
     float *sample = samples, *target = targets;
@@ -194,12 +195,11 @@ static void meshes_see_losses_that_jump(void **state)
 {
     (void)state;
     const char *const wild[] = {"optim.lr=0.5", NULL};
-    const char *const calm[] = {
-        "optim.lr=0.5", "train.on_spike=skip", "train.spike_factor=1", "train.spike_window=3", "train.guard_limit=0", NULL};
-    const char *const calm_of_four[] = {"optim.lr=0.5",         "train.on_spike=skip",
-                                        "train.spike_factor=1", "train.spike_window=3",
-                                        "train.guard_limit=0",  "parallel.pipeline=2",
-                                        "parallel.tensor=2",    NULL};
+    const char *const calm[] = {"optim.lr=0.5",         "train.on_spike=skip", "train.spike_factor=1",
+                                "train.spike_window=3", "train.guard_limit=0", NULL};
+    const char *const calm_of_four[] = {
+        "optim.lr=0.5",        "train.on_spike=skip", "train.spike_factor=1", "train.spike_window=3",
+        "train.guard_limit=0", "parallel.pipeline=2", "parallel.tensor=2",    NULL};
     const uint64_t alone = expect_run(&(train_case){.config = gpt, .overrides = calm, .world = 1});
     assert_int_not_equal(alone, expect_run(&(train_case){.config = gpt, .overrides = wild, .world = 1}));
     assert_int_equal(expect_run(&(train_case){.config = gpt, .overrides = calm, .world = 3}), alone);
@@ -221,8 +221,10 @@ static void a_step_that_is_skipped_moves_nothing(void **state)
 static void rolling_back_brings_the_weights_of_the_latest_copy(void **state)
 {
     (void)state;
-    static const char *const fours[] = {"train.on_nonfinite=rollback", "checkpoint.every_steps=4", "train.steps=4", NULL};
-    static const char *const seven[] = {"train.on_nonfinite=rollback", "checkpoint.every_steps=4", "train.steps=7", NULL};
+    static const char *const fours[] = {"train.on_nonfinite=rollback", "checkpoint.every_steps=4", "train.steps=4",
+                                        NULL};
+    static const char *const seven[] = {"train.on_nonfinite=rollback", "checkpoint.every_steps=4", "train.steps=7",
+                                        NULL};
     static const char *const first[] = {"train.on_nonfinite=rollback", "train.steps=7", NULL};
     const uint64_t none = hash_of_no_steps();
     const uint64_t four = hash_with(1, fours);
@@ -236,7 +238,8 @@ static void rolling_back_brings_the_weights_of_the_latest_copy(void **state)
 static void what_guards_do_is_told(void **state)
 {
     (void)state;
-    const char *const overrides[] = {"train.on_nonfinite=skip", "train.on_spike=rollback", "train.spike_window=4", NULL};
+    const char *const overrides[] = {"train.on_nonfinite=skip", "train.on_spike=rollback", "train.spike_window=4",
+                                     NULL};
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = config, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 2});
     assert_int_equal(lines_with("\"event\":\"skip\",\"text\":\"the loss of step "), 2);
@@ -254,17 +257,25 @@ static void a_resumed_run_judges_as_if_it_had_not_stopped(void **state)
     const char *const whole[] = {"train.on_nonfinite=rollback", "train.on_spike=skip", "train.spike_window=12",
                                  "checkpoint.every_steps=4", NULL};
     const char *const half[] = {"train.on_nonfinite=rollback", "train.on_spike=skip", "train.spike_window=12",
-                                "checkpoint.every_steps=4", "train.steps=12", NULL};
+                                "checkpoint.every_steps=4",    "train.steps=12",      NULL};
     const char *const few[] = {"train.on_nonfinite=rollback", "train.on_spike=skip", "train.spike_window=12",
-                               "checkpoint.every_steps=4", "train.guard_limit=1", NULL};
-    const char *const few_half[] = {"train.on_nonfinite=rollback", "train.on_spike=skip", "train.spike_window=12",
-                                    "checkpoint.every_steps=4", "train.guard_limit=1", "train.steps=12", NULL};
+                               "checkpoint.every_steps=4",    "train.guard_limit=1", NULL};
+    const char *const few_half[] = {"train.on_nonfinite=rollback",
+                                    "train.on_spike=skip",
+                                    "train.spike_window=12",
+                                    "checkpoint.every_steps=4",
+                                    "train.guard_limit=1",
+                                    "train.steps=12",
+                                    NULL};
     const uint64_t alone = hash_with(1, whole);
     const int worlds[][2] = {{1, 1}, {2, 3}, {3, 1}};
     for (size_t i = 0; i < TRI_COUNT_OF(worlds); i++) {
         assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
         train_case first = {.config = config, .overrides = half, .run_folder = RUN_FOLDER, .world = worlds[i][0]};
-        train_case second = {.config = config, .overrides = whole, .run_folder = RUN_FOLDER, .resume = RUN_FOLDER,
+        train_case second = {.config = config,
+                             .overrides = whole,
+                             .run_folder = RUN_FOLDER,
+                             .resume = RUN_FOLDER,
                              .world = worlds[i][1]};
         expect_run(&first);
         assert_int_equal(expect_run(&second), alone);
@@ -272,8 +283,8 @@ static void a_resumed_run_judges_as_if_it_had_not_stopped(void **state)
     }
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = config, .overrides = few_half, .run_folder = RUN_FOLDER, .world = 1});
-    train_outcome outcome = train_threads(&(train_case){
-        .config = config, .overrides = few, .run_folder = RUN_FOLDER, .resume = RUN_FOLDER, .world = 2});
+    train_outcome outcome = train_threads(
+        &(train_case){.config = config, .overrides = few, .run_folder = RUN_FOLDER, .resume = RUN_FOLDER, .world = 2});
     assert_int_equal(outcome.status, TRI_ENUMERIC);
     assert_non_null(strstr(outcome.message, "step 16: the loss of step 16 is "));
     assert_non_null(strstr(outcome.message, "and guards have acted 1 times already (train.guard_limit)"));

@@ -48,8 +48,9 @@ static void bit_flip(tri_job *job)
     int64_t count = params->share ? params->share_elements : params->count;
     float *values = flip.array == 0 ? params->values : tri_optim_state(job->optim, flip.array - 1);
     tri_rng rng = {(uint64_t)job->step, tri_rng_stream("flip", 0, 0)};
-    bool now = flip.every > 0 ? job->step % flip.every == 0 && (int)tri_rng_below(rng, 0, (uint64_t)job->world) == job->rank
-                              : job->step == flip.step && job->rank == flip.rank;
+    bool now = flip.every > 0
+                   ? job->step % flip.every == 0 && (int)tri_rng_below(rng, 0, (uint64_t)job->world) == job->rank
+                   : job->step == flip.step && job->rank == flip.rank;
     if (!now)
         return;
     assert_int_equal(tri_job_settle(job), TRI_OK);
@@ -147,9 +148,10 @@ static void the_rank_and_the_tensor_are_named(void **state)
     train_case test = {.config = mlp, .run_folder = RUN_FOLDER, .world = 3, .before_step = bit_flip};
     repairs_of(&test, &outcome);
     assert_true(outcome.status == TRI_OK && outcome.hash == quiet.hash);
-    assert_int_equal(lines_with("{\"step\":6,\"event\":\"repair\",\"text\":\"before step 6 weights differ from the other "
-                                "replicas': rank 2 ("),
-                     1);
+    assert_int_equal(
+        lines_with("{\"step\":6,\"event\":\"repair\",\"text\":\"before step 6 weights differ from the other "
+                   "replicas': rank 2 ("),
+        1);
     assert_int_equal(lines_with("), first in "), 1);
     assert_int_equal(lines_with(".weight: repaired from these"), 1);
     assert_int_equal(lines_with("\"event\""), 1);
@@ -245,7 +247,8 @@ static void two_have_no_majority(void **state)
     train_case test = {.config = mlp, .world = 2, .before_step = bit_flip};
     assert_int_equal(repairs_of(&test, &outcome), 0);
     assert_int_equal(outcome.status, TRI_ENUMERIC);
-    assert_non_null(strstr(outcome.message, "replicas of the weights differ before step 5, and none has a majority: rank 0 ("));
+    assert_non_null(
+        strstr(outcome.message, "replicas of the weights differ before step 5, and none has a majority: rank 0 ("));
     assert_non_null(strstr(outcome.message, ", rank 1 ("));
     assert_non_null(strstr(outcome.message, ", first in "));
 }
@@ -270,12 +273,15 @@ static void options_that_cannot_be_are_one_line(void **state)
     static const struct {
         const char *overrides[3], *words;
     } cases[] = {
-        {{"train.verify_every=sometimes", NULL}, "train.verify_every: want auto, off or a number of steps, found 'sometimes'"},
+        {{"train.verify_every=sometimes", NULL},
+         "train.verify_every: want auto, off or a number of steps, found 'sometimes'"},
         {{"train.verify_every=0", NULL}, "found '0'"},
-        {{"train.verify_every=5", "parallel.sync=local", NULL}, "with parallel.sync local no two workers have the same"},
+        {{"train.verify_every=5", "parallel.sync=local", NULL},
+         "with parallel.sync local no two workers have the same"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
-        train_outcome outcome = train_threads(&(train_case){.config = mlp, .overrides = cases[i].overrides, .world = 2});
+        train_outcome outcome =
+            train_threads(&(train_case){.config = mlp, .overrides = cases[i].overrides, .world = 2});
         assert_int_equal(outcome.status, TRI_ECONFIG);
         if (!strstr(outcome.message, cases[i].words))
             fail_msg("want '%s', got '%s'", cases[i].words, outcome.message);
