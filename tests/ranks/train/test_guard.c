@@ -191,6 +191,17 @@ static void meshes_see_gradients_that_are_no_numbers(void **state)
     }
 }
 
+/* Nobody else wants the norm. */
+static void without_clipping_gradients_are_looked_at_too(void **state)
+{
+    (void)state;
+    const char *overrides[] = {"train.on_nonfinite=skip", "optim.clip_norm=0", "train.guard_limit=2", NULL};
+    train_case test = {.config = gpt, .overrides = overrides, .world = 1, .before_step = spoil_gradients};
+    const uint64_t alone = expect_run(&test);
+    test.world = 3;
+    assert_int_equal(expect_run(&test), alone);
+}
+
 static void meshes_see_losses_that_jump(void **state)
 {
     (void)state;
@@ -247,6 +258,18 @@ static void what_guards_do_is_told(void **state)
     assert_int_equal(lines_with("\"event\":\"rollback\""), 2);
     assert_int_equal(lines_with("\"skipped\":true"), 4);
     assert_int_equal(lines_with("\"skipped\":false"), 16);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* The loss of the weights before the first step is far above what later ones came to. */
+static void weights_that_are_back_do_not_jump_again(void **state)
+{
+    (void)state;
+    const char *const overrides[] = {"train.on_nonfinite=skip", "train.on_spike=rollback", "train.spike_window=3",
+                                     "train.spike_factor=2",    "optim.lr=0.1",            NULL};
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    expect_run(&(train_case){.config = config, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 1});
+    assert_int_equal(lines_with("\"event\":\"rollback\""), 2);
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
@@ -340,10 +363,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_leaves_out_the_same_steps),
         cmocka_unit_test(meshes_see_gradients_that_are_no_numbers),
+        cmocka_unit_test(without_clipping_gradients_are_looked_at_too),
         cmocka_unit_test(meshes_see_losses_that_jump),
         cmocka_unit_test(a_step_that_is_skipped_moves_nothing),
         cmocka_unit_test(rolling_back_brings_the_weights_of_the_latest_copy),
         cmocka_unit_test(what_guards_do_is_told),
+        cmocka_unit_test(weights_that_are_back_do_not_jump_again),
         cmocka_unit_test(a_resumed_run_judges_as_if_it_had_not_stopped),
         cmocka_unit_test(what_ends_the_run_and_what_cannot_be_is_one_line),
     };
