@@ -109,7 +109,7 @@ static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
     ps->consistency = tri_ps_consistency(servers->config);
     int64_t first = tri_tree_first(setup->leaves, servers->worker, servers->workers);
     int64_t count = tri_tree_count(setup->leaves, servers->worker, servers->workers);
-    if (tri_tree_parts(setup->leaves, first, count, ps->parts) != setup->part_count)
+    if (tri_ps_parts(servers->config, setup->leaves, first, count, ps->parts) != setup->part_count)
         return tri_fail(TRI_EINTERNAL, "a worker's shards make other subtrees than its sync");
     TRI_TRY(ps_allocate(ps));
     return tri_ps_dense_open(servers->client, &ps->spec, servers->worker == 0, setup->params->values, &ps->given_step,
@@ -312,6 +312,22 @@ tri_status tri_sync_ps_take(tri_sync *sync, int64_t step)
     ps->coming = true;
     tri_ps_dense_pull(ps->dense, step, false);
     return ps_settle(sync);
+}
+
+tri_status tri_sync_ps_meet(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    TRI_TRY(ps_settle(sync));
+    if (!tri_ps_is_coded(&ps->spec.ps))
+        return TRI_OK;
+    ps->coming = true;
+    tri_ps_dense_pull_exact(ps->dense, ps->clock);
+    return ps_settle(sync);
+}
+
+void tri_sync_ps_part(tri_sync *sync)
+{
+    tri_ps_dense_round(ps_of(sync)->dense);
 }
 
 tri_status tri_sync_ps_state(tri_sync *sync, tri_optim *optim)

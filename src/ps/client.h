@@ -68,6 +68,9 @@ void tri_ps_dense_clock(tri_ps_dense *dense, int64_t clock);
 /* Asks for the values of all blocks, those first that come first in the store; with `of_all` once every worker that
  * has not left has pushed all steps before `clock`. */
 void tri_ps_dense_pull(tri_ps_dense *dense, int64_t clock, bool of_all);
+/* The same in f32, whatever ps.values says: not what others compute with. Then back, without asking anybody. */
+void tri_ps_dense_pull_exact(tri_ps_dense *dense, int64_t clock);
+void tri_ps_dense_round(tri_ps_dense *dense);
 /* Waits until block b has values of this clock, or of those that were pulled last. */
 tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock);
 /* The optimizer's array `index`, into out[params.count]. */

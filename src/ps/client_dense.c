@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "ps/client_impl.h"
+#include "ps/coding_dense.h"
 
 /* What the next forward pass reads first goes first. */
 static unsigned block_priority(int b)
@@ -36,9 +37,11 @@ static tri_status blocks_init(tri_ps_dense *dense)
         dense_block *block = &dense->blocks[b];
         *block = (dense_block){.server = -1, .asked = -1, .arrived = -1, .pushed = -1};
         block->moves = tri_ps_cut_moves(spec, &spec->cuts[b]);
-        block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *));
-        block->staged = spec->cuts[b].tied > 0 ? tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(float *)) : NULL;
-        if (!block->bodies || (spec->cuts[b].tied > 0 && !block->staged))
+        bool staged = dense->coded || spec->cuts[b].tied > 0;
+        block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(void *));
+        block->staged = staged ? tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(void *)) : NULL;
+        block->told = dense->coded ? tri_alloc(tri_ps_values_nbytes(spec, &spec->cuts[b])) : NULL;
+        if (!block->bodies || (staged && !block->staged) || (dense->coded && !block->told))
             status = TRI_ENOMEM;
     }
     if (status == TRI_OK)
@@ -69,6 +72,7 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
     *dense = (tri_ps_dense){.client = client,
                             .spec = spec,
                             .consistency = tri_ps_consistency(&spec->ps),
+                            .coded = tri_ps_is_coded(&spec->ps),
                             .values = values,
                             .tail_clock = -1,
                             .tail_known = -1,
@@ -105,6 +109,7 @@ void tri_ps_dense_close(tri_ps_dense *dense)
             tri_free(block->staged[p]);
         tri_free(block->staged);
         tri_free(block->bodies);
+        tri_free(block->told);
     }
     tri_free(dense->blocks);
     tri_free(dense->squares);
@@ -152,6 +157,7 @@ tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *co
     for (int b = 0; b < dense->spec->cut_count; b++)
         dense->blocks[b].arrived = clock;
     unlock(dense);
+    tri_ps_dense_round(dense);
     tri_free(bodies);
     return status;
 }
@@ -171,19 +177,23 @@ static void stage_piece(void *arg, int64_t grad_first, int64_t offset, int64_t c
     at->to += count;
 }
 
-/* The body of a push: where the gradient lies, or with those of ties behind it. */
-static const float *body_of(tri_ps_dense *dense, int b, int p, const float *grads)
+/* The body of a push: where the gradient lies, or with those of ties behind it, or coded. */
+static const void *body_of(tri_ps_dense *dense, int b, int p, const float *grads)
 {
     const ps_cut *cut = &dense->spec->cuts[b];
     dense_block *block = &dense->blocks[b];
-    if (cut->tied == 0)
+    if (!block->staged)
         return grads + cut->first;
     if (!block->staged[p])
-        block->staged[p] = tri_alloc(tri_ps_cut_nbytes(cut));
+        block->staged[p] = tri_alloc(tri_ps_gradients_nbytes(dense->spec, cut));
     if (!block->staged[p])
         return NULL;
+    if (dense->coded) {
+        tri_ps_gradients_write(dense->spec, cut, grads, block->staged[p]);
+        return block->staged[p];
+    }
     memcpy(block->staged[p], grads + cut->first, (size_t)cut->count * sizeof(float));
-    stage at = {.grads = grads, .to = block->staged[p] + cut->count};
+    stage at = {.grads = grads, .to = (float *)block->staged[p] + cut->count};
     tri_ps_ties_walk(dense->spec, cut, stage_piece, &at);
     return block->staged[p];
 }
@@ -194,7 +204,7 @@ static void push_queue(tri_ps_dense *dense, int b)
     for (int p = 0; p < dense->part_count; p++) {
         ps_head head = {.kind = PS_PUSH,
                         .flags = dense->consistency == PS_BSP && p == 0 ? PS_FLAG_PULL : 0,
-                        .nbytes = tri_ps_cut_nbytes(&dense->spec->cuts[b]),
+                        .nbytes = tri_ps_gradients_nbytes(dense->spec, &dense->spec->cuts[b]),
                         .clock = block->pushed,
                         .table = dense->client->links[block->server].table,
                         .block = (uint32_t)b,
@@ -210,12 +220,13 @@ void tri_ps_dense_push(tri_ps_dense *dense, int b, int64_t clock, const tri_tree
     dense_block *block = &dense->blocks[b];
     if (!block->moves)
         return;
-    const float *bodies[TRI_TREE_MAX_PARTS];
+    const void *bodies[TRI_TREE_MAX_PARTS];
     for (int p = 0; p < part_count; p++)
         bodies[p] = body_of(dense, b, p, grads[p]);
     lock(dense);
     dense->part_count = part_count;
     dense->weight = weight;
+    dense->exact = false;
     for (int p = 0; p < part_count; p++) {
         dense->parts[p] = parts[p];
         block->bodies[p] = bodies[p];
@@ -288,22 +299,43 @@ static void pull_queue(tri_ps_dense *dense, int b)
 {
     const dense_block *block = &dense->blocks[b];
     ps_head head = {.kind = PS_PULL,
-                    .flags = dense->of_all ? PS_FLAG_ALL : 0,
+                    .flags = (uint16_t)((dense->of_all ? PS_FLAG_ALL : 0) | (dense->exact ? PS_FLAG_EXACT : 0)),
                     .clock = block->asked,
                     .table = dense->client->links[block->server].table,
                     .block = (uint32_t)b};
     tri_ps_queue(dense->client, block->server, 0, &head, NULL);
 }
 
-void tri_ps_dense_pull(tri_ps_dense *dense, int64_t clock, bool of_all)
+static void blocks_pull(tri_ps_dense *dense, int64_t clock, bool of_all, bool exact)
 {
     lock(dense);
     dense->of_all = of_all;
+    dense->exact = exact;
     for (int b = 0; b < dense->spec->cut_count; b++) {
         dense->blocks[b].asked = clock;
         pull_queue(dense, b);
     }
     unlock(dense);
+}
+
+void tri_ps_dense_pull(tri_ps_dense *dense, int64_t clock, bool of_all)
+{
+    blocks_pull(dense, clock, of_all, false);
+}
+
+void tri_ps_dense_pull_exact(tri_ps_dense *dense, int64_t clock)
+{
+    if (dense->coded)
+        blocks_pull(dense, clock, false, true);
+}
+
+void tri_ps_dense_round(tri_ps_dense *dense)
+{
+    for (int b = 0; dense->coded && b < dense->spec->cut_count; b++) {
+        const ps_cut *cut = &dense->spec->cuts[b];
+        tri_ps_values_write(dense->spec, cut, dense->values + cut->first, dense->blocks[b].told);
+        tri_ps_values_read(dense->spec, cut, dense->blocks[b].told, dense->values + cut->first);
+    }
 }
 
 static void state_queue(tri_ps_dense *dense, int b)
@@ -384,6 +416,9 @@ void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused
         tri_slice blocks = tri_ps_norm_blocks(spec, cut);
         place = dense->squares + blocks.first;
         wanted = (size_t)blocks.count * sizeof(double);
+    } else if (head->kind == PS_VALUES && dense->coded && !(head->flags & PS_FLAG_EXACT)) {
+        place = dense->blocks[head->block].told;
+        wanted = tri_ps_values_nbytes(spec, cut);
     } else {
         place = (head->kind == PS_VALUES ? dense->values : dense->state) + cut->first;
         wanted = (size_t)cut->count * sizeof(float);
@@ -408,6 +443,10 @@ void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head)
         block->stated = true;
         break;
     default:
+        if (dense->coded && !(head->flags & PS_FLAG_EXACT)) {
+            const ps_cut *cut = &dense->spec->cuts[head->block];
+            tri_ps_values_read(dense->spec, cut, block->told, dense->values + cut->first);
+        }
         block->arrived = head->clock;
         block->asked = -1;
         break;

@@ -72,6 +72,8 @@ typedef enum ps_kind {
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
 
+#define PS_FLAG_EXACT UINT16_C(64) /* PS_PULL, PS_VALUES: f32, whatever ps.values says */
+
 #define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
 
 /* In letters to a backup the upper bits of `table` are the worker's number. */

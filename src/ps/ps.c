@@ -18,3 +18,17 @@ ps_consistency tri_ps_consistency(const tri_ps_config *config)
         return PS_BSP;
     return strcmp(config->consistency, "ssp") == 0 ? PS_SSP : PS_ASYNC;
 }
+
+bool tri_ps_is_coded(const tri_ps_config *config)
+{
+    return strcmp(config->values, "f32") != 0;
+}
+
+int tri_ps_parts(const tri_ps_config *config, int64_t leaves, int64_t first, int64_t count, tri_tree_part *parts)
+{
+    if (tri_ps_consistency(config) != PS_BSP || !tri_ps_is_coded(config))
+        return tri_tree_parts(leaves, first, count, parts);
+    for (int64_t i = 0; i < count; i++)
+        parts[i] = (tri_tree_part){first + i, 1};
+    return (int)count;
+}

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "kernel/kernel.h"
+#include "ps/coding_dense.h"
 #include "ps/server_impl.h"
 
 static bool clips(const ps_table *table)
@@ -29,7 +30,7 @@ static tri_status check_clock(const ps_block *block, const ps_head *head)
 
 tri_status tri_ps_bsp_place(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
 {
-    size_t wanted = tri_ps_cut_nbytes(&table->spec.cuts[head->block]);
+    size_t wanted = tri_ps_gradients_nbytes(&table->spec, &table->spec.cuts[head->block]);
     TRI_TRY(check_clock(block, head));
     if (head->nbytes != wanted)
         return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
@@ -69,7 +70,7 @@ static void values_give(tri_ps_server *server, const ps_table *table, ps_block *
 {
     for (int w = 0; w < table->spec.workers; w++)
         if (block->waits[w] && server->workers[w])
-            tri_ps_values_answer(server->workers[w], table, block, false);
+            tri_ps_values_answer(server->workers[w], table, block, block->waits[w] & PS_FLAG_EXACT, false);
     memset(block->waits, 0, (size_t)table->spec.workers);
 }
 
@@ -106,7 +107,7 @@ static void wants(ps_guest *guest, const ps_table *table, ps_block *block, const
     if (head->clock < block->clock) {
         if (clips(table))
             squares_answer(guest, table, block, head->clock);
-        tri_ps_values_answer(guest, table, block, false);
+        tri_ps_values_answer(guest, table, block, 0, false);
         return;
     }
     block->waits[guest->number] = 1;
@@ -114,11 +115,21 @@ static void wants(ps_guest *guest, const ps_table *table, ps_block *block, const
         squares_answer(guest, table, block, block->clock);
 }
 
+/* What is coded came to the beginning of its room: it is never longer than what it tells. */
+static void room_decode(const ps_guest *guest, const ps_table *table, const ps_block *block, size_t nbytes)
+{
+    if (!tri_ps_is_coded(&table->spec.ps))
+        return;
+    memcpy(table->scratch, guest->room, nbytes);
+    tri_ps_gradients_decode(table, block, table->scratch, guest->room);
+}
+
 tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,
                            const ps_head *head)
 {
     bool fresh = guest->sum != NULL;
     if (fresh) {
+        room_decode(guest, table, block, head->nbytes);
         TRI_TRY(ps_sum_take(guest->sum, guest->part, guest->room));
         guest->sum = NULL;
     }
@@ -215,16 +226,16 @@ tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head
 tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
 {
     if (!block->moves || head->clock == block->clock) {
-        tri_ps_values_answer(guest, table, block, false);
+        tri_ps_values_answer(guest, table, block, head->flags, false);
         return TRI_OK;
     }
     if (head->clock == block->clock - 1 && block->previous) {
-        tri_ps_values_answer(guest, table, block, true);
+        tri_ps_values_answer(guest, table, block, head->flags, true);
         return TRI_OK;
     }
     if (head->clock != block->clock + 1)
         return tri_fail(TRI_EFORMAT, "values of step %lld of block %u, which is at step %lld", (long long)head->clock,
                         head->block, (long long)block->clock);
-    block->waits[guest->number] = 1;
+    block->waits[guest->number] = (uint8_t)(1 | (head->flags & PS_FLAG_EXACT));
     return TRI_OK;
 }

@@ -45,7 +45,9 @@ typedef struct ps_block {
     float *previous;          /* bsp: those a step before, for a worker that has to begin that step again */
     tri_optim *optim;         /* of these elements alone */
     ps_sum sum;               /* bsp: gradients of step `clock` */
-    uint8_t *waits;           /* bsp: [workers] who wants the values of the next clock */
+    uint8_t *waits;           /* bsp: [workers] who wants the values of the next clock: 1, and PS_FLAG_EXACT */
+    void *told;               /* bsp: values as they travel where they are coded, NULL: they lie in values */
+    int64_t told_clock;       /* of these */
     int64_t *pushed;          /* ssp, async: [workers] steps of each that have come */
     float **seen;             /* with delay compensation: [workers] values that each pulled last, or NULL */
 } ps_block;
@@ -68,6 +70,7 @@ typedef struct ps_table {
     uint8_t *tail_waits; /* [workers] */
     float scale;         /* what gradients of that step are multiplied with, once `scaled` */
     double *squares;     /* of the norm's blocks, with clipping */
+    float *scratch;      /* of a block with ties, where values are coded */
     /* ssp, async */
     int64_t *clocks;    /* [workers] steps that each has finished; INT64_MAX: it has left */
     int64_t *went_on;   /* [workers] the step that each has begun, as counted in: */
@@ -150,7 +153,10 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
 tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
 /* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
 int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker);
-void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous);
+/* how: PS_FLAG_EXACT. previous: those of the step before. */
+void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *block, uint16_t how, bool previous);
+/* What came of a push, as elements; those of ties behind the block's own. */
+void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums);
 /* Adds gradients of ties, which follow the block's own, to those. */
 void tri_ps_block_fold(const ps_table *table, const ps_block *block, float *sums);
 void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_figures *figures);

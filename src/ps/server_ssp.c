@@ -10,10 +10,12 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/coding_dense.h"
 #include "ps/server_impl.h"
 
-/* Of a pull that has to wait. */
-enum { WAITS = 1, WAITS_FOR_ALL };
+/* Of a pull that has to wait: this, and the flags it came with. */
+#define WAITS        UINT8_C(1)
+#define WAITS_FLAGS  (PS_FLAG_ALL | PS_FLAG_EXACT)
 
 /* Steps that the slowest worker has finished, of those that are still there; INT64_MAX: all have left. */
 static int64_t slowest(const ps_table *table)
@@ -42,12 +44,17 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
                            float *body)
 {
     const ps_cut *cut = &table->spec.cuts[head->block];
-    if (head->nbytes != tri_ps_cut_nbytes(cut))
-        return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block,
-                        tri_ps_cut_nbytes(cut), (unsigned long long)head->nbytes);
+    size_t wanted = tri_ps_gradients_nbytes(&table->spec, cut);
+    if (head->nbytes != wanted)
+        return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
+                        (unsigned long long)head->nbytes);
     if (head->clock < block->pushed[guest->number])
         return TRI_OK; /* said again after an answer was lost */
     block->pushed[guest->number] = head->clock + 1;
+    if (table->scratch) {
+        tri_ps_gradients_decode(table, block, body, table->scratch);
+        body = table->scratch;
+    }
     tri_ps_block_fold(table, block, body);
     double rate = tri_ps_rate(table, head->clock);
     tri_optim_figures figures = {.step = block->clock,
@@ -73,7 +80,7 @@ static void going_on_count(ps_table *table, int worker)
 }
 
 /* Values for a worker; what it sees is kept where its gradients will be compensated. */
-static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block)
+static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block, unsigned how)
 {
     going_on_count(table, guest->number);
     int64_t count = table->spec.cuts[block - table->blocks].count;
@@ -84,7 +91,7 @@ static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block)
     }
     if (block->seen)
         memcpy(block->seen[guest->number], block->values, (size_t)count * sizeof(float));
-    tri_ps_values_answer(guest, table, block, false);
+    tri_ps_values_answer(guest, table, block, how & PS_FLAG_EXACT, false);
     return TRI_OK;
 }
 
@@ -92,10 +99,11 @@ static tri_status pulls_answer(ps_guest *guest, ps_table *table, int worker)
 {
     for (int b = 0; b < table->spec.cut_count; b++) {
         uint8_t *waits = &table->pulls[worker][b];
-        if (*waits == 0 || !may_go_on(table, table->clocks[worker], *waits == WAITS_FOR_ALL))
+        if (*waits == 0 || !may_go_on(table, table->clocks[worker], (*waits & PS_FLAG_ALL) != 0))
             continue;
+        unsigned how = *waits;
         *waits = 0;
-        TRI_TRY(values_give(guest, table, &table->blocks[b]));
+        TRI_TRY(values_give(guest, table, &table->blocks[b], how));
     }
     return TRI_OK;
 }
@@ -124,13 +132,13 @@ tri_status tri_ps_ssp_pull(ps_guest *guest, ps_table *table, ps_block *block, co
 {
     bool of_all = head->flags & PS_FLAG_ALL;
     if (may_go_on(table, head->clock, of_all))
-        return values_give(guest, table, block);
+        return values_give(guest, table, block, head->flags);
     uint8_t **pulls = &table->pulls[guest->number];
     if (!*pulls)
         *pulls = tri_alloc_zero((size_t)table->spec.cut_count, 1);
     if (!*pulls)
         return TRI_ENOMEM;
-    (*pulls)[head->block] = of_all ? WAITS_FOR_ALL : WAITS;
+    (*pulls)[head->block] = (uint8_t)(WAITS | (head->flags & WAITS_FLAGS));
     return TRI_OK;
 }
 

@@ -61,7 +61,9 @@ void tri_job_split_shards(tri_job *job)
     int sharer = job->servers.client ? job->servers.worker : job->mesh.data_rank, sharers = sharers_of(job);
     job->first_shard = tri_tree_first(shards, sharer, sharers);
     job->shard_count = tri_tree_count(shards, sharer, sharers);
-    job->part_count = tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
+    job->part_count = job->servers.client
+                          ? tri_ps_parts(&job->config.ps, shards, job->first_shard, job->shard_count, job->parts)
+                          : tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
     for (int p = 0; p < job->part_count; p++)
         job->parts[p].first -= job->first_shard;
     for (int64_t v = 0; v < shards; v++)

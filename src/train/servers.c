@@ -41,6 +41,14 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
     if (setup->workers > job->config.train.shards)
         return tri_fail(TRI_ECONFIG, "%d workers but train.shards is %lld: want at least one shard per worker",
                         setup->workers, (long long)job->config.train.shards);
+    int64_t shards = (job->config.train.shards + setup->workers - 1) / setup->workers;
+    if (tri_ps_consistency(&job->config.ps) == PS_BSP && tri_ps_is_coded(&job->config.ps) &&
+        shards > TRI_TREE_MAX_PARTS)
+        return tri_fail(TRI_ECONFIG,
+                        "ps.values %s: each shard's gradient travels by itself: want at most %d shards a worker, "
+                        "train.shards %lld gives %d workers %lld",
+                        job->config.ps.values, TRI_TREE_MAX_PARTS, (long long)job->config.train.shards, setup->workers,
+                        (long long)shards);
     job->servers = (tri_sync_servers){.client = client,
                                       .config = &job->config.ps,
                                       .optim = &job->config.optim,
@@ -69,6 +77,12 @@ tri_status tri_job_servers_start(tri_job *job)
     job->step = job->first_step = job->saved_step = step;
     TRI_TRY_IN(tri_sync_ps_take(job->sync, step), "while fetching the weights of step %lld", (long long)step);
     return TRI_OK;
+}
+
+/* Followers need them at the end alone. */
+bool tri_job_servers_meets(const tri_job *job)
+{
+    return job->servers.client && tri_ps_is_coded(&job->config.ps) && (!tri_job_follows(job) || job->step >= job->steps);
 }
 
 tri_status tri_job_servers_state(tri_job *job)
