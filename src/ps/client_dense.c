@@ -33,6 +33,11 @@ static tri_status blocks_init(tri_ps_dense *dense)
     dense->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
     dense->moving = tri_alloc_zero((size_t)dense->client->setup.servers, sizeof(bool));
     tri_status status = dense->blocks && dense->squares && dense->moving ? TRI_OK : TRI_ENOMEM;
+    if (spec->ps.backup_workers > 0 && status == TRI_OK) {
+        dense->told_tail = tri_alloc_zero(sizeof(dense->tail_sums) + (size_t)spec->workers, 1);
+        dense->chosen = tri_alloc_zero((size_t)spec->workers, 1);
+        status = dense->told_tail && dense->chosen ? TRI_OK : TRI_ENOMEM;
+    }
     for (int b = 0; b < spec->cut_count && status == TRI_OK; b++) {
         dense_block *block = &dense->blocks[b];
         *block = (dense_block){.server = -1, .asked = -1, .arrived = -1, .pushed = -1};
@@ -77,7 +82,9 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
                             .tail_clock = -1,
                             .tail_known = -1,
                             .move_clock = -1,
-                            .told_clock = -1};
+                            .told_clock = -1,
+                            .chosen_clock = -1,
+                            .deal_asked = -1};
     tri_status status = blocks_init(dense);
     if (status == TRI_OK)
         status = tri_ps_spec_print(spec, &dense->text);
@@ -114,6 +121,8 @@ void tri_ps_dense_close(tri_ps_dense *dense)
     tri_free(dense->blocks);
     tri_free(dense->squares);
     tri_free(dense->moving);
+    tri_free(dense->told_tail);
+    tri_free(dense->chosen);
     tri_string_fini(&dense->text);
     tri_free(dense);
 }
@@ -244,7 +253,7 @@ static void tail_queue(tri_ps_dense *dense, int server)
 {
     for (int p = 0; p < dense->part_count; p++) {
         ps_head head = {.kind = PS_TAIL,
-                        .flags = p == 0 ? PS_FLAG_PULL : 0,
+                        .flags = p == 0 && !dense->told_tail ? PS_FLAG_PULL : 0,
                         .nbytes = sizeof(dense->tails[p]),
                         .clock = dense->tail_clock,
                         .table = dense->client->links[server].table,
@@ -284,6 +293,69 @@ void tri_ps_dense_move(tri_ps_dense *dense, int64_t clock, float scale)
         if (dense->moving[s])
             plain_queue(dense, s, PS_MOVE, clock, (double)scale);
     unlock(dense);
+}
+
+/* To the server that chooses, behind all pushes to it. */
+static void vote_queue(tri_ps_dense *dense)
+{
+    ps_head head = {.kind = PS_CLOCK,
+                    .flags = PS_FLAG_PULL,
+                    .clock = dense->told_clock,
+                    .table = dense->client->links[dense->home].table};
+    tri_ps_queue(dense->client, dense->home, 0, &head, NULL);
+}
+
+void tri_ps_dense_vote(tri_ps_dense *dense, int64_t clock)
+{
+    lock(dense);
+    dense->told_clock = clock + 1;
+    vote_queue(dense);
+    unlock(dense);
+}
+
+/* What the one that chooses has said the others have to know. */
+static void choice_queue(tri_ps_dense *dense, int server)
+{
+    ps_head head = {.kind = PS_MOVE,
+                    .nbytes = (uint64_t)dense->spec->workers,
+                    .clock = dense->chosen_clock,
+                    .table = dense->client->links[server].table};
+    tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, dense->chosen);
+}
+
+/* An answer to a vote, of the step that it was for or of a later one. */
+static void choice_take(tri_ps_dense *dense, int server, const ps_head *head)
+{
+    const char *chosen = dense->told_tail + sizeof(dense->tail_sums);
+    memcpy(dense->tail_sums, dense->told_tail, sizeof(dense->tail_sums));
+    dense->next_clock = (int64_t)head->extra;
+    bool mine = head->clock == dense->tail_clock && dense->next_clock > head->clock;
+    dense->counted = mine && chosen[dense->client->setup.worker];
+    if (!mine || dense->chosen_clock == head->clock)
+        return;
+    dense->chosen_clock = head->clock;
+    memcpy(dense->chosen, chosen, (size_t)dense->spec->workers);
+    for (int s = 0; s < dense->client->setup.servers; s++)
+        if (dense->moving[s] && s != server)
+            choice_queue(dense, s);
+}
+
+bool tri_ps_dense_counted(const tri_ps_dense *dense, int64_t *next)
+{
+    lock((tri_ps_dense *)(uintptr_t)dense);
+    bool counted = dense->counted;
+    *next = dense->next_clock;
+    unlock((tri_ps_dense *)(uintptr_t)dense);
+    return counted;
+}
+
+static void deal_queue(tri_ps_dense *dense)
+{
+    ps_head head = {.kind = PS_CLOCK,
+                    .flags = PS_FLAG_DEAL,
+                    .clock = dense->deal_asked,
+                    .table = dense->client->links[dense->home].table};
+    tri_ps_queue(dense->client, dense->home, 0, &head, NULL);
 }
 
 void tri_ps_dense_clock(tri_ps_dense *dense, int64_t clock)
@@ -365,6 +437,10 @@ void tri_ps_dense_reown(tri_ps_dense *dense)
     }
     if (!any) /* somebody has to tell the sums */
         dense->moving[first] = true;
+    dense->home = first;
+    for (int b = dense->spec->cut_count - 1; b >= 0 && status == TRI_OK; b--)
+        if (dense->blocks[b].moves)
+            dense->home = owners[b];
     for (int s = 0; s < client->setup.servers; s++)
         if (changed >> s & 1 && client->links[s].opened)
             tri_ps_dense_resend(dense, s);
@@ -384,10 +460,16 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server)
     }
     if (dense->moving[server] && dense->consistency == PS_BSP && dense->tail_clock >= 0)
         tail_queue(dense, server);
+    if (dense->moving[server] && dense->chosen_clock >= 0)
+        choice_queue(dense, server);
     if (dense->moving[server] && dense->move_clock >= 0)
         plain_queue(dense, server, PS_MOVE, dense->move_clock, (double)dense->move_scale);
-    if (dense->told_clock >= 0)
+    if (dense->told_clock >= 0 && dense->consistency != PS_BSP)
         plain_queue(dense, server, PS_CLOCK, dense->told_clock, 0);
+    else if (dense->told_clock >= 0 && server == dense->home)
+        vote_queue(dense);
+    if (dense->deal_asked >= 0 && server == dense->home)
+        deal_queue(dense);
     for (int b = 0; b < dense->spec->cut_count; b++)
         if (dense->blocks[b].server == server && dense->blocks[b].asked >= 0)
             pull_queue(dense, b);
@@ -410,8 +492,8 @@ void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused
         return NULL;
     const ps_cut *cut = &spec->cuts[head->block];
     if (head->kind == PS_TAIL) {
-        place = dense->tail_sums;
-        wanted = sizeof(dense->tail_sums);
+        place = dense->told_tail ? (void *)dense->told_tail : dense->tail_sums;
+        wanted = sizeof(dense->tail_sums) + (dense->told_tail ? (size_t)spec->workers : 0);
     } else if (head->kind == PS_SQUARES) {
         tri_slice blocks = tri_ps_norm_blocks(spec, cut);
         place = dense->squares + blocks.first;
@@ -431,9 +513,16 @@ void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused
 void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head)
 {
     dense_block *block = &dense->blocks[head->block];
-    (void)server;
     switch (head->kind) {
+    case PS_CLOCK:
+        if (dense->deal_asked >= 0 && head->clock >= dense->deal_asked) {
+            dense->dealt = head->clock;
+            dense->deal_asked = -1;
+        }
+        break;
     case PS_TAIL:
+        if (dense->told_tail)
+            choice_take(dense, server, head);
         dense->tail_known = head->clock;
         break;
     case PS_SQUARES:
@@ -524,6 +613,23 @@ tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock)
     lock(dense);
     tri_status status =
         block_is_here(&at) && dense->client->status == TRI_OK ? TRI_OK : await(dense, block_is_here, &at, "weights");
+    unlock(dense);
+    return status;
+}
+
+static bool is_dealt(void *arg)
+{
+    return ((const wait *)arg)->dense->deal_asked < 0;
+}
+
+tri_status tri_ps_dense_deal(tri_ps_dense *dense, int64_t done, int64_t *part)
+{
+    wait at = {.dense = dense};
+    lock(dense);
+    dense->deal_asked = done;
+    deal_queue(dense);
+    tri_status status = await(dense, is_dealt, &at, "the next part of the batch");
+    *part = dense->dealt;
     unlock(dense);
     return status;
 }

@@ -74,7 +74,9 @@ tri_status tri_ps_table_write(const ps_table *table, tri_string *out)
     TRI_TRY(put_floats(out, table->tail_before, TRI_PARAMS_TAIL));
     TRI_TRY(put_sum(out, &table->tail));
     TRI_TRY(put_numbers(out, table->clocks, table->spec.workers));
-    return put_numbers(out, table->went_on, table->spec.workers);
+    TRI_TRY(put_numbers(out, table->went_on, table->spec.workers));
+    TRI_TRY(put_numbers(out, table->dealt, table->spec.workers));
+    return ps_put_u64(out, (uint64_t)table->next_deal);
 }
 
 /* What the other lacks it will forward; so its sum takes the place of this one unless this is further on. */
@@ -103,6 +105,8 @@ tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
         table->clocks[w] = known > table->clocks[w] ? known : table->clocks[w];
     }
     read_numbers(&reader, table->went_on, table->spec.workers);
+    read_numbers(&reader, table->dealt, table->spec.workers);
+    table->next_deal = (int64_t)ps_read_u64(&reader);
     return reader.ended ? cut_short(table) : TRI_OK;
 }
 

@@ -44,6 +44,8 @@ void tri_ps_table_destroy(ps_table *table)
     tri_free(table->scratch);
     tri_free(table->clocks);
     tri_free(table->went_on);
+    tri_free(table->left_out);
+    tri_free(table->dealt);
     ps_sum_fini(&table->tail);
     tri_ps_spec_fini(&table->spec);
     tri_free(table);
@@ -93,7 +95,10 @@ tri_status tri_ps_block_hold(const tri_ps_server *server, ps_table *table, int n
         return TRI_ENOMEM;
     TRI_TRY(tri_optim_create_part(&spec->optim, &spec->params, cut->first, cut->count, server->setup.threads,
                                   &block->optim));
-    return bsp ? ps_sum_init(&block->sum, spec->leaves, cut->count + cut->tied) : TRI_OK;
+    if (bsp)
+        TRI_TRY(ps_sum_init(&block->sum, spec->leaves, cut->count + cut->tied));
+    block->sum.apart = tri_ps_chooses(table);
+    return TRI_OK;
 }
 
 static tri_status blocks_make(const tri_ps_server *server, ps_table *table)
@@ -135,9 +140,14 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     table->went_on = tri_alloc_zero(workers, sizeof(int64_t));
     table->pulls = tri_alloc_zero(workers, sizeof(uint8_t *));
     table->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
-    if (!table->tail_waits || !table->clocks || !table->went_on || !table->pulls || !table->squares)
+    table->left_out = tri_alloc_zero(workers, sizeof(uint64_t));
+    table->dealt = tri_alloc_zero(workers, sizeof(int64_t));
+    if (!table->tail_waits || !table->clocks || !table->went_on || !table->pulls || !table->squares ||
+        !table->left_out || !table->dealt)
         return TRI_ENOMEM;
+    TRI_TRY(tri_ps_check(&spec->ps, spec->workers));
     TRI_TRY(ps_sum_init(&table->tail, spec->leaves, TRI_PARAMS_TAIL));
+    table->tail.apart = tri_ps_chooses(table);
     if (tri_ps_is_coded(&spec->ps))
         TRI_TRY(scratch_make(table));
     return blocks_make(server, table);
@@ -216,7 +226,7 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
         memcpy(tri_optim_state(block->optim, i), body + (size_t)(1 + i) * count, count * sizeof(float));
     block->clock = head->clock;
     for (int w = 0; w < table->spec.workers; w++)
-        block->pushed[w] = head->clock;
+        block->pushed[w] = tri_ps_push_number(table, head->clock);
     tri_ps_block_filled(table, block, true);
     return TRI_OK;
 }
@@ -230,8 +240,11 @@ tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, cons
             return tri_fail(TRI_EFORMAT, "table '%s': block %d has no values", table->spec.name, b);
     table->ready = true;
     table->tail_clock = head->clock;
-    for (int w = 0; w < table->spec.workers; w++)
+    table->next_deal = tri_ps_push_number(table, head->clock);
+    for (int w = 0; w < table->spec.workers; w++) {
         table->clocks[w] = table->clocks[w] == INT64_MAX ? INT64_MAX : head->clock;
+        table->dealt[w] = -1;
+    }
     return TRI_OK;
 }
 
@@ -250,7 +263,8 @@ int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, i
 void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *block, uint16_t how, bool previous)
 {
     const ps_cut *cut = cut_of(table, block);
-    bool coded = tri_ps_is_coded(&table->spec.ps) && !(how & PS_FLAG_EXACT), lasts = table->consistency == PS_BSP;
+    bool bsp = table->consistency == PS_BSP;
+    bool coded = tri_ps_is_coded(&table->spec.ps) && !(how & PS_FLAG_EXACT), lasts = bsp && !tri_ps_chooses(table);
     const void *body = previous ? block->previous : block->values;
     ps_head head = {.kind = PS_VALUES,
                     .flags = coded ? 0 : PS_FLAG_EXACT,
@@ -275,6 +289,12 @@ void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *bloc
 void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums)
 {
     tri_ps_gradients_read(&table->spec, cut_of(table, block), body, sums);
+}
+
+int64_t tri_ps_push_number(const ps_table *table, int64_t clock)
+{
+    int64_t deals = tri_ps_deals(&table->spec.ps, table->spec.workers);
+    return deals > 0 ? clock * deals : clock;
 }
 
 double tri_ps_rate(const ps_table *table, int64_t step)

@@ -133,9 +133,8 @@ static tri_status on_move(tri_ps_server *server, ps_guest *guest, const ps_head 
 {
     ps_table *table;
     (void)guest;
-    (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_bsp_move(server, table, head);
+    return head->nbytes > 0 ? tri_ps_bsp_choice(server, table, head, body) : tri_ps_bsp_move(server, table, head);
 }
 
 static tri_status on_clock(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -143,7 +142,8 @@ static tri_status on_clock(tri_ps_server *server, ps_guest *guest, const ps_head
     ps_table *table;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_ssp_clock(server, guest, table, head);
+    return table->consistency == PS_BSP ? tri_ps_bsp_clock(server, guest, table, head)
+                                        : tri_ps_ssp_clock(server, guest, table, head);
 }
 
 static tri_status on_pull(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -257,7 +257,7 @@ static const struct {
     [PS_READY] = {on_ready, 0, PS_CHANGES},
     [PS_PUSH] = {on_push, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_BLOCK},
     [PS_TAIL] = {on_tail, TRI_PARAMS_TAIL * sizeof(float), PS_CHANGES},
-    [PS_MOVE] = {on_move, 0, PS_CHANGES},
+    [PS_MOVE] = {on_move, PS_CHOICE_LIMIT_NBYTES, PS_CHANGES},
     [PS_CLOCK] = {on_clock, 0, PS_CHANGES},
     [PS_PULL] = {on_pull, 0, PS_OF_BLOCK},
     [PS_PULL_STATE] = {on_pull_state, 0, PS_OF_BLOCK},

@@ -56,9 +56,11 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
         body = table->scratch;
     }
     tri_ps_block_fold(table, block, body);
-    double rate = tri_ps_rate(table, head->clock);
+    int64_t deals = tri_ps_deals(&table->spec.ps, table->spec.workers);
+    double rate = tri_ps_rate(table, deals > 0 ? head->clock / deals : head->clock);
+    double pushes = (double)(deals > 0 ? deals : table->spec.workers); /* of a step */
     tri_optim_figures figures = {.step = block->clock,
-                                 .lr = (float)(table->spec.ps.scale_lr ? rate / table->spec.workers : rate),
+                                 .lr = (float)(table->spec.ps.scale_lr ? rate / pushes : rate),
                                  .grad_scale = head->extra > 0 ? (float)(1 / head->extra) : 0,
                                  .buffer_scale = head->part.count > 0 ? 1.0f / (float)head->part.count : 0};
     if (block->seen && block->seen[guest->number])
@@ -117,12 +119,29 @@ static tri_status others_go_on(const tri_ps_server *server, ps_table *table)
     return TRI_OK;
 }
 
-tri_status tri_ps_ssp_clock(const tri_ps_server *server, const ps_guest *guest, ps_table *table, const ps_head *head)
+/* The next part of the batch for a worker that is done with all parts before number `clock`. One that asks again, or
+ * was started again, gets what it has under way. */
+static void deal_next(ps_guest *guest, ps_table *table, const ps_head *head)
 {
+    int64_t *dealt = &table->dealt[guest->number];
+    if (*dealt < head->clock)
+        *dealt = table->next_deal++;
+    tri_ps_answer_plain(guest, PS_CLOCK, head->request, (uint32_t)table->number, *dealt);
+}
+
+tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head)
+{
+    bool deals = tri_ps_deals(&table->spec.ps, table->spec.workers) > 0;
     int64_t *clock = &table->clocks[guest->number];
+    if (head->flags & PS_FLAG_DEAL) {
+        if (!deals || !table->ready || head->clock > table->next_deal)
+            return tri_fail(TRI_EFORMAT, "it wants part %lld, and none are dealt", (long long)head->clock);
+        deal_next(guest, table, head);
+        return TRI_OK;
+    }
     if (*clock == INT64_MAX || head->clock < *clock)
         return TRI_OK;
-    if (head->clock > *clock + 1)
+    if (head->clock > *clock + 1 && !deals)
         return tri_fail(TRI_EFORMAT, "step %lld is over, after step %lld", (long long)head->clock, (long long)*clock);
     *clock = head->clock;
     return others_go_on(server, table);
@@ -152,6 +171,8 @@ tri_status tri_ps_stats(const tri_ps_server *server, tri_string *out)
 {
     for (int t = 0; t < server->table_count; t++) {
         const ps_table *table = server->tables[t];
+        if (tri_ps_chooses(table))
+            TRI_TRY(tri_ps_choices_print(table, out));
         if (table->consistency == PS_BSP)
             continue;
         TRI_TRY(tri_string_append(out, "steps ahead of the slowest worker:"));

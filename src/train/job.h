@@ -123,6 +123,7 @@ struct tri_job {
     int64_t waited_ns; /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
+    int64_t step_before; /* a worker of parameter servers may go on by no step, or by several */
     tri_job_figures figures;
     tri_step_record record;            /* of the last step */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
@@ -209,6 +210,8 @@ int tri_job_servers_local(const tri_job *job);
 void tri_job_servers_plan(tri_job *job);
 /* The first weights go to the servers, or those that they have come here; the step with them. */
 tri_status tri_job_servers_start(tri_job *job);
+/* Parts of a batch that workers are dealt one by one; 0: each has its share. */
+int64_t tri_job_deals(const tri_job *job);
 /* Whether what a worker computes with is rounded, and it has to fetch what it evaluates and saves. */
 bool tri_job_servers_meets(const tri_job *job);
 /* Before a checkpoint: the optimizer's state, as the servers have it. */
