@@ -28,6 +28,15 @@ static tri_status put_numbers(tri_string *out, const int64_t *numbers, int count
     return TRI_OK;
 }
 
+/* Numbers that only grow: what is here may be further on than a server that has just come back. */
+static void read_greater(ps_reader *reader, int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t known = (int64_t)ps_read_u64(reader);
+        numbers[i] = !reader->ended && known > numbers[i] ? known : numbers[i];
+    }
+}
+
 static void read_numbers(ps_reader *reader, int64_t *numbers, int count)
 {
     for (int i = 0; i < count; i++)
@@ -100,13 +109,10 @@ tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
     memcpy(table->tail_sum, sums[0], sizeof(sums[0]));
     memcpy(table->tail_before, sums[1], sizeof(sums[1]));
     TRI_TRY(read_sum(&reader, &table->tail));
-    for (int w = 0; w < table->spec.workers && !reader.ended; w++) {
-        int64_t known = (int64_t)ps_read_u64(&reader);
-        table->clocks[w] = known > table->clocks[w] ? known : table->clocks[w];
-    }
-    read_numbers(&reader, table->went_on, table->spec.workers);
-    read_numbers(&reader, table->dealt, table->spec.workers);
-    table->next_deal = (int64_t)ps_read_u64(&reader);
+    read_greater(&reader, table->clocks, table->spec.workers);
+    read_greater(&reader, table->went_on, table->spec.workers);
+    read_greater(&reader, table->dealt, table->spec.workers);
+    read_greater(&reader, &table->next_deal, 1);
     return reader.ended ? cut_short(table) : TRI_OK;
 }
 

@@ -145,6 +145,8 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     if (!table->tail_waits || !table->clocks || !table->went_on || !table->pulls || !table->squares ||
         !table->left_out || !table->dealt)
         return TRI_ENOMEM;
+    for (size_t w = 0; w < workers; w++)
+        table->dealt[w] = -1;
     TRI_TRY(tri_ps_check(&spec->ps, spec->workers));
     TRI_TRY(ps_sum_init(&table->tail, spec->leaves, TRI_PARAMS_TAIL));
     table->tail.apart = tri_ps_chooses(table);

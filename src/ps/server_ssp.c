@@ -135,7 +135,8 @@ tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_tab
     int64_t *clock = &table->clocks[guest->number];
     if (head->flags & PS_FLAG_DEAL) {
         if (!deals || !table->ready || head->clock > table->next_deal)
-            return tri_fail(TRI_EFORMAT, "it wants part %lld, and none are dealt", (long long)head->clock);
+            return tri_fail(TRI_EFORMAT, "it wants part %lld, and %lld is the next one", (long long)head->clock,
+                            (long long)table->next_deal);
         deal_next(guest, table, head);
         return TRI_OK;
     }
