@@ -228,6 +228,25 @@ class Servers(unittest.TestCase):
         chief = texts[tasks.index(("chief", 0))]
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", chief).group(1), alone)
 
+    def test_the_evaluator_of_tf_config_follows_the_run(self):
+        cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
+        config = json.dumps({"cluster": cluster, "task": {"type": "evaluator", "index": 0}})
+        start = lambda *words: subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, text=True,
+                                                env={**os.environ, "TF_CONFIG": config}, stdout=subprocess.PIPE,
+                                                stderr=subprocess.STDOUT)
+        evaluator = start("--out", "run")  # before there is anything
+        self.run_it("-n", "2", "--servers", "1", "--out", "run", "checkpoint.every_steps=25")
+        text = evaluator.communicate(timeout=120)[0]
+        self.assertEqual(evaluator.returncode, 0, text)
+        lines = [json.loads(line) for line in (self.path / "run" / "evaluator.jsonl").read_text().splitlines()]
+        self.assertEqual(lines[-1]["step"], 99, text)
+        metrics = [json.loads(line) for line in (self.path / "run" / "metrics.jsonl").read_text().splitlines()]
+        own = [line for line in metrics if "test_loss" in line]
+        self.assertEqual(lines[-1], own[-1])
+        nowhere = start()
+        self.assertIn("want --out FOLDER", nowhere.communicate(timeout=60)[0])
+        self.assertEqual(nowhere.returncode, 2)
+
     def test_what_cannot_be_is_refused(self):
         for words, says in (
             (["parallel.sync=ps"], "there are no parameter servers: want --servers N"),
