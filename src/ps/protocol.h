@@ -77,9 +77,9 @@ typedef enum ps_kind {
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
 
-#define PS_FLAG_EXACT UINT16_C(64) /* PS_PULL, PS_VALUES: f32, whatever ps.values says */
+#define PS_FLAG_EXACT UINT16_C(128) /* PS_PULL, PS_VALUES: f32, whatever ps.values says */
 
-#define PS_FLAG_DEAL UINT16_C(128) /* PS_CLOCK with ps.deal demand: done with all parts before `clock` -> the next one */
+#define PS_FLAG_DEAL UINT16_C(256) /* PS_CLOCK with ps.deal demand: done with all parts before `clock` -> the next one */
 
 #define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
 
