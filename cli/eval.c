@@ -163,7 +163,11 @@ static tri_status plan_make(int count, char **argv, eval_plan *plan)
 static tri_status follow(const eval_plan *plan)
 {
     int64_t patience_s = (int64_t)TRI_EVAL_PATIENCE_S;
-    const char *with = given.ranks ? "-n" : given.hosts ? "--hosts" : given.json ? "--json" : given.train ? "--train" : NULL;
+    const char *with = given.ranks   ? "-n"
+                       : given.hosts ? "--hosts"
+                       : given.json  ? "--json"
+                       : given.train ? "--train"
+                                     : NULL;
     if (with)
         return tri_fail(TRI_ECONFIG, "--follow evaluates in this process, on the test data: want it without %s", with);
     if (given.patience)

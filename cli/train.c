@@ -247,8 +247,9 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
 static tri_status evaluate_run(const train_plan *plan)
 {
     if (!plan->folder[0])
-        return tri_fail(TRI_ECONFIG, "TF_CONFIG: an evaluator follows the checkpoints of the run: want --out FOLDER (or "
-                                     "--resume RUN), the same as the chief's, on a file system that both see");
+        return tri_fail(TRI_ECONFIG,
+                        "TF_CONFIG: an evaluator follows the checkpoints of the run: want --out FOLDER (or "
+                        "--resume RUN), the same as the chief's, on a file system that both see");
     tri_log_label_set("evaluator");
     return tri_eval_follow(plan->folder, NULL, plan->overrides, TRI_EVAL_PATIENCE_S);
 }

@@ -36,7 +36,7 @@ typedef struct sync_ps {
     int64_t clock;                           /* of the weights that are here or on their way */
     bool coming;                             /* some may be on their way */
     bool late;                               /* with backup workers: others were chosen in this step */
-    int64_t deals, dealt;                    /* with ps.deal demand: parts of a batch, else 0; number of the one dealt */
+    int64_t deals, dealt; /* with ps.deal demand: parts of a batch, else 0; number of the one dealt */
 } sync_ps;
 
 static sync_ps *ps_of(tri_sync *sync)

@@ -184,8 +184,8 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
             tri_ps_kv_take(client, server, &head, body);
         return true;
     }
-    bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES || head.kind == PS_TAIL ||
-                    head.kind == PS_CLOCK;
+    bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES ||
+                    head.kind == PS_TAIL || head.kind == PS_CLOCK;
     if (server >= 0 && of_dense && client->dense)
         tri_ps_dense_take(client->dense, server, &head);
     else if (server >= 0 && !of_dense)

@@ -81,9 +81,9 @@ struct tri_ps_dense {
     int64_t tail_clock; /* of the latest tail that was said, -1: none */
     int64_t tail_known; /* of the latest sum that came */
     float tail_sums[TRI_PARAMS_TAIL];
-    int home;           /* the server of the first block that moves: it chooses and deals */
-    char *told_tail;    /* with backup workers: where an answer lies, its sums and a byte for each worker; else NULL */
-    uint8_t *chosen;    /* [workers] of the latest step that was chosen for */
+    int home;        /* the server of the first block that moves: it chooses and deals */
+    char *told_tail; /* with backup workers: where an answer lies, its sums and a byte for each worker; else NULL */
+    uint8_t *chosen; /* [workers] of the latest step that was chosen for */
     int64_t chosen_clock; /* that step, -1: none */
     bool counted;       /* the latest answer was of the step that was asked for, and this worker is among the chosen */
     int64_t next_clock; /* as it says */

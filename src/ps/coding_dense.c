@@ -49,7 +49,7 @@ static void piece_pass(walk *at, const piece *told)
     }
     if (at->from)
         told->wire->write(at->from + (at->of_store ? told->first : told->offset), told->count, SCALED,
-                           at->bytes + at->nbytes, NULL);
+                          at->bytes + at->nbytes, NULL);
     if (at->to)
         told->wire->read(at->bytes + at->nbytes, told->count, SCALED, at->to + told->offset);
     at->nbytes += told->wire->nbytes(told->count, SCALED);
@@ -85,9 +85,9 @@ static void ties_walk(const ps_spec *spec, const ps_cut *cut, walk *at)
         if (within.count == 0)
             continue;
         piece told = {.first = spec->params.ties[t].first + (within.first - entry->first),
-                       .offset = offset,
-                       .count = within.count,
-                       .wire = wire_of(spec, entry, within.count, true)};
+                      .offset = offset,
+                      .count = within.count,
+                      .wire = wire_of(spec, entry, within.count, true)};
         piece_pass(at, &told);
         offset += within.count;
     }

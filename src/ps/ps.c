@@ -47,7 +47,8 @@ tri_status tri_ps_check(const tri_ps_config *config, int workers)
 {
     bool bsp = tri_ps_consistency(config) == PS_BSP;
     if (config->backup_workers > 0 && !bsp)
-        return tri_fail(TRI_ECONFIG, "ps.backup_workers %lld: with ps.consistency %s nobody is waited for: want bsp, or 0",
+        return tri_fail(TRI_ECONFIG,
+                        "ps.backup_workers %lld: with ps.consistency %s nobody is waited for: want bsp, or 0",
                         (long long)config->backup_workers, config->consistency);
     if (config->backup_workers > 0 && config->backup_workers >= workers)
         return tri_fail(TRI_ECONFIG, "ps.backup_workers %lld: want fewer than there are workers (%d)",

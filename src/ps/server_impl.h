@@ -91,7 +91,7 @@ struct tri_ps_server {
     uint64_t suspects; /* bits of neighbours whose line has ended */
     uint64_t ended;    /* bits of servers that ended in good order */
     ps_guest *guests;
-    int refused; /* of these, who lose their line soon */
+    int refused;        /* of these, who lose their line soon */
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
     bool *left;         /* [setup.workers] said goodbye */
     int left_count;

@@ -14,8 +14,8 @@
 #include "ps/server_impl.h"
 
 /* Of a pull that has to wait: this, and the flags it came with. */
-#define WAITS        UINT8_C(1)
-#define WAITS_FLAGS  (PS_FLAG_ALL | PS_FLAG_EXACT)
+#define WAITS       UINT8_C(1)
+#define WAITS_FLAGS (PS_FLAG_ALL | PS_FLAG_EXACT)
 
 /* Steps that the slowest worker has finished, of those that are still there; INT64_MAX: all have left. */
 static int64_t slowest(const ps_table *table)

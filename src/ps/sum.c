@@ -77,7 +77,8 @@ static tri_status lists_grow(ps_sum *sum)
     if (!pool)
         return TRI_ENOMEM;
     sum->pool = pool;
-    float **forgone = list_grow(sum->forgone, &sum->forgone_room, sum->forgone_count + sum->awaited + 1, sizeof(float *));
+    float **forgone =
+        list_grow(sum->forgone, &sum->forgone_room, sum->forgone_count + sum->awaited + 1, sizeof(float *));
     if (!forgone)
         return TRI_ENOMEM;
     sum->forgone = forgone;

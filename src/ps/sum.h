@@ -25,7 +25,7 @@ typedef struct ps_sum {
     bool apart;          /* nothing is added before ps_sum_drop(): the owner's, set once */
     float **forgone;     /* [forgone_count] rooms still being received that nobody wants any more */
     int forgone_count, forgone_room;
-    float **pool;        /* [pool_count] buffers that nobody uses */
+    float **pool; /* [pool_count] buffers that nobody uses */
     int pool_count, pool_room;
 } ps_sum;
 

@@ -92,7 +92,8 @@ int64_t tri_job_deals(const tri_job *job)
 /* Followers need them at the end alone. */
 bool tri_job_servers_meets(const tri_job *job)
 {
-    return job->servers.client && tri_ps_is_coded(&job->config.ps) && (!tri_job_follows(job) || job->step >= job->steps);
+    return job->servers.client && tri_ps_is_coded(&job->config.ps) &&
+           (!tri_job_follows(job) || job->step >= job->steps);
 }
 
 tri_status tri_job_servers_state(tri_job *job)

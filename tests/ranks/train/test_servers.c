@@ -112,8 +112,8 @@ static void simulated_workers_give_the_weights_of_one_process(void **state)
     }
 }
 
-/* Each shard's gradient is rounded by itself, so that who computes it makes no difference; evaluations in between, which
- * are of the weights that the servers have, neither. */
+/* Each shard's gradient is rounded by itself, so that who computes it makes no difference; evaluations in between,
+ * which are of the weights that the servers have, neither. */
 static void rounded_gradients_and_weights_are_the_same_for_any_numbers(void **state)
 {
     (void)state;
@@ -127,10 +127,11 @@ static void rounded_gradients_and_weights_are_the_same_for_any_numbers(void **st
                 expect_run(&(train_case){.config = configs[c], .overrides = looked, .world = 1, .servers = 1});
             for (int workers = 1; workers <= 3; workers++)
                 for (int servers = 1; servers <= 2; servers++) {
-                    train_outcome end = expect_end(&(train_case){
-                        .config = configs[c], .overrides = ps, .world = workers, .servers = servers});
+                    train_outcome end = expect_end(
+                        &(train_case){.config = configs[c], .overrides = ps, .world = workers, .servers = servers});
                     if (end.hash != hash)
-                        fail_msg("config %zu, %s, %d workers, %d servers: other weights", c, kinds[k], workers, servers);
+                        fail_msg("config %zu, %s, %d workers, %d servers: other weights", c, kinds[k], workers,
+                                 servers);
                     if (!(fabs(end.test_loss - plain) < 0.03 * plain))
                         fail_msg("config %zu, %s: loss %f, without rounding %f", c, kinds[k], end.test_loss, plain);
                 }
@@ -144,8 +145,8 @@ static uint64_t thousandths(const char *kind, const char *consistency, tri_count
     uint64_t nbytes[2];
     const char *const kinds[] = {"ps.values=f32", kind};
     for (int i = 0; i < 2; i++) {
-        const char *const ps[] = {PS, SMALL, kinds[i], consistency, "train.shards=2", "data.synthetic_width=512",
-                                  "train.eval_every=0", NULL};
+        const char *const ps[] = {
+            PS, SMALL, kinds[i], consistency, "train.shards=2", "data.synthetic_width=512", "train.eval_every=0", NULL};
         uint64_t before = tri_counter_now(counter);
         (void)expect_end(&(train_case){.config = mlp, .overrides = ps, .world = 2, .servers = 2});
         nbytes[i] = tri_counter_now(counter) - before;
@@ -168,8 +169,9 @@ static void narrow_values_take_their_part_of_the_bytes(void **state)
 static void a_run_with_rounded_weights_goes_on_where_it_was(void **state)
 {
     (void)state;
-    static const char *const half[] = {PS, SMALL, "ps.values=bf16", "train.steps=7", NULL},
-                             *const ps[] = {PS, SMALL, "ps.values=bf16", NULL};
+    static const char *const half[] = {PS, SMALL, "ps.values=bf16", "train.steps=7", NULL}, *const ps[] = {
+                                                                                                PS, SMALL,
+                                                                                                "ps.values=bf16", NULL};
     uint64_t whole = expect_run(&(train_case){.config = conv, .overrides = ps, .world = 2, .servers = 2});
     (void)expect_run(
         &(train_case){.config = conv, .overrides = half, .world = 3, .servers = 2, .run_folder = RUN_FOLDER});
@@ -218,12 +220,9 @@ static void stale_workers_learn(void **state)
 {
     (void)state;
     static const char *const words[][2] = {
-        {"ps.consistency=ssp", "ps.staleness=0"},
-        {"ps.consistency=ssp", "ps.staleness=3"},
-        {"ps.consistency=async", NULL},
-        {"ps.consistency=async", "ps.delay_compensation=0.1"},
-        {"ps.consistency=ssp", "ps.values=bf16"},
-        {"ps.consistency=async", "ps.values=int8"},
+        {"ps.consistency=ssp", "ps.staleness=0"}, {"ps.consistency=ssp", "ps.staleness=3"},
+        {"ps.consistency=async", NULL},           {"ps.consistency=async", "ps.delay_compensation=0.1"},
+        {"ps.consistency=ssp", "ps.values=bf16"}, {"ps.consistency=async", "ps.values=int8"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
         const char *const ps[] = {PS, SMALL, words[i][0], words[i][1], NULL};

@@ -19,13 +19,13 @@
 #include "data/data.h"
 #include "ranks/train/train_expect.h"
 
-#define PS       "parallel.sync=ps"
-#define SMALL    "ps.block_kib=16"
-#define FAST_MS  10
-#define SLOW_MS  40
-#define LOADERS  32
-#define STEPS    40
-#define PARTS    4
+#define PS      "parallel.sync=ps"
+#define SMALL   "ps.block_kib=16"
+#define FAST_MS 10
+#define SLOW_MS 40
+#define LOADERS 32
+#define STEPS   40
+#define PARTS   4
 
 static const char mlp[] = "model: {name: mlp, hidden: [48, 24]}\n"
                           "data: {name: synthetic, synthetic_count: 210, synthetic_width: 32, prefetch: 0}\n"

@@ -17,11 +17,11 @@
 #define WORKERS    1000
 #define SERVERS    8
 #define DIM        64
-#define ROWS       4     /* of a request, all on one server */
-#define UNDER_WAY  2     /* requests of a worker */
-#define GREEDY     10    /* workers with more of them: */
+#define ROWS       4  /* of a request, all on one server */
+#define UNDER_WAY  2  /* requests of a worker */
+#define GREEDY     10 /* workers with more of them: */
 #define MORE       256
-#define WINDOW_KIB 64    /* of each line */
+#define WINDOW_KIB 64 /* of each line */
 #define STALENESS  1
 #define WARM_NS    (30 * TRI_NS_PER_MS) /* until all have begun */
 #define BODY_MOST  ((size_t)ROWS * DIM * sizeof(float) + 256)
@@ -236,7 +236,10 @@ static const thousand *run(const char *options, bool in_steps, int64_t timed_ms)
     }
     for (int s = 0; s < SERVERS; s++)
         snprintf(one.addresses[s], sizeof(one.addresses[s]), "%d", WORKERS + s);
-    tri_hub_config config = {.world = WORKERS + SERVERS, .fabric = {.latency_us = 50, .bandwidth = 40000000, .node_bandwidth = 40000000, .message_us = 1, .jitter_us = 20}};
+    tri_hub_config config = {
+        .world = WORKERS + SERVERS,
+        .fabric = {
+            .latency_us = 50, .bandwidth = 40000000, .node_bandwidth = 40000000, .message_us = 1, .jitter_us = 20}};
     OK(tri_hub_create(&config, &one.hub));
     tri_sim_config sim = {.seed = 5, .stack_nbytes = 128 << 10};
     OK(tri_sim_run(&sim, WORKERS + SERVERS + 1, fiber_body, &one));
@@ -269,7 +272,8 @@ static void expect_bounds(const thousand *rig, const char *name)
     assert_true(least >= 10);
     assert_true(10 * (most - least) <= most);
     assert_true(one <= ((size_t)WINDOW_KIB << 10) + BODY_MOST);
-    assert_true(rig->most_server <= GREEDY * (((size_t)WINDOW_KIB << 10) + BODY_MOST) + WORKERS * UNDER_WAY * BODY_MOST);
+    assert_true(rig->most_server <=
+                GREEDY * (((size_t)WINDOW_KIB << 10) + BODY_MOST) + WORKERS * UNDER_WAY * BODY_MOST);
 }
 
 static void all_are_served_alike_and_nothing_piles_up(void **state)
