@@ -162,8 +162,8 @@ static tri_status on_pull_state(tri_ps_server *server, ps_guest *guest, const ps
     ps_block *block;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, &block));
-    int index = (int)head->extra;
-    if (!(head->extra >= 0 && head->extra < TRI_OPTIM_MAX_STATE) || !tri_optim_state_name(block->optim, index))
+    int index = head->extra >= 0 && head->extra < TRI_OPTIM_MAX_STATE ? (int)head->extra : -1;
+    if (index < 0 || !tri_optim_state_name(block->optim, index))
         return tri_fail(TRI_EFORMAT, "array %g of the optimizer", head->extra);
     ps_head answer = *head;
     answer.kind = PS_STATE;
