@@ -340,12 +340,12 @@ static void choice_take(tri_ps_dense *dense, int server, const ps_head *head)
             choice_queue(dense, s);
 }
 
-bool tri_ps_dense_counted(const tri_ps_dense *dense, int64_t *next)
+bool tri_ps_dense_counted(tri_ps_dense *dense, int64_t *next)
 {
-    lock((tri_ps_dense *)(uintptr_t)dense);
+    lock(dense);
     bool counted = dense->counted;
     *next = dense->next_clock;
-    unlock((tri_ps_dense *)(uintptr_t)dense);
+    unlock(dense);
     return counted;
 }
 
