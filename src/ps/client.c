@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/client_impl.h"
@@ -176,6 +177,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
 {
     tri_ps_client *client = arg;
     ps_head head = ps_head_read(letter);
+    tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, letter->nbytes);
     tri_mutex_lock(&client->mutex);
     int server = link_of(client, line);
     if (head.kind == PS_KV_DONE || head.kind == PS_KV_FAILED) {
@@ -184,7 +186,8 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
             tri_ps_kv_take(client, server, &head, body);
         return true;
     }
-    bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES || head.kind == PS_TAIL;
+    bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES ||
+                    head.kind == PS_TAIL || head.kind == PS_CLOCK;
     if (server >= 0 && of_dense && client->dense)
         tri_ps_dense_take(client->dense, server, &head, body);
     else if (server >= 0 && !of_dense)
@@ -241,6 +244,7 @@ static void commands_send(tri_ps_client *client)
         bool ready = link->line && (link->opened || !client->dense || command->head.kind == PS_LOOK);
         if (ready && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
             tri_ps_client_fail(client, TRI_ENOMEM);
+        tri_counter_add(TRI_COUNT_SENT_NBYTES, ready ? letter.nbytes : 0);
     }
     client->commands.count = 0;
     tri_ps_kv_send(client);

@@ -28,6 +28,15 @@ static tri_status put_numbers(tri_string *out, const int64_t *numbers, int count
     return TRI_OK;
 }
 
+/* Numbers that only grow: what is here may be further on than a server that has just come back. */
+static void read_greater(ps_reader *reader, int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t known = (int64_t)ps_read_u64(reader);
+        numbers[i] = !reader->ended && known > numbers[i] ? known : numbers[i];
+    }
+}
+
 static void read_numbers(ps_reader *reader, int64_t *numbers, int count)
 {
     for (int i = 0; i < count; i++)
@@ -74,7 +83,9 @@ tri_status tri_ps_table_write(const ps_table *table, tri_string *out)
     TRI_TRY(put_floats(out, table->tail_before, TRI_PARAMS_TAIL));
     TRI_TRY(put_sum(out, &table->tail));
     TRI_TRY(put_numbers(out, table->clocks, table->spec.workers));
-    return put_numbers(out, table->went_on, table->spec.workers);
+    TRI_TRY(put_numbers(out, table->went_on, table->spec.workers));
+    TRI_TRY(put_numbers(out, table->dealt, table->spec.workers));
+    return ps_put_u64(out, (uint64_t)table->next_deal);
 }
 
 /* Both have heard some workers themselves. */
@@ -118,11 +129,10 @@ tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
         TRI_TRY(read_sum(&reader, &table->tail));
     } else
         TRI_TRY(tail_merge(table, &reader));
-    for (int w = 0; w < table->spec.workers && !reader.ended; w++) {
-        int64_t known = (int64_t)ps_read_u64(&reader);
-        table->clocks[w] = known > table->clocks[w] ? known : table->clocks[w];
-    }
-    read_numbers(&reader, table->went_on, table->spec.workers);
+    read_greater(&reader, table->clocks, table->spec.workers);
+    read_greater(&reader, table->went_on, table->spec.workers);
+    read_greater(&reader, table->dealt, table->spec.workers);
+    read_greater(&reader, &table->next_deal, 1);
     return reader.ended ? cut_short(table) : TRI_OK;
 }
 

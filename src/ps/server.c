@@ -137,6 +137,7 @@ static void room_leave(ps_guest *guest)
 void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest)
 {
     room_leave(guest);
+    server->refused -= guest->leaves_ns > 0;
     tri_ps_kv_forget(server->kv, guest);
     tri_ps_chain_forget(server, guest);
     if (guest->server < 0 && guest->number >= 0 && server->workers[guest->number] == guest)
@@ -210,13 +211,14 @@ void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
     ps_head head = {.kind = PS_REFUSED, .extra = (double)status, .nbytes = strlen(why)};
     tri_ps_answer(guest, &head, why, false);
     room_leave(guest);
+    server->refused += guest->leaves_ns == 0;
     guest->leaves_ns = tri_deadline_after_ms(HEAR_MS);
 }
 
 static void refused_sweep(tri_ps_server *server)
 {
     int64_t now_ns = tri_now_ns();
-    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
+    for (ps_guest *guest = server->refused > 0 ? server->guests : NULL, *next; guest; guest = next) {
         next = guest->next;
         if (guest->leaves_ns > 0 && guest->leaves_ns <= now_ns)
             tri_ps_guest_hang_up(server, guest);

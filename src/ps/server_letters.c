@@ -135,9 +135,8 @@ static tri_status on_move(tri_ps_server *server, ps_guest *guest, const ps_head 
 {
     ps_table *table;
     (void)guest;
-    (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_bsp_move(server, table, head);
+    return head->nbytes > 0 ? tri_ps_bsp_choice(server, table, head, body) : tri_ps_bsp_move(server, table, head);
 }
 
 static tri_status on_clock(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -145,7 +144,8 @@ static tri_status on_clock(tri_ps_server *server, ps_guest *guest, const ps_head
     ps_table *table;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_ssp_clock(server, guest, table, head);
+    return table->consistency == PS_BSP ? tri_ps_bsp_clock(server, guest, table, head)
+                                        : tri_ps_ssp_clock(server, guest, table, head);
 }
 
 static tri_status on_pull(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -164,8 +164,8 @@ static tri_status on_pull_state(tri_ps_server *server, ps_guest *guest, const ps
     ps_block *block;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, &block));
-    int index = (int)head->extra;
-    if (!(head->extra >= 0 && head->extra < TRI_OPTIM_MAX_STATE) || !tri_optim_state_name(block->optim, index))
+    int index = head->extra >= 0 && head->extra < TRI_OPTIM_MAX_STATE ? (int)head->extra : -1;
+    if (index < 0 || !tri_optim_state_name(block->optim, index))
         return tri_fail(TRI_EFORMAT, "array %g of the optimizer", head->extra);
     ps_head answer = *head;
     answer.kind = PS_STATE;
@@ -232,7 +232,7 @@ static tri_status on_copy(tri_ps_server *server, ps_guest *guest, const ps_head 
         return TRI_OK;
     TRI_TRY(tri_ps_block_hold(server, table, (int)head->block));
     TRI_TRY(tri_ps_block_read(table, &table->blocks[head->block], body, head->nbytes));
-    tri_ps_bsp_try(server, table, &table->blocks[head->block]);
+    tri_ps_bsp_copied(server, table, &table->blocks[head->block]);
     return TRI_OK;
 }
 
@@ -257,7 +257,7 @@ static const struct {
     [PS_READY] = {on_ready, 0, PS_CHANGES},
     [PS_PUSH] = {on_push, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_BLOCK},
     [PS_TAIL] = {on_tail, TRI_PARAMS_TAIL * sizeof(float), PS_CHANGES},
-    [PS_MOVE] = {on_move, 0, PS_CHANGES},
+    [PS_MOVE] = {on_move, PS_CHOICE_LIMIT_NBYTES, PS_CHANGES},
     [PS_CLOCK] = {on_clock, 0, PS_CHANGES},
     [PS_PULL] = {on_pull, 0, PS_OF_BLOCK},
     [PS_PULL_STATE] = {on_pull_state, 0, PS_OF_BLOCK},

@@ -58,6 +58,11 @@ static bool parallel_row_decides(const char *field)
     return is_one_of(field, names, TRI_COUNT_OF(names));
 }
 
+static bool ps_row_decides(const char *field)
+{
+    return strcmp(field, "values") == 0;
+}
+
 static bool no_row_decides(const char *field)
 {
     (void)field;

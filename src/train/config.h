@@ -64,7 +64,7 @@ extern const tri_option_table tri_train_options; /* section "train" */
     X(data, data_row_decides)                                                                                          \
     X(optim, each_row_decides)                                                                                         \
     X(parallel, parallel_row_decides)                                                                                  \
-    X(ps, no_row_decides)                                                                                              \
+    X(ps, ps_row_decides)                                                                                              \
     X(comm, no_row_decides)                                                                                            \
     X(net, no_row_decides)                                                                                             \
     X(checkpoint, no_row_decides)

@@ -148,6 +148,7 @@ struct tri_job {
     int64_t waited_ns; /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
+    int64_t step_before; /* a worker of parameter servers may go on by no step, or by several */
     tri_job_figures figures;
     tri_step_record record;            /* of the last step */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
@@ -234,6 +235,10 @@ int tri_job_servers_local(const tri_job *job);
 void tri_job_servers_plan(tri_job *job);
 /* The first weights go to the servers, or those that they have come here; the step with them. */
 tri_status tri_job_servers_start(tri_job *job);
+/* Parts of a batch that workers are dealt one by one; 0: each has its share. */
+int64_t tri_job_deals(const tri_job *job);
+/* Whether what a worker computes with is rounded, and it has to fetch what it evaluates and saves. */
+bool tri_job_servers_meets(const tri_job *job);
 /* Before a checkpoint: the optimizer's state, as the servers have it. */
 tri_status tri_job_servers_state(tri_job *job);
 /* batch_sums.c: for a model whose batch norms are over the whole batch, once the graph is there; refuses layouts that
@@ -328,8 +333,9 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives);
 tri_status tri_job_arrays_spread(tri_job_arrays *arrays);
 /* Of the weights after the last step; collective where they are spread, once a step. */
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash);
-/* apart.c: ranks with weights of their own (tri_sync_is_apart). Elsewhere meet and part do nothing. Between meet and
- * part, which may be nested, the weights are the mean of all ranks'; collective. */
+/* apart.c: ranks with weights of their own (tri_sync_is_apart), and workers of parameter servers with rounded ones.
+ * Elsewhere meet and part do nothing. Between meet and part, which may be nested, the weights are the mean of all
+ * ranks' (collective), or the servers'. */
 bool tri_job_is_apart(const tri_job *job);
 tri_status tri_job_meet(tri_job *job);
 void tri_job_part(tri_job *job);

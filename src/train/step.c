@@ -246,11 +246,35 @@ static int64_t batch_samples(const tri_job *job)
     return left < job->sampler.batch ? left : job->sampler.batch;
 }
 
+/* The next batch, or the part of one that this worker was dealt. */
+static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
+{
+    if (tri_job_deals(job) == 0)
+        return tri_loader_next(job->loader, loaded);
+    return tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
+}
+
+static int64_t step_after(const tri_job *job)
+{
+    return job->sync->next_step >= 0 ? job->sync->next_step : job->step + 1;
+}
+
+/* Steps that others have made in the meantime are passed over. */
+static void step_advance(tri_job *job)
+{
+    int64_t next = step_after(job);
+    job->step_before = job->step;
+    if (next > job->step + 1 && tri_job_deals(job) == 0)
+        tri_loader_seek(job->loader, next);
+    job->step = next;
+}
+
+/* Samples are those of all workers. */
 static void count_step(tri_job *job, double seconds)
 {
     tri_step_record *record = &job->record;
     const tri_job_figures *figures = &job->figures;
-    int64_t samples = batch_samples(job);
+    int64_t samples = batch_samples(job) * (step_after(job) - job->step);
     record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
     record->samples_per_s = (double)samples / seconds;
     record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
@@ -277,7 +301,7 @@ tri_status tri_job_step_run(tri_job *job)
         .grad_norm = NAN};
     tri_job_scale_begin(job);
     TRI_TRY(tri_job_guard_begin(job));
-    TRI_TRY(tri_loader_next(job->loader, &loaded));
+    TRI_TRY(batch_take(job, &loaded));
     job->record.data = lap(&mark_ns);
     job->sync->step = job->step;
     TRI_TRY(sums_verify(job, &loaded, &slice));
@@ -288,6 +312,6 @@ tri_status tri_job_step_run(tri_job *job)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap(&mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
-    job->step++;
+    step_advance(job);
     return TRI_OK;
 }

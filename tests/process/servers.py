@@ -151,6 +151,57 @@ class Servers(unittest.TestCase):
     def test_killed_workers_and_servers(self):
         self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
 
+    def test_a_stopped_worker_is_left_out_and_goes_on_with_the_newest_step(self):
+        process = self.start(*[word.replace("STEPS", "3000") for word in LONG], "--out", "stopped", "-n", "3", "--servers", "2",
+                             "ps.backup_workers=1")
+        text = []
+        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
+        reader.start()
+        log = self.path / "stopped" / "metrics.jsonl"
+        lines = lambda: log.read_text().count("\n") if log.exists() else 0
+        while lines() < 20 and process.poll() is None:
+            time.sleep(0.02)
+        pid = ranks_of(process.pid)[2]
+        os.kill(pid, signal.SIGSTOP)
+        before = lines()
+        deadline = time.monotonic() + 60
+        while lines() < before + 100 and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        went_on = lines() - before
+        os.kill(pid, signal.SIGCONT)
+        process.wait(240)
+        reader.join()
+        self.assertEqual(process.returncode, 0, text[0])
+        self.assertGreaterEqual(went_on, 100, text[0])
+        counts = re.search(r"steps without a worker's part \(ps.backup_workers\): 0: (\d+) 1: (\d+) 2: (\d+)", text[0])
+        self.assertIsNotNone(counts, text[0])
+        self.assertGreaterEqual(int(counts.group(3)), 100)
+        self.assertIn("bits: not reproducible (ps.backup_workers)", text[0])
+
+    def survives(self, ranks, kills, *words):
+        process = self.start(*[word.replace("STEPS", "2500") for word in LONG], "--out", "killed", "--restarts", "1000", *words)
+        text = []
+        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
+        reader.start()
+        killed = self.kill_some(process, ranks, kills, 0.5, 11)
+        process.wait(240)
+        reader.join()
+        self.assertEqual(process.returncode, 0, text[0])
+        self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
+        return text[0]
+
+    def test_backup_workers_and_killed_processes(self):
+        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.backup_workers=1")
+
+    def test_dealt_work_and_killed_processes(self):
+        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.consistency=async", "ps.deal=demand")
+
+    def test_rounded_weights_and_killed_processes(self):
+        alone = self.weights(*[word.replace("STEPS", "2500") for word in LONG], "-n", "1", "--servers", "1", "--out", "one",
+                             "ps.values=bf16")
+        text = self.survives([0, 1, 2, 3], 4, "-n", "2", "--servers", "2", "ps.replicas=2", "ps.values=bf16")
+        self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
+
     def test_a_killed_server_without_a_backup_ends_the_run_with_a_way_out(self):
         process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5",
                              *[word.replace("STEPS", "100000") for word in LONG])
@@ -186,6 +237,25 @@ class Servers(unittest.TestCase):
         chief = texts[tasks.index(("chief", 0))]
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", chief).group(1), alone)
 
+    def test_the_evaluator_of_tf_config_follows_the_run(self):
+        cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
+        config = json.dumps({"cluster": cluster, "task": {"type": "evaluator", "index": 0}})
+        start = lambda *words: subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, text=True,
+                                                env={**os.environ, "TF_CONFIG": config}, stdout=subprocess.PIPE,
+                                                stderr=subprocess.STDOUT)
+        evaluator = start("--out", "run")  # before there is anything
+        self.run_it("-n", "2", "--servers", "1", "--out", "run", "checkpoint.every_steps=25")
+        text = evaluator.communicate(timeout=120)[0]
+        self.assertEqual(evaluator.returncode, 0, text)
+        lines = [json.loads(line) for line in (self.path / "run" / "evaluator.jsonl").read_text().splitlines()]
+        self.assertEqual(lines[-1]["step"], 99, text)
+        metrics = [json.loads(line) for line in (self.path / "run" / "metrics.jsonl").read_text().splitlines()]
+        own = [line for line in metrics if "test_loss" in line]
+        self.assertEqual(lines[-1], own[-1])
+        nowhere = start()
+        self.assertIn("want --out FOLDER", nowhere.communicate(timeout=60)[0])
+        self.assertEqual(nowhere.returncode, 2)
+
     def test_what_cannot_be_is_refused(self):
         for words, says in (
             (["parallel.sync=ps"], "there are no parameter servers: want --servers N"),
@@ -196,6 +266,9 @@ class Servers(unittest.TestCase):
             (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
             (["-n", "2", "--servers", "1", "parallel.tensor=2"], "tensor 2"),
             (["-n", "2", "--servers", "1", "ps.consistency=none"], "ps.consistency"),
+            (["-n", "2", "--servers", "1", "ps.backup_workers=2"], "want fewer than there are workers (2)"),
+            (["-n", "2", "--servers", "1", "ps.backup_workers=1", "ps.consistency=ssp"], "want bsp, or 0"),
+            (["-n", "2", "--servers", "1", "ps.deal=demand"], "want ssp, async, or ps.deal share"),
         ):
             process = self.start(*words)
             process.wait(60)

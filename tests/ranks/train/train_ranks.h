@@ -30,6 +30,7 @@ typedef struct train_outcome {
     uint64_t held_nbytes; /* samples of the rank that holds least */
     uint64_t live_nbytes; /* as fibers: of all ranks, once their jobs were open */
     uint64_t far_nbytes;  /* of the rank that sent most to other hosts */
+    char stats[512];      /* lines of the parameter servers at the end */
 } train_outcome;
 
 /* Ranks as threads over the inproc transport. */
