@@ -179,10 +179,10 @@ class Servers(unittest.TestCase):
         return text[0]
 
     def test_backup_workers_and_killed_processes(self):
-        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.backup_workers=1")
+        self.survives([0, 1, 2, 3, 4], 5, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.backup_workers=1")
 
     def test_dealt_work_and_killed_processes(self):
-        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.consistency=async", "ps.deal=demand")
+        self.survives([0, 1, 2, 3, 4], 5, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.consistency=async", "ps.deal=demand")
 
     def test_rounded_weights_and_killed_processes(self):
         alone = self.weights(*[word.replace("STEPS", "2500") for word in LONG], "-n", "1", "--servers", "1", "--out", "one",
