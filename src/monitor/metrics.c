@@ -123,6 +123,15 @@ tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const ch
     return line_end(metrics, &json);
 }
 
+tri_status tri_metrics_write_event(tri_metrics *metrics, int64_t step, const char *event, const char *text)
+{
+    tri_json json = tri_json_object(&metrics->lines);
+    tri_json_int(&json, "step", step);
+    tri_json_text(&json, "event", event);
+    tri_json_text(&json, "text", text);
+    return line_end(metrics, &json);
+}
+
 tri_status tri_metrics_close(tri_metrics *metrics)
 {
     if (!metrics)

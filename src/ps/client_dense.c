@@ -34,13 +34,12 @@ static tri_status blocks_init(tri_ps_dense *dense)
     dense->moving = tri_alloc_zero((size_t)dense->client->setup.servers, sizeof(bool));
     tri_status status = dense->blocks && dense->squares && dense->moving ? TRI_OK : TRI_ENOMEM;
     if (spec->ps.backup_workers > 0 && status == TRI_OK) {
-        dense->told_tail = tri_alloc_zero(sizeof(dense->tail_sums) + (size_t)spec->workers, 1);
         dense->chosen = tri_alloc_zero((size_t)spec->workers, 1);
-        status = dense->told_tail && dense->chosen ? TRI_OK : TRI_ENOMEM;
+        status = dense->chosen ? TRI_OK : TRI_ENOMEM;
     }
     for (int b = 0; b < spec->cut_count && status == TRI_OK; b++) {
         dense_block *block = &dense->blocks[b];
-        *block = (dense_block){.server = -1, .asked = -1, .arrived = -1, .pushed = -1};
+        *block = (dense_block){.server = -1, .asked = -1, .arrived = -1, .pushed = -1, .filling = -1};
         block->moves = tri_ps_cut_moves(spec, &spec->cuts[b]);
         bool staged = dense->coded || spec->cuts[b].tied > 0;
         block->bodies = tri_alloc_zero(TRI_TREE_MAX_PARTS, sizeof(void *));
@@ -60,7 +59,7 @@ static int64_t clock_of_all(const tri_ps_client *client)
     int64_t clock = INT64_MAX, tail = 0;
     for (int s = 0; s < client->setup.servers; s++) {
         const ps_link *link = &client->links[s];
-        if (!ps_view_find(&client->view, s))
+        if (!ps_view_has(&client->view, s))
             continue;
         clock = link->clock < clock ? link->clock : clock;
         tail = (int64_t)link->extra > tail ? (int64_t)link->extra : tail;
@@ -324,10 +323,8 @@ static void choice_queue(tri_ps_dense *dense, int server)
 }
 
 /* An answer to a vote, of the step that it was for or of a later one. */
-static void choice_take(tri_ps_dense *dense, int server, const ps_head *head)
+static void choice_take(tri_ps_dense *dense, int server, const ps_head *head, const char *chosen)
 {
-    const char *chosen = dense->told_tail + sizeof(dense->tail_sums);
-    memcpy(dense->tail_sums, dense->told_tail, sizeof(dense->tail_sums));
     dense->next_clock = (int64_t)head->extra;
     bool mine = head->clock == dense->tail_clock && dense->next_clock > head->clock;
     dense->counted = mine && chosen[dense->client->setup.worker];
@@ -423,7 +420,7 @@ static void state_queue(tri_ps_dense *dense, int b)
 void tri_ps_dense_reown(tri_ps_dense *dense)
 {
     tri_ps_client *client = dense->client;
-    int *owners = tri_alloc((size_t)dense->spec->cut_count * sizeof(int)), first = client->view.servers[0].number;
+    int *owners = tri_alloc((size_t)dense->spec->cut_count * sizeof(int)), first = client->view.servers[0];
     uint64_t changed = 0;
     bool any = false;
     tri_status status = owners ? tri_ps_owners(dense->spec, &client->view, owners) : TRI_ENOMEM;
@@ -431,6 +428,8 @@ void tri_ps_dense_reown(tri_ps_dense *dense)
     for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++) {
         dense_block *block = &dense->blocks[b];
         changed |= block->server != owners[b] ? UINT64_C(1) << owners[b] : 0;
+        if (block->filling >= 0 && block->filling != owners[b]) /* what it is saying must not overtake the new one */
+            client->links[block->filling].cut = true;
         block->server = owners[b];
         dense->moving[owners[b]] = dense->moving[owners[b]] || block->moves;
         any = any || block->moves;
@@ -480,37 +479,81 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server)
 
 /* --- in --- */
 
-void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused)
+/* A server that was slow, or answers twice, may say what is not awaited any more. */
+static bool values_are_awaited(const tri_ps_dense *dense, int server, const ps_head *head)
 {
-    const ps_spec *spec = dense->spec;
-    void *place = NULL;
-    size_t wanted = 0;
-    if (head->kind != PS_VALUES && head->kind != PS_STATE && head->kind != PS_SQUARES && head->kind != PS_TAIL)
-        return NULL;
-    *refused = head->kind != PS_TAIL && head->block >= (uint32_t)spec->cut_count;
-    if (*refused)
-        return NULL;
-    const ps_cut *cut = &spec->cuts[head->block];
-    if (head->kind == PS_TAIL) {
-        place = dense->told_tail ? (void *)dense->told_tail : dense->tail_sums;
-        wanted = sizeof(dense->tail_sums) + (dense->told_tail ? (size_t)spec->workers : 0);
-    } else if (head->kind == PS_SQUARES) {
-        tri_slice blocks = tri_ps_norm_blocks(spec, cut);
-        place = dense->squares + blocks.first;
-        wanted = (size_t)blocks.count * sizeof(double);
-    } else if (head->kind == PS_VALUES && dense->coded && !(head->flags & PS_FLAG_EXACT)) {
-        place = dense->blocks[head->block].told;
-        wanted = tri_ps_values_nbytes(spec, cut);
-    } else {
-        place = (head->kind == PS_VALUES ? dense->values : dense->state) + cut->first;
-        wanted = (size_t)cut->count * sizeof(float);
-        *refused = head->kind == PS_STATE && !dense->state;
-    }
-    *refused = *refused || head->nbytes != wanted;
-    return *refused ? NULL : place;
+    const dense_block *block = &dense->blocks[head->block];
+    if (block->server != server || block->asked < 0)
+        return false;
+    if (dense->chosen && head->clock > block->asked) /* others have gone on without this worker */
+        return true;
+    return dense->consistency != PS_BSP || !block->moves || head->clock == block->asked;
 }
 
-void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head)
+/* Values come in ps.values' coding, to be read once they are whole. */
+static bool is_coded(const tri_ps_dense *dense, const ps_head *head)
+{
+    return dense->coded && head->kind == PS_VALUES && !(head->flags & PS_FLAG_EXACT);
+}
+
+static size_t answer_nbytes(const tri_ps_dense *dense, const ps_head *head)
+{
+    const ps_spec *spec = dense->spec;
+    if (head->kind == PS_TAIL)
+        return sizeof(dense->tail_sums) + (dense->chosen ? (size_t)spec->workers : 0);
+    const ps_cut *cut = &spec->cuts[head->block];
+    if (is_coded(dense, head))
+        return tri_ps_values_nbytes(spec, cut);
+    return head->kind == PS_SQUARES ? (size_t)tri_ps_norm_blocks(spec, cut).count * sizeof(double)
+                                    : (size_t)cut->count * sizeof(float);
+}
+
+void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, bool *refused)
+{
+    const ps_spec *spec = dense->spec;
+    if (head->kind != PS_VALUES && head->kind != PS_STATE && head->kind != PS_SQUARES && head->kind != PS_TAIL)
+        return NULL;
+    *refused = (head->kind != PS_TAIL && head->block >= (uint32_t)spec->cut_count) ||
+               head->nbytes != answer_nbytes(dense, head);
+    if (*refused)
+        return NULL;
+    if (head->kind == PS_STATE && dense->state)
+        return dense->state + spec->cuts[head->block].first;
+    if (head->kind != PS_VALUES || !values_are_awaited(dense, server, head))
+        return NULL;
+    dense->blocks[head->block].filling = server;
+    return is_coded(dense, head) ? dense->blocks[head->block].told : dense->values + spec->cuts[head->block].first;
+}
+
+void tri_ps_dense_lost(tri_ps_dense *dense, int server)
+{
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        if (dense->blocks[b].filling == server)
+            dense->blocks[b].filling = -1;
+}
+
+static void squares_take(tri_ps_dense *dense, dense_block *block, const ps_head *head, const void *body)
+{
+    tri_slice blocks = tri_ps_norm_blocks(dense->spec, &dense->spec->cuts[head->block]);
+    if (block->pushed != head->clock || block->squared)
+        return;
+    memcpy(dense->squares + blocks.first, body, head->nbytes);
+    block->squared = true;
+}
+
+/* With backup workers an answer is one to this step's vote if it says that a later step is next. */
+static void tail_take(tri_ps_dense *dense, int server, const ps_head *head, const char *body)
+{
+    int64_t clock = dense->tail_clock;
+    if ((dense->chosen ? (int64_t)head->extra <= clock : head->clock != clock) || dense->tail_known >= clock)
+        return;
+    memcpy(dense->tail_sums, body, sizeof(dense->tail_sums));
+    if (dense->chosen)
+        choice_take(dense, server, head, body + sizeof(dense->tail_sums));
+    dense->tail_known = clock;
+}
+
+void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, const void *body)
 {
     dense_block *block = &dense->blocks[head->block];
     switch (head->kind) {
@@ -521,18 +564,19 @@ void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head)
         }
         break;
     case PS_TAIL:
-        if (dense->told_tail)
-            choice_take(dense, server, head);
-        dense->tail_known = head->clock;
+        tail_take(dense, server, head, body);
         break;
     case PS_SQUARES:
-        block->squared = block->pushed == head->clock;
+        squares_take(dense, block, head, body);
         break;
     case PS_STATE:
         block->stated = true;
         break;
     default:
-        if (dense->coded && !(head->flags & PS_FLAG_EXACT)) {
+        if (block->filling != server) /* it was not awaited when it began to come */
+            return;
+        block->filling = -1;
+        if (is_coded(dense, head)) {
             const ps_cut *cut = &dense->spec->cuts[head->block];
             tri_ps_values_read(dense->spec, cut, block->told, dense->values + cut->first);
         }

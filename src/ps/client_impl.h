@@ -20,6 +20,8 @@ typedef struct ps_command {
 typedef struct ps_link {
     tri_line *line;  /* NULL: not there at present */
     bool opened;     /* it has told its number of the table */
+    bool cut;        /* to be hung up on: it is in the middle of what another server says now */
+    bool refused;    /* it has not taken in what was another's in its view: to be said again once that is known here */
     int64_t lost_ns; /* when it was lost */
     int64_t dial_ns; /* not again before this */
     int64_t answers; /* to requests that are waited for one by one: OPEN, READY, STATS, BYE */
@@ -57,6 +59,7 @@ typedef struct dense_block {
     bool moves;
     int64_t asked;   /* clock of the values that are awaited, -1: none */
     int64_t arrived; /* of those that are here */
+    int filling;     /* server that they are coming from just now, -1: none */
     bool squared;    /* squares of the step under way are here */
     bool stated;     /* so is the array of the optimizer that was asked for */
     int64_t pushed;  /* step of the latest push, -1: none */
@@ -110,8 +113,10 @@ tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body,
 
 /* --- client_dense.c; the mutex is held --- */
 /* Where the body of a letter shall lie; NULL: *refused, or nowhere. */
-void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused);
-void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head);
+void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, bool *refused);
+void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, const void *body);
+/* The server's line has ended, in the middle of a letter perhaps. */
+void tri_ps_dense_lost(tri_ps_dense *dense, int server);
 /* Everything that a server has not answered, again. */
 void tri_ps_dense_resend(tri_ps_dense *dense, int server);
 /* The client's view has changed: blocks are other servers' now, which are told what the old ones have not answered. */

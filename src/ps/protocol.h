@@ -51,7 +51,6 @@ typedef enum ps_kind {
     /* Between a server and its backup: */
     PS_COPY_TABLE, /* body: what is known of a table */
     PS_COPY,       /* block; body: all of it */
-    PS_WHOLE,      /* the backup has been given all */
     PS_ACK,        /* request: letters that the backup has */
     PS_LEAVE,      /* the server ends in good order */
     /* Tables of rows; request: numbers that ascend. -> PS_KV_DONE, or PS_KV_FAILED: this request alone has failed. */
@@ -78,6 +77,8 @@ typedef enum ps_kind {
 #define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
+
+#define PS_FLAG_REFUSED UINT16_C(64) /* PS_MOVED: a letter was not taken in, and is to be said again */
 
 #define PS_FLAG_EXACT UINT16_C(128) /* PS_PULL, PS_VALUES: f32, whatever ps.values says */
 

@@ -75,7 +75,6 @@ static void values_give(tri_ps_server *server, const ps_table *table, ps_block *
     memset(block->waits, 0, (size_t)table->spec.workers);
 }
 
-/* Moves a block for which all is there. */
 static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
 {
     if (!block->moves || !ps_sum_is_whole(&block->sum) || !table->tail_whole || !table->scaled ||
@@ -135,6 +134,14 @@ static void tail_answer(ps_guest *guest, const ps_table *table, int64_t clock)
         tri_ps_answer(guest, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
 }
 
+static void tail_waits_answer(tri_ps_server *server, ps_table *table, int64_t clock)
+{
+    for (int w = 0; w < table->spec.workers; w++)
+        if (table->tail_waits[w] && server->workers[w])
+            tail_answer(server->workers[w], table, clock);
+    memset(table->tail_waits, 0, (size_t)table->spec.workers);
+}
+
 /* The tail of all leaves is here: workers learn the loss, and what gradients are multiplied with. */
 static void tail_end(tri_ps_server *server, ps_table *table)
 {
@@ -145,10 +152,7 @@ static void tail_end(tri_ps_server *server, ps_table *table)
         table->scale = weight != 0 ? 1.0f / weight : 0;
         table->scaled = true;
     }
-    for (int w = 0; w < table->spec.workers; w++)
-        if (table->tail_waits[w] && server->workers[w])
-            tail_answer(server->workers[w], table, table->tail_clock);
-    memset(table->tail_waits, 0, (size_t)table->spec.workers);
+    tail_waits_answer(server, table, table->tail_clock);
     blocks_try(server, table);
 }
 
@@ -196,6 +200,26 @@ void tri_ps_bsp_chosen(tri_ps_server *server, ps_table *table)
             tri_ps_chosen_are_here(table, &block->sum))
             block_is_whole(server, table, block);
     }
+}
+
+void tri_ps_bsp_tail_copied(tri_ps_server *server, ps_table *table, int64_t before)
+{
+    if (table->tail_clock > before)
+        tail_waits_answer(server, table, before);
+    if (table->tail_whole)
+        tail_waits_answer(server, table, table->tail_clock);
+    if (!table->tail_whole && has_become_whole(table, &table->tail))
+        tail_end(server, table);
+    else
+        blocks_try(server, table);
+}
+
+void tri_ps_bsp_copied(tri_ps_server *server, ps_table *table, ps_block *block)
+{
+    if (tri_ps_chooses(table) && tri_ps_chosen_are_here(table, &block->sum))
+        block_is_whole(server, table, block);
+    else
+        block_try(server, table, block);
 }
 
 /* The first word of the next step: all blocks have taken the one before. */

@@ -87,7 +87,7 @@ struct tri_ps_server {
     ps_view view;
     ps_chain chain;
     int64_t look_ns;   /* when it looks for a view by itself next */
-    bool whole;        /* has all that it is the backup of */
+    bool yielded;      /* what workers wait for is not answered here any more: they are to ask again */
     uint64_t suspects; /* bits of neighbours whose line has ended */
     uint64_t ended;    /* bits of servers that ended in good order */
     ps_guest *guests;
@@ -117,10 +117,16 @@ void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *le
 void tri_ps_answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock);
 void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest);
 void tri_ps_guest_hang_up(tri_ps_server *server, ps_guest *guest);
+/* Who is pushing into a block loses its line, and begins again. */
+void tri_ps_rooms_leave(tri_ps_server *server, const ps_block *block);
+/* The server ends with this, after the letter under way. */
+void tri_ps_end_with(tri_ps_server *server, tri_status status);
 /* Whether a failure is no single guest's (no memory, no number): then the server ends with it. */
 bool tri_ps_concerns_all(tri_ps_server *server, tri_status status);
 
 /* --- server_letters.c --- */
+/* The guest is the server that has the slot, and this one is its backup. */
+bool tri_ps_backs(const tri_ps_server *server, const ps_guest *guest, int slot);
 /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.
  * PS_OF_SLOTS: wants the server that has the slots in its body. */
 enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8 };
@@ -138,8 +144,12 @@ tri_status tri_ps_idle_look(tri_ps_server *server);
 void tri_ps_leave_tell(tri_ps_server *server);
 /* Dials another server; its address is in the store. */
 tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line);
-/* The view changes. */
-tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next);
+/* Takes all views that are there and newer than its own. */
+tri_status tri_ps_view_look(tri_ps_server *server);
+/* What is here of a slot means nothing any more. */
+void tri_ps_slot_leave(tri_ps_server *server, int slot);
+/* Changes the view, or takes what somebody else was first with. */
+tri_status tri_ps_view_make(tri_ps_server *server, const ps_change *change);
 
 /* --- server_dense.c: statuses are TRI_EFORMAT for what a sound client does not say --- */
 /* The table of this text: one that is here, or a new one. */
@@ -182,6 +192,10 @@ tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *tab
 tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head,
                            const float *body);
 tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head *head);
+/* More is known of the tail, which was that of step `before`. */
+void tri_ps_bsp_tail_copied(tri_ps_server *server, ps_table *table, int64_t before);
+/* Moves a block for which all is there: one that was copied may wait for nothing more. */
+void tri_ps_bsp_copied(tri_ps_server *server, ps_table *table, ps_block *block);
 tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
 
 /* Sums of a step that has been chosen for have become whole, or may have. */

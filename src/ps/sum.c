@@ -299,6 +299,25 @@ void ps_sum_reset(ps_sum *sum)
     sum->leaves_here = 0;
 }
 
+tri_status ps_sum_merge(ps_sum *sum, const ps_sum *other)
+{
+    for (int i = 0; i < other->slot_count; i++) {
+        tri_tree_part part = other->slots[i].part;
+        float *room;
+        if (!other->slots[i].here || ps_sum_has(sum, part))
+            continue;
+        int slot = slot_after(sum, part.first); /* parts of it, since it is not part of one */
+        while (slot < sum->slot_count && sum->slots[slot].part.first < part.first + part.count) {
+            sum->leaves_here -= sum->slots[slot].part.count;
+            slot_remove(sum, slot);
+        }
+        TRI_TRY(ps_sum_room(sum, part, &room));
+        memcpy(room, other->slots[i].buffer, (size_t)sum->elements * sizeof(float));
+        TRI_TRY(ps_sum_take(sum, part, room));
+    }
+    return TRI_OK;
+}
+
 /* --- as bytes: magic, flags, leaves, elements, leaves here, slots; first, count and elements of each slot --- */
 
 tri_status ps_sum_write(const ps_sum *sum, tri_string *out)

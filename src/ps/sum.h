@@ -52,6 +52,8 @@ void ps_sum_drop(ps_sum *sum);
 bool ps_sum_is_whole(const ps_sum *sum);
 /* The whole sum, valid until the next call but those that ask; NULL: it is not whole, or nothing came. */
 float *ps_sum_root(const ps_sum *sum);
+/* Puts in what `other`, a sum of as many leaves and elements, has and this one has not. No room may be awaited. */
+tri_status ps_sum_merge(ps_sum *sum, const ps_sum *other);
 /* For the next step; keeps the memory. No room may be awaited. */
 void ps_sum_reset(ps_sum *sum);
 

@@ -51,6 +51,7 @@ typedef struct job_action {
 } job_action;
 
 static const job_action actions[] = {
+    {save_every, tri_job_verify_now}, /* before others see them */
     {evaluate_every, tri_job_evaluate_and_tell},
     {sample_every, tri_job_sample},
     {save_every, tri_job_save},

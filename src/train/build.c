@@ -166,17 +166,21 @@ static tri_status build_moves(tri_job *job)
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     tri_job_scale_open(job);
-    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || job->rank == 0 || job->mesh.model_group ||
-        !job->sync->whole) {
+    tri_job_guard_open(job);
+    TRI_TRY(tri_job_verify_open(job));
+    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || tri_job_guard_wants_norm(job) || job->rank == 0 ||
+        job->mesh.model_group || !job->sync->whole) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
     }
     TRI_TRY(allocate_waves(job));
-    /* Clipping, the loss scale and ties need all sums at once; pieces of the batch write all gradients before any is
-     * ready. */
-    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && job->scale.now == 0 &&
-                 job->params->tie_count == 0 && job->graph && !job->waves.scratch;
+    /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
+     * gradients before any is ready. */
+    bool skips =
+        job->scale.now > 0 || job->guard.on_nonfinite >= TRI_GUARD_SKIP || job->guard.on_spike >= TRI_GUARD_SKIP;
+    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
+                 job->graph && !job->waves.scratch;
     hooks_set(job);
     return TRI_OK;
 }

@@ -164,6 +164,8 @@ void tri_job_close(tri_job *job)
     tri_loader_close(job->loader);
     tri_loader_close(job->test.loader);
     tri_free(job->test.sums);
+    tri_job_guard_close(job);
+    tri_job_verify_close(job);
     tri_sync_destroy(job->sync);
     tri_optim_destroy(job->optim);
     tri_graph_destroy(job->graph);

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
@@ -72,12 +71,13 @@ class Servers(unittest.TestCase):
         self.folder.cleanup()
 
     def start(self, *words):
-        return subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+        with open(self.path / "said", "w") as said:
+            return subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, stdout=said, stderr=said)
 
     def run_it(self, *words, code=0):
         process = self.start(*words)
-        text = process.communicate(timeout=240)[0]
+        process.wait(240)
+        text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, code, text)
         return text
 
@@ -96,48 +96,60 @@ class Servers(unittest.TestCase):
         self.assertEqual(self.weights("-n", "3", "--servers", "1", "comm.encrypt=on", "train.steps=0", "--resume", "half"),
                          alone)
 
-    def kill_some(self, process, ranks, kills, pause, seed):
+    @staticmethod
+    def is_settled(text, servers):
+        """Every server has said that its backup has all, of the newest view; two deaths at once would be one too many."""
+        views = [int(version) for version in re.findall(r"view (\d+):", text)]
+        wanted = rf"\[server (\d+)\] view {max(views, default=0)}: server \d+ has a copy"
+        return len(set(re.findall(wanted, text))) == servers
+
+    def kill_some(self, process, ranks, kills, pause, seed, servers=0):
         draw = random.Random(seed)
         killed = 0
-        log = self.path / "killed" / "metrics.jsonl"
+        log, said, mark = self.path / "killed" / "metrics.jsonl", self.path / "said", 0
         while not log.exists() or log.stat().st_size == 0:
             self.assertIsNone(process.poll())
             time.sleep(0.02)
         while killed < kills and process.poll() is None:
             time.sleep(pause * (1 + draw.random()))
-            pid = ranks_of(process.pid).get(draw.choice(ranks))
+            if servers > 0 and not self.is_settled(said.read_text()[mark:], servers):
+                continue
+            rank = draw.choice(ranks)
+            pid = ranks_of(process.pid).get(rank)
             if pid:
                 try:
+                    mark = said.stat().st_size if rank >= 2 else mark
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
                 except ProcessLookupError:
                     pass
         return killed
 
-    def killed_run(self, ranks, kills, pause, steps, *words):
+    def killed_run(self, ranks, kills, pause, steps, servers, *words):
         long = [word.replace("STEPS", str(steps)) for word in LONG]
         alone = self.weights(*long, "--out", "alone")
-        process = self.start(*long, "--out", "killed", "--restarts", "1000", *words)
-        text = []
-        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
-        reader.start()
-        killed = self.kill_some(process, ranks, kills, pause, 7)
+        process = self.start(*long, "--out", "killed", "--restarts", "1000", "-n", "2", "--servers", str(servers), *words)
+        backed = servers if "ps.replicas=2" in words else 0
+        killed = self.kill_some(process, ranks, kills, pause, 7, backed)
         process.wait(240)
-        reader.join()
-        self.assertEqual(process.returncode, 0, text[0])
+        text = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 0, text)
         self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
-        self.assertEqual(re.search(r"weights: xxh3 (\w+)", text[0]).group(1), alone, text[0])
-        return text[0]
+        self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
+        return text
 
     def test_killed_workers_are_replaced_and_the_weights_stay_the_same(self):
-        self.killed_run([0, 1], 8, 0.2, 1500, "-n", "2", "--servers", "2")
+        self.killed_run([0, 1], 8, 0.2, 1500, 2)
 
     def test_killed_servers_are_replaced_by_their_backups(self):
-        text = self.killed_run([2, 3], 5, 0.7, 2500, "-n", "2", "--servers", "2", "ps.replicas=2")
+        text = self.killed_run([2, 3], 12, 0.05, 3000, 2, "ps.replicas=2")
         self.assertIn("its backup goes on in its place", text)
 
     def test_killed_servers_of_three(self):
-        self.killed_run([2, 3, 4], 5, 0.7, 2500, "-n", "2", "--servers", "3", "ps.replicas=2")
+        self.killed_run([2, 3, 4], 12, 0.05, 3000, 3, "ps.replicas=2")
+
+    def test_killed_workers_and_servers(self):
+        self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
 
     def test_a_stopped_worker_is_left_out_and_goes_on_with_the_newest_step(self):
         process = self.start(*[word.replace("STEPS", "3000") for word in LONG], "--out", "stopped", "-n", "3", "--servers", "2",
@@ -193,15 +205,12 @@ class Servers(unittest.TestCase):
     def test_a_killed_server_without_a_backup_ends_the_run_with_a_way_out(self):
         process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5",
                              *[word.replace("STEPS", "100000") for word in LONG])
-        text = []
-        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
-        reader.start()
         self.kill_some(process, [3], 1, 0.2, 1)
         process.wait(60)
-        reader.join()
-        self.assertEqual(process.returncode, 3, text[0])
-        self.assertIn("error: server 1 was started again, but what it held is lost", text[0])
-        self.assertIn("ps.replicas 2", text[0])
+        text = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 3, text)
+        self.assertIn("error: server 1 was started again, but what it held is lost", text)
+        self.assertIn("ps.replicas 2", text)
 
     def test_stale_workers_tell_how_far_ahead_they_were(self):
         text = self.run_it("-n", "2", "--servers", "2", "ps.consistency=ssp", "ps.staleness=1")
@@ -262,7 +271,8 @@ class Servers(unittest.TestCase):
             (["-n", "2", "--servers", "1", "ps.deal=demand"], "want ssp, async, or ps.deal share"),
         ):
             process = self.start(*words)
-            text = process.communicate(timeout=60)[0]
+            process.wait(60)
+            text = (self.path / "said").read_text()
             self.assertIn(process.returncode, (1, 2), text)
             self.assertIn(says, text)
 

@@ -31,6 +31,16 @@ typedef struct rank_place {
     char stats[512];
 } rank_place;
 
+static tri_status steps_run(const rank_place *place, tri_job *job)
+{
+    bool done = false;
+    while (!done) {
+        place->test->before_step(job);
+        TRI_TRY(tri_job_step(job, &done));
+    }
+    return TRI_OK;
+}
+
 /* One of them NULL. */
 static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *servers)
 {
@@ -49,7 +59,7 @@ static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *serv
     if (status == TRI_OK && comm)
         status = tri_barrier(tri_comm_world(comm), NULL);
     if (status == TRI_OK)
-        status = tri_job_run(job);
+        status = place->test->before_step ? steps_run(place, job) : tri_job_run(job);
     if (status == TRI_OK)
         status = tri_job_result_read(job, &place->result);
     if (status != TRI_OK)

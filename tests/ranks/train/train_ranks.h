@@ -15,8 +15,9 @@ typedef struct train_case {
     const char *run_folder, *resume; /* or NULL */
     bool first_writes;               /* rank 0 alone knows of the run folder */
     int world;
-    int servers;        /* parameter servers beside the ranks, which are their workers then */
-    int ranks_per_host; /* as fibers; 0: one */
+    int servers;                       /* parameter servers beside the ranks, which are their workers then */
+    int ranks_per_host;                /* as fibers; 0: one */
+    void (*before_step)(tri_job *job); /* each rank's, or NULL */
 } train_case;
 
 typedef struct train_outcome {

@@ -286,6 +286,45 @@ static void a_sum_goes_on_elsewhere_from_its_bytes(void **state)
     ps_sum_fini(&copy);
 }
 
+static void two_sums_that_heard_different_senders_become_one(void **state)
+{
+    (void)state;
+    rig_random random = {{1, 5}, 0};
+    ps_sum sum, other;
+    float expected[ELEMENTS];
+    OK(ps_sum_init(&sum, 16, ELEMENTS));
+    OK(ps_sum_init(&other, 16, ELEMENTS));
+    tree(all, 0, 16, expected);
+    for (int round = 0; round < 400; round++) {
+        tri_tree_part parts[2 * MOST_PARTS];
+        int order[2 * MOST_PARTS], count = parts_make(16, 1 + (int)rig_below(&random, 16), parts);
+        bool heard[2 * MOST_PARTS] = {0};
+        int64_t leaves = 0;
+        rig_shuffle(&random, order, count);
+        for (int i = 0; i < count; i++) {
+            uint64_t who = rig_below(&random, 4); /* both, one of them, nobody */
+            if (who <= 1)
+                send(&sum, parts[order[i]]);
+            if (who == 0 || who == 2)
+                send(&other, parts[order[i]]);
+            heard[i] = who <= 2;
+            leaves += heard[i] ? parts[order[i]].count : 0;
+        }
+        OK(ps_sum_merge(&sum, &other));
+        assert_int_equal(ps_sum_count(&sum), leaves);
+        for (int i = 0; i < count; i++)
+            if (heard[i])
+                assert_true(ps_sum_has(&sum, parts[order[i]]));
+            else
+                send(&sum, parts[order[i]]);
+        assert_memory_equal(ps_sum_root(&sum), expected, sizeof(expected));
+        ps_sum_reset(&sum);
+        ps_sum_reset(&other);
+    }
+    ps_sum_fini(&sum);
+    ps_sum_fini(&other);
+}
+
 static void bytes_that_are_no_sum_are_refused(void **state)
 {
     (void)state;
@@ -365,6 +404,7 @@ int main(void)
         cmocka_unit_test(what_is_dropped_is_left_out),
         cmocka_unit_test(parts_of_those_who_were_not_chosen_are_forgone),
         cmocka_unit_test(a_sum_goes_on_elsewhere_from_its_bytes),
+        cmocka_unit_test(two_sums_that_heard_different_senders_become_one),
         cmocka_unit_test(bytes_that_are_no_sum_are_refused),
         cmocka_unit_test(running_out_of_memory_loses_nothing),
     };
