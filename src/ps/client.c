@@ -156,7 +156,8 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
             return;
         break;
     case PS_STATS:
-        if (link == client->links && tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
+        if (link == &client->links[client->home] &&
+            tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
             tri_ps_client_fail(client, TRI_ENOMEM);
         break;
     case PS_REFUSED: {

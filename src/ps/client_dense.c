@@ -300,8 +300,8 @@ static void vote_queue(tri_ps_dense *dense)
     ps_head head = {.kind = PS_CLOCK,
                     .flags = PS_FLAG_PULL,
                     .clock = dense->told_clock,
-                    .table = dense->client->links[dense->home].table};
-    tri_ps_queue(dense->client, dense->home, 0, &head, NULL);
+                    .table = dense->client->links[dense->client->home].table};
+    tri_ps_queue(dense->client, dense->client->home, 0, &head, NULL);
 }
 
 void tri_ps_dense_vote(tri_ps_dense *dense, int64_t clock)
@@ -351,8 +351,8 @@ static void deal_queue(tri_ps_dense *dense)
     ps_head head = {.kind = PS_CLOCK,
                     .flags = PS_FLAG_DEAL,
                     .clock = dense->deal_asked,
-                    .table = dense->client->links[dense->home].table};
-    tri_ps_queue(dense->client, dense->home, 0, &head, NULL);
+                    .table = dense->client->links[dense->client->home].table};
+    tri_ps_queue(dense->client, dense->client->home, 0, &head, NULL);
 }
 
 void tri_ps_dense_clock(tri_ps_dense *dense, int64_t clock)
@@ -436,10 +436,10 @@ void tri_ps_dense_reown(tri_ps_dense *dense)
     }
     if (!any) /* somebody has to tell the sums */
         dense->moving[first] = true;
-    dense->home = first;
+    client->home = first;
     for (int b = dense->spec->cut_count - 1; b >= 0 && status == TRI_OK; b--)
         if (dense->blocks[b].moves)
-            dense->home = owners[b];
+            client->home = owners[b];
     for (int s = 0; s < client->setup.servers; s++)
         if (changed >> s & 1 && client->links[s].opened)
             tri_ps_dense_resend(dense, s);
@@ -465,9 +465,9 @@ void tri_ps_dense_resend(tri_ps_dense *dense, int server)
         plain_queue(dense, server, PS_MOVE, dense->move_clock, (double)dense->move_scale);
     if (dense->told_clock >= 0 && dense->consistency != PS_BSP)
         plain_queue(dense, server, PS_CLOCK, dense->told_clock, 0);
-    else if (dense->told_clock >= 0 && server == dense->home)
+    else if (dense->told_clock >= 0 && server == dense->client->home)
         vote_queue(dense);
-    if (dense->deal_asked >= 0 && server == dense->home)
+    if (dense->deal_asked >= 0 && server == dense->client->home)
         deal_queue(dense);
     for (int b = 0; b < dense->spec->cut_count; b++)
         if (dense->blocks[b].server == server && dense->blocks[b].asked >= 0)

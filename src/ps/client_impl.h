@@ -47,7 +47,8 @@ struct tri_ps_client {
     int64_t wanted[PS_MAX_SERVERS]; /* answers of each then */
     tri_ps_dense *dense;            /* NULL: none */
     struct ps_kv_lines *kv;         /* calls about rows (client_kv.h), NULL: none */
-    tri_string stats;
+    tri_string stats;               /* of: */
+    int home; /* the server of the first block that moves: it chooses and deals; 0: there is none */
     bool closing, leaving;
     tri_status status; /* the first failure: every call returns it */
     char message[TRI_ERROR_NBYTES];
@@ -84,7 +85,6 @@ struct tri_ps_dense {
     int64_t tail_clock; /* of the latest tail that was said, -1: none */
     int64_t tail_known; /* of the latest sum that came */
     float tail_sums[TRI_PARAMS_TAIL];
-    int home;        /* the server of the first block that moves: it chooses and deals */
     char *told_tail; /* with backup workers: where an answer lies, its sums and a byte for each worker; else NULL */
     uint8_t *chosen; /* [workers] of the latest step that was chosen for */
     int64_t chosen_clock; /* that step, -1: none */

@@ -63,22 +63,53 @@ static void row_list(const tri_kv_table *table, const kv_batch *batch, uint32_t 
     memset(to + floats, 0, (dim - floats) * sizeof(float));
 }
 
-/* Pairs [0, count) of one server: its keys, and for pushes their rows side by side. Returns how many. */
-static int64_t rows_list(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count,
-                         kv_scratch *scratch, uint32_t *at)
+/* Whether the row of a pair is that of the one before, with which it is pulled or added up. */
+static bool is_again(const kv_batch *batch, const ps_pair *pairs, int64_t i)
 {
-    size_t dim = (size_t)table->spec.table.dim;
+    return i > 0 && pairs[i].key == pairs[i - 1].key && (!batch->rows || batch->adds);
+}
+
+/* Keys of the pairs [0, count) of one server. Returns how many. */
+static int64_t keys_list(const kv_batch *batch, const ps_pair *pairs, int64_t count, uint64_t *keys, uint32_t *at)
+{
     int64_t listed = 0;
     for (int64_t i = 0; i < count; i++) {
-        bool again = i > 0 && pairs[i].key == pairs[i - 1].key && (!batch->rows || batch->adds);
+        bool again = is_again(batch, pairs, i);
         if (at)
             at[i] = pairs[i].at | (again ? KV_SAME_KEY : 0);
         listed += !again;
-        scratch->keys[listed - 1] = pairs[i].key;
-        if (batch->rows)
-            row_list(table, batch, pairs[i].at, again, scratch->values + (size_t)(listed - 1) * dim);
+        keys[listed - 1] = pairs[i].key;
     }
     return listed;
+}
+
+/* Their rows, side by side. */
+static void rows_list(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count, float *to)
+{
+    size_t dim = (size_t)table->spec.table.dim;
+    for (int64_t i = 0, listed = -1; i < count; i++) {
+        bool again = is_again(batch, pairs, i);
+        listed += !again;
+        row_list(table, batch, pairs[i].at, again, to + (size_t)listed * dim);
+    }
+}
+
+/* Behind the keys: values of f32 are listed where they are sent from. Returns their bytes. */
+static size_t values_write(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count,
+                           int64_t listed, unsigned char *to)
+{
+    int64_t dim = table->spec.table.dim;
+    const ps_wire *wire = &ps_wires[table->spec.wire];
+    float *values = table->kv->scratch.values;
+    if (!batch->rows)
+        return 0;
+    if (table->spec.wire == PS_WIRE_F32) {
+        rows_list(table, batch, pairs, count, (float *)(void *)to);
+    } else {
+        rows_list(table, batch, pairs, count, values);
+        wire->write(values, listed * dim, dim, to, NULL);
+    }
+    return wire->nbytes(listed * dim, dim);
 }
 
 static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server, const ps_slots *slots,
@@ -93,14 +124,15 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server
         tri_ps_kv_call_free(call);
         return NULL;
     }
-    int64_t listed = rows_list(table, batch, pairs, count, scratch, call->at);
-    ps_rows_body body = {
-        .slots = *slots, .keys = scratch->keys, .values = batch->rows ? scratch->values : NULL, .count = listed};
+    int64_t listed = keys_list(batch, pairs, count, scratch->keys, call->at);
+    ps_rows_body body = {.slots = *slots, .keys = scratch->keys, .count = listed};
     call->body = tri_alloc(ps_rows_body_limit(listed, dim, wire, batch->rows != NULL));
     if (!call->body) {
         tri_ps_kv_call_free(call);
         return NULL;
     }
+    size_t nbytes = ps_rows_body_write(&body, dim, wire, call->body); /* a multiple of 8 */
+    nbytes += values_write(table, batch, pairs, count, listed, call->body + nbytes);
     call->count = count;
     call->server = server;
     call->of_slots = true;
@@ -108,7 +140,7 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server
     call->spec = &table->spec;
     call->head = (ps_head){.kind = batch->kind,
                            .flags = batch->flags,
-                           .nbytes = ps_rows_body_write(&body, dim, wire, call->body),
+                           .nbytes = nbytes,
                            .clock = table->step,
                            .table = table->id,
                            .block = (uint32_t)listed,
@@ -156,8 +188,9 @@ static tri_status split_once(tri_kv_table *table, const kv_batch *batch, tri_kv_
     int64_t firsts[PS_MAX_SERVERS + 1];
     int owners[PS_SLOTS];
     ps_slots slots[PS_MAX_SERVERS];
-    TRI_TRY(scratch_grow(scratch, batch->count + 1,
-                         batch->rows ? (size_t)batch->count * (size_t)table->spec.table.dim : 0));
+    TRI_TRY(scratch_grow(
+        scratch, batch->count + 1,
+        batch->rows && table->spec.wire != PS_WIRE_F32 ? (size_t)batch->count * (size_t)table->spec.table.dim : 0));
     owners_copy(table->kv->client, owners, slots);
     pairs_make(table, owners, batch, scratch->pairs, scratch->pairs + scratch->room, firsts);
     for (int s = 0; s < servers; s++) {

@@ -18,6 +18,8 @@
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
 #define PS_PATH_LIMIT_NBYTES ((size_t)8 << 10)
+/* No step is further on, and no part that is dealt. */
+#define PS_CLOCK_MAX (INT64_C(1) << 60)
 /* A byte for each worker. */
 #define PS_CHOICE_LIMIT_NBYTES ((size_t)1 << 20)
 /* No block or list of rows is longer; what a client may make a server hold before it is believed. */

@@ -288,6 +288,8 @@ tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head)
         return tri_fail(TRI_EFORMAT, "it sent a letter of kind %d, as only servers do", (int)head->kind);
     if (guest->server < 0 && guest->number < 0 && head->kind != PS_HELLO)
         return tri_fail(TRI_EFORMAT, "it has not said who it is");
+    if (head->clock > PS_CLOCK_MAX || head->clock < -PS_CLOCK_MAX)
+        return tri_fail(TRI_EFORMAT, "it speaks of step %lld", (long long)head->clock);
     if (head->nbytes > letters[head->kind].body_limit)
         return tri_fail(TRI_EFORMAT, "a letter of kind %d has %llu bytes, want at most %zu", (int)head->kind,
                         (unsigned long long)head->nbytes, letters[head->kind].body_limit);

@@ -279,7 +279,7 @@ static void count_step(tri_job *job, double seconds)
     record->samples_per_s = (double)samples / seconds;
     record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
     record->mfu = figures->peak > 0 ? record->samples_per_s * figures->flops / figures->peak : NAN;
-    record->epoch = (double)(job->step + 1) / (double)job->steps_per_epoch;
+    record->epoch = (double)step_after(job) / (double)job->steps_per_epoch;
     uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     record->sent_bytes = (int64_t)(sent - job->sent_nbytes);
     job->sent_nbytes = sent;

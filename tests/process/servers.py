@@ -103,7 +103,7 @@ class Servers(unittest.TestCase):
         wanted = rf"\[server (\d+)\] view {max(views, default=0)}: server \d+ has a copy"
         return len(set(re.findall(wanted, text))) == servers
 
-    def kill_some(self, process, ranks, kills, pause, seed, servers=0):
+    def kill_some(self, process, ranks, kills, pause, seed, servers=0, workers=2):
         draw = random.Random(seed)
         killed = 0
         log, said, mark = self.path / "killed" / "metrics.jsonl", self.path / "said", 0
@@ -118,7 +118,7 @@ class Servers(unittest.TestCase):
             pid = ranks_of(process.pid).get(rank)
             if pid:
                 try:
-                    mark = said.stat().st_size if rank >= 2 else mark
+                    mark = said.stat().st_size if rank >= workers else mark
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
                 except ProcessLookupError:
@@ -154,9 +154,6 @@ class Servers(unittest.TestCase):
     def test_a_stopped_worker_is_left_out_and_goes_on_with_the_newest_step(self):
         process = self.start(*[word.replace("STEPS", "3000") for word in LONG], "--out", "stopped", "-n", "3", "--servers", "2",
                              "ps.backup_workers=1")
-        text = []
-        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
-        reader.start()
         log = self.path / "stopped" / "metrics.jsonl"
         lines = lambda: log.read_text().count("\n") if log.exists() else 0
         while lines() < 20 and process.poll() is None:
@@ -170,36 +167,35 @@ class Servers(unittest.TestCase):
         went_on = lines() - before
         os.kill(pid, signal.SIGCONT)
         process.wait(240)
-        reader.join()
-        self.assertEqual(process.returncode, 0, text[0])
-        self.assertGreaterEqual(went_on, 100, text[0])
-        counts = re.search(r"steps without a worker's part \(ps.backup_workers\): 0: (\d+) 1: (\d+) 2: (\d+)", text[0])
-        self.assertIsNotNone(counts, text[0])
+        text = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 0, text)
+        self.assertGreaterEqual(went_on, 100, text)
+        counts = re.search(r"steps without a worker's part \(ps.backup_workers\): 0: (\d+) 1: (\d+) 2: (\d+)", text)
+        self.assertIsNotNone(counts, text)
         self.assertGreaterEqual(int(counts.group(3)), 100)
-        self.assertIn("bits: not reproducible (ps.backup_workers)", text[0])
+        self.assertIn("bits: not reproducible (ps.backup_workers)", text)
 
-    def survives(self, ranks, kills, *words):
-        process = self.start(*[word.replace("STEPS", "2500") for word in LONG], "--out", "killed", "--restarts", "1000", *words)
-        text = []
-        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
-        reader.start()
-        killed = self.kill_some(process, ranks, kills, 0.5, 11)
+    def survives(self, workers, kills, *words):
+        """Of some workers and two servers with backups any are killed."""
+        process = self.start(*[word.replace("STEPS", "2500") for word in LONG], "--out", "killed", "--restarts", "1000",
+                             "-n", str(workers), "--servers", "2", "ps.replicas=2", *words)
+        killed = self.kill_some(process, range(workers + 2), kills, 0.1, 11, 2, workers)
         process.wait(240)
-        reader.join()
-        self.assertEqual(process.returncode, 0, text[0])
+        text = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 0, text)
         self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
-        return text[0]
+        return text
 
     def test_backup_workers_and_killed_processes(self):
-        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.backup_workers=1")
+        self.survives(3, 8, "ps.backup_workers=1")
 
     def test_dealt_work_and_killed_processes(self):
-        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.consistency=async", "ps.deal=demand")
+        self.survives(3, 8, "ps.consistency=async", "ps.deal=demand")
 
     def test_rounded_weights_and_killed_processes(self):
         alone = self.weights(*[word.replace("STEPS", "2500") for word in LONG], "-n", "1", "--servers", "1", "--out", "one",
                              "ps.values=bf16")
-        text = self.survives([0, 1, 2, 3], 4, "-n", "2", "--servers", "2", "ps.replicas=2", "ps.values=bf16")
+        text = self.survives(2, 6, "ps.values=bf16")
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
 
     def test_a_killed_server_without_a_backup_ends_the_run_with_a_way_out(self):

@@ -273,8 +273,9 @@ static void lies_are_told(scene *at)
     BAD("step 100 is over", (head.kind = PS_CLOCK, head.clock = 100, head.nbytes = 0));
     BAD("it wants part 1", (head.kind = PS_CLOCK, head.clock = 1, head.flags = PS_FLAG_DEAL, head.nbytes = 0));
     BAD("a choice of", (head.kind = PS_MOVE, head.nbytes = 2));
-    BAD("a tail of step", (head.kind = PS_TAIL, head.clock = INT64_MAX, head.nbytes = 64));
-    BAD("a tail of step", (head.kind = PS_TAIL, head.clock = INT64_MIN, head.nbytes = 64));
+    BAD("a tail of step", (head.kind = PS_TAIL, head.clock = PS_CLOCK_MAX, head.nbytes = 64));
+    BAD("it speaks of step", head.clock = INT64_MAX);
+    BAD("it speaks of step", (head.kind = PS_TAIL, head.clock = INT64_MIN, head.nbytes = 64));
     BAD("want at most", (head.kind = PS_CLOCK, head.nbytes = 8));
     BAD("it has not said who it is", head.kind = PS_STATS, head.nbytes = 0);
     BAD("it says that it is worker",
@@ -324,7 +325,7 @@ static ps_head anything(const scene *at, rig_random *random)
 {
     static const ps_kind kinds[] = {PS_HELLO, PS_OPEN,  PS_INIT, PS_READY, PS_PUSH,   PS_PUSH,       PS_PUSH, PS_TAIL,
                                     PS_MOVE,  PS_CLOCK, PS_PULL, PS_LOOK,  PS_VALUES, PS_PULL_STATE, PS_TAIL};
-    static const int64_t clocks[] = {0, 0, 0, 1, 1, 2, 3, -1, INT64_MAX, INT64_MIN};
+    static const int64_t clocks[] = {0, 0, 0, 1, 1, 2, 3, -1, PS_CLOCK_MAX, -PS_CLOCK_MAX, INT64_MAX, INT64_MIN};
     static const double extras[] = {1, 0, -1, 1e300, -1e300, NAN, INFINITY};
     uint64_t block = rig_below(random, (uint64_t)at->spec.cut_count + 1);
     size_t sizes[] = {block_nbytes(at, (int)(block % (uint64_t)at->spec.cut_count)), 0, 2, 64, rig_below(random, MOST)};
