@@ -20,7 +20,10 @@
     X(TRI_COUNT_COLLECTIVES, "collectives_total", "collective calls finished")                                         \
     X(TRI_COUNT_SENT_NBYTES, "sent_bytes_total", "payload bytes sent to peers")                                        \
     X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")                                     \
-    X(TRI_COUNT_READ_NBYTES, "data_read_bytes_total", "bytes read from data sets")
+    X(TRI_COUNT_READ_NBYTES, "data_read_bytes_total", "bytes read from data sets")                                     \
+    X(TRI_COUNT_SAVES, "checkpoints_total", "checkpoints saved")                                                       \
+    X(TRI_COUNT_SAVE_FAILURES, "checkpoint_failures_total", "checkpoints that could not be saved")                     \
+    X(TRI_COUNT_SAVED_NBYTES, "checkpoint_bytes_total", "bytes of saved checkpoints")
 
 typedef enum tri_counter {
 #define TRI_COUNTER_ENUM(id, name, help) id,

@@ -5,7 +5,7 @@
  * An atomic write goes to "<path>.tmp-<pid>-<n>" in the same folder, opened exclusively, so that two writers never
  * share one; on failure it is removed. A crash may leave it behind: readers go by exact names.
  */
-#include "base/fs.h"
+#include "base/fs_impl.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,6 @@
 
 #include "base/containers.h"
 #include "base/map_guard.h"
-#include "base/status.h"
 
 static const char *reason(int error, char *buffer, size_t nbytes)
 {
@@ -35,15 +34,14 @@ static const char *reason(int error, char *buffer, size_t nbytes)
     }
 }
 
-/* "<path>: cannot <verb>: <reason>"; TRI_ENOTFOUND when it does not exist. */
-static tri_status fail_path(const char *path, const char *verb, int error)
+tri_status tri_fs_fail(const char *path, const char *verb, int error)
 {
     char buffer[128];
     return tri_fail(error == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot %s: %s", path, verb,
                     reason(error, buffer, sizeof(buffer)));
 }
 
-static int open_retrying(const char *path, int flags)
+int tri_fs_open_retrying(const char *path, int flags)
 {
     int fd;
     do
@@ -71,7 +69,7 @@ static tri_status read_all(int fd, const char *path, uint64_t limit, size_t expe
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail_path(path, "read", errno);
+            return tri_fs_fail(path, "read", errno);
         if (got == 0)
             break;
         text->nbytes += (size_t)got;
@@ -86,12 +84,12 @@ static tri_status read_all(int fd, const char *path, uint64_t limit, size_t expe
 
 tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nbytes)
 {
-    int fd = open_retrying(path, O_RDONLY);
+    int fd = tri_fs_open_retrying(path, O_RDONLY);
     if (fd < 0)
-        return fail_path(path, "open for reading", errno);
+        return tri_fs_fail(path, "open for reading", errno);
     struct stat info;
     tri_string text = {0};
-    tri_status status = fstat(fd, &info) != 0 ? fail_path(path, "stat", errno) : TRI_OK;
+    tri_status status = fstat(fd, &info) != 0 ? tri_fs_fail(path, "stat", errno) : TRI_OK;
     if (status == TRI_OK && limit && info.st_size > 0 && (uint64_t)info.st_size > limit)
         status = tri_fail(TRI_EFORMAT, "%s: want at most %llu bytes, got %lld", path, (unsigned long long)limit,
                           (long long)info.st_size);
@@ -128,21 +126,21 @@ static tri_status write_all(int fd, const char *path, const void *bytes, size_t 
 }
 
 /* fsync; file systems that cannot (some folders, some network mounts) say EINVAL and have nothing to wait for. */
-static tri_status sync_fd(int fd, const char *path)
+tri_status tri_fs_sync_fd(int fd, const char *path)
 {
     int rc;
     do
         rc = fsync(fd);
     while (rc != 0 && errno == EINTR);
-    return rc != 0 && errno != EINVAL && errno != ENOTSUP ? fail_path(path, "sync", errno) : TRI_OK;
+    return rc != 0 && errno != EINVAL && errno != ENOTSUP ? tri_fs_fail(path, "sync", errno) : TRI_OK;
 }
 
 tri_status tri_fs_sync(const char *path)
 {
-    int fd = open_retrying(path, O_RDONLY);
+    int fd = tri_fs_open_retrying(path, O_RDONLY);
     if (fd < 0)
-        return fail_path(path, "open for sync", errno);
-    tri_status status = sync_fd(fd, path);
+        return tri_fs_fail(path, "open for sync", errno);
+    tri_status status = tri_fs_sync_fd(fd, path);
     close(fd);
     return status;
 }
@@ -169,14 +167,14 @@ static tri_status temporary_open(const char *path, char **name, int *fd)
         *name = tri_format("%s.tmp-%ld-%lu", path, (long)getpid(), number);
         if (!*name)
             return TRI_ENOMEM;
-        *fd = open_retrying(*name, O_WRONLY | O_CREAT | O_EXCL);
+        *fd = tri_fs_open_retrying(*name, O_WRONLY | O_CREAT | O_EXCL);
         if (*fd >= 0)
             return TRI_OK;
         int error = errno;
         tri_free(*name);
         *name = NULL;
         if (error != EEXIST || attempt >= 100)
-            return fail_path(path, "create", error);
+            return tri_fs_fail(path, "create", error);
     }
 }
 
@@ -187,11 +185,11 @@ static tri_status write_whole(const char *path, const void *bytes, size_t nbytes
     TRI_TRY(temporary_open(path, &name, &fd));
     tri_status status = write_all(fd, path, bytes, nbytes);
     if (status == TRI_OK && lasts)
-        status = sync_fd(fd, path);
+        status = tri_fs_sync_fd(fd, path);
     if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
-        status = fail_path(path, "close", errno);
+        status = tri_fs_fail(path, "close", errno);
     if (status == TRI_OK && rename(name, path) != 0)
-        status = fail_path(path, "put in place", errno);
+        status = tri_fs_fail(path, "put in place", errno);
     if (status != TRI_OK)
         unlink(name);
     else if (lasts)
@@ -212,12 +210,12 @@ tri_status tri_fs_write_swap(const char *path, const void *bytes, size_t nbytes)
 
 tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes)
 {
-    int fd = open_retrying(path, O_WRONLY | O_CREAT | O_APPEND);
+    int fd = tri_fs_open_retrying(path, O_WRONLY | O_CREAT | O_APPEND);
     if (fd < 0)
-        return fail_path(path, "open for appending", errno);
+        return tri_fs_fail(path, "open for appending", errno);
     tri_status status = write_all(fd, path, bytes, nbytes);
     if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
-        status = fail_path(path, "close", errno);
+        status = tri_fs_fail(path, "close", errno);
     return status;
 }
 
@@ -255,7 +253,7 @@ tri_status tri_fs_make_folder(const char *path)
             int error = errno;
             /* Others may be creating the same folder; a parent may exist in a place we may not write to. */
             if (!tri_fs_is_folder(part))
-                status = fail_path(part, "create folder", error == EEXIST ? ENOTDIR : error);
+                status = tri_fs_fail(part, "create folder", error == EEXIST ? ENOTDIR : error);
         }
         at[1] = after;
     }
@@ -270,7 +268,7 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
     (void)walk;
     if (remove(path) == 0 || errno == ENOENT)
         return 0;
-    fail_path(path, "remove", errno);
+    tri_fs_fail(path, "remove", errno);
     return 1;
 }
 
@@ -278,11 +276,11 @@ tri_status tri_fs_remove(const char *path)
 {
     struct stat info;
     if (lstat(path, &info) != 0)
-        return errno == ENOENT || errno == ENOTDIR ? TRI_OK : fail_path(path, "remove", errno);
+        return errno == ENOENT || errno == ENOTDIR ? TRI_OK : tri_fs_fail(path, "remove", errno);
     int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS);
     if (rc > 0)
         return TRI_EIO;
-    return rc < 0 && errno != ENOENT ? fail_path(path, "remove", errno) : TRI_OK;
+    return rc < 0 && errno != ENOENT ? tri_fs_fail(path, "remove", errno) : TRI_OK;
 }
 
 tri_status tri_fs_rename(const char *from, const char *to)
@@ -306,7 +304,7 @@ static tri_status list_names(DIR *folder, const char *path, tri_vector *names)
         errno = 0;
         struct dirent *entry = readdir(folder);
         if (!entry)
-            return errno ? fail_path(path, "list", errno) : TRI_OK;
+            return errno ? tri_fs_fail(path, "list", errno) : TRI_OK;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         char *name = tri_strdup(entry->d_name);
@@ -323,7 +321,7 @@ tri_status tri_fs_list(const char *path, char ***names, size_t *count)
 {
     DIR *folder = opendir(path);
     if (!folder)
-        return fail_path(path, "list", errno);
+        return tri_fs_fail(path, "list", errno);
     tri_vector found = {.each = sizeof(char *)};
     tri_status status = list_names(folder, path, &found);
     closedir(folder);
@@ -350,13 +348,13 @@ void tri_fs_list_free(char **names, size_t count)
 tri_status tri_fs_map_open(const char *path, tri_fs_map *map)
 {
     *map = (tri_fs_map){0};
-    int fd = open_retrying(path, O_RDONLY | O_NONBLOCK); /* a pipe must not make us wait: it is refused below */
+    int fd = tri_fs_open_retrying(path, O_RDONLY | O_NONBLOCK); /* a pipe must not make us wait: it is refused below */
     if (fd < 0)
-        return fail_path(path, "open for reading", errno);
+        return tri_fs_fail(path, "open for reading", errno);
     struct stat info;
     tri_status status = TRI_OK;
     if (fstat(fd, &info) != 0)
-        status = fail_path(path, "stat", errno);
+        status = tri_fs_fail(path, "stat", errno);
     else if (!S_ISREG(info.st_mode))
         status = tri_fail(TRI_EIO, "%s: cannot map: want a regular file, got a %s", path,
                           S_ISDIR(info.st_mode) ? "folder" : "special file");
@@ -365,7 +363,7 @@ tri_status tri_fs_map_open(const char *path, tri_fs_map *map)
     else {
         void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (bytes == MAP_FAILED)
-            status = fail_path(path, "map", errno);
+            status = tri_fs_fail(path, "map", errno);
         else {
             *map = (tri_fs_map){.bytes = bytes, .nbytes = (size_t)info.st_size};
             tri_map_guard_add(path, bytes, map->nbytes);

@@ -32,8 +32,23 @@ bool tri_fs_is_terminal(int fd);
 /* Names in a folder, sorted, without . and ..; tri_free() each and the array. */
 tri_status tri_fs_list(const char *path, char ***names, size_t *count);
 void tri_fs_list_free(char **names, size_t count);
+/* Both names are there: each stands for what the other one stood for, at once. TRI_EUNSUPPORTED: the file system cannot
+ * do that. */
+tri_status tri_fs_exchange(const char *a, const char *b);
 /* fsync of a file or folder. */
 tri_status tri_fs_sync(const char *path);
+/* As tri_fs_make_folder(), and after a power cut those that it made are still there. */
+tri_status tri_fs_make_folder_lasting(const char *path);
+
+/* A file that is written at any place, by several who opened it. */
+typedef struct tri_fs_file tri_fs_file;
+/* `anew`: created, or emptied; else it must be there. */
+tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out);
+tri_status tri_fs_file_write(tri_fs_file *file, const void *bytes, size_t nbytes, uint64_t at);
+/* What was written by this opening is on the disk. After a failure nothing is known of what is there. */
+tri_status tri_fs_file_sync(tri_fs_file *file);
+/* Fails where the system could not keep what it took (some network mounts say so only here). NULL does nothing. */
+tri_status tri_fs_file_close(tri_fs_file *file);
 
 /* A file mapped for reading. Where another program cuts it short, reading what is gone raises SIGBUS. */
 typedef struct tri_fs_map {

@@ -2,8 +2,8 @@
  *
  * checkpoint.h: a folder that holds a run at one step: model.safetensors, optimizer.safetensors, manifest.json (last).
  *
- * A folder without a whole manifest is no checkpoint. Each file's xxh3 and length stand in the manifest and are checked
- * on load. Knows named slices of flat arrays, not models.
+ * A folder without a whole manifest is no checkpoint. Checksums of each file's pieces and its length stand in the
+ * manifest and are checked on load. Knows named slices of flat arrays, not models.
  */
 #ifndef TRI_CHECKPOINT_CHECKPOINT_H
 #define TRI_CHECKPOINT_CHECKPOINT_H
@@ -13,12 +13,39 @@
 
 #define TRI_CHECKPOINT_OPTIONS(X)                                                                                      \
     X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps, 0 = only at the end")                          \
+    X(REAL, every_s, "0", 0, 1e9, NULL, "save each this many seconds, 0 = not by time")                                \
     X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints that are kept")                                                \
-    X(BOOL, keep_best, "false", 0, 0, NULL, "keep the one with the least test loss too, in RUN/best")
+    X(INT, keep_every, "0", 0, 1e15, NULL, "those of steps that this divides are kept too, 0 = none")                  \
+    X(BOOL, keep_best, "false", 0, 0, NULL, "keep the one with the least test loss too, in RUN/best")                  \
+    X(BOOL, async, "true", 0, 0, NULL, "training goes on while a copy of the state is written, which takes memory")    \
+    X(LIST, levels, "[]", 0, 0, NULL,                                                                                  \
+      "further places, such as [{to: /local, every_s: 300, keep: 2}, {to: /remote, every_s: 3600}]")
 typedef struct tri_checkpoint_config {
     TRI_CHECKPOINT_OPTIONS(TRI_OPTION_FIELD)
 } tri_checkpoint_config;
 extern const tri_option_table tri_checkpoint_options; /* section "checkpoint" */
+
+/* One place that checkpoints go to. */
+#define TRI_CHECKPOINT_LEVEL_OPTIONS(X)                                                                                \
+    X(PATH, to, "", 0, 0, NULL, "a folder, in which the run has one of its own")                                       \
+    X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps")                                               \
+    X(REAL, every_s, "0", 0, 1e9, NULL, "save each this many seconds")                                                 \
+    X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints that are kept")                                                \
+    X(INT, keep_every, "0", 0, 1e15, NULL, "those of steps that this divides are kept too")
+typedef struct tri_checkpoint_level {
+    TRI_CHECKPOINT_LEVEL_OPTIONS(TRI_OPTION_FIELD)
+} tri_checkpoint_level;
+#define TRI_CHECKPOINT_MAX_LEVELS 8
+typedef struct tri_checkpoint_levels {
+    tri_checkpoint_level items[TRI_CHECKPOINT_MAX_LEVELS]; /* the first is the run's own folder; its `to` is empty */
+    int count;
+} tri_checkpoint_levels;
+/* What the options say, those of the list behind the run's own. */
+tri_status tri_checkpoint_levels_read(const tri_checkpoint_config *config, tri_checkpoint_levels *levels);
+/* The folder of a level's checkpoints for a run folder; tri_free() it. */
+char *tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char *run_folder);
+/* Whether something is saved before the end. */
+bool tri_checkpoint_levels_repeat(const tri_checkpoint_levels *levels);
 
 /* Where arrays that do not lie here as a whole come from, and go to. What `at` means, whoever made the slices knows. */
 typedef struct tri_checkpoint_pieces {
@@ -50,19 +77,41 @@ typedef struct tri_checkpoint_manifest {
     int64_t guard_steps, guard_acts;          /* of so many steps; times that guards have acted; all 0: no guards */
 } tri_checkpoint_manifest;
 
-/* Saves to <folder>/step-NNNNNNNN (atomic: written under a temporary name, then renamed), then removes the oldest
- * beyond keep. On failure nothing that was there is hurt. */
-tri_status tri_checkpoint_save(const char *folder, const tri_checkpoint_manifest *manifest,
-                               const tri_checkpoint_slice *model, int model_count, const tri_checkpoint_slice *state,
-                               int state_count, int64_t keep);
+/* What is saved or loaded: two files' worth of slices. */
+typedef struct tri_checkpoint_content {
+    const tri_checkpoint_slice *model, *state;
+    int model_count, state_count;
+} tri_checkpoint_content;
+
+/* Where checkpoints go, and which of them stay. */
+typedef struct tri_checkpoint_place {
+    const char *folder;
+    int64_t keep;       /* the newest so many, */
+    int64_t keep_every; /* and those of steps that this divides; 0: none */
+} tri_checkpoint_place;
+
+/* Saves to <folder>/step-NNNNNNNN (atomic: written under a temporary name, then renamed), then removes what does not
+ * stay. On failure nothing that was there is hurt. By one writer; draft.h is for several. */
+tri_status tri_checkpoint_save(const tri_checkpoint_place *place, const tri_checkpoint_manifest *manifest,
+                               const tri_checkpoint_content *content);
+/* Removes what a crashed save left in a folder, or puts it back in its place; fine when there is no folder. */
+tri_status tri_checkpoint_clear(const char *folder);
+/* Removes checkpoints with a manifest that do not stay; that of step `but` does. *removed (may be NULL): how many. */
+tri_status tri_checkpoint_prune(const tri_checkpoint_place *place, int64_t but, int *removed);
+
 /* The newest whole checkpoint of a folder: its path (tri_free). TRI_ENOTFOUND when there is none. Damaged ones are
  * passed over and named in `skipped` (may be NULL). */
 tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped);
-/* Whether a checkpoint is whole: manifest, lengths and hashes of the files, their headers, and the step in its name. */
+/* Of several folders, some of which may not be there. */
+tri_status tri_checkpoint_newest_of(const char *const *folders, int count, char **path, tri_string *skipped);
+/* Whether a checkpoint is whole: manifest, lengths and checksums of the files, their headers, and the step in its name.
+ * Fails with the first thing that is wrong. */
 tri_status tri_checkpoint_verify(const char *path);
+/* The same of everything: `tell` hears of each thing that is wrong, a line each: file, tensor, bytes. */
+tri_status tri_checkpoint_examine(const char *path, void (*tell)(void *arg, const char *what), void *arg);
 /* Fills the slices; every name must be there with its shape, and nothing else may be. state_count 0: weights only. A
  * load that fails has changed nothing, unless it was a pieces' write that failed. */
-tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *manifest, const tri_checkpoint_slice *model,
-                               int model_count, const tri_checkpoint_slice *state, int state_count);
+tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *manifest,
+                               const tri_checkpoint_content *content);
 
 #endif

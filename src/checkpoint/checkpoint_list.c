@@ -62,10 +62,40 @@ void tri_checkpoint_list_free(tri_vector *list)
     tri_vector_fini(list);
 }
 
-/* Looks at one; *path stays NULL when it is damaged, which is noted in `skipped`. */
-static tri_status try_entry(const char *folder, const tri_checkpoint_entry *entry, char **path, tri_string *skipped)
+/* A checkpoint of one of several folders. */
+typedef struct found_entry {
+    const char *folder;
+    tri_checkpoint_entry entry;
+} found_entry;
+
+static int compare_found(const void *a, const void *b)
 {
-    char *candidate = tri_format("%s/%s", folder, entry->name);
+    const found_entry *left = a, *right = b;
+    return compare_steps(&left->entry, &right->entry);
+}
+
+/* Those of a folder, behind what is there; they take their names along. */
+static tri_status found_add(const char *folder, tri_vector *all)
+{
+    tri_vector list;
+    TRI_TRY(tri_checkpoint_list(folder, &list));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < list.count && status == TRI_OK; i++) {
+        tri_checkpoint_entry *entry = tri_vector_at(&list, i);
+        found_entry found = {folder, *entry};
+        if (tri_vector_push(all, &found) == NULL)
+            status = TRI_ENOMEM;
+        else
+            entry->name = NULL;
+    }
+    tri_checkpoint_list_free(&list);
+    return status;
+}
+
+/* Looks at one; *path stays NULL when it is damaged, which is noted in `skipped`. */
+static tri_status try_entry(const found_entry *found, char **path, tri_string *skipped)
+{
+    char *candidate = tri_format("%s/%s", found->folder, found->entry.name);
     if (candidate == NULL)
         return TRI_ENOMEM;
     tri_status status = tri_checkpoint_verify(candidate);
@@ -77,21 +107,34 @@ static tri_status try_entry(const char *folder, const tri_checkpoint_entry *entr
     if (status == TRI_ENOMEM)
         return status;
     if (skipped != NULL)
-        return tri_string_appendf(skipped, "%s%s (%s)", skipped->nbytes > 0 ? "; " : "", entry->name, tri_last_error());
+        return tri_string_appendf(skipped, "%s%s (%s)", skipped->nbytes > 0 ? "; " : "", found->entry.name,
+                                  tri_last_error());
     return TRI_OK;
+}
+
+tri_status tri_checkpoint_newest_of(const char *const *folders, int count, char **path, tri_string *skipped)
+{
+    tri_vector all = {.each = sizeof(found_entry)};
+    tri_status status = TRI_OK;
+    *path = NULL;
+    for (int i = 0; i < count && status == TRI_OK; i++) {
+        status = found_add(folders[i], &all);
+        if (status == TRI_ENOTFOUND && count > 1)
+            status = TRI_OK;
+    }
+    if (status == TRI_OK && all.count > 0)
+        qsort(all.items, all.count, sizeof(found_entry), compare_found);
+    for (size_t i = 0; i < all.count && *path == NULL && status == TRI_OK; i++)
+        status = try_entry(tri_vector_at(&all, i), path, skipped);
+    if (status == TRI_OK && *path == NULL)
+        status = tri_fail(TRI_ENOTFOUND, "%s: no whole checkpoint: %zu looked at, all damaged", folders[0], all.count);
+    for (size_t i = 0; i < all.count; i++)
+        tri_free(((found_entry *)tri_vector_at(&all, i))->entry.name);
+    tri_vector_fini(&all);
+    return status;
 }
 
 tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped)
 {
-    tri_vector list;
-    *path = NULL;
-    TRI_TRY(tri_checkpoint_list(folder, &list));
-    tri_status status = TRI_OK;
-    size_t count = list.count;
-    for (size_t i = 0; i < count && *path == NULL && status == TRI_OK; i++)
-        status = try_entry(folder, tri_vector_at(&list, i), path, skipped);
-    tri_checkpoint_list_free(&list);
-    if (status == TRI_OK && *path == NULL)
-        status = tri_fail(TRI_ENOTFOUND, "%s: no whole checkpoint: %zu looked at, all damaged", folder, count);
-    return status;
+    return tri_checkpoint_newest_of(&folder, 1, path, skipped);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint_load.c: reading a checkpoint: lengths and hashes first, then names and shapes, then, only if all of that
+ * checkpoint_load.c: reading a checkpoint: lengths and checksums first, then names and shapes, then, only if all of that
  * fits, the values. A load that fails has changed nothing.
  */
 #include <inttypes.h>
@@ -8,35 +8,6 @@
 
 #include "base/fs.h"
 #include "checkpoint/manifest.h"
-
-static tri_status check_file(const char *path, const tri_manifest_file *file)
-{
-    char *name = tri_format("%s/%s", path, file->name);
-    if (name == NULL)
-        return TRI_ENOMEM;
-    tri_fs_map map = {0};
-    tri_status status = tri_fs_map_open(name, &map);
-    if (status == TRI_OK && map.nbytes != file->digest.nbytes)
-        status = tri_fail(TRI_EFORMAT, "%s: want %" PRIu64 " bytes, got %zu", name, file->digest.nbytes, map.nbytes);
-    if (status == TRI_OK) {
-        uint64_t hash = tri_file_hash(map.bytes, map.nbytes);
-        if (hash != file->digest.hash)
-            status = tri_fail(TRI_EFORMAT, "%s: damaged: want xxh3 %016" PRIx64 ", got %016" PRIx64, name,
-                              file->digest.hash, hash);
-    }
-    if (map.bytes != NULL)
-        tri_fs_map_close(&map);
-    tri_free(name);
-    return status;
-}
-
-static tri_status load_manifest(const char *path, tri_manifest *manifest)
-{
-    TRI_TRY(tri_manifest_load(path, manifest));
-    for (int i = 0; i < manifest->file_count; i++)
-        TRI_TRY(check_file(path, &manifest->files[i]));
-    return TRI_OK;
-}
 
 static tri_status open_file(const char *path, const char *name, tri_safetensors **out)
 {
@@ -46,22 +17,6 @@ static tri_status open_file(const char *path, const char *name, tri_safetensors 
     tri_status status = tri_safetensors_open(file, out);
     tri_free(file);
     return status;
-}
-
-tri_status tri_checkpoint_verify(const char *path)
-{
-    tri_manifest manifest;
-    const char *slash = strrchr(path, '/');
-    int64_t step;
-    TRI_TRY(load_manifest(path, &manifest));
-    if (tri_checkpoint_name_step(slash ? slash + 1 : path, &step) && manifest.run.step != step)
-        return tri_fail(TRI_EFORMAT, "%s: its manifest is of step %" PRId64, path, manifest.run.step);
-    for (int i = 0; i < manifest.file_count; i++) {
-        tri_safetensors *file = NULL;
-        TRI_TRY(open_file(path, manifest.files[i].name, &file));
-        tri_safetensors_close(file);
-    }
-    return TRI_OK;
 }
 
 /* Every slice is in the file with its shape, and nothing else is. */
@@ -105,27 +60,29 @@ static tri_status copy_slices(const tri_safetensors *file, const tri_checkpoint_
     return TRI_OK;
 }
 
-tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *out, const tri_checkpoint_slice *model,
-                               int model_count, const tri_checkpoint_slice *state, int state_count)
+tri_status tri_checkpoint_load(const char *path, tri_checkpoint_manifest *out, const tri_checkpoint_content *content)
 {
     tri_manifest manifest;
     tri_safetensors *weights = NULL, *moments = NULL;
-    TRI_TRY(load_manifest(path, &manifest));
-    if (state_count > 0 && manifest.file_count < 2)
-        return tri_fail(TRI_ENOTFOUND, "%s: holds weights only, no %s", path, TRI_STATE_FILE);
-    tri_status status = open_file(path, TRI_MODEL_FILE, &weights);
+    bool with_state = content->state_count > 0;
+    TRI_TRY(tri_checkpoint_verify(path));
+    TRI_TRY(tri_manifest_load(path, &manifest));
+    tri_status status = with_state && manifest.file_count < 2
+                            ? tri_fail(TRI_ENOTFOUND, "%s: holds weights only, no %s", path, TRI_STATE_FILE)
+                            : open_file(path, TRI_MODEL_FILE, &weights);
     if (status == TRI_OK)
-        status = match_slices(path, TRI_MODEL_FILE, weights, model, model_count);
-    if (status == TRI_OK && state_count > 0)
+        status = match_slices(path, TRI_MODEL_FILE, weights, content->model, content->model_count);
+    if (status == TRI_OK && with_state)
         status = open_file(path, TRI_STATE_FILE, &moments);
-    if (status == TRI_OK && state_count > 0)
-        status = match_slices(path, TRI_STATE_FILE, moments, state, state_count);
+    if (status == TRI_OK && with_state)
+        status = match_slices(path, TRI_STATE_FILE, moments, content->state, content->state_count);
     if (status == TRI_OK)
-        status = copy_slices(weights, model, model_count);
-    if (status == TRI_OK && state_count > 0)
-        status = copy_slices(moments, state, state_count);
+        status = copy_slices(weights, content->model, content->model_count);
+    if (status == TRI_OK && with_state)
+        status = copy_slices(moments, content->state, content->state_count);
     if (status == TRI_OK)
         *out = manifest.run;
+    tri_manifest_fini(&manifest);
     tri_safetensors_close(weights);
     tri_safetensors_close(moments);
     return status;

@@ -10,14 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/fs.h"
 #include "base/json.h"
 
 #define FORMAT_NAME       "trireme checkpoint"
-#define TEXT_LIMIT_NBYTES ((uint64_t)1 << 20)
+#define TEXT_LIMIT_NBYTES ((uint64_t)256 << 20)
 #define CHECK_KEY         ",\"check\":"
 #define HASH_PREFIX       "xxh3 "
+#define CRC_PREFIX        "crc32c "
 
 static void hash_print(uint64_t hash, char text[32])
 {
@@ -29,12 +31,19 @@ static void print_files(tri_json *json, const tri_manifest *manifest)
     char text[32];
     tri_json files = tri_json_array_in(json, "files");
     for (int i = 0; i < manifest->file_count; i++) {
+        const tri_manifest_file *from = &manifest->files[i];
         tri_json file = tri_json_object_in(&files, NULL);
-        tri_json_text(&file, "name", manifest->files[i].name);
-        tri_json_int(&file, "nbytes", (int64_t)manifest->files[i].digest.nbytes);
-        hash_print(manifest->files[i].digest.hash, text);
-        tri_json_text(&file, "hash", text);
-        tri_json_end(&file); /* the failure stays in files, then in json */
+        tri_json_text(&file, "name", from->name);
+        tri_json_int(&file, "nbytes", (int64_t)from->nbytes);
+        snprintf(text, sizeof(text), CRC_PREFIX "%08" PRIx32, from->header);
+        tri_json_text(&file, "header", text);
+        tri_json checks = tri_json_array_in(&file, "crc32c");
+        for (int64_t c = 0; c < from->check_count; c++) {
+            snprintf(text, sizeof(text), "%08" PRIx32, from->checks[c]);
+            tri_json_text(&checks, NULL, text);
+        }
+        tri_json_end(&checks); /* the failure stays in file, then in files, then in json */
+        tri_json_end(&file);
     }
     tri_json_end(&files);
 }
@@ -66,7 +75,7 @@ tri_status tri_manifest_print(const tri_manifest *manifest, tri_string *out)
     TRI_TRY(tri_json_end(&json));
     /* "}" gives way to the last field */
     out->text[--out->nbytes] = 0;
-    hash_print(tri_file_hash(out->text, out->nbytes), text);
+    hash_print(XXH3_64bits(out->text, out->nbytes), text);
     return tri_string_appendf(out, CHECK_KEY "\"%s\"}\n", text);
 }
 
@@ -92,6 +101,30 @@ static bool read_int(const json_t *object, const char *key, int64_t *value)
     return json_is_integer(found) && *value >= 0;
 }
 
+static bool read_crc(const char *text, const char *prefix, uint32_t *crc)
+{
+    size_t length = strlen(prefix);
+    if (text == NULL || strncmp(text, prefix, length) != 0 || strlen(text) != length + 8 ||
+        strspn(text + length, "0123456789abcdef") != 8)
+        return false;
+    *crc = (uint32_t)strtoul(text + length, NULL, 16);
+    return true;
+}
+
+static tri_status read_checks(const json_t *entry, const char *origin, tri_manifest_file *file)
+{
+    const json_t *list = json_object_get(entry, "crc32c");
+    size_t count = json_array_size(list);
+    bool good = json_is_array(list) && read_crc(text_of(entry, "header"), CRC_PREFIX, &file->header);
+    file->checks = tri_alloc(count * sizeof(uint32_t) + 1);
+    if (file->checks == NULL)
+        return TRI_ENOMEM;
+    file->check_count = (int64_t)count;
+    for (size_t i = 0; good && i < count; i++)
+        good = read_crc(json_string_value(json_array_get(list, i)), "", &file->checks[i]);
+    return good ? TRI_OK : tri_fail(TRI_EFORMAT, "%s: %s: want header and crc32c, checksums", origin, file->name);
+}
+
 static tri_status read_files(const json_t *list, const char *origin, tri_manifest *manifest)
 {
     static const char *const names[TRI_MANIFEST_MAX_FILES] = {TRI_MODEL_FILE, TRI_STATE_FILE};
@@ -106,11 +139,12 @@ static tri_status read_files(const json_t *list, const char *origin, tri_manifes
         if (name == NULL || strcmp(name, names[i]) != 0)
             return tri_fail(TRI_EFORMAT, "%s: want file %zu to be %s, got '%.40s'", origin, i, names[i],
                             name != NULL ? name : "nothing");
-        if (!read_int(entry, "nbytes", &nbytes) || !read_hash(text_of(entry, "hash"), &file->digest.hash))
-            return tri_fail(TRI_EFORMAT, "%s: %s: want nbytes and hash", origin, name);
+        if (!read_int(entry, "nbytes", &nbytes))
+            return tri_fail(TRI_EFORMAT, "%s: %s: want nbytes", origin, name);
         strcpy(file->name, name);
-        file->digest.nbytes = (uint64_t)nbytes;
+        file->nbytes = (uint64_t)nbytes;
         manifest->file_count = (int)i + 1;
+        TRI_TRY(read_checks(entry, origin, file));
     }
     return TRI_OK;
 }
@@ -169,7 +203,7 @@ static tri_status check_text(const char *text, size_t nbytes, const char *origin
         return tri_fail(TRI_EFORMAT, "%s: no manifest: want check, a hash", origin);
     for (size_t at = nbytes; at-- > 0;)
         if (nbytes - at >= key && memcmp(text + at, CHECK_KEY, key) == 0) {
-            if (tri_file_hash(text, at) == hash)
+            if (XXH3_64bits(text, at) == hash)
                 return TRI_OK;
             break;
         }
@@ -187,7 +221,16 @@ tri_status tri_manifest_parse(const char *text, size_t nbytes, const char *origi
     if (status == TRI_OK)
         status = read_fields(object, origin, manifest);
     json_decref(object);
+    if (status != TRI_OK)
+        tri_manifest_fini(manifest);
     return status;
+}
+
+void tri_manifest_fini(tri_manifest *manifest)
+{
+    for (int i = 0; i < manifest->file_count; i++)
+        tri_free(manifest->files[i].checks);
+    *manifest = (tri_manifest){0};
 }
 
 tri_status tri_manifest_load(const char *path, tri_manifest *manifest)

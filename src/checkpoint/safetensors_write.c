@@ -81,24 +81,31 @@ static tri_status print_header(tri_string *text, const tri_stored_tensor *tensor
     return TRI_OK;
 }
 
-static tri_status put_text(tri_file_writer *writer, const tri_string *header)
-{
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++)
-        length[i] = (unsigned char)((uint64_t)header->nbytes >> (8 * i));
-    TRI_TRY(tri_file_writer_put(writer, length, sizeof(length)));
-    return tri_file_writer_put(writer, header->text, header->nbytes);
-}
-
-tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors,
-                                      int count, const char *const *metadata)
+tri_status tri_safetensors_print_header(const char *path, const tri_stored_tensor *tensors, int count,
+                                        const char *const *metadata, tri_string *out)
 {
     tri_string header = {0};
+    char length[8];
     tri_status status = check_tensors(path, tensors, count);
     if (status == TRI_OK)
         status = print_header(&header, tensors, count, metadata);
+    for (int i = 0; i < 8; i++)
+        length[i] = (char)((uint64_t)header.nbytes >> (8 * i));
     if (status == TRI_OK)
-        status = put_text(writer, &header);
+        status = tri_string_append_bytes(out, length, sizeof(length));
+    if (status == TRI_OK)
+        status = tri_string_append_bytes(out, header.text, header.nbytes);
+    tri_string_fini(&header);
+    return status;
+}
+
+tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors, int count,
+                             const char *const *metadata)
+{
+    tri_string header = {0};
+    tri_status status = tri_safetensors_print_header(path, tensors, count, metadata, &header);
+    if (status == TRI_OK)
+        status = tri_file_writer_put(writer, header.text, header.nbytes);
     tri_string_fini(&header);
     return status;
 }
@@ -118,7 +125,7 @@ static tri_status write_file(const char *path, const tri_stored_tensor *tensors,
     TRI_TRY(tri_file_writer_open(path, &writer));
     tri_status status = put_file(writer, path, tensors, count, metadata);
     if (status == TRI_OK)
-        return tri_file_writer_close(writer, NULL);
+        return tri_file_writer_close(writer);
     tri_file_writer_abandon(writer);
     return status;
 }

@@ -86,7 +86,7 @@ static tri_status put_file(save_pass *pass, const char *path, int first, int end
     for (int i = first; i < end && status == TRI_OK; i++)
         status = put_view(pass, &pass->views[i], writer);
     if (status == TRI_OK)
-        return tri_file_writer_close(writer, NULL);
+        return tri_file_writer_close(writer);
     tri_file_writer_abandon(writer);
     return status;
 }

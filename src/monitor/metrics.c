@@ -114,6 +114,20 @@ tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double los
     return line_end(metrics, &json);
 }
 
+tri_status tri_metrics_write_save(tri_metrics *metrics, const tri_save_record *record)
+{
+    tri_json json = tri_json_object(&metrics->lines);
+    tri_json_int(&json, "step", record->step);
+    tri_json_text(&json, "checkpoint", record->folder);
+    tri_json_int(&json, "checkpoint_bytes", record->nbytes);
+    tri_json_real(&json, "checkpoint_paused", record->paused_s);
+    tri_json_real(&json, "checkpoint_took", record->took_s);
+    tri_json_int(&json, "checkpoint_failures", record->failed);
+    if (record->error)
+        tri_json_text(&json, "checkpoint_error", record->error);
+    return line_end(metrics, &json);
+}
+
 tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const char *prompt, const char *text)
 {
     tri_json json = tri_json_object(&metrics->lines);

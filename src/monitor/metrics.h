@@ -34,6 +34,16 @@ tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record);
 /* Another kind of line: an evaluation after `step` steps. */
 tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity);
+/* And another: a save that ended. */
+typedef struct tri_save_record {
+    int64_t step; /* the last one before it */
+    const char *folder;
+    int64_t nbytes;          /* 0: it failed */
+    double paused_s, took_s; /* training stood still; until it was durable */
+    int64_t failed;          /* saves of this run so far */
+    const char *error;       /* NULL: it was saved */
+} tri_save_record;
+tri_status tri_metrics_write_save(tri_metrics *metrics, const tri_save_record *record);
 /* And another: what the model wrote after a prompt. */
 tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const char *prompt, const char *text);
 /* And another: something that should not happen often, in one word and in a line for people. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * actions.c: what happens between steps, as a table: each row is due every so many steps, and at the end of the run.
+ * actions.c: what happens between steps, as a table: each row is due every so many steps or seconds, and at the end.
  *
  * All ranks find the same rows due, since what they ask is the same everywhere. Rows run in their order: a checkpoint
  * is written after the evaluation of its step. None touches weights, state or random numbers of the training.
@@ -35,45 +35,51 @@ static int64_t evaluate_every(const tri_job *job)
     return train->eval_every_steps > 0 ? train->eval_every_steps : train->eval_every * job->steps_per_epoch;
 }
 
-static int64_t save_every(const tri_job *job)
+bool tri_job_is_due(const tri_job *job, int64_t every)
 {
-    return job->config.checkpoint.every_steps;
+    return job->step == job->steps || (every > 0 && job->step / every > job->step_before / every);
 }
 
-static int64_t sample_every(const tri_job *job)
+static bool evaluate_is_due(const tri_job *job)
 {
-    return job->config.train.sample_every;
+    return tri_job_is_due(job, evaluate_every(job));
+}
+
+static bool sample_is_due(const tri_job *job)
+{
+    return tri_job_is_due(job, job->config.train.sample_every);
+}
+
+/* Known to all ranks. */
+static bool verify_is_due(const tri_job *job)
+{
+    return tri_job_is_due(job, job->config.checkpoint.every_steps) || tri_job_save_is_due(job);
 }
 
 typedef struct job_action {
-    int64_t (*every)(const tri_job *job); /* steps; 0: only at the end */
-    tri_status (*run)(tri_job *job);      /* collective */
+    bool (*is_due)(const tri_job *job);
+    tri_status (*run)(tri_job *job); /* collective */
 } job_action;
 
 static const job_action actions[] = {
-    {save_every, tri_job_verify_now}, /* before others see them */
-    {evaluate_every, tri_job_evaluate_and_tell},
-    {sample_every, tri_job_sample},
-    {save_every, tri_job_save},
+    {verify_is_due, tri_job_verify_now}, /* before others see them */
+    {evaluate_is_due, tri_job_evaluate_and_tell},
+    {sample_is_due, tri_job_sample},
+    {tri_job_save_is_due, tri_job_save_due},
 };
-
-static bool is_due(const tri_job *job, size_t action)
-{
-    int64_t every = actions[action].every(job);
-    return job->step == job->steps || (every > 0 && job->step / every > job->step_before / every);
-}
 
 /* Ranks whose weights are apart meet for it, and stay together after the last step. */
 tri_status tri_job_actions_run(tri_job *job)
 {
     bool any = false;
+    TRI_TRY(tri_job_save_look(job));
     for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
-        any = any || is_due(job, i);
+        any = any || actions[i].is_due(job);
     if (!any)
         return TRI_OK;
     TRI_TRY(tri_job_meet(job));
     for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
-        if (is_due(job, i))
+        if (actions[i].is_due(job))
             TRI_TRY(actions[i].run(job));
     if (job->step < job->steps)
         tri_job_part(job);

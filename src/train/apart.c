@@ -122,6 +122,12 @@ void tri_job_apart_written(const tri_job_apart *apart)
         tri_device_view_write(&apart->arrays[a - 1]);
 }
 
+const float *tri_job_apart_values(const tri_job_apart *apart, int array, int entry)
+{
+    const tri_params *params = apart->job->params;
+    return own_place(apart, array * params->count + params->entries[entry].first);
+}
+
 int tri_job_apart_slice_count(const tri_job_apart *apart)
 {
     const tri_job *job = apart->job;

@@ -222,14 +222,23 @@ tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash)
     return TRI_OK;
 }
 
-tri_status tri_job_first_decides(tri_job *job, bool *wanted)
+bool tri_job_saves_together(const tri_job *job)
 {
-    int64_t word = *wanted;
-    if (!tri_job_is_spread(job) && !tri_job_is_apart(job))
-        return TRI_OK;
+    return tri_job_is_spread(job) || tri_job_is_apart(job);
+}
+
+tri_status tri_job_first_tells(tri_job *job, int64_t *word)
+{
     tri_group_name_next(job->group, "whether to save");
-    tri_status status = tri_broadcast(job->group, &word, 1, TRI_I64, 0, NULL);
+    tri_status status = tri_broadcast(job->group, word, 1, TRI_I64, 0, NULL);
     tri_group_name_next(job->group, "");
-    *wanted = word != 0;
     return status;
+}
+
+tri_status tri_job_first_decides(tri_job *job, int64_t *word)
+{
+    if (tri_job_saves_together(job))
+        return tri_job_first_tells(job, word);
+    *word = job->rank == 0 ? *word : 0;
+    return TRI_OK;
 }

@@ -64,14 +64,15 @@ tri_status tri_job_best_open(tri_job *job)
 tri_status tri_job_best_offer(tri_job *job)
 {
     char folder[1200], path[1300];
-    bool wanted = is_kept(job) && job->test.loss < job->best_loss;
+    int64_t wanted = is_kept(job) && job->test.loss < job->best_loss;
+    bool saved = false;
     if (job->config.checkpoint.keep_best)
         TRI_TRY(tri_job_first_decides(job, &wanted));
     if (!wanted)
         return TRI_OK;
     snprintf(folder, sizeof(folder), "%s/best", job->run_folder ? job->run_folder : "");
-    TRI_TRY_IN(tri_job_save_to(job, folder, 1), "while keeping the best checkpoint");
-    if (job->rank != 0)
+    TRI_TRY_IN(tri_job_save_to(job, folder, 1, &saved), "while keeping the best checkpoint");
+    if (!saved) /* told there; or another rank */
         return TRI_OK;
     tri_string text = {0};
     tri_json json = tri_json_object(&text);
@@ -86,5 +87,7 @@ tri_status tri_job_best_offer(tri_job *job)
     tri_string_fini(&text);
     if (status == TRI_OK)
         job->best_loss = job->test.loss;
-    return status;
+    else if (status != TRI_ENOMEM) /* the disk: the run goes on, and the next one that is better is kept */
+        tri_log(TRI_LOG_WARN, "%s", tri_last_error());
+    return status == TRI_ENOMEM ? status : TRI_OK;
 }

@@ -459,6 +459,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK)
         status = tri_job_best_open(job);
     if (status == TRI_OK)
+        status = tri_job_saver_open(job);
+    if (status == TRI_OK)
         status = tri_job_measure_peak(job);
     job->sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
     return status;

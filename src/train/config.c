@@ -274,6 +274,8 @@ static tri_status check_tensor(const tri_parallel_config *parallel, int ranks)
 tri_status tri_config_check(const tri_config *config, int ranks)
 {
     const tri_train_config *train = &config->train;
+    tri_checkpoint_levels levels;
+    TRI_TRY(tri_checkpoint_levels_read(&config->checkpoint, &levels));
     if ((train->shards & (train->shards - 1)) != 0)
         return tri_fail(TRI_ECONFIG, "train.shards: want a power of two, found %lld", (long long)train->shards);
     if ((train->shards_at_once & (train->shards_at_once - 1)) != 0)

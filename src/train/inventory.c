@@ -236,6 +236,12 @@ void tri_inventory_destroy(tri_inventory *inventory)
     tri_free(inventory);
 }
 
+const tri_holding *tri_inventory_own(const tri_inventory *inventory, int *count)
+{
+    *count = inventory->own_count;
+    return inventory->own;
+}
+
 bool tri_inventory_is_spread(const tri_inventory *inventory)
 {
     return inventory->spread;

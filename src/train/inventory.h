@@ -40,6 +40,8 @@ tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *te
 tri_status tri_inventory_create(tri_group *group, const tri_tensors *tensors, const tri_vector *holdings,
                                 tri_inventory **out);
 void tri_inventory_destroy(tri_inventory *inventory);
+/* What this rank holds, in order of tensors. */
+const tri_holding *tri_inventory_own(const tri_inventory *inventory, int *count);
 /* Does rank 0 hold less than all? The same on all ranks. */
 bool tri_inventory_is_spread(const tri_inventory *inventory);
 

@@ -91,6 +91,8 @@ typedef struct tri_job_memory {
     size_t activations, activations_apart;
 } tri_job_memory;
 
+/* What saving needs (save.c). */
+typedef struct tri_job_saver tri_job_saver;
 /* What train.sample_every needs (sample.c). */
 typedef struct tri_job_sampler tri_job_sampler;
 
@@ -154,7 +156,8 @@ struct tri_job {
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
     bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
-    int64_t saved_step;                /* of the newest checkpoint of this run, -1 = none */
+    int64_t saved_step;                /* of the newest checkpoint of this run, or under way; -1 = none */
+    tri_job_saver *saver;              /* NULL: nothing is trained */
     tri_job_sampler *texts;            /* rank 0 with train.sample_every, else NULL */
     double best_loss;                  /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
@@ -290,6 +293,8 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm);
 tri_status tri_job_evaluate(tri_job *job);
 /* actions.c: what is due after a step: evaluation, checkpoints; collective. */
 tri_status tri_job_actions_run(tri_job *job);
+/* What comes each `every` steps (0: never) and at the end. */
+bool tri_job_is_due(const tri_job *job, int64_t every);
 /* Evaluates, tells the figures, and keeps the best checkpoint; collective. */
 tri_status tri_job_evaluate_and_tell(tri_job *job);
 /* sample.c, rank 0: sizes it, finds the tokenizer once there is a run folder, writes a text. */
@@ -350,20 +355,45 @@ typedef struct tri_job_apart {
 tri_status tri_job_apart_open(tri_job *job, tri_job_apart *apart);
 void tri_job_apart_close(tri_job_apart *apart);
 void tri_job_apart_written(const tri_job_apart *apart);
+/* An entry in an array of this rank. */
+const float *tri_job_apart_values(const tri_job_apart *apart, int array, int entry);
 int tri_job_apart_slice_count(const tri_job_apart *apart);
 tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_checkpoint_slice *out);
 /* All ranks but 0, while it saves or loads. */
 tri_status tri_job_apart_exchange(tri_job *job, bool saves);
 /* Collective, after loading: each rank is where it was. */
 tri_status tri_job_apart_loaded(tri_job *job);
-/* Rank 0's word becomes everybody's, where all are needed for what it decides: where something is spread, or ranks are
- * apart. */
-tri_status tri_job_first_decides(tri_job *job, bool *wanted);
-/* resume.c: collective; rank 0 writes or reads the files. */
+/* Are all ranks needed for a checkpoint: is something spread, or are ranks apart? The same on all ranks. */
+bool tri_job_saves_together(const tri_job *job);
+/* Rank 0's word becomes everybody's, where all are needed for what it decides; elsewhere the others have 0. */
+tri_status tri_job_first_decides(tri_job *job, int64_t *word);
+/* Everybody's in any case; collective. */
+tri_status tri_job_first_tells(tri_job *job, int64_t *word);
+/* resume.c: all that a checkpoint holds: names and shapes on all ranks; on rank 0 also where it lies, or the way there.
+ * Does not move; ends with close whatever is returned. */
+typedef struct tri_job_slices {
+    tri_job_arrays arrays;
+    tri_job_apart apart; /* instead of the arrays of state, where each rank has its own */
+    tri_checkpoint_content content;
+} tri_job_slices;
+tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *slices);
+void tri_job_slices_close(tri_job_slices *slices);
+/* The other ranks while rank 0 saves or loads by the slices' pieces. */
+tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves);
+/* save.c: checkpoints of a run, when they are due and where; collective where tri_job_saves_together(). */
+tri_status tri_job_saver_open(tri_job *job);
+void tri_job_saver_close(tri_job *job);
+/* After a step: hears of the save under way, and finds out whether one is due now. */
+tri_status tri_job_save_look(tri_job *job);
+bool tri_job_save_is_due(const tri_job *job);
+/* Begins it; at the last step it is also complete. A disk that fails is told, and no error before the end. */
+tri_status tri_job_save_due(tri_job *job);
+/* To all places, and it is complete and durable: what was under way, and this step. */
 tri_status tri_job_save(tri_job *job);
-/* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where something is spread, else
- * by rank 0 alone or all. */
-tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep);
+/* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where they save together, else
+ * by rank 0 alone or all. *saved, on rank 0: it is there; if not, people were told. */
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved);
+/* resume.c: the newest whole checkpoint of a run, wherever its places are; rank 0 reads the files. */
 tri_status tri_job_resume(tri_job *job, const char *run_folder);
 /* The weights of one checkpoint, whose path rank 0 needs to know alone; job->step becomes its step. */
 tri_status tri_job_load_weights(tri_job *job, const char *checkpoint);

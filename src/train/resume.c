@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resume.c: a run to a checkpoint and back. Rank 0 touches the files; the others get weights and state by broadcast, or
- * their parts of the state piece by piece, so that no shared file system is needed.
+ * resume.c: a checkpoint to a run. Rank 0 reads the files; the others get weights and state by broadcast, or their parts
+ * of the state piece by piece, so that no shared file system is needed.
  *
  * What a run is at a step: weights, optimizer state, and one number, the step. Everything else is a function of them.
  */
@@ -13,42 +13,35 @@
 #include "base/log.h"
 #include "train/job.h"
 
-typedef struct job_slices {
-    tri_job_arrays arrays;
-    tri_job_apart apart; /* instead of the arrays of state, where each rank has its own */
-    tri_checkpoint_slice *model, *state;
-    int model_count, state_count;
-} job_slices;
-
-/* Ends with job_slices_fini() whatever is returned. */
-static tri_status job_slices_init(tri_job *job, bool with_state, job_slices *slices)
+tri_status tri_job_slices_open(tri_job *job, bool with_state, tri_job_slices *slices)
 {
     int tensors = job->tensors.count;
     bool apart = with_state && tri_job_is_apart(job);
-    *slices = (job_slices){.model_count = tensors};
+    *slices = (tri_job_slices){.content.model_count = tensors};
     TRI_TRY(tri_job_arrays_open(job, with_state && !apart, &slices->arrays));
     if (apart)
         TRI_TRY(tri_job_apart_open(job, &slices->apart));
     tri_arena *arena = &slices->arrays.arena;
-    slices->state_count = apart ? tri_job_apart_slice_count(&slices->apart) : (slices->arrays.count - 1) * tensors;
-    slices->model = tri_arena_alloc(arena, (size_t)slices->model_count + 1, sizeof(tri_checkpoint_slice));
-    slices->state = tri_arena_alloc(arena, (size_t)slices->state_count + 1, sizeof(tri_checkpoint_slice));
-    if (!slices->model || !slices->state)
+    int states = apart ? tri_job_apart_slice_count(&slices->apart) : (slices->arrays.count - 1) * tensors;
+    tri_checkpoint_slice *model = tri_arena_alloc(arena, (size_t)tensors + 1, sizeof(*model));
+    tri_checkpoint_slice *state = tri_arena_alloc(arena, (size_t)states + 1, sizeof(*state));
+    if (!model || !state)
         return TRI_ENOMEM;
-    TRI_TRY(tri_job_arrays_slices(&slices->arrays, 0, slices->model));
+    slices->content = (tri_checkpoint_content){model, state, tensors, states};
+    TRI_TRY(tri_job_arrays_slices(&slices->arrays, 0, model));
     for (int i = 1; i < slices->arrays.count; i++)
-        TRI_TRY(tri_job_arrays_slices(&slices->arrays, i, slices->state + (i - 1) * tensors));
-    return apart ? tri_job_apart_slices(&slices->apart, arena, slices->state) : TRI_OK;
+        TRI_TRY(tri_job_arrays_slices(&slices->arrays, i, state + (i - 1) * tensors));
+    return apart ? tri_job_apart_slices(&slices->apart, arena, state) : TRI_OK;
 }
 
-static void job_slices_fini(job_slices *slices)
+void tri_job_slices_close(tri_job_slices *slices)
 {
     tri_job_apart_close(&slices->apart);
     tri_job_arrays_close(&slices->arrays);
+    *slices = (tri_job_slices){0};
 }
 
-/* The other ranks while rank 0 saves or loads. */
-static tri_status follow(tri_job *job, bool with_state, bool saves)
+tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves)
 {
     tri_job_arrays arrays;
     bool apart = with_state && tri_job_is_apart(job);
@@ -73,70 +66,43 @@ static tri_status agree(tri_job *job, tri_status status)
     return status;
 }
 
-/* Weights that ranks have apart have met. */
-static tri_status save_met(tri_job *job, const char *folder, int64_t keep)
+/* The newest whole checkpoint of all places of the run; tri_free() *path. */
+static tri_status newest_find(tri_job *job, const char *run_folder, char **path)
 {
-    tri_checkpoint_manifest manifest = {.step = job->step,
-                                        .config_hash = job->config_hash,
-                                        .loss_scale = job->scale.now,
-                                        .loss_scale_good = job->scale.good,
-                                        .loss_scale_lost = job->scale.lost,
-                                        .guard_loss = job->guard.loss,
-                                        .guard_steps = job->guard.steps,
-                                        .guard_acts = job->guard.acts};
-    memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
-    TRI_TRY_IN(tri_job_weights_hash(job, &manifest.weights_hash), "while saving step %lld", (long long)job->step);
-    if (job->rank != 0)
-        return follow(job, true, true);
-    job_slices slices;
-    tri_status status = job_slices_init(job, true, &slices);
+    tri_checkpoint_levels levels;
+    char *folders[TRI_CHECKPOINT_MAX_LEVELS] = {NULL};
+    tri_string skipped = {0};
+    TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &levels));
+    tri_status status = TRI_OK;
+    for (int i = 0; i < levels.count && status == TRI_OK; i++) {
+        folders[i] = tri_checkpoint_level_folder(&levels.items[i], run_folder);
+        status = folders[i] ? TRI_OK : TRI_ENOMEM;
+        if (status == TRI_OK && tri_checkpoint_clear(folders[i]) != TRI_OK) /* a crash may have left one aside */
+            tri_log(TRI_LOG_WARN, "%s: what a crash has left there stays: %s", folders[i], tri_last_error());
+    }
     if (status == TRI_OK)
-        status = tri_checkpoint_save(folder, &manifest, slices.model, slices.model_count, slices.state,
-                                     slices.state_count, keep);
-    job_slices_fini(&slices);
-    TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
-    return TRI_OK;
-}
-
-tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep)
-{
-    TRI_TRY(tri_job_servers_state(job));
-    TRI_TRY(tri_job_meet(job));
-    tri_status status = save_met(job, folder, keep);
-    tri_job_part(job);
+        status = tri_checkpoint_newest_of((const char *const *)folders, levels.count, path, &skipped);
+    if (skipped.nbytes)
+        tri_log(TRI_LOG_WARN, "passed over: %s", tri_string_text(&skipped));
+    if (status == TRI_OK && (skipped.nbytes || levels.count > 1))
+        tri_log(TRI_LOG_WARN, "going on with %s", *path);
+    for (int i = 0; i < levels.count; i++)
+        tri_free(folders[i]);
+    tri_string_fini(&skipped);
     return status;
-}
-
-tri_status tri_job_save(tri_job *job)
-{
-    char folder[1200];
-    bool wanted = job->run_folder && job->saved_step != job->step;
-    TRI_TRY(tri_job_first_decides(job, &wanted));
-    if (!wanted)
-        return TRI_OK;
-    TRI_TRY(tri_job_settle(job));
-    snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder ? job->run_folder : "");
-    TRI_TRY(tri_job_save_to(job, folder, job->config.checkpoint.keep));
-    job->saved_step = job->step;
-    return TRI_OK;
 }
 
 /* Rank 0: newest checkpoint -> weights, state; step into *step. */
 static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *step)
 {
-    char folder[1200], *path = NULL;
-    snprintf(folder, sizeof(folder), "%s/checkpoints", run_folder);
-    tri_string skipped = {0};
-    job_slices slices = {0};
+    char *path = NULL;
+    tri_job_slices slices = {0};
     tri_checkpoint_manifest manifest;
-    tri_status status = tri_checkpoint_newest(folder, &path, &skipped);
-    if (skipped.nbytes)
-        tri_log(TRI_LOG_WARN, "passed over: %s", tri_string_text(&skipped));
+    tri_status status = newest_find(job, run_folder, &path);
     if (status == TRI_OK)
-        status = job_slices_init(job, true, &slices);
+        status = tri_job_slices_open(job, true, &slices);
     if (status == TRI_OK)
-        status =
-            tri_checkpoint_load(path, &manifest, slices.model, slices.model_count, slices.state, slices.state_count);
+        status = tri_checkpoint_load(path, &manifest, &slices.content);
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
         tri_job_apart_written(&slices.apart);
@@ -151,8 +117,7 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
             tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with", path);
         }
     }
-    job_slices_fini(&slices);
-    tri_string_fini(&skipped);
+    tri_job_slices_close(&slices);
     tri_free(path);
     return status;
 }
@@ -172,16 +137,16 @@ static tri_status spread(tri_job *job, bool with_state)
 
 static tri_status load_one(tri_job *job, const char *checkpoint, int64_t *step)
 {
-    job_slices slices = {0};
+    tri_job_slices slices = {0};
     tri_checkpoint_manifest manifest;
-    tri_status status = job_slices_init(job, false, &slices);
+    tri_status status = tri_job_slices_open(job, false, &slices);
     if (status == TRI_OK)
-        status = tri_checkpoint_load(checkpoint, &manifest, slices.model, slices.model_count, NULL, 0);
+        status = tri_checkpoint_load(checkpoint, &manifest, &slices.content);
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
         *step = manifest.step;
     }
-    job_slices_fini(&slices);
+    tri_job_slices_close(&slices);
     return status;
 }
 
@@ -198,7 +163,7 @@ static tri_status loaded(tri_job *job, tri_status status, bool with_state, int64
 tri_status tri_job_load_weights(tri_job *job, const char *checkpoint)
 {
     int64_t step = 0;
-    tri_status status = job->rank == 0 ? load_one(job, checkpoint, &step) : follow(job, false, false);
+    tri_status status = job->rank == 0 ? load_one(job, checkpoint, &step) : tri_job_slices_follow(job, false, false);
     TRI_TRY(loaded(job, status, false, &step));
     job->step = step;
     return TRI_OK;
@@ -207,7 +172,7 @@ tri_status tri_job_load_weights(tri_job *job, const char *checkpoint)
 tri_status tri_job_resume(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;
-    tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : follow(job, true, false);
+    tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : tri_job_slices_follow(job, true, false);
     if (tri_job_is_apart(job) && job->rank == 0 && status != TRI_OK)
         status =
             tri_fail_context(status, "parallel.sync %s goes on with the ranks it had (model.from takes weights alone)",

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fs_impl.h: what fs.c and fs_file.c have in common.
+ */
+#ifndef TRI_BASE_FS_IMPL_H
+#define TRI_BASE_FS_IMPL_H
+
+#include "base/fs.h"
+#include "base/status.h"
+
+/* "<path>: cannot <verb>: <reason>"; TRI_ENOTFOUND when it does not exist. */
+tri_status tri_fs_fail(const char *path, const char *verb, int error);
+/* Goes on after signals. */
+int tri_fs_open_retrying(const char *path, int flags);
+tri_status tri_fs_sync_fd(int fd, const char *path);
+
+#endif

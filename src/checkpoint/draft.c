@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * draft.c: writing the files of a checkpoint under a hidden name, by one writer or several.
+ *
+ * Each piece of a tensor has one CRC-32C. It is linear (base/crc32c.h): a writer adds up what its elements contribute to
+ * each, and the first writer the contributions of all. `parts` begin as zeros, so a writer with nothing adds nothing.
+ */
+#include "checkpoint/draft.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/fs.h"
+#include "base/runtime.h"
+#include "checkpoint/draft_files.h"
+
+#define LOOK_MIN_NS (2 * TRI_NS_PER_MS)
+#define LOOK_MAX_NS (50 * TRI_NS_PER_MS)
+
+struct tri_checkpoint_draft {
+    tri_checkpoint_draft_setup setup;
+    char *folder;
+    draft_names names;
+    draft_file files[TRI_MANIFEST_MAX_FILES];
+    int file_count;
+    uint64_t put_nbytes, data_nbytes; /* by all writers that are known of; of all slices */
+    bool first;
+};
+
+/* --- the two files --- */
+
+static tri_status files_open(tri_checkpoint_draft *draft)
+{
+    const tri_checkpoint_content *content = &draft->setup.content;
+    draft->file_count = content->state_count > 0 ? 2 : 1;
+    for (int f = 0; f < draft->file_count; f++) {
+        draft_file *file = &draft->files[f];
+        TRI_TRY(draft_file_lay(file, draft->names.temporary, f == 0 ? TRI_MODEL_FILE : TRI_STATE_FILE,
+                               f == 0 ? content->model : content->state,
+                               f == 0 ? content->model_count : content->state_count));
+        draft->data_nbytes += file->nbytes - file->header.nbytes;
+        TRI_TRY(tri_fs_file_open(file->path, draft->first, &file->file));
+        if (draft->first)
+            TRI_TRY(tri_fs_file_write(file->file, file->header.text, file->header.nbytes, 0));
+    }
+    return TRI_OK;
+}
+
+static char *mark_path(const tri_checkpoint_draft *draft)
+{
+    return tri_format("%s/mark-%016" PRIx64, draft->names.temporary, draft->setup.mark);
+}
+
+/* The folder, and the mark by which others know it. */
+static tri_status folder_open(tri_checkpoint_draft *draft)
+{
+    char *mark = mark_path(draft);
+    tri_status status = mark == NULL ? TRI_ENOMEM : TRI_OK;
+    if (status == TRI_OK && !draft->first && !tri_fs_exists(mark))
+        status = tri_fail(TRI_ENOTFOUND, "%s: the folder of rank 0 is another one", draft->names.temporary);
+    if (status == TRI_OK && draft->first)
+        status = tri_fs_make_folder_lasting(draft->folder);
+    if (status == TRI_OK && draft->first)
+        status = tri_checkpoint_clear(draft->folder);
+    if (status == TRI_OK && draft->first)
+        status = tri_fs_make_folder(draft->names.temporary);
+    if (status == TRI_OK && draft->first)
+        status = tri_fs_append(mark, "", 0);
+    tri_free(mark);
+    return status;
+}
+
+static tri_status draft_open(const tri_checkpoint_draft_setup *setup, bool first, tri_checkpoint_draft **out)
+{
+    *out = NULL;
+    if (setup->step < 0 || setup->place.keep < 1)
+        return tri_fail(TRI_EINVAL, "checkpoint: want a step >= 0 and at least 1 to keep, got %" PRId64 " and %" PRId64,
+                        setup->step, setup->place.keep);
+    tri_checkpoint_draft *draft = tri_alloc_zero(1, sizeof(*draft));
+    if (draft == NULL)
+        return TRI_ENOMEM;
+    draft->setup = *setup;
+    draft->first = first;
+    draft->folder = tri_strdup(setup->place.folder);
+    draft->setup.place.folder = draft->folder;
+    tri_status status = draft->folder == NULL ? TRI_ENOMEM : draft_names_make(draft->folder, setup->step, &draft->names);
+    if (status == TRI_OK)
+        status = folder_open(draft);
+    if (status == TRI_OK)
+        status = files_open(draft);
+    if (status != TRI_OK) {
+        tri_checkpoint_draft_close(draft);
+        return status;
+    }
+    *out = draft;
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_draft_create(const tri_checkpoint_draft_setup *setup, tri_checkpoint_draft **out)
+{
+    return draft_open(setup, true, out);
+}
+
+tri_status tri_checkpoint_draft_join(const tri_checkpoint_draft_setup *setup, tri_checkpoint_draft **out)
+{
+    return draft_open(setup, false, out);
+}
+
+tri_status tri_checkpoint_draft_put(tri_checkpoint_draft *draft, int slice, int64_t first, int64_t count,
+                                    const float *values)
+{
+    const tri_checkpoint_content *content = &draft->setup.content;
+    int number = slice < content->model_count ? 0 : 1;
+    TRI_TRY(draft_file_put(&draft->files[number], slice - (number > 0 ? content->model_count : 0),
+                           (uint64_t)first * sizeof(float), (size_t)count * sizeof(float), values));
+    draft->put_nbytes += (uint64_t)count * sizeof(float);
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_draft_sync(tri_checkpoint_draft *draft)
+{
+    for (int f = 0; f < draft->file_count; f++) {
+        tri_fs_file *file = draft->files[f].file;
+        draft->files[f].file = NULL;
+        tri_status status = tri_fs_file_sync(file), closed = tri_fs_file_close(file);
+        TRI_TRY(status);
+        TRI_TRY(closed);
+    }
+    return TRI_OK;
+}
+
+/* --- what writers tell the first one: see draft_files.h --- */
+
+static char *part_path(const tri_checkpoint_draft *draft, int number)
+{
+    return tri_format("%s/part-%d", draft->names.temporary, number);
+}
+
+tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tri_status status)
+{
+    draft_part part = {.status = status, .put_nbytes = draft->put_nbytes};
+    if (status != TRI_OK)
+        strncpy(part.message, tri_last_error(), sizeof(part.message) - 1);
+    char *path = part_path(draft, number);
+    tri_string text = {0};
+    tri_status written = path == NULL ? TRI_ENOMEM : draft_part_print(&part, draft->files, draft->file_count, &text);
+    if (written == TRI_OK)
+        written = tri_fs_write_swap(path, text.text, text.nbytes);
+    tri_string_fini(&text);
+    tri_free(path);
+    return written;
+}
+
+/* One that has told; *told false: not yet. */
+static tri_status part_take(tri_checkpoint_draft *draft, int number, bool *told)
+{
+    char *path = part_path(draft, number), *text = NULL;
+    size_t nbytes = 0;
+    draft_part part = {0};
+    *told = path != NULL && tri_fs_exists(path);
+    tri_status status = path == NULL ? TRI_ENOMEM : TRI_OK;
+    if (*told)
+        status = tri_fs_read(path, 0, &text, &nbytes);
+    if (*told && status == TRI_OK)
+        status = draft_part_take(text, nbytes, path, draft->files, draft->file_count, &part);
+    draft->put_nbytes += part.put_nbytes;
+    if (status == TRI_OK && part.status != TRI_OK)
+        status = tri_fail(part.status, "rank %d: %s", number, part.message);
+    tri_free(text);
+    tri_free(path);
+    return status;
+}
+
+static tri_status late(const bool *told, int count)
+{
+    tri_string names = {0};
+    for (int i = 1; i < count; i++)
+        if (!told[i])
+            tri_string_appendf(&names, "%s%d", names.nbytes > 0 ? ", " : "", i);
+    tri_status status =
+        tri_fail(TRI_ETIMEOUT, "rank %s did not tell that its part is on the disk", tri_string_text(&names));
+    tri_string_fini(&names);
+    return status;
+}
+
+static tri_status gather(tri_checkpoint_draft *draft, bool *told, int count, int64_t patience_ms)
+{
+    int left = count - 1;
+    int64_t pause_ns = LOOK_MIN_NS, deadline_ns = tri_deadline_after_ms(patience_ms);
+    while (left > 0) {
+        const atomic_bool *given_up = draft->setup.given_up; /* who told before it was set is still heard */
+        bool ends = (given_up != NULL && atomic_load(given_up)) || tri_now_ns() > deadline_ns;
+        int before = left;
+        for (int i = 1; i < count; i++)
+            if (!told[i]) {
+                TRI_TRY(part_take(draft, i, &told[i]));
+                left -= told[i];
+            }
+        if (left > 0 && ends)
+            return late(told, count);
+        if (left < before)
+            deadline_ns = tri_deadline_after_ms(patience_ms);
+        else
+            tri_sleep_ns(pause_ns);
+        pause_ns = left < before ? LOOK_MIN_NS : 2 * pause_ns < LOOK_MAX_NS ? 2 * pause_ns : LOOK_MAX_NS;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_draft_gather(tri_checkpoint_draft *draft, int count, int64_t patience_ms)
+{
+    bool *told = tri_alloc_zero((size_t)count, sizeof(*told));
+    if (told == NULL)
+        return TRI_ENOMEM;
+    tri_status status = gather(draft, told, count, patience_ms);
+    tri_free(told);
+    return status;
+}
+
+/* --- the end --- */
+
+const char *tri_checkpoint_draft_model(const tri_checkpoint_draft *draft)
+{
+    return draft->files[0].path;
+}
+
+uint64_t tri_checkpoint_draft_nbytes(const tri_checkpoint_draft *draft)
+{
+    uint64_t nbytes = 0;
+    for (int f = 0; f < draft->file_count; f++)
+        nbytes += draft->files[f].nbytes;
+    return nbytes;
+}
+
+/* What is there besides the files. */
+static tri_status talk_remove(const tri_checkpoint_draft *draft)
+{
+    char **names = NULL;
+    size_t count = 0;
+    TRI_TRY(tri_fs_list(draft->names.temporary, &names, &count));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < count && status == TRI_OK; i++) {
+        if (strncmp(names[i], "part-", 5) != 0 && strncmp(names[i], "mark-", 5) != 0)
+            continue;
+        char *path = tri_format("%s/%s", draft->names.temporary, names[i]);
+        status = path == NULL ? TRI_ENOMEM : tri_fs_remove(path);
+        tri_free(path);
+    }
+    tri_fs_list_free(names, count);
+    return status;
+}
+
+static tri_status manifest_write(const tri_checkpoint_draft *draft, const tri_checkpoint_manifest *run)
+{
+    tri_manifest manifest = {.run = *run};
+    tri_string text = {0};
+    tri_status status = TRI_OK;
+    for (int f = 0; f < draft->file_count && status == TRI_OK; f++, manifest.file_count++)
+        status = draft_file_describe(&draft->files[f], &manifest.files[f]);
+    char *path = tri_format("%s/%s", draft->names.temporary, TRI_MANIFEST_FILE);
+    if (status == TRI_OK)
+        status = path == NULL ? TRI_ENOMEM : tri_manifest_print(&manifest, &text);
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, text.text, text.nbytes); /* the folder is synced with it */
+    tri_string_fini(&text);
+    tri_free(path);
+    tri_manifest_fini(&manifest);
+    return status;
+}
+
+tri_status tri_checkpoint_draft_commit(tri_checkpoint_draft *draft, const tri_checkpoint_manifest *manifest)
+{
+    if (draft->put_nbytes != draft->data_nbytes)
+        return tri_fail(TRI_EINTERNAL, "%s: its writers put %" PRIu64 " bytes of %" PRIu64, draft->names.temporary,
+                        draft->put_nbytes, draft->data_nbytes);
+    TRI_TRY(talk_remove(draft));
+    TRI_TRY(manifest_write(draft, manifest));
+    TRI_TRY(draft_put_in_place(&draft->names));
+    if (tri_checkpoint_prune(&draft->setup.place, draft->setup.step, NULL) != TRI_OK) /* saved all the same */
+        tri_log(TRI_LOG_DEBUG, "old checkpoints stay: %s", tri_last_error());
+    return TRI_OK;
+}
+
+void tri_checkpoint_draft_close(tri_checkpoint_draft *draft)
+{
+    if (draft == NULL)
+        return;
+    for (int f = 0; f < TRI_MANIFEST_MAX_FILES; f++)
+        draft_file_fini(&draft->files[f]);
+    if (draft->first && draft->names.temporary != NULL) /* not there any more where it was put in its place */
+        tri_file_discard(draft->names.temporary, TRI_EIO);
+    draft_names_fini(&draft->names);
+    tri_free(draft->folder);
+    tri_free(draft);
+}

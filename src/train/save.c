@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * save.c: when a run is saved, and in what order: the ranks agree, each copies what it holds, and a thread of each
+ * writes its part while training goes on. Nothing of the training depends on whether that succeeds.
+ *
+ * At most one save is under way; the next one waits for it. What the disk says is heard on rank 0, between two steps.
+ * Where the ranks do not see the same folder, rank 0 writes what they send, and all wait.
+ */
+#include "train/save.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "base/log.h"
+
+struct tri_job_saver {
+    tri_checkpoint_levels levels;
+    int64_t last_ns[TRI_CHECKPOINT_MAX_LEVELS]; /* when each was begun */
+    int64_t due;                                /* bits: levels that are due after this step */
+    float *copy;                                /* of this rank's elements; NULL: all saves are complete at once */
+    tri_thread *thread;                         /* that writes; NULL: none */
+    atomic_bool done, given_up;
+    save_work work; /* of the thread */
+    int64_t saved, failed, whole_step;
+};
+
+static save_work *work_make(tri_job *job)
+{
+    save_work *work = tri_alloc_zero(1, sizeof(*work));
+    if (work)
+        *work = (save_work){.rank = job->rank,
+                            .writers = tri_job_saves_together(job) ? job->world : 1,
+                            .patience_ms = (int64_t)(job->config.net.timeout_s * 500),
+                            .start_ns = tri_now_ns(),
+                            .manifest = {.step = job->step,
+                                         .config_hash = job->config_hash,
+                                         .loss_scale = job->scale.now,
+                                         .loss_scale_good = job->scale.good,
+                                         .loss_scale_lost = job->scale.lost,
+                                         .guard_loss = job->guard.loss,
+                                         .guard_steps = job->guard.steps,
+                                         .guard_acts = job->guard.acts}};
+    if (work)
+        memcpy(work->manifest.bits, job->bits, sizeof(job->bits));
+    return work;
+}
+
+tri_status tri_job_saver_open(tri_job *job)
+{
+    tri_job_saver *saver = tri_alloc_zero(1, sizeof(*saver));
+    if (!saver)
+        return TRI_ENOMEM;
+    job->saver = saver;
+    saver->whole_step = job->saved_step;
+    TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &saver->levels));
+    for (int i = 0; i < saver->levels.count; i++)
+        saver->last_ns[i] = tri_now_ns();
+    bool writes = job->run_folder && (job->rank == 0 || tri_job_saves_together(job));
+    if (!writes || !job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&saver->levels))
+        return TRI_OK;
+    save_work *work = work_make(job);
+    if (!work)
+        return TRI_ENOMEM;
+    tri_status status = save_work_fill(job, work);
+    int64_t count = save_work_count(work);
+    save_work_fini(work);
+    tri_free(work);
+    TRI_TRY(status);
+    saver->copy = tri_alloc((size_t)count * sizeof(float) + 1);
+    if (!saver->copy)
+        return tri_fail(TRI_ENOMEM,
+                        "no memory for the copy that is written while training goes on (%lld bytes): "
+                        "checkpoint.async=false does without",
+                        (long long)count * (long long)sizeof(float));
+    return TRI_OK;
+}
+
+/* --- what came of it --- */
+
+static void target_tell(tri_job *job, const save_work *work, const save_target *target)
+{
+    tri_job_saver *saver = job->saver;
+    bool good = target->status == TRI_OK;
+    saver->saved += good;
+    saver->failed += !good;
+    if (good && work->manifest.step > saver->whole_step)
+        saver->whole_step = work->manifest.step;
+    tri_counter_add(good ? TRI_COUNT_SAVES : TRI_COUNT_SAVE_FAILURES, 1);
+    tri_counter_add(TRI_COUNT_SAVED_NBYTES, good ? work->nbytes : 0);
+    if (!good) {
+        char newest[48] = "there is none yet";
+        if (saver->whole_step >= 0)
+            snprintf(newest, sizeof(newest), "the newest is of step %" PRId64, saver->whole_step);
+        tri_log(TRI_LOG_WARN, "checkpoint of step %" PRId64 " not saved (%" PRId64 " so far; %s): %s",
+                work->manifest.step, saver->failed, newest, target->message);
+    }
+    tri_save_record record = {.step = work->manifest.step - 1,
+                              .folder = target->folder,
+                              .nbytes = good ? (int64_t)work->nbytes : 0,
+                              .paused_s = (double)work->paused_ns / 1e9,
+                              .took_s = (double)work->took_ns / 1e9,
+                              .failed = saver->failed,
+                              .error = good ? NULL : target->message};
+    if (job->metrics && tri_metrics_write_save(job->metrics, &record) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "%s", tri_last_error());
+}
+
+/* Rank 0 tells people of it; every rank lets go of it. */
+static void work_end(tri_job *job, save_work *work)
+{
+    for (int i = 0; i < work->target_count; i++) {
+        const save_target *target = &work->targets[i];
+        if (job->rank == 0)
+            target_tell(job, work, target);
+        else if (target->status != TRI_OK)
+            tri_log(TRI_LOG_WARN, "this rank's part of the checkpoint of step %" PRId64 " is not saved: %s",
+                    work->manifest.step, target->message);
+        if (target->status != TRI_OK && i == 0 && job->saved_step == work->manifest.step)
+            job->saved_step = -1;
+    }
+    save_work_fini(work);
+}
+
+/* Waits for the save under way. */
+static void previous_end(tri_job *job)
+{
+    tri_job_saver *saver = job->saver;
+    if (!saver->thread)
+        return;
+    tri_thread_join(saver->thread);
+    saver->thread = NULL;
+    work_end(job, &saver->work);
+}
+
+void tri_job_saver_close(tri_job *job)
+{
+    tri_job_saver *saver = job->saver;
+    if (!saver)
+        return;
+    atomic_store(&saver->given_up, true);
+    previous_end(job);
+    tri_free(saver->copy);
+    tri_free(saver);
+    job->saver = NULL;
+}
+
+/* --- the ranks agree --- */
+
+static void target_begin(const tri_job *job, const save_work *work, save_target *target, bool first)
+{
+    const tri_checkpoint_draft_setup setup = {.place = {target->folder, target->keep, target->keep_every},
+                                              .step = work->manifest.step,
+                                              .content = work->slices.content,
+                                              .mark = target->mark,
+                                              .given_up = &job->saver->given_up};
+    tri_status status =
+        first ? tri_checkpoint_draft_create(&setup, &target->draft) : tri_checkpoint_draft_join(&setup, &target->draft);
+    if (status != TRI_OK && first)
+        save_target_fail(target, status);
+}
+
+/* What rank 0 says of one place. */
+typedef struct save_order {
+    int64_t begun;
+    uint64_t mark;
+    char folder[SAVE_FOLDER_NBYTES];
+} save_order;
+
+/* All hear where to write; *shared: all see the folder. */
+static tri_status order_exchange(tri_job *job, const save_work *work, save_target *target, bool *shared)
+{
+    save_order order = {.begun = target->draft != NULL, .mark = target->mark};
+    memcpy(order.folder, target->folder, sizeof(order.folder));
+    tri_group_name_next(job->group, "where to save");
+    tri_status status = tri_broadcast(job->group, &order, sizeof(order), TRI_U8, 0, NULL);
+    tri_group_name_next(job->group, "");
+    TRI_TRY(status);
+    order.folder[sizeof(order.folder) - 1] = 0;
+    memcpy(target->folder, order.folder, sizeof(order.folder));
+    target->mark = order.mark;
+    if (!order.begun) {
+        target->status = TRI_EIO;
+        return TRI_OK;
+    }
+    if (job->rank != 0)
+        target_begin(job, work, target, false);
+    int64_t sees = target->draft != NULL;
+    tri_group_name_next(job->group, "who sees the folder");
+    status = tri_all_reduce(job->group, &sees, &sees, 1, TRI_I64, TRI_REDUCE_MIN, NULL);
+    tri_group_name_next(job->group, "");
+    *shared = *shared && sees;
+    return status;
+}
+
+/* Drafts are open on all who write; *collects: rank 0 writes for all. */
+static tri_status work_begin(tri_job *job, save_work *work, bool *collects)
+{
+    bool shared = true;
+    TRI_TRY(save_work_fill(job, work));
+    for (int i = 0; i < work->target_count; i++) {
+        tri_entropy(&work->targets[i].mark, sizeof(work->targets[i].mark));
+        if (job->rank == 0)
+            target_begin(job, work, &work->targets[i], true);
+    }
+    for (int i = 0; work->writers > 1 && i < work->target_count; i++)
+        TRI_TRY(order_exchange(job, work, &work->targets[i], &shared));
+    *collects = !shared;
+    return TRI_OK;
+}
+
+/* --- writing --- */
+
+static void thread_body(void *arg)
+{
+    tri_job_saver *saver = arg;
+    save_work_run(&saver->work);
+    atomic_store(&saver->done, true);
+}
+
+static tri_status collect(tri_job *job, save_work *work)
+{
+    work->writers = 1;
+    for (int i = 0; i < work->target_count; i++) {
+        save_target *target = &work->targets[i];
+        if (target->status != TRI_OK)
+            continue;
+        TRI_TRY(job->rank == 0 ? save_work_collect(work, target) : tri_job_slices_follow(job, true, true));
+        tri_checkpoint_draft_close(target->draft);
+        target->draft = NULL;
+    }
+    return TRI_OK;
+}
+
+/* The weights are the run's. lasting: all is done when it returns. */
+static tri_status write_met(tri_job *job, save_work *work, bool lasting)
+{
+    tri_job_saver *saver = job->saver;
+    bool collects = false;
+    TRI_TRY(work_begin(job, work, &collects));
+    if (collects)
+        return collect(job, work);
+    if (!lasting && work == &saver->work && saver->copy) {
+        save_work_copy(work, saver->copy);
+        atomic_store(&saver->done, false);
+        if (tri_thread_start(&saver->thread, "save", thread_body, saver) == TRI_OK)
+            return TRI_OK;
+        saver->thread = NULL;
+    }
+    save_work_run(work);
+    return TRI_OK;
+}
+
+static tri_status write_all(tri_job *job, save_work *work, bool lasting)
+{
+    TRI_TRY(tri_job_settle(job));
+    TRI_TRY(tri_job_servers_state(job));
+    TRI_TRY(tri_job_meet(job));
+    tri_status status = write_met(job, work, lasting);
+    work->paused_ns = tri_now_ns() - work->start_ns;
+    tri_job_part(job);
+    TRI_TRY_IN(status, "while saving step %lld", (long long)job->step);
+    return TRI_OK;
+}
+
+static tri_status level_target(const tri_job *job, const tri_checkpoint_level *level, save_target *target)
+{
+    *target = (save_target){.keep = level->keep, .keep_every = level->keep_every};
+    if (!job->run_folder)
+        return TRI_OK;
+    char *folder = tri_checkpoint_level_folder(level, job->run_folder);
+    if (!folder)
+        return TRI_ENOMEM;
+    snprintf(target->folder, sizeof(target->folder), "%s", folder);
+    tri_free(folder);
+    return TRI_OK;
+}
+
+/* The levels whose bits are set. */
+static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
+{
+    tri_job_saver *saver = job->saver;
+    save_work *work = &saver->work, *made = work_make(job);
+    if (!made)
+        return TRI_ENOMEM;
+    previous_end(job); /* its time counts: training stands still */
+    *work = *made;
+    tri_free(made);
+    for (int i = 0; i < saver->levels.count; i++)
+        if (wanted >> i & 1) {
+            TRI_TRY(level_target(job, &saver->levels.items[i], &work->targets[work->target_count++]));
+            saver->last_ns[i] = tri_now_ns();
+        }
+    job->saved_step = job->step;
+    tri_status status = write_all(job, work, lasting);
+    if (saver->thread)
+        return status;
+    save_target first = work->targets[0];
+    if (status == TRI_OK)
+        work_end(job, work);
+    else
+        save_work_fini(work);
+    if (status == TRI_OK && lasting && job->rank == 0 && first.status != TRI_OK)
+        return tri_fail(first.status, "checkpoint of step %lld not saved: %s", (long long)job->step, first.message);
+    return status;
+}
+
+/* --- when --- */
+
+tri_status tri_job_save_look(tri_job *job)
+{
+    tri_job_saver *saver = job->saver;
+    bool possible = false;
+    if (saver->thread && atomic_load(&saver->done))
+        previous_end(job);
+    saver->due = 0;
+    for (int i = 0; i < saver->levels.count; i++) {
+        const tri_checkpoint_level *level = &saver->levels.items[i];
+        bool by_steps = tri_job_is_due(job, level->every_steps);
+        bool by_time = level->every_s > 0 && (double)(tri_now_ns() - saver->last_ns[i]) / 1e9 >= level->every_s;
+        possible = possible || by_steps || level->every_s > 0;
+        saver->due |= (int64_t)(by_steps || by_time) << i;
+    }
+    if (!job->run_folder || job->saved_step == job->step)
+        saver->due = 0;
+    if (!possible)
+        return TRI_OK;
+    return job->verify.every > 0 ? tri_job_first_tells(job, &saver->due) : tri_job_first_decides(job, &saver->due);
+}
+
+bool tri_job_save_is_due(const tri_job *job)
+{
+    return job->saver->due != 0;
+}
+
+tri_status tri_job_save_due(tri_job *job)
+{
+    if (job->rank != 0 && !tri_job_saves_together(job))
+        return TRI_OK;
+    return save_levels(job, job->saver->due, job->step == job->steps);
+}
+
+tri_status tri_job_save(tri_job *job)
+{
+    tri_job_saver *saver = job->saver;
+    previous_end(job);
+    int64_t wanted = job->run_folder && job->saved_step != job->step ? (INT64_C(1) << saver->levels.count) - 1 : 0;
+    TRI_TRY(tri_job_first_decides(job, &wanted));
+    return wanted ? save_levels(job, wanted, true) : TRI_OK;
+}
+
+tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved)
+{
+    save_work *work = work_make(job);
+    if (!work)
+        return TRI_ENOMEM;
+    work->target_count = 1;
+    work->targets[0].keep = keep;
+    snprintf(work->targets[0].folder, sizeof(work->targets[0].folder), "%s", folder);
+    tri_status status = write_all(job, work, true);
+    *saved = status == TRI_OK && job->rank == 0 && work->targets[0].status == TRI_OK;
+    if (status == TRI_OK)
+        work_end(job, work);
+    else
+        save_work_fini(work);
+    tri_free(work);
+    return status;
+}
