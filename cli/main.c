@@ -20,6 +20,8 @@ const tri_command tri_commands[] = {
     {"bench", "OP[,OP ...] [-n N] [--sizes 4,1k,1M]", "measures collectives and start-up", cmd_bench},
     {"info", "[RUN or CHECKPOINT] [--json] [--env]",
      "tells what this build and this machine have, or what a folder holds, checked", cmd_info},
+    {"ckpt", "verify|list|prune RUN or CHECKPOINT [--json] [--keep N]",
+     "checks every byte of checkpoints, lists them, removes old ones", cmd_ckpt},
     {"sim", "OP [--ranks 8,64] [--sizes 1k,1M] [--algorithm NAME] [sim.key=value ...]",
      "predicts collectives on a simulated network, and checks them", cmd_sim},
     {"plan", "CONFIG.yaml [-n N] [--hosts FILE] [--cluster FILE] [--price P] [section.key=value ...]",

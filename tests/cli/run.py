@@ -17,6 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 MASKS = [
     (r"xxh3 [0-9a-f]{16}", "xxh3 HASH"),
     (r"xxh3 HASH, got [0-9a-f]{16}", "xxh3 HASH, got ANOTHER"),
+    (r"crc32c [0-9a-f]{8}", "crc32c CRC"),
+    (r"crc32c CRC, got [0-9a-f]{8}", "crc32c CRC, got ANOTHER"),
     (r"samples/s [0-9.]+", "samples/s N"),
     (r"tokens/s [0-9.]+", "tokens/s N"),
     (r"[0-9.]+ samples/s", "N samples/s"),

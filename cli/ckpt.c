@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt.c: `trireme ckpt verify|list|prune`: checkpoints of a run, wherever its places are, or any folder of them.
+ *
+ * A run is a folder with config.yaml: its own checkpoints, the best one, and those of checkpoint.levels. What is damaged
+ * is named by file, tensor and bytes; only folders with a manifest are ever removed, and never the newest whole one.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "checkpoint/manifest.h"
+#include "cli/command.h"
+#include "train/config.h"
+
+typedef struct ckpt_flags {
+    const char *json, *keep, *keep_every;
+} ckpt_flags;
+
+static ckpt_flags given;
+static const tri_flag flags[] = {
+    {"--json", NULL, "list, verify: one JSON object", &given.json},
+    {"--keep", "N", "prune: the newest so many stay", &given.keep},
+    {"--keep-every", "N", "prune: those of steps that N divides stay too", &given.keep_every},
+};
+
+/* --- what a path stands for --- */
+
+/* One checkpoint. */
+typedef struct ckpt_entry {
+    char *path;
+    int64_t step; /* of its name; -1: another name */
+    uint64_t nbytes;
+    int64_t damages;
+    char first[TRI_ERROR_NBYTES]; /* "": it is whole */
+} ckpt_entry;
+
+static tri_status entry_add(tri_vector *entries, char *path, int64_t step)
+{
+    ckpt_entry entry = {.path = path, .step = step};
+    if (path && tri_vector_push(entries, &entry))
+        return TRI_OK;
+    tri_free(path);
+    return TRI_ENOMEM;
+}
+
+static tri_status folder_add(tri_vector *entries, const char *folder)
+{
+    tri_vector list;
+    if (!tri_fs_is_folder(folder)) /* before its first checkpoint there is none */
+        return TRI_OK;
+    TRI_TRY(tri_checkpoint_list(folder, &list));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < list.count && status == TRI_OK; i++) {
+        const tri_checkpoint_entry *entry = tri_vector_at(&list, i);
+        status = entry_add(entries, tri_format("%s/%s", folder, entry->name), entry->step);
+    }
+    tri_checkpoint_list_free(&list);
+    return status;
+}
+
+/* tri_free() each. */
+typedef struct ckpt_folders {
+    char *items[TRI_CHECKPOINT_MAX_LEVELS + 1];
+    int count;
+} ckpt_folders;
+
+static void folders_fini(ckpt_folders *folders)
+{
+    for (int i = 0; i < folders->count; i++)
+        tri_free(folders->items[i]);
+    *folders = (ckpt_folders){0};
+}
+
+static tri_status folders_add(ckpt_folders *folders, char *folder)
+{
+    if (!folder)
+        return TRI_ENOMEM;
+    folders->items[folders->count++] = folder;
+    return TRI_OK;
+}
+
+/* All places of a run; or the folder itself. */
+static tri_status folders_find(const char *path, ckpt_folders *folders)
+{
+    char *config_path = tri_format("%s/config.yaml", path);
+    tri_config config = {0};
+    tri_checkpoint_levels levels;
+    if (!config_path)
+        return TRI_ENOMEM;
+    bool is_run = tri_fs_exists(config_path);
+    tri_status status = is_run ? tri_config_load(config_path, NULL, NULL, &config)
+                               : folders_add(folders, tri_strdup(path));
+    if (is_run && status == TRI_OK)
+        status = tri_checkpoint_levels_read(&config.checkpoint, &levels);
+    for (int i = 0; is_run && status == TRI_OK && i < levels.count; i++)
+        status = folders_add(folders, tri_checkpoint_level_folder(&levels.items[i], path));
+    tri_config_fini(&config);
+    tri_free(config_path);
+    return status;
+}
+
+static bool is_checkpoint(const char *path, int64_t *step)
+{
+    const char *slash = strrchr(path, '/');
+    char *file = tri_format("%s/%s", path, TRI_MANIFEST_FILE);
+    bool named = tri_checkpoint_name_step(slash ? slash + 1 : path, step), found = file && tri_fs_exists(file);
+    if (!named)
+        *step = -1;
+    tri_free(file);
+    return named || found;
+}
+
+/* A checkpoint, or all that a run or a folder has. */
+static tri_status entries_find(const char *path, bool with_best, tri_vector *entries)
+{
+    int64_t step;
+    if (!tri_fs_is_folder(path))
+        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run or of a checkpoint, found %s", path,
+                        tri_fs_exists(path) ? "a file" : "nothing");
+    if (is_checkpoint(path, &step))
+        return entry_add(entries, tri_strdup(path), step);
+    ckpt_folders folders = {0};
+    tri_status status = folders_find(path, &folders);
+    char *best = tri_format("%s/best", path);
+    for (int i = 0; i < folders.count && status == TRI_OK; i++)
+        status = folder_add(entries, folders.items[i]);
+    if (status == TRI_OK && with_best)
+        status = best ? folder_add(entries, best) : TRI_ENOMEM;
+    tri_free(best);
+    folders_fini(&folders);
+    if (status == TRI_OK && entries->count == 0)
+        status = tri_fail(TRI_ENOTFOUND, "%s: no checkpoints here", path);
+    return status;
+}
+
+static void entries_fini(tri_vector *entries)
+{
+    for (size_t i = 0; i < entries->count; i++)
+        tri_free(((ckpt_entry *)tri_vector_at(entries, i))->path);
+    tri_vector_fini(entries);
+}
+
+/* --- looking at one --- */
+
+typedef struct ckpt_listener {
+    ckpt_entry *entry;
+    tri_json *json; /* a list; NULL: lines */
+    bool silent;
+} ckpt_listener;
+
+static void hear(void *arg, const char *what)
+{
+    ckpt_listener *listener = arg;
+    if (listener->entry->damages++ == 0)
+        snprintf(listener->entry->first, sizeof(listener->entry->first), "%s", what);
+    if (listener->json)
+        tri_json_text(listener->json, NULL, what);
+    else if (!listener->silent)
+        printf("  %s\n", what);
+}
+
+static tri_status entry_examine(ckpt_entry *entry, tri_json *json, bool silent)
+{
+    tri_manifest manifest;
+    ckpt_listener listener = {entry, json, silent};
+    if (tri_manifest_load(entry->path, &manifest) == TRI_OK) {
+        for (int i = 0; i < manifest.file_count; i++)
+            entry->nbytes += manifest.files[i].nbytes;
+        entry->step = manifest.run.step;
+        tri_manifest_fini(&manifest);
+    }
+    tri_status status = tri_checkpoint_examine(entry->path, hear, &listener);
+    return status == TRI_ENOMEM ? status : TRI_OK;
+}
+
+static void entry_json(tri_json *json, const ckpt_entry *entry)
+{
+    tri_json_text(json, "path", entry->path);
+    tri_json_int(json, "step", entry->step);
+    tri_json_int(json, "nbytes", (int64_t)entry->nbytes);
+    tri_json_bool(json, "whole", entry->damages == 0);
+}
+
+/* --- verify, list --- */
+
+static tri_status entry_tell(ckpt_entry *entry, bool everything, tri_json *list)
+{
+    tri_json object = list ? tri_json_object_in(list, NULL) : (tri_json){0};
+    tri_json damages = list ? tri_json_array_in(&object, "damages") : (tri_json){0};
+    tri_status status = entry_examine(entry, list ? &damages : NULL, !everything);
+    if (list) {
+        tri_json_end(&damages);
+        entry_json(&object, entry);
+        return tri_json_end(&object) == TRI_OK ? status : TRI_ENOMEM;
+    }
+    if (entry->damages == 0)
+        printf("%s: whole, step %" PRId64 ", %" PRIu64 " bytes\n", entry->path, entry->step, entry->nbytes);
+    else if (everything)
+        printf("%s: damaged in %" PRId64 " place%s, see above\n", entry->path, entry->damages,
+               entry->damages == 1 ? "" : "s");
+    else
+        printf("%s: damaged: %s\n", entry->path, entry->first);
+    return status;
+}
+
+static tri_status entries_tell(tri_vector *entries, bool everything, tri_json *list)
+{
+    size_t damaged = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < entries->count; i++) {
+        ckpt_entry *entry = tri_vector_at(entries, i);
+        TRI_TRY(entry_tell(entry, everything, list));
+        damaged += entry->damages > 0;
+        first = first || entry->damages == 0 ? first : entry->first;
+    }
+    if (damaged == 0 || !everything)
+        return TRI_OK;
+    return tri_fail(TRI_EFORMAT, "%zu of %zu checkpoints damaged: %s", damaged, entries->count, first);
+}
+
+static tri_status tell(const char *path, bool everything)
+{
+    tri_vector entries = {.each = sizeof(ckpt_entry)};
+    tri_string text = {0};
+    tri_status status = entries_find(path, true, &entries);
+    bool as_json = given.json && status == TRI_OK;
+    tri_json object = as_json ? tri_json_object(&text) : (tri_json){0};
+    tri_json list = as_json ? tri_json_array_in(&object, "checkpoints") : (tri_json){0};
+    if (status == TRI_OK)
+        status = entries_tell(&entries, everything, as_json ? &list : NULL);
+    if (as_json) {
+        tri_json_end(&list);
+        if (tri_json_end(&object) == TRI_OK)
+            puts(tri_string_text(&text));
+    }
+    tri_string_fini(&text);
+    entries_fini(&entries);
+    return status;
+}
+
+/* --- prune --- */
+
+static tri_status folder_prune(const tri_checkpoint_place *place)
+{
+    char *newest = NULL;
+    int64_t step = -1;
+    int removed = 0;
+    if (!tri_fs_is_folder(place->folder))
+        return TRI_OK;
+    tri_status status = tri_checkpoint_newest(place->folder, &newest, NULL);
+    if (status == TRI_ENOTFOUND) { /* none is whole: none can be spared */
+        printf("%s: nothing removed: no checkpoint here is whole\n", place->folder);
+        return TRI_OK;
+    }
+    if (status == TRI_OK)
+        (void)is_checkpoint(newest, &step);
+    if (status == TRI_OK)
+        status = tri_checkpoint_prune(place, step, &removed);
+    if (status == TRI_OK)
+        printf("%s: %d removed\n", place->folder, removed);
+    tri_free(newest);
+    return status;
+}
+
+static tri_status prune(const char *path)
+{
+    int64_t keep, keep_every = 0, step;
+    ckpt_folders folders = {0};
+    if (!given.keep)
+        return tri_fail(TRI_ECONFIG, "ckpt prune: want --keep N, how many stay");
+    TRI_TRY(tri_flag_int("--keep", given.keep, 1, 1000000, &keep));
+    if (given.keep_every)
+        TRI_TRY(tri_flag_int("--keep-every", given.keep_every, 1, INT64_C(1000000000000000), &keep_every));
+    if (!tri_fs_is_folder(path) || is_checkpoint(path, &step))
+        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run, or one of checkpoints", path);
+    tri_status status = folders_find(path, &folders);
+    for (int i = 0; i < folders.count && status == TRI_OK; i++)
+        status = folder_prune(&(tri_checkpoint_place){folders.items[i], keep, keep_every});
+    folders_fini(&folders);
+    return status;
+}
+
+/* --- the command --- */
+
+static tri_status verify(const char *path)
+{
+    return tell(path, true);
+}
+
+static tri_status list(const char *path)
+{
+    return tell(path, false);
+}
+
+static const struct {
+    const char *name;
+    tri_status (*run)(const char *path);
+} words[] = {{"verify", verify}, {"list", list}, {"prune", prune}};
+
+static tri_status run(int count, char **argv)
+{
+    for (size_t i = 0; count == 2 && i < TRI_COUNT_OF(words); i++)
+        if (strcmp(argv[0], words[i].name) == 0) {
+            size_t nbytes = strlen(argv[1]);
+            while (nbytes > 1 && argv[1][nbytes - 1] == '/')
+                argv[1][--nbytes] = 0;
+            return words[i].run(argv[1]);
+        }
+    return tri_fail(TRI_ECONFIG, "ckpt: want verify, list or prune, and the folder of a run or of a checkpoint");
+}
+
+int cmd_ckpt(int argc, char **argv)
+{
+    int count = 0;
+    tri_status status =
+        tri_flags_parse(tri_command_of(cmd_ckpt), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    if (status == TRI_OK)
+        status = run(count, argv);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}

@@ -1,0 +1,1 @@
+trireme ckpt --help
