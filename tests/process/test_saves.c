@@ -5,6 +5,8 @@
  *
  * One process writes all, or three write a share each; each of them in turn is the one that is struck.
  * usage: test_saves [--figures]: more of them, and a line each for bench/reliability.
+ *        test_saves --write FOLDER TOLD: three writers save step after step; TOLD has the newest that was said to be saved
+ *        test_saves --load FOLDER: checks all, prints the newest step (powercut.sh)
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -242,8 +244,58 @@ static void an_error_of_any_call_leaves_the_old_or_the_new(void **state)
     strike_everywhere(1, 0, false, TRACED_SHORT, 0);
 }
 
+/* For powercut.sh, until it is killed. */
+static int write_on(const char *folder, const char *told)
+{
+    board *common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (common == MAP_FAILED)
+        return 1;
+    for (int64_t step = 1;; step++) {
+        int good = 1;
+        *common = (board){0};
+        for (int rank = 0; rank < 3; rank++)
+            if (fork() == 0)
+                _exit(write_all(folder, step, rank, 3, common) == TRI_OK ? 0 : 1);
+        for (int rank = 0, status; rank < 3; rank++)
+            good &= wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        char text[32];
+        int nbytes = snprintf(text, sizeof(text), "%lld\n", (long long)step);
+        if (!good || tri_fs_write_swap(told, text, (size_t)nbytes) != TRI_OK)
+            return 1;
+    }
+}
+
+static int load_on(const char *folder)
+{
+    static content wanted, found;
+    char *path = NULL;
+    tri_string skipped = {0};
+    tri_checkpoint_manifest manifest = {0};
+    content_make(&found, -1);
+    const tri_checkpoint_content into = {found.model, found.state, 2, 1};
+    tri_status status = tri_checkpoint_clear(folder);
+    if (status == TRI_OK)
+        status = tri_checkpoint_newest(folder, &path, &skipped);
+    if (status == TRI_OK)
+        status = tri_checkpoint_load(path, &manifest, &into);
+    content_make(&wanted, manifest.step);
+    bool same = memcmp(found.weight, wanted.weight, sizeof(wanted.weight)) == 0 &&
+                memcmp(found.moment, wanted.moment, sizeof(wanted.moment)) == 0;
+    if (status != TRI_OK || skipped.nbytes > 0 || !same)
+        printf("torn %s %s\n", status != TRI_OK ? tri_last_error() : "", tri_string_text(&skipped));
+    else
+        printf("%lld\n", (long long)manifest.step);
+    tri_free(path);
+    tri_string_fini(&skipped);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 4 && strcmp(argv[1], "--write") == 0)
+        return write_on(argv[2], argv[3]);
+    if (argc == 3 && strcmp(argv[1], "--load") == 0)
+        return load_on(argv[2]);
     const struct CMUnitTest kills[] = {cmocka_unit_test(a_kill_at_any_call_leaves_the_old_or_the_new)};
     const struct CMUnitTest errors[] = {cmocka_unit_test(an_error_of_any_call_leaves_the_old_or_the_new)};
     bool tells = argc > 1 && strcmp(argv[1], "--figures") == 0;
