@@ -35,6 +35,21 @@ static tri_status describe_optimizer(tri_job *job, const char *prefix, tri_strin
     return tri_schedule_plot(optim, job->steps, all, prefix, notes);
 }
 
+/* What a rank copies for each save: its weights, or its share, and its state. Of ranks that are alike the first one
+ * alone does. */
+static tri_status snapshot_plan(const tri_job *job, size_t outer, size_t *nbytes)
+{
+    const tri_params *params = job->params;
+    tri_checkpoint_levels levels;
+    TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &levels));
+    *nbytes = 0;
+    if (!job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&levels))
+        return TRI_OK;
+    size_t weights = (size_t)(params->share ? params->share_elements : params->count) * sizeof(float);
+    *nbytes = weights * (tri_sync_is_apart(&job->config.parallel) ? 2 : 1) + tri_optim_nbytes(job->optim) + outer;
+    return TRI_OK;
+}
+
 static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *prefix, tri_string *notes)
 {
     tri_dataset *dataset = NULL;
@@ -57,6 +72,7 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     memory->activations_apart = job->stage_memory.activations_apart;
     if (job->graph)
         tri_graph_memory(job->graph, &memory->activations, &memory->activations_apart);
+    TRI_TRY(snapshot_plan(job, bytes.outer, &memory->snapshot));
     return notes ? describe_optimizer(job, prefix, notes) : TRI_OK;
 }
 
@@ -92,7 +108,7 @@ tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memo
 
 static size_t all_of(const tri_job_memory *memory)
 {
-    return memory->weights + memory->gradients + memory->optimizer + memory->activations;
+    return memory->weights + memory->gradients + memory->optimizer + memory->activations + memory->snapshot;
 }
 
 tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
