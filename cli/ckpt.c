@@ -2,8 +2,9 @@
  *
  * ckpt.c: `trireme ckpt verify|list|prune`: checkpoints of a run, wherever its places are, or any folder of them.
  *
- * A run is a folder with config.yaml: its own checkpoints, the best one, and those of checkpoint.levels. What is damaged
- * is named by file, tensor and bytes; only folders with a manifest are ever removed, and never the newest whole one.
+ * A run is a folder with config.yaml: its own checkpoints, the best one, and those of checkpoint.levels. What is
+ * damaged is named by file, tensor and bytes; only folders with a manifest are ever removed, and never the newest whole
+ * one.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,8 +92,8 @@ static tri_status folders_find(const char *path, ckpt_folders *folders)
     if (!config_path)
         return TRI_ENOMEM;
     bool is_run = tri_fs_exists(config_path);
-    tri_status status = is_run ? tri_config_load(config_path, NULL, NULL, &config)
-                               : folders_add(folders, tri_strdup(path));
+    tri_status status =
+        is_run ? tri_config_load(config_path, NULL, NULL, &config) : folders_add(folders, tri_strdup(path));
     if (is_run && status == TRI_OK)
         status = tri_checkpoint_levels_read(&config.checkpoint, &levels);
     for (int i = 0; is_run && status == TRI_OK && i < levels.count; i++)
@@ -315,8 +316,7 @@ static tri_status run(int count, char **argv)
 int cmd_ckpt(int argc, char **argv)
 {
     int count = 0;
-    tri_status status =
-        tri_flags_parse(tri_command_of(cmd_ckpt), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    tri_status status = tri_flags_parse(tri_command_of(cmd_ckpt), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED)
         return 0;
     if (status == TRI_OK)

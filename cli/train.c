@@ -133,17 +133,15 @@ static tri_status plan_append(const tri_config *config, int ranks, tri_string *t
     char weights[32], gradients[32], optimizer[32], activations[32], apart[32], snapshot[32];
     tri_status status = tri_job_describe(config, ranks, &memory, "# ", &notes);
     if (status == TRI_OK)
-        status =
-            tri_string_appendf(text,
-                               "# memory of a worker, of %d%s: weights %s, gradients %s, optimizer %s, activations %s "
-                               "(%s if unshared)%s%s\n%s",
-                               ranks, strcmp(config->parallel.zero_ranks, "host") == 0 ? " on one host" : "",
-                               print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
-                               print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
-                               print_nbytes(memory.activations_apart, apart),
-                               memory.snapshot > 0 ? ", copy for checkpoints " : "",
-                               memory.snapshot > 0 ? print_nbytes(memory.snapshot, snapshot) : "",
-                               tri_string_text(&notes));
+        status = tri_string_appendf(
+            text,
+            "# memory of a worker, of %d%s: weights %s, gradients %s, optimizer %s, activations %s "
+            "(%s if unshared)%s%s\n%s",
+            ranks, strcmp(config->parallel.zero_ranks, "host") == 0 ? " on one host" : "",
+            print_nbytes(memory.weights, weights), print_nbytes(memory.gradients, gradients),
+            print_nbytes(memory.optimizer, optimizer), print_nbytes(memory.activations, activations),
+            print_nbytes(memory.activations_apart, apart), memory.snapshot > 0 ? ", copy for checkpoints " : "",
+            memory.snapshot > 0 ? print_nbytes(memory.snapshot, snapshot) : "", tri_string_text(&notes));
     else if (status != TRI_ECONFIG)
         status = tri_string_appendf(text, "# memory of a worker: not known: %s\n", tri_last_error());
     tri_string_fini(&notes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * crc32c.c: remainders modulo the Castagnoli polynomial, bit 31 being x^0 as in all reflected CRCs: by the machine's own
- * instruction where it has one, else eight bytes at a time from tables. To put n bytes behind a text is to multiply its
- * remainder by x^(8n), found from squares.
+ * crc32c.c: remainders modulo the Castagnoli polynomial, bit 31 being x^0 as in all reflected CRCs: by the machine's
+ * own instruction where it has one, else eight bytes at a time from tables. To put n bytes behind a text is to multiply
+ * its remainder by x^(8n), found from squares.
  */
 #include "base/crc32c.h"
 
@@ -12,6 +12,13 @@
 #define POLYNOMIAL 0x82f63b78u
 #define ONE        0x80000000u /* x^0 */
 #define LANES      8
+#if !defined(HAS_INSTRUCTION)
+#if defined(__x86_64__)
+#define HAS_INSTRUCTION 1 /* perhaps: it is asked */
+#else
+#define HAS_INSTRUCTION 0
+#endif
+#endif
 
 static uint32_t tables[LANES][256];
 static uint32_t squares[64]; /* x^(2^k) */
@@ -54,7 +61,7 @@ static uint32_t by_tables(uint32_t crc, const unsigned char *bytes, size_t nbyte
     for (; nbytes >= LANES; bytes += LANES, nbytes -= LANES) {
         uint32_t next = 0;
         for (int lane = 0; lane < LANES; lane++) {
-            unsigned char byte = lane < 4 ? (unsigned char)(bytes[lane] ^ crc >> 8 * lane) : bytes[lane];
+            uint32_t byte = lane < 4 ? bytes[lane] ^ (crc >> 8 * lane & 255) : bytes[lane];
             next ^= tables[LANES - 1 - lane][byte];
         }
         crc = next;
@@ -64,7 +71,7 @@ static uint32_t by_tables(uint32_t crc, const unsigned char *bytes, size_t nbyte
     return crc;
 }
 
-#if defined(__x86_64__)
+#if HAS_INSTRUCTION
 __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const unsigned char *bytes,
                                                                  size_t nbytes)
 {
@@ -82,7 +89,7 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
 /* Goes on from a remainder. */
 static uint32_t remainder_of(uint32_t crc, const void *bytes, size_t nbytes)
 {
-#if defined(__x86_64__)
+#if HAS_INSTRUCTION
     if (__builtin_cpu_supports("sse4.2"))
         return by_instruction(crc, bytes, nbytes);
 #endif

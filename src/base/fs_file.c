@@ -25,8 +25,7 @@ tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out)
     file->path = tri_strdup(path);
     file->fd = file->path ? tri_fs_open_retrying(path, O_WRONLY | (anew ? O_CREAT | O_TRUNC : 0)) : -1;
     if (file->fd < 0) {
-        tri_status status =
-            file->path ? tri_fs_fail(path, anew ? "create" : "open for writing", errno) : TRI_ENOMEM;
+        tri_status status = file->path ? tri_fs_fail(path, anew ? "create" : "open for writing", errno) : TRI_ENOMEM;
         tri_free(file->path);
         tri_free(file);
         return status;
@@ -57,8 +56,7 @@ tri_status tri_fs_file_close(tri_fs_file *file)
 {
     if (!file)
         return TRI_OK;
-    tri_status status =
-        close(file->fd) != 0 && errno != EINTR ? tri_fs_fail(file->path, "close", errno) : TRI_OK;
+    tri_status status = close(file->fd) != 0 && errno != EINTR ? tri_fs_fail(file->path, "close", errno) : TRI_OK;
     tri_free(file->path);
     tri_free(file);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint_load.c: reading a checkpoint: lengths and checksums first, then names and shapes, then, only if all of that
- * fits, the values. A load that fails has changed nothing.
+ * checkpoint_load.c: reading a checkpoint: lengths and checksums first, then names and shapes, then, only if all of
+ * that fits, the values. A load that fails has changed nothing.
  */
 #include <inttypes.h>
 #include <string.h>

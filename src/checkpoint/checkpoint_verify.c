@@ -88,8 +88,9 @@ static tri_status check_map(examination *exam, const tri_manifest_file *file, co
         return wrong(exam, TRI_EFORMAT);
     }
     if (header == 0 || tri_crc32c(map->bytes, header) != file->header) {
-        tri_fail(TRI_EFORMAT, "%s: its header (bytes 0 to %" PRIu64 ") is damaged, or of another file: want crc32c %08" PRIx32,
-                 name, header, file->header);
+        tri_fail(TRI_EFORMAT,
+                 "%s: its header (bytes 0 to %" PRIu64 ") is damaged, or of another file: want crc32c %08" PRIx32, name,
+                 header, file->header);
         return wrong(exam, TRI_EFORMAT);
     }
     tri_status status = tri_safetensors_parse(map->bytes, map->nbytes, name, &tensors);

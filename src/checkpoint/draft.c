@@ -2,8 +2,9 @@
  *
  * draft.c: writing the files of a checkpoint under a hidden name, by one writer or several.
  *
- * Each piece of a tensor has one CRC-32C. It is linear (base/crc32c.h): a writer adds up what its elements contribute to
- * each, and the first writer the contributions of all. `parts` begin as zeros, so a writer with nothing adds nothing.
+ * Each piece of a tensor has one CRC-32C. It is linear (base/crc32c.h): a writer adds up what its elements contribute
+ * to each, and the first writer the contributions of all. `parts` begin as zeros, so a writer with nothing adds
+ * nothing.
  */
 #include "checkpoint/draft.h"
 
@@ -84,7 +85,8 @@ static tri_status draft_open(const tri_checkpoint_draft_setup *setup, bool first
     draft->first = first;
     draft->folder = tri_strdup(setup->place.folder);
     draft->setup.place.folder = draft->folder;
-    tri_status status = draft->folder == NULL ? TRI_ENOMEM : draft_names_make(draft->folder, setup->step, &draft->names);
+    tri_status status =
+        draft->folder == NULL ? TRI_ENOMEM : draft_names_make(draft->folder, setup->step, &draft->names);
     if (status == TRI_OK)
         status = folder_open(draft);
     if (status == TRI_OK)

@@ -76,8 +76,7 @@ tri_status tri_checkpoint_levels_read(const tri_checkpoint_config *config, tri_c
                                               .every_s = config->every_s,
                                               .keep = config->keep,
                                               .keep_every = config->keep_every};
-    tri_status status =
-        tri_yaml_parse(&arena, config->levels, strlen(config->levels), "checkpoint.levels", &list);
+    tri_status status = tri_yaml_parse(&arena, config->levels, strlen(config->levels), "checkpoint.levels", &list);
     if (status == TRI_OK)
         status = list_read(list, config->levels, levels);
     tri_arena_fini(&arena);

@@ -99,8 +99,8 @@ tri_status tri_safetensors_print_header(const char *path, const tri_stored_tenso
     return status;
 }
 
-tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors, int count,
-                             const char *const *metadata)
+tri_status tri_safetensors_put_header(tri_file_writer *writer, const char *path, const tri_stored_tensor *tensors,
+                                      int count, const char *const *metadata)
 {
     tri_string header = {0};
     tri_status status = tri_safetensors_print_header(path, tensors, count, metadata, &header);

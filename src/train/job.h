@@ -84,8 +84,9 @@ typedef struct tri_job_figures {
 } tri_job_figures;
 
 /* plan.c: what a rank allocates for a run, bytes; data sets, input batches and buffers of links are not counted.
- * snapshot: of what it writes of a checkpoint, where that goes on beside the training. gradients: with partial sums and what compressed sums keep; activations: with scratch of ops, and what crosses
- * between stages; apart: if no two shared memory. */
+ * snapshot: of what it writes of a checkpoint, where that goes on beside the training. gradients: with partial sums and
+ * what compressed sums keep; activations: with scratch of ops, and what crosses between stages; apart: if no two shared
+ * memory. */
 typedef struct tri_job_memory {
     size_t weights, gradients, optimizer;
     size_t activations, activations_apart;

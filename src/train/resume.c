@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resume.c: a checkpoint to a run. Rank 0 reads the files; the others get weights and state by broadcast, or their parts
- * of the state piece by piece, so that no shared file system is needed.
+ * resume.c: a checkpoint to a run. Rank 0 reads the files; the others get weights and state by broadcast, or their
+ * parts of the state piece by piece, so that no shared file system is needed.
  *
  * What a run is at a step: weights, optimizer state, and one number, the step. Everything else is a function of them.
  */

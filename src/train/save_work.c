@@ -44,8 +44,7 @@ static int apart_items(const save_work *work, save_item *items)
     int common = content->model_count + job->world * apart->own_count * entries;
     for (int c = 0; job->rank == 0 && c < apart->common_count; c++)
         for (int e = 0; e < entries; e++)
-            items[count++] =
-                whole_item(content, common + c * entries + e, job->sync->ops->state(job->sync, c, e));
+            items[count++] = whole_item(content, common + c * entries + e, job->sync->ops->state(job->sync, c, e));
     return count;
 }
 
@@ -215,9 +214,8 @@ static tri_status slice_collect(save_target *target, int number, const tri_check
         count = all - first;
         if (slice->pieces)
             TRI_TRY(slice->pieces->read(slice->pieces->arg, slice->at + first, &count, &values));
-        tri_status status = target->status == TRI_OK
-                                ? tri_checkpoint_draft_put(target->draft, number, first, count, values)
-                                : TRI_OK;
+        tri_status status =
+            target->status == TRI_OK ? tri_checkpoint_draft_put(target->draft, number, first, count, values) : TRI_OK;
         if (status != TRI_OK)
             save_target_fail(target, status);
     }
@@ -228,9 +226,8 @@ tri_status save_work_collect(save_work *work, save_target *target)
 {
     const tri_checkpoint_content *content = &work->slices.content;
     for (int i = 0; i < content->model_count + content->state_count; i++)
-        TRI_TRY(slice_collect(target, i,
-                              i < content->model_count ? &content->model[i]
-                                                       : &content->state[i - content->model_count]));
+        TRI_TRY(slice_collect(
+            target, i, i < content->model_count ? &content->model[i] : &content->state[i - content->model_count]));
     tri_status status = target->status == TRI_OK ? tri_checkpoint_draft_sync(target->draft) : TRI_OK;
     if (status == TRI_OK && target->status == TRI_OK)
         status = complete(work, target->draft);

@@ -5,8 +5,8 @@
  *
  * One process writes all, or three write a share each; each of them in turn is the one that is struck.
  * usage: test_saves [--figures]: more of them, and a line each for bench/reliability.
- *        test_saves --write FOLDER TOLD: three writers save step after step; TOLD has the newest that was said to be saved
- *        test_saves --load FOLDER: checks all, prints the newest step (powercut.sh)
+ *        test_saves --write FOLDER TOLD: three writers save step after step; TOLD has the newest that was said to be
+ * saved test_saves --load FOLDER: checks all, prints the newest step (powercut.sh)
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -81,9 +81,11 @@ static tri_status write_all(const char *folder, int64_t step, int rank, int writ
     static content values;
     tri_checkpoint_draft *draft = NULL;
     content_make(&values, step);
-    const tri_checkpoint_draft_setup setup = {
-        .place = {folder, 2, 0}, .step = step, .mark = 77, .given_up = &common->hopeless,
-        .content = {values.model, values.state, 2, 1}};
+    const tri_checkpoint_draft_setup setup = {.place = {folder, 2, 0},
+                                              .step = step,
+                                              .mark = 77,
+                                              .given_up = &common->hopeless,
+                                              .content = {values.model, values.state, 2, 1}};
     tri_status status = rank == 0 ? tri_checkpoint_draft_create(&setup, &draft) : TRI_OK;
     if (rank == 0)
         atomic_store(status == TRI_OK ? &common->created : &common->hopeless, true);
@@ -137,7 +139,8 @@ static traced_end save_struck(const char *folder, int64_t step, int writers, int
     return end;
 }
 
-/* Every visible checkpoint is whole; the newest is of `step` or the one before it, with its values; returns its step. */
+/* Every visible checkpoint is whole; the newest is of `step` or the one before it, with its values; returns its step.
+ */
 static int64_t loads(const char *folder, int64_t step, const char *where)
 {
     static content wanted, found;

@@ -23,26 +23,13 @@ static const struct traced_call {
     long number;
     const char *name;
     bool changes;
-} touching[] = {{SYS_open, "open", true},
-                {SYS_openat, "openat", true},
-                {SYS_write, "write", true},
-                {SYS_pwrite64, "pwrite", true},
-                {SYS_fsync, "fsync", true},
-                {SYS_rename, "rename", true},
-                {SYS_renameat2, "renameat2", true},
-                {SYS_mkdir, "mkdir", true},
-                {SYS_unlink, "unlink", true},
-                {SYS_unlinkat, "unlinkat", true},
-                {SYS_rmdir, "rmdir", true},
-                {SYS_close, "close", false},
-                {SYS_read, "read", false},
-                {SYS_stat, "stat", false},
-                {SYS_lstat, "lstat", false},
-                {SYS_newfstatat, "fstatat", false},
-                {SYS_fstat, "fstat", false},
-                {SYS_getdents64, "getdents", false},
-                {SYS_chdir, "chdir", false},
-                {SYS_fchdir, "fchdir", false}};
+} touching[] = {{SYS_open, "open", true},           {SYS_openat, "openat", true}, {SYS_write, "write", true},
+                {SYS_pwrite64, "pwrite", true},     {SYS_fsync, "fsync", true},   {SYS_rename, "rename", true},
+                {SYS_renameat2, "renameat2", true}, {SYS_mkdir, "mkdir", true},   {SYS_unlink, "unlink", true},
+                {SYS_unlinkat, "unlinkat", true},   {SYS_rmdir, "rmdir", true},   {SYS_close, "close", false},
+                {SYS_read, "read", false},          {SYS_stat, "stat", false},    {SYS_lstat, "lstat", false},
+                {SYS_newfstatat, "fstatat", false}, {SYS_fstat, "fstat", false},  {SYS_getdents64, "getdents", false},
+                {SYS_chdir, "chdir", false},        {SYS_fchdir, "fchdir", false}};
 
 static const struct traced_call *call_find(long number)
 {

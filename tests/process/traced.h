@@ -9,10 +9,10 @@
 #include <sys/types.h>
 
 typedef enum traced_fault {
-    TRACED_KILL,  /* before the call, SIGKILL: of those that change something on a disk, between which all is the same */
+    TRACED_KILL, /* before the call, SIGKILL: of those that change something on a disk, between which all is the same */
     TRACED_KILL_ANY, /* likewise, of all calls */
-    TRACED_ERROR, /* the call, one that touches files, does nothing and fails with `error` */
-    TRACED_SHORT  /* a write of 2 bytes or more takes half of what it was given */
+    TRACED_ERROR,    /* the call, one that touches files, does nothing and fails with `error` */
+    TRACED_SHORT     /* a write of 2 bytes or more takes half of what it was given */
 } traced_fault;
 
 typedef struct traced_plan {
@@ -22,9 +22,9 @@ typedef struct traced_plan {
 } traced_plan;
 
 typedef struct traced_end {
-    bool hit;       /* the call came */
-    char name[24];  /* of it */
-    int status;     /* as of waitpid */
+    bool hit;      /* the call came */
+    char name[24]; /* of it */
+    int status;    /* as of waitpid */
 } traced_end;
 
 /* Whether this machine lets us. */

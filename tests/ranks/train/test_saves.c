@@ -3,9 +3,9 @@
  * test_saves.c: checkpoints of runs: the same files for every layout, beside the training or not, whoever writes them;
  * the values of the moment; several places; disks that fail.
  *
- * The linker gives tri_checkpoint_draft_join() of the whole program to __wrap_tri_checkpoint_draft_join(): ranks that do
- * not see the folder of rank 0, as a test asks for.
- * usage: test_saves [--figures]: the snapshots of row 14 alone, with a line for bench/reliability.
+ * The linker gives tri_checkpoint_draft_join() of the whole program to __wrap_tri_checkpoint_draft_join(): ranks that
+ * do not see the folder of rank 0, as a test asks for. usage: test_saves [--figures]: the snapshots of row 14 alone,
+ * with a line for bench/reliability.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +97,8 @@ static void folder_make(void)
 {
     char text[200];
     folders_drop();
-    snprintf(text, sizeof(text), "{\"threads\": 1, \"kernels\": \"%s\", \"flops\": 123456789}", tri_kernel_arithmetic());
+    snprintf(text, sizeof(text), "{\"threads\": 1, \"kernels\": \"%s\", \"flops\": 123456789}",
+             tri_kernel_arithmetic());
     assert_int_equal(tri_fs_make_folder(RUN_FOLDER), TRI_OK);
     assert_int_equal(tri_fs_write_atomic(RUN_FOLDER "/peak.json", text, strlen(text)), TRI_OK);
 }
@@ -110,8 +111,11 @@ static uint64_t run(int world, const char *layout, bool async, bool blind, bool 
     snprintf(text, sizeof(text), "%s", layout);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
         overrides[count++] = word;
-    train_case test = {
-        .config = gpt, .overrides = overrides, .run_folder = RUN_FOLDER, .first_writes = async && world == 3, .world = world};
+    train_case test = {.config = gpt,
+                       .overrides = overrides,
+                       .run_folder = RUN_FOLDER,
+                       .first_writes = async && world == 3,
+                       .world = world};
     folder_make();
     is_blind = blind;
     train_outcome outcome = fibers ? train_fibers(&test, 5) : train_threads(&test);
@@ -150,8 +154,7 @@ static void every_layout_writes_the_same_files(void **state)
     uint64_t hash = run(1, "", false, false, false, &wanted);
     for (size_t i = 0; i < TRI_COUNT_OF(layouts); i++)
         for (int way = 0; way < 4; way++) { /* at once, beside the training, by rank 0 for all, as fibers */
-            assert_int_equal(
-                run(layouts[i].world, layouts[i].layout, way != 0, way == 2, way == 3, &found), hash);
+            assert_int_equal(run(layouts[i].world, layouts[i].layout, way != 0, way == 2, way == 3, &found), hash);
             assert_same(&wanted, &found, layouts[i].world, layouts[i].layout, way);
             files_free(&found);
         }
@@ -245,7 +248,7 @@ static void a_save_holds_the_values_of_its_call(void **state)
         values_move(job, kept, false);
         int64_t step = job->step;
         assert_int_equal(tri_checkpoint_newest(RUN_FOLDER "/checkpoints", &newest, NULL), TRI_OK);
-        tri_free(newest); /* whole at any moment, whatever is under way */
+        tri_free(newest);                            /* whole at any moment, whatever is under way */
         assert_int_equal(tri_job_save(job), TRI_OK); /* waits; there is nothing new to save */
         snprintf(name, sizeof(name), "step-%08lld", (long long)step);
         saved_is_kept(job, kept, step);
@@ -263,12 +266,13 @@ static void each_place_has_its_own_times_and_keeps_its_own(void **state)
 {
     (void)state;
     const char *const overrides[] = {"checkpoint.keep=2", "checkpoint.keep_every=4", "checkpoint.every_steps=1",
-                                     "checkpoint.levels=[{to: " FAR_FOLDER "/a, every_steps: 3, keep: 1}, {to: " FAR_FOLDER
+                                     "checkpoint.levels=[{to: " FAR_FOLDER
+                                     "/a, every_steps: 3, keep: 1}, {to: " FAR_FOLDER
                                      "/b, every_s: 0.000001, keep: 9}]",
                                      NULL};
     for (int world = 1; world <= 2; world++) {
-        const char *const spread[] = {overrides[0], overrides[1], overrides[2], overrides[3],
-                                      world > 1 ? "parallel.sync=zero3" : NULL, NULL};
+        const char *const spread[] = {
+            overrides[0], overrides[1], overrides[2], overrides[3], world > 1 ? "parallel.sync=zero3" : NULL, NULL};
         train_case test = {.config = gpt, .overrides = spread, .run_folder = "./" RUN_FOLDER "/", .world = world};
         folders_drop();
         train_outcome outcome = train_threads(&test);

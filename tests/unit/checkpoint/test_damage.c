@@ -23,7 +23,7 @@
 
 static char folder[] = "/tmp/trireme-damage-XXXXXX";
 static int random_bits = 4000;
-static int damages; /* done and found */
+static int damages;        /* done and found */
 static int64_t slowest_ns; /* until the one before was found */
 
 static char *path_of(int64_t step, const char *name)
