@@ -7,6 +7,7 @@ usage: train.py TRIREME
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import signal
@@ -345,6 +346,30 @@ class Train(unittest.TestCase):
         self.assertEqual(process.returncode, 1, process.stderr)
         self.assertEqual(len(self.error_lines(process.stderr)), 1, process.stderr)
         self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
+
+    def test_killed_while_it_saves_it_goes_on_from_a_whole_checkpoint(self):
+        """kill -9 of the launcher, again and again, in a run whose ranks write their parts beside the training after each step."""
+        one = self.weights()
+        run = f"{self.folder.name}/killed"
+        random.seed(10)
+        words = ("-n", "2", "parallel.sync=zero3", "checkpoint.every_steps=1", "checkpoint.keep=2")
+        for kill in range(5):
+            process = self.start(*words, *(("--out", run) if kill == 0 else ("--resume", run)))
+            before = set(os.listdir(f"{run}/checkpoints")) if kill > 0 else set()
+            deadline = time.time() + 60
+            while process.poll() is None and time.time() < deadline:
+                if os.path.isdir(f"{run}/checkpoints") and set(filter(re.compile("step-").match, os.listdir(f"{run}/checkpoints"))) - before:
+                    break
+                time.sleep(0.002)
+            time.sleep(random.random() * 0.05)
+            process.kill()
+            process.communicate()
+            done = subprocess.run([TRIREME, "ckpt", "verify", run], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            while leftovers()[1]:
+                time.sleep(0.02)
+        self.assertEqual(self.weights(*words, "--resume", run), one)
+        self.assertEqual([name for name in os.listdir(f"{run}/checkpoints") if not name.startswith("step-")], [])
 
     def test_a_damaged_checkpoint_is_passed_over_or_named(self):
         run = f"{self.folder.name}/damaged"
