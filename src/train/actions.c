@@ -35,30 +35,25 @@ static int64_t evaluate_every(const tri_job *job)
     return train->eval_every_steps > 0 ? train->eval_every_steps : train->eval_every * job->steps_per_epoch;
 }
 
-bool tri_job_has_come_to(const tri_job *job, int64_t every)
+bool tri_job_is_due(const tri_job *job, int64_t every)
 {
-    return every > 0 && job->step / every > job->step_before / every;
-}
-
-static bool is_due(const tri_job *job, int64_t every)
-{
-    return job->step == job->steps || tri_job_has_come_to(job, every);
+    return job->step == job->steps || (every > 0 && job->step / every > job->step_before / every);
 }
 
 static bool evaluate_is_due(const tri_job *job)
 {
-    return is_due(job, evaluate_every(job));
+    return tri_job_is_due(job, evaluate_every(job));
 }
 
 static bool sample_is_due(const tri_job *job)
 {
-    return is_due(job, job->config.train.sample_every);
+    return tri_job_is_due(job, job->config.train.sample_every);
 }
 
 /* Known to all ranks. */
 static bool verify_is_due(const tri_job *job)
 {
-    return is_due(job, job->config.checkpoint.every_steps) || tri_job_save_is_due(job);
+    return tri_job_is_due(job, job->config.checkpoint.every_steps) || tri_job_save_is_due(job);
 }
 
 typedef struct job_action {

@@ -295,8 +295,8 @@ tri_status tri_job_gradient_norm(tri_job *job, double *norm);
 tri_status tri_job_evaluate(tri_job *job);
 /* actions.c: what is due after a step: evaluation, checkpoints; collective. */
 tri_status tri_job_actions_run(tri_job *job);
-/* The latest step was, or passed, a multiple of `every` steps; 0: never. */
-bool tri_job_has_come_to(const tri_job *job, int64_t every);
+/* What comes each `every` steps (0: never) and at the end. */
+bool tri_job_is_due(const tri_job *job, int64_t every);
 /* Evaluates, tells the figures, and keeps the best checkpoint; collective. */
 tri_status tri_job_evaluate_and_tell(tri_job *job);
 /* sample.c, rank 0: sizes it, finds the tokenizer once there is a run folder, writes a text. */

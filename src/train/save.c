@@ -311,13 +311,13 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
 tri_status tri_job_save_look(tri_job *job)
 {
     tri_job_saver *saver = job->saver;
-    bool possible = false, last = job->step == job->steps;
+    bool possible = false;
     if (saver->thread && atomic_load(&saver->done))
         previous_end(job);
     saver->due = 0;
     for (int i = 0; i < saver->levels.count; i++) {
         const tri_checkpoint_level *level = &saver->levels.items[i];
-        bool by_steps = last || tri_job_has_come_to(job, level->every_steps);
+        bool by_steps = tri_job_is_due(job, level->every_steps);
         bool by_time = level->every_s > 0 && (double)(tri_now_ns() - saver->last_ns[i]) / 1e9 >= level->every_s;
         possible = possible || by_steps || level->every_s > 0;
         saver->due |= (int64_t)(by_steps || by_time) << i;
