@@ -265,8 +265,12 @@ static void what_guards_do_is_told(void **state)
 static void weights_that_are_back_do_not_jump_again(void **state)
 {
     (void)state;
-    const char *const overrides[] = {"train.on_nonfinite=skip", "train.on_spike=rollback", "train.spike_window=3",
-                                     "train.spike_factor=2",    "optim.lr=0.1",            NULL};
+    const char *const overrides[] = {"train.on_nonfinite=skip",
+                                     "train.on_spike=rollback",
+                                     "train.spike_window=3",
+                                     "train.spike_factor=2",
+                                     "optim.lr=0.1",
+                                     NULL};
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = config, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 1});
     assert_int_equal(lines_with("\"event\":\"rollback\""), 2);
