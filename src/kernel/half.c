@@ -7,6 +7,10 @@
  */
 #include "kernel/half.h"
 
+#ifdef TRI_HAVE_X86
+#include <cpuid.h>
+#endif
+
 #include "tensor/half.h"
 
 #define TILE_COUNT INT64_C(16384) /* elements of one tile of a conversion */
@@ -45,14 +49,23 @@ typedef struct half_type {
     void (*widen)(float *to, const uint16_t *from, int64_t count);
 } half_type;
 
+#ifdef TRI_HAVE_X86
+/* clang's __builtin_cpu_supports() does not know it. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 static half_type type_find(tri_dtype dtype)
 {
     if (dtype == TRI_BF16) {
         return (half_type){tri_half_round, tri_half_widen};
     }
 #ifdef TRI_HAVE_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+    if (has_f16c()) {
         return (half_type){tri_f16c_round, tri_f16c_widen};
     }
 #endif

@@ -76,6 +76,12 @@ typedef struct tri_params {
     int64_t block_count; /* blocks of the norm of the whole model: TRI_NORM_BLOCK elements of an entry each */
 } tri_params;
 
+/* Elements of the store that are here. */
+static inline int64_t tri_params_held(const tri_params *params)
+{
+    return params->share ? params->share_elements : params->count;
+}
+
 /* Elements of a gradient array before its tail: the store and the ties. */
 static inline int64_t tri_params_grad_count(const tri_params *params)
 {

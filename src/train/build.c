@@ -166,7 +166,7 @@ static tri_status build_moves(tri_job *job)
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     tri_job_scale_open(job);
-    tri_job_guard_open(job);
+    TRI_TRY(tri_job_guard_open(job));
     TRI_TRY(tri_job_verify_open(job));
     if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || tri_job_guard_wants_norm(job) || job->rank == 0 ||
         job->mesh.model_group || !job->sync->whole) {

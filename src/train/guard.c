@@ -64,23 +64,39 @@ tri_status tri_guard_check(const tri_config *config)
     return TRI_OK;
 }
 
-void tri_job_guard_open(tri_job *job)
+bool tri_guard_copies(const tri_config *config)
 {
-    job->guard.on_nonfinite = act_of(job->config.train.on_nonfinite);
-    job->guard.on_spike = act_of(job->config.train.on_spike);
+    return act_of(config->train.on_nonfinite) == TRI_GUARD_ROLLBACK ||
+           act_of(config->train.on_spike) == TRI_GUARD_ROLLBACK;
 }
 
-static void copies_free(tri_job_guard *guard)
+/* Elements of what this rank holds: weights, and what it has of the optimizer's arrays. */
+static int64_t array_count(const tri_job *job, int array)
 {
-    for (size_t i = 0; i < TRI_COUNT_OF(guard->copies); i++) {
-        tri_free(guard->copies[i]);
-        guard->copies[i] = NULL;
+    return array == 0 ? tri_params_held(job->params) : tri_optim_count(job->optim);
+}
+
+tri_status tri_job_guard_open(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    guard->on_nonfinite = act_of(job->config.train.on_nonfinite);
+    guard->on_spike = act_of(job->config.train.on_spike);
+    guard->copy_step = -1;
+    if (!tri_guard_copies(&job->config))
+        return TRI_OK;
+    for (int i = 0; i == 0 || tri_optim_state_name(job->optim, i - 1); i++) {
+        int64_t count = array_count(job, i);
+        guard->copies[i] = tri_alloc_bulk((size_t)(count > 0 ? count : 1) * sizeof(float));
+        if (!guard->copies[i])
+            return TRI_ENOMEM;
     }
+    return TRI_OK;
 }
 
 void tri_job_guard_close(tri_job *job)
 {
-    copies_free(&job->guard);
+    for (size_t i = 0; i < TRI_COUNT_OF(job->guard.copies); i++)
+        tri_free(job->guard.copies[i]);
 }
 
 tri_status tri_job_guard_spread(tri_job *job)
@@ -103,26 +119,14 @@ bool tri_job_guard_wants_norm(const tri_job *job)
 
 /* --- the copy to go back to --- */
 
-static bool rolls_back(const tri_job_guard *guard)
-{
-    return guard->on_nonfinite == TRI_GUARD_ROLLBACK || guard->on_spike == TRI_GUARD_ROLLBACK;
-}
-
 /* What this rank holds, and moves: nothing travels. */
 static tri_status copies_make(tri_job *job)
 {
     tri_job_guard *guard = &job->guard;
     tri_job_arrays arrays;
     tri_status status = tri_job_arrays_open(job, true, &arrays);
-    for (int i = 0; status == TRI_OK && i < arrays.count; i++) {
-        size_t nbytes = arrays.views[i].nbytes;
-        if (!guard->copies[i])
-            guard->copies[i] = tri_alloc_bulk(nbytes > 0 ? nbytes : 1);
-        if (guard->copies[i])
-            memcpy(guard->copies[i], arrays.views[i].host, nbytes);
-        else
-            status = TRI_ENOMEM;
-    }
+    for (int i = 0; status == TRI_OK && i < arrays.count; i++)
+        memcpy(guard->copies[i], arrays.views[i].host, (size_t)array_count(job, i) * sizeof(float));
     tri_job_arrays_close(&arrays);
     guard->copy_step = job->step;
     guard->copy_loss = guard->loss;
@@ -137,7 +141,7 @@ static tri_status copies_take(tri_job *job)
     tri_job_arrays arrays;
     tri_status status = tri_job_arrays_open(job, true, &arrays);
     for (int i = 0; status == TRI_OK && i < arrays.count; i++)
-        memcpy(arrays.views[i].host, guard->copies[i], arrays.views[i].nbytes);
+        memcpy(arrays.views[i].host, guard->copies[i], (size_t)array_count(job, i) * sizeof(float));
     if (status == TRI_OK)
         tri_job_arrays_written(&arrays);
     tri_job_arrays_close(&arrays);
@@ -150,7 +154,7 @@ static tri_status copies_take(tri_job *job)
 tri_status tri_job_guard_begin(tri_job *job)
 {
     int64_t every = job->config.checkpoint.every_steps;
-    if (!rolls_back(&job->guard) || (job->guard.copies[0] && (every == 0 || job->step % every != 0)))
+    if (!job->guard.copies[0] || (job->guard.copy_step >= 0 && (every == 0 || job->step % every != 0)))
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
     TRI_TRY_IN(copies_make(job), "while copying the weights to go back to");

@@ -60,7 +60,7 @@ typedef struct tri_job_guard {
     double loss;   /* mean of the latest steps, */
     int64_t steps; /* of so many */
     int64_t acts;  /* steps of this run that were skipped or rolled back */
-    /* rollback: what the run was before step copy_step; arrays as in tri_job_arrays, NULL: none yet */
+    /* rollback: what the run was before step copy_step (-1: none yet); arrays as in tri_job_arrays */
     float *copies[1 + TRI_OPTIM_MAX_STATE];
     int64_t copy_step, copy_steps;
     double copy_loss;
@@ -259,7 +259,7 @@ tri_status tri_job_scale_judge(tri_job *job, double norm);
 tri_status tri_job_scale_spread(tri_job *job);
 /* guard.c: before the first step; after resuming, when rank 0's becomes everybody's (collective); when a step begins.
  */
-void tri_job_guard_open(tri_job *job);
+tri_status tri_job_guard_open(tri_job *job);
 void tri_job_guard_close(tri_job *job);
 tri_status tri_job_guard_spread(tri_job *job);
 tri_status tri_job_guard_begin(tri_job *job);

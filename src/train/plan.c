@@ -68,6 +68,10 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     memory->weights = bytes.weights;
     memory->gradients = bytes.gradients + (size_t)job->waves.levels * level + job->stage_memory.gradients;
     memory->optimizer = tri_optim_nbytes(job->optim) + bytes.outer;
+    if (tri_guard_copies(&job->config)) {
+        memory->weights += (size_t)tri_params_held(job->params) * sizeof(float);
+        memory->optimizer += tri_optim_nbytes(job->optim);
+    }
     memory->activations = job->stage_memory.activations;
     memory->activations_apart = job->stage_memory.activations_apart;
     if (job->graph)

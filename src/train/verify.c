@@ -62,11 +62,6 @@ static tri_group *replicas_of(const tri_job *job, int array)
     return group && tri_group_count(group) > 1 ? group : NULL;
 }
 
-static int64_t weights_count(const tri_params *params)
-{
-    return params->share ? params->share_elements : params->count;
-}
-
 /* So many steps that hashing costs less than COST_LIMIT of them, by the operations of a step: the same on all ranks. */
 static int64_t every_of(const tri_job *job)
 {
@@ -87,7 +82,7 @@ tri_status tri_job_verify_open(tri_job *job)
         return TRI_OK;
     if (!is_number(text, &job->verify.every))
         job->verify.every = every_of(job);
-    size_t tiles = (size_t)(weights_count(job->params) / TILE_COUNT + 1);
+    size_t tiles = (size_t)(tri_params_held(job->params) / TILE_COUNT + 1);
     job->verify.digests = tri_alloc_zero(tiles, sizeof(uint64_t));
     return job->verify.digests ? TRI_OK : TRI_ENOMEM;
 }
@@ -130,8 +125,8 @@ static tri_status figures_make(tri_job *job, float figures[TRI_TAIL_VERIFY_COUNT
     tri_group *group = replicas_of(job, 0);
     tri_device_view view;
     TRI_TRY(tri_device_view_open(&view, job->params->device, job->params->values,
-                                 (size_t)weights_count(job->params) * sizeof(float)));
-    uint64_t digest = digest_of(job, view.host, weights_count(job->params));
+                                 (size_t)tri_params_held(job->params) * sizeof(float)));
+    uint64_t digest = digest_of(job, view.host, tri_params_held(job->params));
     tri_device_view_close(&view);
     float factor = tri_group_rank(group) == 0 ? (float)(tri_group_count(group) - 1) : -1.0f;
     for (int i = 0; i < TRI_TAIL_VERIFY_COUNT; i++)
@@ -272,7 +267,7 @@ static tri_status replicas_open(tri_job *job, replicas *found)
         replica *item = &found->items[found->count];
         *item = (replica){.group = replicas_of(job, a),
                           .values = found->arrays.views[a].host,
-                          .count = a == 0 ? weights_count(job->params) : tri_optim_count(job->optim),
+                          .count = a == 0 ? tri_params_held(job->params) : tri_optim_count(job->optim),
                           .slices = whole ? &found->all : found->own,
                           .slice_count = whole ? 1 : found->own_count,
                           .name = a == 0 ? "weights" : tri_optim_state_name(job->optim, a - 1),

@@ -239,7 +239,7 @@ int main(int argc, char **argv)
                peak * 1e-9, threads, threads == 1 ? "" : "s");
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] && peak > 0; i++) {
             op_case c = shapes[i];
-            c.half = half;
+            c.half = half ? TRI_BF16 : TRI_F32;
             if (strstr(c.name, word) != NULL) {
                 bench_shape(&c, threads, rounds, peak);
             }

@@ -329,7 +329,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "lengths") == 0)
         lengths(comm);
     else
-        CHECK(!"want ops, order, late or lengths");
+        CHECK(false && "want ops, order, late or lengths");
     tri_comm_leave(comm);
     if (failures == 0)
         printf("%s holds\n", what);

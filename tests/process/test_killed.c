@@ -127,8 +127,8 @@ static bool is_here(const char *transport)
         tri_net *net = NULL;
         tri_options_defaults(&tri_net_options, &config);
         snprintf(config.transport, sizeof(config.transport), "%s", transport);
-        status = tri_net_open(&config, 0, 2, "the token", NULL, &net);
-        _exit(status == TRI_ENOTFOUND || strstr(tri_last_error(), "this build has none") ? 1 : 0);
+        tri_status opened = tri_net_open(&config, 0, 2, "the token", NULL, &net);
+        _exit(opened == TRI_ENOTFOUND || strstr(tri_last_error(), "this build has none") ? 1 : 0);
     }
     waitpid(pid, &status, 0);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;

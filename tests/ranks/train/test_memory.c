@@ -127,12 +127,25 @@ static void spread_state_takes_what_was_foretold(void **state)
         expect_foretold(&cases[i]);
 }
 
+static void copies_to_roll_back_to_take_what_was_foretold(void **state)
+{
+    (void)state;
+    static const memory_case cases[] = {
+        {gpt, 2, {"train.on_nonfinite=skip"}, {"train.on_nonfinite=rollback"}},
+        {gpt, 3, {"train.on_spike=skip", "parallel.sync=zero2"}, {"train.on_spike=rollback", "parallel.sync=zero2"}},
+        {gpt, 3, {"train.on_spike=skip", "parallel.sync=zero3"}, {"train.on_spike=rollback", "parallel.sync=zero3"}},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++)
+        expect_foretold(&cases[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compressed_sums_take_what_was_foretold),
         cmocka_unit_test(spread_state_takes_what_was_foretold),
         cmocka_unit_test(stages_take_what_was_foretold),
+        cmocka_unit_test(copies_to_roll_back_to_take_what_was_foretold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

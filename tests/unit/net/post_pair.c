@@ -106,7 +106,7 @@ void pair_send(pair_end *end, tri_line *line, unsigned priority, uint64_t id, co
 
     *mail = (pair_mail){end, id};
     if (tri_post_send(line, priority, &letter, body, end_sent, mail) != TRI_OK) {
-        PAIR_CHECK(end->pair, !"tri_post_send works");
+        PAIR_CHECK(end->pair, false && "tri_post_send works");
         free(mail);
     }
 }

@@ -64,8 +64,8 @@ static void words_of_llama_are_those_of_its_expression(void **state)
         "a|\t|\tb|\r\n|c",
         "a| ...\n|b",
         "x|   ",
-        "a|\xc2\xa0|\xc2\xa0"
-        "b",
+        ("a|\xc2\xa0|\xc2\xa0"
+         "b"),
         "\"quoted|\"'|quoted|'",
         "\xff\n|a",
     };
