@@ -19,6 +19,7 @@ typedef struct tri_cluster {
     int rank, world;
     int local_rank, local_world;
     int servers;              /* the last so many ranks are parameter servers */
+    int64_t generation;       /* of the membership, which frames carry; 0: it never changes */
     char token[65];           /* of the job; "" when the starter gave none */
     tri_store *store;         /* NULL when world is 1 */
     tri_store_server *server; /* rank 0 of a foreign starter serves; else NULL */
@@ -34,6 +35,7 @@ typedef struct tri_cluster_place {
     const char *started_by;
     int rank, world, local_rank, local_world;
     int servers; /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
+    int starts;  /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
     char store_url[1200];
     char token[65];
     bool serves;         /* this rank must run the store's server at store_url */

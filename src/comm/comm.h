@@ -93,6 +93,10 @@ bool tri_group_is_between_hosts(const tri_group *group);
 /* What this rank has sent so far. */
 tri_net_traffic tri_comm_traffic(const tri_comm *comm);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
+/* Is what ended it that a rank is lost, or the way to one? Then the others may go on without it. */
+bool tri_comm_lost_peer(const tri_comm *comm);
+/* Is a rank known to be lost, or to have left? Nobody is where there is no watch. Any thread. */
+bool tri_comm_has_lost(const tri_comm *comm, int rank);
 /* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);
 

@@ -16,8 +16,9 @@
 
 #define TRI_PARAMS_ALIGN 16
 #define TRI_PARAMS_TAIL  16
-/* Offsets in the tail; the graph fills the first four and zeros the rest, STOP is the trainer's. */
-enum { TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS, TRI_TAIL_STOP };
+/* Offsets in the tail; the graph fills the first four and zeros the rest, STOP and CALL are
+ * the trainer's. */
+enum { TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS, TRI_TAIL_STOP, TRI_TAIL_CALL };
 
 typedef struct tri_param {
     const char *name;

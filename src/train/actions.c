@@ -68,13 +68,18 @@ tri_status tri_job_actions_run(tri_job *job)
     bool any = false;
     for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
         any = any || is_due(job, i);
-    if (!any)
+    if (!any) {
+        job->acted = true;
         return TRI_OK;
+    }
     TRI_TRY(tri_job_meet(job));
     for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
         if (is_due(job, i))
             TRI_TRY(actions[i].run(job));
     if (job->step < job->steps)
         tri_job_part(job);
+    if (job->elastic.on && job->world > 1) /* rank 0 has written what it had to */
+        TRI_TRY(tri_barrier(job->group, NULL));
+    job->acted = true;
     return TRI_OK;
 }
