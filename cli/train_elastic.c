@@ -21,7 +21,8 @@
 #include "train/job.h"
 
 #define FORM_MS     2000 /* until all of a new generation are linked; twice as long each time it fails */
-#define FORM_ROUNDS 8
+#define FORM_DOUBLES 6
+#define FORM_ROUNDS 100
 
 typedef struct elastic {
     const tri_elastic_words *words;
@@ -30,6 +31,7 @@ typedef struct elastic {
     tri_members *members;
     tri_job *job;
     tri_comm_config comm_config;
+    tri_net_config net_config;
     tri_cluster cluster; /* of this generation */
     tri_comm *comm;      /* NULL: none */
     int failures;        /* to form a generation, in a row */
@@ -89,6 +91,8 @@ static tri_status elastic_open(elastic *at)
                                                   .console = true},
                                  &at->job));
     TRI_TRY(members_open(at));
+    at->net_config = words->config->net;
+    at->net_config.broken = tri_members_broken(at->members);
     at->job->elastic.called = is_called;
     at->job->elastic.called_arg = at->members;
     return TRI_OK;
@@ -138,7 +142,8 @@ static tri_status cluster_make(elastic *at, tri_cluster *cluster)
                              .rank = rank,
                              .world = now->count,
                              .generation = now->number,
-                             .store = at->store};
+                             .store = at->store,
+                             .broken = tri_members_broken(at->members)};
     for (int r = 0; r < now->count; r++) {
         bool here = strcmp(now->members[r].host, now->members[rank].host) == 0;
         cluster->local_rank += here && r < rank;
@@ -165,12 +170,11 @@ static tri_status generation_form(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
     const tri_elastic_words *words = at->words;
-    int64_t limit_ms = (int64_t)FORM_MS << at->failures, *progress;
+    int64_t limit_ms = (int64_t)FORM_MS << (at->failures < FORM_DOUBLES ? at->failures : FORM_DOUBLES), *progress;
     if (limit_ms > (int64_t)(words->config->net.timeout_s * 1000))
         limit_ms = (int64_t)(words->config->net.timeout_s * 1000);
     TRI_TRY(cluster_make(at, &at->cluster));
-    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &words->config->net, tri_deadline_after_ms(limit_ms),
-                          &at->comm));
+    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(limit_ms), &at->comm));
     progress = tri_alloc((size_t)now->count * sizeof(*progress));
     for (int r = 0; progress && r < now->count; r++)
         progress[r] = now->members[r].progress;
@@ -185,16 +189,18 @@ static tri_status generation_form(elastic *at)
 }
 
 /* The next generation, of which this process is one; its links. */
-static tri_status generation_next(elastic *at)
+static tri_status generation_find(elastic *at)
 {
     int64_t limit_ms = (int64_t)(at->words->config->net.timeout_s * 1000 + at->words->wait_s * 1000);
-    TRI_TRY_IN(tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms)),
-               "while looking for workers to go on with");
+    tri_status status = tri_members_next(at->members, tri_job_progress(at->job), has_lost, at,
+                                         tri_deadline_after_ms(limit_ms));
     links_close(at);
+    if (status != TRI_OK)
+        return tri_fail_context(status, "while looking for workers to go on with");
     const tri_member *own = &tri_members_now(at->members)->members[tri_members_rank(at->members)];
     if (own->progress < 0)
         tri_job_lost_touch(at->job);
-    return generation_form(at);
+    return TRI_OK;
 }
 
 /* Is a failure one after which the others, and this one, go on in the next generation? */
@@ -211,14 +217,18 @@ static bool goes_on(elastic *at, tri_status status)
 static tri_status generations_run(elastic *at)
 {
     for (;;) {
-        tri_status status = generation_next(at);
+        tri_status status = generation_find(at);
+        if (status == TRI_ECANCELED && tri_members_rank(at->members) < 0)
+            return TRI_OK;
+        TRI_TRY(status);
+        status = generation_form(at);
         at->failures = status == TRI_OK ? 0 : at->failures + 1;
         if (status == TRI_OK && at->job->world < at->words->least)
             return tri_job_give_up(at->job, at->words->least);
         if (status == TRI_OK)
             status = tri_job_run_generation(at->job);
         if (status == TRI_OK && tri_job_is_over(at->job))
-            return TRI_OK;
+            return tri_members_end(at->members, tri_deadline_after_ms(FORM_MS));
         if (status == TRI_OK && tri_stop_signal() == SIGTERM) {
             tri_log(TRI_LOG_INFO, "leaves after step %lld, as asked by a signal", (long long)at->job->step);
             return tri_members_leave(at->members, tri_deadline_after_ms(FORM_MS));

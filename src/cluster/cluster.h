@@ -12,6 +12,8 @@
 #ifndef TRI_CLUSTER_CLUSTER_H
 #define TRI_CLUSTER_CLUSTER_H
 
+#include <stdatomic.h>
+
 #include "cluster/store.h"
 
 typedef struct tri_cluster {
@@ -20,6 +22,7 @@ typedef struct tri_cluster {
     int local_rank, local_world;
     int servers;              /* the last so many ranks are parameter servers */
     int64_t generation;       /* of the membership, which frames carry; 0: it never changes */
+    const atomic_bool *broken; /* set: some rank will not come to an exchange; NULL: never */
     char token[65];           /* of the job; "" when the starter gave none */
     tri_store *store;         /* NULL when world is 1 */
     tri_store_server *server; /* rank 0 of a foreign starter serves; else NULL */

@@ -3,8 +3,9 @@
  * members.c: the protocol of generations over a store.
  *
  * Keys: gen/<g> the list of generation g, claimed once; gen/<g>/in/<id> a member of g - 1 that has registered for g;
- * gen/<g>/news how many newcomers have, gen/<g>/new/<i> each of them; gen/<g>/call set: members of g - 1 are asked to
- * form g; gone/<id> a process that has ended or leaves; gen/now a number that is not above the newest generation.
+ * gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now a number that is not above the
+ * newest generation; gen/over set: there will be none any more; gone/<id> a process that has ended or leaves;
+ * news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for all ears.
  */
 #include "cluster/members.h"
 
@@ -16,7 +17,9 @@
 #include "cluster/store_impl.h"
 
 #define SLICE_NS (10 * TRI_NS_PER_MS)  /* between two looks at who is there */
-#define EAR_NS   (100 * TRI_NS_PER_MS) /* of one wait for a call */
+#define EAR_NS   (100 * TRI_NS_PER_MS) /* of one wait for news */
+#define FIRST_NS (10 * TRI_NS_PER_S)   /* to ask the store for the first time */
+#define CALL_NS  TRI_NS_PER_S          /* between two calls of a newcomer */
 #define KEY      (TRI_MEMBER_NBYTES + 64)
 
 /* What is known of one who may be in the next generation. */
@@ -33,15 +36,17 @@ struct tri_members {
     tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
     int64_t registered;   /* of which number this process is registered for */
     int64_t ticket;       /* among its newcomers, from 1; 0: as a member */
+    int64_t called_ns;    /* not before this again */
     tri_members_lost lost;
     void *lost_arg;
 
-    tri_thread *thread; /* hears */
-    tri_mutex mutex;
-    tri_cond changed;
-    bool closing;
-    int64_t listens; /* for calls of this generation; 0: for none */
-    _Atomic int64_t heard;
+    tri_thread *thread; /* the ear */
+    int64_t first_news; /* that it hears */
+    atomic_bool closing;
+    _Atomic int64_t heard; /* the newest generation that was called for */
+    atomic_bool broken;    /* a member of `now` has ended */
+    tri_mutex mutex;       /* guards dead, and changes of `now` against the ear */
+    tri_vector dead;       /* ids, as they were told */
 };
 
 /* --- texts --- */
@@ -90,13 +95,27 @@ static tri_status value_find(tri_members *members, const char *key, int64_t unti
 
 /* --- the present generation --- */
 
+static bool is_member(const tri_generation *generation, const char *id)
+{
+    for (int i = 0; i < generation->count; i++)
+        if (strcmp(generation->members[i].id, id) == 0)
+            return true;
+    return false;
+}
+
 /* Who of it may be in the next one. */
 static tri_status adopt(tri_members *members, tri_generation *list)
 {
     members->rank = -1;
+    tri_mutex_lock(&members->mutex);
     generation_fini(&members->now);
     members->now = *list;
     *list = (tri_generation){0};
+    atomic_store(&members->broken, false);
+    for (size_t i = 0; i < members->dead.count; i++)
+        if (is_member(&members->now, tri_vector_at(&members->dead, i)))
+            atomic_store(&members->broken, true);
+    tri_mutex_unlock(&members->mutex);
     members->old.count = members->news.count = 0;
     for (int i = 0; i < members->now.count; i++) {
         candidate one = {.member = members->now.members[i]};
@@ -153,18 +172,41 @@ static tri_status founders_make(tri_members *members)
 
 /* --- registering --- */
 
+static tri_status news_add(tri_store *store, const char *text, int64_t deadline_ns)
+{
+    char key[KEY];
+    int64_t place;
+
+    TRI_TRY(tri_store_add(store, "news/count", 1, &place, deadline_ns));
+    snprintf(key, sizeof key, "news/%" PRId64, place);
+    return tri_store_set(store, key, text, strlen(text), deadline_ns);
+}
+
 static tri_status register_newcomer(tri_members *members, int64_t number, int64_t deadline_ns)
 {
     char key[KEY], place[24], text[2 * TRI_MEMBER_NBYTES];
     tri_store *store = members->setup.store;
 
-    TRI_TRY(tri_store_add(store, key_of(key, number, "/news", ""), 1, &members->ticket, deadline_ns));
+    TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
     snprintf(place, sizeof place, "%" PRId64, members->ticket);
     int nbytes = snprintf(text, sizeof text, "%s %s -1\n", members->id, members->host);
     TRI_TRY(tri_store_set(store, key_of(key, number, "/new/", place), text, (size_t)nbytes, deadline_ns));
-    if (members->now.count >= members->setup.most) /* a spare, until somebody is missing */
+    members->called_ns = 0;
+    return TRI_OK;
+}
+
+/* Again now and then: whoever shall hear it may be a process that was not there. A spare waits until somebody is
+ * missing. */
+static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns)
+{
+    char text[48];
+    int64_t now_ns = tri_now_ns();
+
+    if (members->now.count >= members->setup.most || now_ns < members->called_ns)
         return TRI_OK;
-    return tri_store_set(store, key_of(key, number, "/call", ""), "", 0, deadline_ns);
+    members->called_ns = now_ns + CALL_NS;
+    snprintf(text, sizeof text, "call %" PRId64, number);
+    return news_add(members->setup.store, text, deadline_ns);
 }
 
 static tri_status register_for(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
@@ -257,7 +299,7 @@ static tri_status news_find(tri_members *members, int64_t number, int64_t deadli
     char key[KEY], place[24];
     int64_t count = 0;
 
-    TRI_TRY(tri_store_add(members->setup.store, key_of(key, number, "/news", ""), 0, &count, deadline_ns));
+    TRI_TRY(tri_store_add(members->setup.store, key_of(key, number, "/newcomers", ""), 0, &count, deadline_ns));
     while ((int64_t)members->news.count < count) {
         candidate one = {.member = {.progress = -1}};
 
@@ -339,12 +381,28 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
     tri_status status = list_append(&list, &members->old, members->setup.most, &count);
     if (status == TRI_OK)
         status = list_append(&list, &members->news, members->setup.most, &count);
-    if (status == TRI_OK && count < members->setup.least && tri_now_ns() < few_ns)
+    bool few = count < members->setup.least && tri_now_ns() < few_ns && !tri_stop_signal();
+    if (status == TRI_OK && few)
         status = look(members, number, slice_ns);
     else if (status == TRI_OK)
         status = claim(members, number, &list, deadline_ns);
     tri_string_fini(&list);
     return status;
+}
+
+/* Whether a newcomer waits in vain. */
+static tri_status newcomer_check(tri_members *members)
+{
+    char *text;
+
+    if (tri_stop_signal())
+        return tri_fail(TRI_ECANCELED, "stopped by a signal before it was a member");
+    tri_status status = value_find(members, "gen/over", tri_now_ns(), &text);
+    if (status == TRI_OK)
+        tri_free(text);
+    return status == TRI_OK        ? tri_fail(TRI_ECANCELED, "the run is over")
+           : status == TRI_ETIMEOUT ? TRI_OK
+                                    : status;
 }
 
 static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_ns, int64_t deadline_ns)
@@ -358,8 +416,11 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
         status = look(members, number, tri_now_ns());
         if (status != TRI_ETIMEOUT)
             break;
-        if (members->rank < 0)
+        if (members->rank < 0) {
+            TRI_TRY(newcomer_check(members));
+            TRI_TRY(call(members, number, deadline_ns));
             TRI_TRY(news_find(members, number, deadline_ns));
+        }
         TRI_TRY(leads(members, &yes));
         status = yes ? close_try(members, number, few_ns, deadline_ns)
                      : look(members, number, tri_now_ns() + SLICE_NS);
@@ -367,41 +428,46 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
     return status;
 }
 
-/* --- calls --- */
+/* --- news --- */
+
+static void news_read(tri_members *members, const char *text)
+{
+    char id[TRI_MEMBER_NBYTES] = "";
+    int64_t number;
+
+    if (sscanf(text, "call %" SCNd64, &number) == 1 && number > atomic_load(&members->heard))
+        atomic_store(&members->heard, number);
+    if (sscanf(text, "gone %39s", id) != 1)
+        return;
+    tri_mutex_lock(&members->mutex);
+    (void)tri_vector_push(&members->dead, id); /* forgotten where memory is out: its links tell */
+    if (is_member(&members->now, id))
+        atomic_store(&members->broken, true);
+    tri_mutex_unlock(&members->mutex);
+}
 
 static void ear_run(void *arg)
 {
     tri_members *members = arg;
     char key[KEY], *text;
     size_t nbytes;
+    int64_t next = members->first_news;
 
-    tri_mutex_lock(&members->mutex);
-    while (!members->closing) {
-        int64_t number = members->listens;
-
-        if (number == 0 || atomic_load(&members->heard) == number) {
-            tri_cond_wait(&members->changed, &members->mutex, TRI_FOREVER);
-            continue;
-        }
-        tri_mutex_unlock(&members->mutex);
-        tri_status status = tri_store_wait(members->setup.ear, key_of(key, number, "/call", ""), &text, &nbytes,
-                                           tri_now_ns() + EAR_NS);
+    while (!atomic_load(&members->closing)) {
+        snprintf(key, sizeof key, "news/%" PRId64, next);
+        tri_status status = tri_store_wait(members->setup.ear, key, &text, &nbytes, tri_now_ns() + EAR_NS);
         if (status == TRI_OK) {
-            atomic_store(&members->heard, number);
+            news_read(members, text);
             tri_free(text);
+            next++;
         } else if (status != TRI_ETIMEOUT)
             tri_sleep_ns(EAR_NS);
-        tri_mutex_lock(&members->mutex);
     }
-    tri_mutex_unlock(&members->mutex);
 }
 
-static void listen_for(tri_members *members, int64_t number)
+const atomic_bool *tri_members_broken(const tri_members *members)
 {
-    tri_mutex_lock(&members->mutex);
-    members->listens = number;
-    tri_cond_signal(&members->changed);
-    tri_mutex_unlock(&members->mutex);
+    return &members->broken;
 }
 
 /* --- the calls of others --- */
@@ -412,7 +478,6 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
     char text[24];
     int64_t few_ns = tri_now_ns() + members->setup.wait_ns;
 
-    listen_for(members, 0);
     members->lost = lost;
     members->lost_arg = arg;
     do {
@@ -426,7 +491,6 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
     } while (members->rank < 0);
     if (members->rank > 0)
         return TRI_OK;
-    listen_for(members, members->now.number + 1);
     int nbytes = snprintf(text, sizeof text, "%" PRId64, members->now.number);
     return tri_store_set(members->setup.store, "gen/now", text, (size_t)nbytes, deadline_ns);
 }
@@ -443,8 +507,8 @@ int tri_members_rank(const tri_members *members)
 
 bool tri_members_called(const tri_members *members)
 {
-    return atomic_load_explicit((_Atomic int64_t *)(uintptr_t)&members->heard, memory_order_relaxed) ==
-           members->now.number + 1;
+    return members->rank == 0 && atomic_load_explicit((_Atomic int64_t *)(uintptr_t)&members->heard,
+                                                      memory_order_relaxed) == members->now.number + 1;
 }
 
 tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns)
@@ -452,7 +516,14 @@ tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_n
     char key[KEY];
 
     snprintf(key, sizeof key, "gone/%s", id);
-    return tri_store_set(store, key, "", 0, deadline_ns);
+    TRI_TRY(tri_store_set(store, key, "", 0, deadline_ns));
+    snprintf(key, sizeof key, "gone %s", id);
+    return news_add(store, key, deadline_ns);
+}
+
+tri_status tri_members_end(tri_members *members, int64_t deadline_ns)
+{
+    return tri_store_set(members->setup.store, "gen/over", "", 0, deadline_ns);
 }
 
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns)
@@ -464,16 +535,13 @@ void tri_members_close(tri_members *members)
 {
     if (!members)
         return;
-    tri_mutex_lock(&members->mutex);
-    members->closing = true;
-    tri_cond_signal(&members->changed);
-    tri_mutex_unlock(&members->mutex);
+    atomic_store(&members->closing, true);
     tri_thread_join(members->thread);
-    tri_cond_fini(&members->changed);
     tri_mutex_fini(&members->mutex);
     generation_fini(&members->now);
     tri_vector_fini(&members->old);
     tri_vector_fini(&members->news);
+    tri_vector_fini(&members->dead);
     tri_free(members);
 }
 
@@ -495,9 +563,12 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
     snprintf(members->id, sizeof members->id, "%s", setup->id);
     snprintf(members->host, sizeof members->host, "%s", setup->host);
     members->old.each = members->news.each = sizeof(candidate);
+    members->dead.each = TRI_MEMBER_NBYTES;
     tri_mutex_init(&members->mutex);
-    tri_cond_init(&members->changed);
     tri_status status = founders_make(members);
+    if (status == TRI_OK && setup->ear)
+        status = tri_store_add(setup->ear, "news/count", 0, &members->first_news, tri_now_ns() + FIRST_NS);
+    members->first_news++;
     if (status == TRI_OK && setup->ear)
         status = tri_thread_start(&members->thread, "members", ear_run, members);
     if (status != TRI_OK) {

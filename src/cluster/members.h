@@ -10,6 +10,8 @@
 #ifndef TRI_CLUSTER_MEMBERS_H
 #define TRI_CLUSTER_MEMBERS_H
 
+#include <stdatomic.h>
+
 #include "cluster/store.h"
 
 #define TRI_MEMBER_NBYTES 40
@@ -44,7 +46,7 @@ void tri_members_close(tri_members *members);
 
 /* Registers for the next generation and waits until this process is in one. progress: of its own state. lost (NULL:
  * nothing is known) is asked about ranks of the present generation, if this process is in it. TRI_ETIMEOUT at the
- * deadline. A process that was left out of a generation comes back as a newcomer: its progress in the list is -1 then.
+ * deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of a generation comes back as a newcomer: its progress in the list is -1 then.
  */
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns);
@@ -54,6 +56,11 @@ const tri_generation *tri_members_now(const tri_members *members);
 int tri_members_rank(const tri_members *members);
 /* Somebody asks for the next generation: one relaxed load; known to rank 0 alone, and a moment later. */
 bool tri_members_called(const tri_members *members);
+/* Set while a member of the present generation is known to have ended: making links to it is in vain. Valid until
+ * close. */
+const atomic_bool *tri_members_broken(const tri_members *members);
+/* The work is done: newcomers need not wait. */
+tri_status tri_members_end(tri_members *members, int64_t deadline_ns);
 /* This process takes no further part: nobody waits for it. */
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns);
 /* The same, said by who saw it end. */

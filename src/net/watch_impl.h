@@ -78,6 +78,7 @@ struct tri_watch {
     const char *token;
     char host_id[TRI_LOCAL_NAME_NBYTES];
     int64_t beat_ns;         /* between two */
+    const atomic_bool *broken;
     void (*wake)(void *arg); /* of the links */
     void *wake_arg;
     void (*waker)(void *arg); /* of other sleeps, NULL: none */

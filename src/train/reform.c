@@ -381,6 +381,8 @@ tri_status tri_job_run_generation(tri_job *job)
 tri_status tri_job_give_up(tri_job *job, int least)
 {
     TRI_TRY(tri_job_save(job));
+    if (tri_stop_signal())
+        return tri_job_stopped(job);
     return tri_fail(TRI_EPEER, "%d worker%s left after step %lld, want at least %d (--elastic)%s", job->world,
                     job->world == 1 ? " is" : "s are", (long long)job->step, least,
                     job->run_folder ? "; the step is saved: --resume goes on" : "");
