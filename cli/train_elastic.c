@@ -192,13 +192,13 @@ static tri_status generation_form(elastic *at)
 static tri_status generation_find(elastic *at)
 {
     int64_t limit_ms = (int64_t)(at->words->config->net.timeout_s * 1000 + at->words->wait_s * 1000);
+    int64_t before = tri_members_now(at->members)->number;
     tri_status status = tri_members_next(at->members, tri_job_progress(at->job), has_lost, at,
                                          tri_deadline_after_ms(limit_ms));
     links_close(at);
     if (status != TRI_OK)
         return tri_fail_context(status, "while looking for workers to go on with");
-    const tri_member *own = &tri_members_now(at->members)->members[tri_members_rank(at->members)];
-    if (own->progress < 0)
+    if (before > 0 && tri_members_now(at->members)->number > before + 1)
         tri_job_lost_touch(at->job);
     return TRI_OK;
 }
@@ -206,7 +206,8 @@ static tri_status generation_find(elastic *at)
 /* Is a failure one after which the others, and this one, go on in the next generation? */
 static bool goes_on(elastic *at, tri_status status)
 {
-    bool peer = at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT;
+    bool peer = at->comm ? tri_comm_lost_peer(at->comm)
+                         : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
     if (!peer || at->failures == FORM_ROUNDS)
         return false;
     if (tri_members_rank(at->members) == 0)

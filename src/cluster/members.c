@@ -25,7 +25,9 @@
 /* What is known of one who may be in the next generation. */
 typedef struct candidate {
     tri_member member;
-    bool here, gone;
+    bool here;
+    bool buried; /* it has ended */
+    bool gone;   /* or nothing is heard of it */
 } candidate;
 
 struct tri_members {
@@ -182,14 +184,14 @@ static tri_status news_add(tri_store *store, const char *text, int64_t deadline_
     return tri_store_set(store, key, text, strlen(text), deadline_ns);
 }
 
-static tri_status register_newcomer(tri_members *members, int64_t number, int64_t deadline_ns)
+static tri_status register_newcomer(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
 {
-    char key[KEY], place[24], text[2 * TRI_MEMBER_NBYTES];
+    char key[KEY], place[24], text[3 * TRI_MEMBER_NBYTES];
     tri_store *store = members->setup.store;
 
     TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
     snprintf(place, sizeof place, "%" PRId64, members->ticket);
-    int nbytes = snprintf(text, sizeof text, "%s %s -1\n", members->id, members->host);
+    int nbytes = snprintf(text, sizeof text, "%s %s %" PRId64 "\n", members->id, members->host, progress);
     TRI_TRY(tri_store_set(store, key_of(key, number, "/new/", place), text, (size_t)nbytes, deadline_ns));
     members->called_ns = 0;
     return TRI_OK;
@@ -217,7 +219,7 @@ static tri_status register_for(tri_members *members, int64_t number, int64_t pro
         return TRI_OK;
     members->ticket = 0;
     if (members->rank < 0)
-        TRI_TRY(register_newcomer(members, number, deadline_ns));
+        TRI_TRY(register_newcomer(members, number, progress, deadline_ns));
     else {
         int nbytes = snprintf(text, sizeof text, "%s %s %" PRId64 "\n", members->id, members->host, progress);
 
@@ -235,15 +237,14 @@ static tri_status find_gone(tri_members *members, candidate *one, int rank)
 {
     char key[KEY], *text;
 
-    if (strcmp(one->member.id, members->id) == 0 || one->gone)
+    if (strcmp(one->member.id, members->id) == 0 || one->buried)
         return TRI_OK;
-    if (rank >= 0 && members->rank >= 0 && members->lost && members->lost(members->lost_arg, rank)) {
+    if (rank >= 0 && members->rank >= 0 && members->lost && members->lost(members->lost_arg, rank))
         one->gone = true;
-        return TRI_OK;
-    }
     snprintf(key, sizeof key, "gone/%s", one->member.id);
     tri_status status = value_find(members, key, tri_now_ns(), &text);
-    one->gone = status == TRI_OK;
+    one->buried = status == TRI_OK;
+    one->gone = one->gone || one->buried;
     if (status == TRI_OK)
         tri_free(text);
     return status == TRI_ETIMEOUT ? TRI_OK : status;
@@ -361,33 +362,28 @@ static tri_status claim(tri_members *members, int64_t number, const tri_string *
     return look(members, number, deadline_ns);
 }
 
-/* One look at who is there. TRI_ETIMEOUT: the generation is not closed yet. */
-static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns, int64_t deadline_ns)
+static bool has_state(const tri_vector *candidates)
 {
-    const candidate *missing;
-    char key[KEY], *text;
-    tri_string list = {0};
-    int count = 0;
-    int64_t slice_ns = tri_now_ns() + SLICE_NS;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const candidate *one = tri_vector_at(candidates, i);
 
-    TRI_TRY(missing_find(members, number, &missing));
-    if (missing) { /* on once it registers */
-        tri_status status = value_find(members, key_of(key, number, "/in/", missing->member.id), slice_ns, &text);
-        if (status == TRI_OK)
-            tri_free(text);
-        return status == TRI_OK ? TRI_ETIMEOUT : status;
+        if (one->here && !one->gone && one->member.progress >= 0)
+            return true;
     }
-    TRI_TRY(news_find(members, number, deadline_ns));
-    tri_status status = list_append(&list, &members->old, members->setup.most, &count);
-    if (status == TRI_OK)
-        status = list_append(&list, &members->news, members->setup.most, &count);
-    bool few = count < members->setup.least && tri_now_ns() < few_ns && !tri_stop_signal();
-    if (status == TRI_OK && few)
-        status = look(members, number, slice_ns);
-    else if (status == TRI_OK)
-        status = claim(members, number, &list, deadline_ns);
-    tri_string_fini(&list);
-    return status;
+    return false;
+}
+
+/* Nobody that is here has a state, and one that may have it has not ended: it is worth waiting for. */
+static bool state_may_come(const tri_members *members, int64_t number)
+{
+    bool may = false;
+
+    for (size_t i = 0; i < members->old.count; i++) {
+        const candidate *one = tri_vector_at(&members->old, i);
+
+        may = may || (one->gone && !one->buried);
+    }
+    return may && number > 1 && !has_state(&members->old) && !has_state(&members->news);
 }
 
 /* Whether a newcomer waits in vain. */
@@ -403,6 +399,38 @@ static tri_status newcomer_check(tri_members *members)
     return status == TRI_OK        ? tri_fail(TRI_ECANCELED, "the run is over")
            : status == TRI_ETIMEOUT ? TRI_OK
                                     : status;
+}
+
+/* One look at who is there. TRI_ETIMEOUT: the generation is not closed yet. */
+static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns, int64_t deadline_ns)
+{
+    const candidate *missing;
+    char key[KEY], *text;
+    tri_string list = {0};
+    int count = 0;
+    int64_t slice_ns = tri_now_ns() + SLICE_NS;
+
+    TRI_TRY(missing_find(members, number, &missing));
+    if (missing) { /* on, once it registers */
+        tri_status status = value_find(members, key_of(key, number, "/in/", missing->member.id), slice_ns, &text);
+        if (status == TRI_OK)
+            tri_free(text);
+        return status == TRI_OK ? TRI_ETIMEOUT : status;
+    }
+    TRI_TRY(news_find(members, number, deadline_ns));
+    tri_status status = list_append(&list, &members->old, members->setup.most, &count);
+    if (status == TRI_OK)
+        status = list_append(&list, &members->news, members->setup.most, &count);
+    bool few = count < members->setup.least || state_may_come(members, number);
+    few = few && tri_now_ns() < few_ns && !tri_stop_signal();
+    if (status == TRI_OK && few)
+        status = look(members, number, slice_ns);
+    else if (status == TRI_OK && members->rank < 0) /* the others may be gone because all is done */
+        status = newcomer_check(members);
+    if (status == TRI_OK && !few)
+        status = claim(members, number, &list, deadline_ns);
+    tri_string_fini(&list);
+    return status;
 }
 
 static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_ns, int64_t deadline_ns)

@@ -37,7 +37,7 @@ typedef struct tri_members_setup {
     const char *id, *host;
     int founders;    /* processes "0.0", "1.0", ... that make the first generation */
     int least, most; /* members */
-    int64_t wait_ns; /* how long fewer than `least` wait for others; then they are a generation all the same */
+    int64_t wait_ns; /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
 } tri_members_setup;
 
 typedef struct tri_members tri_members;
@@ -45,9 +45,8 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out);
 void tri_members_close(tri_members *members);
 
 /* Registers for the next generation and waits until this process is in one. progress: of its own state. lost (NULL:
- * nothing is known) is asked about ranks of the present generation, if this process is in it. TRI_ETIMEOUT at the
- * deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of a generation comes back as a newcomer: its progress in the list is -1 then.
- */
+ * nothing is known) is asked about ranks of the present generation, if this process is in it. TRI_ETIMEOUT at
+ * the deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of a generation comes back as a newcomer. */
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns);
 /* The present one, until the next call; its members are in the order of ranks of the one before, newcomers last. */

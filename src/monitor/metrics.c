@@ -22,6 +22,8 @@ struct tri_metrics {
     char *path;
     bool leads;       /* writes the file; else keeps the latest lines */
     tri_string lines; /* not yet in the file, or the latest */
+    bool shared;      /* somebody else may have taken the file over without a word */
+    int64_t at;       /* its bytes, -1: not known */
     int64_t last;     /* of the newest line: step x kinds + kind; -1: none */
     int64_t flushed_ns;
 };
@@ -81,7 +83,8 @@ tri_status tri_metrics_follow(const char *path, tri_metrics **out)
         return status;
     }
     tri_string_clear(&metrics->lines);
-    metrics->last = -1;
+    metrics->last = metrics->at = -1;
+    metrics->shared = true;
     *out = metrics;
     return TRI_OK;
 }
@@ -90,7 +93,13 @@ static tri_status flush(tri_metrics *metrics)
 {
     if (metrics->lines.nbytes == 0)
         return TRI_OK;
-    tri_status status = tri_fs_append(metrics->path, metrics->lines.text, metrics->lines.nbytes);
+    if (!metrics->shared)
+        metrics->at = -1;
+    tri_status status = tri_fs_append_at(metrics->path, metrics->lines.text, metrics->lines.nbytes, &metrics->at);
+    if (status == TRI_EMISMATCH) { /* this process was stopped for a while */
+        metrics->leads = false;
+        status = TRI_OK;
+    }
     tri_string_clear(&metrics->lines);
     metrics->flushed_ns = tri_now_ns();
     return status;
@@ -124,6 +133,9 @@ tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
     lines_drop(&metrics->lines, last);
     metrics->last = last > metrics->last ? last : metrics->last;
     metrics->leads = true;
+    metrics->at = -1;
+    if (metrics->lines.nbytes == 0) /* so that it is known how long the file is */
+        return metrics->shared ? tri_fs_append_at(metrics->path, "", 0, &metrics->at) : TRI_OK;
     return flush(metrics);
 }
 
@@ -132,11 +144,18 @@ bool tri_metrics_leads(const tri_metrics *metrics)
     return metrics->leads;
 }
 
-void tri_metrics_yield(tri_metrics *metrics, bool writes)
+void tri_metrics_forget(tri_metrics *metrics)
+{
+    tri_string_clear(&metrics->lines);
+    metrics->leads = false;
+    metrics->last = -1;
+}
+
+void tri_metrics_yield(tri_metrics *metrics)
 {
     if (!metrics->leads)
         return;
-    if (writes && flush(metrics) != TRI_OK)
+    if (flush(metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
     tri_string_clear(&metrics->lines);
     metrics->leads = false;
@@ -145,6 +164,7 @@ void tri_metrics_yield(tri_metrics *metrics, bool writes)
 tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out)
 {
     TRI_TRY(tri_metrics_follow(path, out));
+    (*out)->shared = false;
     tri_status status = tri_metrics_lead(*out, first_step);
     if (status != TRI_OK) {
         tri_metrics_close(*out);

@@ -204,7 +204,7 @@ tri_status tri_elastic_check(const tri_config *config);
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out);
 /* Grows with what this job's state holds; -1: it has none. */
 int64_t tri_job_progress(const tri_job *job);
-/* The ranks went on without this one: what it has is old, and it writes nothing more. */
+/* The ranks went on without this one for a while: others have written on. */
 void tri_job_lost_touch(tri_job *job);
 typedef struct tri_job_generation {
     int64_t number;          /* from 1 */

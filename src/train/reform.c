@@ -106,9 +106,8 @@ static int64_t step_of(int64_t progress)
 
 void tri_job_lost_touch(tri_job *job)
 {
-    job->elastic.has_state = false;
     if (job->metrics)
-        tri_metrics_yield(job->metrics, false);
+        tri_metrics_forget(job->metrics);
 }
 
 /* --- state: from a rank that has the newest to those that have not --- */
@@ -320,7 +319,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
         job->console = NULL;
         job->figures.peak = 0;
         if (job->metrics)
-            tri_metrics_yield(job->metrics, true);
+            tri_metrics_yield(job->metrics);
     }
     return TRI_OK;
 }
