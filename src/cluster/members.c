@@ -287,6 +287,8 @@ static tri_status leads(tri_members *members, bool *yes)
         candidate *one = tri_vector_at(&members->news, i);
         if ((int64_t)i + 1 == members->ticket)
             break;
+        if (!one->here) /* ended with a ticket in its hand, perhaps */
+            continue;
         TRI_TRY(find_gone(members, one, -1));
         if (!one->gone)
             return TRI_OK;
