@@ -152,12 +152,16 @@ static tri_status cluster_make(elastic *at, tri_cluster *cluster)
     return token_make(at, now->number, cluster->token);
 }
 
-/* The members of the present generation that were not in the one before are named; and who is not any more. */
-static void generation_tell(const elastic *at)
+/* By rank 0: the store holds nothing that grows with the number of members and of generations; and people hear. */
+static void generation_tell(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
+    int64_t until_ns = tri_deadline_after_ms(FORM_MS);
     if (tri_members_rank(at->members) > 0)
         return;
+    if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, until_ns) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
+                tri_last_error());
     if (at->lost_ns == 0)
         tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", now->count, at->words->folder);
     else

@@ -17,6 +17,7 @@
 #include "cluster/store_impl.h"
 
 #define LEAVE_NS  (5 * TRI_NS_PER_S)
+#define TRI_EXCHANGE_NBYTES 2048 /* of a text that is swept, at most */
 #define BROKEN_NS (5 * TRI_NS_PER_MS) /* between two looks at whether a wait is in vain */
 
 /* Makes the folder, or takes the one that another rank of this user made; not one of somebody else. */
@@ -246,6 +247,23 @@ tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const ch
         texts[rank] = NULL;
     }
     return status;
+}
+
+tri_status tri_cluster_exchange_sweep(tri_cluster *cluster, const char *name, int64_t deadline_ns)
+{
+    char key[TRI_STORE_KEY_NBYTES + 1];
+    size_t pieces = 1 + (size_t)cluster->world * TRI_EXCHANGE_NBYTES / TRI_STORE_VALUE_NBYTES;
+
+    for (int rank = 0; rank < cluster->world; rank++) {
+        snprintf(key, sizeof key, "exchange/%s/%d", name, rank);
+        TRI_TRY(tri_store_remove(cluster->store, key, deadline_ns));
+    }
+    for (size_t piece = 0; piece < pieces; piece++) {
+        snprintf(key, sizeof key, "exchange/%s/all/%zu", name, piece);
+        TRI_TRY(tri_store_remove(cluster->store, key, deadline_ns));
+    }
+    snprintf(key, sizeof key, "exchange/%s/count", name);
+    return tri_store_remove(cluster->store, key, deadline_ns);
 }
 
 void tri_cluster_leave(tri_cluster *cluster)

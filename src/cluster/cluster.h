@@ -54,6 +54,8 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadli
  * once per name. */
 tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const char *text, char **texts,
                                 int64_t deadline_ns);
+/* All have what they came for: takes an exchange out of the store; by one rank. */
+tri_status tri_cluster_exchange_sweep(tri_cluster *cluster, const char *name, int64_t deadline_ns);
 void tri_cluster_leave(tri_cluster *cluster);
 
 #endif

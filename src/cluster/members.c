@@ -551,6 +551,22 @@ tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_n
     return news_add(store, key, deadline_ns);
 }
 
+tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns)
+{
+    char key[KEY], place[24];
+    tri_store *store = members->setup.store;
+    int64_t number = members->now.number, count = 0;
+
+    for (int r = 0; r < members->now.count; r++)
+        TRI_TRY(tri_store_remove(store, key_of(key, number, "/in/", members->now.members[r].id), deadline_ns));
+    TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 0, &count, deadline_ns));
+    for (int64_t i = 1; i <= count; i++) {
+        snprintf(place, sizeof place, "%" PRId64, i);
+        TRI_TRY(tri_store_remove(store, key_of(key, number, "/new/", place), deadline_ns));
+    }
+    return tri_store_remove(store, key_of(key, number, "/newcomers", ""), deadline_ns);
+}
+
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns)
 {
     return tri_store_set(members->setup.store, "gen/over", "", 0, deadline_ns);

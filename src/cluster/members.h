@@ -58,6 +58,8 @@ bool tri_members_called(const tri_members *members);
 /* Set while a member of the present generation is known to have ended: making links to it is in vain. Valid until
  * close. */
 const atomic_bool *tri_members_broken(const tri_members *members);
+/* The members of the present generation have met: what was there for its making alone goes. */
+tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns);
 /* The work is done: newcomers need not wait. */
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns);
 /* This process takes no further part: nobody waits for it. */

@@ -32,6 +32,8 @@ extern const tri_option_table tri_comm_options; /* section "comm" */
  * the hub's tri_comm_open_hub). */
 tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net,
                          int64_t deadline_ns, tri_comm **out);
+/* Once a comm of this cluster is open on all ranks: what only its opening needed goes out of the store; by one rank. */
+tri_status tri_comm_sweep(tri_cluster *cluster, int64_t deadline_ns);
 /* tri_comm_join() with these options: the cluster that the environment tells of is joined, and left by
  * tri_comm_leave(). timeout_s: above 0, at most 1e6. */
 tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config *net, double timeout_s, tri_comm **out);

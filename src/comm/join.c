@@ -17,6 +17,21 @@ static void free_texts(char **texts, int count)
     tri_free(texts);
 }
 
+static const char *exchange_name(const tri_cluster *cluster, char name[48])
+{
+    if (cluster->generation == 0)
+        return "comm.address";
+    snprintf(name, 48, "comm.address.%lld", (long long)cluster->generation);
+    return name;
+}
+
+tri_status tri_comm_sweep(tri_cluster *cluster, int64_t deadline_ns)
+{
+    char name[48];
+    return cluster->world == 1 ? TRI_OK
+                               : tri_cluster_exchange_sweep(cluster, exchange_name(cluster, name), deadline_ns);
+}
+
 /* Everybody's address by the cluster's store. One rank needs no store. */
 static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t deadline_ns)
 {
@@ -24,12 +39,10 @@ static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t de
         const char *own = tri_net_address(net);
         return tri_net_connect(net, &own, deadline_ns);
     }
-    char **addresses = tri_alloc_zero((size_t)cluster->world, sizeof(*addresses)), name[48] = "comm.address";
+    char **addresses = tri_alloc_zero((size_t)cluster->world, sizeof(*addresses)), name[48];
     if (!addresses)
         return TRI_ENOMEM;
-    if (cluster->generation > 0)
-        snprintf(name, sizeof(name), "comm.address.%lld", (long long)cluster->generation);
-    tri_status status = tri_cluster_exchange(cluster, name, tri_net_address(net), addresses, deadline_ns);
+    tri_status status = tri_cluster_exchange(cluster, exchange_name(cluster, name), tri_net_address(net), addresses, deadline_ns);
     if (status == TRI_OK)
         status = tri_net_connect(net, (const char *const *)addresses, deadline_ns);
     free_texts(addresses, cluster->world);

@@ -128,7 +128,7 @@ tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
 {
     int64_t last;
     if (metrics->leads)
-        return TRI_OK;
+        return flush(metrics);
     TRI_TRY(drop_later_lines(metrics->path, first_step, &last));
     lines_drop(&metrics->lines, last);
     metrics->last = last > metrics->last ? last : metrics->last;
@@ -137,11 +137,6 @@ tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
     if (metrics->lines.nbytes == 0) /* so that it is known how long the file is */
         return metrics->shared ? tri_fs_append_at(metrics->path, "", 0, &metrics->at) : TRI_OK;
     return flush(metrics);
-}
-
-bool tri_metrics_leads(const tri_metrics *metrics)
-{
-    return metrics->leads;
 }
 
 void tri_metrics_forget(tri_metrics *metrics)

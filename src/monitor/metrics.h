@@ -33,9 +33,9 @@ tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **
 /* Of a run whose writer may change. Writes nothing, but keeps the latest lines, as whoever does write has them too: it can go on with the file at any time,
  * without a gap or a line twice. */
 tri_status tri_metrics_follow(const char *path, tri_metrics **out);
-/* From now on this one writes; lines of steps >= first_step are removed, those that are not there yet are added. */
+/* From now on this one writes; lines of steps >= first_step are removed, those that are not there yet are added. All
+ * that was written so far is in the file then. */
 tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step);
-bool tri_metrics_leads(const tri_metrics *metrics);
 /* From now on not, once it has written what it has. */
 void tri_metrics_yield(tri_metrics *metrics);
 /* Nor that: somebody else has gone on with the file for long, and perhaps from an earlier step. */

@@ -202,10 +202,13 @@ tri_status tri_job_check_equal(tri_job *job)
 /* Rank 0: the run folder with the resolved configuration. */
 static tri_status open_run_folder(tri_job *job)
 {
-    if (job->rank != 0 || !job->run_folder || (job->metrics && tri_metrics_leads(job->metrics)))
+    if (job->rank != 0 || !job->run_folder)
         return TRI_OK;
     char path[1200];
     tri_string text = {0};
+    snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
+    if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
+        return TRI_OK;
     TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
     tri_status status = tri_config_print(&job->config, &text);
     snprintf(path, sizeof(path), "%s/config.yaml", job->run_folder);
@@ -217,8 +220,7 @@ static tri_status open_run_folder(tri_job *job)
     snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
     TRI_TRY(tri_dataset_info_save(&job->info, path));
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
-    return job->metrics ? tri_metrics_lead(job->metrics, job->step)
-                        : tri_metrics_open(path, job->step, &job->metrics);
+    return job->metrics ? TRI_OK : tri_metrics_open(path, job->step, &job->metrics);
 }
 
 /* What the weights' tokens mean lies beside them: RUN/tokenizer.json. */

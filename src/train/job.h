@@ -77,6 +77,7 @@ typedef struct tri_job_elastic {
     bool ends;         /* after this step: the ranks shall be others; the same on all */
     char *resume;      /* run folder that the first generation continues, or NULL */
     tri_dataset *data; /* of training */
+    int64_t number;    /* of the generation */
     bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
     void *called_arg;
 } tri_job_elastic;

@@ -326,6 +326,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
 
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation)
 {
+    job->elastic.number = generation->number;
     TRI_TRY(ranks_take(job, comm));
     if (!job->elastic.has_state && job->elastic.touched) {
         store_close(job);
@@ -337,7 +338,9 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_form_moves(job));
     TRI_TRY(tri_job_inventories_open(job));
     TRI_TRY(state_find(job, generation));
-    TRI_TRY(tri_job_check_equal(job));
+    if (job->metrics && job->rank == 0)
+        TRI_TRY(tri_metrics_lead(job->metrics, job->step));
+    TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
     job->elastic.has_state = true;
     return tri_job_form_run(job, job->elastic.data, job->elastic.console);
 }

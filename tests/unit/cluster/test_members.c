@@ -142,6 +142,12 @@ static tri_status guarded_add(tri_store *store, const char *key, int64_t amount,
     GUARDED(p, tri_store_add(p->run->store, key, amount, after, deadline_ns));
 }
 
+static tri_status guarded_remove(tri_store *store, const char *key, int64_t deadline_ns)
+{
+    process *p = of_store(store);
+    GUARDED(p, tri_store_remove(p->run->store, key, deadline_ns));
+}
+
 static tri_status guarded_claim(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
                                 size_t *nbytes, int64_t deadline_ns)
 {
@@ -157,7 +163,7 @@ static tri_status guarded_claim(tri_store *store, const char *key, const void *m
 }
 
 static const tri_store_ops guarded_ops = {
-    .name = "guarded", .set = guarded_set, .wait = guarded_wait, .add = guarded_add, .claim = guarded_claim};
+    .name = "guarded", .set = guarded_set, .wait = guarded_wait, .add = guarded_add, .remove = guarded_remove, .claim = guarded_claim};
 
 /* --- a generation's work --- */
 
@@ -267,6 +273,8 @@ static bool form(process *p, meeting *at)
         at->source_known = true;
     }
     if (!all_come(p, &at->formed))
+        return false;
+    if (tri_members_rank(p->members) == 0 && tri_members_sweep(p->members, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
         return false;
     if (newest < 0)
         state_begin(p);
