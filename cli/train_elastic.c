@@ -20,9 +20,9 @@
 #include "net/host.h"
 #include "train/job.h"
 
-#define FORM_MS     2000 /* until all of a new generation are linked; twice as long each time it fails */
+#define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES 6
-#define FORM_ROUNDS 100
+#define FORM_ROUNDS  100
 
 typedef struct elastic {
     const tri_elastic_words *words;
@@ -182,8 +182,8 @@ static tri_status generation_form(elastic *at)
     progress = tri_alloc((size_t)now->count * sizeof(*progress));
     for (int r = 0; progress && r < now->count; r++)
         progress[r] = now->members[r].progress;
-    tri_status status = progress ? tri_job_form(at->job, at->comm, &(tri_job_generation){now->number, progress})
-                                 : TRI_ENOMEM;
+    tri_status status =
+        progress ? tri_job_form(at->job, at->comm, &(tri_job_generation){now->number, progress}) : TRI_ENOMEM;
     tri_free(progress);
     if (status != TRI_OK)
         tri_comm_abort(at->comm, status, tri_last_error());
@@ -197,8 +197,8 @@ static tri_status generation_find(elastic *at)
 {
     int64_t limit_ms = (int64_t)(at->words->config->net.timeout_s * 1000 + at->words->wait_s * 1000);
     int64_t before = tri_members_now(at->members)->number;
-    tri_status status = tri_members_next(at->members, tri_job_progress(at->job), has_lost, at,
-                                         tri_deadline_after_ms(limit_ms));
+    tri_status status =
+        tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
     links_close(at);
     if (status != TRI_OK)
         return tri_fail_context(status, "while looking for workers to go on with");
@@ -210,8 +210,8 @@ static tri_status generation_find(elastic *at)
 /* Is a failure one after which the others, and this one, go on in the next generation? */
 static bool goes_on(elastic *at, tri_status status)
 {
-    bool peer = at->comm ? tri_comm_lost_peer(at->comm)
-                         : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
+    bool peer =
+        at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
     if (!peer || at->failures == FORM_ROUNDS)
         return false;
     if (tri_members_rank(at->members) == 0)

@@ -16,9 +16,9 @@
 #include "base/fs.h"
 #include "cluster/store_impl.h"
 
-#define LEAVE_NS  (5 * TRI_NS_PER_S)
-#define TRI_EXCHANGE_NBYTES 2048 /* of a text that is swept, at most */
-#define BROKEN_NS (5 * TRI_NS_PER_MS) /* between two looks at whether a wait is in vain */
+#define LEAVE_NS            (5 * TRI_NS_PER_S)
+#define TRI_EXCHANGE_NBYTES 2048                /* of a text that is swept, at most */
+#define BROKEN_NS           (5 * TRI_NS_PER_MS) /* between two looks at whether a wait is in vain */
 
 /* Makes the folder, or takes the one that another rank of this user made; not one of somebody else. */
 static tri_status private_folder_make(const char *path)

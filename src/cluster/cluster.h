@@ -20,13 +20,13 @@ typedef struct tri_cluster {
     const char *started_by; /* "torchrun" */
     int rank, world;
     int local_rank, local_world;
-    int servers;              /* the last so many ranks are parameter servers */
-    int64_t generation;       /* of the membership, which frames carry; 0: it never changes */
+    int servers;               /* the last so many ranks are parameter servers */
+    int64_t generation;        /* of the membership, which frames carry; 0: it never changes */
     const atomic_bool *broken; /* set: some rank will not come to an exchange; NULL: never */
-    char token[65];           /* of the job; "" when the starter gave none */
-    tri_store *store;         /* NULL when world is 1 */
-    tri_store_server *server; /* rank 0 of a foreign starter serves; else NULL */
-    char *folder;             /* private folder of a file store, removed by the last one that leaves; else NULL */
+    char token[65];            /* of the job; "" when the starter gave none */
+    tri_store *store;          /* NULL when world is 1 */
+    tri_store_server *server;  /* rank 0 of a foreign starter serves; else NULL */
+    char *folder;              /* private folder of a file store, removed by the last one that leaves; else NULL */
 } tri_cluster;
 
 /* Reads one environment variable; NULL when absent. The calls below take NULL for the environment of this process;

@@ -72,8 +72,9 @@ static tri_status list_parse(const char *text, int64_t number, tri_generation *o
         if (!good || !tri_vector_push(&list, &member)) {
             tri_vector_fini(&list);
             return good ? TRI_ENOMEM
-                        : tri_fail(TRI_EFORMAT, "store key gen/%" PRId64 ": want lines of id, host, progress, got '%.80s'",
-                                   number, line);
+                        : tri_fail(TRI_EFORMAT,
+                                   "store key gen/%" PRId64 ": want lines of id, host, progress, got '%.80s'", number,
+                                   line);
         }
         line = end + 1;
     }
@@ -345,8 +346,8 @@ static tri_status list_append(tri_string *text, const tri_vector *candidates, in
 
         if (!one->here || one->gone)
             continue;
-        TRI_TRY(tri_string_appendf(text, "%s %s %" PRId64 "\n", one->member.id, one->member.host,
-                                   one->member.progress));
+        TRI_TRY(
+            tri_string_appendf(text, "%s %s %" PRId64 "\n", one->member.id, one->member.host, one->member.progress));
         ++*count;
     }
     return TRI_OK;
@@ -398,9 +399,7 @@ static tri_status newcomer_check(tri_members *members)
     tri_status status = value_find(members, "gen/over", tri_now_ns(), &text);
     if (status == TRI_OK)
         tri_free(text);
-    return status == TRI_OK        ? tri_fail(TRI_ECANCELED, "the run is over")
-           : status == TRI_ETIMEOUT ? TRI_OK
-                                    : status;
+    return status == TRI_OK ? tri_fail(TRI_ECANCELED, "the run is over") : status == TRI_ETIMEOUT ? TRI_OK : status;
 }
 
 /* One look at who is there. TRI_ETIMEOUT: the generation is not closed yet. */
@@ -452,8 +451,7 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
             TRI_TRY(news_find(members, number, deadline_ns));
         }
         TRI_TRY(leads(members, &yes));
-        status = yes ? close_try(members, number, few_ns, deadline_ns)
-                     : look(members, number, tri_now_ns() + SLICE_NS);
+        status = yes ? close_try(members, number, few_ns, deadline_ns) : look(members, number, tri_now_ns() + SLICE_NS);
     }
     return status;
 }

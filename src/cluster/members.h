@@ -46,7 +46,8 @@ void tri_members_close(tri_members *members);
 
 /* Registers for the next generation and waits until this process is in one. progress: of its own state. lost (NULL:
  * nothing is known) is asked about ranks of the present generation, if this process is in it. TRI_ETIMEOUT at
- * the deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of a generation comes back as a newcomer. */
+ * the deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of
+ * a generation comes back as a newcomer. */
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns);
 /* The present one, until the next call; its members are in the order of ranks of the one before, newcomers last. */

@@ -2,6 +2,7 @@
  *
  * store_memory.c: a store for ranks of one process: threads, or fibers of a simulation. They share the object.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,17 +94,33 @@ static tri_status memory_wait(tri_store *base, const char *key, char **bytes, si
                : status;
 }
 
+/* Under the lock. */
+static tri_status number_add(memory_store *store, const char *key, int64_t amount, int64_t *after)
+{
+    memory_value **found = value_at(store, key);
+    long long before = 0, sum;
+    char text[32], *end;
+
+    if (found) {
+        errno = 0;
+        before = strtoll((*found)->bytes, &end, 10);
+        if (end == (*found)->bytes || end != (*found)->bytes + (*found)->nbytes || errno)
+            return tri_fail(TRI_EINVAL, "store key %s: add: want a number there, got other bytes", key);
+    }
+    if (__builtin_add_overflow(before, (long long)amount, &sum))
+        return tri_fail(TRI_EINVAL, "store key %s: add: the sum is beyond 64 bits", key);
+    TRI_TRY(value_put(store, key, text, (size_t)snprintf(text, sizeof text, "%lld", sum)));
+    *after = sum;
+    return TRI_OK;
+}
+
 static tri_status memory_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
 {
     memory_store *store = tri_container_of(base, memory_store, base);
-    char text[32];
 
     (void)deadline_ns;
     tri_mutex_lock(&store->mutex);
-    memory_value **found = value_at(store, key);
-    *after = (found ? strtoll((*found)->bytes, NULL, 10) : 0) + amount;
-    int nbytes = snprintf(text, sizeof text, "%lld", (long long)*after);
-    tri_status status = value_put(store, key, text, (size_t)nbytes);
+    tri_status status = number_add(store, key, amount, after);
     tri_mutex_unlock(&store->mutex);
     return status;
 }

@@ -160,8 +160,8 @@ struct tri_comm {
     tri_cluster *cluster; /* owned (tri_comm_join), or NULL */
     int rank, world, local_rank, local_count;
     uint32_t generation; /* in every frame */
-    int64_t timeout_ms; /* of one wait */
-    int64_t far_us;     /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
+    int64_t timeout_ms;  /* of one wait */
+    int64_t far_us;      /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
     double us_per_byte, us_per_byte_reduced; /* measured between hosts, alike on all; 0: not */
     bool any_order;
     tri_engine *engine;     /* NULL: our own algorithms run everything */

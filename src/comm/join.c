@@ -42,7 +42,8 @@ static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t de
     char **addresses = tri_alloc_zero((size_t)cluster->world, sizeof(*addresses)), name[48];
     if (!addresses)
         return TRI_ENOMEM;
-    tri_status status = tri_cluster_exchange(cluster, exchange_name(cluster, name), tri_net_address(net), addresses, deadline_ns);
+    tri_status status =
+        tri_cluster_exchange(cluster, exchange_name(cluster, name), tri_net_address(net), addresses, deadline_ns);
     if (status == TRI_OK)
         status = tri_net_connect(net, (const char *const *)addresses, deadline_ns);
     free_texts(addresses, cluster->world);

@@ -19,7 +19,7 @@
 
 #define CALL_LIMIT_NS (5 * TRI_NS_PER_S)
 #define BROKEN_NS     (5 * TRI_NS_PER_MS) /* between two looks at whether it is in vain */
-#define STRANGERS     64 /* callers beyond the world that may talk at once */
+#define STRANGERS     64                  /* callers beyond the world that may talk at once */
 
 typedef struct meeting {
     const tri_meeting *is;

@@ -47,8 +47,8 @@ tri_status tri_job_form_moves(tri_job *job)
     tri_sync_setup setup = tri_job_sync_setup(job);
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || job->rank == 0 || job->elastic.on || job->mesh.model_group ||
-        !job->sync->whole) {
+    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || job->rank == 0 || job->elastic.on ||
+        job->mesh.model_group || !job->sync->whole) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;

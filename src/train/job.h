@@ -71,13 +71,13 @@ typedef struct tri_job_memory {
 /* reform.c: of a job whose ranks come and go. */
 typedef struct tri_job_elastic {
     bool on;
-    bool console;      /* rank 0, whoever it is, has one */
-    bool has_state;    /* weights and optimizer state are those after job->step */
-    bool touched;      /* without one: they are not those of the seed any more */
-    bool ends;         /* after this step: the ranks shall be others; the same on all */
-    char *resume;      /* run folder that the first generation continues, or NULL */
-    tri_dataset *data; /* of training */
-    int64_t number;    /* of the generation */
+    bool console;              /* rank 0, whoever it is, has one */
+    bool has_state;            /* weights and optimizer state are those after job->step */
+    bool touched;              /* without one: they are not those of the seed any more */
+    bool ends;                 /* after this step: the ranks shall be others; the same on all */
+    char *resume;              /* run folder that the first generation continues, or NULL */
+    tri_dataset *data;         /* of training */
+    int64_t number;            /* of the generation */
     bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
     void *called_arg;
 } tri_job_elastic;
@@ -143,10 +143,10 @@ struct tri_job {
     double trained_s, trained_samples; /* of this process since it began */
     bool acted;                        /* what comes after job->step steps (actions.c) is done */
     tri_job_elastic elastic;
-    bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
-    int64_t saved_step;                /* of the newest checkpoint of this run, -1 = none */
-    tri_job_sampler *texts;            /* rank 0 with train.sample_every, else NULL */
-    double best_loss;                  /* test loss of the best checkpoint, infinite: none; known to rank 0 */
+    bool stop_wanted;       /* some rank was asked to stop; the same on all ranks after a step */
+    int64_t saved_step;     /* of the newest checkpoint of this run, -1 = none */
+    tri_job_sampler *texts; /* rank 0 with train.sample_every, else NULL */
+    double best_loss;       /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
@@ -211,8 +211,8 @@ typedef struct tri_job_generation {
     int64_t number;          /* from 1 */
     const int64_t *progress; /* of each rank */
 } tri_job_generation;
-/* For the ranks of comm, borrowed until tri_job_unform(); collective. All then have the newest state that one has. After
- * a failure: unform. */
+/* For the ranks of comm, borrowed until tri_job_unform(); collective. All then have the newest state that one has.
+ * After a failure: unform. */
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation);
 void tri_job_unform(tri_job *job);
 /* Trains until the end of the run, or elastic.ends. A failure leaves the state whole, and the others hear why. */

@@ -19,10 +19,10 @@ tri_status tri_elastic_check(const tri_config *config)
     const struct {
         const char *option, *found, *wanted;
     } rows[] = {
-        {"parallel.sync", parallel->sync, "allreduce"},    {"parallel.compress", parallel->compress, "none"},
-        {"parallel.data", parallel->data, "auto"},         {"parallel.tensor", parallel->tensor, "1"},
-        {"parallel.pipeline", parallel->pipeline, "1"},    {"parallel.layout", parallel->layout, "given"},
-        {"comm.engine", config->comm.engine, "host"},      {"comm.order", config->comm.order, "canonical"},
+        {"parallel.sync", parallel->sync, "allreduce"}, {"parallel.compress", parallel->compress, "none"},
+        {"parallel.data", parallel->data, "auto"},      {"parallel.tensor", parallel->tensor, "1"},
+        {"parallel.pipeline", parallel->pipeline, "1"}, {"parallel.layout", parallel->layout, "given"},
+        {"comm.engine", config->comm.engine, "host"},   {"comm.order", config->comm.order, "canonical"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
         if (strcmp(rows[i].found, rows[i].wanted) != 0)

@@ -32,7 +32,7 @@ typedef struct process {
     int number;
     int64_t dies_ns, stops_ns, stop_ns; /* 0: not */
     bool dead, ended, buried;
-    int64_t dead_ns, stopped_ns;        /* since when; 0: it runs */
+    int64_t dead_ns, stopped_ns; /* since when; 0: it runs */
     bool has_state;
     int64_t step;
     uint64_t state;
@@ -44,7 +44,7 @@ typedef struct process {
 
 /* What all ranks of a generation did together. */
 typedef struct meeting {
-    char *list;              /* as the first that adopted it saw it */
+    char *list; /* as the first that adopted it saw it */
     int formed; /* arrivals */
     int arrived[STEPS];
     uint64_t source_state;
@@ -58,10 +58,10 @@ typedef struct run {
     process processes[PROCESSES];
     int count;
     meeting meetings[GENERATIONS];
-    int64_t newest;       /* generation that somebody worked in */
+    int64_t newest;             /* generation that somebody worked in */
     uint64_t states[STEPS + 1]; /* after so many steps, as one process would have them */
     int begun_anew;
-    int failures;         /* of a check; fibers cannot leave by cmocka's way */
+    int failures; /* of a check; fibers cannot leave by cmocka's way */
     const char *failed;
 } run;
 
@@ -162,8 +162,12 @@ static tri_status guarded_claim(tri_store *store, const char *key, const void *m
     return TRI_EIO;
 }
 
-static const tri_store_ops guarded_ops = {
-    .name = "guarded", .set = guarded_set, .wait = guarded_wait, .add = guarded_add, .remove = guarded_remove, .claim = guarded_claim};
+static const tri_store_ops guarded_ops = {.name = "guarded",
+                                          .set = guarded_set,
+                                          .wait = guarded_wait,
+                                          .add = guarded_add,
+                                          .remove = guarded_remove,
+                                          .claim = guarded_claim};
 
 /* --- a generation's work --- */
 
@@ -317,8 +321,8 @@ static void process_run(void *arg)
     if (tri_members_open(&setup, &p->members) != TRI_OK)
         broke(all, "members cannot be opened");
     while (p->members && !p->dead && !p->finished) {
-        tri_status status = tri_members_next(p->members, p->has_state ? p->step : -1, is_lost, p,
-                                             tri_now_ns() + 100 * TRI_NS_PER_S);
+        tri_status status =
+            tri_members_next(p->members, p->has_state ? p->step : -1, is_lost, p, tri_now_ns() + 100 * TRI_NS_PER_S);
         if (status != TRI_OK) {
             if (!p->dead && status != TRI_ECANCELED)
                 broke(all, tri_last_error());
@@ -332,7 +336,8 @@ static void process_run(void *arg)
             break;
         if (form(p, at))
             train(p, at);
-        p->generation = p->dead || p->finished ? p->generation : -number; /* tells the others that it gives this one up */
+        p->generation =
+            p->dead || p->finished ? p->generation : -number; /* tells the others that it gives this one up */
     }
     if (p->finished && !p->dead)
         (void)tri_members_end(p->members, tri_now_ns() + TRI_NS_PER_S);
@@ -458,9 +463,9 @@ static void survivors_go_on_without_the_dead(void **state)
 static run *rough_run(int seed)
 {
     int founders = 2 + seed % 7;
-    run *all = seed_run(
-        (uint64_t)seed,
-        (run){.founders = founders, .least = 1, .most = founders, .kills = 10, .stops = 6, .restarts = 1000});
+    run *all =
+        seed_run((uint64_t)seed,
+                 (run){.founders = founders, .least = 1, .most = founders, .kills = 10, .stops = 6, .restarts = 1000});
     assert_true(finishers(all) >= 1);
     return all;
 }
