@@ -12,11 +12,12 @@
 #include "base/json.h"
 #include "base/runtime.h"
 #include "cli/command.h"
+#include "cli/eval_follow.h"
 #include "cli/worker.h"
 #include "train/trained.h"
 
 typedef struct eval_flags {
-    const char *ranks, *hosts, *config, *train, *json;
+    const char *ranks, *hosts, *config, *train, *json, *follow, *patience;
 } eval_flags;
 
 static eval_flags given;
@@ -26,6 +27,9 @@ static const tri_flag flags[] = {
     {"--config", "FILE", "configuration of the model (default: config.yaml of the checkpoint's run)", &given.config},
     {"--train", NULL, "on the training data instead of the test data", &given.train},
     {"--json", NULL, "one JSON object", &given.json},
+    {"--follow", NULL, "each newest checkpoint of a run that goes on, until its last step; also to RUN/evaluator.jsonl",
+     &given.follow},
+    {"--patience", "SECONDS", "with --follow: how long to wait for a new checkpoint (default 3600)", &given.patience},
 };
 
 typedef struct eval_plan {
@@ -151,7 +155,25 @@ static tri_status plan_make(int count, char **argv, eval_plan *plan)
     plan->path = argv[0];
     plan->overrides = (const char *const *)argv + 1;
     argv[count] = NULL;
+    if (given.follow) /* there may be nothing yet */
+        return TRI_OK;
     return tri_trained_find(plan->path, given.config, &plan->trained);
+}
+
+static tri_status follow(const eval_plan *plan)
+{
+    int64_t patience_s = (int64_t)TRI_EVAL_PATIENCE_S;
+    const char *with = given.ranks   ? "-n"
+                       : given.hosts ? "--hosts"
+                       : given.json  ? "--json"
+                       : given.train ? "--train"
+                                     : NULL;
+    if (with)
+        return tri_fail(TRI_ECONFIG, "--follow evaluates in this process, on the test data: want it without %s", with);
+    if (given.patience)
+        TRI_TRY(tri_flag_int("--patience", given.patience, 1, 1000000000, &patience_s));
+    tri_stop_catch();
+    return tri_eval_follow(plan->path, given.config, plan->overrides, (double)patience_s);
 }
 
 int cmd_eval(int argc, char **argv)
@@ -168,7 +190,11 @@ int cmd_eval(int argc, char **argv)
         status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
     if (status == TRI_OK && given.hosts && !given.ranks)
         status = tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
-    if (status == TRI_OK && given.ranks && (ranks > 1 || given.hosts))
+    if (status == TRI_OK && given.patience && !given.follow)
+        status = tri_fail(TRI_ECONFIG, "--patience goes with --follow");
+    if (status == TRI_OK && given.follow)
+        status = follow(&plan);
+    else if (status == TRI_OK && given.ranks && (ranks > 1 || given.hosts))
         status = launch_ranks(&plan, ranks, &code);
     else if (status == TRI_OK)
         status = eval_rank(&plan);

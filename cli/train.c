@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/eval_follow.h"
 #include "cli/train_elastic.h"
 #include "cli/train_ps.h"
 #include "cli/worker.h"
@@ -319,6 +320,17 @@ static tri_status elastic_configure(const tri_config *config)
     return tri_elastic_check(config);
 }
 
+/* The evaluator of a TF_CONFIG: no rank of the job, it looks at what the chief writes. */
+static tri_status evaluate_run(const train_plan *plan)
+{
+    if (!plan->folder[0])
+        return tri_fail(TRI_ECONFIG,
+                        "TF_CONFIG: an evaluator follows the checkpoints of the run: want --out FOLDER (or "
+                        "--resume RUN), the same as the chief's, on a file system that both see");
+    tri_log_label_set("evaluator");
+    return tri_eval_follow(plan->folder, NULL, plan->overrides, TRI_EVAL_PATIENCE_S);
+}
+
 /* Who is started, by the flags; workers 0: nobody, this process is one of a job. */
 static tri_status roles_read(tri_worker_roles *roles)
 {
@@ -368,7 +380,8 @@ static int run(int count, char **argv)
         status = tri_config_check(&config, (int)roles.workers);
     if (status == TRI_OK)
         status = elastic_configure(&config);
-    if (status == TRI_OK && !plan.folder[0])
+    bool evaluates = status == TRI_OK && roles.workers == 0 && !given.dry_run && tri_cluster_is_evaluator(NULL, NULL);
+    if (status == TRI_OK && !plan.folder[0] && !evaluates)
         status = run_folder_name(&config, plan.folder, sizeof(plan.folder));
     int code;
     if (status != TRI_OK)
@@ -377,6 +390,8 @@ static int run(int count, char **argv)
         code = tri_command_fail(status);
     else if (given.dry_run)
         code = dry_run(&config, roles.workers > 0 ? (int)roles.workers : 1);
+    else if (evaluates)
+        code = (status = evaluate_run(&plan)) == TRI_OK ? 0 : tri_command_fail(status);
     else if (roles.workers > 1 || (given.ranks && (given.hosts || roles.servers > 0 || given.elastic)))
         code = launch_workers(&plan, roles);
     else {

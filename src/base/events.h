@@ -15,6 +15,8 @@
 #define TRI_COUNTER_LIST(X)                                                                                            \
     X(TRI_COUNT_STEPS, "steps_total", "training steps finished")                                                       \
     X(TRI_COUNT_SAMPLES, "samples_total", "samples trained on by this process")                                        \
+    X(TRI_COUNT_SKIPPED, "skipped_steps_total", "steps that moved nothing")                                            \
+    X(TRI_COUNT_REPAIRS, "repairs_total", "times that replicas were repaired")                                         \
     X(TRI_COUNT_COLLECTIVES, "collectives_total", "collective calls finished")                                         \
     X(TRI_COUNT_SENT_NBYTES, "sent_bytes_total", "payload bytes sent to peers")                                        \
     X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")                                     \

@@ -207,7 +207,7 @@ tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t nbytes, con
     if (!yaml_parser_initialize(&parser))
         return tri_fail(TRI_ENOMEM, "%s: no memory for a YAML parser", origin);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, nbytes);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)(nbytes > 0 ? text : ""), nbytes);
     builder b = {.arena = arena, .origin = origin};
     tri_status status = builder_run(&b, &parser);
     yaml_parser_delete(&parser);

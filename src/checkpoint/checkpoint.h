@@ -46,6 +46,8 @@ typedef struct tri_checkpoint_manifest {
     char bits[128];       /* "reproducible" or "not reproducible (why)" */
     double loss_scale;    /* of the next step; 0: there is none */
     int64_t loss_scale_good, loss_scale_lost; /* steps since it changed; skipped in a row */
+    double guard_loss;                        /* mean of the latest losses, */
+    int64_t guard_steps, guard_acts;          /* of so many steps; times that guards have acted; all 0: no guards */
 } tri_checkpoint_manifest;
 
 /* Saves to <folder>/step-NNNNNNNN (atomic: written under a temporary name, then renamed), then removes the oldest

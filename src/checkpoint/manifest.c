@@ -57,6 +57,11 @@ tri_status tri_manifest_print(const tri_manifest *manifest, tri_string *out)
         tri_json_int(&json, "loss_scale_good", manifest->run.loss_scale_good);
         tri_json_int(&json, "loss_scale_lost", manifest->run.loss_scale_lost);
     }
+    if (manifest->run.guard_steps > 0 || manifest->run.guard_acts > 0) {
+        tri_json_real(&json, "guard_loss", manifest->run.guard_loss);
+        tri_json_int(&json, "guard_steps", manifest->run.guard_steps);
+        tri_json_int(&json, "guard_acts", manifest->run.guard_acts);
+    }
     print_files(&json, manifest);
     TRI_TRY(tri_json_end(&json));
     /* "}" gives way to the last field */
@@ -122,6 +127,18 @@ static tri_status read_loss_scale(const json_t *object, const char *origin, tri_
     return TRI_OK;
 }
 
+static tri_status read_guard(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
+{
+    const json_t *loss = json_object_get(object, "guard_loss");
+    if (loss == NULL)
+        return TRI_OK;
+    run->guard_loss = json_number_value(loss);
+    if (!json_is_number(loss) || !read_int(object, "guard_steps", &run->guard_steps) ||
+        !read_int(object, "guard_acts", &run->guard_acts))
+        return tri_fail(TRI_EFORMAT, "%s: want numbers as guard_loss, guard_steps and guard_acts", origin);
+    return TRI_OK;
+}
+
 static tri_status read_fields(const json_t *object, const char *origin, tri_manifest *manifest)
 {
     int64_t version;
@@ -139,6 +156,7 @@ static tri_status read_fields(const json_t *object, const char *origin, tri_mani
                         sizeof(manifest->run.bits) - 1);
     strcpy(manifest->run.bits, bits);
     TRI_TRY(read_loss_scale(object, origin, &manifest->run));
+    TRI_TRY(read_guard(object, origin, &manifest->run));
     return read_files(json_object_get(object, "files"), origin, manifest);
 }
 

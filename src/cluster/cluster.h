@@ -48,6 +48,9 @@ typedef struct tri_cluster_place {
 /* TRI_ECONFIG for an environment that contradicts itself or is half set (names the variable, wanted and found). */
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place);
 
+/* Is this the task `evaluator` of a TF_CONFIG? It takes no part in the job. */
+bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg);
+
 /* detect + open (and serve, where this rank does). Waits for nobody but the store. */
 tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadline_ns, tri_cluster *out);
 /* Gathers one small text of each rank: texts[r] (the caller's, tri_free each). All ranks call it with the same name,

@@ -390,6 +390,17 @@ static const char *lookup_own(const char *name, void *arg)
     return getenv(name);
 }
 
+bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg)
+{
+    const tri_environment *row = tri_cluster_environments;
+
+    if (!lookup)
+        lookup = lookup_own;
+    while (!row->is_here(lookup, arg))
+        row++;
+    return row->fill == tf_fill && tri_environment_tf_evaluates(lookup("TF_CONFIG", arg));
+}
+
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
 {
     const tri_environment *row = tri_cluster_environments;

@@ -26,6 +26,7 @@ tri_status tri_environment_node(const char *list, int index, char host[256], int
 tri_status tri_environment_tasks(const char *list, int index, int *tasks);
 /* TF_CONFIG, a JSON text: ranks are chief (or master) first, then workers. */
 tri_status tri_environment_tf_config(const char *text, tri_cluster_place *place);
+bool tri_environment_tf_evaluates(const char *text);
 /* A whole number in [low, high]; TRI_ECONFIG names the variable, the wanted and the found. */
 tri_status tri_environment_int(tri_cluster_lookup lookup, void *arg, const char *name, int low, int high, int *out);
 

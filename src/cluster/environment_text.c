@@ -220,8 +220,8 @@ static tri_status tf_place(const json_t *root, tri_cluster_place *place)
         known = known || strcmp(types[i], scan.type) == 0;
     if (!known)
         return tri_fail(TRI_ECONFIG,
-                        "TF_CONFIG: task.type: want chief, master, worker or ps (Trireme's ranks are these; it runs "
-                        "no processes of other types), found '%.40s'",
+                        "TF_CONFIG: task.type: want chief, master, worker or ps (Trireme's ranks are these; an "
+                        "evaluator is a process of 'trireme train' alone), found '%.40s'",
                         scan.type);
     if (!json_is_integer(index) || json_integer_value(index) < 0 || json_integer_value(index) >= TRI_ENVIRONMENT_RANKS)
         return tri_fail(TRI_ECONFIG, "TF_CONFIG: task.index: want a whole number from 0 on, found %s",
@@ -261,4 +261,14 @@ tri_status tri_environment_tf_config(const char *text, tri_cluster_place *place)
     status = tf_place(root, place);
     json_decref(root);
     return status;
+}
+
+bool tri_environment_tf_evaluates(const char *text)
+{
+    json_t *root = strlen(text) <= (4u << 20) ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    const char *type = json_string_value(json_object_get(json_object_get(root, "task"), "type"));
+    bool evaluates = type && strcmp(type, "evaluator") == 0;
+
+    json_decref(root);
+    return evaluates;
 }

@@ -163,6 +163,11 @@ tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, 
                            tri_loader **out);
 /* The next batch, in order of steps; waits until it is prepared. */
 tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch);
+/* The next batch is that of this step, which is not before those that were taken. */
+void tri_loader_seek(tri_loader *loader, int64_t step);
+/* Of any step, those of this loader's shards from its `first`-th on, prepared now; where nothing is prepared ahead
+ * (data.prefetch 0), and tri_loader_next() is not called. */
+tri_status tri_loader_part(tri_loader *loader, int64_t step, int64_t first, int64_t count, tri_loader_batch *batch);
 /* Bytes of samples held. */
 size_t tri_loader_nbytes(const tri_loader *loader);
 void tri_loader_close(tri_loader *loader);

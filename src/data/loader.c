@@ -344,7 +344,8 @@ static void draw_row(tri_loader *loader, loader_slot *slot, int64_t s, int64_t k
 typedef struct prepare_arg {
     tri_loader *loader;
     loader_slot *slot;
-    int64_t in_epoch; /* step */
+    int64_t in_epoch;   /* step */
+    int64_t first_tile; /* of those that are prepared */
 } prepare_arg;
 
 /* Of a sample of the batch; NULL: nobody wants it. */
@@ -359,9 +360,10 @@ static unsigned char *target_at(const prepare_arg *v, int64_t row)
 }
 
 /* Rows of one shard of the batch, padding with them. */
-static void prepare_tile(void *arg, int64_t tile)
+static void prepare_tile(void *arg, int64_t number)
 {
     const prepare_arg *v = arg;
+    int64_t tile = v->first_tile + number;
     tri_loader *loader = v->loader;
     const tri_loader_setup *setup = &loader->setup;
     int64_t s = tile / shard_tiles(loader), first = tile % shard_tiles(loader) * TILE_ROWS, rows = v->slot->rows[s];
@@ -387,7 +389,8 @@ static void prepare_tile(void *arg, int64_t tile)
         memset(target_at(v, place + valid), 0, padding * loader->target_nbytes);
 }
 
-static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
+/* Of the shards [first, first + count) of this worker. */
+static void prepare_shards(tri_loader *loader, int64_t step, int64_t first_shard, int64_t count, loader_slot *slot)
 {
     const tri_loader_setup *setup = &loader->setup;
     const tri_sampler *sampler = &setup->sampler;
@@ -407,13 +410,19 @@ static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
     }
     if (skips_all(loader))
         return;
-    prepare_arg arg = {loader, slot, in_epoch};
+    prepare_arg arg = {loader, slot, in_epoch, first_shard * shard_tiles(loader)};
+    int64_t tiles = count * shard_tiles(loader);
     if (!runs_ahead(loader) && setup->crew.run != NULL) {
-        setup->crew.run(setup->crew.threads, tile_count(loader), prepare_tile, &arg);
+        setup->crew.run(setup->crew.threads, tiles, prepare_tile, &arg);
         return;
     }
-    for (int64_t tile = 0; tile < tile_count(loader); tile++)
+    for (int64_t tile = 0; tile < tiles; tile++)
         prepare_tile(&arg, tile);
+}
+
+static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
+{
+    prepare_shards(loader, step, 0, loader->setup.shard_count, slot);
 }
 
 static void thread_body(void *arg)
@@ -430,7 +439,7 @@ static void thread_body(void *arg)
         tri_mutex_unlock(&loader->mutex);
         prepare_batch(loader, loader->setup.first_step + number, &loader->slots[number % loader->slot_count]);
         tri_mutex_lock(&loader->mutex);
-        loader->made++;
+        loader->made += loader->made == number; /* else it was sought further on */
         tri_cond_broadcast(&loader->moved);
     }
     tri_mutex_unlock(&loader->mutex);
@@ -497,6 +506,35 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
     tri_cond_broadcast(&loader->moved);
     tri_mutex_unlock(&loader->mutex);
     return status;
+}
+
+void tri_loader_seek(tri_loader *loader, int64_t step)
+{
+    int64_t number = step - loader->setup.first_step;
+    tri_mutex_lock(&loader->mutex);
+    TRI_ASSERT(number >= loader->taken);
+    loader->taken = number;
+    if (loader->made < number)
+        loader->made = number;
+    tri_cond_broadcast(&loader->moved);
+    tri_mutex_unlock(&loader->mutex);
+}
+
+tri_status tri_loader_part(tri_loader *loader, int64_t step, int64_t first, int64_t count, tri_loader_batch *batch)
+{
+    loader_slot *slot = &loader->slots[0];
+    TRI_ASSERT(!runs_ahead(loader) && first >= 0 && count >= 1 && first + count <= loader->setup.shard_count);
+    prepare_shards(loader, step, first, count, slot);
+    *batch = slot->batch;
+    batch->shards = (int)count;
+    batch->rows += first;
+    batch->first_sample += first;
+    int64_t row = first * loader->setup.rows_max;
+    if (batch->input)
+        batch->input = slot->input + (size_t)row * loader->input_nbytes;
+    if (batch->target)
+        batch->target = slot->target + (size_t)row * loader->target_nbytes;
+    return slot->status == TRI_OK ? TRI_OK : tri_fail_copy(slot->status, slot->text);
 }
 
 size_t tri_loader_nbytes(const tri_loader *loader)

@@ -16,7 +16,7 @@
 #define ROOM_NBYTES  (2 * FLUSH_NBYTES + 4096u)
 
 /* Lines of a step, in this order. */
-enum { LINE_STEP, LINE_TEST, LINE_SAMPLE, LINE_KINDS };
+enum { LINE_EVENT, LINE_STEP, LINE_TEST, LINE_SAMPLE, LINE_KINDS };
 
 struct tri_metrics {
     char *path;
@@ -31,12 +31,14 @@ struct tri_metrics {
 static int64_t line_number(const char *line, const char *end)
 {
     static const char step[] = "\"step\":", test[] = "\"test_loss\":", sample[] = "\"sample\":";
+    static const char event[] = "\"event\":";
     size_t nbytes = (size_t)(end - line);
     const char *found = memmem(line, nbytes, step, sizeof(step) - 1);
     if (!found)
         return -1;
     int kind = memmem(line, nbytes, test, sizeof(test) - 1)       ? LINE_TEST
                : memmem(line, nbytes, sample, sizeof(sample) - 1) ? LINE_SAMPLE
+               : memmem(line, nbytes, event, sizeof(event) - 1)   ? LINE_EVENT
                                                                   : LINE_STEP;
     return strtoll(found + sizeof(step) - 1, NULL, 10) * LINE_KINDS + kind;
 }
@@ -233,6 +235,15 @@ tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const ch
     tri_json_int(&json, "step", step);
     tri_json_text(&json, "sample_prompt", prompt);
     tri_json_text(&json, "sample", text);
+    return line_end(metrics, &json);
+}
+
+tri_status tri_metrics_write_event(tri_metrics *metrics, int64_t step, const char *event, const char *text)
+{
+    tri_json json = tri_json_object(&metrics->lines);
+    tri_json_int(&json, "step", step);
+    tri_json_text(&json, "event", event);
+    tri_json_text(&json, "text", text);
     return line_end(metrics, &json);
 }
 

@@ -20,7 +20,7 @@ typedef struct tri_step_record {
     double samples_per_s, tokens_per_s; /* tokens_per_s NaN: samples are no sequences */
     int64_t sent_bytes;                 /* payload to other ranks since the record before */
     double loss_scale;                  /* that the gradients were made with; NaN: without */
-    bool skipped;                       /* they overflowed: nothing moved */
+    bool skipped;                       /* nothing moved: they overflowed, or a guard has acted */
     double mfu; /* part of the measured peak that the model's own operations take; NaN: not known */
 #define TRI_PHASE_FIELD(name) double name;
     TRI_PHASE_LIST(TRI_PHASE_FIELD)
@@ -47,6 +47,8 @@ tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record
 tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity);
 /* And another: what the model wrote after a prompt. */
 tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const char *prompt, const char *text);
+/* And another: something that should not happen often, in one word and in a line for people. */
+tri_status tri_metrics_write_event(tri_metrics *metrics, int64_t step, const char *event, const char *text);
 tri_status tri_metrics_close(tri_metrics *metrics);
 
 /* The progress of a run for people, on standard error: a line that rewrites itself on a terminal, else one every few

@@ -150,6 +150,7 @@ static tri_status round_end(const tri_meeting *is, net_dial *dial, int64_t now_n
     if (dial->refused)
         return tri_fail(TRI_EPEER, "%s: rank %d does not know the token of this job", is->name, dial->talks[0].peer);
     dial->place = 0;
+    dial->rounds++;
     dial->next_ns = now_ns + PAUSE_NS;
     return TRI_OK;
 }

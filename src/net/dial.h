@@ -17,6 +17,7 @@ typedef struct net_dial {
     int place;       /* the next to try, or the one that answered */
     int place_count; /* tried in this round, or once found: known to be there, 0: not counted yet */
     int64_t next_ns; /* when the next try begins */
+    int rounds;      /* in which every place has failed */
     bool refused;    /* in this round somebody there did not know the token */
     char why[96];    /* the latest failure */
 } net_dial;

@@ -87,13 +87,23 @@ static void ended_reap(tri_post *post)
         tri_post_line_destroy(LINE_OF(post->ended.next, all));
 }
 
-tri_status tri_post_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out)
+static tri_status dial(tri_post *post, const char *address, bool once, int64_t deadline_ns, tri_line **out)
 {
     *out = NULL;
     ended_reap(post);
-    TRI_TRY_IN(post->ops->dial(post, address, deadline_ns, out), "%s", post->name);
+    TRI_TRY_IN(post->ops->dial(post, address, once, deadline_ns, out), "%s", post->name);
     (*out)->dialed = true;
     return TRI_OK;
+}
+
+tri_status tri_post_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out)
+{
+    return dial(post, address, false, deadline_ns, out);
+}
+
+tri_status tri_post_redial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out)
+{
+    return dial(post, address, true, deadline_ns, out);
 }
 
 tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *letter, const void *body,

@@ -66,6 +66,8 @@ const char *tri_post_address(const tri_post *post);
  * nothing: no handler runs meanwhile; who calls this end is answered, so that two may dial each other. Over a hub two
  * ends have one line at a time: a second one is TRI_EINVAL, and when both dial at once it is the same. */
 tri_status tri_post_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out);
+/* The same for one that was there before: gives up as soon as nobody listens at any of its places. */
+tri_status tri_post_redial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out);
 /* Queues a letter; letters of a higher priority (a larger number) overtake those that wait (not the one under way),
  * equal ones keep their order. It goes with the turn that is under way or the next one, so many that are queued
  * together go with few calls of the system, and none is made here. The body stays untouched until `sent` is called,

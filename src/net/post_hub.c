@@ -115,7 +115,7 @@ void tri_post_hub_called(hub_post *hub, hub_peer *peer)
     peer->due += 2;
 }
 
-static tri_status hub_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out)
+static tri_status hub_dial(tri_post *post, const char *address, bool once, int64_t deadline_ns, tri_line **out)
 {
     hub_post *hub = hub_of(post);
     char *end;
@@ -127,7 +127,7 @@ static tri_status hub_dial(tri_post *post, const char *address, int64_t deadline
     if (*end || end == address || rank < 0 || rank >= post->setup.world || rank == post->setup.rank)
         return tri_fail(TRI_EPEER, "want another rank of a world of %d, got %.100s", post->setup.world, address);
     while (!(token = tri_hub_listener(post->setup.hub, (int)rank))) {
-        if (tri_now_ns() >= deadline_ns)
+        if (once || tri_now_ns() >= deadline_ns)
             return tri_fail(TRI_EPEER, "rank %ld does not listen", rank);
         tri_sleep_ns(TRI_NS_PER_MS);
     }

@@ -99,7 +99,8 @@ typedef struct tri_post_ops {
     tri_status (*open)(tri_post *post);
     const char *(*address)(const tri_post *post);
     /* A line that is proven, in no list yet. */
-    tri_status (*dial)(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out);
+    /* once: somebody was there before; if nobody is now, that is known at once. */
+    tri_status (*dial)(tri_post *post, const char *address, bool once, int64_t deadline_ns, tri_line **out);
     /* Notes which lines can go on (tri_post_line_readable, _writable), who has called (tri_post_line_called) and
      * wakes; without any of them it returns at the deadline, or for no reason. Calls no handler. */
     tri_status (*poll)(tri_post *post, int64_t deadline_ns);

@@ -255,7 +255,8 @@ static tri_status dial_wait(tcp_post *tcp, struct pollfd *polls, nfds_t count, i
     return polls[count].revents ? tri_post_tcp_poll(&tcp->base, 0) : TRI_OK;
 }
 
-static tri_status place_reach(tcp_post *tcp, const tri_meeting *is, net_dial *dial, tri_met *met, int64_t deadline_ns)
+static tri_status place_reach(tcp_post *tcp, const tri_meeting *is, net_dial *dial, tri_met *met, bool once,
+                              int64_t deadline_ns)
 {
     for (;;) {
         struct pollfd polls[TRI_STRANDS_MAX + 1];
@@ -265,7 +266,7 @@ static tri_status place_reach(tcp_post *tcp, const tri_meeting *is, net_dial *di
         TRI_TRY(tri_dial_advance(is, dial, met, now_ns));
         if (tri_met_is_complete(met))
             return TRI_OK;
-        if (now_ns >= deadline_ns)
+        if (now_ns >= deadline_ns || (once && dial->rounds > 0))
             return tri_fail(TRI_EPEER, "%s", dial->why[0] ? dial->why : "nobody answers");
         for (int i = 0; i < TRI_STRANDS_MAX; i++) {
             if (dial->talks[i].fd >= 0)
@@ -310,7 +311,7 @@ static tri_status dial_fail(const net_dial *dial, const char *address, tri_statu
     return tri_fail_context(status, "%s cannot be reached", rest);
 }
 
-tri_status tri_post_tcp_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out)
+tri_status tri_post_tcp_dial(tri_post *post, const char *address, bool once, int64_t deadline_ns, tri_line **out)
 {
     tcp_post *tcp = (tcp_post *)post;
     tri_meeting is = meeting_of(tcp, CALLER);
@@ -330,7 +331,7 @@ tri_status tri_post_tcp_dial(tri_post *post, const char *address, int64_t deadli
     is.arg = tcp;
     memset(met.fds, -1, sizeof met.fds);
     tri_dial_init(&dial, LISTENER);
-    status = place_reach(tcp, &is, &dial, &met, deadline_ns);
+    status = place_reach(tcp, &is, &dial, &met, once, deadline_ns);
     tri_dial_fini(&dial);
     if (status == TRI_OK)
         status = tri_tcp_tune(met.fds[0], post->config.timeout_s);

@@ -59,7 +59,7 @@ tri_status tri_post_tcp_line(tcp_post *tcp, int fd, tri_tls *tls, int how, const
 tri_status tri_post_tcp_poll(tri_post *post, int64_t deadline_ns);
 
 /* post_tcp_call.c */
-tri_status tri_post_tcp_dial(tri_post *post, const char *address, int64_t deadline_ns, tri_line **out);
+tri_status tri_post_tcp_dial(tri_post *post, const char *address, bool once, int64_t deadline_ns, tri_line **out);
 void tri_post_tcp_accept(tcp_post *tcp);
 void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger);
 /* Those whose time is over. Returns when this must be looked at again. */

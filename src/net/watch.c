@@ -49,7 +49,7 @@ static void beat(tri_watch *watch, int64_t now_ns)
         head.nbytes = (uint32_t)watch->client.note(watch->client.arg, note);
     tri_mutex_unlock(&watch->client_mutex);
     tri_mutex_lock(&watch->mutex);
-    tri_watch_page_write(watch->page, note, head.nbytes, now_ns);
+    tri_watch_page_write(watch->page, note, head.nbytes, tri_now_ns()); /* a lock or a core may have been waited for */
     for (int peer = 0; peer < watch->world; peer++) {
         const watch_peer *at = &watch->peers[peer];
 

@@ -168,6 +168,10 @@ static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t 
         return;
     if (state == 'R' || (state == 'D' && silent_ns < DISK_FACTOR * limit_ns))
         return;
+    /* It may have got its core since its page was read, and sleep again after a beat. */
+    tri_watch_page_read(&watch->peers[index], tri_now_ns());
+    if (tri_now_ns() - watch->peers[index].heard_ns < limit_ns)
+        return;
     if (state == 'T' || state == 't')
         snprintf(why, sizeof why, "is stopped (%s): nothing heard of it for %.2f s",
                  state == 'T' ? "by a signal" : "by a debugger", (double)silent_ns * 1e-9);

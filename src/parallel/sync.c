@@ -150,7 +150,9 @@ tri_status tri_sync_create(const tri_sync_setup *setup, tri_sync **out)
         ops = &tri_sync_compressed;
     if (ops->spread != TRI_SPREAD_NOTHING && tri_group_count(setup->zero) == 1)
         ops = &tri_sync_ddp; /* a rank alone has everything anyway */
-    return ops->create(setup, out);
+    TRI_TRY(ops->create(setup, out));
+    (*out)->next_step = -1;
+    return TRI_OK;
 }
 
 void tri_sync_destroy(tri_sync *sync)

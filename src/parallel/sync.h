@@ -158,6 +158,8 @@ struct tri_sync {
     bool whole;         /* finish leaves all sums in grads[0]; else each piece's */
     float *tail;        /* of the first part; its sum over all ranks */
     int64_t step;       /* the trainer's, from 0 */
+    int64_t next_step;  /* after publish, where the next one is not step + 1; -1: it is */
+    int64_t part;       /* where parts of the batch are dealt: the one to compute in that step */
     float grad_scale;   /* the trainer's, before publish: what the sums are multiplied with */
     bool ahead;         /* the next step may begin before all sums are there */
     int64_t exposed_ns; /* of the last step: time spent waiting in finish and publish */

@@ -35,6 +35,8 @@ typedef struct sync_ps {
     int64_t given_step;                      /* what the servers said at first */
     int64_t clock;                           /* of the weights that are here or on their way */
     bool coming;                             /* some may be on their way */
+    bool late;                               /* with backup workers: others were chosen in this step */
+    int64_t deals, dealt; /* with ps.deal demand: parts of a batch, else 0; number of the one dealt */
 } sync_ps;
 
 static sync_ps *ps_of(tri_sync *sync)
@@ -107,9 +109,15 @@ static tri_status ps_open(sync_ps *ps, const tri_sync_setup *setup)
     ps->spec.job = servers->job;
     ps->last_step = servers->last_step;
     ps->consistency = tri_ps_consistency(servers->config);
+    ps->deals = tri_ps_deals(servers->config, servers->workers);
+    ps->dealt = -1;
     int64_t first = tri_tree_first(setup->leaves, servers->worker, servers->workers);
     int64_t count = tri_tree_count(setup->leaves, servers->worker, servers->workers);
-    if (tri_tree_parts(setup->leaves, first, count, ps->parts) != setup->part_count)
+    if (ps->deals > 0) {
+        first = 0;
+        count = setup->leaves / ps->deals;
+    }
+    if (tri_ps_parts(servers->config, setup->leaves, first, count, ps->parts) != setup->part_count)
         return tri_fail(TRI_EINTERNAL, "a worker's shards make other subtrees than its sync");
     TRI_TRY(ps_allocate(ps));
     return tri_ps_dense_open(servers->client, &ps->spec, servers->worker == 0, setup->params->values, &ps->given_step,
@@ -178,7 +186,7 @@ static void block_push(sync_ps *ps, int b)
         tri_ps_ties_walk(&ps->spec, cut, tie_join, ps);
     }
     tri_tree_part whole = {0, (int64_t)ps->tails[0][TRI_TAIL_SHARDS]};
-    tri_ps_dense_push(ps->dense, b, ps->base.step, &whole, 1, ps->base.grads, ps->weight);
+    tri_ps_dense_push(ps->dense, b, ps->deals > 0 ? ps->dealt : ps->base.step, &whole, 1, ps->base.grads, ps->weight);
 }
 
 /* The tail comes first. */
@@ -204,10 +212,26 @@ static void ps_ready(tri_sync *sync, int number)
             block_push(ps, b);
 }
 
+/* Who comes late may not have heard of a wish to stop. */
+static tri_status choice_wait(sync_ps *ps)
+{
+    float stop = ps->tails[0][TRI_TAIL_STOP];
+    tri_ps_dense_vote(ps->dense, ps->base.step);
+    TRI_TRY(tri_ps_dense_tail_wait(ps->dense, ps->base.step, ps->tails[0]));
+    ps->late = !tri_ps_dense_counted(ps->dense, &ps->base.next_step);
+    if (ps->late && stop > 0)
+        ps->tails[0][TRI_TAIL_STOP] = stop;
+    if (ps->base.next_step <= ps->base.step)
+        ps->base.next_step = ps->base.step + 1;
+    return TRI_OK;
+}
+
 static tri_status ps_finish(tri_sync *sync, tri_sync_slice *slice)
 {
     sync_ps *ps = ps_of(sync);
     *slice = (tri_sync_slice){0, 0};
+    if (ps->spec.ps.backup_workers > 0)
+        return choice_wait(ps);
     if (ps->consistency == PS_BSP)
         return tri_ps_dense_tail_wait(ps->dense, sync->step, ps->tails[0]);
     return TRI_OK;
@@ -243,23 +267,6 @@ static void held_push(sync_ps *ps)
         block_push(ps, b);
 }
 
-static tri_status ps_publish(tri_sync *sync)
-{
-    sync_ps *ps = ps_of(sync);
-    ps->clock = sync->step + 1;
-    ps->coming = true;
-    if (is_held(ps))
-        held_push(ps);
-    if (ps->consistency != PS_BSP) {
-        tri_ps_dense_clock(ps->dense, ps->clock);
-        tri_ps_dense_pull(ps->dense, ps->clock, ps->clock == ps->last_step);
-    } else if (ps->spec.optim.clip_norm > 0)
-        tri_ps_dense_move(ps->dense, sync->step, sync->grad_scale);
-    return TRI_OK;
-}
-
-/* --- weights on their way --- */
-
 static tri_status ps_settle(tri_sync *sync)
 {
     sync_ps *ps = ps_of(sync);
@@ -268,6 +275,51 @@ static tri_status ps_settle(tri_sync *sync)
     ps->coming = false;
     return TRI_OK;
 }
+
+/* Who is late goes on with the newest weights, once what was asked for has come: it must not come later. */
+static tri_status catch_up(sync_ps *ps)
+{
+    if (!ps->late || ps->base.next_step == ps->clock)
+        return TRI_OK;
+    TRI_TRY(ps_settle(&ps->base));
+    ps->clock = ps->base.next_step;
+    ps->coming = true;
+    tri_ps_dense_pull(ps->dense, ps->clock, false);
+    return TRI_OK;
+}
+
+/* All pushes of this worker's part are queued: the next part, and weights for it. */
+static tri_status deal(sync_ps *ps)
+{
+    TRI_TRY(tri_ps_dense_deal(ps->dense, ps->dealt + 1, &ps->dealt));
+    int64_t step = ps->dealt / ps->deals;
+    bool over = step >= ps->last_step;
+    ps->clock = ps->base.next_step = over ? ps->last_step : step;
+    ps->base.part = ps->dealt % ps->deals;
+    ps->coming = true;
+    tri_ps_dense_clock(ps->dense, ps->clock);
+    tri_ps_dense_pull(ps->dense, ps->clock, over);
+    return TRI_OK;
+}
+
+static tri_status ps_publish(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    ps->clock = sync->step + 1;
+    ps->coming = true;
+    if (is_held(ps))
+        held_push(ps);
+    if (ps->deals > 0)
+        return deal(ps);
+    if (ps->consistency != PS_BSP) {
+        tri_ps_dense_clock(ps->dense, ps->clock);
+        tri_ps_dense_pull(ps->dense, ps->clock, ps->clock == ps->last_step);
+    } else if (ps->spec.optim.clip_norm > 0)
+        tri_ps_dense_move(ps->dense, sync->step, sync->grad_scale);
+    return catch_up(ps);
+}
+
+/* --- weights on their way --- */
 
 static tri_status hook_bring(void *arg, int entry, const float **values)
 {
@@ -312,6 +364,32 @@ tri_status tri_sync_ps_take(tri_sync *sync, int64_t step)
     ps->coming = true;
     tri_ps_dense_pull(ps->dense, step, false);
     return ps_settle(sync);
+}
+
+tri_status tri_sync_ps_deal(tri_sync *sync, int64_t *step)
+{
+    sync_ps *ps = ps_of(sync);
+    if (ps->deals == 0)
+        return TRI_OK;
+    TRI_TRY(deal(ps));
+    *step = sync->next_step;
+    return TRI_OK;
+}
+
+tri_status tri_sync_ps_meet(tri_sync *sync)
+{
+    sync_ps *ps = ps_of(sync);
+    TRI_TRY(ps_settle(sync));
+    if (!tri_ps_is_coded(&ps->spec.ps))
+        return TRI_OK;
+    ps->coming = true;
+    tri_ps_dense_pull_exact(ps->dense, ps->clock);
+    return ps_settle(sync);
+}
+
+void tri_sync_ps_part(tri_sync *sync)
+{
+    tri_ps_dense_round(ps_of(sync)->dense);
 }
 
 tri_status tri_sync_ps_state(tri_sync *sync, tri_optim *optim)

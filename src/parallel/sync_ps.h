@@ -14,6 +14,11 @@ int64_t tri_sync_ps_step(const tri_sync *sync);
 tri_status tri_sync_ps_give(tri_sync *sync, int64_t step, tri_optim *optim);
 /* Weights after `step` steps come to the store. */
 tri_status tri_sync_ps_take(tri_sync *sync, int64_t step);
+/* ps.deal demand, before the first step: the first part, whose step is *step; sync->part says which. Else nothing. */
+tri_status tri_sync_ps_deal(tri_sync *sync, int64_t *step);
+/* The weights as the servers have them, where ps.values rounds them on their way; and as they are computed with. */
+tri_status tri_sync_ps_meet(tri_sync *sync);
+void tri_sync_ps_part(tri_sync *sync);
 /* The servers' state comes to that of an optimizer over all of the store. */
 tri_status tri_sync_ps_state(tri_sync *sync, tri_optim *optim);
 

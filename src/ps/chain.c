@@ -12,12 +12,11 @@
 #include "ps/client.h"
 #include "ps/server_impl.h"
 #include "ps/server_kv.h"
-#include "ps/views.h"
 
 /* Bytes of blocks under way to a new backup. */
 #define COPY_AHEAD_NBYTES ((size_t)8 << 20)
-/* To reach a neighbour: it is dialed again and again for so long, since a loaded host may be slow to answer. */
-#define REACH_MS 400
+/* For a neighbour to answer: a loaded host may be slow. That nobody listens any more is known at once. */
+#define REACH_MS 1000
 
 /* --- answers that wait --- */
 
@@ -127,13 +126,10 @@ void tri_ps_chain_forward(tri_ps_server *server, int worker, const tri_letter *l
 
 static void table_send(tri_ps_server *server, const ps_table *table)
 {
-    ps_head head = {.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .nbytes = table->text.nbytes};
-    tri_letter letter = ps_head_write(&head);
     tri_string state = {0};
-    chain_send(server, &letter, tri_string_text(&table->text));
     if (!tri_ps_concerns_all(server, tri_ps_table_write(table, &state))) {
-        head = (ps_head){.kind = PS_COPY_TABLE, .nbytes = state.nbytes, .table = (uint32_t)table->number};
-        letter = ps_head_write(&head);
+        ps_head head = {.kind = PS_COPY_TABLE, .nbytes = state.nbytes, .table = (uint32_t)table->number};
+        tri_letter letter = ps_head_write(&head);
         chain_send(server, &letter, tri_string_text(&state));
     }
     tri_string_fini(&state);
@@ -162,7 +158,7 @@ static void slot_send(tri_ps_server *server)
         chain->copy_slot = 0;
         chain->copy_rows++;
     }
-    if (server->view.slots[slot] == server->setup.number &&
+    if (ps_slots_has(&chain->giving, slot) &&
         !tri_ps_concerns_all(server, tri_ps_kv_slot_write(table, slot, true, &state))) {
         ps_head head = {.kind = PS_KV_COPY, .nbytes = state.nbytes, .table = table->id, .block = (uint32_t)slot};
         tri_letter letter = ps_head_write(&head);
@@ -171,13 +167,83 @@ static void slot_send(tri_ps_server *server)
     tri_string_fini(&state);
 }
 
-/* --- a new backup --- */
+/* --- what the backup lacks --- */
 
 bool tri_ps_chain_is_busy(const tri_ps_server *server)
 {
-    return server->chain.line &&
-           (server->chain.copy_table < server->table_count || server->chain.copy_rows < server->kv->table_count);
+    return server->chain.line && server->chain.is_giving;
 }
+
+/* Slots of this server that the backup has not been given. */
+static bool lacks_find(const tri_ps_server *server, ps_slots *lacks)
+{
+    bool any = false;
+    *lacks = (ps_slots){0};
+    for (int s = 0; s < PS_SLOTS; s++)
+        if (server->view.slots[s] == server->setup.number && !ps_slots_has(&server->chain.given, s)) {
+            ps_slots_add(lacks, s);
+            any = true;
+        }
+    return any;
+}
+
+static void give_begin(tri_ps_server *server, const ps_slots *lacks)
+{
+    ps_chain *chain = &server->chain;
+    chain->giving = *lacks;
+    chain->is_giving = true;
+    chain->copy_table = chain->copy_block = chain->copy_rows = chain->copy_slot = 0;
+    for (int t = 0; t < server->table_count; t++)
+        table_send(server, server->tables[t]);
+}
+
+static void give_next(tri_ps_server *server)
+{
+    ps_chain *chain = &server->chain;
+    if (chain->copy_table == server->table_count) {
+        slot_send(server);
+        return;
+    }
+    const ps_table *table = server->tables[chain->copy_table];
+    int b = chain->copy_block++;
+    if (b == table->spec.cut_count) {
+        chain->copy_table++;
+        chain->copy_block = 0;
+    } else if (ps_slots_has(&chain->giving, table->slots[b]))
+        block_send(server, table, b);
+}
+
+/* Before it is given what it lacks the backup must know what it is the backup of; and it tells its own. */
+void tri_ps_chain_tell(tri_ps_server *server)
+{
+    tri_letter letter = ps_head_write(&(ps_head){.kind = PS_LOOK, .clock = (int64_t)server->view.version});
+    if (server->chain.line)
+        chain_send(server, &letter, NULL);
+}
+
+static void give_end(ps_chain *chain)
+{
+    for (int s = 0; s < PS_SLOTS; s++)
+        if (ps_slots_has(&chain->giving, s))
+            ps_slots_add(&chain->given, s);
+    chain->is_giving = false;
+}
+
+/* This server has a copy of what goes there, if it was the backup's before: then neither need be told anything, since a
+ * slot is shared out when all letters are acknowledged. */
+void tri_ps_chain_step(tri_ps_server *server, const ps_view *next)
+{
+    ps_chain *chain = &server->chain;
+    int number = server->setup.number, backup = ps_view_backup(next, number);
+    for (int s = 0; s < PS_SLOTS; s++)
+        if (next->slots[s] != number) {
+            ps_slots_remove(&chain->given, s);
+            ps_slots_remove(&chain->giving, s);
+        } else if (server->view.slots[s] == backup && backup == chain->backup)
+            ps_slots_add(&chain->given, s);
+}
+
+/* --- a new backup --- */
 
 /* A table that was made when the backup was there already is told by a forwarded letter: only those before it. */
 static void chain_begin(tri_ps_server *server)
@@ -186,8 +252,8 @@ static void chain_begin(tri_ps_server *server)
     chain->lost = false;
     kept_release(chain, UINT64_MAX);
     chain->sent = chain->acknowledged = 0;
-    chain->copy_table = chain->copy_block = chain->copy_rows = chain->copy_slot = 0;
-    chain->shared = chain->whole = false;
+    chain->given = (ps_slots){0};
+    chain->is_giving = false;
     ps_head head = {.kind = PS_HELLO,
                     .flags = PS_FLAG_SERVER,
                     .request = PS_VERSION,
@@ -195,8 +261,11 @@ static void chain_begin(tri_ps_server *server)
                     .extra = (double)server->view.version};
     tri_letter letter = ps_head_write(&head);
     chain_send(server, &letter, NULL);
-    for (int t = 0; t < server->table_count; t++)
-        table_send(server, server->tables[t]);
+    for (int t = 0; t < server->table_count; t++) {
+        const tri_string *text = &server->tables[t]->text;
+        letter = ps_head_write(&(ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .nbytes = text->nbytes});
+        chain_send(server, &letter, tri_string_text(text));
+    }
     for (int t = 0; t < server->kv->table_count; t++) {
         const tri_string *text = &server->kv->tables[t]->text;
         letter = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .flags = PS_FLAG_COPY, .nbytes = text->nbytes});
@@ -230,50 +299,40 @@ tri_status tri_ps_chain_renew(tri_ps_server *server)
     return TRI_OK;
 }
 
-/* The backup has all, and fewer slots than this server: it takes some over. */
-static tri_status slots_share(tri_ps_server *server)
+/* The backup has all. If it has fewer slots than this server, it takes some over. */
+static tri_status all_given(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
     int own = ps_view_slots(&server->view, server->setup.number), other = ps_view_slots(&server->view, chain->backup);
-    chain->shared = true;
-    if (own - other < 2)
-        return TRI_OK;
-    ps_view *next = tri_alloc(sizeof(*next));
-    if (!next)
-        return TRI_ENOMEM;
-    *next = server->view;
-    ps_view_share(next, server->setup.number, chain->backup);
-    tri_status status = tri_ps_views_claim(server->setup.store, next);
-    if (status == TRI_OK)
-        status = tri_ps_view_take(server, next);
-    tri_free(next);
-    return status;
+    ps_change change = {PS_SHARE, server->setup.number};
+    if (own - other >= 2)
+        return tri_ps_view_make(server, &change);
+    if (chain->told != server->view.version)
+        tri_log(TRI_LOG_INFO, "view %llu: server %d has a copy of all that is here",
+                (unsigned long long)server->view.version, chain->backup);
+    chain->told = server->view.version;
+    return TRI_OK;
 }
 
 tri_status tri_ps_chain_go_on(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
-    while (chain->line && chain->copy_table < server->table_count && tri_line_queued(chain->line) < COPY_AHEAD_NBYTES) {
-        const ps_table *table = server->tables[chain->copy_table];
-        int b = chain->copy_block++;
-        if (b == table->spec.cut_count) {
-            chain->copy_table++;
-            chain->copy_block = 0;
-        } else if (table->blocks[b].held && tri_ps_is_primary(server, table, b))
-            block_send(server, table, b);
-    }
-    while (chain->line && chain->copy_rows < server->kv->table_count &&
-           tri_line_queued(chain->line) < COPY_AHEAD_NBYTES)
-        slot_send(server);
-    if (!chain->line || tri_ps_chain_is_busy(server) || server->table_count + server->kv->table_count == 0)
+    ps_slots lacks;
+    if (server->table_count + server->kv->table_count == 0)
         return TRI_OK;
-    if (!chain->whole) {
-        tri_letter letter = ps_head_write(&(ps_head){.kind = PS_WHOLE});
-        chain->whole = true;
-        chain_send(server, &letter, NULL);
-    } else if (!chain->shared && chain->acknowledged == chain->sent)
-        return slots_share(server);
-    return TRI_OK;
+    if (!chain->line && chain->backup < 0) /* a table of which another server was the first to tell */
+        TRI_TRY(tri_ps_chain_renew(server));
+    if (!chain->line)
+        return TRI_OK;
+    if (!chain->is_giving && lacks_find(server, &lacks))
+        give_begin(server, &lacks);
+    while (chain->is_giving && tri_line_queued(chain->line) < COPY_AHEAD_NBYTES) {
+        give_next(server);
+        if (chain->copy_table == server->table_count && chain->copy_rows == server->kv->table_count)
+            give_end(chain);
+    }
+    return !chain->is_giving && chain->acknowledged == chain->sent && !lacks_find(server, &lacks) ? all_given(server)
+                                                                                                  : TRI_OK;
 }
 
 /* --- neighbours that die --- */
@@ -284,47 +343,16 @@ void tri_ps_chain_lost(tri_ps_server *server)
     server->chain.lost = true;
 }
 
-tri_status tri_ps_chain_look(tri_ps_server *server)
-{
-    if (!server->setup.store)
-        return TRI_OK;
-    ps_view *newest = tri_alloc(sizeof(*newest));
-    if (!newest)
-        return TRI_ENOMEM;
-    *newest = server->view;
-    tri_status status = tri_ps_views_look(server->setup.store, newest);
-    if (status == TRI_OK && newest->version > server->view.version)
-        status = tri_ps_view_take(server, newest);
-    tri_free(newest);
-    return status;
-}
-
-static tri_status view_without(tri_ps_server *server, int number)
-{
-    ps_view *next = tri_alloc(sizeof(*next));
-    if (!next)
-        return TRI_ENOMEM;
-    tri_status status = TRI_OK;
-    while (status == TRI_OK && ps_view_find(&server->view, number)) {
-        status = ps_view_without(&server->view, number, next);
-        if (status == TRI_OK)
-            status = tri_ps_views_claim(server->setup.store, next);
-        if (status == TRI_OK)
-            status = tri_ps_view_take(server, next);
-    }
-    tri_free(next);
-    return status;
-}
-
 tri_status tri_ps_chain_suspect(tri_ps_server *server, int number)
 {
     tri_line *line;
+    ps_change change = {PS_WITHOUT, number};
     if (!server->setup.store || server->setup.replicas < 2)
         return TRI_OK;
-    if (!ps_view_find(&server->view, number))
+    if (!ps_view_has(&server->view, number))
         return tri_ps_chain_renew(server);
     uint64_t version = server->view.version;
-    TRI_TRY(tri_ps_chain_look(server));
+    TRI_TRY(tri_ps_view_look(server));
     if (server->view.version > version) /* somebody else has noticed */
         return TRI_OK;
     if (tri_ps_reach(server, number, REACH_MS, &line) == TRI_OK) {
@@ -332,5 +360,7 @@ tri_status tri_ps_chain_suspect(tri_ps_server *server, int number)
         return tri_ps_chain_renew(server);
     }
     tri_log(TRI_LOG_WARN, "server %d is gone: its backup goes on in its place", number);
-    return view_without(server, number);
+    while (ps_view_has(&server->view, number))
+        TRI_TRY(tri_ps_view_make(server, &change));
+    return TRI_OK;
 }

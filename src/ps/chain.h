@@ -3,15 +3,17 @@
  * chain.h: a server and its backup: what changes its state goes there too, in order, and nobody hears of it before the
  * backup has it.
  *
- * Primary-backup replication of a state machine: the backup runs the same handlers on the same letters. A new backup is
- * given all blocks first, one after the other on the same line, so each is whole at one point of the row of letters.
+ * Primary-backup replication of a state machine: the backup runs the same handlers on the same letters. It is given
+ * what it lacks, block by block and slot by slot on the same line, so each is whole at one point of the row of letters.
  * Included by the server's files only.
  */
 #ifndef TRI_PS_CHAIN_H
 #define TRI_PS_CHAIN_H
 
 #include "net/post.h"
+#include "ps/key.h"
 #include "ps/protocol.h"
+#include "ps/view.h"
 
 struct tri_ps_server;
 struct ps_guest;
@@ -34,16 +36,22 @@ typedef struct ps_chain {
     bool lost;      /* the line has ended, and it is not known yet whose end that was: nobody is answered */
     uint64_t sent, acknowledged;
     ps_kept *kept, **kept_end;
-    int copy_table, copy_block; /* the next to be given; copy_table past the last: all were */
+    ps_slots given;  /* slots of this server of which the backup has all */
+    ps_slots giving; /* those that it is being given: */
+    bool is_giving;
+    int copy_table, copy_block; /* the next; copy_table past the last: all were */
     int copy_rows, copy_slot;   /* the same of tables of rows */
-    bool whole;                 /* it has been told that it has all */
-    bool shared;                /* slots were shared out with it, or need not be */
+    uint64_t told;              /* version of the view of which it was said that the backup has all */
 } ps_chain;
 
 void tri_ps_chain_init(struct tri_ps_server *server);
+/* The view is becoming `next`: which slots the backup has of those that are this server's then. */
+void tri_ps_chain_step(struct tri_ps_server *server, const ps_view *next);
 void tri_ps_chain_fini(struct tri_ps_server *server);
 /* Reaches the backup that the view wants. Called when a table is there, and when the view has changed. */
 tri_status tri_ps_chain_renew(struct tri_ps_server *server);
+/* The view has changed. */
+void tri_ps_chain_tell(struct tri_ps_server *server);
 /* A letter of a worker that changes the state, before it is handled. */
 void tri_ps_chain_forward(struct tri_ps_server *server, int worker, const tri_letter *letter, const void *body);
 /* True: the answer is kept until the backup has all letters so far, or there is another. */
@@ -51,7 +59,7 @@ bool tri_ps_chain_keep(struct tri_ps_server *server, struct ps_guest *guest, uns
                        const tri_letter *letter, const void *body, bool lasting);
 void tri_ps_chain_forget(struct tri_ps_server *server, const struct ps_guest *guest);
 void tri_ps_chain_acknowledged(struct tri_ps_server *server, uint64_t letters);
-/* Gives the backup more blocks; shares slots out when it has all. To be called after each turn. */
+/* Gives the backup more of what it lacks; shares slots out when it has all. To be called after each turn. */
 tri_status tri_ps_chain_go_on(struct tri_ps_server *server);
 bool tri_ps_chain_is_busy(const struct tri_ps_server *server);
 /* The line is gone: tri_ps_chain_suspect() follows. */
@@ -62,7 +70,5 @@ void tri_ps_chain_alone(struct tri_ps_server *server);
 void tri_ps_chain_drop(struct tri_ps_server *server);
 /* A neighbour may be dead: finds out, and if so makes the view without it. */
 tri_status tri_ps_chain_suspect(struct tri_ps_server *server, int number);
-/* A newer view may be there. */
-tri_status tri_ps_chain_look(struct tri_ps_server *server);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/client_impl.h"
@@ -61,7 +62,7 @@ static bool all_answered(void *arg)
     const tri_ps_client *client = arg;
     for (int s = 0; s < client->setup.servers; s++) {
         const ps_link *link = &client->links[s];
-        bool owes = ps_view_find(&client->view, s) && !(client->leaving && !link->line);
+        bool owes = ps_view_has(&client->view, s) && !(client->leaving && !link->line);
         if (owes && link->answers < client->wanted[s])
             return false;
     }
@@ -103,18 +104,20 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
 {
     tri_ps_client *client = arg;
     ps_head head = ps_head_read(letter);
-    (void)line;
     tri_mutex_lock(&client->mutex);
-    void *place = client->dense ? tri_ps_dense_place(client->dense, &head, refused) : NULL;
+    int server = link_of(client, line);
+    void *place = client->dense && server >= 0 ? tri_ps_dense_place(client->dense, server, &head, refused) : NULL;
     tri_mutex_unlock(&client->mutex);
     return place;
 }
 
 /* A server says that a block is not its own: either this client's view is old, or the server's. */
-static void take_moved(tri_ps_client *client, int server, uint64_t version)
+static void take_moved(tri_ps_client *client, int server, const ps_head *moved)
 {
-    if (version >= client->view.version) {
+    if ((uint64_t)moved->clock >= client->view.version) {
         client->look = true;
+        if (moved->flags & PS_FLAG_REFUSED)
+            client->links[server].refused = true;
         return;
     }
     ps_head head = {.kind = PS_LOOK, .clock = (int64_t)client->view.version};
@@ -145,7 +148,7 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
             tri_ps_kv_moved(client, (int)(link - client->links), head->request);
             return;
         }
-        take_moved(client, (int)(link - client->links), (uint64_t)head->clock);
+        take_moved(client, (int)(link - client->links), head);
         return;
     case PS_OPEN:
         take_open(client, link, head);
@@ -174,6 +177,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
 {
     tri_ps_client *client = arg;
     ps_head head = ps_head_read(letter);
+    tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, letter->nbytes);
     tri_mutex_lock(&client->mutex);
     int server = link_of(client, line);
     if (head.kind == PS_KV_DONE || head.kind == PS_KV_FAILED) {
@@ -182,14 +186,28 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
             tri_ps_kv_take(client, server, &head, body);
         return true;
     }
-    bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES || head.kind == PS_TAIL;
+    bool of_dense = head.kind == PS_VALUES || head.kind == PS_STATE || head.kind == PS_SQUARES ||
+                    head.kind == PS_TAIL || head.kind == PS_CLOCK;
     if (server >= 0 && of_dense && client->dense)
-        tri_ps_dense_take(client->dense, server, &head);
+        tri_ps_dense_take(client->dense, server, &head, body);
     else if (server >= 0 && !of_dense)
         take_answer(client, &client->links[server], &head, body);
     tri_cond_broadcast(&client->moved);
     tri_mutex_unlock(&client->mutex);
     return true;
+}
+
+static void link_lost(tri_ps_client *client, int server, const char *why)
+{
+    ps_link *link = &client->links[server];
+    link->line = NULL;
+    link->opened = link->cut = false;
+    link->dial_ns = 0;
+    link->lost_ns = tri_now_ns();
+    client->look = true;
+    snprintf(link->why, sizeof(link->why), "%s", why);
+    if (client->dense)
+        tri_ps_dense_lost(client->dense, server);
 }
 
 static void on_closed(void *arg, tri_line *line, const char *why)
@@ -198,14 +216,8 @@ static void on_closed(void *arg, tri_line *line, const char *why)
     tri_mutex_lock(&client->mutex);
     int server = link_of(client, line);
     if (server >= 0) {
-        ps_link *link = &client->links[server];
-        link->line = NULL;
-        link->opened = false;
-        link->dial_ns = 0;
-        link->lost_ns = tri_now_ns();
-        client->look = true;
-        snprintf(link->why, sizeof(link->why), "%s", why);
-        if (!client->leaving && !client->closing && !tri_stop_signal() && ps_view_find(&client->view, server))
+        link_lost(client, server, why);
+        if (!client->leaving && !client->closing && !tri_stop_signal() && ps_view_has(&client->view, server))
             tri_log(TRI_LOG_WARN, "lost parameter server %d: %s", server, why);
     }
     tri_cond_broadcast(&client->moved);
@@ -232,6 +244,7 @@ static void commands_send(tri_ps_client *client)
         bool ready = link->line && (link->opened || !client->dense || command->head.kind == PS_LOOK);
         if (ready && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
             tri_ps_client_fail(client, TRI_ENOMEM);
+        tri_counter_add(TRI_COUNT_SENT_NBYTES, ready ? letter.nbytes : 0);
     }
     client->commands.count = 0;
     tri_ps_kv_send(client);
@@ -272,6 +285,17 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
     return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
 }
 
+/* A slot may have gone away and come back between two views of this client: nobody else was told what was refused. */
+static void refused_resend(tri_ps_client *client)
+{
+    for (int s = 0; s < client->setup.servers; s++) {
+        ps_link *link = &client->links[s];
+        if (link->refused && link->opened && client->dense)
+            tri_ps_dense_resend(client->dense, s);
+        link->refused = false;
+    }
+}
+
 /* Who serves what may have changed. */
 static void view_look(tri_ps_client *client)
 {
@@ -288,8 +312,10 @@ static void view_look(tri_ps_client *client)
             tri_ps_dense_reown(client->dense);
         tri_cond_broadcast(&client->moved);
     }
-    if (status == TRI_OK)
+    if (status == TRI_OK) {
         tri_ps_kv_reown(client);
+        refused_resend(client);
+    }
     tri_mutex_unlock(&client->mutex);
     tri_free(newest);
 }
@@ -299,11 +325,15 @@ static void link_mend(tri_ps_client *client, int server)
 {
     ps_link *link = &client->links[server];
     int64_t now_ns = tri_now_ns();
-    if (link->line || now_ns < link->dial_ns || !ps_view_find(&client->view, server))
+    if (link->line || now_ns < link->dial_ns || !ps_view_has(&client->view, server))
         return;
     link->dial_ns = now_ns + DIAL_EVERY_NS;
     if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
         tri_ps_kv_greet(client, server);
+        tri_mutex_lock(&client->mutex);
+        if (!client->dense && client->asked) /* else once it has told its number of the table */
+            ask_queue(client, server);
+        tri_mutex_unlock(&client->mutex);
         return;
     }
     client->look = true;
@@ -318,6 +348,19 @@ static void link_mend(tri_ps_client *client, int server)
     tri_mutex_unlock(&client->mutex);
 }
 
+static void links_cut(tri_ps_client *client)
+{
+    for (int s = 0; s < client->setup.servers; s++) {
+        tri_line *line = client->links[s].cut ? client->links[s].line : NULL;
+        if (!line)
+            continue;
+        tri_mutex_lock(&client->mutex);
+        link_lost(client, s, "its slots went to another server");
+        tri_mutex_unlock(&client->mutex);
+        tri_line_hang_up(line);
+    }
+}
+
 static void links_mend(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
@@ -327,6 +370,7 @@ static void links_mend(tri_ps_client *client)
         return;
     if (look)
         view_look(client);
+    links_cut(client);
     for (int s = 0; s < client->setup.servers; s++)
         link_mend(client, s);
 }
@@ -361,7 +405,7 @@ static tri_status links_open(tri_ps_client *client)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
     for (int s = 0; s < client->setup.servers; s++)
-        if (ps_view_find(&client->view, s))
+        if (ps_view_has(&client->view, s))
             TRI_TRY_IN(link_dial(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
                        client->setup.servers);
     return tri_thread_start(&client->thread, "ps client", client_body, client);
@@ -424,6 +468,8 @@ tri_status tri_ps_client_bye(tri_ps_client *client)
     client->leaving = true;
     tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_BYE}, NULL, "goodbye");
     tri_mutex_unlock(&client->mutex);
+    if (status == TRI_OK && client->setup.store && client->setup.ps->replicas > 1) /* one may come back yet */
+        status = tri_ps_views_left(client->setup.store, client->setup.worker);
     return status;
 }
 

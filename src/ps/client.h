@@ -60,6 +60,12 @@ void tri_ps_dense_push(tri_ps_dense *dense, int b, int64_t clock, const tri_tree
 void tri_ps_dense_tail(tri_ps_dense *dense, int64_t clock, const tri_tree_part *parts, int part_count,
                        float *const *tails);
 tri_status tri_ps_dense_tail_wait(tri_ps_dense *dense, int64_t clock, float sums[TRI_PARAMS_TAIL]);
+/* bsp with backup workers: all pushes and the tail of this step were queued; the tail is waited for then. Afterwards:
+ * whether this worker's parts are in the step, and which step comes next. */
+void tri_ps_dense_vote(tri_ps_dense *dense, int64_t clock);
+bool tri_ps_dense_counted(tri_ps_dense *dense, int64_t *next);
+/* ps.deal demand: the number of the next part, when all pushes of parts before `done` were queued. */
+tri_status tri_ps_dense_deal(tri_ps_dense *dense, int64_t done, int64_t *part);
 /* bsp with clipping: squares of the whole gradient, blocks[params.block_count]; and by what it is to be multiplied. */
 tri_status tri_ps_dense_squares_wait(tri_ps_dense *dense, int64_t clock, double *blocks);
 void tri_ps_dense_move(tri_ps_dense *dense, int64_t clock, float scale);
@@ -68,6 +74,9 @@ void tri_ps_dense_clock(tri_ps_dense *dense, int64_t clock);
 /* Asks for the values of all blocks, those first that come first in the store; with `of_all` once every worker that
  * has not left has pushed all steps before `clock`. */
 void tri_ps_dense_pull(tri_ps_dense *dense, int64_t clock, bool of_all);
+/* The same in f32, whatever ps.values says: not what others compute with. Then back, without asking anybody. */
+void tri_ps_dense_pull_exact(tri_ps_dense *dense, int64_t clock);
+void tri_ps_dense_round(tri_ps_dense *dense);
 /* Waits until block b has values of this clock, or of those that were pulled last. */
 tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock);
 /* The optimizer's array `index`, into out[params.count]. */

@@ -20,6 +20,8 @@ typedef struct ps_command {
 typedef struct ps_link {
     tri_line *line;  /* NULL: not there at present */
     bool opened;     /* it has told its number of the table */
+    bool cut;        /* to be hung up on: it is in the middle of what another server says now */
+    bool refused;    /* it has not taken in what was another's in its view: to be said again once that is known here */
     int64_t lost_ns; /* when it was lost */
     int64_t dial_ns; /* not again before this */
     int64_t answers; /* to requests that are waited for one by one: OPEN, READY, STATS, BYE */
@@ -56,16 +58,19 @@ typedef struct dense_block {
     bool moves;
     int64_t asked;   /* clock of the values that are awaited, -1: none */
     int64_t arrived; /* of those that are here */
+    int filling;     /* server that they are coming from just now, -1: none */
     bool squared;    /* squares of the step under way are here */
     bool stated;     /* so is the array of the optimizer that was asked for */
     int64_t pushed;  /* step of the latest push, -1: none */
-    float **staged;  /* [TRI_TREE_MAX_PARTS] bodies with ties, or NULL */
-    const float **bodies;
+    void **staged;   /* [TRI_TREE_MAX_PARTS] bodies with ties, or coded; or NULL */
+    void *told;      /* where coded values arrive; NULL: they are not coded */
+    const void **bodies;
 } dense_block;
 
 struct tri_ps_dense {
     tri_ps_client *client;
     const ps_spec *spec;
+    bool coded;      /* ps.values is not f32 */
     tri_string text; /* of the table */
     ps_consistency consistency;
     float *values;
@@ -79,9 +84,18 @@ struct tri_ps_dense {
     int64_t tail_clock; /* of the latest tail that was said, -1: none */
     int64_t tail_known; /* of the latest sum that came */
     float tail_sums[TRI_PARAMS_TAIL];
+    int home;        /* the server of the first block that moves: it chooses and deals */
+    char *told_tail; /* with backup workers: where an answer lies, its sums and a byte for each worker; else NULL */
+    uint8_t *chosen; /* [workers] of the latest step that was chosen for */
+    int64_t chosen_clock; /* that step, -1: none */
+    bool counted;       /* the latest answer was of the step that was asked for, and this worker is among the chosen */
+    int64_t next_clock; /* as it says */
+    int64_t deal_asked; /* with ps.deal demand: parts before this one are done, -1: nothing is asked */
+    int64_t dealt;      /* the latest part */
     int64_t move_clock; /* of the latest move, -1: none */
     float move_scale;
     bool of_all;        /* ssp: the pulls under way wait for all workers */
+    bool exact;         /* they are of values that are not coded */
     int64_t told_clock; /* ssp: of the latest PS_CLOCK, -1: none */
     double *squares;    /* [block_count] */
     float *state;       /* where states arrive */
@@ -99,8 +113,10 @@ tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body,
 
 /* --- client_dense.c; the mutex is held --- */
 /* Where the body of a letter shall lie; NULL: *refused, or nowhere. */
-void *tri_ps_dense_place(tri_ps_dense *dense, const ps_head *head, bool *refused);
-void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head);
+void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, bool *refused);
+void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, const void *body);
+/* The server's line has ended, in the middle of a letter perhaps. */
+void tri_ps_dense_lost(tri_ps_dense *dense, int server);
 /* Everything that a server has not answered, again. */
 void tri_ps_dense_resend(tri_ps_dense *dense, int server);
 /* The client's view has changed: blocks are other servers' now, which are told what the old ones have not answered. */

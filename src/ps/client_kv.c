@@ -214,7 +214,7 @@ tri_status tri_ps_kv_open_note(tri_ps_client *client, const tri_string *text)
 bool tri_ps_kv_serves(tri_ps_client *client, int server)
 {
     tri_mutex_lock(&client->mutex);
-    bool serves = ps_view_find(&client->view, server) != NULL;
+    bool serves = ps_view_has(&client->view, server);
     tri_mutex_unlock(&client->mutex);
     return serves;
 }

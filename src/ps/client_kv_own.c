@@ -12,7 +12,7 @@ bool tri_ps_kv_fits(const tri_ps_client *client, const ps_call *call)
     for (int s = 0; s < PS_SLOTS && call->of_slots; s++)
         if (ps_slots_has(&call->slots, s) && client->view.slots[s] != call->server)
             return false;
-    return ps_view_find(&client->view, call->server) != NULL;
+    return ps_view_has(&client->view, call->server);
 }
 
 void tri_ps_kv_insert(ps_kv_lines *lines, ps_call *call)

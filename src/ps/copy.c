@@ -28,6 +28,15 @@ static tri_status put_numbers(tri_string *out, const int64_t *numbers, int count
     return TRI_OK;
 }
 
+/* Numbers that only grow: what is here may be further on than a server that has just come back. */
+static void read_greater(ps_reader *reader, int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t known = (int64_t)ps_read_u64(reader);
+        numbers[i] = !reader->ended && known > numbers[i] ? known : numbers[i];
+    }
+}
+
 static void read_numbers(ps_reader *reader, int64_t *numbers, int count)
 {
     for (int i = 0; i < count; i++)
@@ -74,10 +83,25 @@ tri_status tri_ps_table_write(const ps_table *table, tri_string *out)
     TRI_TRY(put_floats(out, table->tail_before, TRI_PARAMS_TAIL));
     TRI_TRY(put_sum(out, &table->tail));
     TRI_TRY(put_numbers(out, table->clocks, table->spec.workers));
-    return put_numbers(out, table->went_on, table->spec.workers);
+    TRI_TRY(put_numbers(out, table->went_on, table->spec.workers));
+    TRI_TRY(put_numbers(out, table->dealt, table->spec.workers));
+    return ps_put_u64(out, (uint64_t)table->next_deal);
 }
 
-/* What the other lacks it will forward; so its sum takes the place of this one unless this is further on. */
+/* Both have heard some workers themselves. */
+static tri_status tail_merge(ps_table *table, ps_reader *reader)
+{
+    ps_sum tail;
+    tri_status status = ps_sum_init(&tail, table->spec.leaves, TRI_PARAMS_TAIL);
+    if (status == TRI_OK)
+        status = read_sum(reader, &tail);
+    if (status == TRI_OK)
+        status = ps_sum_merge(&table->tail, &tail);
+    ps_sum_fini(&tail);
+    return status;
+}
+
+/* What is known of the step that is further on. */
 tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
 {
     ps_reader reader = ps_reader_make(bytes, nbytes);
@@ -89,20 +113,26 @@ tri_status tri_ps_table_read(ps_table *table, const void *bytes, size_t nbytes)
     if (reader.ended)
         return cut_short(table);
     table->ready = table->ready || (flags & 1);
+    if (clock == table->tail_clock && (flags & 4) && table->tail_whole && !table->scaled) {
+        table->scaled = true;
+        memcpy(&table->scale, &scale, sizeof(scale));
+    }
     if (clock < table->tail_clock || (clock == table->tail_clock && table->tail_whole))
         return TRI_OK;
-    table->tail_clock = clock;
-    table->tail_whole = flags & 2;
-    table->scaled = flags & 4;
-    memcpy(&table->scale, &scale, sizeof(scale));
-    memcpy(table->tail_sum, sums[0], sizeof(sums[0]));
-    memcpy(table->tail_before, sums[1], sizeof(sums[1]));
-    TRI_TRY(read_sum(&reader, &table->tail));
-    for (int w = 0; w < table->spec.workers && !reader.ended; w++) {
-        int64_t known = (int64_t)ps_read_u64(&reader);
-        table->clocks[w] = known > table->clocks[w] ? known : table->clocks[w];
-    }
-    read_numbers(&reader, table->went_on, table->spec.workers);
+    if (clock > table->tail_clock || (flags & 2)) {
+        table->tail_clock = clock;
+        table->tail_whole = flags & 2;
+        table->scaled = flags & 4;
+        memcpy(&table->scale, &scale, sizeof(scale));
+        memcpy(table->tail_sum, sums[0], sizeof(sums[0]));
+        memcpy(table->tail_before, sums[1], sizeof(sums[1]));
+        TRI_TRY(read_sum(&reader, &table->tail));
+    } else
+        TRI_TRY(tail_merge(table, &reader));
+    read_greater(&reader, table->clocks, table->spec.workers);
+    read_greater(&reader, table->went_on, table->spec.workers);
+    read_greater(&reader, table->dealt, table->spec.workers);
+    read_greater(&reader, &table->next_deal, 1);
     return reader.ended ? cut_short(table) : TRI_OK;
 }
 

@@ -5,6 +5,7 @@
 #ifndef TRI_PS_KEY_H
 #define TRI_PS_KEY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define XXH_INLINE_ALL
@@ -13,6 +14,26 @@
 /* Parts of every table that go from server to server as a whole. */
 #define PS_SLOTS     128
 #define PS_SLOT_BITS 7
+
+/* A set of slots. */
+typedef struct ps_slots {
+    uint64_t bits[PS_SLOTS / 64];
+} ps_slots;
+
+static inline bool ps_slots_has(const ps_slots *slots, int slot)
+{
+    return slots->bits[slot / 64] >> (slot % 64) & 1;
+}
+
+static inline void ps_slots_add(ps_slots *slots, int slot)
+{
+    slots->bits[slot / 64] |= UINT64_C(1) << (slot % 64);
+}
+
+static inline void ps_slots_remove(ps_slots *slots, int slot)
+{
+    slots->bits[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+}
 
 /* xxh3 of the key's eight bytes, little endian: one to one. */
 static inline uint64_t ps_key_hash(uint64_t key)

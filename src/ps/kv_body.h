@@ -13,21 +13,6 @@
 #include "ps/coding.h"
 #include "ps/key.h"
 
-/* A set of slots. */
-typedef struct ps_slots {
-    uint64_t bits[PS_SLOTS / 64];
-} ps_slots;
-
-static inline bool ps_slots_has(const ps_slots *slots, int slot)
-{
-    return slots->bits[slot / 64] >> (slot % 64) & 1;
-}
-
-static inline void ps_slots_add(ps_slots *slots, int slot)
-{
-    slots->bits[slot / 64] |= UINT64_C(1) << (slot % 64);
-}
-
 /* What a letter about rows holds. */
 typedef struct ps_rows_body {
     ps_slots slots;

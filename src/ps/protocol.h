@@ -18,6 +18,8 @@
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
 #define PS_PATH_LIMIT_NBYTES ((size_t)8 << 10)
+/* A byte for each worker. */
+#define PS_CHOICE_LIMIT_NBYTES ((size_t)1 << 20)
 /* No block or list of rows is longer; what a client may make a server hold before it is believed. */
 #define PS_BODY_LIMIT_NBYTES ((size_t)256 << 20)
 
@@ -30,8 +32,11 @@ typedef enum ps_kind {
     PS_PUSH,       /* clock, block, part; body: gradients, then those of ties; extra: weight (ssp, async) */
     PS_TAIL,       /* bsp: clock, part; body: the tail -> PS_TAIL with the sum over all leaves */
     PS_SQUARES,    /* bsp with clipping, from the server: squares of the sum of a block */
-    PS_MOVE,       /* bsp with clipping: clock, extra: what gradients are multiplied with */
-    PS_CLOCK,      /* ssp, async: this worker has pushed all of step `clock` - 1 */
+    PS_MOVE,       /* bsp with clipping: clock, extra: what gradients are multiplied with; with backup workers and a
+                      body: a byte for each worker, 1: its parts count in this step */
+    PS_CLOCK,      /* ssp, async: this worker has pushed all of step `clock` - 1; bsp with backup workers: the same, to
+                      the server of the first block that moves -> PS_TAIL when it is known who counts; extra: the step
+                      that comes next */
     PS_PULL,       /* clock, block -> PS_VALUES once they are of that step (bsp), or allowed (ssp) */
     PS_VALUES,     /* clock, block; body: values */
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
@@ -44,7 +49,6 @@ typedef enum ps_kind {
     /* Between a server and its backup: */
     PS_COPY_TABLE, /* body: what is known of a table */
     PS_COPY,       /* block; body: all of it */
-    PS_WHOLE,      /* the backup has been given all */
     PS_ACK,        /* request: letters that the backup has */
     PS_LEAVE,      /* the server ends in good order */
     /* Tables of rows; request: numbers that ascend. -> PS_KV_DONE, or PS_KV_FAILED: this request alone has failed. */
@@ -71,6 +75,12 @@ typedef enum ps_kind {
 #define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */
+
+#define PS_FLAG_REFUSED UINT16_C(64) /* PS_MOVED: a letter was not taken in, and is to be said again */
+
+#define PS_FLAG_EXACT UINT16_C(128) /* PS_PULL, PS_VALUES: f32, whatever ps.values says */
+
+#define PS_FLAG_DEAL UINT16_C(256) /* PS_CLOCK, ps.deal demand: done with all parts before `clock` -> the next one */
 
 #define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
 

@@ -18,3 +18,43 @@ ps_consistency tri_ps_consistency(const tri_ps_config *config)
         return PS_BSP;
     return strcmp(config->consistency, "ssp") == 0 ? PS_SSP : PS_ASYNC;
 }
+
+bool tri_ps_is_coded(const tri_ps_config *config)
+{
+    return strcmp(config->values, "f32") != 0;
+}
+
+int tri_ps_parts(const tri_ps_config *config, int64_t leaves, int64_t first, int64_t count, tri_tree_part *parts)
+{
+    if (tri_ps_consistency(config) != PS_BSP || !tri_ps_is_coded(config))
+        return tri_tree_parts(leaves, first, count, parts);
+    for (int64_t i = 0; i < count; i++)
+        parts[i] = (tri_tree_part){first + i, 1};
+    return (int)count;
+}
+
+int64_t tri_ps_deals(const tri_ps_config *config, int workers)
+{
+    int64_t parts = 1;
+    if (strcmp(config->deal, "demand") != 0)
+        return 0;
+    while (parts < workers)
+        parts *= 2;
+    return parts;
+}
+
+tri_status tri_ps_check(const tri_ps_config *config, int workers)
+{
+    bool bsp = tri_ps_consistency(config) == PS_BSP;
+    if (config->backup_workers > 0 && !bsp)
+        return tri_fail(TRI_ECONFIG,
+                        "ps.backup_workers %lld: with ps.consistency %s nobody is waited for: want bsp, or 0",
+                        (long long)config->backup_workers, config->consistency);
+    if (config->backup_workers > 0 && config->backup_workers >= workers)
+        return tri_fail(TRI_ECONFIG, "ps.backup_workers %lld: want fewer than there are workers (%d)",
+                        (long long)config->backup_workers, workers);
+    if (tri_ps_deals(config, workers) > 0 && bsp)
+        return tri_fail(TRI_ECONFIG, "ps.deal demand: with ps.consistency bsp each worker has its share: want ssp, "
+                                     "async, or ps.deal share");
+    return TRI_OK;
+}

@@ -6,6 +6,7 @@
 #define TRI_PS_PS_H
 
 #include "base/options.h"
+#include "tensor/tree.h"
 
 #define TRI_PS_OPTIONS(X)                                                                                              \
     X(NAME, consistency, "bsp", 0, 0, "bsp|ssp|async",                                                                 \
@@ -15,6 +16,14 @@
     X(BOOL, scale_lr, "true", 0, 0, NULL,                                                                              \
       "ssp, async: each push moves by optim.lr / workers, so that an epoch does as much as with bsp; false: by "       \
       "optim.lr")                                                                                                      \
+    X(NAME, values, "f32", 0, 0, "f32|bf16|int8",                                                                      \
+      "how gradients travel, each shard's by itself, and (f32, or else bf16) the weights that workers compute with")   \
+    X(INT, backup_workers, "0", 0, 1e6, NULL,                                                                          \
+      "bsp: a step ends when all workers but so many have pushed; the parts of those that are late are left out of "   \
+      "it, and they go on with the newest weights")                                                                    \
+    X(NAME, deal, "share", 0, 0, "share|demand",                                                                       \
+      "ssp, async: share: each worker has its part of each batch; demand: who is free takes the next part of the "     \
+      "batch, so that a slow worker does fewer")                                                                       \
     X(INT, block_kib, "256", 16, 16384, NULL, "parameters are dealt to the servers in blocks of this size, KiB")       \
     X(INT, replicas, "1", 1, 2, NULL,                                                                                  \
       "servers that hold each block: 2: a server that dies is replaced by its neighbour, and nothing is lost; 1: a "   \
@@ -31,5 +40,14 @@ extern const tri_option_table tri_ps_options; /* section "ps" */
 
 typedef enum ps_consistency { PS_BSP, PS_SSP, PS_ASYNC } ps_consistency;
 ps_consistency tri_ps_consistency(const tri_ps_config *config);
+/* Parts of a batch that are dealt one by one to whoever is free; 0: each worker has its share. */
+int64_t tri_ps_deals(const tri_ps_config *config, int workers);
+/* TRI_ECONFIG: options that do not go together, for so many workers. */
+tri_status tri_ps_check(const tri_ps_config *config, int workers);
+/* Do gradients and weights travel in fewer bytes than they have? */
+bool tri_ps_is_coded(const tri_ps_config *config);
+/* The leaves [first, first + count) as parts whose sums travel: the fewest whole subtrees; single leaves where sums are
+ * rounded on their way, so that they are the same ones for any number of workers. At most TRI_TREE_MAX_PARTS leaves. */
+int tri_ps_parts(const tri_ps_config *config, int64_t leaves, int64_t first, int64_t count, tri_tree_part *parts);
 
 #endif

@@ -29,13 +29,19 @@ static void sent_nothing(void *arg, tri_status status)
     (void)status;
 }
 
+void tri_ps_end_with(tri_ps_server *server, tri_status status)
+{
+    if (status == TRI_OK || server->status != TRI_OK)
+        return;
+    server->status = status;
+    snprintf(server->message, sizeof(server->message), "%s", tri_last_error());
+}
+
 bool tri_ps_concerns_all(tri_ps_server *server, tri_status status)
 {
     bool does = status == TRI_ENOMEM || status == TRI_ENUMERIC || status == TRI_EINTERNAL;
-    if (does && server->status == TRI_OK) {
-        server->status = status;
-        snprintf(server->message, sizeof(server->message), "%s", tri_last_error());
-    }
+    if (does)
+        tri_ps_end_with(server, status);
     return does;
 }
 
@@ -131,6 +137,7 @@ static void room_leave(ps_guest *guest)
 void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest)
 {
     room_leave(guest);
+    server->refused -= guest->leaves_ns > 0;
     tri_ps_kv_forget(server->kv, guest);
     tri_ps_chain_forget(server, guest);
     if (guest->server < 0 && guest->number >= 0 && server->workers[guest->number] == guest)
@@ -149,6 +156,15 @@ void tri_ps_guest_hang_up(tri_ps_server *server, ps_guest *guest)
     tri_ps_guest_remove(server, guest);
     tri_line_note_set(line, NULL);
     tri_line_hang_up(line);
+}
+
+void tri_ps_rooms_leave(tri_ps_server *server, const ps_block *block)
+{
+    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
+        next = guest->next;
+        if (guest->sum == &block->sum)
+            tri_ps_guest_hang_up(server, guest);
+    }
 }
 
 static bool on_opened(void *arg, tri_line *line)
@@ -195,13 +211,14 @@ void tri_ps_refuse(tri_ps_server *server, ps_guest *guest, tri_status status)
     ps_head head = {.kind = PS_REFUSED, .extra = (double)status, .nbytes = strlen(why)};
     tri_ps_answer(guest, &head, why, false);
     room_leave(guest);
+    server->refused += guest->leaves_ns == 0;
     guest->leaves_ns = tri_deadline_after_ms(HEAR_MS);
 }
 
 static void refused_sweep(tri_ps_server *server)
 {
     int64_t now_ns = tri_now_ns();
-    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
+    for (ps_guest *guest = server->refused > 0 ? server->guests : NULL, *next; guest; guest = next) {
         next = guest->next;
         if (guest->leaves_ns > 0 && guest->leaves_ns <= now_ns)
             tri_ps_guest_hang_up(server, guest);
@@ -212,7 +229,7 @@ static void refused_sweep(tri_ps_server *server)
 static bool forwarded_read(ps_guest *guest, ps_head *head)
 {
     uint32_t table = head->table & PS_TABLE_MASK;
-    if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_WHOLE ||
+    if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_LOOK ||
         head->kind == PS_LEAVE)
         return true;
     if (ps_kind_is_kv(head->kind)) {
@@ -235,7 +252,8 @@ static bool is_elsewhere(tri_ps_server *server, const ps_guest *guest, const ps_
         return false;
     bool primary = tri_ps_is_primary(server, table, (int)head->block);
     if (guest->server >= 0)
-        return primary || (!table->blocks[head->block].held && head->kind != PS_INIT);
+        return !tri_ps_backs(server, guest, table->slots[head->block]) ||
+               (!table->blocks[head->block].held && head->kind != PS_INIT);
     return !primary;
 }
 
@@ -259,7 +277,11 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
         status = tri_ps_block_find(server, &head, &table, &block);
     if (status == TRI_OK && table && table->consistency == PS_BSP)
         status = tri_ps_bsp_place(guest, table, block, &head);
-    if (status != TRI_OK && guest->server < 0) {
+    if (status != TRI_OK && guest->server >= 0 && !tri_ps_concerns_all(server, status)) {
+        tri_log(TRI_LOG_WARN, "the copy of what server %d has is not in step (%s): it is wanted anew", guest->server,
+                tri_last_error());
+        *refused = true;
+    } else if (status != TRI_OK) {
         tri_ps_refuse(server, guest, status);
         *refused = head.nbytes > HEAR_LIMIT_NBYTES;
     }
@@ -278,11 +300,14 @@ static void forward(tri_ps_server *server, const ps_guest *guest, const ps_head 
 }
 
 /* A backup does what it is told; what it cannot do was meant for a state that it has not been given yet. */
-static void follow(tri_ps_server *server, ps_guest *guest, ps_head *head, void *body)
+static void follow(tri_ps_server *server, tri_line *line, ps_head *head, void *body)
 {
+    ps_guest *guest = tri_line_note(line);
     tri_status status = TRI_OK;
     if (forwarded_read(guest, head) && !is_elsewhere(server, guest, head))
         status = tri_ps_letter_handle(server, guest, head, body);
+    if (tri_line_note(line) != guest) /* it has heard that this guest is none any more */
+        return;
     if (status != TRI_OK && !tri_ps_concerns_all(server, status))
         tri_log(TRI_LOG_WARN, "a letter of kind %d that server %d has forwarded: %s", (int)head->kind, guest->server,
                 tri_last_error());
@@ -310,7 +335,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         return true;
     tri_status status = tri_ps_letter_check(guest, &head);
     if (status == TRI_OK && (guest->server >= 0 || (head.kind == PS_HELLO && (head.flags & PS_FLAG_SERVER)))) {
-        follow(server, guest, &head, body);
+        follow(server, line, &head, body);
         return true;
     }
     bool elsewhere = status == TRI_OK && is_elsewhere(server, guest, &head);
@@ -319,7 +344,13 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         guest->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
     }
     if (elsewhere) {
-        tri_ps_answer_plain(guest, PS_MOVED, head.request, head.table, (int64_t)server->view.version);
+        room_leave(guest);
+        ps_head moved = {.kind = PS_MOVED,
+                         .flags = PS_FLAG_REFUSED,
+                         .request = head.request,
+                         .table = head.table,
+                         .clock = (int64_t)server->view.version};
+        tri_ps_answer(guest, &moved, NULL, false);
         return true;
     }
     if (status == TRI_OK) {
@@ -328,7 +359,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     }
     if (status != TRI_OK)
         tri_ps_refuse(server, guest, status);
-    return true;
+    return true; /* the guest may be gone */
 }
 
 /* --- the server --- */
@@ -339,7 +370,6 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
     if (!server)
         return TRI_ENOMEM;
     server->setup = *setup;
-    server->whole = true; /* nothing, so far */
     tri_ps_chain_init(server);
     server->workers = tri_alloc_zero((size_t)setup->workers, sizeof(ps_guest *));
     server->left = tri_alloc_zero((size_t)setup->workers, sizeof(bool));

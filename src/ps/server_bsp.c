@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "kernel/kernel.h"
+#include "ps/coding_dense.h"
 #include "ps/server_impl.h"
 
 static bool clips(const ps_table *table)
@@ -19,9 +20,10 @@ static bool clips(const ps_table *table)
     return table->spec.optim.clip_norm > 0;
 }
 
-static tri_status check_clock(const ps_block *block, const ps_head *head)
+/* With backup workers somebody may come late by any number of steps. */
+static tri_status check_clock(const ps_table *table, const ps_block *block, const ps_head *head)
 {
-    if (head->clock > block->clock || head->clock < block->clock - 1)
+    if (head->clock > block->clock || (head->clock < block->clock - 1 && !tri_ps_chooses(table)))
         return tri_fail(TRI_EFORMAT, "step %lld of block %u, which is at step %lld", (long long)head->clock,
                         head->block, (long long)block->clock);
     return TRI_OK;
@@ -29,12 +31,12 @@ static tri_status check_clock(const ps_block *block, const ps_head *head)
 
 tri_status tri_ps_bsp_place(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
 {
-    size_t wanted = tri_ps_cut_nbytes(&table->spec.cuts[head->block]);
-    TRI_TRY(check_clock(block, head));
+    size_t wanted = tri_ps_gradients_nbytes(&table->spec, &table->spec.cuts[head->block]);
+    TRI_TRY(check_clock(table, block, head));
     if (head->nbytes != wanted)
         return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
                         (unsigned long long)head->nbytes);
-    if (head->clock < block->clock || ps_sum_has(&block->sum, head->part))
+    if (head->clock < block->clock || ps_sum_has(&block->sum, head->part) || tri_ps_is_left_out(table, guest->number))
         return TRI_OK;
     TRI_TRY(ps_sum_room(&block->sum, head->part, &guest->room));
     guest->sum = &block->sum;
@@ -69,11 +71,10 @@ static void values_give(tri_ps_server *server, const ps_table *table, ps_block *
 {
     for (int w = 0; w < table->spec.workers; w++)
         if (block->waits[w] && server->workers[w])
-            tri_ps_values_answer(server->workers[w], table, block, false);
+            tri_ps_values_answer(server->workers[w], table, block, block->waits[w] & PS_FLAG_EXACT, false);
     memset(block->waits, 0, (size_t)table->spec.workers);
 }
 
-/* Moves a block for which all is there. */
 static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
 {
     if (!block->moves || !ps_sum_is_whole(&block->sum) || !table->tail_whole || !table->scaled ||
@@ -106,7 +107,7 @@ static void wants(ps_guest *guest, const ps_table *table, ps_block *block, const
     if (head->clock < block->clock) {
         if (clips(table))
             squares_answer(guest, table, block, head->clock);
-        tri_ps_values_answer(guest, table, block, false);
+        tri_ps_values_answer(guest, table, block, 0, false);
         return;
     }
     block->waits[guest->number] = 1;
@@ -114,33 +115,31 @@ static void wants(ps_guest *guest, const ps_table *table, ps_block *block, const
         squares_answer(guest, table, block, block->clock);
 }
 
-tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,
-                           const ps_head *head)
+/* What is coded came to the beginning of its room: it is never longer than what it tells. */
+static void room_decode(const ps_guest *guest, const ps_table *table, const ps_block *block, size_t nbytes)
 {
-    bool fresh = guest->sum != NULL;
-    if (fresh) {
-        TRI_TRY(ps_sum_take(guest->sum, guest->part, guest->room));
-        guest->sum = NULL;
-    }
-    bool whole = fresh && ps_sum_is_whole(&block->sum);
-    if (whole) {
-        tri_ps_block_fold(table, block, ps_sum_root(&block->sum));
-        if (head->flags & PS_FLAG_PULL)
-            block->waits[guest->number] = 1;
-        if (clips(table))
-            squares_find(server, table, block);
-        block_try(server, table, block);
-        return TRI_OK;
-    }
-    wants(guest, table, block, head);
-    return TRI_OK;
+    if (!tri_ps_is_coded(&table->spec.ps))
+        return;
+    memcpy(table->scratch, guest->room, nbytes);
+    tri_ps_gradients_decode(table, block, table->scratch, guest->room);
 }
 
 static void tail_answer(ps_guest *guest, const ps_table *table, int64_t clock)
 {
     ps_head head = {
         .kind = PS_TAIL, .nbytes = sizeof(table->tail_sum), .clock = clock, .table = (uint32_t)table->number};
-    tri_ps_answer(guest, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
+    if (tri_ps_chooses(table))
+        tri_ps_chosen_answer(guest, table);
+    else
+        tri_ps_answer(guest, &head, clock < table->tail_clock ? table->tail_before : table->tail_sum, false);
+}
+
+static void tail_waits_answer(tri_ps_server *server, ps_table *table, int64_t clock)
+{
+    for (int w = 0; w < table->spec.workers; w++)
+        if (table->tail_waits[w] && server->workers[w])
+            tail_answer(server->workers[w], table, clock);
+    memset(table->tail_waits, 0, (size_t)table->spec.workers);
 }
 
 /* The tail of all leaves is here: workers learn the loss, and what gradients are multiplied with. */
@@ -153,11 +152,74 @@ static void tail_end(tri_ps_server *server, ps_table *table)
         table->scale = weight != 0 ? 1.0f / weight : 0;
         table->scaled = true;
     }
-    for (int w = 0; w < table->spec.workers; w++)
-        if (table->tail_waits[w] && server->workers[w])
-            tail_answer(server->workers[w], table, table->tail_clock);
-    memset(table->tail_waits, 0, (size_t)table->spec.workers);
+    tail_waits_answer(server, table, table->tail_clock);
     blocks_try(server, table);
+}
+
+/* All that counts is in the sum. */
+static void block_is_whole(tri_ps_server *server, ps_table *table, ps_block *block)
+{
+    tri_ps_block_fold(table, block, ps_sum_root(&block->sum));
+    if (clips(table))
+        squares_find(server, table, block);
+    block_try(server, table, block);
+}
+
+/* Has the sum become whole by what has just come? */
+static bool has_become_whole(const ps_table *table, ps_sum *sum)
+{
+    return tri_ps_chooses(table) ? tri_ps_chosen_are_here(table, sum) : ps_sum_is_whole(sum);
+}
+
+tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *table, ps_block *block,
+                           const ps_head *head)
+{
+    bool fresh = guest->sum != NULL;
+    if (fresh) {
+        room_decode(guest, table, block, head->nbytes);
+        TRI_TRY(ps_sum_take(guest->sum, guest->part, guest->room));
+        guest->sum = NULL;
+    }
+    bool whole = fresh && has_become_whole(table, &block->sum);
+    if (whole && (head->flags & PS_FLAG_PULL))
+        block->waits[guest->number] = 1;
+    if (whole)
+        block_is_whole(server, table, block);
+    else
+        wants(guest, table, block, head);
+    return TRI_OK;
+}
+
+void tri_ps_bsp_chosen(tri_ps_server *server, ps_table *table)
+{
+    if (tri_ps_chosen_are_here(table, &table->tail))
+        tail_end(server, table);
+    for (int b = 0; b < table->spec.cut_count; b++) {
+        ps_block *block = &table->blocks[b];
+        if (block->held && block->moves && block->clock == table->tail_clock &&
+            tri_ps_chosen_are_here(table, &block->sum))
+            block_is_whole(server, table, block);
+    }
+}
+
+void tri_ps_bsp_tail_copied(tri_ps_server *server, ps_table *table, int64_t before)
+{
+    if (table->tail_clock > before)
+        tail_waits_answer(server, table, before);
+    if (table->tail_whole)
+        tail_waits_answer(server, table, table->tail_clock);
+    if (!table->tail_whole && has_become_whole(table, &table->tail))
+        tail_end(server, table);
+    else
+        blocks_try(server, table);
+}
+
+void tri_ps_bsp_copied(tri_ps_server *server, ps_table *table, ps_block *block)
+{
+    if (tri_ps_chooses(table) && tri_ps_chosen_are_here(table, &block->sum))
+        block_is_whole(server, table, block);
+    else
+        block_try(server, table, block);
 }
 
 /* The first word of the next step: all blocks have taken the one before. */
@@ -178,7 +240,7 @@ tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *tab
 {
     float *room;
     if (head->nbytes != sizeof(table->tail_sum) || head->clock > table->tail_clock + 1 ||
-        head->clock < table->tail_clock - 1)
+        (head->clock < table->tail_clock - 1 && !tri_ps_chooses(table)))
         return tri_fail(TRI_EFORMAT, "a tail of step %lld with %llu bytes, while step %lld is under way",
                         (long long)head->clock, (unsigned long long)head->nbytes, (long long)table->tail_clock);
     if (head->clock == table->tail_clock + 1)
@@ -195,7 +257,7 @@ tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *tab
     TRI_TRY(ps_sum_room(&table->tail, head->part, &room));
     memcpy(room, body, sizeof(table->tail_sum));
     TRI_TRY(ps_sum_take(&table->tail, head->part, room));
-    if (ps_sum_is_whole(&table->tail))
+    if (has_become_whole(table, &table->tail))
         tail_end(server, table);
     return TRI_OK;
 }
@@ -214,17 +276,17 @@ tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head
 
 tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head)
 {
-    if (!block->moves || head->clock == block->clock) {
-        tri_ps_values_answer(guest, table, block, false);
+    if (!block->moves || head->clock == block->clock || (head->clock < block->clock && tri_ps_chooses(table))) {
+        tri_ps_values_answer(guest, table, block, head->flags, false);
         return TRI_OK;
     }
     if (head->clock == block->clock - 1 && block->previous) {
-        tri_ps_values_answer(guest, table, block, true);
+        tri_ps_values_answer(guest, table, block, head->flags, true);
         return TRI_OK;
     }
     if (head->clock != block->clock + 1)
         return tri_fail(TRI_EFORMAT, "values of step %lld of block %u, which is at step %lld", (long long)head->clock,
                         head->block, (long long)block->clock);
-    block->waits[guest->number] = 1;
+    block->waits[guest->number] = (uint8_t)(1 | (head->flags & PS_FLAG_EXACT));
     return TRI_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernel/kernel.h"
+#include "ps/coding_dense.h"
 #include "ps/server_impl.h"
 
 static void block_fini(ps_block *block, int workers)
@@ -20,6 +21,7 @@ static void block_fini(ps_block *block, int workers)
     tri_free(block->values);
     tri_free(block->previous);
     tri_free(block->waits);
+    tri_free(block->told);
     tri_free(block->pushed);
     tri_optim_destroy(block->optim);
     ps_sum_fini(&block->sum);
@@ -39,8 +41,11 @@ void tri_ps_table_destroy(ps_table *table)
     tri_string_fini(&table->text);
     tri_free(table->tail_waits);
     tri_free(table->squares);
+    tri_free(table->scratch);
     tri_free(table->clocks);
     tri_free(table->went_on);
+    tri_free(table->left_out);
+    tri_free(table->dealt);
     ps_sum_fini(&table->tail);
     tri_ps_spec_fini(&table->spec);
     tri_free(table);
@@ -83,12 +88,17 @@ tri_status tri_ps_block_hold(const tri_ps_server *server, ps_table *table, int n
     block->pushed = tri_alloc_zero(workers, sizeof(int64_t));
     block->previous = bsp && block->moves ? tri_alloc_zero(count, sizeof(float)) : NULL;
     block->seen = compensates ? tri_alloc_zero(workers, sizeof(float *)) : NULL;
+    block->told = bsp && tri_ps_is_coded(&spec->ps) ? tri_alloc(tri_ps_values_nbytes(spec, cut)) : NULL;
+    block->told_clock = -1;
     if (!block->values || !block->waits || !block->pushed || (bsp && block->moves && !block->previous) ||
-        (compensates && !block->seen))
+        (compensates && !block->seen) || (bsp && tri_ps_is_coded(&spec->ps) && !block->told))
         return TRI_ENOMEM;
     TRI_TRY(tri_optim_create_part(&spec->optim, &spec->params, cut->first, cut->count, server->setup.threads,
                                   &block->optim));
-    return bsp ? ps_sum_init(&block->sum, spec->leaves, cut->count + cut->tied) : TRI_OK;
+    if (bsp)
+        TRI_TRY(ps_sum_init(&block->sum, spec->leaves, cut->count + cut->tied));
+    block->sum.apart = tri_ps_chooses(table);
+    return TRI_OK;
 }
 
 static tri_status blocks_make(const tri_ps_server *server, ps_table *table)
@@ -105,6 +115,18 @@ static tri_status blocks_make(const tri_ps_server *server, ps_table *table)
     return status;
 }
 
+/* The largest block, and its ties. */
+static tri_status scratch_make(ps_table *table)
+{
+    size_t most = 0;
+    for (int b = 0; b < table->spec.cut_count; b++) {
+        size_t nbytes = tri_ps_cut_nbytes(&table->spec.cuts[b]);
+        most = nbytes > most ? nbytes : most;
+    }
+    table->scratch = tri_alloc(most);
+    return table->scratch ? TRI_OK : TRI_ENOMEM;
+}
+
 static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
 {
     const ps_spec *spec = &table->spec;
@@ -118,9 +140,18 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     table->went_on = tri_alloc_zero(workers, sizeof(int64_t));
     table->pulls = tri_alloc_zero(workers, sizeof(uint8_t *));
     table->squares = tri_alloc_zero((size_t)spec->params.block_count + 1, sizeof(double));
-    if (!table->tail_waits || !table->clocks || !table->went_on || !table->pulls || !table->squares)
+    table->left_out = tri_alloc_zero(workers, sizeof(uint64_t));
+    table->dealt = tri_alloc_zero(workers, sizeof(int64_t));
+    if (!table->tail_waits || !table->clocks || !table->went_on || !table->pulls || !table->squares ||
+        !table->left_out || !table->dealt)
         return TRI_ENOMEM;
+    for (size_t w = 0; w < workers; w++)
+        table->dealt[w] = -1;
+    TRI_TRY(tri_ps_check(&spec->ps, spec->workers));
     TRI_TRY(ps_sum_init(&table->tail, spec->leaves, TRI_PARAMS_TAIL));
+    table->tail.apart = tri_ps_chooses(table);
+    if (tri_ps_is_coded(&spec->ps))
+        TRI_TRY(scratch_make(table));
     return blocks_make(server, table);
 }
 
@@ -197,7 +228,7 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
         memcpy(tri_optim_state(block->optim, i), body + (size_t)(1 + i) * count, count * sizeof(float));
     block->clock = head->clock;
     for (int w = 0; w < table->spec.workers; w++)
-        block->pushed[w] = head->clock;
+        block->pushed[w] = tri_ps_push_number(table, head->clock);
     tri_ps_block_filled(table, block, true);
     return TRI_OK;
 }
@@ -211,8 +242,11 @@ tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, cons
             return tri_fail(TRI_EFORMAT, "table '%s': block %d has no values", table->spec.name, b);
     table->ready = true;
     table->tail_clock = head->clock;
-    for (int w = 0; w < table->spec.workers; w++)
+    table->next_deal = tri_ps_push_number(table, head->clock);
+    for (int w = 0; w < table->spec.workers; w++) {
         table->clocks[w] = table->clocks[w] == INT64_MAX ? INT64_MAX : head->clock;
+        table->dealt[w] = -1;
+    }
     return TRI_OK;
 }
 
@@ -228,17 +262,41 @@ int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, i
     return clock;
 }
 
-void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous)
+void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *block, uint16_t how, bool previous)
 {
     const ps_cut *cut = cut_of(table, block);
     bool bsp = table->consistency == PS_BSP;
+    bool coded = tri_ps_is_coded(&table->spec.ps) && !(how & PS_FLAG_EXACT), lasts = bsp && !tri_ps_chooses(table);
+    const void *body = previous ? block->previous : block->values;
     ps_head head = {.kind = PS_VALUES,
-                    .nbytes = (uint64_t)cut->count * sizeof(float),
+                    .flags = coded ? 0 : PS_FLAG_EXACT,
+                    .nbytes = coded ? tri_ps_values_nbytes(&table->spec, cut) : (size_t)cut->count * sizeof(float),
                     .clock = block->clock - (previous ? 1 : 0),
                     .table = (uint32_t)table->number,
                     .block = (uint32_t)(block - table->blocks)};
+    if (coded && lasts && !previous) {
+        if (block->told_clock != block->clock)
+            tri_ps_values_write(&table->spec, cut, block->values, block->told);
+        block->told_clock = block->clock;
+        body = block->told;
+    } else if (coded) {
+        tri_ps_values_write(&table->spec, cut, body, table->scratch);
+        body = table->scratch;
+        lasts = false;
+    }
     /* bsp: the next step needs a push of this very guest, who has them then. */
-    tri_ps_answer(guest, &head, previous ? block->previous : block->values, bsp);
+    tri_ps_answer(guest, &head, body, lasts);
+}
+
+void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums)
+{
+    tri_ps_gradients_read(&table->spec, cut_of(table, block), body, sums);
+}
+
+int64_t tri_ps_push_number(const ps_table *table, int64_t clock)
+{
+    int64_t deals = tri_ps_deals(&table->spec.ps, table->spec.workers);
+    return deals > 0 ? clock * deals : clock;
 }
 
 double tri_ps_rate(const ps_table *table, int64_t step)

@@ -45,7 +45,9 @@ typedef struct ps_block {
     float *previous;          /* bsp: those a step before, for a worker that has to begin that step again */
     tri_optim *optim;         /* of these elements alone */
     ps_sum sum;               /* bsp: gradients of step `clock` */
-    uint8_t *waits;           /* bsp: [workers] who wants the values of the next clock */
+    uint8_t *waits;           /* bsp: [workers] who wants the values of the next clock: 1, and PS_FLAG_EXACT */
+    void *told;               /* bsp: values as they travel where they are coded, NULL: they lie in values */
+    int64_t told_clock;       /* of these */
     int64_t *pushed;          /* ssp, async: [workers] steps of each that have come */
     float **seen;             /* with delay compensation: [workers] values that each pulled last, or NULL */
 } ps_block;
@@ -68,9 +70,13 @@ typedef struct ps_table {
     uint8_t *tail_waits; /* [workers] */
     float scale;         /* what gradients of that step are multiplied with, once `scaled` */
     double *squares;     /* of the norm's blocks, with clipping */
+    float *scratch;      /* of a block with ties, where values are coded */
     /* ssp, async */
-    int64_t *clocks;    /* [workers] steps that each has finished; INT64_MAX: it has left */
-    int64_t *went_on;   /* [workers] the step that each has begun, as counted in: */
+    int64_t *clocks;    /* [workers] steps that each has finished; INT64_MAX: it has left (with bsp nobody has) */
+    int64_t *went_on;   /* [workers] the step that each has begun, as counted in `ahead`; bsp: see server_choose.c */
+    uint64_t *left_out; /* [workers] bsp with backup workers: steps without each one's part */
+    int64_t *dealt;     /* [workers] with ps.deal demand: number of the part that each has under way, -1: none */
+    int64_t next_deal;  /* of the next part */
     uint64_t ahead[64]; /* how often a worker went on so many steps ahead of the slowest (63: or more) */
     uint8_t **pulls;    /* [workers] blocks that each waits for, NULL: none */
 } ps_table;
@@ -81,10 +87,11 @@ struct tri_ps_server {
     ps_view view;
     ps_chain chain;
     int64_t look_ns;   /* when it looks for a view by itself next */
-    bool whole;        /* has all that it is the backup of */
+    bool yielded;      /* what workers wait for is not answered here any more: they are to ask again */
     uint64_t suspects; /* bits of neighbours whose line has ended */
     uint64_t ended;    /* bits of servers that ended in good order */
     ps_guest *guests;
+    int refused;        /* of these, who lose their line soon */
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
     bool *left;         /* [setup.workers] said goodbye */
     int left_count;
@@ -110,10 +117,16 @@ void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *le
 void tri_ps_answer_plain(ps_guest *guest, ps_kind kind, uint64_t request, uint32_t table, int64_t clock);
 void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest);
 void tri_ps_guest_hang_up(tri_ps_server *server, ps_guest *guest);
+/* Who is pushing into a block loses its line, and begins again. */
+void tri_ps_rooms_leave(tri_ps_server *server, const ps_block *block);
+/* The server ends with this, after the letter under way. */
+void tri_ps_end_with(tri_ps_server *server, tri_status status);
 /* Whether a failure is no single guest's (no memory, no number): then the server ends with it. */
 bool tri_ps_concerns_all(tri_ps_server *server, tri_status status);
 
 /* --- server_letters.c --- */
+/* The guest is the server that has the slot, and this one is its backup. */
+bool tri_ps_backs(const tri_ps_server *server, const ps_guest *guest, int slot);
 /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.
  * PS_OF_SLOTS: wants the server that has the slots in its body. */
 enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8 };
@@ -131,8 +144,12 @@ tri_status tri_ps_idle_look(tri_ps_server *server);
 void tri_ps_leave_tell(tri_ps_server *server);
 /* Dials another server; its address is in the store. */
 tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line);
-/* The view changes. */
-tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next);
+/* Takes all views that are there and newer than its own. */
+tri_status tri_ps_view_look(tri_ps_server *server);
+/* What is here of a slot means nothing any more. */
+void tri_ps_slot_leave(tri_ps_server *server, int slot);
+/* Changes the view, or takes what somebody else was first with. */
+tri_status tri_ps_view_make(tri_ps_server *server, const ps_change *change);
 
 /* --- server_dense.c: statuses are TRI_EFORMAT for what a sound client does not say --- */
 /* The table of this text: one that is here, or a new one. */
@@ -150,10 +167,15 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
 tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
 /* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
 int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker);
-void tri_ps_values_answer(ps_guest *guest, const ps_table *table, const ps_block *block, bool previous);
+/* how: PS_FLAG_EXACT. previous: those of the step before. */
+void tri_ps_values_answer(ps_guest *guest, const ps_table *table, ps_block *block, uint16_t how, bool previous);
+/* What came of a push, as elements; those of ties behind the block's own. */
+void tri_ps_gradients_decode(const ps_table *table, const ps_block *block, const void *body, float *sums);
 /* Adds gradients of ties, which follow the block's own, to those. */
 void tri_ps_block_fold(const ps_table *table, const ps_block *block, float *sums);
 void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums, const tri_optim_figures *figures);
+/* The least number of pushes of a step: they are counted in steps, or in parts that are dealt. */
+int64_t tri_ps_push_number(const ps_table *table, int64_t clock);
 double tri_ps_rate(const ps_table *table, int64_t step);
 
 /* --- copy.c --- */
@@ -170,12 +192,33 @@ tri_status tri_ps_bsp_push(tri_ps_server *server, ps_guest *guest, ps_table *tab
 tri_status tri_ps_bsp_tail(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head,
                            const float *body);
 tri_status tri_ps_bsp_move(tri_ps_server *server, ps_table *table, const ps_head *head);
+/* More is known of the tail, which was that of step `before`. */
+void tri_ps_bsp_tail_copied(tri_ps_server *server, ps_table *table, int64_t before);
+/* Moves a block for which all is there: one that was copied may wait for nothing more. */
+void tri_ps_bsp_copied(tri_ps_server *server, ps_table *table, ps_block *block);
 tri_status tri_ps_bsp_pull(ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head);
+
+/* Sums of a step that has been chosen for have become whole, or may have. */
+void tri_ps_bsp_chosen(tri_ps_server *server, ps_table *table);
+
+/* --- server_choose.c --- */
+/* Are there backup workers? */
+bool tri_ps_chooses(const ps_table *table);
+/* Others were chosen in the step under way. */
+bool tri_ps_is_left_out(const ps_table *table, int worker);
+/* All parts of the chosen are here, for the first time: the sum is whole then. */
+bool tri_ps_chosen_are_here(const ps_table *table, ps_sum *sum);
+void tri_ps_chosen_answer(ps_guest *guest, const ps_table *table);
+/* A worker has pushed all of step `clock` - 1. */
+tri_status tri_ps_bsp_clock(tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head);
+/* A worker says who was chosen. */
+tri_status tri_ps_bsp_choice(tri_ps_server *server, ps_table *table, const ps_head *head, const uint8_t *chosen);
+tri_status tri_ps_choices_print(const ps_table *table, tri_string *out);
 
 /* --- server_ssp.c --- */
 tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_block *block, const ps_head *head,
                            float *body);
-tri_status tri_ps_ssp_clock(const tri_ps_server *server, const ps_guest *guest, ps_table *table, const ps_head *head);
+tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head);
 tri_status tri_ps_ssp_pull(ps_guest *guest, ps_table *table, ps_block *block, const ps_head *head);
 /* A worker has left: nobody waits for it. */
 tri_status tri_ps_ssp_left(const tri_ps_server *server, ps_table *table, int worker);

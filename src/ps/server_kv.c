@@ -373,11 +373,11 @@ static void slots_await(const tri_ps_server *server, kv_table *table)
 }
 
 /* A backup is told of each table that is made. */
-static tri_status made_tell(tri_ps_server *server, const ps_head *head, const char *text)
+static tri_status made_tell(tri_ps_server *server, const ps_guest *guest, const ps_head *head, const char *text)
 {
     tri_letter letter = ps_head_write(head);
     if (!server->chain.line)
-        return tri_ps_chain_renew(server);
+        return guest->server < 0 ? tri_ps_chain_renew(server) : TRI_OK;
     tri_ps_chain_forward(server, 0, &letter, text);
     return TRI_OK;
 }
@@ -389,13 +389,12 @@ static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head 
     tri_status status = tri_ps_kv_table_make(server->kv, text, head->nbytes, &table);
     if (status != TRI_OK)
         return status == TRI_ENOMEM ? status : tri_ps_kv_failed(guest, head, status);
-    if (guest->server >= 0) {
-        if (head->flags & PS_FLAG_COPY)
-            slots_await(server, table);
-        return TRI_OK;
-    }
+    if (guest->server >= 0 && (head->flags & PS_FLAG_COPY))
+        slots_await(server, table);
     if (server->kv->table_count > before)
-        TRI_TRY(made_tell(server, head, text));
+        TRI_TRY(made_tell(server, guest, head, text));
+    if (guest->server >= 0)
+        return TRI_OK;
     answer_done(guest, head->request, table->id, clock_of(server, table, guest->number));
     return TRI_OK;
 }
@@ -462,9 +461,10 @@ static tri_status table_find(const ps_kv *kv, const ps_head *head, kv_table **ou
 }
 
 /* A slot of the server whose backup this is. */
-static tri_status on_copy(tri_ps_server *server, kv_table *table, const ps_head *head, const void *body)
+static tri_status on_copy(tri_ps_server *server, const ps_guest *guest, kv_table *table, const ps_head *head,
+                          const void *body)
 {
-    if (head->block >= PS_SLOTS || server->view.slots[head->block] == server->setup.number)
+    if (head->block >= PS_SLOTS || !tri_ps_backs(server, guest, (int)head->block))
         return TRI_OK;
     TRI_TRY(tri_ps_kv_slot_read(table, (int)head->block, body, head->nbytes));
     table->slots[head->block].held = true;
@@ -486,7 +486,7 @@ tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_hea
         return on_stats(server, guest, head);
     case PS_KV_COPY:
         TRI_TRY(table_find(server->kv, head, &table));
-        return on_copy(server, table, head, body);
+        return on_copy(server, guest, table, head, body);
     case PS_KV_SAVE:
         return tri_ps_kv_save(server, guest, head, body);
     case PS_KV_LOAD:
@@ -532,7 +532,7 @@ void tri_ps_kv_view(tri_ps_server *server)
         }
 }
 
-static void slot_drop(kv_table *table, int number)
+static void slot_empty(kv_table *table, int number)
 {
     kv_slot *slot = &table->slots[number];
     ps_sparse_drop(table->rows, number);
@@ -546,10 +546,16 @@ static void slot_drop(kv_table *table, int number)
         ps_gather_reset(&slot->gather);
 }
 
-void tri_ps_kv_drop(tri_ps_server *server, bool all)
+void tri_ps_kv_slot_drop(tri_ps_server *server, int slot)
 {
     for (int t = 0; t < server->kv->table_count; t++)
-        for (int s = 0; s < PS_SLOTS; s++)
-            if (all || server->view.slots[s] != server->setup.number)
-                slot_drop(server->kv->tables[t], s);
+        slot_empty(server->kv->tables[t], slot);
+}
+
+bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot)
+{
+    bool lacks = false;
+    for (int t = 0; t < server->kv->table_count; t++)
+        lacks = lacks || !server->kv->tables[t]->slots[slot].held;
+    return lacks;
 }

@@ -100,8 +100,10 @@ tri_status tri_ps_kv_left(tri_ps_server *server, int worker);
 bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, const void *body);
 /* The view has changed: who waits here for slots that have gone is told so. */
 void tri_ps_kv_view(tri_ps_server *server);
-/* What is here of slots that are others', or (all) of any slot, means nothing any more. */
-void tri_ps_kv_drop(tri_ps_server *server, bool all);
+/* What is here of a slot means nothing any more. */
+void tri_ps_kv_slot_drop(tri_ps_server *server, int slot);
+/* It has not been given what some table has in that slot. */
+bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot);
 /* A letter was answered with a failure that is the call's alone. */
 tri_status tri_ps_kv_failed(ps_guest *guest, const ps_head *head, tri_status status);
 

@@ -8,13 +8,19 @@
 
 typedef tri_status (*letter_fn)(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
 
+bool tri_ps_backs(const tri_ps_server *server, const ps_guest *guest, int slot)
+{
+    return server->view.slots[slot] == guest->server &&
+           ps_view_role(&server->view, server->setup.number, slot) == PS_BACKUP;
+}
+
 /* Another server has this one as its backup: what was here for others than workers is given anew. */
 static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const ps_head *head)
 {
     if (head->clock < 0 || head->clock >= PS_MAX_SERVERS || guest->number >= 0)
         return tri_fail(TRI_EFORMAT, "it says that it is server %lld", (long long)head->clock);
     if (head->extra > (double)server->view.version)
-        TRI_TRY(tri_ps_chain_look(server));
+        tri_ps_end_with(server, tri_ps_view_look(server));
     for (ps_guest *other = server->guests, *next; other; other = next) {
         next = other->next;
         if (other == guest || other->server < 0)
@@ -22,12 +28,9 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
         tri_ps_guest_hang_up(server, other);
     }
     guest->server = (int)head->clock;
-    server->whole = false;
-    tri_ps_kv_drop(server, false);
-    for (int t = 0; t < server->table_count; t++)
-        for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
-            if (!tri_ps_is_primary(server, server->tables[t], b))
-                tri_ps_block_drop(server->tables[t], b);
+    for (int s = 0; s < PS_SLOTS; s++)
+        if (server->view.slots[s] != server->setup.number)
+            tri_ps_slot_leave(server, s);
     return TRI_OK;
 }
 
@@ -70,17 +73,16 @@ static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head 
     ps_table *table;
     int before = server->table_count;
     TRI_TRY(tri_ps_table_make(server, body, head->nbytes, &table));
-    if (guest->server >= 0) {
-        if (guest->table_count < PS_TABLES_MAX)
-            guest->tables[guest->table_count++] = table->number;
-        return TRI_OK;
-    }
+    if (guest->server >= 0 && guest->table_count < PS_TABLES_MAX)
+        guest->tables[guest->table_count++] = table->number;
     if (server->table_count > before && server->chain.line) {
         tri_letter letter = ps_head_write(head);
         letter.flags |= PS_FLAG_STARTS;
         tri_ps_chain_forward(server, 0, &letter, body);
-    } else if (server->table_count > before)
+    } else if (server->table_count > before && guest->server < 0)
         TRI_TRY(tri_ps_chain_renew(server));
+    if (guest->server >= 0)
+        return TRI_OK;
     guest->opens = table->number;
     guest->request = head->request;
     if (table->ready || (head->flags & PS_FLAG_STARTS))
@@ -133,9 +135,8 @@ static tri_status on_move(tri_ps_server *server, ps_guest *guest, const ps_head 
 {
     ps_table *table;
     (void)guest;
-    (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_bsp_move(server, table, head);
+    return head->nbytes > 0 ? tri_ps_bsp_choice(server, table, head, body) : tri_ps_bsp_move(server, table, head);
 }
 
 static tri_status on_clock(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -143,7 +144,8 @@ static tri_status on_clock(tri_ps_server *server, ps_guest *guest, const ps_head
     ps_table *table;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_ssp_clock(server, guest, table, head);
+    return table->consistency == PS_BSP ? tri_ps_bsp_clock(server, guest, table, head)
+                                        : tri_ps_ssp_clock(server, guest, table, head);
 }
 
 static tri_status on_pull(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -162,8 +164,8 @@ static tri_status on_pull_state(tri_ps_server *server, ps_guest *guest, const ps
     ps_block *block;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, &block));
-    int index = (int)head->extra;
-    if (!(head->extra >= 0 && head->extra < TRI_OPTIM_MAX_STATE) || !tri_optim_state_name(block->optim, index))
+    int index = head->extra >= 0 && head->extra < TRI_OPTIM_MAX_STATE ? (int)head->extra : -1;
+    if (index < 0 || !tri_optim_state_name(block->optim, index))
         return tri_fail(TRI_EFORMAT, "array %g of the optimizer", head->extra);
     ps_head answer = *head;
     answer.kind = PS_STATE;
@@ -205,7 +207,9 @@ static tri_status on_look(tri_ps_server *server, ps_guest *guest, const ps_head 
 {
     (void)body;
     guest->is_stalled = false; /* what it says from now on it says from the beginning */
-    return head->clock > (int64_t)server->view.version ? tri_ps_chain_look(server) : TRI_OK;
+    if (head->clock > (int64_t)server->view.version)
+        tri_ps_end_with(server, tri_ps_view_look(server));
+    return TRI_OK;
 }
 
 static tri_status on_copy_table(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
@@ -213,26 +217,22 @@ static tri_status on_copy_table(tri_ps_server *server, ps_guest *guest, const ps
     ps_table *table;
     (void)guest;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    return tri_ps_table_read(table, body, head->nbytes);
+    int64_t before = table->tail_clock;
+    TRI_TRY(tri_ps_table_read(table, body, head->nbytes));
+    if (table->consistency == PS_BSP)
+        tri_ps_bsp_tail_copied(server, table, before);
+    return TRI_OK;
 }
 
 static tri_status on_copy(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
     ps_table *table;
-    (void)guest;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    if (head->block >= (uint32_t)table->spec.cut_count || tri_ps_is_primary(server, table, (int)head->block))
+    if (head->block >= (uint32_t)table->spec.cut_count || !tri_ps_backs(server, guest, table->slots[head->block]))
         return TRI_OK;
     TRI_TRY(tri_ps_block_hold(server, table, (int)head->block));
-    return tri_ps_block_read(table, &table->blocks[head->block], body, head->nbytes);
-}
-
-static tri_status on_whole(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
-{
-    (void)guest;
-    (void)head;
-    (void)body;
-    server->whole = true;
+    TRI_TRY(tri_ps_block_read(table, &table->blocks[head->block], body, head->nbytes));
+    tri_ps_bsp_copied(server, table, &table->blocks[head->block]);
     return TRI_OK;
 }
 
@@ -257,7 +257,7 @@ static const struct {
     [PS_READY] = {on_ready, 0, PS_CHANGES},
     [PS_PUSH] = {on_push, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_BLOCK},
     [PS_TAIL] = {on_tail, TRI_PARAMS_TAIL * sizeof(float), PS_CHANGES},
-    [PS_MOVE] = {on_move, 0, PS_CHANGES},
+    [PS_MOVE] = {on_move, PS_CHOICE_LIMIT_NBYTES, PS_CHANGES},
     [PS_CLOCK] = {on_clock, 0, PS_CHANGES},
     [PS_PULL] = {on_pull, 0, PS_OF_BLOCK},
     [PS_PULL_STATE] = {on_pull_state, 0, PS_OF_BLOCK},
@@ -276,7 +276,6 @@ static const struct {
     [PS_LOOK] = {on_look, 0, 0},
     [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
     [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
-    [PS_WHOLE] = {on_whole, 0, PS_OF_SERVER},
     [PS_LEAVE] = {on_leave, 0, PS_OF_SERVER},
 };
 

@@ -10,10 +10,12 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/coding_dense.h"
 #include "ps/server_impl.h"
 
-/* Of a pull that has to wait. */
-enum { WAITS = 1, WAITS_FOR_ALL };
+/* Of a pull that has to wait: this, and the flags it came with. */
+#define WAITS       UINT8_C(1)
+#define WAITS_FLAGS (PS_FLAG_ALL | PS_FLAG_EXACT)
 
 /* Steps that the slowest worker has finished, of those that are still there; INT64_MAX: all have left. */
 static int64_t slowest(const ps_table *table)
@@ -42,16 +44,23 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
                            float *body)
 {
     const ps_cut *cut = &table->spec.cuts[head->block];
-    if (head->nbytes != tri_ps_cut_nbytes(cut))
-        return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block,
-                        tri_ps_cut_nbytes(cut), (unsigned long long)head->nbytes);
+    size_t wanted = tri_ps_gradients_nbytes(&table->spec, cut);
+    if (head->nbytes != wanted)
+        return tri_fail(TRI_EFORMAT, "gradients of block %u: want %zu bytes, got %llu", head->block, wanted,
+                        (unsigned long long)head->nbytes);
     if (head->clock < block->pushed[guest->number])
         return TRI_OK; /* said again after an answer was lost */
     block->pushed[guest->number] = head->clock + 1;
+    if (table->scratch) {
+        tri_ps_gradients_decode(table, block, body, table->scratch);
+        body = table->scratch;
+    }
     tri_ps_block_fold(table, block, body);
-    double rate = tri_ps_rate(table, head->clock);
+    int64_t deals = tri_ps_deals(&table->spec.ps, table->spec.workers);
+    double rate = tri_ps_rate(table, deals > 0 ? head->clock / deals : head->clock);
+    double pushes = (double)(deals > 0 ? deals : table->spec.workers); /* of a step */
     tri_optim_figures figures = {.step = block->clock,
-                                 .lr = (float)(table->spec.ps.scale_lr ? rate / table->spec.workers : rate),
+                                 .lr = (float)(table->spec.ps.scale_lr ? rate / pushes : rate),
                                  .grad_scale = head->extra > 0 ? (float)(1 / head->extra) : 0,
                                  .buffer_scale = head->part.count > 0 ? 1.0f / (float)head->part.count : 0};
     if (block->seen && block->seen[guest->number])
@@ -73,7 +82,7 @@ static void going_on_count(ps_table *table, int worker)
 }
 
 /* Values for a worker; what it sees is kept where its gradients will be compensated. */
-static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block)
+static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block, unsigned how)
 {
     going_on_count(table, guest->number);
     int64_t count = table->spec.cuts[block - table->blocks].count;
@@ -84,7 +93,7 @@ static tri_status values_give(ps_guest *guest, ps_table *table, ps_block *block)
     }
     if (block->seen)
         memcpy(block->seen[guest->number], block->values, (size_t)count * sizeof(float));
-    tri_ps_values_answer(guest, table, block, false);
+    tri_ps_values_answer(guest, table, block, how & PS_FLAG_EXACT, false);
     return TRI_OK;
 }
 
@@ -92,10 +101,11 @@ static tri_status pulls_answer(ps_guest *guest, ps_table *table, int worker)
 {
     for (int b = 0; b < table->spec.cut_count; b++) {
         uint8_t *waits = &table->pulls[worker][b];
-        if (*waits == 0 || !may_go_on(table, table->clocks[worker], *waits == WAITS_FOR_ALL))
+        if (*waits == 0 || !may_go_on(table, table->clocks[worker], (*waits & PS_FLAG_ALL) != 0))
             continue;
+        unsigned how = *waits;
         *waits = 0;
-        TRI_TRY(values_give(guest, table, &table->blocks[b]));
+        TRI_TRY(values_give(guest, table, &table->blocks[b], how));
     }
     return TRI_OK;
 }
@@ -109,12 +119,30 @@ static tri_status others_go_on(const tri_ps_server *server, ps_table *table)
     return TRI_OK;
 }
 
-tri_status tri_ps_ssp_clock(const tri_ps_server *server, const ps_guest *guest, ps_table *table, const ps_head *head)
+/* The next part of the batch for a worker that is done with all parts before number `clock`. One that asks again, or
+ * was started again, gets what it has under way. */
+static void deal_next(ps_guest *guest, ps_table *table, const ps_head *head)
 {
+    int64_t *dealt = &table->dealt[guest->number];
+    if (*dealt < head->clock)
+        *dealt = table->next_deal++;
+    tri_ps_answer_plain(guest, PS_CLOCK, head->request, (uint32_t)table->number, *dealt);
+}
+
+tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_table *table, const ps_head *head)
+{
+    bool deals = tri_ps_deals(&table->spec.ps, table->spec.workers) > 0;
     int64_t *clock = &table->clocks[guest->number];
+    if (head->flags & PS_FLAG_DEAL) {
+        if (!deals || !table->ready || head->clock > table->next_deal)
+            return tri_fail(TRI_EFORMAT, "it wants part %lld, and %lld is the next one", (long long)head->clock,
+                            (long long)table->next_deal);
+        deal_next(guest, table, head);
+        return TRI_OK;
+    }
     if (*clock == INT64_MAX || head->clock < *clock)
         return TRI_OK;
-    if (head->clock > *clock + 1)
+    if (head->clock > *clock + 1 && !deals)
         return tri_fail(TRI_EFORMAT, "step %lld is over, after step %lld", (long long)head->clock, (long long)*clock);
     *clock = head->clock;
     return others_go_on(server, table);
@@ -124,13 +152,13 @@ tri_status tri_ps_ssp_pull(ps_guest *guest, ps_table *table, ps_block *block, co
 {
     bool of_all = head->flags & PS_FLAG_ALL;
     if (may_go_on(table, head->clock, of_all))
-        return values_give(guest, table, block);
+        return values_give(guest, table, block, head->flags);
     uint8_t **pulls = &table->pulls[guest->number];
     if (!*pulls)
         *pulls = tri_alloc_zero((size_t)table->spec.cut_count, 1);
     if (!*pulls)
         return TRI_ENOMEM;
-    (*pulls)[head->block] = of_all ? WAITS_FOR_ALL : WAITS;
+    (*pulls)[head->block] = (uint8_t)(WAITS | (head->flags & WAITS_FLAGS));
     return TRI_OK;
 }
 
@@ -144,6 +172,8 @@ tri_status tri_ps_stats(const tri_ps_server *server, tri_string *out)
 {
     for (int t = 0; t < server->table_count; t++) {
         const ps_table *table = server->tables[t];
+        if (tri_ps_chooses(table))
+            TRI_TRY(tri_ps_choices_print(table, out));
         if (table->consistency == PS_BSP)
             continue;
         TRI_TRY(tri_string_append(out, "steps ahead of the slowest worker:"));

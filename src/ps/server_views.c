@@ -2,6 +2,8 @@
  *
  * server_views.c: how a server takes part in the row of views: what a new one means for it, and how it comes back.
  */
+#include <string.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/client.h"
@@ -16,7 +18,7 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     int64_t deadline_ns = tri_deadline_after_ms(limit_ms);
     tri_ps_key(number, key);
     TRI_TRY(tri_store_wait(server->setup.store, key, &address, &nbytes, deadline_ns));
-    tri_status status = tri_post_dial(server->post, address, deadline_ns, line);
+    tri_status status = tri_post_redial(server->post, address, deadline_ns, line);
     tri_free(address);
     return status;
 }
@@ -26,78 +28,157 @@ static void neighbours_drop(tri_ps_server *server)
 {
     for (ps_guest *guest = server->guests, *next; guest; guest = next) {
         next = guest->next;
-        if (guest->server >= 0 && !ps_view_find(&server->view, guest->server))
+        if (guest->server >= 0 && !ps_view_has(&server->view, guest->server))
             tri_ps_guest_hang_up(server, guest);
     }
 }
 
-/* The backup has not been given the slots that this server takes over: it is told everything anew. */
-static void slots_gained(tri_ps_server *server, const ps_view *next)
+/* --- one view after the other --- */
+
+/* Workers wait for nothing of this slot here; one that is pushing into it begins again, where it is now. */
+static void slot_yield(tri_ps_server *server, int slot)
 {
-    bool gained = false;
-    for (int s = 0; s < PS_SLOTS; s++)
-        gained = gained || (next->slots[s] == server->setup.number && server->view.slots[s] != server->setup.number);
-    if (gained && server->chain.line) {
-        tri_line_hang_up(server->chain.line);
-        tri_ps_chain_lost(server);
+    server->yielded = true;
+    for (int t = 0; t < server->table_count; t++) {
+        const ps_table *table = server->tables[t];
+        for (int b = 0; b < table->spec.cut_count; b++) {
+            if (table->slots[b] != slot || !table->blocks[b].held)
+                continue;
+            tri_ps_rooms_leave(server, &table->blocks[b]);
+            memset(table->blocks[b].waits, 0, (size_t)table->spec.workers);
+            for (int w = 0; w < table->spec.workers; w++)
+                if (table->pulls[w])
+                    table->pulls[w][b] = 0;
+        }
     }
 }
 
-tri_status tri_ps_view_take(tri_ps_server *server, const ps_view *next)
+void tri_ps_slot_leave(tri_ps_server *server, int slot)
 {
-    int number = server->setup.number, before = ps_view_slots(&server->view, number);
-    slots_gained(server, next);
-    server->view = *next;
-    neighbours_drop(server);
-    if (!ps_view_find(next, number)) { /* it was taken for dead */
-        tri_log(TRI_LOG_WARN, "view %llu does without this server: it begins anew", (unsigned long long)next->version);
-        tri_ps_chain_drop(server);
-        return tri_ps_server_return(server);
+    slot_yield(server, slot);
+    for (int t = 0; t < server->table_count; t++)
+        for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
+            if (server->tables[t]->slots[b] == slot)
+                tri_ps_block_drop(server->tables[t], b);
+    tri_ps_kv_slot_drop(server, slot);
+}
+
+/* Of a slot that becomes this server's. A table without values is given them by the workers. */
+static tri_status slot_gain(tri_ps_server *server, int slot)
+{
+    bool lost = tri_ps_kv_slot_lacks(server, slot);
+    for (int t = 0; t < server->table_count; t++) {
+        ps_table *table = server->tables[t];
+        for (int b = 0; b < table->spec.cut_count; b++) {
+            if (table->slots[b] != slot)
+                continue;
+            lost = lost || (table->ready && !table->blocks[b].held);
+            TRI_TRY(tri_ps_block_hold(server, table, b));
+        }
     }
-    if (!server->whole && ps_view_slots(next, number) > before)
-        return tri_fail(TRI_EPEER, "a server is gone, and its backup had not been given all that it held: the newest "
-                                   "weights are lost; --resume goes on from the newest checkpoint");
-    tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)next->version,
-            next->server_count, ps_view_slots(next, server->setup.number), PS_SLOTS);
+    if (!lost)
+        return TRI_OK;
+    return tri_fail(TRI_EPEER,
+                    "a server is gone, and its backup had not been given all that it held: the newest weights "
+                    "are lost; --resume goes on from the newest checkpoint");
+}
+
+/* Slots that go from this server to the one whose backup it is stay as they are: nothing has changed since. */
+static tri_status view_step(tri_ps_server *server, const ps_view *next)
+{
+    int number = server->setup.number;
+    tri_ps_chain_step(server, next);
+    for (int s = 0; s < PS_SLOTS; s++) {
+        ps_role before = ps_view_role(&server->view, number, s), after = ps_view_role(next, number, s);
+        bool stays = before == PS_PRIMARY || (before == PS_BACKUP && server->view.slots[s] == next->slots[s]);
+        if (after == PS_NOTHING || (after == PS_BACKUP && !stays))
+            tri_ps_slot_leave(server, s);
+        else if (after == PS_BACKUP && before == PS_PRIMARY)
+            slot_yield(server, s);
+        else if (after == PS_PRIMARY && before != PS_PRIMARY && ps_view_has(next, number))
+            TRI_TRY(slot_gain(server, s));
+    }
+    server->view = *next;
+    return TRI_OK;
+}
+
+/* This server comes back, with nothing. */
+static tri_status join_anew(tri_ps_server *server)
+{
+    ps_view next = server->view;
+    int number = server->setup.number;
+    bool joined = false;
+    while (!joined) {
+        TRI_TRY(tri_ps_views_look(server->setup.store, &next));
+        bool is_dead_one = ps_view_has(&next, number); /* nobody has noticed yet */
+        if (is_dead_one && next.server_count == 1)
+            return tri_fail(TRI_EPEER,
+                            "the last server was killed: the newest weights are lost; --resume goes on from the "
+                            "newest checkpoint");
+        ps_change change = {is_dead_one ? PS_WITHOUT : PS_JOIN, number};
+        TRI_TRY(tri_ps_views_claim(server->setup.store, &change, &next));
+        joined = !is_dead_one && ps_view_has(&next, number);
+    }
+    server->view = next;
+    for (int s = 0; s < PS_SLOTS; s++)
+        tri_ps_slot_leave(server, s);
+    return TRI_OK;
+}
+
+/* What the view means for others. */
+static tri_status view_settle(tri_ps_server *server)
+{
+    const ps_view *view = &server->view;
+    if (!ps_view_has(view, server->setup.number)) { /* it was taken for dead */
+        tri_log(TRI_LOG_WARN, "view %llu does without this server: it begins anew", (unsigned long long)view->version);
+        tri_ps_chain_drop(server);
+        TRI_TRY(join_anew(server));
+        for (int w = 0; w < server->setup.workers; w++) /* its answers went with the rest */
+            if (server->workers[w])
+                tri_ps_guest_hang_up(server, server->workers[w]);
+    }
+    neighbours_drop(server);
+    tri_log(TRI_LOG_INFO, "view %llu: %d servers, %d of %d slots here", (unsigned long long)view->version,
+            view->server_count, ps_view_slots(view, server->setup.number), PS_SLOTS);
     tri_ps_kv_view(server);
+    ps_head moved = {.kind = PS_MOVED, .flags = server->yielded ? PS_FLAG_REFUSED : 0, .clock = (int64_t)view->version};
+    server->yielded = false;
     for (int w = 0; w < server->setup.workers; w++)
         if (server->workers[w])
-            tri_ps_answer_plain(server->workers[w], PS_MOVED, 0, 0, (int64_t)next->version);
-    return tri_ps_chain_renew(server);
+            tri_ps_answer(server->workers[w], &moved, NULL, false);
+    TRI_TRY(tri_ps_chain_renew(server));
+    tri_ps_chain_tell(server);
+    return TRI_OK;
+}
+
+tri_status tri_ps_view_look(tri_ps_server *server)
+{
+    ps_view next = server->view;
+    bool found = server->setup.store != NULL;
+    uint64_t version = next.version;
+    while (found) {
+        TRI_TRY(tri_ps_views_next(server->setup.store, &next, &found));
+        if (found)
+            TRI_TRY(view_step(server, &next));
+    }
+    return server->view.version > version ? view_settle(server) : TRI_OK;
+}
+
+tri_status tri_ps_view_make(tri_ps_server *server, const ps_change *change)
+{
+    ps_view next = server->view;
+    TRI_TRY(tri_ps_views_claim(server->setup.store, change, &next));
+    TRI_TRY(view_step(server, &next));
+    return view_settle(server);
 }
 
 tri_status tri_ps_server_return(tri_ps_server *server)
 {
-    ps_view *next = tri_alloc(sizeof(*next));
-    if (!next)
-        return TRI_ENOMEM;
-    *next = server->view;
-    tri_status status = tri_ps_views_look(server->setup.store, next);
-    ps_place own = {.number = server->setup.number};
-    server->whole = false;
-    bool joined = false;
-    while (status == TRI_OK && !joined) {
-        server->view = *next;
-        bool is_dead_one = ps_view_find(next, own.number); /* nobody has noticed yet */
-        if (is_dead_one && next->server_count == 1)
-            status = tri_fail(TRI_EPEER, "the last server was killed: the newest weights are lost; --resume goes on "
-                                         "from the newest checkpoint");
-        else
-            status = is_dead_one ? ps_view_without(next, own.number, next) : ps_view_join(next, &own, next);
-        uint64_t version = next->version;
-        if (status == TRI_OK)
-            status = tri_ps_views_claim(server->setup.store, next);
-        joined = !is_dead_one && next->version == version && ps_view_find(next, own.number);
-    }
-    if (status == TRI_OK)
-        server->view = *next;
-    tri_ps_kv_drop(server, true);
-    for (int t = 0; t < server->table_count; t++)
-        for (int b = 0; b < server->tables[t]->spec.cut_count; b++)
-            tri_ps_block_drop(server->tables[t], b);
-    tri_free(next);
-    return status;
+    TRI_TRY(join_anew(server));
+    return view_settle(server);
 }
+
+/* --- neighbours --- */
 
 /* Lines of neighbours have ended. */
 tri_status tri_ps_neighbour_look(tri_ps_server *server)
@@ -110,14 +191,19 @@ tri_status tri_ps_neighbour_look(tri_ps_server *server)
     return TRI_OK;
 }
 
-/* A server that nobody talks to finds out by itself when it was taken for dead. */
+/* A server that nobody talks to finds out by itself when it was taken for dead, or came back too late. */
 tri_status tri_ps_idle_look(tri_ps_server *server)
 {
     int64_t now_ns = tri_now_ns();
+    bool all_left;
     if (server->setup.replicas < 2 || server->guests || now_ns < server->look_ns)
         return TRI_OK;
     server->look_ns = now_ns + TRI_NS_PER_S;
-    return tri_ps_chain_look(server);
+    TRI_TRY(tri_ps_view_look(server));
+    TRI_TRY(tri_ps_views_all_left(server->setup.store, server->setup.workers, &all_left));
+    if (all_left)
+        tri_ps_server_stop(server);
+    return TRI_OK;
 }
 
 /* Neighbours need not wonder. */

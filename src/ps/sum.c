@@ -32,8 +32,11 @@ void ps_sum_fini(ps_sum *sum)
         tri_free(sum->slots[i].buffer);
     for (int i = 0; i < sum->pool_count; i++)
         tri_free(sum->pool[i]);
+    for (int i = 0; i < sum->forgone_count; i++)
+        tri_free(sum->forgone[i]);
     tri_free(sum->slots);
     tri_free(sum->pool);
+    tri_free(sum->forgone);
     *sum = (ps_sum){0};
 }
 
@@ -49,33 +52,49 @@ static int slot_after(const ps_sum *sum, int64_t first)
     return low;
 }
 
-/* A place for one slot more, and one in the pool for every buffer, so that giving one back never fails. */
+/* Room for `least` things in a list. */
+static void *list_grow(void *list, int *room, int least, size_t each)
+{
+    if (least <= *room)
+        return list;
+    int grown = 2 * least;
+    list = tri_realloc(list, (size_t)grown * each);
+    if (list)
+        *room = grown;
+    return list;
+}
+
+/* A place for one slot more, and one in the pool for every buffer, so that giving one back never fails; nor does
+ * forgoing all that are awaited. */
 static tri_status lists_grow(ps_sum *sum)
 {
-    if (sum->slot_count == sum->slot_room) {
-        int room = sum->slot_room > 0 ? 2 * sum->slot_room : 4;
-        ps_sum_slot *slots = tri_realloc(sum->slots, (size_t)room * sizeof(*slots));
-        if (!slots)
-            return TRI_ENOMEM;
-        sum->slots = slots;
-        sum->slot_room = room;
-    }
-    if (sum->slot_count + sum->pool_count + (sum->pool_count == 0) > sum->pool_room) {
-        int room = sum->pool_room > 0 ? 2 * sum->pool_room : 4;
-        float **pool = tri_realloc(sum->pool, (size_t)room * sizeof(float *));
-        if (!pool)
-            return TRI_ENOMEM;
-        sum->pool = pool;
-        sum->pool_room = room;
-    }
+    int buffers = sum->slot_count + sum->pool_count + sum->forgone_count + 1;
+    ps_sum_slot *slots = list_grow(sum->slots, &sum->slot_room, sum->slot_count + 1, sizeof(*slots));
+    if (!slots)
+        return TRI_ENOMEM;
+    sum->slots = slots;
+    float **pool = list_grow(sum->pool, &sum->pool_room, buffers, sizeof(float *));
+    if (!pool)
+        return TRI_ENOMEM;
+    sum->pool = pool;
+    float **forgone =
+        list_grow(sum->forgone, &sum->forgone_room, sum->forgone_count + sum->awaited + 1, sizeof(float *));
+    if (!forgone)
+        return TRI_ENOMEM;
+    sum->forgone = forgone;
     return TRI_OK;
+}
+
+static void gap_close(ps_sum *sum, int slot)
+{
+    sum->slot_count--;
+    memmove(sum->slots + slot, sum->slots + slot + 1, (size_t)(sum->slot_count - slot) * sizeof(*sum->slots));
 }
 
 static void slot_remove(ps_sum *sum, int slot)
 {
     sum->pool[sum->pool_count++] = sum->slots[slot].buffer;
-    sum->slot_count--;
-    memmove(sum->slots + slot, sum->slots + slot + 1, (size_t)(sum->slot_count - slot) * sizeof(*sum->slots));
+    gap_close(sum, slot);
 }
 
 /* A slot with a buffer, awaited. */
@@ -122,6 +141,18 @@ static int slot_awaited(const ps_sum *sum, tri_tree_part part, const float *room
         return -1;
     const tri_tree_part *there = &sum->slots[slot].part;
     return there->first == part.first && there->count == part.count ? slot : -1;
+}
+
+/* A room that was forgone is back. */
+static bool forgone_release(ps_sum *sum, const float *room)
+{
+    for (int i = 0; i < sum->forgone_count; i++)
+        if (sum->forgone[i] == room) {
+            sum->pool[sum->pool_count++] = sum->forgone[i];
+            sum->forgone[i] = sum->forgone[--sum->forgone_count];
+            return true;
+        }
+    return false;
 }
 
 static tri_status fail_awaited(tri_tree_part part)
@@ -182,11 +213,12 @@ tri_status ps_sum_take(ps_sum *sum, tri_tree_part part, const float *room)
 {
     int slot = slot_awaited(sum, part, room);
     if (slot < 0)
-        return fail_awaited(part);
+        return forgone_release(sum, room) ? TRI_OK : fail_awaited(part);
     sum->slots[slot].here = true;
     sum->awaited--;
     sum->leaves_here += part.count;
-    siblings_add(sum, slot);
+    if (!sum->apart)
+        siblings_add(sum, slot);
     if (sum->dropped && sum->awaited == 0)
         finish_dropped(sum);
     return TRI_OK;
@@ -196,7 +228,7 @@ tri_status ps_sum_leave(ps_sum *sum, tri_tree_part part, const float *room)
 {
     int slot = slot_awaited(sum, part, room);
     if (slot < 0)
-        return fail_awaited(part);
+        return forgone_release(sum, room) ? TRI_OK : fail_awaited(part);
     slot_remove(sum, slot);
     sum->awaited--;
     if (sum->dropped && sum->awaited == 0)
@@ -224,6 +256,21 @@ int64_t ps_sum_count(const ps_sum *sum)
     return sum->leaves_here;
 }
 
+void ps_sum_forgo(ps_sum *sum, int64_t first, int64_t count)
+{
+    int slot = slot_after(sum, first);
+    while (slot < sum->slot_count && sum->slots[slot].part.first < first + count) {
+        if (sum->slots[slot].here) {
+            sum->leaves_here -= sum->slots[slot].part.count;
+            slot_remove(sum, slot);
+            continue;
+        }
+        sum->forgone[sum->forgone_count++] = sum->slots[slot].buffer; /* somebody still writes to it */
+        sum->awaited--;
+        gap_close(sum, slot);
+    }
+}
+
 void ps_sum_drop(ps_sum *sum)
 {
     sum->dropped = true;
@@ -233,7 +280,7 @@ void ps_sum_drop(ps_sum *sum)
 
 bool ps_sum_is_whole(const ps_sum *sum)
 {
-    if (sum->awaited > 0)
+    if (sum->awaited > 0 || (sum->apart && !sum->dropped))
         return false;
     return sum->dropped || (sum->slot_count == 1 && sum->slots[0].part.count == sum->leaves);
 }
@@ -250,6 +297,25 @@ void ps_sum_reset(ps_sum *sum)
         slot_remove(sum, sum->slot_count - 1);
     sum->dropped = false;
     sum->leaves_here = 0;
+}
+
+tri_status ps_sum_merge(ps_sum *sum, const ps_sum *other)
+{
+    for (int i = 0; i < other->slot_count; i++) {
+        tri_tree_part part = other->slots[i].part;
+        float *room;
+        if (!other->slots[i].here || ps_sum_has(sum, part))
+            continue;
+        int slot = slot_after(sum, part.first); /* parts of it, since it is not part of one */
+        while (slot < sum->slot_count && sum->slots[slot].part.first < part.first + part.count) {
+            sum->leaves_here -= sum->slots[slot].part.count;
+            slot_remove(sum, slot);
+        }
+        TRI_TRY(ps_sum_room(sum, part, &room));
+        memcpy(room, other->slots[i].buffer, (size_t)sum->elements * sizeof(float));
+        TRI_TRY(ps_sum_take(sum, part, room));
+    }
+    return TRI_OK;
 }
 
 /* --- as bytes: magic, flags, leaves, elements, leaves here, slots; first, count and elements of each slot --- */

@@ -22,7 +22,10 @@ typedef struct ps_sum {
     int awaited;         /* slots whose buffer is still being received */
     int64_t leaves_here; /* of parts that were taken */
     bool dropped;        /* what has no slot will not come */
-    float **pool;        /* [pool_count] buffers that nobody uses */
+    bool apart;          /* nothing is added before ps_sum_drop(): the owner's, set once */
+    float **forgone;     /* [forgone_count] rooms still being received that nobody wants any more */
+    int forgone_count, forgone_room;
+    float **pool; /* [pool_count] buffers that nobody uses */
     int pool_count, pool_room;
 } ps_sum;
 
@@ -32,7 +35,7 @@ void ps_sum_fini(ps_sum *sum);
 /* A buffer of `elements`, 64-byte aligned, to receive this part into; the sum's own, until it is taken or left.
  * TRI_EINVAL: there is no such part, it overlaps one that is here or awaited, or it was dropped. */
 tri_status ps_sum_room(ps_sum *sum, tri_tree_part part, float **out);
-/* The room holds its part: adds what can be added. TRI_EINVAL: no such room is awaited. */
+/* The room holds its part: adds what can be added; one that was forgone goes. TRI_EINVAL: no such room is awaited. */
 tri_status ps_sum_take(ps_sum *sum, tri_tree_part part, const float *room);
 /* The room will not be filled (its sender is gone): the part may be asked for again. */
 tri_status ps_sum_leave(ps_sum *sum, tri_tree_part part, const float *room);
@@ -41,12 +44,16 @@ tri_status ps_sum_leave(ps_sum *sum, tri_tree_part part, const float *room);
 bool ps_sum_has(const ps_sum *sum, tri_tree_part part);
 /* Leaves that are in the sum. */
 int64_t ps_sum_count(const ps_sum *sum);
+/* What lies in these leaves, which are those of whole slots, is not part of the sum; of a sum that is kept apart. */
+void ps_sum_forgo(ps_sum *sum, int64_t first, int64_t count);
 /* Finishes with what is here and awaited: what is absent is left out of its sum (absent + x = x). */
 void ps_sum_drop(ps_sum *sum);
 /* All leaves are in the sum, or all that were not dropped. */
 bool ps_sum_is_whole(const ps_sum *sum);
 /* The whole sum, valid until the next call but those that ask; NULL: it is not whole, or nothing came. */
 float *ps_sum_root(const ps_sum *sum);
+/* Puts in what `other`, a sum of as many leaves and elements, has and this one has not. No room may be awaited. */
+tri_status ps_sum_merge(ps_sum *sum, const ps_sum *other);
 /* For the next step; keeps the memory. No room may be awaited. */
 void ps_sum_reset(ps_sum *sum);
 

@@ -11,49 +11,43 @@
 #define TRI_PS_VIEW_H
 
 #include "base/containers.h"
-#include "net/post.h"
 #include "ps/key.h"
 
 #define PS_MAX_SERVERS 64
-#define PS_MAX_NUMBER  65535
-
-typedef struct ps_place {
-    int number;           /* 0 to PS_MAX_NUMBER; one that comes back may have its old one */
-    uint64_t incarnation; /* tells a server from the one that had its number before */
-    char address[TRI_POST_ADDRESS_NBYTES];
-} ps_place;
 
 typedef struct ps_view {
     uint64_t version; /* 1, and one more with each change */
     int server_count;
-    ps_place servers[PS_MAX_SERVERS]; /* in order of numbers: the ring */
-    int slots[PS_SLOTS];              /* number of the server of each */
+    int servers[PS_MAX_SERVERS]; /* numbers, ascending: the ring */
+    int slots[PS_SLOTS];         /* number of the server of each */
 } ps_view;
 
-/* The first view, of servers in any order: slots in turn, so that neighbours lie on different servers. TRI_EINVAL: too
- * few or many servers, or a number twice. */
-tri_status ps_view_make(const ps_place *servers, int count, ps_view *out);
-/* The first view of servers 0 to count - 1, whose addresses stand elsewhere. */
+/* The first view, of servers 0 to count - 1: slots in turn, so that neighbours lie on different servers. TRI_EINVAL:
+ * too few or many. */
 tri_status ps_view_first(int count, ps_view *out);
-/* A server is gone: its slots go to its backup, which holds them already. Not evened out. TRI_EINVAL: it is not there,
- * or the last one. out may be view. */
-tri_status ps_view_without(const ps_view *view, int number, ps_view *out);
-/* A server has come, or come back: slots are evened out. TRI_EINVAL: its number is taken, or there are too many. out
- * may be view. */
-tri_status ps_view_with(const ps_view *view, const ps_place *server, ps_view *out);
-/* The same without slots: a backup at first. */
-tri_status ps_view_join(const ps_view *view, const ps_place *server, ps_view *out);
-/* Slots of `from` go to `to`, which holds them already, until they have equally many to within one. Another version. */
-void ps_view_share(ps_view *view, int from, int to);
-/* Moves the fewest slots that make the numbers of slots of any two servers equal to within one, spread over all slots.
- * Another version, if any had to move. */
-void ps_view_even(ps_view *view);
 
-/* NULL: it is not in the view. */
-const ps_place *ps_view_find(const ps_view *view, int number);
+/* What makes the next view of one. */
+typedef enum ps_change_kind {
+    PS_WITHOUT = 1, /* server `number` is gone: its slots go to its backup, which holds them already */
+    PS_JOIN,        /* it has come, or come back: a backup at first, without slots */
+    PS_SHARE        /* half of what it has more than its backup, which holds them already, goes there */
+} ps_change_kind;
+
+typedef struct ps_change {
+    ps_change_kind kind;
+    int number;
+} ps_change;
+
+/* TRI_EINVAL: it cannot be; *out is untouched then. out may be view. */
+tri_status ps_view_change(const ps_view *view, const ps_change *change, ps_view *out);
+/* A change as a small number above 0, and back (TRI_EFORMAT). */
+int64_t ps_change_code(const ps_change *change);
+tri_status ps_change_read(int64_t code, ps_change *out);
+
+bool ps_view_has(const ps_view *view, int number);
 /* Number of the server behind this one in the ring; -1: it is alone, or not in the view. */
 int ps_view_backup(const ps_view *view, int number);
-/* Slots of a server. */
+/* How many slots a server has. */
 int ps_view_slots(const ps_view *view, int number);
 /* What a server is to a slot. */
 typedef enum ps_role { PS_NOTHING, PS_PRIMARY, PS_BACKUP } ps_role;

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * views.c: views in the store: "ps/claim/<version>" says who makes it, "ps/view/<version>" is it, "ps/latest" counts
- * those that are there.
+ * views.c: views in the store. "ps/claim/<version>" says who was first to change the view before it, and how;
+ * "ps/view/<version>" is what came of it.
+ *
+ * Whoever claims adds one, in the upper bits, and the code of the change. So the first knows that it was first, the
+ * second what the first has said, and both write the view down: either may die in between. A reader that finds one
+ * claim needs nothing else.
  */
 #include "ps/views.h"
 
@@ -9,13 +13,30 @@
 
 #include "base/memory.h"
 
-#define LIMIT_MS 2000
+#define LIMIT_MS   2000
+#define CLAIM_BITS 40 /* below: codes of all servers that may claim */
 
-static tri_status view_fetch(tri_store *store, uint64_t version, ps_view *view)
+static tri_status claim_add(tri_store *store, uint64_t version, int64_t amount, int64_t *claims, int64_t *codes)
+{
+    char key[64];
+    int64_t sum;
+    snprintf(key, sizeof(key), "ps/claim/%llu", (unsigned long long)version);
+    TRI_TRY(tri_store_add(store, key, amount, &sum, tri_deadline_after_ms(LIMIT_MS)));
+    *claims = sum >> CLAIM_BITS;
+    *codes = sum & ((INT64_C(1) << CLAIM_BITS) - 1);
+    return TRI_OK;
+}
+
+static void view_key(uint64_t version, char key[64])
+{
+    snprintf(key, 64, "ps/view/%llu", (unsigned long long)version);
+}
+
+static tri_status view_fetch(tri_store *store, ps_view *view)
 {
     char key[64], *bytes;
     size_t nbytes;
-    snprintf(key, sizeof(key), "ps/view/%llu", (unsigned long long)version);
+    view_key(view->version + 1, key);
     TRI_TRY_IN(tri_store_wait(store, key, &bytes, &nbytes, tri_deadline_after_ms(LIMIT_MS)),
                "while waiting for who serves what");
     tri_status status = ps_view_read(bytes, nbytes, view);
@@ -23,30 +44,65 @@ static tri_status view_fetch(tri_store *store, uint64_t version, ps_view *view)
     return status;
 }
 
-tri_status tri_ps_views_look(tri_store *store, ps_view *view)
-{
-    int64_t changes;
-    TRI_TRY(tri_store_add(store, "ps/latest", 0, &changes, tri_deadline_after_ms(LIMIT_MS)));
-    uint64_t newest = 1 + (uint64_t)changes;
-    return newest > view->version ? view_fetch(store, newest, view) : TRI_OK;
-}
-
-tri_status tri_ps_views_claim(tri_store *store, ps_view *next)
+static tri_status view_put(tri_store *store, const ps_view *view)
 {
     char key[64];
-    int64_t claims, changes;
     tri_string bytes = {0};
-    snprintf(key, sizeof(key), "ps/claim/%llu", (unsigned long long)next->version);
-    TRI_TRY(tri_store_add(store, key, 1, &claims, tri_deadline_after_ms(LIMIT_MS)));
-    if (claims > 1)
-        return view_fetch(store, next->version, next);
-    tri_status status = ps_view_write(next, &bytes);
-    snprintf(key, sizeof(key), "ps/view/%llu", (unsigned long long)next->version);
+    view_key(view->version, key);
+    tri_status status = ps_view_write(view, &bytes);
     if (status == TRI_OK)
         status = tri_store_set(store, key, tri_string_text(&bytes), bytes.nbytes, tri_deadline_after_ms(LIMIT_MS));
     tri_string_fini(&bytes);
-    TRI_TRY(status);
-    return tri_store_add(store, "ps/latest", 1, &changes, tri_deadline_after_ms(LIMIT_MS));
+    return status;
+}
+
+tri_status tri_ps_views_next(tri_store *store, ps_view *view, bool *found)
+{
+    int64_t claims, codes;
+    ps_change change;
+    TRI_TRY(claim_add(store, view->version + 1, 0, &claims, &codes));
+    *found = claims > 0;
+    if (claims > 1)
+        return view_fetch(store, view);
+    if (claims == 0)
+        return TRI_OK;
+    TRI_TRY(ps_change_read(codes, &change));
+    return ps_view_change(view, &change, view);
+}
+
+tri_status tri_ps_views_look(tri_store *store, ps_view *view)
+{
+    bool found = true;
+    while (found)
+        TRI_TRY(tri_ps_views_next(store, view, &found));
+    return TRI_OK;
+}
+
+tri_status tri_ps_views_claim(tri_store *store, const ps_change *change, ps_view *view)
+{
+    int64_t claims, codes, code = ps_change_code(change);
+    ps_change first;
+    ps_view *next = tri_alloc(sizeof(*next));
+    if (!next)
+        return TRI_ENOMEM;
+    tri_status status = ps_view_change(view, change, next); /* before others hear of it: it can be */
+    if (status == TRI_OK)
+        status = claim_add(store, view->version + 1, (INT64_C(1) << CLAIM_BITS) + code, &claims, &codes);
+    if (status == TRI_OK && claims > 2) {
+        tri_free(next);
+        return view_fetch(store, view);
+    }
+    if (status == TRI_OK && claims == 2) {
+        status = ps_change_read(codes - code, &first);
+        if (status == TRI_OK)
+            status = ps_view_change(view, &first, next);
+    }
+    if (status == TRI_OK)
+        status = view_put(store, next);
+    if (status == TRI_OK)
+        *view = *next;
+    tri_free(next);
+    return status;
 }
 
 tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count)
@@ -54,4 +110,26 @@ tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count)
     char key[64];
     snprintf(key, sizeof(key), "ps/start/%d", number);
     return tri_store_add(store, key, 1, count, tri_deadline_after_ms(LIMIT_MS));
+}
+
+static tri_status left_add(tri_store *store, int worker, int64_t amount, int64_t *count)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "ps/left/%d", worker);
+    return tri_store_add(store, key, amount, count, tri_deadline_after_ms(LIMIT_MS));
+}
+
+tri_status tri_ps_views_left(tri_store *store, int worker)
+{
+    int64_t count;
+    return left_add(store, worker, 1, &count);
+}
+
+tri_status tri_ps_views_all_left(tri_store *store, int workers, bool *all)
+{
+    int64_t count = 1;
+    for (int w = 0; w < workers && count > 0; w++)
+        TRI_TRY(left_add(store, w, 0, &count));
+    *all = count > 0;
+    return TRI_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * views.h: the row of views in the job's store: each is made once, by whoever notices first that it is due.
+ * views.h: the row of views in the job's store: each is made once, from the one before, by whoever notices first that
+ * it is due.
  */
 #ifndef TRI_PS_VIEWS_H
 #define TRI_PS_VIEWS_H
@@ -8,11 +9,16 @@
 #include "cluster/store.h"
 #include "ps/view.h"
 
+/* The view behind *view, if there is one; else *found is false. */
+tri_status tri_ps_views_next(tri_store *store, ps_view *view, bool *found);
 /* The newest one, if it is newer than *view. */
 tri_status tri_ps_views_look(tri_store *store, ps_view *view);
-/* Makes `next` the view of its version; if somebody else was first, *next becomes theirs. */
-tri_status tri_ps_views_claim(tri_store *store, ps_view *next);
+/* *view becomes the next one: the change to it, or what somebody else was first with. TRI_EINVAL: it cannot be. */
+tri_status tri_ps_views_claim(tri_store *store, const ps_change *change, ps_view *view);
 /* How often a server of this number has been started, this time included. */
 tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count);
+/* A worker has said goodbye to all servers that it knew; and whether all have. */
+tri_status tri_ps_views_left(tri_store *store, int worker);
+tri_status tri_ps_views_all_left(tri_store *store, int workers, bool *all);
 
 #endif

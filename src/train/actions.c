@@ -51,6 +51,7 @@ typedef struct job_action {
 } job_action;
 
 static const job_action actions[] = {
+    {save_every, tri_job_verify_now}, /* before others see them */
     {evaluate_every, tri_job_evaluate_and_tell},
     {sample_every, tri_job_sample},
     {save_every, tri_job_save},
@@ -59,7 +60,7 @@ static const job_action actions[] = {
 static bool is_due(const tri_job *job, size_t action)
 {
     int64_t every = actions[action].every(job);
-    return job->step == job->steps || (every > 0 && job->step % every == 0);
+    return job->step == job->steps || (every > 0 && job->step / every > job->step_before / every);
 }
 
 /* Ranks whose weights are apart meet for it, and stay together after the last step. */

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "parallel/sync_ps.h"
 #include "train/job.h"
 
 #define PIECE_COUNT (INT64_C(1) << 18)
@@ -21,14 +22,22 @@ bool tri_job_is_apart(const tri_job *job)
 
 tri_status tri_job_meet(tri_job *job)
 {
-    if (!tri_job_is_apart(job) || job->met++ > 0)
+    bool serves = tri_job_servers_meets(job);
+    if ((!tri_job_is_apart(job) && !serves) || job->met++ > 0)
         return TRI_OK;
+    if (serves)
+        return tri_sync_ps_meet(job->sync);
     return job->sync->ops->meet(job->sync);
 }
 
 void tri_job_part(tri_job *job)
 {
-    if (tri_job_is_apart(job) && --job->met == 0)
+    bool serves = tri_job_servers_meets(job);
+    if ((!tri_job_is_apart(job) && !serves) || --job->met > 0)
+        return;
+    if (serves)
+        tri_sync_ps_part(job->sync);
+    else
         job->sync->ops->part(job->sync);
 }
 

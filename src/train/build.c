@@ -61,7 +61,13 @@ void tri_job_split_shards(tri_job *job)
     int sharer = job->servers.client ? job->servers.worker : job->mesh.data_rank, sharers = sharers_of(job);
     job->first_shard = tri_tree_first(shards, sharer, sharers);
     job->shard_count = tri_tree_count(shards, sharer, sharers);
-    job->part_count = tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
+    if (tri_job_deals(job) > 0) { /* of the part that is dealt */
+        job->first_shard = 0;
+        job->shard_count = shards / tri_job_deals(job);
+    }
+    job->part_count = job->servers.client
+                          ? tri_ps_parts(&job->config.ps, shards, job->first_shard, job->shard_count, job->parts)
+                          : tri_tree_parts(shards, job->first_shard, job->shard_count, job->parts);
     for (int p = 0; p < job->part_count; p++)
         job->parts[p].first -= job->first_shard;
     for (int64_t v = 0; v < shards; v++)
@@ -169,6 +175,8 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (comm.order is %s)", job->config.comm.order);
     else if (job->servers.client && job->servers.workers > 1 && tri_ps_consistency(&job->config.ps) != PS_BSP)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.consistency %s)", job->config.ps.consistency);
+    else if (job->servers.client && job->config.ps.backup_workers > 0)
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.backup_workers)");
     else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
                            why)[0])
         snprintf(job->bits, sizeof(job->bits), "%s", why);
@@ -195,6 +203,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK)
         tri_job_servers_plan(job);
     tri_job_scale_open(job);
+    tri_job_guard_open(job);
     if (status == TRI_OK)
         status = tri_job_form_moves(job);
     if (status == TRI_OK)

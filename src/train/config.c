@@ -32,9 +32,11 @@ static bool is_one_of(const char *field, const char *const *names, size_t count)
 
 static bool train_row_decides(const char *field)
 {
-    static const char *const names[] = {"batch",      "shards",          "epochs",
-                                        "seed",       "precision",       "kernels",
-                                        "loss_scale", "loss_scale_init", "loss_scale_window"};
+    static const char *const names[] = {"batch",        "shards",          "epochs",
+                                        "seed",         "precision",       "kernels",
+                                        "loss_scale",   "loss_scale_init", "loss_scale_window",
+                                        "on_nonfinite", "on_spike",        "spike_factor",
+                                        "spike_window", "guard_limit"};
     return is_one_of(field, names, TRI_COUNT_OF(names));
 }
 
@@ -54,6 +56,11 @@ static bool parallel_row_decides(const char *field)
 {
     static const char *const names[] = {"tensor_parts", "sequence"};
     return is_one_of(field, names, TRI_COUNT_OF(names));
+}
+
+static bool ps_row_decides(const char *field)
+{
+    return strcmp(field, "values") == 0;
 }
 
 static bool no_row_decides(const char *field)
@@ -290,6 +297,8 @@ tri_status tri_config_check(const tri_config *config, int ranks)
                         "parallel.sync %s wants whole models: parallel.tensor, tensor_parts and pipeline 1",
                         config->parallel.sync);
     TRI_TRY(tri_loss_scale_check(config));
+    TRI_TRY(tri_guard_check(config));
+    TRI_TRY(tri_verify_check(config));
     TRI_TRY(tri_schedule_check(&config->optim));
     if (!config->data.name[0] && !config->data.path[0])
         return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");

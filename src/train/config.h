@@ -32,6 +32,16 @@
     X(INT, loss_scale, "0", 0, 1e12, NULL, "f16: factor of the loss, a power of two; 0 = found by itself")             \
     X(INT, loss_scale_init, "1024", 1, 1e12, NULL, "what it begins with, where it is found by itself")                 \
     X(INT, loss_scale_window, "2000", 1, 1e12, NULL, "steps without an overflow after which it is doubled")            \
+    X(NAME, on_nonfinite, "stop", 0, 0, "stop|skip|rollback",                                                          \
+      "a loss or a gradient that is no number: end the run; let the step move nothing; that, and go back to the "      \
+      "weights of the newest checkpoint")                                                                              \
+    X(NAME, on_spike, "off", 0, 0, "off|stop|skip|rollback", "the same for a loss that jumps (spike_factor)")          \
+    X(REAL, spike_factor, "3", 1, 1e9, NULL, "a loss jumps that is above the mean of those before times this")         \
+    X(INT, spike_window, "50", 1, 1e9, NULL, "steps that mean goes over; none before so many is judged")               \
+    X(INT, guard_limit, "10", 0, 1e9, NULL, "times that guards act, or replicas are repaired, in a run, 0 = any")      \
+    X(NAME, verify_every, "auto", 0, 0, NULL,                                                                          \
+      "steps between comparisons of replicas, whose weights must have the same bits: auto (each step, where that is "  \
+      "cheap), off, or their number")                                                                                  \
     X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")           \
     X(INT, eval_every_steps, "0", 0, 1e15, NULL, "steps between them, instead of eval_every; 0 = eval_every counts")   \
@@ -54,7 +64,7 @@ extern const tri_option_table tri_train_options; /* section "train" */
     X(data, data_row_decides)                                                                                          \
     X(optim, each_row_decides)                                                                                         \
     X(parallel, parallel_row_decides)                                                                                  \
-    X(ps, no_row_decides)                                                                                              \
+    X(ps, ps_row_decides)                                                                                              \
     X(comm, no_row_decides)                                                                                            \
     X(net, no_row_decides)                                                                                             \
     X(checkpoint, no_row_decides)
@@ -84,8 +94,14 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
 void tri_config_fini(tri_config *config);
 /* Contradictions between options, for a number of ranks; 0: not known yet, what depends on it is left out. */
 tri_status tri_config_check(const tri_config *config, int ranks);
-/* loss_scale.c: its part of that. */
+/* Parts of that. loss_scale.c: */
 tri_status tri_loss_scale_check(const tri_config *config);
+/* guard.c */
+tri_status tri_guard_check(const tri_config *config);
+/* `what` lets a step move nothing, which wants all workers to do so together; `besides` ends the message. */
+tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides);
+/* verify.c */
+tri_status tri_verify_check(const tri_config *config);
 /* The resolved configuration as YAML, each value with its origin as a comment; reads back to the same configuration. */
 tri_status tri_config_print(const tri_config *config, tri_string *out);
 /* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */

@@ -47,17 +47,20 @@ tri_status tri_job_form_moves(tri_job *job)
     tri_sync_setup setup = tri_job_sync_setup(job);
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
-    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || job->rank == 0 || job->elastic.on ||
-        job->mesh.model_group || !job->sync->whole) {
+    TRI_TRY(tri_job_verify_open(job));
+    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || tri_job_guard_wants_norm(job) || job->rank == 0 ||
+        job->elastic.on || job->mesh.model_group || !job->sync->whole) {
         job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
         if (!job->norm_blocks)
             return TRI_ENOMEM;
     }
     TRI_TRY(allocate_waves(job));
-    /* Clipping, the loss scale and ties need all sums at once; pieces of the batch write all gradients before any is
-     * ready. */
-    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && job->scale.now == 0 &&
-                 job->params->tie_count == 0 && job->graph && !job->waves.scratch;
+    /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
+     * gradients before any is ready. */
+    bool skips =
+        job->scale.now > 0 || job->guard.on_nonfinite >= TRI_GUARD_SKIP || job->guard.on_spike >= TRI_GUARD_SKIP;
+    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
+                 job->graph && !job->waves.scratch;
     hooks_set(job);
     return TRI_OK;
 }
@@ -147,9 +150,13 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
             (long long)job->step, (long long)job->steps);
     if (job->step == job->steps)
         return TRI_OK;
+    tri_data_config data = job->config.data;
+    int64_t parts = tri_job_deals(job) > 0 ? tri_job_deals(job) : 1;
+    if (tri_job_deals(job) > 0) /* who knows which is next? */
+        data.prefetch = 0;
     tri_loader_setup setup = {.sampler = job->sampler,
                               .first_shard = job->first_shard,
-                              .shard_count = job->shard_count,
+                              .shard_count = job->shard_count * parts,
                               .rows_max = job->rows,
                               .training = true,
                               .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
@@ -157,7 +164,7 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
                               .first_step = job->step,
                               .end_step = job->steps,
                               .crew = crew_of(job)};
-    return tri_loader_open(dataset, &job->config.data, &setup, &job->loader);
+    return tri_loader_open(dataset, &data, &setup, &job->loader);
 }
 
 /* What all ranks must have in common before the first step (weights: with those of the same place in the model), and

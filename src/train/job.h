@@ -53,6 +53,29 @@ typedef struct tri_job_scale {
     int64_t good, lost; /* steps since it last changed; in a row that were skipped */
 } tri_job_scale;
 
+/* guard.c: train.on_nonfinite, train.on_spike. */
+typedef enum tri_guard_act { TRI_GUARD_OFF, TRI_GUARD_STOP, TRI_GUARD_SKIP, TRI_GUARD_ROLLBACK } tri_guard_act;
+typedef struct tri_job_guard {
+    tri_guard_act on_nonfinite, on_spike;
+    double loss;   /* mean of the latest steps, */
+    int64_t steps; /* of so many */
+    int64_t acts;  /* steps of this run that were skipped or rolled back */
+    /* rollback: what the run was before step copy_step; arrays as in tri_job_arrays, NULL: none yet */
+    float *copies[1 + TRI_OPTIM_MAX_STATE];
+    int64_t copy_step, copy_steps;
+    double copy_loss;
+    tri_job_scale copy_scale;
+} tri_job_guard;
+
+/* verify.c: train.verify_every. */
+typedef struct tri_job_verify {
+    int64_t every;     /* steps; 0: nothing is compared */
+    uint64_t *digests; /* [tiles of the store] */
+    int64_t repairs;   /* of this run */
+    int in_a_row;      /* of this step */
+    tri_status status; /* of bringing the weights here */
+} tri_job_verify;
+
 /* What rates are compared with. */
 typedef struct tri_job_figures {
     int64_t tokens; /* of a sample; 0: samples are no sequences */
@@ -119,6 +142,8 @@ struct tri_job {
     tri_job_waves waves;
     tri_job_batch_sums batch_sums;
     tri_job_scale scale;
+    tri_job_guard guard;
+    tri_job_verify verify;
     double *norm_blocks;
     tri_shares shares;                       /* who owns what of the store */
     tri_spread spread;                       /* what of the run */
@@ -137,6 +162,7 @@ struct tri_job {
     int64_t waited_ns; /* of the sync, as it was last read */
 
     int64_t step, steps, steps_per_epoch, first_step;
+    int64_t step_before; /* a worker of parameter servers may go on by no step, or by several */
     tri_job_figures figures;
     tri_step_record record;            /* of the last step */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
@@ -260,6 +286,10 @@ int tri_job_servers_local(const tri_job *job);
 void tri_job_servers_plan(tri_job *job);
 /* The first weights go to the servers, or those that they have come here; the step with them. */
 tri_status tri_job_servers_start(tri_job *job);
+/* Parts of a batch that workers are dealt one by one; 0: each has its share. */
+int64_t tri_job_deals(const tri_job *job);
+/* Whether what a worker computes with is rounded, and it has to fetch what it evaluates and saves. */
+bool tri_job_servers_meets(const tri_job *job);
 /* Before a checkpoint: the optimizer's state, as the servers have it. */
 tri_status tri_job_servers_state(tri_job *job);
 /* batch_sums.c: for a model whose batch norms are over the whole batch, once the graph is there; refuses layouts that
@@ -273,6 +303,31 @@ void tri_job_scale_begin(tri_job *job);
 tri_status tri_job_scale_judge(tri_job *job, double norm);
 /* Rank 0's becomes everybody's; collective. */
 tri_status tri_job_scale_spread(tri_job *job);
+/* guard.c: before the first step; after resuming, when rank 0's becomes everybody's (collective); when a step begins.
+ */
+void tri_job_guard_open(tri_job *job);
+void tri_job_guard_close(tri_job *job);
+tri_status tri_job_guard_spread(tri_job *job);
+tri_status tri_job_guard_begin(tri_job *job);
+/* Whether the norm of each step is wanted, on all ranks, before anything moves. */
+bool tri_job_guard_wants_norm(const tri_job *job);
+/* Once the sums of a step are there: a loss that ends the run at once; and all else that may be wrong with it. A step
+ * that is not to be is marked as skipped in the record. */
+tri_status tri_job_guard_loss(const tri_job *job);
+tri_status tri_job_guard_judge(tri_job *job, double norm);
+/* Rank 0: something happened in this step, for the log and metrics.jsonl. */
+tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
+/* verify.c: once the model is there. */
+tri_status tri_job_verify_open(tri_job *job);
+void tri_job_verify_close(tri_job *job);
+/* The figures of this rank's weights, into the tail of a step's gradient before it leaves. */
+void tri_job_verify_tail(tri_job *job);
+/* Their sums are there: do replicas differ? The same on all ranks. */
+bool tri_job_verify_differs(const tri_job *job);
+/* Then, collective, between finish and publish or between steps: names and repairs them, or fails on all ranks. */
+tri_status tri_job_verify_repair(tri_job *job);
+/* Between steps; collective. */
+tri_status tri_job_verify_now(tri_job *job);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
 tri_status tri_job_sums_meet(tri_job *job);
@@ -329,8 +384,9 @@ tri_status tri_job_arrays_follow(tri_job_arrays *arrays, bool gives);
 tri_status tri_job_arrays_spread(tri_job_arrays *arrays);
 /* Of the weights after the last step; collective where they are spread, once a step. */
 tri_status tri_job_weights_hash(tri_job *job, uint64_t *hash);
-/* apart.c: ranks with weights of their own (tri_sync_is_apart). Elsewhere meet and part do nothing. Between meet and
- * part, which may be nested, the weights are the mean of all ranks'; collective. */
+/* apart.c: ranks with weights of their own (tri_sync_is_apart), and workers of parameter servers with rounded ones.
+ * Elsewhere meet and part do nothing. Between meet and part, which may be nested, the weights are the mean of all
+ * ranks' (collective), or the servers'. */
 bool tri_job_is_apart(const tri_job *job);
 tri_status tri_job_meet(tri_job *job);
 void tri_job_part(tri_job *job);

@@ -168,6 +168,7 @@ void tri_job_close(tri_job *job)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
     tri_console_close(job->console);
     tri_job_unform(job);
+    tri_job_guard_close(job);
     tri_optim_destroy(job->optim);
     tri_tensors_fini(&job->tensors);
     tri_free(job->frozen);

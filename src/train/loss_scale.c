@@ -31,17 +31,7 @@ tri_status tri_loss_scale_check(const tri_config *config)
                         (long long)train->loss_scale_init);
     if (strcmp(train->precision, "f16") != 0)
         return TRI_OK;
-    if (tri_sync_is_apart(&config->parallel) || strcmp(config->parallel.sync, "ps") == 0)
-        return tri_fail(TRI_ECONFIG,
-                        "train.precision f16 wants all workers to skip the same steps: parallel.sync %s lets each go "
-                        "by itself (bf16 has no loss scale)",
-                        config->parallel.sync);
-    if (strcmp(config->parallel.compress, "none") != 0)
-        return tri_fail(TRI_ECONFIG,
-                        "train.precision f16 sends gradients that may be no numbers, which parallel.compress %s would "
-                        "keep in its error feedback (bf16 has none)",
-                        config->parallel.compress);
-    return TRI_OK;
+    return tri_guard_skip_check(config, "train.precision f16", "bf16 has no loss scale");
 }
 
 void tri_job_scale_open(tri_job *job)

@@ -30,6 +30,10 @@ tri_status tri_elastic_check(const tri_config *config)
                             rows[i].found);
     if (strcmp(parallel->ahead, "on") == 0)
         return tri_fail(TRI_ECONFIG, "--elastic goes with parallel.ahead off: a step is redone whole, got on");
+    if (strcmp(config->train.on_nonfinite, "rollback") == 0 || strcmp(config->train.on_spike, "rollback") == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "--elastic goes with train.on_nonfinite and train.on_spike stop or skip so far: the "
+                        "copies of rollback are in the memory of each worker");
     if (config->net.heartbeat_ms == 0)
         return tri_fail(TRI_ECONFIG, "--elastic wants workers that watch each other: comm.heartbeat_ms above 0");
     return TRI_OK;
@@ -43,6 +47,7 @@ static tri_status store_open(tri_job *job)
     TRI_TRY(tri_job_build_store(job, &job->elastic.data->info));
     TRI_TRY(tri_job_open_optim(job));
     tri_job_scale_open(job);
+    tri_job_guard_open(job);
     return TRI_OK;
 }
 
@@ -114,8 +119,9 @@ void tri_job_lost_touch(tri_job *job)
 
 /* All but the arrays. */
 typedef struct state_rest {
-    int64_t step, first_step, saved_step;
+    int64_t step, step_before, first_step, saved_step;
     tri_job_scale scale;
+    double guard[3];
     tri_step_record record;
     double test[4];
 } state_rest;
@@ -124,6 +130,8 @@ static state_rest rest_of(const tri_job *job)
 {
     const tri_job_test *test = &job->test;
     return (state_rest){.step = job->step,
+                        .step_before = job->step_before,
+                        .guard = {job->guard.loss, (double)job->guard.steps, (double)job->guard.acts},
                         .first_step = job->first_step,
                         .saved_step = job->saved_step,
                         .scale = job->scale,
@@ -136,6 +144,10 @@ static tri_status rest_take(tri_job *job, const state_rest *rest)
     tri_job_test *test = &job->test;
     bool behind = job->elastic.has_state;
     job->step = rest->step;
+    job->step_before = rest->step_before;
+    job->guard.loss = rest->guard[0];
+    job->guard.steps = (int64_t)rest->guard[1];
+    job->guard.acts = (int64_t)rest->guard[2];
     job->first_step = rest->first_step;
     job->saved_step = rest->saved_step;
     job->scale = rest->scale;
@@ -278,6 +290,7 @@ void tri_job_unform(tri_job *job)
     tri_loader_close(job->loader);
     tri_loader_close(job->test.loader);
     tri_free(job->test.sums);
+    tri_job_verify_close(job);
     tri_sync_destroy(job->sync);
     tri_graph_destroy(job->graph);
     tri_pipeline_destroy(job->pipeline);

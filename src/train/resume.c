@@ -80,7 +80,10 @@ static tri_status save_met(tri_job *job, const char *folder, int64_t keep)
                                         .config_hash = job->config_hash,
                                         .loss_scale = job->scale.now,
                                         .loss_scale_good = job->scale.good,
-                                        .loss_scale_lost = job->scale.lost};
+                                        .loss_scale_lost = job->scale.lost,
+                                        .guard_loss = job->guard.loss,
+                                        .guard_steps = job->guard.steps,
+                                        .guard_acts = job->guard.acts};
     memcpy(manifest.bits, job->bits, sizeof(manifest.bits));
     TRI_TRY_IN(tri_job_weights_hash(job, &manifest.weights_hash), "while saving step %lld", (long long)job->step);
     if (job->rank != 0)
@@ -140,6 +143,9 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
         *step = manifest.step;
         if (job->scale.now > 0 && job->config.train.loss_scale == 0 && manifest.loss_scale > 0)
             job->scale = (tri_job_scale){manifest.loss_scale, manifest.loss_scale_good, manifest.loss_scale_lost};
+        job->guard.loss = manifest.guard_loss;
+        job->guard.steps = manifest.guard_steps;
+        job->guard.acts = manifest.guard_acts;
         if (manifest.config_hash != job->config_hash) {
             snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
             tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with", path);
@@ -208,6 +214,7 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
                              job->config.parallel.sync);
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
     TRI_TRY(tri_job_scale_spread(job));
+    TRI_TRY(tri_job_guard_spread(job));
     job->first_step = job->step = job->saved_step = step;
     return tri_job_is_apart(job) ? tri_job_apart_loaded(job) : TRI_OK;
 }

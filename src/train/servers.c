@@ -41,6 +41,15 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
     if (setup->workers > job->config.train.shards)
         return tri_fail(TRI_ECONFIG, "%d workers but train.shards is %lld: want at least one shard per worker",
                         setup->workers, (long long)job->config.train.shards);
+    TRI_TRY(tri_ps_check(&job->config.ps, setup->workers));
+    int64_t shards = (job->config.train.shards + setup->workers - 1) / setup->workers;
+    if (tri_ps_consistency(&job->config.ps) == PS_BSP && tri_ps_is_coded(&job->config.ps) &&
+        shards > TRI_TREE_MAX_PARTS)
+        return tri_fail(TRI_ECONFIG,
+                        "ps.values %s: each shard's gradient travels by itself: want at most %d shards a worker, "
+                        "train.shards %lld gives %d workers %lld",
+                        job->config.ps.values, TRI_TREE_MAX_PARTS, (long long)job->config.train.shards, setup->workers,
+                        (long long)shards);
     job->servers = (tri_sync_servers){.client = client,
                                       .config = &job->config.ps,
                                       .optim = &job->config.optim,
@@ -64,11 +73,27 @@ void tri_job_servers_plan(tri_job *job)
 tri_status tri_job_servers_start(tri_job *job)
 {
     int64_t step = tri_sync_ps_step(job->sync);
-    if (step < 0)
-        return tri_sync_ps_give(job->sync, job->step, job->optim);
-    job->step = job->first_step = job->saved_step = step;
-    TRI_TRY_IN(tri_sync_ps_take(job->sync, step), "while fetching the weights of step %lld", (long long)step);
+    if (step < 0) {
+        TRI_TRY(tri_sync_ps_give(job->sync, job->step, job->optim));
+    } else {
+        job->step = job->saved_step = step;
+        TRI_TRY_IN(tri_sync_ps_take(job->sync, step), "while fetching the weights of step %lld", (long long)step);
+    }
+    TRI_TRY_IN(tri_sync_ps_deal(job->sync, &job->step), "while asking for the first part of a batch");
+    job->first_step = job->step;
     return TRI_OK;
+}
+
+int64_t tri_job_deals(const tri_job *job)
+{
+    return job->servers.client ? tri_ps_deals(&job->config.ps, job->servers.workers) : 0;
+}
+
+/* Followers need them at the end alone. */
+bool tri_job_servers_meets(const tri_job *job)
+{
+    return job->servers.client && tri_ps_is_coded(&job->config.ps) &&
+           (!tri_job_follows(job) || job->step >= job->steps);
 }
 
 tri_status tri_job_servers_state(tri_job *job)

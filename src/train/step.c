@@ -40,11 +40,14 @@ static void wishes_read(tri_job *job)
     job->elastic.ends = job->elastic.on && tail[TRI_TAIL_CALL] > 0;
 }
 
+/* And figures of the weights, by which replicas are compared. */
 static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
-    if (entry == tri_params_tail(job->params))
+    if (entry == tri_params_tail(job->params)) {
         wishes_put(job);
+        tri_job_verify_tail(job);
+    }
     job->sync->ops->ready(job->sync, entry);
 }
 
@@ -158,6 +161,12 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
     return TRI_OK;
 }
 
+/* All ranks need it before anything moves. */
+static bool judges_by_norm(const tri_job *job)
+{
+    return job->config.optim.clip_norm > 0 || job->scale.now > 0 || tri_job_guard_wants_norm(job);
+}
+
 /* The norm of the mean gradient before it is clipped, where somebody wants to know it: the clipping and the loss scale,
  * in each step; a reader of the run's lines, now and then. The same on all ranks where they have to find it together.
  */
@@ -167,7 +176,7 @@ static bool norm_is_wanted(const tri_job *job)
     if (job->sync->ops->squares) /* costs letters of its own */
         return job->config.optim.clip_norm > 0;
     bool read = job->metrics || job->console || job->mesh.model_group || !job->sync->whole;
-    return job->config.optim.clip_norm > 0 || job->scale.now > 0 || (read && every > 0 && job->step % every == 0);
+    return judges_by_norm(job) || (read && every > 0 && job->step % every == 0);
 }
 
 /* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
@@ -175,14 +184,10 @@ static bool norm_is_wanted(const tri_job *job)
 static tri_status figures_find(tri_job *job)
 {
     const float *tail = job->sync->tail;
-    TRI_TRY(tri_job_sums_meet(job));
     float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
     wishes_read(job);
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
-    if (!isfinite(job->record.loss) && weight != 0 && !(job->scale.now > 0))
-        return tri_fail(TRI_ENUMERIC,
-                        "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
-                        (long long)job->step, job->record.loss, job->record.lr);
+    TRI_TRY(tri_job_guard_loss(job));
     job->moves = (tri_optim_figures){.step = job->step,
                                      .lr = (float)job->record.lr,
                                      .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
@@ -213,7 +218,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     TRI_TRY(tri_job_hook_run(job));
     if (!job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
-    TRI_TRY(tri_job_scale_judge(job, norm));
+    TRI_TRY(tri_job_guard_judge(job, judges_by_norm(job) ? norm : 0));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
@@ -227,6 +232,35 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     return TRI_OK;
 }
 
+/* The sums over all ranks of the batch's gradients, or where the next step may begin before all are there, of the tail.
+ */
+static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
+{
+    TRI_TRY(job->sync->ops->begin(job->sync));
+    TRI_TRY(accumulate(job, loaded));
+    TRI_TRY(job->verify.status);
+    int64_t mark_ns = tri_now_ns();
+    TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
+                       : job->sync->ops->finish(job->sync, slice));
+    TRI_TRY(tri_job_sums_meet(job));
+    job->record.comm += lap(&mark_ns);
+    return TRI_OK;
+}
+
+/* Sums of weights that were not the same on all replicas count for nothing: these are repaired, and the batch is
+ * computed again. */
+static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
+{
+    TRI_TRY(sums_make(job, loaded, slice));
+    for (job->verify.in_a_row = 0; tri_job_verify_differs(job);) {
+        if (job->ahead)
+            TRI_TRY(job->sync->ops->finish(job->sync, slice));
+        TRI_TRY(tri_job_verify_repair(job));
+        TRI_TRY(sums_make(job, loaded, slice));
+    }
+    return TRI_OK;
+}
+
 /* Samples of the batch of this step: the last one of an epoch may be short. */
 static int64_t batch_samples(const tri_job *job)
 {
@@ -234,11 +268,36 @@ static int64_t batch_samples(const tri_job *job)
     return left < job->sampler.batch ? left : job->sampler.batch;
 }
 
+/* The next batch, or the part of one that this worker was dealt. */
+static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
+{
+    if (tri_job_deals(job) == 0)
+        return tri_loader_next(job->loader, loaded);
+    return tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
+}
+
+static int64_t step_after(const tri_job *job)
+{
+    return job->sync->next_step >= 0 ? job->sync->next_step : job->step + 1;
+}
+
+/* Steps that others have made in the meantime are passed over. */
+static void step_advance(tri_job *job)
+{
+    int64_t next = step_after(job);
+    job->step_before = job->step;
+    if (next > job->step + 1 && tri_job_deals(job) == 0)
+        tri_loader_seek(job->loader, next);
+    job->step = next;
+    job->acted = false;
+}
+
+/* Samples are those of all workers. */
 static void count_step(tri_job *job, double seconds)
 {
     tri_step_record *record = &job->record;
     const tri_job_figures *figures = &job->figures;
-    int64_t samples = batch_samples(job);
+    int64_t samples = batch_samples(job) * (step_after(job) - job->step);
     record->other = seconds - record->data - record->forward - record->backward - record->comm - record->optimizer;
     record->samples_per_s = (double)samples / seconds;
     record->tokens_per_s = figures->tokens > 0 ? record->samples_per_s * (double)figures->tokens : NAN;
@@ -250,6 +309,7 @@ static void count_step(tri_job *job, double seconds)
     job->trained_s += seconds;
     job->trained_samples += (double)samples;
     tri_counter_add(TRI_COUNT_STEPS, 1);
+    tri_counter_add(TRI_COUNT_SKIPPED, record->skipped);
     tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
 }
 
@@ -263,22 +323,18 @@ tri_status tri_job_step_run(tri_job *job)
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
         .grad_norm = NAN};
     tri_job_scale_begin(job);
-    TRI_TRY(tri_loader_next(job->loader, &loaded));
+    TRI_TRY(tri_job_guard_begin(job));
+    TRI_TRY(batch_take(job, &loaded));
     job->record.data = lap(&mark_ns);
     job->sync->step = job->step;
-    TRI_TRY(job->sync->ops->begin(job->sync));
-    TRI_TRY(accumulate(job, &loaded));
+    TRI_TRY(sums_verify(job, &loaded, &slice));
     mark_ns = tri_now_ns();
-    TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), &slice)
-                       : job->sync->ops->finish(job->sync, &slice));
-    job->record.comm += lap(&mark_ns);
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer += lap(&mark_ns);
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap(&mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
-    job->step++;
-    job->acted = false;
+    step_advance(job);
     return TRI_OK;
 }

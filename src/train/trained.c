@@ -105,13 +105,14 @@ static tri_status overrides_make(const char *const *given, tri_vector *out)
 {
     const char *const mesh[] = {"parallel.data=auto", "parallel.tensor=1", "parallel.pipeline=1",
                                 "parallel.zero_ranks=all"},
-                      *none = NULL;
+                      *const sync = "parallel.sync=allreduce", *none = NULL;
     *out = (tri_vector){.each = sizeof(char *)};
     bool good = true;
     for (size_t i = 0; good && i < TRI_COUNT_OF(mesh); i++)
         good = tri_vector_push(out, &mesh[i]) != NULL;
     for (int i = 0; good && given && given[i]; i++)
         good = tri_vector_push(out, &given[i]) != NULL;
+    good = good && tri_vector_push(out, &sync); /* nobody moves weights, and there are no servers */
     return good && tri_vector_push(out, &none) ? TRI_OK : TRI_ENOMEM;
 }
 

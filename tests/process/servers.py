@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
@@ -72,12 +71,13 @@ class Servers(unittest.TestCase):
         self.folder.cleanup()
 
     def start(self, *words):
-        return subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+        with open(self.path / "said", "w") as said:
+            return subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, stdout=said, stderr=said)
 
     def run_it(self, *words, code=0):
         process = self.start(*words)
-        text = process.communicate(timeout=240)[0]
+        process.wait(240)
+        text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, code, text)
         return text
 
@@ -96,61 +96,121 @@ class Servers(unittest.TestCase):
         self.assertEqual(self.weights("-n", "3", "--servers", "1", "comm.encrypt=on", "train.steps=0", "--resume", "half"),
                          alone)
 
-    def kill_some(self, process, ranks, kills, pause, seed):
+    @staticmethod
+    def is_settled(text, servers):
+        """Every server has said that its backup has all, of the newest view; two deaths at once would be one too many."""
+        views = [int(version) for version in re.findall(r"view (\d+):", text)]
+        wanted = rf"\[server (\d+)\] view {max(views, default=0)}: server \d+ has a copy"
+        return len(set(re.findall(wanted, text))) == servers
+
+    def kill_some(self, process, ranks, kills, pause, seed, servers=0):
         draw = random.Random(seed)
         killed = 0
-        log = self.path / "killed" / "metrics.jsonl"
+        log, said, mark = self.path / "killed" / "metrics.jsonl", self.path / "said", 0
         while not log.exists() or log.stat().st_size == 0:
             self.assertIsNone(process.poll())
             time.sleep(0.02)
         while killed < kills and process.poll() is None:
             time.sleep(pause * (1 + draw.random()))
-            pid = ranks_of(process.pid).get(draw.choice(ranks))
+            if servers > 0 and not self.is_settled(said.read_text()[mark:], servers):
+                continue
+            rank = draw.choice(ranks)
+            pid = ranks_of(process.pid).get(rank)
             if pid:
                 try:
+                    mark = said.stat().st_size if rank >= 2 else mark
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
                 except ProcessLookupError:
                     pass
         return killed
 
-    def killed_run(self, ranks, kills, pause, steps, *words):
+    def killed_run(self, ranks, kills, pause, steps, servers, *words):
         long = [word.replace("STEPS", str(steps)) for word in LONG]
         alone = self.weights(*long, "--out", "alone")
-        process = self.start(*long, "--out", "killed", "--restarts", "1000", *words)
+        process = self.start(*long, "--out", "killed", "--restarts", "1000", "-n", "2", "--servers", str(servers), *words)
+        backed = servers if "ps.replicas=2" in words else 0
+        killed = self.kill_some(process, ranks, kills, pause, 7, backed)
+        process.wait(240)
+        text = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 0, text)
+        self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
+        self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
+        return text
+
+    def test_killed_workers_are_replaced_and_the_weights_stay_the_same(self):
+        self.killed_run([0, 1], 8, 0.2, 1500, 2)
+
+    def test_killed_servers_are_replaced_by_their_backups(self):
+        text = self.killed_run([2, 3], 12, 0.05, 3000, 2, "ps.replicas=2")
+        self.assertIn("its backup goes on in its place", text)
+
+    def test_killed_servers_of_three(self):
+        self.killed_run([2, 3, 4], 12, 0.05, 3000, 3, "ps.replicas=2")
+
+    def test_killed_workers_and_servers(self):
+        self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
+
+    def test_a_stopped_worker_is_left_out_and_goes_on_with_the_newest_step(self):
+        process = self.start(*[word.replace("STEPS", "3000") for word in LONG], "--out", "stopped", "-n", "3", "--servers", "2",
+                             "ps.backup_workers=1")
         text = []
         reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
         reader.start()
-        killed = self.kill_some(process, ranks, kills, pause, 7)
+        log = self.path / "stopped" / "metrics.jsonl"
+        lines = lambda: log.read_text().count("\n") if log.exists() else 0
+        while lines() < 20 and process.poll() is None:
+            time.sleep(0.02)
+        pid = ranks_of(process.pid)[2]
+        os.kill(pid, signal.SIGSTOP)
+        before = lines()
+        deadline = time.monotonic() + 60
+        while lines() < before + 100 and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        went_on = lines() - before
+        os.kill(pid, signal.SIGCONT)
+        process.wait(240)
+        reader.join()
+        self.assertEqual(process.returncode, 0, text[0])
+        self.assertGreaterEqual(went_on, 100, text[0])
+        counts = re.search(r"steps without a worker's part \(ps.backup_workers\): 0: (\d+) 1: (\d+) 2: (\d+)", text[0])
+        self.assertIsNotNone(counts, text[0])
+        self.assertGreaterEqual(int(counts.group(3)), 100)
+        self.assertIn("bits: not reproducible (ps.backup_workers)", text[0])
+
+    def survives(self, ranks, kills, *words):
+        process = self.start(*[word.replace("STEPS", "2500") for word in LONG], "--out", "killed", "--restarts", "1000", *words)
+        text = []
+        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
+        reader.start()
+        killed = self.kill_some(process, ranks, kills, 0.5, 11)
         process.wait(240)
         reader.join()
         self.assertEqual(process.returncode, 0, text[0])
         self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
-        self.assertEqual(re.search(r"weights: xxh3 (\w+)", text[0]).group(1), alone, text[0])
         return text[0]
 
-    def test_killed_workers_are_replaced_and_the_weights_stay_the_same(self):
-        self.killed_run([0, 1], 8, 0.2, 1500, "-n", "2", "--servers", "2")
+    def test_backup_workers_and_killed_processes(self):
+        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.backup_workers=1")
 
-    def test_killed_servers_are_replaced_by_their_backups(self):
-        text = self.killed_run([2, 3], 5, 0.7, 2500, "-n", "2", "--servers", "2", "ps.replicas=2")
-        self.assertIn("its backup goes on in its place", text)
+    def test_dealt_work_and_killed_processes(self):
+        self.survives([1, 2, 3, 4], 4, "-n", "3", "--servers", "2", "ps.replicas=2", "ps.consistency=async", "ps.deal=demand")
 
-    def test_killed_servers_of_three(self):
-        self.killed_run([2, 3, 4], 5, 0.7, 2500, "-n", "2", "--servers", "3", "ps.replicas=2")
+    def test_rounded_weights_and_killed_processes(self):
+        alone = self.weights(*[word.replace("STEPS", "2500") for word in LONG], "-n", "1", "--servers", "1", "--out", "one",
+                             "ps.values=bf16")
+        text = self.survives([0, 1, 2, 3], 4, "-n", "2", "--servers", "2", "ps.replicas=2", "ps.values=bf16")
+        self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
 
     def test_a_killed_server_without_a_backup_ends_the_run_with_a_way_out(self):
         process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5",
                              *[word.replace("STEPS", "100000") for word in LONG])
-        text = []
-        reader = threading.Thread(target=lambda: text.append(process.stdout.read()))
-        reader.start()
         self.kill_some(process, [3], 1, 0.2, 1)
         process.wait(60)
-        reader.join()
-        self.assertEqual(process.returncode, 3, text[0])
-        self.assertIn("error: server 1 was started again, but what it held is lost", text[0])
-        self.assertIn("ps.replicas 2", text[0])
+        text = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 3, text)
+        self.assertIn("error: server 1 was started again, but what it held is lost", text)
+        self.assertIn("ps.replicas 2", text)
 
     def test_stale_workers_tell_how_far_ahead_they_were(self):
         text = self.run_it("-n", "2", "--servers", "2", "ps.consistency=ssp", "ps.staleness=1")
@@ -177,6 +237,25 @@ class Servers(unittest.TestCase):
         chief = texts[tasks.index(("chief", 0))]
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", chief).group(1), alone)
 
+    def test_the_evaluator_of_tf_config_follows_the_run(self):
+        cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
+        config = json.dumps({"cluster": cluster, "task": {"type": "evaluator", "index": 0}})
+        start = lambda *words: subprocess.Popen([TRIREME, "train", "run.yaml", *words], cwd=self.path, text=True,
+                                                env={**os.environ, "TF_CONFIG": config}, stdout=subprocess.PIPE,
+                                                stderr=subprocess.STDOUT)
+        evaluator = start("--out", "run")  # before there is anything
+        self.run_it("-n", "2", "--servers", "1", "--out", "run", "checkpoint.every_steps=25")
+        text = evaluator.communicate(timeout=120)[0]
+        self.assertEqual(evaluator.returncode, 0, text)
+        lines = [json.loads(line) for line in (self.path / "run" / "evaluator.jsonl").read_text().splitlines()]
+        self.assertEqual(lines[-1]["step"], 99, text)
+        metrics = [json.loads(line) for line in (self.path / "run" / "metrics.jsonl").read_text().splitlines()]
+        own = [line for line in metrics if "test_loss" in line]
+        self.assertEqual(lines[-1], own[-1])
+        nowhere = start()
+        self.assertIn("want --out FOLDER", nowhere.communicate(timeout=60)[0])
+        self.assertEqual(nowhere.returncode, 2)
+
     def test_what_cannot_be_is_refused(self):
         for words, says in (
             (["parallel.sync=ps"], "there are no parameter servers: want --servers N"),
@@ -187,9 +266,13 @@ class Servers(unittest.TestCase):
             (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
             (["-n", "2", "--servers", "1", "parallel.tensor=2"], "tensor 2"),
             (["-n", "2", "--servers", "1", "ps.consistency=none"], "ps.consistency"),
+            (["-n", "2", "--servers", "1", "ps.backup_workers=2"], "want fewer than there are workers (2)"),
+            (["-n", "2", "--servers", "1", "ps.backup_workers=1", "ps.consistency=ssp"], "want bsp, or 0"),
+            (["-n", "2", "--servers", "1", "ps.deal=demand"], "want ssp, async, or ps.deal share"),
         ):
             process = self.start(*words)
-            text = process.communicate(timeout=60)[0]
+            process.wait(60)
+            text = (self.path / "said").read_text()
             self.assertIn(process.returncode, (1, 2), text)
             self.assertIn(says, text)
 

@@ -3,6 +3,7 @@
  * test_servers.c: parameter servers: with bsp the weights of one process, whatever the numbers of workers and servers;
  * with ssp and async weights that learn.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/events.h"
 #include "base/fs.h"
 #include "ranks/train/train_expect.h"
 #include "train/job.h"
@@ -110,6 +112,75 @@ static void simulated_workers_give_the_weights_of_one_process(void **state)
     }
 }
 
+/* Each shard's gradient is rounded by itself, so that who computes it makes no difference; evaluations in between,
+ * which are of the weights that the servers have, neither. */
+static void rounded_gradients_and_weights_are_the_same_for_any_numbers(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {conv, gpt, mlp}, *const kinds[] = {"ps.values=bf16", "ps.values=int8"};
+    for (size_t c = 0; c < TRI_COUNT_OF(configs); c++) {
+        double plain = expect_end(&(train_case){.config = configs[c], .world = 1}).test_loss;
+        for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+            const char *const ps[] = {PS, SMALL, kinds[k], NULL};
+            const char *const looked[] = {PS, "ps.block_kib=64", kinds[k], "train.eval_every_steps=3", NULL};
+            uint64_t hash =
+                expect_run(&(train_case){.config = configs[c], .overrides = looked, .world = 1, .servers = 1});
+            for (int workers = 1; workers <= 3; workers++)
+                for (int servers = 1; servers <= 2; servers++) {
+                    train_outcome end = expect_end(
+                        &(train_case){.config = configs[c], .overrides = ps, .world = workers, .servers = servers});
+                    if (end.hash != hash)
+                        fail_msg("config %zu, %s, %d workers, %d servers: other weights", c, kinds[k], workers,
+                                 servers);
+                    if (!(fabs(end.test_loss - plain) < 0.03 * plain))
+                        fail_msg("config %zu, %s: loss %f, without rounding %f", c, kinds[k], end.test_loss, plain);
+                }
+        }
+    }
+}
+
+/* What workers send and are sent in a run with a shard for each; in thousandths of what f32 takes. */
+static uint64_t thousandths(const char *kind, const char *consistency, tri_counter counter)
+{
+    uint64_t nbytes[2];
+    const char *const kinds[] = {"ps.values=f32", kind};
+    for (int i = 0; i < 2; i++) {
+        const char *const ps[] = {
+            PS, SMALL, kinds[i], consistency, "train.shards=2", "data.synthetic_width=512", "train.eval_every=0", NULL};
+        uint64_t before = tri_counter_now(counter);
+        (void)expect_end(&(train_case){.config = mlp, .overrides = ps, .world = 2, .servers = 2});
+        nbytes[i] = tri_counter_now(counter) - before;
+    }
+    return nbytes[1] * 1000 / nbytes[0];
+}
+
+static void narrow_values_take_their_part_of_the_bytes(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"ps.consistency=bsp", "ps.consistency=async"};
+    for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
+        assert_in_range(thousandths("ps.values=bf16", words[i], TRI_COUNT_SENT_NBYTES), 480, 540);
+        assert_in_range(thousandths("ps.values=int8", words[i], TRI_COUNT_SENT_NBYTES), 240, 300);
+        assert_in_range(thousandths("ps.values=bf16", words[i], TRI_COUNT_RECEIVED_NBYTES), 480, 560);
+        assert_in_range(thousandths("ps.values=int8", words[i], TRI_COUNT_RECEIVED_NBYTES), 480, 560);
+    }
+}
+
+static void a_run_with_rounded_weights_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    static const char *const half[] = {PS, SMALL, "ps.values=bf16", "train.steps=7", NULL}, *const ps[] = {
+                                                                                                PS, SMALL,
+                                                                                                "ps.values=bf16", NULL};
+    uint64_t whole = expect_run(&(train_case){.config = conv, .overrides = ps, .world = 2, .servers = 2});
+    (void)expect_run(
+        &(train_case){.config = conv, .overrides = half, .world = 3, .servers = 2, .run_folder = RUN_FOLDER});
+    assert_int_equal(
+        expect_run(&(train_case){.config = conv, .overrides = ps, .world = 2, .servers = 1, .resume = RUN_FOLDER}),
+        whole);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
 /* By any strategy: the servers' state is in the files. */
 static void a_run_goes_on_with_and_without_servers(void **state)
 {
@@ -149,10 +220,9 @@ static void stale_workers_learn(void **state)
 {
     (void)state;
     static const char *const words[][2] = {
-        {"ps.consistency=ssp", "ps.staleness=0"},
-        {"ps.consistency=ssp", "ps.staleness=3"},
-        {"ps.consistency=async", NULL},
-        {"ps.consistency=async", "ps.delay_compensation=0.1"},
+        {"ps.consistency=ssp", "ps.staleness=0"}, {"ps.consistency=ssp", "ps.staleness=3"},
+        {"ps.consistency=async", NULL},           {"ps.consistency=async", "ps.delay_compensation=0.1"},
+        {"ps.consistency=ssp", "ps.values=bf16"}, {"ps.consistency=async", "ps.values=int8"},
     };
     for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
         const char *const ps[] = {PS, SMALL, words[i][0], words[i][1], NULL};
@@ -175,6 +245,9 @@ static void what_cannot_be_is_refused(void **state)
     (void)state;
     static const char *const ps[] = {PS, NULL}, *const zero[] = {"parallel.sync=zero1", NULL};
     expect_refusal(&(train_case){.config = mlp, .overrides = ps, .world = 1}, "no parameter servers");
+    static const char *const many[] = {PS, "ps.values=bf16", "train.shards=128", "train.batch=128", NULL};
+    expect_refusal(&(train_case){.config = mlp, .overrides = many, .world = 1, .servers = 1},
+                   "want at most 64 shards a worker");
     expect_refusal(&(train_case){.config = mlp, .overrides = zero, .world = 1, .servers = 1}, "parallel.sync is zero1");
 }
 
@@ -184,6 +257,9 @@ int main(void)
         cmocka_unit_test(workers_and_servers_give_the_weights_of_one_process),
         cmocka_unit_test(optimizers_groups_frozen_parts_waves_and_bf16_change_nothing),
         cmocka_unit_test(simulated_workers_give_the_weights_of_one_process),
+        cmocka_unit_test(rounded_gradients_and_weights_are_the_same_for_any_numbers),
+        cmocka_unit_test(narrow_values_take_their_part_of_the_bytes),
+        cmocka_unit_test(a_run_with_rounded_weights_goes_on_where_it_was),
         cmocka_unit_test(a_run_goes_on_with_and_without_servers),
         cmocka_unit_test(one_worker_makes_the_steps_of_one_process_with_any_consistency),
         cmocka_unit_test(stale_workers_learn),

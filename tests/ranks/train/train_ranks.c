@@ -28,7 +28,18 @@ typedef struct rank_place {
     char message[256];
     tri_job_result result;
     uint64_t far_nbytes, live_nbytes, held_nbytes;
+    char stats[512];
 } rank_place;
+
+static tri_status steps_run(const rank_place *place, tri_job *job)
+{
+    bool done = false;
+    while (!done) {
+        place->test->before_step(job);
+        TRI_TRY(tri_job_step(job, &done));
+    }
+    return TRI_OK;
+}
 
 /* One of them NULL. */
 static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *servers)
@@ -48,7 +59,7 @@ static tri_status job_run(rank_place *place, tri_comm *comm, tri_ps_client *serv
     if (status == TRI_OK && comm)
         status = tri_barrier(tri_comm_world(comm), NULL);
     if (status == TRI_OK)
-        status = tri_job_run(job);
+        status = place->test->before_step ? steps_run(place, job) : tri_job_run(job);
     if (status == TRI_OK)
         status = tri_job_result_read(job, &place->result);
     if (status != TRI_OK)
@@ -105,6 +116,15 @@ static tri_status server_run(rank_place *place)
     return status;
 }
 
+static tri_status stats_read(rank_place *place, tri_ps_client *client)
+{
+    tri_string text = {0};
+    tri_status status = tri_ps_client_stats(client, &text);
+    snprintf(place->stats, sizeof(place->stats), "%s", text.nbytes > 0 ? tri_string_text(&text) : "");
+    tri_string_fini(&text);
+    return status;
+}
+
 static tri_status worker_run(rank_place *place)
 {
     tri_net_config net_config;
@@ -137,6 +157,8 @@ static tri_status worker_run(rank_place *place)
         if (server)
             tri_ps_server_stop(server);
     }
+    if (status == TRI_OK && place->rank == 0)
+        status = stats_read(place, client);
     if (status == TRI_OK)
         status = tri_ps_client_bye(client);
     tri_ps_client_close(client);
@@ -169,6 +191,7 @@ static train_outcome outcome_of(const rank_place *places, const train_case *test
                              .test_accuracy = places[0].result.test_accuracy,
                              .test_loss = places[0].result.test_loss,
                              .step = places[0].result.step};
+    memcpy(outcome.stats, places[0].stats, sizeof(outcome.stats));
     for (int r = 0; r < test->world + test->servers; r++) {
         if (places[r].status != TRI_OK && outcome.status == TRI_OK) {
             outcome.status = places[r].status;

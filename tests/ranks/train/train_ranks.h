@@ -15,8 +15,9 @@ typedef struct train_case {
     const char *run_folder, *resume; /* or NULL */
     bool first_writes;               /* rank 0 alone knows of the run folder */
     int world;
-    int servers;        /* parameter servers beside the ranks, which are their workers then */
-    int ranks_per_host; /* as fibers; 0: one */
+    int servers;                       /* parameter servers beside the ranks, which are their workers then */
+    int ranks_per_host;                /* as fibers; 0: one */
+    void (*before_step)(tri_job *job); /* each rank's, or NULL */
 } train_case;
 
 typedef struct train_outcome {
@@ -29,6 +30,7 @@ typedef struct train_outcome {
     uint64_t held_nbytes; /* samples of the rank that holds least */
     uint64_t live_nbytes; /* as fibers: of all ranks, once their jobs were open */
     uint64_t far_nbytes;  /* of the rank that sent most to other hosts */
+    char stats[512];      /* lines of the parameter servers at the end */
 } train_outcome;
 
 /* Ranks as threads over the inproc transport. */

@@ -332,6 +332,22 @@ static void task_lists_are_read(void **state)
     }
 }
 
+static bool evaluates(const char *variable)
+{
+    const char *variables[] = {variable, NULL};
+    return tri_cluster_is_evaluator(look, (void *)(uintptr_t)variables);
+}
+
+static void an_evaluator_is_known_and_no_rank(void **state)
+{
+    (void)state;
+    assert_true(evaluates(TF("\"task\":{\"type\":\"evaluator\",\"index\":0}")));
+    assert_false(evaluates(TF("\"task\":{\"type\":\"worker\",\"index\":0}")));
+    assert_false(evaluates("TF_CONFIG={\"task\":{\"type\":[\"evaluator\"]}}"));
+    assert_false(evaluates("TF_CONFIG={"));
+    assert_false(evaluates("PATH=evaluator"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +358,7 @@ int main(void)
         cmocka_unit_test(jobs_of_one_host_meet_and_others_do_not),
         cmocka_unit_test(slurm_is_understood),
         cmocka_unit_test(tf_config_is_understood),
+        cmocka_unit_test(an_evaluator_is_known_and_no_rank),
         cmocka_unit_test(servers_are_the_last_ranks),
         cmocka_unit_test(node_lists_are_read),
         cmocka_unit_test(task_lists_are_read),

@@ -133,6 +133,75 @@ static void starting_late_equals_skipping(void **state)
     drop_folder(folder);
 }
 
+/* Steps are passed over, also while the next ones are being prepared. */
+static void seeking_equals_skipping(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset *dataset;
+    global_batches *whole = malloc(sizeof(*whole)), *some = malloc(sizeof(*some));
+    config.flip = true;
+    load_all(&config, 1, 0, whole);
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    for (int round = 0; round < 40; round++) {
+        tri_loader *loader;
+        tri_loader_batch batch;
+        tri_loader_setup setup = setup_for(0, 1, 0);
+        int64_t each = 1 + round % 3;
+        config.prefetch = round % 4;
+        assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_OK);
+        for (int64_t step = round % 2; step < STEPS; step += each) {
+            if (step > 0)
+                tri_loader_seek(loader, step);
+            assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+            assert_int_equal(batch.step, step);
+            memset(some, 0, sizeof(*some));
+            gather(&batch, some);
+            assert_memory_equal(some->input[step], whole->input[step],
+                                (size_t)some->rows[step] * PIXELS * sizeof(float));
+        }
+        tri_loader_close(loader);
+    }
+    tri_dataset_close(dataset);
+    free(whole);
+    free(some);
+    drop_folder(folder);
+}
+
+static void parts_of_a_batch_are_what_it_is_made_of(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset *dataset;
+    tri_loader *loader;
+    tri_loader_setup setup = setup_for(0, 1, 0);
+    global_batches *whole = malloc(sizeof(*whole)), *parts = malloc(sizeof(*parts));
+    config.crop = 1;
+    load_all(&config, 1, 0, whole);
+    config.prefetch = 0;
+    assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+    assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_OK);
+    tri_dataset_close(dataset);
+    for (int64_t count = 1; count <= SHARDS; count *= 2) {
+        memset(parts, 0xff, sizeof(*parts));
+        memset(parts->rows, 0, sizeof(parts->rows));
+        for (int64_t i = STEPS * (SHARDS / count) - 1; i >= 0; i--) { /* in any order */
+            tri_loader_batch batch;
+            int64_t part = i * 5 % (STEPS * (SHARDS / count));
+            assert_int_equal(tri_loader_part(loader, part % STEPS, part / STEPS * count, count, &batch), TRI_OK);
+            assert_int_equal(batch.shards, count);
+            gather(&batch, parts);
+        }
+        assert_memory_equal(parts, whole, sizeof(*whole));
+    }
+    tri_loader_close(loader);
+    free(whole);
+    free(parts);
+    drop_folder(folder);
+}
+
 static void an_epoch_holds_every_image_as_stored(void **state)
 {
     (void)state;
@@ -382,6 +451,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_numbers_of_workers_give_the_same_batches),
         cmocka_unit_test(starting_late_equals_skipping),
+        cmocka_unit_test(seeking_equals_skipping),
+        cmocka_unit_test(parts_of_a_batch_are_what_it_is_made_of),
         cmocka_unit_test(an_epoch_holds_every_image_as_stored),
         cmocka_unit_test(moves_and_mirrors_are_windows_of_the_padded_image),
         cmocka_unit_test(figures_of_the_data_set_are_applied),

@@ -13,7 +13,7 @@
 #include "unit/net/cmocka_all.h"
 
 #define LIMIT_NBYTES ((size_t)64 << 20)
-#define WAIT_MS      60000
+#define WAIT_MS      240000
 
 typedef struct post_way {
     const char *name;
@@ -204,7 +204,7 @@ static void echo_body(spawn_rank *self, void *arg)
                 letter_send(&side, line, (uint64_t)i);
             TURN_UNTIL(&side, side.letters == test->count || side.closed);
             SPAWN_CHECK(self, side.letters == test->count);
-            SPAWN_CHECK(self, tri_line_queued(line) == 0);
+            SPAWN_CHECK(self, side.closed || tri_line_queued(line) == 0); /* a closed line is gone */
         }
     }
     tri_post_close(side.post);

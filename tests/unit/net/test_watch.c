@@ -238,6 +238,60 @@ static void who_computes_for_long_on_a_full_machine_is_not_lost(void **state)
     }
 }
 
+/* ---- what the kernel says of a process is read while it goes on */
+
+static pid_t goes_on; /* 0: nobody; when its state is asked for, it goes on, beats, and sleeps again */
+
+tri_status __real_tri_fs_read(const char *path, uint64_t limit_nbytes, char **data, size_t *nbytes);
+tri_status __wrap_tri_fs_read(const char *path, uint64_t limit_nbytes, char **data, size_t *nbytes);
+tri_status __wrap_tri_fs_read(const char *path, uint64_t limit_nbytes, char **data, size_t *nbytes)
+{
+    char start[32];
+
+    snprintf(start, sizeof start, "/proc/%d/", (int)goes_on);
+    tri_status status = __real_tri_fs_read(path, limit_nbytes, data, nbytes);
+    if (goes_on == 0 || strncmp(path, start, strlen(start)) != 0)
+        return status;
+    kill(goes_on, SIGCONT);
+    goes_on = 0;
+    do {
+        tri_free(*data);
+        tri_sleep_ns(50 * TRI_NS_PER_MS);
+        status = __real_tri_fs_read(path, limit_nbytes, data, nbytes);
+    } while (status == TRI_OK && !strstr(*data, ") S "));
+    return status;
+}
+
+static void send_when_told(tri_net *net, int fd)
+{
+    char text[TRI_NET_ADDRESS_NBYTES];
+
+    text_receive(fd, text);
+    text_send(fd, byte_send(net, 0) == TRI_OK ? "sent" : tri_last_error());
+    text_receive(fd, text);
+}
+
+static void who_beats_while_its_watcher_asks_for_it_is_not_lost(void **state)
+{
+    char text[TRI_NET_ADDRESS_NBYTES];
+    pair two = pair_start("shm", "100", send_when_told);
+
+    (void)state;
+    tri_sleep_ns(300 * TRI_NS_PER_MS);
+    goes_on = two.child;
+    kill(two.child, SIGSTOP);
+    for (int i = 0; i < 100 && goes_on; i++)
+        tri_sleep_ns(50 * TRI_NS_PER_MS);
+    assert_int_equal(goes_on, 0);
+    tri_sleep_ns(500 * TRI_NS_PER_MS); /* until it has judged */
+    text_send(two.fd, "now");
+    assert_int_equal(byte_await(two.net, 1), TRI_OK);
+    assert_false(tri_net_trouble(two.net));
+    text_receive(two.fd, text);
+    assert_string_equal(text, "sent");
+    pair_end(&two);
+}
+
 static void close_and_wait(tri_net *net, int fd)
 {
     char text[TRI_NET_ADDRESS_NBYTES];
@@ -430,6 +484,7 @@ int main(void)
         cmocka_unit_test(who_stops_at_once_is_named_too),
         cmocka_unit_test(a_death_is_seen_though_a_child_holds_the_sockets),
         cmocka_unit_test(who_computes_for_long_on_a_full_machine_is_not_lost),
+        cmocka_unit_test(who_beats_while_its_watcher_asks_for_it_is_not_lost),
         cmocka_unit_test(leaving_in_good_order_is_no_trouble),
         cmocka_unit_test(without_beats_nobody_watches),
         cmocka_unit_test(what_a_rank_tells_ends_the_waits_of_all),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ps/coding.h"
+#include "ps/coding_dense.h"
 
 #include <stdlib.h>
 
@@ -204,12 +205,56 @@ static void what_is_not_finite_stays_so(void **state)
     }
 }
 
+/* A block with a running statistic, a frozen entry, gaps, short entries and a tie. */
+static void a_block_is_told_entry_by_entry(void **state)
+{
+    (void)state;
+    enum { COUNT = 1024, TIE = 1040, GRADS = 1360, FIRST = 16 };
+    tri_param entries[] = {{.first = 0, .count = 300},
+                           {.first = 304, .count = 3, .number = 1},
+                           {.first = 320, .count = 40, .buffer = true, .number = 2},
+                           {.first = 368, .count = 200, .frozen = true, .number = 3},
+                           {.first = 576, .count = 448, .number = 4}};
+    tri_tie tie = {.entry = 0, .first = TIE};
+    ps_cut cut = {.first = FIRST, .count = COUNT - FIRST, .tied = 300 - FIRST};
+    ps_spec spec = {.params = {.entries = entries, .entry_count = 5, .count = COUNT, .ties = &tie, .tie_count = 1}};
+    rig_random random = {{3, 9}, 0};
+    float grads[GRADS], sums[COUNT - FIRST + 300 - FIRST], told[COUNT - FIRST];
+    unsigned char body[sizeof(sums)];
+    for (int i = 0; i < GRADS; i++)
+        grads[i] = rig_normal(&random) * (i >= 320 && i < 360 ? 1000.0f : 0.01f);
+    for (int w = PS_WIRE_BF16; w < PS_WIRE_COUNT; w++) {
+        float exact = 0, most = w == PS_WIRE_BF16 ? 0.0003f : 0.0005f;
+        strcpy(spec.ps.values, ps_wires[w].name);
+        size_t nbytes = tri_ps_gradients_nbytes(&spec, &cut);
+        assert_true(nbytes < sizeof(body) / (w == PS_WIRE_BF16 ? 1 : 3));
+        memset(sums, 0xff, sizeof(sums));
+        tri_ps_gradients_write(&spec, &cut, grads, body);
+        tri_ps_gradients_read(&spec, &cut, body, sums);
+        for (int i = FIRST; i < COUNT; i++) {
+            bool nothing = i >= 300 && i < 304, gap = (i >= 307 && i < 320) || (i >= 360 && i < 576);
+            float wanted = nothing || gap ? 0 : grads[i];
+            assert_true(fabsf(sums[i - FIRST] - wanted) <= (i >= 320 && i < 360 ? exact : most));
+        }
+        for (int i = FIRST; i < 300; i++)
+            assert_true(fabsf(sums[cut.count + i - FIRST] - grads[TIE + i]) <= most);
+        tri_ps_values_write(&spec, &cut, grads + FIRST, body);
+        memset(told, 0, sizeof(told));
+        tri_ps_values_read(&spec, &cut, body, told);
+        assert_memory_equal(told + 320 - FIRST, grads + 320, 40 * sizeof(float));
+        assert_memory_equal(told + 368 - FIRST, grads + 368, 200 * sizeof(float));
+        for (int i = 576; i < COUNT; i++)
+            assert_true(fabsf(told[i - FIRST] - grads[i]) <= 0.004f * fabsf(grads[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_read_as_they_were_written),       cmocka_unit_test(neighbours_take_little),
         cmocka_unit_test(bytes_without_so_many_keys_are_refused),   cmocka_unit_test(any_bytes_are_keys_or_refused),
         cmocka_unit_test(values_come_back_as_well_as_the_wire_can), cmocka_unit_test(what_is_not_finite_stays_so),
+        cmocka_unit_test(a_block_is_told_entry_by_entry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

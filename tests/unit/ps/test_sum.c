@@ -201,6 +201,56 @@ static void what_is_dropped_is_left_out(void **state)
     ps_sum_fini(&sum);
 }
 
+/* Workers are chosen while parts of others are here, on their way or still to come; rooms outlive the step. */
+static void parts_of_those_who_were_not_chosen_are_forgone(void **state)
+{
+    (void)state;
+    enum { OWNERS = 8, EACH = 4 };
+    rig_random random = {{1, 5}, 0};
+    ps_sum sum;
+    OK(ps_sum_init(&sum, OWNERS * EACH, ELEMENTS));
+    sum.apart = true;
+    for (int round = 0; round < 200; round++) {
+        bool here[MOST_PARTS] = {false};
+        float expected[ELEMENTS], *late[OWNERS] = {NULL};
+        int order[OWNERS], chosen = 1 + (int)rig_below(&random, OWNERS - 1);
+        rig_shuffle(&random, order, OWNERS);
+        for (int i = 0; i < OWNERS; i++) {
+            tri_tree_part part = {order[i] * EACH, EACH};
+            bool is_late = i >= chosen && i % 2 == 0;
+            if (i >= chosen && i % 4 == 3)
+                continue;
+            memset(here + part.first, i < chosen, EACH);
+            if (!is_late) {
+                send(&sum, part);
+                continue;
+            }
+            OK(ps_sum_room(&sum, part, &late[i]));
+            tree(all, part.first, part.count, late[i]);
+        }
+        assert_false(ps_sum_is_whole(&sum));
+        for (int i = chosen; i < OWNERS; i++)
+            ps_sum_forgo(&sum, order[i] * EACH, EACH);
+        assert_int_equal(ps_sum_count(&sum), chosen * EACH);
+        ps_sum_drop(&sum);
+        assert_true(ps_sum_is_whole(&sum));
+        assert_true(tree(here, 0, OWNERS * EACH, expected));
+        assert_memory_equal(ps_sum_root(&sum), expected, sizeof(expected));
+        ps_sum_reset(&sum);
+        for (int i = 0; i < OWNERS; i++) {
+            tri_tree_part part = {order[i] * EACH, EACH};
+            if (late[i] && i % 3 == 0)
+                OK(ps_sum_leave(&sum, part, late[i]));
+            else if (late[i])
+                OK(ps_sum_take(&sum, part, late[i]));
+            if (late[i])
+                FAILS(TRI_EINVAL, "nobody awaits", ps_sum_take(&sum, part, late[i]));
+        }
+        assert_int_equal(ps_sum_count(&sum), 0);
+    }
+    ps_sum_fini(&sum);
+}
+
 static void a_sum_goes_on_elsewhere_from_its_bytes(void **state)
 {
     (void)state;
@@ -234,6 +284,45 @@ static void a_sum_goes_on_elsewhere_from_its_bytes(void **state)
     }
     ps_sum_fini(&sum);
     ps_sum_fini(&copy);
+}
+
+static void two_sums_that_heard_different_senders_become_one(void **state)
+{
+    (void)state;
+    rig_random random = {{1, 5}, 0};
+    ps_sum sum, other;
+    float expected[ELEMENTS];
+    OK(ps_sum_init(&sum, 16, ELEMENTS));
+    OK(ps_sum_init(&other, 16, ELEMENTS));
+    tree(all, 0, 16, expected);
+    for (int round = 0; round < 400; round++) {
+        tri_tree_part parts[2 * MOST_PARTS];
+        int order[2 * MOST_PARTS], count = parts_make(16, 1 + (int)rig_below(&random, 16), parts);
+        bool heard[2 * MOST_PARTS] = {0};
+        int64_t leaves = 0;
+        rig_shuffle(&random, order, count);
+        for (int i = 0; i < count; i++) {
+            uint64_t who = rig_below(&random, 4); /* both, one of them, nobody */
+            if (who <= 1)
+                send(&sum, parts[order[i]]);
+            if (who == 0 || who == 2)
+                send(&other, parts[order[i]]);
+            heard[i] = who <= 2;
+            leaves += heard[i] ? parts[order[i]].count : 0;
+        }
+        OK(ps_sum_merge(&sum, &other));
+        assert_int_equal(ps_sum_count(&sum), leaves);
+        for (int i = 0; i < count; i++)
+            if (heard[i])
+                assert_true(ps_sum_has(&sum, parts[order[i]]));
+            else
+                send(&sum, parts[order[i]]);
+        assert_memory_equal(ps_sum_root(&sum), expected, sizeof(expected));
+        ps_sum_reset(&sum);
+        ps_sum_reset(&other);
+    }
+    ps_sum_fini(&sum);
+    ps_sum_fini(&other);
 }
 
 static void bytes_that_are_no_sum_are_refused(void **state)
@@ -313,7 +402,9 @@ int main(void)
         cmocka_unit_test(what_overlaps_or_cannot_be_is_refused),
         cmocka_unit_test(a_room_that_is_left_can_be_asked_for_again),
         cmocka_unit_test(what_is_dropped_is_left_out),
+        cmocka_unit_test(parts_of_those_who_were_not_chosen_are_forgone),
         cmocka_unit_test(a_sum_goes_on_elsewhere_from_its_bytes),
+        cmocka_unit_test(two_sums_that_heard_different_senders_become_one),
         cmocka_unit_test(bytes_that_are_no_sum_are_refused),
         cmocka_unit_test(running_out_of_memory_loses_nothing),
     };

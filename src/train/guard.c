@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guard.c: steps that go wrong: a loss or a gradient that is no number (train.on_nonfinite), a loss that jumps
+ * (train.on_spike).
+ *
+ * The judge sees reduced values alone, the loss and the norm of the canonical sums, so all ranks of all layouts decide
+ * alike, and nothing travels for it. A step that is skipped moves nothing, as with the loss scale (loss_scale.c). To
+ * roll back is to skip the step and to take weights and state back to a copy in memory, made when the newest checkpoint
+ * was due. Neither changes the number of a step: its samples do not come again, nor do those since the copy. (To train
+ * the steps since the copy again would give the very weights that skipping gives: all is a function of the step.)
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "base/log.h"
+#include "base/runtime.h"
+#include "train/job.h"
+
+static tri_guard_act act_of(const char *text)
+{
+    static const char *const names[] = {[TRI_GUARD_OFF] = "off",
+                                        [TRI_GUARD_STOP] = "stop",
+                                        [TRI_GUARD_SKIP] = "skip",
+                                        [TRI_GUARD_ROLLBACK] = "rollback"};
+    for (size_t i = 0; i < TRI_COUNT_OF(names); i++)
+        if (strcmp(names[i], text) == 0)
+            return (tri_guard_act)i;
+    return TRI_GUARD_STOP;
+}
+
+tri_status tri_guard_skip_check(const tri_config *config, const char *what, const char *besides)
+{
+    if (tri_sync_is_apart(&config->parallel) || strcmp(config->parallel.sync, "ps") == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "%s wants all workers to skip the same steps: parallel.sync %s lets each go by itself (%s)",
+                        what, config->parallel.sync, besides);
+    if (strcmp(config->parallel.compress, "none") != 0)
+        return tri_fail(TRI_ECONFIG,
+                        "%s sends gradients that may be no numbers, which parallel.compress %s would keep in its error "
+                        "feedback (%s)",
+                        what, config->parallel.compress, besides);
+    return TRI_OK;
+}
+
+tri_status tri_guard_check(const tri_config *config)
+{
+    const tri_train_config *train = &config->train;
+    const struct {
+        const char *key, *text;
+    } rows[] = {{"train.on_nonfinite", train->on_nonfinite}, {"train.on_spike", train->on_spike}};
+    if (strcmp(train->precision, "f16") == 0 && act_of(train->on_nonfinite) >= TRI_GUARD_SKIP)
+        return tri_fail(TRI_ECONFIG,
+                        "train.on_nonfinite %s: with train.precision f16 the loss scale skips steps whose gradients "
+                        "are no numbers: want stop",
+                        train->on_nonfinite);
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
+        char what[64];
+        snprintf(what, sizeof(what), "%s %.16s", rows[i].key, rows[i].text);
+        if (act_of(rows[i].text) >= TRI_GUARD_SKIP)
+            TRI_TRY(tri_guard_skip_check(config, what, "stop can be had"));
+    }
+    return TRI_OK;
+}
+
+void tri_job_guard_open(tri_job *job)
+{
+    job->guard.on_nonfinite = act_of(job->config.train.on_nonfinite);
+    job->guard.on_spike = act_of(job->config.train.on_spike);
+}
+
+static void copies_free(tri_job_guard *guard)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(guard->copies); i++) {
+        tri_free(guard->copies[i]);
+        guard->copies[i] = NULL;
+    }
+}
+
+void tri_job_guard_close(tri_job *job)
+{
+    copies_free(&job->guard);
+}
+
+tri_status tri_job_guard_spread(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    double numbers[] = {guard->loss, (double)guard->steps, (double)guard->acts};
+    if (job->world == 1)
+        return TRI_OK;
+    TRI_TRY(tri_broadcast(job->group, numbers, TRI_COUNT_OF(numbers), TRI_F64, 0, NULL));
+    guard->loss = numbers[0];
+    guard->steps = (int64_t)numbers[1];
+    guard->acts = (int64_t)numbers[2];
+    return TRI_OK;
+}
+
+bool tri_job_guard_wants_norm(const tri_job *job)
+{
+    return job->guard.on_nonfinite >= TRI_GUARD_SKIP;
+}
+
+/* --- the copy to go back to --- */
+
+static bool rolls_back(const tri_job_guard *guard)
+{
+    return guard->on_nonfinite == TRI_GUARD_ROLLBACK || guard->on_spike == TRI_GUARD_ROLLBACK;
+}
+
+/* What this rank holds, and moves: nothing travels. */
+static tri_status copies_make(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    tri_job_arrays arrays;
+    tri_status status = tri_job_arrays_open(job, true, &arrays);
+    for (int i = 0; status == TRI_OK && i < arrays.count; i++) {
+        size_t nbytes = arrays.views[i].nbytes;
+        if (!guard->copies[i])
+            guard->copies[i] = tri_alloc_bulk(nbytes > 0 ? nbytes : 1);
+        if (guard->copies[i])
+            memcpy(guard->copies[i], arrays.views[i].host, nbytes);
+        else
+            status = TRI_ENOMEM;
+    }
+    tri_job_arrays_close(&arrays);
+    guard->copy_step = job->step;
+    guard->copy_loss = guard->loss;
+    guard->copy_steps = guard->steps;
+    guard->copy_scale = job->scale;
+    return status;
+}
+
+static tri_status copies_take(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    tri_job_arrays arrays;
+    tri_status status = tri_job_arrays_open(job, true, &arrays);
+    for (int i = 0; status == TRI_OK && i < arrays.count; i++)
+        memcpy(arrays.views[i].host, guard->copies[i], arrays.views[i].nbytes);
+    if (status == TRI_OK)
+        tri_job_arrays_written(&arrays);
+    tri_job_arrays_close(&arrays);
+    guard->loss = guard->copy_loss;
+    guard->steps = guard->copy_steps;
+    job->scale = guard->copy_scale;
+    return status;
+}
+
+tri_status tri_job_guard_begin(tri_job *job)
+{
+    int64_t every = job->config.checkpoint.every_steps;
+    if (!rolls_back(&job->guard) || (job->guard.copies[0] && (every == 0 || job->step % every != 0)))
+        return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
+    TRI_TRY_IN(copies_make(job), "while copying the weights to go back to");
+    return TRI_OK;
+}
+
+/* --- judging --- */
+
+tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
+{
+    tri_event_write(&(tri_event){.start_ns = tri_now_ns(), .what = event, .rank = job->rank});
+    if (job->rank != 0 || tri_job_follows(job))
+        return TRI_OK;
+    tri_log(TRI_LOG_WARN, "%s", text);
+    return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
+}
+
+/* `what` happened in this step. */
+static tri_status guard_act(tri_job *job, tri_guard_act act, const char *what)
+{
+    tri_job_guard *guard = &job->guard;
+    int64_t limit = job->config.train.guard_limit;
+    char text[512];
+    if (act == TRI_GUARD_STOP)
+        return tri_fail(TRI_ENUMERIC, "%s", what);
+    if (limit > 0 && guard->acts >= limit)
+        return tri_fail(TRI_ENUMERIC, "%s, and guards have acted %lld times already (train.guard_limit)", what,
+                        (long long)guard->acts);
+    guard->acts++;
+    job->record.skipped = true;
+    if (act == TRI_GUARD_ROLLBACK) {
+        TRI_TRY_IN(copies_take(job), "while rolling back");
+        snprintf(text, sizeof(text), "%s: the weights are those before step %lld again, and go on after this one", what,
+                 (long long)guard->copy_step);
+    } else
+        snprintf(text, sizeof(text), "%s: it moves nothing", what);
+    return tri_job_event_tell(job, act == TRI_GUARD_ROLLBACK ? "rollback" : "skip", text);
+}
+
+/* A batch in which no target counts has no loss, and nothing is wrong with that. */
+static bool loss_is_none(const tri_job *job)
+{
+    return !isfinite(job->record.loss) && job->sync->tail[TRI_TAIL_WEIGHT] != 0;
+}
+
+tri_status tri_job_guard_loss(const tri_job *job)
+{
+    if (!loss_is_none(job) || job->scale.now > 0 || job->guard.on_nonfinite != TRI_GUARD_STOP)
+        return TRI_OK;
+    return tri_fail(TRI_ENUMERIC, "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
+                    (long long)job->step, job->record.loss, job->record.lr);
+}
+
+/* Steps that are left out are not among those that others are compared with. */
+static tri_status spike_judge(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    const tri_train_config *train = &job->config.train;
+    double loss = job->record.loss;
+    if (guard->on_spike == TRI_GUARD_OFF || !isfinite(loss))
+        return TRI_OK;
+    if (guard->steps >= train->spike_window && guard->loss > 0 && loss > train->spike_factor * guard->loss) {
+        char what[256];
+        snprintf(what, sizeof(what), "the loss of step %lld jumps to %g, from a mean of %g", (long long)job->step, loss,
+                 guard->loss);
+        return guard_act(job, guard->on_spike, what);
+    }
+    guard->steps++;
+    guard->loss +=
+        (loss - guard->loss) / (double)(guard->steps < train->spike_window ? guard->steps : train->spike_window);
+    return TRI_OK;
+}
+
+tri_status tri_job_guard_judge(tri_job *job, double norm)
+{
+    char what[256];
+    TRI_TRY(tri_job_scale_judge(job, norm));
+    if (job->record.skipped)
+        return TRI_OK;
+    if (!loss_is_none(job) && isfinite(norm))
+        return spike_judge(job);
+    if (loss_is_none(job))
+        snprintf(what, sizeof(what), "the loss of step %lld is %f", (long long)job->step, job->record.loss);
+    else
+        snprintf(what, sizeof(what), "the gradient of step %lld is no number, its norm is %f", (long long)job->step,
+                 norm);
+    return guard_act(job, job->guard.on_nonfinite, what);
+}

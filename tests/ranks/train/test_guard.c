@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_guard.c: steps whose loss or gradient is no number, and losses that jump: the run ends, the step moves nothing,
+ * or the weights go back; the same in every layout, and after a resume.
+ *
+ * The linker gives tri_dataset_open() of the whole program to __wrap_tri_dataset_open(): a data set of which some
+ * samples are far too large.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/fs.h"
+#include "base/memory.h"
+#include "data/data.h"
+#include "ranks/train/train_expect.h"
+#include "train/job.h"
+
+#define RUN_FOLDER "trireme-test-guard-run"
+#define WIDTH      12
+#define BATCH      20
+#define COUNT      190 /* 10 steps an epoch, the last with 10 samples */
+
+/* --- the data set --- */
+
+/* Samples with far too large a target: 127, of step 6 of each epoch, the square of whose loss is no f32; and 185, of
+ * step 9. */
+static const struct {
+    int64_t index;
+    float factor;
+} odd[] = {{127, 1e37f}, {185, 30}};
+
+static tri_status samples_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples,
+                               void *targets)
+{
+    (void)dataset;
+    float *sample = samples, *target = targets;
+    for (int64_t i = 0; i < count; i++) {
+        float factor = 1;
+        for (size_t k = 0; k < TRI_COUNT_OF(odd); k++)
+            factor = indices[i] == odd[k].index ? odd[k].factor : factor;
+        for (int64_t j = 0; j < WIDTH; j++)
+            *sample++ = ((float)((indices[i] * 7 + j * (1 + indices[i] % 4)) % 11) - 5) / 5;
+        *target++ = factor * (float)(1 + indices[i] % 4);
+    }
+    return TRI_OK;
+}
+
+static void samples_close(tri_dataset *dataset)
+{
+    tri_free(dataset);
+}
+
+static const tri_dataset_ops samples_ops = {.name = "samples", .read = samples_read, .close = samples_close};
+
+tri_status __real_tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
+tri_status __wrap_tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
+tri_status __wrap_tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out)
+{
+    int64_t width = WIDTH, one = 1;
+    if (strcmp(config->path, "odd") != 0)
+        return __real_tri_dataset_open(config, test, out);
+    *out = tri_alloc_zero(1, sizeof(**out));
+    if (!*out)
+        return TRI_ENOMEM;
+    (*out)->ops = &samples_ops;
+    (*out)->info = (tri_dataset_info){.count = test ? 100 : COUNT,
+                                      .sample = tri_shape_make(1, &width),
+                                      .dtype = TRI_F32,
+                                      .target_dtype = TRI_F32,
+                                      .target = tri_shape_make(1, &one)};
+    return TRI_OK;
+}
+
+/* Not shuffled: step 6 of each epoch of 10 has no loss; step 9 has a large one. */
+static const char config[] = "model: {layers: [linear: {out: 16, relu: true}, batch_norm, linear: 1]}\n"
+                             "data: {path: odd, shuffle: false}\n"
+                             "train: {batch: 20, shards: 8, epochs: 2, seed: 7, threads: 1, eval_every: 0}\n"
+                             "optim: {name: adam, lr: 0.01}\n"
+                             "parallel: {bucket_kib: 1}\n";
+static const char gpt[] =
+    "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1}\n"
+    "data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, synthetic_width: 20}\n"
+    "train: {batch: 20, shards: 8, epochs: 3, seed: 7, threads: 1}\n"
+    "optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}\n"
+    "parallel: {bucket_kib: 4, tensor_parts: 2}\n";
+
+static uint64_t hash_with(int world, const char *const *overrides)
+{
+    return expect_run(&(train_case){.config = config, .overrides = overrides, .world = world});
+}
+
+static uint64_t hash_of_no_steps(void)
+{
+    tri_job *job;
+    tri_job_result result;
+    assert_int_equal(tri_job_open(&(tri_job_setup){.config_text = config}, &job), TRI_OK);
+    assert_int_equal(tri_job_result_read(job, &result), TRI_OK);
+    tri_job_close(job);
+    return result.weights_hash;
+}
+
+/* Lines of metrics.jsonl with that text. */
+static int lines_with(const char *words)
+{
+    char *text;
+    size_t nbytes;
+    int count = 0;
+    assert_int_equal(tri_fs_read(RUN_FOLDER "/metrics.jsonl", 0, &text, &nbytes), TRI_OK);
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        count++;
+    tri_free(text);
+    return count;
+}
+
+/* --- the same in every layout --- */
+
+static const char *const layouts[][4] = {{NULL},
+                                         {"train.threads=2", "train.shards_at_once=1", NULL},
+                                         {"parallel.sync=zero1", NULL},
+                                         {"parallel.sync=zero2", NULL},
+                                         {"parallel.sync=zero3", NULL},
+                                         {"parallel.ahead=on", NULL}};
+
+static void every_layout_leaves_out_the_same_steps(void **state)
+{
+    (void)state;
+    static const char *const acts[][3] = {{"train.on_nonfinite=skip", "train.on_spike=off", NULL},
+                                          {"train.on_nonfinite=skip", "train.on_spike=skip", NULL},
+                                          {"train.on_nonfinite=rollback", "train.on_spike=skip", NULL},
+                                          {"train.on_nonfinite=skip", "train.on_spike=rollback", NULL}};
+    uint64_t seen[TRI_COUNT_OF(acts)];
+    for (size_t a = 0; a < TRI_COUNT_OF(acts); a++) {
+        const char *overrides[16] = {acts[a][0], acts[a][1], "train.spike_window=4", "checkpoint.every_steps=4"};
+        seen[a] = hash_with(1, overrides);
+        for (size_t k = 0; k < a; k++)
+            assert_int_not_equal(seen[a], seen[k]);
+        for (int world = 1; world <= 4; world++)
+            for (size_t l = 0; l < TRI_COUNT_OF(layouts); l++) {
+                memcpy(overrides + 4, layouts[l], sizeof(layouts[l]));
+                assert_int_equal(hash_with(world, overrides), seen[a]);
+            }
+    }
+}
+
+static tri_status spoil(void *arg, const tri_gradient *gradient)
+{
+    (void)arg;
+    if (strcmp(gradient->name, "ln_f.weight") == 0 && (gradient->step == 3 || gradient->step == 7) &&
+        gradient->first == 0 && gradient->count > 0)
+        gradient->values[0] = gradient->step == 3 ? NAN : INFINITY;
+    return TRI_OK;
+}
+
+static void spoil_gradients(tri_job *job)
+{
+    if (job->step == job->first_step)
+        tri_job_gradient_hook(job, spoil, NULL);
+}
+
+static void meshes_see_gradients_that_are_no_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *layout[4];
+        int world;
+    } cases[] = {{{NULL}, 3},
+                 {{"parallel.tensor=2", NULL}, 2},
+                 {{"parallel.pipeline=2", NULL}, 2},
+                 {{"parallel.sync=zero2", NULL}, 3},
+                 {{"parallel.tensor=2", "parallel.sync=zero1", NULL}, 4},
+                 {{"parallel.pipeline=2", "parallel.tensor=2", "parallel.schedule=gpipe", NULL}, 4}};
+    static const char *const acts[] = {"train.on_nonfinite=skip", "train.on_nonfinite=rollback"};
+    const uint64_t quiet = expect_run(&(train_case){.config = gpt, .world = 1});
+    for (size_t a = 0; a < TRI_COUNT_OF(acts); a++) {
+        const char *overrides[8] = {acts[a], "checkpoint.every_steps=2"};
+        train_case test = {.config = gpt, .overrides = overrides, .world = 1, .before_step = spoil_gradients};
+        const uint64_t alone = expect_run(&test);
+        assert_int_not_equal(alone, quiet);
+        for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+            memcpy(overrides + 2, cases[i].layout, sizeof(cases[i].layout));
+            test.world = cases[i].world;
+            assert_int_equal(expect_run(&test), alone);
+        }
+    }
+}
+
+/* Nobody else wants the norm. */
+static void without_clipping_gradients_are_looked_at_too(void **state)
+{
+    (void)state;
+    const char *overrides[] = {"train.on_nonfinite=skip", "optim.clip_norm=0", "train.guard_limit=2", NULL};
+    train_case test = {.config = gpt, .overrides = overrides, .world = 1, .before_step = spoil_gradients};
+    const uint64_t alone = expect_run(&test);
+    test.world = 3;
+    assert_int_equal(expect_run(&test), alone);
+}
+
+static void meshes_see_losses_that_jump(void **state)
+{
+    (void)state;
+    const char *const wild[] = {"optim.lr=0.5", NULL};
+    const char *const calm[] = {"optim.lr=0.5",         "train.on_spike=skip", "train.spike_factor=1",
+                                "train.spike_window=3", "train.guard_limit=0", NULL};
+    const char *const calm_of_four[] = {
+        "optim.lr=0.5",        "train.on_spike=skip", "train.spike_factor=1", "train.spike_window=3",
+        "train.guard_limit=0", "parallel.pipeline=2", "parallel.tensor=2",    NULL};
+    const uint64_t alone = expect_run(&(train_case){.config = gpt, .overrides = calm, .world = 1});
+    assert_int_not_equal(alone, expect_run(&(train_case){.config = gpt, .overrides = wild, .world = 1}));
+    assert_int_equal(expect_run(&(train_case){.config = gpt, .overrides = calm, .world = 3}), alone);
+    assert_int_equal(expect_run(&(train_case){.config = gpt, .overrides = calm_of_four, .world = 4}), alone);
+}
+
+/* --- what a guard does --- */
+
+static void a_step_that_is_skipped_moves_nothing(void **state)
+{
+    (void)state;
+    const char *const before[] = {"train.on_nonfinite=skip", "train.steps=6", NULL};
+    const char *const after[] = {"train.on_nonfinite=skip", "train.steps=7", NULL};
+    const char *const later[] = {"train.on_nonfinite=skip", "train.steps=8", NULL};
+    assert_int_equal(hash_with(1, before), hash_with(2, after));
+    assert_int_not_equal(hash_with(1, before), hash_with(2, later));
+}
+
+static void rolling_back_brings_the_weights_of_the_latest_copy(void **state)
+{
+    (void)state;
+    static const char *const fours[] = {"train.on_nonfinite=rollback", "checkpoint.every_steps=4", "train.steps=4",
+                                        NULL};
+    static const char *const seven[] = {"train.on_nonfinite=rollback", "checkpoint.every_steps=4", "train.steps=7",
+                                        NULL};
+    static const char *const first[] = {"train.on_nonfinite=rollback", "train.steps=7", NULL};
+    const uint64_t none = hash_of_no_steps();
+    const uint64_t four = hash_with(1, fours);
+    assert_int_not_equal(four, none);
+    for (int world = 1; world <= 3; world++) {
+        assert_int_equal(hash_with(world, seven), four);
+        assert_int_equal(hash_with(world, first), none);
+    }
+}
+
+static void what_guards_do_is_told(void **state)
+{
+    (void)state;
+    const char *const overrides[] = {"train.on_nonfinite=skip", "train.on_spike=rollback", "train.spike_window=4",
+                                     NULL};
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    expect_run(&(train_case){.config = config, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 2});
+    assert_int_equal(lines_with("\"event\":\"skip\",\"text\":\"the loss of step "), 2);
+    assert_int_equal(lines_with("{\"step\":9,\"event\":\"rollback\",\"text\":\"the loss of step 9 jumps to "), 1);
+    assert_int_equal(lines_with("\"event\":\"rollback\""), 2);
+    assert_int_equal(lines_with("\"skipped\":true"), 4);
+    assert_int_equal(lines_with("\"skipped\":false"), 16);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* The loss of the weights before the first step is far above what later ones came to. */
+static void weights_that_are_back_do_not_jump_again(void **state)
+{
+    (void)state;
+    const char *const overrides[] = {"train.on_nonfinite=skip",
+                                     "train.on_spike=rollback",
+                                     "train.spike_window=3",
+                                     "train.spike_factor=2",
+                                     "optim.lr=0.1",
+                                     NULL};
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    expect_run(&(train_case){.config = config, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 1});
+    assert_int_equal(lines_with("\"event\":\"rollback\""), 2);
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* The mean of losses and the number of acts go on; the copy is the checkpoint's. */
+static void a_resumed_run_judges_as_if_it_had_not_stopped(void **state)
+{
+    (void)state;
+    const char *const whole[] = {"train.on_nonfinite=rollback", "train.on_spike=skip", "train.spike_window=12",
+                                 "checkpoint.every_steps=4", NULL};
+    const char *const half[] = {"train.on_nonfinite=rollback", "train.on_spike=skip", "train.spike_window=12",
+                                "checkpoint.every_steps=4",    "train.steps=12",      NULL};
+    const char *const few[] = {"train.on_nonfinite=rollback", "train.on_spike=skip", "train.spike_window=12",
+                               "checkpoint.every_steps=4",    "train.guard_limit=1", NULL};
+    const char *const few_half[] = {"train.on_nonfinite=rollback",
+                                    "train.on_spike=skip",
+                                    "train.spike_window=12",
+                                    "checkpoint.every_steps=4",
+                                    "train.guard_limit=1",
+                                    "train.steps=12",
+                                    NULL};
+    const uint64_t alone = hash_with(1, whole);
+    const int worlds[][2] = {{1, 1}, {2, 3}, {3, 1}};
+    for (size_t i = 0; i < TRI_COUNT_OF(worlds); i++) {
+        assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+        train_case first = {.config = config, .overrides = half, .run_folder = RUN_FOLDER, .world = worlds[i][0]};
+        train_case second = {.config = config,
+                             .overrides = whole,
+                             .run_folder = RUN_FOLDER,
+                             .resume = RUN_FOLDER,
+                             .world = worlds[i][1]};
+        expect_run(&first);
+        assert_int_equal(expect_run(&second), alone);
+        assert_int_equal(lines_with("{\"step\":19,\"event\":\"skip\""), 1);
+    }
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    expect_run(&(train_case){.config = config, .overrides = few_half, .run_folder = RUN_FOLDER, .world = 1});
+    train_outcome outcome = train_threads(
+        &(train_case){.config = config, .overrides = few, .run_folder = RUN_FOLDER, .resume = RUN_FOLDER, .world = 2});
+    assert_int_equal(outcome.status, TRI_ENUMERIC);
+    assert_non_null(strstr(outcome.message, "step 16: the loss of step 16 is "));
+    assert_non_null(strstr(outcome.message, "and guards have acted 1 times already (train.guard_limit)"));
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
+/* --- what ends in words --- */
+
+static void what_ends_the_run_and_what_cannot_be_is_one_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *overrides[5];
+        tri_status status;
+        const char *words;
+    } cases[] = {
+        {{NULL}, TRI_ENUMERIC, "step 6: the loss of step 6 is "},
+        {{"train.on_nonfinite=skip", "train.on_spike=stop", "train.spike_window=4", NULL},
+         TRI_ENUMERIC,
+         "step 9: the loss of step 9 jumps to "},
+        {{"train.on_nonfinite=skip", "train.guard_limit=1", NULL},
+         TRI_ENUMERIC,
+         "and guards have acted 1 times already (train.guard_limit)"},
+        {{"parallel.sync=local", "train.on_nonfinite=skip", NULL},
+         TRI_ECONFIG,
+         "train.on_nonfinite skip wants all workers to skip the same steps: parallel.sync local"},
+        {{"parallel.sync=ps", "train.on_spike=rollback", NULL},
+         TRI_ECONFIG,
+         "train.on_spike rollback wants all workers to skip the same steps: parallel.sync ps"},
+        {{"parallel.compress=topk", "train.on_nonfinite=rollback", NULL},
+         TRI_ECONFIG,
+         "train.on_nonfinite rollback sends gradients that may be no numbers, which parallel.compress topk would keep"},
+        {{"train.precision=f16", "train.on_nonfinite=skip", NULL},
+         TRI_ECONFIG,
+         "train.on_nonfinite skip: with train.precision f16 the loss scale skips steps"},
+        {{"train.on_nonfinite=ignore", NULL}, TRI_ECONFIG, "train.on_nonfinite"},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++)
+        for (int world = 1; world <= 2; world++) {
+            train_outcome outcome =
+                train_threads(&(train_case){.config = config, .overrides = cases[i].overrides, .world = world});
+            if (outcome.status != cases[i].status || !strstr(outcome.message, cases[i].words))
+                fail_msg("want '%s', got '%s'", cases[i].words, outcome.message);
+        }
+    train_outcome outcome =
+        train_threads(&(train_case){.config = gpt, .world = 2, .before_step = spoil_gradients}); /* clips */
+    assert_int_equal(outcome.status, TRI_ENUMERIC);
+    assert_non_null(strstr(outcome.message, "step 3: the gradient of step 3 is no number"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layout_leaves_out_the_same_steps),
+        cmocka_unit_test(meshes_see_gradients_that_are_no_numbers),
+        cmocka_unit_test(without_clipping_gradients_are_looked_at_too),
+        cmocka_unit_test(meshes_see_losses_that_jump),
+        cmocka_unit_test(a_step_that_is_skipped_moves_nothing),
+        cmocka_unit_test(rolling_back_brings_the_weights_of_the_latest_copy),
+        cmocka_unit_test(what_guards_do_is_told),
+        cmocka_unit_test(weights_that_are_back_do_not_jump_again),
+        cmocka_unit_test(a_resumed_run_judges_as_if_it_had_not_stopped),
+        cmocka_unit_test(what_ends_the_run_and_what_cannot_be_is_one_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
