@@ -12,12 +12,13 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/eval_follow.h"
+#include "cli/train_elastic.h"
 #include "cli/train_ps.h"
 #include "cli/worker.h"
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *hosts, *out, *resume, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *hosts, *out, *resume, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -26,8 +27,13 @@ static const tri_flag flags[] = {
      &given.ranks},
     {"--servers", "N", "start N parameter servers beside the workers (parallel.sync=ps)", &given.servers},
     {"--restarts", "N",
-     "with --servers: start processes again that were killed by a signal, at most N times together (default 0)",
+     "with --servers or --elastic: start processes again that were killed by a signal, at most N times together "
+     "(default 0)",
      &given.restarts},
+    {"--elastic", "MIN:MAX",
+     "workers may be killed, leave (SIGTERM) and join while the others go on, MIN to MAX of them", &given.elastic},
+    {"--wait", "SECONDS",
+     "with --elastic: how long fewer than MIN wait for others before they save and end (default 60)", &given.wait_s},
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
@@ -163,6 +169,20 @@ static int dry_run(const tri_config *config, int ranks)
 #define SERVERS_WORD "parallel.sync=ps"
 
 /* The parent: starts this program on N ranks with the same words, and waits. */
+/* MIN:MAX. */
+static tri_status elastic_read(int64_t *least, int64_t *most)
+{
+    char first[24];
+    const char *colon = strchr(given.elastic, ':');
+    size_t nbytes = colon ? (size_t)(colon - given.elastic) : sizeof(first);
+    if (nbytes >= sizeof(first))
+        return tri_fail(TRI_ECONFIG, "--elastic wants MIN:MAX, such as 2:8, found '%.60s'", given.elastic);
+    memcpy(first, given.elastic, nbytes);
+    first[nbytes] = 0;
+    TRI_TRY(tri_flag_int("--elastic", first, 1, 65536, least));
+    return tri_flag_int("--elastic", colon + 1, *least, 65536, most);
+}
+
 static int launch_workers(const train_plan *plan, tri_worker_roles roles)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
@@ -170,6 +190,14 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles)
     if (given.resume) {
         argv[count++] = "--resume";
         argv[count++] = (char *)given.resume;
+    }
+    if (given.elastic) {
+        argv[count++] = "--elastic";
+        argv[count++] = (char *)given.elastic;
+    }
+    if (given.wait_s) {
+        argv[count++] = "--wait";
+        argv[count++] = (char *)given.wait_s;
     }
     for (int i = 0; plan->overrides[i]; i++) {
         if (count + 2 == (int)TRI_COUNT_OF(argv))
@@ -212,6 +240,22 @@ static tri_status check_servers(const tri_config *config)
     return TRI_OK;
 }
 
+static tri_status train_elastic(const train_plan *plan, const tri_config *config)
+{
+    int64_t least, most, wait_s = 60;
+    TRI_TRY(elastic_read(&least, &most));
+    if (given.wait_s)
+        TRI_TRY(tri_flag_int("--wait", given.wait_s, 0, 1000000, &wait_s));
+    return tri_train_elastic(&(tri_elastic_words){.config_path = plan->config_path,
+                                                  .overrides = plan->overrides,
+                                                  .folder = plan->folder,
+                                                  .resume = given.resume,
+                                                  .config = config,
+                                                  .least = (int)least,
+                                                  .most = (int)most,
+                                                  .wait_s = (double)wait_s});
+}
+
 /* One rank. */
 static tri_status train_rank(const train_plan *plan, const tri_config *config)
 {
@@ -219,6 +263,8 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
     tri_job *job = NULL;
     TRI_TRY(log_open_alone(plan));
     TRI_TRY(check_servers(config));
+    if (given.elastic)
+        return train_elastic(plan, config);
     if (strcmp(config->parallel.sync, "ps") == 0)
         return tri_train_ps(plan->config_path, plan->overrides, plan->folder, given.resume, config);
     tri_comm_config comm_config = config->comm;
@@ -244,6 +290,37 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
     return tri_worker_leave(comm, status == TRI_OK ? TRI_OK : tri_fail_copy(status, message));
 }
 
+static tri_status elastic_check(const tri_worker_roles *roles)
+{
+    int64_t least, most, wait_s;
+    if (given.wait_s && !given.elastic)
+        return tri_fail(TRI_ECONFIG, "--wait goes with --elastic");
+    if (given.wait_s)
+        TRI_TRY(tri_flag_int("--wait", given.wait_s, 0, 1000000, &wait_s));
+    if (!given.elastic)
+        return TRI_OK;
+    TRI_TRY(elastic_read(&least, &most));
+    if (given.servers)
+        return tri_fail(TRI_ECONFIG, "--elastic goes without --servers: workers of servers come and go by --restarts");
+    if (given.ranks && (roles->workers < least || roles->workers > most))
+        return tri_fail(TRI_ECONFIG, "--elastic %s: want as many workers to begin with, got -n %lld", given.elastic,
+                        (long long)roles->workers);
+    return TRI_OK;
+}
+
+/* --elastic wants more of a configuration than others; MAX workers have a shard each. */
+static tri_status elastic_configure(const tri_config *config)
+{
+    int64_t least, most;
+    if (!given.elastic)
+        return TRI_OK;
+    TRI_TRY(elastic_read(&least, &most));
+    if (most > config->train.shards)
+        return tri_fail(TRI_ECONFIG, "--elastic %s: want at most train.shards workers, %lld", given.elastic,
+                        (long long)config->train.shards);
+    return tri_elastic_check(config);
+}
+
 /* The evaluator of a TF_CONFIG: no rank of the job, it looks at what the chief writes. */
 static tri_status evaluate_run(const train_plan *plan)
 {
@@ -264,9 +341,12 @@ static tri_status roles_read(tri_worker_roles *roles)
         TRI_TRY(tri_flag_int("--servers", given.servers, 1, 64, &roles->servers));
     if (given.restarts)
         TRI_TRY(tri_flag_int("--restarts", given.restarts, 0, INT32_MAX, &roles->restarts));
-    if (given.restarts && !given.servers)
-        return tri_fail(TRI_ECONFIG,
-                        "--restarts goes with --servers: ranks of other jobs cannot be replaced one by one");
+    if (given.restarts && !given.servers && !given.elastic)
+        return tri_fail(
+            TRI_ECONFIG,
+            "--restarts goes with --servers or --elastic: ranks of other jobs cannot be replaced one by one");
+    roles->elastic = given.elastic != NULL;
+    TRI_TRY(elastic_check(roles));
     if (given.servers && !given.ranks)
         return tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
     if (given.hosts && !given.ranks)
@@ -299,6 +379,8 @@ static int run(int count, char **argv)
         status = servers_configure(&config, &roles);
     if (status == TRI_OK)
         status = tri_config_check(&config, (int)roles.workers);
+    if (status == TRI_OK)
+        status = elastic_configure(&config);
     bool evaluates = status == TRI_OK && roles.workers == 0 && !given.dry_run && tri_cluster_is_evaluator(NULL, NULL);
     if (status == TRI_OK && !plan.folder[0] && !evaluates)
         status = run_folder_name(&config, plan.folder, sizeof(plan.folder));
@@ -311,7 +393,7 @@ static int run(int count, char **argv)
         code = dry_run(&config, roles.workers > 0 ? (int)roles.workers : 1);
     else if (evaluates)
         code = (status = evaluate_run(&plan)) == TRI_OK ? 0 : tri_command_fail(status);
-    else if (roles.workers > 1 || (given.ranks && (given.hosts || roles.servers > 0)))
+    else if (roles.workers > 1 || (given.ranks && (given.hosts || roles.servers > 0 || given.elastic)))
         code = launch_workers(&plan, roles);
     else {
         status = train_rank(&plan, &config);

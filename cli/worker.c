@@ -24,6 +24,7 @@ tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **a
     config.ranks = roles.workers + roles.servers;
     config.servers = roles.servers;
     config.restarts = roles.restarts;
+    config.elastic = roles.elastic;
     config.prefix = false;
     if (hosts)
         TRI_TRY(tri_options_set(&tri_launch_options, &config, "hosts", hosts));

@@ -11,6 +11,7 @@
 typedef struct tri_worker_roles {
     int64_t workers, servers; /* parameter servers are the last ranks */
     int64_t restarts;         /* launch.restarts */
+    bool elastic;             /* launch.elastic */
 } tri_worker_roles;
 
 /* Runs this program with the words of argv (NULL at the end; argv[0] is set here) as ranks, and waits. hosts:

@@ -210,10 +210,24 @@ tri_status tri_fs_write_swap(const char *path, const void *bytes, size_t nbytes)
 
 tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes)
 {
+    int64_t at = -1;
+    return tri_fs_append_at(path, bytes, nbytes, &at);
+}
+
+tri_status tri_fs_append_at(const char *path, const void *bytes, size_t nbytes, int64_t *at)
+{
+    struct stat info;
     int fd = tri_fs_open_retrying(path, O_WRONLY | O_CREAT | O_APPEND);
     if (fd < 0)
         return tri_fs_fail(path, "open for appending", errno);
-    tri_status status = write_all(fd, path, bytes, nbytes);
+    tri_status status = fstat(fd, &info) == 0 ? TRI_OK : tri_fs_fail(path, "look at", errno);
+    if (status == TRI_OK && *at >= 0 && *at != info.st_size)
+        status = tri_fail(TRI_EMISMATCH, "%s: want %lld bytes there, got %lld: somebody else writes it", path,
+                          (long long)*at, (long long)info.st_size);
+    if (status == TRI_OK)
+        status = write_all(fd, path, bytes, nbytes);
+    if (status == TRI_OK)
+        *at = info.st_size + (int64_t)nbytes;
     if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
         status = tri_fs_fail(path, "close", errno);
     return status;

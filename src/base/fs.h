@@ -20,6 +20,9 @@ tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbyte
 tri_status tri_fs_write_swap(const char *path, const void *bytes, size_t nbytes);
 /* Appends to a file, created if absent. */
 tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes);
+/* The same of a file that others may take over: TRI_EMISMATCH, and nothing is written, unless it holds *at bytes (-1:
+ * any number); *at becomes what it holds then. */
+tri_status tri_fs_append_at(const char *path, const void *bytes, size_t nbytes, int64_t *at);
 /* Creates the folder and its parents. */
 tri_status tri_fs_make_folder(const char *path);
 /* Removes a file or a folder with all it holds; fine when absent. */

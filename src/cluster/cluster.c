@@ -16,7 +16,9 @@
 #include "base/fs.h"
 #include "cluster/store_impl.h"
 
-#define LEAVE_NS (5 * TRI_NS_PER_S)
+#define LEAVE_NS            (5 * TRI_NS_PER_S)
+#define TRI_EXCHANGE_NBYTES 2048                /* of a text that is swept, at most */
+#define BROKEN_NS           (5 * TRI_NS_PER_MS) /* between two looks at whether a wait is in vain */
 
 /* Makes the folder, or takes the one that another rank of this user made; not one of somebody else. */
 static tri_status private_folder_make(const char *path)
@@ -124,6 +126,21 @@ static tri_status gather(tri_cluster *cluster, const char *name, int64_t deadlin
     return status;
 }
 
+/* Waits no longer than until a rank is known not to come. */
+static tri_status piece_wait(tri_cluster *cluster, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
+{
+    tri_status status = TRI_ETIMEOUT;
+
+    if (!cluster->broken)
+        return tri_store_wait(cluster->store, key, bytes, nbytes, deadline_ns);
+    while (status == TRI_ETIMEOUT && tri_now_ns() < deadline_ns) {
+        if (atomic_load(cluster->broken))
+            return tri_fail(TRI_EPEER, "a rank has ended before the ranks had met");
+        status = tri_store_wait(cluster->store, key, bytes, nbytes, tri_now_ns() + BROKEN_NS);
+    }
+    return status;
+}
+
 /* Reads what gather wrote. */
 static tri_status collect(tri_cluster *cluster, const char *name, tri_string *all, int64_t deadline_ns)
 {
@@ -136,7 +153,7 @@ static tri_status collect(tri_cluster *cluster, const char *name, tri_string *al
         tri_status status;
 
         snprintf(key, sizeof key, "exchange/%s/all/%zu", name, piece);
-        TRI_TRY(tri_store_wait(cluster->store, key, &bytes, &nbytes, deadline_ns));
+        TRI_TRY(piece_wait(cluster, key, &bytes, &nbytes, deadline_ns));
         status = nbytes > 0 ? tri_string_append_bytes(all, bytes, nbytes) : TRI_EFORMAT;
         tri_free(bytes);
         if (piece == 0 && status == TRI_OK && all->nbytes >= sizeof total)
@@ -230,6 +247,23 @@ tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const ch
         texts[rank] = NULL;
     }
     return status;
+}
+
+tri_status tri_cluster_exchange_sweep(tri_cluster *cluster, const char *name, int64_t deadline_ns)
+{
+    char key[TRI_STORE_KEY_NBYTES + 1];
+    size_t pieces = 1 + (size_t)cluster->world * TRI_EXCHANGE_NBYTES / TRI_STORE_VALUE_NBYTES;
+
+    for (int rank = 0; rank < cluster->world; rank++) {
+        snprintf(key, sizeof key, "exchange/%s/%d", name, rank);
+        TRI_TRY(tri_store_remove(cluster->store, key, deadline_ns));
+    }
+    for (size_t piece = 0; piece < pieces; piece++) {
+        snprintf(key, sizeof key, "exchange/%s/all/%zu", name, piece);
+        TRI_TRY(tri_store_remove(cluster->store, key, deadline_ns));
+    }
+    snprintf(key, sizeof key, "exchange/%s/count", name);
+    return tri_store_remove(cluster->store, key, deadline_ns);
 }
 
 void tri_cluster_leave(tri_cluster *cluster)

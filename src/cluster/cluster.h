@@ -12,17 +12,21 @@
 #ifndef TRI_CLUSTER_CLUSTER_H
 #define TRI_CLUSTER_CLUSTER_H
 
+#include <stdatomic.h>
+
 #include "cluster/store.h"
 
 typedef struct tri_cluster {
     const char *started_by; /* "torchrun" */
     int rank, world;
     int local_rank, local_world;
-    int servers;              /* the last so many ranks are parameter servers */
-    char token[65];           /* of the job; "" when the starter gave none */
-    tri_store *store;         /* NULL when world is 1 */
-    tri_store_server *server; /* rank 0 of a foreign starter serves; else NULL */
-    char *folder;             /* private folder of a file store, removed by the last one that leaves; else NULL */
+    int servers;               /* the last so many ranks are parameter servers */
+    int64_t generation;        /* of the membership, which frames carry; 0: it never changes */
+    const atomic_bool *broken; /* set: some rank will not come to an exchange; NULL: never */
+    char token[65];            /* of the job; "" when the starter gave none */
+    tri_store *store;          /* NULL when world is 1 */
+    tri_store_server *server;  /* rank 0 of a foreign starter serves; else NULL */
+    char *folder;              /* private folder of a file store, removed by the last one that leaves; else NULL */
 } tri_cluster;
 
 /* Reads one environment variable; NULL when absent. The calls below take NULL for the environment of this process;
@@ -34,6 +38,7 @@ typedef struct tri_cluster_place {
     const char *started_by;
     int rank, world, local_rank, local_world;
     int servers; /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
+    int starts;  /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
     char store_url[1200];
     char token[65];
     bool serves;         /* this rank must run the store's server at store_url */
@@ -52,6 +57,8 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadli
  * once per name. */
 tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const char *text, char **texts,
                                 int64_t deadline_ns);
+/* All have what they came for: takes an exchange out of the store; by one rank. */
+tri_status tri_cluster_exchange_sweep(tri_cluster *cluster, const char *name, int64_t deadline_ns);
 void tri_cluster_leave(tri_cluster *cluster);
 
 #endif

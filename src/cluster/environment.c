@@ -8,6 +8,7 @@
 #include "cluster/environment.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,7 +192,9 @@ static tri_status trireme_fill(tri_cluster_lookup lookup, void *arg, tri_cluster
     TRI_TRY(rank_pair(lookup, arg, "TRIREME_RANK", "TRIREME_WORLD_SIZE", &place->rank, &place->world));
     TRI_TRY(rank_pair(lookup, arg, "TRIREME_LOCAL_RANK", "TRIREME_LOCAL_WORLD_SIZE", &place->local_rank,
                       &place->local_world));
-    if (place->world > 1 && !has(lookup, arg, "TRIREME_STORE"))
+    if (has(lookup, arg, "TRIREME_STARTS"))
+        TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_STARTS", 0, INT_MAX - 1, &place->starts));
+    if ((place->world > 1 || place->starts >= 0) && !has(lookup, arg, "TRIREME_STORE"))
         return tri_fail(TRI_ECONFIG, "TRIREME_STORE: want a store url (TRIREME_WORLD_SIZE is %d), found nothing",
                         place->world);
     return TRI_OK;
@@ -410,6 +413,7 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
     token = lookup("TRIREME_TOKEN", arg);
     memset(place, 0, sizeof *place);
     place->world = place->local_world = 1;
+    place->starts = -1;
     while (!row->is_here(lookup, arg))
         row++;
     place->started_by = row->name;
@@ -423,7 +427,7 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
     if (place->local_world > place->world)
         return tri_fail(TRI_ECONFIG, "started by %s: local world: want at most the world's %d ranks, found %d",
                         row->name, place->world, place->local_world);
-    if (place->world == 1) {
+    if (place->world == 1 && place->starts < 0) {
         place->store_url[0] = 0;
         place->serves = place->private_folder = false;
     } else if (store) {

@@ -17,6 +17,8 @@
 #include "base/fs.h"
 #include "cluster/launch_impl.h"
 
+#define STORE_NS (10 * TRI_NS_PER_S) /* to reach our own store */
+
 #define TRI_OPTION_STRUCT tri_launch_config
 static const tri_option launch_rows[] = {TRI_LAUNCH_OPTIONS(TRI_OPTION_ROW)};
 #undef TRI_OPTION_STRUCT
@@ -117,7 +119,7 @@ static tri_status ranks_make(launch *job, const char *log_folder, bool quiet_oth
         TRI_TRY(tri_fs_make_folder(log_folder));
     for (int r = 0; r < job->world; r++) {
         launch_rank *rank = &job->ranks[r];
-        bool hides = quiet_others && !job->config->prefix && r > 0;
+        bool hides = quiet_others && !job->config->elastic && !job->config->prefix && r > 0;
 
         while (job->hosts.count > 0 && r >= hosts[host].first_rank + hosts[host].count)
             host++;
@@ -220,6 +222,7 @@ static void launch_fini(launch *job)
     }
     if (job->report_fd >= 0)
         close(job->report_fd);
+    tri_store_close(job->store);
     tri_store_server_stop(job->server);
     for (int i = 0; i < 2; i++) {
         tri_string_fini(&job->sinks[i].pending);
@@ -268,6 +271,8 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
         status = cores_make(&job);
     if (status == TRI_OK)
         status = meeting_make(&job);
+    if (status == TRI_OK && config->elastic)
+        status = tri_store_open(job.store_url, job.token, tri_now_ns() + STORE_NS, &job.store);
     if (status == TRI_OK)
         status = tri_launch_guard_start(&job.guard, job.world, job.token);
     if (status == TRI_OK)

@@ -20,6 +20,8 @@
     X(PATH, hosts, "", 0, 0, NULL, "file with one 'host [slots=N]' per line; started by ssh; empty = this machine")    \
     X(INT, restarts, "0", 0, 1e9, NULL,                                                                                \
       "times that processes killed by a signal are started again, together; 0 = the first one ends the job")           \
+    X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \
+      "processes may come and go: the others go on without those that were killed")                                    \
     X(INT, threads, "0", 0, 4096, NULL, "threads of each rank, 0 = cores divided by local ranks, at least 1")          \
     X(BOOL, bind, "true", 0, 0, NULL, "give each local rank cores of its own")                                         \
     X(BOOL, prefix, "true", 0, 0, NULL, "put '[rank] ' before each line of output")                                    \

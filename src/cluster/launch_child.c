@@ -62,6 +62,8 @@ static tri_status settings_make(const launch_start *start, const launch_rank *ra
     for (size_t i = 0; i < TRI_COUNT_OF(numbers); i++)
         TRI_TRY(text_push(settings, tri_format("%s=%d", numbers[i].name, numbers[i].value)));
     TRI_TRY(text_push(settings, tri_format("TRIREME_STORE=%s", url)));
+    if (start->config->elastic)
+        TRI_TRY(text_push(settings, tri_format("TRIREME_STARTS=%d", rank->starts)));
     TRI_TRY(text_push(settings, tri_format("MASTER_ADDR=%s", start->master)));
     if (start->config->servers > 0)
         TRI_TRY(text_push(settings, tri_format("TRIREME_SERVERS=%d", (int)start->config->servers)));
@@ -229,5 +231,6 @@ tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
     free(folder);
     tri_string_fini(&command);
     texts_free(&settings);
+    rank->starts++;
     return status;
 }

@@ -95,6 +95,7 @@ typedef struct launch_rank {
     pid_t pid;         /* 0: not started or reaped */
     pid_t group;       /* what pid was */
     int pidfd;         /* -1: the system has none */
+    int starts;        /* so far */
     int control;       /* of a remote rank: its standard input; else -1 */
     launch_stream streams[2];
     char *log_path;
@@ -126,6 +127,7 @@ typedef struct launch {
     tri_vector hosts;
     char token[65], store_url[320], master[256];
     tri_store_server *server;
+    tri_store *store; /* elastic: where ends of ranks are told */
     launch_guard guard;
     launch_sink sinks[2];
     int report_fd;

@@ -13,10 +13,12 @@
 #include <unistd.h>
 
 #include "cluster/launch_impl.h"
+#include "cluster/members.h"
 
 #define TICK_NS  (200 * TRI_NS_PER_MS)
 #define CUT_NS   TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
 #define FLUSH_NS (5 * TRI_NS_PER_S)
+#define BURY_NS  (2 * TRI_NS_PER_S)
 
 static void note(launch *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(launch *job, const char *format, ...)
@@ -56,12 +58,21 @@ static void all_signal(launch *job, int number, const char *name)
         rank_signal(&job->ranks[r], number, name);
 }
 
+/* Asks all to end. To one of those that come and go SIGTERM says that it alone shall leave. */
+static void all_end(launch *job, int number)
+{
+    if (number == SIGINT || job->config->elastic)
+        all_signal(job, SIGINT, "INT");
+    else
+        all_signal(job, SIGTERM, "TERM");
+}
+
 void tri_launch_stop_others(launch *job)
 {
     if (job->stopping)
         return;
     job->stopping = true;
-    all_signal(job, SIGTERM, "TERM");
+    all_end(job, SIGTERM);
     job->kill_ns = tri_now_ns() + (int64_t)(job->config->grace_s * (double)TRI_NS_PER_S);
 }
 
@@ -73,7 +84,7 @@ static void signals_check(launch *job)
     if (number && !job->signal_passed) {
         job->signal_passed = true;
         note(job, "trireme: signal %d (%s) is passed on to all ranks\n", number, strsignal(number));
-        all_signal(job, number, number == SIGINT ? "INT" : "TERM");
+        all_end(job, number);
     }
     if (job->stopping && !job->killing && now_ns >= job->kill_ns) {
         job->killing = true;
@@ -140,6 +151,26 @@ static int cause_weight(const tri_launch_result *result)
     return result->signal ? 3 : result->exit_code == 3 ? 1 : result->exit_code ? 2 : 0;
 }
 
+/* The others need not find out themselves. */
+static void rank_bury(launch *job, const launch_rank *rank)
+{
+    char id[TRI_MEMBER_NBYTES];
+
+    snprintf(id, sizeof id, "%d.%d", rank->rank, rank->starts - 1);
+    if (tri_members_bury(job->store, id, tri_now_ns() + BURY_NS) != TRI_OK)
+        note(job, "trireme: cannot tell the others that rank %d has ended: %s\n", rank->rank, tri_last_error());
+}
+
+/* Whether the others go on without one that died by a signal. */
+static bool others_go_on(launch *job, const launch_rank *rank, int signal)
+{
+    if (!job->config->elastic || signal == 0 || job->alive == 0 || job->stopping)
+        return false;
+    note(job, "trireme: worker %d was killed by signal %d (%s); the others go on\n", rank->rank, signal,
+         strsignal(signal));
+    return true;
+}
+
 /* One that died by a signal runs again, where the job can go on without it for a while. */
 static bool rank_restart(launch *job, launch_rank *rank, int signal)
 {
@@ -175,7 +206,9 @@ static void ends_check(launch *job)
         else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65)
             end.signal = info.si_status - 128; /* the shell over there reports signals like this */
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
-        if (rank_restart(job, rank, end.signal))
+        if (job->store)
+            rank_bury(job, rank);
+        if (rank_restart(job, rank, end.signal) || others_go_on(job, rank, end.signal))
             continue;
         if (cause_weight(&end) > cause_weight(&cause))
             cause = end;

@@ -148,12 +148,18 @@ tri_status tri_store_open(const char *url, const char *token, int64_t deadline_n
                           : tri_store_tcp_open(&parsed, token, deadline_ns, out);
 }
 
-tri_status tri_store_set(tri_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
+static tri_status value_check(const char *key, size_t nbytes)
 {
-    TRI_TRY(tri_store_key_check(key, strlen(key)));
     if (nbytes > TRI_STORE_VALUE_NBYTES)
         return tri_fail(TRI_EINVAL, "store key %s: want a value of at most %u bytes, got %zu", key,
                         TRI_STORE_VALUE_NBYTES, nbytes);
+    return TRI_OK;
+}
+
+tri_status tri_store_set(tri_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
+{
+    TRI_TRY(tri_store_key_check(key, strlen(key)));
+    TRI_TRY(value_check(key, nbytes));
     return store->ops->set(store, key, bytes, nbytes, deadline_ns);
 }
 
@@ -176,6 +182,16 @@ tri_status tri_store_remove(tri_store *store, const char *key, int64_t deadline_
 {
     TRI_TRY(tri_store_key_check(key, strlen(key)));
     return store->ops->remove(store, key, deadline_ns);
+}
+
+tri_status tri_store_claim(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
+                           size_t *nbytes, int64_t deadline_ns)
+{
+    *bytes = NULL;
+    *nbytes = 0;
+    TRI_TRY(tri_store_key_check(key, strlen(key)));
+    TRI_TRY(value_check(key, mine_nbytes));
+    return store->ops->claim(store, key, mine, mine_nbytes, bytes, nbytes, deadline_ns);
 }
 
 void tri_store_close(tri_store *store)
@@ -241,6 +257,16 @@ static tri_status prefix_remove(tri_store *store, const char *key, int64_t deadl
     return tri_store_remove(inner, full, deadline_ns);
 }
 
+static tri_status prefix_claim(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
+                               size_t *nbytes, int64_t deadline_ns)
+{
+    char full[2 * TRI_STORE_KEY_NBYTES + 2];
+    tri_store *inner;
+
+    TRI_TRY(prefixed(store, key, full, &inner));
+    return tri_store_claim(inner, full, mine, mine_nbytes, bytes, nbytes, deadline_ns);
+}
+
 static void prefix_close(tri_store *base)
 {
     prefix_store *store = tri_container_of(base, prefix_store, base);
@@ -256,6 +282,7 @@ static const tri_store_ops prefix_ops = {
     .wait = prefix_wait,
     .add = prefix_add,
     .remove = prefix_remove,
+    .claim = prefix_claim,
     .close = prefix_close,
 };
 

@@ -2,7 +2,8 @@
  *
  * store.h: a small shared table of names and bytes by which ranks find each other.
  *
- * One table per kind: tcp (a server in the launcher or in rank 0), file (a shared folder), and `prefix` wraps any.
+ * One table per kind: tcp (a server in the launcher or in rank 0), file (a shared folder), memory (ranks of one
+ * process), and `prefix` wraps any.
  * Keys: at most 255 bytes of [A-Za-z0-9_./-]; values: at most 1 MiB. Every call has a deadline on the tri_now_ns()
  * scale.
  */
@@ -23,6 +24,9 @@ typedef struct tri_store_ops {
     /* Adds to a number (0 when absent), atomically; *after is the new value. */
     tri_status (*add)(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns);
     tri_status (*remove)(tri_store *store, const char *key, int64_t deadline_ns);
+    /* Sets a key that is not there, atomically; *bytes is what stands then, as with wait. */
+    tri_status (*claim)(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
+                        size_t *nbytes, int64_t deadline_ns);
     void (*close)(tri_store *store);
 } tri_store_ops;
 
@@ -36,11 +40,16 @@ struct tri_store {
 tri_status tri_store_open(const char *url, const char *token, int64_t deadline_ns, tri_store **out);
 /* Puts "<prefix>/" before each key. Takes inner. */
 tri_status tri_store_prefix(tri_store *inner, const char *prefix, tri_store **out);
+/* One that the threads of this process, or the fibers of a simulation, share. */
+tri_status tri_store_memory(tri_store **out);
 
 tri_status tri_store_set(tri_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns);
 tri_status tri_store_wait(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns);
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns);
 tri_status tri_store_remove(tri_store *store, const char *key, int64_t deadline_ns);
+/* Of all that claim a key the first has its value kept; all are given that one. */
+tri_status tri_store_claim(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
+                           size_t *nbytes, int64_t deadline_ns);
 void tri_store_close(tri_store *store);
 
 /* The server of a tcp store, on a thread of its own with one epoll loop: a slow, silent or malicious client cannot hold

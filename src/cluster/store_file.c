@@ -97,8 +97,10 @@ static tri_status write_key(const char *path, const char *key, const void *bytes
 /* What is done to a key under the lock. */
 typedef struct key_change {
     tri_status (*make)(const char *path, const char *key, const struct key_change *change);
-    const void *bytes; /* set */
+    const void *bytes; /* set, claim */
     size_t nbytes;
+    char **claimed; /* claim */
+    size_t *claimed_nbytes;
     int64_t amount; /* add */
     int64_t *after;
 } key_change;
@@ -156,6 +158,25 @@ static tri_status file_wait(tri_store *base, const char *key, char **bytes, size
     return status;
 }
 
+static tri_status claim_locked(const char *path, const char *key, const key_change *change)
+{
+    tri_status status = read_key(path, change->claimed, change->claimed_nbytes);
+
+    if (status != TRI_ENOTFOUND)
+        return status;
+    TRI_TRY(write_key(path, key, change->bytes, change->nbytes));
+    return read_key(path, change->claimed, change->claimed_nbytes);
+}
+
+static tri_status file_claim(tri_store *base, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
+                             size_t *nbytes, int64_t deadline_ns)
+{
+    const key_change change = {
+        .make = claim_locked, .bytes = mine, .nbytes = mine_nbytes, .claimed = bytes, .claimed_nbytes = nbytes};
+
+    return change_locked(base, key, &change, deadline_ns);
+}
+
 static tri_status add_locked(const char *path, const char *key, const key_change *change)
 {
     char *bytes = NULL, *end, text[32];
@@ -211,6 +232,7 @@ static const tri_store_ops file_ops = {
     .wait = file_wait,
     .add = file_add,
     .remove = file_remove,
+    .claim = file_claim,
     .close = file_close,
 };
 

@@ -2,7 +2,7 @@
  *
  * store_impl.h: what the stores share: the message of the tcp protocol (docs/formats/store.md), keys, urls, openers.
  *
- * For store*.c, cluster.c, launch*.c and the tests and fuzz targets of these only.
+ * For store*.c, members.c, cluster.c, launch*.c and the tests and fuzz targets of these only.
  */
 #ifndef TRI_CLUSTER_STORE_IMPL_H
 #define TRI_CLUSTER_STORE_IMPL_H
@@ -25,6 +25,7 @@ typedef enum tri_store_op {
     TRI_STORE_WAIT,
     TRI_STORE_ADD,
     TRI_STORE_REMOVE,
+    TRI_STORE_CLAIM,
     TRI_STORE_OP_COUNT
 } tri_store_op;
 

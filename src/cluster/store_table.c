@@ -225,6 +225,22 @@ static void answer_set(tri_store_server *server, store_client *client)
     reply_start(client, TRI_OK, 0, NULL);
 }
 
+static void answer_claim(tri_store_server *server, store_client *client)
+{
+    store_entry *entry = entry_make(server, client->key);
+
+    if (!entry) {
+        reply_full(server, client);
+        return;
+    }
+    if (!entry->value) {
+        entry_fill(server, entry, client->body);
+        client->body = NULL;
+    }
+    entry->value->refs++;
+    reply_start(client, TRI_OK, 0, entry->value);
+}
+
 static void answer_wait(tri_store_server *server, store_client *client)
 {
     store_entry *entry = entry_make(server, client->key);
@@ -280,6 +296,12 @@ static void answer_add(tri_store_server *server, store_client *client)
     reply_start(client, TRI_OK, after, NULL);
 }
 
+/* Also one of no bytes. */
+static bool has_value(const tri_store_message *request)
+{
+    return request->op == TRI_STORE_SET || request->op == TRI_STORE_CLAIM;
+}
+
 static void answer(tri_store_server *server, store_client *client)
 {
     store_entry *entry;
@@ -288,12 +310,14 @@ static void answer(tri_store_server *server, store_client *client)
         answer_prove(server, client);
     } else if (tri_store_key_check(client->key, client->request.key_nbytes) != TRI_OK) {
         reply_error(server, client, TRI_EINVAL, tri_last_error());
-    } else if (!client->body && (client->request.value_nbytes > 0 || client->request.op == TRI_STORE_SET)) {
+    } else if (!client->body && (client->request.value_nbytes > 0 || has_value(&client->request))) {
         reply_full(server, client);
     } else if (client->request.op == TRI_STORE_SET) {
         answer_set(server, client);
     } else if (client->request.op == TRI_STORE_WAIT) {
         answer_wait(server, client);
+    } else if (client->request.op == TRI_STORE_CLAIM) {
+        answer_claim(server, client);
     } else if (client->request.op == TRI_STORE_ADD) {
         answer_add(server, client);
     } else {
@@ -344,7 +368,7 @@ static bool header_arrived(tri_store_server *server, store_client *client)
     client->at = 0;
     client->state = CLIENT_BODY;
     memset(client->key, 0, sizeof client->key);
-    if (request->value_nbytes > 0 || request->op == TRI_STORE_SET)
+    if (request->value_nbytes > 0 || has_value(request))
         client->body = value_create(server, request->value_nbytes);
     /* A client without the token is not told how full we are. */
     return client->body || client->proven;

@@ -336,6 +336,16 @@ static tri_status tcp_remove(tri_store *store, const char *key, int64_t deadline
     return status;
 }
 
+static tri_status tcp_claim(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
+                            size_t *nbytes, int64_t deadline_ns)
+{
+    tri_store_message message = {.op = TRI_STORE_CLAIM, .value_nbytes = (uint32_t)mine_nbytes};
+    tri_status status = tcp_call(store, &message, key, mine, bytes, deadline_ns);
+
+    *nbytes = status == TRI_OK ? message.value_nbytes : 0;
+    return status;
+}
+
 static void tcp_close(tri_store *base)
 {
     tcp_store *store = tri_container_of(base, tcp_store, base);
@@ -353,6 +363,7 @@ static const tri_store_ops tcp_ops = {
     .wait = tcp_wait,
     .add = tcp_add,
     .remove = tcp_remove,
+    .claim = tcp_claim,
     .close = tcp_close,
 };
 

@@ -149,6 +149,7 @@ void tri_call_fill_frame(tri_call *call)
     call->frame.op = (uint8_t)call->op;
     call->frame.dtype = (uint8_t)call->dtype;
     call->frame.group = call->group->id;
+    call->frame.generation = comm->generation;
     call->frame.count = (uint64_t)call->count;
     call->frame.reduce = (uint32_t)call->reduce | frame_extra(call) << 8;
     if (!call->name[0])

@@ -102,7 +102,7 @@ static tri_status check_alike(tri_comm *comm, const tri_comm_config *config)
     return told[0] == ~told[1] ? TRI_OK : report_unlike(comm, config);
 }
 
-tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,
+tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out)
 {
     tri_comm *comm = tri_alloc_zero(1, sizeof(*comm));
@@ -113,8 +113,9 @@ tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const 
     comm->net = net;
     comm->rank = tri_net_rank(net);
     comm->world = tri_net_world(net);
-    comm->local_rank = local_rank;
-    comm->local_count = local_count;
+    comm->local_rank = place.local_rank;
+    comm->local_count = place.local_count;
+    comm->generation = (uint32_t)place.generation;
     comm->timeout_ms = (int64_t)(net_config->timeout_s * 1000);
     if (comm->timeout_ms < 1)
         comm->timeout_ms = 1;
@@ -165,7 +166,7 @@ tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_c
         tri_net_close(net);
         return status;
     }
-    return tri_comm_create(net, rank, world, config, net_config, out);
+    return tri_comm_create(net, (tri_comm_place){rank, world, 0}, config, net_config, out);
 }
 
 void tri_comm_leave(tri_comm *comm)

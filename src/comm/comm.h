@@ -32,6 +32,8 @@ extern const tri_option_table tri_comm_options; /* section "comm" */
  * the hub's tri_comm_open_hub). */
 tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net,
                          int64_t deadline_ns, tri_comm **out);
+/* Once a comm of this cluster is open on all ranks: what only its opening needed goes out of the store; by one rank. */
+tri_status tri_comm_sweep(tri_cluster *cluster, int64_t deadline_ns);
 /* tri_comm_join() with these options: the cluster that the environment tells of is joined, and left by
  * tri_comm_leave(). timeout_s: above 0, at most 1e6. */
 tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config *net, double timeout_s, tri_comm **out);
@@ -93,6 +95,10 @@ bool tri_group_is_between_hosts(const tri_group *group);
 /* What this rank has sent so far. */
 tri_net_traffic tri_comm_traffic(const tri_comm *comm);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
+/* Is what ended it that a rank is lost, or the way to one? Then the others may go on without it. */
+bool tri_comm_lost_peer(const tri_comm *comm);
+/* Is a rank known to be lost, or to have left? Nobody is where there is no watch. Any thread. */
+bool tri_comm_has_lost(const tri_comm *comm, int rank);
 /* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank);
 

@@ -159,8 +159,9 @@ struct tri_comm {
     tri_net *net;
     tri_cluster *cluster; /* owned (tri_comm_join), or NULL */
     int rank, world, local_rank, local_count;
-    int64_t timeout_ms; /* of one wait */
-    int64_t far_us;     /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
+    uint32_t generation; /* in every frame */
+    int64_t timeout_ms;  /* of one wait */
+    int64_t far_us;      /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
     double us_per_byte, us_per_byte_reduced; /* measured between hosts, alike on all; 0: not */
     bool any_order;
     tri_engine *engine;     /* NULL: our own algorithms run everything */
@@ -313,8 +314,13 @@ tri_status tri_batch_run_pairs(tri_call *call);
 const tri_call *tri_batch_calls(const tri_batch *batch, size_t *count);
 
 /* comm.c */
+/* Where a rank is, besides what its net knows. */
+typedef struct tri_comm_place {
+    int local_rank, local_count; /* among the ranks of its host */
+    int64_t generation;          /* of the membership */
+} tri_comm_place;
 /* Common part of both ways to open; takes net, also on failure. */
-tri_status tri_comm_create(tri_net *net, int local_rank, int local_count, const tri_comm_config *config,
+tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out);
 
 /* alg_lane.c */

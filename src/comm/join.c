@@ -17,6 +17,21 @@ static void free_texts(char **texts, int count)
     tri_free(texts);
 }
 
+static const char *exchange_name(const tri_cluster *cluster, char name[48])
+{
+    if (cluster->generation == 0)
+        return "comm.address";
+    snprintf(name, 48, "comm.address.%lld", (long long)cluster->generation);
+    return name;
+}
+
+tri_status tri_comm_sweep(tri_cluster *cluster, int64_t deadline_ns)
+{
+    char name[48];
+    return cluster->world == 1 ? TRI_OK
+                               : tri_cluster_exchange_sweep(cluster, exchange_name(cluster, name), deadline_ns);
+}
+
 /* Everybody's address by the cluster's store. One rank needs no store. */
 static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t deadline_ns)
 {
@@ -24,10 +39,11 @@ static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t de
         const char *own = tri_net_address(net);
         return tri_net_connect(net, &own, deadline_ns);
     }
-    char **addresses = tri_alloc_zero((size_t)cluster->world, sizeof(*addresses));
+    char **addresses = tri_alloc_zero((size_t)cluster->world, sizeof(*addresses)), name[48];
     if (!addresses)
         return TRI_ENOMEM;
-    tri_status status = tri_cluster_exchange(cluster, "comm.address", tri_net_address(net), addresses, deadline_ns);
+    tri_status status =
+        tri_cluster_exchange(cluster, exchange_name(cluster, name), tri_net_address(net), addresses, deadline_ns);
     if (status == TRI_OK)
         status = tri_net_connect(net, (const char *const *)addresses, deadline_ns);
     free_texts(addresses, cluster->world);
@@ -57,7 +73,8 @@ tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, co
         tri_net_close(net);
         return status;
     }
-    TRI_TRY(tri_comm_create(net, cluster->local_rank, cluster->local_world, config, net_config, out));
+    tri_comm_place place = {cluster->local_rank, cluster->local_world, cluster->generation};
+    TRI_TRY(tri_comm_create(net, place, config, net_config, out));
     return open_engine(*out, config, cluster->started_by);
 }
 
@@ -195,7 +212,7 @@ static tri_status open_by(const tri_meeting *meeting, tri_net *net, char **texts
         local_count += same_host(texts[rank], texts[r]);
         local_rank += r < rank && same_host(texts[rank], texts[r]);
     }
-    return tri_comm_create(net, local_rank, local_count, &config, &net_config, out);
+    return tri_comm_create(net, (tri_comm_place){local_rank, local_count, 0}, &config, &net_config, out);
 }
 
 tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out)

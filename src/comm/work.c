@@ -310,6 +310,24 @@ void tri_comm_abort(tri_comm *comm, tri_status cause, const char *message)
     busy_leave(comm);
 }
 
+bool tri_comm_lost_peer(const tri_comm *comm)
+{
+    int origin = -1;
+    tri_status cause = comm_failed(comm);
+    if (cause == TRI_EABORT)
+        cause = comm->found_cause;
+    if (tri_net_trouble(comm->net))
+        tri_net_blame(comm->net, &origin, &cause);
+    return cause == TRI_EPEER || cause == TRI_ETIMEOUT;
+}
+
+bool tri_comm_has_lost(const tri_comm *comm, int rank)
+{
+    tri_watch *watch = tri_net_watch(comm->net);
+    tri_watch_state state = watch && rank != comm->rank ? tri_watch_state_of(watch, rank) : TRI_WATCH_NONE;
+    return state == TRI_WATCH_LEFT || state == TRI_WATCH_LOST;
+}
+
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank)
 {
     tri_mutex *mutex = (tri_mutex *)(uintptr_t)&comm->mutex;

@@ -9,47 +9,72 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/runtime.h"
 
 #define FLUSH_NBYTES (32u << 10)
-#define ROOM_NBYTES  (FLUSH_NBYTES + 4096u)
+#define ROOM_NBYTES  (2 * FLUSH_NBYTES + 4096u)
+
+/* Lines of a step, in this order. */
+enum { LINE_EVENT, LINE_STEP, LINE_TEST, LINE_SAMPLE, LINE_KINDS };
 
 struct tri_metrics {
     char *path;
-    tri_string lines;
+    bool leads;       /* writes the file; else keeps the latest lines */
+    tri_string lines; /* not yet in the file, or the latest */
+    bool shared;      /* somebody else may have taken the file over without a word */
+    int64_t at;       /* its bytes, -1: not known */
+    int64_t last;     /* of the newest line: step x kinds + kind; -1: none */
     int64_t flushed_ns;
 };
 
-/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. */
-static tri_status drop_later_lines(const char *path, int64_t first_step)
+static int64_t line_number(const char *line, const char *end)
+{
+    static const char step[] = "\"step\":", test[] = "\"test_loss\":", sample[] = "\"sample\":";
+    static const char event[] = "\"event\":";
+    size_t nbytes = (size_t)(end - line);
+    const char *found = memmem(line, nbytes, step, sizeof(step) - 1);
+    if (!found)
+        return -1;
+    int kind = memmem(line, nbytes, test, sizeof(test) - 1)       ? LINE_TEST
+               : memmem(line, nbytes, sample, sizeof(sample) - 1) ? LINE_SAMPLE
+               : memmem(line, nbytes, event, sizeof(event) - 1)   ? LINE_EVENT
+                                                                  : LINE_STEP;
+    return strtoll(found + sizeof(step) - 1, NULL, 10) * LINE_KINDS + kind;
+}
+
+/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. *last: of those kept. */
+static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t *last)
 {
     char *text;
     size_t nbytes;
+    *last = -1;
     if (!tri_fs_exists(path))
         return TRI_OK;
     TRI_TRY(tri_fs_read(path, 0, &text, &nbytes));
     size_t kept = 0;
     for (char *line = text; line < text + nbytes;) {
         char *end = memchr(line, '\n', (size_t)(text + nbytes - line));
-        const char *step = strstr(line, "\"step\":");
-        if (!end || !step || step > end || strtoll(step + strlen("\"step\":"), NULL, 10) >= first_step)
+        int64_t number = end ? line_number(line, end) : -1;
+        if (number < 0 || number / LINE_KINDS >= first_step)
             break;
+        *last = number;
         kept = (size_t)(end + 1 - text);
         line = end + 1;
     }
-    tri_status status = tri_fs_write_atomic(path, text, kept);
+    tri_status status = kept < nbytes ? tri_fs_write_atomic(path, text, kept) : TRI_OK;
     tri_free(text);
     return status;
 }
 
-tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out)
+tri_status tri_metrics_follow(const char *path, tri_metrics **out)
 {
     tri_metrics *metrics = tri_alloc_zero(1, sizeof(*metrics));
     if (!metrics)
         return TRI_ENOMEM;
     metrics->path = tri_strdup(path);
     char *room = tri_alloc_zero(1, ROOM_NBYTES);
-    tri_status status = metrics->path && room ? drop_later_lines(path, first_step) : TRI_ENOMEM;
+    tri_status status = metrics->path && room ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
         status = tri_string_append_bytes(&metrics->lines, room, ROOM_NBYTES); /* the room, taken once */
     tri_free(room);
@@ -60,7 +85,8 @@ tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **
         return status;
     }
     tri_string_clear(&metrics->lines);
-    metrics->flushed_ns = tri_now_ns();
+    metrics->last = metrics->at = -1;
+    metrics->shared = true;
     *out = metrics;
     return TRI_OK;
 }
@@ -69,16 +95,99 @@ static tri_status flush(tri_metrics *metrics)
 {
     if (metrics->lines.nbytes == 0)
         return TRI_OK;
-    tri_status status = tri_fs_append(metrics->path, metrics->lines.text, metrics->lines.nbytes);
+    if (!metrics->shared)
+        metrics->at = -1;
+    tri_status status = tri_fs_append_at(metrics->path, metrics->lines.text, metrics->lines.nbytes, &metrics->at);
+    if (status == TRI_EMISMATCH) { /* this process was stopped for a while */
+        metrics->leads = false;
+        status = TRI_OK;
+    }
     tri_string_clear(&metrics->lines);
     metrics->flushed_ns = tri_now_ns();
     return status;
+}
+
+/* Lines up to number `last` go. */
+static void lines_drop(tri_string *lines, int64_t last)
+{
+    char *line = lines->text, *stop = lines->text + lines->nbytes, *end;
+    while (line < stop && (end = memchr(line, '\n', (size_t)(stop - line))) && line_number(line, end) <= last)
+        line = end + 1;
+    lines->nbytes = (size_t)(stop - line);
+    memmove(lines->text, line, lines->nbytes + 1);
+}
+
+/* Half of the room is more than what whoever leads has not written yet. */
+static void lines_thin(tri_string *lines)
+{
+    char *half = memchr(lines->text + lines->nbytes / 2, '\n', lines->nbytes - lines->nbytes / 2);
+    size_t dropped = half ? (size_t)(half + 1 - lines->text) : lines->nbytes;
+    lines->nbytes -= dropped;
+    memmove(lines->text, lines->text + dropped, lines->nbytes + 1);
+}
+
+tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
+{
+    int64_t last;
+    if (metrics->leads)
+        return flush(metrics);
+    TRI_TRY(drop_later_lines(metrics->path, first_step, &last));
+    lines_drop(&metrics->lines, last);
+    metrics->last = last > metrics->last ? last : metrics->last;
+    metrics->leads = true;
+    metrics->at = -1;
+    if (metrics->lines.nbytes == 0) /* so that it is known how long the file is */
+        return metrics->shared ? tri_fs_append_at(metrics->path, "", 0, &metrics->at) : TRI_OK;
+    return flush(metrics);
+}
+
+void tri_metrics_forget(tri_metrics *metrics)
+{
+    tri_string_clear(&metrics->lines);
+    metrics->leads = false;
+    metrics->last = -1;
+}
+
+void tri_metrics_yield(tri_metrics *metrics)
+{
+    if (!metrics->leads)
+        return;
+    if (flush(metrics) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
+    tri_string_clear(&metrics->lines);
+    metrics->leads = false;
+}
+
+tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out)
+{
+    TRI_TRY(tri_metrics_follow(path, out));
+    (*out)->shared = false;
+    tri_status status = tri_metrics_lead(*out, first_step);
+    if (status != TRI_OK) {
+        tri_metrics_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* A step that is done again has its lines already. */
+static bool is_new(tri_metrics *metrics, int64_t step, int kind)
+{
+    int64_t number = step * LINE_KINDS + kind;
+    bool is = number > metrics->last;
+    metrics->last = is ? number : metrics->last;
+    return is;
 }
 
 static tri_status line_end(tri_metrics *metrics, tri_json *json)
 {
     TRI_TRY(tri_json_end(json));
     TRI_TRY(tri_string_append(&metrics->lines, "\n"));
+    if (!metrics->leads) {
+        if (metrics->lines.nbytes >= 2 * FLUSH_NBYTES)
+            lines_thin(&metrics->lines);
+        return TRI_OK;
+    }
     if (metrics->lines.nbytes < FLUSH_NBYTES && tri_now_ns() - metrics->flushed_ns < TRI_NS_PER_S)
         return TRI_OK;
     return flush(metrics);
@@ -86,6 +195,8 @@ static tri_status line_end(tri_metrics *metrics, tri_json *json)
 
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record)
 {
+    if (!is_new(metrics, record->step, LINE_STEP))
+        return TRI_OK;
     tri_json json = tri_json_object(&metrics->lines);
     tri_json_int(&json, "step", record->step);
     tri_json_real(&json, "epoch", record->epoch);
@@ -106,6 +217,8 @@ tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record
 
 tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity)
 {
+    if (!is_new(metrics, step, LINE_TEST))
+        return TRI_OK;
     tri_json json = tri_json_object(&metrics->lines);
     tri_json_int(&json, "step", step);
     tri_json_real(&json, "test_loss", loss);
@@ -130,6 +243,8 @@ tri_status tri_metrics_write_save(tri_metrics *metrics, const tri_save_record *r
 
 tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const char *prompt, const char *text)
 {
+    if (!is_new(metrics, step, LINE_SAMPLE))
+        return TRI_OK;
     tri_json json = tri_json_object(&metrics->lines);
     tri_json_int(&json, "step", step);
     tri_json_text(&json, "sample_prompt", prompt);
@@ -150,7 +265,7 @@ tri_status tri_metrics_close(tri_metrics *metrics)
 {
     if (!metrics)
         return TRI_OK;
-    tri_status status = flush(metrics);
+    tri_status status = metrics->leads ? flush(metrics) : TRI_OK;
     tri_string_fini(&metrics->lines);
     tri_free(metrics->path);
     tri_free(metrics);

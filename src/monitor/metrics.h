@@ -30,7 +30,18 @@ typedef struct tri_step_record {
 typedef struct tri_metrics tri_metrics;
 /* Opens <path> for appending; lines of steps >= first_step that an earlier run left are removed. */
 tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out);
-/* Buffers; written at least once a second of steps. No allocation. */
+/* Of a run whose writer may change. Writes nothing, but keeps the latest lines, as whoever does write has them too: it
+ * can go on with the file at any time, without a gap or a line twice. */
+tri_status tri_metrics_follow(const char *path, tri_metrics **out);
+/* From now on this one writes; lines of steps >= first_step are removed, those that are not there yet are added. All
+ * that was written so far is in the file then. */
+tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step);
+/* From now on not, once it has written what it has. */
+void tri_metrics_yield(tri_metrics *metrics);
+/* Nor that: somebody else has gone on with the file for long, and perhaps from an earlier step. */
+void tri_metrics_forget(tri_metrics *metrics);
+/* A line of a step and kind that was written already is passed over. Buffers; written at least once a second of steps.
+ * No allocation. */
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record);
 /* Another kind of line: an evaluation after `step` steps. */
 tri_status tri_metrics_write_test(tri_metrics *metrics, int64_t step, double loss, double accuracy, double perplexity);

@@ -18,7 +18,8 @@
 #include "net/dial.h"
 
 #define CALL_LIMIT_NS (5 * TRI_NS_PER_S)
-#define STRANGERS     64 /* callers beyond the world that may talk at once */
+#define BROKEN_NS     (5 * TRI_NS_PER_MS) /* between two looks at whether it is in vain */
+#define STRANGERS     64                  /* callers beyond the world that may talk at once */
 
 typedef struct meeting {
     const tri_meeting *is;
@@ -111,8 +112,8 @@ static void meeting_wait(meeting *all, int64_t until_ns)
             until_ns = all->calls[i].limit_ns;
     }
     now_ns = tri_now_ns();
-    if (until_ns > now_ns + TRI_NS_PER_S)
-        until_ns = now_ns + TRI_NS_PER_S;
+    if (until_ns > now_ns + (all->is->broken ? BROKEN_NS : TRI_NS_PER_S))
+        until_ns = now_ns + (all->is->broken ? BROKEN_NS : TRI_NS_PER_S);
     poll(all->polls, count, until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / TRI_NS_PER_MS) + 1);
 }
 
@@ -153,6 +154,9 @@ static tri_status meeting_run(meeting *all, int64_t deadline_ns)
             complete &= !is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]);
         if (complete)
             return TRI_OK;
+        if (all->is->broken && atomic_load(all->is->broken))
+            return tri_fail(TRI_EPEER, "%s: a rank has ended before rank %d was linked to all", all->is->name,
+                            all->is->rank);
         if (now_ns >= deadline_ns)
             return meeting_late(all);
         meeting_wait(all, deadline_ns);

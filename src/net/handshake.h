@@ -10,6 +10,7 @@
 #ifndef TRI_NET_HANDSHAKE_H
 #define TRI_NET_HANDSHAKE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -51,8 +52,9 @@ typedef struct tri_meeting {
     bool (*find)(void *arg, const char *address, int attempt, tri_meeting_place *place);
     /* How many connections a link shall have, asked by the dialer on its first one. NULL: one. */
     int (*strands)(void *arg, int fd);
-    bool spreads;   /* the connections of a link go to different places where there are several */
-    uint32_t marks; /* TRI_MARK_...: what both sides must have alike (tcp) */
+    bool spreads;              /* the connections of a link go to different places where there are several */
+    uint32_t marks;            /* TRI_MARK_...: what both sides must have alike (tcp) */
+    const atomic_bool *broken; /* set: somebody will not come; NULL: never */
     /* Is the other end of this socket allowed to talk at all? NULL: yes. */
     bool (*trusts)(void *arg, int fd);
     void *arg;

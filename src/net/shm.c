@@ -51,6 +51,7 @@ typedef struct shm_transport {
     char name[TRI_LOCAL_NAME_NBYTES];
     int listener, memory_fd;
     uint32_t slot_kib;
+    const atomic_bool *broken;
     unsigned char *map; /* own memory */
     size_t map_nbytes;
     shm_link *links; /* [world] */
@@ -134,6 +135,7 @@ static tri_status shm_open_ranks(const tri_transport_setup *setup, tri_transport
     shm->token = setup->token;
     shm->listener = shm->memory_fd = -1;
     shm->slot_kib = (uint32_t)setup->config->slot_kib;
+    shm->broken = setup->config->broken;
     shm->links = tri_alloc_zero(world, sizeof *shm->links);
     shm->polls = tri_alloc_zero(world, sizeof *shm->polls);
     for (size_t i = 0; shm->links && i < world; i++)
@@ -191,6 +193,7 @@ static tri_status shm_connect(tri_transport *transport, const char *const *addre
                            .addresses = addresses,
                            .find = tri_local_find,
                            .trusts = tri_local_trusts,
+                           .broken = shm->broken,
                            .arg = shm};
     tri_met *met;
     tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);

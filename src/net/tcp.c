@@ -199,6 +199,7 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
                            .strands = tcp_strands,
                            .marks = tcp->config->encrypt ? TRI_MARK_ENCRYPTED : 0,
                            .spreads = strchr(tcp->config->interface, ',') != NULL,
+                           .broken = tcp->config->broken,
                            .arg = tcp};
     tri_met *met;
     tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met), taken;

@@ -9,6 +9,7 @@
 #define TRI_NET_TCP_ADDRESS_H
 
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/status.h"
@@ -31,6 +32,7 @@ typedef struct tri_tcp_door {
     int listeners[TRI_TCP_PLACES_MAX];
     int count; /* 0: closed */
     char address[TRI_TCP_ADDRESS_NBYTES];
+    const atomic_bool *broken; /* for the meeting, set by who holds it; NULL: never */
 } tri_tcp_door;
 
 tri_status tri_tcp_door_open(const char *interfaces, tri_tcp_door *door);

@@ -41,6 +41,7 @@ tri_status tri_tcp_meet(const char *name, int rank, int world, const char *token
                            .slot_kib = slot_kib,
                            .addresses = addresses,
                            .find = place_find,
+                           .broken = door->broken,
                            .arg = (void *)(uintptr_t)door};
 
     return tri_meeting_hold(&meeting, deadline_ns, met);

@@ -9,6 +9,7 @@
 #ifndef TRI_NET_TRANSPORT_H
 #define TRI_NET_TRANSPORT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,6 +32,7 @@
     X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")
 typedef struct tri_net_config {
     TRI_NET_OPTIONS(TRI_OPTION_FIELD)
+    const atomic_bool *broken; /* no option: once it is set, links that are being made are given up; NULL: never */
 } tri_net_config;
 extern const tri_option_table tri_net_options; /* section "comm", beside the options of comm/ */
 

@@ -224,6 +224,7 @@ tri_status tri_watch_open(const tri_transport_setup *setup, bool over_tcp, void 
     watch->world = setup->world;
     watch->token = setup->token;
     watch->beat_ns = setup->config->heartbeat_ms * TRI_NS_PER_MS;
+    watch->broken = setup->config->broken;
     watch->wake = wake;
     watch->wake_arg = arg;
     watch->local_listener = watch->memory_fd = -1;

@@ -77,7 +77,8 @@ struct tri_watch {
     int rank, world;
     const char *token;
     char host_id[TRI_LOCAL_NAME_NBYTES];
-    int64_t beat_ns;         /* between two */
+    int64_t beat_ns; /* between two */
+    const atomic_bool *broken;
     void (*wake)(void *arg); /* of the links */
     void *wake_arg;
     void (*waker)(void *arg); /* of other sleeps, NULL: none */

@@ -177,6 +177,7 @@ static tri_status local_meet(tri_watch *watch, const char *const *addresses, int
                            .addresses = addresses,
                            .find = tri_local_find,
                            .trusts = tri_local_trusts,
+                           .broken = watch->broken,
                            .arg = watch};
     tri_met *met = NULL;
     tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met);
@@ -187,6 +188,7 @@ static tri_status local_meet(tri_watch *watch, const char *const *addresses, int
 static tri_status remote_meet(tri_watch *watch, const char *const *addresses, int64_t deadline_ns)
 {
     tri_met *met = NULL;
+    watch->door.broken = watch->broken;
     tri_status status = tri_tcp_meet("watch", watch->rank, watch->world, watch->token, &watch->door, WATCH_SLOT_KIB,
                                      addresses, deadline_ns, &met);
 

@@ -75,13 +75,18 @@ tri_status tri_job_actions_run(tri_job *job)
     TRI_TRY(tri_job_save_look(job));
     for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
         any = any || actions[i].is_due(job);
-    if (!any)
+    if (!any) {
+        job->acted = true;
         return TRI_OK;
+    }
     TRI_TRY(tri_job_meet(job));
     for (size_t i = 0; i < TRI_COUNT_OF(actions); i++)
         if (actions[i].is_due(job))
             TRI_TRY(actions[i].run(job));
     if (job->step < job->steps)
         tri_job_part(job);
+    if (job->elastic.on && job->world > 1) /* rank 0 has written what it had to */
+        TRI_TRY(tri_barrier(job->group, NULL));
+    job->acted = true;
     return TRI_OK;
 }

@@ -61,6 +61,7 @@ void tri_job_inventories_close(tri_job *job)
     if (job->states_at != job->weights_at)
         tri_inventory_destroy(job->states_at);
     tri_inventory_destroy(job->weights_at);
+    job->weights_at = job->states_at = NULL;
 }
 
 bool tri_job_is_spread(const tri_job *job)

@@ -116,4 +116,5 @@ void tri_job_batch_sums_close(tri_job *job)
     tri_free(job->batch_sums.counts);
     tri_free(job->batch_sums.steps);
     tri_free(job->batch_sums.gathered);
+    job->batch_sums = (tri_job_batch_sums){0};
 }

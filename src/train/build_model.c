@@ -84,9 +84,9 @@ static void batch_size(tri_job *job, const tri_model *model)
     job->test.tokens = job->info.classes > 0 && target->sample.ndim > 0;
 }
 
-static tri_status objects_make(tri_job *job, const tri_model *model)
+/* What stays as long as the job: sizes, tensors, the store. */
+static tri_status store_build(tri_job *job, const tri_model *model)
 {
-    tri_graph_config config;
     TRI_TRY(tri_model_check(model));
     TRI_TRY(check_samples(model, &job->info));
     batch_size(job, model);
@@ -95,28 +95,61 @@ static tri_status objects_make(tri_job *job, const tri_model *model)
     if (!job->frozen && model->params.count > 0)
         return TRI_ENOMEM;
     TRI_TRY(tri_job_freeze(job, model));
-    TRI_TRY(graph_config(job, &config));
-    if (job->mesh.pipeline > 1)
+    if (job->mesh.pipeline > 1) {
+        tri_graph_config config;
+        TRI_TRY(graph_config(job, &config));
         TRI_TRY(tri_job_cut(job, model, &config));
-    TRI_TRY(store_make(job, model));
+    }
+    return store_make(job, model);
+}
+
+/* What is made for these ranks. */
+static tri_status graph_build(tri_job *job, const tri_model *model)
+{
+    tri_graph_config config;
+    TRI_TRY(graph_config(job, &config));
     TRI_TRY(graph_make(job, model, &config));
     TRI_TRY(tri_job_batch_sums_make(job, model));
     return job->comm ? tri_job_flops_meet(job) : TRI_OK;
 }
 
-tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
+static tri_status all_build(tri_job *job, const tri_model *model)
+{
+    TRI_TRY(store_build(job, model));
+    return graph_build(job, model);
+}
+
+/* given: a program's model, NULL: the configuration's. */
+static tri_status with_model(tri_job *job, const tri_model *given,
+                             tri_status (*build)(tri_job *job, const tri_model *model))
 {
     tri_model *built = NULL;
     const tri_parallel_config *parallel = &job->config.parallel;
     tri_model_split split = {(int)parallel->tensor_parts, job->mesh.tensor, job->mesh.tensor_rank, parallel->sequence};
-    job->info = *info;
     if (given && split.parts > 1)
         return tri_fail(TRI_ECONFIG, "parallel.tensor_parts: a model that a program built cannot be cut into parts");
     if (given)
-        return objects_make(job, given);
-    TRI_TRY_IN(tri_model_build_split(job->config.model, split, info->sample, info->classes, &built),
+        return build(job, given);
+    TRI_TRY_IN(tri_model_build_split(job->config.model, split, job->info.sample, job->info.classes, &built),
                "while building the model");
-    tri_status status = objects_make(job, built);
+    tri_status status = build(job, built);
     tri_model_destroy(built);
     return status;
+}
+
+tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info)
+{
+    job->info = *info;
+    return with_model(job, given, all_build);
+}
+
+tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info)
+{
+    job->info = *info;
+    return with_model(job, NULL, store_build);
+}
+
+tri_status tri_job_build_graph(tri_job *job)
+{
+    return with_model(job, NULL, graph_build);
 }

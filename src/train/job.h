@@ -95,6 +95,21 @@ typedef struct tri_job_memory {
 
 /* What saving needs (save.c). */
 typedef struct tri_job_saver tri_job_saver;
+
+/* reform.c: of a job whose ranks come and go. */
+typedef struct tri_job_elastic {
+    bool on;
+    bool console;              /* rank 0, whoever it is, has one */
+    bool has_state;            /* weights and optimizer state are those after job->step */
+    bool touched;              /* without one: they are not those of the seed any more */
+    bool ends;                 /* after this step: the ranks shall be others; the same on all */
+    char *resume;              /* run folder that the first generation continues, or NULL */
+    tri_dataset *data;         /* of training */
+    int64_t number;            /* of the generation */
+    bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
+    void *called_arg;
+} tri_job_elastic;
+
 /* What train.sample_every needs (sample.c). */
 typedef struct tri_job_sampler tri_job_sampler;
 
@@ -157,11 +172,13 @@ struct tri_job {
     tri_step_record record;            /* of the last step */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
-    bool stop_wanted;                  /* some rank was asked to stop; the same on all ranks after a step */
-    int64_t saved_step;                /* of the newest checkpoint of this run, or under way; -1 = none */
-    tri_job_saver *saver;              /* NULL: nothing is trained */
-    tri_job_sampler *texts;            /* rank 0 with train.sample_every, else NULL */
-    double best_loss;                  /* test loss of the best checkpoint, infinite: none; known to rank 0 */
+    bool acted;                        /* what comes after job->step steps (actions.c) is done */
+    tri_job_elastic elastic;
+    bool stop_wanted;       /* some rank was asked to stop; the same on all ranks after a step */
+    int64_t saved_step;     /* of the newest checkpoint of this run, or under way; -1 = none */
+    tri_job_saver *saver;   /* NULL: nothing is trained */
+    tri_job_sampler *texts; /* rank 0 with train.sample_every, else NULL */
+    double best_loss;       /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
@@ -172,6 +189,15 @@ struct tri_job {
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
 /* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
 tri_status tri_job_open_failed(tri_job *job, tri_status status);
+/* The last lines of a run; collective. */
+tri_status tri_job_print_result(tri_job *job);
+/* TRI_ECANCELED: a signal has ended it, and the step is saved. */
+tri_status tri_job_stopped(const tri_job *job);
+/* form.c, for the ranks that there are: the sync; loaders, and files and lines of rank 0 (borrows dataset). */
+tri_status tri_job_form_moves(tri_job *job);
+tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console);
+/* That all ranks have what they must have in common; collective. */
+tri_status tri_job_check_equal(tri_job *job);
 /* build.c */
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
 /* Reads and checks the configuration; which shards are this rank's. */
@@ -192,6 +218,9 @@ bool tri_job_is_pieced(const tri_job *job);
 /* Without what is known of hosts. */
 tri_sync_setup tri_job_sync_setup(const tri_job *job);
 tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_dataset_info *info);
+/* The same of the configuration's model in two halves: what lasts as long as the job, and what is for these ranks. */
+tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info);
+tri_status tri_job_build_graph(tri_job *job);
 /* plan.c. Of the rank that holds most, of `ranks` on one host; with compressed sums, of hosts of one rank each. Opens
  * the training data for the shape of its samples and builds the model. */
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
@@ -201,6 +230,29 @@ tri_status tri_job_stage_plan(const tri_config *config, int ranks, int stage, tr
  * groups, and the learning rate as a plot. */
 tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
                             tri_string *notes);
+
+/* reform.c: a job whose ranks come and go. Whether a configuration can have that. */
+tri_status tri_elastic_check(const tri_config *config);
+/* Without any ranks (setup->comm is not looked at): data sets, weights, optimizer. */
+tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out);
+/* Grows with what this job's state holds; -1: it has none. */
+int64_t tri_job_progress(const tri_job *job);
+/* The ranks went on without this one for a while: others have written on. */
+void tri_job_lost_touch(tri_job *job);
+typedef struct tri_job_generation {
+    int64_t number;          /* from 1 */
+    const int64_t *progress; /* of each rank */
+} tri_job_generation;
+/* For the ranks of comm, borrowed until tri_job_unform(); collective. All then have the newest state that one has.
+ * After a failure: unform. */
+tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation);
+void tri_job_unform(tri_job *job);
+/* Trains until the end of the run, or elastic.ends. A failure leaves the state whole, and the others hear why. */
+tri_status tri_job_run_generation(tri_job *job);
+/* Nothing is left to do. */
+bool tri_job_is_over(const tri_job *job);
+/* Saves, and fails with words: too few ranks are left. Collective. */
+tri_status tri_job_give_up(tri_job *job, int least);
 
 /* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
  */

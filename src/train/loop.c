@@ -43,6 +43,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
     job->saved_step = job->hashed_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
     job->best_loss = INFINITY;
+    job->acted = true;
     if (!job->comm)
         status = open_alone(job);
     if (status == TRI_OK) {
@@ -101,7 +102,7 @@ tri_status tri_job_step(tri_job *job, bool *done)
     return TRI_OK;
 }
 
-static tri_status print_result(tri_job *job)
+tri_status tri_job_print_result(tri_job *job)
 {
     tri_job_result result;
     TRI_TRY(tri_job_stages_print(job));
@@ -122,6 +123,12 @@ static tri_status print_result(tri_job *job)
     return TRI_OK;
 }
 
+tri_status tri_job_stopped(const tri_job *job)
+{
+    return tri_fail(TRI_ECANCELED, "stopped by a signal after step %lld%s", (long long)job->step,
+                    job->run_folder ? ", which is saved: --resume goes on" : "");
+}
+
 tri_status tri_job_run(tri_job *job)
 {
     bool done = job->step >= job->steps;
@@ -135,11 +142,10 @@ tri_status tri_job_run(tri_job *job)
             TRI_TRY(tri_job_save(job));
             if (job->world > 1) /* nobody leaves, and is taken for lost, while rank 0 saves */
                 TRI_TRY(tri_barrier(job->group, NULL));
-            return tri_fail(TRI_ECANCELED, "stopped by a signal after step %lld%s", (long long)job->step,
-                            job->run_folder ? ", which is saved: --resume goes on" : "");
+            return tri_job_stopped(job);
         }
     }
-    return print_result(job);
+    return tri_job_print_result(job);
 }
 
 tri_status tri_job_result_read(tri_job *job, tri_job_result *result)
@@ -162,31 +168,18 @@ void tri_job_close(tri_job *job)
     if (tri_metrics_close(job->metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
     tri_console_close(job->console);
-    tri_loader_close(job->loader);
-    tri_loader_close(job->test.loader);
-    tri_free(job->test.sums);
+    tri_job_unform(job);
     tri_job_guard_close(job);
-    tri_job_verify_close(job);
-    tri_sync_destroy(job->sync);
     tri_optim_destroy(job->optim);
-    tri_graph_destroy(job->graph);
-    tri_pipeline_destroy(job->pipeline);
-    tri_tensor_ranks_destroy(job->tensor);
-    tri_job_inventories_close(job);
     tri_tensors_fini(&job->tensors);
     tri_free(job->frozen);
-    for (int level = 0; job->waves.scratch && level < job->waves.levels; level++)
-        job->params->device->free(job->waves.scratch[level]);
     tri_params_destroy(job->params);
-    tri_job_sample_close(job);
     tri_pretrained_close(job->source);
-    tri_free(job->waves.scratch);
-    tri_free(job->norm_blocks);
-    tri_job_batch_sums_close(job);
     tri_shares_fini(&job->shares);
+    tri_dataset_close(job->elastic.data);
+    tri_free(job->elastic.resume);
     tri_free(job->run_folder);
     tri_config_fini(&job->config);
-    tri_mesh_close(&job->mesh);
     tri_comm_leave(job->own_comm);
     tri_free(job);
 }

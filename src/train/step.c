@@ -5,6 +5,7 @@
  * The same text serves one rank and many; what differs lies behind `sync`. A step allocates nothing.
  */
 #include <math.h>
+#include <signal.h>
 
 #include "base/events.h"
 #include "train/job.h"
@@ -17,13 +18,34 @@ static double lap(int64_t *mark_ns)
     return (double)passed_ns / 1e9;
 }
 
-/* The tail also carries a wish to stop, so that all ranks stop after the same step at no cost; and figures of the
- * weights, by which replicas are compared. */
+#define TRI_CALL_JOIN 0x1p-8f /* beside ranks that leave, which are counted */
+
+/* The tail also carries a wish to stop, so that all ranks stop after the same step at no cost; and those that change
+ * who the ranks are. */
+static void wishes_put(tri_job *job)
+{
+    const tri_job_elastic *elastic = &job->elastic;
+    float *tail = job->sync->tail;
+    int number = tri_stop_signal();
+    bool leaves = elastic->on && number == SIGTERM;
+    tail[TRI_TAIL_STOP] = leaves ? 0 : (float)number;
+    tail[TRI_TAIL_CALL] = leaves ? 1 : elastic->called && elastic->called(elastic->called_arg) ? TRI_CALL_JOIN : 0;
+}
+
+/* SIGTERM is the end of one rank where ranks come and go, and of the run where none would be left. */
+static void wishes_read(tri_job *job)
+{
+    const float *tail = job->sync->tail;
+    job->stop_wanted = tail[TRI_TAIL_STOP] > 0 || (job->elastic.on && (int)tail[TRI_TAIL_CALL] == job->world);
+    job->elastic.ends = job->elastic.on && tail[TRI_TAIL_CALL] > 0;
+}
+
+/* And figures of the weights, by which replicas are compared. */
 static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
     if (entry == tri_params_tail(job->params)) {
-        job->sync->tail[TRI_TAIL_STOP] = (float)tri_stop_signal();
+        wishes_put(job);
         tri_job_verify_tail(job);
     }
     job->sync->ops->ready(job->sync, entry);
@@ -163,7 +185,7 @@ static tri_status figures_find(tri_job *job)
 {
     const float *tail = job->sync->tail;
     float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
-    job->stop_wanted = tail[TRI_TAIL_STOP] > 0;
+    wishes_read(job);
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
     TRI_TRY(tri_job_guard_loss(job));
     job->moves = (tri_optim_figures){.step = job->step,
@@ -267,6 +289,7 @@ static void step_advance(tri_job *job)
     if (next > job->step + 1 && tri_job_deals(job) == 0)
         tri_loader_seek(job->loader, next);
     job->step = next;
+    job->acted = false;
 }
 
 /* Samples are those of all workers. */

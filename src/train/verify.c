@@ -90,6 +90,8 @@ tri_status tri_job_verify_open(tri_job *job)
 void tri_job_verify_close(tri_job *job)
 {
     tri_free(job->verify.digests);
+    job->verify.digests = NULL;
+    job->verify.every = 0;
 }
 
 /* --- hashes --- */

@@ -23,7 +23,7 @@ tri_status comm_spawn_try(spawn_rank *self, const char *order, const char *algor
         return tri_comm_open_hub(self->hub, self->rank, self->world, &config, &self->config, out);
     tri_net *net = NULL;
     TRI_TRY(spawn_net_open(self, &net));
-    return tri_comm_create(net, self->rank, self->world, &config, &self->config, out);
+    return tri_comm_create(net, (tri_comm_place){self->rank, self->world, 0}, &config, &self->config, out);
 }
 
 tri_comm *comm_spawn_open(spawn_rank *self, const char *order, const char *algorithm)

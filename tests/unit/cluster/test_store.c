@@ -103,6 +103,20 @@ static void contract_check(tri_store *store)
     assert_true(tri_now_ns() - start_ns >= 20 * TRI_NS_PER_MS);
     assert_int_equal(tri_store_wait(store, "n", &bytes, &nbytes, 0), TRI_ETIMEOUT);
     value_check(store, "..", "dots", 4);
+    assert_int_equal(tri_store_claim(store, "c", "first", 5, &bytes, &nbytes, soon()), TRI_OK);
+    assert_string_equal(bytes, "first");
+    tri_free(bytes);
+    assert_int_equal(tri_store_claim(store, "c", "the other", 9, &bytes, &nbytes, soon()), TRI_OK);
+    assert_int_equal(nbytes, 5);
+    assert_string_equal(bytes, "first");
+    tri_free(bytes);
+    value_check(store, "c", "first", 5);
+    assert_int_equal(tri_store_remove(store, "c", soon()), TRI_OK);
+    assert_int_equal(tri_store_claim(store, "c", "", 0, &bytes, &nbytes, soon()), TRI_OK);
+    assert_int_equal(nbytes, 0);
+    tri_free(bytes);
+    assert_int_equal(tri_store_claim(store, "c", big, TRI_STORE_VALUE_NBYTES + 1, &bytes, &nbytes, soon()), TRI_EINVAL);
+    assert_int_equal(tri_store_remove(store, "c", soon()), TRI_OK);
     tri_free(big);
 }
 
@@ -137,6 +151,11 @@ static void every_store_keeps_the_contract(void **state)
     places_check(file_place(), contract_check);
     places_check(tcp_place(), longest_key_check);
     places_check(file_place(), longest_key_check);
+    tri_store *memory;
+    assert_int_equal(tri_store_memory(&memory), TRI_OK);
+    contract_check(memory);
+    longest_key_check(memory);
+    tri_store_close(memory);
 }
 
 static void a_prefix_separates_tables(void **state)

@@ -71,7 +71,8 @@ static void ask_different_engines(spawn_rank *self, void *arg)
     SPAWN_CHECK(self,
                 tri_options_set(&tri_comm_options, &config, "engine", self->rank == 1 ? "mpi" : "host") == TRI_OK);
     SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
-    SPAWN_CHECK(self, tri_comm_create(net, self->rank, self->world, &config, &self->config, &comm) == TRI_ECONFIG);
+    SPAWN_CHECK(self, tri_comm_create(net, (tri_comm_place){self->rank, self->world, 0}, &config, &self->config,
+                                      &comm) == TRI_ECONFIG);
     SPAWN_CHECK(self, strstr(tri_last_error(), "ranks do not agree: rank 0 has") != NULL);
     SPAWN_CHECK(self, strstr(tri_last_error(), "; rank 1 has trireme " TRI_VERSION
                                                ", comm.order = canonical, comm.engine = mpi") != NULL);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_elastic.c: one worker of a job whose workers come and go: generation after generation, one job object lives.
+ *
+ * The store of the launcher says who takes part (cluster/members.h); each generation has a comm of its own, with a
+ * token of its own, so that nobody of an earlier one gets a word in. The links of a generation stay open until the next
+ * one is closed: their watch says who is still alive.
+ */
+#include "cli/train_elastic.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cluster/members.h"
+#include "comm/comm.h"
+#include "net/auth.h"
+#include "net/host.h"
+#include "train/job.h"
+
+#define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
+#define FORM_DOUBLES 6
+#define FORM_ROUNDS  100
+
+typedef struct elastic {
+    const tri_elastic_words *words;
+    tri_cluster_place place;
+    tri_store *store, *ear;
+    tri_members *members;
+    tri_job *job;
+    tri_comm_config comm_config;
+    tri_net_config net_config;
+    tri_cluster cluster; /* of this generation */
+    tri_comm *comm;      /* NULL: none */
+    int failures;        /* to form a generation, in a row */
+    int64_t lost_ns;     /* when the last one was found to be over; 0: it is the first */
+} elastic;
+
+/* --- opening --- */
+
+static tri_status place_find(elastic *at)
+{
+    TRI_TRY(tri_cluster_detect(NULL, NULL, &at->place));
+    if (at->place.starts < 0)
+        return tri_fail(TRI_ECONFIG,
+                        "--elastic: this process was started by %s, and wants to be by trireme train -n N --elastic",
+                        at->place.started_by);
+    return TRI_OK;
+}
+
+static tri_status members_open(elastic *at)
+{
+    char id[TRI_MEMBER_NBYTES], host[TRI_HOST_ID_NBYTES];
+    const tri_elastic_words *words = at->words;
+    int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
+    snprintf(id, sizeof(id), "%d.%d", at->place.rank, at->place.starts);
+    tri_host_id(host);
+    TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->store));
+    TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->ear));
+    return tri_members_open(&(tri_members_setup){.store = at->store,
+                                                 .ear = at->ear,
+                                                 .id = id,
+                                                 .host = words->config->net.host[0] ? words->config->net.host : host,
+                                                 .founders = at->place.world,
+                                                 .least = words->least,
+                                                 .most = words->most,
+                                                 .wait_ns = (int64_t)(words->wait_s * 1e9)},
+                            &at->members);
+}
+
+static bool is_called(void *arg)
+{
+    return tri_members_called(arg);
+}
+
+static tri_status elastic_open(elastic *at)
+{
+    char label[TRI_LOG_LABEL_NBYTES];
+    const tri_elastic_words *words = at->words;
+    at->comm_config = words->config->comm;
+    snprintf(at->comm_config.flight, sizeof(at->comm_config.flight), "none"); /* a lost rank is no riddle here */
+    TRI_TRY(place_find(at));
+    snprintf(label, sizeof(label), "worker %d.%d", at->place.rank, at->place.starts);
+    tri_log_label_set(label);
+    TRI_TRY(tri_job_open_elastic(&(tri_job_setup){.config = words->config_path,
+                                                  .overrides = words->overrides,
+                                                  .run_folder = words->folder,
+                                                  .resume = words->resume,
+                                                  .console = true},
+                                 &at->job));
+    TRI_TRY(members_open(at));
+    at->net_config = words->config->net;
+    at->net_config.broken = tri_members_broken(at->members);
+    at->job->elastic.called = is_called;
+    at->job->elastic.called_arg = at->members;
+    return TRI_OK;
+}
+
+static void links_close(elastic *at)
+{
+    tri_job_unform(at->job);
+    tri_comm_leave(at->comm);
+    at->comm = NULL;
+}
+
+static void elastic_close(elastic *at)
+{
+    tri_job_close(at->job);
+    tri_comm_leave(at->comm);
+    tri_members_close(at->members);
+    tri_store_close(at->ear);
+    tri_store_close(at->store);
+}
+
+/* --- a generation --- */
+
+static bool has_lost(void *arg, int rank)
+{
+    const elastic *at = arg;
+    return at->comm && tri_comm_has_lost(at->comm, rank);
+}
+
+/* Nobody of an earlier generation knows it. */
+static tri_status token_make(const elastic *at, int64_t number, char hex[65])
+{
+    char text[48];
+    unsigned char digest[TRI_AUTH_NBYTES];
+    int nbytes = snprintf(text, sizeof(text), "generation %lld", (long long)number);
+    TRI_TRY(tri_auth_prove(at->place.token, text, (size_t)nbytes, digest));
+    for (int i = 0; i < TRI_AUTH_NBYTES; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    return TRI_OK;
+}
+
+static tri_status cluster_make(elastic *at, tri_cluster *cluster)
+{
+    const tri_generation *now = tri_members_now(at->members);
+    int rank = tri_members_rank(at->members);
+    *cluster = (tri_cluster){.started_by = at->place.started_by,
+                             .rank = rank,
+                             .world = now->count,
+                             .generation = now->number,
+                             .store = at->store,
+                             .broken = tri_members_broken(at->members)};
+    for (int r = 0; r < now->count; r++) {
+        bool here = strcmp(now->members[r].host, now->members[rank].host) == 0;
+        cluster->local_rank += here && r < rank;
+        cluster->local_world += here;
+    }
+    return token_make(at, now->number, cluster->token);
+}
+
+/* By rank 0: the store holds nothing that grows with the number of members and of generations; and people hear. */
+static void generation_tell(elastic *at)
+{
+    const tri_generation *now = tri_members_now(at->members);
+    int64_t until_ns = tri_deadline_after_ms(FORM_MS);
+    if (tri_members_rank(at->members) > 0)
+        return;
+    if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, until_ns) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
+                tri_last_error());
+    if (at->lost_ns == 0)
+        tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", now->count, at->words->folder);
+    else
+        tri_log(TRI_LOG_INFO, "generation %lld: %d worker%s, step %lld, %.0f ms after it was called",
+                (long long)now->number, now->count, now->count == 1 ? "" : "s", (long long)at->job->step,
+                (double)(tri_now_ns() - at->lost_ns) / 1e6);
+}
+
+static tri_status generation_form(elastic *at)
+{
+    const tri_generation *now = tri_members_now(at->members);
+    const tri_elastic_words *words = at->words;
+    int64_t limit_ms = (int64_t)FORM_MS << (at->failures < FORM_DOUBLES ? at->failures : FORM_DOUBLES), *progress;
+    if (limit_ms > (int64_t)(words->config->net.timeout_s * 1000))
+        limit_ms = (int64_t)(words->config->net.timeout_s * 1000);
+    TRI_TRY(cluster_make(at, &at->cluster));
+    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(limit_ms), &at->comm));
+    progress = tri_alloc((size_t)now->count * sizeof(*progress));
+    for (int r = 0; progress && r < now->count; r++)
+        progress[r] = now->members[r].progress;
+    tri_status status =
+        progress ? tri_job_form(at->job, at->comm, &(tri_job_generation){now->number, progress}) : TRI_ENOMEM;
+    tri_free(progress);
+    if (status != TRI_OK)
+        tri_comm_abort(at->comm, status, tri_last_error());
+    else
+        generation_tell(at);
+    return status;
+}
+
+/* The next generation, of which this process is one; its links. */
+static tri_status generation_find(elastic *at)
+{
+    int64_t limit_ms = (int64_t)(at->words->config->net.timeout_s * 1000 + at->words->wait_s * 1000);
+    int64_t before = tri_members_now(at->members)->number;
+    tri_status status =
+        tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
+    links_close(at);
+    if (status != TRI_OK)
+        return tri_fail_context(status, "while looking for workers to go on with");
+    if (before > 0 && tri_members_now(at->members)->number > before + 1)
+        tri_job_lost_touch(at->job);
+    return TRI_OK;
+}
+
+/* Is a failure one after which the others, and this one, go on in the next generation? */
+static bool goes_on(elastic *at, tri_status status)
+{
+    bool peer =
+        at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
+    if (!peer || at->failures == FORM_ROUNDS)
+        return false;
+    if (tri_members_rank(at->members) == 0)
+        tri_log(TRI_LOG_INFO, "%s", tri_last_error());
+    return true;
+}
+
+static tri_status generations_run(elastic *at)
+{
+    for (;;) {
+        tri_status status = generation_find(at);
+        if (status == TRI_ECANCELED && tri_members_rank(at->members) < 0)
+            return TRI_OK;
+        TRI_TRY(status);
+        status = generation_form(at);
+        at->failures = status == TRI_OK ? 0 : at->failures + 1;
+        if (status == TRI_OK && at->job->world < at->words->least)
+            return tri_job_give_up(at->job, at->words->least);
+        if (status == TRI_OK)
+            status = tri_job_run_generation(at->job);
+        if (status == TRI_OK && tri_job_is_over(at->job))
+            return tri_members_end(at->members, tri_deadline_after_ms(FORM_MS));
+        if (status == TRI_OK && tri_stop_signal() == SIGTERM) {
+            tri_log(TRI_LOG_INFO, "leaves after step %lld, as asked by a signal", (long long)at->job->step);
+            return tri_members_leave(at->members, tri_deadline_after_ms(FORM_MS));
+        }
+        at->lost_ns = tri_now_ns();
+        if (status != TRI_OK && !goes_on(at, status))
+            return status;
+    }
+}
+
+tri_status tri_train_elastic(const tri_elastic_words *words)
+{
+    elastic at = {.words = words};
+    char message[TRI_ERROR_NBYTES];
+    tri_status status = elastic_open(&at);
+    if (status == TRI_OK)
+        status = generations_run(&at);
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    elastic_close(&at);
+    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+}

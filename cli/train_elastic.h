@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_elastic.h: `trireme train --elastic`: a worker of a job whose workers come and go.
+ */
+#ifndef TRI_CLI_TRAIN_ELASTIC_H
+#define TRI_CLI_TRAIN_ELASTIC_H
+
+#include "train/config.h"
+
+typedef struct tri_elastic_words {
+    const char *config_path;
+    const char *const *overrides;
+    const char *folder, *resume; /* resume may be NULL */
+    const tri_config *config;
+    int least, most; /* workers */
+    double wait_s;   /* how long fewer than least wait for others */
+} tri_elastic_words;
+
+/* This process, until the run is over or it shall leave. */
+tri_status tri_train_elastic(const tri_elastic_words *words);
+
+#endif

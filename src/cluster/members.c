@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * members.c: the protocol of generations over a store.
+ *
+ * Keys: gen/<g> the list of generation g, claimed once; gen/<g>/in/<id> a member of g - 1 that has registered for g;
+ * gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now a number that is not above the
+ * newest generation; gen/over set: there will be none any more; gone/<id> a process that has ended or leaves;
+ * news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for all ears.
+ */
+#include "cluster/members.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cluster/store_impl.h"
+
+#define SLICE_NS (10 * TRI_NS_PER_MS)  /* between two looks at who is there */
+#define EAR_NS   (100 * TRI_NS_PER_MS) /* of one wait for news */
+#define FIRST_NS (10 * TRI_NS_PER_S)   /* to ask the store for the first time */
+#define CALL_NS  TRI_NS_PER_S          /* between two calls of a newcomer */
+#define KEY      (TRI_MEMBER_NBYTES + 64)
+
+/* What is known of one who may be in the next generation. */
+typedef struct candidate {
+    tri_member member;
+    bool here;
+    bool buried; /* it has ended */
+    bool gone;   /* or nothing is heard of it */
+} candidate;
+
+struct tri_members {
+    tri_members_setup setup;
+    char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES];
+    tri_generation now;
+    int rank;
+    tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
+    int64_t registered;   /* of which number this process is registered for */
+    int64_t ticket;       /* among its newcomers, from 1; 0: as a member */
+    int64_t called_ns;    /* not before this again */
+    tri_members_lost lost;
+    void *lost_arg;
+
+    tri_thread *thread; /* the ear */
+    int64_t first_news; /* that it hears */
+    atomic_bool closing;
+    _Atomic int64_t heard; /* the newest generation that was called for */
+    atomic_bool broken;    /* a member of `now` has ended */
+    tri_mutex mutex;       /* guards dead, and changes of `now` against the ear */
+    tri_vector dead;       /* ids, as they were told */
+};
+
+/* --- texts --- */
+
+static const char *key_of(char text[KEY], int64_t generation, const char *what, const char *id)
+{
+    snprintf(text, KEY, "gen/%" PRId64 "%s%s", generation, what, id);
+    return text;
+}
+
+static tri_status list_parse(const char *text, int64_t number, tri_generation *out)
+{
+    tri_vector list = {.each = sizeof(tri_member)};
+    const char *line = text;
+
+    while (*line) {
+        const char *end = strchr(line, '\n');
+        tri_member member = {.progress = -1};
+        bool good = end && sscanf(line, "%39s %39s %" SCNd64, member.id, member.host, &member.progress) == 3;
+
+        if (!good || !tri_vector_push(&list, &member)) {
+            tri_vector_fini(&list);
+            return good ? TRI_ENOMEM
+                        : tri_fail(TRI_EFORMAT,
+                                   "store key gen/%" PRId64 ": want lines of id, host, progress, got '%.80s'", number,
+                                   line);
+        }
+        line = end + 1;
+    }
+    *out = (tri_generation){.number = number, .count = (int)list.count, .members = list.items};
+    return TRI_OK;
+}
+
+static void generation_fini(tri_generation *generation)
+{
+    tri_free(generation->members);
+    *generation = (tri_generation){0};
+}
+
+/* TRI_ETIMEOUT when it is not there by then. */
+static tri_status value_find(tri_members *members, const char *key, int64_t until_ns, char **text)
+{
+    size_t nbytes;
+
+    return tri_store_wait(members->setup.store, key, text, &nbytes, until_ns);
+}
+
+/* --- the present generation --- */
+
+static bool is_member(const tri_generation *generation, const char *id)
+{
+    for (int i = 0; i < generation->count; i++)
+        if (strcmp(generation->members[i].id, id) == 0)
+            return true;
+    return false;
+}
+
+/* Who of it may be in the next one. */
+static tri_status adopt(tri_members *members, tri_generation *list)
+{
+    members->rank = -1;
+    tri_mutex_lock(&members->mutex);
+    generation_fini(&members->now);
+    members->now = *list;
+    *list = (tri_generation){0};
+    atomic_store(&members->broken, false);
+    for (size_t i = 0; i < members->dead.count; i++)
+        if (is_member(&members->now, tri_vector_at(&members->dead, i)))
+            atomic_store(&members->broken, true);
+    tri_mutex_unlock(&members->mutex);
+    members->old.count = members->news.count = 0;
+    for (int i = 0; i < members->now.count; i++) {
+        candidate one = {.member = members->now.members[i]};
+
+        if (strcmp(one.member.id, members->id) == 0)
+            members->rank = i;
+        if (!tri_vector_push(&members->old, &one))
+            return TRI_ENOMEM;
+    }
+    return TRI_OK;
+}
+
+/* If generation `number` is closed by then: it is the present one. TRI_ETIMEOUT: it is not. */
+static tri_status look(tri_members *members, int64_t number, int64_t until_ns)
+{
+    char key[KEY], *text;
+    tri_generation list = {0};
+
+    TRI_TRY(value_find(members, key_of(key, number, "", ""), until_ns, &text));
+    tri_status status = list_parse(text, number, &list);
+    tri_free(text);
+    if (status == TRI_OK)
+        status = adopt(members, &list);
+    generation_fini(&list);
+    return status;
+}
+
+/* A process that is in none finds the newest. */
+static tri_status newest_find(tri_members *members, int64_t deadline_ns)
+{
+    int64_t number = 0;
+    tri_status status = tri_store_add(members->setup.store, "gen/now", 0, &number, deadline_ns);
+
+    if (status == TRI_OK && number > members->now.number)
+        status = look(members, number, deadline_ns);
+    while (status == TRI_OK)
+        status = look(members, members->now.number + 1, tri_now_ns());
+    return status == TRI_ETIMEOUT && tri_now_ns() < deadline_ns ? TRI_OK : status;
+}
+
+static tri_status founders_make(tri_members *members)
+{
+    tri_generation list = {.count = members->setup.founders,
+                           .members = tri_alloc_zero((size_t)members->setup.founders + 1, sizeof(tri_member))};
+
+    if (!list.members)
+        return TRI_ENOMEM;
+    for (int i = 0; i < list.count; i++) {
+        list.members[i].progress = -1;
+        snprintf(list.members[i].id, TRI_MEMBER_NBYTES, "%d.0", i);
+    }
+    return adopt(members, &list);
+}
+
+/* --- registering --- */
+
+static tri_status news_add(tri_store *store, const char *text, int64_t deadline_ns)
+{
+    char key[KEY];
+    int64_t place;
+
+    TRI_TRY(tri_store_add(store, "news/count", 1, &place, deadline_ns));
+    snprintf(key, sizeof key, "news/%" PRId64, place);
+    return tri_store_set(store, key, text, strlen(text), deadline_ns);
+}
+
+static tri_status register_newcomer(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
+{
+    char key[KEY], place[24], text[3 * TRI_MEMBER_NBYTES];
+    tri_store *store = members->setup.store;
+
+    TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
+    snprintf(place, sizeof place, "%" PRId64, members->ticket);
+    int nbytes = snprintf(text, sizeof text, "%s %s %" PRId64 "\n", members->id, members->host, progress);
+    TRI_TRY(tri_store_set(store, key_of(key, number, "/new/", place), text, (size_t)nbytes, deadline_ns));
+    members->called_ns = 0;
+    return TRI_OK;
+}
+
+/* Again now and then: whoever shall hear it may be a process that was not there. A spare waits until somebody is
+ * missing. */
+static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns)
+{
+    char text[48];
+    int64_t now_ns = tri_now_ns();
+
+    if (members->now.count >= members->setup.most || now_ns < members->called_ns)
+        return TRI_OK;
+    members->called_ns = now_ns + CALL_NS;
+    snprintf(text, sizeof text, "call %" PRId64, number);
+    return news_add(members->setup.store, text, deadline_ns);
+}
+
+static tri_status register_for(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
+{
+    char key[KEY], text[3 * TRI_MEMBER_NBYTES];
+
+    if (members->registered == number)
+        return TRI_OK;
+    members->ticket = 0;
+    if (members->rank < 0)
+        TRI_TRY(register_newcomer(members, number, progress, deadline_ns));
+    else {
+        int nbytes = snprintf(text, sizeof text, "%s %s %" PRId64 "\n", members->id, members->host, progress);
+
+        TRI_TRY(tri_store_set(members->setup.store, key_of(key, number, "/in/", members->id), text, (size_t)nbytes,
+                              deadline_ns));
+    }
+    members->registered = number;
+    return TRI_OK;
+}
+
+/* --- closing --- */
+
+/* rank: in the present generation, -1: a newcomer. */
+static tri_status find_gone(tri_members *members, candidate *one, int rank)
+{
+    char key[KEY], *text;
+
+    if (strcmp(one->member.id, members->id) == 0 || one->buried)
+        return TRI_OK;
+    if (rank >= 0 && members->rank >= 0 && members->lost && members->lost(members->lost_arg, rank))
+        one->gone = true;
+    snprintf(key, sizeof key, "gone/%s", one->member.id);
+    tri_status status = value_find(members, key, tri_now_ns(), &text);
+    one->buried = status == TRI_OK;
+    one->gone = one->gone || one->buried;
+    if (status == TRI_OK)
+        tri_free(text);
+    return status == TRI_ETIMEOUT ? TRI_OK : status;
+}
+
+static tri_status find_here(tri_members *members, candidate *one, const char *key)
+{
+    char *text;
+    tri_generation list = {0};
+
+    if (one->here)
+        return TRI_OK;
+    tri_status status = value_find(members, key, tri_now_ns(), &text);
+    if (status != TRI_OK)
+        return status == TRI_ETIMEOUT ? TRI_OK : status;
+    status = list_parse(text, members->now.number + 1, &list);
+    tri_free(text);
+    if (status == TRI_OK && list.count == 1) {
+        one->member = list.members[0];
+        one->here = true;
+    }
+    generation_fini(&list);
+    return status;
+}
+
+/* Does this process close the next generation? The first that is not gone does; others would be right too, and are
+ * spared the questions. */
+static tri_status leads(tri_members *members, bool *yes)
+{
+    *yes = false;
+    for (size_t i = 0; i < members->old.count; i++) {
+        if ((int)i == members->rank)
+            return *yes = true, TRI_OK;
+        candidate *one = tri_vector_at(&members->old, i);
+        TRI_TRY(find_gone(members, one, (int)i));
+        if (!one->gone)
+            return TRI_OK;
+    }
+    for (size_t i = 0; i < members->news.count; i++) { /* nobody of the present one is left */
+        candidate *one = tri_vector_at(&members->news, i);
+        if ((int64_t)i + 1 == members->ticket)
+            break;
+        if (!one->here) /* ended with a ticket in its hand, perhaps */
+            continue;
+        TRI_TRY(find_gone(members, one, -1));
+        if (!one->gone)
+            return TRI_OK;
+    }
+    *yes = true;
+    return TRI_OK;
+}
+
+static tri_status news_find(tri_members *members, int64_t number, int64_t deadline_ns)
+{
+    char key[KEY], place[24];
+    int64_t count = 0;
+
+    TRI_TRY(tri_store_add(members->setup.store, key_of(key, number, "/newcomers", ""), 0, &count, deadline_ns));
+    while ((int64_t)members->news.count < count) {
+        candidate one = {.member = {.progress = -1}};
+
+        if (!tri_vector_push(&members->news, &one))
+            return TRI_ENOMEM;
+    }
+    for (size_t i = 0; i < members->news.count; i++) {
+        candidate *one = tri_vector_at(&members->news, i);
+
+        snprintf(place, sizeof place, "%zu", i + 1);
+        TRI_TRY(find_here(members, one, key_of(key, number, "/new/", place)));
+        if (one->here)
+            TRI_TRY(find_gone(members, one, -1));
+    }
+    return TRI_OK;
+}
+
+/* Members of the present one that are neither registered nor gone; the first of them. */
+static tri_status missing_find(tri_members *members, int64_t number, const candidate **first)
+{
+    char key[KEY];
+
+    *first = NULL;
+    for (size_t i = 0; i < members->old.count; i++) {
+        candidate *one = tri_vector_at(&members->old, i);
+
+        TRI_TRY(find_gone(members, one, (int)i));
+        if (!one->gone)
+            TRI_TRY(find_here(members, one, key_of(key, number, "/in/", one->member.id)));
+        if (!one->gone && !one->here && !*first)
+            *first = one;
+    }
+    return TRI_OK;
+}
+
+static tri_status list_append(tri_string *text, const tri_vector *candidates, int most, int *count)
+{
+    for (size_t i = 0; i < candidates->count && *count < most; i++) {
+        const candidate *one = tri_vector_at(candidates, i);
+
+        if (!one->here || one->gone)
+            continue;
+        TRI_TRY(
+            tri_string_appendf(text, "%s %s %" PRId64 "\n", one->member.id, one->member.host, one->member.progress));
+        ++*count;
+    }
+    return TRI_OK;
+}
+
+/* Claims the next generation with those that are here; what stands then is the present one. */
+static tri_status claim(tri_members *members, int64_t number, const tri_string *list, int64_t deadline_ns)
+{
+    char key[KEY], *text;
+    size_t nbytes;
+
+    TRI_TRY(tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(list), list->nbytes,
+                            &text, &nbytes, deadline_ns));
+    tri_free(text);
+    return look(members, number, deadline_ns);
+}
+
+static bool has_state(const tri_vector *candidates)
+{
+    for (size_t i = 0; i < candidates->count; i++) {
+        const candidate *one = tri_vector_at(candidates, i);
+
+        if (one->here && !one->gone && one->member.progress >= 0)
+            return true;
+    }
+    return false;
+}
+
+/* Nobody that is here has a state, and one that may have it has not ended: it is worth waiting for. */
+static bool state_may_come(const tri_members *members, int64_t number)
+{
+    bool may = false;
+
+    for (size_t i = 0; i < members->old.count; i++) {
+        const candidate *one = tri_vector_at(&members->old, i);
+
+        may = may || (one->gone && !one->buried);
+    }
+    return may && number > 1 && !has_state(&members->old) && !has_state(&members->news);
+}
+
+/* Whether a newcomer waits in vain. */
+static tri_status newcomer_check(tri_members *members)
+{
+    char *text;
+
+    if (tri_stop_signal())
+        return tri_fail(TRI_ECANCELED, "stopped by a signal before it was a member");
+    tri_status status = value_find(members, "gen/over", tri_now_ns(), &text);
+    if (status == TRI_OK)
+        tri_free(text);
+    return status == TRI_OK ? tri_fail(TRI_ECANCELED, "the run is over") : status == TRI_ETIMEOUT ? TRI_OK : status;
+}
+
+/* One look at who is there. TRI_ETIMEOUT: the generation is not closed yet. */
+static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns, int64_t deadline_ns)
+{
+    const candidate *missing;
+    char key[KEY], *text;
+    tri_string list = {0};
+    int count = 0;
+    int64_t slice_ns = tri_now_ns() + SLICE_NS;
+
+    TRI_TRY(missing_find(members, number, &missing));
+    if (missing) { /* on, once it registers */
+        tri_status status = value_find(members, key_of(key, number, "/in/", missing->member.id), slice_ns, &text);
+        if (status == TRI_OK)
+            tri_free(text);
+        return status == TRI_OK ? TRI_ETIMEOUT : status;
+    }
+    TRI_TRY(news_find(members, number, deadline_ns));
+    tri_status status = list_append(&list, &members->old, members->setup.most, &count);
+    if (status == TRI_OK)
+        status = list_append(&list, &members->news, members->setup.most, &count);
+    bool few = count < members->setup.least || state_may_come(members, number);
+    few = few && tri_now_ns() < few_ns && !tri_stop_signal();
+    if (status == TRI_OK && few)
+        status = look(members, number, slice_ns);
+    else if (status == TRI_OK && members->rank < 0) /* the others may be gone because all is done */
+        status = newcomer_check(members);
+    if (status == TRI_OK && !few)
+        status = claim(members, number, &list, deadline_ns);
+    tri_string_fini(&list);
+    return status;
+}
+
+static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_ns, int64_t deadline_ns)
+{
+    bool yes;
+    tri_status status = TRI_ETIMEOUT;
+
+    while (status == TRI_ETIMEOUT) {
+        if (tri_now_ns() > deadline_ns)
+            return tri_fail(TRI_ETIMEOUT, "generation %" PRId64 ": want it closed in time, and it is not", number);
+        status = look(members, number, tri_now_ns());
+        if (status != TRI_ETIMEOUT)
+            break;
+        if (members->rank < 0) {
+            TRI_TRY(newcomer_check(members));
+            TRI_TRY(call(members, number, deadline_ns));
+            TRI_TRY(news_find(members, number, deadline_ns));
+        }
+        TRI_TRY(leads(members, &yes));
+        status = yes ? close_try(members, number, few_ns, deadline_ns) : look(members, number, tri_now_ns() + SLICE_NS);
+    }
+    return status;
+}
+
+/* --- news --- */
+
+static void news_read(tri_members *members, const char *text)
+{
+    char id[TRI_MEMBER_NBYTES] = "";
+    int64_t number;
+
+    if (sscanf(text, "call %" SCNd64, &number) == 1 && number > atomic_load(&members->heard))
+        atomic_store(&members->heard, number);
+    if (sscanf(text, "gone %39s", id) != 1)
+        return;
+    tri_mutex_lock(&members->mutex);
+    (void)tri_vector_push(&members->dead, id); /* forgotten where memory is out: its links tell */
+    if (is_member(&members->now, id))
+        atomic_store(&members->broken, true);
+    tri_mutex_unlock(&members->mutex);
+}
+
+static void ear_run(void *arg)
+{
+    tri_members *members = arg;
+    char key[KEY], *text;
+    size_t nbytes;
+    int64_t next = members->first_news;
+
+    while (!atomic_load(&members->closing)) {
+        snprintf(key, sizeof key, "news/%" PRId64, next);
+        tri_status status = tri_store_wait(members->setup.ear, key, &text, &nbytes, tri_now_ns() + EAR_NS);
+        if (status == TRI_OK) {
+            news_read(members, text);
+            tri_free(text);
+            next++;
+        } else if (status != TRI_ETIMEOUT)
+            tri_sleep_ns(EAR_NS);
+    }
+}
+
+const atomic_bool *tri_members_broken(const tri_members *members)
+{
+    return &members->broken;
+}
+
+/* --- the calls of others --- */
+
+tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
+                            int64_t deadline_ns)
+{
+    char text[24];
+    int64_t few_ns = tri_now_ns() + members->setup.wait_ns;
+
+    members->lost = lost;
+    members->lost_arg = arg;
+    do {
+        if (members->rank < 0)
+            TRI_TRY(newest_find(members, deadline_ns));
+        int64_t number = members->now.number + 1;
+        TRI_TRY_IN(register_for(members, number, progress, deadline_ns), "while registering for generation %" PRId64,
+                   number);
+        TRI_TRY(closed_wait(members, number, few_ns, deadline_ns));
+        members->lost = NULL; /* its ranks are others */
+    } while (members->rank < 0);
+    if (members->rank > 0)
+        return TRI_OK;
+    int nbytes = snprintf(text, sizeof text, "%" PRId64, members->now.number);
+    return tri_store_set(members->setup.store, "gen/now", text, (size_t)nbytes, deadline_ns);
+}
+
+const tri_generation *tri_members_now(const tri_members *members)
+{
+    return &members->now;
+}
+
+int tri_members_rank(const tri_members *members)
+{
+    return members->rank;
+}
+
+bool tri_members_called(const tri_members *members)
+{
+    return members->rank == 0 && atomic_load_explicit((_Atomic int64_t *)(uintptr_t)&members->heard,
+                                                      memory_order_relaxed) == members->now.number + 1;
+}
+
+tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns)
+{
+    char key[KEY];
+
+    snprintf(key, sizeof key, "gone/%s", id);
+    TRI_TRY(tri_store_set(store, key, "", 0, deadline_ns));
+    snprintf(key, sizeof key, "gone %s", id);
+    return news_add(store, key, deadline_ns);
+}
+
+tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns)
+{
+    char key[KEY], place[24];
+    tri_store *store = members->setup.store;
+    int64_t number = members->now.number, count = 0;
+
+    for (int r = 0; r < members->now.count; r++)
+        TRI_TRY(tri_store_remove(store, key_of(key, number, "/in/", members->now.members[r].id), deadline_ns));
+    TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 0, &count, deadline_ns));
+    for (int64_t i = 1; i <= count; i++) {
+        snprintf(place, sizeof place, "%" PRId64, i);
+        TRI_TRY(tri_store_remove(store, key_of(key, number, "/new/", place), deadline_ns));
+    }
+    return tri_store_remove(store, key_of(key, number, "/newcomers", ""), deadline_ns);
+}
+
+tri_status tri_members_end(tri_members *members, int64_t deadline_ns)
+{
+    return tri_store_set(members->setup.store, "gen/over", "", 0, deadline_ns);
+}
+
+tri_status tri_members_leave(tri_members *members, int64_t deadline_ns)
+{
+    return tri_members_bury(members->setup.store, members->id, deadline_ns);
+}
+
+void tri_members_close(tri_members *members)
+{
+    if (!members)
+        return;
+    atomic_store(&members->closing, true);
+    tri_thread_join(members->thread);
+    tri_mutex_fini(&members->mutex);
+    generation_fini(&members->now);
+    tri_vector_fini(&members->old);
+    tri_vector_fini(&members->news);
+    tri_vector_fini(&members->dead);
+    tri_free(members);
+}
+
+static bool is_word(const char *text)
+{
+    return text && text[0] && strlen(text) < TRI_MEMBER_NBYTES && tri_store_key_check(text, strlen(text)) == TRI_OK;
+}
+
+tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
+{
+    *out = NULL;
+    if (!is_word(setup->id) || !is_word(setup->host))
+        return tri_fail(TRI_EINVAL, "members: want an id and a host of 1 to %d bytes of [A-Za-z0-9_./-]",
+                        TRI_MEMBER_NBYTES - 1);
+    tri_members *members = tri_alloc_zero(1, sizeof *members);
+    if (!members)
+        return TRI_ENOMEM;
+    members->setup = *setup;
+    snprintf(members->id, sizeof members->id, "%s", setup->id);
+    snprintf(members->host, sizeof members->host, "%s", setup->host);
+    members->old.each = members->news.each = sizeof(candidate);
+    members->dead.each = TRI_MEMBER_NBYTES;
+    tri_mutex_init(&members->mutex);
+    tri_status status = founders_make(members);
+    if (status == TRI_OK && setup->ear)
+        status = tri_store_add(setup->ear, "news/count", 0, &members->first_news, tri_now_ns() + FIRST_NS);
+    members->first_news++;
+    if (status == TRI_OK && setup->ear)
+        status = tri_thread_start(&members->thread, "members", ear_run, members);
+    if (status != TRI_OK) {
+        tri_members_close(members);
+        return status;
+    }
+    *out = members;
+    return TRI_OK;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * members.h: who takes part in a job whose processes come and go: a log of generations in the job's store.
+ *
+ * A generation is a list of processes, in order of rank, that is written once and never changed. Whoever loses a peer
+ * registers for the next one; one of those that registered claims its key with the list of all of them, and the first
+ * claim stands (docs/design/028-membership.md). Goes through base/runtime and the store's table alone, so that a
+ * simulation runs it too.
+ */
+#ifndef TRI_CLUSTER_MEMBERS_H
+#define TRI_CLUSTER_MEMBERS_H
+
+#include <stdatomic.h>
+
+#include "cluster/store.h"
+
+#define TRI_MEMBER_NBYTES 40
+
+typedef struct tri_member {
+    char id[TRI_MEMBER_NBYTES];   /* of the process: "2.1" is the second one started as number 2; no two have one */
+    char host[TRI_MEMBER_NBYTES]; /* equal: they share a machine */
+    int64_t progress;             /* how far its state is, larger is farther; -1: it has none */
+} tri_member;
+
+typedef struct tri_generation {
+    int64_t number;      /* 0: before the first */
+    int count;           /* of that one: the founders */
+    tri_member *members; /* [count] by rank */
+} tri_generation;
+
+/* Does a member of the generation that ends know that this rank of it is lost or has left? */
+typedef bool (*tri_members_lost)(void *arg, int rank);
+
+typedef struct tri_members_setup {
+    tri_store *store; /* borrowed */
+    tri_store *ear;   /* borrowed, used by a thread of its own that hears calls; NULL: none are heard */
+    const char *id, *host;
+    int founders;    /* processes "0.0", "1.0", ... that make the first generation */
+    int least, most; /* members */
+    int64_t wait_ns; /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
+} tri_members_setup;
+
+typedef struct tri_members tri_members;
+tri_status tri_members_open(const tri_members_setup *setup, tri_members **out);
+void tri_members_close(tri_members *members);
+
+/* Registers for the next generation and waits until this process is in one. progress: of its own state. lost (NULL:
+ * nothing is known) is asked about ranks of the present generation, if this process is in it. TRI_ETIMEOUT at
+ * the deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of
+ * a generation comes back as a newcomer. */
+tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
+                            int64_t deadline_ns);
+/* The present one, until the next call; its members are in the order of ranks of the one before, newcomers last. */
+const tri_generation *tri_members_now(const tri_members *members);
+/* Of this process in it; -1: it is in none. */
+int tri_members_rank(const tri_members *members);
+/* Somebody asks for the next generation: one relaxed load; known to rank 0 alone, and a moment later. */
+bool tri_members_called(const tri_members *members);
+/* Set while a member of the present generation is known to have ended: making links to it is in vain. Valid until
+ * close. */
+const atomic_bool *tri_members_broken(const tri_members *members);
+/* The members of the present generation have met: what was there for its making alone goes. */
+tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns);
+/* The work is done: newcomers need not wait. */
+tri_status tri_members_end(tri_members *members, int64_t deadline_ns);
+/* This process takes no further part: nobody waits for it. */
+tri_status tri_members_leave(tri_members *members, int64_t deadline_ns);
+/* The same, said by who saw it end. */
+tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns);
+
+#endif

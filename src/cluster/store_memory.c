@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store_memory.c: a store for ranks of one process: threads, or fibers of a simulation. They share the object.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/store_impl.h"
+
+typedef struct memory_value {
+    size_t nbytes;
+    char bytes[];
+} memory_value;
+
+typedef struct memory_store {
+    tri_store base;
+    tri_mutex mutex;
+    tri_cond changed;
+    tri_map keys;      /* to places in `values` */
+    tri_vector values; /* memory_value *; NULL: removed */
+} memory_store;
+
+/* Under the lock; NULL: there is none. */
+static memory_value **value_at(memory_store *store, const char *key)
+{
+    int64_t at;
+    memory_value **found = tri_map_find(&store->keys, key, &at) ? tri_vector_at(&store->values, (size_t)at) : NULL;
+
+    return found && *found ? found : NULL;
+}
+
+/* Under the lock. */
+static tri_status value_put(memory_store *store, const char *key, const void *bytes, size_t nbytes)
+{
+    int64_t at = (int64_t)store->values.count;
+    memory_value *value = tri_alloc(sizeof *value + nbytes + 1), *none = NULL;
+    bool known = tri_map_find(&store->keys, key, &at);
+
+    if (!value || (!known && !tri_vector_push(&store->values, &none)) ||
+        (!known && tri_map_set(&store->keys, key, at) != TRI_OK)) {
+        tri_free(value);
+        return TRI_ENOMEM;
+    }
+    value->nbytes = nbytes;
+    if (nbytes > 0)
+        memcpy(value->bytes, bytes, nbytes);
+    value->bytes[nbytes] = 0;
+    memory_value **place = tri_vector_at(&store->values, (size_t)at);
+    tri_free(*place);
+    *place = value;
+    tri_cond_broadcast(&store->changed);
+    return TRI_OK;
+}
+
+static tri_status value_copy(const memory_value *value, char **bytes, size_t *nbytes)
+{
+    *bytes = tri_alloc(value->nbytes + 1);
+    if (!*bytes)
+        return TRI_ENOMEM;
+    memcpy(*bytes, value->bytes, value->nbytes + 1);
+    *nbytes = value->nbytes;
+    return TRI_OK;
+}
+
+static tri_status memory_set(tri_store *base, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
+{
+    memory_store *store = tri_container_of(base, memory_store, base);
+
+    (void)deadline_ns;
+    tri_mutex_lock(&store->mutex);
+    tri_status status = value_put(store, key, bytes, nbytes);
+    tri_mutex_unlock(&store->mutex);
+    return status;
+}
+
+static tri_status memory_wait(tri_store *base, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
+{
+    memory_store *store = tri_container_of(base, memory_store, base);
+    memory_value **found;
+    bool late = false;
+
+    tri_mutex_lock(&store->mutex);
+    while (!(found = value_at(store, key)) && !late) {
+        late = tri_now_ns() >= deadline_ns;
+        if (!late)
+            tri_cond_wait(&store->changed, &store->mutex, deadline_ns);
+    }
+    tri_status status = found ? value_copy(*found, bytes, nbytes) : TRI_ETIMEOUT;
+    tri_mutex_unlock(&store->mutex);
+    return status == TRI_ETIMEOUT
+               ? tri_fail(status, "store key %s: want it to be set before the deadline, nobody did", key)
+               : status;
+}
+
+/* Under the lock. */
+static tri_status number_add(memory_store *store, const char *key, int64_t amount, int64_t *after)
+{
+    memory_value **found = value_at(store, key);
+    long long before = 0, sum;
+    char text[32], *end;
+
+    if (found) {
+        errno = 0;
+        before = strtoll((*found)->bytes, &end, 10);
+        if (end == (*found)->bytes || end != (*found)->bytes + (*found)->nbytes || errno)
+            return tri_fail(TRI_EINVAL, "store key %s: add: want a number there, got other bytes", key);
+    }
+    if (__builtin_add_overflow(before, (long long)amount, &sum))
+        return tri_fail(TRI_EINVAL, "store key %s: add: the sum is beyond 64 bits", key);
+    TRI_TRY(value_put(store, key, text, (size_t)snprintf(text, sizeof text, "%lld", sum)));
+    *after = sum;
+    return TRI_OK;
+}
+
+static tri_status memory_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+{
+    memory_store *store = tri_container_of(base, memory_store, base);
+
+    (void)deadline_ns;
+    tri_mutex_lock(&store->mutex);
+    tri_status status = number_add(store, key, amount, after);
+    tri_mutex_unlock(&store->mutex);
+    return status;
+}
+
+static tri_status memory_remove(tri_store *base, const char *key, int64_t deadline_ns)
+{
+    memory_store *store = tri_container_of(base, memory_store, base);
+
+    (void)deadline_ns;
+    tri_mutex_lock(&store->mutex);
+    memory_value **found = value_at(store, key);
+    if (found) {
+        tri_free(*found);
+        *found = NULL;
+    }
+    tri_mutex_unlock(&store->mutex);
+    return TRI_OK;
+}
+
+static tri_status memory_claim(tri_store *base, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
+                               size_t *nbytes, int64_t deadline_ns)
+{
+    memory_store *store = tri_container_of(base, memory_store, base);
+    tri_status status = TRI_OK;
+
+    (void)deadline_ns;
+    tri_mutex_lock(&store->mutex);
+    if (!value_at(store, key))
+        status = value_put(store, key, mine, mine_nbytes);
+    if (status == TRI_OK)
+        status = value_copy(*value_at(store, key), bytes, nbytes);
+    tri_mutex_unlock(&store->mutex);
+    return status;
+}
+
+static void memory_close(tri_store *base)
+{
+    memory_store *store = tri_container_of(base, memory_store, base);
+
+    for (size_t i = 0; i < store->values.count; i++)
+        tri_free(*(memory_value **)tri_vector_at(&store->values, i));
+    tri_vector_fini(&store->values);
+    tri_map_fini(&store->keys);
+    tri_cond_fini(&store->changed);
+    tri_mutex_fini(&store->mutex);
+    tri_free(store);
+}
+
+static const tri_store_ops memory_ops = {
+    .name = "memory",
+    .does = "a table in this process, for its threads or fibers",
+    .set = memory_set,
+    .wait = memory_wait,
+    .add = memory_add,
+    .remove = memory_remove,
+    .claim = memory_claim,
+    .close = memory_close,
+};
+
+tri_status tri_store_memory(tri_store **out)
+{
+    memory_store *store = tri_alloc_zero(1, sizeof *store);
+
+    *out = NULL;
+    if (!store)
+        return TRI_ENOMEM;
+    store->base.ops = &memory_ops;
+    store->values.each = sizeof(memory_value *);
+    tri_mutex_init(&store->mutex);
+    tri_cond_init(&store->changed);
+    *out = &store->base;
+    return TRI_OK;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * form.c: what of a job is made for the ranks that it has now: the sync, the loaders, and what rank 0 does for all.
+ * Where ranks come and go it is made anew each time (reform.c).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "text/tokenizer.h"
+#include "train/job.h"
+
+static tri_status allocate_waves(tri_job *job)
+{
+    tri_job_waves *waves = &job->waves;
+    if (waves->shards == job->shard_count || job->pipeline)
+        return TRI_OK;
+    waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
+    for (int level = 0; waves->scratch && level < waves->levels; level++) {
+        waves->scratch[level] =
+            job->params->device->alloc((size_t)(tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float));
+        if (!waves->scratch[level])
+            return TRI_ENOMEM;
+    }
+    return waves->scratch ? TRI_OK : TRI_ENOMEM;
+}
+
+/* How the graphs find what is on its way or elsewhere. */
+static void hooks_set(tri_job *job)
+{
+    tri_graph_hooks hooks = {.arg = job, .bring = tri_job_entry_bring};
+    if (job->sync->ops->hooks)
+        job->sync->ops->hooks(job->sync, &hooks);
+    if (!job->ahead && !job->sync->ops->hooks)
+        return;
+    if (job->pipeline)
+        tri_pipeline_hooks_set(job->pipeline, &hooks);
+    else
+        tri_graph_hooks_set(job->graph, &hooks);
+}
+
+tri_status tri_job_form_moves(tri_job *job)
+{
+    tri_sync_setup setup = tri_job_sync_setup(job);
+    setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
+    TRI_TRY(tri_sync_create(&setup, &job->sync));
+    TRI_TRY(tri_job_verify_open(job));
+    if (job->config.optim.clip_norm > 0 || job->scale.now > 0 || tri_job_guard_wants_norm(job) || job->rank == 0 ||
+        job->elastic.on || job->mesh.model_group || !job->sync->whole) {
+        job->norm_blocks = tri_alloc_zero((size_t)job->params->block_count, sizeof(double));
+        if (!job->norm_blocks)
+            return TRI_ENOMEM;
+    }
+    TRI_TRY(allocate_waves(job));
+    /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
+     * gradients before any is ready. */
+    bool skips =
+        job->scale.now > 0 || job->guard.on_nonfinite >= TRI_GUARD_SKIP || job->guard.on_spike >= TRI_GUARD_SKIP;
+    job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
+                 job->graph && !job->waves.scratch;
+    hooks_set(job);
+    return TRI_OK;
+}
+
+/* Ranks of this host may share its cores: one is free when all of their threads leave one over. */
+static tri_loader_crew crew_of(const tri_job *job)
+{
+    return (tri_loader_crew){.run = tri_tiles_run,
+                             .threads = job->threads,
+                             .core_free = tri_cores_online() > job->threads * tri_comm_local_count(job->comm)};
+}
+
+/* What the model was not made for. */
+static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *found)
+{
+    const tri_dataset_info *info = &job->info;
+    char wanted[96], text[96];
+    if (tri_shape_count(found->sample) != tri_shape_count(info->sample))
+        return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data to evaluate has %s",
+                        tri_shape_print(info->sample, wanted), tri_shape_print(found->sample, text));
+    if (found->classes > info->classes || (found->classes == 0) != (info->classes == 0))
+        return tri_fail(TRI_ECONFIG, "the model knows %lld classes, the data to evaluate has %lld",
+                        (long long)info->classes, (long long)found->classes);
+    return TRI_OK;
+}
+
+static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
+{
+    TRI_TRY(check_evaluated(job, &dataset->info));
+    if (job->config.train.eval_batches > 0)
+        tri_dataset_thin(dataset, job->config.train.eval_batches * job->config.train.batch);
+    job->test.sampler = job->sampler;
+    job->test.sampler.count = dataset->info.count;
+    job->test.classes = dataset->info.classes > 0;
+    bool all = job->servers.client; /* nobody else evaluates */
+    job->test.first_shard = all ? 0 : job->first_shard;
+    job->test.shard_count = all ? job->sampler.shards : job->shard_count;
+    job->test.sampler.shuffle = false;
+    job->test.sums = tri_alloc_zero((size_t)job->sampler.shards * TRI_LOSS_COLUMNS, sizeof(double));
+    tri_loader_setup setup = {.sampler = job->test.sampler,
+                              .first_shard = job->test.first_shard,
+                              .shard_count = job->test.shard_count,
+                              .rows_max = job->rows,
+                              .training = false,
+                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
+                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
+                              .first_step = 0,
+                              .end_step = INT64_MAX / 2,
+                              .crew = crew_of(job)};
+    return job->test.sums ? tri_loader_open(dataset, &job->config.data, &setup, &job->test.loader) : TRI_ENOMEM;
+}
+
+tri_status tri_job_open_evaluation(tri_job *job, bool test)
+{
+    tri_dataset *dataset = NULL;
+    TRI_TRY(tri_dataset_open(&job->config.data, test, &dataset));
+    tri_status status = open_evaluated(job, dataset);
+    tri_dataset_close(dataset);
+    return status;
+}
+
+static tri_status open_test_data(tri_job *job)
+{
+    tri_dataset *dataset = NULL;
+    if (tri_job_follows(job))
+        return TRI_OK;
+    tri_status status = tri_dataset_open(&job->config.data, true, &dataset);
+    if (status == TRI_ENOTFOUND) {
+        if (job->rank == 0)
+            tri_log(TRI_LOG_WARN, "there is no test set: %s", tri_last_error());
+        return TRI_OK;
+    }
+    if (status == TRI_OK)
+        status = open_evaluated(job, dataset);
+    tri_dataset_close(dataset);
+    TRI_TRY_IN(status, "while opening the test data");
+    return TRI_OK;
+}
+
+/* A run that has ended already needs no more batches. */
+static tri_status open_loader(tri_job *job, tri_dataset *dataset)
+{
+    if (job->step > job->steps)
+        return tri_fail(
+            TRI_ECONFIG,
+            "the checkpoint is at step %lld but the configuration ends at step %lld (train.epochs, train.steps)",
+            (long long)job->step, (long long)job->steps);
+    if (job->step == job->steps)
+        return TRI_OK;
+    tri_data_config data = job->config.data;
+    int64_t parts = tri_job_deals(job) > 0 ? tri_job_deals(job) : 1;
+    if (tri_job_deals(job) > 0) /* who knows which is next? */
+        data.prefetch = 0;
+    tri_loader_setup setup = {.sampler = job->sampler,
+                              .first_shard = job->first_shard,
+                              .shard_count = job->shard_count * parts,
+                              .rows_max = job->rows,
+                              .training = true,
+                              .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
+                              .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
+                              .first_step = job->step,
+                              .end_step = job->steps,
+                              .crew = crew_of(job)};
+    return tri_loader_open(dataset, &data, &setup, &job->loader);
+}
+
+/* What all ranks must have in common before the first step (weights: with those of the same place in the model), and
+ * how a message calls it. */
+enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_WEIGHTS, EQUAL_COUNT };
+static const char *const equal_names[] = {[EQUAL_CONFIG] = "configuration",
+                                          [EQUAL_KERNELS] = "instruction set or oneDNN",
+                                          [EQUAL_WEIGHTS] = "model or weights"};
+
+/* The first rank that must have what `rank` has. */
+static int equal_to(const tri_job *job, int rank, int what)
+{
+    tri_mesh mesh = job->mesh;
+    tri_mesh_place(&mesh, rank);
+    return what == EQUAL_WEIGHTS ? tri_mesh_rank(&mesh, 0, mesh.tensor_rank, mesh.stage) : 0;
+}
+
+tri_status tri_job_check_equal(tri_job *job)
+{
+    if (job->world == 1)
+        return TRI_OK;
+    const char *kernels = tri_kernel_arithmetic();
+    int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
+                                 [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
+                                 [EQUAL_WEIGHTS] = (int64_t)tri_params_hash_here(job->params)};
+    int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));
+    if (!all)
+        return TRI_ENOMEM;
+    tri_group_name_next(job->group, "start-up check");
+    tri_status status = tri_all_gather(job->group, mine, all, EQUAL_COUNT, TRI_I64, NULL);
+    tri_group_name_next(job->group, "");
+    for (int i = 0; i < job->world * EQUAL_COUNT && status == TRI_OK; i++) {
+        int rank = i / EQUAL_COUNT, what = i % EQUAL_COUNT, first = equal_to(job, rank, what);
+        if (all[i] != all[first * EQUAL_COUNT + what])
+            status = tri_fail(TRI_EMISMATCH, "rank %d has another %s than rank %d (rank %d: %s)", rank,
+                              equal_names[what], first, job->rank, kernels);
+    }
+    tri_free(all);
+    return status;
+}
+
+/* Rank 0: the run folder with the resolved configuration. */
+static tri_status open_run_folder(tri_job *job)
+{
+    if (job->rank != 0 || !job->run_folder)
+        return TRI_OK;
+    char path[1200];
+    tri_string text = {0};
+    snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
+    if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
+        return TRI_OK;
+    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
+    tri_status status = tri_config_print(&job->config, &text);
+    snprintf(path, sizeof(path), "%s/config.yaml", job->run_folder);
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, tri_string_text(&text), text.nbytes);
+    tri_string_fini(&text);
+    TRI_TRY(status);
+    TRI_TRY_IN(tri_job_config_write(job), "while writing the run folder");
+    snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
+    TRI_TRY(tri_dataset_info_save(&job->info, path));
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
+    return job->metrics ? TRI_OK : tri_metrics_open(path, job->step, &job->metrics);
+}
+
+/* What the weights' tokens mean lies beside them: RUN/tokenizer.json. */
+static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
+{
+    if (job->rank != 0 || !job->run_folder || !dataset->tokenizer)
+        return TRI_OK;
+    char path[1200];
+    snprintf(path, sizeof(path), "%s/tokenizer.json", job->run_folder);
+    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
+    return tri_tokenizer_save(dataset->tokenizer, path);
+}
+
+tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)
+{
+    TRI_TRY(open_loader(job, dataset));
+    TRI_TRY(save_tokenizer(job, dataset));
+    TRI_TRY(open_test_data(job));
+    TRI_TRY(open_run_folder(job));
+    TRI_TRY(tri_job_sample_open(job));
+    if (console && job->rank == 0 && !job->console) {
+        TRI_TRY(tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console));
+        tri_job_initial_print(job, job->console);
+    }
+    tri_pretrained_close(job->source);
+    job->source = NULL;
+    TRI_TRY(tri_job_best_open(job));
+    TRI_TRY(tri_job_saver_open(job));
+    TRI_TRY(tri_job_measure_peak(job));
+    job->sent_nbytes = tri_counter_now(TRI_COUNT_SENT_NBYTES);
+    return TRI_OK;
+}

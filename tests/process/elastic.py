@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""Workers that are killed, stopped, leave and join while the others go on: the `weights:` line of one process, each step
+once in metrics.jsonl, and clear words where that cannot be.
+
+usage: elastic.py TRIREME
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+CONFIG = """
+model:
+  layers:
+    - reshape: [4, 4, 2]
+    - conv2d: {out: 4, kernel: 3, pad: 1}
+    - batch_norm
+    - relu
+    - flatten
+    - dropout: 0.2
+    - linear: {out: 300, relu: true}
+    - linear: classes
+data: {name: synthetic, synthetic_count: 600, synthetic_width: 32}
+train: {batch: 60, epochs: 4000, steps: 1500, shards: 8, eval_every: 20}
+optim: {name: adamw, lr: 0.01, clip_norm: 1}
+comm: {timeout_s: 60}
+"""
+LONG = ("train.steps=10000",)
+
+
+def environment_of(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    return dict(item.split("=", 1) for item in text.split("\0") if "=" in item)
+
+
+def workers_of(launcher):
+    """Processes of a launcher by the number they were started as."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            is_ours = os.readlink(f"/proc/{pid}/exe") == TRIREME
+        except (OSError, IndexError):
+            continue
+        if int(fields[1]) == launcher and is_ours and fields[0] != "Z":
+            rank = environment_of(pid).get("TRIREME_RANK")
+            if rank is not None:
+                found[int(rank)] = int(pid)
+    return found
+
+
+class Run:
+    """A run in the background; its lines come with the time at which they were read."""
+
+    def __init__(self, folder, name, *words):
+        self.name, self.folder, self.lines = name, pathlib.Path(folder), []
+        self.process = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", name, *words], cwd=folder,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append((time.monotonic(), line))
+
+    def text(self):
+        return "".join(line for _, line in self.lines)
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def wait_for(self, words, count=1, limit=60):
+        until = time.monotonic() + limit
+        while self.text().count(words) < count and self.is_running() and time.monotonic() < until:
+            time.sleep(0.005)
+        return self.text().count(words) >= count
+
+    def wait_for_steps(self, limit=60):
+        log, until = self.folder / self.name / "metrics.jsonl", time.monotonic() + limit
+        while (not log.exists() or log.stat().st_size == 0) and self.is_running() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def signal(self, rank, number):
+        pid = workers_of(self.process.pid).get(rank)
+        if pid:
+            try:
+                os.kill(pid, number)
+                return pid
+            except ProcessLookupError:
+                pass
+        return None
+
+    def end(self, limit=240):
+        self.process.wait(limit)
+        self.reader.join()
+        self.process.stdout.close()
+        return self.process.returncode
+
+
+class Elastic(unittest.TestCase):
+    alone = {}  # hashes of one process, by words
+
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.temporary.name)
+        (self.path / "run.yaml").write_text(CONFIG)
+        self.running = []
+
+    def tearDown(self):
+        for run in self.running:
+            if run.is_running():
+                run.process.kill()
+            run.end()
+        self.temporary.cleanup()
+
+    def start(self, name, *words):
+        run = Run(self.path, name, *words)
+        self.running.append(run)
+        return run
+
+    def hash_of(self, run):
+        found = re.findall(r"weights: xxh3 (\w+)", run.text())
+        self.assertGreaterEqual(len(found), 1, run.text())
+        return found[-1]
+
+    def weights(self, *words):
+        if words not in Elastic.alone:
+            run = self.start("alone", *words)
+            self.assertEqual(run.end(), 0, run.text())
+            Elastic.alone[words] = self.hash_of(run)
+        return Elastic.alone[words]
+
+    def check(self, run, *words):
+        """It ended well, with the weights of one process and every step once."""
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertEqual(self.hash_of(run), self.weights(*words), run.text())
+        records = [json.loads(line) for line in (self.path / run.name / "metrics.jsonl").read_text().splitlines()]
+        steps = [record["step"] for record in records if "loss" in record]
+        self.assertEqual(steps, list(range(len(steps))), run.text())
+        wanted = [word for word in words if word.startswith("train.steps=")] or re.findall(r"steps: (\d+)", CONFIG)
+        self.assertEqual(len(steps), int(wanted[0].split("=")[-1]), run.text())
+        tests = [record["step"] for record in records if "test_loss" in record]
+        self.assertEqual(tests, sorted(set(tests)), run.text())
+
+    def start_running(self, name, *words):
+        run = self.start(name, *words)
+        run.wait_for_steps()
+        return run
+
+    def test_a_quiet_run(self):
+        self.check(self.start("quiet", "-n", "3", "--elastic", "1:8"))
+
+    def test_killed_workers_are_done_without(self):
+        for seed, workers in ((1, 4), (2, 3)):
+            draw = random.Random(seed)
+            run = self.start_running(f"killed{seed}", "-n", str(workers), "--elastic", "1:8", *LONG)
+            left = list(range(workers))
+            while len(left) > 1 and run.is_running():
+                time.sleep(0.05 + 0.3 * draw.random())
+                rank = left.pop(draw.randrange(len(left)))
+                self.assertTrue(run.signal(rank, signal.SIGKILL), "the run was over too soon")
+            self.check(run, *LONG)
+            self.assertIn("the others go on", run.text())
+
+    def test_f16_and_sums_over_the_batch(self):
+        """What else a state consists of: the scale of the loss; and calls in the middle of the forward pass."""
+        words = ("train.precision=f16", "model.sync_batch_norm=true")
+        alone = self.weights(*words)
+        run = self.start_running("f16", "-n", "4", "--elastic", "2:8", "--restarts", "9", *words)
+        for rank in (0, 2):
+            run.signal(rank, signal.SIGKILL)
+            time.sleep(0.2)
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertEqual(self.hash_of(run), alone, run.text())
+
+    def rough(self, seed, workers, faults, pauses):
+        """Kills, also two at once and while the others find each other again, stops, and one that is asked to leave."""
+        draw = random.Random(seed)
+        run = self.start_running(f"rough{seed}", "-n", str(workers), "--elastic", "1:8", "--restarts", "1000", *LONG)
+        timers, done = [], 0
+        while done < faults and run.is_running():
+            time.sleep(draw.choice(pauses) * (0.5 + draw.random()))
+            ranks = sorted(workers_of(run.process.pid))
+            what = draw.choice(["kill", "kill", "kill", "two", "stop"]) if done != 1 else "leave"
+            if len(ranks) < 3:
+                continue
+            rank, other = draw.sample(ranks, 2)
+            done += 1
+            if what == "leave":
+                run.signal(rank, signal.SIGTERM)
+            elif what == "stop":
+                pid = run.signal(rank, signal.SIGSTOP)
+                timers.append(threading.Timer(draw.choice([0.05, 0.5, 1]), self.go_on, [pid]))
+                timers[-1].start()
+            else:
+                run.signal(rank, signal.SIGKILL)
+            if what == "two":
+                time.sleep(0.05 * draw.random())
+                run.signal(other, signal.SIGKILL)
+        for timer in timers:
+            timer.join()
+        self.check(run, *LONG)
+        return run
+
+    @staticmethod
+    def go_on(pid):
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except (ProcessLookupError, TypeError):
+            pass
+
+    def test_all_kinds_of_faults(self):
+        self.rough(1, 4, 8, [0.02, 0.1, 0.3])
+        self.rough(2, 5, 8, [0.01, 0.2])
+
+    def test_one_that_is_asked_to_leaves_and_the_others_go_on(self):
+        run = self.start_running("leave", "-n", "3", "--elastic", "2:8", *LONG)
+        run.signal(0, signal.SIGTERM)
+        self.check(run, *LONG)
+        self.assertIn("leaves after step", run.text())
+        self.assertNotIn("killed", run.text())
+
+    def test_a_stopped_worker_is_done_without_and_comes_back(self):
+        run = self.start_running("stop", "-n", "3", "--elastic", "1:8", *LONG)
+        pid = run.signal(0, signal.SIGSTOP)
+        self.assertTrue(run.wait_for("generation 2: 2 workers"), run.text())
+        os.kill(pid, signal.SIGCONT)
+        self.assertTrue(run.wait_for("generation 3: 3 workers"), run.text())
+        self.check(run, *LONG)
+
+    def test_too_few_are_waited_for_then_saved(self):
+        run = self.start_running("few", "-n", "3", "--elastic", "3:8", "--wait", "1", *LONG)
+        run.signal(1, signal.SIGKILL)
+        self.assertEqual(run.end(), 3, run.text())
+        self.assertRegex(run.text(), r"2 workers are left after step \d+, want at least 3")
+        run = self.start("few", "-n", "2", "--elastic", "2:8", "--resume", "few", *LONG)
+        self.check(run, *LONG)
+
+    def test_when_all_are_killed_the_newest_checkpoint_goes_on(self):
+        words = ("checkpoint.every_steps=500", *LONG)
+        run = self.start_running("all", "-n", "2", "--elastic", "1:8", "--restarts", "9", *words)
+        while run.is_running() and not list((self.path / "all" / "checkpoints").glob("*")):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        for pid in workers_of(run.process.pid).values():
+            os.kill(pid, signal.SIGKILL)
+        self.check(run, *LONG)
+        self.assertIn("none of the workers so far is left: the run goes on from step", run.text())
+
+    def test_ctrl_c_saves_and_the_run_can_be_continued(self):
+        run = self.start_running("stopped", "-n", "2", "--elastic", "1:8", *LONG)
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.end(), 130, run.text())
+        self.assertIn("is saved: --resume goes on", run.text())
+        self.check(self.start("stopped", "-n", "3", "--elastic", "1:8", "--resume", "stopped", *LONG), *LONG)
+
+    def test_what_cannot_be_is_refused(self):
+        for words, says in (
+            (["--elastic", "3"], "--elastic wants MIN:MAX"),
+            (["-n", "2", "--elastic", "3:8"], "want as many workers to begin with, got -n 2"),
+            (["-n", "2", "--elastic", "1:9"], "want at most train.shards workers, 8"),
+            (["-n", "2", "--elastic", "1:8", "--servers", "1"], "--elastic goes without --servers"),
+            (["-n", "2", "--elastic", "1:8", "parallel.sync=zero1"], "parallel.sync allreduce so far, got zero1"),
+            (["-n", "2", "--elastic", "1:8", "parallel.tensor=2"], "parallel.tensor 1 so far, got 2"),
+            (["-n", "2", "--elastic", "1:8", "comm.heartbeat_ms=0"], "comm.heartbeat_ms above 0"),
+            (["-n", "2", "--wait", "3"], "--wait goes with --elastic"),
+            (["--elastic", "1:8"], "was started by alone"),
+        ):
+            run = self.start("refused", *words)
+            self.assertEqual(run.end(), 2, run.text())
+            self.assertIn(says, run.text())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
