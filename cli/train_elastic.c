@@ -35,7 +35,6 @@ typedef struct elastic {
     tri_cluster cluster; /* of this generation */
     tri_comm *comm;      /* NULL: none */
     int failures;        /* to form a generation, in a row */
-    int64_t lost_ns;     /* when the last one was found to be over; 0: it is the first */
 } elastic;
 
 /* --- opening --- */
@@ -162,12 +161,12 @@ static void generation_tell(elastic *at)
     if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, until_ns) != TRI_OK)
         tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
                 tri_last_error());
-    if (at->lost_ns == 0)
+    if (at->job->elastic.lost_ns == 0)
         tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", now->count, at->words->folder);
     else
         tri_log(TRI_LOG_INFO, "generation %lld: %d worker%s, step %lld, %.0f ms after it was called",
                 (long long)now->number, now->count, now->count == 1 ? "" : "s", (long long)at->job->step,
-                (double)(tri_now_ns() - at->lost_ns) / 1e6);
+                (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
 }
 
 static tri_status generation_form(elastic *at)
@@ -238,7 +237,7 @@ static tri_status generations_run(elastic *at)
             tri_log(TRI_LOG_INFO, "leaves after step %lld, as asked by a signal", (long long)at->job->step);
             return tri_members_leave(at->members, tri_deadline_after_ms(FORM_MS));
         }
-        at->lost_ns = tri_now_ns();
+        at->job->elastic.lost_ns = tri_now_ns();
         if (status != TRI_OK && !goes_on(at, status))
             return status;
     }

@@ -106,6 +106,7 @@ typedef struct tri_job_elastic {
     char *resume;              /* run folder that the first generation continues, or NULL */
     tri_dataset *data;         /* of training */
     int64_t number;            /* of the generation */
+    int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
     bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
     void *called_arg;
 } tri_job_elastic;

@@ -366,14 +366,26 @@ bool tri_job_is_over(const tri_job *job)
     return job->elastic.has_state && job->acted && job->step >= job->steps;
 }
 
+/* How long everybody was held up. */
+static void first_step_tell(tri_job *job)
+{
+    tri_job_elastic *elastic = &job->elastic;
+    if (elastic->lost_ns > 0 && job->rank == 0)
+        tri_log(TRI_LOG_INFO, "generation %lld goes on: step %lld is made, %.0f ms after it was called",
+                (long long)elastic->number, (long long)job->step, (double)(tri_now_ns() - elastic->lost_ns) / 1e6);
+    elastic->lost_ns = 0;
+}
+
 /* One generation's part of the run: until its end, or the ranks shall be others. */
 static tri_status generation_run(tri_job *job)
 {
     bool done = job->step >= job->steps;
     if (!job->acted)
         TRI_TRY(tri_job_actions_run(job));
-    while (!done && !job->stop_wanted && !job->elastic.ends)
+    while (!done && !job->stop_wanted && !job->elastic.ends) {
         TRI_TRY(tri_job_step(job, &done));
+        first_step_tell(job);
+    }
     if (done)
         job->elastic.ends = false;
     if (job->elastic.ends && !job->stop_wanted)

@@ -184,8 +184,10 @@ static void assert_tidy(const char *folder, const char *where)
     tri_fs_list_free(names, count);
 }
 
-/* One save after the other, struck at one call later each time, until it has no more. again: it is of a step that is
- * there. */
+static bool all; /* also what takes long */
+
+/* One save after the other, struck at one call later each time (of three writers: three later, each rank at others),
+ * until it has no more. again: it is of a step that is there. */
 static void strike_everywhere(int writers, int struck, bool again, traced_fault fault, int error)
 {
     char folder[64], where[160];
@@ -195,7 +197,7 @@ static void strike_everywhere(int writers, int struck, bool again, traced_fault 
     int64_t step = 1;
     save_struck(folder, step, writers, struck, &(traced_plan){fault, error, 0}, &said);
     assert_true(said);
-    for (int at = 1;; at++, step += 2) {
+    for (int at = 1 + struck;; at += all || writers == 1 ? 1 : 3, step += 2) {
         int64_t aim = again ? step : step + 1;
         traced_end end = save_struck(folder, aim, writers, struck, &(traced_plan){fault, error, at}, &said);
         snprintf(where, sizeof(where), "%d writers, rank %d,%s fault %d (%d) at call %d, %s", writers, struck,
@@ -218,8 +220,6 @@ static void strike_everywhere(int writers, int struck, bool again, traced_fault 
     }
     assert_int_equal(tri_fs_remove(folder), TRI_OK);
 }
-
-static bool all; /* also what takes long */
 
 static void a_kill_at_any_call_leaves_the_old_or_the_new(void **state)
 {
