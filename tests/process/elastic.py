@@ -11,13 +11,13 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 import unittest
 
-TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+from launched import TRIREME, ranks_of
+
 CONFIG = """
 model:
   layers:
@@ -35,30 +35,6 @@ optim: {name: adamw, lr: 0.01, clip_norm: 1}
 comm: {timeout_s: 60}
 """
 LONG = ("train.steps=10000",)
-
-
-def environment_of(pid):
-    try:
-        text = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return {}
-    return dict(item.split("=", 1) for item in text.split("\0") if "=" in item)
-
-
-def workers_of(launcher):
-    """Processes of a launcher by the number they were started as."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            is_ours = os.readlink(f"/proc/{pid}/exe") == TRIREME
-        except (OSError, IndexError):
-            continue
-        if int(fields[1]) == launcher and is_ours and fields[0] != "Z":
-            rank = environment_of(pid).get("TRIREME_RANK")
-            if rank is not None:
-                found[int(rank)] = int(pid)
-    return found
 
 
 class Run:
@@ -94,7 +70,7 @@ class Run:
             time.sleep(0.01)
 
     def signal(self, rank, number):
-        pid = workers_of(self.process.pid).get(rank)
+        pid = ranks_of(self.process.pid).get(rank)
         if pid:
             try:
                 os.kill(pid, number)
@@ -193,7 +169,7 @@ class Elastic(unittest.TestCase):
         timers, done = [], 0
         while done < faults and run.is_running():
             time.sleep(draw.choice(pauses) * (0.5 + draw.random()))
-            ranks = sorted(workers_of(run.process.pid))
+            ranks = sorted(ranks_of(run.process.pid))
             what = draw.choice(["kill", "kill", "kill", "two", "stop"]) if done != 1 else "leave"
             if len(ranks) < 3:
                 continue
@@ -255,7 +231,7 @@ class Elastic(unittest.TestCase):
         while run.is_running() and not list((self.path / "all" / "checkpoints").glob("*")):
             time.sleep(0.01)
         time.sleep(0.2)
-        for pid in workers_of(run.process.pid).values():
+        for pid in ranks_of(run.process.pid).values():
             os.kill(pid, signal.SIGKILL)
         self.check(run, *LONG)
         self.assertIn("none of the workers so far is left: the run goes on from step", run.text())

@@ -11,12 +11,12 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+from launched import TRIREME, ranks_of
+
 CONFIG = """
 model:
   layers:
@@ -35,30 +35,6 @@ ps: {block_kib: 16}
 comm: {timeout_s: 60}
 """
 LONG = ["train.epochs=4000", "train.steps=STEPS", "data.synthetic_count=600"]
-
-
-def environment_of(pid):
-    try:
-        text = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return {}
-    return dict(item.split("=", 1) for item in text.split("\0") if "=" in item)
-
-
-def ranks_of(launcher):
-    """Processes of a launcher by rank."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-            is_ours = os.readlink(f"/proc/{pid}/exe") == TRIREME
-        except (OSError, IndexError):
-            continue
-        if parent == launcher and is_ours:
-            rank = environment_of(pid).get("TRIREME_RANK")
-            if rank is not None:
-                found[int(rank)] = int(pid)
-    return found
 
 
 class Servers(unittest.TestCase):
