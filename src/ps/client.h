@@ -81,6 +81,5 @@ void tri_ps_dense_round(tri_ps_dense *dense);
 tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock);
 /* The optimizer's array `index`, into out[params.count]. */
 tri_status tri_ps_dense_state(tri_ps_dense *dense, int index, float *out);
-int64_t tri_ps_dense_waited_ns(const tri_ps_dense *dense);
 
 #endif

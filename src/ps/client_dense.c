@@ -623,19 +623,11 @@ static bool state_is_here(void *arg)
     return true;
 }
 
-static tri_status await(tri_ps_dense *dense, bool (*done)(void *arg), wait *at, const char *what)
-{
-    int64_t start_ns = tri_now_ns();
-    tri_status status = tri_ps_await(dense->client, done, at, what);
-    dense->waited_ns += tri_now_ns() - start_ns;
-    return status;
-}
-
 tri_status tri_ps_dense_tail_wait(tri_ps_dense *dense, int64_t clock, float sums[TRI_PARAMS_TAIL])
 {
     wait at = {.dense = dense, .clock = clock};
     lock(dense);
-    tri_status status = await(dense, tail_is_known, &at, "the sums of the batch");
+    tri_status status = tri_ps_await(dense->client, tail_is_known, &at, "the sums of the batch");
     memcpy(sums, dense->tail_sums, sizeof(dense->tail_sums));
     unlock(dense);
     return status;
@@ -645,7 +637,7 @@ tri_status tri_ps_dense_squares_wait(tri_ps_dense *dense, int64_t clock, double 
 {
     wait at = {.dense = dense, .clock = clock};
     lock(dense);
-    tri_status status = await(dense, all_squared, &at, "the gradient's norm");
+    tri_status status = tri_ps_await(dense->client, all_squared, &at, "the gradient's norm");
     memcpy(blocks, dense->squares, (size_t)dense->spec->params.block_count * sizeof(double));
     unlock(dense);
     return status;
@@ -655,8 +647,9 @@ tri_status tri_ps_dense_wait(tri_ps_dense *dense, int b, int64_t clock)
 {
     wait at = {.dense = dense, .block = b, .clock = clock};
     lock(dense);
-    tri_status status =
-        block_is_here(&at) && dense->client->status == TRI_OK ? TRI_OK : await(dense, block_is_here, &at, "weights");
+    tri_status status = block_is_here(&at) && dense->client->status == TRI_OK
+                            ? TRI_OK
+                            : tri_ps_await(dense->client, block_is_here, &at, "weights");
     unlock(dense);
     return status;
 }
@@ -672,7 +665,7 @@ tri_status tri_ps_dense_deal(tri_ps_dense *dense, int64_t done, int64_t *part)
     lock(dense);
     dense->deal_asked = done;
     deal_queue(dense);
-    tri_status status = await(dense, is_dealt, &at, "the next part of the batch");
+    tri_status status = tri_ps_await(dense->client, is_dealt, &at, "the next part of the batch");
     *part = dense->dealt;
     unlock(dense);
     return status;
@@ -692,9 +685,4 @@ tri_status tri_ps_dense_state(tri_ps_dense *dense, int index, float *out)
     dense->state = NULL;
     unlock(dense);
     return status;
-}
-
-int64_t tri_ps_dense_waited_ns(const tri_ps_dense *dense)
-{
-    return dense->waited_ns;
 }

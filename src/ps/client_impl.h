@@ -13,8 +13,7 @@ typedef struct ps_command {
     int server;
     unsigned priority;
     ps_head head;
-    const void *body; /* lies still until it is answered; with `copied` freed once it is sent */
-    bool copied;
+    const void *body; /* lies still until it is answered */
 } ps_command;
 
 typedef struct ps_link {
@@ -100,7 +99,6 @@ struct tri_ps_dense {
     double *squares;    /* [block_count] */
     float *state;       /* where states arrive */
     int state_index;
-    int64_t waited_ns;
 };
 
 /* --- client.c; the mutex is held --- */

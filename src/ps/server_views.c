@@ -38,7 +38,6 @@ static void neighbours_drop(tri_ps_server *server)
 /* Workers wait for nothing of this slot here; one that is pushing into it begins again, where it is now. */
 static void slot_yield(tri_ps_server *server, int slot)
 {
-    server->yielded = true;
     for (int t = 0; t < server->table_count; t++) {
         const ps_table *table = server->tables[t];
         for (int b = 0; b < table->spec.cut_count; b++) {
@@ -91,7 +90,8 @@ static tri_status view_step(tri_ps_server *server, const ps_view *next)
     for (int s = 0; s < PS_SLOTS; s++) {
         ps_role before = ps_view_role(&server->view, number, s), after = ps_view_role(next, number, s);
         bool stays = before == PS_PRIMARY || (before == PS_BACKUP && server->view.slots[s] == next->slots[s]);
-        if (after == PS_NOTHING || (after == PS_BACKUP && !stays))
+        server->yielded = server->yielded || (before == PS_PRIMARY && after != PS_PRIMARY);
+        if ((after == PS_NOTHING && before != PS_NOTHING) || (after == PS_BACKUP && !stays))
             tri_ps_slot_leave(server, s);
         else if (after == PS_BACKUP && before == PS_PRIMARY)
             slot_yield(server, s);

@@ -12,12 +12,12 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+from launched import TRIREME
+
 CONFIG = """
 model:
   layers:

@@ -106,19 +106,6 @@ static uint64_t hash_of_no_steps(void)
     return result.weights_hash;
 }
 
-/* Lines of metrics.jsonl with that text. */
-static int lines_with(const char *words)
-{
-    char *text;
-    size_t nbytes;
-    int count = 0;
-    assert_int_equal(tri_fs_read(RUN_FOLDER "/metrics.jsonl", 0, &text, &nbytes), TRI_OK);
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
-        count++;
-    tri_free(text);
-    return count;
-}
-
 /* --- the same in every layout --- */
 
 static const char *const layouts[][4] = {{NULL},
@@ -253,11 +240,12 @@ static void what_guards_do_is_told(void **state)
                                      NULL};
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = config, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 2});
-    assert_int_equal(lines_with("\"event\":\"skip\",\"text\":\"the loss of step "), 2);
-    assert_int_equal(lines_with("{\"step\":9,\"event\":\"rollback\",\"text\":\"the loss of step 9 jumps to "), 1);
-    assert_int_equal(lines_with("\"event\":\"rollback\""), 2);
-    assert_int_equal(lines_with("\"skipped\":true"), 4);
-    assert_int_equal(lines_with("\"skipped\":false"), 16);
+    assert_int_equal(lines_with(RUN_FOLDER, "\"event\":\"skip\",\"text\":\"the loss of step "), 2);
+    assert_int_equal(
+        lines_with(RUN_FOLDER, "{\"step\":9,\"event\":\"rollback\",\"text\":\"the loss of step 9 jumps to "), 1);
+    assert_int_equal(lines_with(RUN_FOLDER, "\"event\":\"rollback\""), 2);
+    assert_int_equal(lines_with(RUN_FOLDER, "\"skipped\":true"), 4);
+    assert_int_equal(lines_with(RUN_FOLDER, "\"skipped\":false"), 16);
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
@@ -273,7 +261,7 @@ static void weights_that_are_back_do_not_jump_again(void **state)
                                      NULL};
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = config, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 1});
-    assert_int_equal(lines_with("\"event\":\"rollback\""), 2);
+    assert_int_equal(lines_with(RUN_FOLDER, "\"event\":\"rollback\""), 2);
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
@@ -306,7 +294,7 @@ static void a_resumed_run_judges_as_if_it_had_not_stopped(void **state)
                              .world = worlds[i][1]};
         expect_run(&first);
         assert_int_equal(expect_run(&second), alone);
-        assert_int_equal(lines_with("{\"step\":19,\"event\":\"skip\""), 1);
+        assert_int_equal(lines_with(RUN_FOLDER, "{\"step\":19,\"event\":\"skip\""), 1);
     }
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
     expect_run(&(train_case){.config = config, .overrides = few_half, .run_folder = RUN_FOLDER, .world = 1});
