@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c: lines to the servers: found in the store, dialed, greeted, turned by a thread, dialed again when lost.
+ * client.c: what a worker asks all servers, and what their letters mean; lines and their thread are in client_lines.c.
  */
 #include "ps/client.h"
 
@@ -13,9 +13,6 @@
 #include "ps/client_impl.h"
 #include "ps/client_kv.h"
 #include "ps/views.h"
-
-/* Between two tries to reach a server. */
-#define DIAL_EVERY_NS (50 * TRI_NS_PER_MS)
 
 void tri_ps_key(int number, char key[TRI_PS_KEY_NBYTES])
 {
@@ -69,7 +66,7 @@ static bool all_answered(void *arg)
     return true;
 }
 
-static void ask_queue(tri_ps_client *client, int server)
+void tri_ps_ask_again(tri_ps_client *client, int server)
 {
     ps_head head = *client->asked;
     head.table = client->links[server].table;
@@ -83,7 +80,7 @@ tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body,
     client->asked_body = body;
     for (int s = 0; s < client->setup.servers; s++) {
         client->wanted[s] = client->links[s].answers + 1;
-        ask_queue(client, s);
+        tri_ps_ask_again(client, s);
     }
     tri_status status = tri_ps_await(client, all_answered, client, what);
     client->asked = NULL;
@@ -135,7 +132,7 @@ static void take_open(tri_ps_client *client, ps_link *link, const ps_head *head)
     if (head->request == PS_AGAIN && client->dense)
         tri_ps_dense_resend(client->dense, server);
     if (head->request == PS_AGAIN && client->asked)
-        ask_queue(client, server);
+        tri_ps_ask_again(client, server);
 }
 
 static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *head, const char *body)
@@ -198,26 +195,13 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     return true;
 }
 
-static void link_lost(tri_ps_client *client, int server, const char *why)
-{
-    ps_link *link = &client->links[server];
-    link->line = NULL;
-    link->opened = link->cut = false;
-    link->dial_ns = 0;
-    link->lost_ns = tri_now_ns();
-    client->look = true;
-    snprintf(link->why, sizeof(link->why), "%s", why);
-    if (client->dense)
-        tri_ps_dense_lost(client->dense, server);
-}
-
 static void on_closed(void *arg, tri_line *line, const char *why)
 {
     tri_ps_client *client = arg;
     tri_mutex_lock(&client->mutex);
     int server = link_of(client, line);
     if (server >= 0) {
-        link_lost(client, server, why);
+        tri_ps_link_lost(client, server, why);
         if (!client->leaving && !client->closing && !tri_stop_signal() && ps_view_has(&client->view, server))
             tri_log(TRI_LOG_WARN, "lost parameter server %d: %s", server, why);
     }
@@ -225,192 +209,7 @@ static void on_closed(void *arg, tri_line *line, const char *why)
     tri_mutex_unlock(&client->mutex);
 }
 
-/* --- the thread --- */
-
-static void sent_nothing(void *arg, tri_status status)
-{
-    (void)arg;
-    (void)status;
-}
-
-/* Letters that were queued go to their lines; those of a line that is lost are said again when it is back, as far as
- * they are still wanted. */
-static void commands_send(tri_ps_client *client)
-{
-    tri_mutex_lock(&client->mutex);
-    for (size_t i = 0; i < client->commands.count; i++) {
-        const ps_command *command = tri_vector_at(&client->commands, i);
-        const ps_link *link = &client->links[command->server];
-        tri_letter letter = ps_head_write(&command->head);
-        bool ready = link->line && (link->opened || !client->dense || command->head.kind == PS_LOOK);
-        if (ready && tri_post_send(link->line, command->priority, &letter, command->body, sent_nothing, NULL))
-            tri_ps_client_fail(client, TRI_ENOMEM);
-        tri_counter_add(TRI_COUNT_SENT_NBYTES, ready ? letter.nbytes : 0);
-    }
-    client->commands.count = 0;
-    tri_ps_kv_send(client);
-    tri_mutex_unlock(&client->mutex);
-}
-
-static tri_status address_find(tri_ps_client *client, int server, int64_t deadline_ns, char **out)
-{
-    char key[TRI_PS_KEY_NBYTES];
-    size_t nbytes;
-    if (!client->setup.store) {
-        *out = tri_strdup(client->setup.addresses[server]);
-        return *out ? TRI_OK : TRI_ENOMEM;
-    }
-    tri_ps_key(server, key);
-    return tri_store_wait(client->setup.store, key, out, &nbytes, deadline_ns);
-}
-
-/* Dials, and says who we are; letters of the line wait behind it. */
-static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_ns)
-{
-    char *address = NULL;
-    tri_line *line;
-    TRI_TRY(address_find(client, server, deadline_ns, &address));
-    tri_status status = tri_post_dial(client->post, address, deadline_ns, &line);
-    tri_free(address);
-    TRI_TRY(status);
-    ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
-    tri_letter letter = ps_head_write(&head);
-    client->links[server].line = line;
-    client->links[server].lost_ns = 0;
-    TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
-    if (!client->dense)
-        return TRI_OK;
-    head =
-        (ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .request = PS_AGAIN, .nbytes = client->dense->text.nbytes};
-    letter = ps_head_write(&head);
-    return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
-}
-
-/* A slot may have gone away and come back between two views of this client: nobody else was told what was refused. */
-static void refused_resend(tri_ps_client *client)
-{
-    for (int s = 0; s < client->setup.servers; s++) {
-        ps_link *link = &client->links[s];
-        if (link->refused && link->opened && client->dense)
-            tri_ps_dense_resend(client->dense, s);
-        link->refused = false;
-    }
-}
-
-/* Who serves what may have changed. */
-static void view_look(tri_ps_client *client)
-{
-    ps_view *newest = client->setup.store ? tri_alloc(sizeof(*newest)) : NULL;
-    if (!newest)
-        return;
-    *newest = client->view;
-    tri_status status = tri_ps_views_look(client->setup.store, newest);
-    tri_mutex_lock(&client->mutex);
-    client->look = status != TRI_OK;
-    if (status == TRI_OK && newest->version > client->view.version) {
-        client->view = *newest;
-        if (client->dense)
-            tri_ps_dense_reown(client->dense);
-        tri_cond_broadcast(&client->moved);
-    }
-    if (status == TRI_OK) {
-        tri_ps_kv_reown(client);
-        refused_resend(client);
-    }
-    tri_mutex_unlock(&client->mutex);
-    tri_free(newest);
-}
-
-/* A server that is lost is tried again, until another one has taken its place; after ps.retry_s the client gives up. */
-static void link_mend(tri_ps_client *client, int server)
-{
-    ps_link *link = &client->links[server];
-    int64_t now_ns = tri_now_ns();
-    if (link->line || now_ns < link->dial_ns || !ps_view_has(&client->view, server))
-        return;
-    link->dial_ns = now_ns + DIAL_EVERY_NS;
-    if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
-        tri_ps_kv_greet(client, server);
-        tri_mutex_lock(&client->mutex);
-        if (!client->dense && client->asked) /* else once it has told its number of the table */
-            ask_queue(client, server);
-        tri_mutex_unlock(&client->mutex);
-        return;
-    }
-    client->look = true;
-    if (now_ns - link->lost_ns < (int64_t)(client->setup.ps->retry_s * 1e9))
-        return;
-    tri_mutex_lock(&client->mutex);
-    tri_ps_client_fail(client, tri_fail(TRI_EPEER,
-                                        "parameter server %d is lost (%s) and was not there again within %g s "
-                                        "(ps.retry_s)%s",
-                                        server, link->why, client->setup.ps->retry_s,
-                                        client->setup.ps->replicas > 1 ? "" : ": ps.replicas 2 goes on without it"));
-    tri_mutex_unlock(&client->mutex);
-}
-
-static void links_cut(tri_ps_client *client)
-{
-    for (int s = 0; s < client->setup.servers; s++) {
-        tri_line *line = client->links[s].cut ? client->links[s].line : NULL;
-        if (!line)
-            continue;
-        tri_mutex_lock(&client->mutex);
-        link_lost(client, s, "its slots went to another server");
-        tri_mutex_unlock(&client->mutex);
-        tri_line_hang_up(line);
-    }
-}
-
-static void links_mend(tri_ps_client *client)
-{
-    tri_mutex_lock(&client->mutex);
-    bool look = client->look, leaving = client->leaving;
-    tri_mutex_unlock(&client->mutex);
-    if (leaving)
-        return;
-    if (look)
-        view_look(client);
-    links_cut(client);
-    for (int s = 0; s < client->setup.servers; s++)
-        link_mend(client, s);
-}
-
-static bool is_closing(tri_ps_client *client)
-{
-    tri_mutex_lock(&client->mutex);
-    bool closing = client->closing;
-    tri_mutex_unlock(&client->mutex);
-    return closing;
-}
-
-static void client_body(void *arg)
-{
-    tri_ps_client *client = arg;
-    while (!is_closing(client)) {
-        links_mend(client);
-        commands_send(client);
-        tri_status status = tri_post_turn(client->post, tri_now_ns() + DIAL_EVERY_NS);
-        if (status != TRI_OK) {
-            tri_mutex_lock(&client->mutex);
-            tri_ps_client_fail(client, status);
-            tri_mutex_unlock(&client->mutex);
-            return;
-        }
-    }
-}
-
 /* --- open and close --- */
-
-static tri_status links_open(tri_ps_client *client)
-{
-    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
-    for (int s = 0; s < client->setup.servers; s++)
-        if (ps_view_has(&client->view, s))
-            TRI_TRY_IN(link_dial(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
-                       client->setup.servers);
-    return tri_thread_start(&client->thread, "ps client", client_body, client);
-}
 
 tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **out)
 {
@@ -438,7 +237,7 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
     if (status == TRI_OK)
         status = tri_post_open(&post, &client->post);
     if (status == TRI_OK)
-        status = links_open(client);
+        status = tri_ps_lines_open(client);
     if (status != TRI_OK) {
         tri_ps_client_close(client);
         return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client_impl.h: what client.c (lines and the thread that turns them) and client_dense.c (a table's blocks) share.
+ * client_impl.h: what a worker's client is made of: lines and the thread that turns them (client_lines.c), questions
+ * and letters (client.c), and the blocks of a dense table (client_dense*.c).
  */
 #ifndef TRI_PS_CLIENT_IMPL_H
 #define TRI_PS_CLIENT_IMPL_H
@@ -108,16 +109,39 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
 void tri_ps_client_fail(tri_ps_client *client, tri_status status);
 /* A request to each server, and its answer. */
 tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body, const char *what);
+/* The request that is under way, once more to a server that has not answered it. */
+void tri_ps_ask_again(tri_ps_client *client, int server);
 
-/* --- client_dense.c; the mutex is held --- */
+/* --- client_lines.c --- */
+/* Dials all servers, and starts the thread. */
+tri_status tri_ps_lines_open(tri_ps_client *client);
+/* The mutex is held: the server's line has ended. */
+void tri_ps_link_lost(tri_ps_client *client, int server, const char *why);
+
+/* --- client_dense_say.c; the mutex is held --- */
+void tri_ps_dense_choice_say(tri_ps_dense *dense, int server);
+void tri_ps_dense_deal_say(tri_ps_dense *dense);
+void tri_ps_dense_state_say(tri_ps_dense *dense, int b);
+/* Everything that a server has not answered, again. */
+void tri_ps_dense_resend(tri_ps_dense *dense, int server);
+/* The client's view has changed: blocks are other servers' now, which are told what the old ones have not answered. */
+void tri_ps_dense_reown(tri_ps_dense *dense);
+
+/* --- client_dense_hear.c; the mutex is held --- */
 /* Where the body of a letter shall lie; NULL: *refused, or nowhere. */
 void *tri_ps_dense_place(tri_ps_dense *dense, int server, const ps_head *head, bool *refused);
 void tri_ps_dense_take(tri_ps_dense *dense, int server, const ps_head *head, const void *body);
 /* The server's line has ended, in the middle of a letter perhaps. */
 void tri_ps_dense_lost(tri_ps_dense *dense, int server);
-/* Everything that a server has not answered, again. */
-void tri_ps_dense_resend(tri_ps_dense *dense, int server);
-/* The client's view has changed: blocks are other servers' now, which are told what the old ones have not answered. */
-void tri_ps_dense_reown(tri_ps_dense *dense);
+
+static inline void ps_dense_lock(tri_ps_dense *dense)
+{
+    tri_mutex_lock(&dense->client->mutex);
+}
+
+static inline void ps_dense_unlock(tri_ps_dense *dense)
+{
+    tri_mutex_unlock(&dense->client->mutex);
+}
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server_kv.h: tables of rows on a server: who may say what about them (server_kv.c), what a table is
+ * server_kv.h: tables of rows on a server: who may say what about them (server_kv*.c), what a table is
  * (server_kv_table.c), how a slot takes a push in (server_kv_apply.c), and files of them (server_kv_save.c).
  *
  * Everything that a letter changes belongs to a slot, and a letter names its slots: so the same letters make the same
@@ -94,18 +94,32 @@ void tri_ps_kv_destroy(ps_kv *kv);
 tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
 /* The guest is going: nothing is kept for it. */
 void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest);
-/* A worker has left: nobody waits for it. */
-tri_status tri_ps_kv_left(tri_ps_server *server, int worker);
-/* Some of the slots that the letter names are another server's. */
-bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, const void *body);
-/* The view has changed: who waits here for slots that have gone is told so. */
-void tri_ps_kv_view(tri_ps_server *server);
 /* What is here of a slot means nothing any more. */
 void tri_ps_kv_slot_drop(tri_ps_server *server, int slot);
 /* It has not been given what some table has in that slot. */
 bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot);
-/* A letter was answered with a failure that is the call's alone. */
+/* A letter was answered with a failure that is the call's alone; or it is done. */
 tri_status tri_ps_kv_failed(ps_guest *guest, const ps_head *head, tri_status status);
+void tri_ps_kv_done(ps_guest *guest, uint64_t request, uint32_t table, int64_t clock);
+
+/* --- server_kv_rows.c --- */
+tri_status tri_ps_kv_rows(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body);
+/* Of a forwarded letter: those that this server has as a backup, and was given. False: all that it names. */
+bool tri_ps_kv_own_slots(const tri_ps_server *server, const ps_guest *guest, const kv_table *table, ps_slots *slots);
+/* Some of the slots that the letter names are another server's. */
+bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, const void *body);
+/* Who waited and need not any more. */
+tri_status tri_ps_kv_waits_run(tri_ps_server *server, kv_table *table);
+/* The guest is going. */
+void tri_ps_kv_waits_forget(ps_kv *kv, const ps_guest *guest);
+/* The view has changed: who waits here for slots that have gone is told so. */
+void tri_ps_kv_view(tri_ps_server *server);
+
+/* --- server_kv_clock.c --- */
+tri_status tri_ps_kv_clock(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body);
+tri_status tri_ps_kv_barrier(ps_kv *kv, ps_guest *guest, const ps_head *head);
+/* A worker has left: nobody waits for it. */
+tri_status tri_ps_kv_left(tri_ps_server *server, int worker);
 
 /* --- server_kv_table.c --- */
 tri_status tri_ps_kv_table_make(ps_kv *kv, const char *text, size_t nbytes, kv_table **out);
