@@ -26,6 +26,7 @@ static tri_line *line_of(post_node *node, size_t offset)
 static void post_free(tri_post *post)
 {
     tri_free(post->scratch);
+    tri_free(post->spare);
     tri_free(post->name);
     tri_free(post->token);
     tri_free(post);
@@ -109,6 +110,15 @@ tri_status tri_post_redial(tri_post *post, const char *address, int64_t deadline
 tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *letter, const void *body,
                          tri_post_sent sent, void *arg)
 {
+    const tri_part whole[2] = {{body, (size_t)letter->nbytes}, {NULL, 0}};
+
+    return tri_post_send_pair(line, priority, letter, whole, sent, arg);
+}
+
+tri_status tri_post_send_pair(tri_line *line, unsigned priority, const tri_letter *letter, const tri_part body[2],
+                              tri_post_sent sent, void *arg)
+{
+    TRI_ASSERT(body[0].nbytes + body[1].nbytes == letter->nbytes);
     TRI_TRY(tri_post_queue_push(&line->queue, priority, letter, body, sent, arg));
     tri_post_line_arm(line);
     return TRI_OK;

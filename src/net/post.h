@@ -77,6 +77,9 @@ tri_status tri_post_redial(tri_post *post, const char *address, int64_t deadline
 typedef void (*tri_post_sent)(void *arg, tri_status status);
 tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *letter, const void *body,
                          tri_post_sent sent, void *arg);
+/* The same with a body that lies in two places. */
+tri_status tri_post_send_pair(tri_line *line, unsigned priority, const tri_letter *letter, const tri_part body[2],
+                              tri_post_sent sent, void *arg);
 /* Bytes of letters that wait to be sent. */
 size_t tri_line_queued(const tri_line *line);
 /* Reads nothing more from a line until it is called with false: the sender waits then, by the transport's own means.

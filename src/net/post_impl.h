@@ -31,7 +31,7 @@ typedef struct post_letter {
     uint64_t order;           /* among all of the line */
     unsigned priority;
     size_t nbytes, done_nbytes; /* head and body */
-    const void *body;
+    tri_part body[2];
     tri_post_sent sent; /* NULL: `copy` is the body */
     void *arg;
     unsigned char head[TRI_LETTER_NBYTES];
@@ -58,6 +58,7 @@ typedef struct post_inbox {
     unsigned char *body; /* NULL: no place yet */
     size_t body_nbytes;
     unsigned char *own;  /* a body without a place of the owner's */
+    size_t own_nbytes;   /* that there is room for */
     unsigned char *rest; /* read before the line was paused */
     size_t rest_first, rest_upto;
 } post_inbox;
@@ -133,6 +134,8 @@ struct tri_post {
     bool is_woken;
     uint64_t handled;       /* calls of handlers */
     unsigned char *scratch; /* [ops->scratch_nbytes]: what was read and is no body with a place of its own */
+    unsigned char *spare;   /* of the latest body of the post's own, for the next one: the cache has it; or NULL */
+    size_t spare_nbytes;
     /* What went wrong is said once a second. */
     int64_t noted_ns;
     uint64_t unnoted;
@@ -153,7 +156,7 @@ void tri_letter_encode(const tri_letter *letter, unsigned char bytes[TRI_LETTER_
 /* TRI_EFORMAT when magic or check are wrong, or the body is longer than the limit. */
 tri_status tri_letter_decode(const unsigned char bytes[TRI_LETTER_NBYTES], size_t body_limit, tri_letter *letter);
 /* TRI_ENOMEM: nothing has changed. */
-tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter, const void *body,
+tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter, const tri_part body[2],
                                tri_post_sent sent, void *arg);
 /* What shall be written next; those letters are under way then. */
 size_t tri_post_queue_offer(post_queue *queue, tri_part parts[TRI_POST_PARTS], size_t *nbytes);

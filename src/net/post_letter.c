@@ -19,6 +19,9 @@
 /* Letters that follow another one in a write, so that many small ones go with one call. */
 #define OFFER_NBYTES ((size_t)256 << 10)
 
+/* Of a letter: its head and its body in two places. */
+#define PIECES 3
+
 _Static_assert(WORDS_AT + 8 * TRI_LETTER_WORDS == CHECKED_NBYTES, "a head has 64 bytes");
 
 void tri_letter_encode(const tri_letter *letter, unsigned char bytes[TRI_LETTER_NBYTES])
@@ -107,7 +110,7 @@ static tri_status heap_reserve(post_queue *queue)
     return TRI_OK;
 }
 
-tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter, const void *body,
+tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter, const tri_part body[2],
                                tri_post_sent sent, void *arg)
 {
     size_t nbytes = (size_t)letter->nbytes, copied = sent ? 0 : nbytes;
@@ -122,12 +125,14 @@ tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_l
     made->priority = priority;
     made->nbytes = TRI_LETTER_NBYTES + nbytes;
     made->done_nbytes = 0;
-    made->body = sent ? body : made->copy;
+    made->body[0] = sent ? body[0] : (tri_part){made->copy, nbytes};
+    made->body[1] = sent ? body[1] : (tri_part){NULL, 0};
     made->sent = sent;
     made->arg = arg;
     tri_letter_encode(letter, made->head);
-    if (copied > 0)
-        memcpy(made->copy, body, copied);
+    for (size_t i = 0, at = 0; i < 2 && copied > 0; at += body[i++].nbytes)
+        if (body[i].nbytes > 0)
+            memcpy(made->copy + at, body[i].bytes, body[i].nbytes);
     queue->nbytes += made->nbytes;
     heap_push(queue, made);
     return TRI_OK;
@@ -148,14 +153,16 @@ static void way_append(post_queue *queue, post_letter *letter)
 
 static size_t parts_add(const post_letter *letter, tri_part *parts)
 {
+    const tri_part pieces[PIECES] = {{letter->head, TRI_LETTER_NBYTES}, letter->body[0], letter->body[1]};
     size_t count = 0, done = letter->done_nbytes;
 
-    if (done < TRI_LETTER_NBYTES)
-        parts[count++] = (tri_part){letter->head + done, TRI_LETTER_NBYTES - done};
-    done = done < TRI_LETTER_NBYTES ? 0 : done - TRI_LETTER_NBYTES;
-    if (letter->nbytes - TRI_LETTER_NBYTES > done)
-        parts[count++] =
-            (tri_part){(const unsigned char *)letter->body + done, letter->nbytes - TRI_LETTER_NBYTES - done};
+    for (size_t i = 0; i < PIECES; i++) {
+        size_t skipped = done < pieces[i].nbytes ? done : pieces[i].nbytes;
+
+        done -= skipped;
+        if (skipped < pieces[i].nbytes)
+            parts[count++] = (tri_part){(const unsigned char *)pieces[i].bytes + skipped, pieces[i].nbytes - skipped};
+    }
     return count;
 }
 
@@ -170,7 +177,7 @@ size_t tri_post_queue_offer(post_queue *queue, tri_part parts[TRI_POST_PARTS], s
         count += parts_add(letter, parts + count);
         *nbytes += letter->nbytes - letter->done_nbytes;
     }
-    while (queue->count > 0 && count + 2 <= TRI_POST_PARTS &&
+    while (queue->count > 0 && count + PIECES <= TRI_POST_PARTS &&
            (count == 0 || *nbytes + queue->waiting[0]->nbytes <= OFFER_NBYTES)) {
         post_letter *more = heap_pop(queue);
 

@@ -13,17 +13,40 @@
 
 #define SMALL_NBYTES ((size_t)8 << 10)
 #define ALIGN        ((size_t)64) /* of bodies without a place */
+/* The longest body whose memory is kept for the next one. */
+#define SPARE_NBYTES ((size_t)1 << 20)
 
-/* A body without a place gets one. False: out of memory, the line ends. */
+/* A body without a place gets one: the memory of the one before where that is enough, which is in the cache and needs
+ * no zeros. False: out of memory, the line ends. */
 static bool own_make(tri_line *line)
 {
     post_inbox *in = &line->inbox;
+    tri_post *post = line->post;
 
-    in->own = tri_alloc_bulk((size_t)in->letter.nbytes);
+    in->own_nbytes = post->spare_nbytes;
+    if (post->spare && in->letter.nbytes <= post->spare_nbytes) {
+        in->own = post->spare;
+        post->spare = NULL;
+    } else {
+        in->own_nbytes = (size_t)in->letter.nbytes;
+        in->own = tri_alloc_bulk(in->own_nbytes);
+    }
     if (!in->own)
         tri_post_line_break(line, tri_last_error());
     in->body = in->own;
     return in->own != NULL;
+}
+
+/* The larger one is kept. */
+static void own_leave(tri_post *post, unsigned char *own, size_t nbytes)
+{
+    if (own && nbytes <= SPARE_NBYTES && (!post->spare || nbytes > post->spare_nbytes)) {
+        tri_free(post->spare);
+        post->spare = own;
+        post->spare_nbytes = nbytes;
+        return;
+    }
+    tri_free(own);
 }
 
 static void letter_deliver(tri_line *line, void *body)
@@ -32,6 +55,7 @@ static void letter_deliver(tri_line *line, void *body)
     const tri_post_handlers *handlers = &line->post->setup.handlers;
     tri_letter letter = in->letter;
     unsigned char *own = in->own;
+    size_t own_nbytes = in->own_nbytes;
 
     in->has_letter = false;
     in->head_nbytes = 0;
@@ -43,7 +67,7 @@ static void letter_deliver(tri_line *line, void *body)
             tri_post_note(line->post, "%s was hung up on: %s", line->from, tri_last_error());
         tri_line_hang_up(line);
     }
-    tri_free(own);
+    own_leave(line->post, own, own_nbytes);
 }
 
 /* The head is whole. */

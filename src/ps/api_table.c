@@ -174,7 +174,8 @@ static tri_status shard_push(tri_kv_table *table, int64_t shard, const uint64_t 
 tri_status tri_kv_push(tri_kv_table *table, int64_t shard, const uint64_t *keys, const float *rows, int64_t count,
                        tri_kv_work **work)
 {
-    kv_batch batch = {.kind = PS_KV_PUSH, .keys = keys, .rows = rows, .count = count, .adds = adds(table)};
+    kv_batch batch = {
+        .kind = PS_KV_PUSH, .keys = keys, .rows = rows, .count = count, .adds = adds(table), .lends = !work};
     if (table->spec.consistency != PS_BSP && shard != -1)
         return tri_fail(TRI_EINVAL, "table '%s' is %s: there are no shards: want -1, got %lld", table->spec.name,
                         table->spec.table.consistency, (long long)shard);
@@ -188,11 +189,23 @@ tri_status tri_kv_push(tri_kv_table *table, int64_t shard, const uint64_t *keys,
     return tri_ps_kv_end(made, shard_push(table, shard, keys, rows, count), "pushing rows", work);
 }
 
+/* What arrives does not change what may have to be sent again. */
+static bool are_apart(const tri_kv_table *table, const float *rows, const float *to, int64_t count)
+{
+    size_t values = (size_t)count * (size_t)table->spec.table.dim;
+    return (uintptr_t)(rows + values) <= (uintptr_t)to || (uintptr_t)(to + values) <= (uintptr_t)rows;
+}
+
 tri_status tri_kv_push_pull(tri_kv_table *table, const uint64_t *keys, const float *rows, float *to, int64_t count,
                             tri_kv_work **work)
 {
-    kv_batch batch = {
-        .kind = PS_KV_PUSH, .flags = PS_FLAG_PULL, .keys = keys, .rows = rows, .count = count, .adds = adds(table)};
+    kv_batch batch = {.kind = PS_KV_PUSH,
+                      .flags = PS_FLAG_PULL,
+                      .keys = keys,
+                      .rows = rows,
+                      .count = count,
+                      .adds = adds(table),
+                      .lends = !work && are_apart(table, rows, to, count)};
     if (table->spec.consistency == PS_BSP)
         return tri_fail(TRI_EINVAL, "table '%s' is bsp: what comes of a push is there after tri_kv_clock()",
                         table->spec.name);
@@ -202,7 +215,8 @@ tri_status tri_kv_push_pull(tri_kv_table *table, const uint64_t *keys, const flo
 tri_status tri_kv_assign(tri_kv_table *table, const uint64_t *keys, const float *rows, int64_t count,
                          tri_kv_work **work)
 {
-    kv_batch batch = {.kind = PS_KV_PUSH, .flags = PS_FLAG_ASSIGN, .keys = keys, .rows = rows, .count = count};
+    kv_batch batch = {
+        .kind = PS_KV_PUSH, .flags = PS_FLAG_ASSIGN, .keys = keys, .rows = rows, .count = count, .lends = !work};
     return batch_run(table, &batch, NULL, "assigning rows", work);
 }
 

@@ -103,7 +103,11 @@ static void *on_place(void *arg, tri_line *line, const tri_letter *letter, bool 
     ps_head head = ps_head_read(letter);
     tri_mutex_lock(&client->mutex);
     int server = link_of(client, line);
-    void *place = client->dense && server >= 0 ? tri_ps_dense_place(client->dense, server, &head, refused) : NULL;
+    void *place = NULL;
+    if (server >= 0 && ps_kind_is_kv(head.kind))
+        place = tri_ps_kv_place(client, server, &head);
+    else if (server >= 0 && client->dense)
+        place = tri_ps_dense_place(client->dense, server, &head, refused);
     tri_mutex_unlock(&client->mutex);
     return place;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client_kv.c: calls under way to servers: numbered, sent, said again, answered; and works that wait for them.
+ * client_kv.c: calls under way to servers: numbered, sent, said again; and works that wait for their answers
+ * (client_kv_hear.c).
  */
 #include "ps/client_kv.h"
 
@@ -19,29 +20,47 @@ tri_kv_work *tri_ps_kv_work(tri_ps_client *client)
     return work;
 }
 
-static void work_fail(tri_kv_work *work, tri_status status, const char *message)
-{
-    if (work->status != TRI_OK)
-        return;
-    work->status = status;
-    work->message = tri_strdup(message);
-}
-
 static bool is_done(void *arg)
 {
-    return ((const tri_kv_work *)arg)->missing == 0;
+    const tri_kv_work *work = arg;
+    return work->missing == 0 && work->borrowed == 0;
 }
 
-/* Answers that still come find nobody. */
+/* Rows that were lent become the call's own. */
+static tri_status lent_copy(ps_call *call)
+{
+    size_t before = (size_t)call->head.nbytes - call->lent.nbytes;
+    unsigned char *body = tri_realloc(call->body, (size_t)call->head.nbytes);
+    if (!body)
+        return TRI_ENOMEM;
+    memcpy(body + before, call->lent.bytes, call->lent.nbytes);
+    call->body = body;
+    call->lent = (tri_part){0};
+    return TRI_OK;
+}
+
+/* Answers that still come find nobody, and the caller's memory is its own again: a line that is in the middle of it is
+ * cut. What was not answered is still said. */
 static void work_forget(tri_kv_work *work)
 {
     tri_ps_client *client = work->client;
-    for (int s = 0; client->kv && s < client->setup.servers; s++)
-        for (ps_call *call = client->kv->links[s].calls; call; call = call->next)
-            if (call->work == work)
-                call->work = NULL;
-    while (work->is_read)
+    for (int s = 0; client->kv && s < client->setup.servers && work->borrowed > 0; s++)
+        client->links[s].cut = true;
+    if (work->borrowed > 0)
+        tri_post_wake(client->post);
+    while (work->borrowed > 0)
         (void)tri_cond_wait(&client->moved, &client->mutex, TRI_FOREVER);
+    for (int s = 0; client->kv && s < client->setup.servers; s++)
+        for (ps_call *call = client->kv->links[s].calls, *next; call; call = next) {
+            next = call->next;
+            if (call->work != work)
+                continue;
+            call->work = NULL;
+            if (call->lent.nbytes == 0 || lent_copy(call) == TRI_OK)
+                continue;
+            tri_ps_client_fail(client, TRI_ENOMEM);
+            tri_ps_kv_call_free(tri_ps_kv_call_take(client, s, call->head.request));
+        }
 }
 
 static tri_status work_await(tri_kv_work *work, const char *what)
@@ -145,30 +164,52 @@ tri_status tri_ps_kv_call(tri_ps_client *client, ps_call *call)
     return status;
 }
 
+void tri_ps_kv_give_back(tri_ps_client *client, ps_call *call)
+{
+    call->filling = false;
+    call->lender->borrowed--;
+    call->lender = NULL;
+    tri_cond_broadcast(&client->moved);
+}
+
 static void call_sent(void *arg, tri_status status)
 {
     ps_call *call = arg;
     (void)status;
-    call->posted = false;
-    if (call->answered)
+    call->posted--;
+    if (call->lender && !call->filling && call->posted == 0) {
+        tri_ps_client *client = call->lender->client;
+        tri_mutex_lock(&client->mutex);
+        tri_ps_kv_give_back(client, call);
+        tri_mutex_unlock(&client->mutex);
+    }
+    if (call->answered && call->posted == 0)
         tri_ps_kv_call_free(call);
+}
+
+static tri_status call_post(tri_line *line, ps_call *call)
+{
+    tri_letter letter = ps_head_write(&call->head);
+    const tri_part body[2] = {{call->body, (size_t)call->head.nbytes - call->lent.nbytes}, call->lent};
+    TRI_TRY(tri_post_send_pair(line, (unsigned)INT32_MAX, &letter, body, call_sent, call));
+    call->posted++;
+    call->said = true;
+    if (call->lent.nbytes > 0 && !call->lender) {
+        call->lender = call->work;
+        call->lender->borrowed++;
+    }
+    return TRI_OK;
 }
 
 void tri_ps_kv_send(tri_ps_client *client)
 {
     for (int s = 0; client->kv && s < client->setup.servers; s++) {
         tri_line *line = client->kv->links[s].is_stalled ? NULL : client->links[s].line;
-        for (ps_call *call = client->kv->links[s].calls; line && call; call = call->next) {
-            if (call->said)
-                continue;
-            tri_letter letter = ps_head_write(&call->head);
-            call->posted = call->said = true;
-            if (tri_post_send(line, (unsigned)INT32_MAX, &letter, call->body, call_sent, call) != TRI_OK) {
-                call->posted = call->said = false;
+        for (ps_call *call = client->kv->links[s].calls; line && call; call = call->next)
+            if (!call->said && call_post(line, call) != TRI_OK) {
                 tri_ps_client_fail(client, TRI_ENOMEM);
                 return;
             }
-        }
     }
 }
 
@@ -217,71 +258,6 @@ bool tri_ps_kv_serves(tri_ps_client *client, int server)
     bool serves = ps_view_has(&client->view, server);
     tri_mutex_unlock(&client->mutex);
     return serves;
-}
-
-/* --- answers --- */
-
-/* Takes the call of this number out; NULL: there is none, it was answered before. */
-static ps_call *call_find(ps_kv_lines *lines, int server, uint64_t request)
-{
-    ps_kv_link *link = &lines->links[server];
-    for (ps_call **at = &link->calls; *at; at = &(*at)->next) {
-        ps_call *call = *at;
-        if (call->head.request != request)
-            continue;
-        *at = call->next;
-        link->under_way -= call->weight;
-        return call;
-    }
-    return NULL;
-}
-
-static void work_note(tri_kv_work *work, const ps_call *call, const ps_head *head, const void *body)
-{
-    work->clock = head->clock < work->clock ? head->clock : work->clock;
-    if (call->head.kind == PS_KV_JOIN && head->nbytes == 16) {
-        uint64_t last = tri_bytes_read_u64(body), stops = tri_bytes_read_u64((const unsigned char *)body + 8);
-        work->last = last > work->last ? last : work->last;
-        work->stops = stops > work->stops ? stops : work->stops;
-        return;
-    }
-    if (!call->at && head->nbytes > 0 && tri_string_append_bytes(&work->text, body, head->nbytes) != TRI_OK)
-        work_fail(work, TRI_ENOMEM, tri_last_error());
-}
-
-static void failed_note(tri_kv_work *work, int server, const ps_head *head, const void *body)
-{
-    tri_status status = head->extra > 0 && head->extra < TRI_STATUS_COUNT ? (tri_status)head->extra : TRI_EPEER;
-    status = tri_fail(status, "parameter server %d: %.*s", server, (int)(head->nbytes < 900 ? head->nbytes : 900),
-                      head->nbytes > 0 ? (const char *)body : "");
-    work_fail(work, status, tri_last_error());
-}
-
-void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, const void *body)
-{
-    tri_mutex_lock(&client->mutex);
-    ps_call *call = client->kv ? call_find(client->kv, server, head->request) : NULL;
-    tri_kv_work *work = call ? call->work : NULL;
-    if (work && head->kind == PS_KV_FAILED)
-        failed_note(work, server, head, body);
-    else if (work && call->at) {
-        work->is_read = true;
-        tri_mutex_unlock(&client->mutex);
-        tri_status status = tri_ps_kv_scatter(call, work, body, head->nbytes);
-        tri_mutex_lock(&client->mutex);
-        work->is_read = false;
-        if (status != TRI_OK)
-            work_fail(work, status, tri_last_error());
-    } else if (work)
-        work_note(work, call, head, body);
-    if (work)
-        work->missing--;
-    tri_cond_broadcast(&client->moved);
-    tri_mutex_unlock(&client->mutex);
-    if (call && !call->posted)
-        tri_ps_kv_call_free(call);
-    else if (call)
-        call->answered = true;
 }
 
 /* --- the same to all --- */

@@ -25,6 +25,7 @@ typedef struct ps_call {
     int server;
     ps_head head;
     unsigned char *body;
+    tri_part lent;     /* behind the body: rows where the caller has them; or none */
     size_t weight;     /* bytes under way: the letter's and the answer's */
     tri_kv_work *work; /* NULL: nobody waits */
     uint32_t *at;      /* [count] where the answer's rows go, among those of the work, or NULL */
@@ -35,8 +36,10 @@ typedef struct ps_call {
     const ps_kv_spec *spec; /* with rows: of their table */
     bool said;              /* on the present line */
     /* the client's thread alone: */
-    bool posted;   /* the post has its body */
-    bool answered; /* and is to be freed when it has not */
+    int posted;          /* how often the post has its body */
+    bool answered;       /* to be freed when it has not */
+    bool filling;        /* its answer is coming straight into the caller's rows */
+    tri_kv_work *lender; /* whose rows the client's thread reads or writes for it just now, or NULL */
 } ps_call;
 
 struct tri_kv_work {
@@ -44,7 +47,7 @@ struct tri_kv_work {
     const tri_kv_table *table; /* of rows, or NULL */
     float *rows;               /* where they arrive */
     int missing;               /* answers */
-    bool is_read;              /* the client's thread is writing to rows */
+    int borrowed;              /* how often the client's thread has the caller's rows just now */
     tri_status status;
     char *message;
     /* what answers said: */
@@ -139,11 +142,12 @@ void tri_ps_kv_moved(tri_ps_client *client, int server, uint64_t request);
 void tri_ps_kv_reown(tri_ps_client *client);
 /* and without it: on a line that was dialed, */
 void tri_ps_kv_greet(tri_ps_client *client, int server);
-void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, const void *body);
 tri_kv_work *tri_ps_kv_work(tri_ps_client *client);
 /* Numbers a call and puts it behind those of its server, when there is room for it. Takes it, whatever is returned. */
 tri_status tri_ps_kv_call(tri_ps_client *client, ps_call *call);
 void tri_ps_kv_call_free(ps_call *call);
+/* The client's thread has no use for the caller's rows any more. */
+void tri_ps_kv_give_back(tri_ps_client *client, ps_call *call);
 /* A letter to a server; with `slots` its body is the slots of that server. work may be NULL. */
 tri_status tri_ps_kv_ask_one(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
                              const void *body, bool slots, int server);
@@ -157,6 +161,16 @@ tri_status tri_ps_kv_opened(tri_kv_work *work, int64_t *step);
 /* The table of this text is open. */
 tri_status tri_ps_kv_open_note(tri_ps_client *client, const tri_string *text);
 bool tri_ps_kv_serves(tri_ps_client *client, int server);
+
+/* --- client_kv_hear.c: the client's thread, with the mutex: --- */
+/* Where the body of an answer shall lie: in the caller's rows, where they are one piece there; or NULL. */
+void *tri_ps_kv_place(tri_ps_client *client, int server, const ps_head *head);
+/* The server's line has ended, in the middle of an answer perhaps. */
+void tri_ps_kv_lost(tri_ps_client *client, int server);
+/* Takes the call of this number out; NULL: there is none, it was answered before. */
+ps_call *tri_ps_kv_call_take(tri_ps_client *client, int server, uint64_t request);
+/* and without it: */
+void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, const void *body);
 
 /* --- client_kv_own.c --- */
 /* All slots of the call are its server's, or the server is there. */
@@ -175,6 +189,7 @@ typedef struct kv_batch {
     int64_t first; /* which row of the caller's the first one is, where it is a part of a batch */
     bool adds;     /* rows of equal keys are added up */
     bool to_all;   /* a letter to every server, also without rows */
+    bool lends;    /* the caller waits, and writes nothing to its rows meanwhile: they need no copy */
 } kv_batch;
 /* Cuts a batch into calls; answers go to the work, which may be NULL. */
 tri_status tri_ps_kv_split(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work);

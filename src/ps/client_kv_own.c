@@ -47,7 +47,10 @@ static tri_status rows_cut(const ps_call *from, ps_call *call, ps_rows_room *roo
     int dim = (int)from->spec->table.dim, wire = from->spec->wire;
     bool pushes = from->head.kind == PS_KV_PUSH;
     ps_rows_body body;
-    TRI_TRY(ps_rows_body_read(from->body, from->head.nbytes, from->head.block, dim, wire, pushes, room, &body));
+    bool lent = from->lent.nbytes > 0;
+    TRI_TRY(ps_rows_body_read(from->body, (size_t)from->head.nbytes - from->lent.nbytes, from->head.block, dim, wire,
+                              pushes && !lent, room, &body));
+    body.values = lent ? (const float *)from->lent.bytes : body.values;
     uint64_t *keys = tri_alloc((size_t)(body.count + 1) * sizeof(uint64_t));
     float *values = tri_alloc((size_t)(body.count + 1) * (size_t)dim * sizeof(float));
     call->at = from->at ? tri_alloc((size_t)(from->count + 1) * sizeof(uint32_t)) : NULL;
@@ -111,7 +114,7 @@ static ps_call *call_cut(tri_ps_client *client, const ps_call *from, int server,
 }
 
 /* A server that is gone owes no answer, but a file. */
-static void call_drop(ps_call *call)
+static void call_drop(tri_ps_client *client, ps_call *call)
 {
     tri_kv_work *work = call->work;
     bool files = call->head.kind == PS_KV_SAVE || call->head.kind == PS_KV_LOAD;
@@ -122,7 +125,11 @@ static void call_drop(ps_call *call)
     if (work)
         work->missing--;
     call->work = NULL;
-    if (call->posted)
+    if (call->filling) { /* it must not overtake what the new one says */
+        client->links[call->server].cut = true;
+        tri_ps_kv_give_back(client, call);
+    }
+    if (call->posted > 0)
         call->answered = true; /* it is freed when the post gives its body back */
     else
         tri_ps_kv_call_free(call);
@@ -190,7 +197,7 @@ void tri_ps_kv_reown(tri_ps_client *client)
         next = call->next;
         if (status == TRI_OK)
             status = call_spread(client, call, &room);
-        call_drop(call);
+        call_drop(client, call);
     }
     ps_rows_room_fini(&room);
     if (status != TRI_OK)

@@ -12,6 +12,8 @@
 /* Values of one batch's rows, of all servers together: so few that they are merged while they are in the cache that
  * they were received into, and the next ones travel meanwhile. */
 #define BATCH_NBYTES ((size_t)1 << 19)
+/* Rows that are one piece of the caller's memory, and long enough to be sent from there. */
+#define LENT_LEAST_NBYTES ((size_t)16 << 10)
 
 void tri_ps_kv_scratch_fini(kv_scratch *scratch)
 {
@@ -94,6 +96,18 @@ static void rows_list(const tri_kv_table *table, const kv_batch *batch, const ps
     }
 }
 
+/* Are the rows of the pairs one piece of the caller's memory, to be sent as they lie? */
+static bool are_lent(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count)
+{
+    size_t dim = (size_t)table->spec.table.dim;
+    if (!batch->lends || table->spec.wire != PS_WIRE_F32 || (size_t)count * dim * sizeof(float) < LENT_LEAST_NBYTES)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        if (pairs[i].at != pairs[0].at + i || is_again(batch, pairs, i))
+            return false;
+    return floats_of(table, batch->first + pairs[count - 1].at) == dim;
+}
+
 /* Behind the keys: values of f32 are listed where they are sent from. Returns their bytes. */
 static size_t values_write(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count,
                            int64_t listed, unsigned char *to)
@@ -126,13 +140,19 @@ static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server
     }
     int64_t listed = keys_list(batch, pairs, count, scratch->keys, call->at);
     ps_rows_body body = {.slots = *slots, .keys = scratch->keys, .count = listed};
-    call->body = tri_alloc(ps_rows_body_limit(listed, dim, wire, batch->rows != NULL));
+    bool lent = are_lent(table, batch, pairs, count);
+    call->body = tri_alloc(ps_rows_body_limit(listed, dim, wire, batch->rows && !lent));
     if (!call->body) {
         tri_ps_kv_call_free(call);
         return NULL;
     }
     size_t nbytes = ps_rows_body_write(&body, dim, wire, call->body); /* a multiple of 8 */
-    nbytes += values_write(table, batch, pairs, count, listed, call->body + nbytes);
+    if (lent)
+        call->lent =
+            (tri_part){batch->rows + (size_t)pairs[0].at * (size_t)dim, (size_t)count * (size_t)dim * sizeof(float)};
+    else
+        nbytes += values_write(table, batch, pairs, count, listed, call->body + nbytes);
+    nbytes += call->lent.nbytes;
     call->count = count;
     call->server = server;
     call->of_slots = true;

@@ -26,6 +26,7 @@ void tri_ps_link_lost(tri_ps_client *client, int server, const char *why)
     snprintf(link->why, sizeof(link->why), "%s", why);
     if (client->dense)
         tri_ps_dense_lost(client->dense, server);
+    tri_ps_kv_lost(client, server);
 }
 
 /* --- out --- */
@@ -159,7 +160,7 @@ static void links_cut(tri_ps_client *client)
         if (!line)
             continue;
         tri_mutex_lock(&client->mutex);
-        tri_ps_link_lost(client, s, "its slots went to another server");
+        tri_ps_link_lost(client, s, "what it was saying or hearing is not wanted any more");
         tri_mutex_unlock(&client->mutex);
         tri_line_hang_up(line);
     }
@@ -197,7 +198,10 @@ static void client_body(void *arg)
         if (status != TRI_OK) {
             tri_mutex_lock(&client->mutex);
             tri_ps_client_fail(client, status);
+            for (int s = 0; s < client->setup.servers; s++)
+                client->links[s].cut = true;
             tri_mutex_unlock(&client->mutex);
+            links_cut(client); /* what callers have lent is theirs again */
             return;
         }
     }

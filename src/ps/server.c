@@ -19,6 +19,9 @@
 
 /* What lies here for one guest before it is not read from any more. */
 #define OWED_LIMIT_NBYTES ((size_t)32 << 20)
+/* And of answers that have to be sent: so few that their memory, which is used again and again, stays in the cache.
+ * What waits for other workers is not among them: who is not read from then might be the one that is waited for. */
+#define UNSENT_LIMIT_NBYTES ((size_t)1 << 20)
 
 /* --- answers --- */
 
@@ -63,15 +66,22 @@ void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool 
         tri_ps_answer_send(guest, priority, &letter, body, lasting);
 }
 
+/* As soon as too much lies here for it, until half of that is gone. */
+static void guest_pause(ps_guest *guest)
+{
+    size_t part = guest->is_paused ? 2 : 1;
+    bool paused = guest->owed > OWED_LIMIT_NBYTES / part || guest->unsent > UNSENT_LIMIT_NBYTES / part;
+    if (paused != guest->is_paused)
+        tri_line_pause(guest->line, paused);
+    guest->is_paused = paused;
+}
+
 void tri_ps_guest_owes(ps_guest *guest, size_t nbytes)
 {
     if (guest->server >= 0) /* its letters are the backup's to keep up with */
         return;
     guest->owed += nbytes;
-    if (guest->owed <= OWED_LIMIT_NBYTES || guest->is_paused)
-        return;
-    guest->is_paused = true;
-    tri_line_pause(guest->line, true);
+    guest_pause(guest);
 }
 
 void tri_ps_guest_paid(ps_guest *guest, size_t nbytes)
@@ -79,13 +89,43 @@ void tri_ps_guest_paid(ps_guest *guest, size_t nbytes)
     if (guest->server >= 0)
         return;
     guest->owed -= nbytes;
-    if (guest->owed > OWED_LIMIT_NBYTES / 2 || !guest->is_paused)
+    guest_pause(guest);
+}
+
+/* Answers of this length are many when there are any: their memory is not given back to the system in between. */
+#define SPARE_LEAST_NBYTES ((size_t)64 << 10)
+#define SPARE_MOST_NBYTES  ((size_t)1 << 20)
+
+void *tri_ps_answer_room(tri_ps_server *server, size_t nbytes)
+{
+    for (int i = 0; i < PS_SPARES && nbytes >= SPARE_LEAST_NBYTES; i++) {
+        ps_spare *spare = &server->spares[i];
+        if (spare->nbytes != nbytes)
+            continue;
+        spare->nbytes = 0;
+        return spare->memory;
+    }
+    return tri_alloc(nbytes);
+}
+
+/* In place of a smaller one, or of none. */
+static void room_give_back(tri_ps_server *server, void *memory, size_t nbytes)
+{
+    ps_spare *least = &server->spares[0];
+    for (int i = 1; i < PS_SPARES; i++)
+        if (server->spares[i].nbytes < least->nbytes)
+            least = &server->spares[i];
+    if (nbytes < SPARE_LEAST_NBYTES || nbytes > SPARE_MOST_NBYTES || least->nbytes >= nbytes) {
+        tri_free(memory);
         return;
-    guest->is_paused = false;
-    tri_line_pause(guest->line, false);
+    }
+    if (least->nbytes > 0)
+        tri_free(least->memory);
+    *least = (ps_spare){memory, nbytes};
 }
 
 typedef struct parcel {
+    tri_ps_server *server;
     ps_guest *guest; /* may be gone where the letter was not sent */
     void *body;
     size_t nbytes;
@@ -94,9 +134,11 @@ typedef struct parcel {
 static void parcel_sent(void *arg, tri_status status)
 {
     parcel *sent = arg;
-    if (status == TRI_OK)
+    if (status == TRI_OK) {
+        sent->guest->unsent -= sent->nbytes;
         tri_ps_guest_paid(sent->guest, sent->nbytes);
-    tri_free(sent->body);
+    }
+    room_give_back(sent->server, sent->body, sent->nbytes);
     tri_free(sent);
 }
 
@@ -109,7 +151,8 @@ tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
     }
     parcel *sent = tri_alloc(sizeof(*sent));
     if (sent) {
-        *sent = (parcel){guest, body, head->nbytes};
+        *sent = (parcel){guest->of, guest, body, head->nbytes};
+        guest->unsent += head->nbytes;
         tri_ps_guest_owes(guest, head->nbytes);
         if (tri_post_send(guest->line, (unsigned)INT32_MAX, &letter, body, parcel_sent, sent) == TRI_OK)
             return TRI_OK;
@@ -441,6 +484,9 @@ void tri_ps_server_close(tri_ps_server *server)
     for (int t = 0; t < server->table_count; t++)
         tri_ps_table_destroy(server->tables[t]);
     tri_ps_kv_destroy(server->kv);
+    for (int i = 0; i < PS_SPARES; i++)
+        if (server->spares[i].nbytes > 0)
+            tri_free(server->spares[i].memory);
     tri_free(server->workers);
     tri_free(server->left);
     tri_free(server);

@@ -32,6 +32,7 @@ typedef struct ps_guest {
     int opens;         /* number of the table that it waits for to be ready, -1: none */
     uint64_t request;  /* of that */
     size_t owed;       /* bytes that lie here for it: answers to be sent, letters that wait */
+    size_t unsent;     /* of these: answers */
     bool is_paused;    /* it owes too much */
     bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
     int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
@@ -81,6 +82,13 @@ typedef struct ps_table {
     uint8_t **pulls;    /* [workers] blocks that each waits for, NULL: none */
 } ps_table;
 
+/* Memory of an answer that was sent, for the next one. */
+#define PS_SPARES 4
+typedef struct ps_spare {
+    void *memory;
+    size_t nbytes;
+} ps_spare;
+
 struct tri_ps_server {
     tri_post *post;
     tri_ps_server_setup setup;
@@ -98,6 +106,7 @@ struct tri_ps_server {
     ps_table *tables[PS_TABLES_MAX];
     int table_count;
     struct ps_kv *kv; /* tables of rows (server_kv.h) */
+    ps_spare spares[PS_SPARES];
     atomic_bool stop;
     tri_status status; /* what ended it */
     char message[TRI_ERROR_NBYTES];
@@ -106,7 +115,9 @@ struct tri_ps_server {
 /* --- server.c --- */
 /* lasting: the body stays as it is until the guest says more; else it is copied. Waits for the backup. */
 void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool lasting);
-/* The same with a body of tri_alloc(), which is freed when it is sent or not. TRI_ENOMEM: it was not. */
+/* Memory for the body of an answer; NULL: there is none. */
+void *tri_ps_answer_room(tri_ps_server *server, size_t nbytes);
+/* The same with such a body, which is given back when it is sent or not. TRI_ENOMEM: it was not. */
 tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body);
 /* Bytes that lie here for a guest, and that do not any more: who has too many is not read from meanwhile. */
 void tri_ps_guest_owes(ps_guest *guest, size_t nbytes);

@@ -96,13 +96,12 @@ static void wait_free(kv_table *table, kv_wait **at)
 
 /* --- pull and push --- */
 
-static tri_status rows_answer(ps_guest *guest, ps_kv *kv, kv_table *table, const ps_head *head,
-                              const ps_rows_body *body)
+static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *head, const ps_rows_body *body)
 {
     const ps_wire *wire = &ps_wires[table->spec.wire];
     int64_t dim = table->spec.table.dim, count = body->count * dim;
     size_t nbytes = wire->nbytes(count, dim);
-    unsigned char *values = tri_alloc(nbytes);
+    unsigned char *values = tri_ps_answer_room(guest->of, nbytes);
     if (!values)
         return TRI_ENOMEM;
     table->pulled += (uint64_t)body->count;
@@ -120,7 +119,6 @@ static tri_status rows_answer(ps_guest *guest, ps_kv *kv, kv_table *table, const
             return TRI_ENOMEM;
         }
     }
-    (void)kv;
     ps_head answer = {
         .kind = PS_KV_DONE, .request = head->request, .table = table->id, .clock = head->clock, .nbytes = nbytes};
     return tri_ps_answer_take(guest, &answer, values);
@@ -177,7 +175,7 @@ static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, 
         return wait_add(table, guest, worker, head, bytes);
     if (table->spec.consistency != PS_BSP)
         ahead_count(table, head, &body.slots);
-    return rows_answer(guest, kv, table, head, &body);
+    return rows_answer(guest, table, head, &body);
 }
 
 /* Who waited and need not any more. What is wrong with a letter is its own sender's concern. */

@@ -7,18 +7,15 @@
  *   bench_post [encrypt] [rounds] [part of a row's name]
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "net/post.h"
+#include "unit/net/plain_socket.h"
 
 #define MOST_NBYTES   ((size_t)64 << 20)
 #define SAMPLE_NBYTES ((size_t)256 << 20)
@@ -32,83 +29,15 @@
         }                                                                                                              \
     } while (0)
 
-#define CHECK(condition) ((condition) ? (void)0 : (perror("bench_post: " #condition), exit(1)))
-
-/* What is measured: letters with bodies of nbytes; the other side answers after every `every`-th. */
-typedef struct bench_task {
-    size_t nbytes;
-    int count, every;
-} bench_task;
-
 static unsigned char *from_bytes, *to_bytes; /* [MOST_NBYTES] */
 
 /* ---- a plain socket */
 
-static int sockets[2]; /* of the one who measures, of the other */
+static plain_socket plain;
 
-static void bytes_send(int fd, const void *bytes, size_t nbytes)
+static void socket_run(const bench_task *task)
 {
-    for (size_t done = 0; done < nbytes;) {
-        ssize_t sent = send(fd, (const char *)bytes + done, nbytes - done, MSG_NOSIGNAL);
-
-        CHECK(sent > 0);
-        done += (size_t)sent;
-    }
-}
-
-static bool bytes_receive(int fd, void *bytes, size_t nbytes)
-{
-    for (size_t done = 0; done < nbytes;) {
-        ssize_t got = recv(fd, (char *)bytes + done, nbytes - done, 0);
-
-        if (got <= 0)
-            return false;
-        done += (size_t)got;
-    }
-    return true;
-}
-
-/* Tasks come on the same socket. */
-static void plain_main(void *arg)
-{
-    bench_task task;
-
-    (void)arg;
-    while (bytes_receive(sockets[1], &task, sizeof task)) {
-        for (int i = 1; i <= task.count; i++) {
-            CHECK(bytes_receive(sockets[1], to_bytes, task.nbytes));
-            if (i % task.every == 0)
-                bytes_send(sockets[1], to_bytes, 1);
-        }
-    }
-}
-
-static void plain_open(void)
-{
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t nbytes = sizeof place;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-
-    sockets[0] = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(listener, (struct sockaddr *)&place, sizeof place) == 0 && listen(listener, 1) == 0);
-    CHECK(getsockname(listener, (struct sockaddr *)&place, &nbytes) == 0);
-    CHECK(connect(sockets[0], (struct sockaddr *)&place, sizeof place) == 0);
-    CHECK((sockets[1] = accept(listener, NULL, NULL)) >= 0);
-    for (int i = 0; i < 2; i++)
-        CHECK(setsockopt(sockets[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
-    close(listener);
-}
-
-static void plain_run(const bench_task *task)
-{
-    unsigned char answer;
-
-    bytes_send(sockets[0], task, sizeof *task);
-    for (int i = 1; i <= task->count; i++) {
-        bytes_send(sockets[0], from_bytes, task->nbytes);
-        if (i % task->every == 0)
-            CHECK(bytes_receive(sockets[0], &answer, 1));
-    }
+    plain_run(&plain, from_bytes, task);
 }
 
 /* ---- the post */
@@ -247,7 +176,7 @@ static void row_measure(const char *name, const bench_task *task, int rounds)
     double us = 1e6 / task->count;
 
     for (int i = 0; i < rounds; i++) {
-        bench_time of_post = time_of(post_run, task), of_socket = time_of(plain_run, task);
+        bench_time of_post = time_of(post_run, task), of_socket = time_of(socket_run, task);
 
         post[i] = of_post.wall;
         socket[i] = of_socket.wall;
@@ -313,21 +242,21 @@ int main(int argc, char **argv)
     CHECK(from_bytes && to_bytes);
     memset(from_bytes, 1, MOST_NBYTES);
     memset(to_bytes, 1, MOST_NBYTES);
-    plain_open();
+    plain_open(&plain, to_bytes);
     post_open(&config);
-    OK(tri_thread_start(&threads[0], "plain", plain_main, NULL));
+    OK(tri_thread_start(&threads[0], "plain", plain_main, &plain));
     OK(tri_thread_start(&threads[1], "server", server_main, NULL));
     OK(tri_post_dial(client.post, tri_post_address(server.post), tri_deadline_after_ms(5000), &client_line));
     rows_measure(rounds, only);
     atomic_store(&stop, true);
-    shutdown(sockets[0], SHUT_RDWR);
+    shutdown(plain.fds[0], SHUT_RDWR);
     tri_post_wake(server.post);
     for (int i = 0; i < 2; i++)
         tri_thread_join(threads[i]);
     tri_post_close(client.post);
     tri_post_close(server.post);
-    close(sockets[0]);
-    close(sockets[1]);
+    close(plain.fds[0]);
+    close(plain.fds[1]);
     tri_free(from_bytes);
     tri_free(to_bytes);
     return 0;

@@ -164,12 +164,16 @@ static void letter_send(post_side *side, tri_line *line, uint64_t index)
         .kind = 3, .flags = 5, .nbytes = nbytes, .words = {(uint64_t)side->self->rank, index, 0, 0, ~index}};
 
     body_fill(body, nbytes, (uint64_t)side->self->rank, index);
-    if (index % 2 == 0) {
-        SPAWN_CHECK(side->self, tri_post_send(line, 0, &letter, body, free_sent, body) == TRI_OK);
-    } else {
-        SPAWN_CHECK(side->self, tri_post_send(line, 0, &letter, body, NULL, NULL) == TRI_OK);
+    tri_post_sent sent = index % 2 == 0 ? free_sent : NULL;
+    if (index % 3 == 0) {
+        size_t first = nbytes * (index % 5) / 4; /* none, some or all of it */
+        const tri_part pair[2] = {{body, first}, {body + first, nbytes - first}};
+
+        SPAWN_CHECK(side->self, tri_post_send_pair(line, 0, &letter, pair, sent, body) == TRI_OK);
+    } else
+        SPAWN_CHECK(side->self, tri_post_send(line, 0, &letter, body, sent, body) == TRI_OK);
+    if (!sent)
         free(body);
-    }
 }
 
 #define TURN_UNTIL(side, condition)                                                                                    \

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bench_kv.c: arrays and rows on parameter servers, as a program of a user sees them. Built with the tests, run by
- * hand, beside what the same bytes take over a plain socket (bench_post):
+ * hand. Arrays stand beside the same bytes over a plain socket, in turns, so that what else the machine does meets
+ * both:
  *
  *     trireme launch -n 1 --servers 1 -- bench_kv [rounds]
  */
-#include <stdio.h>
-#include <stdlib.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
 #include <trireme/ps.h>
+
+#include "unit/net/plain_socket.h"
 
 #define ELEMENTS   (INT64_C(16) << 20) /* 64 MiB */
 #define ROWS       INT64_C(1000000)
@@ -47,20 +49,59 @@ static void row_print(const char *name, double *seconds, int rounds, double each
            unit, each / seconds[rounds - 1], each / seconds[0]);
 }
 
-static void arrays_run(tri_kv *kv, int rounds)
+/* The rate of a socket's, round by round: median, least and most. */
+static void beside_print(const char *name, double *seconds, const double *socket, double times, int rounds)
 {
-    static double push[MAX_ROUNDS], pull[MAX_ROUNDS], both[MAX_ROUNDS];
-    float *values = malloc((size_t)ELEMENTS * sizeof(float)), *to = malloc((size_t)ELEMENTS * sizeof(float));
-    tri_kv_array *array;
-    if (!values || !to)
+    for (int r = 0; r < rounds; r++)
+        seconds[r] = times * socket[r] / seconds[r];
+    qsort(seconds, (size_t)rounds, sizeof(*seconds), compare);
+    printf("%-24s of a socket's rate %.2f (%.2f to %.2f)\n", name, seconds[rounds / 2], seconds[0],
+           seconds[rounds - 1]);
+}
+
+static void array_print(const char *name, const double *seconds, const double *socket, double times, int rounds)
+{
+    static double sorted[MAX_ROUNDS];
+    memcpy(sorted, seconds, sizeof(sorted));
+    row_print(name, sorted, rounds, times * (double)ELEMENTS * sizeof(float) / 1e9, "GB/s");
+    memcpy(sorted, seconds, sizeof(sorted));
+    beside_print(name, sorted, socket, times, rounds);
+}
+
+static void *plain_thread(void *arg)
+{
+    plain_main(arg);
+    return NULL;
+}
+
+static float *floats_make(void)
+{
+    float *values = malloc((size_t)ELEMENTS * sizeof(float));
+    if (!values)
         exit(1);
     for (int64_t i = 0; i < ELEMENTS; i++)
         values[i] = (float)(i % 1000);
-    memset(to, 0, (size_t)ELEMENTS * sizeof(float));
+    return values;
+}
+
+static void arrays_run(tri_kv *kv, int rounds)
+{
+    static double push[MAX_ROUNDS], pull[MAX_ROUNDS], both[MAX_ROUNDS], socket[MAX_ROUNDS], after[MAX_ROUNDS];
+    float *values = floats_make(), *to = floats_make();
+    const bench_task task = {.nbytes = (size_t)ELEMENTS * sizeof(float), .count = 1, .every = 1};
+    plain_socket plain;
+    pthread_t thread;
+    tri_kv_array *array;
+    plain_open(&plain, to);
+    CHECK(pthread_create(&thread, NULL, plain_thread, &plain) == 0);
+    plain_run(&plain, values, &task);
     OK(tri_kv_array_open(kv, "array", ELEMENTS, "merge: add", &array));
     OK(tri_kv_array_push(array, -1, values, NULL));
     for (int r = 0; r < rounds; r++) {
         double start = now();
+        plain_run(&plain, values, &task);
+        socket[r] = now() - start;
+        start = now();
         OK(tri_kv_array_push(array, -1, values, NULL));
         push[r] = now() - start;
         start = now();
@@ -69,11 +110,14 @@ static void arrays_run(tri_kv *kv, int rounds)
         start = now();
         OK(tri_kv_array_push_pull(array, values, to, NULL));
         both[r] = now() - start;
+        after[r] = push[r] + pull[r];
     }
-    double bytes = (double)ELEMENTS * sizeof(float) / 1e9;
-    row_print("push 64 MiB", push, rounds, bytes, "GB/s");
-    row_print("pull 64 MiB", pull, rounds, bytes, "GB/s");
-    row_print("push and pull at once", both, rounds, 2 * bytes, "GB/s");
+    array_print("push 64 MiB", push, socket, 1, rounds);
+    array_print("pull 64 MiB", pull, socket, 1, rounds);
+    array_print("push, then pull", after, socket, 2, rounds);
+    array_print("push and pull at once", both, socket, 2, rounds);
+    shutdown(plain.fds[0], SHUT_RDWR);
+    pthread_join(thread, NULL);
     free(values);
     free(to);
 }

@@ -147,6 +147,113 @@ static void the_same_with_encryption(void **state)
     count_with_cuts(options, 11);
 }
 
+/* --- arrays: rows that are sent and received where the caller has them --- */
+
+#define VALUES (INT64_C(600000))
+#define ROUNDS 25
+
+static float *values_make(int add)
+{
+    float *values = malloc(VALUES * sizeof(float));
+    for (int64_t i = 0; i < VALUES; i++)
+        values[i] = (float)(i % 7 + add);
+    return values;
+}
+
+static int values_wrong(const float *values, float each, float add)
+{
+    int wrong = 0;
+    for (int64_t i = 0; i < VALUES; i++)
+        wrong += values[i] != each * (float)(i % 7) + add;
+    return wrong;
+}
+
+static void array_body(kv_seat *seat)
+{
+    count_test *test = seat->rig->arg;
+    float *values = values_make(1), *got = calloc(VALUES, sizeof(float)), times = (float)(2 * ROUNDS);
+    tri_kv_array *array;
+    atomic_fetch_add(&test->cutter.begun, 1);
+    KV_OK(seat, tri_kv_array_open(seat->kv, "array", VALUES, "merge: add", &array));
+    for (int r = 0; r < ROUNDS; r++) {
+        KV_OK(seat, tri_kv_array_push(array, -1, values, NULL));
+        KV_OK(seat, tri_kv_array_push_pull(array, values, got, NULL));
+        KV_OK(seat, tri_kv_array_pull(array, got, NULL));
+    }
+    KV_CHECK(seat, values_wrong(values, 1, 1) == 0);
+    KV_OK(seat, tri_kv_barrier(seat->kv));
+    KV_OK(seat, tri_kv_array_pull(array, got, NULL));
+    times *= (float)seat->rig->workers;
+    KV_CHECK(seat, values_wrong(got, times, times) == 0);
+    if (atomic_fetch_add(&test->done, 1) + 1 == seat->rig->workers)
+        atomic_store(&test->cutter.stop, true);
+    while (!atomic_load(&test->cutter.stop))
+        tri_sleep_ns(TRI_NS_PER_MS);
+    tri_sleep_ns(300 * TRI_NS_PER_MS);
+    free(values);
+    free(got);
+}
+
+static void arrays_count_once_too(void **state)
+{
+    (void)state;
+    for (int servers = 1; servers <= 2; servers++) {
+        count_test test = {.done = 0};
+        kv_rig rig = {.servers = servers, .workers = 2, .body = array_body, .arg = &test};
+        cutter_start(&test.cutter, rig.workers, (uint64_t)servers);
+        bool well = kv_rig_run(&rig);
+        atomic_store(&test.cutter.stop, true);
+        tri_thread_join(test.cutter.thread);
+        print_message("%d cuts\n", atomic_load(&test.cutter.cuts));
+        assert_true(well);
+        assert_true(atomic_load(&test.cutter.cuts) > 3);
+    }
+}
+
+/* Stands still at the first row until a push has been given up. */
+static void add_slowly(void *arg, uint64_t key, float *row, const float *pushed, int dim)
+{
+    atomic_bool *given_up = arg;
+    (void)key;
+    while (!atomic_load(given_up))
+        tri_sleep_ns(TRI_NS_PER_MS);
+    for (int e = 0; e < dim; e++)
+        row[e] += pushed[e];
+}
+
+#define LARGE (16 * VALUES) /* more than sockets take */
+
+static void give_up_body(kv_seat *seat)
+{
+    atomic_bool *given_up = seat->rig->arg;
+    float *values = malloc(LARGE * sizeof(float)), *got = malloc(LARGE * sizeof(float));
+    int wrong = 0;
+    tri_kv_array *array;
+    for (int64_t i = 0; i < LARGE; i++)
+        values[i] = (float)(i % 1000);
+    KV_OK(seat, tri_kv_array_open(seat->kv, "array", LARGE, "merge: slowly", &array));
+    KV_FAILS(seat, TRI_ETIMEOUT, "did not answer", tri_kv_array_push(array, -1, values, NULL));
+    memset(values, 0xff, LARGE * sizeof(float)); /* it is the caller's again */
+    free(values);
+    atomic_store(given_up, true);
+    KV_OK(seat, tri_kv_array_pull(array, got, NULL)); /* behind that push, which still counts */
+    for (int64_t i = 0; i < LARGE; i++)
+        wrong += got[i] != (float)(i % 1000) && got[i] != 0;
+    KV_CHECK(seat, wrong == 0);
+    free(got);
+}
+
+static void what_was_lent_is_the_callers_again_when_a_push_is_given_up(void **state)
+{
+    static const char *const options[] = {"comm.timeout_s=1", NULL};
+    atomic_bool given_up = false;
+    const tri_kv_merge_row merges[] = {{"slowly", add_slowly, &given_up}, {NULL, NULL, NULL}};
+    kv_rig rig = {
+        .servers = 1, .workers = 1, .options = options, .merges = merges, .body = give_up_body, .arg = &given_up};
+    (void)state;
+    assert_true(kv_rig_run(&rig));
+}
+
 /* --- bsp: the same bits --- */
 
 #define STEPS 12
@@ -225,6 +332,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_push_counts_once_however_often_connections_are_cut),
         cmocka_unit_test(the_same_with_encryption),
+        cmocka_unit_test(arrays_count_once_too),
+        cmocka_unit_test(what_was_lent_is_the_callers_again_when_a_push_is_given_up),
         cmocka_unit_test(bsp_gives_the_same_bits_for_any_workers_and_servers),
         cmocka_unit_test(bsp_gives_the_same_bits_while_connections_are_cut),
     };
