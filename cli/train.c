@@ -2,9 +2,13 @@
  *
  * train.c: `trireme train`: with -n it starts N workers of itself, without it it joins the job that started it.
  */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <trireme/train.h>
 
@@ -18,7 +22,7 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *hosts, *out, *resume, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *out, *resume, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -34,6 +38,13 @@ static const tri_flag flags[] = {
      "workers may be killed, leave (SIGTERM) and join while the others go on, MIN to MAX of them", &given.elastic},
     {"--wait", "SECONDS",
      "with --elastic: how long fewer than MIN wait for others before they save and end (default 60)", &given.wait_s},
+    {"--alone", "SECONDS",
+     "with --elastic: how long workers whose launcher was killed go on without one, before they save and end (default "
+     "300; 0: they are killed with it)",
+     &given.alone_s},
+    {"--attach", "RUN",
+     "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given again",
+     &given.attach},
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
@@ -165,6 +176,9 @@ static int dry_run(const tri_config *config, int ranks)
     return status == TRI_OK ? 0 : tri_command_fail(status);
 }
 
+#define ALONE_S 300
+#define JOURNAL "launcher.journal" /* in the run folder */
+
 /* What --servers stands for in the configuration. */
 #define SERVERS_WORD "parallel.sync=ps"
 
@@ -183,6 +197,14 @@ static tri_status elastic_read(int64_t *least, int64_t *most)
     return tri_flag_int("--elastic", colon + 1, *least, 65536, most);
 }
 
+/* The words were looked at before. */
+static double alone_seconds(void)
+{
+    int64_t seconds = ALONE_S;
+    return given.alone_s && tri_flag_int("--alone", given.alone_s, 0, 1000000, &seconds) != TRI_OK ? ALONE_S
+                                                                                                    : (double)seconds;
+}
+
 static int launch_workers(const train_plan *plan, tri_worker_roles roles)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
@@ -199,14 +221,23 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles)
         argv[count++] = "--wait";
         argv[count++] = (char *)given.wait_s;
     }
+    if (given.alone_s) {
+        argv[count++] = "--alone";
+        argv[count++] = (char *)given.alone_s;
+    }
     for (int i = 0; plan->overrides[i]; i++) {
         if (count + 2 == (int)TRI_COUNT_OF(argv))
             return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));
         argv[count++] = (char *)plan->overrides[i];
     }
-    char logs[1300];
+    char logs[1300], journal[1300];
     if (roles.servers > 0)
         argv[count++] = SERVERS_WORD;
+    if (given.elastic && !given.hosts && alone_seconds() > 0) {
+        snprintf(journal, sizeof(journal), "%s/" JOURNAL, plan->folder);
+        roles.journal = journal;
+        roles.attach = given.attach != NULL;
+    }
     snprintf(logs, sizeof(logs), "%s/log", plan->folder);
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
@@ -253,7 +284,20 @@ static tri_status train_elastic(const train_plan *plan, const tri_config *config
                                                   .config = config,
                                                   .least = (int)least,
                                                   .most = (int)most,
-                                                  .wait_s = (double)wait_s});
+                                                  .wait_s = (double)wait_s,
+                                                  .alone_s = alone_seconds()});
+}
+
+/* Whoever is its launcher by then may not be its parent. */
+static void exit_tell(const train_plan *plan, int code)
+{
+    tri_cluster_place place;
+    char logs[1300];
+    if (!given.elastic || alone_seconds() <= 0 || tri_cluster_detect(NULL, NULL, &place) != TRI_OK || place.starts < 0)
+        return;
+    snprintf(logs, sizeof(logs), "%s/log", plan->folder);
+    if (tri_fs_is_folder(logs))
+        tri_launch_exit_note(logs, place.rank, place.starts, code);
 }
 
 /* One rank. */
@@ -295,6 +339,10 @@ static tri_status elastic_check(const tri_worker_roles *roles)
     int64_t least, most, wait_s;
     if (given.wait_s && !given.elastic)
         return tri_fail(TRI_ECONFIG, "--wait goes with --elastic");
+    if (given.alone_s && !given.elastic)
+        return tri_fail(TRI_ECONFIG, "--alone goes with --elastic");
+    if (given.alone_s)
+        TRI_TRY(tri_flag_int("--alone", given.alone_s, 0, 1000000, &wait_s));
     if (given.wait_s)
         TRI_TRY(tri_flag_int("--wait", given.wait_s, 0, 1000000, &wait_s));
     if (!given.elastic)
@@ -399,9 +447,40 @@ static int run(int count, char **argv)
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
         tri_log_copy_close();
+        fflush(stdout);
+        exit_tell(&plan, code);
     }
     tri_config_fini(&config);
     return code;
+}
+
+/* The command that began the run, in the folder where it was given. */
+static tri_status attach_words(int *argc, char ***argv)
+{
+    char path[1300], run[PATH_MAX], *folder;
+    char **words, **all;
+    int count;
+    if (*argc > 0)
+        return tri_fail(TRI_ECONFIG, "--attach RUN goes alone: all else is as the run was begun with, got '%s'", (*argv)[0]);
+    if (!realpath(given.attach, run))
+        return tri_fail(TRI_ENOTFOUND, "--attach wants the folder of a run, found no %s", given.attach);
+    snprintf(path, sizeof(path), "%.1200s/" JOURNAL, run);
+    TRI_TRY(tri_launch_command_read(path, &words, &count, &folder));
+    all = tri_alloc_zero((size_t)count + 1, sizeof(*all));
+    for (int i = 1; all && i < count; i++) /* the program's name; "train", as what the command was called by */
+        all[i - 1] = words[i];
+    tri_free(words);
+    if (!all)
+        return TRI_ENOMEM;
+    if (chdir(folder) != 0)
+        return tri_fail(TRI_EIO, "%s: the run was begun in this folder, which cannot be entered: %s", folder,
+                        strerror(errno));
+    given = (train_flags){0};
+    TRI_TRY(tri_flags_parse(tri_command_of(cmd_train), flags, TRI_COUNT_OF(flags), count - 1, all, &count));
+    given.attach = given.out = tri_strdup(run);
+    *argc = count;
+    *argv = all;
+    return given.out ? TRI_OK : TRI_ENOMEM;
 }
 
 int cmd_train(int argc, char **argv)
@@ -411,6 +490,8 @@ int cmd_train(int argc, char **argv)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return print_help();
     tri_status status = tri_flags_parse(tri_command_of(cmd_train), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_OK && given.attach)
+        status = attach_words(&count, &argv);
     if (status != TRI_OK)
         return tri_command_fail(status);
     tri_stop_catch();

@@ -9,6 +9,7 @@
 #include "cli/train_elastic.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@
 #define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES 6
 #define FORM_ROUNDS  100
+#define LAST_NS      (2 * TRI_NS_PER_S)
 
 typedef struct elastic {
     const tri_elastic_words *words;
@@ -35,6 +37,7 @@ typedef struct elastic {
     tri_cluster cluster; /* of this generation */
     tri_comm *comm;      /* NULL: none */
     int failures;        /* to form a generation, in a row */
+    atomic_bool alone;   /* there was no launcher for too long */
 } elastic;
 
 /* --- opening --- */
@@ -49,6 +52,15 @@ static tri_status place_find(elastic *at)
     return TRI_OK;
 }
 
+/* Like a Ctrl-C to all of them: the run is saved, and ends. */
+static void alone_end(void *arg)
+{
+    elastic *at = arg;
+    tri_log(TRI_LOG_WARN, "there was no launcher for %g s: this run is saved and ends", at->words->alone_s);
+    atomic_store(&at->alone, true);
+    raise(SIGINT);
+}
+
 static tri_status members_open(elastic *at)
 {
     char id[TRI_MEMBER_NBYTES], host[TRI_HOST_ID_NBYTES];
@@ -58,6 +70,7 @@ static tri_status members_open(elastic *at)
     tri_host_id(host);
     TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->store));
     TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->ear));
+    at->store->patience_ns = (int64_t)(words->alone_s * 1e9);
     return tri_members_open(&(tri_members_setup){.store = at->store,
                                                  .ear = at->ear,
                                                  .id = id,
@@ -65,7 +78,10 @@ static tri_status members_open(elastic *at)
                                                  .founders = at->place.world,
                                                  .least = words->least,
                                                  .most = words->most,
-                                                 .wait_ns = (int64_t)(words->wait_s * 1e9)},
+                                                 .wait_ns = (int64_t)(words->wait_s * 1e9),
+                                                 .alone_ns = (int64_t)(words->alone_s * 1e9),
+                                                 .alone = alone_end,
+                                                 .alone_arg = at},
                             &at->members);
 }
 
@@ -191,6 +207,27 @@ static tri_status generation_form(elastic *at)
     return status;
 }
 
+/* Of those of the present generation that are still heard of. */
+static bool is_first_left(elastic *at)
+{
+    for (int r = 0; r < tri_members_rank(at->members); r++)
+        if (!has_lost(at, r))
+            return false;
+    return tri_members_rank(at->members) >= 0 && tri_job_progress(at->job) >= 0;
+}
+
+/* Without a launcher the workers that are left cannot agree on a generation; any of them has all that is to be saved. */
+static tri_status save_alone(elastic *at)
+{
+    int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
+    at->cluster = (tri_cluster){
+        .started_by = at->place.started_by, .world = 1, .local_world = 1, .generation = number};
+    TRI_TRY(token_make(at, number, at->cluster.token));
+    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(FORM_MS), &at->comm));
+    TRI_TRY(tri_job_form(at->job, at->comm, &(tri_job_generation){number, &progress}));
+    return tri_job_give_up(at->job, at->words->least);
+}
+
 /* The next generation, of which this process is one; its links. */
 static tri_status generation_find(elastic *at)
 {
@@ -198,9 +235,13 @@ static tri_status generation_find(elastic *at)
     int64_t before = tri_members_now(at->members)->number;
     tri_status status =
         tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
-    links_close(at);
+    bool saves = status != TRI_OK && atomic_load(&at->alone) && is_first_left(at);
     if (status != TRI_OK)
-        return tri_fail_context(status, "while looking for workers to go on with");
+        tri_fail_context(status, "while looking for workers to go on with");
+    links_close(at);
+    if (saves)
+        return save_alone(at);
+    TRI_TRY(status);
     if (before > 0 && tri_members_now(at->members)->number > before + 1)
         tri_job_lost_touch(at->job);
     return TRI_OK;
@@ -231,6 +272,8 @@ static tri_status generations_run(elastic *at)
             return tri_job_give_up(at->job, at->words->least);
         if (status == TRI_OK)
             status = tri_job_run_generation(at->job);
+        if (status == TRI_OK) /* nobody waits long to tell that he is done */
+            at->store->patience_ns = at->store->patience_ns < LAST_NS ? at->store->patience_ns : LAST_NS;
         if (status == TRI_OK && tri_job_is_over(at->job))
             return tri_members_end(at->members, tri_deadline_after_ms(FORM_MS));
         if (status == TRI_OK && tri_stop_signal() == SIGTERM) {

@@ -14,6 +14,7 @@ typedef struct tri_elastic_words {
     const tri_config *config;
     int least, most; /* workers */
     double wait_s;   /* how long fewer than least wait for others */
+    double alone_s;  /* how long they go on without a launcher; 0: they end with it */
 } tri_elastic_words;
 
 /* This process, until the run is over or it shall leave. */

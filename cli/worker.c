@@ -26,6 +26,9 @@ tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **a
     config.restarts = roles.restarts;
     config.elastic = roles.elastic;
     config.prefix = false;
+    config.attach = roles.attach;
+    if (roles.journal)
+        TRI_TRY(tri_options_set(&tri_launch_options, &config, "journal", roles.journal));
     if (hosts)
         TRI_TRY(tri_options_set(&tri_launch_options, &config, "hosts", hosts));
     return tri_launch_run(&config, argv, log_folder, true, result);

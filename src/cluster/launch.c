@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -54,6 +55,19 @@ static tri_status hosts_make(launch *job)
     return TRI_OK;
 }
 
+/* Ranks of a killed launcher look for the store where it was: somebody else's short-lived socket may be there now. */
+static tri_status store_serve(launch *job, const char *listen)
+{
+    int64_t until_ns = tri_now_ns() + STORE_NS;
+    tri_status status;
+
+    while ((status = tri_store_server_start_kept(listen, job->port, job->token, job->start.journal, &job->server)) ==
+               TRI_EIO &&
+           job->attached && tri_now_ns() < until_ns && !tri_stop_signal())
+        tri_sleep_ns(20 * TRI_NS_PER_MS);
+    return status;
+}
+
 /* The store and where each host finds it; MASTER_ADDR and MASTER_PORT. */
 static tri_status meeting_make(launch *job)
 {
@@ -63,7 +77,7 @@ static tri_status meeting_make(launch *job)
     launch_host *hosts = job->hosts.items;
 
     tri_entropy(secret, sizeof secret);
-    for (size_t i = 0; i < sizeof secret; i++)
+    for (size_t i = 0; i < sizeof secret && !job->attached; i++)
         snprintf(job->token + 2 * i, 3, "%02x", secret[i]);
     for (size_t i = 0; i < job->hosts.count; i++) {
         snprintf(hosts[i].store_url, sizeof hosts[i].store_url, "127.0.0.1");
@@ -73,7 +87,7 @@ static tri_status meeting_make(launch *job)
         snprintf(hosts[i].store_url, sizeof hosts[i].store_url, "%s", address);
         listen = address[0] == '[' || strcmp(listen, "::") == 0 ? "::" : "0.0.0.0";
     }
-    TRI_TRY(tri_store_server_start(listen, 0, job->token, &job->server));
+    TRI_TRY(store_serve(job, listen));
     for (size_t i = 0; i < job->hosts.count; i++) {
         char host[64];
 
@@ -87,7 +101,7 @@ static tri_status meeting_make(launch *job)
                  strchr(hosts[0].name, '@') ? strchr(hosts[0].name, '@') + 1 : hosts[0].name);
     else
         snprintf(job->master, sizeof job->master, "%s", address);
-    return tri_launch_free_port(&job->start.master_port);
+    return job->start.master_port > 0 ? TRI_OK : tri_launch_free_port(&job->start.master_port);
 }
 
 /* Cores and threads of local ranks; other hosts' cores are not ours to see. Parameter servers run where there is room:
@@ -126,7 +140,12 @@ static tri_status ranks_make(launch *job, const char *log_folder, bool quiet_oth
         rank->rank = r;
         rank->host = job->hosts.count > 0 ? &hosts[host] : NULL;
         rank->local_rank = rank->host ? r - rank->host->first_rank : r;
-        if (log_folder) {
+        if (job->config->journal[0]) { /* written by the rank itself */
+            rank->paths[0] = tri_format("%s/rank-%d.out", log_folder, r);
+            rank->paths[1] = tri_format("%s/rank-%d.log", log_folder, r);
+            if (!rank->paths[0] || !rank->paths[1])
+                return TRI_ENOMEM;
+        } else if (log_folder) {
             rank->log_path = tri_format("%s/rank-%d.log", log_folder, r);
             if (!rank->log_path)
                 return TRI_ENOMEM;
@@ -187,6 +206,16 @@ static void process_restore(launch *job, const sigset_t *mask)
     pthread_sigmask(SIG_SETMASK, mask, NULL);
 }
 
+/* Where ranks write files: what they have written is there when one of the files has changed. */
+static void files_watch(launch *job)
+{
+    job->files_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (job->files_fd >= 0 && inotify_add_watch(job->files_fd, job->log_folder, IN_MODIFY) < 0) {
+        close(job->files_fd);
+        job->files_fd = -1; /* looked at often instead */
+    }
+}
+
 static tri_status ranks_start(launch *job)
 {
     int ends[2];
@@ -214,16 +243,21 @@ static void launch_fini(launch *job)
 
     tri_launch_guard_stop(&job->guard);
     for (int r = 0; ranks && r < job->world; r++) {
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++) {
             tri_launch_stream_close(&ranks[r].streams[i]);
+            tri_free(ranks[r].paths[i]);
+        }
         if (ranks[r].control >= 0)
             close(ranks[r].control);
         tri_free(ranks[r].log_path);
     }
     if (job->report_fd >= 0)
         close(job->report_fd);
+    if (job->files_fd >= 0)
+        close(job->files_fd);
     tri_store_close(job->store);
     tri_store_server_stop(job->server);
+    tri_journal_close(job->start.journal, job->begun);
     for (int i = 0; i < 2; i++) {
         tri_string_fini(&job->sinks[i].pending);
         tri_map_fini(&job->sinks[i].said);
@@ -234,6 +268,23 @@ static void launch_fini(launch *job)
     tri_free(job->ranks);
 }
 
+/* All that ranks are told, and what cares for them besides this process. */
+static tri_status job_open(launch *job)
+{
+    const tri_launch_config *config = job->config;
+
+    if (config->journal[0])
+        TRI_TRY(tri_launch_journal_open(job));
+    TRI_TRY(cores_make(job));
+    TRI_TRY(meeting_make(job));
+    if (config->elastic)
+        TRI_TRY(tri_store_open(job->store_url, job->token, tri_now_ns() + STORE_NS, &job->store));
+    if (!config->journal[0])
+        return tri_launch_guard_start(&job->guard, job->world, job->token);
+    files_watch(job);
+    return tri_launch_journal_begin(job);
+}
+
 tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, const char *log_folder, bool quiet_others,
                           tri_launch_result *result)
 {
@@ -241,6 +292,8 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
                   .world = (int)config->ranks,
                   .hosts = {.each = sizeof(launch_host)},
                   .report_fd = -1,
+                  .files_fd = -1,
+                  .log_folder = log_folder,
                   .guard = {.fd = -1},
                   .result = result};
     sigset_t mask;
@@ -249,6 +302,8 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
     *result = (tri_launch_result){.rank = -1};
     if (!argv[0])
         return tri_fail(TRI_EINVAL, "launch: want a program, got none");
+    if (config->journal[0] && (!config->elastic || config->hosts[0] || !log_folder))
+        return tri_fail(TRI_EINVAL, "launch.journal: want an elastic job of this machine, and a folder for its output");
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     for (int i = 0; i < 2; i++)
         tri_launch_sink_init(&job.sinks[i], 1 + i);
@@ -261,21 +316,18 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
                                .local_world = job.world};
     process_prepare(&job);
     job.ranks = tri_alloc_zero((size_t)job.world, sizeof *job.ranks);
-    job.polls = tri_alloc_zero((size_t)(3 + 3 * job.world), sizeof *job.polls);
+    job.polls = tri_alloc_zero((size_t)(4 + 3 * job.world), sizeof *job.polls);
     status = job.ranks && job.polls ? hosts_make(&job) : TRI_ENOMEM;
     for (int r = 0; job.ranks && r < job.world; r++)
         job.ranks[r].pidfd = job.ranks[r].control = job.ranks[r].streams[0].fd = job.ranks[r].streams[1].fd = -1;
     if (status == TRI_OK)
         status = ranks_make(&job, log_folder, quiet_others);
     if (status == TRI_OK)
-        status = cores_make(&job);
-    if (status == TRI_OK)
-        status = meeting_make(&job);
-    if (status == TRI_OK && config->elastic)
-        status = tri_store_open(job.store_url, job.token, tri_now_ns() + STORE_NS, &job.store);
-    if (status == TRI_OK)
-        status = tri_launch_guard_start(&job.guard, job.world, job.token);
-    if (status == TRI_OK)
+        status = job_open(&job);
+    job.begun = status == TRI_OK;
+    if (status == TRI_OK && job.attached)
+        status = tri_launch_adopt(&job);
+    else if (status == TRI_OK)
         status = ranks_start(&job);
     tri_launch_fail(&job, status);
     if (job.alive > 0) {

@@ -22,6 +22,9 @@
       "times that processes killed by a signal are started again, together; 0 = the first one ends the job")           \
     X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \
       "processes may come and go: the others go on without those that were killed")                                    \
+    X(PATH, journal, "", 0, 0, NULL,                                                                                   \
+      "file by which a new launcher goes on with the processes of one that was killed; of an elastic job, here")       \
+    X(BOOL, attach, "false", 0, 0, NULL, "go on with such processes, and start none anew")                             \
     X(INT, threads, "0", 0, 4096, NULL, "threads of each rank, 0 = cores divided by local ranks, at least 1")          \
     X(BOOL, bind, "true", 0, 0, NULL, "give each local rank cores of its own")                                         \
     X(BOOL, prefix, "true", 0, 0, NULL, "put '[rank] ' before each line of output")                                    \
@@ -44,6 +47,14 @@ typedef struct tri_launch_result {
  * the log only. */
 tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, const char *log_folder, bool quiet_others,
                           tri_launch_result *result);
+
+/* For a process that tri_launch_run() started with a journal, as its last act: a launcher that is not its parent learns
+ * its exit code by this. */
+void tri_launch_exit_note(const char *log_folder, int rank, int starts, int exit_code);
+
+/* The words of the command that began the run of a journal (NULL at the end; tri_free() the first and the array), and
+ * the folder it was started in. TRI_ENOTFOUND: there is none. */
+tri_status tri_launch_command_read(const char *journal, char ***words, int *count, char **folder);
 
 /* How a host answered a command. */
 typedef struct tri_host_answer {

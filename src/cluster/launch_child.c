@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -104,8 +105,21 @@ typedef struct child_plan {
     char *const *argv;
     char *const *environment;
     int input, output[2];
+    int go; /* with a journal: a byte comes once the process stands there, its end of file if it never will; else -1 */
     pid_t launcher;
 } child_plan;
+
+/* With a journal: nobody would know of a process whose launcher dies now. */
+static void go_wait(int fd)
+{
+    char byte;
+    ssize_t got;
+
+    while ((got = read(fd, &byte, 1)) < 0 && errno == EINTR) {
+    }
+    if (got != 1)
+        _exit(1);
+}
 
 /* In the new process. Does not return. */
 static void child_run(const launch_start *start, const launch_rank *rank, const child_plan *plan)
@@ -116,9 +130,13 @@ static void child_run(const launch_start *start, const launch_rank *rank, const 
     sigset_t none;
 
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != plan->launcher) /* it died before the line above */
-        _exit(1);
+    if (plan->go >= 0) {
+        go_wait(plan->go);
+    } else {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != plan->launcher) /* it died before the line above */
+            _exit(1);
+    }
     for (size_t i = 0; i < TRI_COUNT_OF(defaults); i++)
         signal(defaults[i], SIG_DFL);
     sigemptyset(&none);
@@ -148,41 +166,104 @@ static tri_status write_token(int fd, const char *token)
     return TRI_OK;
 }
 
-/* Pipes, fork. */
+tri_status tri_launch_files_open(launch_rank *rank, bool anew)
+{
+    for (int i = 0; i < 2; i++) {
+        launch_stream *stream = &rank->streams[i];
+        struct stat info = {0};
+
+        stream->fd = open(rank->paths[i], O_RDONLY | O_CLOEXEC | O_CREAT | (anew ? O_TRUNC : 0), 0666);
+        if (stream->fd >= 0 && fstat(stream->fd, &info) == 0 && stream->at > info.st_size)
+            stream->at = info.st_size; /* somebody has cut it */
+        if (stream->fd < 0 || lseek(stream->fd, (off_t)stream->at, SEEK_SET) < 0)
+            return tri_fail(TRI_EIO, "%s: cannot open: %s", rank->paths[i], strerror(errno));
+        stream->follows = true;
+    }
+    return TRI_OK;
+}
+
+/* Where the process reads and writes. */
+typedef struct child_ends {
+    int input[2], output[2], errors[2], go[2];
+} child_ends;
+
+static void ends_close(child_ends *ends)
+{
+    int *all[] = {&ends->input[0], &ends->output[1], &ends->errors[1], &ends->go[0]};
+
+    for (size_t i = 0; i < TRI_COUNT_OF(all); i++) {
+        if (*all[i] >= 0)
+            close(*all[i]);
+    }
+}
+
+static tri_status pipes_make(launch_rank *rank, child_ends *ends)
+{
+    if (pipe2(ends->output, O_CLOEXEC) != 0 || pipe2(ends->errors, O_CLOEXEC) != 0 ||
+        (rank->host && pipe2(ends->input, O_CLOEXEC) != 0))
+        return tri_fail(TRI_EIO, "launch: no pipes for rank %d: %s", rank->rank, strerror(errno));
+    rank->streams[0].fd = ends->output[0];
+    rank->streams[1].fd = ends->errors[0];
+    return TRI_OK;
+}
+
+static tri_status files_make(launch_rank *rank, child_ends *ends)
+{
+    int *writes[2] = {&ends->output[1], &ends->errors[1]};
+
+    TRI_TRY(tri_launch_files_open(rank, rank->starts == 0));
+    for (int i = 0; i < 2; i++) {
+        *writes[i] = open(rank->paths[i], O_WRONLY | O_APPEND | O_CLOEXEC);
+        if (*writes[i] < 0)
+            return tri_fail(TRI_EIO, "%s: cannot open: %s", rank->paths[i], strerror(errno));
+    }
+    return pipe2(ends->go, O_CLOEXEC) == 0 ? TRI_OK : tri_fail(TRI_EIO, "launch: no pipe: %s", strerror(errno));
+}
+
+static tri_status ends_make(const launch_start *start, launch_rank *rank, bool inherits, child_ends *ends)
+{
+    TRI_TRY(start->journal ? files_make(rank, ends) : pipes_make(rank, ends));
+    if (rank->host)
+        return write_token(ends->input[1], start->token);
+    if (!inherits && (ends->input[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+        return tri_fail(TRI_EIO, "/dev/null: cannot open: %s", strerror(errno));
+    return TRI_OK;
+}
+
+/* Files or pipes, fork. */
 static tri_status child_fork(const launch_start *start, launch_rank *rank, child_plan *plan)
 {
-    int input[2] = {-1, -1}, output[2] = {-1, -1}, errors[2] = {-1, -1};
-    tri_status status = TRI_OK;
-    bool inherits = !rank->host && rank->rank == 0 && !isatty(0);
+    child_ends ends = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+    bool inherits = !rank->host && !start->journal && rank->rank == 0 && !isatty(0);
+    tri_status status = ends_make(start, rank, inherits, &ends);
 
-    if (pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0 ||
-        (rank->host && pipe2(input, O_CLOEXEC) != 0) ||
-        (!rank->host && !inherits && (input[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0))
-        status = tri_fail(TRI_EIO, "launch: no pipes for rank %d: %s", rank->rank, strerror(errno));
-    if (status == TRI_OK && rank->host)
-        status = write_token(input[1], start->token);
+    rank->control = ends.input[1];
     if (status == TRI_OK) {
-        plan->input = inherits ? -1 : input[0];
-        plan->output[0] = output[1];
-        plan->output[1] = errors[1];
+        plan->input = inherits ? -1 : ends.input[0];
+        plan->output[0] = ends.output[1];
+        plan->output[1] = ends.errors[1];
+        plan->go = ends.go[0];
         plan->launcher = getpid();
+        rank->adopted = false;
         rank->pid = fork();
-        if (rank->pid == 0)
+        if (rank->pid == 0) {
+            if (ends.go[1] >= 0)
+                close(ends.go[1]); /* its own end would keep it waiting */
             child_run(start, rank, plan);
+        }
         if (rank->pid < 0) {
             rank->pid = 0;
             status = tri_fail(TRI_EIO, "launch: cannot start rank %d: %s", rank->rank, strerror(errno));
         }
     }
-    if (input[0] >= 0)
-        close(input[0]);
-    if (output[1] >= 0)
-        close(output[1]);
-    if (errors[1] >= 0)
-        close(errors[1]);
-    rank->control = input[1];
-    rank->streams[0].fd = output[0];
-    rank->streams[1].fd = errors[0];
+    ends_close(&ends);
+    if (status == TRI_OK && start->journal) {
+        tri_launch_process_note(start->journal, rank);
+        while (write(ends.go[1], "", 1) < 0 && errno == EINTR) {
+        }
+    }
+    if (ends.go[1] >= 0)
+        close(ends.go[1]);
     if (status != TRI_OK)
         return status;
     rank->group = rank->pid;

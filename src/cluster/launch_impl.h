@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "cluster/journal.h"
 #include "cluster/launch.h"
 #include "cluster/store.h"
 
@@ -74,9 +75,11 @@ typedef struct launch_stream {
     int fd; /* read end, non-blocking; -1 closed */
     int rank;
     bool prefix;
+    bool follows;         /* a file that the rank writes: its end is not the end of what it says */
     launch_sink *sink;    /* NULL: log only */
     const char *log_path; /* NULL: none */
     tri_string line;      /* not yet whole */
+    int64_t at, noted;    /* bytes that were read, line among them; of a file: passed on, as the journal knows */
 } launch_stream;
 
 void tri_launch_sink_init(launch_sink *sink, int fd);
@@ -85,6 +88,8 @@ void tri_launch_sink_write(launch_sink *sink);
 bool tri_launch_sink_is_full(const launch_sink *sink);
 /* Reads what is there and passes whole lines on; at the end completes the last one and closes. */
 tri_status tri_launch_stream_read(launch_stream *stream);
+/* The file it follows has all that it will have: reads it to its end. */
+tri_status tri_launch_stream_finish(launch_stream *stream);
 void tri_launch_stream_close(launch_stream *stream);
 
 /* --- launch_child.c --- */
@@ -96,15 +101,20 @@ typedef struct launch_rank {
     pid_t group;       /* what pid was */
     int pidfd;         /* -1: the system has none */
     int starts;        /* so far */
+    bool adopted;      /* started by another launcher: not a child of this one */
+    bool left;         /* of an adopted one: it had ended before it was taken on */
+    uint64_t start_time; /* of an adopted one */
     int control;       /* of a remote rank: its standard input; else -1 */
     launch_stream streams[2];
     char *log_path;
+    char *paths[2]; /* with a journal: the files it writes, its standard output and standard error; else NULL */
     int *cpus; /* borrowed; NULL: not bound */
     int cpu_count;
 } launch_rank;
 
 typedef struct launch_start {
     const tri_launch_config *config;
+    tri_journal *journal; /* NULL: what is started here ends with this process */
     char *const *argv;
     const char *token, *store_url; /* store_url: of local ranks */
     const char *master;
@@ -115,8 +125,8 @@ typedef struct launch_start {
 } launch_start;
 
 tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank);
-
-/* --- launch_watch.c --- */
+/* Opens the files that a rank writes, from where they were read to. anew: they are emptied first. */
+tri_status tri_launch_files_open(launch_rank *rank, bool anew);
 
 /* One call of tri_launch_run(). */
 typedef struct launch {
@@ -128,11 +138,16 @@ typedef struct launch {
     char token[65], store_url[320], master[256];
     tri_store_server *server;
     tri_store *store; /* elastic: where ends of ranks are told */
-    launch_guard guard;
+    launch_guard guard; /* without a journal */
     launch_sink sinks[2];
     int report_fd;
     int *cpus;
-    struct pollfd *polls; /* report, two sinks, then per rank two streams and a pidfd */
+    struct pollfd *polls; /* report, two sinks, then per rank two streams and a pidfd, then files_fd */
+    const char *log_folder;
+    bool attached;  /* to ranks that another launcher started */
+    bool begun;     /* the journal is of this job */
+    int port;       /* of the store; 0: any */
+    int files_fd;   /* inotify: some file of a rank has grown; -1: none */
     sigset_t mask_before;
     rlim_t files_before;
     int subreaper_before;
@@ -143,6 +158,25 @@ typedef struct launch {
     tri_status status; /* of the launcher itself; the first one stays */
     char message[TRI_ERROR_NBYTES];
 } launch;
+
+/* --- launch_attach.c: what a journal holds of a launcher --- */
+
+/* Opens the journal. With ranks of a killed launcher in it: job->attached, and token, ports and ranks are as it had
+ * them; else it begins anew. */
+tri_status tri_launch_journal_open(launch *job);
+/* What a new launcher has to know, once there is a store. */
+tri_status tri_launch_journal_begin(launch *job);
+/* Takes on the ranks that live; whoever ended meanwhile is found by the first turn of the watch. */
+tri_status tri_launch_adopt(launch *job);
+/* A process was started, and is not there yet for others; it has ended. */
+void tri_launch_process_note(tri_journal *journal, const launch_rank *rank);
+void tri_launch_process_forget(tri_journal *journal, const launch_rank *rank);
+/* How far the rank's output was passed on. */
+void tri_launch_seen_note(tri_journal *journal, launch_rank *rank);
+/* The exit code that a process has left; -1: none. */
+int tri_launch_exit_read(const launch *job, const launch_rank *rank);
+
+/* --- launch_watch.c --- */
 
 /* The first failure of the launcher itself stays; TRI_OK is none. */
 void tri_launch_fail(launch *job, tri_status status);

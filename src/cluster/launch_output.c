@@ -3,7 +3,8 @@
  * launch_output.c: carries the ranks' output to the launcher's own, line by line, without ever blocking on either.
  *
  * A sink holds whole lines only, so that lines never mix; when its reader is slow, the ranks' pipes are left full and
- * the ranks wait. A line longer than TRI_LAUNCH_LINE_NBYTES is put out in pieces, each as a line.
+ * the ranks wait. A line longer than TRI_LAUNCH_LINE_NBYTES is put out in pieces, each as a line. Ranks that may outlive
+ * their launcher write files, which are followed.
  */
 #include <errno.h>
 #include <limits.h>
@@ -77,7 +78,6 @@ static bool is_repeated(const launch_stream *stream, const char *line, size_t nb
 static tri_status line_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
 {
     launch_sink *sink = stream->sink;
-
     if (sink && !sink->broken && !is_repeated(stream, line, nbytes)) {
         if (stream->prefix)
             TRI_TRY(tri_string_appendf(&sink->pending, "[%d] ", stream->rank));
@@ -111,6 +111,7 @@ static tri_status bytes_put(launch_stream *stream, const char *bytes, size_t nby
         }
         bytes += part + is_whole;
         nbytes -= part + is_whole;
+        stream->at += (int64_t)(part + is_whole);
     }
     return TRI_OK;
 }
@@ -126,6 +127,8 @@ tri_status tri_launch_stream_read(launch_stream *stream)
 
         if (got > 0) {
             status = bytes_put(stream, buffer, (size_t)got, &log);
+        } else if (got == 0 && stream->follows) {
+            break;
         } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
             if (stream->line.nbytes > 0)
                 status = line_put(stream, tri_string_text(&stream->line), stream->line.nbytes, &log);
@@ -140,6 +143,12 @@ tri_status tri_launch_stream_read(launch_stream *stream)
         status = tri_fs_append(stream->log_path, log.text, log.nbytes);
     tri_string_fini(&log);
     return status;
+}
+
+tri_status tri_launch_stream_finish(launch_stream *stream)
+{
+    stream->follows = false;
+    return tri_launch_stream_read(stream);
 }
 
 void tri_launch_stream_close(launch_stream *stream)

@@ -123,25 +123,50 @@ static void report_read(launch *job)
     }
 }
 
+/* An adopted rank is no child: its pidfd tells of its end, and the file it left of how. One without such a file was
+ * killed, by whatever signal. */
+static bool adopted_ended(const launch *job, const launch_rank *rank, siginfo_t *info)
+{
+    struct pollfd one = {.fd = rank->pidfd, .events = POLLIN};
+
+    if (!rank->left && (rank->pidfd >= 0 ? poll(&one, 1, 0) != 1 : kill(rank->pid, 0) == 0))
+        return false;
+    int code = tri_launch_exit_read(job, rank);
+    info->si_pid = rank->pid;
+    info->si_code = code >= 0 ? CLD_EXITED : CLD_KILLED;
+    info->si_status = code >= 0 ? code : SIGKILL;
+    return true;
+}
+
+/* Looked at first and reaped after: until then no new process can have its number. */
+static bool child_ended(launch_rank *rank, siginfo_t *info)
+{
+    info->si_pid = 0;
+    if (waitid(P_PID, (id_t)rank->pid, info, WEXITED | WNOHANG | WNOWAIT) != 0 || info->si_pid == 0)
+        return false;
+    kill(-rank->pid, SIGKILL);
+    return true;
+}
+
 /* Reaps it if it ended; its process group goes with it. False: it runs. */
 static bool rank_reap(launch *job, launch_rank *rank, siginfo_t *info)
 {
-    info->si_pid = 0;
-    /* Looked at first and reaped after: until then no new process can have its number. */
-    if (rank->pid == 0 || waitid(P_PID, (id_t)rank->pid, info, WEXITED | WNOHANG | WNOWAIT) != 0 || info->si_pid == 0)
+    if (rank->pid == 0 || !(rank->adopted ? adopted_ended(job, rank, info) : child_ended(rank, info)))
         return false;
-    kill(-rank->pid, SIGKILL);
     tri_launch_guard_remove(&job->guard, rank->pid);
-    waitpid(rank->pid, NULL, 0);
+    if (!rank->adopted)
+        waitpid(rank->pid, NULL, 0);
     rank->pid = 0;
     job->alive--;
+    if (job->start.journal)
+        tri_launch_process_forget(job->start.journal, rank);
     if (rank->pidfd >= 0)
         close(rank->pidfd);
     if (rank->control >= 0)
         close(rank->control);
     rank->pidfd = rank->control = -1;
     for (int i = 0; i < 2; i++)
-        tri_launch_fail(job, tri_launch_stream_read(&rank->streams[i]));
+        tri_launch_fail(job, tri_launch_stream_finish(&rank->streams[i]));
     return true;
 }
 
@@ -171,12 +196,22 @@ static bool others_go_on(launch *job, const launch_rank *rank, int signal)
     return true;
 }
 
+static void restarted_note(launch *job, int64_t restarted)
+{
+    char text[24];
+
+    job->restarted = restarted;
+    if (job->start.journal)
+        tri_journal_put(job->start.journal, "restarted", text,
+                        (size_t)snprintf(text, sizeof text, "%lld", (long long)restarted));
+}
+
 /* One that died by a signal runs again, where the job can go on without it for a while. */
 static bool rank_restart(launch *job, launch_rank *rank, int signal)
 {
     if (signal == 0 || job->stopping || job->signal_passed || job->restarted >= job->config->restarts)
         return false;
-    job->restarted++;
+    restarted_note(job, job->restarted + 1);
     note(job, "trireme: rank %d was killed by signal %d (%s); started again (%lld of at most %lld)\n", rank->rank,
          signal, strsignal(signal), (long long)job->restarted, (long long)job->config->restarts);
     for (int i = 0; i < 2; i++)
@@ -242,6 +277,26 @@ static void sinks_check(launch *job)
     }
 }
 
+/* Takes on what ranks have written into files, and keeps how far all of it is out. */
+static void files_read(launch *job)
+{
+    char events[4096];
+
+    while (job->files_fd >= 0 && read(job->files_fd, events, sizeof events) > 0) {
+    }
+    for (int i = 0; i < 2 * job->world; i++)
+        if (job->ranks[i / 2].streams[i % 2].follows)
+            tri_launch_fail(job, tri_launch_stream_read(&job->ranks[i / 2].streams[i % 2]));
+}
+
+static void files_note(launch *job)
+{
+    if (job->sinks[0].pending.nbytes > 0 || job->sinks[1].pending.nbytes > 0)
+        return;
+    for (int r = 0; r < job->world; r++)
+        tri_launch_seen_note(job->start.journal, &job->ranks[r]);
+}
+
 static void wait_turn(launch *job)
 {
     struct pollfd *polls = job->polls;
@@ -258,17 +313,22 @@ static void wait_turn(launch *job)
         for (int i = 0; i < 2; i++) {
             bool is_full = tri_launch_sink_is_full(rank->streams[i].sink);
 
-            polls[3 + 3 * r + i] = (struct pollfd){.fd = is_full ? -1 : rank->streams[i].fd, .events = POLLIN};
+            bool waits = !is_full && !rank->streams[i].follows;
+
+            polls[3 + 3 * r + i] = (struct pollfd){.fd = waits ? rank->streams[i].fd : -1, .events = POLLIN};
         }
         polls[3 + 3 * r + 2] = (struct pollfd){.fd = rank->pidfd, .events = POLLIN};
         if (rank->pid > 0 && rank->pidfd < 0)
             left_ns = 5 * TRI_NS_PER_MS; /* an old kernel: look often */
     }
+    polls[3 + 3 * job->world] = (struct pollfd){.fd = job->files_fd, .events = POLLIN};
+    if (job->start.journal && job->files_fd < 0)
+        left_ns = 5 * TRI_NS_PER_MS;
     if (job->stopping && !job->killing && job->kill_ns - now_ns < left_ns)
         left_ns = job->kill_ns > now_ns ? job->kill_ns - now_ns : 0;
     limit = (struct timespec){.tv_nsec = left_ns};
-    if (ppoll(polls, (nfds_t)(3 + 3 * job->world), &limit, &job->mask_before) < 0) {
-        for (int i = 0; i < 3 + 3 * job->world; i++)
+    if (ppoll(polls, (nfds_t)(4 + 3 * job->world), &limit, &job->mask_before) < 0) {
+        for (int i = 0; i < 4 + 3 * job->world; i++)
             polls[i].revents = 0;
     }
 }
@@ -304,10 +364,14 @@ void tri_launch_watch(launch *job)
             if (job->polls[3 + 3 * (i / 2) + i % 2].revents)
                 tri_launch_fail(job, tri_launch_stream_read(&job->ranks[i / 2].streams[i % 2]));
         }
+        if (job->start.journal)
+            files_read(job);
         ends_check(job);
         if (job->status != TRI_OK)
             tri_launch_stop_others(job);
         sinks_check(job);
+        if (job->start.journal)
+            files_note(job);
     }
     orphans_end(job);
     /* The rest of the output, as long as somebody reads it. */

@@ -18,6 +18,7 @@
 
 #define SLICE_NS (10 * TRI_NS_PER_MS)  /* between two looks at who is there */
 #define EAR_NS   (100 * TRI_NS_PER_MS) /* of one wait for news */
+#define SLOW_NS  (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
 #define FIRST_NS (10 * TRI_NS_PER_S)   /* to ask the store for the first time */
 #define CALL_NS  TRI_NS_PER_S          /* between two calls of a newcomer */
 #define KEY      (TRI_MEMBER_NBYTES + 64)
@@ -474,16 +475,31 @@ static void news_read(tri_members *members, const char *text)
     tri_mutex_unlock(&members->mutex);
 }
 
+/* Whether the store has answered; who hears nothing of it for long is told so. */
+static void ear_check(tri_members *members, tri_status status, int64_t asked_ns, int64_t *answer_ns)
+{
+    int64_t now_ns = tri_now_ns();
+
+    if (status == TRI_OK || (status == TRI_ETIMEOUT && now_ns - asked_ns < EAR_NS + SLOW_NS))
+        *answer_ns = now_ns;
+    if (members->setup.alone_ns == 0 || now_ns - *answer_ns < members->setup.alone_ns)
+        return;
+    members->setup.alone(members->setup.alone_arg);
+    members->setup.alone_ns = 0;
+}
+
 static void ear_run(void *arg)
 {
     tri_members *members = arg;
     char key[KEY], *text;
     size_t nbytes;
-    int64_t next = members->first_news;
+    int64_t next = members->first_news, answer_ns = tri_now_ns();
 
     while (!atomic_load(&members->closing)) {
         snprintf(key, sizeof key, "news/%" PRId64, next);
-        tri_status status = tri_store_wait(members->setup.ear, key, &text, &nbytes, tri_now_ns() + EAR_NS);
+        int64_t asked_ns = tri_now_ns();
+        tri_status status = tri_store_wait(members->setup.ear, key, &text, &nbytes, asked_ns + EAR_NS);
+        ear_check(members, status, asked_ns, &answer_ns);
         if (status == TRI_OK) {
             news_read(members, text);
             tri_free(text);

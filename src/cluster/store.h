@@ -33,6 +33,8 @@ typedef struct tri_store_ops {
 /* First member of each implementation's struct. */
 struct tri_store {
     const tri_store_ops *ops;
+    int64_t patience_ns; /* how long a call whose server is gone waits for another one, whatever its deadline; then, and
+                            at a stop signal, it is TRI_EPEER. 0: not at all. Set after opening. */
 };
 
 /* url: "tcp://host:port" or "file:///folder". Connecting retries with back-off until the deadline: start order is free.
@@ -56,6 +58,11 @@ void tri_store_close(tri_store *store);
  * up the others or make it grow. address "127.0.0.1" or "0.0.0.0" or "::"; port 0: any. */
 typedef struct tri_store_server tri_store_server;
 tri_status tri_store_server_start(const char *address, int port, const char *token, tri_store_server **out);
+/* One whose table stands in a journal, from which it begins, and which hears of a change before anybody else does.
+ * Borrowed. */
+struct tri_journal;
+tri_status tri_store_server_start_kept(const char *address, int port, const char *token, struct tri_journal *journal,
+                                       tri_store_server **out);
 int tri_store_server_port(const tri_store_server *server);
 void tri_store_server_stop(tri_store_server *server);
 

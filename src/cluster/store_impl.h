@@ -17,6 +17,7 @@
 #define TRI_STORE_NONCE_NBYTES  32
 #define TRI_STORE_PROOF_NBYTES  (TRI_STORE_NONCE_NBYTES + TRI_AUTH_NBYTES)
 #define TRI_STORE_REPLY         0x80
+#define TRI_STORE_BEAT          "beat/" /* keys that say that somebody lives: worth nothing to who comes later */
 
 typedef enum tri_store_op {
     TRI_STORE_GREET, /* server's first message: value = its nonce */

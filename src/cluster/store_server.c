@@ -311,6 +311,12 @@ static tri_status listen_on(tri_store_server *server, const char *address, int p
 
 tri_status tri_store_server_start(const char *address, int port, const char *token, tri_store_server **out)
 {
+    return tri_store_server_start_kept(address, port, token, NULL, out);
+}
+
+tri_status tri_store_server_start_kept(const char *address, int port, const char *token, tri_journal *journal,
+                                       tri_store_server **out)
+{
     tri_store_server *server;
     tri_status status;
 
@@ -323,6 +329,7 @@ tri_status tri_store_server_start(const char *address, int port, const char *tok
         return TRI_ENOMEM;
     server->clients_end = &server->clients;
     server->sweep_ns = TRI_FOREVER;
+    server->journal = journal;
     memcpy(server->token, token, strlen(token));
     server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -333,6 +340,8 @@ tri_status tri_store_server_start(const char *address, int port, const char *tok
             : listen_on(server, address, port);
     if (status == TRI_OK && !watch(server, EPOLL_CTL_ADD, server->listener, EPOLLIN, &server->listener))
         status = tri_fail(TRI_EIO, "store server: cannot poll its listener: %s", strerror(errno));
+    if (status == TRI_OK)
+        status = tri_store_table_restore(server);
     if (status == TRI_OK)
         status = tri_thread_start(&server->thread, "store server", serve, server);
     if (status != TRI_OK) {

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "cluster/journal.h"
 #include "cluster/store_impl.h"
 
 typedef struct store_value {
@@ -59,6 +60,7 @@ struct tri_store_server {
     tri_map keys; /* to store_entry */
     store_entry *entries;
     size_t held_nbytes;
+    tri_journal *journal; /* borrowed; NULL: the table goes with the server */
     store_client *clients, **clients_end;
     store_client *owed; /* by next_owed: whose wait somebody else has ended */
     int64_t sweep_ns;   /* no client has an earlier deadline */
@@ -85,6 +87,8 @@ bool tri_store_client_next(tri_store_server *server, store_client *client);
 void tri_store_client_give_up(tri_store_server *server, store_client *client);
 /* All of the client but its descriptor. */
 void tri_store_client_destroy(tri_store_server *server, store_client *client);
+/* Begins with what the journal holds. */
+tri_status tri_store_table_restore(tri_store_server *server);
 void tri_store_table_fini(tri_store_server *server);
 
 #endif

@@ -14,6 +14,7 @@
 #include "cluster/store_server_impl.h"
 
 #define ENTRY_NBYTES 128 /* what a key costs besides its bytes and its value */
+#define KEPT         '=' /* before a key of the table in a journal; keys of others begin otherwise */
 
 static store_value *value_create(tri_store_server *server, uint32_t nbytes)
 {
@@ -163,11 +164,23 @@ static void reply_full(tri_store_server *server, store_client *client)
     reply_error(server, client, TRI_EINVAL, text);
 }
 
+/* Before anybody hears of it: a server that takes over knows all that was told. */
+static void change_keep(tri_store_server *server, const char *key, const store_value *value)
+{
+    char kept[TRI_STORE_KEY_NBYTES + 2] = {KEPT};
+
+    if (!server->journal || strncmp(key, TRI_STORE_BEAT, strlen(TRI_STORE_BEAT)) == 0)
+        return;
+    memcpy(kept + 1, key, strlen(key) + 1);
+    tri_journal_put(server->journal, kept, value ? value->bytes : NULL, value ? value->nbytes : 0);
+}
+
 /* Takes the reference. */
 static void entry_fill(tri_store_server *server, store_entry *entry, store_value *value)
 {
     store_client *next;
 
+    change_keep(server, entry->key, value);
     value_release(server, entry->value);
     entry->value = value;
     for (store_client *client = entry->waiters; client; client = next) {
@@ -323,6 +336,7 @@ static void answer(tri_store_server *server, store_client *client)
     } else {
         entry = entry_find(server, client->key);
         if (entry) {
+            change_keep(server, client->key, NULL);
             value_release(server, entry->value);
             entry->value = NULL;
             entry_settle(server, entry);
@@ -433,6 +447,27 @@ bool tri_store_client_next(tri_store_server *server, store_client *client)
     client->at = 0;
     client->state = CLIENT_HEADER;
     return !client->ending;
+}
+
+static tri_status entry_restore(void *arg, const char *key, const char *bytes, size_t nbytes)
+{
+    tri_store_server *server = arg;
+
+    if (key[0] != KEPT)
+        return TRI_OK;
+    store_entry *entry = entry_make(server, key + 1);
+    store_value *value = entry ? value_create(server, (uint32_t)nbytes) : NULL;
+
+    if (!value)
+        return TRI_ENOMEM;
+    memcpy(value->bytes, bytes, nbytes);
+    entry->value = value;
+    return TRI_OK;
+}
+
+tri_status tri_store_table_restore(tri_store_server *server)
+{
+    return server->journal ? tri_journal_each(server->journal, entry_restore, server) : TRI_OK;
 }
 
 void tri_store_table_fini(tri_store_server *server)

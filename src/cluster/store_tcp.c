@@ -20,6 +20,8 @@
 #define ATTEMPT_NS (5 * TRI_NS_PER_S)
 /* A stranger on one port of a range must not hold up the search for long. */
 #define RANGE_ATTEMPT_NS (TRI_NS_PER_S / 2)
+#define ANSWER_NS        TRI_NS_PER_S         /* within which a server that is there answers */
+#define RETRY_PAUSE_NS   (20 * TRI_NS_PER_MS) /* of a patient store */
 
 typedef struct tcp_store {
     tri_store base;
@@ -261,24 +263,86 @@ broken:
     return status;
 }
 
+/* One exchange over a connection, which is made where there is none. TRI_EPEER: there is no server now. */
+static tri_status tcp_try(tcp_store *store, tri_store_message *message, const char *key, const void *value,
+                          char **bytes, int64_t deadline_ns)
+{
+    tri_status status = store->fd < 0 ? tcp_connect(store, deadline_ns) : TRI_OK;
+
+    if (status != TRI_OK) /* a stranger at its port may go again */
+        return status == TRI_ETIMEOUT || store->base.patience_ns > 0 ? TRI_EPEER : status;
+    status = exchange(store, message, key, value, bytes, deadline_ns);
+    if (status == TRI_ETIMEOUT)
+        tri_fail(status, "store key %s: want an answer before the deadline, got none", key);
+    if (status == TRI_EPEER)
+        tri_fail(status, "store tcp://%s:%d: the server closed the connection (key %s)", store->url.host,
+                 store->url.first_port, key);
+    return status;
+}
+
+/* How long the server shall wait, as the request says it: it keeps the deadline. */
+static int64_t left_of(const tcp_store *store, int64_t deadline_ns)
+{
+    int64_t left_ns = deadline_ns == TRI_FOREVER ? -1 : deadline_ns - tri_now_ns();
+
+    if (deadline_ns != TRI_FOREVER && left_ns < 0)
+        return 0;
+    return store->base.patience_ns > 0 && (left_ns < 0 || left_ns > ANSWER_NS) ? ANSWER_NS : left_ns;
+}
+
+/* A patient store does not wait for an answer longer than one takes: the server may be gone without a word. */
+static int64_t try_until(const tcp_store *store, const tri_store_message *message, int64_t deadline_ns)
+{
+    int64_t now_ns = tri_now_ns();
+
+    if (message->op == TRI_STORE_WAIT) /* the answer may take a moment longer than the wait */
+        return message->number < 0 ? TRI_FOREVER : now_ns + message->number + ANSWER_NS;
+    return store->base.patience_ns > 0 ? now_ns + ANSWER_NS : deadline_ns;
+}
+
+/* Again and again, while there is no server and the store's patience lasts. */
+static tri_status tcp_try_on(tcp_store *store, tri_store_message *message, const char *key, const void *value,
+                             char **bytes, int64_t deadline_ns)
+{
+    const tri_store_message request = *message;
+    int64_t gone_ns = 0;
+
+    for (;;) {
+        *message = request;
+        if (request.op == TRI_STORE_WAIT)
+            message->number = left_of(store, deadline_ns);
+        tri_status status = tcp_try(store, message, key, value, bytes, try_until(store, message, deadline_ns));
+        if (store->base.patience_ns == 0)
+            return status;
+        if (status == TRI_ETIMEOUT && store->fd >= 0) {
+            close(store->fd);
+            store->fd = -1;
+        }
+        if (status == TRI_OK && message->status == TRI_ETIMEOUT && deadline_ns > tri_now_ns()) {
+            tri_free(*bytes); /* one slice of a longer wait */
+            *bytes = NULL;
+            gone_ns = 0;
+            continue;
+        }
+        if (status != TRI_EPEER && status != TRI_ETIMEOUT)
+            return status;
+        if (gone_ns == 0)
+            gone_ns = tri_now_ns();
+        if (tri_now_ns() - gone_ns >= store->base.patience_ns || tri_stop_signal())
+            return TRI_EPEER;
+        tri_sleep_ns(RETRY_PAUSE_NS);
+    }
+}
+
 static tri_status tcp_call(tri_store *base, tri_store_message *message, const char *key, const void *value,
                            char **bytes, int64_t deadline_ns)
 {
     tcp_store *store = tri_container_of(base, tcp_store, base);
-    tri_status status = TRI_OK;
+    tri_status status;
 
     *bytes = NULL;
     tri_mutex_lock(&store->mutex);
-    if (store->fd < 0)
-        status = tcp_connect(store, deadline_ns);
-    if (status == TRI_OK) {
-        status = exchange(store, message, key, value, bytes, deadline_ns);
-        if (status == TRI_ETIMEOUT)
-            tri_fail(status, "store key %s: want an answer before the deadline, got none", key);
-        if (status == TRI_EPEER)
-            tri_fail(status, "store tcp://%s:%d: the server closed the connection (key %s)", store->url.host,
-                     store->url.first_port, key);
-    }
+    status = tcp_try_on(store, message, key, value, bytes, deadline_ns);
     tri_mutex_unlock(&store->mutex);
     if (status == TRI_OK && message->status != TRI_OK) {
         status = message->status < TRI_STATUS_COUNT ? (tri_status)message->status : TRI_EFORMAT;
@@ -301,15 +365,9 @@ static tri_status tcp_set(tri_store *store, const char *key, const void *bytes, 
 
 static tri_status tcp_wait(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
 {
-    int64_t left_ns = deadline_ns == TRI_FOREVER ? -1 : deadline_ns - tri_now_ns();
     tri_store_message message = {.op = TRI_STORE_WAIT};
-    tri_status status;
+    tri_status status = tcp_call(store, &message, key, NULL, bytes, deadline_ns);
 
-    message.number = deadline_ns != TRI_FOREVER && left_ns < 0 ? 0 : left_ns;
-    /* The server keeps the deadline; its answer may take a moment longer. */
-    if (deadline_ns < TRI_FOREVER - TRI_NS_PER_S)
-        deadline_ns += TRI_NS_PER_S;
-    status = tcp_call(store, &message, key, NULL, bytes, deadline_ns);
     *nbytes = status == TRI_OK ? message.value_nbytes : 0;
     return status;
 }

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_attach.c: a launcher that goes on with the ranks of one that was killed, by the journal that both have.
+ *
+ * Keys: command (the words of the first launcher, each with a 0 byte), folder (it was started in), job (what ranks were
+ * told), process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end), seen/<rank>/<stream> (bytes
+ * of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
+ * Its exit code, which only a parent is told, it leaves itself, in log/rank-N.exit.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "cluster/launch_impl.h"
+
+#define KEY            48
+#define COMMAND_NBYTES (1u << 20)
+
+/* --- processes --- */
+
+/* When a process began, in ticks since the machine did; 0: there is none, or it has ended. */
+static uint64_t start_of(pid_t pid)
+{
+    char path[32], *text;
+    size_t nbytes;
+    unsigned long long start = 0;
+    char state = 'Z';
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
+        return 0;
+    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    if (at && sscanf(at, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
+                     &start) != 2)
+        start = 0;
+    tri_free(text);
+    return state == 'Z' || state == 'X' ? 0 : start;
+}
+
+void tri_launch_process_note(tri_journal *journal, const launch_rank *rank)
+{
+    char key[KEY], text[80];
+
+    snprintf(key, sizeof key, "process/%d", rank->rank);
+    int nbytes = snprintf(text, sizeof text, "%d %d %" PRIu64, rank->starts, (int)rank->pid, start_of(rank->pid));
+    tri_journal_put(journal, key, text, (size_t)nbytes);
+}
+
+void tri_launch_process_forget(tri_journal *journal, const launch_rank *rank)
+{
+    char key[KEY];
+
+    snprintf(key, sizeof key, "process/%d", rank->rank);
+    tri_journal_put(journal, key, NULL, 0);
+}
+
+void tri_launch_seen_note(tri_journal *journal, launch_rank *rank)
+{
+    char key[KEY], text[24];
+
+    for (int i = 0; i < 2; i++) {
+        launch_stream *stream = &rank->streams[i];
+
+        int64_t whole = stream->at - (int64_t)stream->line.nbytes;
+
+        if (whole == stream->noted)
+            continue;
+        stream->noted = whole;
+        snprintf(key, sizeof key, "seen/%d/%d", rank->rank, i);
+        int nbytes = snprintf(text, sizeof text, "%" PRId64, whole);
+        tri_journal_put(journal, key, text, (size_t)nbytes);
+    }
+}
+
+/* --- exit codes --- */
+
+static void exit_path(char path[1400], const char *log_folder, int rank)
+{
+    snprintf(path, 1400, "%.1300s/rank-%d.exit", log_folder, rank);
+}
+
+void tri_launch_exit_note(const char *log_folder, int rank, int starts, int exit_code)
+{
+    char path[1400], text[48];
+
+    exit_path(path, log_folder, rank);
+    int nbytes = snprintf(text, sizeof text, "%d %d\n", starts, exit_code);
+    if (tri_fs_write_swap(path, text, (size_t)nbytes) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "a launcher that was not there from the beginning will not know how this process ended: %s",
+                tri_last_error());
+}
+
+int tri_launch_exit_read(const launch *job, const launch_rank *rank)
+{
+    char path[1400], *text;
+    size_t nbytes;
+    int starts, code;
+
+    exit_path(path, job->log_folder, rank->rank);
+    if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
+        return -1;
+    bool good = sscanf(text, "%d %d", &starts, &code) == 2 && starts == rank->starts - 1 && code >= 0 && code < 256;
+    tri_free(text);
+    return good ? code : -1;
+}
+
+/* --- a journal that was left --- */
+
+static launch_rank *rank_of(launch *job, const char *key, const char *prefix)
+{
+    size_t nbytes = strlen(prefix);
+    int number;
+
+    if (strncmp(key, prefix, nbytes) != 0 || sscanf(key + nbytes, "%d", &number) != 1)
+        return NULL;
+    return number >= 0 && number < job->world ? &job->ranks[number] : NULL;
+}
+
+static tri_status entry_take(void *arg, const char *key, const char *bytes, size_t nbytes)
+{
+    launch *job = arg;
+    launch_rank *rank;
+    const char *last = strrchr(key, '/');
+    int world, pid;
+
+    (void)nbytes;
+    if (strcmp(key, "job") == 0) {
+        if (sscanf(bytes, "%64s %d %d %d", job->token, &job->port, &job->start.master_port, &world) != 4)
+            return tri_fail(TRI_EFORMAT, "%s: want token, ports and number of processes of a job, got '%.80s'",
+                            job->config->journal, bytes);
+        if (world != job->world)
+            return tri_fail(TRI_ECONFIG, "%s is of a job of %d processes, whose launcher was killed: want -n %d, got %d",
+                            job->config->journal, world, world, job->world);
+        job->attached = true;
+    } else if (strcmp(key, "restarted") == 0) {
+        job->restarted = strtoll(bytes, NULL, 10);
+    } else if ((rank = rank_of(job, key, "process/")) != NULL) {
+        if (sscanf(bytes, "%d %d %" SCNu64, &rank->starts, &pid, &rank->start_time) == 3)
+            rank->pid = pid;
+        rank->starts++; /* so many there were, with this one */
+        rank->adopted = true;
+    } else if ((rank = rank_of(job, key, "seen/")) != NULL && (last[1] == '0' || last[1] == '1')) {
+        rank->streams[last[1] - '0'].at = strtoll(bytes, NULL, 10);
+    }
+    return TRI_OK;
+}
+
+/* Whether somebody lives, or all have said how they ended: else there is nothing to go on with. */
+static bool is_worth_it(const launch *job)
+{
+    bool lives = false, told = true;
+
+    for (int r = 0; r < job->world; r++) {
+        const launch_rank *rank = &job->ranks[r];
+
+        if (!rank->adopted)
+            continue;
+        bool here = rank->start_time > 0 && start_of(rank->pid) == rank->start_time;
+        lives = lives || here;
+        told = told && (here || tri_launch_exit_read(job, rank) >= 0);
+    }
+    return job->attached && (lives || told);
+}
+
+static tri_status begin_anew(launch *job)
+{
+    if (job->config->attach)
+        return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed and whose workers go on, found none",
+                        job->config->journal);
+    if (job->attached)
+        tri_log(TRI_LOG_WARN, "a launcher of this run was killed, and none of its workers is left: it begins anew");
+    job->attached = false;
+    job->port = job->start.master_port = 0;
+    job->restarted = 0;
+    for (int r = 0; r < job->world; r++) {
+        launch_rank *rank = &job->ranks[r];
+
+        rank->pid = rank->starts = 0;
+        rank->adopted = false;
+        rank->streams[0].at = rank->streams[1].at = 0;
+    }
+    return tri_journal_clear(job->start.journal);
+}
+
+tri_status tri_launch_journal_open(launch *job)
+{
+    if (job->config->attach && !tri_fs_exists(job->config->journal))
+        return begin_anew(job);
+    TRI_TRY(tri_journal_open(job->config->journal, &job->start.journal));
+    TRI_TRY(tri_journal_each(job->start.journal, entry_take, job));
+    return is_worth_it(job) ? TRI_OK : begin_anew(job);
+}
+
+tri_status tri_launch_journal_begin(launch *job)
+{
+    char text[160], *command, *folder;
+    size_t command_nbytes;
+    tri_journal *journal = job->start.journal;
+
+    if (job->attached)
+        return TRI_OK;
+    TRI_TRY(tri_fs_read("/proc/self/cmdline", COMMAND_NBYTES, &command, &command_nbytes));
+    tri_journal_put(journal, "command", command, command_nbytes);
+    tri_free(command);
+    folder = getcwd(NULL, 0);
+    if (folder)
+        tri_journal_put(journal, "folder", folder, strlen(folder));
+    free(folder);
+    int nbytes = snprintf(text, sizeof text, "%s %d %d %d", job->token, tri_store_server_port(job->server),
+                          job->start.master_port, job->world);
+    tri_journal_put(journal, "job", text, (size_t)nbytes);
+    return TRI_OK;
+}
+
+/* --- taking on --- */
+
+static bool has_ended(int pidfd)
+{
+    struct pollfd one = {.fd = pidfd, .events = POLLIN};
+
+    return poll(&one, 1, 0) == 1;
+}
+
+tri_status tri_launch_adopt(launch *job)
+{
+    int here = 0;
+
+    for (int r = 0; r < job->world; r++) {
+        launch_rank *rank = &job->ranks[r];
+
+        if (!rank->adopted)
+            continue;
+        TRI_TRY(tri_launch_files_open(rank, false));
+        rank->group = rank->pid;
+        rank->pidfd = (int)syscall(SYS_pidfd_open, rank->pid, 0);
+        /* Looked at after it is held: this number is nobody else's now. */
+        rank->left = start_of(rank->pid) != rank->start_time || (rank->pidfd >= 0 && has_ended(rank->pidfd));
+        if (rank->left && rank->pidfd >= 0) {
+            close(rank->pidfd);
+            rank->pidfd = -1;
+        }
+        here += !rank->left;
+        job->alive++;
+    }
+    tri_log(TRI_LOG_INFO, "the launcher of this run was killed: this one goes on with %d worker%s of it", here,
+            here == 1 ? "" : "s");
+    return TRI_OK;
+}
+
+/* --- the command --- */
+
+typedef struct command {
+    char *words, *folder;
+    size_t nbytes;
+} command;
+
+static tri_status command_take(void *arg, const char *key, const char *bytes, size_t nbytes)
+{
+    command *found = arg;
+    char *copy = NULL;
+
+    if (strcmp(key, "command") != 0 && strcmp(key, "folder") != 0)
+        return TRI_OK;
+    copy = tri_alloc(nbytes + 1);
+    if (!copy)
+        return TRI_ENOMEM;
+    memcpy(copy, bytes, nbytes + 1);
+    if (key[0] == 'f') {
+        found->folder = copy;
+    } else {
+        found->words = copy;
+        found->nbytes = nbytes;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_launch_command_read(const char *path, char ***words, int *count, char **folder)
+{
+    tri_journal *journal;
+    command found = {0};
+
+    if (!tri_fs_exists(path))
+        return tri_fail(TRI_ENOTFOUND, "%s: want a run whose launcher was killed, found no journal of one", path);
+    TRI_TRY(tri_journal_open(path, &journal));
+    tri_status status = tri_journal_each(journal, command_take, &found);
+    tri_journal_close(journal, false);
+    *words = NULL;
+    *count = 0;
+    for (size_t at = 0; at < found.nbytes; at += strlen(found.words + at) + 1)
+        ++*count;
+    if (status == TRI_OK && (!found.words || !found.folder || *count == 0))
+        status = tri_fail(TRI_ENOTFOUND, "%s: want the journal of a launcher that was killed since this machine was "
+                                         "started, found none", path);
+    if (status == TRI_OK && !(*words = tri_alloc_zero((size_t)*count + 1, sizeof **words)))
+        status = TRI_ENOMEM;
+    if (status != TRI_OK) {
+        tri_free(found.words);
+        tri_free(found.folder);
+        return status;
+    }
+    size_t at = 0;
+    for (int i = 0; i < *count; i++) {
+        (*words)[i] = found.words + at;
+        at += strlen(found.words + at) + 1;
+    }
+    *folder = found.folder;
+    return TRI_OK;
+}
