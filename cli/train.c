@@ -43,7 +43,8 @@ static const tri_flag flags[] = {
      "300; 0: they are killed with it)",
      &given.alone_s},
     {"--attach", "RUN",
-     "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given again",
+     "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given "
+     "again",
      &given.attach},
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
@@ -202,7 +203,7 @@ static double alone_seconds(void)
 {
     int64_t seconds = ALONE_S;
     return given.alone_s && tri_flag_int("--alone", given.alone_s, 0, 1000000, &seconds) != TRI_OK ? ALONE_S
-                                                                                                    : (double)seconds;
+                                                                                                   : (double)seconds;
 }
 
 static int launch_workers(const train_plan *plan, tri_worker_roles roles)
@@ -461,7 +462,8 @@ static tri_status attach_words(int *argc, char ***argv)
     char **words, **all;
     int count;
     if (*argc > 0)
-        return tri_fail(TRI_ECONFIG, "--attach RUN goes alone: all else is as the run was begun with, got '%s'", (*argv)[0]);
+        return tri_fail(TRI_ECONFIG, "--attach RUN goes alone: all else is as the run was begun with, got '%s'",
+                        (*argv)[0]);
     if (!realpath(given.attach, run))
         return tri_fail(TRI_ENOTFOUND, "--attach wants the folder of a run, found no %s", given.attach);
     snprintf(path, sizeof(path), "%.1200s/" JOURNAL, run);

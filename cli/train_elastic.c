@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -58,7 +59,7 @@ static void alone_end(void *arg)
     elastic *at = arg;
     tri_log(TRI_LOG_WARN, "there was no launcher for %g s: this run is saved and ends", at->words->alone_s);
     atomic_store(&at->alone, true);
-    raise(SIGINT);
+    kill(getpid(), SIGINT); /* threads like this one take none */
 }
 
 static tri_status members_open(elastic *at)
@@ -216,12 +217,12 @@ static bool is_first_left(elastic *at)
     return tri_members_rank(at->members) >= 0 && tri_job_progress(at->job) >= 0;
 }
 
-/* Without a launcher the workers that are left cannot agree on a generation; any of them has all that is to be saved. */
+/* Without a launcher the workers that are left cannot agree on a generation; any of them has all that is to be saved.
+ */
 static tri_status save_alone(elastic *at)
 {
     int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
-    at->cluster = (tri_cluster){
-        .started_by = at->place.started_by, .world = 1, .local_world = 1, .generation = number};
+    at->cluster = (tri_cluster){.started_by = at->place.started_by, .world = 1, .local_world = 1, .generation = number};
     TRI_TRY(token_make(at, number, at->cluster.token));
     TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(FORM_MS), &at->comm));
     TRI_TRY(tri_job_form(at->job, at->comm, &(tri_job_generation){number, &progress}));
@@ -259,6 +260,19 @@ static bool goes_on(elastic *at, tri_status status)
     return true;
 }
 
+/* The run is over, or this worker leaves it. Those who would like to know may be gone themselves. */
+static void part_end(elastic *at, bool over)
+{
+    int64_t until_ns = tri_deadline_after_ms(FORM_MS);
+    if (at->store->patience_ns > LAST_NS)
+        at->store->patience_ns = LAST_NS;
+    if (!over)
+        tri_log(TRI_LOG_INFO, "leaves after step %lld, as asked by a signal", (long long)at->job->step);
+    if ((over ? tri_members_end(at->members, until_ns) : tri_members_leave(at->members, until_ns)) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "could not tell that this worker has %s: %s", over ? "done all steps" : "left",
+                tri_last_error());
+}
+
 static tri_status generations_run(elastic *at)
 {
     for (;;) {
@@ -272,13 +286,9 @@ static tri_status generations_run(elastic *at)
             return tri_job_give_up(at->job, at->words->least);
         if (status == TRI_OK)
             status = tri_job_run_generation(at->job);
-        if (status == TRI_OK) /* nobody waits long to tell that he is done */
-            at->store->patience_ns = at->store->patience_ns < LAST_NS ? at->store->patience_ns : LAST_NS;
-        if (status == TRI_OK && tri_job_is_over(at->job))
-            return tri_members_end(at->members, tri_deadline_after_ms(FORM_MS));
-        if (status == TRI_OK && tri_stop_signal() == SIGTERM) {
-            tri_log(TRI_LOG_INFO, "leaves after step %lld, as asked by a signal", (long long)at->job->step);
-            return tri_members_leave(at->members, tri_deadline_after_ms(FORM_MS));
+        if (status == TRI_OK && (tri_job_is_over(at->job) || tri_stop_signal() == SIGTERM)) {
+            part_end(at, tri_job_is_over(at->job));
+            return TRI_OK;
         }
         at->job->elastic.lost_ns = tri_now_ns();
         if (status != TRI_OK && !goes_on(at, status))

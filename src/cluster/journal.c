@@ -2,9 +2,9 @@
  *
  * journal.c: the file of a journal: a head, then records; the last record of a key is what stands.
  *
- * Head: "TRIJ0001" and the machine's boot id, 36 bytes. Record: bytes of the key, bytes of the value (~0: the key goes),
- * CRC-32C of these two numbers, key and value (4 bytes each, as the machine has them); key; value. A record that is not
- * whole was never answered for: the table ends before it.
+ * Head: "TRIJ0001" and the machine's boot id, 36 bytes. Record: bytes of the key, bytes of the value (~0: the key
+ * goes), CRC-32C of these two numbers, key and value (4 bytes each, as the machine has them); key; value. A record that
+ * is not whole was never answered for: the table ends before it.
  */
 #include "cluster/journal.h"
 

@@ -3,8 +3,8 @@
  * launch_attach.c: a launcher that goes on with the ranks of one that was killed, by the journal that both have.
  *
  * Keys: command (the words of the first launcher, each with a 0 byte), folder (it was started in), job (what ranks were
- * told), process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end), seen/<rank>/<stream> (bytes
- * of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
+ * told), process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end), seen/<rank>/<stream>
+ * (bytes of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
  * Its exit code, which only a parent is told, it leaves itself, in log/rank-N.exit.
  */
 #include <errno.h>
@@ -94,7 +94,8 @@ void tri_launch_exit_note(const char *log_folder, int rank, int starts, int exit
     exit_path(path, log_folder, rank);
     int nbytes = snprintf(text, sizeof text, "%d %d\n", starts, exit_code);
     if (tri_fs_write_swap(path, text, (size_t)nbytes) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "a launcher that was not there from the beginning will not know how this process ended: %s",
+        tri_log(TRI_LOG_WARN,
+                "a launcher that was not there from the beginning will not know how this process ended: %s",
                 tri_last_error());
 }
 
@@ -137,7 +138,8 @@ static tri_status entry_take(void *arg, const char *key, const char *bytes, size
             return tri_fail(TRI_EFORMAT, "%s: want token, ports and number of processes of a job, got '%.80s'",
                             job->config->journal, bytes);
         if (world != job->world)
-            return tri_fail(TRI_ECONFIG, "%s is of a job of %d processes, whose launcher was killed: want -n %d, got %d",
+            return tri_fail(TRI_ECONFIG,
+                            "%s is of a job of %d processes, whose launcher was killed: want -n %d, got %d",
                             job->config->journal, world, world, job->world);
         job->attached = true;
     } else if (strcmp(key, "restarted") == 0) {
@@ -297,8 +299,10 @@ tri_status tri_launch_command_read(const char *path, char ***words, int *count, 
     for (size_t at = 0; at < found.nbytes; at += strlen(found.words + at) + 1)
         ++*count;
     if (status == TRI_OK && (!found.words || !found.folder || *count == 0))
-        status = tri_fail(TRI_ENOTFOUND, "%s: want the journal of a launcher that was killed since this machine was "
-                                         "started, found none", path);
+        status = tri_fail(TRI_ENOTFOUND,
+                          "%s: want the journal of a launcher that was killed since this machine was "
+                          "started, found none",
+                          path);
     if (status == TRI_OK && !(*words = tri_alloc_zero((size_t)*count + 1, sizeof **words)))
         status = TRI_ENOMEM;
     if (status != TRI_OK) {

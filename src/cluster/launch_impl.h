@@ -96,19 +96,19 @@ void tri_launch_stream_close(launch_stream *stream);
 
 typedef struct launch_rank {
     int rank, local_rank;
-    launch_host *host; /* NULL: here */
-    pid_t pid;         /* 0: not started or reaped */
-    pid_t group;       /* what pid was */
-    int pidfd;         /* -1: the system has none */
-    int starts;        /* so far */
-    bool adopted;      /* started by another launcher: not a child of this one */
-    bool left;         /* of an adopted one: it had ended before it was taken on */
+    launch_host *host;   /* NULL: here */
+    pid_t pid;           /* 0: not started or reaped */
+    pid_t group;         /* what pid was */
+    int pidfd;           /* -1: the system has none */
+    int starts;          /* so far */
+    bool adopted;        /* started by another launcher: not a child of this one */
+    bool left;           /* of an adopted one: it had ended before it was taken on */
     uint64_t start_time; /* of an adopted one */
-    int control;       /* of a remote rank: its standard input; else -1 */
+    int control;         /* of a remote rank: its standard input; else -1 */
     launch_stream streams[2];
     char *log_path;
     char *paths[2]; /* with a journal: the files it writes, its standard output and standard error; else NULL */
-    int *cpus; /* borrowed; NULL: not bound */
+    int *cpus;      /* borrowed; NULL: not bound */
     int cpu_count;
 } launch_rank;
 
@@ -137,17 +137,17 @@ typedef struct launch {
     tri_vector hosts;
     char token[65], store_url[320], master[256];
     tri_store_server *server;
-    tri_store *store; /* elastic: where ends of ranks are told */
+    tri_store *store;   /* elastic: where ends of ranks are told */
     launch_guard guard; /* without a journal */
     launch_sink sinks[2];
     int report_fd;
     int *cpus;
     struct pollfd *polls; /* report, two sinks, then per rank two streams and a pidfd, then files_fd */
     const char *log_folder;
-    bool attached;  /* to ranks that another launcher started */
-    bool begun;     /* the journal is of this job */
-    int port;       /* of the store; 0: any */
-    int files_fd;   /* inotify: some file of a rank has grown; -1: none */
+    bool attached; /* to ranks that another launcher started */
+    bool begun;    /* the journal is of this job */
+    int port;      /* of the store; 0: any */
+    int files_fd;  /* inotify: some file of a rank has grown; -1: none */
     sigset_t mask_before;
     rlim_t files_before;
     int subreaper_before;

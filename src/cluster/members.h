@@ -35,10 +35,10 @@ typedef struct tri_members_setup {
     tri_store *store; /* borrowed */
     tri_store *ear;   /* borrowed, used by a thread of its own that hears calls; NULL: none are heard */
     const char *id, *host;
-    int founders;    /* processes "0.0", "1.0", ... that make the first generation */
-    int least, most; /* members */
-    int64_t wait_ns; /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
-    int64_t alone_ns;         /* how long the store may be gone, with an ear; 0: for ever */
+    int founders;     /* processes "0.0", "1.0", ... that make the first generation */
+    int least, most;  /* members */
+    int64_t wait_ns;  /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
+    int64_t alone_ns; /* how long the store may be gone, with an ear; 0: for ever */
     void (*alone)(void *arg); /* it was: called once, by the ear's thread */
     void *alone_arg;
 } tri_members_setup;

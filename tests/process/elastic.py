@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from launched import TRIREME, ranks_of
+from launched import TRIREME, ranks_of, workers_in
 
 CONFIG = """
 model:
@@ -42,7 +42,8 @@ class Run:
 
     def __init__(self, folder, name, *words):
         self.name, self.folder, self.lines = name, pathlib.Path(folder), []
-        self.process = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", name, *words], cwd=folder,
+        begins = [] if "--attach" in words else ["run.yaml", "--out", name]
+        self.process = subprocess.Popen([TRIREME, "train", *begins, *words], cwd=folder,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.reader = threading.Thread(target=self.read)
@@ -100,6 +101,8 @@ class Elastic(unittest.TestCase):
             if run.is_running():
                 run.process.kill()
             run.end()
+        for pid in workers_in(self.path).values():  # they outlive their launcher
+            os.kill(pid, signal.SIGKILL)
         self.temporary.cleanup()
 
     def start(self, name, *words):

@@ -14,6 +14,21 @@ def environment_of(pid):
     return dict(item.split("=", 1) for item in text.split("\0") if "=" in item)
 
 
+def workers_in(folder):
+    """Workers that live and whose command was given in a folder, whoever is their launcher, by rank."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            is_ours = os.readlink(f"/proc/{pid}/exe") == TRIREME and os.readlink(f"/proc/{pid}/cwd") == str(pathlib.Path(folder).resolve())
+        except (OSError, IndexError):
+            continue
+        rank = environment_of(pid).get("TRIREME_RANK")
+        if is_ours and state != "Z" and rank is not None:
+            found[int(rank)] = int(pid)
+    return found
+
+
 def ranks_of(launcher):
     """Processes of a launcher that live, by the rank they were started as."""
     found = {}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Launchers that are killed while their workers go on: another one takes them on; or nobody does, and they end in order.
+
+usage: coordinator.py TRIREME
+"""
+import os
+import re
+import signal
+import time
+import unittest
+
+from elastic import LONG, Elastic
+from launched import workers_in
+
+
+class Coordinator(Elastic):
+    """What is in Elastic as a helper; its tests are run by its own program."""
+
+    def kill_launcher(self, run):
+        run.process.kill()
+        run.end()
+
+    def kill_worker(self, rank):
+        os.kill(workers_in(self.path)[rank], signal.SIGKILL)
+
+    def wait_until_over(self, limit=60):
+        until = time.monotonic() + limit
+        while workers_in(self.path) and time.monotonic() < until:
+            time.sleep(0.02)
+        self.assertEqual(workers_in(self.path), {})
+
+    def steps(self, name="run"):
+        return (self.path / name / "metrics.jsonl").read_text().count('"loss"')
+
+    def log(self, rank, name="run"):
+        return (self.path / name / "log" / f"rank-{rank}.log").read_text()
+
+    def test_launchers_are_killed_and_workers_too(self):
+        words = ("-n", "3", "--elastic", "1:8", "--restarts", "9", *LONG)
+        first = self.start_running("run", *words)
+        self.kill_launcher(first)
+        before = self.steps()
+        time.sleep(0.2)
+        self.assertGreater(self.steps(), before, "training stands still without a launcher")
+        self.kill_worker(1)
+        second = self.start("run", *words)
+        self.assertTrue(second.wait_for("generation 2"), second.text())
+        self.assertIn("this one goes on with 2 workers of it", second.text())
+        self.assertIn("rank 1 was killed by signal 9 (Killed); started again", second.text())
+        other = self.start("run", *words)
+        self.assertEqual(other.end(), 2, other.text())
+        self.assertIn("which lives, is the launcher of this one", other.text())
+        self.kill_launcher(second)
+        third = self.start("run", "--attach", "run")
+        self.check(third, *LONG)
+        printed = re.findall(r"step (\d+)  loss \S+  test loss", first.text() + second.text() + third.text())
+        self.assertEqual(len(printed), len(set(printed)), "a line was passed on twice")
+        self.assertFalse((self.path / "run" / "launcher.journal").exists())
+
+    def test_a_run_that_ends_without_a_launcher_is_told_by_the_next_one(self):
+        run = self.start_running("run", "-n", "2", "--elastic", "1:8")
+        self.kill_launcher(run)
+        self.wait_until_over()
+        self.check(self.start("run", "-n", "2", "--elastic", "1:8"))
+
+    def test_nobody_comes(self):
+        """All are there; and one was killed, so that the others have to save without each other."""
+        for name, killed in (("all", False), ("some", True)):
+            run = self.start_running(name, "-n", "3", "--elastic", "1:8", "--alone", "1", *LONG, "train.steps=100000")
+            self.kill_launcher(run)
+            if killed:
+                self.kill_worker(0)
+            self.wait_until_over()
+            self.assertIn("there was no launcher for 1 s: this run is saved and ends", self.log(1, name))
+            self.assertIn("is saved: --resume goes on", self.log(1, name))
+            self.assertEqual(len(list((self.path / name / "checkpoints").glob("step-*"))), 1)
+            told = self.start(name, "-n", "3", "--elastic", "1:8", "--alone", "1", *LONG, "train.steps=100000")
+            if not killed:  # all of them said how they ended
+                self.assertEqual(told.end(), 130, told.text())
+                self.assertIn("is saved: --resume goes on", told.text())
+            else:
+                told.process.send_signal(signal.SIGKILL)
+                told.end()
+                for pid in workers_in(self.path).values():
+                    os.kill(pid, signal.SIGKILL)
+
+    def test_with_alone_0_nobody_is_left(self):
+        run = self.start_running("run", "-n", "2", "--elastic", "1:8", "--alone", "0", *LONG)
+        self.kill_launcher(run)
+        self.wait_until_over(10)
+
+    def test_what_cannot_be_is_refused(self):
+        for words, says in (
+            (["--attach", "nowhere"], "--attach wants the folder of a run, found no nowhere"),
+            (["--attach", "."], "want a run whose launcher was killed, found no journal of one"),
+            (["-n", "2", "--alone", "3"], "--alone goes with --elastic"),
+        ):
+            run = self.start("refused", *words)
+            self.assertNotEqual(run.end(), 0, run.text())
+            self.assertIn(says, run.text())
+
+
+if __name__ == "__main__":
+    names = [name for name in vars(Coordinator) if name.startswith("test_")]
+    suite = unittest.TestSuite(Coordinator(name) for name in names)
+    raise SystemExit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
