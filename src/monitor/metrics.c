@@ -26,6 +26,8 @@ struct tri_metrics {
     int64_t at;       /* its bytes, -1: not known */
     int64_t last;     /* of the newest line: step x kinds + kind; -1: none */
     int64_t flushed_ns;
+    tri_metrics_reader reader; /* or NULL */
+    void *reader_arg;
 };
 
 static int64_t line_number(const char *line, const char *end)
@@ -101,7 +103,8 @@ static tri_status flush(tri_metrics *metrics)
     if (status == TRI_EMISMATCH) { /* this process was stopped for a while */
         metrics->leads = false;
         status = TRI_OK;
-    }
+    } else if (status == TRI_OK && metrics->reader)
+        metrics->reader(metrics->reader_arg, metrics->lines.text, metrics->lines.nbytes);
     tri_string_clear(&metrics->lines);
     metrics->flushed_ns = tri_now_ns();
     return status;
@@ -168,6 +171,12 @@ tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **
         *out = NULL;
     }
     return status;
+}
+
+void tri_metrics_reader_set(tri_metrics *metrics, tri_metrics_reader reader, void *arg)
+{
+    metrics->reader = reader;
+    metrics->reader_arg = arg;
 }
 
 /* A step that is done again has its lines already. */

@@ -40,6 +40,9 @@ tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step);
 void tri_metrics_yield(tri_metrics *metrics);
 /* Nor that: somebody else has gone on with the file for long, and perhaps from an earlier step. */
 void tri_metrics_forget(tri_metrics *metrics);
+/* Gets the lines that have just been written to the file; NULL: nobody does. */
+typedef void (*tri_metrics_reader)(void *arg, const char *lines, size_t nbytes);
+void tri_metrics_reader_set(tri_metrics *metrics, tri_metrics_reader reader, void *arg);
 /* A line of a step and kind that was written already is passed over. Buffers; written at least once a second of steps.
  * No allocation. */
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record);

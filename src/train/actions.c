@@ -63,8 +63,8 @@ typedef struct job_action {
 
 static const job_action actions[] = {
     {verify_is_due, tri_job_verify_now}, /* before others see them */
-    {evaluate_is_due, tri_job_evaluate_and_tell},
-    {sample_is_due, tri_job_sample},
+    {evaluate_is_due, tri_job_evaluate_and_tell}, {sample_is_due, tri_job_sample},
+    {tri_job_show_is_due, tri_job_show_write}, /* with what was evaluated */
     {tri_job_save_is_due, tri_job_save_due},
 };
 

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "data/data.h"
+#include "monitor/monitor.h"
 #include "net/transport.h"
 #include "optim/optim.h"
 #include "parallel/sync.h"
@@ -67,7 +68,8 @@ extern const tri_option_table tri_train_options; /* section "train" */
     X(ps, ps_row_decides)                                                                                              \
     X(comm, no_row_decides)                                                                                            \
     X(net, no_row_decides)                                                                                             \
-    X(checkpoint, no_row_decides)
+    X(checkpoint, no_row_decides)                                                                                      \
+    X(monitor, no_row_decides)
 
 /* Globs over names of parameters. */
 typedef struct tri_patterns {

@@ -21,7 +21,7 @@ static void count_sums(tri_job *job, int64_t first, int64_t count, const float (
 }
 
 /* Adds this rank's share of one test batch to test->sums. */
-static tri_status evaluate_batch(tri_job *job)
+static tri_status evaluate_batch(tri_job *job, int64_t step)
 {
     tri_loader_batch loaded;
     int64_t all = job->test.shard_count, each = job->pipeline ? all : job->waves.shards;
@@ -39,6 +39,8 @@ static tri_status evaluate_batch(tri_job *job)
         TRI_TRY(job->pipeline ? tri_pipeline_evaluate(job->pipeline, &batch, (uint64_t)job->step, &sums)
                               : tri_graph_forward(job->graph, &batch, (uint64_t)job->step, false, &sums));
         count_sums(job, first, count, sums);
+        if (step == 0 && first == 0)
+            tri_job_show_batch(job, &batch);
     }
     return TRI_OK;
 }
@@ -51,7 +53,7 @@ tri_status tri_job_evaluate(tri_job *job)
     int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
     memset(job->test.sums, 0, (size_t)(shards * TRI_LOSS_COLUMNS) * sizeof(double));
     for (int64_t step = 0; step < steps; step++)
-        TRI_TRY(evaluate_batch(job));
+        TRI_TRY(evaluate_batch(job, step));
     if (job->world > 1) {
         tri_group_name_next(job->group, "evaluation");
         TRI_TRY(tri_all_reduce(job->group, job->test.sums, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64,

@@ -111,6 +111,9 @@ typedef struct tri_job_elastic {
     void *called_arg;
 } tri_job_elastic;
 
+/* What monitor.tensorboard needs (show.c). */
+typedef struct tri_job_show tri_job_show;
+
 /* What train.sample_every needs (sample.c). */
 typedef struct tri_job_sampler tri_job_sampler;
 
@@ -179,6 +182,7 @@ struct tri_job {
     int64_t saved_step;     /* of the newest checkpoint of this run, or under way; -1 = none */
     tri_job_saver *saver;   /* NULL: nothing is trained */
     tri_job_sampler *texts; /* rank 0 with train.sample_every, else NULL */
+    tri_job_show *show;     /* NULL: nobody wants to see */
     double best_loss;       /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
@@ -357,6 +361,19 @@ tri_status tri_job_sample_plan(tri_job *job, const tri_model *given, const tri_d
 tri_status tri_job_sample_open(tri_job *job);
 tri_status tri_job_sample(tri_job *job);
 void tri_job_sample_close(tri_job *job);
+/* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Once there are lines: */
+tri_status tri_job_show_open(tri_job *job);
+void tri_job_show_close(tri_job *job);
+/* Somebody else is rank 0. */
+void tri_job_show_yield(tri_job *job);
+/* Due after this step: pictures of the weights; collective. */
+bool tri_job_show_is_due(const tri_job *job);
+tri_status tri_job_show_write(tri_job *job);
+/* show_counts.c, within a step: the gradients of this one are counted, once their sums are there; collective. */
+bool tri_job_show_wants_gradients(const tri_job *job);
+tri_status tri_job_show_gradients(tri_job *job, float scale);
+/* show_pictures.c: a test batch went up; the first one of an evaluation is kept. */
+void tri_job_show_batch(tri_job *job, const tri_batch *batch);
 /* peak.c: measures what this rank could compute at most, or reads what an earlier run in its folder has measured. */
 tri_status tri_job_measure_peak(tri_job *job);
 /* best.c: RUN/best, on rank 0 and where checkpoint.keep_best asks for it: the best of an earlier run, unless it is of a

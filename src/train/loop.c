@@ -167,6 +167,7 @@ void tri_job_close(tri_job *job)
     tri_job_saver_close(job);
     if (tri_metrics_close(job->metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
+    tri_job_show_close(job);
     tri_console_close(job->console);
     tri_job_unform(job);
     tri_job_guard_close(job);

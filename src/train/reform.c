@@ -113,6 +113,7 @@ void tri_job_lost_touch(tri_job *job)
 {
     if (job->metrics)
         tri_metrics_forget(job->metrics);
+    tri_job_show_yield(job);
 }
 
 /* --- state: from a rank that has the newest to those that have not --- */
@@ -336,6 +337,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
         job->figures.peak = 0;
         if (job->metrics)
             tri_metrics_yield(job->metrics);
+        tri_job_show_yield(job);
     }
     return TRI_OK;
 }

@@ -189,6 +189,7 @@ tri_status tri_job_sample(tri_job *job)
     tri_job_arrays arrays;
     if (job->config.train.sample_every == 0)
         return TRI_OK;
+    TRI_TRY(tri_job_settle(job));
     tri_status status = tri_job_arrays_open(job, false, &arrays);
     if (status == TRI_OK)
         status = job->texts ? weights_load(job, &arrays) : tri_job_arrays_follow(&arrays, true);

@@ -211,6 +211,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
     TRI_TRY(figures_find(job));
+    float scale = job->moves.grad_scale;
     if (job->sync->ops->fold)
         job->sync->ops->fold(job->sync);
     else
@@ -219,15 +220,19 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     if (!job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
     TRI_TRY(tri_job_guard_judge(job, judges_by_norm(job) ? norm : 0));
+    if (!job->ahead)
+        TRI_TRY(tri_job_show_gradients(job, scale));
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
     if (!job->record.skipped)
         weights_step(job, slice);
-    if (job->ahead && norm_is_wanted(job)) {
+    if (job->ahead && (norm_is_wanted(job) || tri_job_show_wants_gradients(job)))
         TRI_TRY(tri_job_settle(job));
+    if (job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
-    }
+    if (job->ahead)
+        TRI_TRY(tri_job_show_gradients(job, scale));
     job->record.grad_norm = norm;
     return TRI_OK;
 }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * monitor.h: what of a run is shown, and where.
+ */
+#ifndef TRI_MONITOR_MONITOR_H
+#define TRI_MONITOR_MONITOR_H
+
+#include "base/options.h"
+
+#define TRI_MONITOR_OPTIONS(X)                                                                                         \
+    X(PATH, tensorboard, "false", 0, 0, NULL,                                                                          \
+      "event files for TensorBoard: true (in the run's folder), false, or a folder, which gets one of the run's name") \
+    X(INT, histogram_every, "100", 0, 1e15, NULL,                                                                      \
+      "tensorboard: steps between distributions of weights and gradients, 0 = none")                                   \
+    X(INT, image_every, "1000", 0, 1e15, NULL,                                                                         \
+      "tensorboard: steps between pictures of the first layer and of predictions, 0 = none")                           \
+    X(PATH, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")
+typedef struct tri_monitor_config {
+    TRI_MONITOR_OPTIONS(TRI_OPTION_FIELD)
+} tri_monitor_config;
+extern const tri_option_table tri_monitor_options; /* section "monitor" */
+
+bool tri_monitor_tensorboard_is_on(const tri_monitor_config *config);
+/* Where the event file goes (tri_free), where there is one. */
+tri_status tri_monitor_tensorboard_folder(const tri_monitor_config *config, const char *run_folder, char **folder);
+
+#endif
