@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/chaos.h"
 #include "base/containers.h"
 #include "base/map_guard.h"
 
@@ -108,11 +109,20 @@ tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nby
 
 /* --- writing --- */
 
+ssize_t tri_fs_put(int fd, const void *bytes, size_t nbytes, off_t at)
+{
+    if (tri_chaos_disk_is_full()) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return at < 0 ? write(fd, bytes, nbytes) : pwrite(fd, bytes, nbytes, at);
+}
+
 static tri_status write_all(int fd, const char *path, const void *bytes, size_t nbytes)
 {
     size_t done = 0;
     while (done < nbytes) {
-        ssize_t put = write(fd, (const char *)bytes + done, nbytes - done);
+        ssize_t put = tri_fs_put(fd, (const char *)bytes + done, nbytes - done, -1);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0) {
@@ -224,13 +234,25 @@ tri_status tri_fs_append_at(const char *path, const void *bytes, size_t nbytes, 
     if (status == TRI_OK && *at >= 0 && *at != info.st_size)
         status = tri_fail(TRI_EMISMATCH, "%s: want %lld bytes there, got %lld: somebody else writes it", path,
                           (long long)*at, (long long)info.st_size);
-    if (status == TRI_OK)
+    if (status == TRI_OK) {
         status = write_all(fd, path, bytes, nbytes);
-    if (status == TRI_OK)
-        *at = info.st_size + (int64_t)nbytes;
+        if (status == TRI_OK)
+            *at = info.st_size + (int64_t)nbytes;
+        else if (ftruncate(fd, info.st_size) != 0) /* all or nothing, as far as the disk lets us */
+            *at = -1;
+    }
     if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
         status = tri_fs_fail(path, "close", errno);
     return status;
+}
+
+tri_status tri_fs_cut(const char *path, uint64_t nbytes)
+{
+    int rc;
+    do
+        rc = truncate(path, (off_t)nbytes);
+    while (rc != 0 && errno == EINTR);
+    return rc == 0 ? TRI_OK : tri_fs_fail(path, "cut short", errno);
 }
 
 /* --- names --- */

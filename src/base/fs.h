@@ -18,11 +18,13 @@ tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nby
 tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbytes);
 /* The same without waiting for the disk: all or nothing for whoever reads, but not after a power cut. */
 tri_status tri_fs_write_swap(const char *path, const void *bytes, size_t nbytes);
-/* Appends to a file, created if absent. */
+/* Appends to a file, created if absent. Where that fails, nothing is added. */
 tri_status tri_fs_append(const char *path, const void *bytes, size_t nbytes);
 /* The same of a file that others may take over: TRI_EMISMATCH, and nothing is written, unless it holds *at bytes (-1:
  * any number); *at becomes what it holds then. */
 tri_status tri_fs_append_at(const char *path, const void *bytes, size_t nbytes, int64_t *at);
+/* Only the first nbytes stay. Needs no room on the disk. */
+tri_status tri_fs_cut(const char *path, uint64_t nbytes);
 /* Creates the folder and its parents. */
 tri_status tri_fs_make_folder(const char *path);
 /* Removes a file or a folder with all it holds; fine when absent. */

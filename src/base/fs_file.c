@@ -37,7 +37,7 @@ tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out)
 tri_status tri_fs_file_write(tri_fs_file *file, const void *bytes, size_t nbytes, uint64_t at)
 {
     for (size_t done = 0; done < nbytes;) {
-        ssize_t put = pwrite(file->fd, (const char *)bytes + done, nbytes - done, (off_t)(at + done));
+        ssize_t put = tri_fs_put(file->fd, (const char *)bytes + done, nbytes - done, (off_t)(at + done));
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)

@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/chaos.h"
 #include "base/memory.h"
 #include "base/runtime_impl.h"
 
@@ -42,7 +43,7 @@ static int64_t real_now_ns(void)
 
 static int64_t real_wall_ns(void)
 {
-    return clock_ns(CLOCK_REALTIME);
+    return clock_ns(CLOCK_REALTIME) + tri_chaos_clock_ns();
 }
 
 static void real_yield(void)

@@ -14,6 +14,7 @@
 
 #define FLUSH_NBYTES (32u << 10)
 #define ROOM_NBYTES  (2 * FLUSH_NBYTES + 4096u)
+#define KEPT_NBYTES  (4u << 20) /* while the disk fails */
 
 /* Lines of a step, in this order. */
 enum { LINE_EVENT, LINE_STEP, LINE_TEST, LINE_SAMPLE, LINE_KINDS };
@@ -22,6 +23,8 @@ struct tri_metrics {
     char *path;
     bool leads;       /* writes the file; else keeps the latest lines */
     tri_string lines; /* not yet in the file, or the latest */
+    bool failed;      /* the latest attempt to write */
+    int64_t dropped;  /* bytes of lines that could be written nowhere */
     bool shared;      /* somebody else may have taken the file over without a word */
     int64_t at;       /* its bytes, -1: not known */
     int64_t last;     /* of the newest line: step x kinds + kind; -1: none */
@@ -64,7 +67,7 @@ static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t
         kept = (size_t)(end + 1 - text);
         line = end + 1;
     }
-    tri_status status = kept < nbytes ? tri_fs_write_atomic(path, text, kept) : TRI_OK;
+    tri_status status = kept < nbytes ? tri_fs_cut(path, kept) : TRI_OK;
     tri_free(text);
     return status;
 }
@@ -93,6 +96,16 @@ tri_status tri_metrics_follow(const char *path, tri_metrics **out)
     return TRI_OK;
 }
 
+/* Half of the room is more than what whoever leads has not written yet. */
+static void lines_thin(tri_string *lines)
+{
+    char *half = memchr(lines->text + lines->nbytes / 2, '\n', lines->nbytes - lines->nbytes / 2);
+    size_t dropped = half ? (size_t)(half + 1 - lines->text) : lines->nbytes;
+    lines->nbytes -= dropped;
+    memmove(lines->text, lines->text + dropped, lines->nbytes + 1);
+}
+
+/* A disk that fails ends no run: lines are kept for a better time, as many as there is room for. */
 static tri_status flush(tri_metrics *metrics)
 {
     if (metrics->lines.nbytes == 0)
@@ -100,13 +113,28 @@ static tri_status flush(tri_metrics *metrics)
     if (!metrics->shared)
         metrics->at = -1;
     tri_status status = tri_fs_append_at(metrics->path, metrics->lines.text, metrics->lines.nbytes, &metrics->at);
+    metrics->flushed_ns = tri_now_ns();
+    if (status == TRI_EIO) {
+        if (!metrics->failed)
+            tri_log(TRI_LOG_WARN, "%s; training goes on, and the newest lines are kept", tri_last_error());
+        metrics->failed = true;
+        metrics->dropped += (int64_t)metrics->lines.nbytes;
+        if (metrics->lines.nbytes >= KEPT_NBYTES)
+            lines_thin(&metrics->lines);
+        metrics->dropped -= (int64_t)metrics->lines.nbytes;
+        return TRI_OK;
+    }
+    if (metrics->failed && status == TRI_OK)
+        tri_log(metrics->dropped ? TRI_LOG_WARN : TRI_LOG_INFO, "%s is written again; %lld bytes of lines are missing",
+                metrics->path, (long long)metrics->dropped);
+    metrics->failed = false;
+    metrics->dropped = 0;
     if (status == TRI_EMISMATCH) { /* this process was stopped for a while */
         metrics->leads = false;
         status = TRI_OK;
     } else if (status == TRI_OK && metrics->reader)
         metrics->reader(metrics->reader_arg, metrics->lines.text, metrics->lines.nbytes);
     tri_string_clear(&metrics->lines);
-    metrics->flushed_ns = tri_now_ns();
     return status;
 }
 
@@ -118,15 +146,6 @@ static void lines_drop(tri_string *lines, int64_t last)
         line = end + 1;
     lines->nbytes = (size_t)(stop - line);
     memmove(lines->text, line, lines->nbytes + 1);
-}
-
-/* Half of the room is more than what whoever leads has not written yet. */
-static void lines_thin(tri_string *lines)
-{
-    char *half = memchr(lines->text + lines->nbytes / 2, '\n', lines->nbytes - lines->nbytes / 2);
-    size_t dropped = half ? (size_t)(half + 1 - lines->text) : lines->nbytes;
-    lines->nbytes -= dropped;
-    memmove(lines->text, lines->text + dropped, lines->nbytes + 1);
 }
 
 tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
@@ -197,9 +216,8 @@ static tri_status line_end(tri_metrics *metrics, tri_json *json)
             lines_thin(&metrics->lines);
         return TRI_OK;
     }
-    if (metrics->lines.nbytes < FLUSH_NBYTES && tri_now_ns() - metrics->flushed_ns < TRI_NS_PER_S)
-        return TRI_OK;
-    return flush(metrics);
+    bool room = metrics->lines.nbytes < (metrics->failed ? KEPT_NBYTES : FLUSH_NBYTES);
+    return room && tri_now_ns() - metrics->flushed_ns < TRI_NS_PER_S ? TRI_OK : flush(metrics);
 }
 
 tri_status tri_metrics_write(tri_metrics *metrics, const tri_step_record *record)
@@ -275,6 +293,8 @@ tri_status tri_metrics_close(tri_metrics *metrics)
     if (!metrics)
         return TRI_OK;
     tri_status status = metrics->leads ? flush(metrics) : TRI_OK;
+    if (status == TRI_OK && metrics->failed && metrics->leads)
+        status = tri_fail(TRI_EIO, "%s: its last lines could not be written", metrics->path);
     tri_string_fini(&metrics->lines);
     tri_free(metrics->path);
     tri_free(metrics);

@@ -4,12 +4,14 @@
  *
  * "peer:after_bytes:what;...": once so many bytes were written to the peer ("*": to each), the link is cut (gone both
  * ways, here), stalls (nothing passes any more), goes slow (4 KiB a millisecond), or one bit of the next byte is
- * flipped. Depends on counts of bytes alone, so that it happens again at the same place.
+ * flipped. Depends on counts of bytes alone, so that it happens again at the same place. And links are late while
+ * `trireme chaos` says so (base/chaos.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chaos.h"
 #include "base/memory.h"
 #include "net/transport.h"
 
@@ -81,6 +83,17 @@ static bool flips_here(const faulty_transport *faulty, int peer)
     return false;
 }
 
+/* How often a link takes bytes, and how many; 0: at any time. */
+static int64_t pace_find(const faulty_transport *faulty, int peer, size_t *nbytes)
+{
+    int64_t late_ns = tri_chaos_delay_ns();
+
+    if (late_ns > 0 || !fault_find(faulty, peer, FAULT_SLOW))
+        return late_ns;
+    *nbytes = *nbytes > SLOW_NBYTES ? SLOW_NBYTES : *nbytes;
+    return SLOW_EVERY_NS;
+}
+
 static tri_status peer_cut(int peer)
 {
     return tri_fail(TRI_EPEER, "rank %d is gone (connection closed)", peer);
@@ -106,20 +119,20 @@ static tri_status faulty_write_some(tri_transport *transport, int peer, const vo
     faulty_link *link = &faulty->links[peer];
     uint64_t limit = before_next(faulty, peer);
     unsigned char flipped;
+    int64_t every_ns;
 
     *taken = 0;
     if (fault_find(faulty, peer, FAULT_CUT))
         return peer_cut(peer);
     if (fault_find(faulty, peer, FAULT_STALL) || nbytes == 0)
         return TRI_OK;
-    if (fault_find(faulty, peer, FAULT_SLOW)) {
+    every_ns = pace_find(faulty, peer, &nbytes);
+    if (every_ns > 0) {
         int64_t now_ns = tri_now_ns();
 
         if (now_ns < link->slow_until_ns)
             return TRI_OK;
-        link->slow_until_ns = now_ns + SLOW_EVERY_NS;
-        if (nbytes > SLOW_NBYTES)
-            nbytes = SLOW_NBYTES;
+        link->slow_until_ns = now_ns + every_ns;
     }
     if (nbytes > limit)
         nbytes = (size_t)limit;
@@ -159,7 +172,7 @@ static tri_status faulty_wait(tri_transport *transport, const unsigned char *wan
             return TRI_OK;
         if (fault_find(faulty, peer, FAULT_STALL))
             faulty->want[peer] = 0;
-        if ((want[peer] & TRI_WANT_WRITE) && fault_find(faulty, peer, FAULT_SLOW)) {
+        if ((want[peer] & TRI_WANT_WRITE) && pace_find(faulty, peer, &(size_t){0}) > 0) {
             faulty->want[peer] &= (unsigned char)~TRI_WANT_WRITE;
             if (link->slow_until_ns < deadline_ns)
                 deadline_ns = link->slow_until_ns;

@@ -12,6 +12,7 @@
 
 #include <xxhash.h>
 
+#include "base/chaos.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/auth.h"
@@ -37,7 +38,7 @@ static tri_status transport_add(tri_net *net, const tri_transport_ops *ops, tri_
     TRI_TRY(ops->open(&setup, &transport));
     if (ops == &tri_transport_sim)
         net->fabric = tri_hub_fabric(hub);
-    if (net->config.faults[0])
+    if (net->config.faults[0] || tri_chaos_is_offered())
         TRI_TRY(tri_transport_faulty(transport, net->config.faults, &transport));
     net->names[net->transport_count] = ops->name;
     net->transports[net->transport_count++] = transport;
@@ -119,6 +120,8 @@ tri_status tri_net_open(const tri_net_config *config, int rank, int world, const
         return tri_fail(TRI_EINVAL, "net: want a rank of the world, got rank %d of %d", rank, world);
     if (!hub)
         TRI_TRY(tri_net_files_reserve(world));
+    if (config->chaos) /* before the transports, which it changes */
+        TRI_TRY(tri_chaos_offer());
     net = tri_alloc_zero(1, sizeof *net);
     if (!net)
         return TRI_ENOMEM;

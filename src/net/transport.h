@@ -29,7 +29,9 @@
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \
       "time between two signs of life of a rank: silence of three is a failure, 0 = nobody watches")                   \
     X(INT, slot_kib, "512", 4, 65536, NULL, "bytes in flight per link in shared memory, KiB")                          \
-    X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")
+    X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")   \
+    X(BOOL, chaos, "off", 0, 0, NULL,                                                                                  \
+      "lets trireme chaos break this process from within: disk, clock, weights, late links; for tests")
 typedef struct tri_net_config {
     TRI_NET_OPTIONS(TRI_OPTION_FIELD)
     const atomic_bool *broken; /* no option: once it is set, links that are being made are given up; NULL: never */

@@ -237,6 +237,8 @@ static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
         return TRI_OK;
     char path[1200];
     snprintf(path, sizeof(path), "%s/tokenizer.json", job->run_folder);
+    if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
+        return TRI_OK;
     TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
     return tri_tokenizer_save(dataset->tokenizer, path);
 }

@@ -285,6 +285,10 @@ tri_status tri_job_stages_print(tri_job *job);
 /* What the graphs of this rank's stages take, of a job without others. */
 tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, const tri_graph_config *graph,
                                 tri_job_memory *memory);
+/* weak.c: comm.chaos. Whether `trireme chaos` may strike; after each step; before it, the bit that shall flip does. */
+tri_status tri_job_weak_open(const tri_job *job);
+void tri_job_weak_tell(const tri_job *job);
+void tri_job_weak_step(tri_job *job);
 /* hook.c: the gradients of this rank, to the program's hook. */
 tri_status tri_job_hook_run(tri_job *job);
 /* servers.c: parameter servers. Checks what the configuration says of them; before the shards are split. */

@@ -327,6 +327,7 @@ tri_status tri_job_step_run(tri_job *job)
         .step = job->step,
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
         .grad_norm = NAN};
+    tri_job_weak_step(job);
     tri_job_scale_begin(job);
     TRI_TRY(tri_job_guard_begin(job));
     TRI_TRY(batch_take(job, &loaded));
@@ -341,5 +342,6 @@ tri_status tri_job_step_run(tri_job *job)
     job->record.comm += lap(&mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     step_advance(job);
+    tri_job_weak_tell(job);
     return TRI_OK;
 }

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""`trireme chaos` against elastic runs: faults of a schedule happen, the job's answer is told, and the weights are those of one process.
+
+usage: chaos.py TRIREME
+"""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import elastic
+from launched import TRIREME, ranks_of
+
+STEPS = ("train.steps=4000",)
+SCHEDULE = """# each kind that needs no root
+0.1 full-disk #0 0.4
+0.3 kill 1
+0.4 clock 0 0.5
+0.7 corrupt #5
+1.0 stop #1 0.5
+1.6 delay 2 0.2
+2.0 kill #2
+"""
+
+
+def chaos(*words):
+    return subprocess.run([TRIREME, "chaos", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+class Chaos(elastic.Elastic):
+    def test_a_schedule_is_played_and_the_weights_are_those_of_one_process(self):
+        (self.path / "faults").write_text(SCHEDULE)
+        run = self.start_running("struck", "-n", "4", "--elastic", "1:8", "--restarts", "99", "comm.chaos=on", "train.verify_every=1", *STEPS)
+        done = chaos(self.path / "struck", "--schedule", self.path / "faults", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = json.loads(done.stdout)
+        wanted = [line.split()[1] for line in SCHEDULE.splitlines()[1:]]
+        found = [fault["fault"] for fault in told["faults"]]
+        self.assertEqual(found, wanted[:len(found)], told)
+        self.assertTrue(told["ended"] or len(found) == len(wanted), told)
+        self.assertGreaterEqual(len(found), 4, told)
+        for fault in told["faults"][:4]:
+            self.assertGreaterEqual(fault["next_step_s"], 0, told)
+        self.check(run, *STEPS)
+        self.assertIn("repaired from these", run.text())
+        self.assertIn("was killed by signal 9", run.text())
+
+    def test_what_it_cannot_do_is_said_in_one_line(self):
+        run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *elastic.LONG)
+        launcher, folder = run.process.pid, self.path / "plain"
+        for words, code, says in (
+            ((folder, "--faults", "corrupt"), 2, "corrupt: happens inside of a worker: want a run with comm.chaos=on, worker 0 has it off"),
+            ((launcher, "--faults", "kill,full-disk"), 2, "want a run with comm.chaos=on"),
+            ((self.path / "no",), 1, "want the folder of a run, or the id of a process, found nothing"),
+            ((self.path,), 1, "no worker of this run is at work on this machine"),
+            ((os.getpid(),), 1, "want the id of a 'trireme train -n N', or of one of its workers, found another process"),
+        ):
+            done = chaos(*words)
+            self.assertEqual((done.returncode, says in done.stderr, done.stderr.count("error")), (code, True, 1), done.stderr)
+        done = chaos(launcher, "--faults", "stop", "--for", "0.6", "--every", "0.4", "--limit", "30")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"s  stop +worker \d \(\d+\) +for [0-9.]+ s +next step after \d+ ms")
+        run.process.send_signal(signal.SIGINT)
+
+    def test_what_was_stopped_goes_on_when_chaos_is_ended(self):
+        (self.path / "faults").write_text("0 stop 0 60\n")
+        run = self.start_running("asked", "-n", "2", "--elastic", "1:2", *elastic.LONG)
+        player = subprocess.Popen([TRIREME, "chaos", self.path / "asked", "--schedule", self.path / "faults"], stdout=subprocess.DEVNULL)
+        pid, until = ranks_of(run.process.pid)[0], time.monotonic() + 30
+        while self.state_of(pid) != "T" and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertEqual(self.state_of(pid), "T")
+        player.send_signal(signal.SIGINT)
+        self.assertEqual(player.wait(30), 0)
+        self.assertNotEqual(self.state_of(pid), "T")
+        run.process.send_signal(signal.SIGINT)
+
+    @staticmethod
+    def state_of(pid):
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+
+
+# What is inherited is tested where it is from.
+for name in [name for name in dir(elastic.Elastic) if name.startswith("test_")]:
+    setattr(Chaos, name, None)
+
+if __name__ == "__main__":
+    unittest.main(Chaos and "__main__", verbosity=2, argv=["chaos.py", "Chaos"])
