@@ -41,6 +41,34 @@ typedef struct elastic {
     atomic_bool alone;   /* there was no launcher for too long */
 } elastic;
 
+/* --- what members say of a spread state --- */
+
+static tri_status notes_read(const tri_member *members, int count, tri_role_note **out)
+{
+    tri_role_note *notes = tri_alloc_zero((size_t)count + 1, sizeof(*notes));
+    *out = notes;
+    for (int i = 0; notes && i < count; i++)
+        if (!tri_role_note_read(members[i].note, &notes[i]))
+            return tri_fail(TRI_EFORMAT, "worker %s says of its state '%s'", members[i].id, members[i].note);
+    return notes ? TRI_OK : TRI_ENOMEM;
+}
+
+static bool is_whole(void *arg, const tri_member *members, int count)
+{
+    tri_role_note *notes;
+    (void)arg;
+    tri_role_state state = {.lost_step = -1};
+    if (notes_read(members, count, &notes) == TRI_OK)
+        state = tri_roles_find(notes, count);
+    tri_free(notes);
+    return state.generation > 0;
+}
+
+static int fit_of(void *arg, int count)
+{
+    return tri_elastic_fit(((const elastic *)arg)->words->config, count);
+}
+
 /* --- opening --- */
 
 static tri_status place_find(elastic *at)
@@ -82,7 +110,9 @@ static tri_status members_open(elastic *at)
                                                  .wait_ns = (int64_t)(words->wait_s * 1e9),
                                                  .alone_ns = (int64_t)(words->alone_s * 1e9),
                                                  .alone = alone_end,
-                                                 .alone_arg = at},
+                                                 .whole = tri_elastic_is_spread(words->config) ? is_whole : NULL,
+                                                 .fit = fit_of,
+                                                 .arg = at},
                             &at->members);
 }
 
@@ -186,25 +216,53 @@ static void generation_tell(elastic *at)
                 (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
 }
 
-static tri_status generation_form(elastic *at)
+/* The present one, as the job wants it; ends with generation_drop() whatever is returned. */
+static tri_status generation_read(const elastic *at, tri_job_generation *out)
 {
     const tri_generation *now = tri_members_now(at->members);
+    int64_t *progress = tri_alloc((size_t)now->count * sizeof(*progress));
+    tri_role_note *notes = NULL;
+    tri_status status = progress ? notes_read(now->members, now->count, &notes) : TRI_ENOMEM;
+    for (int r = 0; progress && r < now->count; r++)
+        progress[r] = now->members[r].progress;
+    *out = (tri_job_generation){now->number, now->count, progress, notes};
+    return status;
+}
+
+static void generation_drop(tri_job_generation *generation)
+{
+    tri_free((void *)(uintptr_t)generation->progress);
+    tri_free((void *)(uintptr_t)generation->notes);
+}
+
+static tri_status generation_form(elastic *at)
+{
     const tri_elastic_words *words = at->words;
-    int64_t limit_ms = (int64_t)FORM_MS << (at->failures < FORM_DOUBLES ? at->failures : FORM_DOUBLES), *progress;
+    int64_t limit_ms = (int64_t)FORM_MS << (at->failures < FORM_DOUBLES ? at->failures : FORM_DOUBLES);
+    tri_job_generation generation;
     if (limit_ms > (int64_t)(words->config->net.timeout_s * 1000))
         limit_ms = (int64_t)(words->config->net.timeout_s * 1000);
     TRI_TRY(cluster_make(at, &at->cluster));
     TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(limit_ms), &at->comm));
-    progress = tri_alloc((size_t)now->count * sizeof(*progress));
-    for (int r = 0; progress && r < now->count; r++)
-        progress[r] = now->members[r].progress;
-    tri_status status =
-        progress ? tri_job_form(at->job, at->comm, &(tri_job_generation){now->number, progress}) : TRI_ENOMEM;
-    tri_free(progress);
+    tri_status status = generation_read(at, &generation);
+    if (status == TRI_OK)
+        status = tri_job_form(at->job, at->comm, &generation);
+    generation_drop(&generation);
     if (status != TRI_OK)
         tri_comm_abort(at->comm, status, tri_last_error());
     else
         generation_tell(at);
+    return status;
+}
+
+/* While the links, and what came over them, are still there. */
+static tri_status decide(elastic *at)
+{
+    tri_job_generation generation;
+    tri_status status = generation_read(at, &generation);
+    if (status == TRI_OK)
+        status = tri_job_decide(at->job, &generation);
+    generation_drop(&generation);
     return status;
 }
 
@@ -217,15 +275,22 @@ static bool is_first_left(elastic *at)
     return tri_members_rank(at->members) >= 0 && tri_job_progress(at->job) >= 0;
 }
 
-/* Without a launcher the workers that are left cannot agree on a generation; any of them has all that is to be saved.
- */
+/* Without a launcher the workers that are left cannot agree on a generation; where the state is not spread any of them
+ * has all that is to be saved. */
 static tri_status save_alone(elastic *at)
 {
+    tri_role_note has = tri_job_role_note(at->job);
     int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
+    tri_job_generation alone = {number, 1, &progress, &has};
+    TRI_TRY(tri_job_decide(at->job, &alone));
+    links_close(at);
+    if (at->job->roles.on && at->job->roles.state.generation == 0)
+        return tri_fail(TRI_EPEER, "no worker that is left has the whole state, and without a launcher they cannot put "
+                                   "it together: --resume goes on from the newest checkpoint");
     at->cluster = (tri_cluster){.started_by = at->place.started_by, .world = 1, .local_world = 1, .generation = number};
     TRI_TRY(token_make(at, number, at->cluster.token));
     TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(FORM_MS), &at->comm));
-    TRI_TRY(tri_job_form(at->job, at->comm, &(tri_job_generation){number, &progress}));
+    TRI_TRY(tri_job_form(at->job, at->comm, &alone));
     return tri_job_give_up(at->job, at->words->least);
 }
 
@@ -234,14 +299,19 @@ static tri_status generation_find(elastic *at)
 {
     int64_t limit_ms = (int64_t)(at->words->config->net.timeout_s * 1000 + at->words->wait_s * 1000);
     int64_t before = tri_members_now(at->members)->number;
+    char note[TRI_ROLE_NOTE_NBYTES];
+    tri_role_note has = tri_job_role_note(at->job);
+    tri_role_note_print(&has, note);
+    tri_members_note(at->members, note);
     tri_status status =
         tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
-    bool saves = status != TRI_OK && atomic_load(&at->alone) && is_first_left(at);
-    if (status != TRI_OK)
+    if (status == TRI_OK)
+        status = decide(at);
+    else
         tri_fail_context(status, "while looking for workers to go on with");
-    links_close(at);
-    if (saves)
+    if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at))
         return save_alone(at);
+    links_close(at);
     TRI_TRY(status);
     if (before > 0 && tri_members_now(at->members)->number > before + 1)
         tri_job_lost_touch(at->job);
@@ -286,7 +356,7 @@ static tri_status generations_run(elastic *at)
             return tri_job_give_up(at->job, at->words->least);
         if (status == TRI_OK)
             status = tri_job_run_generation(at->job);
-        if (status == TRI_OK && (tri_job_is_over(at->job) || tri_stop_signal() == SIGTERM)) {
+        if (status == TRI_OK && (tri_job_is_over(at->job) || at->job->elastic.leaves)) {
             part_end(at, tri_job_is_over(at->job));
             return TRI_OK;
         }

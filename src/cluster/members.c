@@ -22,6 +22,7 @@
 #define FIRST_NS (10 * TRI_NS_PER_S)   /* to ask the store for the first time */
 #define CALL_NS  TRI_NS_PER_S          /* between two calls of a newcomer */
 #define KEY      (TRI_MEMBER_NBYTES + 64)
+#define LINE     (3 * TRI_MEMBER_NBYTES + TRI_MEMBER_NOTE_NBYTES)
 
 /* What is known of one who may be in the next generation. */
 typedef struct candidate {
@@ -33,7 +34,7 @@ typedef struct candidate {
 
 struct tri_members {
     tri_members_setup setup;
-    char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES];
+    char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES], note[TRI_MEMBER_NOTE_NBYTES];
     tri_generation now;
     int rank;
     tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
@@ -68,13 +69,13 @@ static tri_status list_parse(const char *text, int64_t number, tri_generation *o
     while (*line) {
         const char *end = strchr(line, '\n');
         tri_member member = {.progress = -1};
-        bool good = end && sscanf(line, "%39s %39s %" SCNd64, member.id, member.host, &member.progress) == 3;
+        bool good = end && sscanf(line, "%39s %39s %" SCNd64 " %139s", member.id, member.host, &member.progress, member.note) == 4;
 
         if (!good || !tri_vector_push(&list, &member)) {
             tri_vector_fini(&list);
             return good ? TRI_ENOMEM
                         : tri_fail(TRI_EFORMAT,
-                                   "store key gen/%" PRId64 ": want lines of id, host, progress, got '%.80s'", number,
+                                   "store key gen/%" PRId64 ": want lines of id, host, progress, note, got '%.80s'", number,
                                    line);
         }
         line = end + 1;
@@ -186,17 +187,38 @@ static tri_status news_add(tri_store *store, const char *text, int64_t deadline_
     return tri_store_set(store, key, text, strlen(text), deadline_ns);
 }
 
+static int own_line(const tri_members *members, int64_t progress, char text[LINE])
+{
+    return snprintf(text, LINE, "%s %s %" PRId64 " %s\n", members->id, members->host, progress, members->note);
+}
+
 static tri_status register_newcomer(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
 {
-    char key[KEY], place[24], text[3 * TRI_MEMBER_NBYTES];
+    char key[KEY], place[24], text[LINE];
     tri_store *store = members->setup.store;
 
     TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
     snprintf(place, sizeof place, "%" PRId64, members->ticket);
-    int nbytes = snprintf(text, sizeof text, "%s %s %" PRId64 "\n", members->id, members->host, progress);
+    int nbytes = own_line(members, progress, text);
     TRI_TRY(tri_store_set(store, key_of(key, number, "/new/", place), text, (size_t)nbytes, deadline_ns));
     members->called_ns = 0;
     return TRI_OK;
+}
+
+/* Would there be more members with those that wait? */
+static bool is_wanted(const tri_members *members)
+{
+    const tri_members_setup *setup = &members->setup;
+    int here = 0, now = members->now.count;
+
+    for (size_t i = 0; i < members->news.count; i++) {
+        const candidate *one = tri_vector_at(&members->news, i);
+
+        here += one->here && !one->gone;
+    }
+    here = here > 0 ? here : 1;
+    int count = now + here < setup->most ? now + here : setup->most;
+    return now < setup->most && (!setup->fit || setup->fit(setup->arg, count) > now);
 }
 
 /* Again now and then: whoever shall hear it may be a process that was not there. A spare waits until somebody is
@@ -206,7 +228,7 @@ static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns
     char text[48];
     int64_t now_ns = tri_now_ns();
 
-    if (members->now.count >= members->setup.most || now_ns < members->called_ns)
+    if (now_ns < members->called_ns || !is_wanted(members))
         return TRI_OK;
     members->called_ns = now_ns + CALL_NS;
     snprintf(text, sizeof text, "call %" PRId64, number);
@@ -215,7 +237,7 @@ static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns
 
 static tri_status register_for(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
 {
-    char key[KEY], text[3 * TRI_MEMBER_NBYTES];
+    char key[KEY], text[LINE];
 
     if (members->registered == number)
         return TRI_OK;
@@ -223,7 +245,7 @@ static tri_status register_for(tri_members *members, int64_t number, int64_t pro
     if (members->rank < 0)
         TRI_TRY(register_newcomer(members, number, progress, deadline_ns));
     else {
-        int nbytes = snprintf(text, sizeof text, "%s %s %" PRId64 "\n", members->id, members->host, progress);
+        int nbytes = own_line(members, progress, text);
 
         TRI_TRY(tri_store_set(members->setup.store, key_of(key, number, "/in/", members->id), text, (size_t)nbytes,
                               deadline_ns));
@@ -340,45 +362,94 @@ static tri_status missing_find(tri_members *members, int64_t number, const candi
     return TRI_OK;
 }
 
-static tri_status list_append(tri_string *text, const tri_vector *candidates, int most, int *count)
+static tri_status list_append(tri_vector *list, const tri_vector *candidates)
 {
-    for (size_t i = 0; i < candidates->count && *count < most; i++) {
+    for (size_t i = 0; i < candidates->count; i++) {
         const candidate *one = tri_vector_at(candidates, i);
 
-        if (!one->here || one->gone)
-            continue;
-        TRI_TRY(
-            tri_string_appendf(text, "%s %s %" PRId64 "\n", one->member.id, one->member.host, one->member.progress));
-        ++*count;
+        if (one->here && !one->gone && !tri_vector_push(list, &one->member))
+            return TRI_ENOMEM;
+    }
+    return TRI_OK;
+}
+
+static bool is_whole(const tri_members *members, const tri_vector *list)
+{
+    if (members->setup.whole)
+        return members->setup.whole(members->setup.arg, list->items, (int)list->count);
+    for (size_t i = 0; i < list->count; i++)
+        if (((const tri_member *)tri_vector_at(list, i))->progress >= 0)
+            return true;
+    return false;
+}
+
+static void list_remove(tri_vector *list, size_t i)
+{
+    tri_member *all = list->items;
+
+    list->count--;
+    memmove(all + i, all + i + 1, (list->count - i) * sizeof *all);
+}
+
+/* The last one without whom the others have what they have with him; the last one where there is no such. */
+static void list_shorten(const tri_members *members, tri_vector *list)
+{
+    for (size_t i = list->count; is_whole(members, list) && i-- > 0;) {
+        tri_member one = *(tri_member *)tri_vector_at(list, i);
+
+        list_remove(list, i);
+        if (is_whole(members, list))
+            return;
+        (void)tri_vector_push(list, NULL); /* has room */
+        tri_member *all = list->items;
+        memmove(all + i + 1, all + i, (list->count - 1 - i) * sizeof *all);
+        all[i] = one;
+    }
+    list_remove(list, list->count - 1);
+}
+
+/* Those that are here, as many as can work together: members first, newcomers behind them. */
+static tri_status list_make(const tri_members *members, tri_vector *list)
+{
+    const tri_members_setup *setup = &members->setup;
+
+    TRI_TRY(list_append(list, &members->old));
+    TRI_TRY(list_append(list, &members->news));
+    int count = (int)list->count < setup->most ? (int)list->count : setup->most;
+    int fit = setup->fit && count > 0 ? setup->fit(setup->arg, count) : count;
+    while ((int)list->count > fit)
+        list_shorten(members, list);
+    return TRI_OK;
+}
+
+static tri_status list_print(const tri_vector *list, tri_string *text)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const tri_member *one = tri_vector_at(list, i);
+
+        TRI_TRY(tri_string_appendf(text, "%s %s %" PRId64 " %s\n", one->id, one->host, one->progress, one->note));
     }
     return TRI_OK;
 }
 
 /* Claims the next generation with those that are here; what stands then is the present one. */
-static tri_status claim(tri_members *members, int64_t number, const tri_string *list, int64_t deadline_ns)
+static tri_status claim(tri_members *members, int64_t number, const tri_vector *list, int64_t deadline_ns)
 {
-    char key[KEY], *text;
+    char key[KEY], *stands = NULL;
     size_t nbytes;
+    tri_string text = {0};
 
-    TRI_TRY(tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(list), list->nbytes,
-                            &text, &nbytes, deadline_ns));
-    tri_free(text);
-    return look(members, number, deadline_ns);
+    tri_status status = list_print(list, &text);
+    if (status == TRI_OK)
+        status = tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(&text),
+                                 text.nbytes, &stands, &nbytes, deadline_ns);
+    tri_string_fini(&text);
+    tri_free(stands);
+    return status == TRI_OK ? look(members, number, deadline_ns) : status;
 }
 
-static bool has_state(const tri_vector *candidates)
-{
-    for (size_t i = 0; i < candidates->count; i++) {
-        const candidate *one = tri_vector_at(candidates, i);
-
-        if (one->here && !one->gone && one->member.progress >= 0)
-            return true;
-    }
-    return false;
-}
-
-/* Nobody that is here has a state, and one that may have it has not ended: it is worth waiting for. */
-static bool state_may_come(const tri_members *members, int64_t number)
+/* Those that are here have no whole state, and one that may have it has not ended: it is worth waiting for. */
+static bool state_may_come(const tri_members *members, int64_t number, const tri_vector *list)
 {
     bool may = false;
 
@@ -387,7 +458,7 @@ static bool state_may_come(const tri_members *members, int64_t number)
 
         may = may || (one->gone && !one->buried);
     }
-    return may && number > 1 && !has_state(&members->old) && !has_state(&members->news);
+    return may && number > 1 && !is_whole(members, list);
 }
 
 /* Whether a newcomer waits in vain. */
@@ -408,8 +479,7 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
 {
     const candidate *missing;
     char key[KEY], *text;
-    tri_string list = {0};
-    int count = 0;
+    tri_vector list = {.each = sizeof(tri_member)};
     int64_t slice_ns = tri_now_ns() + SLICE_NS;
 
     TRI_TRY(missing_find(members, number, &missing));
@@ -420,10 +490,8 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
         return status == TRI_OK ? TRI_ETIMEOUT : status;
     }
     TRI_TRY(news_find(members, number, deadline_ns));
-    tri_status status = list_append(&list, &members->old, members->setup.most, &count);
-    if (status == TRI_OK)
-        status = list_append(&list, &members->news, members->setup.most, &count);
-    bool few = count < members->setup.least || state_may_come(members, number);
+    tri_status status = list_make(members, &list);
+    bool few = (int)list.count < members->setup.least || state_may_come(members, number, &list);
     few = few && tri_now_ns() < few_ns && !tri_stop_signal();
     if (status == TRI_OK && few)
         status = look(members, number, slice_ns);
@@ -431,7 +499,7 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
         status = newcomer_check(members);
     if (status == TRI_OK && !few)
         status = claim(members, number, &list, deadline_ns);
-    tri_string_fini(&list);
+    tri_vector_fini(&list);
     return status;
 }
 
@@ -484,7 +552,7 @@ static void ear_check(tri_members *members, tri_status status, int64_t asked_ns,
         *answer_ns = now_ns;
     if (members->setup.alone_ns == 0 || now_ns - *answer_ns < members->setup.alone_ns)
         return;
-    members->setup.alone(members->setup.alone_arg);
+    members->setup.alone(members->setup.arg);
     members->setup.alone_ns = 0;
 }
 
@@ -537,6 +605,12 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
         return TRI_OK;
     int nbytes = snprintf(text, sizeof text, "%" PRId64, members->now.number);
     return tri_store_set(members->setup.store, "gen/now", text, (size_t)nbytes, deadline_ns);
+}
+
+void tri_members_note(tri_members *members, const char *note)
+{
+    TRI_ASSERT(strlen(note) < sizeof members->note && note[0] && !strpbrk(note, " \n"));
+    snprintf(members->note, sizeof members->note, "%s", note);
 }
 
 const tri_generation *tri_members_now(const tri_members *members)
@@ -622,6 +696,7 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
     members->setup = *setup;
     snprintf(members->id, sizeof members->id, "%s", setup->id);
     snprintf(members->host, sizeof members->host, "%s", setup->host);
+    snprintf(members->note, sizeof members->note, "-");
     members->old.each = members->news.each = sizeof(candidate);
     members->dead.each = TRI_MEMBER_NBYTES;
     tri_mutex_init(&members->mutex);

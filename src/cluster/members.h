@@ -14,12 +14,14 @@
 
 #include "cluster/store.h"
 
-#define TRI_MEMBER_NBYTES 40
+#define TRI_MEMBER_NBYTES      40
+#define TRI_MEMBER_NOTE_NBYTES 140
 
 typedef struct tri_member {
     char id[TRI_MEMBER_NBYTES];   /* of the process: "2.1" is the second one started as number 2; no two have one */
     char host[TRI_MEMBER_NBYTES]; /* equal: they share a machine */
     int64_t progress;             /* how far its state is, larger is farther; -1: it has none */
+    char note[TRI_MEMBER_NOTE_NBYTES]; /* a word of whoever uses this; "-": none */
 } tri_member;
 
 typedef struct tri_generation {
@@ -40,7 +42,11 @@ typedef struct tri_members_setup {
     int64_t wait_ns;  /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
     int64_t alone_ns; /* how long the store may be gone, with an ear; 0: for ever */
     void (*alone)(void *arg); /* it was: called once, by the ear's thread */
-    void *alone_arg;
+    /* Have these a whole state together? NULL: one with progress has. */
+    bool (*whole)(void *arg, const tri_member *members, int count);
+    /* How many of so many can work together, at least 1; the others wait as newcomers. NULL: all. */
+    int (*fit)(void *arg, int count);
+    void *arg; /* of all three */
 } tri_members_setup;
 
 typedef struct tri_members tri_members;
@@ -53,6 +59,8 @@ void tri_members_close(tri_members *members);
  * a generation comes back as a newcomer. */
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns);
+/* What it says of itself in the next registrations: one word of fewer than TRI_MEMBER_NOTE_NBYTES bytes. */
+void tri_members_note(tri_members *members, const char *note);
 /* The present one, until the next call; its members are in the order of ranks of the one before, newcomers last. */
 const tri_generation *tri_members_now(const tri_members *members);
 /* Of this process in it; -1: it is in none. */

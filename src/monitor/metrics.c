@@ -163,6 +163,21 @@ tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
     return flush(metrics);
 }
 
+tri_status tri_metrics_rewind(tri_metrics *metrics, int64_t step)
+{
+    tri_string *lines = &metrics->lines;
+    tri_status status = metrics->leads ? flush(metrics) : TRI_OK;
+    char *line = lines->text, *stop = lines->text + lines->nbytes, *end;
+    while (line < stop && (end = memchr(line, '\n', (size_t)(stop - line))) &&
+           line_number(line, end) < step * LINE_KINDS)
+        line = end + 1;
+    lines->nbytes = (size_t)(line - lines->text);
+    lines->text[lines->nbytes] = 0;
+    metrics->leads = false;
+    metrics->last = metrics->last < step * LINE_KINDS ? metrics->last : step * LINE_KINDS - 1;
+    return status;
+}
+
 void tri_metrics_forget(tri_metrics *metrics)
 {
     tri_string_clear(&metrics->lines);

@@ -156,19 +156,24 @@ static tri_status share_take(tri_params *params, const tri_slice *share, int sha
     return TRI_OK;
 }
 
+tri_status tri_params_room(tri_params *params, const tri_slice *share, int share_count)
+{
+    if (share)
+        TRI_TRY(share_take(params, share, share_count));
+    size_t nbytes = (size_t)tri_params_held(params) * sizeof(float);
+    params->values = params->device->alloc(nbytes > 0 ? nbytes : 1);
+    return params->values ? TRI_OK : TRI_ENOMEM;
+}
+
 tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t seed, const tri_slice *share,
                            int share_count)
 {
     const tri_slice all = {0, params->count};
-    if (share)
-        TRI_TRY(share_take(params, share, share_count));
+    TRI_TRY(tri_params_room(params, share, share_count));
     const tri_slice *slices = share ? params->share : &all;
-    size_t nbytes = (size_t)(share ? params->share_elements : params->count) * sizeof(float);
-    params->values = params->device->alloc(nbytes > 0 ? nbytes : 1);
-    if (!params->values)
-        return TRI_ENOMEM;
     tri_device_view view;
-    TRI_TRY(tri_device_view_open(&view, params->device, params->values, nbytes));
+    TRI_TRY(tri_device_view_open(&view, params->device, params->values,
+                                 (size_t)tri_params_held(params) * sizeof(float)));
     float *values = view.host;
     for (int i = 0; i < (share ? share_count : 1); values += slices[i++].count)
         slice_fill(params, model->params.items, seed, slices[i], values);

@@ -126,6 +126,8 @@ tri_status tri_params_lay(const tri_model *model, const bool *wanted, const tri_
 /* Allocates and fills the values of a table: all of them (share NULL), or these slices, which are copied. */
 tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t seed, const tri_slice *share,
                            int share_count);
+/* Allocates them alone: zeros. */
+tri_status tri_params_room(tri_params *params, const tri_slice *share, int share_count);
 void tri_params_destroy(tri_params *params);
 /* Adds the gradients of ties to those of their entries, in order; grads holds the sums over all shards. */
 void tri_params_fold(const tri_params *params, int threads, float *grads);

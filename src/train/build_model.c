@@ -30,18 +30,27 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
     return TRI_OK;
 }
 
-/* What of the model's tensors is in this rank's store. */
-static tri_status store_make(tri_job *job, const tri_model *model)
+/* The table of what of the model's tensors is in this rank's store. */
+static tri_status store_lay(tri_job *job, const tri_model *model)
 {
     const tri_device_ops *device = tri_device_find("cpu");
-    tri_slice *own;
-    int count;
     TRI_TRY(job->mesh.pipeline > 1 ? tri_job_stage_store(job, model)
                                    : tri_params_lay(model, NULL, device, &job->params));
     for (int e = 0; e < job->params->entry_count; e++)
         job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
+    return TRI_OK;
+}
+
+/* Its values, too; those that other ranks have are not made up here. */
+static tri_status store_make(tri_job *job, const tri_model *model)
+{
+    tri_slice *own;
+    int count;
+    TRI_TRY(store_lay(job, model));
     TRI_TRY(tri_job_share_out(job, &own, &count));
-    tri_status status = tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
+    tri_status status = job->roles.state.generation > 0
+                            ? tri_params_room(job->params, own, count)
+                            : tri_params_fill(job->params, model, (uint64_t)job->config.train.seed, own, count);
     tri_free(own);
     return status;
 }
@@ -147,6 +156,48 @@ tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info)
 {
     job->info = *info;
     return with_model(job, NULL, store_build);
+}
+
+static tri_status mirror_build(tri_job *job, const tri_model *model)
+{
+    tri_slice *share = NULL;
+    int count;
+    TRI_TRY(store_lay(job, model));
+    TRI_TRY(tri_shares_init(&job->shares, &job->config.parallel, job->params, job->mesh.zero));
+    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    tri_status status = tri_params_room(job->params, share, count);
+    tri_free(share);
+    return status == TRI_OK ? tri_job_open_optim(job) : status;
+}
+
+/* As if this were that rank, for a while. */
+tri_status tri_job_build_mirror(tri_job *job, int rank, tri_stock *stock)
+{
+    const tri_mesh mesh = job->mesh;
+    const tri_shares shares = job->shares;
+    tri_params *params = job->params;
+    tri_optim *optim = job->optim;
+    tri_slice *share = NULL;
+    int count = 0;
+    job->params = NULL;
+    job->optim = NULL;
+    job->shares = (tri_shares){0};
+    tri_mesh_place(&job->mesh, rank);
+    tri_status status = with_model(job, NULL, mirror_build);
+    if (status == TRI_OK)
+        status = tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
+    if (status == TRI_OK)
+        status = tri_stock_make(&job->tensors, job->params, job->optim, share, count, stock);
+    else {
+        tri_optim_destroy(job->optim);
+        tri_params_destroy(job->params);
+    }
+    tri_shares_fini(&job->shares);
+    job->mesh = mesh;
+    job->shares = shares;
+    job->params = params;
+    job->optim = optim;
+    return status;
 }
 
 tri_status tri_job_build_graph(tri_job *job)

@@ -11,6 +11,8 @@
 
 #include "base/memory.h"
 
+enum { ROW_TENSOR, ROW_PARTS, ROW_PART, ROW_DIM, ROW_GROUPS, ROW_EXTENT, ROW_LEAD, ROW_LOW, ROW_HIGH, ROW_GIVES };
+
 struct tri_inventory {
     tri_group *group;
     int rank, ranks;
@@ -56,21 +58,7 @@ tri_status tri_holdings_of_slice(const tri_params *params, const tri_tensors *te
 
 /* --- rank 0 learns of all --- */
 
-enum {
-    ROW_TENSOR,
-    ROW_PARTS,
-    ROW_PART,
-    ROW_DIM,
-    ROW_GROUPS,
-    ROW_EXTENT,
-    ROW_LEAD,
-    ROW_LOW,
-    ROW_HIGH,
-    ROW_GIVES,
-    ROW_COUNT
-};
-
-static void row_write(const tri_holding *holding, int64_t row[ROW_COUNT])
+void tri_holding_write(const tri_holding *holding, int64_t row[TRI_HOLDING_ROW])
 {
     row[ROW_TENSOR] = holding->tensor;
     row[ROW_PARTS] = holding->piece.parts;
@@ -85,7 +73,8 @@ static void row_write(const tri_holding *holding, int64_t row[ROW_COUNT])
 }
 
 /* The ranks of one run have the same model: what a peer holds is a piece of one of its tensors, or it is refused. */
-static tri_status row_read(const tri_tensors *tensors, const int64_t row[ROW_COUNT], int rank, tri_holding *holding)
+tri_status tri_holding_read(const tri_tensors *tensors, const int64_t row[TRI_HOLDING_ROW], int rank,
+                            tri_holding *holding)
 {
     *holding = (tri_holding){.rank = rank, .tensor = (int)row[ROW_TENSOR]};
     if (row[ROW_TENSOR] < 0 || row[ROW_TENSOR] >= tensors->count)
@@ -125,14 +114,14 @@ static tri_status rows_sort(tri_inventory *inventory, const int64_t *rows, const
     if (!inventory->all)
         return TRI_ENOMEM;
     for (int tensor = 0; tensor < inventory->tensors->count; tensor++) {
-        const int64_t *row = rows + counts[0] * ROW_COUNT;
+        const int64_t *row = rows + counts[0] * TRI_HOLDING_ROW;
         for (int r = 1; r < inventory->ranks; r++)
-            for (int64_t i = 0; i < counts[r]; i++, row += ROW_COUNT) {
+            for (int64_t i = 0; i < counts[r]; i++, row += TRI_HOLDING_ROW) {
                 if (tensor == 0)
-                    TRI_TRY(row_read(inventory->tensors, row, r, &holding));
+                    TRI_TRY(tri_holding_read(inventory->tensors, row, r, &holding));
                 if (row[ROW_TENSOR] != tensor)
                     continue;
-                TRI_TRY(row_read(inventory->tensors, row, r, &holding));
+                TRI_TRY(tri_holding_read(inventory->tensors, row, r, &holding));
                 inventory->all[inventory->all_count++] = holding;
             }
     }
@@ -145,7 +134,7 @@ static tri_status rows_gather(tri_inventory *inventory, const int64_t *mine, con
     int64_t total = 0, *lengths = firsts + inventory->ranks;
     for (int r = 0; r < inventory->ranks; r++) {
         firsts[r] = total;
-        lengths[r] = counts[r] * ROW_COUNT;
+        lengths[r] = counts[r] * TRI_HOLDING_ROW;
         total += lengths[r];
     }
     int64_t *rows = inventory->rank == 0 ? tri_alloc_zero((size_t)total + 1, sizeof(int64_t)) : NULL;
@@ -165,11 +154,11 @@ static tri_status holdings_exchange(tri_inventory *inventory)
 {
     size_t ranks = (size_t)inventory->ranks;
     int64_t count = inventory->own_count, gives = 0;
-    int64_t *mine = tri_alloc_zero((size_t)count * ROW_COUNT + 1, sizeof(int64_t));
+    int64_t *mine = tri_alloc_zero((size_t)count * TRI_HOLDING_ROW + 1, sizeof(int64_t));
     int64_t *counts = tri_alloc_zero(5 * ranks, sizeof(int64_t)), *both = counts ? counts + 3 * ranks : NULL;
     tri_status status = mine && counts ? TRI_OK : TRI_ENOMEM;
     for (int64_t i = 0; status == TRI_OK && i < count; i++) {
-        row_write(&inventory->own[i], mine + i * ROW_COUNT);
+        tri_holding_write(&inventory->own[i], mine + i * TRI_HOLDING_ROW);
         gives += inventory->own[i].gives;
     }
     if (status == TRI_OK) {

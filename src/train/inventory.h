@@ -29,6 +29,12 @@ typedef struct tri_holding {
     int64_t at; /* element of the array where `low` lies; known to its rank alone */
 } tri_holding;
 
+/* A holding as numbers for other ranks, all but rank and at. What is read must be a piece of one of the tensors. */
+#define TRI_HOLDING_ROW 10
+void tri_holding_write(const tri_holding *holding, int64_t row[TRI_HOLDING_ROW]);
+tri_status tri_holding_read(const tri_tensors *tensors, const int64_t row[TRI_HOLDING_ROW], int rank,
+                            tri_holding *holding);
+
 typedef struct tri_inventory tri_inventory;
 
 /* What this rank holds of a slice of the store, whose first element is element `at` of an array: appended to `list` (of

@@ -15,6 +15,7 @@
 #include "parallel/tensor.h"
 #include "train/config.h"
 #include "train/inventory.h"
+#include "train/stock.h"
 
 /* The test set, evaluated in the same shards as training. */
 typedef struct tri_job_test {
@@ -103,6 +104,9 @@ typedef struct tri_job_elastic {
     bool has_state;            /* weights and optimizer state are those after job->step */
     bool touched;              /* without one: they are not those of the seed any more */
     bool ends;                 /* after this step: the ranks shall be others; the same on all */
+    bool leaves;               /* then: this one does */
+    bool wished;               /* in the tail of this step it said that it wants to, */
+    int leavers;               /* as so many do */
     char *resume;              /* run folder that the first generation continues, or NULL */
     tri_dataset *data;         /* of training */
     int64_t number;            /* of the generation */
@@ -113,6 +117,35 @@ typedef struct tri_job_elastic {
 
 /* What monitor.tensorboard needs (show.c). */
 typedef struct tri_job_show tri_job_show;
+
+/* How far this rank is with a step of a state that is spread. */
+typedef enum tri_step_phase {
+    TRI_STEP_OPEN,  /* nothing has moved, and something may be missing */
+    TRI_STEP_READY, /* nothing has moved, and all that moves is here, for the own role and the mirror's */
+    TRI_STEP_MOVED  /* they have moved; job->step is not yet the next one */
+} tri_step_phase;
+
+/* Where ranks come and go and their state is spread over them (mirrors.c, reform_roles.c; docs/design/032-mirrors.md).
+ */
+typedef struct tri_job_roles {
+    bool on;
+    tri_mesh wish; /* sizes that the configuration gives */
+    char cut_at[sizeof(((tri_parallel_config *)NULL)->cut_at)];
+    bool even;            /* data ranks must be a power of two */
+    tri_role_state state; /* that the generation goes on with */
+    tri_stock_set now;    /* of this generation; its own params and optim are those of the job */
+    tri_stock_set kept;   /* what was here before, until all have what they shall have */
+    bool formed;          /* `now` is complete here */
+    int mirrored;         /* rank whose role the mirror is; -1: there is no mirror */
+    tri_step_phase phase;
+    tri_sync_slice slice;       /* of the sync, in this step */
+    tri_sync_piece *pieces;     /* of the mirror */
+    int piece_count;            /* of them */
+    float *sums;                /* theirs */
+    tri_batch *batch;           /* the sums of this role go to its mirror, those of the other one come; or NULL */
+    int64_t nbytes;             /* that it sends */
+    int64_t step_start_ns;      /* of the step under way */
+} tri_job_roles;
 
 /* What train.sample_every needs (sample.c). */
 typedef struct tri_job_sampler tri_job_sampler;
@@ -178,6 +211,7 @@ struct tri_job {
     double trained_s, trained_samples; /* of this process since it began */
     bool acted;                        /* what comes after job->step steps (actions.c) is done */
     tri_job_elastic elastic;
+    tri_job_roles roles;
     bool stop_wanted;       /* some rank was asked to stop; the same on all ranks after a step */
     int64_t saved_step;     /* of the newest checkpoint of this run, or under way; -1 = none */
     tri_job_saver *saver;   /* NULL: nothing is trained */
@@ -226,6 +260,8 @@ tri_status tri_job_build_model(tri_job *job, const tri_model *given, const tri_d
 /* The same of the configuration's model in two halves: what lasts as long as the job, and what is for these ranks. */
 tri_status tri_job_build_store(tri_job *job, const tri_dataset_info *info);
 tri_status tri_job_build_graph(tri_job *job);
+/* Store and optimizer of another rank's role, its share alone, without values. */
+tri_status tri_job_build_mirror(tri_job *job, int rank, tri_stock *stock);
 /* plan.c. Of the rank that holds most, of `ranks` on one host; with compressed sums, of hosts of one rank each. Opens
  * the training data for the shape of its samples and builds the model. */
 tri_status tri_job_memory_plan(const tri_config *config, int ranks, tri_job_memory *memory);
@@ -238,6 +274,10 @@ tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory 
 
 /* reform.c: a job whose ranks come and go. Whether a configuration can have that. */
 tri_status tri_elastic_check(const tri_config *config);
+/* Whether its state is spread over the ranks. */
+bool tri_elastic_is_spread(const tri_config *config);
+/* How many of so many ranks can work together. */
+int tri_elastic_fit(const tri_config *config, int ranks);
 /* Without any ranks (setup->comm is not looked at): data sets, weights, optimizer. */
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out);
 /* Grows with what this job's state holds; -1: it has none. */
@@ -246,8 +286,14 @@ int64_t tri_job_progress(const tri_job *job);
 void tri_job_lost_touch(tri_job *job);
 typedef struct tri_job_generation {
     int64_t number;          /* from 1 */
-    const int64_t *progress; /* of each rank */
+    int count;               /* of ranks */
+    const int64_t *progress; /* of each */
+    const tri_role_note *notes; /* what each has of a spread state */
 } tri_job_generation;
+/* What this process has of one. */
+tri_role_note tri_job_role_note(const tri_job *job);
+/* Before unform(): a step whose sums are all here, and which others have made, is made here too. */
+tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation);
 /* For the ranks of comm, borrowed until tri_job_unform(); collective. All then have the newest state that one has.
  * After a failure: unform. */
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation);
@@ -258,6 +304,42 @@ tri_status tri_job_run_generation(tri_job *job);
 bool tri_job_is_over(const tri_job *job);
 /* Saves, and fails with words: too few ranks are left. Collective. */
 tri_status tri_job_give_up(tri_job *job, int least);
+
+/* reform_state.c: how one rank's whole state becomes everybody's. Scalars, which are the same on all ranks: */
+typedef struct tri_job_rest {
+    int64_t step, step_before, first_step, saved_step;
+    tri_job_scale scale;
+    double guard[3];
+    tri_step_record record;
+    double test[4];
+} tri_job_rest;
+tri_job_rest tri_job_rest_of(const tri_job *job);
+/* had_state: one step behind, it has not told of the last one. */
+tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state);
+/* Nobody has a state: that of the seed, of model.from, or the newest checkpoint; *found: that. Collective. */
+tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found);
+tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation);
+
+/* reform_roles.c, where job->roles.on: what the configuration asks for; the layout of so many ranks, into the
+ * configuration; stores and optimizer for it, of the own role and of the mirror; their contents (collective); and once
+ * all ranks have them. */
+tri_status tri_job_roles_open(tri_job *job);
+tri_status tri_job_roles_lay(tri_job *job, int ranks);
+tri_status tri_job_roles_build(tri_job *job);
+tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation);
+void tri_job_roles_settle(tri_job *job);
+void tri_job_roles_close(tri_job *job);
+/* Collective where several want to leave at once: job->elastic.leaves. */
+tri_status tri_job_leave_agree(tri_job *job);
+
+/* mirrors.c: once the sync is there; collective. */
+tri_status tri_job_mirror_open(tri_job *job);
+void tri_job_mirror_close(tri_job *job);
+/* Between the sums of a step and the moving of the weights, where job->roles.on: nothing moves anywhere before all
+ * ranks have all that moves. */
+tri_status tri_job_commit(tri_job *job, tri_sync_slice slice);
+/* The mirror moves as its owner does. */
+void tri_job_mirror_move(tri_job *job);
 
 /* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
  */
@@ -272,6 +354,9 @@ tri_status tri_job_config_write(tri_job *job);
 
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);
+/* Weights move by the sums that are here; and what follows in a step that was interrupted once they have. */
+void tri_job_weights_move(tri_job *job, tri_sync_slice slice);
+tri_status tri_job_step_end(tri_job *job);
 /* The weights are those after the last step; a step leaves some to the next one where job->ahead. */
 tri_status tri_job_settle(tri_job *job);
 /* Those of one entry, for tri_graph_hooks. */

@@ -170,6 +170,7 @@ void tri_job_close(tri_job *job)
     tri_job_show_close(job);
     tri_console_close(job->console);
     tri_job_unform(job);
+    tri_job_roles_close(job);
     tri_job_guard_close(job);
     tri_optim_destroy(job->optim);
     tri_tensors_fini(&job->tensors);

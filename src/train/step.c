@@ -24,10 +24,11 @@ static double lap(int64_t *mark_ns)
  * who the ranks are. */
 static void wishes_put(tri_job *job)
 {
-    const tri_job_elastic *elastic = &job->elastic;
+    tri_job_elastic *elastic = &job->elastic;
     float *tail = job->sync->tail;
     int number = tri_stop_signal();
     bool leaves = elastic->on && number == SIGTERM;
+    elastic->wished = leaves;
     tail[TRI_TAIL_STOP] = leaves ? 0 : (float)number;
     tail[TRI_TAIL_CALL] = leaves ? 1 : elastic->called && elastic->called(elastic->called_arg) ? TRI_CALL_JOIN : 0;
 }
@@ -38,6 +39,7 @@ static void wishes_read(tri_job *job)
     const float *tail = job->sync->tail;
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0 || (job->elastic.on && (int)tail[TRI_TAIL_CALL] == job->world);
     job->elastic.ends = job->elastic.on && tail[TRI_TAIL_CALL] > 0;
+    job->elastic.leavers = (int)tail[TRI_TAIL_CALL];
 }
 
 /* And figures of the weights, by which replicas are compared. */
@@ -207,6 +209,14 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
     }
 }
 
+void tri_job_weights_move(tri_job *job, tri_sync_slice slice)
+{
+    if (!job->record.skipped)
+        weights_step(job, slice);
+    if (job->roles.on)
+        tri_job_mirror_move(job);
+}
+
 static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
@@ -225,8 +235,8 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
-    if (!job->record.skipped)
-        weights_step(job, slice);
+    TRI_TRY(tri_job_commit(job, slice));
+    tri_job_weights_move(job, slice);
     if (job->ahead && (norm_is_wanted(job) || tri_job_show_wants_gradients(job)))
         TRI_TRY(tri_job_settle(job));
     if (job->ahead && norm_is_wanted(job))
@@ -295,6 +305,7 @@ static void step_advance(tri_job *job)
         tri_loader_seek(job->loader, next);
     job->step = next;
     job->acted = false;
+    job->roles.phase = TRI_STEP_OPEN;
 }
 
 /* Samples are those of all workers. */
@@ -323,6 +334,7 @@ tri_status tri_job_step_run(tri_job *job)
     int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
     tri_loader_batch loaded;
     tri_sync_slice slice;
+    job->roles.step_start_ns = start_ns;
     job->record = (tri_step_record){
         .step = job->step,
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
@@ -344,4 +356,11 @@ tri_status tri_job_step_run(tri_job *job)
     step_advance(job);
     tri_job_weak_tell(job);
     return TRI_OK;
+}
+
+tri_status tri_job_step_end(tri_job *job)
+{
+    count_step(job, (double)(tri_now_ns() - job->roles.step_start_ns) / 1e9);
+    step_advance(job);
+    return job->metrics ? tri_metrics_write(job->metrics, &job->record) : TRI_OK;
 }

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reform_roles.c: a generation of a job whose state is spread over its ranks: they take roles in a layout of their own
+ * number, and fill them from what those that are left had in theirs and in their mirrors.
+ *
+ * What a process had stays until all ranks have theirs: whoever dies meanwhile, one of the two is whole.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "train/job.h"
+
+/* --- what the configuration asks for --- */
+
+bool tri_elastic_is_spread(const tri_config *config)
+{
+    const tri_parallel_config *parallel = &config->parallel;
+    return tri_sync_spread(parallel, 2) != TRI_SPREAD_NOTHING || strcmp(parallel->tensor, "1") != 0 ||
+           strcmp(parallel->pipeline, "1") != 0;
+}
+
+static tri_mesh wish_of(const tri_config *config)
+{
+    return (tri_mesh){.tensor = atoi(config->parallel.tensor), .pipeline = atoi(config->parallel.pipeline)};
+}
+
+/* With zero3 all ranks go through the weights equally often. */
+static bool is_even(const tri_config *config)
+{
+    return tri_sync_spread(&config->parallel, 2) == TRI_SPREAD_WEIGHTS &&
+           (config->train.shards_at_once > 0 || strcmp(config->parallel.pipeline, "1") != 0);
+}
+
+int tri_elastic_fit(const tri_config *config, int ranks)
+{
+    tri_mesh wish = wish_of(config), mesh;
+    return tri_elastic_is_spread(config) ? tri_roles_layout(&wish, ranks, is_even(config), &mesh) : ranks;
+}
+
+tri_status tri_job_roles_open(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    roles->mirrored = -1;
+    if (!job->elastic.on)
+        return TRI_OK;
+    TRI_TRY(tri_elastic_check(&job->config));
+    roles->on = tri_elastic_is_spread(&job->config);
+    if (!roles->on)
+        return TRI_OK;
+    roles->wish = wish_of(&job->config);
+    roles->even = is_even(&job->config);
+    memcpy(roles->cut_at, job->config.parallel.cut_at, sizeof(roles->cut_at));
+    return tri_job_roles_lay(job, 1);
+}
+
+tri_status tri_job_roles_lay(tri_job *job, int ranks)
+{
+    tri_job_roles *roles = &job->roles;
+    tri_parallel_config *parallel = &job->config.parallel;
+    tri_mesh mesh;
+    if (!roles->on)
+        return TRI_OK;
+    (void)tri_roles_layout(&roles->wish, ranks, roles->even, &mesh);
+    snprintf(parallel->tensor, sizeof(parallel->tensor), "%d", mesh.tensor);
+    snprintf(parallel->pipeline, sizeof(parallel->pipeline), "%d", mesh.pipeline);
+    memcpy(parallel->cut_at, roles->cut_at, sizeof(parallel->cut_at));
+    if (mesh.pipeline != roles->wish.pipeline) /* layers to cut at are given for that number of stages */
+        snprintf(parallel->cut_at, sizeof(parallel->cut_at), "[]");
+    return TRI_OK;
+}
+
+/* --- what a process has --- */
+
+tri_role_note tri_job_role_note(const tri_job *job)
+{
+    const tri_job_roles *roles = &job->roles;
+    tri_role_note note = {{roles->kept.what}};
+    if (roles->formed) {
+        note.sets[1] = roles->now.what;
+        note.sets[1].step = job->step;
+        note.sets[1].next = roles->phase == TRI_STEP_READY;
+    }
+    return note;
+}
+
+tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    if (!roles->on)
+        return TRI_OK;
+    roles->state = tri_roles_find(generation->notes, generation->count);
+    bool behind = roles->formed && roles->phase == TRI_STEP_READY &&
+                  roles->state.generation == roles->now.what.generation && roles->state.step == job->step + 1;
+    if (behind) {
+        tri_job_weights_move(job, roles->slice);
+        TRI_TRY(tri_job_step_end(job));
+    }
+    roles->phase = TRI_STEP_OPEN;
+    return TRI_OK;
+}
+
+/* The job's own store is the set's. */
+static void now_close(tri_job *job)
+{
+    tri_stock_set_close(&job->roles.now);
+    job->roles.formed = false;
+    job->params = NULL;
+    job->optim = NULL;
+    tri_shares_fini(&job->shares);
+}
+
+/* What was of use before becomes what is kept; of two, the one that the generation goes on with, or the newer. */
+static void sets_keep(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    bool older = roles->kept.what.generation > 0 && roles->kept.what.generation == roles->state.generation;
+    if (!roles->formed || older) {
+        now_close(job);
+        return;
+    }
+    tri_stock_set_close(&roles->kept);
+    roles->now.what.step = job->step;
+    roles->kept = roles->now;
+    roles->now = (tri_stock_set){0};
+    now_close(job);
+}
+
+void tri_job_roles_close(tri_job *job)
+{
+    if (!job->roles.on)
+        return;
+    now_close(job);
+    tri_stock_set_close(&job->roles.kept);
+}
+
+/* --- a layout --- */
+
+/* Of this rank's role; the mirror's. */
+static tri_status stocks_build(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    tri_slice *share;
+    int count;
+    tri_tensors_fini(&job->tensors);
+    tri_free(job->frozen);
+    job->frozen = NULL;
+    TRI_TRY(tri_job_build_store(job, &job->elastic.data->info));
+    TRI_TRY(tri_job_open_optim(job));
+    TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
+    TRI_TRY(tri_stock_make(&job->tensors, job->params, job->optim, share, count, &roles->now.own));
+    return roles->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, roles->mirrored, &roles->now.mirror);
+}
+
+static tri_status mirrored_find(tri_job *job)
+{
+    int *host = tri_alloc((size_t)job->world * 2 * sizeof(int)), *of = host + job->world;
+    if (!host)
+        return TRI_ENOMEM;
+    for (int r = 0; r < job->world; r++)
+        host[r] = tri_group_host_first(job->group, r);
+    (void)tri_roles_mirror(&job->mesh, host, of);
+    job->roles.mirrored = of[job->rank];
+    tri_free(host);
+    return TRI_OK;
+}
+
+tri_status tri_job_roles_build(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    sets_keep(job);
+    TRI_TRY(mirrored_find(job));
+    int mirror = roles->mirrored < 0 ? -1 : tri_role_of(&job->mesh, roles->mirrored);
+    roles->now.what = (tri_role_set){.generation = job->elastic.number,
+                                     .roles = tri_role_count(&job->mesh),
+                                     .own = tri_role_of(&job->mesh, job->rank),
+                                     .mirror = mirror};
+    tri_status status = stocks_build(job);
+    if (status != TRI_OK && !roles->now.own.params) { /* not the set's yet */
+        tri_optim_destroy(job->optim);
+        tri_params_destroy(job->params);
+    }
+    return status;
+}
+
+/* --- its contents --- */
+
+static int states_of(const tri_job *job)
+{
+    int count = 0;
+    while (tri_optim_state_name(job->optim, count))
+        count++;
+    return count;
+}
+
+static const tri_stock *stock_of(const tri_stock *stock)
+{
+    return stock->params ? stock : NULL;
+}
+
+/* From all that have something of the state to all. */
+static tri_status state_take(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    bool gives = roles->kept.what.generation == roles->state.generation && roles->kept.what.step == roles->state.step;
+    bool had = roles->kept.what.generation > 0, acted = true;
+    const tri_stock *from[2] = {gives ? stock_of(&roles->kept.own) : NULL,
+                                gives ? stock_of(&roles->kept.mirror) : NULL};
+    const tri_stock *to[2] = {stock_of(&roles->now.own), stock_of(&roles->now.mirror)};
+    int first = -1;
+    for (int r = 0; r < job->world; r++) {
+        const tri_role_set *source = tri_role_source(&generation->notes[r], &roles->state);
+        if (!source)
+            continue;
+        bool done = source->step == roles->state.step && generation->progress[r] % 2 == 1;
+        first = first < 0 ? r : first;
+        acted = acted && done;
+    }
+    tri_job_rest rest = tri_job_rest_of(job);
+    TRI_TRY(tri_stocks_move(job->group, &job->tensors, from, to, states_of(job)));
+    TRI_TRY(tri_broadcast(job->group, &rest, sizeof(rest), TRI_U8, first, NULL));
+    if (!gives)
+        TRI_TRY(tri_job_rest_take(job, &rest, had));
+    job->hashed_step = -1;
+    job->acted = acted;
+    if (!job->acted)
+        job->saved_step = -1; /* whoever was to save it may be gone */
+    return TRI_OK;
+}
+
+/* What is here of a state that cannot be had is of no use. */
+static tri_status lost_tell(tri_job *job, bool found)
+{
+    const tri_role_state *state = &job->roles.state;
+    char first[32] = "";
+    if (state->lost < state->roles)
+        snprintf(first, sizeof(first), " (%d%s)", state->first_lost, state->lost > 1 ? ", ..." : "");
+    if (found) {
+        if (job->rank == 0)
+            tri_log(TRI_LOG_WARN,
+                    "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and "
+                    "their mirrors: the run goes on from step %lld, its newest checkpoint",
+                    state->lost, state->roles, first, (long long)state->lost_step, (long long)job->step);
+        return TRI_OK;
+    }
+    return tri_fail(TRI_ENOTFOUND,
+                    "%d of the %d parts%s of the state after step %lld are lost with the workers that held them and "
+                    "their mirrors, and there is no checkpoint (checkpoint.every_steps)",
+                    state->lost, state->roles, first, (long long)state->lost_step);
+}
+
+/* Nobody has a state, or not all of one. */
+static tri_status state_begin(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    bool found, partial = roles->state.lost_step > 0;
+    const tri_stock *own[2] = {stock_of(&roles->now.own), NULL};
+    const tri_stock *mirror[2] = {stock_of(&roles->now.mirror), NULL};
+    TRI_TRY(tri_job_state_begin(job, generation->number, &found));
+    if (partial)
+        TRI_TRY(lost_tell(job, found));
+    else if (generation->number > 1 && job->rank == 0)
+        tri_log(TRI_LOG_WARN, "none of the workers so far is left: the run goes on from step %lld%s",
+                (long long)job->step, found ? ", its newest checkpoint" : "");
+    if (job->metrics)
+        TRI_TRY(tri_metrics_rewind(job->metrics, job->step));
+    job->acted = true;
+    job->hashed_step = -1;
+    return tri_stocks_move(job->group, &job->tensors, own, mirror, states_of(job));
+}
+
+tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation)
+{
+    tri_job_roles *roles = &job->roles;
+    TRI_TRY(roles->state.generation > 0 ? state_take(job, generation) : state_begin(job, generation));
+    roles->formed = true;
+    return TRI_OK;
+}
+
+void tri_job_roles_settle(tri_job *job)
+{
+    tri_stock_set_close(&job->roles.kept);
+}
+
+/* --- leaving --- */
+
+tri_status tri_job_leave_agree(tri_job *job)
+{
+    tri_job_elastic *elastic = &job->elastic;
+    size_t ranks = (size_t)job->world;
+    elastic->leaves = elastic->wished;
+    if (!job->roles.on || elastic->leavers < 2)
+        return TRI_OK;
+    int64_t mine[3] = {job->roles.now.what.own, job->roles.now.what.mirror, elastic->wished};
+    int64_t *all = tri_alloc(ranks * sizeof(mine));
+    tri_role_set *sets = tri_alloc_zero(ranks, sizeof(*sets));
+    bool *leaves = tri_alloc_zero(ranks, sizeof(*leaves));
+    tri_status status = all && sets && leaves ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_all_gather(job->group, mine, all, 3, TRI_I64, NULL);
+    for (int r = 0; status == TRI_OK && r < job->world; r++) {
+        sets[r] = (tri_role_set){.own = (int)all[3 * r], .mirror = (int)all[3 * r + 1]};
+        leaves[r] = all[3 * r + 2] != 0;
+    }
+    if (status == TRI_OK) {
+        tri_roles_leave(sets, job->world, leaves);
+        elastic->leaves = leaves[job->rank];
+    }
+    tri_free(all);
+    tri_free(sets);
+    tri_free(leaves);
+    return status;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reform_state.c: where every rank has a whole state: the newest becomes everybody's when a generation forms.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "train/job.h"
+
+static int64_t step_of(int64_t progress)
+{
+    return progress < 0 ? -1 : progress / 2;
+}
+
+/* --- state: from a rank that has the newest to those that have not --- */
+
+tri_job_rest tri_job_rest_of(const tri_job *job)
+{
+    const tri_job_test *test = &job->test;
+    return (tri_job_rest){.step = job->step,
+                        .step_before = job->step_before,
+                        .guard = {job->guard.loss, (double)job->guard.steps, (double)job->guard.acts},
+                        .first_step = job->first_step,
+                        .saved_step = job->saved_step,
+                        .scale = job->scale,
+                        .record = job->record,
+                        .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
+}
+
+tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state)
+{
+    tri_job_test *test = &job->test;
+    job->step = rest->step;
+    job->step_before = rest->step_before;
+    job->guard.loss = rest->guard[0];
+    job->guard.steps = (int64_t)rest->guard[1];
+    job->guard.acts = (int64_t)rest->guard[2];
+    job->first_step = rest->first_step;
+    job->saved_step = rest->saved_step;
+    job->scale = rest->scale;
+    job->record = rest->record;
+    test->loss = rest->test[0];
+    test->accuracy = rest->test[1];
+    test->perplexity = rest->test[2];
+    test->weight = rest->test[3];
+    job->hashed_step = -1;
+    /* The line of the step that this rank did not see the end of. */
+    return had_state && job->metrics ? tri_metrics_write(job->metrics, &job->record) : TRI_OK;
+}
+
+static int64_t count_of(const tri_job *job, int array)
+{
+    return array == 0 ? job->params->count : tri_optim_count(job->optim);
+}
+
+/* A rank that is a step behind keeps what it has until everything is there: it may be the last that has anything. A
+ * newcomer has nothing to lose. */
+static tri_status arrays_move(tri_job *job, tri_group *group, tri_job_arrays *arrays, float **rooms)
+{
+    bool stages = job->elastic.has_state && tri_group_rank(group) > 0;
+    for (int i = 0; stages && i < arrays->count; i++)
+        if (!(rooms[i] = tri_alloc_bulk((size_t)count_of(job, i) * sizeof(float))))
+            return TRI_ENOMEM;
+    if (tri_group_rank(group) > 0 && !stages)
+        job->elastic.touched = true;
+    tri_job_rest rest = tri_job_rest_of(job);
+    TRI_TRY(tri_broadcast(group, &rest, sizeof(rest), TRI_U8, 0, NULL));
+    for (int i = 0; i < arrays->count; i++)
+        TRI_TRY(tri_broadcast(group, stages ? rooms[i] : arrays->views[i].host, count_of(job, i), TRI_F32, 0, NULL));
+    for (int i = 0; stages && i < arrays->count; i++)
+        memcpy(arrays->views[i].host, rooms[i], (size_t)count_of(job, i) * sizeof(float));
+    if (tri_group_rank(group) == 0)
+        return TRI_OK;
+    tri_job_arrays_written(arrays);
+    return tri_job_rest_take(job, &rest, job->elastic.has_state);
+}
+
+static tri_status state_move(tri_job *job, tri_group *group)
+{
+    tri_job_arrays arrays;
+    float *rooms[1 + TRI_OPTIM_MAX_STATE] = {NULL};
+    tri_status status = tri_job_arrays_open(job, true, &arrays);
+    tri_group_name_next(group, "state");
+    if (status == TRI_OK)
+        status = arrays_move(job, group, &arrays, rooms);
+    tri_group_name_next(group, "");
+    tri_job_arrays_close(&arrays);
+    for (size_t i = 0; i < TRI_COUNT_OF(rooms); i++)
+        tri_free(rooms[i]);
+    return status;
+}
+
+/* The ranks that go behind the newest state, and in front of them one that has it. */
+static int needy_find(const tri_job *job, const int64_t *progress, int64_t newest, int *ranks, bool *own)
+{
+    int count = 1;
+    ranks[0] = -1;
+    *own = false;
+    for (int r = 0; r < job->world; r++) {
+        bool needs = step_of(progress[r]) < newest;
+        if (needs)
+            ranks[count++] = r;
+        else if (ranks[0] < 0)
+            ranks[0] = r;
+        *own = *own || (r == job->rank && (needs || ranks[0] == r));
+    }
+    return count;
+}
+
+static tri_status state_share(tri_job *job, const int64_t *progress, int64_t newest)
+{
+    bool own;
+    tri_group *group;
+    int *ranks = tri_alloc((size_t)(job->world + 1) * sizeof(int));
+    if (!ranks)
+        return TRI_ENOMEM;
+    int count = needy_find(job, progress, newest, ranks, &own);
+    tri_status status = TRI_OK;
+    if (own && count > 1) {
+        status = tri_group_create_of(job->comm, ranks, count, "state", &group);
+        if (status == TRI_OK) {
+            status = state_move(job, group);
+            tri_group_destroy(group);
+        }
+    }
+    tri_free(ranks);
+    return status;
+}
+
+/* Is there a checkpoint of this run? The same on all ranks. */
+static tri_status checkpoint_find(tri_job *job, int64_t *found)
+{
+    char folder[1200], *path = NULL;
+    snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder ? job->run_folder : "");
+    *found = job->rank == 0 && job->run_folder && tri_fs_exists(folder) &&
+             tri_checkpoint_newest(folder, &path, NULL) == TRI_OK;
+    tri_free(path);
+    return tri_broadcast(job->group, found, 1, TRI_I64, 0, NULL);
+}
+
+tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
+{
+    const char *from = job->elastic.resume;
+    int64_t own = 0;
+    job->elastic.touched = true;
+    if (generation > 1)
+        TRI_TRY(checkpoint_find(job, &own));
+    if (own)
+        from = job->run_folder;
+    *found = from != NULL;
+    return from ? tri_job_resume(job, from) : tri_job_weights_find(job);
+}
+
+/* Nobody has any. */
+static tri_status state_begin(tri_job *job, const tri_job_generation *generation)
+{
+    bool found;
+    TRI_TRY(tri_job_state_begin(job, generation->number, &found));
+    if (generation->number > 1 && job->rank == 0)
+        tri_log(TRI_LOG_WARN, "none of the workers so far is left: the run goes on from step %lld%s",
+                (long long)job->step, found ? ", its newest checkpoint" : "");
+    return TRI_OK;
+}
+
+tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation)
+{
+    int64_t newest = -1;
+    bool acted = true;
+    for (int r = 0; r < job->world; r++)
+        if (step_of(generation->progress[r]) > newest)
+            newest = step_of(generation->progress[r]);
+    for (int r = 0; r < job->world; r++)
+        if (step_of(generation->progress[r]) == newest && newest >= 0 && generation->progress[r] % 2 == 0)
+            acted = false;
+    TRI_TRY(newest < 0 ? state_begin(job, generation) : state_share(job, generation->progress, newest));
+    job->acted = acted;
+    if (!acted)
+        job->saved_step = -1; /* whoever was to save it may be gone */
+    return TRI_OK;
+}
