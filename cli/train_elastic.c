@@ -203,16 +203,19 @@ static void generation_tell(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
     int64_t until_ns = tri_deadline_after_ms(FORM_MS);
+    char text[64], mesh[80] = "";
     if (tri_members_rank(at->members) > 0)
         return;
+    if (at->job->roles.wish.tensor > 1 || at->job->roles.wish.pipeline > 1)
+        snprintf(mesh, sizeof(mesh), " as %s", tri_mesh_print(&at->job->mesh, text));
     if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, until_ns) != TRI_OK)
         tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
                 tri_last_error());
     if (at->job->elastic.lost_ns == 0)
         tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", now->count, at->words->folder);
     else
-        tri_log(TRI_LOG_INFO, "generation %lld: %d worker%s, step %lld, %.0f ms after it was called",
-                (long long)now->number, now->count, now->count == 1 ? "" : "s", (long long)at->job->step,
+        tri_log(TRI_LOG_INFO, "generation %lld: %d worker%s%s, step %lld, %.0f ms after it was called",
+                (long long)now->number, now->count, now->count == 1 ? "" : "s", mesh, (long long)at->job->step,
                 (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
 }
 

@@ -435,7 +435,7 @@ static tri_status list_print(const tri_vector *list, tri_string *text)
 /* Claims the next generation with those that are here; what stands then is the present one. */
 static tri_status claim(tri_members *members, int64_t number, const tri_vector *list, int64_t deadline_ns)
 {
-    char key[KEY], *stands = NULL;
+    char key[KEY], *stands;
     size_t nbytes;
     tri_string text = {0};
 
@@ -444,8 +444,9 @@ static tri_status claim(tri_members *members, int64_t number, const tri_vector *
         status = tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(&text),
                                  text.nbytes, &stands, &nbytes, deadline_ns);
     tri_string_fini(&text);
+    TRI_TRY(status);
     tri_free(stands);
-    return status == TRI_OK ? look(members, number, deadline_ns) : status;
+    return look(members, number, deadline_ns);
 }
 
 /* Those that are here have no whole state, and one that may have it has not ended: it is worth waiting for. */

@@ -286,13 +286,11 @@ void tri_job_roles_settle(tri_job *job)
 
 /* --- leaving --- */
 
-tri_status tri_job_leave_agree(tri_job *job)
+/* Where several want to leave, partners take turns. */
+static tri_status turns_agree(tri_job *job)
 {
     tri_job_elastic *elastic = &job->elastic;
     size_t ranks = (size_t)job->world;
-    elastic->leaves = elastic->wished;
-    if (!job->roles.on || elastic->leavers < 2)
-        return TRI_OK;
     int64_t mine[3] = {job->roles.now.what.own, job->roles.now.what.mirror, elastic->wished};
     int64_t *all = tri_alloc(ranks * sizeof(mine));
     tri_role_set *sets = tri_alloc_zero(ranks, sizeof(*sets));
@@ -312,4 +310,15 @@ tri_status tri_job_leave_agree(tri_job *job)
     tri_free(sets);
     tri_free(leaves);
     return status;
+}
+
+tri_status tri_job_leave_agree(tri_job *job)
+{
+    tri_job_elastic *elastic = &job->elastic;
+    elastic->leaves = elastic->wished;
+    if (job->roles.on && elastic->leavers > 1)
+        TRI_TRY(turns_agree(job));
+    if (elastic->leaves && job->metrics) /* the others go on as soon as it says that it leaves */
+        tri_metrics_yield(job->metrics);
+    return TRI_OK;
 }

@@ -87,13 +87,15 @@ class Run:
         return self.process.returncode
 
 
-class Elastic(unittest.TestCase):
-    alone = {}  # hashes of one process, by words
+class Runs(unittest.TestCase):
+    """What tests of such runs share."""
+    config = CONFIG
+    alone = {}  # hashes of one process, by configuration and words
 
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.temporary.name)
-        (self.path / "run.yaml").write_text(CONFIG)
+        (self.path / "run.yaml").write_text(self.config)
         self.running = []
 
     def tearDown(self):
@@ -116,11 +118,12 @@ class Elastic(unittest.TestCase):
         return found[-1]
 
     def weights(self, *words):
-        if words not in Elastic.alone:
+        key = (self.config, *words)
+        if key not in Runs.alone:
             run = self.start("alone", *words)
             self.assertEqual(run.end(), 0, run.text())
-            Elastic.alone[words] = self.hash_of(run)
-        return Elastic.alone[words]
+            Runs.alone[key] = self.hash_of(run)
+        return Runs.alone[key]
 
     def check(self, run, *words):
         """It ended well, with the weights of one process and every step once."""
@@ -129,7 +132,7 @@ class Elastic(unittest.TestCase):
         records = [json.loads(line) for line in (self.path / run.name / "metrics.jsonl").read_text().splitlines()]
         steps = [record["step"] for record in records if "loss" in record]
         self.assertEqual(steps, list(range(len(steps))), run.text())
-        wanted = [word for word in words if word.startswith("train.steps=")] or re.findall(r"steps: (\d+)", CONFIG)
+        wanted = [word for word in words if word.startswith("train.steps=")] or re.findall(r"steps: (\d+)", self.config)
         self.assertEqual(len(steps), int(wanted[0].split("=")[-1]), run.text())
         tests = [record["step"] for record in records if "test_loss" in record]
         self.assertEqual(tests, sorted(set(tests)), run.text())
@@ -139,6 +142,8 @@ class Elastic(unittest.TestCase):
         run.wait_for_steps()
         return run
 
+
+class Elastic(Runs):
     def test_a_quiet_run(self):
         self.check(self.start("quiet", "-n", "3", "--elastic", "1:8"))
 
@@ -252,8 +257,10 @@ class Elastic(unittest.TestCase):
             (["-n", "2", "--elastic", "3:8"], "want as many workers to begin with, got -n 2"),
             (["-n", "2", "--elastic", "1:9"], "want at most train.shards workers, 8"),
             (["-n", "2", "--elastic", "1:8", "--servers", "1"], "--elastic goes without --servers"),
-            (["-n", "2", "--elastic", "1:8", "parallel.sync=zero1"], "parallel.sync allreduce so far, got zero1"),
-            (["-n", "2", "--elastic", "1:8", "parallel.tensor=2"], "parallel.tensor 1 so far, got 2"),
+            (["-n", "2", "--elastic", "1:8", "parallel.sync=local"], "zero1, zero2 and zero3, got local"),
+            (["-n", "2", "--elastic", "1:8", "parallel.tensor=2"], "wants parallel.tensor_parts"),
+            (["-n", "2", "--elastic", "1:8", "parallel.pipeline=auto"], "a number of tensor ranks and stages, got auto"),
+            (["-n", "4", "--elastic", "1:8", "parallel.sync=zero1", "parallel.zero_ranks=2"], "parallel.zero_ranks all so far, got 2"),
             (["-n", "2", "--elastic", "1:8", "comm.heartbeat_ms=0"], "comm.heartbeat_ms above 0"),
             (["-n", "2", "--wait", "3"], "--wait goes with --elastic"),
             (["--elastic", "1:8"], "was started by alone"),
