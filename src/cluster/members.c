@@ -69,14 +69,15 @@ static tri_status list_parse(const char *text, int64_t number, tri_generation *o
     while (*line) {
         const char *end = strchr(line, '\n');
         tri_member member = {.progress = -1};
-        bool good = end && sscanf(line, "%39s %39s %" SCNd64 " %139s", member.id, member.host, &member.progress, member.note) == 4;
+        bool good = end && sscanf(line, "%39s %39s %" SCNd64 " %139s", member.id, member.host, &member.progress,
+                                  member.note) == 4;
 
         if (!good || !tri_vector_push(&list, &member)) {
             tri_vector_fini(&list);
             return good ? TRI_ENOMEM
                         : tri_fail(TRI_EFORMAT,
-                                   "store key gen/%" PRId64 ": want lines of id, host, progress, note, got '%.80s'", number,
-                                   line);
+                                   "store key gen/%" PRId64 ": want lines of id, host, progress, note, got '%.80s'",
+                                   number, line);
         }
         line = end + 1;
     }
@@ -441,8 +442,8 @@ static tri_status claim(tri_members *members, int64_t number, const tri_vector *
 
     tri_status status = list_print(list, &text);
     if (status == TRI_OK)
-        status = tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(&text),
-                                 text.nbytes, &stands, &nbytes, deadline_ns);
+        status = tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(&text), text.nbytes,
+                                 &stands, &nbytes, deadline_ns);
     tri_string_fini(&text);
     TRI_TRY(status);
     tri_free(stands);

@@ -172,8 +172,8 @@ tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t 
     TRI_TRY(tri_params_room(params, share, share_count));
     const tri_slice *slices = share ? params->share : &all;
     tri_device_view view;
-    TRI_TRY(tri_device_view_open(&view, params->device, params->values,
-                                 (size_t)tri_params_held(params) * sizeof(float)));
+    TRI_TRY(
+        tri_device_view_open(&view, params->device, params->values, (size_t)tri_params_held(params) * sizeof(float)));
     float *values = view.host;
     for (int i = 0; i < (share ? share_count : 1); values += slices[i++].count)
         slice_fill(params, model->params.items, seed, slices[i], values);

@@ -138,13 +138,13 @@ typedef struct tri_job_roles {
     bool formed;          /* `now` is complete here */
     int mirrored;         /* rank whose role the mirror is; -1: there is no mirror */
     tri_step_phase phase;
-    tri_sync_slice slice;       /* of the sync, in this step */
-    tri_sync_piece *pieces;     /* of the mirror */
-    int piece_count;            /* of them */
-    float *sums;                /* theirs */
-    tri_batch *batch;           /* the sums of this role go to its mirror, those of the other one come; or NULL */
-    int64_t nbytes;             /* that it sends */
-    int64_t step_start_ns;      /* of the step under way */
+    tri_sync_slice slice;   /* of the sync, in this step */
+    tri_sync_piece *pieces; /* of the mirror */
+    int piece_count;        /* of them */
+    float *sums;            /* theirs */
+    tri_batch *batch;       /* the sums of this role go to its mirror, those of the other one come; or NULL */
+    int64_t nbytes;         /* that it sends */
+    int64_t step_start_ns;  /* of the step under way */
 } tri_job_roles;
 
 /* What train.sample_every needs (sample.c). */
@@ -285,9 +285,9 @@ int64_t tri_job_progress(const tri_job *job);
 /* The ranks went on without this one for a while: others have written on. */
 void tri_job_lost_touch(tri_job *job);
 typedef struct tri_job_generation {
-    int64_t number;          /* from 1 */
-    int count;               /* of ranks */
-    const int64_t *progress; /* of each */
+    int64_t number;             /* from 1 */
+    int count;                  /* of ranks */
+    const int64_t *progress;    /* of each */
     const tri_role_note *notes; /* what each has of a spread state */
 } tri_job_generation;
 /* What this process has of one. */

@@ -29,8 +29,9 @@ tri_status tri_elastic_check(const tri_config *config)
     if (strcmp(parallel->tensor, "auto") == 0 || strcmp(parallel->pipeline, "auto") == 0)
         return tri_fail(TRI_ECONFIG, "--elastic wants a number of tensor ranks and stages, got auto");
     if (strcmp(parallel->tensor, "1") != 0 && parallel->tensor_parts == 0)
-        return tri_fail(TRI_ECONFIG, "--elastic with parallel.tensor %s wants parallel.tensor_parts: the bits are not "
-                                     "to depend on how many ranks are left",
+        return tri_fail(TRI_ECONFIG,
+                        "--elastic with parallel.tensor %s wants parallel.tensor_parts: the bits are not "
+                        "to depend on how many ranks are left",
                         parallel->tensor);
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
         if (strcmp(rows[i].found, rows[i].wanted) != 0)

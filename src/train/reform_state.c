@@ -20,13 +20,13 @@ tri_job_rest tri_job_rest_of(const tri_job *job)
 {
     const tri_job_test *test = &job->test;
     return (tri_job_rest){.step = job->step,
-                        .step_before = job->step_before,
-                        .guard = {job->guard.loss, (double)job->guard.steps, (double)job->guard.acts},
-                        .first_step = job->first_step,
-                        .saved_step = job->saved_step,
-                        .scale = job->scale,
-                        .record = job->record,
-                        .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
+                          .step_before = job->step_before,
+                          .guard = {job->guard.loss, (double)job->guard.steps, (double)job->guard.acts},
+                          .first_step = job->first_step,
+                          .saved_step = job->saved_step,
+                          .scale = job->scale,
+                          .record = job->record,
+                          .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
 }
 
 tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state)

@@ -41,7 +41,8 @@ typedef struct move {
     tri_vector ways;           /* of way, from or to this rank */
     int64_t window;            /* elements */
     room out, in;              /* what leaves, and what comes, of one window */
-    int64_t *to_counts, *from_counts, *to_firsts, *from_firsts; /* [ranks] elements to each, from each, where they lie */
+    int64_t *to_counts, *from_counts, *to_firsts,
+        *from_firsts; /* [ranks] elements to each, from each, where they lie */
     float *array_from[2], *array_to[2];
 } move;
 

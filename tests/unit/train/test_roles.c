@@ -19,10 +19,10 @@ static void a_note_is_a_word_that_reads_back(void **state)
 {
     (void)state;
     char text[TRI_ROLE_NOTE_NBYTES];
-    tri_role_note notes[] = {{{{0}}},
-                             note_of(12, true, 4, 3, -1),
-                             {{{INT64_MAX, INT64_MAX, false, 65536, 65535, 65535},
-                               {INT64_MAX, INT64_MAX, true, 65536, 65535, 65535}}}};
+    tri_role_note notes[] = {
+        {{{0}}},
+        note_of(12, true, 4, 3, -1),
+        {{{INT64_MAX, INT64_MAX, false, 65536, 65535, 65535}, {INT64_MAX, INT64_MAX, true, 65536, 65535, 65535}}}};
     for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
         tri_role_note back;
         tri_role_note_print(&notes[i], text);
@@ -41,8 +41,18 @@ static void a_note_is_a_word_that_reads_back(void **state)
 static void what_is_no_note_is_refused(void **state)
 {
     (void)state;
-    const char *const wrong[] = {"",           "x",           "5,1,0,4,1",     "0,1,0,4,1,-1", "5,-1,0,4,1,-1", "5,1,2,4,1,-1",
-                                 "5,1,0,4,4,-1", "5,1,0,4,1,4", "5,1,0,4,-1,0", "5,1,0,4,1,-2", "5,1,0,4,1,0x", "5,1,0,4,1,0/"};
+    const char *const wrong[] = {"",
+                                 "x",
+                                 "5,1,0,4,1",
+                                 "0,1,0,4,1,-1",
+                                 "5,-1,0,4,1,-1",
+                                 "5,1,2,4,1,-1",
+                                 "5,1,0,4,4,-1",
+                                 "5,1,0,4,1,4",
+                                 "5,1,0,4,-1,0",
+                                 "5,1,0,4,1,-2",
+                                 "5,1,0,4,1,0x",
+                                 "5,1,0,4,1,0/"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         tri_role_note note;
         if (tri_role_note_read(wrong[i], &note))
@@ -164,9 +174,10 @@ static void a_layout_for_fewer_ranks_has_at_most_the_tensor_ranks_and_stages_ask
         int tensor, pipeline, ranks;
         bool even;
         int data, tensor_found, pipeline_found;
-    } rows[] = {{1, 1, 7, false, 7, 1, 1}, {1, 1, 7, true, 4, 1, 1},  {2, 1, 4, false, 2, 2, 1}, {2, 1, 3, false, 1, 2, 1},
-                {2, 2, 4, false, 1, 2, 2}, {2, 2, 3, false, 1, 2, 1}, {1, 4, 3, false, 1, 1, 3}, {4, 1, 3, false, 1, 2, 1},
-                {4, 2, 1, false, 1, 1, 1}, {1, 2, 7, true, 2, 1, 2},  {2, 2, 8, false, 2, 2, 2}};
+    } rows[] = {{1, 1, 7, false, 7, 1, 1}, {1, 1, 7, true, 4, 1, 1},  {2, 1, 4, false, 2, 2, 1},
+                {2, 1, 3, false, 1, 2, 1}, {2, 2, 4, false, 1, 2, 2}, {2, 2, 3, false, 1, 2, 1},
+                {1, 4, 3, false, 1, 1, 3}, {4, 1, 3, false, 1, 2, 1}, {4, 2, 1, false, 1, 1, 1},
+                {1, 2, 7, true, 2, 1, 2},  {2, 2, 8, false, 2, 2, 2}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         tri_mesh wish = mesh_of(0, rows[i].tensor, rows[i].pipeline, 0), mesh;
         int taken = tri_roles_layout(&wish, rows[i].ranks, rows[i].even, &mesh);
@@ -180,7 +191,8 @@ static void a_layout_for_fewer_ranks_has_at_most_the_tensor_ranks_and_stages_ask
 static void nobody_leaves_with_the_last_of_something(void **state)
 {
     (void)state;
-    const tri_role_set pairs[] = {{5, 1, false, 4, 0, 2}, {5, 1, false, 4, 1, 3}, {5, 1, false, 4, 2, 0}, {5, 1, false, 4, 3, 1}};
+    const tri_role_set pairs[] = {
+        {5, 1, false, 4, 0, 2}, {5, 1, false, 4, 1, 3}, {5, 1, false, 4, 2, 0}, {5, 1, false, 4, 3, 1}};
     for (int wanted = 0; wanted < 15; wanted++) {
         bool leaves[4], held[4] = {false};
         int left = 0;
