@@ -63,7 +63,7 @@ static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t
         int64_t number = end ? line_number(line, end) : -1;
         if (number < 0 || number / LINE_KINDS >= first_step)
             break;
-        *last = number;
+        *last = number > *last ? number : *last; /* that of a save comes when it has ended */
         kept = (size_t)(end + 1 - text);
         line = end + 1;
     }
@@ -163,10 +163,15 @@ tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
     return flush(metrics);
 }
 
+tri_status tri_metrics_flush(tri_metrics *metrics)
+{
+    return metrics->leads ? flush(metrics) : TRI_OK;
+}
+
 tri_status tri_metrics_rewind(tri_metrics *metrics, int64_t step)
 {
     tri_string *lines = &metrics->lines;
-    tri_status status = metrics->leads ? flush(metrics) : TRI_OK;
+    tri_status status = tri_metrics_flush(metrics);
     char *line = lines->text, *stop = lines->text + lines->nbytes, *end;
     while (line < stop && (end = memchr(line, '\n', (size_t)(stop - line))) &&
            line_number(line, end) < step * LINE_KINDS)

@@ -38,6 +38,8 @@ tri_status tri_metrics_follow(const char *path, tri_metrics **out);
 tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step);
 /* From now on not, once it has written what it has. */
 void tri_metrics_yield(tri_metrics *metrics);
+/* Whoever leads writes what it has to the file. */
+tri_status tri_metrics_flush(tri_metrics *metrics);
 /* The run goes back to `step`: lines of it and of later ones are forgotten; somebody leads again afterwards. */
 tri_status tri_metrics_rewind(tri_metrics *metrics, int64_t step);
 /* Nor that: somebody else has gone on with the file for long, and perhaps from an earlier step. */
