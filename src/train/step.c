@@ -235,15 +235,15 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     if (limit > 0 && norm > limit)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
+    job->record.grad_norm = norm;
     TRI_TRY(tri_job_commit(job, slice));
     tri_job_weights_move(job, slice);
     if (job->ahead && (norm_is_wanted(job) || tri_job_show_wants_gradients(job)))
         TRI_TRY(tri_job_settle(job));
     if (job->ahead && norm_is_wanted(job))
-        TRI_TRY(tri_job_gradient_norm(job, &norm));
+        TRI_TRY(tri_job_gradient_norm(job, &job->record.grad_norm));
     if (job->ahead)
         TRI_TRY(tri_job_show_gradients(job, scale));
-    job->record.grad_norm = norm;
     return TRI_OK;
 }
 
