@@ -129,6 +129,16 @@ size_t tri_line_queued(const tri_line *line)
     return line->queue.nbytes;
 }
 
+void tri_line_flush(tri_line *line)
+{
+    tri_post_line_flush(line);
+}
+
+uint64_t tri_line_heard(const tri_line *line)
+{
+    return line->heard;
+}
+
 void tri_line_note_set(tri_line *line, void *note)
 {
     line->note = note;

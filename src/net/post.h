@@ -80,6 +80,10 @@ tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *le
 /* The same with a body that lies in two places. */
 tri_status tri_post_send_pair(tri_line *line, unsigned priority, const tri_letter *letter, const tri_part body[2],
                               tri_post_sent sent, void *arg);
+/* Sends what the way takes of it now: before this end is busy for long. */
+void tri_line_flush(tri_line *line);
+/* Bytes that have come on the line. */
+uint64_t tri_line_heard(const tri_line *line);
 /* Bytes of letters that wait to be sent. */
 size_t tri_line_queued(const tri_line *line);
 /* Reads nothing more from a line until it is called with false: the sender waits then, by the transport's own means.

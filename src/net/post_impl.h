@@ -75,6 +75,7 @@ struct tri_line {
     bool full;     /* a write took less than it was given */
     bool mute;     /* a write failed: nothing is sent any more */
     bool flushing;
+    uint64_t heard; /* bytes that were read */
     void *note;
     post_node all;   /* of post->lines, or of post->ended */
     post_node ready; /* of post->ready: has something to be read */

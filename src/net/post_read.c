@@ -224,6 +224,7 @@ void tri_post_line_receive(tri_line *line)
             tri_post_line_break(line, tri_last_error());
             break;
         }
+        line->heard += given;
         left -= given < left ? given : left;
         read_take(line, rooms[0].nbytes, given);
     }

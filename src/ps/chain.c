@@ -30,7 +30,8 @@ bool tri_ps_chain_keep(tri_ps_server *server, ps_guest *guest, unsigned priority
                        const void *body, bool lasting)
 {
     ps_chain *chain = &server->chain;
-    if (!chain->lost && (!chain->line || chain->sent == chain->acknowledged))
+    bool alone = !chain->lost && !chain->line;
+    if (alone || (!chain->lost && tri_ps_beat_is_leased(server) && chain->sent == chain->acknowledged))
         return false;
     size_t nbytes = lasting ? 0 : (size_t)letter->nbytes;
     ps_kept *kept = tri_alloc(sizeof(*kept) + nbytes);
@@ -74,6 +75,7 @@ static void kept_release(ps_chain *chain, uint64_t acknowledged)
 void tri_ps_chain_acknowledged(tri_ps_server *server, uint64_t letters)
 {
     server->chain.acknowledged = letters <= server->chain.sent ? letters : server->chain.sent;
+    tri_ps_beat_acknowledged(&server->chain);
     kept_release(&server->chain, server->chain.acknowledged);
 }
 
@@ -104,7 +106,7 @@ void tri_ps_chain_fini(tri_ps_server *server)
 /* --- letters to the backup --- */
 
 /* A backup that lacks a letter is none. */
-static void chain_send(tri_ps_server *server, const tri_letter *letter, const void *body)
+void tri_ps_chain_say(tri_ps_server *server, const tri_letter *letter, const void *body)
 {
     (void)tri_ps_concerns_all(server, tri_post_send(server->chain.line, 0, letter, body, NULL, NULL));
     server->chain.sent++;
@@ -121,7 +123,7 @@ void tri_ps_chain_forward(tri_ps_server *server, int worker, const tri_letter *l
     else
         head.table |= (uint32_t)worker << PS_TABLE_BITS;
     tri_letter copy = ps_head_write(&head);
-    chain_send(server, &copy, body);
+    tri_ps_chain_say(server, &copy, body);
 }
 
 static void table_send(tri_ps_server *server, const ps_table *table)
@@ -130,7 +132,7 @@ static void table_send(tri_ps_server *server, const ps_table *table)
     if (!tri_ps_concerns_all(server, tri_ps_table_write(table, &state))) {
         ps_head head = {.kind = PS_COPY_TABLE, .nbytes = state.nbytes, .table = (uint32_t)table->number};
         tri_letter letter = ps_head_write(&head);
-        chain_send(server, &letter, tri_string_text(&state));
+        tri_ps_chain_say(server, &letter, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -142,7 +144,7 @@ static void block_send(tri_ps_server *server, const ps_table *table, int b)
         ps_head head = {
             .kind = PS_COPY, .nbytes = state.nbytes, .table = (uint32_t)table->number, .block = (uint32_t)b};
         tri_letter letter = ps_head_write(&head);
-        chain_send(server, &letter, tri_string_text(&state));
+        tri_ps_chain_say(server, &letter, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -162,7 +164,7 @@ static void slot_send(tri_ps_server *server)
         !tri_ps_concerns_all(server, tri_ps_kv_slot_write(table, slot, true, &state))) {
         ps_head head = {.kind = PS_KV_COPY, .nbytes = state.nbytes, .table = table->id, .block = (uint32_t)slot};
         tri_letter letter = ps_head_write(&head);
-        chain_send(server, &letter, tri_string_text(&state));
+        tri_ps_chain_say(server, &letter, tri_string_text(&state));
     }
     tri_string_fini(&state);
 }
@@ -218,7 +220,7 @@ void tri_ps_chain_tell(tri_ps_server *server)
 {
     tri_letter letter = ps_head_write(&(ps_head){.kind = PS_LOOK, .clock = (int64_t)server->view.version});
     if (server->chain.line)
-        chain_send(server, &letter, NULL);
+        tri_ps_chain_say(server, &letter, NULL);
 }
 
 static void give_end(ps_chain *chain)
@@ -251,7 +253,9 @@ static void chain_begin(tri_ps_server *server)
     ps_chain *chain = &server->chain;
     chain->lost = false;
     kept_release(chain, UINT64_MAX);
-    chain->sent = chain->acknowledged = 0;
+    chain->sent = chain->acknowledged = chain->beat = 0;
+    chain->leased_ns = chain->beat_ns = tri_now_ns();
+    chain->quiet = (ps_quiet){0};
     chain->given = (ps_slots){0};
     chain->is_giving = false;
     ps_head head = {.kind = PS_HELLO,
@@ -260,16 +264,16 @@ static void chain_begin(tri_ps_server *server)
                     .clock = server->setup.number,
                     .extra = (double)server->view.version};
     tri_letter letter = ps_head_write(&head);
-    chain_send(server, &letter, NULL);
+    tri_ps_chain_say(server, &letter, NULL);
     for (int t = 0; t < server->table_count; t++) {
         const tri_string *text = &server->tables[t]->text;
         letter = ps_head_write(&(ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .nbytes = text->nbytes});
-        chain_send(server, &letter, tri_string_text(text));
+        tri_ps_chain_say(server, &letter, tri_string_text(text));
     }
     for (int t = 0; t < server->kv->table_count; t++) {
         const tri_string *text = &server->kv->tables[t]->text;
         letter = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .flags = PS_FLAG_COPY, .nbytes = text->nbytes});
-        chain_send(server, &letter, tri_string_text(text));
+        tri_ps_chain_say(server, &letter, tri_string_text(text));
     }
 }
 

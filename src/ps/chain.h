@@ -30,6 +30,13 @@ typedef struct ps_kept {
     bool lasting;
 } ps_kept;
 
+/* How long nothing has come from a neighbour. */
+typedef struct ps_quiet {
+    uint64_t heard; /* bytes on its line */
+    int64_t silent_ns;
+    bool excused; /* it has said that it will be silent */
+} ps_quiet;
+
 typedef struct ps_chain {
     int backup;     /* number of the backup that there should be, -1: none */
     tri_line *line; /* NULL: it is not reached (yet) */
@@ -42,6 +49,10 @@ typedef struct ps_chain {
     int copy_table, copy_block; /* the next; copy_table past the last: all were */
     int copy_rows, copy_slot;   /* the same of tables of rows */
     uint64_t told;              /* version of the view of which it was said that the backup has all */
+    uint64_t beat;              /* letters that the backup has with the latest beat, */
+    int64_t beat_ns;            /* which was sent then */
+    int64_t leased_ns;          /* when the latest one was sent that it has acknowledged */
+    ps_quiet quiet;             /* of the backup */
 } ps_chain;
 
 void tri_ps_chain_init(struct tri_ps_server *server);
@@ -54,6 +65,8 @@ tri_status tri_ps_chain_renew(struct tri_ps_server *server);
 void tri_ps_chain_tell(struct tri_ps_server *server);
 /* A letter of a worker that changes the state, before it is handled. */
 void tri_ps_chain_forward(struct tri_ps_server *server, int worker, const tri_letter *letter, const void *body);
+/* A letter to the backup, which is there. */
+void tri_ps_chain_say(struct tri_ps_server *server, const tri_letter *letter, const void *body);
 /* True: the answer is kept until the backup has all letters so far, or there is another. */
 bool tri_ps_chain_keep(struct tri_ps_server *server, struct ps_guest *guest, unsigned priority,
                        const tri_letter *letter, const void *body, bool lasting);
@@ -68,6 +81,20 @@ void tri_ps_chain_lost(struct tri_ps_server *server);
 void tri_ps_chain_alone(struct tri_ps_server *server);
 /* This server was taken for dead: others have given its answers, or will. */
 void tri_ps_chain_drop(struct tri_ps_server *server);
+
+/* --- server_beat.c --- */
+/* To be called after each turn: beats, and finds out who is silent. */
+tri_status tri_ps_beat(struct tri_ps_server *server);
+/* So often it must be called, at least. */
+int64_t tri_ps_beat_ms(const struct tri_ps_server *server, int64_t otherwise_ms);
+/* Nobody can have done without this server yet. False: a beat is on its way to the backup. */
+bool tri_ps_beat_is_leased(struct tri_ps_server *server);
+void tri_ps_beat_acknowledged(ps_chain *chain);
+/* This server is going to be busy for long; a neighbour has said so. */
+void tri_ps_beat_excuse(struct tri_ps_server *server);
+void tri_ps_beat_excused(ps_quiet *quiet, const tri_line *line);
+
+/* --- chain.c --- */
 /* A neighbour may be dead: finds out, and if so makes the view without it. */
 tri_status tri_ps_chain_suspect(struct tri_ps_server *server, int number);
 

@@ -53,13 +53,18 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
 
 /* --- questions to all servers --- */
 
-/* Servers that are gone owe nothing; nor do those that a worker leaves and that are gone before. */
+/* For all to answer a goodbye, where there are backups. */
+#define LEAVE_MS 3000
+
+/* Servers that are gone owe nothing; nor do those that a worker leaves and that are gone before, or hang when nobody is
+ * left who could do without them: what they were told is on their backups, and the store says that all have left. */
 static bool all_answered(void *arg)
 {
     const tri_ps_client *client = arg;
     for (int s = 0; s < client->setup.servers; s++) {
         const ps_link *link = &client->links[s];
-        bool owes = ps_view_has(&client->view, s) && !(client->leaving && !link->line);
+        bool hangs = client->setup.ps->replicas > 1 && client->leaving && tri_now_ns() > client->leave_ns;
+        bool owes = ps_view_has(&client->view, s) && !(client->leaving && !link->line) && !hangs;
         if (owes && link->answers < client->wanted[s])
             return false;
     }
@@ -270,6 +275,7 @@ tri_status tri_ps_client_bye(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
     client->leaving = true;
+    client->leave_ns = tri_deadline_after_ms(LEAVE_MS);
     tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_BYE}, NULL, "goodbye");
     tri_mutex_unlock(&client->mutex);
     if (status == TRI_OK && client->setup.store && client->setup.ps->replicas > 1) /* one may come back yet */

@@ -50,6 +50,7 @@ struct tri_ps_client {
     tri_string stats;               /* of: */
     int home; /* the server of the first block that moves: it chooses and deals; 0: there is none */
     bool closing, leaving;
+    int64_t leave_ns;  /* leaving: until when all are waited for, where there are backups */
     tri_status status; /* the first failure: every call returns it */
     char message[TRI_ERROR_NBYTES];
 };

@@ -80,6 +80,7 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
     ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
     tri_letter letter = ps_head_write(&head);
     client->links[server].line = line;
+    client->links[server].cut = false;
     client->links[server].lost_ns = 0;
     TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
     if (!client->dense)
@@ -113,6 +114,8 @@ static void view_look(tri_ps_client *client)
     client->look = status != TRI_OK;
     if (status == TRI_OK && newest->version > client->view.version) {
         client->view = *newest;
+        for (int s = 0; s < client->setup.servers; s++) /* one that hangs keeps its line */
+            client->links[s].cut = client->links[s].cut || !ps_view_has(&client->view, s);
         if (client->dense)
             tri_ps_dense_reown(client->dense);
         tri_cond_broadcast(&client->moved);
@@ -170,6 +173,8 @@ static void links_mend(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
     bool look = client->look, leaving = client->leaving;
+    if (leaving) /* time passes */
+        tri_cond_broadcast(&client->moved);
     tri_mutex_unlock(&client->mutex);
     if (leaving)
         return;

@@ -273,7 +273,7 @@ static bool forwarded_read(ps_guest *guest, ps_head *head)
 {
     uint32_t table = head->table & PS_TABLE_MASK;
     if (guest->server < 0 || head->kind == PS_HELLO || head->kind == PS_OPEN || head->kind == PS_LOOK ||
-        head->kind == PS_LEAVE)
+        head->kind == PS_LEAVE || head->kind == PS_BEAT)
         return true;
     if (ps_kind_is_kv(head->kind)) {
         guest->number = head->request < (uint64_t)guest->of->setup.workers ? (int)head->request : -1;
@@ -370,6 +370,8 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
             tri_ps_chain_acknowledged(server, head.request);
         else if (head.kind == PS_LEAVE && head.clock >= 0 && head.clock < 64)
             server->ended |= UINT64_C(1) << head.clock;
+        else if (head.kind == PS_BEAT)
+            tri_ps_beat_excused(&server->chain.quiet, line);
         return true;
     }
     if (!guest)
@@ -377,6 +379,10 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
     if (guest->leaves_ns > 0)
         return true;
     tri_status status = tri_ps_letter_check(guest, &head);
+    if (status == TRI_OK && head.kind == PS_BEAT && head.extra > 0) {
+        tri_ps_beat_excused(&guest->quiet, line);
+        return true;
+    }
     if (status == TRI_OK && (guest->server >= 0 || (head.kind == PS_HELLO && (head.flags & PS_FLAG_SERVER)))) {
         follow(server, line, &head, body);
         return true;
@@ -454,11 +460,13 @@ tri_status tri_ps_server_run(tri_ps_server *server)
 {
     enum { LOOK_MS = 200, COPY_MS = 1 }; /* at signals; while a backup is given blocks, or a file rows */
     while (!atomic_load(&server->stop) && server->left_count < server->setup.workers && !tri_stop_signal()) {
-        TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(is_busy(server) ? COPY_MS : LOOK_MS)));
-        TRI_TRY(tri_ps_kv_go_on(server->kv));
+        int64_t wait_ms = is_busy(server) ? COPY_MS : tri_ps_beat_ms(server, LOOK_MS);
+        TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(wait_ms)));
+        TRI_TRY(tri_ps_kv_go_on(server));
         refused_sweep(server);
         TRI_TRY(tri_ps_neighbour_look(server));
         TRI_TRY(tri_ps_idle_look(server));
+        TRI_TRY(tri_ps_beat(server));
         TRI_TRY(tri_ps_chain_go_on(server));
         if (server->status != TRI_OK)
             return tri_fail_copy(server->status, server->message);

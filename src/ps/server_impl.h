@@ -26,6 +26,7 @@ typedef struct ps_guest {
     int server; /* that forwards to this one, its backup; -1: none. `number` is the letter's worker then */
     int tables[PS_TABLES_MAX], table_count; /* of that server: numbers here */
     uint64_t heard;                         /* letters of that server */
+    ps_quiet quiet;                         /* of it */
     ps_sum *sum;                            /* bsp: that the body under way belongs to, NULL: none */
     float *room;                            /* where it lies there */
     tri_tree_part part;
@@ -94,10 +95,11 @@ struct tri_ps_server {
     tri_ps_server_setup setup;
     ps_view view;
     ps_chain chain;
-    int64_t look_ns;   /* when it looks for a view by itself next */
-    bool yielded;      /* what workers wait for is not answered here any more: they are to ask again */
-    uint64_t suspects; /* bits of neighbours whose line has ended */
-    uint64_t ended;    /* bits of servers that ended in good order */
+    int64_t look_ns;      /* when it looks for a view by itself next */
+    int64_t beat_look_ns; /* when it looked last who is silent */
+    bool yielded;         /* what workers wait for is not answered here any more: they are to ask again */
+    uint64_t suspects;    /* bits of neighbours whose line has ended */
+    uint64_t ended;       /* bits of servers that ended in good order */
     ps_guest *guests;
     int refused;        /* of these, who lose their line soon */
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
@@ -157,6 +159,8 @@ void tri_ps_leave_tell(tri_ps_server *server);
 tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri_line **line);
 /* Takes all views that are there and newer than its own. */
 tri_status tri_ps_view_look(tri_ps_server *server);
+/* Something that the server of a slot has is not here. */
+bool tri_ps_slot_lacks(const tri_ps_server *server, int slot);
 /* What is here of a slot means nothing any more. */
 void tri_ps_slot_leave(tri_ps_server *server, int slot);
 /* Changes the view, or takes what somebody else was first with. */

@@ -148,7 +148,7 @@ tri_status tri_ps_kv_load(tri_ps_server *server, ps_guest *guest, const ps_head 
 tri_status tri_ps_kv_save_before(const kv_table *table, int slot);
 /* There is something to be written now, between two letters; and a part of it is. */
 bool tri_ps_kv_is_busy(const ps_kv *kv);
-tri_status tri_ps_kv_go_on(ps_kv *kv);
+tri_status tri_ps_kv_go_on(tri_ps_server *server);
 /* The guest is going; NULL: all are. */
 void tri_ps_kv_save_forget(ps_kv *kv, const ps_guest *guest);
 

@@ -109,9 +109,10 @@ tri_status tri_ps_kv_save_before(const kv_table *table, int slot)
     return save && slot_is_due(save, table, slot) ? slot_save(save, table, slot) : TRI_OK;
 }
 
-static tri_status save_end(ps_kv *kv)
+static tri_status save_end(tri_ps_server *server)
 {
-    kv_save *save = kv->save;
+    kv_save *save = server->kv->save;
+    tri_ps_beat_excuse(server); /* the disk may take its time */
     if (save->status == TRI_OK)
         save->status = tri_fs_sync(save->part);
     if (save->status == TRI_OK)
@@ -128,7 +129,7 @@ static tri_status save_end(ps_kv *kv)
         ps_head answer = {.kind = PS_KV_DONE, .request = save->head.request, .nbytes = strlen(text)};
         tri_ps_answer(save->guest, &answer, text, false);
     }
-    save_free(kv);
+    save_free(server->kv);
     return TRI_OK;
 }
 
@@ -142,8 +143,9 @@ bool tri_ps_kv_is_busy(const ps_kv *kv)
     return save && save->left == 0;
 }
 
-tri_status tri_ps_kv_go_on(ps_kv *kv)
+tri_status tri_ps_kv_go_on(tri_ps_server *server)
 {
+    ps_kv *kv = server->kv;
     kv_save *save = kv->save;
     for (int i = 0; save && save->left > 0 && i < PS_SLOTS * save->table_count; i++) {
         int table = save->next_table, slot = save->next_slot;
@@ -154,7 +156,7 @@ tri_status tri_ps_kv_go_on(ps_kv *kv)
         TRI_TRY(slot_save(save, kv->tables[table], slot));
         break;
     }
-    return save && save->left == 0 ? save_end(kv) : TRI_OK;
+    return save && save->left == 0 ? save_end(server) : TRI_OK;
 }
 
 void tri_ps_kv_save_forget(ps_kv *kv, const ps_guest *guest)
@@ -319,6 +321,7 @@ tri_status tri_ps_kv_load(tri_ps_server *server, ps_guest *guest, const ps_head 
     char *folder = tri_strndup(body ? body : "", head->nbytes);
     if (!folder)
         return TRI_ENOMEM;
+    tri_ps_beat_excuse(server);
     tri_status status = folder_load(server, guest->server >= 0 ? PS_BACKUP : PS_PRIMARY, folder);
     tri_free(folder);
     if (status == TRI_ENOMEM)

@@ -244,6 +244,13 @@ static tri_status on_leave(tri_ps_server *server, ps_guest *guest, const ps_head
     return TRI_OK;
 }
 
+/* That it was said is all. */
+static tri_status on_beat(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
+{
+    (void)server, (void)guest, (void)head, (void)body;
+    return TRI_OK;
+}
+
 /* What clients may say, and how long its body may be; a body longer than nothing is checked against its table. */
 static const struct {
     letter_fn fn;
@@ -277,6 +284,7 @@ static const struct {
     [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
     [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
     [PS_LEAVE] = {on_leave, 0, PS_OF_SERVER},
+    [PS_BEAT] = {on_beat, 0, PS_OF_SERVER},
 };
 
 /* Before the body of a letter is read. */

@@ -16,6 +16,7 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     char key[TRI_PS_KEY_NBYTES], *address;
     size_t nbytes;
     int64_t deadline_ns = tri_deadline_after_ms(limit_ms);
+    tri_ps_beat_excuse(server);
     tri_ps_key(number, key);
     TRI_TRY(tri_store_wait(server->setup.store, key, &address, &nbytes, deadline_ns));
     tri_status status = tri_post_redial(server->post, address, deadline_ns, line);
@@ -62,24 +63,45 @@ void tri_ps_slot_leave(tri_ps_server *server, int slot)
     tri_ps_kv_slot_drop(server, slot);
 }
 
-/* Of a slot that becomes this server's. A table without values is given them by the workers. */
-static tri_status slot_gain(tri_ps_server *server, int slot)
+bool tri_ps_slot_lacks(const tri_ps_server *server, int slot)
 {
-    bool lost = tri_ps_kv_slot_lacks(server, slot);
+    bool lacks = tri_ps_kv_slot_lacks(server, slot);
     for (int t = 0; t < server->table_count; t++) {
-        ps_table *table = server->tables[t];
-        for (int b = 0; b < table->spec.cut_count; b++) {
-            if (table->slots[b] != slot)
-                continue;
-            lost = lost || (table->ready && !table->blocks[b].held);
-            TRI_TRY(tri_ps_block_hold(server, table, b));
-        }
+        const ps_table *table = server->tables[t];
+        for (int b = 0; b < table->spec.cut_count; b++)
+            lacks = lacks || (table->slots[b] == slot && table->ready && !table->blocks[b].held);
     }
-    if (!lost)
+    return lacks;
+}
+
+/* Who comes back when the others are leaving finds nobody, and is not missed. */
+static tri_status lost_unless_left(tri_ps_server *server)
+{
+    int64_t until_ns = tri_now_ns() + TRI_NS_PER_S;
+    for (bool all_left = false; tri_now_ns() < until_ns; tri_sleep_ns(20 * TRI_NS_PER_MS)) {
+        TRI_TRY(tri_ps_views_all_left(server->setup.store, server->setup.workers, &all_left));
+        if (!all_left)
+            continue;
+        tri_ps_server_stop(server);
         return TRI_OK;
+    }
     return tri_fail(TRI_EPEER,
                     "a server is gone, and its backup had not been given all that it held: the newest weights "
                     "are lost; --resume goes on from the newest checkpoint");
+}
+
+/* Of a slot that becomes this server's. A table without values is given them by the workers. */
+static tri_status slot_gain(tri_ps_server *server, int slot)
+{
+    bool lost = tri_ps_slot_lacks(server, slot);
+    for (int t = 0; t < server->table_count; t++) {
+        ps_table *table = server->tables[t];
+        for (int b = 0; b < table->spec.cut_count; b++) {
+            if (table->slots[b] == slot)
+                TRI_TRY(tri_ps_block_hold(server, table, b));
+        }
+    }
+    return lost && !atomic_load(&server->stop) ? lost_unless_left(server) : TRI_OK;
 }
 
 /* Slots that go from this server to the one whose backup it is stay as they are: nothing has changed since. */

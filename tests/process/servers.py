@@ -79,9 +79,21 @@ class Servers(unittest.TestCase):
         wanted = rf"\[server (\d+)\] view {max(views, default=0)}: server \d+ has a copy"
         return len(set(re.findall(wanted, text))) == servers
 
-    def kill_some(self, process, ranks, kills, pause, seed, servers=0, workers=2):
+    def stop_one(self, pid, pause):
+        """A server hangs until it has been done without, and a while longer; how long that took."""
+        said, mark, start = self.path / "said", (self.path / "said").stat().st_size, time.monotonic()
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            while "has been silent" not in said.read_text()[mark:] and time.monotonic() < start + 30:
+                time.sleep(0.005)
+            self.stopped.append(time.monotonic() - start)
+            time.sleep(pause)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def kill_some(self, process, ranks, kills, pause, seed, servers=0, workers=2, stops=False):
         draw = random.Random(seed)
-        killed = 0
+        killed, self.stopped = 0, []
         log, said, mark = self.path / "killed" / "metrics.jsonl", self.path / "said", 0
         while not log.exists() or log.stat().st_size == 0:
             self.assertIsNone(process.poll())
@@ -95,21 +107,25 @@ class Servers(unittest.TestCase):
             if pid:
                 try:
                     mark = said.stat().st_size if rank >= workers else mark
-                    os.kill(pid, signal.SIGKILL)
+                    if stops and draw.random() < 0.5:
+                        self.stop_one(pid, draw.random() / 2)
+                    else:
+                        os.kill(pid, signal.SIGKILL)
                     killed += 1
                 except ProcessLookupError:
                     pass
         return killed
 
-    def killed_run(self, ranks, kills, pause, steps, servers, *words):
+    def killed_run(self, ranks, kills, pause, steps, servers, *words, stops=False, seed=7):
         long = [word.replace("STEPS", str(steps)) for word in LONG]
         alone = self.weights(*long, "--out", "alone")
         process = self.start(*long, "--out", "killed", "--restarts", "1000", "-n", "2", "--servers", str(servers), *words)
         backed = servers if "ps.replicas=2" in words else 0
-        killed = self.kill_some(process, ranks, kills, pause, 7, backed)
+        killed = self.kill_some(process, ranks, kills, pause, seed, backed, stops=stops)
         process.wait(240)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, text)
+        self.struck = killed
         self.assertGreaterEqual(killed, min(2, kills), "the run was over too soon")
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
         return text
@@ -123,6 +139,12 @@ class Servers(unittest.TestCase):
 
     def test_killed_servers_of_three(self):
         self.killed_run([2, 3, 4], 12, 0.05, 3000, 3, "ps.replicas=2")
+
+    def test_stopped_and_killed_servers(self):
+        """A server that is stopped keeps its lines; when it goes on it finds that others have its place."""
+        text = self.killed_run([2, 3, 4], 5, 0.05, 2000, 3, "ps.replicas=2", stops=True)
+        self.assertIn("has been silent for", text)
+        self.assertIn("does without this server: it begins anew", text)
 
     def test_killed_workers_and_servers(self):
         self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
