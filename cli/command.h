@@ -26,6 +26,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_ckpt(int argc, char **argv);
 int cmd_chaos(int argc, char **argv);
+int cmd_ledger(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_flight(int argc, char **argv);

@@ -22,6 +22,8 @@ const tri_command tri_commands[] = {
      "tells what this build and this machine have, or what a folder holds, checked", cmd_info},
     {"ckpt", "verify|list|prune RUN or CHECKPOINT [--json] [--keep N]",
      "checks every byte of checkpoints, lists them, removes old ones", cmd_ckpt},
+    {"ledger", "RUN [--json]", "proves that each sample was used once in each epoch, or names those that were not",
+     cmd_ledger},
     {"chaos", "RUN or PID [--seed N] [--for SECONDS] [--faults kill,stop,...]",
      "strikes the workers of a run with faults, by a schedule, and tells what the run makes of them", cmd_chaos},
     {"sim", "OP [--ranks 8,64] [--sizes 1k,1M] [--algorithm NAME] [sim.key=value ...]",

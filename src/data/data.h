@@ -123,6 +123,15 @@ int64_t tri_sampler_part_index(const tri_sampler *sampler, int64_t shard, int64_
 int64_t tri_sampler_order(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t k);
 /* Batches of one epoch, the last may be short. */
 int64_t tri_sampler_steps(const tri_sampler *sampler);
+/* Which samples were used, as one number: the sum of their marks, TRI_MARK_LANES lanes of TRI_MARK_BITS bits that do
+ * not carry into each other, so that it can be formed in any order, also lane by lane in f32. */
+#define TRI_MARK_LANES 4
+#define TRI_MARK_BITS  11
+uint64_t tri_sampler_mark(int64_t index);
+uint64_t tri_sampler_marks_add(uint64_t left, uint64_t right);
+/* The samples of shard v in a step as the plan has them: their indices to `indices`, which has room for
+ * tri_sampler_rows(); returns how many. */
+int64_t tri_sampler_batch(const tri_sampler *sampler, int64_t step, int64_t shard, int64_t *indices);
 
 typedef struct tri_loader tri_loader;
 
@@ -135,6 +144,7 @@ typedef struct tri_loader_batch {
     const int64_t *first_sample; /* [shards] number of the first sample within the global batch */
     const void *input;           /* [shards * rows_max, sample...], f32 (i32 for integer tokens), padded with zeros */
     const void *target;          /* i32 or f32 */
+    uint64_t marks;              /* of the samples that were put into it (tri_sampler_mark); 0: none is wanted */
     /* Both NULL where the setup says that they are not read. */
 } tri_loader_batch;
 

@@ -30,6 +30,7 @@ typedef struct loader_slot {
     int32_t *rows;
     int64_t *first_sample;
     unsigned char *input, *target;
+    uint64_t *marks;   /* [tiles] of the samples in each */
     tri_status status; /* of the first sample that could not be drawn */
     char text[TRI_ERROR_NBYTES];
 } loader_slot;
@@ -270,10 +271,11 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
         loader_slot *slot = &loader->slots[i];
         slot->rows = alloc_array(setup->shard_count, sizeof(*slot->rows));
         slot->first_sample = alloc_array(setup->shard_count, sizeof(*slot->first_sample));
+        slot->marks = alloc_array(tile_count(loader), sizeof(*slot->marks));
         slot->input = keeps_input(loader) ? tri_alloc_bulk(input) : NULL;
         slot->target = keeps_target(loader) ? tri_alloc_bulk((size_t)rows * loader->target_nbytes) : NULL;
-        if (slot->rows == NULL || slot->first_sample == NULL || (slot->input == NULL && keeps_input(loader)) ||
-            (slot->target == NULL && keeps_target(loader)))
+        if (slot->rows == NULL || slot->first_sample == NULL || slot->marks == NULL ||
+            (slot->input == NULL && keeps_input(loader)) || (slot->target == NULL && keeps_target(loader)))
             return TRI_ENOMEM;
         slot->batch = (tri_loader_batch){.shards = (int)setup->shard_count,
                                          .rows = slot->rows,
@@ -322,9 +324,10 @@ static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t place, 
     tri_augment_apply(&loader->augment, move, unmoved, loader->black, (float *)(void *)input);
 }
 
-/* The k-th sample that shard s takes in the epoch; what is wrong with it is said when its batch is asked for. */
-static void draw_row(tri_loader *loader, loader_slot *slot, int64_t s, int64_t k, unsigned char *input,
-                     unsigned char *target)
+/* The k-th sample that shard s takes in the epoch; what is wrong with it is said when its batch is asked for. Returns
+ * which it is. */
+static int64_t draw_row(tri_loader *loader, loader_slot *slot, int64_t s, int64_t k, unsigned char *input,
+                        unsigned char *target)
 {
     const tri_sampler *sampler = &loader->setup.sampler;
     const int64_t shard = loader->setup.first_shard + s, epoch = slot->batch.epoch;
@@ -333,12 +336,13 @@ static void draw_row(tri_loader *loader, loader_slot *slot, int64_t s, int64_t k
         loader->drawn->ops->draw(loader->drawn, sampler->seed, epoch, tri_dataset_place(loader->drawn, index),
                                  (int32_t *)(void *)input, (int32_t *)(void *)target);
     if (status == TRI_OK)
-        return;
+        return index;
     tri_mutex_lock(&loader->fault);
     if (slot->status == TRI_OK)
         snprintf(slot->text, sizeof(slot->text), "%s", tri_last_error());
     slot->status = status;
     tri_mutex_unlock(&loader->fault);
+    return index;
 }
 
 typedef struct prepare_arg {
@@ -373,15 +377,20 @@ static void prepare_tile(void *arg, int64_t number)
     float *unmoved = loader->unmoved != NULL ? loader->unmoved + tile * loader->normalizer.count : NULL;
     int64_t place = s * setup->rows_max;
     int64_t valid = rows < first ? first : rows < last ? rows : last, places[TILE_ROWS + AHEAD_ROWS] = {0};
+    uint64_t marks = 0;
     for (int64_t i = first; draws(loader) && i < valid; i++)
-        draw_row(loader, v->slot, s, k + i, input_at(v, place + i), target_at(v, place + i));
+        marks = tri_sampler_marks_add(
+            marks,
+            tri_sampler_mark(draw_row(loader, v->slot, s, k + i, input_at(v, place + i), target_at(v, place + i))));
     if (!draws(loader))
         find_places(loader, epoch, s, k + first, valid - first, places);
     for (int64_t i = first; !draws(loader) && i < valid; i++) {
         if (keeps_input(loader))
             ask_for(loader, places[i - first + AHEAD_ROWS]);
         prepare_row(loader, epoch, places[i - first], unmoved, input_at(v, place + i), target_at(v, place + i));
+        marks = tri_sampler_marks_add(marks, tri_sampler_mark(loader->indices[places[i - first]]));
     }
+    v->slot->marks[tile] = marks;
     size_t padding = (size_t)(last - valid);
     if (keeps_input(loader))
         memset(input_at(v, place + valid), 0, padding * loader->input_nbytes);
@@ -398,6 +407,7 @@ static void prepare_shards(tri_loader *loader, int64_t step, int64_t first_shard
     int64_t left = sampler->count - in_epoch * sampler->batch;
     int64_t batch = left < sampler->batch ? left : sampler->batch;
     slot->status = TRI_OK;
+    slot->batch.marks = 0;
     slot->batch.step = step;
     slot->batch.epoch = step / steps;
     for (int64_t s = 0; s < setup->shard_count; s++) {
@@ -414,10 +424,12 @@ static void prepare_shards(tri_loader *loader, int64_t step, int64_t first_shard
     int64_t tiles = count * shard_tiles(loader);
     if (!runs_ahead(loader) && setup->crew.run != NULL) {
         setup->crew.run(setup->crew.threads, tiles, prepare_tile, &arg);
-        return;
+    } else {
+        for (int64_t tile = 0; tile < tiles; tile++)
+            prepare_tile(&arg, tile);
     }
     for (int64_t tile = 0; tile < tiles; tile++)
-        prepare_tile(&arg, tile);
+        slot->batch.marks = tri_sampler_marks_add(slot->batch.marks, slot->marks[arg.first_tile + tile]);
 }
 
 static void prepare_batch(tri_loader *loader, int64_t step, loader_slot *slot)
@@ -555,6 +567,7 @@ void tri_loader_close(tri_loader *loader)
     for (int64_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
         tri_free(loader->slots[i].rows);
         tri_free(loader->slots[i].first_sample);
+        tri_free(loader->slots[i].marks);
         tri_free(loader->slots[i].input);
         tri_free(loader->slots[i].target);
     }

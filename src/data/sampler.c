@@ -64,3 +64,29 @@ int64_t tri_sampler_steps(const tri_sampler *sampler)
 {
     return sampler->count / sampler->batch + (sampler->count % sampler->batch != 0);
 }
+
+#define MARK_MASK UINT64_C(0x07ff07ff07ff07ff) /* lanes lie 16 bits apart: room for the sum of two */
+
+/* splitmix64 (Steele, Lea, Flood, OOPSLA 2014): each bit of a mark depends on each of the index. */
+uint64_t tri_sampler_mark(int64_t index)
+{
+    uint64_t bits = (uint64_t)index + UINT64_C(0x9e3779b97f4a7c15);
+    bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (bits ^ bits >> 31) & MARK_MASK;
+}
+
+uint64_t tri_sampler_marks_add(uint64_t left, uint64_t right)
+{
+    return (left + right) & MARK_MASK;
+}
+
+int64_t tri_sampler_batch(const tri_sampler *sampler, int64_t step, int64_t shard, int64_t *indices)
+{
+    int64_t steps = tri_sampler_steps(sampler), epoch = step / steps, in_epoch = step % steps;
+    int64_t rows = tri_sampler_rows(sampler, shard), first = in_epoch * rows;
+    int64_t rest = tri_sampler_part_count(sampler, shard) - first, count = rest < rows ? rest : rows;
+    for (int64_t i = 0; i < count; i++)
+        indices[i] = tri_sampler_part_index(sampler, shard, tri_sampler_order(sampler, epoch, shard, first + i));
+    return count;
+}

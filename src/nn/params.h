@@ -17,9 +17,20 @@
 #define TRI_PARAMS_ALIGN 16
 #define TRI_PARAMS_TAIL  16
 /* Offsets in the tail; the graph fills the first four and zeros the rest. The others are the trainer's: wishes to stop
- * and to change the ranks, and TRI_TAIL_VERIFY_COUNT figures of the weights (train/verify.c). */
-enum { TRI_TAIL_LOSS, TRI_TAIL_WEIGHT, TRI_TAIL_RIGHT, TRI_TAIL_SHARDS, TRI_TAIL_STOP, TRI_TAIL_CALL, TRI_TAIL_VERIFY };
+ * and to change the ranks, TRI_TAIL_VERIFY_COUNT figures of the weights (train/verify.c), and which samples were used
+ * (train/used.c). */
 #define TRI_TAIL_VERIFY_COUNT 6
+enum {
+    TRI_TAIL_LOSS,
+    TRI_TAIL_WEIGHT,
+    TRI_TAIL_RIGHT,
+    TRI_TAIL_SHARDS,
+    TRI_TAIL_STOP,
+    TRI_TAIL_CALL,
+    TRI_TAIL_VERIFY,
+    TRI_TAIL_USED = TRI_TAIL_VERIFY + TRI_TAIL_VERIFY_COUNT,
+    TRI_TAIL_USED_COUNT = TRI_PARAMS_TAIL - TRI_TAIL_USED
+};
 
 typedef struct tri_param {
     const char *name;

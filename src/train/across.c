@@ -36,10 +36,10 @@ static float *sum_find(void *arg, int number, int64_t *count)
 }
 
 /* Stages have their gradients of tied weights from each other, and the tail from the last one. Tensor ranks have all of
- * these alike, but for a wish to stop and the figures of their weights. */
+ * these alike, but for a wish to stop, the figures of their weights and of samples. */
 tri_status tri_job_sums_meet(tri_job *job)
 {
-    enum { OWN_COUNT = TRI_TAIL_VERIFY + TRI_TAIL_VERIFY_COUNT - TRI_TAIL_STOP };
+    enum { OWN_COUNT = TRI_PARAMS_TAIL - TRI_TAIL_STOP };
     float *own = job->sync->tail + TRI_TAIL_STOP;
     if (job->mesh.tensor > 1)
         TRI_TRY(tri_all_reduce(job->mesh.tensor_group, own, own, OWN_COUNT, TRI_F32, TRI_REDUCE_SUM, NULL));

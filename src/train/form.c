@@ -227,7 +227,12 @@ static tri_status open_run_folder(tri_job *job)
     snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
     TRI_TRY(tri_dataset_info_save(&job->info, path));
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
-    return job->metrics ? TRI_OK : tri_metrics_open(path, job->step, &job->metrics);
+    if (!job->metrics)
+        TRI_TRY(tri_metrics_open(path, job->step, &job->metrics));
+    if (job->used.ledger)
+        return TRI_OK;
+    TRI_TRY(tri_job_used_open(job));
+    return tri_job_used_lead(job);
 }
 
 /* What the weights' tokens mean lies beside them: RUN/tokenizer.json. */

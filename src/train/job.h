@@ -8,6 +8,7 @@
 #include <trireme/train.h>
 
 #include "interop/pretrained.h"
+#include "monitor/ledger.h"
 #include "monitor/metrics.h"
 #include "nn/graph.h"
 #include "parallel/mesh.h"
@@ -76,6 +77,13 @@ typedef struct tri_job_verify {
     int in_a_row;      /* of this step */
     tri_status status; /* of bringing the weights here */
 } tri_job_verify;
+
+/* used.c: which samples, as the sum of their marks (data.h). */
+typedef struct tri_job_used {
+    uint64_t own, sum;  /* of the step under way: of this rank's shards; of the batch */
+    uint64_t all;       /* of the last step that was made */
+    tri_ledger *ledger; /* rank 0, and whoever may become it; NULL: none is kept */
+} tri_job_used;
 
 /* What rates are compared with. */
 typedef struct tri_job_figures {
@@ -186,6 +194,7 @@ struct tri_job {
     tri_job_scale scale;
     tri_job_guard guard;
     tri_job_verify verify;
+    tri_job_used used;
     double *norm_blocks;
     tri_shares shares;                       /* who owns what of the store */
     tri_spread spread;                       /* what of the run */
@@ -310,6 +319,7 @@ typedef struct tri_job_rest {
     int64_t step, step_before, first_step, saved_step;
     tri_job_scale scale;
     double guard[3];
+    uint64_t used;
     tri_step_record record;
     double test[4];
 } tri_job_rest;
@@ -370,6 +380,14 @@ tri_status tri_job_stages_print(tri_job *job);
 /* What the graphs of this rank's stages take, of a job without others. */
 tri_status tri_job_stage_memory(const tri_job *job, const tri_model *model, const tri_graph_config *graph,
                                 tri_job_memory *memory);
+/* used.c: RUN/ledger, where this run keeps one: opened on rank 0, and by whoever may become it, which keeps the latest
+ * steps until it leads. */
+tri_status tri_job_used_open(tri_job *job);
+tri_status tri_job_used_lead(tri_job *job);
+void tri_job_used_tail(tri_job *job);
+void tri_job_used_read(tri_job *job);
+/* The step is made. */
+void tri_job_used_write(tri_job *job);
 /* weak.c: comm.chaos. Whether `trireme chaos` may strike; after each step; before it, the bit that shall flip does. */
 tri_status tri_job_weak_open(const tri_job *job);
 void tri_job_weak_tell(const tri_job *job);

@@ -77,6 +77,7 @@ static tri_status after_step(tri_job *job)
 {
     if (job->metrics)
         TRI_TRY(tri_metrics_write(job->metrics, &job->record));
+    tri_job_used_write(job);
     if (job->console)
         tri_console_step(job->console, &job->record);
     return tri_job_actions_run(job);
@@ -168,6 +169,8 @@ void tri_job_close(tri_job *job)
     if (tri_metrics_close(job->metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
     tri_job_show_close(job);
+    if (tri_ledger_close(job->used.ledger) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "the ledger is not complete: %s", tri_last_error());
     tri_console_close(job->console);
     tri_job_unform(job);
     tri_job_roles_close(job);

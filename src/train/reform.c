@@ -88,7 +88,8 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     if (!job->run_folder)
         return TRI_OK;
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
-    return tri_metrics_follow(path, &job->metrics);
+    TRI_TRY(tri_metrics_follow(path, &job->metrics));
+    return tri_job_used_open(job);
 }
 
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out)
@@ -120,6 +121,7 @@ void tri_job_lost_touch(tri_job *job)
     if (job->metrics)
         tri_metrics_forget(job->metrics);
     tri_job_show_yield(job);
+    tri_ledger_forget(job->used.ledger);
 }
 
 /* --- generations --- */
@@ -178,6 +180,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
         if (job->metrics)
             tri_metrics_yield(job->metrics);
         tri_job_show_yield(job);
+        tri_ledger_yield(job->used.ledger);
     }
     return TRI_OK;
 }
@@ -207,6 +210,8 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(job->roles.on ? tri_job_roles_find(job, generation) : tri_job_state_find(job, generation));
     if (job->metrics && job->rank == 0)
         TRI_TRY(tri_metrics_lead(job->metrics, job->step));
+    if (job->rank == 0)
+        TRI_TRY(tri_job_used_lead(job));
     TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
     job->elastic.has_state = true;
     tri_job_roles_settle(job);

@@ -24,6 +24,7 @@ tri_job_rest tri_job_rest_of(const tri_job *job)
                           .guard = {job->guard.loss, (double)job->guard.steps, (double)job->guard.acts},
                           .first_step = job->first_step,
                           .saved_step = job->saved_step,
+                          .used = job->used.all,
                           .scale = job->scale,
                           .record = job->record,
                           .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
@@ -39,6 +40,7 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
     job->guard.acts = (int64_t)rest->guard[2];
     job->first_step = rest->first_step;
     job->saved_step = rest->saved_step;
+    job->used.all = rest->used;
     job->scale = rest->scale;
     job->record = rest->record;
     test->loss = rest->test[0];
@@ -47,7 +49,10 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
     test->weight = rest->test[3];
     job->hashed_step = -1;
     /* The line of the step that this rank did not see the end of. */
-    return had_state && job->metrics ? tri_metrics_write(job->metrics, &job->record) : TRI_OK;
+    if (!had_state || !job->metrics)
+        return TRI_OK;
+    tri_job_used_write(job);
+    return tri_metrics_write(job->metrics, &job->record);
 }
 
 static int64_t count_of(const tri_job *job, int array)

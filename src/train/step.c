@@ -42,13 +42,14 @@ static void wishes_read(tri_job *job)
     job->elastic.leavers = (int)tail[TRI_TAIL_CALL];
 }
 
-/* And figures of the weights, by which replicas are compared. */
+/* And figures of the weights, by which replicas are compared, and of the samples. */
 static void entry_ready(void *arg, int entry)
 {
     tri_job *job = arg;
     if (entry == tri_params_tail(job->params)) {
         wishes_put(job);
         tri_job_verify_tail(job);
+        tri_job_used_tail(job);
     }
     job->sync->ops->ready(job->sync, entry);
 }
@@ -188,6 +189,7 @@ static tri_status figures_find(tri_job *job)
     const float *tail = job->sync->tail;
     float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
     wishes_read(job);
+    tri_job_used_read(job);
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
     TRI_TRY(tri_job_guard_loss(job));
     job->moves = (tri_optim_figures){.step = job->step,
@@ -304,6 +306,7 @@ static void step_advance(tri_job *job)
     if (next > job->step + 1 && tri_job_deals(job) == 0)
         tri_loader_seek(job->loader, next);
     job->step = next;
+    job->used.all = job->used.sum;
     job->acted = false;
     job->roles.phase = TRI_STEP_OPEN;
 }
@@ -343,6 +346,7 @@ tri_status tri_job_step_run(tri_job *job)
     tri_job_scale_begin(job);
     TRI_TRY(tri_job_guard_begin(job));
     TRI_TRY(batch_take(job, &loaded));
+    job->used.own = loaded.marks;
     job->record.data = lap(&mark_ns);
     job->sync->step = job->step;
     TRI_TRY(sums_verify(job, &loaded, &slice));
