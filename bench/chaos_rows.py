@@ -338,6 +338,7 @@ def campaign(bench, args):
     good, text = True, []
     for model in (args.model,) if args.model else tuple(MODELS):
         config, steps = MODELS[model]
+        steps = args.steps or steps
         _, quiet = Job(args, f"{model}-quiet", config, steps, "-n", "2").end()
         ended, struck = 0, 0
         for number in range(args.runs):
@@ -355,6 +356,7 @@ def campaign(bench, args):
             ledger = job.ledger()
             right = code == 0 and weights == quiet and ledger["whole"] and ledger["end"] == steps
             ended, struck, good = ended + right, struck + len(seen["faults"]), good and right
+            print(f"  {model} run {number}: {len(seen['faults'])} faults, {'as the quiet run' if right else 'NOT as the quiet run'}", flush=True)
             if not right:
                 kept = pathlib.Path(f"/tmp/trireme-campaign-{model}-{args.seed}-{number}")
                 subprocess.run(["cp", "-r", job.folder, kept])
