@@ -4,7 +4,10 @@
  * hand. Arrays stand beside the same bytes over a plain socket, in turns, so that what else the machine does meets
  * both:
  *
- *     trireme launch -n 1 --servers 1 -- bench_kv [rounds]
+ *     trireme launch -n 1 --servers 1 -- bench_kv [rounds] [keys]
+ *
+ * keys: instead, what ps-lite's own benchmark does: 10 million keys of one value each, pushed and pulled at once
+ * (bench/peers/pslite).
  */
 #include <pthread.h>
 #include <string.h>
@@ -145,6 +148,44 @@ static void rows_run(tri_kv *kv, int rounds)
     row_print("pull and push of rows", both, rounds, (double)ROWS / 1e6, "M rows/s");
 }
 
+/* The seconds of one push and one pull of all, in one line for bench/peers/pslite. */
+static void keys_print(const char *name, double push, double pull)
+{
+    printf("%s: push %.1f ms, pull %.1f ms\n", name, 1e3 * push, 1e3 * pull);
+}
+
+static void keys_run(tri_kv *kv, int rounds)
+{
+    enum { COUNT = 10000000 };
+    uint64_t *keys = malloc(COUNT * sizeof(*keys));
+    float *values = malloc(COUNT * sizeof(*values)), *to = malloc(COUNT * sizeof(*to));
+    tri_kv_table *table;
+    tri_kv_array *array;
+    CHECK(keys && values && to);
+    for (int i = 0; i < COUNT; i++) {
+        keys[i] = UINT64_MAX / COUNT * (uint64_t)i;
+        values[i] = (float)(i % 1000);
+        to[i] = 0;
+    }
+    OK(tri_kv_table_open(kv, "keys", 1, "merge: add", &table));
+    OK(tri_kv_array_open(kv, "values", COUNT, "merge: add", &array));
+    for (int r = 0; r <= rounds; r++) {
+        double start = now();
+        OK(tri_kv_push(table, -1, keys, values, COUNT, NULL));
+        double pushed = now();
+        OK(tri_kv_pull(table, keys, COUNT, to, NULL));
+        keys_print(r == 0 ? "rows, made" : "rows", pushed - start, now() - pushed);
+        start = now();
+        OK(tri_kv_array_push(array, -1, values, NULL));
+        pushed = now();
+        OK(tri_kv_array_pull(array, to, NULL));
+        keys_print(r == 0 ? "array, made" : "array", pushed - start, now() - pushed);
+    }
+    free(keys);
+    free(values);
+    free(to);
+}
+
 int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : 11;
@@ -153,8 +194,12 @@ int main(int argc, char **argv)
     OK(tri_kv_join(&(tri_kv_job){.timeout_s = 60}, &kv));
     if (!kv)
         return 0; /* a server, whose workers have left */
-    arrays_run(kv, rounds);
-    rows_run(kv, rounds);
+    if (argc > 2 && strcmp(argv[2], "keys") == 0)
+        keys_run(kv, rounds);
+    else {
+        arrays_run(kv, rounds);
+        rows_run(kv, rounds);
+    }
     OK(tri_kv_close(kv));
     return 0;
 }
