@@ -23,7 +23,8 @@ typedef struct eval_flags {
 static eval_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "start N workers on this machine (or on --hosts)", &given.ranks},
-    {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--hosts", "FILE",
+     "start the workers by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
     {"--config", "FILE", "configuration of the model (default: config.yaml of the checkpoint's run)", &given.config},
     {"--train", NULL, "on the training data instead of the test data", &given.train},
     {"--json", NULL, "one JSON object", &given.json},

@@ -17,7 +17,8 @@ static launch_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "number of processes", &given.ranks},
     {"--servers", "N", "start N parameter servers beside them: the last ranks (<trireme/ps.h>)", &given.servers},
-    {"--hosts", "FILE", "start them by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--hosts", "FILE", "start them by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job",
+     &given.hosts},
     {"--threads", "N", "threads of each rank (default: cores divided by local ranks)", &given.threads},
     {"--no-bind", NULL, "do not give each rank cores of its own", &given.no_bind},
     {"--no-prefix", NULL, "do not put '[rank] ' before each line of output", &given.no_prefix},

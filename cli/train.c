@@ -22,7 +22,7 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *out, *resume, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *out, *resume, *keep_on, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -46,9 +46,13 @@ static const tri_flag flags[] = {
      "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given "
      "again",
      &given.attach},
-    {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--hosts", "FILE",
+     "start the workers by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
+    {"--continue", NULL,
+     "go on from the newest checkpoint in --out, or begin where there is none: for jobs that are started again",
+     &given.keep_on},
     {"--dry-run", NULL,
      "print the resolved configuration with origins, the memory of a worker, groups and learning rate, and stop",
      &given.dry_run},
@@ -113,6 +117,11 @@ static tri_status plan_make(int count, char **argv, train_plan *plan)
             return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
     plan->overrides = (const char *const *)argv + first_override;
     argv[count] = NULL;
+    if (given.keep_on && (given.resume || !given.out))
+        return tri_fail(TRI_ECONFIG, "--continue wants %s",
+                        given.resume ? "no --resume beside it" : "--out FOLDER, the run's");
+    if (given.keep_on)
+        given.resume = given.out;
     if (given.resume && !plan->config_path) {
         snprintf(plan->resumed_config, sizeof(plan->resumed_config), "%s/config.yaml", given.resume);
         plan->config_path = plan->resumed_config;
@@ -210,7 +219,9 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
     int count = 5;
-    if (given.resume) {
+    if (given.keep_on) {
+        argv[count++] = "--continue";
+    } else if (given.resume) {
         argv[count++] = "--resume";
         argv[count++] = (char *)given.resume;
     }
@@ -278,10 +289,12 @@ static tri_status train_elastic(const train_plan *plan, const tri_config *config
     TRI_TRY(elastic_read(&least, &most));
     if (given.wait_s)
         TRI_TRY(tri_flag_int("--wait", given.wait_s, 0, 1000000, &wait_s));
+    TRI_TRY_IN(tri_fs_make_folder(plan->folder), "while making the run folder"); /* no launcher may have */
     return tri_train_elastic(&(tri_elastic_words){.config_path = plan->config_path,
                                                   .overrides = plan->overrides,
                                                   .folder = plan->folder,
                                                   .resume = given.resume,
+                                                  .or_begin = given.keep_on,
                                                   .config = config,
                                                   .least = (int)least,
                                                   .most = (int)most,
@@ -311,7 +324,7 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
     if (given.elastic)
         return train_elastic(plan, config);
     if (strcmp(config->parallel.sync, "ps") == 0)
-        return tri_train_ps(plan->config_path, plan->overrides, plan->folder, given.resume, config);
+        return tri_train_ps(plan->config_path, plan->overrides, plan->folder, given.resume, given.keep_on, config);
     tri_comm_config comm_config = config->comm;
     if (!comm_config.flight[0] && snprintf(comm_config.flight, sizeof(comm_config.flight), "%s/flight", plan->folder) >=
                                       (int)sizeof(comm_config.flight))
@@ -323,6 +336,7 @@ static tri_status train_rank(const train_plan *plan, const tri_config *config)
                            .comm = comm,
                            .run_folder = plan->folder,
                            .resume = given.resume,
+                           .or_begin = given.keep_on,
                            .console = true};
     tri_status status = tri_job_open(&setup, &job);
     if (status == TRI_OK && tri_group_rank(world) == 0)

@@ -74,9 +74,14 @@ static int fit_of(void *arg, int count)
 static tri_status place_find(elastic *at)
 {
     TRI_TRY(tri_cluster_detect(NULL, NULL, &at->place));
-    if (at->place.starts < 0)
-        return tri_fail(TRI_ECONFIG,
-                        "--elastic: this process was started by %s, and wants to be by trireme train -n N --elastic",
+    if (at->place.starts < 0 && !at->place.store_given)
+        return tri_fail(
+            TRI_ECONFIG,
+            "--elastic: this process was started by %s, and wants to be by trireme train -n N --elastic, or "
+            "beside a 'trireme store' that TRIREME_STORE names",
+            at->place.started_by);
+    if (at->place.starts < 0 && at->place.world == 1)
+        return tri_fail(TRI_ECONFIG, "--elastic: want at least 2 workers to begin with, found 1 (started by %s)",
                         at->place.started_by);
     return TRI_OK;
 }
@@ -90,14 +95,41 @@ static void alone_end(void *arg)
     kill(getpid(), SIGINT); /* threads like this one take none */
 }
 
+static void label_set(const elastic *at)
+{
+    char label[TRI_LOG_LABEL_NBYTES];
+    snprintf(label, sizeof(label), at->place.starts < 0 ? "worker %d" : "worker %d.%d", at->place.rank,
+             at->place.starts);
+    tri_log_label_set(label);
+}
+
+/* Where whoever starts the workers keeps no count of it (a pod that comes back), the store does. The one that had this
+ * number before has ended. */
+static tri_status starts_count(elastic *at, int64_t until_ns)
+{
+    char key[40], id[TRI_MEMBER_NBYTES];
+    int64_t count;
+    snprintf(key, sizeof(key), "starts/%d", at->place.rank);
+    TRI_TRY(tri_store_add(at->store, key, 1, &count, until_ns));
+    at->place.starts = (int)(count - 1);
+    label_set(at);
+    if (at->place.starts == 0)
+        return TRI_OK;
+    tri_log(TRI_LOG_INFO, "comes back: start %d of this worker", at->place.starts + 1);
+    snprintf(id, sizeof(id), "%d.%d", at->place.rank, at->place.starts - 1);
+    return tri_members_bury(at->store, id, until_ns);
+}
+
 static tri_status members_open(elastic *at)
 {
     char id[TRI_MEMBER_NBYTES], host[TRI_HOST_ID_NBYTES];
     const tri_elastic_words *words = at->words;
     int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
-    snprintf(id, sizeof(id), "%d.%d", at->place.rank, at->place.starts);
     tri_host_id(host);
     TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->store));
+    if (at->place.starts < 0)
+        TRI_TRY(starts_count(at, until_ns));
+    snprintf(id, sizeof(id), "%d.%d", at->place.rank, at->place.starts);
     TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->ear));
     at->store->patience_ns = (int64_t)(words->alone_s * 1e9);
     return tri_members_open(&(tri_members_setup){.store = at->store,
@@ -123,17 +155,16 @@ static bool is_called(void *arg)
 
 static tri_status elastic_open(elastic *at)
 {
-    char label[TRI_LOG_LABEL_NBYTES];
     const tri_elastic_words *words = at->words;
     at->comm_config = words->config->comm;
     snprintf(at->comm_config.flight, sizeof(at->comm_config.flight), "none"); /* a lost rank is no riddle here */
     TRI_TRY(place_find(at));
-    snprintf(label, sizeof(label), "worker %d.%d", at->place.rank, at->place.starts);
-    tri_log_label_set(label);
+    label_set(at);
     TRI_TRY(tri_job_open_elastic(&(tri_job_setup){.config = words->config_path,
                                                   .overrides = words->overrides,
                                                   .run_folder = words->folder,
                                                   .resume = words->resume,
+                                                  .or_begin = words->or_begin,
                                                   .console = true},
                                  &at->job));
     TRI_TRY(members_open(at));

@@ -11,6 +11,7 @@ typedef struct tri_elastic_words {
     const char *config_path;
     const char *const *overrides;
     const char *folder, *resume; /* resume may be NULL */
+    bool or_begin;               /* as in tri_job_setup */
     const tri_config *config;
     int least, most; /* workers */
     double wait_s;   /* how long fewer than least wait for others */

@@ -15,6 +15,7 @@ typedef struct ps_words {
     const char *config_path;
     const char *const *overrides;
     const char *folder, *resume;
+    bool or_begin;
     const tri_config *config;
 } ps_words;
 
@@ -36,6 +37,7 @@ static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps
                            .servers = client,
                            .run_folder = words->folder,
                            .resume = words->resume,
+                           .or_begin = words->or_begin,
                            .console = leads};
     tri_status status = tri_job_open(&setup, &job);
     if (status == TRI_OK && leads)
@@ -79,9 +81,9 @@ static tri_status run_as(const ps_words *words, const tri_cluster *cluster)
 }
 
 tri_status tri_train_ps(const char *config_path, const char *const *overrides, const char *folder, const char *resume,
-                        const tri_config *config)
+                        bool or_begin, const tri_config *config)
 {
-    const ps_words words = {config_path, overrides, folder, resume, config};
+    const ps_words words = {config_path, overrides, folder, resume, or_begin, config};
     tri_cluster cluster;
     char message[TRI_ERROR_NBYTES];
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(config->net.timeout_s * 1e3));

@@ -7,8 +7,9 @@
 
 #include "train/config.h"
 
-/* This process, as the worker or server that its rank makes it; resume may be NULL. */
+/* This process, as the worker or server that its rank makes it; resume may be NULL; or_begin as in
+ * tri_job_setup. */
 tri_status tri_train_ps(const char *config_path, const char *const *overrides, const char *folder, const char *resume,
-                        const tri_config *config);
+                        bool or_begin, const tri_config *config);
 
 #endif

@@ -18,7 +18,8 @@
 static bench_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "start N ranks on this machine; without it: join the job that started this process", &given.ranks},
-    {"--hosts", "FILE", "start the ranks by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--hosts", "FILE",
+     "start the ranks by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
     {"--sizes", "LIST", "bytes of the whole data: 4,1k,64k, ranges that double 1k-64M, by another factor 1k-64M:x4",
      &given.sizes},
     {"--dtype", "LIST", "element types (default f32)", &given.dtype},

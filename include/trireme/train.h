@@ -29,6 +29,7 @@ typedef struct tri_job_setup {
     const tri_model *model;        /* a model of your own instead of the configuration's; borrowed during open */
     const char *run_folder;        /* where rank 0 writes; NULL: nothing is written */
     const char *resume;            /* run folder whose newest checkpoint is continued; NULL: from the start */
+    bool or_begin;                 /* with resume: begins where that run has no checkpoint yet */
     struct tri_ps_client *servers; /* a worker's way to parameter servers, borrowed (comm is NULL then); NULL: none */
     bool console;                  /* rank 0 prints progress and the last lines to standard output */
 } tri_job_setup;

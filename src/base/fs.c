@@ -263,6 +263,17 @@ bool tri_fs_exists(const char *path)
     return stat(path, &info) == 0;
 }
 
+tri_status tri_fs_changed(const char *path, int64_t *wall_ns)
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0)
+        return tri_fail(errno == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot be looked at: %s", path,
+                        strerror(errno));
+    *wall_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    return TRI_OK;
+}
+
 bool tri_fs_is_folder(const char *path)
 {
     struct stat info;

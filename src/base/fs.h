@@ -31,6 +31,8 @@ tri_status tri_fs_make_folder(const char *path);
 tri_status tri_fs_remove(const char *path);
 tri_status tri_fs_rename(const char *from, const char *to);
 bool tri_fs_exists(const char *path);
+/* When its content was last written, on the tri_wall_ns() scale. */
+tri_status tri_fs_changed(const char *path, int64_t *wall_ns);
 bool tri_fs_is_folder(const char *path);
 /* Whether somebody may be watching what is written to an open descriptor. */
 bool tri_fs_is_terminal(int fd);

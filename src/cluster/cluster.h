@@ -42,11 +42,15 @@ typedef struct tri_cluster_place {
     char store_url[1200];
     char token[65];
     bool serves;         /* this rank must run the store's server at store_url */
+    bool store_given;    /* by TRIREME_STORE: somebody else may serve it */
     bool may_be_served;  /* with serves: the url is the user's, so that a server may be there already */
     bool private_folder; /* store_url is a folder made for this job, mode 0700 */
 } tri_cluster_place;
 /* TRI_ECONFIG for an environment that contradicts itself or is half set (names the variable, wanted and found). */
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place);
+
+/* The job's secret, TRIREME_TOKEN; TRI_ECONFIG where it is not set. */
+tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65]);
 
 /* Is this the task `evaluator` of a TF_CONFIG? It takes no part in the job. */
 bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg);

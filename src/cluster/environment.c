@@ -37,9 +37,8 @@ tri_status tri_environment_int(tri_cluster_lookup lookup, void *arg, const char 
     return TRI_OK;
 }
 
-/* A rank below its world, by two variables. */
-static tri_status rank_pair(tri_cluster_lookup lookup, void *arg, const char *rank_name, const char *world_name,
-                            int *rank, int *world)
+tri_status tri_environment_pair(tri_cluster_lookup lookup, void *arg, const char *rank_name, const char *world_name,
+                                int *rank, int *world)
 {
     TRI_TRY(tri_environment_int(lookup, arg, world_name, 1, TRI_ENVIRONMENT_RANKS, world));
     TRI_TRY(tri_environment_int(lookup, arg, rank_name, 0, TRI_ENVIRONMENT_RANKS - 1, rank));
@@ -48,7 +47,7 @@ static tri_status rank_pair(tri_cluster_lookup lookup, void *arg, const char *ra
     return TRI_OK;
 }
 
-static bool has(tri_cluster_lookup lookup, void *arg, const char *name)
+bool tri_environment_has(tri_cluster_lookup lookup, void *arg, const char *name)
 {
     return lookup(name, arg) != NULL;
 }
@@ -156,7 +155,7 @@ static tri_status meet_in_folder(tri_cluster_lookup lookup, void *arg, job_id *j
 
 static tri_status need_store(tri_cluster_lookup lookup, void *arg, const char *starter, const tri_cluster_place *place)
 {
-    if (has(lookup, arg, "TRIREME_STORE"))
+    if (tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     return tri_fail(
         TRI_ECONFIG,
@@ -165,7 +164,7 @@ static tri_status need_store(tri_cluster_lookup lookup, void *arg, const char *s
         starter, place->world, place->local_world);
 }
 
-static tri_status url_tcp(tri_cluster_place *place, const char *host, int first_port, int last_port)
+tri_status tri_environment_meet(tri_cluster_place *place, const char *host, int first_port, int last_port)
 {
     const char *left = strchr(host, ':') && host[0] != '[' ? "[" : "", *right = *left ? "]" : "";
 
@@ -184,17 +183,17 @@ static tri_status url_tcp(tri_cluster_place *place, const char *host, int first_
 
 static bool trireme_is_here(tri_cluster_lookup lookup, void *arg)
 {
-    return has(lookup, arg, "TRIREME_RANK") || has(lookup, arg, "TRIREME_WORLD_SIZE");
+    return tri_environment_has(lookup, arg, "TRIREME_RANK") || tri_environment_has(lookup, arg, "TRIREME_WORLD_SIZE");
 }
 
 static tri_status trireme_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
 {
-    TRI_TRY(rank_pair(lookup, arg, "TRIREME_RANK", "TRIREME_WORLD_SIZE", &place->rank, &place->world));
-    TRI_TRY(rank_pair(lookup, arg, "TRIREME_LOCAL_RANK", "TRIREME_LOCAL_WORLD_SIZE", &place->local_rank,
-                      &place->local_world));
-    if (has(lookup, arg, "TRIREME_STARTS"))
+    TRI_TRY(tri_environment_pair(lookup, arg, "TRIREME_RANK", "TRIREME_WORLD_SIZE", &place->rank, &place->world));
+    TRI_TRY(tri_environment_pair(lookup, arg, "TRIREME_LOCAL_RANK", "TRIREME_LOCAL_WORLD_SIZE", &place->local_rank,
+                                 &place->local_world));
+    if (tri_environment_has(lookup, arg, "TRIREME_STARTS"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_STARTS", 0, INT_MAX - 1, &place->starts));
-    if ((place->world > 1 || place->starts >= 0) && !has(lookup, arg, "TRIREME_STORE"))
+    if ((place->world > 1 || place->starts >= 0) && !tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return tri_fail(TRI_ECONFIG, "TRIREME_STORE: want a store url (TRIREME_WORLD_SIZE is %d), found nothing",
                         place->world);
     return TRI_OK;
@@ -203,29 +202,34 @@ static tri_status trireme_fill(tri_cluster_lookup lookup, void *arg, tri_cluster
 static bool slurm_is_here(tri_cluster_lookup lookup, void *arg)
 {
     /* A batch script that runs a program without srun has SLURM_PROCID, but is no step. */
-    return has(lookup, arg, "SLURM_PROCID") &&
-           (has(lookup, arg, "SLURM_STEP_ID") || has(lookup, arg, "SLURM_STEP_NODELIST"));
+    return tri_environment_has(lookup, arg, "SLURM_PROCID") &&
+           (tri_environment_has(lookup, arg, "SLURM_STEP_ID") ||
+            tri_environment_has(lookup, arg, "SLURM_STEP_NODELIST"));
 }
 
 static bool mpich_is_here(tri_cluster_lookup lookup, void *arg)
 {
-    bool has_local = has(lookup, arg, "MPI_LOCALRANKID") || has(lookup, arg, "MPI_LOCALNRANKS");
+    bool has_local =
+        tri_environment_has(lookup, arg, "MPI_LOCALRANKID") || tri_environment_has(lookup, arg, "MPI_LOCALNRANKS");
 
     /* srun --mpi=pmi2 sets PMI_RANK too, but is Slurm's; hydra below srun sets both. */
-    return (has(lookup, arg, "PMI_RANK") || has(lookup, arg, "PMI_SIZE")) && (has_local || !slurm_is_here(lookup, arg));
+    return (tri_environment_has(lookup, arg, "PMI_RANK") || tri_environment_has(lookup, arg, "PMI_SIZE")) &&
+           (has_local || !slurm_is_here(lookup, arg));
 }
 
 static bool openmpi_is_here(tri_cluster_lookup lookup, void *arg)
 {
-    return has(lookup, arg, "OMPI_COMM_WORLD_RANK") || has(lookup, arg, "OMPI_COMM_WORLD_SIZE");
+    return tri_environment_has(lookup, arg, "OMPI_COMM_WORLD_RANK") ||
+           tri_environment_has(lookup, arg, "OMPI_COMM_WORLD_SIZE");
 }
 
 /* Many job scripts export WORLD_SIZE alone beside another starter; RANK alone decides, unless nobody else is there. */
 static bool torchrun_is_here(tri_cluster_lookup lookup, void *arg)
 {
-    return has(lookup, arg, "RANK") ||
-           (has(lookup, arg, "WORLD_SIZE") && !openmpi_is_here(lookup, arg) && !mpich_is_here(lookup, arg) &&
-            !slurm_is_here(lookup, arg) && !has(lookup, arg, "TF_CONFIG"));
+    return tri_environment_has(lookup, arg, "RANK") ||
+           (tri_environment_has(lookup, arg, "WORLD_SIZE") && !openmpi_is_here(lookup, arg) &&
+            !mpich_is_here(lookup, arg) && !slurm_is_here(lookup, arg) &&
+            !tri_environment_has(lookup, arg, "TF_CONFIG"));
 }
 
 static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
@@ -234,10 +238,11 @@ static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluste
     job_id job = {.status = TRI_OK};
     int port, first, last;
 
-    TRI_TRY(rank_pair(lookup, arg, "RANK", "WORLD_SIZE", &place->rank, &place->world));
-    if (has(lookup, arg, "LOCAL_RANK") || has(lookup, arg, "LOCAL_WORLD_SIZE"))
-        TRI_TRY(rank_pair(lookup, arg, "LOCAL_RANK", "LOCAL_WORLD_SIZE", &place->local_rank, &place->local_world));
-    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+    TRI_TRY(tri_environment_pair(lookup, arg, "RANK", "WORLD_SIZE", &place->rank, &place->world));
+    if (tri_environment_has(lookup, arg, "LOCAL_RANK") || tri_environment_has(lookup, arg, "LOCAL_WORLD_SIZE"))
+        TRI_TRY(tri_environment_pair(lookup, arg, "LOCAL_RANK", "LOCAL_WORLD_SIZE", &place->local_rank,
+                                     &place->local_world));
+    if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     if (!address || !*address)
         return tri_fail(TRI_ECONFIG, "MASTER_ADDR: want the host of rank 0 (WORLD_SIZE is %d), found %s", place->world,
@@ -255,7 +260,7 @@ static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluste
     job_add(&job, "run", lookup("TORCHELASTIC_RUN_ID", arg));
     job_add(&job, "restart", lookup("TORCHELASTIC_RESTART_COUNT", arg));
     TRI_TRY(job_end(&job, place->token));
-    return url_tcp(place, address, first, last);
+    return tri_environment_meet(place, address, first, last);
 }
 
 static tri_status openmpi_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
@@ -266,10 +271,11 @@ static tri_status openmpi_fill(tri_cluster_lookup lookup, void *arg, tri_cluster
         "PMIX_SERVER_URI2"};
     job_id job = {.status = TRI_OK};
 
-    TRI_TRY(rank_pair(lookup, arg, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &place->rank, &place->world));
-    TRI_TRY(rank_pair(lookup, arg, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", &place->local_rank,
-                      &place->local_world));
-    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+    TRI_TRY(
+        tri_environment_pair(lookup, arg, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &place->rank, &place->world));
+    TRI_TRY(tri_environment_pair(lookup, arg, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                 &place->local_rank, &place->local_world));
+    if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     if (place->local_world != place->world)
         return need_store(lookup, arg, "mpirun", place);
@@ -283,10 +289,12 @@ static tri_status mpich_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_p
 {
     job_id job = {.status = TRI_OK};
 
-    TRI_TRY(rank_pair(lookup, arg, "PMI_RANK", "PMI_SIZE", &place->rank, &place->world));
-    if (place->world > 1 || has(lookup, arg, "MPI_LOCALRANKID") || has(lookup, arg, "MPI_LOCALNRANKS"))
-        TRI_TRY(rank_pair(lookup, arg, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", &place->local_rank, &place->local_world));
-    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+    TRI_TRY(tri_environment_pair(lookup, arg, "PMI_RANK", "PMI_SIZE", &place->rank, &place->world));
+    if (place->world > 1 || tri_environment_has(lookup, arg, "MPI_LOCALRANKID") ||
+        tri_environment_has(lookup, arg, "MPI_LOCALNRANKS"))
+        TRI_TRY(tri_environment_pair(lookup, arg, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", &place->local_rank,
+                                     &place->local_world));
+    if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     if (place->local_world != place->world)
         return need_store(lookup, arg, "mpiexec", place);
@@ -316,12 +324,13 @@ static tri_status slurm_local(tri_cluster_lookup lookup, void *arg, int nodes, t
 static tri_status slurm_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
 {
     const char *list = lookup("SLURM_STEP_NODELIST", arg);
-    const char *world_name = has(lookup, arg, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    const char *world_name =
+        tri_environment_has(lookup, arg, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     job_id job = {.status = TRI_OK};
     char host[256], beyond[256];
     int nodes = 1, port;
 
-    TRI_TRY(rank_pair(lookup, arg, "SLURM_PROCID", world_name, &place->rank, &place->world));
+    TRI_TRY(tri_environment_pair(lookup, arg, "SLURM_PROCID", world_name, &place->rank, &place->world));
     if (!list)
         list = lookup("SLURM_NODELIST", arg);
     if (!list && place->world > 1)
@@ -332,9 +341,9 @@ static tri_status slurm_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_p
         tri_environment_node(list, -1, beyond, &nodes);
     }
     TRI_TRY(slurm_local(lookup, arg, nodes, place));
-    if (place->world == 1 || has(lookup, arg, "TRIREME_STORE"))
+    if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
-    if (!has(lookup, arg, "SLURM_JOB_ID"))
+    if (!tri_environment_has(lookup, arg, "SLURM_JOB_ID"))
         return tri_fail(TRI_ECONFIG, "SLURM_JOB_ID: want the number of the job, found nothing");
     job_add(&job, "job", lookup("SLURM_JOB_ID", arg));
     job_add(&job, "step", lookup("SLURM_STEP_ID", arg));
@@ -345,12 +354,12 @@ static tri_status slurm_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_p
            (int)(strtoul((char[]){place->token[0], place->token[1], place->token[2], place->token[3], 0}, NULL, 16) %
                  1000u) *
                PORT_TRIES;
-    return url_tcp(place, nodes == 1 ? "127.0.0.1" : host, port, port + PORT_TRIES - 1);
+    return tri_environment_meet(place, nodes == 1 ? "127.0.0.1" : host, port, port + PORT_TRIES - 1);
 }
 
 static bool tf_is_here(tri_cluster_lookup lookup, void *arg)
 {
-    return has(lookup, arg, "TF_CONFIG");
+    return tri_environment_has(lookup, arg, "TF_CONFIG");
 }
 
 static tri_status tf_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
@@ -376,6 +385,10 @@ static tri_status alone_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_p
 const tri_environment tri_cluster_environments[] = {
     {"trireme", "trireme train -n or trireme launch", trireme_is_here, trireme_fill},
     {"torchrun", "torchrun, Kubeflow's PyTorchJob, RANK and WORLD_SIZE by hand", torchrun_is_here, torchrun_fill},
+    {"hosts", "a host file in TRIREME_HOSTFILE, a rank each", tri_environment_host_file_is_here,
+     tri_environment_host_file_fill},
+    {"trainjob", "Kubeflow's TrainJob with the policy torch (PET_*)", tri_environment_trainjob_is_here,
+     tri_environment_trainjob_fill},
     {"openmpi", "mpirun of Open MPI", openmpi_is_here, openmpi_fill},
     {"mpich", "mpiexec of MPICH and its relatives", mpich_is_here, mpich_fill},
     {"slurm", "srun", slurm_is_here, slurm_fill},
@@ -401,16 +414,29 @@ bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg)
     return row->fill == tf_fill && tri_environment_tf_evaluates(lookup("TF_CONFIG", arg));
 }
 
+tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65])
+{
+    const char *text = (lookup ? lookup : lookup_own)("TRIREME_TOKEN", arg);
+
+    if (!text || !*text)
+        return tri_fail(TRI_ECONFIG,
+                        "TRIREME_TOKEN: want the secret of the job, the same for all of its processes, found %s",
+                        text ? "an empty text" : "nothing");
+    if (strlen(text) > 64)
+        return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want at most 64 bytes, found %zu", strlen(text));
+    snprintf(token, 65, "%s", text);
+    return TRI_OK;
+}
+
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
 {
     const tri_environment *row = tri_cluster_environments;
-    const char *store, *token;
+    const char *store;
     tri_store_url url;
 
     if (!lookup)
         lookup = lookup_own;
     store = lookup("TRIREME_STORE", arg);
-    token = lookup("TRIREME_TOKEN", arg);
     memset(place, 0, sizeof *place);
     place->world = place->local_world = 1;
     place->starts = -1;
@@ -418,7 +444,7 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
         row++;
     place->started_by = row->name;
     TRI_TRY_IN(row->fill(lookup, arg, place), "started by %s", row->name);
-    if (has(lookup, arg, "TRIREME_SERVERS"))
+    if (tri_environment_has(lookup, arg, "TRIREME_SERVERS"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_SERVERS", 0, place->world - 1, &place->servers));
     if (place->servers > 0 && place->servers >= place->world)
         return tri_fail(TRI_ECONFIG,
@@ -434,14 +460,9 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
         TRI_TRY_IN(tri_store_url_parse(store, &url), "TRIREME_STORE");
         snprintf(place->store_url, sizeof place->store_url, "%s", store);
         place->private_folder = false;
+        place->store_given = true;
         place->serves = place->rank == 0 && !url.is_file && row->fill != trireme_fill;
         place->may_be_served = place->serves;
     }
-    if (token) {
-        if (strlen(token) >= sizeof place->token)
-            return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want at most %zu bytes, found %zu", sizeof place->token - 1,
-                            strlen(token));
-        snprintf(place->token, sizeof place->token, "%s", token);
-    }
-    return TRI_OK;
+    return lookup("TRIREME_TOKEN", arg) ? tri_cluster_token(lookup, arg, place->token) : TRI_OK;
 }

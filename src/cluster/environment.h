@@ -24,11 +24,27 @@ extern const tri_environment tri_cluster_environments[];
 tri_status tri_environment_node(const char *list, int index, char host[256], int *count);
 /* Tasks on the index-th node of Slurm's "2(x3),1"; TRI_ECONFIG when it is no such list or has no such node. */
 tri_status tri_environment_tasks(const char *list, int index, int *tasks);
+/* The hosts of an MPI host file ("host slots=N", "host:N", # comments), a rank each: where `own` (with or without its
+ * domain) stands in it, how many there are, and the first one. TRI_ECONFIG when it is not there exactly once. */
+tri_status tri_environment_host_file(const char *text, const char *own, int *rank, int *world, char first[256]);
 /* TF_CONFIG, a JSON text: ranks are chief (or master) first, then workers. */
 tri_status tri_environment_tf_config(const char *text, tri_cluster_place *place);
 bool tri_environment_tf_evaluates(const char *text);
 /* A whole number in [low, high]; TRI_ECONFIG names the variable, the wanted and the found. */
 tri_status tri_environment_int(tri_cluster_lookup lookup, void *arg, const char *name, int low, int high, int *out);
+
+bool tri_environment_has(tri_cluster_lookup lookup, void *arg, const char *name);
+/* A rank below its world, by two variables. */
+tri_status tri_environment_pair(tri_cluster_lookup lookup, void *arg, const char *rank_name, const char *world_name,
+                                int *rank, int *world);
+/* The meeting point is rank 0's, at one of these ports of its host; `first` = `last`: at that one. */
+tri_status tri_environment_meet(tri_cluster_place *place, const char *host, int first_port, int last_port);
+
+/* Rows of environment_pods.c. */
+bool tri_environment_trainjob_is_here(tri_cluster_lookup lookup, void *arg);
+tri_status tri_environment_trainjob_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place);
+bool tri_environment_host_file_is_here(tri_cluster_lookup lookup, void *arg);
+tri_status tri_environment_host_file_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place);
 
 #define TRI_ENVIRONMENT_RANKS 65536
 

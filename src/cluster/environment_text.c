@@ -142,6 +142,43 @@ tri_status tri_environment_tasks(const char *list, int index, int *tasks)
                     index, list);
 }
 
+static bool is_same_host(const char *name, const char *own)
+{
+    size_t nbytes = strlen(name), own_nbytes = strlen(own);
+
+    return strcmp(name, own) == 0 ||
+           (nbytes > own_nbytes && name[own_nbytes] == '.' && !memcmp(name, own, own_nbytes)) ||
+           (own_nbytes > nbytes && own[nbytes] == '.' && !memcmp(name, own, nbytes));
+}
+
+tri_status tri_environment_host_file(const char *text, const char *own, int *rank, int *world, char first[256])
+{
+    *rank = -1;
+    *world = 0;
+    for (int line = 1; *text; line++) {
+        size_t nbytes = strcspn(text, "\n"), blank = strspn(text, " \t\r"), name = strcspn(text + blank, ": \t\r\n#");
+        char host[256];
+
+        if (blank < nbytes && name > 0) {
+            if (name >= sizeof host || !is_name(text + blank, name) || *world >= TRI_ENVIRONMENT_RANKS)
+                return tri_fail(TRI_ECONFIG, "line %d: want a host name, such as in 'node1 slots=1', found '%.*s'",
+                                line, (int)(nbytes < 60 ? nbytes : 60), text);
+            snprintf(host, sizeof host, "%.*s", (int)name, text + blank);
+            if (*world == 0)
+                memcpy(first, host, sizeof host);
+            if (is_same_host(host, own) && *rank >= 0)
+                return tri_fail(TRI_ECONFIG, "line %d: want this host (%.60s) once, found it again", line, own);
+            if (is_same_host(host, own))
+                *rank = *world;
+            ++*world;
+        }
+        text += nbytes + (text[nbytes] == '\n');
+    }
+    if (*rank < 0)
+        return tri_fail(TRI_ECONFIG, "want a line with this host (%.60s), found %d others", own, *world);
+    return TRI_OK;
+}
+
 /* host:port of a task; the host without its port. */
 static tri_status tf_address(const json_t *task, const char *type, size_t index, char host[256], int *port)
 {

@@ -29,17 +29,11 @@ const tri_option_table tri_launch_options =
 /* Ranks to hosts, in the order of the file. */
 static tri_status hosts_make(launch *job)
 {
-    char *text;
-    size_t nbytes;
     int slots = 0, rank = 0;
-    tri_status status;
 
     if (!job->config->hosts[0])
         return TRI_OK;
-    TRI_TRY(tri_fs_read(job->config->hosts, 16u << 20, &text, &nbytes));
-    status = tri_launch_hosts_parse(text, nbytes, job->config->hosts, &job->hosts);
-    tri_free(text);
-    TRI_TRY(status);
+    TRI_TRY(tri_launch_hosts_read(job->config, &job->hosts));
     for (size_t i = 0; i < job->hosts.count; i++) {
         launch_host *host = tri_vector_at(&job->hosts, i);
         int left = job->world - rank;

@@ -17,7 +17,8 @@
 #define TRI_LAUNCH_OPTIONS(X)                                                                                          \
     X(INT, ranks, "1", 1, 65536, NULL, "number of processes")                                                          \
     X(INT, servers, "0", 0, 65535, NULL, "the last so many of them are parameter servers")                             \
-    X(PATH, hosts, "", 0, 0, NULL, "file with one 'host [slots=N]' per line; started by ssh; empty = this machine")    \
+    X(PATH, hosts, "", 0, 0, NULL,                                                                                     \
+      "file with one 'host [slots=N]' per line, started by ssh; slurm = the nodes of this job, by srun; empty = here") \
     X(INT, restarts, "0", 0, 1e9, NULL,                                                                                \
       "times that processes killed by a signal are started again, together; 0 = the first one ends the job")           \
     X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \

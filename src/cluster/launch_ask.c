@@ -28,11 +28,10 @@ typedef struct asked {
 
 static tri_status ask_start(const tri_launch_config *config, const char *command, asked *one)
 {
-    char option[] = "-oBatchMode=yes",
-         *plain[] = {(char *)(uintptr_t)config->ssh, one->answer->name, (char *)(uintptr_t)command, NULL};
-    char *ssh[] = {plain[0], option, plain[1], plain[2], NULL};
+    launch_shell shell;
     int ends[2], input;
 
+    tri_launch_shell(config, one->answer->name, command, &shell);
     if (pipe2(ends, O_CLOEXEC) != 0)
         return tri_fail(TRI_EIO, "host %s: no pipe: %s", one->answer->name, strerror(errno));
     one->pid = fork();
@@ -41,8 +40,8 @@ static tri_status ask_start(const tri_launch_config *config, const char *command
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         input = open("/dev/null", O_RDONLY);
         if (input >= 0 && dup2(input, 0) >= 0 && dup2(ends[1], 1) >= 0 && dup2(ends[1], 2) >= 0)
-            execvp(plain[0], strcmp(config->ssh, "ssh") == 0 ? ssh : plain);
-        dprintf(ends[1], "%s: cannot be started: %s\n", plain[0], strerror(errno));
+            execvp(shell.argv[0], shell.argv);
+        dprintf(ends[1], "%s: cannot be started: %s\n", shell.argv[0], strerror(errno));
         _exit(127);
     }
     close(ends[1]);
@@ -52,7 +51,7 @@ static tri_status ask_start(const tri_launch_config *config, const char *command
         return TRI_OK;
     }
     close(one->fd);
-    return tri_fail(TRI_EIO, "host %s: cannot start %s: %s", one->answer->name, plain[0], strerror(errno));
+    return tri_fail(TRI_EIO, "host %s: cannot start %s: %s", one->answer->name, shell.argv[0], strerror(errno));
 }
 
 /* Keeps the beginning; false at the end of the output. */
@@ -148,13 +147,8 @@ tri_status tri_launch_hosts_ask(const tri_launch_config *config, char *const *ar
 {
     tri_vector hosts = {.each = sizeof(launch_host)};
     tri_string command = {0};
-    char *text;
-    size_t nbytes;
-    tri_status status;
+    tri_status status = tri_launch_hosts_read(config, &hosts);
 
-    TRI_TRY(tri_fs_read(config->hosts, 16u << 20, &text, &nbytes));
-    status = tri_launch_hosts_parse(text, nbytes, config->hosts, &hosts);
-    tri_free(text);
     for (size_t i = 0; status == TRI_OK && argv[i]; i++) {
         status = tri_string_append(&command, i > 0 ? " " : "exec ");
         if (status == TRI_OK)

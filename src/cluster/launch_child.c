@@ -278,7 +278,8 @@ tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
 {
     tri_vector settings = {.each = sizeof(char *)};
     tri_string command = {0};
-    char *folder = NULL, *remote[4] = {0}, *end = NULL;
+    char *folder = NULL, *end = NULL;
+    launch_shell shell;
     child_plan plan = {.argv = start->argv};
     tri_status status = settings_make(start, rank, &settings);
 
@@ -294,21 +295,12 @@ tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
         status = folder ? tri_launch_remote_command(settings.items, start->argv, folder, rank->host->count,
                                                     start->threads == 0 && !getenv("OMP_NUM_THREADS"), &command)
                         : tri_fail(TRI_EIO, "launch: this process's folder has no name: %s", strerror(errno));
-        remote[0] = (char *)(uintptr_t)start->config->ssh;
-        remote[1] = rank->host->name;
-        remote[2] = command.text;
-        plan.argv = remote;
+        tri_launch_shell(start->config, rank->host->name, command.text, &shell);
+        plan.argv = shell.argv;
         plan.environment = environ;
     }
-    if (status == TRI_OK && rank->host && strcmp(start->config->ssh, "ssh") == 0) {
-        /* The option that only ssh itself knows. */
-        char *ssh[] = {remote[0], (char[]){"-oBatchMode=yes"}, remote[1], remote[2], NULL};
-
-        plan.argv = ssh;
+    if (status == TRI_OK)
         status = child_fork(start, rank, &plan);
-    } else if (status == TRI_OK) {
-        status = child_fork(start, rank, &plan);
-    }
     free(folder);
     tri_string_fini(&command);
     texts_free(&settings);

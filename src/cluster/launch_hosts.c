@@ -16,11 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fs.h"
 #include "cluster/launch_impl.h"
 
-#define HOST_LIMIT       65536
-#define HOSTS_FILE_LIMIT (16u << 20)
+#define HOST_LIMIT 65536
 
 static bool name_is_local(const char *name)
 {
@@ -95,23 +93,6 @@ tri_status tri_launch_hosts_parse(const char *text, size_t nbytes, const char *o
     if (hosts->count == 0)
         return tri_fail(TRI_ECONFIG, "%s: want lines 'host [slots=N]', got no host", origin);
     return TRI_OK;
-}
-
-tri_status tri_launch_hosts_slots(const char *path, int64_t *slots)
-{
-    tri_vector hosts = {.each = sizeof(launch_host)};
-    char *text;
-    size_t nbytes;
-
-    *slots = 0;
-    TRI_TRY_IN(tri_fs_read(path, HOSTS_FILE_LIMIT, &text, &nbytes), "while reading the list of hosts");
-    tri_status status = tri_launch_hosts_parse(text, nbytes, path, &hosts);
-
-    for (size_t i = 0; i < hosts.count; i++)
-        *slots += ((launch_host *)tri_vector_at(&hosts, i))->slots;
-    tri_vector_fini(&hosts);
-    tri_free(text);
-    return status;
 }
 
 tri_status tri_launch_quote(tri_string *out, const char *text)

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "cluster/cluster.h"
 #include "cluster/journal.h"
 #include "cluster/launch.h"
 #include "cluster/store.h"
@@ -39,6 +40,23 @@ tri_status tri_launch_quote(tri_string *out, const char *text);
 tri_status tri_launch_address(const char *host, char address[64]);
 /* A port nobody listens on now. */
 tri_status tri_launch_free_port(int *port);
+/* --- launch_shell.c --- */
+
+/* What runs a command line on a host: an argv, and a word of it that lives here. */
+typedef struct launch_shell {
+    char *argv[12]; /* NULL at the end */
+    char node[300];
+} launch_shell;
+
+/* By config->ssh, or by srun where config->hosts is "slurm". Borrows host and command. */
+void tri_launch_shell(const tri_launch_config *config, const char *host, const char *command, launch_shell *shell);
+const char *tri_launch_shell_name(const tri_launch_config *config);
+/* The lines of the file config->hosts, or for its word "slurm" the nodes and tasks of this job. Appends launch_host. */
+tri_status tri_launch_hosts_read(const tri_launch_config *config, tri_vector *hosts);
+tri_status tri_launch_hosts_slurm(tri_cluster_lookup lookup, void *arg, tri_vector *hosts);
+
+/* --- launch_hosts.c --- */
+
 /* The command a remote shell is given: reads the token, then signal names, from its standard input; kills the rank when
  * that ends. settings: NULL-ended NAME=value. */
 tri_status tri_launch_remote_command(char *const *settings, char *const *argv, const char *folder, int local_world,

@@ -109,7 +109,7 @@ static void report_read(launch *job)
 
         if (got == (ssize_t)sizeof report) {
             const launch_rank *rank = &job->ranks[report[0]];
-            const char *program = rank->host ? job->config->ssh : job->start.argv[0];
+            const char *program = rank->host ? tri_launch_shell_name(job->config) : job->start.argv[0];
 
             tri_launch_fail(job, tri_fail(report[1] == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot be started: %s",
                                           program, strerror(report[1])));

@@ -210,11 +210,14 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
         status = tri_job_form_moves(job);
     if (status == TRI_OK)
         status = tri_job_inventories_open(job);
-    if (status == TRI_OK && !setup->resume && !tri_job_follows(job))
+    bool resumes = setup->resume != NULL;
+    if (status == TRI_OK && resumes && setup->or_begin && !tri_job_follows(job))
+        status = tri_job_can_resume(job, setup->resume, &resumes);
+    if (status == TRI_OK && !resumes && !tri_job_follows(job))
         status = tri_job_weights_find(job);
     if (status == TRI_OK)
         status = tri_job_check_equal(job);
-    if (status == TRI_OK && setup->resume && !tri_job_follows(job))
+    if (status == TRI_OK && resumes && !tri_job_follows(job))
         status = tri_job_resume(job, setup->resume);
     if (status == TRI_OK && job->servers.client)
         status = tri_job_servers_start(job);

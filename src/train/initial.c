@@ -42,7 +42,7 @@ static tri_status text_spread(tri_job *job, tri_string *text)
 tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup)
 {
     tri_string text = {0};
-    if (!job->config.from || (setup->resume && !tri_config_model_is_open(&job->config)))
+    if (!job->config.from || (setup->resume && !setup->or_begin && !tri_config_model_is_open(&job->config)))
         return TRI_OK;
     tri_status status = job->rank == 0 ? source_open(job, &text) : TRI_OK;
     if (status == TRI_OK && job->world > 1)

@@ -116,6 +116,7 @@ typedef struct tri_job_elastic {
     bool wished;               /* in the tail of this step it said that it wants to, */
     int leavers;               /* as so many do */
     char *resume;              /* run folder that the first generation continues, or NULL */
+    bool or_begin;             /* with resume: begins where that run has no checkpoint yet */
     tri_dataset *data;         /* of training */
     int64_t number;            /* of the generation */
     int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
@@ -574,6 +575,8 @@ tri_status tri_job_save(tri_job *job);
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved);
 /* resume.c: the newest whole checkpoint of a run, wherever its places are; rank 0 reads the files. */
 tri_status tri_job_resume(tri_job *job, const char *run_folder);
+/* Collective: has the run one? Rank 0 looks. */
+tri_status tri_job_can_resume(tri_job *job, const char *run_folder, bool *can);
 /* The weights of one checkpoint, whose path rank 0 needs to know alone; job->step becomes its step. */
 tri_status tri_job_load_weights(tri_job *job, const char *checkpoint);
 

@@ -79,6 +79,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     snprintf(job->config.parallel.ahead, sizeof(job->config.parallel.ahead), "off");
     if (setup->resume && !(elastic->resume = tri_strdup(setup->resume)))
         return TRI_ENOMEM;
+    elastic->or_begin = setup->or_begin;
     TRI_TRY(tri_job_open_train_data(job, &elastic->data));
     if (!job->roles.on)
         TRI_TRY(store_open(job));

@@ -155,7 +155,9 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     if (own)
         from = job->run_folder;
     *found = from != NULL;
-    return from ? tri_job_resume(job, from) : tri_job_weights_find(job);
+    if (from && !own && job->elastic.or_begin)
+        TRI_TRY(tri_job_can_resume(job, from, found));
+    return *found ? tri_job_resume(job, from) : tri_job_weights_find(job);
 }
 
 /* Nobody has any. */

@@ -169,6 +169,23 @@ tri_status tri_job_load_weights(tri_job *job, const char *checkpoint)
     return TRI_OK;
 }
 
+tri_status tri_job_can_resume(tri_job *job, const char *run_folder, bool *can)
+{
+    int64_t found = 0;
+    char *path = NULL;
+    tri_status status = job->rank == 0 ? newest_find(job, run_folder, &path) : TRI_OK;
+    if (job->rank == 0 && status == TRI_OK)
+        found = 1;
+    else if (status == TRI_ENOTFOUND)
+        status = TRI_OK;
+    tri_free(path);
+    TRI_TRY_IN(agree(job, status), "while looking for checkpoints of %s", run_folder);
+    if (job->world > 1)
+        TRI_TRY(tri_broadcast(job->group, &found, 1, TRI_I64, 0, NULL));
+    *can = found != 0;
+    return TRI_OK;
+}
+
 tri_status tri_job_resume(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;

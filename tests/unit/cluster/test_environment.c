@@ -4,8 +4,10 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -133,6 +135,48 @@ static void torchrun_is_understood(void **state)
 #define OMPI(rank, local)                                                                                              \
     "OMPI_COMM_WORLD_RANK=" rank, "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=1",                            \
         "OMPI_COMM_WORLD_LOCAL_SIZE=" local
+
+#define PET(rank, world) "PET_NODE_RANK=" rank, "PET_NNODES=" world
+
+static void pods_and_hosts_are_understood(void **state)
+{
+    char path[] = "/tmp/trireme-hosts-XXXXXX", variable[64];
+    const char text[] = "# the launcher works too\nrun-launcher.run slots=1\n\n run-worker-0.run:1\nrun-worker-1.run\n";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
+    close(fd);
+    snprintf(variable, sizeof variable, "TRIREME_HOSTFILE=%s", path);
+    const row rows[] = {
+        {{PET("0", "2"), "PET_NPROC_PER_NODE=1", "PET_MASTER_ADDR=a-node-0-0.a", "PET_MASTER_PORT=29400"},
+         "trainjob",
+         0,
+         2,
+         0,
+         1,
+         true,
+         "tcp://a-node-0-0.a:29400"},
+        {{PET("1", "2"), "PET_MASTER_ADDR=a", "PET_MASTER_PORT=29400"}, "trainjob", 1, 2, 0, 1, false, "tcp://a:29400"},
+        {{PET("0", "1")}, "trainjob", 0, 1, 0, 1, false, ""},
+        {{PET("1", "2")}, NULL, .says = "PET_MASTER_ADDR: want"},
+        {{PET("0", "2"), "PET_NPROC_PER_NODE=auto"}, NULL, .says = "PET_NPROC_PER_NODE: want 1"},
+        {{"PET_NNODES=2"}, NULL, .says = "PET_NODE_RANK: want"},
+        {{variable, "TRIREME_HOST=run-launcher"}, "hosts", 0, 3, 0, 1, true, "tcp://run-launcher.run:29400"},
+        {{variable, "TRIREME_HOST=run-worker-1", "TRIREME_PORT=7"},
+         "hosts",
+         2,
+         3,
+         0,
+         1,
+         false,
+         "tcp://run-launcher.run:7"},
+        {{variable, "TRIREME_HOST=run-worker"},
+         NULL,
+         .says = "want a line with this host (run-worker), found 3 others"},
+    };
+    (void)state;
+    CHECK(rows);
+    unlink(path);
+}
 
 static void mpi_starters_are_understood(void **state)
 {
@@ -354,6 +398,7 @@ int main(void)
         cmocka_unit_test(trireme_and_alone_are_understood),
         cmocka_unit_test(without_a_table_the_environment_of_the_process_counts),
         cmocka_unit_test(torchrun_is_understood),
+        cmocka_unit_test(pods_and_hosts_are_understood),
         cmocka_unit_test(mpi_starters_are_understood),
         cmocka_unit_test(jobs_of_one_host_meet_and_others_do_not),
         cmocka_unit_test(slurm_is_understood),

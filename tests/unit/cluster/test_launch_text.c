@@ -74,11 +74,51 @@ static void quoted_words_survive_a_shell(void **state)
     }
 }
 
+static const char *lookup(const char *name, void *arg)
+{
+    const char *const *pairs = arg;
+
+    for (; pairs[0]; pairs += 2) {
+        if (strcmp(pairs[0], name) == 0)
+            return pairs[1];
+    }
+    return NULL;
+}
+
+static void the_nodes_of_a_slurm_job_are_hosts(void **state)
+{
+    const char *job[] = {"SLURM_JOB_NODELIST", "n[08-10]", "SLURM_TASKS_PER_NODE", "4(x2),1", NULL};
+    const char *half[] = {"SLURM_JOB_NODELIST", "n[08-10]", NULL}, *nothing[] = {NULL};
+    tri_vector hosts = {.each = sizeof(launch_host)};
+    tri_launch_config config;
+    launch_shell shell;
+
+    (void)state;
+    assert_int_equal(tri_launch_hosts_slurm(lookup, job, &hosts), TRI_OK);
+    assert_int_equal(hosts.count, 3);
+    assert_string_equal(((launch_host *)tri_vector_at(&hosts, 2))->name, "n10");
+    assert_int_equal(((launch_host *)tri_vector_at(&hosts, 1))->slots, 4);
+    assert_int_equal(((launch_host *)tri_vector_at(&hosts, 2))->slots, 1);
+    assert_int_equal(tri_launch_hosts_slurm(lookup, half, &hosts), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "SLURM_TASKS_PER_NODE"));
+    assert_int_equal(tri_launch_hosts_slurm(lookup, nothing, &hosts), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "SLURM_JOB_NODELIST"));
+    tri_vector_fini(&hosts);
+
+    tri_options_defaults(&tri_launch_options, &config);
+    assert_int_equal(tri_options_set(&tri_launch_options, &config, "hosts", "slurm"), TRI_OK);
+    tri_launch_shell(&config, "n10", "true", &shell);
+    assert_string_equal(shell.argv[0], "srun");
+    assert_string_equal(shell.node, "--nodelist=n10");
+    assert_string_equal(tri_launch_shell_name(&config), "srun");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_files_are_read),
         cmocka_unit_test(wrong_host_files_are_told_with_their_line),
+        cmocka_unit_test(the_nodes_of_a_slurm_job_are_hosts),
         cmocka_unit_test(quoted_words_survive_a_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

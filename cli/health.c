@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * health.c: `trireme health`: does a run make steps? An exit code for probes and cron, from the time of the last line
+ * of metrics.jsonl, which each step writes; any process that sees the run folder can ask, and disturbs nobody.
+ */
+#include <stdio.h>
+
+#include "base/fs.h"
+#include "base/runtime.h"
+#include "cli/command.h"
+
+#define WITHIN_S 600
+
+static const char *within_given;
+static const tri_flag flags[] = {
+    {"--within", "SECONDS", "how long ago the last step may be (default 600): longer than evaluations and saves take",
+     &within_given},
+};
+
+static tri_status ask(const char *run, int64_t within_s, bool *healthy)
+{
+    char path[1300];
+    int64_t changed_ns;
+    snprintf(path, sizeof(path), "%.1200s/metrics.jsonl", run);
+    *healthy = false;
+    if (!tri_fs_exists(path)) {
+        printf("%s: no step yet\n", run);
+        return TRI_OK;
+    }
+    TRI_TRY(tri_fs_changed(path, &changed_ns));
+    const double ago_s = (double)(tri_wall_ns() - changed_ns) / 1e9;
+    *healthy = ago_s <= (double)within_s;
+    printf("%s: last step %.0f s ago%s\n", run, ago_s > 0 ? ago_s : 0, *healthy ? "" : ", too long");
+    return TRI_OK;
+}
+
+int cmd_health(int argc, char **argv)
+{
+    int64_t within_s = WITHIN_S;
+    bool healthy = false;
+    int count;
+    tri_status status = tri_flags_parse(tri_command_of(cmd_health), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    if (status == TRI_OK && count != 1)
+        status = tri_fail(TRI_ECONFIG, "want one run folder, found %d", count);
+    if (status == TRI_OK && within_given)
+        status = tri_flag_int("--within", within_given, 1, 1000000, &within_s);
+    if (status == TRI_OK)
+        status = ask(argv[0], within_s, &healthy);
+    if (status != TRI_OK)
+        return tri_command_fail(status);
+    return healthy ? 0 : 1;
+}
