@@ -3,7 +3,7 @@ BUILD ?= build
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test check bench compare install clean deps dev tsan fuzz
+.PHONY: all demo test check bench compare install deb wheel clean deps dev tsan fuzz
 
 all: $(BUILD)/trireme
 
@@ -45,6 +45,15 @@ compare: $(BUILD)/trireme ## collectives beside Open MPI, MPICH and Gloo, in tur
 install: $(BUILD)/CMakeCache.txt ## PREFIX=/usr/local
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX),)
+
+deb: ## Debian packages in build/deb, looked at by lintian
+	@tools/deps build deb
+	@tools/deb $(BUILD)/deb
+
+wheel: $(BUILD)/CMakeCache.txt ## the Python bindings as a wheel in build/wheel
+	@tools/deps build python
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@TRIREME_DIR=$(BUILD) python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel bindings/python
 
 dev tsan: ## the tests under sanitizers
 	@tools/deps build test

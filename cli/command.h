@@ -25,6 +25,7 @@ int cmd_launch(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_health(int argc, char **argv);
 int cmd_k8s(int argc, char **argv);
+int cmd_manual(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_ckpt(int argc, char **argv);
@@ -51,7 +52,11 @@ typedef struct tri_flag {
  * --help prints and returns TRI_ECANCELED; an unknown flag is TRI_ECONFIG with the nearest one. */
 tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, size_t flag_count, int argc, char **argv,
                            int *count);
-void tri_flags_help(const tri_command *command, const tri_flag *flags, size_t flag_count);
+/* False: nothing was printed, somebody just looks (tri_flags_look()). */
+bool tri_flags_help(const tri_command *command, const tri_flag *flags, size_t flag_count);
+/* Calls visit with the flags of a command. */
+typedef void tri_flags_visitor(void *arg, const tri_command *command, const tri_flag *flags, size_t flag_count);
+void tri_flags_look(const tri_command *command, tri_flags_visitor *visit, void *arg);
 
 /* Prints "error: ..." and, where one is known, "hint: ..."; returns the exit code: 2 configuration, 3 lost peer, 128 +
  * signal, 1 else. */

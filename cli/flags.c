@@ -12,8 +12,24 @@
 #include "base/runtime.h"
 #include "cli/command.h"
 
-void tri_flags_help(const tri_command *command, const tri_flag *flags, size_t flag_count)
+static tri_flags_visitor *visitor; /* who looks at the flags of a command; NULL: nobody */
+static void *visitor_arg;
+
+void tri_flags_look(const tri_command *command, tri_flags_visitor *visit, void *arg)
 {
+    char help[] = "--help", *argv[] = {(char *)(uintptr_t)command->name, help, NULL};
+    visitor = visit;
+    visitor_arg = arg;
+    command->run(2, argv);
+    visitor = NULL;
+}
+
+bool tri_flags_help(const tri_command *command, const tri_flag *flags, size_t flag_count)
+{
+    if (visitor) {
+        visitor(visitor_arg, command, flags, flag_count);
+        return false;
+    }
     printf("usage: trireme %s %s\n\n%s\n\n", command->name, command->usage, command->does);
     for (size_t i = 0; i < flag_count; i++) {
         char left[64];
@@ -21,6 +37,7 @@ void tri_flags_help(const tri_command *command, const tri_flag *flags, size_t fl
         printf("  %-22s %s\n", left, flags[i].help);
     }
     printf("  %-22s %s\n", "--help", "this text");
+    return true;
 }
 
 static tri_status unknown_flag(const char *name, const tri_flag *flags, size_t flag_count)

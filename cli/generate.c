@@ -219,7 +219,8 @@ static tri_status generate(const char *path)
 
 static int print_help(void)
 {
-    tri_flags_help(tri_command_of(cmd_generate), flags, TRI_COUNT_OF(flags));
+    if (!tri_flags_help(tri_command_of(cmd_generate), flags, TRI_COUNT_OF(flags)))
+        return 0;
     fputs(
         "\nMODEL is a folder of Hugging Face (config.json, safetensors, tokenizer.json), a run of 'trireme train', or "
         "one of its\ncheckpoints. Examples:\n\n"

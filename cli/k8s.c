@@ -313,7 +313,8 @@ static tri_status manifest_write(manifest *at, const char *values_path, tri_stri
 
 static int print_help(void)
 {
-    tri_flags_help(tri_command_of(cmd_k8s), flags, TRI_COUNT_OF(flags));
+    if (!tri_flags_help(tri_command_of(cmd_k8s), flags, TRI_COUNT_OF(flags)))
+        return 0;
     tri_string text = {0};
     tri_status status = tri_string_append(&text, "\nValues, in the file or as key=value:\n\n");
     if (status == TRI_OK)

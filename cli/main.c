@@ -43,6 +43,7 @@ const tri_command tri_commands[] = {
      "writes a model in Hugging Face's form or in ours: config.json, safetensors", cmd_convert},
     {"generate", "MODEL [--prompt TEXT] [--max-tokens N] [--temperature T] [--batch FILE]",
      "writes text with a trained model, from a prompt or a file of prompts", cmd_generate},
+    {"manual", "man FOLDER | bash | zsh | fish", "writes man pages, or completion for a shell", cmd_manual},
     {NULL, NULL, NULL, NULL},
 };
 

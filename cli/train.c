@@ -22,7 +22,8 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *out, *resume, *keep_on, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *out, *resume, *keep_on,
+        *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -60,7 +61,8 @@ static const tri_flag flags[] = {
 
 static int print_help(void)
 {
-    tri_flags_help(tri_command_of(cmd_train), flags, TRI_COUNT_OF(flags));
+    if (!tri_flags_help(tri_command_of(cmd_train), flags, TRI_COUNT_OF(flags)))
+        return 0;
     tri_string text = {0};
     tri_status status = tri_string_append(&text, "\nOptions, in the file or as section.key=value:\n");
     if (status == TRI_OK)

@@ -312,7 +312,8 @@ static tri_status summary_json(chaos_play *play)
 
 static int print_help(void)
 {
-    tri_flags_help(tri_command_of(cmd_chaos), flags, TRI_COUNT_OF(flags));
+    if (!tri_flags_help(tri_command_of(cmd_chaos), flags, TRI_COUNT_OF(flags)))
+        return 0;
     puts("\nFaults:\n");
     for (int i = 0; i < CHAOS_KINDS; i++) {
         const chaos_kind *kind = &chaos_kinds[i];

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manual.c: `trireme manual`: man pages, and completion for shells, from the tables that commands read their flags by.
+ *
+ * A command is run with --help while its flags are looked at instead of printed (tri_flags_look()).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "cli/command.h"
+#include "train/config.h"
+
+typedef struct manual {
+    tri_string text;
+    tri_status status;
+} manual;
+
+static void add(manual *at, const char *text)
+{
+    if (at->status == TRI_OK)
+        at->status = tri_string_append(&at->text, text);
+}
+
+/* --- man pages --- */
+
+/* roff takes a backslash, a dot at the beginning of a line and a plain minus for its own. */
+static void add_roff(manual *at, const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        add(at, "\\&");
+    for (; *text; text++) {
+        const char one[2] = {*text, 0};
+        add(at, *text == '\\' ? "\\e" : *text == '-' ? "\\-" : one);
+    }
+}
+
+static void page_begin(manual *at, const char *name, const char *section, const char *does)
+{
+    char title[64];
+    snprintf(title, sizeof(title), ".TH %s %s \"\" \"trireme %s\"\n.SH NAME\n", name, section, TRI_VERSION);
+    for (char *c = title + 4; *c != ' '; c++)
+        *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    add(at, title);
+    add_roff(at, name);
+    add(at, " \\- ");
+    add_roff(at, does);
+    add(at, "\n");
+}
+
+static void add_item(manual *at, const char *word, const char *argument, const char *help)
+{
+    add(at, ".TP\n\\fB");
+    add_roff(at, word);
+    add(at, "\\fR");
+    if (argument) {
+        add(at, " \\fI");
+        add_roff(at, argument);
+        add(at, "\\fR");
+    }
+    add(at, "\n");
+    add_roff(at, help);
+    add(at, "\n");
+}
+
+static void page_flags(void *arg, const tri_command *command, const tri_flag *flags, size_t count)
+{
+    manual *at = arg;
+    char name[40];
+    snprintf(name, sizeof(name), "trireme-%s", command->name);
+    page_begin(at, name, "1", command->does);
+    add(at, ".SH SYNOPSIS\n\\fBtrireme ");
+    add(at, command->name);
+    add(at, "\\fR ");
+    add_roff(at, command->usage);
+    add(at, "\n.SH OPTIONS\n");
+    for (size_t i = 0; i < count; i++)
+        add_item(at, flags[i].name, flags[i].argument, flags[i].help);
+    add_item(at, "--help", NULL, "prints what there is to say, and ends");
+    add(at, ".SH EXIT STATUS\n0: it went well; 1: it failed; 2: wrong arguments or configuration; 3: a rank was lost; "
+            "128 + N: "
+            "ended by signal N.\n.SH SEE ALSO\n.BR trireme (1),\n.BR trireme\\-config (5)\n");
+}
+
+static void page_program(manual *at)
+{
+    page_begin(at, "trireme", "1", "trains neural networks on many processes and machines");
+    add(at, ".SH SYNOPSIS\n\\fBtrireme\\fR \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\nThe same weights to "
+            "the bit for any "
+            "number of workers, layout and threads, and after any failure.\n.SH COMMANDS\n");
+    for (const tri_command *command = tri_commands; command->name; command++)
+        add_item(at, command->name, command->usage, command->does);
+    add(at, ".SH SEE ALSO\n.BR trireme\\-train (1),\n.BR trireme\\-config (5)\n");
+}
+
+static void page_config(manual *at)
+{
+    char name[128];
+    page_begin(at, "trireme-config", "5", "configuration of a run");
+    add(at, ".SH DESCRIPTION\nA YAML file of sections; each option can also be given as section.key=value behind the "
+            "file.\n");
+    for (const tri_config_section *section = tri_config_sections; section->table; section++) {
+        add(at, ".SS ");
+        add_roff(at, section->table->section);
+        add(at, "\n");
+        for (size_t i = 0; i < section->table->count; i++) {
+            const tri_option *row = &section->table->rows[i];
+            snprintf(name, sizeof(name), "%s.%s", section->table->section, row->field);
+            add_item(at, name, row->fallback[0] ? row->fallback : "(empty)", row->help);
+            if (row->choices) {
+                add(at, ".br\nOne of: ");
+                add_roff(at, row->choices);
+                add(at, "\n");
+            }
+        }
+    }
+    add(at, ".SH SEE ALSO\n.BR trireme\\-train (1)\n");
+}
+
+static tri_status page_write(manual *at, const char *folder, const char *file)
+{
+    char path[1300];
+    snprintf(path, sizeof(path), "%.1200s/%s", folder, file);
+    if (at->status == TRI_OK)
+        at->status = tri_fs_write_atomic(path, tri_string_text(&at->text), at->text.nbytes);
+    tri_string_clear(&at->text);
+    return at->status;
+}
+
+static tri_status pages_write(const char *folder)
+{
+    manual at = {.status = tri_fs_make_folder(folder)};
+    char file[64];
+    page_program(&at);
+    tri_status status = page_write(&at, folder, "trireme.1");
+    for (const tri_command *command = tri_commands; command->name && status == TRI_OK; command++) {
+        tri_flags_look(command, page_flags, &at);
+        snprintf(file, sizeof(file), "trireme-%s.1", command->name);
+        status = page_write(&at, folder, file);
+    }
+    if (status == TRI_OK) {
+        page_config(&at);
+        status = page_write(&at, folder, "trireme-config.5");
+    }
+    tri_string_fini(&at.text);
+    return status;
+}
+
+/* --- completion --- */
+
+/* Words of a command for bash and zsh: its flags, and where there is a configuration section.key= . */
+static void words_add(void *arg, const tri_command *command, const tri_flag *flags, size_t count)
+{
+    manual *at = arg;
+    const bool configured = strstr(command->usage, "section.key") != NULL;
+    add(at, "    ");
+    add(at, command->name);
+    add(at, ") echo '--help");
+    for (size_t i = 0; i < count; i++) {
+        add(at, " ");
+        add(at, flags[i].name);
+    }
+    for (const tri_config_section *section = tri_config_sections; configured && section->table; section++) {
+        for (size_t i = 0; i < section->table->count; i++) {
+            add(at, " ");
+            add(at, section->table->section);
+            add(at, ".");
+            add(at, section->table->rows[i].field);
+            add(at, "=");
+        }
+    }
+    add(at, "' ;;\n");
+}
+
+static void words_function(manual *at)
+{
+    add(at, "_trireme_words() {\n    case $1 in\n    '') echo '--help --version");
+    for (const tri_command *command = tri_commands; command->name; command++) {
+        add(at, " ");
+        add(at, command->name);
+    }
+    add(at, "' ;;\n");
+    for (const tri_command *command = tri_commands; command->name; command++)
+        tri_flags_look(command, words_add, at);
+    add(at, "    esac\n}\n");
+}
+
+static void bash_write(manual *at)
+{
+    add(at, "# bash completion for trireme\n");
+    words_function(at);
+    add(at, "_trireme() {\n"
+            "    local word=${COMP_WORDS[COMP_CWORD]} command=\n"
+            "    [ \"$COMP_CWORD\" -gt 1 ] && command=${COMP_WORDS[1]}\n"
+            "    COMPREPLY=($(compgen -W \"$(_trireme_words \"$command\")\" -- \"$word\"))\n"
+            "    if [ ${#COMPREPLY[@]} -eq 0 ]; then\n"
+            "        COMPREPLY=($(compgen -f -- \"$word\"))\n"
+            "    elif [[ ${COMPREPLY[0]} == *= ]]; then\n"
+            "        compopt -o nospace 2>/dev/null\n"
+            "    fi\n"
+            "}\n"
+            "complete -o filenames -F _trireme trireme\n");
+}
+
+static void zsh_write(manual *at)
+{
+    add(at, "#compdef trireme\n");
+    words_function(at);
+    add(at, "_trireme() {\n"
+            "    local command=\n"
+            "    (( CURRENT > 2 )) && command=${words[2]}\n"
+            "    local -a found=(${=$(_trireme_words \"$command\")})\n"
+            "    compadd -S '' -- ${(M)found:#*=}\n"
+            "    compadd -- ${found:#*=}\n"
+            "    (( CURRENT > 2 )) && _files\n"
+            "}\n"
+            "if [[ $funcstack[1] == _trireme ]]; then _trireme; else compdef _trireme trireme; fi\n");
+}
+
+/* In single quotes. */
+static void add_quoted(manual *at, const char *text)
+{
+    add(at, "'");
+    for (; *text; text++) {
+        const char one[2] = {*text, 0};
+        add(at, *text == '\'' ? "\\'" : *text == '\\' ? "\\\\" : one);
+    }
+    add(at, "'");
+}
+
+static void fish_flags(void *arg, const tri_command *command, const tri_flag *flags, size_t count)
+{
+    manual *at = arg;
+    for (size_t i = 0; i < count; i++) {
+        const bool is_long = strncmp(flags[i].name, "--", 2) == 0;
+        add(at, "complete -c trireme -n '__fish_seen_subcommand_from ");
+        add(at, command->name);
+        add(at, is_long ? "' -l " : "' -s ");
+        add(at, flags[i].name + 1 + is_long);
+        add(at, flags[i].argument ? " -r -d " : " -d ");
+        add_quoted(at, flags[i].help);
+        add(at, "\n");
+    }
+}
+
+static void fish_write(manual *at)
+{
+    add(at, "# fish completion for trireme\n");
+    for (const tri_command *command = tri_commands; command->name; command++) {
+        add(at, "complete -c trireme -n __fish_use_subcommand -f -a ");
+        add(at, command->name);
+        add(at, " -d ");
+        add_quoted(at, command->does);
+        add(at, "\n");
+    }
+    for (const tri_command *command = tri_commands; command->name; command++)
+        tri_flags_look(command, fish_flags, at);
+}
+
+static const struct {
+    const char *name;
+    void (*write)(manual *at);
+} shells[] = {{"bash", bash_write}, {"zsh", zsh_write}, {"fish", fish_write}};
+
+static tri_status shell_write(const char *name)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(shells); i++) {
+        if (strcmp(shells[i].name, name) != 0)
+            continue;
+        manual at = {.status = TRI_OK};
+        shells[i].write(&at);
+        if (at.status == TRI_OK)
+            fputs(tri_string_text(&at.text), stdout);
+        tri_string_fini(&at.text);
+        return at.status;
+    }
+    return tri_fail(TRI_ECONFIG, "want man FOLDER, bash, zsh or fish, found '%.40s'", name);
+}
+
+int cmd_manual(int argc, char **argv)
+{
+    int count;
+    tri_status status = tri_flags_parse(tri_command_of(cmd_manual), NULL, 0, argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    const bool man = status == TRI_OK && count == 2 && strcmp(argv[0], "man") == 0;
+    if (status == TRI_OK && !man && count != 1)
+        status = tri_fail(TRI_ECONFIG, "want man FOLDER, bash, zsh or fish, found %d words", count);
+    if (status == TRI_OK)
+        status = man ? pages_write(argv[1]) : shell_write(argv[0]);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}
