@@ -270,6 +270,7 @@ static tri_status kind_know(manifest *at)
         {"restart", tri_strdup(at->kind->restart)},
         {"container", tri_strdup(at->kind->container)},
         {"leader", tri_strdup(at->kind->leader)},
+        {"first", tri_strdup(at->kind->first)},
         {"env-kind", tri_format("@%s\n", at->kind->env)},
         {"others", tri_format("%lld", workers - 1)},
         {"startups", tri_format("%lld", (long long)(config->startup_s + PROBE_S - 1) / PROBE_S)},

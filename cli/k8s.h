@@ -48,6 +48,7 @@ typedef struct tri_k8s_kind {
     const char *container; /* the name that its operator wants */
     const char *leader;    /* host of rank 0, with ${name} */
     const char *env;       /* block that says a worker's rank, or "nothing" where the operator does */
+    const char *first;     /* what its operator calls the pod of rank 0; "": nothing else than the others */
 } tri_k8s_kind;
 extern const tri_k8s_kind tri_k8s_kinds[]; /* name NULL at the end */
 

@@ -20,14 +20,14 @@ const tri_k8s_tree tri_k8s_trees[] = {
 };
 
 const tri_k8s_kind tri_k8s_kinds[] = {
-    {"job", "OnFailure", "worker", "${name}-0.${name}", "env-index"},
-    {"elastic", "Never", "worker", "${name}-store", "env-elastic"},
-    {"jobset", "OnFailure", "worker", "${name}-workers-0-0.${name}", "env-index"},
-    {"trainjob", "OnFailure", "node", "", "nothing"},
-    {"pytorchjob", "OnFailure", "pytorch", "", "nothing"},
-    {"tfjob", "OnFailure", "tensorflow", "", "nothing"},
-    {"mpijob", "OnFailure", "worker", "", "env-hosts"},
-    {NULL, NULL, NULL, NULL, NULL},
+    {"job", "OnFailure", "worker", "${name}-0.${name}", "env-index", ""},
+    {"elastic", "Never", "worker", "${name}-store", "env-elastic", ""},
+    {"jobset", "OnFailure", "worker", "${name}-workers-0-0.${name}", "env-index", ""},
+    {"trainjob", "OnFailure", "node", "", "nothing", ""},
+    {"pytorchjob", "OnFailure", "pytorch", "", "nothing", "Master"},
+    {"tfjob", "OnFailure", "tensorflow", "", "nothing", "Chief"},
+    {"mpijob", "OnFailure", "worker", "", "env-hosts", "Launcher"},
+    {NULL, NULL, NULL, NULL, NULL, NULL},
 };
 
 static const char config_map[] = "apiVersion: v1\n"
@@ -162,6 +162,19 @@ static const char pod[] = "restartPolicy: ${restart}\n"
                           "      @hosts-mount\n"
                           "      %mounts\n";
 
+static const char replicas[] = "${first}:\n"
+                               "  replicas: 1\n"
+                               "  restartPolicy: OnFailure\n"
+                               "  template:\n"
+                               "    spec:\n"
+                               "      @pod\n"
+                               "Worker:\n"
+                               "  replicas: ${others}\n"
+                               "  restartPolicy: OnFailure\n"
+                               "  template:\n"
+                               "    spec:\n"
+                               "      @pod\n";
+
 static const char job_spec[] = "completions: ${workers}\n"
                                "parallelism: ${workers}\n"
                                "completionMode: Indexed\n"
@@ -244,18 +257,7 @@ static const char pytorchjob[] = "@config-map\n"
                                  "spec:\n"
                                  "  runPolicy: {backoffLimit: ${backoff}}\n"
                                  "  pytorchReplicaSpecs:\n"
-                                 "    Master:\n"
-                                 "      replicas: 1\n"
-                                 "      restartPolicy: OnFailure\n"
-                                 "      template:\n"
-                                 "        spec:\n"
-                                 "          @pod\n"
-                                 "    Worker:\n"
-                                 "      replicas: ${others}\n"
-                                 "      restartPolicy: OnFailure\n"
-                                 "      template:\n"
-                                 "        spec:\n"
-                                 "          @pod\n";
+                                 "    @replicas\n";
 
 static const char tfjob[] = "@config-map\n"
                             "---\n"
@@ -266,18 +268,7 @@ static const char tfjob[] = "@config-map\n"
                             "spec:\n"
                             "  runPolicy: {backoffLimit: ${backoff}}\n"
                             "  tfReplicaSpecs:\n"
-                            "    Chief:\n"
-                            "      replicas: 1\n"
-                            "      restartPolicy: OnFailure\n"
-                            "      template:\n"
-                            "        spec:\n"
-                            "          @pod\n"
-                            "    Worker:\n"
-                            "      replicas: ${others}\n"
-                            "      restartPolicy: OnFailure\n"
-                            "      template:\n"
-                            "        spec:\n"
-                            "          @pod\n";
+                            "    @replicas\n";
 
 /* No mpirun: each pod finds itself in the list of hosts, which the operator shows to its launcher alone. */
 static const char mpijob[] = "@config-map\n"
@@ -300,18 +291,7 @@ static const char mpijob[] = "@config-map\n"
                              "  launcherCreationPolicy: AtStartup\n"
                              "  runPolicy: {cleanPodPolicy: Running, backoffLimit: ${backoff}}\n"
                              "  mpiReplicaSpecs:\n"
-                             "    Launcher:\n"
-                             "      replicas: 1\n"
-                             "      restartPolicy: OnFailure\n"
-                             "      template:\n"
-                             "        spec:\n"
-                             "          @pod\n"
-                             "    Worker:\n"
-                             "      replicas: ${others}\n"
-                             "      restartPolicy: OnFailure\n"
-                             "      template:\n"
-                             "        spec:\n"
-                             "          @pod\n";
+                             "    @replicas\n";
 
 const tri_k8s_block tri_k8s_blocks[] = {
     {"nothing", ""},
@@ -325,6 +305,7 @@ const tri_k8s_block tri_k8s_blocks[] = {
     {"env-elastic", env_elastic},
     {"env-hosts", env_hosts},
     {"pod", pod},
+    {"replicas", replicas},
     {"job-spec", job_spec},
     {"kind-job", job},
     {"kind-elastic", elastic},

@@ -11,6 +11,8 @@
 #include "cli/command.h"
 #include "train/config.h"
 
+#define PAGES_DATE "2026-11-22" /* of this version: pages of two builds are the same */
+
 typedef struct manual {
     tri_string text;
     tri_status status;
@@ -38,7 +40,7 @@ static void add_roff(manual *at, const char *text)
 static void page_begin(manual *at, const char *name, const char *section, const char *does)
 {
     char title[64];
-    snprintf(title, sizeof(title), ".TH %s %s \"\" \"trireme %s\"\n.SH NAME\n", name, section, TRI_VERSION);
+    snprintf(title, sizeof(title), ".TH %s %s " PAGES_DATE " \"trireme %s\"\n.SH NAME\n", name, section, TRI_VERSION);
     for (char *c = title + 4; *c != ' '; c++)
         *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
     add(at, title);
