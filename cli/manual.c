@@ -39,7 +39,7 @@ static void add_roff(manual *at, const char *text)
 
 static void page_begin(manual *at, const char *name, const char *section, const char *does)
 {
-    char title[64];
+    char title[128];
     snprintf(title, sizeof(title), ".TH %s %s " PAGES_DATE " \"trireme %s\"\n.SH NAME\n", name, section, TRI_VERSION);
     for (char *c = title + 4; *c != ' '; c++)
         *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
