@@ -3,10 +3,12 @@
  * flags.c: arguments of commands from a table, help from the same table, and how a command ends.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/runtime.h"
@@ -20,7 +22,17 @@ void tri_flags_look(const tri_command *command, tri_flags_visitor *visit, void *
     char help[] = "--help", *argv[] = {(char *)(uintptr_t)command->name, help, NULL};
     visitor = visit;
     visitor_arg = arg;
+    /* What some commands have to say beside their flags is not asked for. */
+    int before = dup(1), nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    fflush(stdout);
+    if (nothing >= 0)
+        dup2(nothing, 1);
     command->run(2, argv);
+    fflush(stdout);
+    if (before >= 0)
+        dup2(before, 1);
+    close(nothing);
+    close(before);
     visitor = NULL;
 }
 
