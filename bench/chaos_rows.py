@@ -328,7 +328,7 @@ def hostile(bench, args):
     whole = job.ledger()["whole"]
     slower = 100 * (quiet["steps"] / quiet["seconds"] / (loud["steps"] / loud["seconds"]) - 1)
     good = slower <= 5 and grown <= 16 and not shown and code == 130 and whole and strangers.longest == 0 and generations == 0
-    return (f"{strangers.count} strangers at {len(ports)} ports, {strangers.answered} were answered, "
+    return (f"{strangers.count} strangers at {len(ports)} ports, {strangers.answered} got a greeting that needs a token to be answered, "
             f"{'all dropped within 6 s' if strangers.longest == 0 else f'one held {strangers.longest:.0f} s'}; steps {slower:+.1f} %, memory {grown:+.1f} MB, "
             f"token shown: {shown}, workers given up: {generations}, ledger whole: {whole}"), good
 
