@@ -339,7 +339,7 @@ static tri_status kind_move(move *m, bool weights, int first, int count)
     const tri_vector *from[2], *to[2];
     for (int i = 0; i < 2; i++) {
         from[i] = !m->from[i] ? NULL : weights ? &m->from[i]->held_values : &m->from[i]->held;
-        to[i] = !m->to[i] ? NULL : weights ? &m->to[i]->values : &m->to[i]->held;
+        to[i] = !m->to[i] ? NULL : weights ? &m->to[i]->wanted_values : &m->to[i]->held;
     }
     TRI_TRY(ends_find(m, to, &m->wants));
     places_set(m, from, &m->sources);
