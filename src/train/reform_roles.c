@@ -277,6 +277,7 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
     else if (generation->number > 1 && job->rank == 0)
         tri_log(TRI_LOG_WARN, "none of the workers so far is left: the run goes on from step %lld%s",
                 (long long)job->step, found ? ", its newest checkpoint" : "");
+    tri_ledger_rewind(job->used.ledger, job->step);
     if (job->metrics)
         TRI_TRY(tri_metrics_rewind(job->metrics, job->step));
     job->acted = true;
@@ -331,7 +332,10 @@ tri_status tri_job_leave_agree(tri_job *job)
     elastic->leaves = elastic->wished;
     if (job->roles.on && elastic->leavers > 1)
         TRI_TRY(turns_agree(job));
-    if (elastic->leaves && job->metrics) /* the others go on as soon as it says that it leaves */
+    if (!elastic->leaves)
+        return TRI_OK;
+    tri_ledger_yield(job->used.ledger); /* the others go on as soon as it says that it leaves */
+    if (job->metrics)
         tri_metrics_yield(job->metrics);
     return TRI_OK;
 }

@@ -366,5 +366,6 @@ tri_status tri_job_step_end(tri_job *job)
 {
     count_step(job, (double)(tri_now_ns() - job->roles.step_start_ns) / 1e9);
     step_advance(job);
+    tri_job_used_write(job);
     return job->metrics ? tri_metrics_write(job->metrics, &job->record) : TRI_OK;
 }
