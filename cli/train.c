@@ -17,12 +17,14 @@
 #include "cli/command.h"
 #include "cli/eval_follow.h"
 #include "cli/train_elastic.h"
+#include "cli/train_metrics.h"
 #include "cli/train_ps.h"
 #include "cli/worker.h"
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *out, *resume, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *metrics, *out, *resume,
+        *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -47,6 +49,8 @@ static const tri_flag flags[] = {
      "again",
      &given.attach},
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
+    {"--metrics", "ADDRESS", "serve /metrics for Prometheus (monitor.metrics), such as 9100 or 0.0.0.0:9100",
+     &given.metrics},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
     {"--dry-run", NULL,
@@ -98,6 +102,7 @@ typedef struct train_plan {
     const char *const *overrides;
     char folder[1200];
     char resumed_config[1200];
+    char metrics_word[128];
 } train_plan;
 
 /* Where the run lives and which file configures it. */
@@ -112,6 +117,10 @@ static tri_status plan_make(int count, char **argv, train_plan *plan)
         if (!strchr(argv[i], '='))
             return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
     plan->overrides = (const char *const *)argv + first_override;
+    if (given.metrics) { /* in place of the flag */
+        snprintf(plan->metrics_word, sizeof(plan->metrics_word), "monitor.metrics=%.100s", given.metrics);
+        argv[count++] = plan->metrics_word;
+    }
     argv[count] = NULL;
     if (given.resume && !plan->config_path) {
         snprintf(plan->resumed_config, sizeof(plan->resumed_config), "%s/config.yaml", given.resume);
@@ -182,6 +191,8 @@ static int dry_run(const tri_config *config, int ranks)
 
 /* What --servers stands for in the configuration. */
 #define SERVERS_WORD "parallel.sync=ps"
+/* What the launcher serves, workers leave where it finds it. */
+#define METRICS_WORD "monitor.metrics=" TRI_MONITOR_GATHERED
 
 /* The parent: starts this program on N ranks with the same words, and waits. */
 /* MIN:MAX. */
@@ -206,7 +217,7 @@ static double alone_seconds(void)
                                                                                                    : (double)seconds;
 }
 
-static int launch_workers(const train_plan *plan, tri_worker_roles roles)
+static int launch_workers(const train_plan *plan, tri_worker_roles roles, const char *metrics)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
     int count = 5;
@@ -227,7 +238,7 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles)
         argv[count++] = (char *)given.alone_s;
     }
     for (int i = 0; plan->overrides[i]; i++) {
-        if (count + 2 == (int)TRI_COUNT_OF(argv))
+        if (count + 3 == (int)TRI_COUNT_OF(argv))
             return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));
         argv[count++] = (char *)plan->overrides[i];
     }
@@ -239,11 +250,17 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles)
         roles.journal = journal;
         roles.attach = given.attach != NULL;
     }
+    if (metrics[0])
+        argv[count++] = METRICS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", plan->folder);
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
+    tri_http *http = NULL;
+    if (status == TRI_OK && metrics[0] && strcmp(metrics, TRI_MONITOR_GATHERED) != 0)
+        status = tri_train_metrics_serve(metrics, plan->folder, &http);
     if (status == TRI_OK)
         status = tri_worker_launch(roles, given.hosts, argv, logs, &result);
+    tri_http_close(http);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
 }
 
@@ -443,7 +460,7 @@ static int run(int count, char **argv)
     else if (evaluates)
         code = (status = evaluate_run(&plan)) == TRI_OK ? 0 : tri_command_fail(status);
     else if (roles.workers > 1 || (given.ranks && (given.hosts || roles.servers > 0 || given.elastic)))
-        code = launch_workers(&plan, roles);
+        code = launch_workers(&plan, roles, config.monitor.metrics);
     else {
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);

@@ -302,6 +302,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
     TRI_TRY(tri_guard_check(config));
     TRI_TRY(tri_verify_check(config));
     TRI_TRY(tri_schedule_check(&config->optim));
+    TRI_TRY(tri_monitor_check(&config->monitor));
     if (!config->data.name[0] && !config->data.path[0])
         return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");
     return TRI_OK;

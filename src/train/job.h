@@ -123,6 +123,8 @@ typedef struct tri_job_elastic {
     void *called_arg;
 } tri_job_elastic;
 
+/* What monitor.metrics needs (live.c). */
+typedef struct tri_job_live tri_job_live;
 /* What monitor.tensorboard needs (show.c). */
 typedef struct tri_job_show tri_job_show;
 
@@ -226,6 +228,7 @@ struct tri_job {
     tri_job_saver *saver;   /* NULL: nothing is trained */
     tri_job_sampler *texts; /* rank 0 with train.sample_every, else NULL */
     tri_job_show *show;     /* NULL: nobody wants to see */
+    tri_job_live *live;     /* likewise */
     double best_loss;       /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
@@ -468,6 +471,10 @@ tri_status tri_job_sample_plan(tri_job *job, const tri_model *given, const tri_d
 tri_status tri_job_sample_open(tri_job *job);
 tri_status tri_job_sample(tri_job *job);
 void tri_job_sample_close(tri_job *job);
+/* live.c: figures of this rank, where somebody wants them, for the rank that it is now; after each step. */
+tri_status tri_job_live_open(tri_job *job);
+void tri_job_live_step(tri_job *job);
+void tri_job_live_close(tri_job *job);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Once there are lines: */
 tri_status tri_job_show_open(tri_job *job);
 void tri_job_show_close(tri_job *job);
