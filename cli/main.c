@@ -34,6 +34,8 @@ const tri_command tri_commands[] = {
      "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
     {"flight", "FILE ... [--last N] [--json]",
      "merges the records that the ranks of a failed job left: who parted, where", cmd_flight},
+    {"trace", "summarize FILE [--json]", "tells of a trace where the time went, who set the pace, and what to change",
+     cmd_trace},
     {"convert", "SRC DST [--to hf|trireme] [--dtype f32|bf16|f16] [--shard-size N]",
      "writes a model in Hugging Face's form or in ours: config.json, safetensors", cmd_convert},
     {"generate", "MODEL [--prompt TEXT] [--max-tokens N] [--temperature T] [--batch FILE]",

@@ -23,8 +23,8 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *metrics, *out, *resume,
-        *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *metrics, *trace, *out,
+        *resume, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -51,6 +51,8 @@ static const tri_flag flags[] = {
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--metrics", "ADDRESS", "serve /metrics for Prometheus (monitor.metrics), such as 9100 or 0.0.0.0:9100",
      &given.metrics},
+    {"--trace", "FILE[:FROM-TO]", "write what all workers did in these steps (monitor.trace), for ui.perfetto.dev",
+     &given.trace},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
     {"--dry-run", NULL,
@@ -102,7 +104,7 @@ typedef struct train_plan {
     const char *const *overrides;
     char folder[1200];
     char resumed_config[1200];
-    char metrics_word[128];
+    char metrics_word[128], trace_word[1100];
 } train_plan;
 
 /* Where the run lives and which file configures it. */
@@ -120,6 +122,10 @@ static tri_status plan_make(int count, char **argv, train_plan *plan)
     if (given.metrics) { /* in place of the flag */
         snprintf(plan->metrics_word, sizeof(plan->metrics_word), "monitor.metrics=%.100s", given.metrics);
         argv[count++] = plan->metrics_word;
+    }
+    if (given.trace) {
+        snprintf(plan->trace_word, sizeof(plan->trace_word), "monitor.trace=%.1000s", given.trace);
+        argv[count++] = plan->trace_word;
     }
     argv[count] = NULL;
     if (given.resume && !plan->config_path) {

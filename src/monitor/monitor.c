@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "monitor/http.h"
+#include "monitor/trace.h"
 
 #define TRI_OPTION_STRUCT tri_monitor_config
 static const tri_option rows[] = {TRI_MONITOR_OPTIONS(TRI_OPTION_ROW)};
@@ -26,7 +27,8 @@ tri_status tri_monitor_check(const tri_monitor_config *config)
 {
     if (config->metrics[0] && strcmp(config->metrics, TRI_MONITOR_GATHERED) != 0)
         TRI_TRY_IN(tri_http_address_check(config->metrics), "monitor.metrics");
-    return TRI_OK;
+    tri_trace_window window;
+    return config->trace[0] ? tri_fail_context(tri_trace_window_read(config->trace, &window), "monitor.trace") : TRI_OK;
 }
 
 bool tri_monitor_tensorboard_is_on(const tri_monitor_config *config)

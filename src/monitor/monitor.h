@@ -17,7 +17,10 @@
     X(PATH, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")                                     \
     X(NAME, metrics, "", 0, 0, NULL,                                                                                   \
       "address of /metrics for Prometheus, such as 9100 (loopback) or 0.0.0.0:9100; --metrics is short for it; "       \
-      "gathered: leave figures in RUN/live for whoever serves them")
+      "gathered: leave figures in RUN/live for whoever serves them")                                                   \
+    X(PATH, trace, "", 0, 0, NULL,                                                                                     \
+      "FILE or FILE:FROM-TO: what all ranks did in these steps (10 to 19), for ui.perfetto.dev; --trace is short for " \
+      "it")
 typedef struct tri_monitor_config {
     TRI_MONITOR_OPTIONS(TRI_OPTION_FIELD)
 } tri_monitor_config;
