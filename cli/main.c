@@ -30,6 +30,8 @@ const tri_command tri_commands[] = {
      "predicts collectives on a simulated network, and checks them", cmd_sim},
     {"plan", "CONFIG.yaml [-n N] [--hosts FILE] [--cluster FILE] [--price P] [section.key=value ...]",
      "tells which layouts of a run there are on N workers, what each takes, and which to choose", cmd_plan},
+    {"tune", "SWEEP.yaml [--out FOLDER] [--ask-tell] [--json], or: report FOLDER [--json]",
+     "searches good options by trials of a configuration, side by side", cmd_tune},
     {"doctor", "[-n N] [--hosts FILE] [--json]",
      "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
     {"flight", "FILE ... [--last N] [--json]",

@@ -105,6 +105,7 @@ typedef struct train_plan {
     char folder[1200];
     char resumed_config[1200];
     char metrics_word[128], trace_word[1100];
+    char batch[48]; /* the word that train.batch auto became; last of the overrides */
 } train_plan;
 
 /* Where the run lives and which file configures it. */
@@ -284,6 +285,13 @@ static tri_status log_open_alone(const train_plan *plan)
     return tri_log_copy_open(path);
 }
 
+/* By torchrun, mpirun, srun or a launcher of ours. */
+static bool is_started(void)
+{
+    tri_cluster_place place;
+    return tri_cluster_detect(NULL, NULL, &place) == TRI_OK && place.world > 1;
+}
+
 /* Servers that whoever started this process speaks of want a run that uses them. */
 static tri_status check_servers(const tri_config *config)
 {
@@ -437,6 +445,22 @@ static tri_status servers_configure(tri_config *config, const tri_worker_roles *
     return tri_options_set(&tri_parallel_options, &config->parallel, "sync", "ps");
 }
 
+/* train.batch auto becomes a number here, before there are ranks: all of them are told the same one. */
+static tri_status batch_find(train_plan *plan, tri_config *config, const tri_worker_roles *roles, char **end)
+{
+    if (!config->batch_auto)
+        return TRI_OK;
+    if (given.hosts || given.elastic || given.servers || (given.ranks == NULL && is_started()))
+        return tri_fail(TRI_ECONFIG, "train.batch auto: want workers of this machine alone, started by 'trireme train "
+                                     "-n N' without --hosts, --elastic and --servers, or a number");
+    TRI_TRY(tri_batch_fit(config, roles->workers > 0 ? (int)roles->workers : 1));
+    snprintf(plan->batch, sizeof(plan->batch), "train.batch=%lld", (long long)config->train.batch);
+    fprintf(stderr, "train.batch auto: %lld\n", (long long)config->train.batch);
+    end[0] = plan->batch;
+    end[1] = NULL;
+    return TRI_OK;
+}
+
 static int run(int count, char **argv)
 {
     train_plan plan = {0};
@@ -449,6 +473,8 @@ static int run(int count, char **argv)
         status = tri_config_load(plan.config_path, NULL, plan.overrides, &config);
     if (status == TRI_OK)
         status = servers_configure(&config, &roles);
+    if (status == TRI_OK)
+        status = batch_find(&plan, &config, &roles, argv + count);
     if (status == TRI_OK)
         status = tri_config_check(&config, (int)roles.workers);
     if (status == TRI_OK)
