@@ -32,6 +32,8 @@ const tri_command tri_commands[] = {
      "tells which layouts of a run there are on N workers, what each takes, and which to choose", cmd_plan},
     {"tune", "SWEEP.yaml [--out FOLDER] [--ask-tell] [--json], or: report FOLDER [--json]",
      "searches good options by trials of a configuration, side by side", cmd_tune},
+    {"top", "RUN [--every SECONDS] [--once] [--json]",
+     "shows a run as it goes on: rates, losses, where a step's time goes, its processes", cmd_top},
     {"doctor", "[-n N] [--hosts FILE] [--json]",
      "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
     {"flight", "FILE ... [--last N] [--json]",
