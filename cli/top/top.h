@@ -22,7 +22,7 @@ typedef struct tri_top_rank {
 
 typedef struct tri_top {
     char run[1100];
-    tri_metrics_reader reader;
+    tri_metrics_tail reader;
     tri_spark loss;
     tri_step_record last; /* of the newest step; rates and times smoothed */
     int64_t seen;         /* steps seen */

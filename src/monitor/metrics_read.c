@@ -31,7 +31,7 @@ const char *tri_metrics_line_text(const tri_metrics_line *line, const char *key)
     return json_string_value(json_object_get(line->object, key));
 }
 
-tri_status tri_metrics_read(tri_metrics_reader *reader, tri_metrics_seen seen, void *arg)
+tri_status tri_metrics_read(tri_metrics_tail *reader, tri_metrics_seen seen, void *arg)
 {
     tri_fs_map map;
     if (!tri_fs_exists(reader->path))

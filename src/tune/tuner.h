@@ -16,7 +16,7 @@ typedef void (*tri_tuner_tell)(void *arg, const tri_trial *trial, const tri_tria
 typedef struct tri_tuner_slot {
     tri_trial *trial; /* NULL: free */
     tri_child child;
-    tri_metrics_reader reader;
+    tri_metrics_tail reader;
     bool stops; /* it was asked to */
     bool steps; /* it has made one */
     int64_t start_ns;
