@@ -163,11 +163,12 @@ static tri_status work_run(tri_tune_work *work, const char *path)
     work->tuner =
         (tri_tuner){.sweep = &work->sweep, .trials = &work->trials, .folder = work->folder, .tell = tell, .arg = work};
     TRI_TRY_IN(tri_fs_make_folder(work->folder), "while making the folder of the sweep");
+    if (!given.ask) /* before there is a database: what is wrong can be put right under the same name */
+        TRI_TRY(tri_tuner_open(&work->tuner));
     TRI_TRY(tri_trials_open(work->folder, &work->sweep, false, &work->trials));
     TRI_TRY(copy_keep(work, path));
     if (given.ask)
         return tri_tune_ask(work);
-    TRI_TRY(tri_tuner_open(&work->tuner));
     fprintf(stderr, "tune: %lld trials (%d known), %d at once, in %s\n", (long long)work->sweep.tune.trials,
             tri_trials_count(&work->trials), work->tuner.slot_count, work->folder);
     TRI_TRY(sweep_run(work));
