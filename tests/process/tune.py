@@ -20,7 +20,7 @@ PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
 CONFIG = """
 model: {name: mlp, hidden: [16]}
 data: {name: synthetic, synthetic_count: 640}
-train: {batch: 64, epochs: 4, eval_every: 0}
+train: {batch: 64, epochs: 4}
 monitor: {tensorboard: false}
 """
 SWEEP = """
@@ -95,6 +95,7 @@ class Tune(unittest.TestCase):
         best = found["trials"][0]
         self.assertEqual(best["trial"], found["best"])
         log = (folder / "log" / f"trial-{best['trial']:04d}.log").read_text()
+        self.assertEqual(len(re.findall(r"^epoch 1  step 10 ", log, re.M)), 1, log)  # it went on, and did no step twice
         words = [f"{name}={value}" for name, value in best["params"].items()]
         plain = trireme("train", self.at / "c.yaml", "-n", "2", "--out", self.at / "plain", *words, "train.steps=36")
         self.assertEqual(re.findall(r"weights: xxh3 (\w+)", log)[2:], re.findall(r"weights: xxh3 (\w+)", plain))
