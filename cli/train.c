@@ -446,8 +446,9 @@ static tri_status servers_configure(tri_config *config, const tri_worker_roles *
 }
 
 /* train.batch auto becomes a number here, before there are ranks: all of them are told the same one. */
-static tri_status batch_find(train_plan *plan, tri_config *config, const tri_worker_roles *roles, char **end)
+static tri_status batch_find(train_plan *plan, tri_config *config, const tri_worker_roles *roles)
 {
+    const char **end = (const char **)(uintptr_t)plan->overrides; /* in argv, whose flags have left room */
     if (!config->batch_auto)
         return TRI_OK;
     if (given.hosts || given.elastic || given.servers || (given.ranks == NULL && is_started()))
@@ -456,6 +457,8 @@ static tri_status batch_find(train_plan *plan, tri_config *config, const tri_wor
     TRI_TRY(tri_batch_fit(config, roles->workers > 0 ? (int)roles->workers : 1));
     snprintf(plan->batch, sizeof(plan->batch), "train.batch=%lld", (long long)config->train.batch);
     fprintf(stderr, "train.batch auto: %lld\n", (long long)config->train.batch);
+    while (*end)
+        end++;
     end[0] = plan->batch;
     end[1] = NULL;
     return TRI_OK;
@@ -474,7 +477,7 @@ static int run(int count, char **argv)
     if (status == TRI_OK)
         status = servers_configure(&config, &roles);
     if (status == TRI_OK)
-        status = batch_find(&plan, &config, &roles, argv + count);
+        status = batch_find(&plan, &config, &roles);
     if (status == TRI_OK)
         status = tri_config_check(&config, (int)roles.workers);
     if (status == TRI_OK)
