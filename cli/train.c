@@ -20,10 +20,12 @@
 #include "cli/train_metrics.h"
 #include "cli/train_ps.h"
 #include "cli/worker.h"
+#include "net/host.h"
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *metrics, *trace, *out,
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *store, *listen, *join, *hosts, *metrics,
+        *trace, *out,
         *resume, *dry_run;
 } train_flags;
 
@@ -48,6 +50,16 @@ static const tri_flag flags[] = {
      "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given "
      "again",
      &given.attach},
+    {"--store", "URL",
+     "with --elastic: where workers meet, etcd[s]://host:port[,host:port "
+     "...][/prefix][?auth=FILE&ca=FILE&cert=FILE&key="
+     "FILE] (default: in this process)",
+     &given.store},
+    {"--listen", "HOST[:PORT]",
+     "with --elastic: workers of other hosts may join here; TRIREME_TOKEN is what they must know", &given.listen},
+    {"--join", "HOST:PORT",
+     "with --elastic: the N workers join the run whose launcher listens there (or the URL of its etcd that it printed)",
+     &given.join},
     {"--hosts", "FILE", "start the workers by ssh: one 'host [slots=N]' per line", &given.hosts},
     {"--metrics", "ADDRESS", "serve /metrics for Prometheus (monitor.metrics), such as 9100 or 0.0.0.0:9100",
      &given.metrics},
@@ -194,7 +206,6 @@ static int dry_run(const tri_config *config, int ranks)
 }
 
 #define ALONE_S 300
-#define JOURNAL "launcher.journal" /* in the run folder */
 
 /* What --servers stands for in the configuration. */
 #define SERVERS_WORD "parallel.sync=ps"
@@ -214,6 +225,14 @@ static tri_status elastic_read(int64_t *least, int64_t *most)
     first[nbytes] = 0;
     TRI_TRY(tri_flag_int("--elastic", first, 1, 65536, least));
     return tri_flag_int("--elastic", colon + 1, *least, 65536, most);
+}
+
+/* Launchers on other hosts may have the same run folder. */
+static void journal_path(const char *folder, bool joins, char path[1300])
+{
+    char host[TRI_HOST_ID_NBYTES];
+    tri_host_id(host);
+    snprintf(path, 1300, "%.1200s/launcher%s%s.journal", folder, joins ? "-" : "", joins ? host : "");
 }
 
 /* The words were looked at before. */
@@ -253,7 +272,7 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles, const 
     if (roles.servers > 0)
         argv[count++] = SERVERS_WORD;
     if (given.elastic && !given.hosts && alone_seconds() > 0) {
-        snprintf(journal, sizeof(journal), "%s/" JOURNAL, plan->folder);
+        journal_path(plan->folder, given.join != NULL, journal);
         roles.journal = journal;
         roles.attach = given.attach != NULL;
     }
@@ -371,6 +390,16 @@ static tri_status elastic_check(const tri_worker_roles *roles)
     int64_t least, most, wait_s;
     if (given.wait_s && !given.elastic)
         return tri_fail(TRI_ECONFIG, "--wait goes with --elastic");
+    const struct {
+        const char *name, *value;
+    } rows[] = {{"--store", given.store}, {"--listen", given.listen}, {"--join", given.join}};
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
+        if (rows[i].value && (!given.elastic || !given.ranks))
+            return tri_fail(TRI_ECONFIG, "%s goes with -n N and --elastic MIN:MAX", rows[i].name);
+    if ((given.join || given.listen || given.store) && given.hosts)
+        return tri_fail(TRI_ECONFIG, "--store, --listen and --join go without --hosts: each host has its own launcher");
+    if ((given.join != NULL) + (given.listen != NULL) + (given.store != NULL) > 1)
+        return tri_fail(TRI_ECONFIG, "--store, --listen and --join: want one of them");
     if (given.alone_s && !given.elastic)
         return tri_fail(TRI_ECONFIG, "--alone goes with --elastic");
     if (given.alone_s)
@@ -382,7 +411,7 @@ static tri_status elastic_check(const tri_worker_roles *roles)
     TRI_TRY(elastic_read(&least, &most));
     if (given.servers)
         return tri_fail(TRI_ECONFIG, "--elastic goes without --servers: workers of servers come and go by --restarts");
-    if (given.ranks && (roles->workers < least || roles->workers > most))
+    if (given.ranks && (roles->workers > most || (roles->workers < least && !given.join)))
         return tri_fail(TRI_ECONFIG, "--elastic %s: want as many workers to begin with, got -n %lld", given.elastic,
                         (long long)roles->workers);
     return TRI_OK;
@@ -426,6 +455,9 @@ static tri_status roles_read(tri_worker_roles *roles)
             TRI_ECONFIG,
             "--restarts goes with --servers or --elastic: ranks of other jobs cannot be replaced one by one");
     roles->elastic = given.elastic != NULL;
+    roles->store = given.store;
+    roles->listen = given.listen;
+    roles->join = given.join;
     TRI_TRY(elastic_check(roles));
     if (given.servers && !given.ranks)
         return tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
@@ -518,7 +550,9 @@ static tri_status attach_words(int *argc, char ***argv)
                         (*argv)[0]);
     if (!realpath(given.attach, run))
         return tri_fail(TRI_ENOTFOUND, "--attach wants the folder of a run, found no %s", given.attach);
-    snprintf(path, sizeof(path), "%.1200s/" JOURNAL, run);
+    journal_path(run, true, path);
+    if (!tri_fs_exists(path))
+        journal_path(run, false, path);
     TRI_TRY(tri_launch_command_read(path, &words, &count, &folder));
     all = tri_alloc_zero((size_t)count + 1, sizeof(*all));
     for (int i = 1; all && i < count; i++) /* the program's name; "train", as what the command was called by */

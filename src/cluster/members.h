@@ -40,7 +40,8 @@ typedef struct tri_members_setup {
     int founders;     /* processes "0.0", "1.0", ... that make the first generation */
     int least, most;  /* members */
     int64_t wait_ns;  /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
-    int64_t alone_ns; /* how long the store may be gone, with an ear; 0: for ever */
+    const char *beat; /* key that changes while there is a launcher; NULL: while there is a store there is one */
+    int64_t alone_ns; /* how long it may be gone, with an ear; 0: for ever */
     void (*alone)(void *arg); /* it was: called once, by the ear's thread */
     /* Have these a whole state together? NULL: one with progress has. */
     bool (*whole)(void *arg, const tri_member *members, int count);
