@@ -25,6 +25,7 @@
 #define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES 6
 #define FORM_ROUNDS  100
+#define LEFT_MS      1000
 #define LAST_NS      (2 * TRI_NS_PER_S)
 
 typedef struct elastic {
@@ -270,12 +271,17 @@ static tri_status decide(elastic *at)
     return status;
 }
 
-/* Of those of the present generation that are still heard of. */
+/* Is nobody before this one in the present generation still heard of? A loss may be known to the links a moment before
+ * it is to their watch. */
 static bool is_first_left(elastic *at)
 {
+    int64_t until_ns = tri_deadline_after_ms(LEFT_MS);
     for (int r = 0; r < tri_members_rank(at->members); r++)
-        if (!has_lost(at, r))
-            return false;
+        while (!has_lost(at, r)) {
+            if (tri_now_ns() > until_ns)
+                return false;
+            tri_sleep_ns(TRI_NS_PER_MS);
+        }
     return tri_members_rank(at->members) >= 0 && tri_job_progress(at->job) >= 0;
 }
 
@@ -287,7 +293,8 @@ static tri_status save_alone(elastic *at)
     int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
     tri_job_generation alone = {number, 1, &progress, &has};
     TRI_TRY(tri_job_decide(at->job, &alone));
-    links_close(at);
+    tri_job_unform(at->job);
+    at->comm = NULL;
     if (at->job->roles.on && at->job->roles.state.generation == 0)
         return tri_fail(TRI_EPEER, "no worker that is left has the whole state, and without a launcher they cannot put "
                                    "it together: --resume goes on from the newest checkpoint");
@@ -313,8 +320,12 @@ static tri_status generation_find(elastic *at)
         status = decide(at);
     else
         tri_fail_context(status, "while looking for workers to go on with");
-    if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at))
-        return save_alone(at);
+    if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at)) {
+        tri_comm *links = at->comm; /* who sees them closed thinks that nobody saves */
+        status = save_alone(at);
+        tri_comm_leave(links);
+        return status;
+    }
     links_close(at);
     TRI_TRY(status);
     if (before > 0 && tri_members_now(at->members)->number > before + 1)
