@@ -39,6 +39,7 @@ typedef struct elastic {
     tri_cluster cluster; /* of this generation */
     tri_comm *comm;      /* NULL: none */
     int failures;        /* to form a generation, in a row */
+    int64_t asked_ns;    /* a newcomer: since when it waits to be a member; 0: it is one */
     atomic_bool alone;   /* there was no launcher for too long */
 } elastic;
 
@@ -253,11 +254,16 @@ static tri_status generation_form(elastic *at)
     if (status == TRI_OK)
         status = tri_job_form(at->job, at->comm, &generation);
     generation_drop(&generation);
-    if (status != TRI_OK)
+    if (status != TRI_OK) {
         tri_comm_abort(at->comm, status, tri_last_error());
-    else
-        generation_tell(at);
-    return status;
+        return status;
+    }
+    generation_tell(at);
+    if (at->asked_ns > 0)
+        tri_log(TRI_LOG_INFO, "is rank %d of generation %lld, %.0f ms after it asked", at->cluster.rank,
+                (long long)tri_members_now(at->members)->number, (double)(tri_now_ns() - at->asked_ns) / 1e6);
+    at->asked_ns = 0;
+    return TRI_OK;
 }
 
 /* While the links, and what came over them, are still there. */
@@ -314,6 +320,8 @@ static tri_status generation_find(elastic *at)
     tri_role_note has = tri_job_role_note(at->job);
     tri_role_note_print(&has, note);
     tri_members_note(at->members, note);
+    if (tri_members_rank(at->members) < 0 && at->asked_ns == 0)
+        at->asked_ns = tri_now_ns();
     tri_status status =
         tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)
@@ -340,7 +348,7 @@ static bool goes_on(elastic *at, tri_status status)
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
     if (!peer || at->failures == FORM_ROUNDS)
         return false;
-    if (tri_members_rank(at->members) == 0)
+    if (at->cluster.local_rank == 0) /* one of each host tells: launchers of other hosts have output of their own */
         tri_log(TRI_LOG_INFO, "%s", tri_last_error());
     return true;
 }

@@ -16,7 +16,7 @@
 
 #define STORE_NS (10 * TRI_NS_PER_S) /* to reach a store */
 #define BEAT_NS  TRI_NS_PER_S
-#define ASK_NS   (2 * TRI_NS_PER_S)
+#define ASK_NS   (TRI_NS_PER_S / 2)
 
 /* The user's own, so that those who join may be given it too; else a new one. */
 static tri_status token_make(launch *job)

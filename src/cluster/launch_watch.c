@@ -241,7 +241,7 @@ static void ends_check(launch *job)
         else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65)
             end.signal = info.si_status - 128; /* the shell over there reports signals like this */
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
-        if (job->store)
+        if (job->store && end.exit_code != 0) /* else it has told them itself */
             rank_bury(job, rank);
         if (rank_restart(job, rank, end.signal) || others_go_on(job, rank, end.signal))
             continue;
