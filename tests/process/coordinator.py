@@ -113,7 +113,7 @@ class Coordinator(Elastic):
             (["-n", "2", "--alone", "3"], "--alone goes with --elastic"),
             (["-n", "2", "--join", "h:1"], "--join goes with -n N and --elastic MIN:MAX"),
             (["-n", "2", "--elastic", "1:8", "--join", "h:1"], "want the token of that job in the environment"),
-            (["-n", "2", "--elastic", "1:8", "--listen", "h:x"], "--listen wants host[:port]"),
+            (["-n", "2", "--elastic", "1:8", "--listen", "h"], "--listen: want a token that those who join know too"),
         ):
             run = self.start("refused", *words)
             self.assertNotEqual(run.end(), 0, run.text())
