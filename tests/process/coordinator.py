@@ -40,7 +40,9 @@ class Coordinator(Elastic):
         first = self.start_running("run", *words)
         self.kill_launcher(first)
         before = self.steps()
-        time.sleep(0.2)
+        until = time.monotonic() + 20
+        while self.steps() <= before and time.monotonic() < until:
+            time.sleep(0.02)
         self.assertGreater(self.steps(), before, "training stands still without a launcher")
         self.kill_worker(1)
         second = self.start("run", *words)
