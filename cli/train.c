@@ -24,9 +24,8 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *store, *listen, *join, *hosts, *metrics,
-        *trace, *out,
-        *resume, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *store, *listen, *join, *hosts,
+        *metrics, *trace, *out, *resume, *dry_run;
 } train_flags;
 
 static train_flags given;

@@ -19,6 +19,7 @@
 #define NAME_NBYTES  300
 #define ANSWER_LIMIT (8u << 20)
 #define CONNECT_MS   500
+#define LOGIN_NS     (5 * TRI_NS_PER_S) /* etcd hashes passwords slowly, on purpose */
 
 #define CURL_CALLS(X)                                                                                                  \
     X(curl_global_init)                                                                                                \
@@ -304,10 +305,10 @@ static tri_status login(tri_etcd *etcd, int64_t limit_ns)
 tri_status tri_etcd_ask(tri_etcd *etcd, const char *path, const char *question, int64_t limit_ns, tri_string *answer)
 {
     if (etcd->user[0] && !etcd->headers)
-        TRI_TRY(login(etcd, limit_ns));
+        TRI_TRY(login(etcd, LOGIN_NS));
     tri_status status = ask_once(etcd, path, question, limit_ns, answer);
     if (status == TRI_EABORT && etcd->user[0]) {
-        TRI_TRY(login(etcd, limit_ns));
+        TRI_TRY(login(etcd, LOGIN_NS));
         status = ask_once(etcd, path, question, limit_ns, answer);
     }
     return status == TRI_EABORT ? TRI_ECONFIG : status;
