@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_elastic.c: one worker of a job whose workers come and go: generation after generation, one job object lives.
- *
- * The store of the launcher says who takes part (cluster/members.h); each generation has a comm of its own, with a
- * token of its own, so that nobody of an earlier one gets a word in. The links of a generation stay open until the next
- * one is closed: their watch says who is still alive.
+ * train_elastic.c: this process as a worker of a job whose workers come and go (train/elastic.h): who it is, and where
+ * the launcher's store is.
  */
 #include "cli/train_elastic.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "cli/command.h"
-#include "cluster/members.h"
-#include "comm/comm.h"
-#include "net/auth.h"
 #include "net/host.h"
-#include "train/job.h"
+#include "train/elastic.h"
 
+<<<<<<< HEAD
 #define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES 6
 #define FORM_ROUNDS  100
@@ -46,59 +40,30 @@ typedef struct elastic {
 /* --- what members say of a spread state --- */
 
 static tri_status notes_read(const tri_member *members, int count, tri_role_note **out)
+=======
+static tri_status place_find(tri_cluster_place *place)
+>>>>>>> 8be9445 (sim: recovery of whole elastic jobs on virtual time; a model of membership; states that were left out of a generation are not forgotten)
 {
-    tri_role_note *notes = tri_alloc_zero((size_t)count + 1, sizeof(*notes));
-    *out = notes;
-    for (int i = 0; notes && i < count; i++)
-        if (!tri_role_note_read(members[i].note, &notes[i]))
-            return tri_fail(TRI_EFORMAT, "worker %s says of its state '%s'", members[i].id, members[i].note);
-    return notes ? TRI_OK : TRI_ENOMEM;
-}
-
-static bool is_whole(void *arg, const tri_member *members, int count)
-{
-    tri_role_note *notes;
-    (void)arg;
-    tri_role_state state = {.lost_step = -1};
-    if (notes_read(members, count, &notes) == TRI_OK)
-        state = tri_roles_find(notes, count);
-    tri_free(notes);
-    return state.generation > 0;
-}
-
-static int fit_of(void *arg, int count)
-{
-    return tri_elastic_fit(((const elastic *)arg)->words->config, count);
-}
-
-/* --- opening --- */
-
-static tri_status place_find(elastic *at)
-{
-    TRI_TRY(tri_cluster_detect(NULL, NULL, &at->place));
-    if (at->place.starts < 0)
+    TRI_TRY(tri_cluster_detect(NULL, NULL, place));
+    if (place->starts < 0)
         return tri_fail(TRI_ECONFIG,
                         "--elastic: this process was started by %s, and wants to be by trireme train -n N --elastic",
-                        at->place.started_by);
+                        place->started_by);
     return TRI_OK;
 }
 
-/* Like a Ctrl-C to all of them: the run is saved, and ends. */
-static void alone_end(void *arg)
+static void stop(void)
 {
-    elastic *at = arg;
-    tri_log(TRI_LOG_WARN, "there was no launcher for %g s: this run is saved and ends", at->words->alone_s);
-    atomic_store(&at->alone, true);
-    kill(getpid(), SIGINT); /* threads like this one take none */
+    kill(getpid(), SIGINT); /* threads take none */
 }
 
-static tri_status members_open(elastic *at)
+static tri_status worker_run(const tri_elastic_words *words, const tri_cluster_place *place, tri_store *store,
+                             tri_store *ear)
 {
     char id[TRI_MEMBER_NBYTES], host[TRI_HOST_ID_NBYTES];
-    const tri_elastic_words *words = at->words;
-    int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
-    snprintf(id, sizeof(id), "%d.%d", at->place.rank, at->place.starts);
+    snprintf(id, sizeof(id), "%d.%d", place->rank, place->starts);
     tri_host_id(host);
+<<<<<<< HEAD
     TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->store));
     TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->ear));
     at->store->patience_ns = (int64_t)(words->alone_s * 1e9);
@@ -387,16 +352,45 @@ static tri_status generations_run(elastic *at)
         if (status != TRI_OK && !goes_on(at, status))
             return status;
     }
+=======
+    return tri_elastic_run(
+        &(tri_elastic_setup){.job = {.config = words->config_path,
+                                     .overrides = words->overrides,
+                                     .run_folder = words->folder,
+                                     .resume = words->resume,
+                                     .console = true},
+                             .members = {.store = store,
+                                         .ear = ear,
+                                         .id = id,
+                                         .host = words->config->net.host[0] ? words->config->net.host : host,
+                                         .founders = place->world,
+                                         .least = words->least,
+                                         .most = words->most,
+                                         .wait_ns = (int64_t)(words->wait_s * 1e9),
+                                         .alone_ns = (int64_t)(words->alone_s * 1e9)},
+                             .started_by = place->started_by,
+                             .token = place->token,
+                             .stop = stop});
+>>>>>>> 8be9445 (sim: recovery of whole elastic jobs on virtual time; a model of membership; states that were left out of a generation are not forgotten)
 }
 
 tri_status tri_train_elastic(const tri_elastic_words *words)
 {
-    elastic at = {.words = words};
-    char message[TRI_ERROR_NBYTES];
-    tri_status status = elastic_open(&at);
+    char label[TRI_LOG_LABEL_NBYTES];
+    tri_cluster_place place;
+    tri_store *store = NULL, *ear = NULL;
+    int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
+    TRI_TRY(place_find(&place));
+    snprintf(label, sizeof(label), "worker %d.%d", place.rank, place.starts);
+    tri_log_label_set(label);
+    tri_status status = tri_store_open(place.store_url, place.token, until_ns, &store);
     if (status == TRI_OK)
-        status = generations_run(&at);
-    snprintf(message, sizeof(message), "%s", tri_last_error());
-    elastic_close(&at);
-    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+        status = tri_store_open(place.store_url, place.token, until_ns, &ear);
+    if (status == TRI_OK) {
+        store->patience_ns = (int64_t)(words->alone_s * 1e9);
+        status = worker_run(words, &place, store, ear);
+    }
+    tri_store_close(ear);
+    tri_store_close(store);
+    return status;
 }

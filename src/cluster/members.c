@@ -2,10 +2,11 @@
  *
  * members.c: the protocol of generations over a store.
  *
- * Keys: gen/<g> the list of generation g, claimed once; gen/<g>/in/<id> a member of g - 1 that has registered for g;
- * gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now a number that is not above the
- * newest generation; gen/over set: there will be none any more; gone/<id> a process that has ended or leaves;
- * news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for all ears.
+ * Keys: gen/<g> the list of generation g, claimed once, strays with a "-" before their lines; gen/<g>/in/<id> a member
+ * of g - 1 that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now
+ * a number that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that
+ * has ended or leaves; news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
+ * all ears.
  */
 #include "cluster/members.h"
 
@@ -39,6 +40,7 @@ struct tri_members {
     tri_generation now;
     int rank;
     tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
+    tri_vector strays;    /* candidates: left out of `now`, not known to have ended */
     int64_t registered;   /* of which number this process is registered for */
     int64_t ticket;       /* among its newcomers, from 1; 0: as a member */
     int64_t called_ns;    /* not before this again */
@@ -62,16 +64,26 @@ static const char *key_of(char text[KEY], int64_t generation, const char *what, 
     return text;
 }
 
+/* Strays are last. */
+static bool line_parse(const char *line, bool stray, tri_member *member)
+{
+    if (stray && strncmp(line, "- ", 2) != 0)
+        return false;
+    return sscanf(line + (stray ? 2 : 0), "%39s %39s %" SCNd64 " %139s", member->id, member->host, &member->progress,
+                  member->note) == 4;
+}
+
 static tri_status list_parse(const char *text, int64_t number, tri_generation *out)
 {
     tri_vector list = {.each = sizeof(tri_member)};
     const char *line = text;
+    int strays = 0;
 
     while (*line) {
         const char *end = strchr(line, '\n');
         tri_member member = {.progress = -1};
-        bool good = end && sscanf(line, "%39s %39s %" SCNd64 " %139s", member.id, member.host, &member.progress,
-                                  member.note) == 4;
+        strays += strays > 0 || line[0] == '-';
+        bool good = end && line_parse(line, strays > 0, &member);
 
         if (!good || !tri_vector_push(&list, &member)) {
             tri_vector_fini(&list);
@@ -82,7 +94,8 @@ static tri_status list_parse(const char *text, int64_t number, tri_generation *o
         }
         line = end + 1;
     }
-    *out = (tri_generation){.number = number, .count = (int)list.count, .members = list.items};
+    *out = (tri_generation){
+        .number = number, .count = (int)list.count - strays, .stray_count = strays, .members = list.items};
     return TRI_OK;
 }
 
@@ -123,13 +136,14 @@ static tri_status adopt(tri_members *members, tri_generation *list)
         if (is_member(&members->now, tri_vector_at(&members->dead, i)))
             atomic_store(&members->broken, true);
     tri_mutex_unlock(&members->mutex);
-    members->old.count = members->news.count = 0;
-    for (int i = 0; i < members->now.count; i++) {
+    members->old.count = members->news.count = members->strays.count = 0;
+    for (int i = 0; i < members->now.count + members->now.stray_count; i++) {
         candidate one = {.member = members->now.members[i]};
+        bool in = i < members->now.count;
 
-        if (strcmp(one.member.id, members->id) == 0)
+        if (in && strcmp(one.member.id, members->id) == 0)
             members->rank = i;
-        if (!tri_vector_push(&members->old, &one))
+        if (!tri_vector_push(in ? &members->old : &members->strays, &one))
             return TRI_ENOMEM;
     }
     return TRI_OK;
@@ -356,7 +370,7 @@ static tri_status missing_find(tri_members *members, int64_t number, const candi
         candidate *one = tri_vector_at(&members->old, i);
 
         TRI_TRY(find_gone(members, one, (int)i));
-        if (!one->gone)
+        if (!one->buried) /* one that was given up may live all the same */
             TRI_TRY(find_here(members, one, key_of(key, number, "/in/", one->member.id)));
         if (!one->gone && !one->here && !*first)
             *first = one;
@@ -410,13 +424,28 @@ static void list_shorten(const tri_members *members, tri_vector *list)
     list_remove(list, list->count - 1);
 }
 
-/* Those that are here, as many as can work together: members first, newcomers behind them. */
+/* Members that were given up and have registered, before or after. */
+static tri_status silent_append(tri_vector *list, const tri_vector *candidates)
+{
+    for (size_t i = 0; i < candidates->count; i++) {
+        const candidate *one = tri_vector_at(candidates, i);
+
+        if (one->here && one->gone && !one->buried && !tri_vector_push(list, &one->member))
+            return TRI_ENOMEM;
+    }
+    return TRI_OK;
+}
+
+/* Those that are here, as many as can work together: members first, newcomers behind them; and where these have no
+ * whole state, members of whom nothing is heard too. */
 static tri_status list_make(const tri_members *members, tri_vector *list)
 {
     const tri_members_setup *setup = &members->setup;
 
     TRI_TRY(list_append(list, &members->old));
     TRI_TRY(list_append(list, &members->news));
+    if (!is_whole(members, list))
+        TRI_TRY(silent_append(list, &members->old));
     int count = (int)list->count < setup->most ? (int)list->count : setup->most;
     int fit = setup->fit && count > 0 ? setup->fit(setup->arg, count) : count;
     while ((int)list->count > fit)
@@ -424,14 +453,62 @@ static tri_status list_make(const tri_members *members, tri_vector *list)
     return TRI_OK;
 }
 
-static tri_status list_print(const tri_vector *list, tri_string *text)
+static tri_status line_print(const tri_member *one, tri_string *text)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        const tri_member *one = tri_vector_at(list, i);
+    return tri_string_appendf(text, "%s %s %" PRId64 " %s\n", one->id, one->host[0] ? one->host : "?", one->progress,
+                              one->note[0] ? one->note : "-");
+}
 
-        TRI_TRY(tri_string_appendf(text, "%s %s %" PRId64 " %s\n", one->id, one->host, one->progress, one->note));
+static bool is_listed(const tri_vector *list, const char *id)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(((const tri_member *)tri_vector_at(list, i))->id, id) == 0)
+            return true;
+    return false;
+}
+
+/* It has said that it has no state. */
+static bool is_empty(const candidate *one)
+{
+    return one->here && one->member.progress < 0;
+}
+
+/* A stray that has come back speaks for itself. */
+static bool has_come(const tri_members *members, const char *id)
+{
+    for (size_t i = 0; i < members->news.count; i++) {
+        const candidate *one = tri_vector_at(&members->news, i);
+
+        if (one->here && strcmp(one->member.id, id) == 0)
+            return true;
     }
+    return false;
+}
+
+/* Who may live with a state, and is not in the list. */
+static tri_status strays_print(const tri_members *members, const tri_vector *list, tri_string *text)
+{
+    const tri_vector *all[] = {&members->old, &members->news, &members->strays};
+
+    for (size_t v = 0; v < TRI_COUNT_OF(all); v++)
+        for (size_t i = 0; i < all[v]->count; i++) {
+            const candidate *one = tri_vector_at(all[v], i);
+            bool nameless = all[v] == &members->news && !one->here;
+            bool twice = all[v] == &members->strays && has_come(members, one->member.id);
+
+            if (nameless || twice || one->buried || is_empty(one) || is_listed(list, one->member.id))
+                continue;
+            TRI_TRY(tri_string_append(text, "- "));
+            TRI_TRY(line_print(&one->member, text));
+        }
     return TRI_OK;
+}
+
+static tri_status list_print(const tri_members *members, const tri_vector *list, tri_string *text)
+{
+    for (size_t i = 0; i < list->count; i++)
+        TRI_TRY(line_print(tri_vector_at(list, i), text));
+    return strays_print(members, list, text);
 }
 
 /* Claims the next generation with those that are here; what stands then is the present one. */
@@ -441,7 +518,7 @@ static tri_status claim(tri_members *members, int64_t number, const tri_vector *
     size_t nbytes;
     tri_string text = {0};
 
-    tri_status status = list_print(list, &text);
+    tri_status status = list_print(members, list, &text);
     if (status == TRI_OK)
         status = tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(&text), text.nbytes,
                                  &stands, &nbytes, deadline_ns);
@@ -459,7 +536,12 @@ static bool state_may_come(const tri_members *members, int64_t number, const tri
     for (size_t i = 0; i < members->old.count; i++) {
         const candidate *one = tri_vector_at(&members->old, i);
 
-        may = may || (one->gone && !one->buried);
+        may = may || (one->gone && !one->buried && !is_empty(one));
+    }
+    for (size_t i = 0; i < members->strays.count; i++) {
+        const candidate *one = tri_vector_at(&members->strays, i);
+
+        may = may || (!one->buried && !has_come(members, one->member.id));
     }
     return may && number > 1 && !is_whole(members, list);
 }
@@ -493,6 +575,8 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
         return status == TRI_OK ? TRI_ETIMEOUT : status;
     }
     TRI_TRY(news_find(members, number, deadline_ns));
+    for (size_t i = 0; i < members->strays.count; i++)
+        TRI_TRY(find_gone(members, tri_vector_at(&members->strays, i), -1));
     tri_status status = list_make(members, &list);
     bool few = (int)list.count < members->setup.least || state_may_come(members, number, &list);
     few = few && tri_now_ns() < few_ns && !tri_stop_signal();
@@ -707,6 +791,7 @@ void tri_members_close(tri_members *members)
     generation_fini(&members->now);
     tri_vector_fini(&members->old);
     tri_vector_fini(&members->news);
+    tri_vector_fini(&members->strays);
     tri_vector_fini(&members->dead);
     tri_free(members);
 }
@@ -729,7 +814,7 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
     snprintf(members->id, sizeof members->id, "%s", setup->id);
     snprintf(members->host, sizeof members->host, "%s", setup->host);
     snprintf(members->note, sizeof members->note, "-");
-    members->old.each = members->news.each = sizeof(candidate);
+    members->old.each = members->news.each = members->strays.each = sizeof(candidate);
     members->dead.each = TRI_MEMBER_NBYTES;
     tri_mutex_init(&members->mutex);
     tri_status status = founders_make(members);

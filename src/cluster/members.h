@@ -27,7 +27,8 @@ typedef struct tri_member {
 typedef struct tri_generation {
     int64_t number;      /* 0: before the first */
     int count;           /* of that one: the founders */
-    tri_member *members; /* [count] by rank */
+    int stray_count;     /* left out, and not known to have ended: they may come back, and have a state */
+    tri_member *members; /* [count + stray_count]: by rank, then strays */
 } tri_generation;
 
 /* Does a member of the generation that ends know that this rank of it is lost or has left? */

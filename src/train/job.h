@@ -121,6 +121,7 @@ typedef struct tri_job_elastic {
     int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
     bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
     void *called_arg;
+    const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
 
 /* What monitor.trace needs (trace.c). */
