@@ -126,7 +126,7 @@ static int list_of(int i, int *left_out)
         return -1;
     silent = now.list[g] & now.inside[g + 1] & ~now.gone;
     if (DROP != 18 && best_of(old) < 0 && best_of(news) >= 0)
-        some = 1 << best_of(news); /* whoever alone has a state is in it in any case */
+        some = 1 << best_of(news); /* whoever alone has a state is in it in any case (list_shorten) */
     else if (DROP != 19 && best_of(old) < 0 && best_of(silent) >= 0)
         some = 1 << best_of(silent);
     some |= first_of(old & ~some, N - count_of(some));
