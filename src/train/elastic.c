@@ -20,6 +20,7 @@
 #define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES 6
 #define FORM_ROUNDS  100
+#define LEFT_MS      1000
 #define LAST_NS      (2 * TRI_NS_PER_S)
 
 typedef struct elastic {
@@ -31,6 +32,7 @@ typedef struct elastic {
     tri_cluster cluster; /* of this generation */
     tri_comm *comm;      /* NULL: none */
     int failures;        /* to form a generation, in a row */
+    int64_t asked_ns;    /* a newcomer: since when it waits to be a member; 0: it is one */
     atomic_bool alone;   /* there was no launcher for too long */
 } elastic;
 
@@ -206,11 +208,16 @@ static tri_status generation_form(elastic *at)
     if (status == TRI_OK)
         status = tri_job_form(at->job, at->comm, &generation);
     generation_drop(&generation);
-    if (status != TRI_OK)
+    if (status != TRI_OK) {
         tri_comm_abort(at->comm, status, tri_last_error());
-    else
-        generation_tell(at);
-    return status;
+        return status;
+    }
+    generation_tell(at);
+    if (at->asked_ns > 0)
+        tri_log(TRI_LOG_INFO, "is rank %d of generation %lld, %.0f ms after it asked", at->cluster.rank,
+                (long long)tri_members_now(at->members)->number, (double)(tri_now_ns() - at->asked_ns) / 1e6);
+    at->asked_ns = 0;
+    return TRI_OK;
 }
 
 /* While the links, and what came over them, are still there. */
@@ -224,12 +231,17 @@ static tri_status decide(elastic *at)
     return status;
 }
 
-/* Of those of the present generation that are still heard of. */
+/* Is nobody before this one in the present generation still heard of? A loss may be known to the links a moment before
+ * it is to their watch. */
 static bool is_first_left(elastic *at)
 {
+    int64_t until_ns = tri_deadline_after_ms(LEFT_MS);
     for (int r = 0; r < tri_members_rank(at->members); r++)
-        if (!has_lost(at, r))
-            return false;
+        while (!has_lost(at, r)) {
+            if (tri_now_ns() > until_ns)
+                return false;
+            tri_sleep_ns(TRI_NS_PER_MS);
+        }
     return tri_members_rank(at->members) >= 0 && tri_job_progress(at->job) >= 0;
 }
 
@@ -241,7 +253,8 @@ static tri_status save_alone(elastic *at)
     int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
     tri_job_generation alone = {number, 1, &progress, &has};
     TRI_TRY(tri_job_decide(at->job, &alone));
-    links_close(at);
+    tri_job_unform(at->job);
+    at->comm = NULL;
     if (at->job->roles.on && at->job->roles.state.generation == 0)
         return tri_fail(TRI_EPEER, "no worker that is left has the whole state, and without a launcher they cannot put "
                                    "it together: --resume goes on from the newest checkpoint");
@@ -262,14 +275,20 @@ static tri_status generation_find(elastic *at)
     tri_role_note has = tri_job_role_note(at->job);
     tri_role_note_print(&has, note);
     tri_members_note(at->members, note);
+    if (tri_members_rank(at->members) < 0 && at->asked_ns == 0)
+        at->asked_ns = tri_now_ns();
     tri_status status =
         tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)
         status = decide(at);
     else
         tri_fail_context(status, "while looking for workers to go on with");
-    if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at))
-        return save_alone(at);
+    if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at)) {
+        tri_comm *links = at->comm; /* who sees them closed thinks that nobody saves */
+        status = save_alone(at);
+        tri_comm_leave(links);
+        return status;
+    }
     links_close(at);
     TRI_TRY(status);
     if (before > 0 && tri_members_now(at->members)->number > before + 1)
@@ -284,7 +303,7 @@ static bool goes_on(elastic *at, tri_status status)
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
     if (!peer || at->failures == FORM_ROUNDS)
         return false;
-    if (tri_members_rank(at->members) == 0)
+    if (at->cluster.local_rank == 0) /* one of each host tells: launchers of other hosts have output of their own */
         tri_log(TRI_LOG_INFO, "%s", tri_last_error());
     return true;
 }
