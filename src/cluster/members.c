@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cluster/members_text.h"
 #include "cluster/store_impl.h"
 
 #define SLICE_NS (10 * TRI_NS_PER_MS)  /* between two looks at who is there */
@@ -62,41 +63,6 @@ static const char *key_of(char text[KEY], int64_t generation, const char *what, 
 {
     snprintf(text, KEY, "gen/%" PRId64 "%s%s", generation, what, id);
     return text;
-}
-
-/* Strays are last. */
-static bool line_parse(const char *line, bool stray, tri_member *member)
-{
-    if (stray && strncmp(line, "- ", 2) != 0)
-        return false;
-    return sscanf(line + (stray ? 2 : 0), "%39s %39s %" SCNd64 " %139s", member->id, member->host, &member->progress,
-                  member->note) == 4;
-}
-
-static tri_status list_parse(const char *text, int64_t number, tri_generation *out)
-{
-    tri_vector list = {.each = sizeof(tri_member)};
-    const char *line = text;
-    int strays = 0;
-
-    while (*line) {
-        const char *end = strchr(line, '\n');
-        tri_member member = {.progress = -1};
-        strays += strays > 0 || line[0] == '-';
-        bool good = end && line_parse(line, strays > 0, &member);
-
-        if (!good || !tri_vector_push(&list, &member)) {
-            tri_vector_fini(&list);
-            return good ? TRI_ENOMEM
-                        : tri_fail(TRI_EFORMAT,
-                                   "store key gen/%" PRId64 ": want lines of id, host, progress, note, got '%.80s'",
-                                   number, line);
-        }
-        line = end + 1;
-    }
-    *out = (tri_generation){
-        .number = number, .count = (int)list.count - strays, .stray_count = strays, .members = list.items};
-    return TRI_OK;
 }
 
 static void generation_fini(tri_generation *generation)
@@ -156,7 +122,7 @@ static tri_status look(tri_members *members, int64_t number, int64_t until_ns)
     tri_generation list = {0};
 
     TRI_TRY(value_find(members, key_of(key, number, "", ""), until_ns, &text));
-    tri_status status = list_parse(text, number, &list);
+    tri_status status = tri_members_parse(text, number, &list);
     tri_free(text);
     if (status == TRI_OK)
         status = adopt(members, &list);
@@ -300,7 +266,7 @@ static tri_status find_here(tri_members *members, candidate *one, const char *ke
     tri_status status = value_find(members, key, tri_now_ns(), &text);
     if (status != TRI_OK)
         return status == TRI_ETIMEOUT ? TRI_OK : status;
-    status = list_parse(text, members->now.number + 1, &list);
+    status = tri_members_parse(text, members->now.number + 1, &list);
     tri_free(text);
     if (status == TRI_OK && list.count == 1) {
         one->member = list.members[0];
@@ -453,12 +419,6 @@ static tri_status list_make(const tri_members *members, tri_vector *list)
     return TRI_OK;
 }
 
-static tri_status line_print(const tri_member *one, tri_string *text)
-{
-    return tri_string_appendf(text, "%s %s %" PRId64 " %s\n", one->id, one->host[0] ? one->host : "?", one->progress,
-                              one->note[0] ? one->note : "-");
-}
-
 static bool is_listed(const tri_vector *list, const char *id)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -499,7 +459,7 @@ static tri_status strays_print(const tri_members *members, const tri_vector *lis
             if (nameless || twice || one->buried || is_empty(one) || is_listed(list, one->member.id))
                 continue;
             TRI_TRY(tri_string_append(text, "- "));
-            TRI_TRY(line_print(&one->member, text));
+            TRI_TRY(tri_members_print(&one->member, text));
         }
     return TRI_OK;
 }
@@ -507,7 +467,7 @@ static tri_status strays_print(const tri_members *members, const tri_vector *lis
 static tri_status list_print(const tri_members *members, const tri_vector *list, tri_string *text)
 {
     for (size_t i = 0; i < list->count; i++)
-        TRI_TRY(line_print(tri_vector_at(list, i), text));
+        TRI_TRY(tri_members_print(tri_vector_at(list, i), text));
     return strays_print(members, list, text);
 }
 
