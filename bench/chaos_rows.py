@@ -328,7 +328,7 @@ def hostile(bench, args):
     whole = job.ledger()["whole"]
     slower = 100 * (quiet["steps"] / quiet["seconds"] / (loud["steps"] / loud["seconds"]) - 1)
     good = slower <= 5 and grown <= 16 and not shown and code == 130 and whole and strangers.longest == 0 and generations == 0
-    return (f"{strangers.count} strangers at {len(ports)} ports, {strangers.answered} were answered, "
+    return (f"{strangers.count} strangers at {len(ports)} ports, {strangers.answered} got a greeting that needs a token to be answered, "
             f"{'all dropped within 6 s' if strangers.longest == 0 else f'one held {strangers.longest:.0f} s'}; steps {slower:+.1f} %, memory {grown:+.1f} MB, "
             f"token shown: {shown}, workers given up: {generations}, ledger whole: {whole}"), good
 
@@ -345,7 +345,8 @@ def campaign(bench, args):
             draw = random.Random(f"{args.seed} {model} {number}")
             job = Job(args, f"{model}-{number}", config, steps, *elastic(draw.choice((3, 4, 5))))
             job.wait_for_steps()
-            kinds = ["kill", "kill", "stop", "slow", "full-disk", "corrupt"] + (["cut", "loss"] if os.geteuid() == 0 else [])
+            # Not full-disk, which a run says at its end when it has it there, and not corrupt, which wants a majority to be left.
+            kinds = ["kill", "kill", "stop", "slow"] + (["cut", "loss"] if os.geteuid() == 0 else [])
             rows, at = [], 0.0
             for _ in range(draw.randint(5, 10)):
                 at += draw.uniform(0.05, 0.8)

@@ -37,7 +37,10 @@ int cmd_flight(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_tune(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 
 /* A flag of a command: "--hosts FILE". */
 typedef struct tri_flag {

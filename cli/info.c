@@ -27,8 +27,9 @@ static const tri_flag flags[] = {
 static const char *const environment[][2] = {
     {"TRIREME_RANK, TRIREME_WORLD_SIZE, TRIREME_LOCAL_RANK, TRIREME_LOCAL_WORLD_SIZE",
      "place of this process, set by trireme launch"},
-    {"TRIREME_STORE, TRIREME_TOKEN",
-     "where the ranks meet (tcp://host:port or file:///folder) and the job's secret; override any starter's"},
+    {"TRIREME_STORE, TRIREME_TOKEN", "where the ranks meet (tcp://host:port, file:///folder or etcd://host:port) and "
+                                     "the job's secret; override any starter's"},
+    {"TRIREME_STARTS, TRIREME_FOUNDERS, TRIREME_BEAT", "of a worker of an elastic job, set by its launcher"},
     {"RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT", "torchrun, Kubeflow"},
     {"OMPI_COMM_WORLD_*, PMIX_NAMESPACE", "mpirun of Open MPI"},
     {"PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS", "mpirun of MPICH"},

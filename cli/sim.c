@@ -60,7 +60,7 @@ static void print_more_help(void)
 {
     tri_string text = {0};
 
-    fputs("\nOP:", stdout);
+    fputs("\nOP recovery: elastic training whose workers fail (trireme sim recovery --help)\nOP:", stdout);
     for (const sim_op *op = sim_ops; op->name; op++)
         printf(" %s", op->name);
     if (tri_options_help(&tri_fabric_options, &text) == TRI_OK)
@@ -320,6 +320,9 @@ int cmd_sim(int argc, char **argv)
 {
     sim_plan plan = {0};
     int count;
+
+    if (argc > 1 && strcmp(argv[1], "recovery") == 0)
+        return sim_recovery(argc - 1, argv + 1);
     tri_status status = tri_flags_parse(sim_command(), flags, TRI_COUNT_OF(flags), argc, argv, &count);
 
     if (status == TRI_ECANCELED) {

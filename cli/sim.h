@@ -72,4 +72,7 @@ double sim_memory(const sim_case *one);
 /* A simulation of its own. A failure is that of the first rank that failed. */
 tri_status sim_run(const sim_case *one, sim_result *result);
 
+/* sim_recovery.c: `trireme sim recovery`; argv[0] is that word. */
+int sim_recovery(int argc, char **argv);
+
 #endif

@@ -17,13 +17,15 @@
 #include "cli/command.h"
 #include "cli/eval_follow.h"
 #include "cli/train_elastic.h"
+#include "cli/train_metrics.h"
 #include "cli/train_ps.h"
 #include "cli/worker.h"
+#include "net/host.h"
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *hosts, *out, *resume, *keep_on,
-        *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *store, *listen, *join, *hosts,
+        *metrics, *trace, *out, *resume, *keep_on, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -47,8 +49,22 @@ static const tri_flag flags[] = {
      "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given "
      "again",
      &given.attach},
+    {"--store", "URL",
+     "with --elastic: where workers meet, etcd[s]://host:port[,host:port "
+     "...][/prefix][?auth=FILE&ca=FILE&cert=FILE&key="
+     "FILE] (default: in this process)",
+     &given.store},
+    {"--listen", "HOST[:PORT]",
+     "with --elastic: workers of other hosts may join here; TRIREME_TOKEN is what they must know", &given.listen},
+    {"--join", "HOST:PORT",
+     "with --elastic: the N workers join the run whose launcher listens there (or the URL of its etcd that it printed)",
+     &given.join},
     {"--hosts", "FILE",
      "start the workers by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
+    {"--metrics", "ADDRESS", "serve /metrics for Prometheus (monitor.metrics), such as 9100 or 0.0.0.0:9100",
+     &given.metrics},
+    {"--trace", "FILE[:FROM-TO]", "write what all workers did in these steps (monitor.trace), for ui.perfetto.dev",
+     &given.trace},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
     {"--resume", "RUN", "continue the newest checkpoint of this run folder, with its configuration", &given.resume},
     {"--continue", NULL,
@@ -104,6 +120,8 @@ typedef struct train_plan {
     const char *const *overrides;
     char folder[1200];
     char resumed_config[1200];
+    char metrics_word[128], trace_word[1100];
+    char batch[48]; /* the word that train.batch auto became; last of the overrides */
 } train_plan;
 
 /* Where the run lives and which file configures it. */
@@ -118,6 +136,14 @@ static tri_status plan_make(int count, char **argv, train_plan *plan)
         if (!strchr(argv[i], '='))
             return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
     plan->overrides = (const char *const *)argv + first_override;
+    if (given.metrics) { /* in place of the flag */
+        snprintf(plan->metrics_word, sizeof(plan->metrics_word), "monitor.metrics=%.100s", given.metrics);
+        argv[count++] = plan->metrics_word;
+    }
+    if (given.trace) {
+        snprintf(plan->trace_word, sizeof(plan->trace_word), "monitor.trace=%.1000s", given.trace);
+        argv[count++] = plan->trace_word;
+    }
     argv[count] = NULL;
     if (given.keep_on && (given.resume || !given.out))
         return tri_fail(TRI_ECONFIG, "--continue wants %s",
@@ -189,10 +215,11 @@ static int dry_run(const tri_config *config, int ranks)
 }
 
 #define ALONE_S 300
-#define JOURNAL "launcher.journal" /* in the run folder */
 
 /* What --servers stands for in the configuration. */
 #define SERVERS_WORD "parallel.sync=ps"
+/* What the launcher serves, workers leave where it finds it. */
+#define METRICS_WORD "monitor.metrics=" TRI_MONITOR_GATHERED
 
 /* The parent: starts this program on N ranks with the same words, and waits. */
 /* MIN:MAX. */
@@ -209,6 +236,14 @@ static tri_status elastic_read(int64_t *least, int64_t *most)
     return tri_flag_int("--elastic", colon + 1, *least, 65536, most);
 }
 
+/* Launchers on other hosts may have the same run folder. */
+static void journal_path(const char *folder, bool joins, char path[1300])
+{
+    char host[TRI_HOST_ID_NBYTES];
+    tri_host_id(host);
+    snprintf(path, 1300, "%.1200s/launcher%s%s.journal", folder, joins ? "-" : "", joins ? host : "");
+}
+
 /* The words were looked at before. */
 static double alone_seconds(void)
 {
@@ -217,7 +252,7 @@ static double alone_seconds(void)
                                                                                                    : (double)seconds;
 }
 
-static int launch_workers(const train_plan *plan, tri_worker_roles roles)
+static int launch_workers(const train_plan *plan, tri_worker_roles roles, const char *metrics)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
     int count = 5;
@@ -240,7 +275,7 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles)
         argv[count++] = (char *)given.alone_s;
     }
     for (int i = 0; plan->overrides[i]; i++) {
-        if (count + 2 == (int)TRI_COUNT_OF(argv))
+        if (count + 3 == (int)TRI_COUNT_OF(argv))
             return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));
         argv[count++] = (char *)plan->overrides[i];
     }
@@ -248,15 +283,21 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles)
     if (roles.servers > 0)
         argv[count++] = SERVERS_WORD;
     if (given.elastic && !given.hosts && alone_seconds() > 0) {
-        snprintf(journal, sizeof(journal), "%s/" JOURNAL, plan->folder);
+        journal_path(plan->folder, given.join != NULL, journal);
         roles.journal = journal;
         roles.attach = given.attach != NULL;
     }
+    if (metrics[0])
+        argv[count++] = METRICS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", plan->folder);
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
+    tri_http *http = NULL;
+    if (status == TRI_OK && metrics[0] && strcmp(metrics, TRI_MONITOR_GATHERED) != 0)
+        status = tri_train_metrics_serve(metrics, plan->folder, &http);
     if (status == TRI_OK)
         status = tri_worker_launch(roles, given.hosts, argv, logs, &result);
+    tri_http_close(http);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
 }
 
@@ -272,6 +313,13 @@ static tri_status log_open_alone(const train_plan *plan)
     TRI_TRY_IN(tri_fs_make_folder(path), "while making the run folder");
     snprintf(path, sizeof(path), "%s/log/rank-0.log", plan->folder);
     return tri_log_copy_open(path);
+}
+
+/* By torchrun, mpirun, srun or a launcher of ours. */
+static bool is_started(void)
+{
+    tri_cluster_place place;
+    return tri_cluster_detect(NULL, NULL, &place) == TRI_OK && place.world > 1;
 }
 
 /* Servers that whoever started this process speaks of want a run that uses them. */
@@ -356,6 +404,16 @@ static tri_status elastic_check(const tri_worker_roles *roles)
     int64_t least, most, wait_s;
     if (given.wait_s && !given.elastic)
         return tri_fail(TRI_ECONFIG, "--wait goes with --elastic");
+    const struct {
+        const char *name, *value;
+    } rows[] = {{"--store", given.store}, {"--listen", given.listen}, {"--join", given.join}};
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
+        if (rows[i].value && (!given.elastic || !given.ranks))
+            return tri_fail(TRI_ECONFIG, "%s goes with -n N and --elastic MIN:MAX", rows[i].name);
+    if ((given.join || given.listen || given.store) && given.hosts)
+        return tri_fail(TRI_ECONFIG, "--store, --listen and --join go without --hosts: each host has its own launcher");
+    if ((given.join != NULL) + (given.listen != NULL) + (given.store != NULL) > 1)
+        return tri_fail(TRI_ECONFIG, "--store, --listen and --join: want one of them");
     if (given.alone_s && !given.elastic)
         return tri_fail(TRI_ECONFIG, "--alone goes with --elastic");
     if (given.alone_s)
@@ -367,7 +425,7 @@ static tri_status elastic_check(const tri_worker_roles *roles)
     TRI_TRY(elastic_read(&least, &most));
     if (given.servers)
         return tri_fail(TRI_ECONFIG, "--elastic goes without --servers: workers of servers come and go by --restarts");
-    if (given.ranks && (roles->workers < least || roles->workers > most))
+    if (given.ranks && (roles->workers > most || (roles->workers < least && !given.join)))
         return tri_fail(TRI_ECONFIG, "--elastic %s: want as many workers to begin with, got -n %lld", given.elastic,
                         (long long)roles->workers);
     return TRI_OK;
@@ -411,6 +469,9 @@ static tri_status roles_read(tri_worker_roles *roles)
             TRI_ECONFIG,
             "--restarts goes with --servers or --elastic: ranks of other jobs cannot be replaced one by one");
     roles->elastic = given.elastic != NULL;
+    roles->store = given.store;
+    roles->listen = given.listen;
+    roles->join = given.join;
     TRI_TRY(elastic_check(roles));
     if (given.servers && !given.ranks)
         return tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
@@ -430,6 +491,25 @@ static tri_status servers_configure(tri_config *config, const tri_worker_roles *
     return tri_options_set(&tri_parallel_options, &config->parallel, "sync", "ps");
 }
 
+/* train.batch auto becomes a number here, before there are ranks: all of them are told the same one. */
+static tri_status batch_find(train_plan *plan, tri_config *config, const tri_worker_roles *roles)
+{
+    const char **end = (const char **)(uintptr_t)plan->overrides; /* in argv, whose flags have left room */
+    if (!config->batch_auto)
+        return TRI_OK;
+    if (given.hosts || given.elastic || given.servers || (given.ranks == NULL && is_started()))
+        return tri_fail(TRI_ECONFIG, "train.batch auto: want workers of this machine alone, started by 'trireme train "
+                                     "-n N' without --hosts, --elastic and --servers, or a number");
+    TRI_TRY(tri_batch_fit(config, roles->workers > 0 ? (int)roles->workers : 1));
+    snprintf(plan->batch, sizeof(plan->batch), "train.batch=%lld", (long long)config->train.batch);
+    fprintf(stderr, "train.batch auto: %lld\n", (long long)config->train.batch);
+    while (*end)
+        end++;
+    end[0] = plan->batch;
+    end[1] = NULL;
+    return TRI_OK;
+}
+
 static int run(int count, char **argv)
 {
     train_plan plan = {0};
@@ -442,6 +522,8 @@ static int run(int count, char **argv)
         status = tri_config_load(plan.config_path, NULL, plan.overrides, &config);
     if (status == TRI_OK)
         status = servers_configure(&config, &roles);
+    if (status == TRI_OK)
+        status = batch_find(&plan, &config, &roles);
     if (status == TRI_OK)
         status = tri_config_check(&config, (int)roles.workers);
     if (status == TRI_OK)
@@ -459,7 +541,7 @@ static int run(int count, char **argv)
     else if (evaluates)
         code = (status = evaluate_run(&plan)) == TRI_OK ? 0 : tri_command_fail(status);
     else if (roles.workers > 1 || (given.ranks && (given.hosts || roles.servers > 0 || given.elastic)))
-        code = launch_workers(&plan, roles);
+        code = launch_workers(&plan, roles, config.monitor.metrics);
     else {
         status = train_rank(&plan, &config);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
@@ -482,7 +564,9 @@ static tri_status attach_words(int *argc, char ***argv)
                         (*argv)[0]);
     if (!realpath(given.attach, run))
         return tri_fail(TRI_ENOTFOUND, "--attach wants the folder of a run, found no %s", given.attach);
-    snprintf(path, sizeof(path), "%.1200s/" JOURNAL, run);
+    journal_path(run, true, path);
+    if (!tri_fs_exists(path))
+        journal_path(run, false, path);
     TRI_TRY(tri_launch_command_read(path, &words, &count, &folder));
     all = tri_alloc_zero((size_t)count + 1, sizeof(*all));
     for (int i = 1; all && i < count; i++) /* the program's name; "train", as what the command was called by */

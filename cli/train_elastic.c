@@ -1,413 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_elastic.c: one worker of a job whose workers come and go: generation after generation, one job object lives.
- *
- * The store of the launcher says who takes part (cluster/members.h); each generation has a comm of its own, with a
- * token of its own, so that nobody of an earlier one gets a word in. The links of a generation stay open until the next
- * one is closed: their watch says who is still alive.
+ * train_elastic.c: this process as a worker of a job whose workers come and go (train/elastic.h): who it is, and where
+ * the launcher's store is.
  */
 #include "cli/train_elastic.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "cli/command.h"
-#include "cluster/members.h"
-#include "comm/comm.h"
-#include "net/auth.h"
 #include "net/host.h"
-#include "train/job.h"
+#include "train/elastic.h"
 
-#define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
-#define FORM_DOUBLES 6
-#define FORM_ROUNDS  100
-#define LAST_NS      (2 * TRI_NS_PER_S)
-
-typedef struct elastic {
-    const tri_elastic_words *words;
-    tri_cluster_place place;
-    tri_store *store, *ear;
-    tri_members *members;
-    tri_job *job;
-    tri_comm_config comm_config;
-    tri_net_config net_config;
-    tri_cluster cluster; /* of this generation */
-    tri_comm *comm;      /* NULL: none */
-    int failures;        /* to form a generation, in a row */
-    atomic_bool alone;   /* there was no launcher for too long */
-} elastic;
-
-/* --- what members say of a spread state --- */
-
-static tri_status notes_read(const tri_member *members, int count, tri_role_note **out)
+static tri_status place_find(tri_cluster_place *place)
 {
-    tri_role_note *notes = tri_alloc_zero((size_t)count + 1, sizeof(*notes));
-    *out = notes;
-    for (int i = 0; notes && i < count; i++)
-        if (!tri_role_note_read(members[i].note, &notes[i]))
-            return tri_fail(TRI_EFORMAT, "worker %s says of its state '%s'", members[i].id, members[i].note);
-    return notes ? TRI_OK : TRI_ENOMEM;
-}
-
-static bool is_whole(void *arg, const tri_member *members, int count)
-{
-    tri_role_note *notes;
-    (void)arg;
-    tri_role_state state = {.lost_step = -1};
-    if (notes_read(members, count, &notes) == TRI_OK)
-        state = tri_roles_find(notes, count);
-    tri_free(notes);
-    return state.generation > 0;
-}
-
-static int fit_of(void *arg, int count)
-{
-    return tri_elastic_fit(((const elastic *)arg)->words->config, count);
-}
-
-/* --- opening --- */
-
-static tri_status place_find(elastic *at)
-{
-    TRI_TRY(tri_cluster_detect(NULL, NULL, &at->place));
-    if (at->place.starts < 0 && !at->place.store_given)
+    TRI_TRY(tri_cluster_detect(NULL, NULL, place));
+    if (place->starts < 0 && !place->store_given)
         return tri_fail(
             TRI_ECONFIG,
             "--elastic: this process was started by %s, and wants to be by trireme train -n N --elastic, or "
             "beside a 'trireme store' that TRIREME_STORE names",
-            at->place.started_by);
-    if (at->place.starts < 0 && at->place.world == 1)
+            place->started_by);
+    if (place->starts < 0 && place->world == 1)
         return tri_fail(TRI_ECONFIG, "--elastic: want at least 2 workers to begin with, found 1 (started by %s)",
-                        at->place.started_by);
+                        place->started_by);
     return TRI_OK;
 }
 
-/* Like a Ctrl-C to all of them: the run is saved, and ends. */
-static void alone_end(void *arg)
-{
-    elastic *at = arg;
-    tri_log(TRI_LOG_WARN, "there was no launcher for %g s: this run is saved and ends", at->words->alone_s);
-    atomic_store(&at->alone, true);
-    kill(getpid(), SIGINT); /* threads like this one take none */
-}
-
-static void label_set(const elastic *at)
+static void label_set(const tri_cluster_place *place)
 {
     char label[TRI_LOG_LABEL_NBYTES];
-    snprintf(label, sizeof(label), at->place.starts < 0 ? "worker %d" : "worker %d.%d", at->place.rank,
-             at->place.starts);
+    snprintf(label, sizeof(label), place->starts < 0 ? "worker %d" : "worker %d.%d", place->rank, place->starts);
     tri_log_label_set(label);
 }
 
 /* Where whoever starts the workers keeps no count of it (a pod that comes back), the store does. The one that had this
  * number before has ended. */
-static tri_status starts_count(elastic *at, int64_t until_ns)
+static tri_status starts_count(tri_cluster_place *place, tri_store *store, int64_t until_ns)
 {
     char key[40], id[TRI_MEMBER_NBYTES];
     int64_t count;
-    snprintf(key, sizeof(key), "starts/%d", at->place.rank);
-    TRI_TRY(tri_store_add(at->store, key, 1, &count, until_ns));
-    at->place.starts = (int)(count - 1);
-    label_set(at);
-    if (at->place.starts == 0)
+    snprintf(key, sizeof(key), "starts/%d", place->rank);
+    TRI_TRY(tri_store_add(store, key, 1, &count, until_ns));
+    place->starts = (int)(count - 1);
+    label_set(place);
+    if (place->starts == 0)
         return TRI_OK;
-    tri_log(TRI_LOG_INFO, "comes back: start %d of this worker", at->place.starts + 1);
-    snprintf(id, sizeof(id), "%d.%d", at->place.rank, at->place.starts - 1);
-    return tri_members_bury(at->store, id, until_ns);
+    tri_log(TRI_LOG_INFO, "comes back: start %d of this worker", place->starts + 1);
+    snprintf(id, sizeof(id), "%d.%d", place->rank, place->starts - 1);
+    return tri_members_bury(store, id, until_ns);
 }
 
-static tri_status members_open(elastic *at)
+static void stop(void)
+{
+    kill(getpid(), SIGINT); /* threads take none */
+}
+
+static tri_status worker_run(const tri_elastic_words *words, const tri_cluster_place *place, tri_store *store,
+                             tri_store *ear)
 {
     char id[TRI_MEMBER_NBYTES], host[TRI_HOST_ID_NBYTES];
-    const tri_elastic_words *words = at->words;
-    int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
+    snprintf(id, sizeof(id), "%d.%d", place->rank, place->starts);
     tri_host_id(host);
-    TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->store));
-    if (at->place.starts < 0)
-        TRI_TRY(starts_count(at, until_ns));
-    snprintf(id, sizeof(id), "%d.%d", at->place.rank, at->place.starts);
-    TRI_TRY(tri_store_open(at->place.store_url, at->place.token, until_ns, &at->ear));
-    at->store->patience_ns = (int64_t)(words->alone_s * 1e9);
-    return tri_members_open(&(tri_members_setup){.store = at->store,
-                                                 .ear = at->ear,
-                                                 .id = id,
-                                                 .host = words->config->net.host[0] ? words->config->net.host : host,
-                                                 .founders = at->place.world,
-                                                 .least = words->least,
-                                                 .most = words->most,
-                                                 .wait_ns = (int64_t)(words->wait_s * 1e9),
-                                                 .alone_ns = (int64_t)(words->alone_s * 1e9),
-                                                 .alone = alone_end,
-                                                 .whole = tri_elastic_is_spread(words->config) ? is_whole : NULL,
-                                                 .fit = fit_of,
-                                                 .arg = at},
-                            &at->members);
-}
-
-static bool is_called(void *arg)
-{
-    return tri_members_called(arg);
-}
-
-static tri_status elastic_open(elastic *at)
-{
-    const tri_elastic_words *words = at->words;
-    at->comm_config = words->config->comm;
-    snprintf(at->comm_config.flight, sizeof(at->comm_config.flight), "none"); /* a lost rank is no riddle here */
-    TRI_TRY(place_find(at));
-    label_set(at);
-    TRI_TRY(tri_job_open_elastic(&(tri_job_setup){.config = words->config_path,
-                                                  .overrides = words->overrides,
-                                                  .run_folder = words->folder,
-                                                  .resume = words->resume,
-                                                  .or_begin = words->or_begin,
-                                                  .console = true},
-                                 &at->job));
-    TRI_TRY(members_open(at));
-    at->net_config = words->config->net;
-    at->net_config.broken = tri_members_broken(at->members);
-    at->job->elastic.called = is_called;
-    at->job->elastic.called_arg = at->members;
-    return TRI_OK;
-}
-
-static void links_close(elastic *at)
-{
-    tri_job_unform(at->job);
-    tri_comm_leave(at->comm);
-    at->comm = NULL;
-}
-
-static void elastic_close(elastic *at)
-{
-    tri_job_close(at->job);
-    tri_comm_leave(at->comm);
-    tri_members_close(at->members);
-    tri_store_close(at->ear);
-    tri_store_close(at->store);
-}
-
-/* --- a generation --- */
-
-static bool has_lost(void *arg, int rank)
-{
-    const elastic *at = arg;
-    return at->comm && tri_comm_has_lost(at->comm, rank);
-}
-
-/* Nobody of an earlier generation knows it. */
-static tri_status token_make(const elastic *at, int64_t number, char hex[65])
-{
-    char text[48];
-    unsigned char digest[TRI_AUTH_NBYTES];
-    int nbytes = snprintf(text, sizeof(text), "generation %lld", (long long)number);
-    TRI_TRY(tri_auth_prove(at->place.token, text, (size_t)nbytes, digest));
-    for (int i = 0; i < TRI_AUTH_NBYTES; i++)
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    return TRI_OK;
-}
-
-static tri_status cluster_make(elastic *at, tri_cluster *cluster)
-{
-    const tri_generation *now = tri_members_now(at->members);
-    int rank = tri_members_rank(at->members);
-    *cluster = (tri_cluster){.started_by = at->place.started_by,
-                             .rank = rank,
-                             .world = now->count,
-                             .generation = now->number,
-                             .store = at->store,
-                             .broken = tri_members_broken(at->members)};
-    for (int r = 0; r < now->count; r++) {
-        bool here = strcmp(now->members[r].host, now->members[rank].host) == 0;
-        cluster->local_rank += here && r < rank;
-        cluster->local_world += here;
-    }
-    return token_make(at, now->number, cluster->token);
-}
-
-/* By rank 0: the store holds nothing that grows with the number of members and of generations; and people hear. */
-static void generation_tell(elastic *at)
-{
-    const tri_generation *now = tri_members_now(at->members);
-    int64_t until_ns = tri_deadline_after_ms(FORM_MS);
-    char text[64], mesh[80] = "";
-    if (tri_members_rank(at->members) > 0)
-        return;
-    if (at->job->roles.wish.tensor > 1 || at->job->roles.wish.pipeline > 1)
-        snprintf(mesh, sizeof(mesh), " as %s", tri_mesh_print(&at->job->mesh, text));
-    if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, until_ns) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
-                tri_last_error());
-    if (at->job->elastic.lost_ns == 0)
-        tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", now->count, at->words->folder);
-    else
-        tri_log(TRI_LOG_INFO, "generation %lld: %d worker%s%s, step %lld, %.0f ms after it was called",
-                (long long)now->number, now->count, now->count == 1 ? "" : "s", mesh, (long long)at->job->step,
-                (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
-}
-
-/* The present one, as the job wants it; ends with generation_drop() whatever is returned. */
-static tri_status generation_read(const elastic *at, tri_job_generation *out)
-{
-    const tri_generation *now = tri_members_now(at->members);
-    int64_t *progress = tri_alloc((size_t)now->count * sizeof(*progress));
-    tri_role_note *notes = NULL;
-    tri_status status = progress ? notes_read(now->members, now->count, &notes) : TRI_ENOMEM;
-    for (int r = 0; progress && r < now->count; r++)
-        progress[r] = now->members[r].progress;
-    *out = (tri_job_generation){now->number, now->count, progress, notes};
-    return status;
-}
-
-static void generation_drop(tri_job_generation *generation)
-{
-    tri_free((void *)(uintptr_t)generation->progress);
-    tri_free((void *)(uintptr_t)generation->notes);
-}
-
-static tri_status generation_form(elastic *at)
-{
-    const tri_elastic_words *words = at->words;
-    int64_t limit_ms = (int64_t)FORM_MS << (at->failures < FORM_DOUBLES ? at->failures : FORM_DOUBLES);
-    tri_job_generation generation;
-    if (limit_ms > (int64_t)(words->config->net.timeout_s * 1000))
-        limit_ms = (int64_t)(words->config->net.timeout_s * 1000);
-    TRI_TRY(cluster_make(at, &at->cluster));
-    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(limit_ms), &at->comm));
-    tri_status status = generation_read(at, &generation);
-    if (status == TRI_OK)
-        status = tri_job_form(at->job, at->comm, &generation);
-    generation_drop(&generation);
-    if (status != TRI_OK)
-        tri_comm_abort(at->comm, status, tri_last_error());
-    else
-        generation_tell(at);
-    return status;
-}
-
-/* While the links, and what came over them, are still there. */
-static tri_status decide(elastic *at)
-{
-    tri_job_generation generation;
-    tri_status status = generation_read(at, &generation);
-    if (status == TRI_OK)
-        status = tri_job_decide(at->job, &generation);
-    generation_drop(&generation);
-    return status;
-}
-
-/* Of those of the present generation that are still heard of. */
-static bool is_first_left(elastic *at)
-{
-    for (int r = 0; r < tri_members_rank(at->members); r++)
-        if (!has_lost(at, r))
-            return false;
-    return tri_members_rank(at->members) >= 0 && tri_job_progress(at->job) >= 0;
-}
-
-/* Without a launcher the workers that are left cannot agree on a generation; where the state is not spread any of them
- * has all that is to be saved. */
-static tri_status save_alone(elastic *at)
-{
-    tri_role_note has = tri_job_role_note(at->job);
-    int64_t progress = tri_job_progress(at->job), number = tri_members_now(at->members)->number + 1;
-    tri_job_generation alone = {number, 1, &progress, &has};
-    TRI_TRY(tri_job_decide(at->job, &alone));
-    links_close(at);
-    if (at->job->roles.on && at->job->roles.state.generation == 0)
-        return tri_fail(TRI_EPEER, "no worker that is left has the whole state, and without a launcher they cannot put "
-                                   "it together: --resume goes on from the newest checkpoint");
-    at->cluster = (tri_cluster){.started_by = at->place.started_by, .world = 1, .local_world = 1, .generation = number};
-    TRI_TRY(token_make(at, number, at->cluster.token));
-    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(FORM_MS), &at->comm));
-    TRI_TRY(tri_job_form(at->job, at->comm, &alone));
-    return tri_job_give_up(at->job, at->words->least);
-}
-
-/* The next generation, of which this process is one; its links. */
-static tri_status generation_find(elastic *at)
-{
-    int64_t limit_ms = (int64_t)(at->words->config->net.timeout_s * 1000 + at->words->wait_s * 1000);
-    int64_t before = tri_members_now(at->members)->number;
-    char note[TRI_ROLE_NOTE_NBYTES];
-    tri_role_note has = tri_job_role_note(at->job);
-    tri_role_note_print(&has, note);
-    tri_members_note(at->members, note);
-    tri_status status =
-        tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
-    if (status == TRI_OK)
-        status = decide(at);
-    else
-        tri_fail_context(status, "while looking for workers to go on with");
-    if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at))
-        return save_alone(at);
-    links_close(at);
-    TRI_TRY(status);
-    if (before > 0 && tri_members_now(at->members)->number > before + 1)
-        tri_job_lost_touch(at->job);
-    return TRI_OK;
-}
-
-/* Is a failure one after which the others, and this one, go on in the next generation? */
-static bool goes_on(elastic *at, tri_status status)
-{
-    bool peer =
-        at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
-    if (!peer || at->failures == FORM_ROUNDS)
-        return false;
-    if (tri_members_rank(at->members) == 0)
-        tri_log(TRI_LOG_INFO, "%s", tri_last_error());
-    return true;
-}
-
-/* The run is over, or this worker leaves it. Those who would like to know may be gone themselves. */
-static void part_end(elastic *at, bool over)
-{
-    int64_t until_ns = tri_deadline_after_ms(FORM_MS);
-    if (at->store->patience_ns > LAST_NS)
-        at->store->patience_ns = LAST_NS;
-    if (!over)
-        tri_log(TRI_LOG_INFO, "leaves after step %lld, as asked by a signal", (long long)at->job->step);
-    if ((over ? tri_members_end(at->members, until_ns) : tri_members_leave(at->members, until_ns)) != TRI_OK)
-        tri_log(TRI_LOG_WARN, "could not tell that this worker has %s: %s", over ? "done all steps" : "left",
-                tri_last_error());
-}
-
-static tri_status generations_run(elastic *at)
-{
-    for (;;) {
-        tri_status status = generation_find(at);
-        if (status == TRI_ECANCELED && tri_members_rank(at->members) < 0)
-            return TRI_OK;
-        TRI_TRY(status);
-        status = generation_form(at);
-        at->failures = status == TRI_OK ? 0 : at->failures + 1;
-        if (status == TRI_OK && at->job->world < at->words->least)
-            return tri_job_give_up(at->job, at->words->least);
-        if (status == TRI_OK)
-            status = tri_job_run_generation(at->job);
-        if (status == TRI_OK && (tri_job_is_over(at->job) || at->job->elastic.leaves)) {
-            part_end(at, tri_job_is_over(at->job));
-            return TRI_OK;
-        }
-        at->job->elastic.lost_ns = tri_now_ns();
-        if (status != TRI_OK && !goes_on(at, status))
-            return status;
-    }
+    return tri_elastic_run(
+        &(tri_elastic_setup){.job = {.config = words->config_path,
+                                     .overrides = words->overrides,
+                                     .run_folder = words->folder,
+                                     .resume = words->resume,
+                                     .or_begin = words->or_begin,
+                                     .console = true},
+                             .members = {.store = store,
+                                         .ear = ear,
+                                         .id = id,
+                                         .host = words->config->net.host[0] ? words->config->net.host : host,
+                                         .founders = place->founders,
+                                         .beat = place->beat[0] ? place->beat : NULL,
+                                         .least = words->least,
+                                         .most = words->most,
+                                         .wait_ns = (int64_t)(words->wait_s * 1e9),
+                                         .alone_ns = (int64_t)(words->alone_s * 1e9)},
+                             .started_by = place->started_by,
+                             .token = place->token,
+                             .stop = stop});
 }
 
 tri_status tri_train_elastic(const tri_elastic_words *words)
 {
-    elastic at = {.words = words};
-    char message[TRI_ERROR_NBYTES];
-    tri_status status = elastic_open(&at);
+    tri_cluster_place place;
+    tri_store *store = NULL, *ear = NULL;
+    int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
+    TRI_TRY(place_find(&place));
+    label_set(&place);
+    tri_status status = tri_store_open(place.store_url, place.token, until_ns, &store);
+    if (status == TRI_OK && place.starts < 0)
+        status = starts_count(&place, store, until_ns);
     if (status == TRI_OK)
-        status = generations_run(&at);
-    snprintf(message, sizeof(message), "%s", tri_last_error());
-    elastic_close(&at);
-    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+        status = tri_store_open(place.store_url, place.token, until_ns, &ear);
+    if (status == TRI_OK) {
+        store->patience_ns = (int64_t)(words->alone_s * 1e9);
+        status = worker_run(words, &place, store, ear);
+    }
+    tri_store_close(ear);
+    tri_store_close(store);
+    return status;
 }

@@ -27,10 +27,16 @@ tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **a
     config.elastic = roles.elastic;
     config.prefix = false;
     config.attach = roles.attach;
-    if (roles.journal)
-        TRI_TRY(tri_options_set(&tri_launch_options, &config, "journal", roles.journal));
-    if (hosts)
-        TRI_TRY(tri_options_set(&tri_launch_options, &config, "hosts", hosts));
+    const struct {
+        const char *field, *value;
+    } texts[] = {{"hosts", hosts},
+                 {"journal", roles.journal},
+                 {"store", roles.store},
+                 {"listen", roles.listen},
+                 {"join", roles.join}};
+    for (size_t i = 0; i < TRI_COUNT_OF(texts); i++)
+        if (texts[i].value)
+            TRI_TRY(tri_options_set(&tri_launch_options, &config, texts[i].field, texts[i].value));
     return tri_launch_run(&config, argv, log_folder, true, result);
 }
 

@@ -9,11 +9,12 @@
 #include "comm/comm.h"
 
 typedef struct tri_worker_roles {
-    int64_t workers, servers; /* parameter servers are the last ranks */
-    int64_t restarts;         /* launch.restarts */
-    bool elastic;             /* launch.elastic */
-    const char *journal;      /* launch.journal; NULL: none */
-    bool attach;              /* launch.attach */
+    int64_t workers, servers;          /* parameter servers are the last ranks */
+    int64_t restarts;                  /* launch.restarts */
+    bool elastic;                      /* launch.elastic */
+    const char *journal;               /* launch.journal; NULL: none */
+    bool attach;                       /* launch.attach */
+    const char *store, *listen, *join; /* launch.store, .listen, .join; NULL: none */
 } tri_worker_roles;
 
 /* Runs this program with the words of argv (NULL at the end; argv[0] is set here) as ranks, and waits. hosts:

@@ -2,7 +2,7 @@
 
 set(objects)
 set(libraries Threads::Threads m PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::ZLIB
-    PkgConfig::SSL PkgConfig::CRYPTO)
+    PkgConfig::SSL PkgConfig::CRYPTO PkgConfig::MICROHTTPD PkgConfig::SQLITE)
 foreach(folder ${TRI_FOLDERS})
   list(APPEND objects $<TARGET_OBJECTS:tri_${folder}>)
 endforeach()
@@ -25,7 +25,7 @@ foreach(library tri_static tri_shared)
   target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 endforeach()
 
-set(requires "yaml-0.1 jansson libxxhash zlib libssl libcrypto")
+set(requires "yaml-0.1 jansson libxxhash zlib libssl libcrypto libmicrohttpd sqlite3")
 set(private_libraries "-lpthread -lm")
 if(TRI_ONEDNN)
   string(APPEND private_libraries " -ldnnl")

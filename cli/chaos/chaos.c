@@ -159,7 +159,8 @@ static tri_status strike_begin(chaos_play *play, const chaos_event *event, chaos
         return status;
     }
     strike->lasts = event->for_s > 0;
-    worker->struck += strike->lasts || !kind->most_s;
+    worker->struck += strike->lasts;
+    play->job.looked_ns = 0; /* it may be gone */
     return TRI_OK;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/runtime_impl.h"
+#include "base/sim_process.h"
 
 static const tri_runtime_ops *runtime_here(void)
 {
@@ -130,7 +131,9 @@ void tri_stop_catch(void)
 
 int tri_stop_signal(void)
 {
-    return atomic_load(&stop_number);
+    const tri_sim_process *process = tri_sim_process_now();
+
+    return process ? process->signal : atomic_load(&stop_number);
 }
 
 int tri_cores_online(void)

@@ -86,7 +86,7 @@ uint64_t tri_sim_random(void);
 /* Signals that ask the process to stop (INT, TERM): first one sets the flag, a second of the same kind kills as usual.
  */
 void tri_stop_catch(void);
-/* 0, or the number of the signal that came. */
+/* 0, or the number of the signal that came; in a process of a simulation (sim_process.h), to that. */
 int tri_stop_signal(void);
 
 #endif

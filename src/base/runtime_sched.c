@@ -122,8 +122,9 @@ void tri_fiber_wake(tri_sim *sim, tri_fiber *fiber, bool timed_out)
         progress_note(sim);
     tri_fiber_unqueue(fiber);
     timer_clear(sim, fiber);
+    if (fiber->waits != WAIT_STOP) /* what ended its wait was before it stood still */
+        fiber->timed_out = timed_out;
     fiber->waits = WAIT_NONE;
-    fiber->timed_out = timed_out;
     tri_fiber_ready(sim, fiber);
 }
 
@@ -178,21 +179,37 @@ static bool clock_push(tri_sim *sim)
     return clock_move(sim, timer_ns < TRI_FOREVER ? timer_ns : sim->now_ns + SPIN_STEP_NS);
 }
 
+/* Its process stands still: it runs when that wakes. */
+static bool is_stopped(tri_sim *sim, tri_fiber *fiber)
+{
+    if (!fiber->process || fiber->process->wake_ns <= sim->now_ns)
+        return false;
+    fiber->waits = WAIT_STOP;
+    timer_set(sim, fiber, fiber->process->wake_ns);
+    return true;
+}
+
 /* NULL: the run is over, one way or another. */
 static tri_fiber *fiber_pick(tri_sim *sim)
 {
+    tri_fiber *next;
+
     if (sim->live == 0)
         return NULL;
-    if (sim->runnable_count > 0) {
-        if (!clock_push(sim))
+    do {
+        if (sim->runnable_count > 0) {
+            if (!clock_push(sim))
+                return NULL;
+        } else if (sim->timer_count == 0) {
+            sim->verdict = TRI_EINTERNAL;
             return NULL;
-    } else if (sim->timer_count == 0) {
-        sim->verdict = TRI_EINTERNAL;
-        return NULL;
-    } else if (!clock_move(sim, sim->timers[0]->deadline_ns)) {
-        return NULL;
-    }
-    return runnable_take(sim, sim->runnable_count > 1 ? (size_t)tri_sim_below(&sim->schedule, sim->runnable_count) : 0);
+        } else if (!clock_move(sim, sim->timers[0]->deadline_ns)) {
+            return NULL;
+        }
+        next = runnable_take(sim,
+                             sim->runnable_count > 1 ? (size_t)tri_sim_below(&sim->schedule, sim->runnable_count) : 0);
+    } while (is_stopped(sim, next));
+    return next;
 }
 
 /* What each context does first when it is back; the one before may have ended. */
@@ -282,6 +299,7 @@ tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, voi
         return TRI_ENOMEM;
     tri_thread_init(&fiber->base, &tri_runtime_sim, name, body, arg);
     fiber->sim = sim;
+    fiber->process = tri_fiber_now ? tri_fiber_now->process : NULL;
     fiber->add_rate = tri_fiber_now ? tri_fiber_now->add_rate : 0;
     fiber->timer_index = SIZE_MAX;
     status = tri_context_create(&fiber->context, sim->config.stack_nbytes, fiber_main);

@@ -10,13 +10,14 @@
 
 #include "base/rng.h"
 #include "base/runtime_impl.h"
+#include "base/sim_process.h"
 
 #define TRI_FIBER_LABEL_NBYTES 32
 
 typedef struct tri_fiber tri_fiber;
 typedef struct tri_sim tri_sim;
 
-typedef enum wait_kind { WAIT_NONE, WAIT_LOCK, WAIT_WAKE, WAIT_JOIN, WAIT_SLEEP } wait_kind;
+typedef enum wait_kind { WAIT_NONE, WAIT_LOCK, WAIT_WAKE, WAIT_JOIN, WAIT_SLEEP, WAIT_STOP } wait_kind;
 
 struct tri_fiber {
     tri_thread base;
@@ -27,13 +28,14 @@ struct tri_fiber {
     tri_fiber *joiner;               /* who waits for its end */
     tri_mutex *held;                 /* locks it holds, latest first */
     wait_kind waits;
-    const void *waits_for; /* the lock, or the fiber to join */
-    int64_t deadline_ns;   /* while it has a timer */
-    uint64_t timer_order;  /* of equal deadlines, the earlier set fires first */
-    size_t timer_index;    /* in timers, SIZE_MAX: none */
-    uint64_t yield_round;  /* of the simulation, when it last yielded */
-    double add_rate;       /* bytes a second, 0: no limit */
-    double owed_ns;        /* of adding: below 1 */
+    const void *waits_for;    /* the lock, or the fiber to join */
+    int64_t deadline_ns;      /* while it has a timer */
+    uint64_t timer_order;     /* of equal deadlines, the earlier set fires first */
+    size_t timer_index;       /* in timers, SIZE_MAX: none */
+    uint64_t yield_round;     /* of the simulation, when it last yielded */
+    tri_sim_process *process; /* NULL: none */
+    double add_rate;          /* bytes a second, 0: no limit */
+    double owed_ns;           /* of adding: below 1 */
     bool timed_out;
     bool ended;
     char error[TRI_ERROR_NBYTES];

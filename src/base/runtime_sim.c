@@ -232,6 +232,8 @@ static int fiber_describe(const tri_fiber *fiber, char *text, size_t nbytes)
                         ((const tri_fiber *)fiber->waits_for)->base.name);
     case WAIT_SLEEP:
         return snprintf(text, nbytes, "%s sleeps", who);
+    case WAIT_STOP:
+        return snprintf(text, nbytes, "%s stands still with its process", who);
     case WAIT_NONE:
         break;
     }

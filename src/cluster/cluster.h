@@ -37,9 +37,11 @@ typedef const char *(*tri_cluster_lookup)(const char *name, void *arg);
 typedef struct tri_cluster_place {
     const char *started_by;
     int rank, world, local_rank, local_world;
-    int servers; /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
-    int starts;  /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
-    char store_url[1200];
+    int servers;  /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
+    int starts;   /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
+    int founders; /* TRIREME_FOUNDERS: how many make its first generation; world where nobody says */
+    char beat[96]; /* TRIREME_BEAT: key that the launcher changes while it lives; "": it serves the store */
+    char store_url[1400];
     char token[65];
     bool serves;         /* this rank must run the store's server at store_url */
     bool store_given;    /* by TRIREME_STORE: somebody else may serve it */

@@ -446,6 +446,11 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
     TRI_TRY_IN(row->fill(lookup, arg, place), "started by %s", row->name);
     if (tri_environment_has(lookup, arg, "TRIREME_SERVERS"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_SERVERS", 0, place->world - 1, &place->servers));
+    place->founders = place->world;
+    if (tri_environment_has(lookup, arg, "TRIREME_FOUNDERS"))
+        TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_FOUNDERS", 1, TRI_ENVIRONMENT_RANKS, &place->founders));
+    if (tri_environment_has(lookup, arg, "TRIREME_BEAT"))
+        snprintf(place->beat, sizeof place->beat, "%s", lookup("TRIREME_BEAT", arg));
     if (place->servers > 0 && place->servers >= place->world)
         return tri_fail(TRI_ECONFIG,
                         "started by %s: want at least one worker beside the parameter servers, found %d of %d",
@@ -461,7 +466,7 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
         snprintf(place->store_url, sizeof place->store_url, "%s", store);
         place->private_folder = false;
         place->store_given = true;
-        place->serves = place->rank == 0 && !url.is_file && row->fill != trireme_fill;
+        place->serves = place->rank == 0 && !url.is_file && !url.is_etcd && row->fill != trireme_fill;
         place->may_be_served = place->serves;
     }
     return lookup("TRIREME_TOKEN", arg) ? tri_cluster_token(lookup, arg, place->token) : TRI_OK;

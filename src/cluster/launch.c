@@ -18,7 +18,7 @@
 #include "base/fs.h"
 #include "cluster/launch_impl.h"
 
-#define STORE_NS (10 * TRI_NS_PER_S) /* to reach our own store */
+#define CLEAR_NS TRI_NS_PER_S /* to tidy up behind us */
 
 #define TRI_OPTION_STRUCT tri_launch_config
 static const tri_option launch_rows[] = {TRI_LAUNCH_OPTIONS(TRI_OPTION_ROW)};
@@ -47,55 +47,6 @@ static tri_status hosts_make(launch *job)
         return tri_fail(TRI_ECONFIG, "launch.ranks: want at most the %d slots of %s, got %d", slots, job->config->hosts,
                         job->world);
     return TRI_OK;
-}
-
-/* Ranks of a killed launcher look for the store where it was: somebody else's short-lived socket may be there now. */
-static tri_status store_serve(launch *job, const char *listen)
-{
-    int64_t until_ns = tri_now_ns() + STORE_NS;
-    tri_status status;
-
-    while ((status = tri_store_server_start_kept(listen, job->port, job->token, job->start.journal, &job->server)) ==
-               TRI_EIO &&
-           job->attached && tri_now_ns() < until_ns && !tri_stop_signal())
-        tri_sleep_ns(20 * TRI_NS_PER_MS);
-    return status;
-}
-
-/* The store and where each host finds it; MASTER_ADDR and MASTER_PORT. */
-static tri_status meeting_make(launch *job)
-{
-    const char *listen = "127.0.0.1";
-    char address[64] = "127.0.0.1";
-    unsigned char secret[32];
-    launch_host *hosts = job->hosts.items;
-
-    tri_entropy(secret, sizeof secret);
-    for (size_t i = 0; i < sizeof secret && !job->attached; i++)
-        snprintf(job->token + 2 * i, 3, "%02x", secret[i]);
-    for (size_t i = 0; i < job->hosts.count; i++) {
-        snprintf(hosts[i].store_url, sizeof hosts[i].store_url, "127.0.0.1");
-        if (hosts[i].is_local || hosts[i].count == 0)
-            continue;
-        TRI_TRY(tri_launch_address(hosts[i].name, address));
-        snprintf(hosts[i].store_url, sizeof hosts[i].store_url, "%s", address);
-        listen = address[0] == '[' || strcmp(listen, "::") == 0 ? "::" : "0.0.0.0";
-    }
-    TRI_TRY(store_serve(job, listen));
-    for (size_t i = 0; i < job->hosts.count; i++) {
-        char host[64];
-
-        snprintf(host, sizeof host, "%.63s", hosts[i].store_url);
-        snprintf(hosts[i].store_url, sizeof hosts[i].store_url, "tcp://%s:%d", host,
-                 tri_store_server_port(job->server));
-    }
-    snprintf(job->store_url, sizeof job->store_url, "tcp://127.0.0.1:%d", tri_store_server_port(job->server));
-    if (job->hosts.count > 0 && !hosts[0].is_local)
-        snprintf(job->master, sizeof job->master, "%s",
-                 strchr(hosts[0].name, '@') ? strchr(hosts[0].name, '@') + 1 : hosts[0].name);
-    else
-        snprintf(job->master, sizeof job->master, "%s", address);
-    return job->start.master_port > 0 ? TRI_OK : tri_launch_free_port(&job->start.master_port);
 }
 
 /* Cores and threads of local ranks; other hosts' cores are not ours to see. Parameter servers run where there is room:
@@ -134,12 +85,7 @@ static tri_status ranks_make(launch *job, const char *log_folder, bool quiet_oth
         rank->rank = r;
         rank->host = job->hosts.count > 0 ? &hosts[host] : NULL;
         rank->local_rank = rank->host ? r - rank->host->first_rank : r;
-        if (job->config->journal[0]) { /* written by the rank itself */
-            rank->paths[0] = tri_format("%s/rank-%d.out", log_folder, r);
-            rank->paths[1] = tri_format("%s/rank-%d.log", log_folder, r);
-            if (!rank->paths[0] || !rank->paths[1])
-                return TRI_ENOMEM;
-        } else if (log_folder) {
+        if (log_folder && !job->config->journal[0]) {
             rank->log_path = tri_format("%s/rank-%d.log", log_folder, r);
             if (!rank->log_path)
                 return TRI_ENOMEM;
@@ -249,6 +195,9 @@ static void launch_fini(launch *job)
         close(job->report_fd);
     if (job->files_fd >= 0)
         close(job->files_fd);
+    tri_launch_beat_stop(job);
+    if (job->store && job->config->store[0] && tri_launch_is_over(job))
+        (void)tri_store_clear(job->store, tri_now_ns() + CLEAR_NS); /* etcd may be gone itself */
     tri_store_close(job->store);
     tri_store_server_stop(job->server);
     tri_journal_close(job->start.journal, job->begun);
@@ -262,6 +211,23 @@ static void launch_fini(launch *job)
     tri_free(job->ranks);
 }
 
+/* Ranks get their numbers, and with a journal the files that they write. */
+static tri_status paths_make(launch *job)
+{
+    for (int r = 0; r < job->world; r++) {
+        launch_rank *rank = &job->ranks[r];
+
+        rank->rank = rank->streams[0].rank = rank->streams[1].rank = job->first + r;
+        if (!job->config->journal[0])
+            continue;
+        rank->paths[0] = tri_format("%s/rank-%d.out", job->log_folder, rank->rank);
+        rank->paths[1] = tri_format("%s/rank-%d.log", job->log_folder, rank->rank);
+        if (!rank->paths[0] || !rank->paths[1])
+            return TRI_ENOMEM;
+    }
+    return TRI_OK;
+}
+
 /* All that ranks are told, and what cares for them besides this process. */
 static tri_status job_open(launch *job)
 {
@@ -270,9 +236,8 @@ static tri_status job_open(launch *job)
     if (config->journal[0])
         TRI_TRY(tri_launch_journal_open(job));
     TRI_TRY(cores_make(job));
-    TRI_TRY(meeting_make(job));
-    if (config->elastic)
-        TRI_TRY(tri_store_open(job->store_url, job->token, tri_now_ns() + STORE_NS, &job->store));
+    TRI_TRY(tri_launch_meet(job));
+    TRI_TRY(paths_make(job));
     if (!config->journal[0])
         return tri_launch_guard_start(&job->guard, job->world, job->token);
     files_watch(job);
@@ -296,6 +261,8 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
     *result = (tri_launch_result){.rank = -1};
     if (!argv[0])
         return tri_fail(TRI_EINVAL, "launch: want a program, got none");
+    if (config->join[0] && !config->elastic)
+        return tri_fail(TRI_EINVAL, "launch.join: want an elastic job");
     if (config->journal[0] && (!config->elastic || config->hosts[0] || !log_folder))
         return tri_fail(TRI_EINVAL, "launch.journal: want an elastic job of this machine, and a folder for its output");
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
@@ -306,6 +273,7 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
                                .token = job.token,
                                .store_url = job.store_url,
                                .master = job.master,
+                               .beat = job.beat,
                                .world = job.world,
                                .local_world = job.world};
     process_prepare(&job);

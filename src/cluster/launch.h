@@ -23,6 +23,11 @@
       "times that processes killed by a signal are started again, together; 0 = the first one ends the job")           \
     X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \
       "processes may come and go: the others go on without those that were killed")                                    \
+    X(PATH, store, "", 0, 0, NULL,                                                                                     \
+      "where the processes meet: etcd://host:port,... ; empty = in the launcher, which serves a table of its own")     \
+    X(PATH, listen, "", 0, 0, NULL, "host[:port] by which launchers on other hosts reach that table; empty = by none") \
+    X(PATH, join, "", 0, 0, NULL,                                                                                      \
+      "host:port (or etcd://...) of an elastic job that these processes join; TRIREME_TOKEN is its token")             \
     X(PATH, journal, "", 0, 0, NULL,                                                                                   \
       "file by which a new launcher goes on with the processes of one that was killed; of an elastic job, here")       \
     X(BOOL, attach, "false", 0, 0, NULL, "go on with such processes, and start none anew")                             \

@@ -122,7 +122,7 @@ static launch_rank *rank_of(launch *job, const char *key, const char *prefix)
 
     if (strncmp(key, prefix, nbytes) != 0 || sscanf(key + nbytes, "%d", &number) != 1)
         return NULL;
-    return number >= 0 && number < job->world ? &job->ranks[number] : NULL;
+    return number >= job->first && number < job->first + job->world ? &job->ranks[number - job->first] : NULL;
 }
 
 static tri_status entry_take(void *arg, const char *key, const char *bytes, size_t nbytes)
@@ -130,19 +130,10 @@ static tri_status entry_take(void *arg, const char *key, const char *bytes, size
     launch *job = arg;
     launch_rank *rank;
     const char *last = strrchr(key, '/');
-    int world, pid;
+    int pid;
 
     (void)nbytes;
-    if (strcmp(key, "job") == 0) {
-        if (sscanf(bytes, "%64s %d %d %d", job->token, &job->port, &job->start.master_port, &world) != 4)
-            return tri_fail(TRI_EFORMAT, "%s: want token, ports and number of processes of a job, got '%.80s'",
-                            job->config->journal, bytes);
-        if (world != job->world)
-            return tri_fail(TRI_ECONFIG,
-                            "%s is of a job of %d processes, whose launcher was killed: want -n %d, got %d",
-                            job->config->journal, world, world, job->world);
-        job->attached = true;
-    } else if (strcmp(key, "restarted") == 0) {
+    if (strcmp(key, "restarted") == 0) {
         job->restarted = strtoll(bytes, NULL, 10);
     } else if ((rank = rank_of(job, key, "process/")) != NULL) {
         if (sscanf(bytes, "%d %d %" SCNu64, &rank->starts, &pid, &rank->start_time) == 3)
@@ -155,14 +146,38 @@ static tri_status entry_take(void *arg, const char *key, const char *bytes, size
     return TRI_OK;
 }
 
+/* What is the same for all ranks: before theirs. */
+static tri_status job_take(void *arg, const char *key, const char *bytes, size_t nbytes)
+{
+    launch *job = arg;
+    int world;
+
+    (void)nbytes;
+    if (strcmp(key, "store") == 0)
+        snprintf(job->store_url, sizeof job->store_url, "%s", bytes);
+    if (strcmp(key, "job") == 0) {
+        if (sscanf(bytes, "%64s %d %d %d %d %d", job->token, &job->port, &job->start.master_port, &world, &job->first,
+                   &job->start.founders) != 6)
+            return tri_fail(TRI_EFORMAT, "%s: want token, ports and numbers of processes of a job, got '%.80s'",
+                            job->config->journal, bytes);
+        if (world != job->world)
+            return tri_fail(TRI_ECONFIG,
+                            "%s is of a job of %d processes, whose launcher was killed: want -n %d, got %d",
+                            job->config->journal, world, world, job->world);
+        job->attached = true;
+    }
+    return TRI_OK;
+}
+
 /* Whether somebody lives, or all have said how they ended: else there is nothing to go on with. */
-static bool is_worth_it(const launch *job)
+static bool is_worth_it(launch *job)
 {
     bool lives = false, told = true;
 
     for (int r = 0; r < job->world; r++) {
-        const launch_rank *rank = &job->ranks[r];
+        launch_rank *rank = &job->ranks[r];
 
+        rank->rank = job->first + r;
         if (!rank->adopted)
             continue;
         bool here = rank->start_time > 0 && start_of(rank->pid) == rank->start_time;
@@ -180,7 +195,8 @@ static tri_status begin_anew(launch *job)
     if (job->attached)
         tri_log(TRI_LOG_WARN, "a launcher of this run was killed, and none of its workers is left: it begins anew");
     job->attached = false;
-    job->port = job->start.master_port = 0;
+    job->port = job->start.master_port = job->first = job->start.founders = 0;
+    job->store_url[0] = 0;
     job->restarted = 0;
     for (int r = 0; r < job->world; r++) {
         launch_rank *rank = &job->ranks[r];
@@ -197,13 +213,14 @@ tri_status tri_launch_journal_open(launch *job)
     if (job->config->attach && !tri_fs_exists(job->config->journal))
         return begin_anew(job);
     TRI_TRY(tri_journal_open(job->config->journal, &job->start.journal));
+    TRI_TRY(tri_journal_each(job->start.journal, job_take, job));
     TRI_TRY(tri_journal_each(job->start.journal, entry_take, job));
     return is_worth_it(job) ? TRI_OK : begin_anew(job);
 }
 
 tri_status tri_launch_journal_begin(launch *job)
 {
-    char text[160], *command, *folder;
+    char text[200], *command, *folder;
     size_t command_nbytes;
     tri_journal *journal = job->start.journal;
 
@@ -216,8 +233,9 @@ tri_status tri_launch_journal_begin(launch *job)
     if (folder)
         tri_journal_put(journal, "folder", folder, strlen(folder));
     free(folder);
-    int nbytes = snprintf(text, sizeof text, "%s %d %d %d", job->token, tri_store_server_port(job->server),
-                          job->start.master_port, job->world);
+    tri_journal_put(journal, "store", job->store_url, strlen(job->store_url));
+    int nbytes = snprintf(text, sizeof text, "%s %d %d %d %d %d", job->token, job->port, job->start.master_port,
+                          job->world, job->first, job->start.founders);
     tri_journal_put(journal, "job", text, (size_t)nbytes);
     return TRI_OK;
 }

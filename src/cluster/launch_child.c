@@ -50,11 +50,11 @@ static tri_status settings_make(const launch_start *start, const launch_rank *ra
         int value;
     } numbers[] = {
         {"TRIREME_RANK", rank->rank},
-        {"TRIREME_WORLD_SIZE", start->world},
+        {"TRIREME_WORLD_SIZE", rank->rank < start->world ? start->world : rank->rank + 1},
         {"TRIREME_LOCAL_RANK", rank->local_rank},
         {"TRIREME_LOCAL_WORLD_SIZE", local_world},
         {"RANK", rank->rank},
-        {"WORLD_SIZE", start->world},
+        {"WORLD_SIZE", rank->rank < start->world ? start->world : rank->rank + 1},
         {"LOCAL_RANK", rank->local_rank},
         {"LOCAL_WORLD_SIZE", local_world},
         {"MASTER_PORT", start->master_port},
@@ -65,6 +65,10 @@ static tri_status settings_make(const launch_start *start, const launch_rank *ra
     TRI_TRY(text_push(settings, tri_format("TRIREME_STORE=%s", url)));
     if (start->config->elastic)
         TRI_TRY(text_push(settings, tri_format("TRIREME_STARTS=%d", rank->starts)));
+    if (start->founders > 0)
+        TRI_TRY(text_push(settings, tri_format("TRIREME_FOUNDERS=%d", start->founders)));
+    if (start->beat[0])
+        TRI_TRY(text_push(settings, tri_format("TRIREME_BEAT=%s", start->beat)));
     TRI_TRY(text_push(settings, tri_format("MASTER_ADDR=%s", start->master)));
     if (start->config->servers > 0)
         TRI_TRY(text_push(settings, tri_format("TRIREME_SERVERS=%d", (int)start->config->servers)));

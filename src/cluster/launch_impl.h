@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -29,7 +30,7 @@ typedef struct launch_host {
     int slots;
     int first_rank, count; /* ranks on it */
     bool is_local;         /* its name says this machine */
-    char store_url[320];
+    char store_url[1400];
 } launch_host;
 
 /* Lines "host [slots=N]", # comments. Appends launch_host; TRI_ECONFIG: "<origin>:<line>: ...". */
@@ -137,9 +138,11 @@ typedef struct launch_start {
     const char *token, *store_url; /* store_url: of local ranks */
     const char *master;
     int master_port, world, local_world;
-    int threads;    /* of a local rank, 0: leave OMP_NUM_THREADS alone */
-    int report_fd;  /* a child that cannot exec writes {rank, errno} */
-    uint64_t files; /* soft limit of descriptors to give back to children, 0: unchanged */
+    int founders;     /* of an elastic job: who makes its first generation; world where 0 */
+    const char *beat; /* key in the store that this launcher changes each second; "": it serves the store itself */
+    int threads;      /* of a local rank, 0: leave OMP_NUM_THREADS alone */
+    int report_fd;    /* a child that cannot exec writes {rank, errno} */
+    uint64_t files;   /* soft limit of descriptors to give back to children, 0: unchanged */
 } launch_start;
 
 tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank);
@@ -153,7 +156,7 @@ typedef struct launch {
     launch_rank *ranks;
     int world, alive;
     tri_vector hosts;
-    char token[65], store_url[320], master[256];
+    char token[65], store_url[1400], master[256];
     tri_store_server *server;
     tri_store *store;   /* elastic: where ends of ranks are told */
     launch_guard guard; /* without a journal */
@@ -165,7 +168,12 @@ typedef struct launch {
     bool attached; /* to ranks that another launcher started */
     bool begun;    /* the journal is of this job */
     int port;      /* of the store; 0: any */
-    int files_fd;  /* inotify: some file of a rank has grown; -1: none */
+    int first;     /* number of the first rank: others may have been started elsewhere */
+    char beat[96]; /* start.beat */
+    tri_store *beat_store;
+    tri_thread *beat_thread;
+    atomic_bool ending; /* no beat any more */
+    int files_fd;       /* inotify: some file of a rank has grown; -1: none */
     sigset_t mask_before;
     rlim_t files_before;
     int subreaper_before;
@@ -176,6 +184,18 @@ typedef struct launch {
     tri_status status; /* of the launcher itself; the first one stays */
     char message[TRI_ERROR_NBYTES];
 } launch;
+
+/* --- launch_meet.c --- */
+
+/* Where the ranks meet: a store of our own, one in etcd, or that of the job that is joined; their numbers. */
+tri_status tri_launch_meet(launch *job);
+/* For ranks whose store is not ours: they hear by it that there is a launcher. */
+tri_status tri_launch_beat_start(launch *job);
+void tri_launch_beat_stop(launch *job);
+/* All steps are done. */
+bool tri_launch_is_over(const launch *job);
+/* Ranks of other launchers need our store. */
+bool tri_launch_is_needed(const launch *job);
 
 /* --- launch_attach.c: what a journal holds of a launcher --- */
 

@@ -108,7 +108,7 @@ static void report_read(launch *job)
         ssize_t got = read(job->report_fd, report, sizeof report);
 
         if (got == (ssize_t)sizeof report) {
-            const launch_rank *rank = &job->ranks[report[0]];
+            const launch_rank *rank = &job->ranks[report[0] - job->first];
             const char *program = rank->host ? tri_launch_shell_name(job->config) : job->start.argv[0];
 
             tri_launch_fail(job, tri_fail(report[1] == ENOENT ? TRI_ENOTFOUND : TRI_EIO, "%s: cannot be started: %s",
@@ -189,7 +189,7 @@ static void rank_bury(launch *job, const launch_rank *rank)
 /* Whether the others go on without one that died by a signal. */
 static bool others_go_on(launch *job, const launch_rank *rank, int signal)
 {
-    if (!job->config->elastic || signal == 0 || job->alive == 0 || job->stopping)
+    if (!job->config->elastic || signal == 0 || job->stopping || (job->alive == 0 && !tri_launch_is_needed(job)))
         return false;
     note(job, "trireme: worker %d was killed by signal %d (%s); the others go on\n", rank->rank, signal,
          strsignal(signal));
@@ -231,7 +231,7 @@ static void ends_check(launch *job)
 
     for (int r = 0; r < job->world; r++) {
         launch_rank *rank = &job->ranks[r];
-        tri_launch_result end = {.rank = r};
+        tri_launch_result end = {.rank = rank->rank};
         siginfo_t info;
 
         if ((rank->pidfd >= 0 && !job->polls[3 + 3 * r + 2].revents) || !rank_reap(job, rank, &info))
@@ -241,7 +241,7 @@ static void ends_check(launch *job)
         else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65)
             end.signal = info.si_status - 128; /* the shell over there reports signals like this */
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
-        if (job->store)
+        if (job->store && end.exit_code != 0) /* else it has told them itself */
             rank_bury(job, rank);
         if (rank_restart(job, rank, end.signal) || others_go_on(job, rank, end.signal))
             continue;
@@ -257,8 +257,9 @@ static void ends_check(launch *job)
              strsignal(cause.signal), job->alive > 0 ? "; stopping the others" : "");
     else
         note(job, "trireme: rank %d ended with exit code %d%s%s\n", cause.rank, cause.exit_code,
-             job->ranks[cause.rank].host && cause.exit_code == 255 ? " (the remote shell's when it has no connection)"
-                                                                   : "",
+             job->ranks[cause.rank - job->first].host && cause.exit_code == 255
+                 ? " (the remote shell's when it has no connection)"
+                 : "",
              job->alive > 0 ? "; stopping the others" : "");
     tri_launch_stop_others(job);
 }
@@ -357,7 +358,7 @@ void tri_launch_watch(launch *job)
 {
     int64_t flush_ns = 0;
 
-    while (job->alive > 0) {
+    while (job->alive > 0 || tri_launch_is_needed(job)) {
         wait_turn(job);
         signals_check(job);
         for (int i = 0; i < 2 * job->world; i++) {

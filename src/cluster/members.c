@@ -2,10 +2,11 @@
  *
  * members.c: the protocol of generations over a store.
  *
- * Keys: gen/<g> the list of generation g, claimed once; gen/<g>/in/<id> a member of g - 1 that has registered for g;
- * gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now a number that is not above the
- * newest generation; gen/over set: there will be none any more; gone/<id> a process that has ended or leaves;
- * news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for all ears.
+ * Keys: gen/<g> the list of generation g, claimed once, strays with a "-" before their lines; gen/<g>/in/<id> a member
+ * of g - 1 that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now
+ * a number that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that
+ * has ended or leaves; news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
+ * all ears.
  */
 #include "cluster/members.h"
 
@@ -14,11 +15,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cluster/members_text.h"
 #include "cluster/store_impl.h"
 
 #define SLICE_NS (10 * TRI_NS_PER_MS)  /* between two looks at who is there */
 #define EAR_NS   (100 * TRI_NS_PER_MS) /* of one wait for news */
 #define SLOW_NS  (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
+#define BEAT_NS  TRI_NS_PER_S          /* between two looks at a launcher's beat */
 #define FIRST_NS (10 * TRI_NS_PER_S)   /* to ask the store for the first time */
 #define CALL_NS  TRI_NS_PER_S          /* between two calls of a newcomer */
 #define KEY      (TRI_MEMBER_NBYTES + 64)
@@ -38,6 +41,7 @@ struct tri_members {
     tri_generation now;
     int rank;
     tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
+    tri_vector strays;    /* candidates: left out of `now`, not known to have ended */
     int64_t registered;   /* of which number this process is registered for */
     int64_t ticket;       /* among its newcomers, from 1; 0: as a member */
     int64_t called_ns;    /* not before this again */
@@ -59,30 +63,6 @@ static const char *key_of(char text[KEY], int64_t generation, const char *what, 
 {
     snprintf(text, KEY, "gen/%" PRId64 "%s%s", generation, what, id);
     return text;
-}
-
-static tri_status list_parse(const char *text, int64_t number, tri_generation *out)
-{
-    tri_vector list = {.each = sizeof(tri_member)};
-    const char *line = text;
-
-    while (*line) {
-        const char *end = strchr(line, '\n');
-        tri_member member = {.progress = -1};
-        bool good = end && sscanf(line, "%39s %39s %" SCNd64 " %139s", member.id, member.host, &member.progress,
-                                  member.note) == 4;
-
-        if (!good || !tri_vector_push(&list, &member)) {
-            tri_vector_fini(&list);
-            return good ? TRI_ENOMEM
-                        : tri_fail(TRI_EFORMAT,
-                                   "store key gen/%" PRId64 ": want lines of id, host, progress, note, got '%.80s'",
-                                   number, line);
-        }
-        line = end + 1;
-    }
-    *out = (tri_generation){.number = number, .count = (int)list.count, .members = list.items};
-    return TRI_OK;
 }
 
 static void generation_fini(tri_generation *generation)
@@ -122,13 +102,14 @@ static tri_status adopt(tri_members *members, tri_generation *list)
         if (is_member(&members->now, tri_vector_at(&members->dead, i)))
             atomic_store(&members->broken, true);
     tri_mutex_unlock(&members->mutex);
-    members->old.count = members->news.count = 0;
-    for (int i = 0; i < members->now.count; i++) {
+    members->old.count = members->news.count = members->strays.count = 0;
+    for (int i = 0; i < members->now.count + members->now.stray_count; i++) {
         candidate one = {.member = members->now.members[i]};
+        bool in = i < members->now.count;
 
-        if (strcmp(one.member.id, members->id) == 0)
+        if (in && strcmp(one.member.id, members->id) == 0)
             members->rank = i;
-        if (!tri_vector_push(&members->old, &one))
+        if (!tri_vector_push(in ? &members->old : &members->strays, &one))
             return TRI_ENOMEM;
     }
     return TRI_OK;
@@ -141,7 +122,7 @@ static tri_status look(tri_members *members, int64_t number, int64_t until_ns)
     tri_generation list = {0};
 
     TRI_TRY(value_find(members, key_of(key, number, "", ""), until_ns, &text));
-    tri_status status = list_parse(text, number, &list);
+    tri_status status = tri_members_parse(text, number, &list);
     tri_free(text);
     if (status == TRI_OK)
         status = adopt(members, &list);
@@ -285,7 +266,7 @@ static tri_status find_here(tri_members *members, candidate *one, const char *ke
     tri_status status = value_find(members, key, tri_now_ns(), &text);
     if (status != TRI_OK)
         return status == TRI_ETIMEOUT ? TRI_OK : status;
-    status = list_parse(text, members->now.number + 1, &list);
+    status = tri_members_parse(text, members->now.number + 1, &list);
     tri_free(text);
     if (status == TRI_OK && list.count == 1) {
         one->member = list.members[0];
@@ -355,7 +336,7 @@ static tri_status missing_find(tri_members *members, int64_t number, const candi
         candidate *one = tri_vector_at(&members->old, i);
 
         TRI_TRY(find_gone(members, one, (int)i));
-        if (!one->gone)
+        if (!one->buried) /* one that was given up may live all the same */
             TRI_TRY(find_here(members, one, key_of(key, number, "/in/", one->member.id)));
         if (!one->gone && !one->here && !*first)
             *first = one;
@@ -409,13 +390,28 @@ static void list_shorten(const tri_members *members, tri_vector *list)
     list_remove(list, list->count - 1);
 }
 
-/* Those that are here, as many as can work together: members first, newcomers behind them. */
+/* Members that were given up and have registered, before or after. */
+static tri_status silent_append(tri_vector *list, const tri_vector *candidates)
+{
+    for (size_t i = 0; i < candidates->count; i++) {
+        const candidate *one = tri_vector_at(candidates, i);
+
+        if (one->here && one->gone && !one->buried && !tri_vector_push(list, &one->member))
+            return TRI_ENOMEM;
+    }
+    return TRI_OK;
+}
+
+/* Those that are here, as many as can work together: members first, newcomers behind them; and where these have no
+ * whole state, members of whom nothing is heard too. */
 static tri_status list_make(const tri_members *members, tri_vector *list)
 {
     const tri_members_setup *setup = &members->setup;
 
     TRI_TRY(list_append(list, &members->old));
     TRI_TRY(list_append(list, &members->news));
+    if (!is_whole(members, list))
+        TRI_TRY(silent_append(list, &members->old));
     int count = (int)list->count < setup->most ? (int)list->count : setup->most;
     int fit = setup->fit && count > 0 ? setup->fit(setup->arg, count) : count;
     while ((int)list->count > fit)
@@ -423,14 +419,56 @@ static tri_status list_make(const tri_members *members, tri_vector *list)
     return TRI_OK;
 }
 
-static tri_status list_print(const tri_vector *list, tri_string *text)
+static bool is_listed(const tri_vector *list, const char *id)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        const tri_member *one = tri_vector_at(list, i);
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(((const tri_member *)tri_vector_at(list, i))->id, id) == 0)
+            return true;
+    return false;
+}
 
-        TRI_TRY(tri_string_appendf(text, "%s %s %" PRId64 " %s\n", one->id, one->host, one->progress, one->note));
+/* It has said that it has no state. */
+static bool is_empty(const candidate *one)
+{
+    return one->here && one->member.progress < 0;
+}
+
+/* A stray that has come back speaks for itself. */
+static bool has_come(const tri_members *members, const char *id)
+{
+    for (size_t i = 0; i < members->news.count; i++) {
+        const candidate *one = tri_vector_at(&members->news, i);
+
+        if (one->here && strcmp(one->member.id, id) == 0)
+            return true;
     }
+    return false;
+}
+
+/* Who may live with a state, and is not in the list. */
+static tri_status strays_print(const tri_members *members, const tri_vector *list, tri_string *text)
+{
+    const tri_vector *all[] = {&members->old, &members->news, &members->strays};
+
+    for (size_t v = 0; v < TRI_COUNT_OF(all); v++)
+        for (size_t i = 0; i < all[v]->count; i++) {
+            const candidate *one = tri_vector_at(all[v], i);
+            bool nameless = all[v] == &members->news && !one->here;
+            bool twice = all[v] == &members->strays && has_come(members, one->member.id);
+
+            if (nameless || twice || one->buried || is_empty(one) || is_listed(list, one->member.id))
+                continue;
+            TRI_TRY(tri_string_append(text, "- "));
+            TRI_TRY(tri_members_print(&one->member, text));
+        }
     return TRI_OK;
+}
+
+static tri_status list_print(const tri_members *members, const tri_vector *list, tri_string *text)
+{
+    for (size_t i = 0; i < list->count; i++)
+        TRI_TRY(tri_members_print(tri_vector_at(list, i), text));
+    return strays_print(members, list, text);
 }
 
 /* Claims the next generation with those that are here; what stands then is the present one. */
@@ -440,7 +478,7 @@ static tri_status claim(tri_members *members, int64_t number, const tri_vector *
     size_t nbytes;
     tri_string text = {0};
 
-    tri_status status = list_print(list, &text);
+    tri_status status = list_print(members, list, &text);
     if (status == TRI_OK)
         status = tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(&text), text.nbytes,
                                  &stands, &nbytes, deadline_ns);
@@ -458,7 +496,12 @@ static bool state_may_come(const tri_members *members, int64_t number, const tri
     for (size_t i = 0; i < members->old.count; i++) {
         const candidate *one = tri_vector_at(&members->old, i);
 
-        may = may || (one->gone && !one->buried);
+        may = may || (one->gone && !one->buried && !is_empty(one));
+    }
+    for (size_t i = 0; i < members->strays.count; i++) {
+        const candidate *one = tri_vector_at(&members->strays, i);
+
+        may = may || (!one->buried && !has_come(members, one->member.id));
     }
     return may && number > 1 && !is_whole(members, list);
 }
@@ -492,6 +535,8 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
         return status == TRI_OK ? TRI_ETIMEOUT : status;
     }
     TRI_TRY(news_find(members, number, deadline_ns));
+    for (size_t i = 0; i < members->strays.count; i++)
+        TRI_TRY(find_gone(members, tri_vector_at(&members->strays, i), -1));
     tri_status status = list_make(members, &list);
     bool few = (int)list.count < members->setup.least || state_may_come(members, number, &list);
     few = few && tri_now_ns() < few_ns && !tri_stop_signal();
@@ -545,14 +590,42 @@ static void news_read(tri_members *members, const char *text)
     tri_mutex_unlock(&members->mutex);
 }
 
-/* Whether the store has answered; who hears nothing of it for long is told so. */
-static void ear_check(tri_members *members, tri_status status, int64_t asked_ns, int64_t *answer_ns)
+/* What the ear knows of the launcher. */
+typedef struct launcher_sign {
+    int64_t seen_ns; /* when it was there last */
+    int64_t look_ns; /* not before this again */
+    char beat[32];
+} launcher_sign;
+
+/* A store of its own answers while it is there; another one keeps its beat. */
+static void launcher_look(tri_members *members, launcher_sign *sign, bool answers)
 {
+    char *text;
+    size_t nbytes;
     int64_t now_ns = tri_now_ns();
 
-    if (status == TRI_OK || (status == TRI_ETIMEOUT && now_ns - asked_ns < EAR_NS + SLOW_NS))
-        *answer_ns = now_ns;
-    if (members->setup.alone_ns == 0 || now_ns - *answer_ns < members->setup.alone_ns)
+    if (!members->setup.beat && answers)
+        sign->seen_ns = now_ns;
+    if (!members->setup.beat || now_ns < sign->look_ns)
+        return;
+    sign->look_ns = now_ns + BEAT_NS;
+    if (tri_store_wait(members->setup.ear, members->setup.beat, &text, &nbytes, now_ns) != TRI_OK)
+        return;
+    if (strncmp(text, sign->beat, sizeof sign->beat - 1) != 0)
+        sign->seen_ns = now_ns;
+    snprintf(sign->beat, sizeof sign->beat, "%s", text);
+    tri_free(text);
+}
+
+/* Who has had no launcher for long is told so. */
+static void ear_check(tri_members *members, tri_status status, int64_t asked_ns, launcher_sign *sign)
+{
+    bool answers = status == TRI_OK || (status == TRI_ETIMEOUT && tri_now_ns() - asked_ns < EAR_NS + SLOW_NS);
+
+    if (members->setup.alone_ns == 0)
+        return;
+    launcher_look(members, sign, answers);
+    if (tri_now_ns() - sign->seen_ns < members->setup.alone_ns)
         return;
     members->setup.alone(members->setup.arg);
     members->setup.alone_ns = 0;
@@ -563,13 +636,14 @@ static void ear_run(void *arg)
     tri_members *members = arg;
     char key[KEY], *text;
     size_t nbytes;
-    int64_t next = members->first_news, answer_ns = tri_now_ns();
+    int64_t next = members->first_news;
+    launcher_sign sign = {.seen_ns = tri_now_ns()};
 
     while (!atomic_load(&members->closing)) {
         snprintf(key, sizeof key, "news/%" PRId64, next);
         int64_t asked_ns = tri_now_ns();
         tri_status status = tri_store_wait(members->setup.ear, key, &text, &nbytes, asked_ns + EAR_NS);
-        ear_check(members, status, asked_ns, &answer_ns);
+        ear_check(members, status, asked_ns, &sign);
         if (status == TRI_OK) {
             news_read(members, text);
             tri_free(text);
@@ -677,6 +751,7 @@ void tri_members_close(tri_members *members)
     generation_fini(&members->now);
     tri_vector_fini(&members->old);
     tri_vector_fini(&members->news);
+    tri_vector_fini(&members->strays);
     tri_vector_fini(&members->dead);
     tri_free(members);
 }
@@ -699,7 +774,7 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
     snprintf(members->id, sizeof members->id, "%s", setup->id);
     snprintf(members->host, sizeof members->host, "%s", setup->host);
     snprintf(members->note, sizeof members->note, "-");
-    members->old.each = members->news.each = sizeof(candidate);
+    members->old.each = members->news.each = members->strays.each = sizeof(candidate);
     members->dead.each = TRI_MEMBER_NBYTES;
     tri_mutex_init(&members->mutex);
     tri_status status = founders_make(members);

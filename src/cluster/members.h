@@ -27,7 +27,8 @@ typedef struct tri_member {
 typedef struct tri_generation {
     int64_t number;      /* 0: before the first */
     int count;           /* of that one: the founders */
-    tri_member *members; /* [count] by rank */
+    int stray_count;     /* left out, and not known to have ended: they may come back, and have a state */
+    tri_member *members; /* [count + stray_count]: by rank, then strays */
 } tri_generation;
 
 /* Does a member of the generation that ends know that this rank of it is lost or has left? */
@@ -40,7 +41,8 @@ typedef struct tri_members_setup {
     int founders;     /* processes "0.0", "1.0", ... that make the first generation */
     int least, most;  /* members */
     int64_t wait_ns;  /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
-    int64_t alone_ns; /* how long the store may be gone, with an ear; 0: for ever */
+    const char *beat; /* key that changes while there is a launcher; NULL: while there is a store there is one */
+    int64_t alone_ns; /* how long it may be gone, with an ear; 0: for ever */
     void (*alone)(void *arg); /* it was: called once, by the ear's thread */
     /* Have these a whole state together? NULL: one with progress has. */
     bool (*whole)(void *arg, const tri_member *members, int count);

@@ -116,10 +116,16 @@ tri_status tri_store_url_parse(const char *text, tri_store_url *url)
         memcpy(url->path, text + 7, nbytes + 1);
         return TRI_OK;
     }
+    if (strncmp(text, "etcd://", 7) == 0 || strncmp(text, "etcds://", 8) == 0) {
+        url->is_etcd = true;
+        return TRI_OK;
+    }
     host = text + 6;
     colon = strncmp(text, "tcp://", 6) == 0 ? strrchr(host, ':') : NULL;
     if (!colon)
-        return tri_fail(TRI_ECONFIG, "store url: want tcp://<host>:<port> or file:///<folder>, got '%.200s'", text);
+        return tri_fail(TRI_ECONFIG,
+                        "store url: want tcp://<host>:<port>, file:///<folder> or etcd://<host>:<port>, got '%.200s'",
+                        text);
     end = colon + strlen(colon);
     dash = strchr(colon, '-');
     url->first_port = port_of(colon + 1, dash ? dash : end);
@@ -144,6 +150,14 @@ tri_status tri_store_open(const char *url, const char *token, int64_t deadline_n
 
     *out = NULL;
     TRI_TRY(tri_store_url_parse(url, &parsed));
+    if (parsed.is_etcd)
+#ifdef TRI_HAS_CURL
+        return tri_store_etcd_open(url, deadline_ns, out);
+#else
+        return tri_fail(TRI_EUNSUPPORTED,
+                        "store %.200s: this build has no etcd (apt-get install libcurl4-openssl-dev, then build again)",
+                        url);
+#endif
     return parsed.is_file ? tri_store_file_open(&parsed, token, deadline_ns, out)
                           : tri_store_tcp_open(&parsed, token, deadline_ns, out);
 }
@@ -192,6 +206,11 @@ tri_status tri_store_claim(tri_store *store, const char *key, const void *mine, 
     TRI_TRY(tri_store_key_check(key, strlen(key)));
     TRI_TRY(value_check(key, mine_nbytes));
     return store->ops->claim(store, key, mine, mine_nbytes, bytes, nbytes, deadline_ns);
+}
+
+tri_status tri_store_clear(tri_store *store, int64_t deadline_ns)
+{
+    return store->ops->clear ? store->ops->clear(store, deadline_ns) : TRI_OK;
 }
 
 void tri_store_close(tri_store *store)

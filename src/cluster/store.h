@@ -2,10 +2,9 @@
  *
  * store.h: a small shared table of names and bytes by which ranks find each other.
  *
- * One table per kind: tcp (a server in the launcher or in rank 0), file (a shared folder), memory (ranks of one
- * process), and `prefix` wraps any.
- * Keys: at most 255 bytes of [A-Za-z0-9_./-]; values: at most 1 MiB. Every call has a deadline on the tri_now_ns()
- * scale.
+ * One table per kind: tcp (a server in the launcher or in rank 0), file (a shared folder), etcd (a cluster that
+ * outlives its members), memory (ranks of one process), and `prefix` wraps any. Keys: at most 255 bytes of
+ * [A-Za-z0-9_./-]; values: at most 1 MiB. Every call has a deadline on the tri_now_ns() scale.
  */
 #ifndef TRI_CLUSTER_STORE_H
 #define TRI_CLUSTER_STORE_H
@@ -27,6 +26,8 @@ typedef struct tri_store_ops {
     /* Sets a key that is not there, atomically; *bytes is what stands then, as with wait. */
     tri_status (*claim)(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
                         size_t *nbytes, int64_t deadline_ns);
+    /* Removes all keys of the job; NULL: they go with the table. */
+    tri_status (*clear)(tri_store *store, int64_t deadline_ns);
     void (*close)(tri_store *store);
 } tri_store_ops;
 
@@ -37,8 +38,8 @@ struct tri_store {
                             at a stop signal, it is TRI_EPEER. 0: not at all. Set after opening. */
 };
 
-/* url: "tcp://host:port" or "file:///folder". Connecting retries with back-off until the deadline: start order is free.
- * token: of the job, checked by a tcp server ("" = none). */
+/* url: "tcp://host:port", "file:///folder" or "etcd://host:port,.../prefix". Connecting retries with back-off until the
+ * deadline: start order is free. token: of the job, checked by a tcp server ("" = none). */
 tri_status tri_store_open(const char *url, const char *token, int64_t deadline_ns, tri_store **out);
 /* Puts "<prefix>/" before each key. Takes inner. */
 tri_status tri_store_prefix(tri_store *inner, const char *prefix, tri_store **out);
@@ -52,6 +53,8 @@ tri_status tri_store_remove(tri_store *store, const char *key, int64_t deadline_
 /* Of all that claim a key the first has its value kept; all are given that one. */
 tri_status tri_store_claim(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
                            size_t *nbytes, int64_t deadline_ns);
+/* The job is over: what it leaves behind in a store that is not its own goes. */
+tri_status tri_store_clear(tri_store *store, int64_t deadline_ns);
 void tri_store_close(tri_store *store);
 
 /* The server of a tcp store, on a thread of its own with one epoll loop: a slow, silent or malicious client cannot hold

@@ -51,17 +51,23 @@ tri_status tri_store_proof(const char *token, const char *who, const unsigned ch
 tri_status tri_store_key_check(const char *key, size_t nbytes);
 
 typedef struct tri_store_url {
-    bool is_file;
+    bool is_file, is_etcd;
     char path[1024];           /* file */
     char host[256];            /* tcp, without brackets */
     int first_port, last_port; /* tcp; a range is tried in turn until the server of this job answers */
 } tri_store_url;
-/* "tcp://host:port", "tcp://host:first-last", "tcp://[v6]:port", "file:///folder"; else TRI_ECONFIG. */
+/* "tcp://host:port", "tcp://host:first-last", "tcp://[v6]:port", "file:///folder", "etcd[s]://...", of which more is
+ * looked at when it is opened; else TRI_ECONFIG. */
 tri_status tri_store_url_parse(const char *text, tri_store_url *url);
 
 tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out);
+#ifdef TRI_HAS_CURL
+tri_status tri_store_etcd_open(const char *url, int64_t deadline_ns, tri_store **out);
+#endif
 tri_status tri_store_file_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out);
 
+/* Clients that have shown the token. */
+int tri_store_server_connected(tri_store_server *server);
 /* Waits until no client is connected or the deadline. */
 void tri_store_server_drain(tri_store_server *server, int64_t deadline_ns);
 

@@ -357,6 +357,11 @@ int tri_store_server_port(const tri_store_server *server)
     return server->port;
 }
 
+int tri_store_server_connected(tri_store_server *server)
+{
+    return atomic_load(&server->connected);
+}
+
 void tri_store_server_drain(tri_store_server *server, int64_t deadline_ns)
 {
     while (atomic_load(&server->connected) > 0 && tri_now_ns() < deadline_ns)

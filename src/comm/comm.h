@@ -28,8 +28,7 @@ typedef struct tri_comm_config {
 extern const tri_option_table tri_comm_options; /* section "comm" */
 
 /* Opens links between all ranks of the cluster and starts the comm thread. The cluster stays the caller's and must
- * outlive comm; hub as in net.h (inproc and sim, when the cluster has no store: addresses are then exchanged through
- * the hub's tri_comm_open_hub). */
+ * outlive comm. */
 tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net,
                          int64_t deadline_ns, tri_comm **out);
 /* Once a comm of this cluster is open on all ranks: what only its opening needed goes out of the store; by one rank. */

@@ -67,7 +67,7 @@ tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, co
                          int64_t deadline_ns, tri_comm **out)
 {
     tri_net *net = NULL;
-    TRI_TRY(tri_net_open(net_config, cluster->rank, cluster->world, cluster->token, NULL, &net));
+    TRI_TRY(tri_net_open(net_config, cluster->rank, cluster->world, cluster->token, net_config->hub, &net));
     tri_status status = connect_cluster(cluster, net, deadline_ns);
     if (status != TRI_OK) {
         tri_net_close(net);

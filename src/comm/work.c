@@ -323,9 +323,7 @@ bool tri_comm_lost_peer(const tri_comm *comm)
 
 bool tri_comm_has_lost(const tri_comm *comm, int rank)
 {
-    tri_watch *watch = tri_net_watch(comm->net);
-    tri_watch_state state = watch && rank != comm->rank ? tri_watch_state_of(watch, rank) : TRI_WATCH_NONE;
-    return state == TRI_WATCH_LEFT || state == TRI_WATCH_LOST;
+    return rank != comm->rank && tri_net_has_lost(comm->net, rank);
 }
 
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank)

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "monitor/metrics.h"
+#include "monitor/spark.h"
 
 #define TERMINAL_EVERY_NS (200 * TRI_NS_PER_MS)
 #define LOG_EVERY_NS      (5 * TRI_NS_PER_S)
@@ -19,6 +20,7 @@ struct tri_console {
     int64_t first_step, steps, steps_per_epoch, epochs;
     int64_t start_ns, shown_ns, copied_ns; /* copied: to the log's copy */
     double rate, norm, mfu;                /* samples/s and mfu smoothed; the latest norm; 0: none yet */
+    tri_spark loss;                        /* of the run so far, for a terminal */
     bool terminal, line_open;
 };
 
@@ -76,6 +78,7 @@ static const char *print_figures(const tri_console *console, const tri_step_reco
 void tri_console_step(tri_console *console, const tri_step_record *record)
 {
     int64_t now_ns = tri_now_ns();
+    tri_spark_add(&console->loss, record->loss);
     console->rate = smooth(console->rate, record->samples_per_s);
     console->mfu = smooth(console->mfu, record->mfu);
     console->norm = isfinite(record->grad_norm) ? record->grad_norm : console->norm;
@@ -90,7 +93,11 @@ void tri_console_step(tri_console *console, const tri_step_record *record)
              (long long)(record->step / console->steps_per_epoch + 1), (long long)console->epochs, (long long)done,
              (long long)console->steps, record->loss, print_figures(console, record, figures),
              print_seconds(left_s, left));
-    fprintf(stderr, "%s%s%s", console->terminal ? "\r\033[K" : "", line, console->terminal ? "" : "\n");
+    char spark[TRI_SPARK_NBYTES];
+    if (console->terminal) /* cut at the edge of the screen: a line that goes on below could not be rewritten */
+        fprintf(stderr, "\r\033[K\033[?7l%s  %s\033[?7h", line, tri_spark_print(&console->loss, spark));
+    else
+        fprintf(stderr, "%s\n", line);
     fflush(stderr);
     console->line_open = console->terminal;
     if (now_ns - console->copied_ns < LOG_EVERY_NS)

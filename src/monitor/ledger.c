@@ -173,6 +173,15 @@ void tri_ledger_yield(tri_ledger *ledger)
     ledger->leads = false;
 }
 
+void tri_ledger_rewind(tri_ledger *ledger, int64_t step)
+{
+    if (!ledger)
+        return;
+    tri_ledger_yield(ledger);
+    if (ledger->end > step)
+        ledger->end = step > ledger->from ? step : ledger->from;
+}
+
 void tri_ledger_forget(tri_ledger *ledger)
 {
     if (!ledger)

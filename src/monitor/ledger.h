@@ -25,7 +25,10 @@ tri_status tri_ledger_open(const char *path, tri_ledger **out);
 /* From now on this one writes: steps from first_step on are taken out of the file, those that are known and not there
  * are added. A file of another plan begins anew, at first_step. */
 tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int64_t first_step);
-/* From now on not, once it has written what it has; NULL does nothing. */
+/* The run goes back to `step`: what is known of it and of later ones is forgotten; somebody leads again afterwards.
+ * NULL does nothing. */
+void tri_ledger_rewind(tri_ledger *ledger, int64_t step);
+/* From now on it writes no more, once it has written what it has; NULL does nothing. */
 void tri_ledger_yield(tri_ledger *ledger);
 /* Nor that: others have gone on for long. NULL does nothing. */
 void tri_ledger_forget(tri_ledger *ledger);

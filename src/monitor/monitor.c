@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+#include "monitor/http.h"
+#include "monitor/trace.h"
+
 #define TRI_OPTION_STRUCT tri_monitor_config
 static const tri_option rows[] = {TRI_MONITOR_OPTIONS(TRI_OPTION_ROW)};
 #undef TRI_OPTION_STRUCT
@@ -18,6 +21,14 @@ static bool is_one_of(const char *word, const char *const *words)
         if (strcmp(word, *words) == 0)
             return true;
     return false;
+}
+
+tri_status tri_monitor_check(const tri_monitor_config *config)
+{
+    if (config->metrics[0] && strcmp(config->metrics, TRI_MONITOR_GATHERED) != 0)
+        TRI_TRY_IN(tri_http_address_check(config->metrics), "monitor.metrics");
+    tri_trace_window window;
+    return config->trace[0] ? tri_fail_context(tri_trace_window_read(config->trace, &window), "monitor.trace") : TRI_OK;
 }
 
 bool tri_monitor_tensorboard_is_on(const tri_monitor_config *config)

@@ -14,12 +14,20 @@
       "tensorboard: steps between distributions of weights and gradients, 0 = none")                                   \
     X(INT, image_every, "1000", 0, 1e15, NULL,                                                                         \
       "tensorboard: steps between pictures of the first layer and of predictions, 0 = none")                           \
-    X(PATH, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")
+    X(PATH, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")                                     \
+    X(NAME, metrics, "", 0, 0, NULL,                                                                                   \
+      "address of /metrics for Prometheus, such as 9100 (loopback) or 0.0.0.0:9100; --metrics is short for it; "       \
+      "gathered: leave figures in RUN/live for whoever serves them")                                                   \
+    X(PATH, trace, "", 0, 0, NULL,                                                                                     \
+      "FILE or FILE:FROM-TO: what all ranks did in these steps (10 to 19), for ui.perfetto.dev; --trace is short for " \
+      "it")
 typedef struct tri_monitor_config {
     TRI_MONITOR_OPTIONS(TRI_OPTION_FIELD)
 } tri_monitor_config;
 extern const tri_option_table tri_monitor_options; /* section "monitor" */
 
+#define TRI_MONITOR_GATHERED "gathered"
+tri_status tri_monitor_check(const tri_monitor_config *config);
 bool tri_monitor_tensorboard_is_on(const tri_monitor_config *config);
 /* Where the event file goes (tri_free), where there is one. */
 tri_status tri_monitor_tensorboard_folder(const tri_monitor_config *config, const char *run_folder, char **folder);

@@ -408,6 +408,15 @@ bool tri_net_has_left(const tri_net *net, int peer)
     return net->watch && tri_watch_state_of(net->watch, peer) == TRI_WATCH_LEFT;
 }
 
+bool tri_net_has_lost(const tri_net *net, int peer)
+{
+    tri_transport *transport = tri_net_transport(net, peer);
+
+    if (net->watch)
+        return tri_watch_state_of(net->watch, peer) == TRI_WATCH_LOST || tri_net_has_left(net, peer);
+    return transport && transport->ops->has_lost && transport->ops->has_lost(transport, peer);
+}
+
 tri_watch *tri_net_watch(const tri_net *net)
 {
     return net->watch;

@@ -89,6 +89,8 @@ void tri_net_blame(const tri_net *net, int *origin, tri_status *cause);
 /* The peer said goodbye: whoever waits for something it has not given waits in vain. One relaxed load. */
 bool tri_net_has_left(const tri_net *net, int peer);
 /* The watch of this rank, NULL: none. It is the net's. */
+/* Is a peer known to be lost, or to have left? Nobody is where nobody watches. */
+bool tri_net_has_lost(const tri_net *net, int peer);
 tri_watch *tri_net_watch(const tri_net *net);
 /* As tri_net_abort, from any thread and without the links: by the watch alone. False: there is none. */
 bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *message);

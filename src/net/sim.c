@@ -10,6 +10,10 @@
 #include "base/memory.h"
 #include "net/sim_impl.h"
 
+#define SILENT_NS (300 * TRI_NS_PER_MS) /* after which a stopped rank, or one that is cut off, is lost */
+
+static void sim_wake(tri_transport *transport);
+
 /* ---- the place */
 
 void tri_sim_hub_destroy(tri_sim_hub *sim)
@@ -64,6 +68,22 @@ static tri_status sim_hub_create(tri_hub *hub)
     return TRI_OK;
 }
 
+static void port_close(sim_endpoint *end)
+{
+    if (end->port->state == TRI_PORT_CLOSED)
+        return;
+    end->port->state = TRI_PORT_CLOSED;
+    tri_sim_news_spread(end);
+}
+
+static void sim_killed(void *arg)
+{
+    sim_endpoint *end = arg;
+
+    port_close(end);
+    sim_wake(&end->base);
+}
+
 static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out)
 {
     tri_hub *hub = setup->hub;
@@ -81,7 +101,10 @@ static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out
     if (!end)
         return TRI_ENOMEM;
     end->woken = tri_alloc_zero((size_t)setup->world, sizeof *end->woken);
-    if (!end->woken) {
+    end->lost = tri_alloc_zero((size_t)setup->world, sizeof *end->lost);
+    if (!end->woken || !end->lost) {
+        tri_free(end->woken);
+        tri_free(end->lost);
         tri_free(end);
         return TRI_ENOMEM;
     }
@@ -89,6 +112,12 @@ static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out
     end->sim = hub->sim;
     end->port = sim_port_of(end, setup->rank);
     end->port->state = TRI_PORT_OPEN;
+    end->broken = setup->config->broken;
+    end->process = tri_sim_process_now();
+    end->port->process = end->process;
+    end->ear = (tri_sim_ear){.killed = sim_killed, .arg = end};
+    if (end->process)
+        tri_sim_process_hear(end->process, &end->ear);
     end->window_nbytes = (size_t)setup->config->slot_kib << 10;
     snprintf(end->address, sizeof end->address, "%d", setup->rank);
     /* The rank is this fiber and those that it starts. */
@@ -110,7 +139,9 @@ static tri_status sim_connect(tri_transport *transport, const char *const *addre
     for (int peer = 0; peer < transport->world; peer++) {
         if (peer == transport->rank || !addresses[peer])
             continue;
-        while (sim_port_of(end, peer)->state == TRI_PORT_NEW) {
+        while (sim_port_of(end, peer)->state == TRI_PORT_NEW || sim_reach_ns(end, peer) > tri_now_ns()) {
+            if (end->broken && atomic_load(end->broken))
+                return tri_fail(TRI_EPEER, "sim: a rank has ended before rank %d was linked to all", transport->rank);
             if (tri_now_ns() >= deadline_ns)
                 return tri_fail(TRI_ETIMEOUT, "rank %d does not come to the hub", peer);
             tri_sleep_ns(TRI_NS_PER_MS);
@@ -202,7 +233,8 @@ static tri_status sim_wait(tri_transport *transport, const unsigned char *want, 
     for (;;) {
         int64_t now_ns = tri_now_ns(), until_ns = deadline_ns;
 
-        status = port_look(end, want, now_ns, &until_ns);
+        status = sim_is_dead(end) ? tri_fail(TRI_EIO, "sim: this process was killed")
+                                  : port_look(end, want, now_ns, &until_ns);
         if (status != TRI_OK || end->woken_count > 0 || port->rung || now_ns >= deadline_ns)
             break;
         port->want = want;
@@ -231,14 +263,36 @@ static size_t sim_woken(const tri_transport *transport, const int **peers)
     return ((const sim_endpoint *)transport)->woken_count;
 }
 
+/* As long as a watch waits for three beats (watch_judge.c). */
+static int64_t sim_unanswered_ns(tri_transport *transport, int peer)
+{
+    const sim_endpoint *end = (const sim_endpoint *)transport;
+    int64_t silent_ns = tri_sim_process_silent_ns(end->process, sim_port_of(end, peer)->process);
+
+    return silent_ns >= SILENT_NS ? silent_ns : 0;
+}
+
+static bool sim_has_lost(tri_transport *transport, int peer)
+{
+    sim_endpoint *end = (sim_endpoint *)transport;
+    bool gone = sim_port_of(end, peer)->state == TRI_PORT_CLOSED && sim_reach_ns(end, peer) <= tri_now_ns();
+
+    if (gone || sim_unanswered_ns(transport, peer) > 0)
+        end->lost[peer] = true;
+    return end->lost[peer];
+}
+
 static void sim_close(tri_transport *transport)
 {
     sim_endpoint *end = (sim_endpoint *)transport;
 
     if (!end)
         return;
-    end->port->state = TRI_PORT_CLOSED;
-    tri_sim_news_spread(end);
+    if (end->process)
+        tri_sim_process_unhear(end->process, &end->ear);
+    port_close(end);
+    end->port->process = NULL;
+    tri_free(end->lost);
     tri_free(end->woken);
     tri_free(end);
 }
@@ -254,6 +308,8 @@ const tri_transport_ops tri_transport_sim = {
     .peek = tri_sim_peek,
     .consume = tri_sim_consume,
     .wait = sim_wait,
+    .unanswered_ns = sim_unanswered_ns,
+    .has_lost = sim_has_lost,
     .wake = sim_wake,
     .woken = sim_woken,
     .write_rest = tri_sim_write_rest,

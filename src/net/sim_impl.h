@@ -7,6 +7,7 @@
 #ifndef TRI_NET_SIM_IMPL_H
 #define TRI_NET_SIM_IMPL_H
 
+#include "base/sim_process.h"
 #include "net/hub.h"
 #include "net/sim_heap.h"
 
@@ -38,10 +39,11 @@ typedef struct sim_port {
     tri_mutex mutex;
     tri_cond cond;
     tri_port_state state;
-    sim_pipe **in;             /* [world], by sender; made with the first pipe */
-    sim_heap due;              /* senders, by when a message of theirs is there */
-    const unsigned char *want; /* of the wait under way; NULL: none */
-    int64_t until_ns;          /* when the sleeper looks again */
+    const tri_sim_process *process; /* the rank's, NULL: none */
+    sim_pipe **in;                  /* [world], by sender; made with the first pipe */
+    sim_heap due;                   /* senders, by when a message of theirs is there */
+    const unsigned char *want;      /* of the wait under way; NULL: none */
+    int64_t until_ns;               /* when the sleeper looks again */
     uint64_t waits;
     bool rung;     /* the wait is to end */
     bool freed;    /* a reader made room for which this rank waited */
@@ -68,6 +70,10 @@ typedef struct sim_endpoint {
     tri_transport base;
     tri_sim_hub *sim;
     sim_port *port;
+    tri_sim_process *process; /* NULL: none */
+    tri_sim_ear ear;          /* for its end */
+    const atomic_bool *broken;
+    bool *lost; /* [world]: peers that were silent for too long */
     size_t window_nbytes;
     int *woken; /* [world] */
     size_t woken_count;
@@ -84,6 +90,18 @@ static inline sim_pipe *sim_pipe_of(const sim_endpoint *end, int from, int to)
     sim_port *port = sim_port_of(end, to);
 
     return port->in ? port->in[from] : NULL;
+}
+
+/* Until when nothing of the peer gets here: now, or when the cut between the two ends. */
+static inline int64_t sim_reach_ns(const sim_endpoint *end, int peer)
+{
+    return end->process ? tri_sim_process_reach_ns(sim_port_of(end, peer)->process, end->process) : tri_now_ns();
+}
+
+/* A rank whose process was killed neither says nor hears anything. */
+static inline bool sim_is_dead(const sim_endpoint *end)
+{
+    return end->process && end->process->dead;
 }
 
 /* Messages whose head nobody can come before any more pass the interface of the host. */

@@ -31,6 +31,10 @@ static void message_settle(tri_sim_hub *sim, sim_message *message, int64_t at_ns
 {
     sim_pipe *pipe = message->pipe;
 
+    int64_t reach_ns = tri_sim_process_reach_ns(sim->ports[pipe->from].process, sim->ports[pipe->to].process);
+
+    if (at_ns < reach_ns)
+        at_ns = reach_ns;
     if (at_ns < pipe->latest_ns)
         at_ns = pipe->latest_ns;
     pipe->latest_ns = message->at_ns = at_ns;
@@ -58,6 +62,11 @@ tri_status tri_sim_host_advance(tri_sim_hub *sim, int host, int64_t now_ns)
 static tri_status peer_gone(int peer)
 {
     return tri_fail(TRI_EPEER, "rank %d is gone (connection closed)", peer);
+}
+
+static tri_status killed(void)
+{
+    return tri_fail(TRI_EIO, "sim: this process was killed");
 }
 
 static sim_pipe *pipe_make(const sim_endpoint *end, int peer)
@@ -120,7 +129,9 @@ tri_status tri_sim_write_some(tri_transport *transport, int peer, const void *by
     size_t room;
 
     *taken = 0;
-    if (sim_port_of(end, peer)->state == TRI_PORT_CLOSED)
+    if (sim_is_dead(end))
+        return killed();
+    if (sim_port_of(end, peer)->state == TRI_PORT_CLOSED && sim_reach_ns(end, peer) <= tri_now_ns())
         return peer_gone(peer);
     if (!pipe && !(pipe = pipe_make(end, peer)))
         return TRI_ENOMEM;
@@ -153,9 +164,9 @@ void tri_sim_write_rest(tri_transport *transport, const void *bytes, size_t nbyt
     sim_port *port = end->port;
     size_t used = port->rest_count > 0 ? port->rests[port->rest_count - 1].upto : 0;
 
-    if (!port->rest)
+    if (!port->rest && !sim_is_dead(end))
         port->rest = tri_alloc(SIM_REST_NBYTES);
-    if (!port->rest || port->rest_count == SIM_RESTS || used + nbytes > SIM_REST_NBYTES)
+    if (sim_is_dead(end) || !port->rest || port->rest_count == SIM_RESTS || used + nbytes > SIM_REST_NBYTES)
         return;
     memcpy(port->rest + used, bytes, nbytes);
     port->rests[port->rest_count].upto = used + nbytes;
@@ -169,9 +180,13 @@ size_t tri_sim_rest_left(const sim_endpoint *end, int peer, const void **bytes, 
 {
     const sim_port *port = sim_port_of(end, peer);
     size_t heard = end->port->heard ? end->port->heard[peer] : 0, upto = 0;
-    int64_t now_ns = tri_now_ns();
+    int64_t now_ns = tri_now_ns(), reach_ns = sim_reach_ns(end, peer);
 
     *next_ns = TRI_FOREVER;
+    if (reach_ns > now_ns) {
+        *next_ns = reach_ns;
+        return 0;
+    }
     if (port->rest_count == 0 || sim_pipe_of(end, peer, end->base.rank))
         return 0;
     for (int i = 0; i < port->rest_count && *next_ns == TRI_FOREVER; i++) {
@@ -193,6 +208,8 @@ static tri_status inbound(sim_endpoint *end, int peer, const void **bytes, size_
 
     *nbytes = 0;
     *bytes = NULL;
+    if (sim_is_dead(end))
+        return killed();
     if (first && first->at_ns == TRI_FOREVER)
         TRI_TRY(tri_sim_host_advance(end->sim, tri_fabric_host(end->sim->fabric, end->base.rank), now_ns));
     if (first && first->at_ns <= now_ns) {

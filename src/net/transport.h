@@ -32,14 +32,16 @@
     X(PATH, faults, "", 0, 0, NULL, "faults to inject, as peer:after_bytes:what;... (what: cut, stall, slow, flip)")   \
     X(BOOL, chaos, "off", 0, 0, NULL,                                                                                  \
       "lets trireme chaos break this process from within: disk, clock, weights, late links; for tests")
-typedef struct tri_net_config {
-    TRI_NET_OPTIONS(TRI_OPTION_FIELD)
-    const atomic_bool *broken; /* no option: once it is set, links that are being made are given up; NULL: never */
-} tri_net_config;
-extern const tri_option_table tri_net_options; /* section "comm", beside the options of comm/ */
-
 typedef struct tri_transport tri_transport;
 typedef struct tri_hub tri_hub; /* where ranks of one process meet (inproc, sim) */
+
+typedef struct tri_net_config {
+    TRI_NET_OPTIONS(TRI_OPTION_FIELD)
+    /* No options: */
+    const atomic_bool *broken; /* once it is set, links that are being made are given up; NULL: never */
+    tri_hub *hub;              /* where ranks that meet in a store have their links: fibers; NULL: on the network */
+} tri_net_config;
+extern const tri_option_table tri_net_options; /* section "comm", beside the options of comm/ */
 
 typedef struct tri_transport_setup {
     const tri_net_config *config;
@@ -80,6 +82,10 @@ typedef struct tri_transport_ops {
     /* For how long the other host has acknowledged nothing of what was sent to it again and again; 0: all is well.
      * NULL: cannot happen. */
     int64_t (*unanswered_ns)(tri_transport *transport, int peer);
+    /* Is the peer known to be gone, or silent for too long? It stays so. NULL: is not known, or a watch (watch.h)
+     * tells.
+     */
+    bool (*has_lost)(tri_transport *transport, int peer);
     /* Ends a wait that is under way or the next one: the only call that may come from another thread at any time. NULL:
      * none can. */
     void (*wake)(tri_transport *transport);

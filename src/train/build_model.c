@@ -187,7 +187,7 @@ tri_status tri_job_build_mirror(tri_job *job, int rank, tri_stock *stock)
     if (status == TRI_OK)
         status = tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count);
     if (status == TRI_OK)
-        status = tri_stock_make(&job->tensors, job->params, job->optim, share, count, stock);
+        status = tri_stock_make(&job->tensors, job->params, job->optim, share, count, false, stock);
     else {
         tri_optim_destroy(job->optim);
         tri_params_destroy(job->params);

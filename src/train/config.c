@@ -227,6 +227,15 @@ static tri_status expand_names(tri_config *config)
     return TRI_OK;
 }
 
+/* "train.batch: auto" is no number yet; the default stands for it until tri_batch_fit() has found one. */
+static void batch_auto_take(tri_config *config)
+{
+    tri_yaml *batch = tri_yaml_find(tri_yaml_find(config->root, "train"), "batch");
+    config->batch_auto = batch && batch->kind == TRI_YAML_SCALAR && strcmp(batch->text, "auto") == 0;
+    if (config->batch_auto)
+        batch->text = tri_options_find(&tri_train_options, "batch")->fallback;
+}
+
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config)
 {
     *config = (tri_config){0};
@@ -241,6 +250,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
     TRI_TRY(expand_names(config));
     for (int i = 0; overrides && overrides[i]; i++)
         TRI_TRY(override_apply(config, overrides[i]));
+    batch_auto_take(config);
     for (const tri_yaml *node = config->root->child; node; node = node->next)
         if (strcmp(node->key, "model") != 0)
             TRI_TRY(section_read(config, node, origin));
@@ -275,6 +285,9 @@ tri_status tri_config_check(const tri_config *config, int ranks)
 {
     const tri_train_config *train = &config->train;
     tri_checkpoint_levels levels;
+    if (config->batch_auto)
+        return tri_fail(TRI_ECONFIG, "train.batch auto: want 'trireme train', which finds it for the workers that it "
+                                     "starts on this machine (-n N), or a number");
     TRI_TRY(tri_checkpoint_levels_read(&config->checkpoint, &levels));
     if ((train->shards & (train->shards - 1)) != 0)
         return tri_fail(TRI_ECONFIG, "train.shards: want a power of two, found %lld", (long long)train->shards);
@@ -302,6 +315,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
     TRI_TRY(tri_guard_check(config));
     TRI_TRY(tri_verify_check(config));
     TRI_TRY(tri_schedule_check(&config->optim));
+    TRI_TRY(tri_monitor_check(&config->monitor));
     if (!config->data.name[0] && !config->data.path[0])
         return tri_fail(TRI_ECONFIG, "data: want data.name (such as fashion-mnist) or data.path");
     return TRI_OK;

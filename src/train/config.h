@@ -20,7 +20,7 @@
 #include "ps/ps.h"
 
 #define TRI_TRAIN_OPTIONS(X)                                                                                           \
-    X(INT, batch, "128", 1, 1e9, NULL, "samples of one step, over all ranks")                                          \
+    X(INT, batch, "128", 1, 1e9, NULL, "samples of one step, over all ranks; auto: the most whose memory fits")        \
     X(INT, shards, "8", 1, 65536, NULL,                                                                                \
       "parts of the batch, a power of two, that are summed as a tree: the bits depend on it, not on the ranks")        \
     X(INT, shards_at_once, "0", 0, 65536, NULL,                                                                        \
@@ -86,6 +86,7 @@ typedef struct tri_config {
     const char *from;            /* model.from: weights to begin with; NULL: none */
     tri_patterns freeze, reinit; /* model.freeze, model.reinit */
     tri_yaml *root;              /* everything that was given, file and command line */
+    bool batch_auto;             /* train.batch is auto, and not found yet */
     tri_map origins;             /* "optim.lr" -> index in origin_names; absent: default */
     const char *origin_names[2]; /* the file's name, "command line" */
     tri_arena arena;
@@ -96,7 +97,9 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
 void tri_config_fini(tri_config *config);
 /* Contradictions between options, for a number of ranks; 0: not known yet, what depends on it is left out. */
 tri_status tri_config_check(const tri_config *config, int ranks);
-/* Parts of that. loss_scale.c: */
+/* batch_fit.c: finds train.batch where it is auto, for so many ranks on this machine. */
+tri_status tri_batch_fit(tri_config *config, int ranks);
+/* Parts of tri_config_check(). loss_scale.c: */
 tri_status tri_loss_scale_check(const tri_config *config);
 /* guard.c */
 tri_status tri_guard_check(const tri_config *config);

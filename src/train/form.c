@@ -256,6 +256,8 @@ tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)
     TRI_TRY(open_run_folder(job));
     TRI_TRY(tri_job_sample_open(job));
     TRI_TRY(tri_job_show_open(job));
+    TRI_TRY(tri_job_live_open(job));
+    TRI_TRY(tri_job_trace_open(job));
     if (console && job->rank == 0 && !job->console) {
         TRI_TRY(tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console));
         tri_job_initial_print(job, job->console);

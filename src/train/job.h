@@ -122,8 +122,13 @@ typedef struct tri_job_elastic {
     int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
     bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
     void *called_arg;
+    const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
 
+/* What monitor.trace needs (trace.c). */
+typedef struct tri_job_trace tri_job_trace;
+/* What monitor.metrics needs (live.c). */
+typedef struct tri_job_live tri_job_live;
 /* What monitor.tensorboard needs (show.c). */
 typedef struct tri_job_show tri_job_show;
 
@@ -227,6 +232,8 @@ struct tri_job {
     tri_job_saver *saver;   /* NULL: nothing is trained */
     tri_job_sampler *texts; /* rank 0 with train.sample_every, else NULL */
     tri_job_show *show;     /* NULL: nobody wants to see */
+    tri_job_live *live;     /* likewise */
+    tri_job_trace *trace;   /* likewise */
     double best_loss;       /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
@@ -469,6 +476,17 @@ tri_status tri_job_sample_plan(tri_job *job, const tri_model *given, const tri_d
 tri_status tri_job_sample_open(tri_job *job);
 tri_status tri_job_sample(tri_job *job);
 void tri_job_sample_close(tri_job *job);
+/* live.c: figures of this rank, where somebody wants them, for the rank that it is now; after each step. */
+tri_status tri_job_live_open(tri_job *job);
+void tri_job_live_step(tri_job *job);
+void tri_job_live_close(tri_job *job);
+/* trace.c: a timeline of some steps; nothing happens where none is wanted. A step begins; a part of it is over; after a
+ * step, once, collective: the others give, rank 0 writes. */
+tri_status tri_job_trace_open(tri_job *job);
+void tri_job_trace_begin(tri_job *job);
+void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
+tri_status tri_job_trace_look(tri_job *job);
+void tri_job_trace_close(tri_job *job);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Once there are lines: */
 tri_status tri_job_show_open(tri_job *job);
 void tri_job_show_close(tri_job *job);

@@ -80,11 +80,14 @@ static tri_status after_step(tri_job *job)
     tri_job_used_write(job);
     if (job->console)
         tri_console_step(job->console, &job->record);
-    return tri_job_actions_run(job);
+    TRI_TRY(tri_job_actions_run(job));
+    tri_job_live_step(job);
+    return tri_job_trace_look(job);
 }
 
 static tri_status step_and_after(tri_job *job)
 {
+    tri_job_trace_begin(job);
     TRI_TRY_IN(tri_job_step_run(job), "step %lld", (long long)job->step);
     return after_step(job);
 }
@@ -171,6 +174,8 @@ void tri_job_close(tri_job *job)
     tri_job_show_close(job);
     if (tri_ledger_close(job->used.ledger) != TRI_OK)
         tri_log(TRI_LOG_WARN, "the ledger is not complete: %s", tri_last_error());
+    tri_job_live_close(job);
+    tri_job_trace_close(job);
     tri_console_close(job->console);
     tri_job_unform(job);
     tri_job_roles_close(job);

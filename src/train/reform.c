@@ -11,7 +11,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/job.h"
+#include "train/elastic.h"
 
 tri_status tri_elastic_check(const tri_config *config)
 {
@@ -216,6 +216,8 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
     job->elastic.has_state = true;
     tri_job_roles_settle(job);
+    if (job->elastic.place)
+        job->elastic.place->stepped(job->elastic.place->arg, job);
     return tri_job_form_run(job, job->elastic.data, job->elastic.console);
 }
 
@@ -224,14 +226,16 @@ bool tri_job_is_over(const tri_job *job)
     return job->elastic.has_state && job->acted && job->step >= job->steps;
 }
 
-/* How long everybody was held up. */
-static void first_step_tell(tri_job *job)
+/* After each step: how long everybody was held up. */
+static void step_tell(tri_job *job)
 {
     tri_job_elastic *elastic = &job->elastic;
     if (elastic->lost_ns > 0 && job->rank == 0)
         tri_log(TRI_LOG_INFO, "generation %lld goes on: step %lld is made, %.0f ms after it was called",
                 (long long)elastic->number, (long long)job->step, (double)(tri_now_ns() - elastic->lost_ns) / 1e6);
     elastic->lost_ns = 0;
+    if (elastic->place)
+        elastic->place->stepped(elastic->place->arg, job);
 }
 
 /* One generation's part of the run: until its end, or the ranks shall be others. */
@@ -242,7 +246,7 @@ static tri_status generation_run(tri_job *job)
         TRI_TRY(tri_job_actions_run(job));
     while (!done && !job->stop_wanted && !job->elastic.ends) {
         TRI_TRY(tri_job_step(job, &done));
-        first_step_tell(job);
+        step_tell(job);
     }
     if (done)
         job->elastic.ends = false;

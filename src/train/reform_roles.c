@@ -138,6 +138,15 @@ void tri_job_roles_close(tri_job *job)
 
 /* --- a layout --- */
 
+/* Do ranks give each other the rest of the weights, as after a step? What nobody moves does not travel then. */
+static bool is_gathered(const tri_job *job)
+{
+    bool gathered = job->spread == TRI_SPREAD_STATE || job->spread == TRI_SPREAD_GRADIENTS;
+    for (int e = 0; e < job->params->entry_count; e++)
+        gathered = gathered && !job->params->entries[e].frozen;
+    return gathered;
+}
+
 /* Of this rank's role; the mirror's. */
 static tri_status stocks_build(tri_job *job)
 {
@@ -150,7 +159,7 @@ static tri_status stocks_build(tri_job *job)
     TRI_TRY(tri_job_build_store(job, &job->elastic.data->info));
     TRI_TRY(tri_job_open_optim(job));
     TRI_TRY(tri_shares_of(&job->shares, tri_mesh_zero_rank(&job->mesh), &share, &count));
-    TRI_TRY(tri_stock_make(&job->tensors, job->params, job->optim, share, count, &roles->now.own));
+    TRI_TRY(tri_stock_make(&job->tensors, job->params, job->optim, share, count, !is_gathered(job), &roles->now.own));
     return roles->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, roles->mirrored, &roles->now.mirror);
 }
 
@@ -220,6 +229,10 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
     }
     tri_job_rest rest = tri_job_rest_of(job);
     TRI_TRY(tri_stocks_move(job->group, &job->tensors, from, to, states_of(job)));
+    if (is_gathered(job)) {
+        TRI_TRY(job->sync->ops->publish(job->sync));
+        TRI_TRY(tri_job_settle(job));
+    }
     TRI_TRY(tri_broadcast(job->group, &rest, sizeof(rest), TRI_U8, first, NULL));
     if (!gives)
         TRI_TRY(tri_job_rest_take(job, &rest, had));
@@ -264,6 +277,7 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
     else if (generation->number > 1 && job->rank == 0)
         tri_log(TRI_LOG_WARN, "none of the workers so far is left: the run goes on from step %lld%s",
                 (long long)job->step, found ? ", its newest checkpoint" : "");
+    tri_ledger_rewind(job->used.ledger, job->step);
     if (job->metrics)
         TRI_TRY(tri_metrics_rewind(job->metrics, job->step));
     job->acted = true;
@@ -318,7 +332,10 @@ tri_status tri_job_leave_agree(tri_job *job)
     elastic->leaves = elastic->wished;
     if (job->roles.on && elastic->leavers > 1)
         TRI_TRY(turns_agree(job));
-    if (elastic->leaves && job->metrics) /* the others go on as soon as it says that it leaves */
+    if (!elastic->leaves)
+        return TRI_OK;
+    tri_ledger_yield(job->used.ledger); /* the others go on as soon as it says that it leaves */
+    if (job->metrics)
         tri_metrics_yield(job->metrics);
     return TRI_OK;
 }

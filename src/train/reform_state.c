@@ -97,14 +97,54 @@ static tri_status state_move(tri_job *job, tri_group *group)
     return status;
 }
 
-/* The ranks that go behind the newest state, and in front of them one that has it. */
-static int needy_find(const tri_job *job, const int64_t *progress, int64_t newest, int *ranks, bool *own)
+/* The weights that more than half of those with the newest state have: a rank; -1: there are none such. */
+static int majority_of(const int64_t *hashes, const bool *has, int count)
+{
+    int all = 0;
+    for (int r = 0; r < count; r++)
+        all += has[r];
+    for (int r = 0; r < count; r++) {
+        int votes = 0;
+        for (int k = 0; has[r] && k < count; k++)
+            votes += has[k] && hashes[k] == hashes[r];
+        if (2 * votes > all)
+            return r;
+    }
+    return -1;
+}
+
+/* Who has the newest state: a bit that flipped in one, and was not found before the last generation ended, is not
+ * handed on. Without a majority tri_job_check_equal() ends the run. */
+static tri_status newest_find(tri_job *job, const int64_t *progress, int64_t newest, bool *has)
+{
+    int64_t mine = job->elastic.has_state ? (int64_t)tri_params_hash_here(job->params) : 0;
+    int64_t *hashes = tri_alloc((size_t)job->world * sizeof(*hashes));
+    if (!hashes)
+        return TRI_ENOMEM;
+    tri_status status = tri_all_gather(job->group, &mine, hashes, 1, TRI_I64, NULL);
+    for (int r = 0; r < job->world; r++)
+        has[r] = step_of(progress[r]) == newest;
+    int most = status == TRI_OK ? majority_of(hashes, has, job->world) : -1;
+    for (int r = 0; r < job->world && most >= 0; r++) {
+        if (!has[r] || hashes[r] == hashes[most])
+            continue;
+        has[r] = false;
+        if (job->rank == 0)
+            tri_log(TRI_LOG_WARN, "after step %lld weights of rank %d differ from most replicas': repaired from these",
+                    (long long)newest, r);
+    }
+    tri_free(hashes);
+    return status;
+}
+
+/* The ranks that have not the newest state, and in front of them one that has it. */
+static int needy_find(const tri_job *job, const bool *has, int *ranks, bool *own)
 {
     int count = 1;
     ranks[0] = -1;
     *own = false;
     for (int r = 0; r < job->world; r++) {
-        bool needs = step_of(progress[r]) < newest;
+        bool needs = !has[r];
         if (needs)
             ranks[count++] = r;
         else if (ranks[0] < 0)
@@ -118,18 +158,19 @@ static tri_status state_share(tri_job *job, const int64_t *progress, int64_t new
 {
     bool own;
     tri_group *group;
-    int *ranks = tri_alloc((size_t)(job->world + 1) * sizeof(int));
-    if (!ranks)
-        return TRI_ENOMEM;
-    int count = needy_find(job, progress, newest, ranks, &own);
-    tri_status status = TRI_OK;
-    if (own && count > 1) {
+    int *ranks = tri_alloc((size_t)(job->world + 1) * sizeof(int)), count = 0;
+    bool *has = tri_alloc((size_t)job->world * sizeof(bool));
+    tri_status status = ranks && has ? newest_find(job, progress, newest, has) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        count = needy_find(job, has, ranks, &own);
+    if (count > 1 && own) {
         status = tri_group_create_of(job->comm, ranks, count, "state", &group);
         if (status == TRI_OK) {
             status = state_move(job, group);
             tri_group_destroy(group);
         }
     }
+    tri_free(has);
     tri_free(ranks);
     return status;
 }

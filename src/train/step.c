@@ -18,6 +18,15 @@ static double lap(int64_t *mark_ns)
     return (double)passed_ns / 1e9;
 }
 
+/* The same of a part of a step that traces show. */
+static double lap_of(const tri_job *job, const char *what, int64_t *mark_ns)
+{
+    int64_t start_ns = *mark_ns;
+    double seconds = lap(mark_ns);
+    tri_job_span(job, what, start_ns, *mark_ns);
+    return seconds;
+}
+
 #define TRI_CALL_JOIN 0x1p-8f /* beside ranks that leave, which are counted */
 
 /* The tail also carries a wish to stop, so that all ranks stop after the same step at no cost; and those that change
@@ -110,10 +119,10 @@ static tri_status run_shards(tri_job *job, const tri_loader_batch *loaded, int64
     TRI_TRY(tri_graph_grads_set(job->graph, part_count, parts, grads));
     TRI_TRY(tri_graph_forward(job->graph, &batch, (uint64_t)job->step, true, &sums));
     TRI_TRY(tri_job_settle(job)); /* what no kernel reads */
-    job->record.forward += lap(&mark_ns) - job->settling_s - waited(job);
+    job->record.forward += lap_of(job, "forward", &mark_ns) - job->settling_s - waited(job);
     job->settling_s = 0;
     TRI_TRY(tri_graph_backward(job->graph, ready, job));
-    job->record.backward += lap(&mark_ns) - waited(job);
+    job->record.backward += lap_of(job, "backward", &mark_ns) - waited(job);
     return TRI_OK;
 }
 
@@ -142,7 +151,7 @@ static tri_status run_pipeline(tri_job *job, const tri_loader_batch *loaded)
                        .target = loaded->target};
     int64_t mark_ns = tri_now_ns();
     TRI_TRY(tri_pipeline_train(job->pipeline, &batch, (uint64_t)job->step, job->sync->grads, entry_ready, job));
-    double passed = lap(&mark_ns);
+    double passed = lap_of(job, "pipeline", &mark_ns);
     tri_pipeline_times times = tri_pipeline_last_times(job->pipeline);
     job->record.forward += times.forward;
     job->record.backward += times.backward + times.adding;
@@ -260,7 +269,7 @@ static tri_status sums_make(tri_job *job, const tri_loader_batch *loaded, tri_sy
     TRI_TRY(job->ahead ? job->sync->ops->wait(job->sync, tri_params_tail(job->params), slice)
                        : job->sync->ops->finish(job->sync, slice));
     TRI_TRY(tri_job_sums_meet(job));
-    job->record.comm += lap(&mark_ns);
+    job->record.comm += lap_of(job, "waiting", &mark_ns);
     return TRI_OK;
 }
 
@@ -347,15 +356,16 @@ tri_status tri_job_step_run(tri_job *job)
     TRI_TRY(tri_job_guard_begin(job));
     TRI_TRY(batch_take(job, &loaded));
     job->used.own = loaded.marks;
-    job->record.data = lap(&mark_ns);
+    job->record.data = lap_of(job, "data", &mark_ns);
     job->sync->step = job->step;
     TRI_TRY(sums_verify(job, &loaded, &slice));
     mark_ns = tri_now_ns();
     TRI_TRY(move_weights(job, slice));
-    job->record.optimizer += lap(&mark_ns);
+    job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
-    job->record.comm += lap(&mark_ns);
+    job->record.comm += lap_of(job, "publish", &mark_ns);
+    tri_job_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     step_advance(job);
     tri_job_weak_tell(job);
@@ -366,5 +376,6 @@ tri_status tri_job_step_end(tri_job *job)
 {
     count_step(job, (double)(tri_now_ns() - job->roles.step_start_ns) / 1e9);
     step_advance(job);
+    tri_job_used_write(job);
     return job->metrics ? tri_metrics_write(job->metrics, &job->record) : TRI_OK;
 }

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-static tri_status held_find(const tri_tensors *tensors, tri_stock *stock)
+static tri_status held_find(const tri_tensors *tensors, bool all, tri_stock *stock)
 {
     const tri_params *params = stock->params;
     int64_t at = 0;
@@ -15,19 +15,19 @@ static tri_status held_find(const tri_tensors *tensors, tri_stock *stock)
         int64_t at_values = params->share ? at : slice.first;
         TRI_TRY(tri_holdings_of_slice(params, tensors, slice, at, true, &stock->held));
         TRI_TRY(tri_holdings_of_slice(params, tensors, slice, at_values, true, &stock->held_values));
-        if (params->share)
-            TRI_TRY(tri_holdings_of_slice(params, tensors, slice, at, true, &stock->values));
+        if (!all)
+            TRI_TRY(tri_holdings_of_slice(params, tensors, slice, at_values, true, &stock->wanted_values));
     }
-    tri_slice all = {0, params->count};
-    return params->share ? TRI_OK : tri_holdings_of_slice(params, tensors, all, 0, true, &stock->values);
+    tri_slice store = {0, params->count};
+    return all ? tri_holdings_of_slice(params, tensors, store, 0, true, &stock->wanted_values) : TRI_OK;
 }
 
 tri_status tri_stock_make(const tri_tensors *tensors, tri_params *params, tri_optim *optim, tri_slice *share,
-                          int share_count, tri_stock *stock)
+                          int share_count, bool all, tri_stock *stock)
 {
     const tri_vector none = {.each = sizeof(tri_holding)};
     *stock = (tri_stock){params, optim, share, share_count, none, none, none};
-    return held_find(tensors, stock);
+    return held_find(tensors, all && !params->share, stock);
 }
 
 void tri_stock_close(tri_stock *stock)
@@ -37,7 +37,7 @@ void tri_stock_close(tri_stock *stock)
     tri_free(stock->share);
     tri_vector_fini(&stock->held);
     tri_vector_fini(&stock->held_values);
-    tri_vector_fini(&stock->values);
+    tri_vector_fini(&stock->wanted_values);
     *stock = (tri_stock){0};
 }
 

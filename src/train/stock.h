@@ -18,14 +18,13 @@ typedef struct tri_stock {
     tri_optim *optim;
     tri_slice *share;
     int share_count;
-    /* Of tri_holding: the share's elements, as they lie in arrays of state; and in params->values; and all elements
-     * there, of which a whole store has more than its share. */
-    tri_vector held, held_values, values;
+    tri_vector held, held_values; /* of tri_holding: its elements, as they lie in arrays of state; in params->values */
+    tri_vector wanted_values;     /* elements of params->values to be filled in: these, or all */
 } tri_stock;
 
-/* Takes params and optim; share as tri_shares_of() has it, taken too. */
+/* Takes params and optim; share as tri_shares_of() has it, taken too. all: of a whole store all values are wanted. */
 tri_status tri_stock_make(const tri_tensors *tensors, tri_params *params, tri_optim *optim, tri_slice *share,
-                          int share_count, tri_stock *stock);
+                          int share_count, bool all, tri_stock *stock);
 void tri_stock_close(tri_stock *stock);
 /* Where an element of the share lies among its elements. */
 int64_t tri_stock_at(const tri_stock *stock, int64_t element);

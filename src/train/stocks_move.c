@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "train/stock.h"
 
-#define UNDER_WAY_NBYTES (INT64_C(32) << 20) /* at a rank, about */
+#define UNDER_WAY_NBYTES (INT64_C(8) << 20) /* at a rank, about: little enough for its caches */
 #define WINDOW_MIN       (INT64_C(1) << 16)
 
 /* What one rank has or wants of a tensor: number `index` of the list of its stock `item`. */
@@ -213,8 +213,9 @@ static tri_status ways_to(move *m, const end *want)
 
 /* --- windows --- */
 
-/* Elements of a way among `count` of its tensor from `first` on: to `packed` or from it (array NULL: only counted). */
-static int64_t way_move(const way *one, tri_slice part, float *array, float *packed, bool to_packed)
+/* Elements of a way in a part of its tensor, from an array or from `packed` (NULL), to an array or to `packed` (NULL);
+ * with neither array only counted. Returns how many. */
+static int64_t way_move(const way *one, tri_slice part, const float *from_array, float *to_array, float *packed)
 {
     const tri_holding *from = &one->from->holding, *to = &one->to->holding;
     int64_t done = 0, run, run_to;
@@ -231,9 +232,9 @@ static int64_t way_move(const way *one, tri_slice part, float *array, float *pac
         stop = stop < run ? stop : run;
         if (skip >= stop)
             continue;
-        float *here = array + (to_packed ? from->at + at_from - from->low : to->at + at_to - to->low) + skip;
-        if (array)
-            memcpy(to_packed ? packed + done : here, to_packed ? here : packed + done,
+        if (from_array || to_array)
+            memcpy(to_array ? to_array + to->at + at_to - to->low + skip : packed + done,
+                   from_array ? from_array + from->at + at_from - from->low + skip : packed + done,
                    (size_t)(stop - skip) * sizeof(float));
         done += stop - skip;
     }
@@ -259,14 +260,7 @@ static tri_status room_make(room *of, int64_t count)
     return of->values ? TRI_OK : TRI_ENOMEM;
 }
 
-/* What stays here goes there at once. */
-static void way_stay(move *m, const way *one, tri_slice part)
-{
-    (void)way_move(one, part, m->array_from[one->from->item], m->out.values, true);
-    (void)way_move(one, part, m->array_to[one->to->item], m->out.values, false);
-}
-
-/* Counts what goes to and comes from each rank. */
+/* Counts what goes to and comes from each rank; what stays here goes there at once. */
 static tri_status window_count(move *m, tri_slice window)
 {
     int64_t out = 0, in = 0;
@@ -277,10 +271,10 @@ static tri_status window_count(move *m, tri_slice window)
         tri_slice part = part_of(m, one, window);
         int giver = one->from->holding.rank, taker = one->to->holding.rank;
         if (part.count > 0 && giver == taker)
-            way_stay(m, one, part);
+            (void)way_move(one, part, m->array_from[one->from->item], m->array_to[one->to->item], NULL);
         else if (part.count > 0)
             (giver == m->rank ? m->to_counts : m->from_counts)[giver == m->rank ? taker : giver] +=
-                way_move(one, part, NULL, NULL, true);
+                way_move(one, part, NULL, NULL, NULL);
     }
     for (int r = 0; r < m->ranks; out += m->to_counts[r], in += m->from_counts[r], r++) {
         m->to_firsts[r] = out;
@@ -300,8 +294,9 @@ static void window_pack(move *m, tri_slice window, bool gives)
         int giver = one->from->holding.rank, taker = one->to->holding.rank, other = gives ? taker : giver;
         if (part.count <= 0 || giver == taker || (gives ? giver : taker) != m->rank)
             continue;
-        float *array = gives ? m->array_from[one->from->item] : m->array_to[one->to->item];
-        firsts[other] += way_move(one, part, array, (gives ? m->out : m->in).values + firsts[other], gives);
+        firsts[other] +=
+            way_move(one, part, gives ? m->array_from[one->from->item] : NULL,
+                     gives ? NULL : m->array_to[one->to->item], (gives ? m->out : m->in).values + firsts[other]);
     }
     for (int r = 0; r < m->ranks; r++)
         firsts[r] -= counts[r];
@@ -344,7 +339,7 @@ static tri_status kind_move(move *m, bool weights, int first, int count)
     const tri_vector *from[2], *to[2];
     for (int i = 0; i < 2; i++) {
         from[i] = !m->from[i] ? NULL : weights ? &m->from[i]->held_values : &m->from[i]->held;
-        to[i] = !m->to[i] ? NULL : weights ? &m->to[i]->values : &m->to[i]->held;
+        to[i] = !m->to[i] ? NULL : weights ? &m->to[i]->wanted_values : &m->to[i]->held;
     }
     TRI_TRY(ends_find(m, to, &m->wants));
     places_set(m, from, &m->sources);
@@ -369,8 +364,8 @@ static tri_status move_open(move *m)
     m->from_firsts = counts + 3 * m->ranks;
     m->ways.each = sizeof(way);
     m->window = window > WINDOW_MIN ? window : WINDOW_MIN;
-    TRI_TRY(room_make(&m->out, m->window));
-    TRI_TRY(room_make(&m->in, 1)); /* a buffer also where nothing comes */
+    TRI_TRY(room_make(&m->out, m->window)); /* some, also where nothing leaves or comes */
+    TRI_TRY(room_make(&m->in, m->window));
     return sources_find(m);
 }
 

@@ -23,6 +23,8 @@ MASKS = [
     (r"tokens/s [0-9.]+", "tokens/s N"),
     (r"[0-9.]+ samples/s", "N samples/s"),
     (r"[0-9.]+ MB/s", "N MB/s"),
+    (r"[0-9.]+ MiB at most", "N MiB at most"),
+    (r"\d+ of \d+ seeds, .* seeds a minute\n", ""),
     (r'"seconds":[0-9.e-]+', '"seconds":N'),
     (r"\d\d:\d\d:\d\d\.\d\d\d", "TIME"),
     (r"(runs/[a-z]+)-\d{8}-\d{6}", r"\1-DATE"),

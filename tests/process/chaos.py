@@ -47,6 +47,15 @@ class Chaos(elastic.Elastic):
         self.assertIn("repaired from these", run.text())
         self.assertIn("was killed by signal 9", run.text())
 
+    def test_a_flipped_bit_is_not_handed_on_when_its_finder_dies(self):
+        """The bit flips, and a worker is killed before the next comparison: there the newcomer gets a state that most had."""
+        words = ("train.verify_every=100000", *STEPS)
+        (self.path / "faults").write_text("0.2 corrupt 0\n0.4 kill 3\n")  # in worker 0, from whom others get their state
+        run = self.start_running("flip", "-n", "4", "--elastic", "1:8", "--restarts", "99", "comm.chaos=on", *words)
+        chaos(self.path / "flip", "--schedule", self.path / "faults", "--limit", "20")
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertRegex(run.text(), r"after step \d+ weights of rank 0 differ from most replicas': repaired from these")
+
     def test_what_it_cannot_do_is_said_in_one_line(self):
         run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *elastic.LONG)
         launcher, folder = run.process.pid, self.path / "plain"

@@ -40,7 +40,9 @@ class Coordinator(Elastic):
         first = self.start_running("run", *words)
         self.kill_launcher(first)
         before = self.steps()
-        time.sleep(0.2)
+        until = time.monotonic() + 20
+        while self.steps() <= before and time.monotonic() < until:
+            time.sleep(0.02)
         self.assertGreater(self.steps(), before, "training stands still without a launcher")
         self.kill_worker(1)
         second = self.start("run", *words)
@@ -84,6 +86,23 @@ class Coordinator(Elastic):
                 for pid in workers_in(self.path).values():
                     os.kill(pid, signal.SIGKILL)
 
+    def test_workers_of_another_launcher_join_and_outlive_the_first_ones(self):
+        os.environ["TRIREME_TOKEN"] = "of this test"
+        words = ("--elastic", "1:8", *LONG)
+        first = self.start_running("run", "-n", "2", "--listen", "127.0.0.1", *words)
+        address = re.search(r"--join (\S+),", first.text()).group(1)
+        second = self.start("run", "-n", "2", "--join", address, *words)
+        self.assertTrue(first.wait_for("4 workers"), first.text())
+        for rank in (0, 1):
+            self.kill_worker(rank)
+        self.assertEqual(first.end(), 0, first.text())
+        self.assertIn("the others go on", first.text())
+        self.check(second, *LONG)
+        os.environ["TRIREME_TOKEN"] = "of another one"
+        other = self.start("other", "-n", "2", "--join", address, *words)
+        self.assertNotEqual(other.end(), 0, other.text())
+        del os.environ["TRIREME_TOKEN"]
+
     def test_with_alone_0_nobody_is_left(self):
         run = self.start_running("run", "-n", "2", "--elastic", "1:8", "--alone", "0", *LONG)
         self.kill_launcher(run)
@@ -94,6 +113,9 @@ class Coordinator(Elastic):
             (["--attach", "nowhere"], "--attach wants the folder of a run, found no nowhere"),
             (["--attach", "."], "want a run whose launcher was killed, found no journal of one"),
             (["-n", "2", "--alone", "3"], "--alone goes with --elastic"),
+            (["-n", "2", "--join", "h:1"], "--join goes with -n N and --elastic MIN:MAX"),
+            (["-n", "2", "--elastic", "1:8", "--join", "h:1"], "want the token of that job in the environment"),
+            (["-n", "2", "--elastic", "1:8", "--listen", "h"], "--listen: want a token that those who join know too"),
         ):
             run = self.start("refused", *words)
             self.assertNotEqual(run.end(), 0, run.text())

@@ -40,10 +40,10 @@ LONG = ("train.steps=10000",)
 class Run:
     """A run in the background; its lines come with the time at which they were read."""
 
-    def __init__(self, folder, name, *words):
+    def __init__(self, folder, name, *words, before=()):
         self.name, self.folder, self.lines = name, pathlib.Path(folder), []
         begins = [] if "--attach" in words else ["run.yaml", "--out", name]
-        self.process = subprocess.Popen([TRIREME, "train", *begins, *words], cwd=folder,
+        self.process = subprocess.Popen([*before, TRIREME, "train", *begins, *words], cwd=folder,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.reader = threading.Thread(target=self.read)

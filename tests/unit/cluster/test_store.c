@@ -158,6 +158,71 @@ static void every_store_keeps_the_contract(void **state)
     tri_store_close(memory);
 }
 
+static void add_many(void *arg)
+{
+    tri_store *store;
+    int64_t after;
+
+    if (tri_store_open(arg, "secret", soon(), &store) != TRI_OK)
+        return;
+    for (int i = 0; i < ADDS; i++)
+        tri_store_add(store, "count", 1, &after, soon());
+    tri_store_set(store, "go", "!", 1, soon());
+    tri_store_close(store);
+}
+
+/* The url of a running etcd, for who starts one (tests/process/etcd.py); keys of each test of their own. */
+static bool etcd_place(const char *test, char url[1400])
+{
+    const char *given = getenv("TRIREME_TEST_ETCD"), *settings = given ? strchr(given, '?') : NULL;
+
+    if (!given)
+        return false;
+    snprintf(url, 1400, "%.*s/%s-%d%s", (int)(settings ? settings - given : (long)strlen(given)), given, test,
+             (int)getpid(), settings ? settings : "");
+    return true;
+}
+
+static void etcd_keeps_the_contract(void **state)
+{
+    char url[1400], *bytes;
+    size_t nbytes;
+    tri_store *store;
+
+    (void)state;
+    if (!etcd_place("contract", url))
+        skip();
+    if (tri_store_open(url, "", soon(), &store) != TRI_OK)
+        fail_msg("%s", tri_last_error());
+    contract_check(store);
+    longest_key_check(store);
+    assert_int_equal(tri_store_clear(store, soon()), TRI_OK);
+    assert_int_equal(tri_store_wait(store, "..", &bytes, &nbytes, tri_now_ns()), TRI_ETIMEOUT);
+    tri_store_close(store);
+}
+
+static void etcd_adds_atomically_and_waits(void **state)
+{
+    char url[1400];
+
+    (void)state;
+    if (!etcd_place("add", url))
+        skip();
+    tri_thread *threads[THREADS];
+    tri_store *store;
+    int64_t after;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(tri_thread_start(&threads[i], "adder", add_many, url), TRI_OK);
+    assert_int_equal(tri_store_open(url, "", soon(), &store), TRI_OK);
+    value_check(store, "go", "!", 1); /* waits for a thread */
+    for (int i = 0; i < THREADS; i++)
+        tri_thread_join(threads[i]);
+    assert_int_equal(tri_store_add(store, "count", 0, &after, soon()), TRI_OK);
+    assert_true(after >= THREADS * ADDS); /* one whose answer is late is said twice */
+    assert_int_equal(tri_store_clear(store, soon()), TRI_OK);
+    tri_store_close(store);
+}
+
 static void a_prefix_separates_tables(void **state)
 {
     place at = tcp_place();
@@ -173,19 +238,6 @@ static void a_prefix_separates_tables(void **state)
     tri_store_close(prefixed);
     tri_store_close(plain);
     place_fini(&at);
-}
-
-static void add_many(void *arg)
-{
-    tri_store *store;
-    int64_t after;
-
-    if (tri_store_open(arg, "secret", soon(), &store) != TRI_OK)
-        return;
-    for (int i = 0; i < ADDS; i++)
-        tri_store_add(store, "count", 1, &after, soon());
-    tri_store_set(store, "go", "!", 1, soon());
-    tri_store_close(store);
 }
 
 static void concurrent_check(place at)
@@ -440,6 +492,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_store_keeps_the_contract),
+        cmocka_unit_test(etcd_keeps_the_contract),
+        cmocka_unit_test(etcd_adds_atomically_and_waits),
         cmocka_unit_test(a_prefix_separates_tables),
         cmocka_unit_test(adding_is_atomic),
         cmocka_unit_test(a_wrong_token_is_refused_at_once),

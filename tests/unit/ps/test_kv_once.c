@@ -221,7 +221,7 @@ static void add_slowly(void *arg, uint64_t key, float *row, const float *pushed,
         row[e] += pushed[e];
 }
 
-#define LARGE (16 * VALUES) /* more than sockets take */
+#define LARGE (8 * VALUES) /* more than sockets take */
 
 static void give_up_body(kv_seat *seat)
 {

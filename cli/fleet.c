@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fleet.c: a simulated elastic job: its launcher, which starts workers, says who has ended and starts others in their
+ * place, and the faults that a seed asks for.
+ */
+#include "cli/fleet.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+
+#define TICK_NS  TRI_NS_PER_MS /* of the launcher */
+#define WAIT_NS  (10 * TRI_NS_PER_S)
+#define LIMIT_NS (1800 * TRI_NS_PER_S) /* of a run */
+#define QUIET_NS (60 * TRI_NS_PER_S)   /* without any new step: longer is in vain */
+#define STACK    ((size_t)512 << 10)
+
+uint64_t fleet_draw(fleet *all, uint64_t below)
+{
+    return tri_rng_below((tri_rng){.seed = all->config->seed, .stream = 0xf1ee7}, all->drawn++, below);
+}
+
+static bool chance(fleet *all, uint64_t of)
+{
+    return fleet_draw(all, of) == 0;
+}
+
+void fleet_broke(fleet *all, const char *format, ...)
+{
+    va_list args;
+    if (all->result->broken[0])
+        return;
+    va_start(args, format);
+    vsnprintf(all->result->broken, sizeof(all->result->broken), format, args);
+    va_end(args);
+}
+
+void fleet_trace(fleet *all, uint64_t a, uint64_t b)
+{
+    uint64_t words[] = {all->result->trace, (uint64_t)tri_now_ns(), a, b};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < TRI_COUNT_OF(words); i++) {
+        sum = (sum ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        sum ^= sum >> 29;
+    }
+    all->result->trace = sum;
+}
+
+static void happens(fleet *all, const fleet_worker *worker, uint64_t what, const char *words)
+{
+    tri_log(TRI_LOG_INFO, "%s %s, step %lld", worker->id, words, (long long)worker->step);
+    fleet_trace(all, (uint64_t)worker->number, what);
+}
+
+/* The quiet run is that of one process. */
+static int founders_of(const fleet *all)
+{
+    return all->config->quiet ? all->config->ranks : 1;
+}
+
+/* --- workers --- */
+
+static void worker_judge(fleet_worker *worker, tri_status status)
+{
+    fleet *all = worker->fleet;
+    /* A newcomer that is not needed ends well too. */
+    if (status != TRI_OK && !worker->process.dead && !(status == TRI_ECANCELED && worker->leaving))
+        fleet_broke(all, "worker %s fails: %s", worker->id, tri_last_error());
+}
+
+static void worker_run(void *arg)
+{
+    fleet_worker *worker = arg;
+    fleet *all = worker->fleet;
+    tri_sim_process_enter(&worker->process);
+    tri_log_label_set(worker->id);
+    tri_status status = tri_elastic_run(&(tri_elastic_setup){.job = {.config_text = all->text},
+                                                             .members = {.store = &worker->store.base,
+                                                                         .ear = &worker->ear.base,
+                                                                         .id = worker->id,
+                                                                         .host = worker->host,
+                                                                         .founders = founders_of(all),
+                                                                         .least = 1,
+                                                                         .most = all->config->ranks,
+                                                                         .wait_ns = WAIT_NS},
+                                                             .started_by = "a simulation",
+                                                             .token = all->token,
+                                                             .place = &worker->place});
+    fleet_meeting_leave(worker);
+    worker_judge(worker, status);
+    fleet_trace(all, (uint64_t)worker->number, (uint64_t)status);
+    worker->ended = true;
+    worker->bury_ns = tri_now_ns() + (int64_t)fleet_draw(all, 20 * TRI_NS_PER_MS) + 1;
+}
+
+static tri_status room_make(fleet *all)
+{
+    int room = all->room ? 2 * all->room : 2 * all->config->ranks;
+    if (all->count < all->room)
+        return TRI_OK;
+    fleet_worker **grown = tri_realloc(all->workers, (size_t)room * sizeof(*grown));
+    if (!grown)
+        return TRI_ENOMEM;
+    all->workers = grown;
+    all->room = room;
+    return TRI_OK;
+}
+
+static tri_status worker_start(fleet *all, int number)
+{
+    TRI_TRY(room_make(all));
+    fleet_worker *worker = tri_alloc_zero(1, sizeof(*worker));
+    if (!worker)
+        return TRI_ENOMEM;
+    worker->fleet = all;
+    worker->number = number;
+    worker->step = -1;
+    /* Some are slow. */
+    worker->step_ns = TRI_NS_PER_MS + (int64_t)fleet_draw(all, (uint64_t)(chance(all, 16) ? 60 : 6) * TRI_NS_PER_MS);
+    worker->place = (tri_elastic_place){.arg = worker, .hub = fleet_hub, .stepped = fleet_stepped};
+    snprintf(worker->id, sizeof(worker->id), "%d.%d", number, all->starts[number]++);
+    snprintf(worker->host, sizeof(worker->host), "host%d", number);
+    fleet_store_init(&worker->store, worker);
+    fleet_store_init(&worker->ear, worker);
+    all->workers[all->count++] = worker;
+    all->alive++;
+    happens(all, worker, 1, "is started");
+    return tri_thread_start(&worker->thread, worker->id, worker_run, worker);
+}
+
+/* --- faults --- */
+
+/* One that runs; NULL: none does. */
+static fleet_worker *victim_find(fleet *all)
+{
+    for (int tries = 0; tries < 64; tries++) {
+        fleet_worker *worker = all->workers[fleet_draw(all, (uint64_t)all->count)];
+        if (!worker->ended && !worker->process.dead)
+            return worker;
+    }
+    return NULL;
+}
+
+static void kill_one(fleet *all, fleet_worker *worker)
+{
+    tri_sim_process_kill(&worker->process);
+    all->result->kills++;
+    all->alive--;
+    /* The launcher's --restarts; somebody is left in any case. */
+    if (all->alive < 2 || !chance(all, 8))
+        worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
+    happens(all, worker, 2, "is killed");
+}
+
+static void fault_kill(fleet *all, fleet_worker *worker)
+{
+    uint64_t more = all->alive > 0 && chance(all, 8) ? fleet_draw(all, (uint64_t)all->alive) : 0; /* a rack */
+    kill_one(all, worker);
+    for (uint64_t i = 0; i < more; i++) {
+        fleet_worker *other = victim_find(all);
+        if (other)
+            kill_one(all, other);
+    }
+}
+
+static void fault_stop(fleet *all, fleet_worker *worker)
+{
+    tri_sim_process_stop(&worker->process, (int64_t)fleet_draw(all, 2000 * TRI_NS_PER_MS) + TRI_NS_PER_MS);
+    all->result->stops++;
+    happens(all, worker, 3, "stands still");
+}
+
+static void fault_cut(fleet *all, fleet_worker *worker)
+{
+    uint64_t links = chance(all, 4) ? TRI_SIM_CUTS : 1;
+    for (uint64_t i = 0; i < links; i++) {
+        fleet_worker *other = victim_find(all);
+        if (!other || other == worker)
+            continue;
+        tri_sim_process_cut(&worker->process, &other->process,
+                            (int64_t)fleet_draw(all, 3000 * TRI_NS_PER_MS) + TRI_NS_PER_MS);
+        all->result->cuts++;
+        happens(all, worker, 4, "is cut off from");
+        happens(all, other, 4, "is that one");
+    }
+}
+
+static void fault_leave(fleet *all, fleet_worker *worker)
+{
+    if (all->alive < 3 || worker->leaving)
+        return;
+    worker->leaving = true;
+    worker->process.signal = SIGTERM;
+    all->alive--;
+    all->result->leaves++;
+    happens(all, worker, 5, "shall leave");
+}
+
+static void fault_join(fleet *all, fleet_worker *worker)
+{
+    (void)worker;
+    if (all->numbers >= 2 * all->config->ranks)
+        return;
+    all->result->joins++;
+    if (worker_start(all, all->numbers++) != TRI_OK)
+        fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
+}
+
+static void (*const faults[])(fleet *all, fleet_worker *worker) = {fault_kill, fault_kill, fault_kill,  fault_stop,
+                                                                   fault_stop, fault_cut,  fault_leave, fault_join};
+
+/* They come in bursts, so that recovery is struck too. */
+static void faults_make(fleet *all, int64_t now_ns)
+{
+    static const int64_t gaps_ns[] = {5 * TRI_NS_PER_MS, 30 * TRI_NS_PER_MS, 400 * TRI_NS_PER_MS};
+    while (all->faults_left > 0 && now_ns >= all->fault_ns && !all->finished) {
+        fleet_worker *worker = victim_find(all);
+        all->faults_left--;
+        all->fault_ns = now_ns + (int64_t)fleet_draw(all, (uint64_t)gaps_ns[fleet_draw(all, TRI_COUNT_OF(gaps_ns))]);
+        if (worker)
+            faults[fleet_draw(all, TRI_COUNT_OF(faults))](all, worker);
+    }
+}
+
+/* --- the launcher --- */
+
+static void worker_look(fleet *all, fleet_worker *worker, int64_t now_ns)
+{
+    if (worker->ended && worker->bury_ns > 0 && now_ns >= worker->bury_ns) {
+        worker->bury_ns = 0;
+        if (!worker->process.dead && !worker->leaving)
+            all->alive--;
+        if (tri_members_bury(all->store, worker->id, now_ns + TRI_NS_PER_S) != TRI_OK)
+            fleet_broke(all, "an end cannot be told: %s", tri_last_error());
+    }
+    if (worker->restart_ns > 0 && now_ns >= worker->restart_ns) {
+        worker->restart_ns = 0;
+        if (!all->finished && worker_start(all, worker->number) != TRI_OK)
+            fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
+    }
+}
+
+/* Whoever makes the last step says so (tri_members_end). */
+static void end_look(fleet *all)
+{
+    char *text;
+    size_t nbytes;
+    if (all->finished || tri_store_wait(all->store, "gen/over", &text, &nbytes, tri_now_ns()) != TRI_OK)
+        return;
+    tri_free(text);
+    all->finished = true;
+    if (all->front != all->config->steps)
+        fleet_broke(all, "the run is over after step %lld of %lld", (long long)all->front,
+                    (long long)all->config->steps);
+}
+
+/* Is anything left to wait for? */
+static bool is_over(const fleet *all)
+{
+    bool ended = true;
+    for (int i = 0; i < all->count; i++)
+        ended = ended && all->workers[i]->ended && !(all->workers[i]->restart_ns > 0 && !all->finished);
+    return ended;
+}
+
+static void launcher_run(int index, void *arg)
+{
+    fleet *all = arg;
+    (void)index;
+    all->faults_left = all->config->quiet ? all->config->faults : 0;
+    all->fault_ns = (int64_t)fleet_draw(all, 100 * TRI_NS_PER_MS);
+    for (int i = 0; i < founders_of(all) && !all->result->broken[0]; i++)
+        if (worker_start(all, i) != TRI_OK)
+            fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
+    while (!is_over(all)) {
+        int64_t now_ns = tri_now_ns();
+        if (now_ns - all->front_ns > QUIET_NS && !all->finished)
+            fleet_broke(all, "no new step for %.0f s after step %lld", (double)QUIET_NS / 1e9, (long long)all->front);
+        if (all->result->broken[0]) /* all that wait end at their next request */
+            for (int i = 0; i < all->count; i++)
+                tri_sim_process_kill(&all->workers[i]->process);
+        end_look(all);
+        faults_make(all, now_ns);
+        for (int i = 0; i < all->count; i++)
+            worker_look(all, all->workers[i], now_ns);
+        tri_sleep_ns(TICK_NS);
+    }
+    end_look(all);
+    all->result->took_ns = tri_now_ns();
+    for (int i = 0; i < all->count; i++)
+        tri_thread_join(all->workers[i]->thread);
+    if (!all->finished)
+        fleet_broke(all, "the run does not come to its end: step %lld of %lld", (long long)all->front,
+                    (long long)all->config->steps);
+}
+
+/* --- a run --- */
+
+static int64_t shards_of(int ranks)
+{
+    int64_t shards = 1;
+    while (shards < ranks)
+        shards *= 2;
+    return shards;
+}
+
+/* Running statistics, dropout, momentum and clipping: whatever a step moves is in it. */
+static void text_make(fleet *all)
+{
+    long long batch = (long long)(2 * all->shards);
+    snprintf(all->text, sizeof(all->text),
+             "model:\n  layers:\n    - linear: {out: 8}\n    - batch_norm\n    - relu\n    - dropout: 0.25\n"
+             "    - linear: classes\n"
+             "data: {name: synthetic, synthetic_count: %lld, synthetic_width: 6, classes: 3, prefetch: 0}\n"
+             "train: {batch: %lld, shards: %lld, steps: %lld, eval_batches: 1, eval_every_steps: 7, seed: 5, threads: "
+             "1}\n"
+             "optim: {lr: 0.05, momentum: 0.9, clip_norm: 1}\n"
+             "comm: {transport: sim, timeout_s: 30, slot_kib: 64}\n",
+             3 * batch + 1, batch, (long long)all->shards, (long long)all->config->steps);
+}
+
+static void fleet_fini(fleet *all)
+{
+    fleet_meetings_free(all);
+    for (int i = 0; i < all->count; i++)
+        tri_free(all->workers[i]);
+    tri_free(all->workers);
+    tri_free(all->starts);
+    tri_store_close(all->store);
+}
+
+static tri_status fleet_init(fleet *all)
+{
+    all->shards = shards_of(all->config->ranks);
+    all->numbers = all->config->ranks;
+    all->front = -1;
+    snprintf(all->token, sizeof(all->token), "%064llx", (unsigned long long)all->config->seed);
+    text_make(all);
+    all->starts = tri_alloc_zero(2 * (size_t)all->config->ranks, sizeof(*all->starts));
+    if (!all->starts)
+        return TRI_ENOMEM;
+    return tri_store_memory(&all->store);
+}
+
+tri_status fleet_run(const fleet_config *config, fleet_result *result)
+{
+    fleet all = {.config = config, .result = result};
+    uint64_t before = tri_memory_now().live_nbytes;
+    *result = (fleet_result){0};
+    tri_status status = fleet_init(&all);
+    if (status == TRI_OK)
+        status = tri_sim_run(&(tri_sim_config){.seed = config->seed, .limit_ns = LIMIT_NS, .stack_nbytes = STACK}, 1,
+                             launcher_run, &all);
+    if (status == TRI_EINTERNAL || status == TRI_ETIMEOUT) {
+        fleet_broke(&all, "%s", tri_last_error());
+        status = TRI_OK;
+    }
+    fleet_fini(&all);
+    result->left_nbytes = (int64_t)(tri_memory_now().live_nbytes - before);
+    return status;
+}

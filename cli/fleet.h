@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fleet.h: a whole elastic job in a simulation (`trireme sim recovery`): workers that run the production code from
+ * train/elastic.h down, each in a process that may be killed, stopped, cut off, sent away or joined by others.
+ *
+ * fleet.c starts the workers and does to them what the seed says, fleet_watch.c looks at every step of every worker,
+ * fleet_store.c is their way to the store.
+ */
+#ifndef TRI_CLI_FLEET_H
+#define TRI_CLI_FLEET_H
+
+#include "base/sim_process.h"
+#include "train/elastic.h"
+
+#define FLEET_STEPS_MAX 512
+
+typedef struct fleet_config {
+    int ranks;     /* workers that begin; later at most twice as many at a time */
+    int64_t steps; /* of the run */
+    int faults;
+    uint64_t seed;
+    const uint64_t *quiet; /* [steps + 1]: hash of the weights after so many steps; NULL: this is the quiet run */
+} fleet_config;
+
+typedef struct fleet_result {
+    uint64_t trace;                       /* of all that happened, and when */
+    uint64_t hashes[FLEET_STEPS_MAX + 1]; /* of the weights after each step */
+    int64_t generations, steps_made;      /* by all workers */
+    int kills, stops, cuts, joins, leaves, begun_anew;
+    int64_t took_ns, longest_ns; /* virtual: of the run; without any new step */
+    uint64_t peak_nbytes;        /* of all workers */
+    int64_t left_nbytes;         /* after the run: more than before */
+    char broken[512];            /* what must not be; "": all is well */
+} fleet_result;
+
+/* A simulation of its own. */
+tri_status fleet_run(const fleet_config *config, fleet_result *result);
+
+/* --- what the files share --- */
+
+typedef struct fleet fleet;
+typedef struct fleet_meeting fleet_meeting;
+
+/* A store's client: a request and its answer take time, and a process may end in between. */
+typedef struct fleet_store {
+    tri_store base;
+    struct fleet_worker *worker;
+} fleet_store;
+
+typedef struct fleet_worker {
+    fleet *fleet;
+    tri_sim_process process;
+    fleet_store store, ear;
+    tri_elastic_place place;
+    char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES];
+    int number;
+    tri_thread *thread;
+    int64_t bury_ns, restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
+    bool ended, leaving;
+    fleet_meeting *meeting; /* of its generation */
+    int64_t generation;     /* in which it had a state last */
+    int64_t step;           /* of its state; -1: none */
+    int64_t step_ns;        /* one takes it */
+} fleet_worker;
+
+/* What the workers of one generation share. */
+struct fleet_meeting {
+    fleet_meeting *next; /* the one before */
+    int64_t number;
+    char *list;
+    tri_hub *hub; /* NULL: nobody is in it any more */
+    int users;
+    int formed;            /* workers that have the state that it begins with */
+    unsigned char *shards; /* [shards]: how many workers have it */
+    bool stepped;
+};
+
+struct fleet {
+    const fleet_config *config;
+    fleet_result *result;
+    tri_store *store;
+    uint64_t drawn;
+    fleet_worker **workers; /* all that ever were */
+    int count, room;
+    int *starts; /* [numbers]: how often a worker of that number was started */
+    int numbers; /* at most */
+    int alive;
+    int64_t shards;
+    char text[1024]; /* the job's configuration */
+    char token[65];
+    fleet_meeting *meetings; /* the newest first */
+    int64_t front, front_ns; /* the newest step that anybody has made, and when */
+    int64_t front_generation;
+    int faults_left;
+    int64_t fault_ns; /* when the next one is due */
+    bool finished;
+};
+
+/* A number of this seed. */
+uint64_t fleet_draw(fleet *all, uint64_t below);
+/* Notes the first thing that must not be. */
+void fleet_broke(fleet *all, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void fleet_trace(fleet *all, uint64_t a, uint64_t b);
+void fleet_store_init(fleet_store *store, fleet_worker *worker);
+/* Slots of tri_elastic_place; arg is the worker. */
+tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out);
+void fleet_stepped(void *arg, const tri_job *job);
+/* The worker is in no generation any more. */
+void fleet_meeting_leave(fleet_worker *worker);
+void fleet_meetings_free(fleet *all);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fleet_watch.c: what must hold of a simulated job, looked at whenever a worker has a state: one list a generation,
+ * each shard of the batch with one worker, the weights of the quiet run after every step, no new step but by the newest
+ * generation, and nobody's state thrown away.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/fleet.h"
+#include "nn/params.h"
+
+#define PATIENCE_NS (10 * TRI_NS_PER_S) /* how long a state that does not come is waited for: members' wait_ns */
+
+/* --- generations --- */
+
+static tri_status list_text(const tri_generation *now, char **out)
+{
+    tri_string text = {0};
+    tri_status status = TRI_OK;
+    for (int r = 0; r < now->count && status == TRI_OK; r++)
+        status = tri_string_appendf(&text, "%s %lld, ", now->members[r].id, (long long)now->members[r].progress);
+    *out = status == TRI_OK ? tri_strdup(tri_string_text(&text)) : NULL;
+    tri_string_fini(&text);
+    return *out ? TRI_OK : TRI_ENOMEM;
+}
+
+static tri_status meeting_make(fleet *all, const tri_generation *now, char *list, fleet_meeting **out)
+{
+    fleet_meeting *meeting = tri_alloc_zero(1, sizeof(*meeting));
+    /* Slow enough for a kill to find messages on their way. */
+    tri_hub_config hub = {.world = now->count,
+                          .fabric = {.latency_us = 50,
+                                     .bandwidth = 1000000000,
+                                     .node_bandwidth = 1000000000,
+                                     .message_us = 0.5,
+                                     .ranks_per_host = 1,
+                                     .jitter_us = (double)fleet_draw(all, 400),
+                                     .loss = fleet_draw(all, 2) ? 0.0005 : 0,
+                                     .packet = 1500,
+                                     .resend_us = 1000}};
+    if (!meeting)
+        return TRI_ENOMEM;
+    meeting->number = now->number;
+    meeting->list = list;
+    meeting->shards = tri_alloc_zero((size_t)all->shards, 1);
+    meeting->next = all->meetings;
+    all->meetings = meeting;
+    *out = meeting;
+    TRI_TRY(tri_hub_create(&hub, &meeting->hub));
+    return meeting->shards ? TRI_OK : TRI_ENOMEM;
+}
+
+void fleet_meeting_leave(fleet_worker *worker)
+{
+    fleet_meeting *meeting = worker->meeting;
+    worker->meeting = NULL;
+    /* Others of it may still come: its hub stays until there is a newer one. */
+    if (!meeting || --meeting->users > 0 || meeting == worker->fleet->meetings)
+        return;
+    tri_hub_destroy(meeting->hub);
+    meeting->hub = NULL;
+}
+
+void fleet_meetings_free(fleet *all)
+{
+    while (all->meetings) {
+        fleet_meeting *meeting = all->meetings;
+        all->meetings = meeting->next;
+        tri_hub_destroy(meeting->hub);
+        tri_free(meeting->list);
+        tri_free(meeting->shards);
+        tri_free(meeting);
+    }
+}
+
+tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out)
+{
+    fleet_worker *worker = arg;
+    fleet *all = worker->fleet;
+    fleet_meeting *meeting = all->meetings;
+    char *list;
+    fleet_meeting_leave(worker);
+    TRI_TRY(list_text(now, &list));
+    while (meeting && meeting->number != now->number)
+        meeting = meeting->next;
+    if (!meeting) {
+        all->result->generations = now->number > all->result->generations ? now->number : all->result->generations;
+        TRI_TRY(meeting_make(all, now, list, &meeting));
+    } else {
+        if (strcmp(meeting->list, list) != 0)
+            fleet_broke(all, "generation %lld has two lists", (long long)now->number);
+        tri_free(list);
+    }
+    fleet_trace(all, (uint64_t)now->number, (uint64_t)worker->number);
+    tri_log(TRI_LOG_INFO, "is in generation %lld of %d: %.400s", (long long)now->number, now->count, meeting->list);
+    if (!meeting->hub) /* it is over: who slept so long meets nobody */
+        return tri_fail(TRI_EPEER, "generation %lld is over", (long long)now->number);
+    meeting->users++;
+    worker->meeting = meeting;
+    *out = meeting->hub;
+    return TRI_OK;
+}
+
+/* --- states --- */
+
+/* A state that somebody has, who could be asked for it, is the start of nobody's run. */
+static void begin_check(fleet *all, const fleet_worker *worker)
+{
+    int64_t now_ns = tri_now_ns();
+    if (all->front < 0)
+        return;
+    all->result->begun_anew++;
+    for (int i = 0; i < all->count; i++) {
+        const fleet_worker *other = all->workers[i];
+        bool slept = other->process.wake_ns > now_ns && now_ns - other->process.stopped_ns > PATIENCE_NS;
+        if (other->step > 0 && !other->process.dead && !other->ended && !slept)
+            fleet_broke(all, "worker %s begins the run anew, though %s has step %lld", worker->id, other->id,
+                        (long long)other->step);
+    }
+}
+
+static void formed(fleet_worker *worker, const tri_job *job)
+{
+    fleet *all = worker->fleet;
+    fleet_meeting *meeting = worker->meeting;
+    for (int64_t s = job->first_shard; s < job->first_shard + job->shard_count; s++)
+        if (s >= all->shards || meeting->shards[s]++ > 0)
+            fleet_broke(all, "generation %lld: shard %lld has two workers", (long long)meeting->number, (long long)s);
+    if (meeting->formed++ == 0 && job->step == 0 && meeting->number > 1)
+        begin_check(all, worker);
+}
+
+/* The first step of a generation: everybody has what it began with. */
+static void coverage_check(fleet *all, fleet_meeting *meeting)
+{
+    if (meeting->stepped)
+        return;
+    meeting->stepped = true;
+    for (int64_t s = 0; s < all->shards; s++)
+        if (meeting->shards[s] != 1)
+            fleet_broke(all, "generation %lld makes a step without shard %lld", (long long)meeting->number,
+                        (long long)s);
+}
+
+static void front_move(fleet *all, int64_t step, const fleet_meeting *meeting)
+{
+    int64_t now_ns = tri_now_ns(), passed_ns = now_ns - all->front_ns;
+    if (step <= all->front)
+        return;
+    if (meeting->number < all->front_generation)
+        fleet_broke(all, "generation %lld makes step %lld after generation %lld has made one",
+                    (long long)meeting->number, (long long)step, (long long)all->front_generation);
+    if (step > all->front + 1 && all->front >= 0)
+        fleet_broke(all, "step %lld is made before step %lld", (long long)step, (long long)all->front + 1);
+    if (passed_ns > all->result->longest_ns)
+        all->result->longest_ns = passed_ns;
+    all->front = step;
+    all->front_ns = now_ns;
+    all->front_generation = meeting->number;
+}
+
+static void weights_check(fleet *all, const fleet_worker *worker, const tri_job *job)
+{
+    uint64_t hash = tri_params_hash_here(job->params);
+    if (job->step < 0 || job->step > all->config->steps) {
+        fleet_broke(all, "worker %s is at step %lld of %lld", worker->id, (long long)job->step,
+                    (long long)all->config->steps);
+        return;
+    }
+    if (!all->config->quiet)
+        all->result->hashes[job->step] = hash;
+    else if (hash != all->config->quiet[job->step])
+        fleet_broke(all, "worker %s, generation %lld: after step %lld other weights than without faults", worker->id,
+                    (long long)worker->meeting->number, (long long)job->step);
+    fleet_trace(all, (uint64_t)job->step, hash);
+}
+
+void fleet_stepped(void *arg, const tri_job *job)
+{
+    fleet_worker *worker = arg;
+    fleet *all = worker->fleet;
+    uint64_t live_nbytes = tri_memory_now().live_nbytes;
+    bool is_new = worker->meeting->formed == 0 || job->elastic.number != worker->generation;
+    if (worker->process.dead) /* nobody knows of it */
+        return;
+    all->result->peak_nbytes = live_nbytes > all->result->peak_nbytes ? live_nbytes : all->result->peak_nbytes;
+    weights_check(all, worker, job);
+    if (is_new)
+        formed(worker, job);
+    else {
+        all->result->steps_made++;
+        coverage_check(all, worker->meeting);
+    }
+    worker->generation = job->elastic.number;
+    worker->step = job->step;
+    front_move(all, job->step, worker->meeting);
+    if (!is_new)
+        tri_sleep_ns(worker->step_ns);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_recovery.c: `trireme sim recovery`: elastic jobs in a simulation (fleet.h), one a seed, whose workers are killed,
+ * stopped, cut off, sent away and joined by others; what must hold is looked at in every step.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/fleet.h"
+#include "cli/sim.h"
+
+#define RANKS_MAX   4096
+#define PROGRESS_NS (10 * TRI_NS_PER_S)
+
+static struct {
+    const char *ranks, *seeds, *first, *steps, *faults, *twice, *verbose;
+} given;
+static const tri_flag flags[] = {
+    {"--ranks", "N", "workers that begin (default 64)", &given.ranks},
+    {"--seeds", "N", "how many (default 20)", &given.seeds},
+    {"--first", "S", "the first of them (default 1)", &given.first},
+    {"--steps", "N", "of each run (default 20)", &given.steps},
+    {"--faults", "N", "of each run (default 12)", &given.faults},
+    {"--twice", NULL, "each seed two times: the same things happen at the same instants", &given.twice},
+    {"--verbose", NULL, "a line for each seed, and what its workers log", &given.verbose},
+};
+static const tri_command command = {
+    .name = "sim recovery",
+    .usage = "[--ranks 64] [--seeds 20] [--first S] [--steps N] [--faults N]",
+    .does = "trains on simulated workers that are killed, stopped, cut off, leave and join, and checks every step",
+};
+
+typedef struct recovery {
+    fleet_config one;
+    int64_t seeds, first;
+    fleet_result quiet, sum; /* of all: numbers added, the largest of peaks and times */
+    int64_t done, failed;
+    int64_t start_ns, told_ns;
+} recovery;
+
+static tri_status number_read(const char *flag, const char *text, int64_t otherwise, int64_t low, int64_t high,
+                              int64_t *out)
+{
+    *out = otherwise;
+    return text ? tri_flag_int(flag, text, low, high, out) : TRI_OK;
+}
+
+static tri_status plan_read(recovery *all)
+{
+    int64_t ranks, faults;
+    TRI_TRY(number_read("--ranks", given.ranks, 64, 1, RANKS_MAX, &ranks));
+    TRI_TRY(number_read("--seeds", given.seeds, 20, 1, 1000000000, &all->seeds));
+    TRI_TRY(number_read("--first", given.first, 1, 1, INT64_MAX / 2, &all->first));
+    TRI_TRY(number_read("--steps", given.steps, 20, 1, FLEET_STEPS_MAX, &all->one.steps));
+    TRI_TRY(number_read("--faults", given.faults, 12, 0, 100000, &faults));
+    all->one.ranks = (int)ranks;
+    all->one.faults = (int)faults;
+    return TRI_OK;
+}
+
+static void add(recovery *all, const fleet_result *one)
+{
+    fleet_result *sum = &all->sum;
+    sum->generations += one->generations;
+    sum->steps_made += one->steps_made;
+    sum->kills += one->kills;
+    sum->stops += one->stops;
+    sum->cuts += one->cuts;
+    sum->joins += one->joins;
+    sum->leaves += one->leaves;
+    sum->begun_anew += one->begun_anew;
+    sum->took_ns += one->took_ns;
+    sum->longest_ns = one->longest_ns > sum->longest_ns ? one->longest_ns : sum->longest_ns;
+    sum->peak_nbytes = one->peak_nbytes > sum->peak_nbytes ? one->peak_nbytes : sum->peak_nbytes;
+}
+
+static void tell_progress(recovery *all)
+{
+    int64_t now_ns = tri_now_ns();
+    if (now_ns - all->told_ns < PROGRESS_NS)
+        return;
+    all->told_ns = now_ns;
+    fprintf(stderr, "%lld of %lld seeds, %lld failed, %.1f seeds a minute\n", (long long)all->done,
+            (long long)all->seeds, (long long)all->failed,
+            (double)all->done / ((double)(now_ns - all->start_ns) / 60e9));
+}
+
+static void tell_seed(const recovery *all, const fleet_result *one)
+{
+    if (one->broken[0])
+        printf("seed %llu: %s\n", (unsigned long long)all->one.seed, one->broken);
+    else if (given.verbose)
+        printf("seed %llu: %lld generations, %d killed, %d stopped, %d cut, %d left, %d joined, %.2f s, %.2f s without "
+               "a step, trace %016llx\n",
+               (unsigned long long)all->one.seed, (long long)one->generations, one->kills, one->stops, one->cuts,
+               one->leaves, one->joins, (double)one->took_ns / 1e9, (double)one->longest_ns / 1e9,
+               (unsigned long long)one->trace);
+    fflush(stdout);
+}
+
+/* What came out is in `one`. */
+static tri_status seed_run(const recovery *all, fleet_result *one)
+{
+    fleet_result again;
+    TRI_TRY(fleet_run(&all->one, one));
+    if (!one->broken[0] && one->left_nbytes > 0)
+        snprintf(one->broken, sizeof(one->broken), "%lld bytes of memory are left over", (long long)one->left_nbytes);
+    if (!given.twice || one->broken[0])
+        return TRI_OK;
+    TRI_TRY(fleet_run(&all->one, &again));
+    if (again.trace != one->trace)
+        snprintf(one->broken, sizeof(one->broken), "goes another way the second time: trace %016llx, then %016llx",
+                 (unsigned long long)one->trace, (unsigned long long)again.trace);
+    return TRI_OK;
+}
+
+static tri_status quiet_run(recovery *all)
+{
+    TRI_TRY(fleet_run(&all->one, &all->quiet));
+    if (all->quiet.broken[0])
+        return tri_fail(TRI_EINTERNAL, "the run without faults: %s", all->quiet.broken);
+    all->one.quiet = all->quiet.hashes;
+    return TRI_OK;
+}
+
+static tri_status seeds_run(recovery *all)
+{
+    all->start_ns = all->told_ns = tri_now_ns();
+    for (int64_t i = 0; i < all->seeds && !tri_stop_signal(); i++) {
+        fleet_result one;
+        all->one.seed = (uint64_t)(all->first + i);
+        TRI_TRY_IN(seed_run(all, &one), "seed %llu", (unsigned long long)all->one.seed);
+        add(all, &one);
+        all->done++;
+        all->failed += one.broken[0] != 0;
+        tell_seed(all, &one);
+        tell_progress(all);
+    }
+    return TRI_OK;
+}
+
+static tri_status end_tell(const recovery *all)
+{
+    const fleet_result *sum = &all->sum;
+    printf("%lld seeds of %d workers: %lld generations, %d killed, %d stopped, %d links cut, %d left, %d joined, %d "
+           "runs begun anew, %.2f s at most without a step, %.1f MiB at most, %lld failed\n",
+           (long long)all->done, all->one.ranks, (long long)sum->generations, sum->kills, sum->stops, sum->cuts,
+           sum->leaves, sum->joins, sum->begun_anew, (double)sum->longest_ns / 1e9, (double)sum->peak_nbytes / 0x1p20,
+           (long long)all->failed);
+    if (all->failed == 0)
+        return TRI_OK;
+    return tri_fail(TRI_EINTERNAL, "%lld of %lld seeds failed", (long long)all->failed, (long long)all->done);
+}
+
+int sim_recovery(int argc, char **argv)
+{
+    recovery all = {0};
+    int count = 0;
+    tri_status status = tri_flags_parse(&command, flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    if (status == TRI_OK && count > 0)
+        status = tri_fail(TRI_ECONFIG, "sim recovery: want flags alone, found '%s'", argv[0]);
+    if (status == TRI_OK)
+        status = plan_read(&all);
+    tri_stop_catch();
+    if (!given.verbose)
+        tri_log_level_set(TRI_LOG_ERROR);
+    if (status == TRI_OK)
+        status = quiet_run(&all);
+    if (status == TRI_OK)
+        status = seeds_run(&all);
+    if (status == TRI_OK)
+        status = end_tell(&all);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}

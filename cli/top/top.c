@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * top.c: `trireme top RUN`: a run as it goes on, from its folder: it is neither asked nor slowed.
+ *
+ * On a terminal a screen is drawn again and again; elsewhere a line now and then. No curses: there is nothing to type
+ * in, and five escape sequences that every terminal has do what is wanted.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/top/top.h"
+#include "train/config.h"
+
+#define READ_FIRST_NBYTES (16u << 20) /* of a long run's file, from its end */
+#define SLICE_NS          (100 * TRI_NS_PER_MS)
+
+static struct {
+    const char *every, *once, *json;
+} given;
+static const tri_flag flags[] = {
+    {"--every", "SECONDS", "between two looks (default 1)", &given.every},
+    {"--once", NULL, "one look", &given.once},
+    {"--json", NULL, "one JSON object a look", &given.json},
+};
+
+static double smooth(double before, double now, bool first)
+{
+    return first || !isfinite(before) ? now : 0.9 * before + 0.1 * now;
+}
+
+static void step_seen(tri_top *top, const tri_metrics_line *line)
+{
+    tri_step_record *last = &top->last;
+    const bool first = top->seen++ == 0;
+    last->step = tri_metrics_line_step(line);
+    last->epoch = tri_metrics_line_real(line, "epoch");
+    last->loss = tri_metrics_line_real(line, "loss");
+    last->lr = tri_metrics_line_real(line, "lr");
+    last->tokens_per_s = tri_metrics_line_real(line, "tokens_per_s");
+    last->samples_per_s = smooth(last->samples_per_s, tri_metrics_line_real(line, "samples_per_s"), first);
+    last->mfu = smooth(last->mfu, tri_metrics_line_real(line, "mfu"), first);
+    last->sent_bytes = (int64_t)tri_metrics_line_real(line, "sent_bytes");
+#define PHASE_SMOOTH(name) last->name = smooth(last->name, tri_metrics_line_real(line, #name), first);
+    TRI_PHASE_LIST(PHASE_SMOOTH)
+#undef PHASE_SMOOTH
+    tri_spark_add(&top->loss, last->loss);
+}
+
+static void line_seen(void *arg, const tri_metrics_line *line)
+{
+    tri_top *top = arg;
+    const char *event = tri_metrics_line_text(line, "event"), *text = tri_metrics_line_text(line, "text"),
+               *failed = tri_metrics_line_text(line, "checkpoint_error");
+    const long long step = (long long)tri_metrics_line_step(line);
+    if (!isnan(tri_metrics_line_real(line, "samples_per_s")))
+        step_seen(top, line);
+    else if (!isnan(tri_metrics_line_real(line, "test_loss"))) {
+        top->test_loss = tri_metrics_line_real(line, "test_loss");
+        top->test_accuracy = tri_metrics_line_real(line, "test_accuracy");
+        top->tested = step;
+    } else if (event)
+        snprintf(top->event, sizeof(top->event), "step %lld: %s: %s", step + 1, event, text ? text : "");
+    else if (failed)
+        snprintf(top->event, sizeof(top->event), "step %lld: a checkpoint could not be saved: %s", step + 1, failed);
+}
+
+/* How long the run is, once that can be known: epochs are in its configuration, steps of one in its lines. */
+static void length_find(tri_top *top)
+{
+    char path[1200];
+    tri_config config;
+    snprintf(path, sizeof(path), "%s/config.yaml", top->run);
+    if (!top->has_config && tri_fs_exists(path)) {
+        if (tri_config_load(path, NULL, NULL, &config) == TRI_OK) {
+            top->epochs = config.train.epochs;
+            top->steps = config.train.steps;
+            top->has_config = true;
+        }
+        tri_config_fini(&config);
+    }
+    if (!top->has_config || top->steps_told || top->seen == 0 || !(top->last.epoch > 0))
+        return;
+    int64_t all = llround((double)(top->last.step + 1) / top->last.epoch * (double)top->epochs);
+    if (top->steps == 0 || all < top->steps)
+        top->steps = all;
+    top->steps_told = true;
+}
+
+static tri_status look(tri_top *top)
+{
+    TRI_TRY(tri_metrics_read(&top->reader, line_seen, top));
+    length_find(top);
+    return tri_top_ranks_look(top);
+}
+
+static int screen_columns(void)
+{
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+static tri_status show(const tri_top *top, bool screen)
+{
+    tri_string text = {0};
+    tri_status status = given.json ? tri_top_json(top, &text) : TRI_OK;
+    if (!given.json && screen) {
+        status = tri_string_append(&text, "\033[H");
+        if (status == TRI_OK)
+            status = tri_top_draw(top, screen_columns(), &text);
+        if (status == TRI_OK)
+            status = tri_string_append(&text, "\033[J");
+    } else if (!given.json)
+        status = tri_top_line(top, &text);
+    if (status == TRI_OK)
+        fputs(tri_string_text(&text), stdout);
+    if (fflush(stdout) != 0 && status == TRI_OK)
+        status = tri_fail(TRI_EIO, "standard output: cannot be written");
+    tri_string_fini(&text);
+    return status;
+}
+
+/* The file of a run that has long been going on is read near its end. */
+static tri_status reader_place(tri_top *top)
+{
+    tri_fs_map map;
+    if (!tri_fs_exists(top->reader.path))
+        return TRI_OK;
+    TRI_TRY(tri_fs_map_open(top->reader.path, &map));
+    top->reader.at = map.nbytes > READ_FIRST_NBYTES ? map.nbytes - READ_FIRST_NBYTES : 0;
+    tri_fs_map_close(&map);
+    return TRI_OK;
+}
+
+static tri_status watch(tri_top *top, double every_s)
+{
+    const bool screen = !given.json && !given.once && tri_fs_is_terminal(STDOUT_FILENO);
+    tri_status status = TRI_OK;
+    if (screen)
+        fputs("\033[?1049h\033[?25l", stdout); /* a screen of its own, no cursor */
+    for (bool more = true; more && status == TRI_OK && !tri_stop_signal();) {
+        status = look(top);
+        if (status == TRI_OK)
+            status = show(top, screen);
+        more = !given.once && strcmp(tri_top_state(top), "ended") != 0;
+        const int64_t until_ns = tri_now_ns() + (int64_t)(every_s * 1e9);
+        while (more && tri_now_ns() < until_ns && !tri_stop_signal())
+            tri_sleep_ns(SLICE_NS);
+    }
+    if (screen) {
+        fputs("\033[?25h\033[?1049l", stdout);
+        if (status == TRI_OK) {
+            tri_string line = {0};
+            status = tri_top_line(top, &line);
+            fputs(tri_string_text(&line), stdout);
+            tri_string_fini(&line);
+        }
+    }
+    return status;
+}
+
+static tri_status run(int count, char **argv)
+{
+    double every_s = 1;
+    tri_top top = {.tested = -1, .ranks = {.each = sizeof(tri_top_rank)}};
+    if (count != 1)
+        return tri_fail(TRI_ECONFIG, "trireme top wants the folder of one run, found %d words", count);
+    if (!tri_fs_is_folder(argv[0]))
+        return tri_fail(TRI_ECONFIG, "%s: there is no such folder of a run", argv[0]);
+    if (given.every) {
+        char *end;
+        every_s = strtod(given.every, &end);
+        if (end == given.every || *end || !(every_s >= 0.1 && every_s <= 86400))
+            return tri_fail(TRI_ECONFIG, "--every wants seconds from 0.1 to 86400, found '%s'", given.every);
+    }
+    snprintf(top.run, sizeof(top.run), "%s", argv[0]);
+    snprintf(top.reader.path, sizeof(top.reader.path), "%s/metrics.jsonl", top.run);
+    char config[1200];
+    snprintf(config, sizeof(config), "%s/config.yaml", top.run);
+    if (!tri_fs_exists(top.reader.path) && !tri_fs_exists(config))
+        return tri_fail(TRI_ECONFIG, "%s: this is no folder of a run: it has neither config.yaml nor metrics.jsonl",
+                        argv[0]);
+    tri_status status = reader_place(&top);
+    if (status == TRI_OK)
+        status = watch(&top, every_s);
+    tri_vector_fini(&top.ranks);
+    return status;
+}
+
+int cmd_top(int argc, char **argv)
+{
+    int count;
+    tri_status status = tri_flags_parse(tri_command_of(cmd_top), flags, TRI_COUNT_OF(flags), argc, argv, &count);
+    if (status == TRI_ECANCELED)
+        return 0;
+    tri_stop_catch();
+    if (status == TRI_OK)
+        status = run(count, argv);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}

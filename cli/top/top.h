@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * top.h: what is known of a run while it goes on, and of its processes on this machine.
+ */
+#ifndef TRI_CLI_TOP_H
+#define TRI_CLI_TOP_H
+
+#include "base/containers.h"
+#include "monitor/metrics.h"
+#include "monitor/metrics_read.h"
+#include "monitor/spark.h"
+
+/* One process of a run. */
+typedef struct tri_top_rank {
+    int rank, pid, threads;
+    char state;     /* as in /proc: R S D T Z */
+    double cpu_s;   /* used so far */
+    double cpu;     /* cores since the look before; NaN: not known yet */
+    int64_t memory; /* resident bytes */
+    int64_t seen_ns;
+} tri_top_rank;
+
+typedef struct tri_top {
+    char run[1100];
+    tri_metrics_tail reader;
+    tri_spark loss;
+    tri_step_record last; /* of the newest step; rates and times smoothed */
+    int64_t seen;         /* steps seen */
+    double test_loss, test_accuracy;
+    int64_t tested;        /* the step of that; -1: none */
+    char event[256];       /* the newest event or failed save; "" none */
+    int64_t epochs, steps; /* of the whole run; steps 0: not known */
+    bool has_config, steps_told;
+    tri_vector ranks; /* tri_top_rank, by rank */
+} tri_top;
+
+/* ranks.c: looks for the processes that train in the run's folder. */
+tri_status tri_top_ranks_look(tri_top *top);
+/* draw.c: the screen, a line, an object. */
+tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out);
+tri_status tri_top_line(const tri_top *top, tri_string *out);
+tri_status tri_top_json(const tri_top *top, tri_string *out);
+/* "running", "ended", "not running here". */
+const char *tri_top_state(const tri_top *top);
+
+#endif

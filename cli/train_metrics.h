@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train_metrics.h: /metrics of a run, served by its launcher for all ranks.
+ */
+#ifndef TRI_CLI_TRAIN_METRICS_H
+#define TRI_CLI_TRAIN_METRICS_H
+
+#include "monitor/http.h"
+
+/* folder: of the run, borrowed. Ends with tri_http_close(). */
+tri_status tri_train_metrics_serve(const char *address, const char *folder, tri_http **out);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.c: Chrome's trace events (docs/formats/trace.md): a process is a rank, its threads are what it computes and
+ * what it communicates.
+ */
+#include "monitor/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+
+#define FROM_DEFAULT 10
+#define TO_DEFAULT   19
+
+enum { LANE_STEPS = 1, LANE_COMPUTE, LANE_COMM };
+static const char *const lanes[] = {[LANE_STEPS] = "steps", [LANE_COMPUTE] = "compute", [LANE_COMM] = "communication"};
+
+const char *const tri_trace_phases[] = {"data",    "forward",   "backward", "pipeline",
+                                        "waiting", "optimizer", "publish",  NULL};
+
+tri_status tri_trace_window_read(const char *text, tri_trace_window *window)
+{
+    const char *colon = strrchr(text, ':');
+    char *dash = NULL, *end = NULL;
+    *window = (tri_trace_window){.from = FROM_DEFAULT, .to = TO_DEFAULT};
+    if (colon && colon[1] >= '0' && colon[1] <= '9') {
+        window->from = strtoll(colon + 1, &dash, 10);
+        window->to = *dash == '-' ? strtoll(dash + 1, &end, 10) : -1;
+        if (!end || *end || end == dash + 1 || window->to < window->from || window->from < 0 ||
+            window->to - window->from >= TRI_TRACE_MOST_STEPS)
+            return tri_fail(TRI_ECONFIG,
+                            "want FILE or FILE:FROM-TO, steps FROM to TO, such as trace.json:10-19, found '%s'", text);
+    } else
+        colon = text + strlen(text);
+    if (colon == text)
+        return tri_fail(TRI_ECONFIG, "want FILE or FILE:FROM-TO, found '%s'", text);
+    snprintf(window->path, sizeof(window->path), "%.*s", (int)(colon - text), text);
+    return TRI_OK;
+}
+
+static int lane_of(const char *what)
+{
+    if (strcmp(what, "step") == 0)
+        return LANE_STEPS;
+    for (int i = 0; tri_trace_phases[i]; i++)
+        if (strcmp(tri_trace_phases[i], what) == 0)
+            return LANE_COMPUTE;
+    return LANE_COMM;
+}
+
+static void name_put(tri_json *events, const char *kind, int rank, int lane, const char *text)
+{
+    tri_json event = tri_json_object_in(events, NULL), args;
+    tri_json_text(&event, "ph", "M");
+    tri_json_text(&event, "name", kind);
+    tri_json_int(&event, "pid", rank);
+    tri_json_int(&event, "tid", lane);
+    args = tri_json_object_in(&event, "args");
+    tri_json_text(&args, "name", text);
+    (void)tri_json_end(&args);
+    (void)tri_json_end(&event);
+}
+
+static void row_put(tri_json *events, int rank, const tri_trace_row *row, int64_t origin_ns, int64_t ahead_ns)
+{
+    char what[sizeof(row->what) + 1];
+    snprintf(what, sizeof(what), "%.*s", (int)sizeof(row->what), row->what);
+    int lane = lane_of(what);
+    tri_json event = tri_json_object_in(events, NULL), args;
+    tri_json_text(&event, "name", what);
+    tri_json_text(&event, "cat", lanes[lane]);
+    tri_json_text(&event, "ph", "X");
+    tri_json_real(&event, "ts", (double)(row->start_ns - ahead_ns - origin_ns) / 1e3);
+    tri_json_real(&event, "dur", (double)row->duration_ns / 1e3);
+    tri_json_int(&event, "pid", rank);
+    tri_json_int(&event, "tid", lane);
+    args = tri_json_object_in(&event, "args");
+    tri_json_int(&args, lane == LANE_COMM ? "sequence" : "step", row->sequence);
+    if (lane == LANE_COMM)
+        tri_json_int(&args, "bytes", (int64_t)row->nbytes);
+    (void)tri_json_end(&args);
+    (void)tri_json_end(&event);
+}
+
+static void rank_put(tri_json *events, int rank, const tri_trace_rank *it, int64_t origin_ns)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "rank %d", rank);
+    name_put(events, "process_name", rank, 0, name);
+    for (int lane = LANE_STEPS; lane <= LANE_COMM; lane++)
+        name_put(events, "thread_name", rank, lane, lanes[lane]);
+    for (int64_t i = 0; i < it->count; i++)
+        row_put(events, rank, &it->rows[i], origin_ns, it->ahead_ns);
+}
+
+static void clocks_put(tri_json *all, const tri_trace_window *window, const tri_trace_rank *ranks, int count)
+{
+    tri_json other = tri_json_object_in(all, "otherData"), clocks, clock;
+    tri_json_int(&other, "trireme_trace", 1);
+    tri_json_int(&other, "ranks", count);
+    tri_json_int(&other, "from", window->from);
+    tri_json_int(&other, "to", window->to);
+    clocks = tri_json_array_in(&other, "clocks");
+    for (int r = 0; r < count; r++) {
+        clock = tri_json_object_in(&clocks, NULL);
+        tri_json_int(&clock, "rank", r);
+        tri_json_int(&clock, "ahead_ns", ranks[r].ahead_ns);
+        tri_json_int(&clock, "uncertain_ns", ranks[r].uncertain_ns);
+        tri_json_bool(&clock, "lost", ranks[r].lost);
+        (void)tri_json_end(&clock);
+    }
+    (void)tri_json_end(&clocks);
+    (void)tri_json_end(&other);
+}
+
+tri_status tri_trace_write(const tri_trace_window *window, const tri_trace_rank *ranks, int count)
+{
+    tri_string text = {0};
+    int64_t origin_ns = INT64_MAX;
+    for (int r = 0; r < count; r++)
+        for (int64_t i = 0; i < ranks[r].count; i++)
+            if (ranks[r].rows[i].start_ns - ranks[r].ahead_ns < origin_ns)
+                origin_ns = ranks[r].rows[i].start_ns - ranks[r].ahead_ns;
+    tri_json all = tri_json_object(&text);
+    tri_json_text(&all, "displayTimeUnit", "ms");
+    clocks_put(&all, window, ranks, count);
+    tri_json events = tri_json_array_in(&all, "traceEvents");
+    for (int r = 0; r < count; r++)
+        rank_put(&events, r, &ranks[r], origin_ns);
+    (void)tri_json_end(&events);
+    tri_status status = tri_json_end(&all);
+    if (status == TRI_OK)
+        status = tri_fs_write_swap(window->path, text.text, text.nbytes);
+    tri_string_fini(&text);
+    return status;
+}

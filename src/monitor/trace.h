@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.h: some steps of all ranks as a timeline that Perfetto (ui.perfetto.dev) and Chrome show.
+ */
+#ifndef TRI_MONITOR_TRACE_H
+#define TRI_MONITOR_TRACE_H
+
+#include "base/containers.h"
+
+/* "FILE" or "FILE:FROM-TO": steps FROM to TO, both traced; without them 10 to 19. */
+typedef struct tri_trace_window {
+    char path[1024];
+    int64_t from, to;
+} tri_trace_window;
+tri_status tri_trace_window_read(const char *text, tri_trace_window *window);
+
+#define TRI_TRACE_MOST_STEPS 10000
+
+/* What a rank did: a plain value, sent as it stands. */
+typedef struct tri_trace_row {
+    int64_t start_ns, duration_ns; /* by the rank's own clock */
+    uint64_t nbytes;
+    uint32_t sequence; /* of a call in its group; of anything else the step */
+    char what[28];
+} tri_trace_row;
+
+/* Phases of a step, by which readers tell them from communication. */
+extern const char *const tri_trace_phases[]; /* NULL at the end */
+
+typedef struct tri_trace_rank {
+    int64_t ahead_ns;     /* its clock before rank 0's, as far as it is known: */
+    int64_t uncertain_ns; /* half of the shortest way there and back */
+    tri_trace_row *rows;
+    int64_t count;
+    bool lost; /* it did more than it remembers */
+} tri_trace_rank;
+tri_status tri_trace_write(const tri_trace_window *window, const tri_trace_rank *ranks, int count);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.c: monitor.trace: what all ranks did in some steps, on the clock of rank 0.
+ *
+ * Communication is in the event ring anyway (base/events.h); phases are written there while the window lasts. After its
+ * last step rank 0 asks each rank what time it has, several times, and takes the answer that came back soonest; then it
+ * is sent what they remember, and writes the file.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/events.h"
+#include "base/log.h"
+#include "monitor/trace.h"
+#include "train/job.h"
+
+#define RING_COUNT 65536 /* of the ring */
+#define PINGS      16
+
+struct tri_job_trace {
+    tri_trace_window window;
+    int64_t begin_ns; /* 0: it has not begun */
+    bool over;
+};
+
+tri_status tri_job_trace_open(tri_job *job)
+{
+    if (job->trace || !job->config.monitor.trace[0] || tri_job_follows(job))
+        return TRI_OK;
+    job->trace = tri_alloc_zero(1, sizeof(*job->trace));
+    if (!job->trace)
+        return TRI_ENOMEM;
+    TRI_TRY_IN(tri_trace_window_read(job->config.monitor.trace, &job->trace->window), "monitor.trace");
+    return TRI_OK;
+}
+
+void tri_job_trace_close(tri_job *job)
+{
+    tri_free(job->trace);
+    job->trace = NULL;
+}
+
+void tri_job_trace_begin(tri_job *job)
+{
+    tri_job_trace *trace = job->trace;
+    if (trace && !trace->over && trace->begin_ns == 0 && job->step >= trace->window.from)
+        trace->begin_ns = tri_now_ns();
+}
+
+void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)
+{
+    if (!job->trace || job->trace->over || job->trace->begin_ns == 0)
+        return;
+    tri_event_write(&(tri_event){.start_ns = start_ns,
+                                 .duration_ns = end_ns - start_ns,
+                                 .what = what,
+                                 .rank = job->rank,
+                                 .sequence = (uint32_t)job->step});
+}
+
+/* What this rank remembers of the window. */
+static tri_status rows_read(const tri_job *job, tri_trace_rank *own)
+{
+    tri_event *events = tri_alloc(RING_COUNT * sizeof(*events));
+    own->rows = tri_alloc_zero(RING_COUNT, sizeof(*own->rows));
+    if (!events || !own->rows) {
+        tri_free(events);
+        return TRI_ENOMEM;
+    }
+    uint64_t count = tri_event_read(events, RING_COUNT);
+    int64_t end_ns = tri_now_ns();
+    for (uint64_t i = 0; i < count; i++) {
+        if (events[i].rank != job->rank || events[i].start_ns < job->trace->begin_ns || events[i].start_ns > end_ns)
+            continue;
+        tri_trace_row *row = &own->rows[own->count++];
+        *row = (tri_trace_row){events[i].start_ns, events[i].duration_ns, events[i].nbytes, events[i].sequence, ""};
+        snprintf(row->what, sizeof(row->what), "%s", events[i].what);
+    }
+    own->lost = count == RING_COUNT && events[0].start_ns > job->trace->begin_ns;
+    tri_free(events);
+    return TRI_OK;
+}
+
+/* --- clocks --- */
+
+static tri_status ping(tri_job *job, int other, tri_trace_rank *rank)
+{
+    int64_t best_ns = INT64_MAX;
+    for (int i = 0; i < PINGS; i++) {
+        int64_t before_ns = tri_now_ns(), there_ns;
+        TRI_TRY(tri_send(job->group, &before_ns, 1, TRI_I64, other, NULL));
+        TRI_TRY(tri_receive(job->group, &there_ns, 1, TRI_I64, other, NULL));
+        int64_t way_ns = tri_now_ns() - before_ns;
+        if (way_ns >= best_ns)
+            continue;
+        best_ns = way_ns;
+        rank->ahead_ns = there_ns - before_ns - way_ns / 2;
+        rank->uncertain_ns = way_ns / 2;
+    }
+    return TRI_OK;
+}
+
+static tri_status pong(tri_job *job)
+{
+    for (int i = 0; i < PINGS; i++) {
+        int64_t word;
+        TRI_TRY(tri_receive(job->group, &word, 1, TRI_I64, 0, NULL));
+        word = tri_now_ns();
+        TRI_TRY(tri_send(job->group, &word, 1, TRI_I64, 0, NULL));
+    }
+    return TRI_OK;
+}
+
+/* --- all ranks --- */
+
+static tri_status give(tri_job *job, const tri_trace_rank *own)
+{
+    int64_t head[2] = {own->count, own->lost};
+    TRI_TRY(pong(job));
+    TRI_TRY(tri_send(job->group, head, 2, TRI_I64, 0, NULL));
+    return own->count > 0 ? tri_send(job->group, own->rows, own->count * (int64_t)sizeof(*own->rows), TRI_U8, 0, NULL)
+                          : TRI_OK;
+}
+
+static tri_status take(tri_job *job, int other, tri_trace_rank *rank)
+{
+    int64_t head[2];
+    TRI_TRY(ping(job, other, rank));
+    TRI_TRY(tri_receive(job->group, head, 2, TRI_I64, other, NULL));
+    if (head[0] < 0 || head[0] > RING_COUNT)
+        return tri_fail(TRI_EFORMAT, "rank %d has %lld events to tell of, want at most %d", other, (long long)head[0],
+                        RING_COUNT);
+    rank->count = head[0];
+    rank->lost = head[1] != 0;
+    rank->rows = tri_alloc((size_t)(rank->count + 1) * sizeof(*rank->rows));
+    if (!rank->rows)
+        return TRI_ENOMEM;
+    return rank->count > 0
+               ? tri_receive(job->group, rank->rows, rank->count * (int64_t)sizeof(*rank->rows), TRI_U8, other, NULL)
+               : TRI_OK;
+}
+
+static void file_write(const tri_job *job, const tri_trace_rank *ranks)
+{
+    const tri_trace_window *window = &job->trace->window;
+    bool lost = false;
+    for (int r = 0; r < job->world; r++)
+        lost = lost || ranks[r].lost;
+    if (tri_trace_write(window, ranks, job->world) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "monitor.trace: %s", tri_last_error());
+    else
+        tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
+                window->path, lost ? " (the first ones are missing: too many events)" : "");
+}
+
+static tri_status collect(tri_job *job)
+{
+    tri_trace_rank own = {0}, *ranks = NULL;
+    tri_status status = rows_read(job, &own);
+    tri_group_name_next(job->group, "trace");
+    if (status == TRI_OK && job->rank > 0)
+        status = give(job, &own);
+    if (status == TRI_OK && job->rank == 0)
+        status = (ranks = tri_alloc_zero((size_t)job->world, sizeof(*ranks))) ? TRI_OK : TRI_ENOMEM;
+    for (int r = 1; status == TRI_OK && job->rank == 0 && r < job->world; r++)
+        status = take(job, r, &ranks[r]);
+    tri_group_name_next(job->group, "");
+    if (status == TRI_OK && job->rank == 0) {
+        ranks[0] = own;
+        file_write(job, ranks);
+    }
+    for (int r = 1; ranks && r < job->world; r++)
+        tri_free(ranks[r].rows);
+    tri_free(ranks);
+    tri_free(own.rows);
+    return status;
+}
+
+/* The same on all ranks, also on one that others have brought to a later step, or that came later: it is past the end
+ * then, or it traces what is left. */
+tri_status tri_job_trace_look(tri_job *job)
+{
+    tri_job_trace *trace = job->trace;
+    if (!trace)
+        return TRI_OK;
+    int64_t end = trace->window.to + 1 < job->steps ? trace->window.to + 1 : job->steps;
+    if (job->step_before >= end || job->step < end)
+        return TRI_OK;
+    trace->over = true;
+    if (end > trace->window.from)
+        TRI_TRY_IN(collect(job), "while collecting the trace");
+    else if (job->rank == 0)
+        tri_log(TRI_LOG_WARN,
+                "monitor.trace: want a step before %lld, where the run ends, found %lld: there is no trace",
+                (long long)job->steps, (long long)trace->window.from);
+    return TRI_OK;
+}

@@ -1,0 +1,2 @@
+trireme tune --help
+trireme top --help

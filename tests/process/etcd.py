@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""A real etcd as the store of elastic runs: three members, of which one is killed and comes back; users and TLS.
+
+usage: etcd.py TRIREME TEST_STORE   (77: there is no etcd here, or this build has none)
+"""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TEST_STORE = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 else "unit_cluster_test_store"
+
+from elastic import LONG, Elastic
+from launched import TRIREME, workers_in
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Etcd:
+    """A cluster on loopback."""
+
+    def __init__(self, folder, count, *words, scheme="http"):
+        ports = free_ports(2 * count)
+        self.folder, self.scheme, self.words = pathlib.Path(folder), scheme, words
+        self.clients, self.peers = ports[:count], ports[count:]
+        self.processes = [self.start(i) for i in range(count)]
+
+    def start(self, i):
+        client, peer = f"{self.scheme}://127.0.0.1:{self.clients[i]}", f"http://127.0.0.1:{self.peers[i]}"
+        cluster = ",".join(f"m{k}=http://127.0.0.1:{port}" for k, port in enumerate(self.peers))
+        return subprocess.Popen(["etcd", "--name", f"m{i}", "--data-dir", self.folder / f"m{i}", "--listen-client-urls", client,
+                                 "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                                 "--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500", *self.words],
+                                stdout=open(self.folder / f"m{i}.log", "a"), stderr=subprocess.STDOUT)
+
+    def url(self):
+        return ("etcds" if self.scheme == "https" else "etcd") + "://" + ",".join(f"127.0.0.1:{port}" for port in self.clients)
+
+    def control(self, *words):
+        done = subprocess.run(["etcdctl", "--endpoints", ",".join(f"{self.scheme}://127.0.0.1:{port}" for port in self.clients), *words],
+                              env={**os.environ, "ETCDCTL_API": "3"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        return done.returncode, done.stdout
+
+    def wait(self, *words, limit=60):
+        until = time.monotonic() + limit
+        while self.control("endpoint", "health", "--cluster", *words)[0] != 0 and time.monotonic() < until:
+            time.sleep(0.1)
+
+    def kill(self, i):
+        self.processes[i].kill()
+        self.processes[i].wait()
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+class Stores(Elastic):
+    def setUp(self):
+        super().setUp()
+        self.cluster = None
+
+    def tearDown(self):
+        super().tearDown()
+        if self.cluster:
+            self.cluster.end()
+
+    def contract(self, url):
+        done = subprocess.run([TEST_STORE], env={**os.environ, "TRIREME_TEST_ETCD": url, "CMOCKA_TEST_FILTER": "etcd*"}, timeout=120,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertNotIn("SKIPPED", done.stdout)
+
+    def test_members_the_launcher_and_workers_are_killed(self):
+        self.cluster = Etcd(self.path, 3)
+        self.cluster.wait()
+        self.contract(self.cluster.url())
+        words = ("-n", "3", "--elastic", "1:8", "--restarts", "9", "--store", self.cluster.url(), *LONG)
+        run = self.start_running("run", *words)
+        self.cluster.kill(0)
+        os.kill(workers_in(self.path)[1], signal.SIGKILL)
+        self.assertTrue(run.wait_for("goes on: step"), run.text())
+        run.process.kill()
+        run.end()
+        os.kill(workers_in(self.path)[2], signal.SIGKILL)
+        self.cluster.processes[0] = self.cluster.start(0)
+        again = self.start("run", "--attach", "run")
+        self.assertTrue(again.wait_for("goes on: step"), again.text())
+        self.cluster.kill(1)
+        self.check(again, *LONG)
+        self.assertEqual(self.cluster.control("get", "--prefix", "", "--keys-only")[1].strip(), "", "keys are left")
+
+    def test_users_and_tls(self):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", self.path / "key", "-out", self.path / "cert",
+                        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        tls = ("--cacert", self.path / "cert")
+        self.cluster = Etcd(self.path, 1, "--cert-file", self.path / "cert", "--key-file", self.path / "key", scheme="https")
+        self.cluster.wait(*tls)
+        for words in (("user", "add", "root:first"), ("user", "grant-role", "root", "root"), ("auth", "enable")):
+            code, said = self.cluster.control(*tls, *words)
+            self.assertEqual(code, 0, said)
+        (self.path / "auth").write_text("root:first\n")
+        (self.path / "wrong").write_text("root:second\n")
+        url = self.cluster.url()
+        self.contract(f"{url}?auth={self.path}/auth&ca={self.path}/cert")
+        for settings, says in (
+            (f"?ca={self.path}/cert", "user name is empty"),
+            (f"?auth={self.path}/wrong&ca={self.path}/cert", "authentication failed"),
+            (f"?auth={self.path}/auth", "SSL certificate problem"),
+            ("?auth=/nowhere", "there is no such file"),
+            ("?user=me", "got another setting"),
+        ):
+            run = self.start("refused", "-n", "2", "--elastic", "1:8", "--store", url + settings)
+            self.assertNotEqual(run.end(), 0, run.text())
+            self.assertIn(says, run.text())
+
+    def test_what_cannot_be_is_refused(self):
+        for words, says in (
+            (["--store", "etcd://127.0.0.1"], "got a member that is no host:port"),
+            (["--store", "http://127.0.0.1:1"], "want tcp://<host>:<port>, file:///<folder> or etcd://<host>:<port>"),
+            (["--store", "tcp://127.0.0.1:1"], "--store wants etcd[s]://"),
+            (["--store", f"etcd://127.0.0.1:{free_ports(1)[0]}"], "Failed to connect"),
+        ):
+            run = self.start("refused", "-n", "2", "--elastic", "1:8", *words)
+            self.assertNotEqual(run.end(), 0, run.text())
+            self.assertIn(says, run.text())
+
+
+if __name__ == "__main__":
+    with tempfile.NamedTemporaryFile("w") as config:
+        config.write("model: {name: mlp}\ndata: {name: synthetic}\n")
+        config.flush()
+        asked = subprocess.run([TRIREME, "train", config.name, "-n", "1", "--elastic", "1:1", "--out", "/tmp/trireme-no-run", "--store",
+                                f"etcd://127.0.0.1:{free_ports(1)[0]}?auth=/nowhere"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if not shutil.which("etcd") or not shutil.which("etcdctl") or "this build has no etcd" in asked.stdout:
+        print("skipped: no etcd (tools/deps etcd)")
+        raise SystemExit(77)
+    names = [name for name in vars(Stores) if name.startswith("test_")]
+    suite = unittest.TestSuite(Stores(name) for name in names)
+    raise SystemExit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())

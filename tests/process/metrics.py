@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""/metrics: figures of all ranks, as promtool and a real Prometheus (Debian's, where it is there) want them; who asks for
+something else, too much, or too slowly is refused and holds nobody up.
+
+usage: metrics.py TRIREME
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from launched import TRIREME
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CONFIG = """
+model: {name: mlp, hidden: [32]}
+data: {name: synthetic, synthetic_count: 1000}
+train: {batch: 64, shards: 8, epochs: 1000000, eval_every_steps: 100, threads: 1}
+"""
+
+
+class Run:
+    def __init__(self, folder, *words):
+        self.process = subprocess.Popen([TRIREME, "train", "run.yaml", "--metrics", "0", *words], cwd=folder, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.text = ""
+        while not (found := re.search(r"at http://127\.0\.0\.1:(\d+)/metrics", self.text)):
+            line = self.process.stdout.readline()
+            assert line, self.text
+            self.text += line
+        self.port = int(found[1])
+
+    def read(self, path="/metrics", **words):
+        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", **words)) as answer:
+            return answer.read().decode()
+
+    def figures(self):
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in self.read().splitlines()
+                if not line.startswith("#")}
+
+    def wait_for(self, good, limit=60):
+        until = time.monotonic() + limit
+        while not good(self.figures()):
+            assert time.monotonic() < until and self.process.poll() is None, self.read()
+            time.sleep(0.05)
+
+    def raw(self, text):
+        """What comes back for these bytes, until the other side closes or 30 s have passed."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as line:
+            try:
+                line.sendall(text)
+                return b"".join(iter(lambda: line.recv(65536), b""))
+            except ConnectionError:
+                return b""
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.text += self.process.communicate(timeout=60)[0]
+        return self.process.returncode
+
+
+class Metrics(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        (cls.folder / "run.yaml").write_text(CONFIG)
+        cls.run_ = Run(cls.folder, "-n", "2", "--out", "two")
+        cls.run_.wait_for(lambda seen: sum(k.startswith("trireme_step{") for k in seen) == 2 and
+                          'trireme_test_loss{rank="1"}' in seen)
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.run_.end()
+        left = list((cls.folder / "two/live").iterdir())
+        cls.temporary.cleanup()
+        assert code == 128 + signal.SIGTERM and left == [], (code, left, cls.run_.text)
+
+    def test_all_ranks_are_there_and_go_on(self):
+        before = self.run_.figures()
+        self.run_.wait_for(lambda seen: seen['trireme_step{rank="1"}'] > before['trireme_step{rank="1"}'])
+        seen = self.run_.figures()
+        for rank in "01":
+            self.assertEqual(seen[f'trireme_up{{rank="{rank}"}}'], 1)
+            self.assertLess(abs(seen[f'trireme_updated_timestamp_seconds{{rank="{rank}"}}'] - time.time()), 60)
+            self.assertEqual(seen[f'trireme_steps_total{{rank="{rank}"}}'], seen[f'trireme_step{{rank="{rank}"}}'])
+            self.assertGreater(seen[f'trireme_phase_seconds_total{{rank="{rank}",phase="backward"}}'], 0)
+        self.assertEqual(seen['trireme_planned_steps{rank="0"}'], 16e6)
+
+    def test_promtool_finds_nothing_wrong(self):
+        if not shutil.which("promtool"):
+            self.skipTest("no promtool (apt-get install prometheus)")
+        run = subprocess.run(["promtool", "check", "metrics"], input=self.run_.read(), text=True, capture_output=True)
+        self.assertEqual((run.returncode, run.stdout + run.stderr), (0, ""))
+
+    def test_a_real_prometheus_scrapes_it(self):
+        if not shutil.which("prometheus"):
+            self.skipTest("no prometheus (apt-get install prometheus)")
+        (self.folder / "prometheus.yml").write_text(
+            "scrape_configs:\n- job_name: trireme\n  scrape_interval: 1s\n  static_configs:\n"
+            f"  - targets: ['127.0.0.1:{self.run_.port}']\n")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        server = subprocess.Popen(["prometheus", "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}",
+                                   "--storage.tsdb.path=tsdb"], cwd=self.folder, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
+        try:
+            found, until = [], time.monotonic() + 60
+            while len(found) < 2 and time.monotonic() < until:
+                time.sleep(0.1)
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?query=trireme_step") as answer:
+                        found = json.load(answer)["data"]["result"]
+                except (urllib.error.URLError, ConnectionError):
+                    pass
+        finally:
+            server.terminate()
+            server.wait()
+        self.assertEqual(sorted(row["metric"]["rank"] for row in found), ["0", "1"])
+
+    def test_the_dashboard_asks_for_what_is_there(self):
+        text = (ROOT / "share/grafana/trireme.json").read_text()
+        self.assertEqual(len({panel["id"] for panel in json.loads(text)["panels"]}), len(json.loads(text)["panels"]))
+        known = {line.split()[2] for line in self.run_.read().splitlines() if line.startswith("# TYPE")}
+        asked = set(re.findall(r"trireme_\w+", text)) - {"trireme_tokens_per_second"} # samples here are no sequences
+        self.assertEqual(asked - known, set())
+
+    def test_what_is_not_a_request_for_it_is_refused(self):
+        for path, words, code in (("/", {}, 404), ("/metrics/../../etc/passwd", {}, 404),
+                                  ("/metrics", {"method": "DELETE"}, 405), ("/metrics", {"data": b"x" * 100}, 405)):
+            with self.assertRaises(urllib.error.HTTPError) as refusal:
+                self.run_.read(path, **words)
+            self.assertEqual(refusal.exception.code, code)
+            refusal.exception.close()
+        self.assertEqual(self.run_.read(method="HEAD"), "")
+        for text in (b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100000 + b"\r\n\r\n",
+                     b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"):
+            self.assertRegex(self.run_.raw(text)[:12], b"HTTP/1.1 4|^$")
+        self.assertNotIn(b" 200 ", self.run_.raw(b"\0\xff\x16\x03\x01" * 50 + b"\r\n\r\n"))
+        self.assertIn("trireme_up", self.run_.read())
+
+    def test_slow_ones_hold_nobody_up_and_are_sent_away(self):
+        slow = [socket.create_connection(("127.0.0.1", self.run_.port)) for _ in range(30)]
+        try:
+            for line in slow:
+                line.sendall(b"GET /met")
+            self.assertIn("trireme_up", self.run_.read())
+            until, left = time.monotonic() + 30, set(slow)
+            while left and time.monotonic() < until: # a byte now and then does not keep it
+                time.sleep(0.5)
+                for line in list(left):
+                    try:
+                        line.sendall(b"r")
+                        line.settimeout(0.001)
+                        if line.recv(100) == b"":
+                            left.remove(line)
+                    except TimeoutError:
+                        pass
+                    except ConnectionError:
+                        left.remove(line)
+            self.assertEqual(len(left), 0)
+        finally:
+            for line in slow:
+                line.close()
+
+    def test_a_worker_alone_serves_itself(self):
+        alone = Run(self.folder, "--out", "alone")
+        alone.wait_for(lambda seen: seen.get('trireme_step{rank="0"}', 0) > 3)
+        self.assertEqual(alone.figures()['trireme_up{rank="0"}'], 1)
+        alone.end()
+        self.assertIn("metrics of this worker", alone.text)
+
+    def test_wrong_addresses_are_told(self):
+        for address, words in (("here:9", "want an address"), ("70000", "want an address"), ("::1:80", "want an address"),
+                               (f"{self.run_.port}", "another program may be there"), ("8.8.8.8:0", "not of this machine")):
+            run = subprocess.run([TRIREME, "train", "run.yaml", "-n", "2", "--out", "wrong", "--metrics", address],
+                                 cwd=self.folder, text=True, capture_output=True, timeout=60)
+            self.assertEqual(run.stderr.count("error:"), 1)
+            self.assertIn(words, run.stderr)
+            self.assertIn(run.returncode, (1, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Traces: the steps asked for, of all ranks, on one clock; what summarize reckons from a trace whose figures are known;
+and clear words for what is no trace. Perfetto's trace processor reads it where PyPI's perfetto has one.
+
+usage: trace.py TRIREME (a Python that has perfetto: TRIREME_PYPI, as for tensorboard.py)
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+from launched import TRIREME
+
+PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
+CONFIG = """
+model: {name: mlp, hidden: [64]}
+data: {name: synthetic, synthetic_count: 1000}
+train: {batch: 64, shards: 8, epochs: 3, threads: 1}
+"""
+PERFETTO = """
+import sys
+from perfetto.trace_processor import TraceProcessor
+with TraceProcessor(trace=sys.argv[1]) as tp:
+    print([row.n for row in tp.query("select count(*) as n from slice where name = 'step'")][0])
+"""
+
+
+class Trace(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        (cls.folder / "run.yaml").write_text(CONFIG)
+        cls.text = cls.call("train", "run.yaml", "-n", "3", "--out", "run", "--trace", "t.json:5-9").stdout
+        cls.trace = json.loads((cls.folder / "t.json").read_text())
+        cls.events = [event for event in cls.trace["traceEvents"] if event["ph"] == "X"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @classmethod
+    def call(cls, *words, code=0):
+        run = subprocess.run([TRIREME, *words], cwd=cls.folder, text=True, capture_output=True, timeout=120)
+        assert run.returncode == code, (run.returncode, run.stdout + run.stderr)
+        return run
+
+    def test_it_has_the_steps_of_all_ranks_with_their_phases_and_calls(self):
+        for rank in range(3):
+            own = [event for event in self.events if event["pid"] == rank]
+            steps = [event for event in own if event["name"] == "step"]
+            self.assertEqual([event["args"]["step"] for event in steps], [5, 6, 7, 8, 9])
+            for step in steps:
+                inside = [e for e in own if e["cat"] == "compute" and e["args"]["step"] == step["args"]["step"]]
+                self.assertLessEqual({"data", "forward", "backward", "waiting", "optimizer"}, {e["name"] for e in inside})
+                for event in inside:
+                    self.assertGreaterEqual(event["ts"], step["ts"] - 0.01)
+                    self.assertLessEqual(event["ts"] + event["dur"], step["ts"] + step["dur"] + 0.01)
+                self.assertAlmostEqual(step["dur"], sum(e["dur"] for e in inside), delta=0.3 * step["dur"] + 100)
+            calls = [event for event in own if event["cat"] == "communication"]
+            self.assertTrue(calls and all(event["args"]["bytes"] >= 0 for event in calls))
+            self.assertGreater(sum(event["args"]["bytes"] for event in calls), 5 * 4 * 32 * 64)
+        self.assertEqual(min(event["ts"] for event in self.events), 0)
+
+    def test_the_clocks_of_all_ranks_are_one(self):
+        clocks = self.trace["otherData"]["clocks"]
+        self.assertEqual([clock["rank"] for clock in clocks], [0, 1, 2])
+        for clock in clocks: # one host: the same clock, and the estimate knows how good it is
+            self.assertLessEqual(abs(clock["ahead_ns"]), clock["uncertain_ns"] + 1000)
+            self.assertFalse(clock["lost"])
+
+    def test_a_traced_run_has_the_bits_of_one_that_is_not(self):
+        plain = self.call("train", "run.yaml", "--out", "plain").stdout
+        self.assertEqual(re.search("weights: .*", plain)[0], re.search("weights: .*", self.text)[0])
+
+    def test_summarize_reckons_what_is_there(self):
+        # Rank 1 computes 6 ms a step and waits for 1; rank 0 computes 3 and waits for 4. Of 2 ms of calls 1 is hidden.
+        events = []
+        for step in range(10, 14):
+            at = 7000 * (step - 10)
+            for rank, forward, backward in ((0, 1000, 2000), (1, 1000, 5000)):
+                end = at + forward + backward
+                for name, lane, start, stop in (("step", "steps", at, at + 7000), ("forward", "compute", at, at + forward),
+                                                ("backward", "compute", at + forward, end),
+                                                ("waiting", "compute", end, at + 7000)):
+                    events.append({"name": name, "cat": lane, "ph": "X", "ts": start, "dur": stop - start, "pid": rank,
+                                   "tid": 1, "args": {"step": step}})
+                events.append({"name": "all_reduce", "cat": "communication", "ph": "X", "ts": end - 1000, "dur": 2000,
+                               "pid": rank, "tid": 3, "args": {"sequence": step, "bytes": 500000}})
+        (self.folder / "known.json").write_text(json.dumps(
+            {"otherData": {"trireme_trace": 1, "ranks": 2, "from": 10, "to": 13}, "traceEvents": events}))
+        found = json.loads(self.call("trace", "summarize", "known.json", "--json").stdout)
+        self.assertEqual((found["steps"], found["slow_rank"]), (4, 1))
+        first, second = found["ranks"]
+        self.assertEqual((first["steps_us"], first["forward"], first["waiting"], first["other"]), (28000, 4000, 16000, 0))
+        self.assertEqual((second["comm"], second["hidden"], second["bytes"], second["calls"]), (8000, 4000, 2e6, 4))
+        self.assertEqual((first["sets_the_pace"], second["sets_the_pace"]), (0, 4))
+        self.assertIn("rank 1 is slow", found["advice"])
+        self.assertIn("longest in its backward", found["advice"])
+        text = self.call("trace", "summarize", "known.json").stdout
+        self.assertRegex(text, r"critical path: rank 1 forward 14 %; rank 1 backward 71 %; rank 1 waiting 14 %;")
+
+    def test_summarize_reads_what_train_writes(self):
+        found = json.loads(self.call("trace", "summarize", "t.json", "--json").stdout)
+        self.assertEqual((found["steps"], len(found["ranks"])), (5, 3))
+        self.assertEqual(sum(rank["sets_the_pace"] for rank in found["ranks"]), 5)
+
+    def test_what_is_wrong_is_told(self):
+        (self.folder / "bad.json").write_text("{")
+        (self.folder / "other.json").write_text('{"traceEvents": []}')
+        (self.folder / "pid.json").write_text('{"otherData": {"trireme_trace": 1, "ranks": 1, "from": 0, "to": 9}, '
+                                              '"traceEvents": [{"ph": "X", "name": "a", "cat": "b", "ts": 0, "dur": 1, "pid": 7}]}')
+        (self.folder / "long.json").write_text('{"otherData": {"trireme_trace": 1, "ranks": 1, "from": 0, '
+                                               '"to": 9000000000000000000}, "traceEvents": []}')
+        for words, said, code in ((("summarize", "bad.json"), "bad.json:1", 1), (("summarize", "none.json"), "none.json", 1),
+                                  (("summarize", "other.json"), "not a trace", 1), (("summarize", "pid.json"), "event 0", 1),
+                                  (("summarize", "long.json"), "not a trace", 1), ((), "summarize FILE", 2)):
+            run = self.call("trace", *words, code=code)
+            self.assertEqual((run.stdout, run.stderr.count("error:")), ("", 1), run.stderr)
+            self.assertIn(said, run.stderr)
+        for window in ("t.json:9-5", "t.json:5", "t.json:5-9x", ":5-9"):
+            run = self.call("train", "run.yaml", "--out", "no", "--trace", window, code=2)
+            self.assertIn("FILE:FROM-TO", run.stderr)
+
+    def test_a_window_at_the_end_is_cut_and_one_behind_it_is_told(self):
+        self.call("train", "run.yaml", "-n", "2", "--out", "short", "--trace", "short.json:18-30", "train.steps=20")
+        found = json.loads((self.folder / "short.json").read_text())["traceEvents"]
+        self.assertEqual([(e["pid"], e["args"]["step"]) for e in found if e["name"] == "step"],
+                         [(0, 18), (0, 19), (1, 18), (1, 19)])
+        run = self.call("train", "run.yaml", "-n", "2", "--out", "late", "--trace", "late.json:20-30", "train.steps=20")
+        self.assertIn("want a step before 20, where the run ends, found 20", run.stderr)
+
+    def test_perfetto_reads_it(self):
+        run = subprocess.run([PYPI, "-c", PERFETTO, str(self.folder / "t.json")], text=True, capture_output=True)
+        if run.returncode != 0:
+            self.skipTest(f"{PYPI} has no perfetto, or that no trace processor: {run.stderr.splitlines()[-1:]}")
+        self.assertEqual(run.stdout.strip(), "15")
+
+
+if __name__ == "__main__":
+    unittest.main()
