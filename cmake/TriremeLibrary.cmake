@@ -25,8 +25,9 @@ foreach(library tri_static tri_shared)
   target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 endforeach()
 
-set(requires "yaml-0.1 jansson libxxhash zlib libssl libcrypto libmicrohttpd sqlite3")
-set(private_libraries "-lpthread -lm")
+set(requires "yaml-0.1 jansson libxxhash zlib libssl libcrypto sqlite3")
+# Not among the required: libmicrohttpd's own list leads to GnuTLS and from there to what has no package for linking.
+set(private_libraries "-lpthread -lm -lmicrohttpd")
 if(TRI_ONEDNN)
   string(APPEND private_libraries " -ldnnl")
 endif()

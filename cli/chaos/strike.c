@@ -82,12 +82,13 @@ static void clock_end(chaos_strike *strike, chaos_worker *worker)
         atomic_store(&worker->page->clock_ns, 0);
 }
 
+/* One of the upper bits of a mantissa: a lower one may be gone by rounding before anybody compares. */
 static tri_status corrupt_begin(chaos_strike *strike, chaos_worker *worker)
 {
-    int64_t bits = 8 * atomic_load(&worker->page->weights_nbytes);
-    if (bits == 0)
+    uint64_t count = (uint64_t)atomic_load(&worker->page->weights_nbytes) / 4, draw = strike->event.draw % 1000;
+    if (count == 0)
         return tri_fail(TRI_ENOTFOUND, "the worker has no weights of its own");
-    strike->amount = (uint64_t)((__int128)bits * strike->event.draw / 1000);
+    strike->amount = count * draw / 1000 * 32 + 16 + draw % 7;
     atomic_store(&worker->page->flip, (int64_t)strike->amount + 1);
     return TRI_OK;
 }

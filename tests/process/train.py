@@ -202,7 +202,7 @@ class Train(unittest.TestCase):
         def limited(*args):
             return subprocess.run([TRIREME, "train", str(self.config), *args], cwd=self.folder.name, text=True, timeout=120,
                                   capture_output=True,
-                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (450 << 20, 450 << 20)))
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (475 << 20, 475 << 20)))
 
         alone = limited("-n", "1")
         self.assertEqual(alone.returncode, 1, alone.stderr)
@@ -418,7 +418,7 @@ class Train(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
         os.close(master)
-        self.assertRegex(shown.decode(), r"\r\x1b\[Kepoch \d+/100000  step \d+/1700000 ")
+        self.assertRegex(shown.decode(), r"\r\x1b\[K\x1b\[\?7lepoch \d+/100000  step \d+/1700000 ")
         self.assertNotIn("\033", "".join(self.log()["rank-0.log"]))
 
     def test_the_rank_that_failed_first_is_named_by_the_others(self):
