@@ -100,7 +100,8 @@ tri_status tri_train_elastic(const tri_elastic_words *words)
     if (status == TRI_OK)
         status = tri_store_open(place.store_url, place.token, until_ns, &ear);
     if (status == TRI_OK) {
-        store->patience_ns = (int64_t)(words->alone_s * 1e9);
+        /* the ear alone says when it was enough, by stop(): two clocks would not agree */
+        store->patience_ns = words->alone_s > 0 ? TRI_FOREVER : 0;
         status = worker_run(words, &place, store, ear);
     }
     tri_store_close(ear);

@@ -326,6 +326,11 @@ bool tri_comm_has_lost(const tri_comm *comm, int rank)
     return rank != comm->rank && tri_net_has_lost(comm->net, rank);
 }
 
+bool tri_comm_has_left(const tri_comm *comm, int rank)
+{
+    return rank != comm->rank && tri_net_has_left(comm->net, rank);
+}
+
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank)
 {
     tri_mutex *mutex = (tri_mutex *)(uintptr_t)&comm->mutex;

@@ -232,17 +232,22 @@ static tri_status decide(elastic *at)
 }
 
 /* Is nobody before this one in the present generation still heard of? A loss may be known to the links a moment before
- * it is to their watch. */
+ * it is to their watch. Who said goodbye may have saved: workers are a step apart at most. */
 static bool is_first_left(elastic *at)
 {
-    int64_t until_ns = tri_deadline_after_ms(LEFT_MS);
-    for (int r = 0; r < tri_members_rank(at->members); r++)
+    int64_t until_ns = tri_deadline_after_ms(LEFT_MS), progress = tri_job_progress(at->job);
+    bool left = false;
+    for (int r = 0; r < tri_members_rank(at->members); r++) {
         while (!has_lost(at, r)) {
             if (tri_now_ns() > until_ns)
                 return false;
             tri_sleep_ns(TRI_NS_PER_MS);
         }
-    return tri_members_rank(at->members) >= 0 && tri_job_progress(at->job) >= 0;
+        left = left || tri_comm_has_left(at->comm, r);
+    }
+    if (tri_members_rank(at->members) < 0 || progress < 0)
+        return false;
+    return !left || !tri_job_is_saved(at->job, progress / 2 - 1);
 }
 
 /* Without a launcher the workers that are left cannot agree on a generation; where the state is not spread any of them
@@ -284,7 +289,7 @@ static tri_status generation_find(elastic *at)
     else
         tri_fail_context(status, "while looking for workers to go on with");
     if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at)) {
-        tri_comm *links = at->comm; /* who sees them closed thinks that nobody saves */
+        tri_comm *links = at->comm; /* who sees them closed looks whether it is saved */
         status = save_alone(at);
         tri_comm_leave(links);
         return status;

@@ -299,6 +299,8 @@ int tri_elastic_fit(const tri_config *config, int ranks);
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out);
 /* Grows with what this job's state holds; -1: it has none. */
 int64_t tri_job_progress(const tri_job *job);
+/* Has anybody saved this step of the run, or a later one, whole? */
+bool tri_job_is_saved(const tri_job *job, int64_t step);
 /* The ranks went on without this one for a while: others have written on. */
 void tri_job_lost_touch(tri_job *job);
 typedef struct tri_job_generation {

@@ -175,13 +175,30 @@ static tri_status state_share(tri_job *job, const int64_t *progress, int64_t new
     return status;
 }
 
-/* Is there a checkpoint of this run? The same on all ranks. */
-static tri_status checkpoint_find(tri_job *job, int64_t *found)
+/* The newest checkpoint of this run (tri_free); NULL: there is none. */
+static char *checkpoint_newest(const tri_job *job)
 {
     char folder[1200], *path = NULL;
     snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder ? job->run_folder : "");
-    *found = job->rank == 0 && job->run_folder && tri_fs_exists(folder) &&
-             tri_checkpoint_newest(folder, &path, NULL) == TRI_OK;
+    if (job->run_folder && tri_fs_exists(folder))
+        (void)tri_checkpoint_newest(folder, &path, NULL);
+    return path;
+}
+
+bool tri_job_is_saved(const tri_job *job, int64_t step)
+{
+    char *path = checkpoint_newest(job);
+    long long newest = -1;
+    bool is = path && sscanf(strrchr(path, '/'), "/step-%lld", &newest) == 1 && newest >= step;
+    tri_free(path);
+    return is;
+}
+
+/* Is there one? The same on all ranks. */
+static tri_status checkpoint_find(tri_job *job, int64_t *found)
+{
+    char *path = job->rank == 0 ? checkpoint_newest(job) : NULL;
+    *found = path != NULL;
     tri_free(path);
     return tri_broadcast(job->group, found, 1, TRI_I64, 0, NULL);
 }
