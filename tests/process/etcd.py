@@ -16,8 +16,10 @@ import unittest
 
 TEST_STORE = str(pathlib.Path(sys.argv.pop(2)).resolve()) if len(sys.argv) > 2 else "unit_cluster_test_store"
 
-from elastic import LONG, Elastic
+from elastic import Elastic
 from launched import TRIREME, workers_in
+
+STEPS = ("train.steps=5000",)
 
 
 def free_ports(count):
@@ -90,7 +92,7 @@ class Stores(Elastic):
         self.cluster = Etcd(self.path, 3)
         self.cluster.wait()
         self.contract(self.cluster.url())
-        words = ("-n", "3", "--elastic", "1:8", "--restarts", "9", "--store", self.cluster.url(), *LONG)
+        words = ("-n", "3", "--elastic", "1:8", "--restarts", "9", "--store", self.cluster.url(), *STEPS)
         run = self.start_running("run", *words)
         self.cluster.kill(0)
         os.kill(workers_in(self.path)[1], signal.SIGKILL)
@@ -102,44 +104,45 @@ class Stores(Elastic):
         again = self.start("run", "--attach", "run")
         self.assertTrue(again.wait_for("goes on: step"), again.text())
         self.cluster.kill(1)
-        self.check(again, *LONG)
+        self.check(again, *STEPS)
         self.assertEqual(self.cluster.control("get", "--prefix", "", "--keys-only")[1].strip(), "", "keys are left")
 
-    def test_users_and_tls(self):
+    def refused(self, *words):
+        return self.start(f"refused{len(self.running)}", "-n", "2", "--elastic", "1:8", *words)
+
+    def check_refused(self, run, says):
+        self.assertNotEqual(run.end(), 0, run.text())
+        self.assertIn(says, run.text())
+
+    def test_users_tls_and_what_is_refused(self):
+        """Whoever may still come is waited for, 10 s: those runs are begun before the others."""
+        waiting = [(self.refused("--store", "etcd://127.0.0.1:1"), "Failed to connect")]
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", self.path / "key", "-out", self.path / "cert",
                         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (self.path / "auth").write_text("root:first\n")
+        (self.path / "wrong").write_text("root:second\n")
         tls = ("--cacert", self.path / "cert")
         self.cluster = Etcd(self.path, 1, "--cert-file", self.path / "cert", "--key-file", self.path / "key", scheme="https")
         self.cluster.wait(*tls)
+        url = self.cluster.url()
+        waiting.append((self.refused("--store", f"{url}?auth={self.path}/auth"), "SSL certificate problem"))
         for words in (("user", "add", "root:first"), ("user", "grant-role", "root", "root"), ("auth", "enable")):
             code, said = self.cluster.control(*tls, *words)
             self.assertEqual(code, 0, said)
-        (self.path / "auth").write_text("root:first\n")
-        (self.path / "wrong").write_text("root:second\n")
-        url = self.cluster.url()
         self.contract(f"{url}?auth={self.path}/auth&ca={self.path}/cert")
-        for settings, says in (
-            (f"?ca={self.path}/cert", "user name is empty"),
-            (f"?auth={self.path}/wrong&ca={self.path}/cert", "authentication failed"),
-            (f"?auth={self.path}/auth", "SSL certificate problem"),
-            ("?auth=/nowhere", "there is no such file"),
-            ("?user=me", "got another setting"),
+        for store, says in (
+            (f"{url}?ca={self.path}/cert", "user name is empty"),
+            (f"{url}?auth={self.path}/wrong&ca={self.path}/cert", "authentication failed"),
+            (f"{url}?auth=/nowhere", "there is no such file"),
+            (f"{url}?user=me", "got another setting"),
+            ("etcd://127.0.0.1", "got a member that is no host:port"),
+            ("http://127.0.0.1:1", "want tcp://<host>:<port>, file:///<folder> or etcd://<host>:<port>"),
+            ("tcp://127.0.0.1:1", "--store wants etcd[s]://"),
         ):
-            run = self.start("refused", "-n", "2", "--elastic", "1:8", "--store", url + settings)
-            self.assertNotEqual(run.end(), 0, run.text())
-            self.assertIn(says, run.text())
-
-    def test_what_cannot_be_is_refused(self):
-        for words, says in (
-            (["--store", "etcd://127.0.0.1"], "got a member that is no host:port"),
-            (["--store", "http://127.0.0.1:1"], "want tcp://<host>:<port>, file:///<folder> or etcd://<host>:<port>"),
-            (["--store", "tcp://127.0.0.1:1"], "--store wants etcd[s]://"),
-            (["--store", f"etcd://127.0.0.1:{free_ports(1)[0]}"], "Failed to connect"),
-        ):
-            run = self.start("refused", "-n", "2", "--elastic", "1:8", *words)
-            self.assertNotEqual(run.end(), 0, run.text())
-            self.assertIn(says, run.text())
+            self.check_refused(self.refused("--store", store), says)
+        for run, says in waiting:
+            self.check_refused(run, says)
 
 
 if __name__ == "__main__":
