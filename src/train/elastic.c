@@ -61,7 +61,7 @@ static bool is_whole(void *arg, const tri_member *members, int count)
 
 static int fit_of(void *arg, int count)
 {
-    return tri_elastic_fit(&((const elastic *)arg)->job->config, count);
+    return tri_job_roles_fit(((const elastic *)arg)->job, count);
 }
 
 /* --- opening --- */
@@ -89,7 +89,7 @@ static tri_status elastic_open(elastic *at)
     snprintf(at->comm_config.flight, sizeof(at->comm_config.flight), "none"); /* a lost rank is no riddle here */
     tri_members_setup members = setup->members;
     members.alone = alone_end;
-    members.whole = tri_elastic_is_spread(&at->job->config) ? is_whole : NULL;
+    members.whole = at->job->roles.on ? is_whole : NULL;
     members.fit = fit_of;
     members.arg = at;
     TRI_TRY(tri_members_open(&members, &at->members));

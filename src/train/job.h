@@ -291,10 +291,6 @@ tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory 
 
 /* reform.c: a job whose ranks come and go. Whether a configuration can have that. */
 tri_status tri_elastic_check(const tri_config *config);
-/* Whether its state is spread over the ranks. */
-bool tri_elastic_is_spread(const tri_config *config);
-/* How many of so many ranks can work together. */
-int tri_elastic_fit(const tri_config *config, int ranks);
 /* Without any ranks (setup->comm is not looked at): data sets, weights, optimizer. */
 tri_status tri_job_open_elastic(const tri_job_setup *setup, tri_job **out);
 /* Grows with what this job's state holds; -1: it has none. */
@@ -340,10 +336,12 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
 tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found);
 tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation);
 
-/* reform_roles.c, where job->roles.on: what the configuration asks for; the layout of so many ranks, into the
- * configuration; stores and optimizer for it, of the own role and of the mirror; their contents (collective); and once
+/* reform_roles.c, where job->roles.on: what the configuration asks for; how many of so many ranks can work together
+ * (all, where it is not on); the layout of so many ranks, into the configuration, which from then on does not say what
+ * was asked for; stores and optimizer for it, of the own role and of the mirror; their contents (collective); and once
  * all ranks have them. */
 tri_status tri_job_roles_open(tri_job *job);
+int tri_job_roles_fit(const tri_job *job, int ranks);
 tri_status tri_job_roles_lay(tri_job *job, int ranks);
 tri_status tri_job_roles_build(tri_job *job);
 tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation);

@@ -15,7 +15,7 @@
 
 /* --- what the configuration asks for --- */
 
-bool tri_elastic_is_spread(const tri_config *config)
+static bool is_spread(const tri_config *config)
 {
     const tri_parallel_config *parallel = &config->parallel;
     return tri_sync_spread(parallel, 2) != TRI_SPREAD_NOTHING || strcmp(parallel->tensor, "1") != 0 ||
@@ -34,12 +34,6 @@ static bool is_even(const tri_config *config)
            (config->train.shards_at_once > 0 || strcmp(config->parallel.pipeline, "1") != 0);
 }
 
-int tri_elastic_fit(const tri_config *config, int ranks)
-{
-    tri_mesh wish = wish_of(config), mesh;
-    return tri_elastic_is_spread(config) ? tri_roles_layout(&wish, ranks, is_even(config), &mesh) : ranks;
-}
-
 tri_status tri_job_roles_open(tri_job *job)
 {
     tri_job_roles *roles = &job->roles;
@@ -47,13 +41,20 @@ tri_status tri_job_roles_open(tri_job *job)
     if (!job->elastic.on)
         return TRI_OK;
     TRI_TRY(tri_elastic_check(&job->config));
-    roles->on = tri_elastic_is_spread(&job->config);
+    roles->on = is_spread(&job->config);
     if (!roles->on)
         return TRI_OK;
     roles->wish = wish_of(&job->config);
     roles->even = is_even(&job->config);
     memcpy(roles->cut_at, job->config.parallel.cut_at, sizeof(roles->cut_at));
     return tri_job_roles_lay(job, 1);
+}
+
+int tri_job_roles_fit(const tri_job *job, int ranks)
+{
+    const tri_job_roles *roles = &job->roles;
+    tri_mesh mesh;
+    return roles->on ? tri_roles_layout(&roles->wish, ranks, roles->even, &mesh) : ranks;
 }
 
 tri_status tri_job_roles_lay(tri_job *job, int ranks)
