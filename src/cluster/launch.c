@@ -16,9 +16,10 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "cluster/launch_impl.h"
 
-#define CLEAR_NS TRI_NS_PER_S /* to tidy up behind us */
+#define CLEAR_NS (5 * TRI_NS_PER_S) /* to tidy up behind us, while a store of several members may find itself a leader */
 
 #define TRI_OPTION_STRUCT tri_launch_config
 static const tri_option launch_rows[] = {TRI_LAUNCH_OPTIONS(TRI_OPTION_ROW)};
@@ -177,6 +178,16 @@ static tri_status ranks_start(launch *job)
     return status;
 }
 
+/* A store that others keep, once training is over: nobody comes back for what it holds. */
+static void store_clear(launch *job)
+{
+    if (!job->store || !job->config->store[0])
+        return;
+    job->store->patience_ns = CLEAR_NS;
+    if (tri_launch_is_over(job) && tri_store_clear(job->store, tri_now_ns()) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "the keys of this job stay in %s: %s", job->config->store, tri_last_error());
+}
+
 static void launch_fini(launch *job)
 {
     launch_rank *ranks = job->ranks;
@@ -196,8 +207,7 @@ static void launch_fini(launch *job)
     if (job->files_fd >= 0)
         close(job->files_fd);
     tri_launch_beat_stop(job);
-    if (job->store && job->config->store[0] && tri_launch_is_over(job))
-        (void)tri_store_clear(job->store, tri_now_ns() + CLEAR_NS); /* etcd may be gone itself */
+    store_clear(job);
     tri_store_close(job->store);
     tri_store_server_stop(job->server);
     tri_journal_close(job->start.journal, job->begun);

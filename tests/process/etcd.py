@@ -105,6 +105,15 @@ class Stores(Elastic):
         self.assertTrue(again.wait_for("goes on: step"), again.text())
         self.cluster.kill(1)
         self.check(again, *STEPS)
+        self.check_tidy()
+        self.cluster.processes[1] = self.cluster.start(1)
+        last = self.start_running("last", "-n", "2", "--elastic", "1:8", "--store", self.cluster.url())
+        self.assertTrue(last.wait_for("weights:"), last.text())
+        self.cluster.kill(0)  # the one that its launcher speaks with
+        self.check(last)
+        self.check_tidy()
+
+    def check_tidy(self):
         self.assertEqual(self.cluster.control("get", "--prefix", "", "--keys-only")[1].strip(), "", "keys are left")
 
     def refused(self, *words):
