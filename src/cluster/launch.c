@@ -19,7 +19,8 @@
 #include "base/log.h"
 #include "cluster/launch_impl.h"
 
-#define CLEAR_NS (5 * TRI_NS_PER_S) /* to tidy up behind us, while a store of several members may find itself a leader */
+#define CLEAR_NS                                                                                                       \
+    (5 * TRI_NS_PER_S) /* to tidy up behind us, while a store of several members may find itself a leader */
 
 #define TRI_OPTION_STRUCT tri_launch_config
 static const tri_option launch_rows[] = {TRI_LAUNCH_OPTIONS(TRI_OPTION_ROW)};
