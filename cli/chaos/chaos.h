@@ -11,6 +11,8 @@
 #include "base/chaos.h"
 #include "base/containers.h"
 #include "base/runtime.h"
+#include "cli/run_process.h"
+#include "monitor/metrics_read.h"
 
 /* One process of the job. */
 typedef struct chaos_worker {
@@ -23,10 +25,10 @@ typedef struct chaos_worker {
 } chaos_worker;
 
 typedef struct chaos_job {
-    char folder[4096]; /* of the run, without links */
+    char folder[TRI_RUN_FOLDER_NBYTES]; /* of the run, without links */
     tri_vector workers;
     int64_t step, looked_ns; /* -1: not known */
-    int64_t log_nbytes;      /* of metrics.jsonl */
+    tri_metrics_tail log;
 } chaos_job;
 
 /* `what` is the folder of a run, or the id of its launcher or of one of its processes. */

@@ -2,12 +2,9 @@
  *
  * find.c: the workers of a run on this machine, and how far they are.
  *
- * A worker is a process that was started as a rank (TRIREME_RANK) of the program with `--out FOLDER`, which the
- * launcher gives to each. It is held by a pidfd taken before it is looked at, so that a number that the system gives to
- * another process is never struck.
+ * A worker is a process that was started as a rank (TRIREME_RANK) of `trireme train` in the run's folder. It is held by
+ * a pidfd taken before it is looked at, so that a number that the system gives to another process is never struck.
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,85 +14,22 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "cli/chaos/chaos.h"
+#include "cli/run_process.h"
 
 #define LOOK_NS (20 * TRI_NS_PER_MS)
-#define TAIL    4096
-
-/* A file of /proc/PID, whose words end with 0 bytes; NULL: it cannot be read. tri_free. */
-static char *proc_read(pid_t pid, const char *name, size_t *nbytes)
-{
-    char path[64], *text = NULL;
-    snprintf(path, sizeof(path), "/proc/%ld/%s", (long)pid, name);
-    return tri_fs_read(path, 4u << 20, &text, nbytes) == TRI_OK ? text : NULL;
-}
-
-/* The word after `name`, or what follows it in its word (name ends with '='); NULL: none. */
-static const char *word_after(const char *text, size_t nbytes, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = text; at < text + nbytes; at += strlen(at) + 1) {
-        const char *next = at + strlen(at) + 1;
-        if (name[length - 1] == '=' && strncmp(at, name, length) == 0)
-            return at + length;
-        if (strcmp(at, name) == 0)
-            return next < text + nbytes ? next : NULL;
-    }
-    return NULL;
-}
-
-/* The folder that a process writes its run to, without links. */
-static bool folder_of(pid_t pid, char folder[4096])
-{
-    char path[8300];
-    size_t nbytes;
-    char *words = proc_read(pid, "cmdline", &nbytes);
-    const char *out = words ? word_after(words, nbytes, "--out") : NULL;
-    if (out && out[0] == '/')
-        snprintf(path, sizeof(path), "%s", out);
-    else if (out)
-        snprintf(path, sizeof(path), "/proc/%ld/cwd/%s", (long)pid, out);
-    char *real = out ? realpath(path, NULL) : NULL;
-    bool found = real && strlen(real) < 4096;
-    if (found)
-        memcpy(folder, real, strlen(real) + 1);
-    free(real);
-    tri_free(words);
-    return found;
-}
-
-static int rank_of(pid_t pid)
-{
-    size_t nbytes;
-    char *words = proc_read(pid, "environ", &nbytes);
-    const char *rank = words ? word_after(words, nbytes, "TRIREME_RANK=") : NULL;
-    int number = rank ? atoi(rank) : -1;
-    tri_free(words);
-    return number;
-}
 
 /* State and parent. */
 static char state_of(pid_t pid, pid_t *parent)
 {
-    char state = 'Z', *text = proc_read(pid, "stat", NULL), *name = text ? strrchr(text, ')') : NULL;
+    char state = 'Z', *text = tri_proc_read(pid, "stat", NULL), *name = text ? strrchr(text, ')') : NULL;
     long number = 0;
     if (name && sscanf(name + 1, " %c %ld", &state, &number) != 2)
         state = 'Z';
     *parent = (pid_t)number;
     tri_free(text);
     return state;
-}
-
-typedef void (*pid_visit)(void *arg, pid_t pid);
-
-static void pids_visit(pid_visit visit, void *arg)
-{
-    DIR *folder = opendir("/proc");
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        if (isdigit((unsigned char)entry->d_name[0]))
-            visit(arg, (pid_t)atol(entry->d_name));
-    if (folder)
-        closedir(folder);
 }
 
 /* --- the job --- */
@@ -112,13 +46,14 @@ static bool is_known(const chaos_job *job, pid_t pid)
 static void worker_add(void *arg, pid_t pid)
 {
     chaos_job *job = arg;
-    char folder[4096];
+    char folder[TRI_RUN_FOLDER_NBYTES];
     pid_t parent;
     if (is_known(job, pid))
         return;
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    chaos_worker worker = {.pid = pid, .pidfd = pidfd, .rank = pidfd < 0 ? -1 : rank_of(pid), .since_ns = tri_now_ns()};
-    bool ours = worker.rank >= 0 && folder_of(pid, folder) && strcmp(folder, job->folder) == 0;
+    chaos_worker worker = {
+        .pid = pid, .pidfd = pidfd, .rank = pidfd < 0 ? -1 : tri_proc_rank(pid), .since_ns = tri_now_ns()};
+    bool ours = worker.rank >= 0 && tri_proc_folder(pid, folder) && strcmp(folder, job->folder) == 0;
     if ((!ours || state_of(pid, &parent) == 'Z' || !tri_vector_push(&job->workers, &worker)) && pidfd >= 0)
         close(pidfd);
 }
@@ -147,7 +82,7 @@ void chaos_job_look(chaos_job *job)
             worker_drop(&workers[i]);
     }
     job->workers.count = kept;
-    pids_visit(worker_add, job);
+    tri_pids_visit(worker_add, job);
     workers = job->workers.items;
     for (size_t i = 0; i < job->workers.count; i++)
         if (!workers[i].page)
@@ -172,8 +107,8 @@ static void child_look(void *arg, pid_t pid)
 {
     child_search *search = arg;
     pid_t parent;
-    if (!search->found && state_of(pid, &parent) != 'Z' && parent == search->parent && rank_of(pid) >= 0)
-        search->found = folder_of(pid, search->folder);
+    if (!search->found && state_of(pid, &parent) != 'Z' && parent == search->parent && tri_proc_rank(pid) >= 0)
+        search->found = tri_proc_folder(pid, search->folder);
 }
 
 /* Of the process itself, if it is a rank, or of those that it has started. */
@@ -184,9 +119,9 @@ static tri_status folder_find(const char *what, chaos_job *job)
     long pid = strtol(what, &end, 10);
     if (end != what && !*end && !errno && pid > 0 && !tri_fs_is_folder(what)) {
         child_search search = {.parent = (pid_t)pid, .folder = job->folder};
-        search.found = rank_of((pid_t)pid) >= 0 && folder_of((pid_t)pid, job->folder);
+        search.found = tri_proc_rank((pid_t)pid) >= 0 && tri_proc_folder((pid_t)pid, job->folder);
         if (!search.found)
-            pids_visit(child_look, &search);
+            tri_pids_visit(child_look, &search);
         return search.found ? TRI_OK
                             : tri_fail(TRI_ENOTFOUND,
                                        "%s: want the id of a 'trireme train -n N', or of one of its workers, found %s",
@@ -205,8 +140,9 @@ static tri_status folder_find(const char *what, chaos_job *job)
 
 tri_status chaos_job_find(const char *what, chaos_job *job)
 {
-    *job = (chaos_job){.workers = {.each = sizeof(chaos_worker)}, .step = -1, .log_nbytes = -1};
+    *job = (chaos_job){.workers = {.each = sizeof(chaos_worker)}, .step = -1};
     TRI_TRY(folder_find(what, job));
+    snprintf(job->log.path, sizeof(job->log.path), "%s/metrics.jsonl", job->folder);
     chaos_job_look(job);
     if (job->workers.count == 0)
         return tri_fail(TRI_ENOTFOUND,
@@ -216,34 +152,11 @@ tri_status chaos_job_find(const char *what, chaos_job *job)
     return TRI_OK;
 }
 
-/* The step of the last whole line. */
-static int64_t log_step(const char *text, size_t nbytes)
+static void log_line(void *arg, const tri_metrics_line *line)
 {
-    static const char word[] = "\"step\":";
-    int64_t step = -1;
-    for (const char *at = text; (at = memmem(at, (size_t)(text + nbytes - at), word, sizeof(word) - 1));)
-        step = strtoll(at += sizeof(word) - 1, NULL, 10) + 1;
-    return step;
-}
-
-static void log_look(chaos_job *job)
-{
-    char path[4200], text[TAIL + 1];
-    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->folder);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return;
-    fseek(file, 0, SEEK_END);
-    int64_t nbytes = ftell(file);
-    if (nbytes != job->log_nbytes) {
-        job->log_nbytes = nbytes;
-        fseek(file, nbytes > TAIL ? (long)(nbytes - TAIL) : 0, SEEK_SET);
-        size_t got = fread(text, 1, TAIL, file);
-        text[got] = 0;
-        int64_t step = log_step(text, got);
-        job->step = step > job->step ? step : job->step;
-    }
-    fclose(file);
+    chaos_job *job = arg;
+    int64_t step = tri_metrics_line_step(line) + 1;
+    job->step = step > job->step ? step : job->step;
 }
 
 int64_t chaos_job_step(chaos_job *job)
@@ -259,8 +172,8 @@ int64_t chaos_job_step(chaos_job *job)
         pages = pages || workers[i].page;
         job->step = step > job->step ? step : job->step;
     }
-    if (!pages && look)
-        log_look(job);
+    if (!pages && look && tri_metrics_read(&job->log, log_line, job) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "%s", tri_last_error());
     return job->step;
 }
 
