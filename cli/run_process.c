@@ -25,12 +25,12 @@ void tri_pids_visit(tri_pid_visit visit, void *arg)
         closedir(folder);
 }
 
-char *tri_proc_read(pid_t pid, const char *name, size_t *nbytes)
+/* A file of /proc/PID whose words end with 0 bytes. NULL: it cannot be read. tri_free(). */
+static char *words_of(pid_t pid, const char *name, size_t *nbytes)
 {
     char path[64], *text = NULL;
-    size_t got;
     snprintf(path, sizeof(path), "/proc/%ld/%s", (long)pid, name);
-    return tri_fs_read(path, FILE_MOST, &text, nbytes ? nbytes : &got) == TRI_OK ? text : NULL;
+    return tri_fs_read(path, FILE_MOST, &text, nbytes) == TRI_OK ? text : NULL;
 }
 
 /* What stands behind "name=" in a word, or is the word after `name`; NULL: none. */
@@ -63,7 +63,7 @@ bool tri_proc_folder(pid_t pid, char folder[TRI_RUN_FOLDER_NBYTES])
 {
     char path[8300], *real = NULL;
     size_t nbytes = 0;
-    char *words = tri_proc_read(pid, "cmdline", &nbytes);
+    char *words = words_of(pid, "cmdline", &nbytes);
     const char *word = words && nbytes > 0 ? folder_word(words, nbytes) : NULL;
     if (word && word[0] == '/')
         snprintf(path, sizeof(path), "%s", word);
@@ -82,7 +82,7 @@ bool tri_proc_folder(pid_t pid, char folder[TRI_RUN_FOLDER_NBYTES])
 int tri_proc_rank(pid_t pid)
 {
     size_t nbytes = 0;
-    char *words = tri_proc_read(pid, "environ", &nbytes);
+    char *words = words_of(pid, "environ", &nbytes);
     const char *rank = words ? word_after(words, nbytes, "TRIREME_RANK") : NULL;
     int number = rank ? atoi(rank) : -1;
     tri_free(words);

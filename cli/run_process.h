@@ -14,9 +14,6 @@
 typedef void (*tri_pid_visit)(void *arg, pid_t pid);
 void tri_pids_visit(tri_pid_visit visit, void *arg);
 
-/* A file of /proc/PID, with a 0 byte at its end; the words of cmdline and environ end with 0 bytes too. NULL: it cannot
- * be read. tri_free(). nbytes may be NULL. */
-char *tri_proc_read(pid_t pid, const char *name, size_t *nbytes);
 /* The folder, without links, that a `trireme train` writes its run to: of --out, else of --resume. */
 bool tri_proc_folder(pid_t pid, char folder[TRI_RUN_FOLDER_NBYTES]);
 /* TRIREME_RANK of its environment; -1: it has none, and starts others or is alone. */

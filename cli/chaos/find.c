@@ -15,21 +15,16 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/task.h"
 #include "cli/chaos/chaos.h"
 #include "cli/run_process.h"
 
 #define LOOK_NS (20 * TRI_NS_PER_MS)
 
-/* State and parent. */
-static char state_of(pid_t pid, pid_t *parent)
+static bool lives(pid_t pid)
 {
-    char state = 'Z', *text = tri_proc_read(pid, "stat", NULL), *name = text ? strrchr(text, ')') : NULL;
-    long number = 0;
-    if (name && sscanf(name + 1, " %c %ld", &state, &number) != 2)
-        state = 'Z';
-    *parent = (pid_t)number;
-    tri_free(text);
-    return state;
+    tri_task task;
+    return tri_task_look(pid, 0, &task) && !tri_task_has_ended(&task);
 }
 
 /* --- the job --- */
@@ -47,14 +42,13 @@ static void worker_add(void *arg, pid_t pid)
 {
     chaos_job *job = arg;
     char folder[TRI_RUN_FOLDER_NBYTES];
-    pid_t parent;
     if (is_known(job, pid))
         return;
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     chaos_worker worker = {
         .pid = pid, .pidfd = pidfd, .rank = pidfd < 0 ? -1 : tri_proc_rank(pid), .since_ns = tri_now_ns()};
     bool ours = worker.rank >= 0 && tri_proc_folder(pid, folder) && strcmp(folder, job->folder) == 0;
-    if ((!ours || state_of(pid, &parent) == 'Z' || !tri_vector_push(&job->workers, &worker)) && pidfd >= 0)
+    if ((!ours || !lives(pid) || !tri_vector_push(&job->workers, &worker)) && pidfd >= 0)
         close(pidfd);
 }
 
@@ -74,9 +68,8 @@ void chaos_job_look(chaos_job *job)
 {
     chaos_worker *workers = job->workers.items;
     size_t kept = 0;
-    pid_t parent;
     for (size_t i = 0; i < job->workers.count; i++) {
-        if (chaos_worker_signal(&workers[i], 0) && state_of(workers[i].pid, &parent) != 'Z')
+        if (chaos_worker_signal(&workers[i], 0) && lives(workers[i].pid))
             workers[kept++] = workers[i];
         else
             worker_drop(&workers[i]);
@@ -106,8 +99,9 @@ typedef struct child_search {
 static void child_look(void *arg, pid_t pid)
 {
     child_search *search = arg;
-    pid_t parent;
-    if (!search->found && state_of(pid, &parent) != 'Z' && parent == search->parent && tri_proc_rank(pid) >= 0)
+    tri_task task;
+    if (!search->found && tri_task_look(pid, 0, &task) && !tri_task_has_ended(&task) && task.parent == search->parent &&
+        tri_proc_rank(pid) >= 0)
         search->found = tri_proc_folder(pid, search->folder);
 }
 

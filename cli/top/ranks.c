@@ -9,24 +9,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/runtime.h"
+#include "base/task.h"
 #include "cli/run_process.h"
 #include "cli/top/top.h"
 
-static bool stat_read(pid_t pid, tri_top_rank *out)
+static bool task_read(pid_t pid, tri_top_rank *out)
 {
-    unsigned long user = 0, system = 0;
-    long threads = 0, pages = 0;
-    char *text = tri_proc_read(pid, "stat", NULL), *end = text ? strrchr(text, ')') : NULL;
-    bool read = end && sscanf(end + 1,
-                              " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %ld %*d %*u %*u %ld",
-                              &out->state, &user, &system, &threads, &pages) == 5;
-    tri_free(text);
+    tri_task task;
+    bool read = tri_task_look(pid, 0, &task);
     out->pid = pid;
-    out->threads = (int)threads;
-    out->cpu_s = (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-    out->memory = (int64_t)pages * sysconf(_SC_PAGESIZE);
+    out->state = task.state;
+    out->threads = (int)task.threads;
+    out->cpu_s = (double)(task.user_ticks + task.system_ticks) / (double)sysconf(_SC_CLK_TCK);
+    out->memory = task.pages * sysconf(_SC_PAGESIZE);
     out->seen_ns = tri_now_ns();
     return read;
 }
@@ -78,7 +74,7 @@ static void look_at(void *arg, pid_t pid)
     look *at = arg;
     tri_top_rank one = {0};
     char folder[TRI_RUN_FOLDER_NBYTES];
-    if (!tri_proc_folder(pid, folder) || strcmp(folder, at->folder) != 0 || !stat_read(pid, &one))
+    if (!tri_proc_folder(pid, folder) || strcmp(folder, at->folder) != 0 || !task_read(pid, &one))
         return;
     one.rank = tri_proc_rank(pid);
     one.cpu = cpu_since(&at->top->ranks, &one);

@@ -8,6 +8,7 @@
 #include "cluster/environment.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/fs.h"
+#include "base/task.h"
 #include "cluster/store_impl.h"
 #include "net/auth.h"
 
@@ -79,34 +80,12 @@ static tri_status job_end(job_id *job, char hex[65])
     return status;
 }
 
-/* Name, parent and start time of a process, from /proc/<pid>/stat. */
-static bool process_read(long pid, char name[64], long *parent, char start[32])
+static void job_add_process(job_id *job, const char *name, pid_t pid, const tri_task *task)
 {
-    char path[64], *text, *open, *close, *field, *save = NULL;
-    size_t nbytes;
-    bool ok = false;
+    char text[96];
 
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    if (pid <= 0 || tri_fs_read(path, 0, &text, &nbytes) != TRI_OK)
-        return false;
-    open = strchr(text, '(');
-    close = strrchr(text, ')'); /* the name itself may hold any byte */
-    if (open && close && open < close) {
-        *close = 0;
-        snprintf(name, 64, "%s", open + 1);
-        field = strtok_r(close + 1, " ", &save);
-        for (int i = 3; field && i <= 22; i++) {
-            if (i == 4)
-                *parent = strtol(field, NULL, 10);
-            if (i == 22) {
-                snprintf(start, 32, "%s", field);
-                ok = true;
-            }
-            field = strtok_r(NULL, " ", &save);
-        }
-    }
-    tri_free(text);
-    return ok;
+    snprintf(text, sizeof text, "%ld at %" PRIu64, (long)pid, task->start_ticks);
+    job_add(job, name, text);
 }
 
 /* The process that started the ranks of this host: the same for all of them, also behind a shell script per rank. */
@@ -115,23 +94,20 @@ static void job_add_starter(job_id *job, bool parent_will_do)
     static const char *const names[] = {"mpirun",    "mpiexec",         "mpiexec.hydra", "orterun",
                                         "prterun",   "orted",           "prted",         "hydra_pmi_proxy",
                                         "pmi_proxy", "hydra_bstrap_pr", "prte",          "slurmstepd"};
-    long pid = getppid(), parent = 0;
-    char name[64], start[32], text[96];
+    pid_t pid = getppid();
+    tri_task task;
 
-    for (int depth = 0; depth < 32 && process_read(pid, name, &parent, start); depth++) {
+    for (int depth = 0; depth < 32 && tri_task_look(pid, 0, &task); depth++) {
         for (size_t i = 0; i < TRI_COUNT_OF(names); i++) {
-            if (strcmp(name, names[i]) == 0) {
-                snprintf(text, sizeof text, "%ld at %s", pid, start);
-                job_add(job, "starter", text);
+            if (strcmp(task.name, names[i]) == 0) {
+                job_add_process(job, "starter", pid, &task);
                 return;
             }
         }
-        pid = parent;
+        pid = task.parent;
     }
-    if (parent_will_do && process_read(getppid(), name, &parent, start)) {
-        snprintf(text, sizeof text, "%ld at %s", (long)getppid(), start);
-        job_add(job, "parent", text);
-    }
+    if (parent_will_do && tri_task_look(getppid(), 0, &task))
+        job_add_process(job, "parent", getppid(), &task);
 }
 
 /* A folder for a job whose ranks are all on this host. */

@@ -19,6 +19,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/task.h"
 #include "cluster/launch_impl.h"
 
 #define KEY            48
@@ -29,20 +30,9 @@
 /* When a process began, in ticks since the machine did; 0: there is none, or it has ended. */
 static uint64_t start_of(pid_t pid)
 {
-    char path[32], *text;
-    size_t nbytes;
-    unsigned long long start = 0;
-    char state = 'Z';
+    tri_task task;
 
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
-        return 0;
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
-    if (at && sscanf(at, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
-                     &start) != 2)
-        start = 0;
-    tri_free(text);
-    return state == 'Z' || state == 'X' ? 0 : start;
+    return tri_task_look(pid, 0, &task) && !tri_task_has_ended(&task) ? task.start_ticks : 0;
 }
 
 void tri_launch_process_note(tri_journal *journal, const launch_rank *rank)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/fs.h"
+#include "base/task.h"
 #include "net/watch_impl.h"
 
 #define BEATS_MISSED   3
@@ -110,25 +110,11 @@ void tri_watch_page_read(watch_peer *peer, int64_t now_ns)
 /* What the kernel says of the thread that should beat: 'R' wants to run, 'T' is stopped; '?' cannot be known. */
 static char task_state(const watch_peer *peer)
 {
-    char path[64], *text = NULL;
-    const char *at;
-    uint32_t task;
-    char state = '?';
-    size_t nbytes;
-
-    if (peer->process <= 0)
-        return '?';
+    tri_task task;
     /* Before the watch thread has come to run: of the main thread. */
-    task = atomic_load((_Atomic uint32_t *)(uintptr_t)&peer->page->task);
-    snprintf(path, sizeof path, "/proc/%d/task/%u/stat", (int)peer->process,
-             task ? (unsigned)task : (unsigned)peer->process);
-    if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
-        return '?';
-    at = strrchr(text, ')');
-    if (at && at[1] == ' ')
-        state = at[2];
-    tri_free(text);
-    return state;
+    uint32_t thread = peer->process > 0 ? atomic_load((_Atomic uint32_t *)(uintptr_t)&peer->page->task) : 0;
+
+    return tri_task_look(peer->process, (pid_t)thread, &task) ? task.state : '?';
 }
 
 /* Microseconds of a round trip, and milliseconds since the other kernel last answered. */

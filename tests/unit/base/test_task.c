@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_task.c: what is said of this process, of its threads and of a child that is stopped and killed.
+ */
+#include "base/task.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void test_of_this_process(void **state)
+{
+    tri_task task, thread;
+    (void)state;
+    assert_true(tri_task_look(getpid(), 0, &task));
+    assert_int_equal(task.parent, getppid());
+    assert_int_equal(task.state, 'R');
+    assert_true(task.start_ticks > 0 && task.threads >= 1 && task.pages > 0);
+    assert_true(tri_task_look(getpid(), getpid(), &thread));
+    assert_int_equal(thread.start_ticks, task.start_ticks);
+    assert_false(tri_task_look(0, 0, &task));
+    assert_false(tri_task_look(getpid(), 1, &task)); /* a thread of another one */
+}
+
+/* The file has the name in brackets, and blanks between its fields. */
+static void test_a_name_of_any_bytes(void **state)
+{
+    static const char name[] = "a) R 1 (b)";
+    tri_task task;
+    (void)state;
+    assert_int_equal(prctl(PR_SET_NAME, name), 0);
+    assert_true(tri_task_look(getpid(), 0, &task));
+    assert_string_equal(task.name, name);
+    assert_int_equal(task.parent, getppid());
+}
+
+static void test_states_of_a_child(void **state)
+{
+    tri_task task;
+    siginfo_t info;
+    pid_t child = fork();
+    (void)state;
+    if (child == 0)
+        for (;;)
+            pause();
+    assert_int_equal(kill(child, SIGSTOP), 0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WSTOPPED), 0);
+    assert_true(tri_task_look(child, 0, &task));
+    assert_int_equal(task.state, 'T');
+    assert_false(tri_task_has_ended(&task));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    assert_true(tri_task_look(child, 0, &task));
+    assert_true(tri_task_has_ended(&task));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_false(tri_task_look(child, 0, &task));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_of_this_process),
+        cmocka_unit_test(test_a_name_of_any_bytes),
+        cmocka_unit_test(test_states_of_a_child),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
