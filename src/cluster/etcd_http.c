@@ -48,6 +48,7 @@ struct tri_etcd {
     char *auth, *ca, *cert, *key;                  /* files; NULL: none */
     char user[NAME_NBYTES], password[NAME_NBYTES]; /* "": none */
     struct curl_slist *headers;                    /* with a user: its token */
+    bool met;                                      /* one of them has answered */
     char reason[CURL_ERROR_SIZE];
 };
 
@@ -255,6 +256,12 @@ static tri_status refused(tri_etcd *etcd, const tri_string *answer)
     return status;
 }
 
+/* What waiting does not mend, unless it was right before: then one member of several is another one. */
+static bool is_wrong_trust(CURLcode code)
+{
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM;
+}
+
 static tri_status ask_once(tri_etcd *etcd, const char *path, const char *question, int64_t limit_ns, tri_string *answer)
 {
     long http = 0;
@@ -265,8 +272,13 @@ static tri_status ask_once(tri_etcd *etcd, const char *path, const char *questio
     SET(CURLOPT_WRITEDATA, answer);
     etcd->reason[0] = 0;
     CURLcode code = etcd->calls.curl_easy_perform(etcd->curl);
+    const char *why = etcd->reason[0] ? etcd->reason : etcd->calls.curl_easy_strerror(code);
+    if (is_wrong_trust(code) && !etcd->met)
+        return tri_fail(TRI_ECONFIG, "etcd %s: %s (?ca=FILE names who signs its certificate)", etcd->members[etcd->at],
+                        why);
     if (code != CURLE_OK)
-        return unreachable(etcd, etcd->reason[0] ? etcd->reason : etcd->calls.curl_easy_strerror(code));
+        return unreachable(etcd, why);
+    etcd->met = true;
     etcd->calls.curl_easy_getinfo(etcd->curl, CURLINFO_RESPONSE_CODE, &http);
     return http == 200 ? TRI_OK : refused(etcd, answer);
 }

@@ -206,13 +206,18 @@ void tri_ledger_write(tri_ledger *ledger, int64_t step, uint64_t marks, int64_t 
         flush(ledger);
 }
 
+void tri_ledger_flush(tri_ledger *ledger)
+{
+    if (ledger && ledger->leads)
+        flush(ledger);
+}
+
 tri_status tri_ledger_close(tri_ledger *ledger)
 {
     if (!ledger)
         return TRI_OK;
     tri_status status = TRI_OK;
-    if (ledger->leads)
-        flush(ledger);
+    tri_ledger_flush(ledger);
     if (ledger->leads && ledger->failed)
         status = tri_fail(TRI_EIO, "%s: its last steps could not be written", ledger->path);
     tri_free(ledger->path);

@@ -35,6 +35,9 @@ void tri_ledger_forget(tri_ledger *ledger);
 /* The step is made, of samples whose marks have this sum, by that generation of ranks. Written each second; a disk that
  * fails is told, and the steps wait. No allocation. */
 void tri_ledger_write(tri_ledger *ledger, int64_t step, uint64_t marks, int64_t generation);
+/* What it has is in the file, if this one writes it; whether it is on the disk is for tri_fs_sync(). NULL does nothing.
+ */
+void tri_ledger_flush(tri_ledger *ledger);
 /* TRI_EIO: its last steps could not be written. NULL does nothing. */
 tri_status tri_ledger_close(tri_ledger *ledger);
 

@@ -293,9 +293,10 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
             saver->last_ns[i] = tri_now_ns();
         }
     job->saved_step = job->step;
-    if (job->metrics &&
-        tri_metrics_flush(job->metrics) != TRI_OK) /* a run that goes on from here has the lines so far */
+    /* A run that goes on from here has the lines and the entries so far. */
+    if (job->metrics && tri_metrics_flush(job->metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
+    tri_ledger_flush(job->used.ledger);
     tri_status status = write_all(job, work, lasting);
     if (saver->thread)
         return status;

@@ -6,6 +6,7 @@ usage: ledger.py TRIREME
 """
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -66,6 +67,19 @@ class Ledger(unittest.TestCase):
         self.train("parts", "-n", "2", "train.steps=8")
         self.train("parts", "-n", "3", "--resume", "parts")
         self.assertEqual(self.bytes_of("parts"), self.bytes_of("alone"))
+
+    def test_a_checkpoint_has_the_steps_before_it(self):
+        """Everybody is killed as soon as it is there, and the run goes on from it."""
+        (self.path / "run.yaml").write_text(elastic.CONFIG)
+        run = elastic.Run(self.path, "killed", "-n", "2", "train.steps=100000", "checkpoint.every_steps=50")
+        until = time.monotonic() + 60
+        while not list((self.path / "killed").glob("checkpoints/step-*[0-9]/manifest.json")) and run.is_running() and time.monotonic() < until:
+            time.sleep(0.001)
+        run.process.kill()
+        run.end()
+        steps = max(int(re.search(r"\d+", place.parent.name)[0]) for place in (self.path / "killed").glob("checkpoints/step-*[0-9]/manifest.json"))
+        self.train("killed", "-n", "1", "--resume", "killed", f"train.steps={steps + 20}")
+        self.audit("killed", 0)
 
     def test_what_is_wrong_is_named(self):
         self.train("run")
