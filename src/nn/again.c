@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * again.c: blocks whose values are not kept for the way down: which of their ops run again there, and when.
+ * again.c: when each op runs: blocks whose values are not kept for the way down, of whose ops some run again there, and
+ * gradients of parameters that let those of values go first.
  *
  * An op of a block runs again when its backward needs what it saved or its output, or when an op of the block that runs
  * again, or the backward of one, reads its output, unless that is kept for readers outside anyway. The same kernels on
@@ -58,6 +59,19 @@ int tri_graph_block_first(const tri_graph *graph, int o)
     return o;
 }
 
+static bool sends_down(const tri_graph *graph)
+{
+    for (int i = 0; i < graph->span.in_count; i++)
+        if (graph->span.in[i].grad)
+            return true;
+    return false;
+}
+
+bool tri_graph_op_can_wait(const graph_op *op)
+{
+    return op->desc.op == TRI_OP_LINEAR && op->backward && op->desc.need_dinput[0] && op->moves[0] && op->block == 0;
+}
+
 void tri_graph_plan_times(tri_graph *graph)
 {
     int time = graph->op_count;
@@ -68,6 +82,12 @@ void tri_graph_plan_times(tri_graph *graph)
             for (int i = tri_graph_block_first(graph, o); i <= o; i++)
                 if (graph->ops[i].again)
                     graph->ops[i].again_at = time++;
-        graph->ops[o].down_at = time++;
+        graph->ops[o].down_at = graph->ops[o].late_at = time++;
+    }
+    bool waited_for = graph->config.training && graph->config.slots > 0 && sends_down(graph);
+    for (int o = graph->op_count - 1; o >= 0 && waited_for; o--) {
+        graph->ops[o].late = tri_graph_op_can_wait(&graph->ops[o]);
+        if (graph->ops[o].late)
+            graph->ops[o].late_at = time++;
     }
 }

@@ -89,10 +89,13 @@ static tri_status op_params(tri_graph *graph, graph_op *op)
     return TRI_OK;
 }
 
-static tri_status op_down(tri_graph *graph, graph_op *op)
+/* late: its parameters' gradients are left for op_weights(). */
+static tri_status op_down(tri_graph *graph, graph_op *op, bool late)
 {
     tri_op_call *call = &op->call;
     TRI_TRY(op_params(graph, op));
+    for (int p = 0; late && p < op->desc.param_count; p++)
+        call->dparam[p] = NULL;
     call->scratch = tri_graph_buffer(graph, op->scratch_down);
     call->doutput = tri_graph_buffer(graph, graph->values[op->output].grad);
     for (int i = 0; i < op->desc.input_count; i++)
@@ -113,7 +116,18 @@ static tri_status op_down(tri_graph *graph, graph_op *op)
     return TRI_OK;
 }
 
-tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg)
+/* The kernel reads no parameter for this. */
+static void op_weights(tri_graph *graph, graph_op *op)
+{
+    tri_op_call *call = &op->call;
+    tri_graph_op_parts(graph, op);
+    call->scratch = tri_graph_buffer(graph, op->scratch_late);
+    for (int i = 0; i < op->desc.input_count; i++)
+        call->dinput[i] = NULL;
+    tri_kernel_backward(&op->kernel, call);
+}
+
+static tri_status go_down(tri_graph *graph, tri_graph_ready ready, void *arg, bool late)
 {
     graph_slot *slot = &graph->slots[graph->slot];
     if (!slot->can_go_down)
@@ -131,10 +145,28 @@ tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg
         if (tri_graph_ends_block(graph, o))
             TRI_TRY(block_again(graph, o));
         if (op->backward)
-            TRI_TRY(op_down(graph, op));
+            TRI_TRY(op_down(graph, op, late && op->late));
         TRI_TRY(tri_graph_others(graph));
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
             ready(arg, op->slot[p]);
     }
     return TRI_OK;
+}
+
+tri_status tri_graph_backward(tri_graph *graph, tri_graph_ready ready, void *arg)
+{
+    return go_down(graph, ready, arg, false);
+}
+
+tri_status tri_graph_backward_values(tri_graph *graph)
+{
+    return go_down(graph, NULL, NULL, true);
+}
+
+tri_status tri_graph_backward_weights(tri_graph *graph)
+{
+    for (int o = graph->op_count - 1; o >= 0; o--)
+        if (graph->ops[o].late)
+            op_weights(graph, &graph->ops[o]);
+    return tri_graph_others(graph);
 }

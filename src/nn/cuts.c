@@ -42,6 +42,7 @@ static void section_add_op(const tri_model *model, const tri_graph *graph, int o
     const tri_param_spec *specs = model->params.items;
     bool named = section->count > 0;
     section->flops += tri_graph_op_flops(graph, op, true);
+    section->late_flops += tri_graph_op_late_flops(graph, op);
     for (int p = 0; p < op->desc.param_count; p++)
         section->count += tri_shape_count(specs[op->number[p]].shape);
     if (!named)

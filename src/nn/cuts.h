@@ -14,6 +14,7 @@
 typedef struct tri_section {
     int first_node, end_node;
     double flops;        /* of one sample: up, down, and up again where its values are formed again */
+    double late_flops;   /* of these such as the rank before does not wait for: span.h */
     double seconds;      /* of one sample, measured; 0: not */
     int64_t count;       /* elements of the parameters that its nodes read */
     int64_t nbytes_up;   /* of one sample: values that cross its beginning */

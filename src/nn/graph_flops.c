@@ -23,14 +23,23 @@ static int64_t terms_of(const tri_op_desc *desc)
     }
 }
 
-double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again)
+static double one_pass(const tri_graph *graph, const graph_op *op)
 {
     double outputs = (double)tri_shape_count(op->desc.output), terms = (double)terms_of(&op->desc);
     if (op->desc.op == TRI_OP_VOCAB_LOSS || op->desc.op == TRI_OP_VOCAB_PART) {
         outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
         terms = (double)op->desc.param[0].dim[1];
     }
-    double once = 2.0 * terms * outputs / (double)graph->config.rows;
+    return 2.0 * terms * outputs / (double)graph->config.rows;
+}
+
+double tri_graph_op_late_flops(const tri_graph *graph, const graph_op *op)
+{
+    return tri_graph_op_can_wait(op) ? one_pass(graph, op) : 0;
+}
+
+double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again)
+{
     int passes = 1 + (op->backward && op->desc.param_count > 0 && op->moves[0]);
     for (int i = 0; i < op->desc.input_count; i++)
         passes += op->backward && op->desc.need_dinput[i];
@@ -38,7 +47,7 @@ double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again
         passes++; /* each of its two products has two factors with gradients */
     if (again && op->backward && (op->block > 0 || op->desc.attr.forget))
         passes++;
-    return passes * once;
+    return passes * one_pass(graph, op);
 }
 
 double tri_graph_count_flops(const tri_graph *graph)

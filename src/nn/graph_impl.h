@@ -3,8 +3,9 @@
  * graph_impl.h: what a compiled graph is made of: roots of values, planned ops, and buffers with lifetimes.
  *
  * Times: op i of n runs at time i on the way up, and on the way down from time n on, where ops of blocks run once more
- * before they go down (again.c). A buffer is busy from `first` to `last`, both included; buffers whose times do not
- * meet may share memory. Included by files of nn/ and their tests only.
+ * before they go down (again.c); behind them come gradients of parameters that wait. A buffer is busy from `first` to
+ * `last`, both included; buffers whose times do not meet may share memory. Included by files of nn/ and their tests
+ * only.
  */
 #ifndef TRI_NN_GRAPH_IMPL_H
 #define TRI_NN_GRAPH_IMPL_H
@@ -58,12 +59,14 @@ typedef struct graph_op {
     bool moves[TRI_OP_MAX_PARAMS];        /* gradients of parameters that are wanted */
     int block;                            /* 0: none */
     bool again;                           /* runs once more, at again_at, before its block goes down */
-    int again_at, down_at;                /* times */
-    int saved, scratch, scratch_down;     /* buffers, -1: none */
-    int saved_again, scratch_again;       /* of the second run */
-    int dinput[TRI_OP_MAX_INPUTS];        /* buffer that backward writes, -1: gradient not wanted */
-    int add_into[TRI_OP_MAX_INPUTS];      /* buffer it is then added to, -1: dinput is the gradient itself */
-    tri_op_call call;                     /* filled for each run */
+    bool late;                        /* gradients of its parameters may come at late_at, behind all of the way down */
+    int again_at, down_at, late_at;   /* times; late_at: down_at where it is not late */
+    int saved, scratch, scratch_down; /* buffers, -1: none */
+    int scratch_late;
+    int saved_again, scratch_again;  /* of the second run */
+    int dinput[TRI_OP_MAX_INPUTS];   /* buffer that backward writes, -1: gradient not wanted */
+    int add_into[TRI_OP_MAX_INPUTS]; /* buffer it is then added to, -1: dinput is the gradient itself */
+    tri_op_call call;                /* filled for each run */
 } graph_op;
 
 struct tri_graph {
@@ -123,8 +126,11 @@ tri_status tri_graph_others(const tri_graph *graph);
 void tri_graph_op_parts(tri_graph *graph, graph_op *op);
 /* compile.c: a store without entries: enough to decide what is compiled; its of_model is the caller's to free. */
 tri_status tri_graph_store_none(const tri_model *model, tri_params *none);
-/* again.c: decides which ops run again, and the times of all. */
+/* again.c: decides which ops run again, which are late, and the times of all. */
 void tri_graph_plan_times(tri_graph *graph);
+/* Gradients of its parameters may come behind those of all values, where somebody waits for these; not in blocks, whose
+ * values would all be kept. */
+bool tri_graph_op_can_wait(const graph_op *op);
 /* The output of op `producer` lives on after the way up of its block. */
 bool tri_graph_is_kept(const tri_graph *graph, int producer);
 /* Op o is the last one of a block; the first op of o's block. */
@@ -137,7 +143,8 @@ void tri_graph_free_memory(tri_graph *graph);
 /* Gives offsets to buffers so that those whose times meet do not overlap; returns the bytes of the whole. */
 size_t tri_graph_pack(graph_buffer *buffers, int count, int *order);
 double tri_graph_count_flops(const tri_graph *graph);
-/* Of one sample of one op; again: also where it runs once more on the way down. */
+/* Of one sample of one op: those that can wait; all, again: also where it runs once more on the way down. */
+double tri_graph_op_late_flops(const tri_graph *graph, const graph_op *op);
 double tri_graph_op_flops(const tri_graph *graph, const graph_op *op, bool again);
 /* compile.c: what is decided of the whole model: ops, types, which gradients are wanted. Values and ops are there. */
 tri_status tri_graph_decide(tri_graph *graph, const tri_model *model);

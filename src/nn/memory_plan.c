@@ -19,6 +19,12 @@ static int time_down(const tri_graph *graph, int op)
     return graph->ops[op].down_at;
 }
 
+/* When backward reads its op's values for the last time. */
+static int time_late(const tri_graph *graph, int op)
+{
+    return graph->ops[op].late_at;
+}
+
 static int later(int a, int b)
 {
     return a > b ? a : b;
@@ -48,7 +54,7 @@ static int value_last(const tri_graph *graph, int value, int producer)
     const graph_op *made = &graph->ops[producer];
     int last = producer;
     if (made->backward && made->kernel.ops->backward_output && !made->again)
-        last = later(last, time_down(graph, producer));
+        last = later(last, time_late(graph, producer));
     if (value == graph->logits)
         last = later(last, graph->op_count - 1);
     for (int o = producer + 1; o < graph->op_count; o++) {
@@ -62,7 +68,7 @@ static int value_last(const tri_graph *graph, int value, int producer)
             if (op->again)
                 last = later(last, op->again_at);
             if (tri_graph_op_reads_down(op))
-                last = later(last, time_down(graph, o));
+                last = later(last, time_late(graph, o));
         }
     }
     return last;
@@ -128,7 +134,7 @@ static void plan_up(tri_graph *graph)
                 out->buffer = buffer_add(graph, nbytes, o, last);
             }
         }
-        int saved_last = op->backward && !op->again ? time_down(graph, o) : o;
+        int saved_last = op->backward && !op->again ? time_late(graph, o) : o;
         op->saved = buffer_add(graph, run_nbytes(graph, op->kernel.saved_nbytes), o, saved_last);
         op->scratch = buffer_add(graph, op->kernel.scratch_nbytes, o, o);
         graph->plain_nbytes += run_nbytes(graph, op->kernel.saved_nbytes) + op->kernel.scratch_nbytes;
@@ -183,7 +189,7 @@ static void plan_dinput(tri_graph *graph, int o, int i)
         op->dinput[i] = in->grad = in->din;
         return;
     }
-    int last = time_down(graph, producer_of(graph, op->input[i]));
+    int last = time_late(graph, producer_of(graph, op->input[i]));
     bool in_place = graph->share && i == 0 && op->kernel.ops->dinput_may_alias && outer >= 0 &&
                     graph->buffers[outer].crossing == 0 && in->nbytes == graph->values[op->output].nbytes &&
                     in->dtype == graph->values[op->output].dtype;
@@ -207,6 +213,7 @@ static void plan_down(tri_graph *graph)
             if (op->desc.need_dinput[i])
                 plan_dinput(graph, o, i);
         op->scratch_down = buffer_add(graph, op->kernel.scratch_nbytes, now, now);
+        op->scratch_late = op->late ? buffer_add(graph, op->kernel.scratch_nbytes, op->late_at, op->late_at) : -1;
         graph->plain_nbytes += op->kernel.scratch_nbytes;
     }
 }
@@ -334,7 +341,7 @@ void tri_graph_free_memory(tri_graph *graph)
 
 tri_status tri_graph_plan_memory(tri_graph *graph)
 {
-    graph->buffer_capacity = graph->op_count * (7 + TRI_OP_MAX_INPUTS) + graph->crossing_count;
+    graph->buffer_capacity = graph->op_count * (8 + TRI_OP_MAX_INPUTS) + graph->crossing_count;
     graph->buffers = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*graph->buffers));
     int *order = tri_alloc_zero((size_t)graph->buffer_capacity, sizeof(*order));
     if (!graph->buffers || !order) {

@@ -49,6 +49,12 @@ typedef struct tri_span_places {
  * backward, and forward writes none. */
 void tri_graph_slot_enter(tri_graph *graph, int slot, const tri_span_places *places);
 
+/* tri_graph_backward() of a graph with slots in two halves, for those who wait for `din`: after the first one that is
+ * written, after the second one all gradients of parameters are (those of linear layers come there). Between the two
+ * the slot stays, and what lies in its places. */
+tri_status tri_graph_backward_values(tri_graph *graph);
+tri_status tri_graph_backward_weights(tri_graph *graph);
+
 /* Bytes of one shard of the batch's input and target. */
 void tri_graph_batch_nbytes(const tri_graph *graph, size_t *input_nbytes, size_t *target_nbytes);
 /* Does this graph write the gradient of that number (entries, ties, the tail last)? */

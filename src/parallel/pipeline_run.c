@@ -242,6 +242,30 @@ static tri_status go_up(const pipe_run *run, pipe_chunk *chunk, int m)
     return TRI_OK;
 }
 
+/* What goes down leaves before gradients of parameters are computed: only the rank below waits. */
+static tri_status halves_go_down(const pipe_run *run, pipe_chunk *chunk)
+{
+    tri_pipeline_times *times = &run->p->times;
+    int64_t start_ns = tri_now_ns();
+    TRI_TRY(tri_graph_backward_values(chunk->graph));
+    times->backward += seconds_since(start_ns);
+    chunk->done[1]++;
+    TRI_TRY(messages_post(run->p));
+    start_ns = tri_now_ns();
+    TRI_TRY(tri_graph_backward_weights(chunk->graph));
+    times->backward += seconds_since(start_ns);
+    return TRI_OK;
+}
+
+static tri_status all_go_down(pipe_run *run, pipe_chunk *chunk, const pipe_micro *micro)
+{
+    int64_t start_ns = tri_now_ns();
+    TRI_TRY(last_go_down(run, chunk, micro));
+    run->p->times.backward += seconds_since(start_ns);
+    chunk->done[1]++;
+    return TRI_OK;
+}
+
 /* last: nothing comes behind it on this rank. */
 static tri_status go_down(pipe_run *run, pipe_chunk *chunk, int m, bool last)
 {
@@ -249,18 +273,15 @@ static tri_status go_down(pipe_run *run, pipe_chunk *chunk, int m, bool last)
     tri_tree_part whole = {0, micro->count};
     float *grads = sum_at(run, micro, __builtin_popcount((unsigned)micro->leaf));
     TRI_TRY(buffer_take(run->p, item_of(&chunk->din, m)));
-    int64_t start_ns = tri_now_ns();
     buffer_arrive(item_of(&chunk->dout, m));
     chunk_enter(chunk, m);
     TRI_TRY(tri_graph_grads_set(chunk->graph, 1, &whole, &grads));
     bool early = last && run->ready && run->p->overlap && run->p->rank == 0 && run->p->ranks > 1;
-    TRI_TRY(early ? last_go_down(run, chunk, micro) : tri_graph_backward(chunk->graph, NULL, NULL));
-    run->p->times.backward += seconds_since(start_ns);
-    chunk->done[1]++;
+    TRI_TRY(early ? all_go_down(run, chunk, micro) : halves_go_down(run, chunk));
     chunk->freed[0]++;
     chunk->freed[1]++;
     TRI_TRY(messages_post(run->p)); /* before what nobody waits for */
-    start_ns = tri_now_ns();
+    int64_t start_ns = tri_now_ns();
     if (!early)
         leaf_add(run, chunk, micro);
     run->p->times.adding += seconds_since(start_ns);

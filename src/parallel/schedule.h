@@ -51,6 +51,7 @@ tri_status tri_pipe_schedule_check(tri_pipe_schedule *schedule);
 /* A run in which the actions of a chunk take so long, and a message so much longer. */
 typedef struct tri_pipe_schedule_costs {
     const double *forward, *backward; /* [chunks] */
+    const double *late;               /* [chunks] of backward, after what it sends has left; NULL: nothing */
     double message;
 } tri_pipe_schedule_costs;
 /* ends[rank * action_count + action], or NULL; returns the end of the last. The schedule was checked. */

@@ -29,7 +29,8 @@ static double begin_of(const tri_pipe_schedule *s, double *ends, const tri_pipe_
     if (a.backward && a.chunk == last)
         return *end_of(s, ends, a.chunk, false, a.micro);
     double end = *end_of(s, ends, a.backward ? a.chunk + 1 : a.chunk - 1, a.backward, a.micro);
-    return end < 0 ? end : end + message;
+    double late = a.backward && costs->late ? costs->late[a.chunk + 1] : 0;
+    return end < 0 ? end : end - late + message;
 }
 
 /* Fills `ends` ([chunks][2][micros]). */
@@ -101,7 +102,7 @@ static tri_status even_ends(const tri_pipe_schedule *s, double **ends, double *t
         return TRI_ENOMEM;
     for (int c = 0; c < 2 * chunks; c++)
         costs[c] = c < chunks ? 1 : 2;
-    *total = play_alone(s, &(tri_pipe_schedule_costs){costs, costs + chunks, 0}, ends);
+    *total = play_alone(s, &(tri_pipe_schedule_costs){.forward = costs, .backward = costs + chunks}, ends);
     tri_free(costs);
     return *ends ? TRI_OK : TRI_ENOMEM;
 }

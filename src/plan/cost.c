@@ -110,19 +110,19 @@ static void cost_alone(const sums *v, tri_plan_cost *cost)
 }
 
 /* The run of the schedule, in which a third of a chunk's sums belong to the way up. */
-static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, double *forward, double *backward,
-                                double *span)
+static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, double *times, double *span)
 {
     int count = v->layout->pipeline * v->layout->chunks;
-    double across = 0;
+    double across = 0, *forward = times, *backward = times + count, *late = times + 2 * count;
     for (int c = 0; c < count; c++) {
         const tri_plan_chunk *chunk = &v->chunks[c];
         double tensor = tensor_run_s(v, chunk);
         forward[c] = v->run_samples * chunk->up_s * v->cluster->crowd + tensor / 2;
         backward[c] = v->run_samples * chunk->down_s * v->cluster->crowd + tensor / 2;
+        late[c] = v->run_samples * chunk->late_s * v->cluster->crowd;
         across = fmax(across, chunk->in_up_nbytes * v->run_samples);
     }
-    tri_pipe_schedule_costs costs = {forward, backward,
+    tri_pipe_schedule_costs costs = {forward, backward, late,
                                      tri_plan_call_s(v->cluster, v->pipeline, TRI_PLAN_MESSAGE, across)};
     TRI_TRY(tri_pipe_schedule_make(v->layout->schedule, v->layout->pipeline, v->layout->chunks, (int)v->runs, true,
                                    schedule));
@@ -177,8 +177,8 @@ static tri_status cost_pipeline(const sums *v, tri_plan_cost *cost)
 {
     size_t count = (size_t)v->layout->pipeline * (size_t)v->layout->chunks;
     tri_pipe_schedule schedule = {0};
-    double span = 0, *times = tri_alloc_zero(2 * count, sizeof(double));
-    tri_status status = times ? schedule_play(v, &schedule, times, times + count, &span) : TRI_ENOMEM;
+    double span = 0, *times = tri_alloc_zero(3 * count, sizeof(double));
+    tri_status status = times ? schedule_play(v, &schedule, times, &span) : TRI_ENOMEM;
     if (status == TRI_OK)
         cost_stages(v, &schedule, span, cost);
     tri_pipe_schedule_fini(&schedule);

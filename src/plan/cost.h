@@ -33,6 +33,7 @@ typedef struct tri_layout {
 /* A part of the model that one worker runs: all of it, or a chunk of its stage. */
 typedef struct tri_plan_chunk {
     double up_s, down_s;                  /* of one sample, alone on its cores */
+    double late_s;                        /* of down_s, behind what goes to the chunk before */
     double values, tie_values;            /* elements of parameters, and of gradients of tied ones besides */
     double largest;                       /* elements of its largest parameter */
     double sum_count;                     /* sums over tensor ranks of a run, both ways */

@@ -357,6 +357,7 @@ static void chunk_sections(const tri_sections *sections, const double *seconds, 
         }
         chunk->up_s += seconds[s] / 3;
         chunk->down_s += seconds[s] * 2 / 3;
+        chunk->late_s += section->flops > 0 ? seconds[s] * section->late_flops / section->flops : 0;
     }
 }
 

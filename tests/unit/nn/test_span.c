@@ -87,14 +87,20 @@ static void parts_run(part *parts, int count, const rig *r, float sums[RIG_SHARD
     }
     for (int run = 0; training && run < 2; run++) {
         tri_tree_part whole = {0, MICRO};
+        bool halves = run == 1; /* all spans go down before any has its parameters' gradients */
         for (int s = count - 1; s >= 0; s--) {
             tri_span_places places = parts[s].places[run];
             places.in = s > 0 ? parts[s - 1].places[run].out : NULL;
             places.dout = s < count - 1 ? parts[s + 1].places[run].din : NULL;
             tri_graph_slot_enter(parts[s].graph, run, &places);
             OK(tri_graph_grads_set(parts[s].graph, 1, &whole, &parts[s].grads[run]));
-            OK(tri_graph_backward(parts[s].graph, NULL, NULL));
+            if (halves)
+                OK(tri_graph_backward_values(parts[s].graph));
+            else
+                OK(tri_graph_backward(parts[s].graph, NULL, NULL));
         }
+        for (int s = 0; halves && s < count; s++)
+            OK(tri_graph_backward_weights(parts[s].graph));
     }
 }
 

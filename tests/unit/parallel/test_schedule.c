@@ -138,7 +138,7 @@ static void bubbles_are_those_of_the_papers(void **state)
         for (int ranks = 2; ranks <= 6; ranks++)
             for (int micros = ranks; micros <= 4 * ranks; micros += ranks) {
                 tri_pipe_schedule s;
-                tri_pipe_schedule_costs costs = {forward, backward, 0};
+                tri_pipe_schedule_costs costs = {.forward = forward, .backward = backward};
                 OK(tri_pipe_schedule_make(each == 1 ? "1f1b" : "interleaved", ranks, each, micros, true, &s));
                 double want = (double)(ranks - 1) / (double)(each * micros + ranks - 1);
                 if (fabs(tri_pipe_schedule_bubble(&s, &costs) - want) > 1e-9)
@@ -150,12 +150,29 @@ static void bubbles_are_those_of_the_papers(void **state)
             }
 }
 
+/* A rank below goes on before the one above has computed gradients of its parameters. */
+static void what_comes_after_a_message_makes_nobody_wait(void **state)
+{
+    (void)state;
+    double forward[6] = {1, 1, 1, 1, 1, 1}, backward[6] = {2, 2, 2, 2, 2, 2};
+    for (int ranks = 2; ranks <= 6; ranks++) {
+        tri_pipe_schedule s;
+        tri_pipe_schedule_costs costs = {.forward = forward, .backward = backward, .late = forward};
+        OK(tri_pipe_schedule_make("1f1b", ranks, 1, 4 * ranks, true, &s));
+        double total = tri_pipe_schedule_play(&s, &costs, NULL);
+        if (fabs(total - (4 * ranks * 3 + 2 * (ranks - 1))) > 1e-9)
+            fail_msg("%d ranks: want %d, got %g", ranks, 4 * ranks * 3 + 2 * (ranks - 1), total);
+        tri_pipe_schedule_fini(&s);
+    }
+}
+
 static void an_expensive_stage_makes_the_others_wait(void **state)
 {
     (void)state;
     tri_pipe_schedule s;
     OK(tri_pipe_schedule_make("1f1b", 2, 1, 100, true, &s));
-    double bubble = tri_pipe_schedule_bubble(&s, &(tri_pipe_schedule_costs){(double[]){1, 2}, (double[]){2, 4}, 0});
+    double bubble =
+        tri_pipe_schedule_bubble(&s, &(tri_pipe_schedule_costs){(double[]){1, 2}, (double[]){2, 4}, NULL, 0});
     assert_true(fabs(bubble - 0.25) < 0.01);
     tri_pipe_schedule_fini(&s);
 }
@@ -213,6 +230,7 @@ int main(void)
         cmocka_unit_test(every_schedule_ends_with_messages_one_after_the_other),
         cmocka_unit_test(slots_are_as_few_as_the_schedule_allows),
         cmocka_unit_test(bubbles_are_those_of_the_papers),
+        cmocka_unit_test(what_comes_after_a_message_makes_nobody_wait),
         cmocka_unit_test(an_expensive_stage_makes_the_others_wait),
         cmocka_unit_test(a_schedule_is_printed_as_a_picture),
         cmocka_unit_test(tables_that_cannot_run_are_found),
