@@ -1,5 +1,7 @@
 # The short commands; CMake does the work (CMakePresets.json, CMakeLists.txt).
 BUILD ?= build
+# Where tools/deps puts PyTorch.
+PYTHON ?= /usr/bin/python3
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
 
@@ -50,10 +52,10 @@ deb: ## Debian packages in build/deb, looked at by lintian
 	@tools/deps build deb
 	@tools/deb $(BUILD)/deb
 
-wheel: $(BUILD)/CMakeCache.txt ## the Python bindings as a wheel in build/wheel
+wheel: $(BUILD)/CMakeCache.txt ## the Python bindings and libtrireme as a wheel in build/wheel
 	@tools/deps build python
 	@cmake --build $(BUILD) --parallel $(JOBS)
-	@TRIREME_DIR=$(BUILD) python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel bindings/python
+	@TRIREME_DIR=$(BUILD) TRIREME_BUNDLE=1 $(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel bindings/python
 
 dev tsan: ## the tests under sanitizers
 	@tools/deps build test

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds trireme._C with the torch that is installed, against libtrireme: installed (pkg-config), or TRIREME_DIR, an
-installation's prefix or a build folder."""
+installation's prefix or a build folder. TRIREME_BUNDLE=1: the library goes into the package."""
 import glob
 import os
 import shutil
@@ -51,7 +51,18 @@ def find_library():
 
 
 INCLUDE, LIBRARY = find_library()
+BUNDLE = os.environ.get("TRIREME_BUNDLE") == "1"  # a wheel that brings its library along
 STANDARD = ["-std=c++17"] if int(torch.__version__.split(".")[0]) < 2 else []  # torch 2 says its own
+
+
+
+class Build(BuildExtension):
+    def run(self):
+        super().run()
+        if BUNDLE:
+            name = os.path.realpath(f"{LIBRARY}/libtrireme.so.0")
+            shutil.copy(name, os.path.join(self.build_lib, "trireme", "libtrireme.so.0"))
+
 
 setup(
     ext_modules=[
@@ -61,10 +72,10 @@ setup(
             include_dirs=[INCLUDE],
             library_dirs=[LIBRARY],
             libraries=["trireme"],
-            runtime_library_dirs=[os.path.realpath(LIBRARY)],
+            runtime_library_dirs=["$ORIGIN" if BUNDLE else os.path.realpath(LIBRARY)],
             depends=[os.path.relpath(path, HERE) for path in glob.glob(f"{HERE}/src/*.hpp")],
             extra_compile_args=["-O2", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations", *STANDARD],
         )
     ],
-    cmdclass={"build_ext": BuildExtension},
+    cmdclass={"build_ext": Build},
 )
