@@ -335,6 +335,8 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
 /* Nobody has a state: that of the seed, of model.from, or the newest checkpoint; *found: that. Collective. */
 tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found);
 tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation);
+/* reform_parts.c: the whole state of all ranks that have it ([world], the same on all) to the others; collective. */
+tri_status tri_job_state_hand(tri_job *job, const bool *has);
 
 /* reform_roles.c, where job->roles.on: what the configuration asks for; how many of so many ranks can work together
  * (all, where it is not on); the layout of so many ranks, into the configuration, which from then on does not say what

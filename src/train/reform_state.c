@@ -55,48 +55,6 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
     return tri_metrics_write(job->metrics, &job->record);
 }
 
-static int64_t count_of(const tri_job *job, int array)
-{
-    return array == 0 ? job->params->count : tri_optim_count(job->optim);
-}
-
-/* A rank that is a step behind keeps what it has until everything is there: it may be the last that has anything. A
- * newcomer has nothing to lose. */
-static tri_status arrays_move(tri_job *job, tri_group *group, tri_job_arrays *arrays, float **rooms)
-{
-    bool stages = job->elastic.has_state && tri_group_rank(group) > 0;
-    for (int i = 0; stages && i < arrays->count; i++)
-        if (!(rooms[i] = tri_alloc_bulk((size_t)count_of(job, i) * sizeof(float))))
-            return TRI_ENOMEM;
-    if (tri_group_rank(group) > 0 && !stages)
-        job->elastic.touched = true;
-    tri_job_rest rest = tri_job_rest_of(job);
-    TRI_TRY(tri_broadcast(group, &rest, sizeof(rest), TRI_U8, 0, NULL));
-    for (int i = 0; i < arrays->count; i++)
-        TRI_TRY(tri_broadcast(group, stages ? rooms[i] : arrays->views[i].host, count_of(job, i), TRI_F32, 0, NULL));
-    for (int i = 0; stages && i < arrays->count; i++)
-        memcpy(arrays->views[i].host, rooms[i], (size_t)count_of(job, i) * sizeof(float));
-    if (tri_group_rank(group) == 0)
-        return TRI_OK;
-    tri_job_arrays_written(arrays);
-    return tri_job_rest_take(job, &rest, job->elastic.has_state);
-}
-
-static tri_status state_move(tri_job *job, tri_group *group)
-{
-    tri_job_arrays arrays;
-    float *rooms[1 + TRI_OPTIM_MAX_STATE] = {NULL};
-    tri_status status = tri_job_arrays_open(job, true, &arrays);
-    tri_group_name_next(group, "state");
-    if (status == TRI_OK)
-        status = arrays_move(job, group, &arrays, rooms);
-    tri_group_name_next(group, "");
-    tri_job_arrays_close(&arrays);
-    for (size_t i = 0; i < TRI_COUNT_OF(rooms); i++)
-        tri_free(rooms[i]);
-    return status;
-}
-
 /* The weights that more than half of those with the newest state have: a rank; -1: there are none such. */
 static int majority_of(const int64_t *hashes, const bool *has, int count)
 {
@@ -137,41 +95,13 @@ static tri_status newest_find(tri_job *job, const int64_t *progress, int64_t new
     return status;
 }
 
-/* The ranks that have not the newest state, and in front of them one that has it. */
-static int needy_find(const tri_job *job, const bool *has, int *ranks, bool *own)
-{
-    int count = 1;
-    ranks[0] = -1;
-    *own = false;
-    for (int r = 0; r < job->world; r++) {
-        bool needs = !has[r];
-        if (needs)
-            ranks[count++] = r;
-        else if (ranks[0] < 0)
-            ranks[0] = r;
-        *own = *own || (r == job->rank && (needs || ranks[0] == r));
-    }
-    return count;
-}
-
 static tri_status state_share(tri_job *job, const int64_t *progress, int64_t newest)
 {
-    bool own;
-    tri_group *group;
-    int *ranks = tri_alloc((size_t)(job->world + 1) * sizeof(int)), count = 0;
     bool *has = tri_alloc((size_t)job->world * sizeof(bool));
-    tri_status status = ranks && has ? newest_find(job, progress, newest, has) : TRI_ENOMEM;
+    tri_status status = has ? newest_find(job, progress, newest, has) : TRI_ENOMEM;
     if (status == TRI_OK)
-        count = needy_find(job, has, ranks, &own);
-    if (count > 1 && own) {
-        status = tri_group_create_of(job->comm, ranks, count, "state", &group);
-        if (status == TRI_OK) {
-            status = state_move(job, group);
-            tri_group_destroy(group);
-        }
-    }
+        status = tri_job_state_hand(job, has);
     tri_free(has);
-    tri_free(ranks);
     return status;
 }
 

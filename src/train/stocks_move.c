@@ -21,9 +21,11 @@ typedef struct end {
     int item, index;
 } end;
 
-/* Elements that one end has and the other wants. */
+/* Elements that one end has and the other wants; of each window part `part` of `parts`: others who have them too send
+ * the rest. */
 typedef struct way {
     const end *from, *to;
+    int part, parts;
 } way;
 
 typedef struct room {
@@ -160,18 +162,13 @@ static bool is_same(const tri_holding *a, const tri_holding *b)
     return tri_piece_equal(a->piece, b->piece) && a->low == b->low && a->high == b->high;
 }
 
-/* Of those that have the same, the one who wants it, or number `turn` of them: others ask others. */
-static const end *source_choose(const end *all, int count, const end *like, int wanted_by, int turn)
+/* Of those that have the same, the one who wants it; NULL: it has not. */
+static const end *own_find(const end *all, int count, const end *like, int wanted_by)
 {
-    const end *chosen = like;
     for (int i = 0; i < count; i++)
-        if (is_same(&all[i].holding, &like->holding)) {
-            if (all[i].holding.rank == wanted_by)
-                return &all[i];
-            if (turn-- == 0)
-                chosen = &all[i];
-        }
-    return chosen;
+        if (is_same(&all[i].holding, &like->holding) && all[i].holding.rank == wanted_by)
+            return &all[i];
+    return NULL;
 }
 
 /* How many have the same as all[i]; 0 unless it is the first of them. */
@@ -194,19 +191,32 @@ static bool may_meet(const tri_holding *a, const tri_holding *b)
     return !tri_piece_equal(a->piece, b->piece) || (a->low < b->high && b->low < a->high);
 }
 
+static tri_status way_add(move *m, way one)
+{
+    bool mine = one.from->holding.rank == m->rank || one.to->holding.rank == m->rank;
+    return !mine || tri_vector_push(&m->ways, &one) ? TRI_OK : TRI_ENOMEM;
+}
+
+/* From all that have the same as `like`, each a part. */
+static tri_status ways_of(move *m, const end *all, int count, const end *like, const end *want, int same)
+{
+    const end *own = own_find(all, count, like, want->holding.rank);
+    if (own)
+        return way_add(m, (way){own, want, 0, 1});
+    for (int i = 0, part = 0; i < count; i++)
+        if (is_same(&all[i].holding, &like->holding))
+            TRI_TRY(way_add(m, (way){&all[i], want, part++, same}));
+    return TRI_OK;
+}
+
 static tri_status ways_to(move *m, const end *want)
 {
     int first = m->first_of[want->holding.tensor], count = m->first_of[want->holding.tensor + 1] - first;
     const end *all = (const end *)m->sources.items + first;
     for (int i = 0; i < count; i++) {
         int same = may_meet(&all[i].holding, &want->holding) ? same_count(all, count, i) : 0;
-        if (same == 0)
-            continue;
-        int taker = want->holding.rank;
-        way one = {source_choose(all, count, &all[i], taker, taker % same), want};
-        bool mine = one.from->holding.rank == m->rank || taker == m->rank;
-        if (mine && !tri_vector_push(&m->ways, &one))
-            return TRI_ENOMEM;
+        if (same > 0)
+            TRI_TRY(ways_of(m, all, count, &all[i], want, same));
     }
     return TRI_OK;
 }
@@ -241,13 +251,17 @@ static int64_t way_move(const way *one, tri_slice part, const float *from_array,
     return done;
 }
 
-/* What of a window of all elements is of the way's tensor; count <= 0: nothing. */
+/* What of a window of all elements goes this way, in its tensor; count <= 0: nothing. */
 static tri_slice part_of(const move *m, const way *one, tri_slice window)
 {
     const tri_tensor_row *tensor = &m->tensors->items[one->from->holding.tensor];
     int64_t first = window.first > tensor->first ? window.first - tensor->first : 0;
     int64_t stop = window.first + window.count - tensor->first;
-    return (tri_slice){first, (stop < tensor->count ? stop : tensor->count) - first};
+    int64_t count = (stop < tensor->count ? stop : tensor->count) - first;
+    if (count <= 0)
+        return (tri_slice){0, 0};
+    int64_t low = count * one->part / one->parts, high = count * (one->part + 1) / one->parts;
+    return (tri_slice){first + low, high - low};
 }
 
 static tri_status room_make(room *of, int64_t count)
