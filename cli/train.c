@@ -24,7 +24,7 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *wait_s, *alone_s, *attach, *store, *listen, *join, *hosts,
+    const char *ranks, *servers, *restarts, *elastic, *spares, *wait_s, *alone_s, *attach, *store, *listen, *join, *hosts,
         *metrics, *trace, *out, *resume, *keep_on, *dry_run;
 } train_flags;
 
@@ -39,6 +39,10 @@ static const tri_flag flags[] = {
      &given.restarts},
     {"--elastic", "MIN:MAX",
      "workers may be killed, leave (SIGTERM) and join while the others go on, MIN to MAX of them", &given.elastic},
+    {"--spares", "K",
+     "with --elastic MIN:N and -n N: start K workers more that wait, ready, and take the place of whoever is missing "
+     "(default 0)",
+     &given.spares},
     {"--wait", "SECONDS",
      "with --elastic: how long fewer than MIN wait for others before they save and end (default 60)", &given.wait_s},
     {"--alone", "SECONDS",
@@ -414,6 +418,10 @@ static tri_status elastic_check(const tri_worker_roles *roles)
         return tri_fail(TRI_ECONFIG, "--store, --listen and --join go without --hosts: each host has its own launcher");
     if ((given.join != NULL) + (given.listen != NULL) + (given.store != NULL) > 1)
         return tri_fail(TRI_ECONFIG, "--store, --listen and --join: want one of them");
+    if (given.spares && (!given.elastic || !given.ranks))
+        return tri_fail(TRI_ECONFIG, "--spares goes with -n N and --elastic MIN:N");
+    if (given.spares && given.join)
+        return tri_fail(TRI_ECONFIG, "--spares goes without --join: whoever joins beyond MAX workers is a spare");
     if (given.alone_s && !given.elastic)
         return tri_fail(TRI_ECONFIG, "--alone goes with --elastic");
     if (given.alone_s)
@@ -425,6 +433,9 @@ static tri_status elastic_check(const tri_worker_roles *roles)
     TRI_TRY(elastic_read(&least, &most));
     if (given.servers)
         return tri_fail(TRI_ECONFIG, "--elastic goes without --servers: workers of servers come and go by --restarts");
+    if (given.spares && roles->workers != most)
+        return tri_fail(TRI_ECONFIG, "--spares: spares wait while the %lld workers of --elastic %s are there: want -n %lld, got %s",
+                        (long long)most, given.elastic, (long long)most, given.ranks);
     if (given.ranks && (roles->workers > most || (roles->workers < least && !given.join)))
         return tri_fail(TRI_ECONFIG, "--elastic %s: want as many workers to begin with, got -n %lld", given.elastic,
                         (long long)roles->workers);
@@ -464,6 +475,8 @@ static tri_status roles_read(tri_worker_roles *roles)
         TRI_TRY(tri_flag_int("--servers", given.servers, 1, 64, &roles->servers));
     if (given.restarts)
         TRI_TRY(tri_flag_int("--restarts", given.restarts, 0, INT32_MAX, &roles->restarts));
+    if (given.spares)
+        TRI_TRY(tri_flag_int("--spares", given.spares, 1, 1024, &roles->spares));
     if (given.restarts && !given.servers && !given.elastic)
         return tri_fail(
             TRI_ECONFIG,

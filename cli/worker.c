@@ -21,7 +21,8 @@ tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **a
     argv[0] = self;
     tri_launch_config config;
     tri_options_defaults(&tri_launch_options, &config);
-    config.ranks = roles.workers + roles.servers;
+    config.ranks = roles.workers + roles.servers + roles.spares;
+    config.spares = roles.spares;
     config.servers = roles.servers;
     config.restarts = roles.restarts;
     config.elastic = roles.elastic;

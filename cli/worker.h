@@ -10,6 +10,7 @@
 
 typedef struct tri_worker_roles {
     int64_t workers, servers;          /* parameter servers are the last ranks */
+    int64_t spares;                    /* launch.spares, beside the workers */
     int64_t restarts;                  /* launch.restarts */
     bool elastic;                      /* launch.elastic */
     const char *journal;               /* launch.journal; NULL: none */

@@ -52,10 +52,11 @@ static tri_status hosts_make(launch *job)
 }
 
 /* Cores and threads of local ranks; other hosts' cores are not ours to see. Parameter servers run where there is room:
- * they have work when workers wait for them. */
+ * they have work when workers wait for them. Spares have as many threads as those whose place they take, and no cores
+ * of their own: these are free then. */
 static tri_status cores_make(launch *job)
 {
-    int count, each, workers = job->world - (int)job->config->servers;
+    int count, each, workers = job->world - (int)job->config->servers - (int)job->config->spares;
 
     job->start.threads = getenv("OMP_NUM_THREADS") ? 0 : (int)job->config->threads;
     if (job->hosts.count > 0)
@@ -272,6 +273,9 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
     *result = (tri_launch_result){.rank = -1};
     if (!argv[0])
         return tri_fail(TRI_EINVAL, "launch: want a program, got none");
+    if (config->spares > 0 && (!config->elastic || config->join[0] || config->spares >= config->ranks))
+        return tri_fail(TRI_EINVAL, "launch.spares: want an elastic job, which others begin, got %lld of %lld ranks",
+                        (long long)config->spares, (long long)config->ranks);
     if (config->join[0] && !config->elastic)
         return tri_fail(TRI_EINVAL, "launch.join: want an elastic job");
     if (config->journal[0] && (!config->elastic || config->hosts[0] || !log_folder))

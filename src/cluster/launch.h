@@ -17,6 +17,8 @@
 #define TRI_LAUNCH_OPTIONS(X)                                                                                          \
     X(INT, ranks, "1", 1, 65536, NULL, "number of processes")                                                          \
     X(INT, servers, "0", 0, 65535, NULL, "the last so many of them are parameter servers")                             \
+    X(INT, spares, "0", 0, 65535, NULL,                                                                                \
+      "of an elastic job: the last so many of them begin nothing; they wait, ready, until others are missing")         \
     X(PATH, hosts, "", 0, 0, NULL,                                                                                     \
       "file with one 'host [slots=N]' per line, started by ssh; slurm = the nodes of this job, by srun; empty = here") \
     X(INT, restarts, "0", 0, 1e9, NULL,                                                                                \

@@ -153,7 +153,7 @@ static tri_status joined_store(launch *job)
 /* Numbers of ranks are never used again: the ids of members are made of them. */
 static tri_status numbers_take(launch *job)
 {
-    int64_t count, founders = job->world, until_ns = tri_now_ns() + STORE_NS;
+    int64_t count, founders = job->world - job->config->spares, until_ns = tri_now_ns() + STORE_NS;
 
     if (job->attached)
         return TRI_OK;
@@ -161,7 +161,7 @@ static tri_status numbers_take(launch *job)
     if (job->config->join[0])
         TRI_TRY(tri_store_add(job->store, "launch/founders", 0, &founders, until_ns));
     else
-        TRI_TRY(tri_store_add(job->store, "launch/founders", job->world, &founders, until_ns));
+        TRI_TRY(tri_store_add(job->store, "launch/founders", founders, &founders, until_ns));
     if (founders < 1)
         return tri_fail(TRI_ECONFIG, "--join %s: want the store of an elastic job, found one without",
                         job->config->join);

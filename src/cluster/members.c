@@ -8,54 +8,19 @@
  * has ended or leaves; news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
  * all ears.
  */
-#include "cluster/members.h"
-
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "cluster/members_impl.h"
 #include "cluster/members_text.h"
 #include "cluster/store_impl.h"
 
 #define SLICE_NS (10 * TRI_NS_PER_MS)  /* between two looks at who is there */
-#define EAR_NS   (100 * TRI_NS_PER_MS) /* of one wait for news */
-#define SLOW_NS  (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
-#define BEAT_NS  TRI_NS_PER_S          /* between two looks at a launcher's beat */
 #define FIRST_NS (10 * TRI_NS_PER_S)   /* to ask the store for the first time */
 #define CALL_NS  TRI_NS_PER_S          /* between two calls of a newcomer */
-#define KEY      (TRI_MEMBER_NBYTES + 64)
 #define LINE     (3 * TRI_MEMBER_NBYTES + TRI_MEMBER_NOTE_NBYTES)
-
-/* What is known of one who may be in the next generation. */
-typedef struct candidate {
-    tri_member member;
-    bool here;
-    bool buried; /* it has ended */
-    bool gone;   /* or nothing is heard of it */
-} candidate;
-
-struct tri_members {
-    tri_members_setup setup;
-    char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES], note[TRI_MEMBER_NOTE_NBYTES];
-    tri_generation now;
-    int rank;
-    tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
-    tri_vector strays;    /* candidates: left out of `now`, not known to have ended */
-    int64_t registered;   /* of which number this process is registered for */
-    int64_t ticket;       /* among its newcomers, from 1; 0: as a member */
-    int64_t called_ns;    /* not before this again */
-    tri_members_lost lost;
-    void *lost_arg;
-
-    tri_thread *thread; /* the ear */
-    int64_t first_news; /* that it hears */
-    atomic_bool closing;
-    _Atomic int64_t heard; /* the newest generation that was called for */
-    atomic_bool broken;    /* a member of `now` has ended */
-    tri_mutex mutex;       /* guards dead, and changes of `now` against the ear */
-    tri_vector dead;       /* ids, as they were told */
-};
 
 /* --- texts --- */
 
@@ -81,14 +46,6 @@ static tri_status value_find(tri_members *members, const char *key, int64_t unti
 
 /* --- the present generation --- */
 
-static bool is_member(const tri_generation *generation, const char *id)
-{
-    for (int i = 0; i < generation->count; i++)
-        if (strcmp(generation->members[i].id, id) == 0)
-            return true;
-    return false;
-}
-
 /* Who of it may be in the next one. */
 static tri_status adopt(tri_members *members, tri_generation *list)
 {
@@ -99,7 +56,7 @@ static tri_status adopt(tri_members *members, tri_generation *list)
     *list = (tri_generation){0};
     atomic_store(&members->broken, false);
     for (size_t i = 0; i < members->dead.count; i++)
-        if (is_member(&members->now, tri_vector_at(&members->dead, i)))
+        if (tri_members_has(&members->now, tri_vector_at(&members->dead, i)))
             atomic_store(&members->broken, true);
     tri_mutex_unlock(&members->mutex);
     members->old.count = members->news.count = members->strays.count = 0;
@@ -187,30 +144,41 @@ static tri_status register_newcomer(tri_members *members, int64_t number, int64_
     return TRI_OK;
 }
 
-/* Would there be more members with those that wait? */
-static bool is_wanted(const tri_members *members)
+static int newcomers_count(const tri_members *members)
 {
-    const tri_members_setup *setup = &members->setup;
-    int here = 0, now = members->now.count;
+    int here = 0;
 
     for (size_t i = 0; i < members->news.count; i++) {
         const candidate *one = tri_vector_at(&members->news, i);
 
         here += one->here && !one->gone;
     }
+    return here;
+}
+
+/* Would there be more members with those that wait? */
+static bool is_wanted(const tri_members *members)
+{
+    const tri_members_setup *setup = &members->setup;
+    int here = newcomers_count(members), now = members->now.count;
+
     here = here > 0 ? here : 1;
     int count = now + here < setup->most ? now + here : setup->most;
     return now < setup->most && (!setup->fit || setup->fit(setup->arg, count) > now);
 }
 
 /* Again now and then: whoever shall hear it may be a process that was not there. A spare waits until somebody is
- * missing. */
+ * missing: it is registered for the next generation, and is in it whenever that comes. */
 static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns)
 {
     char text[48];
     int64_t now_ns = tri_now_ns();
+    bool wanted = is_wanted(members);
 
-    if (now_ns < members->called_ns || !is_wanted(members))
+    if (!wanted && !members->waits)
+        tri_log(TRI_LOG_INFO, "waits as a spare, ready, until one of %d workers is missing", members->now.count);
+    members->waits = !wanted;
+    if (now_ns < members->called_ns || !wanted)
         return TRI_OK;
     members->called_ns = now_ns + CALL_NS;
     snprintf(text, sizeof text, "call %" PRId64, number);
@@ -572,93 +540,12 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
     return status;
 }
 
-/* --- news --- */
-
-static void news_read(tri_members *members, const char *text)
-{
-    char id[TRI_MEMBER_NBYTES] = "";
-    int64_t number;
-
-    if (sscanf(text, "call %" SCNd64, &number) == 1 && number > atomic_load(&members->heard))
-        atomic_store(&members->heard, number);
-    if (sscanf(text, "gone %39s", id) != 1)
-        return;
-    tri_mutex_lock(&members->mutex);
-    (void)tri_vector_push(&members->dead, id); /* forgotten where memory is out: its links tell */
-    if (is_member(&members->now, id))
-        atomic_store(&members->broken, true);
-    tri_mutex_unlock(&members->mutex);
-}
-
-/* What the ear knows of the launcher. */
-typedef struct launcher_sign {
-    int64_t seen_ns; /* when it was there last */
-    int64_t look_ns; /* not before this again */
-    char beat[32];
-} launcher_sign;
-
-/* A store of its own answers while it is there; another one keeps its beat. */
-static void launcher_look(tri_members *members, launcher_sign *sign, bool answers)
-{
-    char *text;
-    size_t nbytes;
-    int64_t now_ns = tri_now_ns();
-
-    if (!members->setup.beat && answers)
-        sign->seen_ns = now_ns;
-    if (!members->setup.beat || now_ns < sign->look_ns)
-        return;
-    sign->look_ns = now_ns + BEAT_NS;
-    if (tri_store_wait(members->setup.ear, members->setup.beat, &text, &nbytes, now_ns) != TRI_OK)
-        return;
-    if (strncmp(text, sign->beat, sizeof sign->beat - 1) != 0)
-        sign->seen_ns = now_ns;
-    snprintf(sign->beat, sizeof sign->beat, "%s", text);
-    tri_free(text);
-}
-
-/* Who has had no launcher for long is told so. */
-static void ear_check(tri_members *members, tri_status status, int64_t asked_ns, launcher_sign *sign)
-{
-    bool answers = status == TRI_OK || (status == TRI_ETIMEOUT && tri_now_ns() - asked_ns < EAR_NS + SLOW_NS);
-
-    if (members->setup.alone_ns == 0)
-        return;
-    launcher_look(members, sign, answers);
-    if (tri_now_ns() - sign->seen_ns < members->setup.alone_ns)
-        return;
-    members->setup.alone(members->setup.arg);
-    members->setup.alone_ns = 0;
-}
-
-static void ear_run(void *arg)
-{
-    tri_members *members = arg;
-    char key[KEY], *text;
-    size_t nbytes;
-    int64_t next = members->first_news;
-    launcher_sign sign = {.seen_ns = tri_now_ns()};
-
-    while (!atomic_load(&members->closing)) {
-        snprintf(key, sizeof key, "news/%" PRId64, next);
-        int64_t asked_ns = tri_now_ns();
-        tri_status status = tri_store_wait(members->setup.ear, key, &text, &nbytes, asked_ns + EAR_NS);
-        ear_check(members, status, asked_ns, &sign);
-        if (status == TRI_OK) {
-            news_read(members, text);
-            tri_free(text);
-            next++;
-        } else if (status != TRI_ETIMEOUT)
-            tri_sleep_ns(EAR_NS);
-    }
-}
+/* --- the calls of others --- */
 
 const atomic_bool *tri_members_broken(const tri_members *members)
 {
     return &members->broken;
 }
-
-/* --- the calls of others --- */
 
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns)
@@ -677,10 +564,18 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
         TRI_TRY(closed_wait(members, number, few_ns, deadline_ns));
         members->lost = NULL; /* its ranks are others */
     } while (members->rank < 0);
+    members->waits = false;
     if (members->rank > 0)
         return TRI_OK;
     int nbytes = snprintf(text, sizeof text, "%" PRId64, members->now.number);
     return tri_store_set(members->setup.store, "gen/now", text, (size_t)nbytes, deadline_ns);
+}
+
+tri_status tri_members_spares(tri_members *members, int *count, int64_t deadline_ns)
+{
+    TRI_TRY(news_find(members, members->now.number + 1, deadline_ns));
+    *count = newcomers_count(members);
+    return TRI_OK;
 }
 
 void tri_members_note(tri_members *members, const char *note)
@@ -782,7 +677,7 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
         status = tri_store_add(setup->ear, "news/count", 0, &members->first_news, tri_now_ns() + FIRST_NS);
     members->first_news++;
     if (status == TRI_OK && setup->ear)
-        status = tri_thread_start(&members->thread, "members", ear_run, members);
+        status = tri_thread_start(&members->thread, "members", tri_members_ear, members);
     if (status != TRI_OK) {
         tri_members_close(members);
         return status;

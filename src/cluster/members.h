@@ -69,6 +69,8 @@ const tri_generation *tri_members_now(const tri_members *members);
 int tri_members_rank(const tri_members *members);
 /* Somebody asks for the next generation: one relaxed load; known to rank 0 alone, and a moment later. */
 bool tri_members_called(const tri_members *members);
+/* Newcomers that are ready, and would be in the next generation if there were room. */
+tri_status tri_members_spares(tri_members *members, int *count, int64_t deadline_ns);
 /* Set while a member of the present generation is known to have ended: making links to it is in vain. Valid until
  * close. */
 const atomic_bool *tri_members_broken(const tri_members *members);

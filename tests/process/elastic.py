@@ -225,6 +225,16 @@ class Elastic(Runs):
         self.assertTrue(run.wait_for("generation 3: 3 workers"), run.text())
         self.check(run, *LONG)
 
+    def test_a_spare_takes_the_place_of_one_that_is_missing(self):
+        run = self.start_running("spare", "-n", "3", "--elastic", "1:3", "--spares", "1", "--restarts", "9", *LONG)
+        for count, (rank, number) in enumerate(((1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGTERM)), 1):
+            self.assertTrue(run.wait_for("waits as a spare", count), run.text())
+            self.assertTrue(run.signal(rank, number), run.text())
+            self.assertTrue(run.wait_for(f"generation {count + 1}: 3 workers"), run.text())
+        self.check(run, *LONG)
+        self.assertNotRegex(run.text(), "generation .* 2 workers")
+        self.assertEqual(len(re.findall(r"is rank \d of generation", run.text())), 3, run.text())
+
     def test_too_few_are_waited_for_then_saved(self):
         run = self.start_running("few", "-n", "3", "--elastic", "3:8", "--wait", "1", *LONG)
         run.signal(1, signal.SIGKILL)
@@ -263,6 +273,8 @@ class Elastic(Runs):
             (["-n", "4", "--elastic", "1:8", "parallel.sync=zero1", "parallel.zero_ranks=2"], "parallel.zero_ranks all so far, got 2"),
             (["-n", "2", "--elastic", "1:8", "comm.heartbeat_ms=0"], "comm.heartbeat_ms above 0"),
             (["-n", "2", "--wait", "3"], "--wait goes with --elastic"),
+            (["-n", "2", "--spares", "1"], "--spares goes with -n N and --elastic"),
+            (["-n", "2", "--elastic", "1:3", "--spares", "1"], "spares wait while the 3 workers of --elastic 1:3 are there: want -n 3, got 2"),
             (["--elastic", "1:8"], "was started by alone"),
         ):
             run = self.start("refused", *words)

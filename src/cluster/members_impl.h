@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * members_impl.h: what members.c and its ear share.
+ */
+#ifndef TRI_CLUSTER_MEMBERS_IMPL_H
+#define TRI_CLUSTER_MEMBERS_IMPL_H
+
+#include "cluster/members.h"
+
+#define KEY (TRI_MEMBER_NBYTES + 64)
+
+/* What is known of one who may be in the next generation. */
+typedef struct candidate {
+    tri_member member;
+    bool here;
+    bool buried; /* it has ended */
+    bool gone;   /* or nothing is heard of it */
+} candidate;
+
+struct tri_members {
+    tri_members_setup setup;
+    char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES], note[TRI_MEMBER_NOTE_NBYTES];
+    tri_generation now;
+    int rank;
+    tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
+    tri_vector strays;    /* candidates: left out of `now`, not known to have ended */
+    int64_t registered;   /* of which number this process is registered for */
+    int64_t ticket;       /* among its newcomers, from 1; 0: as a member */
+    int64_t called_ns;    /* not before this again */
+    bool waits;           /* there is no room for it, and it has said so */
+    tri_members_lost lost;
+    void *lost_arg;
+
+    tri_thread *thread; /* the ear */
+    int64_t first_news; /* that it hears */
+    atomic_bool closing;
+    _Atomic int64_t heard; /* the newest generation that was called for */
+    atomic_bool broken;    /* a member of `now` has ended */
+    tri_mutex mutex;       /* guards dead, and changes of `now` against the ear */
+    tri_vector dead;       /* ids, as they were told */
+};
+
+/* members_ear.c. Is a process in that generation? */
+bool tri_members_has(const tri_generation *generation, const char *id);
+/* The ear's thread, until members->closing. */
+void tri_members_ear(void *members);
+
+#endif
