@@ -62,6 +62,11 @@ static int founders_of(const fleet *all)
     return all->config->quiet ? all->config->ranks : 1;
 }
 
+static int spares_of(const fleet *all)
+{
+    return all->config->quiet ? all->config->spares : 0;
+}
+
 /* --- workers --- */
 
 static void worker_judge(fleet_worker *worker, tri_status status)
@@ -92,6 +97,8 @@ static void worker_run(void *arg)
                                                              .place = &worker->place});
     fleet_meeting_leave(worker);
     worker_judge(worker, status);
+    if (status == TRI_OK && !all->finished && !worker->leaving && worker->step < all->config->steps)
+        all->result->replaced++; /* by itself: it was slow */
     fleet_trace(all, (uint64_t)worker->number, (uint64_t)status);
     worker->ended = true;
     worker->bury_ns = tri_now_ns() + (int64_t)fleet_draw(all, 20 * TRI_NS_PER_MS) + 1;
@@ -203,7 +210,7 @@ static void fault_leave(fleet *all, fleet_worker *worker)
 static void fault_join(fleet *all, fleet_worker *worker)
 {
     (void)worker;
-    if (all->numbers >= 2 * all->config->ranks)
+    if (all->numbers >= 2 * all->config->ranks + spares_of(all))
         return;
     all->result->joins++;
     if (worker_start(all, all->numbers++) != TRI_OK)
@@ -273,7 +280,7 @@ static void launcher_run(int index, void *arg)
     (void)index;
     all->faults_left = all->config->quiet ? all->config->faults : 0;
     all->fault_ns = (int64_t)fleet_draw(all, 100 * TRI_NS_PER_MS);
-    for (int i = 0; i < founders_of(all) && !all->result->broken[0]; i++)
+    for (int i = 0; i < founders_of(all) + spares_of(all) && !all->result->broken[0]; i++)
         if (worker_start(all, i) != TRI_OK)
             fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
     while (!is_over(all)) {
@@ -317,10 +324,11 @@ static void text_make(fleet *all)
              "    - linear: classes\n"
              "data: {name: synthetic, synthetic_count: %lld, synthetic_width: 6, classes: 3, prefetch: 0}\n"
              "train: {batch: %lld, shards: %lld, steps: %lld, eval_batches: 1, eval_every_steps: 7, seed: 5, threads: "
-             "1}\n"
+             "1, on_straggler: %s, straggler_factor: 2, straggler_steps: 2}\n"
              "optim: {lr: 0.05, momentum: 0.9, clip_norm: 1}\n"
              "comm: {transport: sim, timeout_s: 30, slot_kib: 64}\n",
-             3 * batch + 1, batch, (long long)all->shards, (long long)all->config->steps);
+             3 * batch + 1, batch, (long long)all->shards, (long long)all->config->steps,
+             all->config->stragglers && all->config->quiet ? "replace" : "off");
 }
 
 static void fleet_fini(fleet *all)
@@ -336,11 +344,11 @@ static void fleet_fini(fleet *all)
 static tri_status fleet_init(fleet *all)
 {
     all->shards = shards_of(all->config->ranks);
-    all->numbers = all->config->ranks;
+    all->numbers = all->config->ranks + spares_of(all);
     all->front = -1;
     snprintf(all->token, sizeof(all->token), "%064llx", (unsigned long long)all->config->seed);
     text_make(all);
-    all->starts = tri_alloc_zero(2 * (size_t)all->config->ranks, sizeof(*all->starts));
+    all->starts = tri_alloc_zero((size_t)all->numbers + (size_t)all->config->ranks, sizeof(*all->starts));
     if (!all->starts)
         return TRI_ENOMEM;
     return tri_store_memory(&all->store);

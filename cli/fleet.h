@@ -18,6 +18,8 @@ typedef struct fleet_config {
     int ranks;     /* workers that begin; later at most twice as many at a time */
     int64_t steps; /* of the run */
     int faults;
+    int spares;      /* that wait beside them from the beginning */
+    bool stragglers; /* slow ones are replaced */
     uint64_t seed;
     const uint64_t *quiet; /* [steps + 1]: hash of the weights after so many steps; NULL: this is the quiet run */
 } fleet_config;
@@ -26,7 +28,7 @@ typedef struct fleet_result {
     uint64_t trace;                       /* of all that happened, and when */
     uint64_t hashes[FLEET_STEPS_MAX + 1]; /* of the weights after each step */
     int64_t generations, steps_made;      /* by all workers */
-    int kills, stops, cuts, joins, leaves, begun_anew;
+    int kills, stops, cuts, joins, leaves, begun_anew, replaced;
     int64_t took_ns, longest_ns; /* virtual: of the run; without any new step */
     uint64_t peak_nbytes;        /* of all workers */
     int64_t left_nbytes;         /* after the run: more than before */

@@ -16,7 +16,7 @@
 #define PROGRESS_NS (10 * TRI_NS_PER_S)
 
 static struct {
-    const char *ranks, *seeds, *first, *steps, *faults, *twice, *verbose;
+    const char *ranks, *seeds, *first, *steps, *faults, *spares, *stragglers, *twice, *verbose;
 } given;
 static const tri_flag flags[] = {
     {"--ranks", "N", "workers that begin (default 64)", &given.ranks},
@@ -24,6 +24,8 @@ static const tri_flag flags[] = {
     {"--first", "S", "the first of them (default 1)", &given.first},
     {"--steps", "N", "of each run (default 20)", &given.steps},
     {"--faults", "N", "of each run (default 12)", &given.faults},
+    {"--spares", "N", "workers that wait beside them (default 0)", &given.spares},
+    {"--stragglers", NULL, "workers that are much slower than the others are replaced", &given.stragglers},
     {"--twice", NULL, "each seed two times: the same things happen at the same instants", &given.twice},
     {"--verbose", NULL, "a line for each seed, and what its workers log", &given.verbose},
 };
@@ -50,14 +52,17 @@ static tri_status number_read(const char *flag, const char *text, int64_t otherw
 
 static tri_status plan_read(recovery *all)
 {
-    int64_t ranks, faults;
+    int64_t ranks, faults, spares;
     TRI_TRY(number_read("--ranks", given.ranks, 64, 1, RANKS_MAX, &ranks));
     TRI_TRY(number_read("--seeds", given.seeds, 20, 1, 1000000000, &all->seeds));
     TRI_TRY(number_read("--first", given.first, 1, 1, INT64_MAX / 2, &all->first));
     TRI_TRY(number_read("--steps", given.steps, 20, 1, FLEET_STEPS_MAX, &all->one.steps));
     TRI_TRY(number_read("--faults", given.faults, 12, 0, 100000, &faults));
     all->one.ranks = (int)ranks;
+    TRI_TRY(number_read("--spares", given.spares, 0, 0, RANKS_MAX, &spares));
     all->one.faults = (int)faults;
+    all->one.spares = (int)spares;
+    all->one.stragglers = given.stragglers != NULL;
     return TRI_OK;
 }
 
@@ -72,6 +77,7 @@ static void add(recovery *all, const fleet_result *one)
     sum->joins += one->joins;
     sum->leaves += one->leaves;
     sum->begun_anew += one->begun_anew;
+    sum->replaced += one->replaced;
     sum->took_ns += one->took_ns;
     sum->longest_ns = one->longest_ns > sum->longest_ns ? one->longest_ns : sum->longest_ns;
     sum->peak_nbytes = one->peak_nbytes > sum->peak_nbytes ? one->peak_nbytes : sum->peak_nbytes;
@@ -150,6 +156,8 @@ static tri_status end_tell(const recovery *all)
            (long long)all->done, all->one.ranks, (long long)sum->generations, sum->kills, sum->stops, sum->cuts,
            sum->leaves, sum->joins, sum->begun_anew, (double)sum->longest_ns / 1e9, (double)sum->peak_nbytes / 0x1p20,
            (long long)all->failed);
+    if (all->one.stragglers)
+        printf("%d left because they were slow\n", sum->replaced);
     if (all->failed == 0)
         return TRI_OK;
     return tri_fail(TRI_EINTERNAL, "%lld of %lld seeds failed", (long long)all->failed, (long long)all->done);

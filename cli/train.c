@@ -447,7 +447,7 @@ static tri_status elastic_configure(const tri_config *config)
 {
     int64_t least, most;
     if (!given.elastic)
-        return TRI_OK;
+        return tri_stragglers_check(config, false);
     TRI_TRY(elastic_read(&least, &most));
     if (most > config->train.shards)
         return tri_fail(TRI_ECONFIG, "--elastic %s: want at most train.shards workers, %lld", given.elastic,

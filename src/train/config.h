@@ -43,6 +43,11 @@
     X(NAME, verify_every, "auto", 0, 0, NULL,                                                                          \
       "steps between comparisons of replicas, whose weights must have the same bits: auto (each step, where that is "  \
       "cheap), off, or their number")                                                                                  \
+    X(NAME, on_straggler, "tell", 0, 0, "off|tell|replace",                                                            \
+      "a worker whose own part of a step takes straggler_factor times the median: name it; with --elastic also have "  \
+      "it leave")                                                                                                      \
+    X(REAL, straggler_factor, "3", 2, 1e6, NULL, "how many times the median; one may have twice the shards")           \
+    X(INT, straggler_steps, "10", 1, 1e9, NULL, "steps over which it is, at least, and half a second of work")         \
     X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")           \
     X(INT, eval_every_steps, "0", 0, 1e15, NULL, "steps between them, instead of eval_every; 0 = eval_every counts")   \

@@ -21,6 +21,7 @@
 #define FORM_DOUBLES 6
 #define FORM_ROUNDS  100
 #define LEFT_MS      1000
+#define SPARES_MS    500
 #define LAST_NS      (2 * TRI_NS_PER_S)
 
 typedef struct elastic {
@@ -68,7 +69,22 @@ static int fit_of(void *arg, int count)
 
 static bool is_called(void *arg)
 {
-    return tri_members_called(arg);
+    return tri_members_called(((const elastic *)arg)->members);
+}
+
+/* A store that is not there now has no spares to tell of, and nobody waits for it. */
+static bool may_go(void *arg)
+{
+    elastic *at = arg;
+    tri_store *store = at->setup->members.store;
+    int64_t patience_ns = store->patience_ns;
+    int spares = 0;
+    if (at->job->world - 1 >= at->setup->members.least)
+        return true;
+    store->patience_ns = 0;
+    tri_status status = tri_members_spares(at->members, &spares, tri_deadline_after_ms(SPARES_MS));
+    store->patience_ns = patience_ns;
+    return status == TRI_OK && spares > 0;
 }
 
 /* Like a Ctrl-C to all of them: the run is saved, and ends. */
@@ -96,7 +112,8 @@ static tri_status elastic_open(elastic *at)
     at->net_config = at->job->config.net;
     at->net_config.broken = tri_members_broken(at->members);
     at->job->elastic.called = is_called;
-    at->job->elastic.called_arg = at->members;
+    at->job->elastic.may_go = may_go;
+    at->job->elastic.called_arg = at;
     at->job->elastic.place = setup->place;
     return TRI_OK;
 }
@@ -321,7 +338,8 @@ static void part_end(elastic *at, bool over)
     if (store->patience_ns > LAST_NS)
         store->patience_ns = LAST_NS;
     if (!over)
-        tri_log(TRI_LOG_INFO, "leaves after step %lld, as asked by a signal", (long long)at->job->step);
+        tri_log(TRI_LOG_INFO, "leaves after step %lld, as %s", (long long)at->job->step,
+                at->job->stragglers.leaves ? "it is much slower than the others" : "asked by a signal");
     if ((over ? tri_members_end(at->members, until_ns) : tri_members_leave(at->members, until_ns)) != TRI_OK)
         tri_log(TRI_LOG_WARN, "could not tell that this worker has %s: %s", over ? "done all steps" : "left",
                 tri_last_error());

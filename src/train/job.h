@@ -78,6 +78,19 @@ typedef struct tri_job_verify {
     tri_status status; /* of bringing the weights here */
 } tri_job_verify;
 
+/* stragglers.c: train.on_straggler. Seconds of own work, of each rank where there are several. */
+typedef struct tri_job_stragglers {
+    double *busy;          /* [world]: since it was judged last; NULL: nobody looks */
+    double *heard;         /* [world]: on the way */
+    double *sorted;        /* [world] */
+    double own, told;      /* of this rank: not told yet; on the way */
+    bool *named;           /* [world]: slow when it was judged last */
+    int64_t steps;         /* since this was opened */
+    int64_t judged_steps;  /* in busy */
+    struct tri_work *work; /* heard is on its way; or NULL */
+    bool leaves;           /* this rank is slow, and shall leave */
+} tri_job_stragglers;
+
 /* used.c: which samples, as the sum of their marks (data.h). */
 typedef struct tri_job_used {
     uint64_t own, sum;  /* of the step under way: of this rank's shards; of the batch */
@@ -121,7 +134,8 @@ typedef struct tri_job_elastic {
     int64_t number;            /* of the generation */
     int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
     bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
-    void *called_arg;
+    bool (*may_go)(void *arg); /* enough others are left, or a spare is there; NULL: nobody may */
+    void *called_arg;          /* of both */
     const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
 
@@ -200,6 +214,7 @@ struct tri_job {
     tri_job_scale scale;
     tri_job_guard guard;
     tri_job_verify verify;
+    tri_job_stragglers stragglers;
     tri_job_used used;
     double *norm_blocks;
     tri_shares shares;                       /* who owns what of the store */
@@ -456,6 +471,12 @@ bool tri_job_verify_differs(const tri_job *job);
 tri_status tri_job_verify_repair(tri_job *job);
 /* Between steps; collective. */
 tri_status tri_job_verify_now(tri_job *job);
+/* stragglers.c: whether a configuration can have them replaced; once the mesh is there; after each step (collective).
+ */
+tri_status tri_stragglers_check(const tri_config *config, bool elastic);
+tri_status tri_job_stragglers_open(tri_job *job);
+void tri_job_stragglers_close(tri_job *job);
+tri_status tri_job_stragglers_step(tri_job *job);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
 tri_status tri_job_sums_meet(tri_job *job);

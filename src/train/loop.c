@@ -81,6 +81,7 @@ static tri_status after_step(tri_job *job)
     if (job->console)
         tri_console_step(job->console, &job->record);
     TRI_TRY(tri_job_actions_run(job));
+    TRI_TRY(tri_job_stragglers_step(job));
     tri_job_live_step(job);
     return tri_job_trace_look(job);
 }

@@ -136,6 +136,7 @@ void tri_job_unform(tri_job *job)
     tri_loader_close(job->test.loader);
     tri_free(job->test.sums);
     tri_job_verify_close(job);
+    tri_job_stragglers_close(job);
     tri_job_mirror_close(job);
     tri_sync_destroy(job->sync);
     tri_graph_destroy(job->graph);
@@ -234,8 +235,10 @@ static void step_tell(tri_job *job)
         tri_log(TRI_LOG_INFO, "generation %lld goes on: step %lld is made, %.0f ms after it was called",
                 (long long)elastic->number, (long long)job->step, (double)(tri_now_ns() - elastic->lost_ns) / 1e6);
     elastic->lost_ns = 0;
+    int64_t mark_ns = tri_now_ns();
     if (elastic->place)
         elastic->place->stepped(elastic->place->arg, job);
+    job->stragglers.own += (double)(tri_now_ns() - mark_ns) / 1e9; /* a simulated step's time */
 }
 
 /* One generation's part of the run: until its end, or the ranks shall be others. */

@@ -36,7 +36,7 @@ static void wishes_put(tri_job *job)
     tri_job_elastic *elastic = &job->elastic;
     float *tail = job->sync->tail;
     int number = tri_stop_signal();
-    bool leaves = elastic->on && number == SIGTERM;
+    bool leaves = elastic->on && (number == SIGTERM || job->stragglers.leaves);
     elastic->wished = leaves;
     tail[TRI_TAIL_STOP] = leaves ? 0 : (float)number;
     tail[TRI_TAIL_CALL] = leaves ? 1 : elastic->called && elastic->called(elastic->called_arg) ? TRI_CALL_JOIN : 0;
