@@ -85,6 +85,7 @@ typedef struct tri_job_stragglers {
     double *sorted;        /* [world] */
     double own, told;      /* of this rank: not told yet; on the way */
     bool *named;           /* [world]: slow when it was judged last */
+    int64_t own_steps, told_steps;
     int64_t steps;         /* since this was opened */
     int64_t judged_steps;  /* in busy */
     struct tri_work *work; /* heard is on its way; or NULL */
@@ -118,12 +119,23 @@ typedef struct tri_job_memory {
 /* What saving needs (save.c). */
 typedef struct tri_job_saver tri_job_saver;
 
+/* What of a state is no array; the same on all ranks (reform_state.c). */
+typedef struct tri_job_rest {
+    int64_t step, step_before, first_step, saved_step;
+    tri_job_scale scale;
+    double guard[3];
+    uint64_t used;
+    tri_step_record record;
+    double test[4];
+} tri_job_rest;
+
 /* reform.c: of a job whose ranks come and go. */
 typedef struct tri_job_elastic {
     bool on;
     bool console;              /* rank 0, whoever it is, has one */
     bool has_state;            /* weights and optimizer state are those after job->step */
     bool touched;              /* without one: they are not those of the seed any more */
+    tri_job_rest begin;        /* before the first step */
     bool ends;                 /* after this step: the ranks shall be others; the same on all */
     bool leaves;               /* then: this one does */
     bool wished;               /* in the tail of this step it said that it wants to, */
@@ -335,15 +347,7 @@ bool tri_job_is_over(const tri_job *job);
 /* Saves, and fails with words: too few ranks are left. Collective. */
 tri_status tri_job_give_up(tri_job *job, int least);
 
-/* reform_state.c: how one rank's whole state becomes everybody's. Scalars, which are the same on all ranks: */
-typedef struct tri_job_rest {
-    int64_t step, step_before, first_step, saved_step;
-    tri_job_scale scale;
-    double guard[3];
-    uint64_t used;
-    tri_step_record record;
-    double test[4];
-} tri_job_rest;
+/* reform_state.c: how one rank's whole state becomes everybody's. */
 tri_job_rest tri_job_rest_of(const tri_job *job);
 /* had_state: one step behind, it has not told of the last one. */
 tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state);

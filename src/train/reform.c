@@ -86,6 +86,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     tri_job_scale_open(job);
     tri_job_guard_open(job);
     job->acted = true;
+    elastic->begin = tri_job_rest_of(job);
     if (!job->run_folder)
         return TRI_OK;
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);

@@ -278,11 +278,7 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
     else if (generation->number > 1 && job->rank == 0)
         tri_log(TRI_LOG_WARN, "none of the workers so far is left: the run goes on from step %lld%s",
                 (long long)job->step, found ? ", its newest checkpoint" : "");
-    tri_ledger_rewind(job->used.ledger, job->step);
-    if (job->metrics)
-        TRI_TRY(tri_metrics_rewind(job->metrics, job->step));
     job->acted = true;
-    job->hashed_step = -1;
     return tri_stocks_move(job->group, &job->tensors, own, mirror, states_of(job));
 }
 

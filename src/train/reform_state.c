@@ -138,6 +138,7 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     const char *from = job->elastic.resume;
     int64_t own = 0;
     job->elastic.touched = true;
+    TRI_TRY(tri_job_rest_take(job, &job->elastic.begin, false)); /* it may have had a part of a state, or all of one */
     if (generation > 1)
         TRI_TRY(checkpoint_find(job, &own));
     if (own)
@@ -145,7 +146,9 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     *found = from != NULL;
     if (from && !own && job->elastic.or_begin)
         TRI_TRY(tri_job_can_resume(job, from, found));
-    return *found ? tri_job_resume(job, from) : tri_job_weights_find(job);
+    TRI_TRY(*found ? tri_job_resume(job, from) : tri_job_weights_find(job));
+    tri_ledger_rewind(job->used.ledger, job->step);
+    return job->metrics ? tri_metrics_rewind(job->metrics, job->step) : TRI_OK;
 }
 
 /* Nobody has any. */

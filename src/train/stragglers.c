@@ -36,8 +36,7 @@ tri_status tri_job_stragglers_open(tri_job *job)
         return TRI_ENOMEM;
     all->heard = all->busy + job->world;
     all->sorted = all->busy + 2 * job->world;
-    all->own = all->told = 0;
-    all->steps = all->judged_steps = 0;
+    all->own = 0; /* of a simulated step before the first one */
     return TRI_OK;
 }
 
@@ -128,7 +127,7 @@ static tri_status figures_take(tri_job *job)
     TRI_TRY(status);
     for (int r = 0; r < job->world; r++)
         all->busy[r] += all->heard[r];
-    all->judged_steps += job->config.train.straggler_steps;
+    all->judged_steps += all->told_steps;
     return judge(job);
 }
 
@@ -139,12 +138,15 @@ tri_status tri_job_stragglers_step(tri_job *job)
     if (!all->busy)
         return TRI_OK;
     all->own += record->data + record->forward + record->backward;
+    all->own_steps++;
     if (all->work)
         TRI_TRY(figures_take(job));
-    if (++all->steps % job->config.train.straggler_steps != 0)
+    if (all->steps++ % job->config.train.straggler_steps != 0)
         return TRI_OK;
     all->told = all->own;
+    all->told_steps = all->own_steps;
     all->own = 0;
+    all->own_steps = 0;
     tri_group_name_next(job->group, "pace");
     tri_status status = tri_all_gather(job->group, &all->told, all->heard, 1, TRI_F64, &all->work);
     tri_group_name_next(job->group, "");

@@ -3,5 +3,6 @@ trireme sim recovery --ranks 2 --first 25 --seeds 1
 trireme sim recovery --ranks 4 --first 378 --seeds 1
 trireme sim recovery --ranks 5 --seeds 60 --twice
 trireme sim recovery --ranks 64 --seeds 2
+trireme sim recovery --ranks 8 --spares 2 --stragglers --seeds 40 --twice
 trireme sim recovery --ranks 0
 trireme sim recovery all_reduce
