@@ -24,8 +24,8 @@
 #include "train/job.h"
 
 typedef struct train_flags {
-    const char *ranks, *servers, *restarts, *elastic, *spares, *wait_s, *alone_s, *attach, *store, *listen, *join, *hosts,
-        *metrics, *trace, *out, *resume, *keep_on, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *spares, *wait_s, *alone_s, *attach, *store, *listen, *join,
+        *hosts, *metrics, *trace, *out, *resume, *keep_on, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -434,7 +434,8 @@ static tri_status elastic_check(const tri_worker_roles *roles)
     if (given.servers)
         return tri_fail(TRI_ECONFIG, "--elastic goes without --servers: workers of servers come and go by --restarts");
     if (given.spares && roles->workers != most)
-        return tri_fail(TRI_ECONFIG, "--spares: spares wait while the %lld workers of --elastic %s are there: want -n %lld, got %s",
+        return tri_fail(TRI_ECONFIG,
+                        "--spares: spares wait while the %lld workers of --elastic %s are there: want -n %lld, got %s",
                         (long long)most, given.elastic, (long long)most, given.ranks);
     if (given.ranks && (roles->workers > most || (roles->workers < least && !given.join)))
         return tri_fail(TRI_ECONFIG, "--elastic %s: want as many workers to begin with, got -n %lld", given.elastic,

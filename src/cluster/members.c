@@ -17,9 +17,9 @@
 #include "cluster/members_text.h"
 #include "cluster/store_impl.h"
 
-#define SLICE_NS (10 * TRI_NS_PER_MS)  /* between two looks at who is there */
-#define FIRST_NS (10 * TRI_NS_PER_S)   /* to ask the store for the first time */
-#define CALL_NS  TRI_NS_PER_S          /* between two calls of a newcomer */
+#define SLICE_NS (10 * TRI_NS_PER_MS) /* between two looks at who is there */
+#define FIRST_NS (10 * TRI_NS_PER_S)  /* to ask the store for the first time */
+#define CALL_NS  TRI_NS_PER_S         /* between two calls of a newcomer */
 #define LINE     (3 * TRI_MEMBER_NBYTES + TRI_MEMBER_NOTE_NBYTES)
 
 /* --- texts --- */

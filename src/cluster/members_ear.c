@@ -9,9 +9,9 @@
 
 #include "cluster/members_impl.h"
 
-#define EAR_NS   (100 * TRI_NS_PER_MS) /* of one wait for news */
-#define SLOW_NS  (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
-#define BEAT_NS  TRI_NS_PER_S          /* between two looks at a launcher's beat */
+#define EAR_NS  (100 * TRI_NS_PER_MS) /* of one wait for news */
+#define SLOW_NS (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
+#define BEAT_NS TRI_NS_PER_S          /* between two looks at a launcher's beat */
 
 bool tri_members_has(const tri_generation *generation, const char *id)
 {

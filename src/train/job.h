@@ -80,11 +80,11 @@ typedef struct tri_job_verify {
 
 /* stragglers.c: train.on_straggler. Seconds of own work, of each rank where there are several. */
 typedef struct tri_job_stragglers {
-    double *busy;          /* [world]: since it was judged last; NULL: nobody looks */
-    double *heard;         /* [world]: on the way */
-    double *sorted;        /* [world] */
-    double own, told;      /* of this rank: not told yet; on the way */
-    bool *named;           /* [world]: slow when it was judged last */
+    double *busy;     /* [world]: since it was judged last; NULL: nobody looks */
+    double *heard;    /* [world]: on the way */
+    double *sorted;   /* [world] */
+    double own, told; /* of this rank: not told yet; on the way */
+    bool *named;      /* [world]: slow when it was judged last */
     int64_t own_steps, told_steps;
     int64_t steps;         /* since this was opened */
     int64_t judged_steps;  /* in busy */
@@ -132,22 +132,22 @@ typedef struct tri_job_rest {
 /* reform.c: of a job whose ranks come and go. */
 typedef struct tri_job_elastic {
     bool on;
-    bool console;              /* rank 0, whoever it is, has one */
-    bool has_state;            /* weights and optimizer state are those after job->step */
-    bool touched;              /* without one: they are not those of the seed any more */
-    tri_job_rest begin;        /* before the first step */
-    bool ends;                 /* after this step: the ranks shall be others; the same on all */
-    bool leaves;               /* then: this one does */
-    bool wished;               /* in the tail of this step it said that it wants to, */
-    int leavers;               /* as so many do */
-    char *resume;              /* run folder that the first generation continues, or NULL */
-    bool or_begin;             /* with resume: begins where that run has no checkpoint yet */
-    tri_dataset *data;         /* of training */
-    int64_t number;            /* of the generation */
-    int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
-    bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
-    bool (*may_go)(void *arg); /* enough others are left, or a spare is there; NULL: nobody may */
-    void *called_arg;          /* of both */
+    bool console;                          /* rank 0, whoever it is, has one */
+    bool has_state;                        /* weights and optimizer state are those after job->step */
+    bool touched;                          /* without one: they are not those of the seed any more */
+    tri_job_rest begin;                    /* before the first step */
+    bool ends;                             /* after this step: the ranks shall be others; the same on all */
+    bool leaves;                           /* then: this one does */
+    bool wished;                           /* in the tail of this step it said that it wants to, */
+    int leavers;                           /* as so many do */
+    char *resume;                          /* run folder that the first generation continues, or NULL */
+    bool or_begin;                         /* with resume: begins where that run has no checkpoint yet */
+    tri_dataset *data;                     /* of training */
+    int64_t number;                        /* of the generation */
+    int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
+    bool (*called)(void *arg);             /* somebody wants to join; NULL: nobody can */
+    bool (*may_go)(void *arg);             /* enough others are left, or a spare is there; NULL: nobody may */
+    void *called_arg;                      /* of both */
     const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
 

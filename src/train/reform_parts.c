@@ -4,7 +4,8 @@
  *
  * Each array is cut into a block for each taker, and each block into a part for each giver: the givers send all parts
  * at the same time, each an equal share of the bytes; then the takers give each other their blocks. So a giver sends no
- * more than the state once, however many take it, and a taker gets it as fast as its link goes, not as one giver's does.
+ * more than the state once, however many take it, and a taker gets it as fast as its link goes, not as one giver's
+ * does.
  */
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 typedef struct handing {
     tri_job *job;
-    const bool *has;   /* [world] */
+    const bool *has; /* [world] */
     int givers, takers;
     int place;         /* of this rank among those of its kind */
     tri_group *others; /* the takers, where there are several and this is one; else NULL */
@@ -61,8 +62,7 @@ static tri_status blocks_share(handing *h, float *values, int64_t count)
     }
     tri_blocks blocks = {h->from_counts, h->from_firsts};
     tri_group_name_next(h->others, "state");
-    tri_status status =
-        tri_all_gather_v(h->others, values + h->from_firsts[h->place], values, &blocks, TRI_F32, NULL);
+    tri_status status = tri_all_gather_v(h->others, values + h->from_firsts[h->place], values, &blocks, TRI_F32, NULL);
     tri_group_name_next(h->others, "");
     return status;
 }

@@ -21,7 +21,8 @@ tri_status tri_stragglers_check(const tri_config *config, bool elastic)
 {
     if (strcmp(config->train.on_straggler, "replace") != 0 || elastic)
         return TRI_OK;
-    return tri_fail(TRI_ECONFIG, "train.on_straggler replace goes with --elastic: elsewhere nobody can leave; want tell or off");
+    return tri_fail(TRI_ECONFIG,
+                    "train.on_straggler replace goes with --elastic: elsewhere nobody can leave; want tell or off");
 }
 
 tri_status tri_job_stragglers_open(tri_job *job)
@@ -89,11 +90,12 @@ static tri_status straggler_tell(tri_job *job, int rank, double median)
     host[sizeof(host) - 1] = 0;
     if (strcmp(job->config.train.on_straggler, "replace") == 0)
         then = "; it is asked to leave";
-    snprintf(text, sizeof(text),
-             "rank %d (%s) is %.1f times slower than the median of %d workers: %.3g ms of its own work a step, not %.3g, "
-             "over %d steps up to step %lld%s",
-             rank, host, all->busy[rank] / median, job->world, all->busy[rank] / steps * 1e3, median / steps * 1e3,
-             (int)steps, (long long)job->step, then);
+    snprintf(
+        text, sizeof(text),
+        "rank %d (%s) is %.1f times slower than the median of %d workers: %.3g ms of its own work a step, not %.3g, "
+        "over %d steps up to step %lld%s",
+        rank, host, all->busy[rank] / median, job->world, all->busy[rank] / steps * 1e3, median / steps * 1e3,
+        (int)steps, (long long)job->step, then);
     if (rank == job->rank && then[0])
         leave_try(job);
     return tri_job_event_tell(job, "straggler", text);
