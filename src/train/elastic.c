@@ -323,7 +323,9 @@ static bool goes_on(elastic *at, tri_status status)
 {
     bool peer =
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
-    if (!peer || at->failures == FORM_ROUNDS)
+    if (at->job->elastic.dropped)
+        tri_job_state_drop(at->job);
+    if (!(peer || at->job->elastic.dropped) || at->failures == FORM_ROUNDS)
         return false;
     if (at->cluster.local_rank == 0) /* one of each host tells: launchers of other hosts have output of their own */
         tri_log(TRI_LOG_INFO, "%s", tri_last_error());

@@ -136,6 +136,7 @@ typedef struct tri_job_elastic {
     bool has_state;                        /* weights and optimizer state are those after job->step */
     bool touched;                          /* without one: they are not those of the seed any more */
     tri_job_rest begin;                    /* before the first step */
+    bool dropped;                          /* nobody knows whose state is right: none counts */
     bool ends;                             /* after this step: the ranks shall be others; the same on all */
     bool leaves;                           /* then: this one does */
     bool wished;                           /* in the tail of this step it said that it wants to, */
@@ -351,6 +352,10 @@ tri_status tri_job_give_up(tri_job *job, int least);
 tri_job_rest tri_job_rest_of(const tri_job *job);
 /* had_state: one step behind, it has not told of the last one. */
 tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state);
+/* What is here of a state is of no use: the next generation does without it, and begins where a run does. */
+void tri_job_state_drop(tri_job *job);
+/* Says so. */
+void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found);
 /* Nobody has a state: that of the seed, of model.from, or the newest checkpoint; *found: that. Collective. */
 tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found);
 tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation);
@@ -475,6 +480,9 @@ bool tri_job_verify_differs(const tri_job *job);
 tri_status tri_job_verify_repair(tri_job *job);
 /* Between steps; collective. */
 tri_status tri_job_verify_now(tri_job *job);
+/* `ranks` differ, and it cannot be said who is right: fails on all ranks; where these come and go, the next generation
+ * begins at the newest checkpoint. Collective. */
+tri_status tri_job_verify_tie(tri_job *job, const char *ranks);
 /* stragglers.c: whether a configuration can have them replaced; once the mesh is there; after each step (collective).
  */
 tri_status tri_stragglers_check(const tri_config *config, bool elastic);

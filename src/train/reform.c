@@ -217,6 +217,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
         TRI_TRY(tri_job_used_lead(job));
     TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
     job->elastic.has_state = true;
+    job->elastic.dropped = false;
     tri_job_roles_settle(job);
     if (job->elastic.place)
         job->elastic.place->stepped(job->elastic.place->arg, job);

@@ -275,9 +275,8 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
     TRI_TRY(tri_job_state_begin(job, generation->number, &found));
     if (partial)
         TRI_TRY(lost_tell(job, found));
-    else if (generation->number > 1 && job->rank == 0)
-        tri_log(TRI_LOG_WARN, "none of the workers so far is left: the run goes on from step %lld%s",
-                (long long)job->step, found ? ", its newest checkpoint" : "");
+    else
+        tri_job_begin_tell(job, generation->number, found);
     job->acted = true;
     return tri_stocks_move(job->group, &job->tensors, own, mirror, states_of(job));
 }

@@ -72,7 +72,7 @@ static int majority_of(const int64_t *hashes, const bool *has, int count)
 }
 
 /* Who has the newest state: a bit that flipped in one, and was not found before the last generation ended, is not
- * handed on. Without a majority tri_job_check_equal() ends the run. */
+ * handed on. Without a majority none of them counts. */
 static tri_status newest_find(tri_job *job, const int64_t *progress, int64_t newest, bool *has)
 {
     int64_t mine = job->elastic.has_state ? (int64_t)tri_params_hash_here(job->params) : 0;
@@ -83,6 +83,8 @@ static tri_status newest_find(tri_job *job, const int64_t *progress, int64_t new
     for (int r = 0; r < job->world; r++)
         has[r] = step_of(progress[r]) == newest;
     int most = status == TRI_OK ? majority_of(hashes, has, job->world) : -1;
+    if (status == TRI_OK && most < 0)
+        status = tri_job_verify_tie(job, "those that are left");
     for (int r = 0; r < job->world && most >= 0; r++) {
         if (!has[r] || hashes[r] == hashes[most])
             continue;
@@ -151,14 +153,30 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     return job->metrics ? tri_metrics_rewind(job->metrics, job->step) : TRI_OK;
 }
 
+void tri_job_state_drop(tri_job *job)
+{
+    job->elastic.has_state = false;
+    job->elastic.touched = true;
+    job->roles.formed = false;
+    if (job->roles.on)
+        tri_stock_set_close(&job->roles.kept);
+}
+
+void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found)
+{
+    if (generation > 1 && job->rank == 0)
+        tri_log(TRI_LOG_WARN, "%s: the run goes on from step %lld%s",
+                job->elastic.dropped ? "replicas that differ without a majority count for nothing"
+                                     : "none of the workers so far is left",
+                (long long)job->step, found ? ", its newest checkpoint" : "");
+}
+
 /* Nobody has any. */
 static tri_status state_begin(tri_job *job, const tri_job_generation *generation)
 {
     bool found;
     TRI_TRY(tri_job_state_begin(job, generation->number, &found));
-    if (generation->number > 1 && job->rank == 0)
-        tri_log(TRI_LOG_WARN, "none of the workers so far is left: the run goes on from step %lld%s",
-                (long long)job->step, found ? ", its newest checkpoint" : "");
+    tri_job_begin_tell(job, generation->number, found);
     return TRI_OK;
 }
 

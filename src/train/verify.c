@@ -329,15 +329,31 @@ static int ranks_print(const tri_job *job, const verdict *all, int state, char *
     return count;
 }
 
+tri_status tri_job_verify_tie(tri_job *job, const char *ranks)
+{
+    int64_t limit = job->config.train.guard_limit;
+    bool drops = job->elastic.on && (limit == 0 || job->verify.repairs < limit);
+    tri_status status = tri_fail(TRI_ENUMERIC,
+                                 "replicas of the weights differ before step %lld, and none has a majority: %s: a "
+                                 "memory or a processor fails; %s",
+                                 (long long)job->step, ranks,
+                                 drops ? "none of them counts" : "the newest checkpoint is from before (--resume)");
+    char message[TRI_ERROR_NBYTES];
+    if (!drops)
+        return status;
+    job->verify.repairs++;
+    job->elastic.dropped = true; /* whatever becomes of the next call */
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    (void)tri_barrier(job->group, NULL); /* nobody fails before all know why */
+    return tri_fail_copy(status, message);
+}
+
 static tri_status verdicts_tell(tri_job *job, const verdict *all)
 {
     char ranks[600], text[800];
     int64_t limit = job->config.train.guard_limit;
     if (ranks_print(job, all, UNDECIDED, ranks, sizeof(ranks)) > 0)
-        return tri_fail(TRI_ENUMERIC,
-                        "replicas of the weights differ before step %lld, and none has a majority: %s: a memory or a "
-                        "processor fails; the newest checkpoint is from before (--resume)",
-                        (long long)job->step, ranks);
+        return tri_job_verify_tie(job, ranks);
     if (ranks_print(job, all, REPAIRED, ranks, sizeof(ranks)) == 0)
         snprintf(ranks, sizeof(ranks), "for a moment, no longer");
     job->verify.repairs++;

@@ -235,22 +235,6 @@ class Elastic(Runs):
         self.assertNotRegex(run.text(), "generation .* 2 workers")
         self.assertEqual(len(re.findall(r"is rank \d of generation", run.text())), 3, run.text())
 
-    def test_a_straggler_is_named_and_leaves_to_a_spare(self):
-        """Stopped most of the time, it lives: its beats are looked for more seldom than it goes on."""
-        words = ("train.on_straggler=replace", "train.straggler_factor=2", "comm.heartbeat_ms=2000")
-        run = self.start_running("slow", "-n", "3", "--elastic", "3:3", "--spares", "1", *words, *LONG)
-        self.assertTrue(run.wait_for("waits as a spare"), run.text())
-        pid, until = ranks_of(run.process.pid)[1], time.monotonic() + 60
-        while "worker 1.0] leaves after step" not in run.text() and run.is_running() and time.monotonic() < until:
-            for number, pause in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0.05)):
-                self.signal_to(pid, number)
-                time.sleep(pause)
-        self.check(run, *LONG)
-        self.assertRegex(run.text(), r"rank 1 \(.*\) is [\d.]+ times slower than the median of 3 workers: .* it is asked to leave")
-        self.assertRegex(run.text(), r"worker 1.0\] leaves after step \d+, as it is much slower than the others")
-        self.assertIn("worker 3.0] is rank", run.text())
-        self.assertIn('"straggler"', (self.path / "slow/metrics.jsonl").read_text())
-
     def test_too_few_are_waited_for_then_saved(self):
         run = self.start_running("few", "-n", "3", "--elastic", "3:8", "--wait", "1", *LONG)
         run.signal(1, signal.SIGKILL)
