@@ -197,9 +197,10 @@ static bool is_measured(const tri_plan_models *models)
     return !gflops;
 }
 
-/* What a run of the whole model takes, beside the sum of its sections: once, where it fits and is short. */
-static tri_status whole_measure(tri_plan_models *models, const tri_plan_variant *variant, int64_t shards,
-                                double free_nbytes, const double *seconds)
+/* What a run of the whole model takes by the sum of its sections, which find more in caches, the more so the shorter
+ * the run: where it fits and is short, else 1. */
+static tri_status whole_measure(const tri_plan_models *models, const tri_plan_variant *variant, int64_t shards,
+                                double free_nbytes, const double *seconds, double *factor)
 {
     const tri_sections *sections = &variant->sections;
     tri_section whole = {.end_node = (int)variant->model->nodes.count, .layer = "the whole model"};
@@ -212,7 +213,7 @@ static tri_status whole_measure(tri_plan_models *models, const tri_plan_variant 
         whole.nbytes_up += sections->items[s].nbytes_up;
         whole.nbytes_down += sections->items[s].nbytes_down;
     }
-    models->whole = 1;
+    *factor = 1;
     while (shards > 1 && sum * (double)(rows * shards) > WHOLE_S)
         shards /= 2;
     if (models->estimated || sum * (double)(rows * shards) > 4 * WHOLE_S ||
@@ -225,14 +226,14 @@ static tri_status whole_measure(tri_plan_models *models, const tri_plan_variant 
     figure = whole.seconds / slowest_speed(models);
     TRI_TRY(tri_plan_crew_status(models->crew, status));
     TRI_TRY(tri_plan_crew_agree(models->crew, &figure, 1));
-    models->whole = figure > sum ? figure / sum : 1;
+    *factor = figure > sum ? figure / sum : 1;
     return TRI_OK;
 }
 
 static tri_status timing_make(tri_plan_models *models, const tri_plan_variant *variant, int64_t shards, double *seconds)
 {
     tri_status status = TRI_OK;
-    double free_nbytes = -tri_plan_host_memory(1);
+    double free_nbytes = -tri_plan_host_memory(1), factor = 1;
     if (is_measured(models)) {
         TRI_TRY(tri_plan_crew_agree(models->crew, &free_nbytes, 1)); /* the least */
         for (int s = 0; s < variant->sections.count && status == TRI_OK; s++)
@@ -242,10 +243,11 @@ static tri_status timing_make(tri_plan_models *models, const tri_plan_variant *v
         TRI_TRY(tri_plan_crew_status(models->crew, status));
     }
     TRI_TRY(timing_finish(models, &variant->sections, seconds));
-    if (is_measured(models) && models->whole == 0)
-        TRI_TRY(whole_measure(models, variant, shards, -free_nbytes / tri_plan_crew_count(models->crew), seconds));
-    for (int s = 0; models->whole > 0 && s < variant->sections.count; s++)
-        seconds[s] *= models->whole;
+    if (is_measured(models))
+        TRI_TRY(
+            whole_measure(models, variant, shards, -free_nbytes / tri_plan_crew_count(models->crew), seconds, &factor));
+    for (int s = 0; s < variant->sections.count; s++)
+        seconds[s] *= factor;
     return TRI_OK;
 }
 

@@ -53,7 +53,6 @@ typedef struct tri_plan_models {
     const tri_plan_cluster *cluster;
     double rate;    /* flop/s where nothing is measured; of a worker */
     bool estimated; /* something was too large to be measured */
-    double whole;   /* seconds of the whole model by those of its sections, which find more in caches; 0: not known */
     tri_plan_variant variants[TRI_PLAN_TENSOR_MAX];
 } tri_plan_models;
 
