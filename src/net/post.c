@@ -154,6 +154,11 @@ const char *tri_line_from(const tri_line *line)
     return line->from;
 }
 
+bool tri_line_is_near(const tri_line *line)
+{
+    return line->is_near;
+}
+
 void tri_line_hang_up(tri_line *line)
 {
     if (line->state != LINE_ENDED)

@@ -94,6 +94,8 @@ void tri_line_note_set(tri_line *line, void *note);
 void *tri_line_note(const tri_line *line);
 /* Where the other end is, for people. */
 const char *tri_line_from(const tri_line *line);
+/* Both ends are on this machine, over its loopback. */
+bool tri_line_is_near(const tri_line *line);
 /* Ends a line at once; what waits is dropped (sent: TRI_ECANCELED), and the line is not to be used any more. */
 void tri_line_hang_up(tri_line *line);
 /* Moves bytes and calls handlers until something was handled, or the deadline, or a wake. TRI_OK in all three cases. */

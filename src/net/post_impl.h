@@ -69,7 +69,8 @@ typedef enum line_state { LINE_OPEN, LINE_BROKEN, LINE_ENDED } line_state;
 struct tri_line {
     tri_post *post;
     line_state state;
-    bool dialed; /* by this end */
+    bool dialed;  /* by this end */
+    bool is_near; /* both ends are on this machine */
     bool paused;
     bool readable; /* a read may give something */
     bool full;     /* a write took less than it was given */

@@ -311,6 +311,19 @@ static tri_status dial_fail(const net_dial *dial, const char *address, tri_statu
     return tri_fail_context(status, "%s cannot be reached", rest);
 }
 
+/* Is the other end's place one of this machine's? A connection to such a place begins there. */
+static bool is_near(int fd, const tri_tcp_place *peer)
+{
+    tri_tcp_place own = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t nbytes = sizeof own;
+
+    if (getsockname(fd, &own.any, &nbytes) != 0 || own.any.sa_family != peer->any.sa_family)
+        return false;
+    if (own.any.sa_family == AF_INET6)
+        return memcmp(&own.six.sin6_addr, &peer->six.sin6_addr, sizeof own.six.sin6_addr) == 0;
+    return own.any.sa_family == AF_INET && own.four.sin_addr.s_addr == peer->four.sin_addr.s_addr;
+}
+
 tri_status tri_post_tcp_dial(tri_post *post, const char *address, bool once, int64_t deadline_ns, tri_line **out)
 {
     tcp_post *tcp = (tcp_post *)post;
@@ -346,6 +359,7 @@ tri_status tri_post_tcp_dial(tri_post *post, const char *address, bool once, int
     else
         snprintf(from, sizeof from, "somebody");
     TRI_TRY(tri_post_tcp_line(tcp, met.fds[0], tls, EPOLL_CTL_ADD, from, &line));
+    line->base.is_near = is_near(line->fd, &place);
     *out = &line->base;
     return TRI_OK;
 }

@@ -224,8 +224,10 @@ void tri_ps_kv_greet(tri_ps_client *client, int server)
     }
     for (ps_call *call = client->kv ? client->kv->links[server].calls : NULL; call; call = call->next)
         call->said = false;
-    if (client->kv)
+    if (client->kv) {
         client->kv->links[server].is_stalled = false;
+        client->kv->links[server].is_near = tri_line_is_near(client->links[server].line);
+    }
     tri_mutex_unlock(&client->mutex);
 }
 
@@ -325,6 +327,8 @@ tri_status tri_ps_kv_open(tri_ps_client *client, uint64_t *stops)
     lines->window = (size_t)client->setup.ps->window_kib * 1024;
     tri_mutex_lock(&client->mutex);
     client->kv = lines;
+    for (int s = 0; s < client->setup.servers; s++)
+        lines->links[s].is_near = client->links[s].line && tri_line_is_near(client->links[s].line);
     tri_ps_kv_reown(client);
     tri_mutex_unlock(&client->mutex);
     ps_head head = {.kind = PS_KV_JOIN};

@@ -28,8 +28,9 @@ typedef struct ps_call {
     tri_part lent;     /* behind the body: rows where the caller has them; or none */
     size_t weight;     /* bytes under way: the letter's and the answer's */
     tri_kv_work *work; /* NULL: nobody waits */
-    uint32_t *at;      /* [count] where the answer's rows go, among those of the work, or NULL */
-    int64_t count;
+    bool pulls;        /* the answer's rows go to the work's: */
+    uint32_t *at;      /* [count] where each one goes, NULL: one behind the other from `first` on */
+    int64_t first, count;
     uint64_t order;         /* calls of a line stand by this: what it was numbered at first */
     bool of_slots;          /* it goes to whoever has these: */
     ps_slots slots;         /* all of one server */
@@ -61,9 +62,16 @@ struct tri_kv_work {
     size_t to_capacity;
 };
 
+/* Which of the work's rows the answer's row of a key is, and whether it is the one before once more. */
+static inline uint32_t ps_call_at(const ps_call *call, int64_t i)
+{
+    return call->at ? call->at[i] : (uint32_t)(call->first + i);
+}
+
 typedef struct ps_kv_link {
     ps_call *calls;   /* by order */
     size_t under_way; /* bytes */
+    bool is_near;     /* its line stays on this machine: bytes cost less than packing them */
     bool is_stalled;  /* slots are elsewhere: nothing is said until the view was looked at */
 } ps_kv_link;
 

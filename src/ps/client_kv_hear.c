@@ -39,10 +39,10 @@ static void work_fail(tri_kv_work *work, tri_status status, const char *message)
 static bool is_straight(const ps_call *call, const ps_head *head)
 {
     const ps_kv_spec *spec = call->spec;
-    if (!call->work || !call->at || call->count == 0 || call->lender || spec->wire != PS_WIRE_F32)
+    if (!call->work || !call->pulls || call->count == 0 || call->lender || spec->wire != PS_WIRE_F32)
         return false;
-    uint32_t first = call->at[0], dim = (uint32_t)spec->table.dim;
-    for (int64_t i = 1; i < call->count; i++)
+    uint32_t first = ps_call_at(call, 0), dim = (uint32_t)spec->table.dim;
+    for (int64_t i = 1; call->at && i < call->count; i++)
         if (call->at[i] != first + i)
             return false;
     int64_t total = call->work->table->total, end = ((int64_t)first + call->count) * dim;
@@ -58,7 +58,7 @@ void *tri_ps_kv_place(tri_ps_client *client, int server, const ps_head *head)
     call->filling = true;
     call->lender = call->work;
     call->lender->borrowed++;
-    return call->work->rows + (size_t)call->at[0] * (size_t)call->spec->table.dim;
+    return call->work->rows + (size_t)ps_call_at(call, 0) * (size_t)call->spec->table.dim;
 }
 
 void tri_ps_kv_lost(tri_ps_client *client, int server)
@@ -77,7 +77,7 @@ static void work_note(tri_kv_work *work, const ps_call *call, const ps_head *hea
         work->stops = stops > work->stops ? stops : work->stops;
         return;
     }
-    if (!call->at && head->nbytes > 0 && tri_string_append_bytes(&work->text, body, head->nbytes) != TRI_OK)
+    if (!call->pulls && head->nbytes > 0 && tri_string_append_bytes(&work->text, body, head->nbytes) != TRI_OK)
         work_fail(work, TRI_ENOMEM, tri_last_error());
 }
 
@@ -110,7 +110,7 @@ void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, cons
         tri_ps_kv_give_back(client, call);
     else if (work && head->kind == PS_KV_FAILED)
         failed_note(work, server, head, body);
-    else if (work && call->at)
+    else if (work && call->pulls)
         rows_note(client, call, body, head->nbytes);
     else if (work)
         work_note(work, call, head, body);

@@ -53,19 +53,19 @@ static tri_status rows_cut(const ps_call *from, ps_call *call, ps_rows_room *roo
     body.values = lent ? (const float *)from->lent.bytes : body.values;
     uint64_t *keys = tri_alloc((size_t)(body.count + 1) * sizeof(uint64_t));
     float *values = tri_alloc((size_t)(body.count + 1) * (size_t)dim * sizeof(float));
-    call->at = from->at ? tri_alloc((size_t)(from->count + 1) * sizeof(uint32_t)) : NULL;
+    call->at = from->pulls ? tri_alloc((size_t)(from->count + 1) * sizeof(uint32_t)) : NULL;
     call->body = tri_alloc(ps_rows_body_limit(body.count, dim, wire, pushes));
-    tri_status status = keys && values && call->body && (!from->at || call->at) ? TRI_OK : TRI_ENOMEM;
-    for (int64_t i = 0, row = -1; status == TRI_OK && from->at && i < from->count; i++) {
-        row += !(from->at[i] & KV_SAME_KEY);
+    tri_status status = keys && values && call->body && (!from->pulls || call->at) ? TRI_OK : TRI_ENOMEM;
+    for (int64_t i = 0, row = -1; status == TRI_OK && from->pulls && i < from->count; i++) {
+        row += !(ps_call_at(from, i) & KV_SAME_KEY);
         if (ps_slots_has(&call->slots, ps_key_slot(body.keys[row])))
-            call->at[call->count++] = from->at[i];
+            call->at[call->count++] = ps_call_at(from, i);
     }
     if (status == TRI_OK) {
         int64_t kept = keys_cut(&body, call, (size_t)dim, keys, values);
         ps_rows_body out = {.slots = call->slots, .keys = keys, .values = pushes ? values : NULL, .count = kept};
         call->head.block = (uint32_t)kept;
-        call->head.nbytes = ps_rows_body_write(&out, dim, wire, call->body);
+        call->head.nbytes = ps_rows_body_write(&out, dim, wire, false, call->body);
     }
     tri_free(keys);
     tri_free(values);
@@ -102,6 +102,7 @@ static ps_call *call_cut(tri_ps_client *client, const ps_call *from, int server,
                       .weight = from->weight,
                       .work = from->work,
                       .order = from->order,
+                      .pulls = from->pulls,
                       .of_slots = true,
                       .slots = slots,
                       .spec = from->spec};

@@ -9,8 +9,8 @@
 #include "ps/client_kv.h"
 #include "ps/rows.h"
 
-/* Values of one batch's rows, of all servers together: so few that they are merged while they are in the cache that
- * they were received into, and the next ones travel meanwhile. */
+/* Keys and values of one batch's rows, of all servers together: so few that they are merged while they are in the cache
+ * that they were received into, and the next ones travel meanwhile. */
 #define BATCH_NBYTES ((size_t)1 << 19)
 /* Rows that are one piece of the caller's memory, and long enough to be sent from there. */
 #define LENT_LEAST_NBYTES ((size_t)16 << 10)
@@ -71,101 +71,130 @@ static bool is_again(const kv_batch *batch, const ps_pair *pairs, int64_t i)
     return i > 0 && pairs[i].key == pairs[i - 1].key && (!batch->rows || batch->adds);
 }
 
-/* Keys of the pairs [0, count) of one server. Returns how many. */
-static int64_t keys_list(const kv_batch *batch, const ps_pair *pairs, int64_t count, uint64_t *keys, uint32_t *at)
+/* Do the keys ascend? Then they are in order as they are. */
+static bool keys_ascend(const uint64_t *keys, int64_t count)
+{
+    bool ascend = true;
+    for (int64_t i = 1; i < count && ascend; i++)
+        ascend = keys[i - 1] < keys[i];
+    return ascend;
+}
+
+/* What one server has of a batch. */
+typedef struct kv_lot {
+    int server;
+    ps_slots slots;       /* of it */
+    const ps_pair *pairs; /* [count]; NULL: all of the batch, as it lies */
+    int64_t count;
+    bool is_near;
+} kv_lot;
+
+/* Their keys. Returns how many. */
+static int64_t keys_list(const kv_batch *batch, const kv_lot *lot, uint64_t *keys, uint32_t *at)
 {
     int64_t listed = 0;
-    for (int64_t i = 0; i < count; i++) {
-        bool again = is_again(batch, pairs, i);
+    for (int64_t i = 0; i < lot->count; i++) {
+        bool again = is_again(batch, lot->pairs, i);
         if (at)
-            at[i] = pairs[i].at | (again ? KV_SAME_KEY : 0);
+            at[i] = (uint32_t)(batch->first + lot->pairs[i].at) | (again ? KV_SAME_KEY : 0);
         listed += !again;
-        keys[listed - 1] = pairs[i].key;
+        keys[listed - 1] = lot->pairs[i].key;
     }
     return listed;
 }
 
 /* Their rows, side by side. */
-static void rows_list(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count, float *to)
+static void rows_list(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, float *to)
 {
     size_t dim = (size_t)table->spec.table.dim;
-    for (int64_t i = 0, listed = -1; i < count; i++) {
-        bool again = is_again(batch, pairs, i);
+    for (int64_t i = 0, listed = -1; i < lot->count; i++) {
+        bool again = is_again(batch, lot->pairs, i);
         listed += !again;
-        row_list(table, batch, pairs[i].at, again, to + (size_t)listed * dim);
+        row_list(table, batch, lot->pairs[i].at, again, to + (size_t)listed * dim);
     }
 }
 
-/* Are the rows of the pairs one piece of the caller's memory, to be sent as they lie? */
-static bool are_lent(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count)
+/* The rows where they are one piece of the caller's memory, none of them short; or NULL. */
+static const float *rows_lie(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot)
 {
     size_t dim = (size_t)table->spec.table.dim;
-    if (!batch->lends || table->spec.wire != PS_WIRE_F32 || (size_t)count * dim * sizeof(float) < LENT_LEAST_NBYTES)
-        return false;
-    for (int64_t i = 0; i < count; i++)
-        if (pairs[i].at != pairs[0].at + i || is_again(batch, pairs, i))
-            return false;
-    return floats_of(table, batch->first + pairs[count - 1].at) == dim;
+    if (!batch->rows || lot->count == 0)
+        return NULL;
+    for (int64_t i = 0; lot->pairs && i < lot->count; i++)
+        if (lot->pairs[i].at != lot->pairs[0].at + i || is_again(batch, lot->pairs, i))
+            return NULL;
+    uint32_t first = lot->pairs ? lot->pairs[0].at : 0;
+    bool is_short = floats_of(table, batch->first + first + lot->count - 1) < dim;
+    return is_short ? NULL : batch->rows + (size_t)first * dim;
 }
 
 /* Behind the keys: values of f32 are listed where they are sent from. Returns their bytes. */
-static size_t values_write(const tri_kv_table *table, const kv_batch *batch, const ps_pair *pairs, int64_t count,
+static size_t values_write(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, const float *lie,
                            int64_t listed, unsigned char *to)
 {
     int64_t dim = table->spec.table.dim;
     const ps_wire *wire = &ps_wires[table->spec.wire];
-    float *values = table->kv->scratch.values;
+    float *values = table->spec.wire == PS_WIRE_F32 ? (float *)(void *)to : table->kv->scratch.values;
     if (!batch->rows)
         return 0;
-    if (table->spec.wire == PS_WIRE_F32) {
-        rows_list(table, batch, pairs, count, (float *)(void *)to);
-    } else {
-        rows_list(table, batch, pairs, count, values);
-        wire->write(values, listed * dim, dim, to, NULL);
-    }
+    if (!lie)
+        rows_list(table, batch, lot, values);
+    if (lie || table->spec.wire != PS_WIRE_F32)
+        wire->write(lie ? lie : values, listed * dim, dim, to, NULL);
     return wire->nbytes(listed * dim, dim);
 }
 
-static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, int server, const ps_slots *slots,
-                          const ps_pair *pairs, int64_t count, bool pulls)
+/* Slots, keys, and values but those that are sent from where they lie. TRI_ENOMEM. */
+static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, ps_call *call)
 {
     kv_scratch *scratch = &table->kv->scratch;
     int dim = (int)table->spec.table.dim, wire = table->spec.wire;
+    const float *lie = rows_lie(table, batch, lot);
+    size_t nbytes = (size_t)lot->count * (size_t)dim * sizeof(float);
+    bool lends = lie && batch->lends && wire == PS_WIRE_F32 && nbytes >= LENT_LEAST_NBYTES;
+    ps_rows_body body = {.slots = lot->slots, .keys = lot->pairs ? scratch->keys : batch->keys, .count = lot->count};
+    if (lot->pairs && call->pulls)
+        call->at = tri_alloc((size_t)lot->count * sizeof(uint32_t));
+    if (lot->pairs && call->pulls && !call->at)
+        return TRI_ENOMEM;
+    if (lot->pairs)
+        body.count = keys_list(batch, lot, scratch->keys, call->at);
+    call->body = tri_alloc(ps_rows_body_limit(body.count, dim, wire, batch->rows && !lends));
+    if (!call->body)
+        return TRI_ENOMEM;
+    call->head.block = (uint32_t)body.count;
+    call->head.nbytes = ps_rows_body_write(&body, dim, wire, lot->is_near, call->body); /* a multiple of 8 */
+    if (lends)
+        call->lent = (tri_part){lie, nbytes};
+    call->head.nbytes +=
+        lends ? nbytes : values_write(table, batch, lot, lie, body.count, call->body + call->head.nbytes);
+    return TRI_OK;
+}
+
+static ps_call *call_make(tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, bool pulls)
+{
+    int64_t dim = table->spec.table.dim;
     ps_call *call = tri_alloc_zero(1, sizeof(*call));
-    if (call && pulls)
-        call->at = tri_alloc((size_t)count * sizeof(uint32_t));
-    if (!call || (pulls && !call->at)) {
+    if (!call)
+        return NULL;
+    *call = (ps_call){.server = lot->server,
+                      .head = {.kind = batch->kind,
+                               .flags = batch->flags,
+                               .clock = table->step,
+                               .table = table->id,
+                               .part = batch->part},
+                      .pulls = pulls,
+                      .first = batch->first,
+                      .count = lot->count,
+                      .of_slots = true,
+                      .slots = lot->slots,
+                      .spec = &table->spec};
+    if (body_make(table, batch, lot, call) != TRI_OK) {
         tri_ps_kv_call_free(call);
         return NULL;
     }
-    int64_t listed = keys_list(batch, pairs, count, scratch->keys, call->at);
-    ps_rows_body body = {.slots = *slots, .keys = scratch->keys, .count = listed};
-    bool lent = are_lent(table, batch, pairs, count);
-    call->body = tri_alloc(ps_rows_body_limit(listed, dim, wire, batch->rows && !lent));
-    if (!call->body) {
-        tri_ps_kv_call_free(call);
-        return NULL;
-    }
-    size_t nbytes = ps_rows_body_write(&body, dim, wire, call->body); /* a multiple of 8 */
-    if (lent)
-        call->lent =
-            (tri_part){batch->rows + (size_t)pairs[0].at * (size_t)dim, (size_t)count * (size_t)dim * sizeof(float)};
-    else
-        nbytes += values_write(table, batch, pairs, count, listed, call->body + nbytes);
-    nbytes += call->lent.nbytes;
-    call->count = count;
-    call->server = server;
-    call->of_slots = true;
-    call->slots = *slots;
-    call->spec = &table->spec;
-    call->head = (ps_head){.kind = batch->kind,
-                           .flags = batch->flags,
-                           .nbytes = nbytes,
-                           .clock = table->step,
-                           .table = table->id,
-                           .block = (uint32_t)listed,
-                           .part = batch->part};
-    call->weight = TRI_LETTER_NBYTES + call->head.nbytes + (pulls ? ps_wires[wire].nbytes(listed * dim, dim) : 0);
+    int64_t values = (int64_t)call->head.block * dim;
+    call->weight = TRI_LETTER_NBYTES + call->head.nbytes + (pulls ? ps_wires[table->spec.wire].nbytes(values, dim) : 0);
     return call;
 }
 
@@ -187,41 +216,60 @@ static void pairs_make(const tri_kv_table *table, const int owners[PS_SLOTS], co
     }
     for (int64_t i = 0; i < batch->count; i++)
         pairs[next[spare[i].part]++] = spare[i];
-    for (int s = 0; s < servers; s++)
+    for (int s = 0; s < servers && !keys_ascend(batch->keys, batch->count); s++)
         ps_pairs_sort(pairs + firsts[s], spare, firsts[s + 1] - firsts[s]);
 }
 
 /* Who has what, at this moment: the client's thread may learn of a change at any time. */
-static void owners_copy(tri_ps_client *client, int owners[PS_SLOTS], ps_slots slots[PS_MAX_SERVERS])
+static void owners_copy(tri_ps_client *client, int owners[PS_SLOTS], kv_lot lots[PS_MAX_SERVERS])
 {
     tri_mutex_lock(&client->mutex);
     memcpy(owners, client->view.slots, sizeof(client->view.slots));
-    memcpy(slots, client->kv->slots, sizeof(client->kv->slots));
+    for (int s = 0; s < client->setup.servers; s++)
+        lots[s] = (kv_lot){.server = s, .slots = client->kv->slots[s], .is_near = client->kv->links[s].is_near};
     tri_mutex_unlock(&client->mutex);
+}
+
+static bool is_full(const ps_slots *slots)
+{
+    return (slots->bits[0] & slots->bits[1]) == UINT64_MAX;
+}
+
+static tri_status lots_make(const tri_kv_table *table, const kv_batch *batch, kv_lot lots[PS_MAX_SERVERS])
+{
+    kv_scratch *scratch = &table->kv->scratch;
+    int servers = table->kv->client->setup.servers, owners[PS_SLOTS];
+    int64_t firsts[PS_MAX_SERVERS + 1];
+    owners_copy(table->kv->client, owners, lots);
+    bool is_short =
+        batch->count > 0 && floats_of(table, batch->first + batch->count - 1) < (size_t)table->spec.table.dim;
+    if (is_full(&lots[owners[0]].slots) && !is_short && keys_ascend(batch->keys, batch->count)) {
+        lots[owners[0]].count = batch->count;
+        return TRI_OK;
+    }
+    TRI_TRY(scratch_grow(
+        scratch, batch->count + 1,
+        batch->rows && table->spec.wire != PS_WIRE_F32 ? (size_t)batch->count * (size_t)table->spec.table.dim : 0));
+    pairs_make(table, owners, batch, scratch->pairs, scratch->pairs + scratch->room, firsts);
+    for (int s = 0; s < servers; s++) {
+        lots[s].pairs = scratch->pairs + firsts[s];
+        lots[s].count = firsts[s + 1] - firsts[s];
+    }
+    return TRI_OK;
 }
 
 static tri_status split_once(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work)
 {
-    kv_scratch *scratch = &table->kv->scratch;
     int servers = table->kv->client->setup.servers;
     bool pulls = batch->kind == PS_KV_PULL || batch->flags & PS_FLAG_PULL;
-    int64_t firsts[PS_MAX_SERVERS + 1];
-    int owners[PS_SLOTS];
-    ps_slots slots[PS_MAX_SERVERS];
-    TRI_TRY(scratch_grow(
-        scratch, batch->count + 1,
-        batch->rows && table->spec.wire != PS_WIRE_F32 ? (size_t)batch->count * (size_t)table->spec.table.dim : 0));
-    owners_copy(table->kv->client, owners, slots);
-    pairs_make(table, owners, batch, scratch->pairs, scratch->pairs + scratch->room, firsts);
+    kv_lot lots[PS_MAX_SERVERS];
+    TRI_TRY(lots_make(table, batch, lots));
     for (int s = 0; s < servers; s++) {
-        int64_t count = firsts[s + 1] - firsts[s];
-        if (count == 0 && !(batch->to_all && (slots[s].bits[0] | slots[s].bits[1])))
+        if (lots[s].count == 0 && !(batch->to_all && (lots[s].slots.bits[0] | lots[s].slots.bits[1])))
             continue;
-        ps_call *call = call_make(table, batch, s, &slots[s], scratch->pairs + firsts[s], count, pulls);
+        ps_call *call = call_make(table, batch, &lots[s], pulls);
         if (!call)
             return TRI_ENOMEM;
-        for (int64_t i = 0; pulls && i < count; i++)
-            call->at[i] += (uint32_t)batch->first;
         call->work = work;
         TRI_TRY(tri_ps_kv_call(table->kv->client, call));
     }
@@ -230,7 +278,7 @@ static tri_status split_once(tri_kv_table *table, const kv_batch *batch, tri_kv_
 
 tri_status tri_ps_kv_split(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work)
 {
-    size_t row = (size_t)table->spec.table.dim * sizeof(float);
+    size_t row = (size_t)table->spec.table.dim * sizeof(float) + sizeof(uint64_t);
     int64_t most = (int64_t)(BATCH_NBYTES / row) + 1;
     if (batch->count < 0 || batch->count > PS_ROWS_MAX)
         return tri_fail(TRI_EINVAL, "table '%s': want 0 to %lld rows, got %lld", table->spec.name,
@@ -261,8 +309,8 @@ static void rows_scatter(const ps_call *call, const tri_kv_work *work, const flo
     size_t dim = (size_t)table->spec.table.dim;
     const float *from = values - dim;
     for (int64_t i = 0; i < call->count; i++) {
-        uint32_t row = call->at[i] & ~KV_SAME_KEY;
-        if (!(call->at[i] & KV_SAME_KEY))
+        uint32_t at = ps_call_at(call, i), row = at & ~KV_SAME_KEY;
+        if (!(at & KV_SAME_KEY))
             from += dim;
         memcpy(work->rows + (size_t)row * dim, from, floats_of(table, row) * sizeof(float));
     }

@@ -10,13 +10,16 @@
 #include "net/bytes.h"
 #include "tensor/narrow.h"
 
-/* --- keys: a form, then keys as they are, or lengths (two in a byte, the lower half first) and distances --- */
+/* --- keys: a form, then seven zeros and keys as they are, or lengths (two in a byte, the lower half first) and
+ * distances --- */
 
 enum { KEYS_PLAIN, KEYS_ASCENDING };
 
+#define PLAIN_NBYTES sizeof(uint64_t) /* before the keys, which are aligned then if the whole is */
+
 size_t ps_keys_limit(int64_t count)
 {
-    return 1 + (size_t)count * sizeof(uint64_t);
+    return PLAIN_NBYTES + (size_t)count * sizeof(uint64_t);
 }
 
 /* Bytes of a number without its upper zeros. */
@@ -43,15 +46,17 @@ static size_t ascending_nbytes(const uint64_t *keys, int64_t count)
     return nbytes < ps_keys_limit(count) ? nbytes : 0;
 }
 
-size_t ps_keys_write(const uint64_t *keys, int64_t count, unsigned char *bytes)
+size_t ps_keys_write(const uint64_t *keys, int64_t count, bool plain, unsigned char *bytes)
 {
-    size_t nbytes = ascending_nbytes(keys, count);
-    bytes[0] = nbytes > 0 ? KEYS_ASCENDING : KEYS_PLAIN;
+    size_t nbytes = plain ? 0 : ascending_nbytes(keys, count);
     if (nbytes == 0) {
+        memset(bytes, 0, PLAIN_NBYTES);
+        bytes[0] = KEYS_PLAIN;
         for (int64_t i = 0; i < count; i++)
-            tri_bytes_write_u64(bytes + 1 + 8 * i, keys[i]);
+            tri_bytes_write_u64(bytes + PLAIN_NBYTES + 8 * i, keys[i]);
         return ps_keys_limit(count);
     }
+    bytes[0] = KEYS_ASCENDING;
     unsigned char *lengths = bytes + 1, *out = lengths + (count + 1) / 2;
     memset(lengths, 0, (size_t)(count + 1) / 2);
     for (int64_t i = 0; i < count; i++) {
@@ -113,10 +118,23 @@ tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_
         return ascending_read(in + 1, nbytes - 1, count, keys, used) ? TRI_OK : fail_keys(count, nbytes);
     if (in[0] != KEYS_PLAIN || nbytes < ps_keys_limit(count))
         return fail_keys(count, nbytes);
+    for (unsigned i = 1; i < PLAIN_NBYTES; i++)
+        if (in[i] != 0)
+            return fail_keys(count, nbytes);
     for (int64_t i = 0; i < count; i++)
-        keys[i] = tri_bytes_read_u64(in + 1 + 8 * i);
+        keys[i] = tri_bytes_read_u64(in + PLAIN_NBYTES + 8 * i);
     *used = ps_keys_limit(count);
     return TRI_OK;
+}
+
+const uint64_t *ps_keys_lie(const void *bytes, size_t nbytes, int64_t count)
+{
+    const unsigned char *in = bytes;
+    static const unsigned char plain[PLAIN_NBYTES] = {KEYS_PLAIN};
+    bool are = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && count >= 0 && (uint64_t)count <= nbytes &&
+               nbytes >= ps_keys_limit(count) && (uintptr_t)in % _Alignof(uint64_t) == 0 &&
+               memcmp(in, plain, PLAIN_NBYTES) == 0;
+    return are ? (const uint64_t *)(const void *)(in + PLAIN_NBYTES) : NULL;
 }
 
 /* --- values --- */

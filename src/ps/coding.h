@@ -2,10 +2,11 @@
  *
  * coding.h: keys and values as they cross the wire (docs/formats/ps.md).
  *
- * Keys that ascend are told by their distances, two lengths of 0 to 8 bytes in one byte and then the bytes: those of
- * 1,024 clicks in 26 fields of 10 million keys take 1.5 bytes each instead of 8. Others, and those that would be longer
- * so, lie as they are. Values are f32, bf16, or int8 with a scale for each block. Readers believe nothing: they read
- * what they were told to expect, or say that it is not there. Included by files of ps/ and their tests only.
+ * Keys that ascend are told by their distances where bytes are dear, two lengths of 0 to 8 bytes in one byte and then
+ * the bytes: those of 1,024 clicks in 26 fields of 10 million keys take 1.5 bytes each instead of 8. Others, and those
+ * that would be longer so, lie as they are. Values are f32, bf16, or int8 with a scale for each block. Readers believe
+ * nothing: they read what they were told to expect, or say that it is not there. Included by files of ps/ and their
+ * tests only.
  */
 #ifndef TRI_PS_CODING_H
 #define TRI_PS_CODING_H
@@ -14,11 +15,14 @@
 
 /* Bytes that count keys take at most. */
 size_t ps_keys_limit(int64_t count);
-/* bytes has room for ps_keys_limit(); returns how many are used. */
-size_t ps_keys_write(const uint64_t *keys, int64_t count, unsigned char *bytes);
+/* plain: as they are, whatever is shorter: where bytes cost less than time. bytes has room for ps_keys_limit(); returns
+ * how many are used. */
+size_t ps_keys_write(const uint64_t *keys, int64_t count, bool plain, unsigned char *bytes);
 /* Exactly `count` keys; *used is how many bytes they took. TRI_EFORMAT: there are not so many keys in these bytes;
  * what is in keys then means nothing. */
 tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_t *keys, size_t *used);
+/* The same keys where they lie, ps_keys_limit() bytes in all; NULL: they are not so that they can be used there. */
+const uint64_t *ps_keys_lie(const void *bytes, size_t nbytes, int64_t count);
 
 /* A row is one way to tell values. `block`: how many share a scale, where there is one (a row of a table, or 256). */
 typedef struct ps_wire {

@@ -51,4 +51,13 @@ static inline int ps_key_slot(uint64_t key)
     return ps_hash_slot(ps_key_hash(key));
 }
 
+/* The slots that keys lie in. */
+static inline ps_slots ps_keys_slots(const uint64_t *keys, int64_t count)
+{
+    ps_slots slots = {{0}};
+    for (int64_t i = 0; i < count; i++)
+        ps_slots_add(&slots, ps_key_slot(keys[i]));
+    return slots;
+}
+
 #endif

@@ -21,11 +21,11 @@ size_t ps_rows_body_limit(int64_t count, int dim, int wire, bool has_values)
     return SLOTS_NBYTES + align_up(ps_keys_limit(count)) + (has_values ? ps_wires[wire].nbytes(count * dim, dim) : 0);
 }
 
-size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, unsigned char *to)
+size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, bool plain, unsigned char *to)
 {
     for (int i = 0; i < PS_SLOTS / 64; i++)
         tri_bytes_write_u64(to + 8 * i, body->slots.bits[i]);
-    size_t used = ps_keys_write(body->keys, body->count, to + SLOTS_NBYTES), end = align_up(used);
+    size_t used = ps_keys_write(body->keys, body->count, plain, to + SLOTS_NBYTES), end = align_up(used);
     memset(to + SLOTS_NBYTES + used, 0, end - used);
     if (!body->values)
         return SLOTS_NBYTES + end;
@@ -65,19 +65,18 @@ tri_status ps_rows_slots_read(const void *bytes, size_t nbytes, ps_slots *out)
 static tri_status keys_read(const unsigned char *bytes, size_t nbytes, ps_rows_room *room, ps_rows_body *out,
                             size_t *end)
 {
-    size_t used;
+    size_t used = ps_keys_limit(out->count);
     void *keys = room->keys;
     if (out->count < 0 || (uint64_t)out->count > 2 * (uint64_t)nbytes) /* no key takes less */
         return tri_fail(TRI_EFORMAT, "rows: %lld keys in %zu bytes", (long long)out->count, nbytes);
-    tri_status status = room_grow(&keys, &room->keys_nbytes, ((size_t)out->count + 1) * sizeof(uint64_t));
-    room->keys = keys;
-    TRI_TRY(status);
-    TRI_TRY(ps_keys_read(bytes, nbytes, out->count, room->keys, &used));
-    for (int64_t i = 0; i < out->count; i++)
-        if (!ps_slots_has(&out->slots, ps_key_slot(room->keys[i])))
-            return tri_fail(TRI_EFORMAT, "rows: key %llu lies in none of the slots that are named",
-                            (unsigned long long)room->keys[i]);
-    out->keys = room->keys;
+    out->keys = ps_keys_lie(bytes, nbytes, out->count);
+    if (!out->keys) {
+        tri_status status = room_grow(&keys, &room->keys_nbytes, ((size_t)out->count + 1) * sizeof(uint64_t));
+        room->keys = keys;
+        TRI_TRY(status);
+        TRI_TRY(ps_keys_read(bytes, nbytes, out->count, room->keys, &used));
+        out->keys = room->keys;
+    }
     *end = align_up(used);
     return TRI_OK;
 }

@@ -26,8 +26,8 @@ typedef struct ps_rows_body {
 
 /* Bytes that a body takes at most. */
 size_t ps_rows_body_limit(int64_t count, int dim, int wire, bool has_values);
-/* to has room for ps_rows_body_limit(); returns how many are used. */
-size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, unsigned char *to);
+/* plain: keys as they are. to has room for ps_rows_body_limit(); returns how many are used. */
+size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, bool plain, unsigned char *to);
 
 /* Memory for what is read, kept from one to the next. */
 typedef struct ps_rows_room {
@@ -36,8 +36,8 @@ typedef struct ps_rows_room {
     size_t keys_nbytes, values_nbytes;
 } ps_rows_room;
 void ps_rows_room_fini(ps_rows_room *room);
-/* The body of a stranger; valid until the next one, or the bytes, are gone. TRI_EFORMAT: it is none of `count` rows, or
- * a key lies in none of its slots; TRI_ENOMEM. */
+/* The body of a stranger, whose keys may lie in any slots; valid until the next one, or the bytes, are gone.
+ * TRI_EFORMAT: it is none of `count` rows; TRI_ENOMEM. */
 tri_status ps_rows_body_read(const void *bytes, size_t nbytes, int64_t count, int dim, int wire, bool has_values,
                              ps_rows_room *room, ps_rows_body *out);
 /* The slots alone. TRI_EFORMAT. */

@@ -13,7 +13,7 @@
 #include "net/post.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 2
+#define PS_VERSION 3
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */

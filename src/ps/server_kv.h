@@ -132,8 +132,8 @@ tri_status tri_ps_kv_clock_find(kv_table *table, int slot);
 /* --- server_kv_apply.c --- */
 /* Takes in a push that is due. */
 tri_status tri_ps_kv_push(kv_table *table, int worker, const ps_head *head, const ps_rows_body *body);
-/* values[count * dim]: as they are, or were when the slots had finished `clock` steps. */
-void tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_body *body, float *values);
+/* values[count * dim]: as they are, or were when the slots had finished `clock` steps. TRI_ENOMEM. */
+tri_status tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_body *body, float *values);
 
 /* --- server_kv_bytes.c --- */
 /* A slot's rows and clock; `whole`: and all else that it is made of. */

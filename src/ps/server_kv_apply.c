@@ -116,7 +116,10 @@ static tri_status before_keep(kv_table *table, kv_slot *slot)
     float *rows = tri_alloc((size_t)gather->count * (size_t)table->spec.table.dim * sizeof(float));
     if (!rows)
         return TRI_ENOMEM;
-    ps_sparse_pull(table->rows, gather->keys, gather->count, rows);
+    if (ps_sparse_pull(table->rows, gather->keys, gather->count, rows) != TRI_OK) {
+        tri_free(rows);
+        return TRI_ENOMEM;
+    }
     tri_free(slot->before_keys);
     tri_free(slot->before_rows);
     slot->before_rows = rows;
@@ -210,13 +213,13 @@ static const float *before_find(const kv_slot *slot, uint64_t key, size_t dim)
     return low < slot->before_count && slot->before_keys[low] == key ? slot->before_rows + (size_t)low * dim : NULL;
 }
 
-void tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_body *body, float *values)
+tri_status tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_body *body, float *values)
 {
     size_t dim = (size_t)table->spec.table.dim;
     bool is_behind = false;
-    ps_sparse_pull(table->rows, body->keys, body->count, values);
+    TRI_TRY(ps_sparse_pull(table->rows, body->keys, body->count, values));
     if (table->spec.consistency != PS_BSP)
-        return;
+        return TRI_OK;
     for (int s = 0; s < PS_SLOTS; s++)
         is_behind = is_behind || (ps_slots_has(&body->slots, s) && table->slots[s].clock > clock);
     for (int64_t i = 0; is_behind && i < body->count; i++) {
@@ -225,4 +228,5 @@ void tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_body *bo
         if (before)
             memcpy(values + (size_t)i * dim, before, dim * sizeof(float));
     }
+    return TRI_OK;
 }

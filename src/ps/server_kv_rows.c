@@ -104,20 +104,20 @@ static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *h
     unsigned char *values = tri_ps_answer_room(guest->of, nbytes);
     if (!values)
         return TRI_ENOMEM;
+    tri_status status;
     table->pulled += (uint64_t)body->count;
     if (table->spec.wire == PS_WIRE_F32)
-        tri_ps_kv_pull(table, head->clock, body, (float *)(void *)values);
+        status = tri_ps_kv_pull(table, head->clock, body, (float *)(void *)values);
     else {
         float *plain = tri_alloc((size_t)count * sizeof(float));
-        if (plain) {
-            tri_ps_kv_pull(table, head->clock, body, plain);
+        status = plain ? tri_ps_kv_pull(table, head->clock, body, plain) : TRI_ENOMEM;
+        if (status == TRI_OK)
             wire->write(plain, count, dim, values, NULL);
-        }
         tri_free(plain);
-        if (!plain) {
-            tri_free(values);
-            return TRI_ENOMEM;
-        }
+    }
+    if (status != TRI_OK) {
+        tri_free(values);
+        return status;
     }
     ps_head answer = {
         .kind = PS_KV_DONE, .request = head->request, .table = table->id, .clock = head->clock, .nbytes = nbytes};
@@ -134,6 +134,7 @@ static void ahead_count(kv_table *table, const ps_head *head, const ps_slots *sl
 /* What no sound client says. */
 static tri_status rows_check(const kv_table *table, const ps_head *head, const ps_rows_body *body)
 {
+    ps_slots slots;
     bool bsp = table->spec.consistency == PS_BSP, pulls = head->kind == PS_KV_PULL || head->flags & PS_FLAG_PULL;
     size_t nbytes = ps_wires[table->spec.wire].nbytes(body->count * table->spec.table.dim, table->spec.table.dim);
     if (!(head->extra >= 0 && head->extra < 0x1p53))
@@ -150,6 +151,14 @@ static tri_status rows_check(const kv_table *table, const ps_head *head, const p
         if (ps_slots_has(&body->slots, s) && table->slots[s].clock > head->clock + 1)
             return tri_fail(TRI_EFORMAT, "rows of step %lld of table '%s', which is at step %lld",
                             (long long)head->clock, table->spec.name, (long long)table->slots[s].clock);
+    if (is_gathered(table, head)) /* the rows are not wanted yet */
+        slots = ps_keys_slots(body->keys, body->count);
+    else
+        TRI_TRY(ps_sparse_slots(table->rows, body->keys, body->count, &slots));
+    for (int i = 0; i < PS_SLOTS / 64; i++)
+        if (slots.bits[i] & ~body->slots.bits[i])
+            return tri_fail(TRI_EFORMAT, "table '%s': a key lies in none of the slots that are named",
+                            table->spec.name);
     return TRI_OK;
 }
 

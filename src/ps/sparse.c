@@ -2,8 +2,8 @@
  *
  * sparse.c: pull and push in batches.
  *
- * A row is somewhere in memory, and so is its place in the index: a batch asks for both ahead, a block of keys at a
- * time, so that the machine fetches many lines at once.
+ * A row is somewhere in memory: a batch first finds where all of its rows are (sparse_lists.c), then asks for each some
+ * rows ahead, so that the machine fetches many lines at once.
  */
 #include "ps/sparse_impl.h"
 
@@ -12,8 +12,7 @@
 #include "base/rng.h"
 #include "tensor/reduce.h"
 
-#define BLOCK           64                /* keys that are looked up together */
-#define AHEAD           12                /* rows */
+#define AHEAD           12                /* rows that are asked for before they are had */
 #define SLAB_NBYTES     ((size_t)2 << 20) /* at least: huge pages, where the system has them */
 #define SLAB_LEAST_BITS 4
 
@@ -72,7 +71,7 @@ tri_status ps_sparse_create(const ps_sparse_setup *setup, ps_sparse **out)
     table->floats = setup->dim * (1 + (table->steps ? table->rows.states : 0));
     table->initial = setup->initial;
     table->scale = setup->scale;
-    table->stride = (sizeof(sparse_row) + (size_t)table->floats * sizeof(float) + 15) / 16 * 16;
+    table->stride = (sizeof(sparse_row) + (size_t)table->floats * sizeof(float) + 7) / 8 * 8;
     table->slab_bits = SLAB_LEAST_BITS;
     while (table->stride << table->slab_bits < SLAB_NBYTES)
         table->slab_bits++;
@@ -91,17 +90,21 @@ void ps_sparse_destroy(ps_sparse *table)
     for (size_t i = 0; i < table->slabs.count; i++)
         tri_free(*(char **)tri_vector_at(&table->slabs, i));
     tri_vector_fini(&table->slabs);
-    tri_free(table->found);
+    tri_free(table->found.rows);
+    sparse_lists_drop(&table->lists);
     tri_free(table->name);
     tri_free(table);
 }
 
 void sparse_initial(const ps_sparse *table, uint64_t key, float *values)
 {
+    if (table->initial == PS_INITIAL_ZERO) {
+        memset(values, 0, (size_t)table->dim * sizeof(float));
+        return;
+    }
     tri_rng rng = {table->seed, tri_rng_stream("row", table->name_hash, key)};
     switch (table->initial) {
     case PS_INITIAL_ZERO:
-        memset(values, 0, (size_t)table->dim * sizeof(float));
         break;
     case PS_INITIAL_UNIFORM:
         tri_rng_fill_uniform(rng, 0, (uint64_t)table->dim, values);
@@ -139,8 +142,8 @@ int64_t ps_sparse_slot_count(const ps_sparse *table, int slot)
 
 size_t ps_sparse_nbytes(const ps_sparse *table)
 {
-    size_t nbytes =
-        sizeof(*table) + table->slabs.capacity * sizeof(char *) + (size_t)table->found_room * sizeof(*table->found);
+    size_t listed = (size_t)(table->found_room + table->lists.rows);
+    size_t nbytes = sizeof(*table) + table->slabs.capacity * sizeof(char *) + listed * sizeof(uint32_t);
     nbytes += table->slabs.count * (table->stride << table->slab_bits);
     for (int slot = 0; slot < PS_SLOTS; slot++)
         if (table->slots[slot].places)
@@ -159,62 +162,34 @@ void sparse_prefetch(const ps_sparse *table, uint32_t row)
         __builtin_prefetch(at + 64 * i, 1);
 }
 
-/* Asks for all that a search for these keys will look at. */
-static void block_prefetch(const ps_sparse *table, const uint64_t *keys, int64_t count, uint64_t *hashes)
+/* The bodies of pull and push for rows of one length: that is a constant where rows are so short that it matters. */
+static inline __attribute__((always_inline)) void
+rows_pull(const ps_sparse *table, const uint32_t *found, const uint64_t *keys, int64_t count, size_t dim, float *rows)
 {
     for (int64_t i = 0; i < count; i++) {
-        hashes[i] = ps_key_hash(keys[i]);
-        const sparse_index *index = &table->slots[ps_hash_slot(hashes[i])];
-        __builtin_prefetch(sparse_home(index, sparse_tag(hashes[i])));
-    }
-    for (int64_t i = 0; i < count; i++) {
-        const sparse_index *index = &table->slots[ps_hash_slot(hashes[i])];
-        if (!index->places)
-            continue;
-        const sparse_place *place = sparse_tag_find(index, sparse_tag(hashes[i]));
-        if (place->row != SPARSE_NONE && place->tag == sparse_tag(hashes[i]))
-            sparse_prefetch(table, place->row);
+        float *out = rows + (size_t)i * dim;
+        if (i + AHEAD < count && found[i + AHEAD] != SPARSE_NONE)
+            sparse_prefetch(table, found[i + AHEAD]);
+        if (found[i] != SPARSE_NONE)
+            memcpy(out, sparse_floats(sparse_row_at(table, found[i])), dim * sizeof(float));
+        else
+            sparse_initial(table, keys[i], out);
     }
 }
 
-void ps_sparse_pull(const ps_sparse *table, const uint64_t *keys, int64_t count, float *rows)
+tri_status ps_sparse_pull(ps_sparse *table, const uint64_t *keys, int64_t count, float *rows)
 {
-    uint64_t hashes[BLOCK];
-    size_t dim = (size_t)table->dim;
-    for (int64_t first = 0; first < count; first += BLOCK) {
-        int64_t length = count - first < BLOCK ? count - first : BLOCK;
-        block_prefetch(table, keys + first, length, hashes);
-        for (int64_t i = 0; i < length; i++) {
-            const sparse_place *place = sparse_find(table, keys[first + i], hashes[i]);
-            float *out = rows + (size_t)(first + i) * dim;
-            if (place)
-                memcpy(out, sparse_floats(sparse_row_at(table, place->row)), dim * sizeof(float));
-            else
-                sparse_initial(table, keys[first + i], out);
-        }
-    }
-}
-
-tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count)
-{
-    uint64_t hashes[BLOCK];
-    if (count > table->found_room) {
-        uint32_t *found = tri_realloc(table->found, (size_t)count * sizeof(*found));
-        if (!found)
-            return TRI_ENOMEM;
-        table->found = found;
-        table->found_room = count;
-    }
-    for (int64_t first = 0; first < count; first += BLOCK) {
-        int64_t length = count - first < BLOCK ? count - first : BLOCK;
-        block_prefetch(table, keys + first, length, hashes);
-        for (int64_t i = 0; i < length; i++) {
-            const sparse_place *place = sparse_find(table, keys[first + i], hashes[i]);
-            if (place)
-                table->found[first + i] = place->row;
-            else
-                TRI_TRY(sparse_insert(table, keys[first + i], hashes[i], &table->found[first + i]));
-        }
+    const sparse_list *list;
+    TRI_TRY(sparse_look(table, keys, count, &list));
+    switch (table->dim) {
+    case 1:
+        rows_pull(table, list->rows, keys, count, 1, rows);
+        break;
+    case 16:
+        rows_pull(table, list->rows, keys, count, 16, rows);
+        break;
+    default:
+        rows_pull(table, list->rows, keys, count, (size_t)table->dim, rows);
     }
     return TRI_OK;
 }
@@ -225,39 +200,71 @@ static uint32_t clock_of(int64_t clock)
     return clock < UINT32_MAX ? (uint32_t)clock : UINT32_MAX;
 }
 
+/* A row that is pushed to. */
+static inline sparse_row *row_touch(const ps_sparse *table, const uint32_t *found, int64_t i, int64_t count,
+                                    uint32_t clock)
+{
+    if (i + AHEAD < count)
+        sparse_prefetch(table, found[i + AHEAD]);
+    sparse_row *row = sparse_row_at(table, found[i]);
+    row->clock = row->clock > clock ? row->clock : clock;
+    row->touches += row->touches < UINT32_MAX;
+    return row;
+}
+
+static inline __attribute__((always_inline)) void
+rows_add(const ps_sparse *table, uint32_t clock, const uint32_t *found, const float *rows, int64_t count, int dim)
+{
+    for (int64_t i = 0; i < count; i++)
+        ps_merge_add(NULL, 0, sparse_floats(row_touch(table, found, i, count, clock)), rows + (size_t)i * (size_t)dim,
+                     dim);
+}
+
+static void rows_merge(const ps_sparse *table, uint32_t clock, const ps_push *push, const uint64_t *keys,
+                       const uint32_t *found, const float *rows, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        push->merge(push->arg, keys[i], sparse_floats(row_touch(table, found, i, count, clock)),
+                    rows + (size_t)i * (size_t)table->dim, table->dim);
+}
+
+static void rows_step(ps_sparse *table, uint32_t clock, const ps_push *push, const uint32_t *found, const float *rows,
+                      int64_t count)
+{
+    tri_optim_rows_begin(&table->rows, push->figures);
+    for (int64_t i = 0; i < count; i++) {
+        float *values = sparse_floats(row_touch(table, found, i, count, clock));
+        float *state[TRI_OPTIM_MAX_STATE] = {NULL};
+        for (int s = 0; s < table->rows.states; s++)
+            state[s] = values + (s + 1) * table->dim;
+        tri_optim_rows_step(&table->rows, values, rows + (size_t)i * (size_t)table->dim, state, table->dim);
+    }
+}
+
 tri_status ps_sparse_push(ps_sparse *table, const ps_push *push, const uint64_t *keys, const float *rows, int64_t count)
 {
     uint32_t clock = clock_of(push->clock);
+    const uint32_t *found;
     TRI_ASSERT(push->merge || (table->steps && push->figures));
-    TRI_TRY(sparse_resolve(table, keys, count));
+    TRI_TRY(sparse_resolve(table, keys, count, &found));
     if (!push->merge)
-        tri_optim_rows_begin(&table->rows, push->figures);
-    for (int64_t i = 0; i < count; i++) {
-        if (i + AHEAD < count)
-            sparse_prefetch(table, table->found[i + AHEAD]);
-        sparse_row *row = sparse_row_at(table, table->found[i]);
-        const float *pushed = rows + (size_t)i * (size_t)table->dim;
-        float *values = sparse_floats(row);
-        row->clock = row->clock > clock ? row->clock : clock;
-        row->touches += row->touches < UINT32_MAX;
-        if (push->merge)
-            push->merge(push->arg, keys[i], values, pushed, table->dim);
-        else {
-            float *state[TRI_OPTIM_MAX_STATE] = {NULL};
-            for (int s = 0; s < table->rows.states; s++)
-                state[s] = values + (s + 1) * table->dim;
-            tri_optim_rows_step(&table->rows, values, pushed, state, table->dim);
-        }
-    }
+        rows_step(table, clock, push, found, rows, count);
+    else if (push->merge == ps_merge_add && table->dim == 1)
+        rows_add(table, clock, found, rows, count, 1);
+    else if (push->merge == ps_merge_add)
+        rows_add(table, clock, found, rows, count, table->dim);
+    else
+        rows_merge(table, clock, push, keys, found, rows, count);
     return TRI_OK;
 }
 
 tri_status ps_sparse_touch(ps_sparse *table, int64_t clock, const uint64_t *keys, int64_t count)
 {
     uint32_t now = clock_of(clock);
-    TRI_TRY(sparse_resolve(table, keys, count));
+    const uint32_t *found;
+    TRI_TRY(sparse_resolve(table, keys, count, &found));
     for (int64_t i = 0; i < count; i++) {
-        sparse_row *row = sparse_row_at(table, table->found[i]);
+        sparse_row *row = sparse_row_at(table, found[i]);
         row->clock = row->clock > now ? row->clock : now;
     }
     return TRI_OK;

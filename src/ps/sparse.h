@@ -6,7 +6,7 @@
  * into being with its first push (or touch), with values that are a function of (seed, table, key, element) alone: so a
  * pull changes nothing, and who never pushes makes no rows. The same calls in the same order give the same rows and the
  * same bytes, on a server that was there from the beginning and on one that read the rows of another. One thread at a
- * time changes a table; pulls may run side by side. Included by files of ps/ and their tests only.
+ * time has a table. Included by files of ps/ and their tests only.
  */
 #ifndef TRI_PS_SPARSE_H
 #define TRI_PS_SPARSE_H
@@ -62,8 +62,11 @@ int64_t ps_sparse_slot_count(const ps_sparse *table, int slot);
 /* Bytes that the table holds. */
 size_t ps_sparse_nbytes(const ps_sparse *table);
 
-/* rows[i * dim ...] are the values of keys[i]: the initial ones where there is no row. */
-void ps_sparse_pull(const ps_sparse *table, const uint64_t *keys, int64_t count, float *rows);
+/* rows[i * dim ...] are the values of keys[i]: the initial ones where there is no row. TRI_ENOMEM. */
+tri_status ps_sparse_pull(ps_sparse *table, const uint64_t *keys, int64_t count, float *rows);
+/* The slots that these keys lie in. What was looked up for it is known when they are pulled or pushed next. TRI_ENOMEM.
+ */
+tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out);
 /* Row after row takes in what is pushed to it, in the order of keys; a key that comes twice is pushed to twice.
  * TRI_ENOMEM: rows may have come into being, and nothing else has changed: it may be tried again. */
 tri_status ps_sparse_push(ps_sparse *table, const ps_push *push, const uint64_t *keys, const float *rows,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sparse_impl.h: what a sparse table is made of: slabs of rows, and an index of each slot.
+ * sparse_impl.h: what a sparse table is made of: slabs of rows, an index of each slot, and lists of keys that came.
  *
  * Rows lie in slabs that never move, and have numbers. An index has a place for each row of its slot, in order of
  * hashes: linear probing from the place that the hash's upper bits say, where whoever has the smaller hash comes first.
@@ -33,6 +33,25 @@ typedef struct sparse_index {
     int64_t count; /* rows */
 } sparse_index;
 
+/* Where the rows of a list of keys are, SPARSE_NONE: there is none. */
+typedef struct sparse_list {
+    XXH128_hash_t hash; /* of the keys */
+    int64_t count;
+    uint32_t *rows; /* [count]; NULL: no list */
+    ps_slots slots; /* that the keys lie in */
+    bool whole;     /* all rows are there */
+} sparse_list;
+
+/* Lists whose rows are all there, a ring from the oldest on. */
+#define SPARSE_LISTS 1024
+typedef struct sparse_lists {
+    uint64_t marks[SPARSE_LISTS]; /* halves of their hashes, side by side for the search */
+    sparse_list of[SPARSE_LISTS];
+    int oldest, next;
+    int64_t rows;  /* of all */
+    uint64_t gone; /* of the table when they were made */
+} sparse_lists;
+
 struct ps_sparse {
     char *name;
     uint64_t name_hash, seed;
@@ -47,8 +66,11 @@ struct ps_sparse {
     uint32_t used;       /* rows that were ever given out */
     uint32_t unused;     /* the first row that nobody uses any more, SPARSE_NONE: there is none */
     int64_t count;
-    uint32_t *found; /* [found_room] rows of the batch that is being pushed */
-    int64_t found_room;
+    uint64_t gone;       /* rows that ever went */
+    sparse_list found;   /* the latest list that was looked up; its rows have room for */
+    int64_t found_room;  /* so many */
+    uint64_t found_gone; /* `gone` then */
+    sparse_lists lists;
     sparse_index slots[PS_SLOTS];
 };
 
@@ -84,17 +106,21 @@ static inline sparse_place *sparse_tag_find(const sparse_index *index, uint32_t 
     return place;
 }
 
+/* The place of a key's row, from the first one of its tag on; NULL: there is none. */
+static inline sparse_place *sparse_find_from(const ps_sparse *table, sparse_place *place, uint64_t key, uint32_t tag)
+{
+    for (; place && place->row != SPARSE_NONE && place->tag == tag; place++)
+        if (sparse_row_at(table, place->row)->key == key)
+            return place;
+    return NULL;
+}
+
 /* The place of a key's row; NULL: there is none. */
 static inline sparse_place *sparse_find(const ps_sparse *table, uint64_t key, uint64_t hash)
 {
     const sparse_index *index = &table->slots[ps_hash_slot(hash)];
     uint32_t tag = sparse_tag(hash);
-    if (!index->places)
-        return NULL;
-    for (sparse_place *place = sparse_tag_find(index, tag); place->row != SPARSE_NONE && place->tag == tag; place++)
-        if (sparse_row_at(table, place->row)->key == key)
-            return place;
-    return NULL;
+    return sparse_find_from(table, index->places ? sparse_tag_find(index, tag) : NULL, key, tag);
 }
 
 /* A new row for a key that has none, with what rows begin with, of age 0. */
@@ -104,8 +130,13 @@ typedef bool (*sparse_goes)(const void *arg, sparse_row *row);
 void sparse_sweep(ps_sparse *table, int slot, sparse_goes goes, const void *arg);
 /* What a row begins with. */
 void sparse_initial(const ps_sparse *table, uint64_t key, float *values);
-/* The rows of the batch, made where there are none: table->found. */
-tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count);
 void sparse_prefetch(const ps_sparse *table, uint32_t row);
+
+/* --- sparse_lists.c --- */
+/* Where the rows of a list are; valid until the next one is looked up, or the table changes. TRI_ENOMEM. */
+tri_status sparse_look(ps_sparse *table, const uint64_t *keys, int64_t count, const sparse_list **out);
+/* The same, and rows are made where there are none: rows[count]. */
+tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count, const uint32_t **rows);
+void sparse_lists_drop(sparse_lists *lists);
 
 #endif

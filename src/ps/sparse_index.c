@@ -35,6 +35,7 @@ static void row_give(ps_sparse *table, uint32_t row)
 {
     sparse_row_at(table, row)->key = table->unused;
     table->unused = row;
+    table->gone++;
 }
 
 /* --- places --- */

@@ -181,6 +181,11 @@ static void keys_run(tri_kv *kv, int rounds)
         OK(tri_kv_array_pull(array, to, NULL));
         keys_print(r == 0 ? "array, made" : "array", pushed - start, now() - pushed);
     }
+    double start = now(); /* the same rows, in lists that never came before */
+    OK(tri_kv_push(table, -1, keys + 1, values, COUNT - 1, NULL));
+    double pushed = now();
+    OK(tri_kv_pull(table, keys + 2, COUNT - 2, to, NULL));
+    keys_print("other lists", pushed - start, now() - pushed);
     free(keys);
     free(values);
     free(to);

@@ -32,7 +32,7 @@ static int64_t keys_make(rig_random *random, int64_t count, int bits)
 
 static size_t expect_back(int64_t count)
 {
-    size_t nbytes = ps_keys_write(keys, count, bytes), used = 0;
+    size_t nbytes = ps_keys_write(keys, count, false, bytes), used = 0;
     assert_true(nbytes <= ps_keys_limit(count));
     memset(bytes + nbytes, 0xee, 16); /* what follows is somebody else's */
     memset(back, 0x55, sizeof(back));
@@ -82,6 +82,33 @@ static void neighbours_take_little(void **state)
     assert_true(expect_back(count) <= ps_keys_limit(count)); /* never longer than as they are */
 }
 
+static void keys_that_are_written_plain_are_used_where_they_lie(void **state)
+{
+    (void)state;
+    rig_random random = {{9, 5}, 0};
+    size_t used;
+    _Alignas(8) static unsigned char aligned[MOST * 8 + 16];
+    int64_t count = keys_make(&random, MOST, 40); /* that could be shorter */
+    size_t nbytes = ps_keys_write(keys, count, true, aligned);
+    assert_int_equal(nbytes, ps_keys_limit(count));
+    OK(ps_keys_read(aligned, nbytes, count, back, &used));
+    assert_int_equal(used, nbytes);
+    assert_memory_equal(back, keys, (size_t)count * sizeof(*keys));
+    const uint64_t *lie = ps_keys_lie(aligned, nbytes, count);
+    assert_ptr_equal(lie, aligned + 8);
+    assert_memory_equal(lie, keys, (size_t)count * sizeof(*keys));
+    assert_null(ps_keys_lie(aligned, nbytes - 1, count));
+    assert_null(ps_keys_lie(aligned, nbytes, count + 1));
+    assert_null(ps_keys_lie(aligned, nbytes, -1));
+    assert_null(ps_keys_lie(aligned, nbytes, INT64_MAX));
+    memmove(aligned + 1, aligned, nbytes);
+    assert_null(ps_keys_lie(aligned + 1, nbytes, count));
+    aligned[1 + 3] = 1; /* what is in between is zeros */
+    FAILS(TRI_EFORMAT, "keys: want", ps_keys_read(aligned + 1, nbytes, count, back, &used));
+    memmove(aligned, aligned + 1, nbytes);
+    assert_null(ps_keys_lie(aligned, nbytes, count));
+}
+
 static void bytes_without_so_many_keys_are_refused(void **state)
 {
     (void)state;
@@ -91,7 +118,7 @@ static void bytes_without_so_many_keys_are_refused(void **state)
         int64_t count = keys_make(&random, 41, 40);
         if (form == 1)
             keys[5] = keys[6];
-        size_t nbytes = ps_keys_write(keys, count, bytes);
+        size_t nbytes = ps_keys_write(keys, count, false, bytes);
         assert_int_equal(bytes[0], form == 0);
         for (size_t some = 0; some < nbytes; some++) {
             unsigned char *alone = malloc(some > 0 ? some : 1); /* so that a sanitizer sees a step too far */
@@ -141,7 +168,7 @@ static void any_bytes_are_keys_or_refused(void **state)
         for (int64_t i = 1; i < count; i++)
             assert_true(back[i - 1] < back[i]);
         if (used < ps_keys_limit(count)) {
-            assert_int_equal(ps_keys_write(back, count, bytes), used);
+            assert_int_equal(ps_keys_write(back, count, false, bytes), used);
             assert_memory_equal(bytes, any, used);
         }
     }
@@ -251,9 +278,13 @@ static void a_block_is_told_entry_by_entry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_are_read_as_they_were_written),       cmocka_unit_test(neighbours_take_little),
-        cmocka_unit_test(bytes_without_so_many_keys_are_refused),   cmocka_unit_test(any_bytes_are_keys_or_refused),
-        cmocka_unit_test(values_come_back_as_well_as_the_wire_can), cmocka_unit_test(what_is_not_finite_stays_so),
+        cmocka_unit_test(keys_are_read_as_they_were_written),
+        cmocka_unit_test(neighbours_take_little),
+        cmocka_unit_test(keys_that_are_written_plain_are_used_where_they_lie),
+        cmocka_unit_test(bytes_without_so_many_keys_are_refused),
+        cmocka_unit_test(any_bytes_are_keys_or_refused),
+        cmocka_unit_test(values_come_back_as_well_as_the_wire_can),
+        cmocka_unit_test(what_is_not_finite_stays_so),
         cmocka_unit_test(a_block_is_told_entry_by_entry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

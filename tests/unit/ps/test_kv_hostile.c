@@ -111,7 +111,7 @@ static push push_make(hostile *self)
     out.head = (ps_head){.kind = PS_KV_PUSH, .block = ROWS, .request = ++self->request};
     out.head.table = ps_kv_table_id("table");
     out.head.extra = (double)self->request;
-    out.head.nbytes = ps_rows_body_write(&body, DIM, PS_WIRE_F32, out.body);
+    out.head.nbytes = ps_rows_body_write(&body, DIM, PS_WIRE_F32, false, out.body);
     return out;
 }
 

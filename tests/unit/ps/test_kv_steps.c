@@ -191,7 +191,7 @@ static void pull_is(const kv_table *table, int64_t clock, float lower, float upp
     memset(&body.slots, 255, sizeof(body.slots));
     for (uint64_t k = 0; k < KEYS; k++)
         keys[k] = k;
-    tri_ps_kv_pull(table, clock, &body, values);
+    OK(tri_ps_kv_pull(table, clock, &body, values));
     for (int k = 0; k < KEYS; k++)
         assert_true(values[3 * k] == (ps_key_slot(keys[k]) < PS_SLOTS / 2 ? lower : upper));
 }

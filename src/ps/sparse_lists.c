@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sparse_lists.c: where the rows of a list of keys are, and lists that come again.
+ *
+ * A step pulls rows and then pushes to the same keys, and many programs go through the same batches again and again. So
+ * a table remembers where the rows of its latest lists were: a list that comes again is known by the 128-bit hash of
+ * its keys, and costs one pass over them instead of two misses of the cache a key. Rows never move, so a list holds
+ * until some row goes. What is remembered is never more than a number for each row of the table.
+ */
+#include "ps/sparse_impl.h"
+
+#define BLOCK      64  /* keys that are looked up together */
+#define LIST_LEAST 128 /* keys: shorter lists are as soon looked up */
+#define ROWS_LEAST (INT64_C(64) << 10)
+
+/* --- lists --- */
+
+static bool is_list(const sparse_list *list, const XXH128_hash_t *hash, int64_t count)
+{
+    return list->hash.low64 == hash->low64 && list->hash.high64 == hash->high64 && list->count == count;
+}
+
+static void list_drop(sparse_lists *lists, sparse_list *list)
+{
+    tri_free(list->rows);
+    lists->rows -= list->count;
+    lists->marks[list - lists->of] = 0;
+    *list = (sparse_list){0};
+}
+
+void sparse_lists_drop(sparse_lists *lists)
+{
+    for (int i = 0; i < SPARSE_LISTS && lists->rows > 0; i++)
+        if (lists->of[i].rows)
+            list_drop(lists, &lists->of[i]);
+    lists->next = lists->oldest = 0;
+}
+
+static const sparse_list *list_find(const sparse_lists *lists, const XXH128_hash_t *hash, int64_t count)
+{
+    for (int i = 0; i < SPARSE_LISTS; i++)
+        if (lists->marks[i] == hash->low64 && lists->of[i].rows && is_list(&lists->of[i], hash, count))
+            return &lists->of[i];
+    return NULL;
+}
+
+/* Keeps what was found just now, in place of the oldest lists. It is no failure that there is no memory for it. */
+static void list_keep(ps_sparse *table)
+{
+    sparse_lists *lists = &table->lists;
+    const sparse_list *found = &table->found;
+    int64_t most = table->count > ROWS_LEAST ? table->count : ROWS_LEAST;
+    if (found->count > most)
+        return;
+    while (lists->of[lists->next].rows || lists->rows + found->count > most) {
+        if (lists->of[lists->oldest].rows)
+            list_drop(lists, &lists->of[lists->oldest]);
+        lists->oldest = (lists->oldest + 1) % SPARSE_LISTS;
+    }
+    uint32_t *rows = tri_alloc((size_t)found->count * sizeof(*rows));
+    if (!rows)
+        return;
+    memcpy(rows, found->rows, (size_t)found->count * sizeof(*rows));
+    lists->of[lists->next] = *found;
+    lists->of[lists->next].rows = rows;
+    lists->marks[lists->next] = found->hash.low64;
+    lists->rows += found->count;
+    lists->next = (lists->next + 1) % SPARSE_LISTS;
+}
+
+/* --- keys --- */
+
+typedef struct search {
+    uint32_t tag;
+    const sparse_index *index;
+    sparse_place *place; /* the first of this tag, NULL: there are none */
+} search;
+
+/* Where these keys are looked for, once memory has been asked for all that will be looked at. */
+static void block_search(const ps_sparse *table, const uint64_t *keys, int64_t count, search *searches,
+                         ps_slots *slots)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t hash = ps_key_hash(keys[i]);
+        searches[i] = (search){sparse_tag(hash), &table->slots[ps_hash_slot(hash)], NULL};
+        __builtin_prefetch(sparse_home(searches[i].index, searches[i].tag));
+        ps_slots_add(slots, ps_hash_slot(hash));
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (!searches[i].index->places)
+            continue;
+        searches[i].place = sparse_tag_find(searches[i].index, searches[i].tag);
+        if (searches[i].place->row != SPARSE_NONE && searches[i].place->tag == searches[i].tag)
+            __builtin_prefetch(sparse_row_at(table, searches[i].place->row), 1);
+    }
+}
+
+static tri_status found_room(ps_sparse *table, int64_t count)
+{
+    if (count <= table->found_room)
+        return TRI_OK;
+    table->found.count = 0;
+    uint32_t *rows = tri_realloc(table->found.rows, (size_t)count * sizeof(*rows));
+    if (!rows)
+        return TRI_ENOMEM;
+    table->found.rows = rows;
+    table->found_room = count;
+    return TRI_OK;
+}
+
+/* Looks up a list that is not known. */
+static void keys_find(ps_sparse *table, const uint64_t *keys, int64_t count)
+{
+    search searches[BLOCK];
+    sparse_list *found = &table->found;
+    found->slots = (ps_slots){{0}};
+    found->whole = true;
+    for (int64_t first = 0; first < count; first += BLOCK) {
+        int64_t length = count - first < BLOCK ? count - first : BLOCK;
+        block_search(table, keys + first, length, searches, &found->slots);
+        for (int64_t i = 0; i < length; i++) {
+            const sparse_place *place = sparse_find_from(table, searches[i].place, keys[first + i], searches[i].tag);
+            found->rows[first + i] = place ? place->row : SPARSE_NONE;
+            found->whole = found->whole && place;
+        }
+    }
+}
+
+tri_status sparse_look(ps_sparse *table, const uint64_t *keys, int64_t count, const sparse_list **out)
+{
+    sparse_lists *lists = &table->lists;
+    XXH128_hash_t hash = {0};
+    if (lists->gone != table->gone)
+        sparse_lists_drop(lists);
+    lists->gone = table->gone;
+    if (count >= LIST_LEAST) {
+        hash = XXH3_128bits(keys, (size_t)count * sizeof(*keys));
+        const sparse_list *known = list_find(lists, &hash, count);
+        bool fresh = table->found_gone == table->gone; /* rows that came since were looked up there */
+        *out = known ? known : &table->found;
+        if (known || (fresh && is_list(&table->found, &hash, count)))
+            return TRI_OK;
+    }
+    TRI_TRY(found_room(table, count));
+    keys_find(table, keys, count);
+    table->found.hash = hash;
+    table->found.count = count;
+    table->found_gone = table->gone;
+    if (table->found.whole && count >= LIST_LEAST)
+        list_keep(table);
+    *out = &table->found;
+    return TRI_OK;
+}
+
+/* Makes the rows of some keys that have none. */
+static tri_status block_make(ps_sparse *table, const uint64_t *keys, int64_t count, uint32_t *rows)
+{
+    uint64_t hashes[BLOCK];
+    for (int64_t i = 0; i < count; i++) {
+        hashes[i] = ps_key_hash(keys[i]);
+        const sparse_index *index = &table->slots[ps_hash_slot(hashes[i])];
+        __builtin_prefetch(sparse_home(index, sparse_tag(hashes[i])), 1);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const sparse_place *place =
+            rows[i] == SPARSE_NONE ? sparse_find(table, keys[i], hashes[i]) : NULL; /* of a key that came twice */
+        if (place)
+            rows[i] = place->row;
+        else if (rows[i] == SPARSE_NONE)
+            TRI_TRY(sparse_insert(table, keys[i], hashes[i], &rows[i]));
+    }
+    return TRI_OK;
+}
+
+tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count, const uint32_t **out)
+{
+    const sparse_list *list;
+    TRI_TRY(sparse_look(table, keys, count, &list));
+    *out = list->rows;
+    if (list != &table->found || list->whole)
+        return TRI_OK;
+    for (int64_t first = 0; first < count; first += BLOCK) {
+        int64_t length = count - first < BLOCK ? count - first : BLOCK;
+        TRI_TRY(block_make(table, keys + first, length, table->found.rows + first));
+    }
+    table->found.whole = true;
+    if (count >= LIST_LEAST)
+        list_keep(table);
+    return TRI_OK;
+}
+
+tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out)
+{
+    const sparse_list *list;
+    TRI_TRY(sparse_look(table, keys, count, &list));
+    *out = list->slots;
+    return TRI_OK;
+}
