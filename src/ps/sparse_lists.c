@@ -77,8 +77,7 @@ typedef struct search {
 } search;
 
 /* Where these keys are looked for, once memory has been asked for all that will be looked at. */
-static void block_search(const ps_sparse *table, const uint64_t *keys, int64_t count, search *searches,
-                         ps_slots *slots)
+static void block_search(const ps_sparse *table, const uint64_t *keys, int64_t count, search *searches, ps_slots *slots)
 {
     for (int64_t i = 0; i < count; i++) {
         uint64_t hash = ps_key_hash(keys[i]);
