@@ -34,7 +34,7 @@ typedef struct ps_kept {
 typedef struct ps_quiet {
     uint64_t heard; /* bytes on its line */
     int64_t silent_ns;
-    bool excused; /* it has said that it will be silent */
+    int64_t excused_ns; /* it has said that it may be silent for so long; 0: it has not */
 } ps_quiet;
 
 typedef struct ps_chain {
@@ -90,9 +90,9 @@ int64_t tri_ps_beat_ms(const struct tri_ps_server *server, int64_t otherwise_ms)
 /* Nobody can have done without this server yet. False: a beat is on its way to the backup. */
 bool tri_ps_beat_is_leased(struct tri_ps_server *server);
 void tri_ps_beat_acknowledged(ps_chain *chain);
-/* This server is going to be busy for long; a neighbour has said so. */
-void tri_ps_beat_excuse(struct tri_ps_server *server);
-void tri_ps_beat_excused(ps_quiet *quiet, const tri_line *line);
+/* This server is going to be busy for so long at most; a neighbour has said so. */
+void tri_ps_beat_excuse(struct tri_ps_server *server, int64_t limit_ms);
+void tri_ps_beat_excused(const struct tri_ps_server *server, ps_quiet *quiet, const tri_line *line, double limit_ms);
 
 /* --- chain.c --- */
 /* A neighbour may be dead: finds out, and if so makes the view without it. */

@@ -351,6 +351,11 @@ static void follow(tri_ps_server *server, tri_line *line, ps_head *head, void *b
         status = tri_ps_letter_handle(server, guest, head, body);
     if (tri_line_note(line) != guest) /* it has heard that this guest is none any more */
         return;
+    if (status != TRI_OK && head->kind == PS_HELLO && !tri_ps_concerns_all(server, status)) {
+        tri_log(TRI_LOG_WARN, "hung up on %s: %s", tri_line_from(line), tri_last_error());
+        tri_ps_guest_hang_up(server, guest);
+        return;
+    }
     if (status != TRI_OK && !tri_ps_concerns_all(server, status))
         tri_log(TRI_LOG_WARN, "a letter of kind %d that server %d has forwarded: %s", (int)head->kind, guest->server,
                 tri_last_error());
@@ -371,7 +376,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         else if (head.kind == PS_LEAVE && head.clock >= 0 && head.clock < 64)
             server->ended |= UINT64_C(1) << head.clock;
         else if (head.kind == PS_BEAT)
-            tri_ps_beat_excused(&server->chain.quiet, line);
+            tri_ps_beat_excused(server, &server->chain.quiet, line, head.extra);
         return true;
     }
     if (!guest)
@@ -380,7 +385,7 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         return true;
     tri_status status = tri_ps_letter_check(guest, &head);
     if (status == TRI_OK && head.kind == PS_BEAT && head.extra > 0) {
-        tri_ps_beat_excused(&guest->quiet, line);
+        tri_ps_beat_excused(server, &guest->quiet, line, head.extra);
         return true;
     }
     if (status == TRI_OK && (guest->server >= 0 || (head.kind == PS_HELLO && (head.flags & PS_FLAG_SERVER)))) {

@@ -69,13 +69,13 @@ static bool is_covered(const tri_ps_server *server, int number)
 /* True: it has been silent for too long. A pause of this server's own counts as one beat. */
 static bool is_silent(const tri_ps_server *server, ps_quiet *quiet, const tri_line *line, int64_t passed_ns)
 {
-    int64_t beat = beat_ns(server), excused_ns = (int64_t)(server->setup.net->timeout_s * 1e9);
+    int64_t beat = beat_ns(server);
     uint64_t heard = tri_line_heard(line);
     if (heard != quiet->heard)
         *quiet = (ps_quiet){.heard = heard};
     else
         quiet->silent_ns += passed_ns < beat ? passed_ns : beat;
-    return quiet->silent_ns > (quiet->excused ? excused_ns : SILENT_BEATS * beat);
+    return quiet->silent_ns > quiet->excused_ns + SILENT_BEATS * beat;
 }
 
 static tri_status do_without(tri_ps_server *server, int number, int64_t silent_ns)
@@ -108,25 +108,28 @@ tri_status tri_ps_beat(tri_ps_server *server)
 
 /* --- long work --- */
 
-static void excuse_say(tri_ps_server *server, tri_line *line)
+static void excuse_say(tri_ps_server *server, tri_line *line, int64_t limit_ms)
 {
-    tri_letter letter = ps_head_write(&(ps_head){.kind = PS_BEAT, .extra = 1});
+    tri_letter letter = ps_head_write(&(ps_head){.kind = PS_BEAT, .extra = (double)limit_ms});
     (void)tri_ps_concerns_all(server, tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
     tri_line_flush(line);
 }
 
-void tri_ps_beat_excuse(tri_ps_server *server)
+void tri_ps_beat_excuse(tri_ps_server *server, int64_t limit_ms)
 {
     if (beat_ns(server) == 0)
         return;
     if (server->chain.line && server->chain.acknowledged > 0) /* it knows whose line this is */
-        excuse_say(server, server->chain.line);
+        excuse_say(server, server->chain.line, limit_ms);
     for (ps_guest *guest = server->guests; guest; guest = guest->next)
         if (guest->server >= 0)
-            excuse_say(server, guest->line);
+            excuse_say(server, guest->line, limit_ms);
 }
 
-void tri_ps_beat_excused(ps_quiet *quiet, const tri_line *line)
+/* Nobody is excused for longer than whoever waits for him waits. */
+void tri_ps_beat_excused(const tri_ps_server *server, ps_quiet *quiet, const tri_line *line, double limit_ms)
 {
-    *quiet = (ps_quiet){.heard = tri_line_heard(line), .excused = true};
+    double most_ms = server->setup.net->timeout_s * 1e3;
+    limit_ms = limit_ms < most_ms ? limit_ms : most_ms;
+    *quiet = (ps_quiet){.heard = tri_line_heard(line), .excused_ns = (int64_t)(limit_ms * TRI_NS_PER_MS)};
 }

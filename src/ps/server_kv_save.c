@@ -112,7 +112,7 @@ tri_status tri_ps_kv_save_before(const kv_table *table, int slot)
 static tri_status save_end(tri_ps_server *server)
 {
     kv_save *save = server->kv->save;
-    tri_ps_beat_excuse(server); /* the disk may take its time */
+    tri_ps_beat_excuse(server, (int64_t)(server->setup.net->timeout_s * 1e3)); /* the disk may take its time */
     if (save->status == TRI_OK)
         save->status = tri_fs_sync(save->part);
     if (save->status == TRI_OK)
@@ -321,7 +321,7 @@ tri_status tri_ps_kv_load(tri_ps_server *server, ps_guest *guest, const ps_head 
     char *folder = tri_strndup(body ? body : "", head->nbytes);
     if (!folder)
         return TRI_ENOMEM;
-    tri_ps_beat_excuse(server);
+    tri_ps_beat_excuse(server, (int64_t)(server->setup.net->timeout_s * 1e3));
     tri_status status = folder_load(server, guest->server >= 0 ? PS_BACKUP : PS_PRIMARY, folder);
     tri_free(folder);
     if (status == TRI_ENOMEM)

@@ -21,6 +21,9 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
         return tri_fail(TRI_EFORMAT, "it says that it is server %lld", (long long)head->clock);
     if (head->extra > (double)server->view.version)
         tri_ps_end_with(server, tri_ps_view_look(server));
+    if (!ps_view_has(&server->view, (int)head->clock)) /* it was stopped, and does not know yet what it has missed */
+        return tri_fail(TRI_EPEER, "view %llu does without server %d", (unsigned long long)server->view.version,
+                        (int)head->clock);
     for (ps_guest *other = server->guests, *next; other; other = next) {
         next = other->next;
         if (other == guest || other->server < 0)

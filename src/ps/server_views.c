@@ -16,7 +16,7 @@ tri_status tri_ps_reach(tri_ps_server *server, int number, int64_t limit_ms, tri
     char key[TRI_PS_KEY_NBYTES], *address;
     size_t nbytes;
     int64_t deadline_ns = tri_deadline_after_ms(limit_ms);
-    tri_ps_beat_excuse(server);
+    tri_ps_beat_excuse(server, limit_ms);
     tri_ps_key(number, key);
     TRI_TRY(tri_store_wait(server->setup.store, key, &address, &nbytes, deadline_ns));
     tri_status status = tri_post_redial(server->post, address, deadline_ns, line);

@@ -22,6 +22,8 @@ static void read_keys(const uint8_t *bytes, size_t nbytes)
         return;
     tri_fuzz_accepted++;
     TRI_ASSERT(used <= nbytes - 1);
+    const uint64_t *lie = ps_keys_lie(bytes + 1, nbytes - 1, bytes[0]);
+    TRI_ASSERT(!lie || memcmp(lie, keys, bytes[0] * sizeof(*keys)) == 0);
 }
 
 static void read_view(const uint8_t *bytes, size_t nbytes)
@@ -94,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 
 const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_SEED("\0\3\1\x11\2\5\7\2\1"),
-    TRI_FUZZ_SEED("\0\2\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"),
+    TRI_FUZZ_SEED("\0\2\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"),
     TRI_FUZZ_SEED("\1psvw\1\0\0\0\0\0\0\0\2\0\3\0\7\0" SLOTS),
     TRI_FUZZ_SEED("\2psum\0\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
                   "\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\x80\x3f"),

@@ -79,12 +79,13 @@ class Servers(unittest.TestCase):
         wanted = rf"\[server (\d+)\] view {max(views, default=0)}: server \d+ has a copy"
         return len(set(re.findall(wanted, text))) == servers
 
-    def stop_one(self, pid, pause):
-        """A server hangs until it has been done without, and a while longer; how long that took."""
+    def stop_one(self, pid, number, pause):
+        """A server hangs until it has been done without, and a while longer; how long that took. Who was dialing it just then says that it is gone."""
         said, mark, start = self.path / "said", (self.path / "said").stat().st_size, time.monotonic()
         try:
             os.kill(pid, signal.SIGSTOP)
-            while "has been silent" not in said.read_text()[mark:] and time.monotonic() < start + 30:
+            while (not re.search(rf"server {number} (has been silent|is gone)", said.read_text()[mark:])
+                   and time.monotonic() < start + 30):
                 time.sleep(0.005)
             self.stopped.append(time.monotonic() - start)
             time.sleep(pause)
@@ -108,7 +109,7 @@ class Servers(unittest.TestCase):
                 try:
                     mark = said.stat().st_size if rank >= workers else mark
                     if stops and (killed == 0 or draw.random() < 0.5):
-                        self.stop_one(pid, draw.random() / 2)
+                        self.stop_one(pid, rank - workers, draw.random() / 2)
                     else:
                         os.kill(pid, signal.SIGKILL)
                     killed += 1
