@@ -45,6 +45,12 @@ typedef struct tri_event {
     uint64_t nbytes;
 } tri_event;
 
+/* A micro-batch goes through a stage: nbytes is the stage, times TRI_EVENT_MICROS, and the micro-batch. */
+#define TRI_EVENT_STAGE_UP      "stage forward"
+#define TRI_EVENT_STAGE_DOWN    "stage backward" /* what the stage below waits for, or all of it */
+#define TRI_EVENT_STAGE_WEIGHTS "stage weights"  /* gradients of parameters, for which nobody waits */
+#define TRI_EVENT_MICROS        (UINT64_C(1) << 32)
+
 void tri_event_write(const tri_event *event);
 /* Copies up to `limit` of the newest events, oldest first; returns how many. Events being overwritten are skipped. */
 uint64_t tri_event_read(tri_event *out, uint64_t limit);

@@ -247,6 +247,34 @@ static void a_copy_that_cannot_be_written_ends_and_leaves_the_last_error(void **
     assert_string_equal(tri_last_error(), "the cause");
 }
 
+static void objects_say_who_speaks_and_replace_what_is_no_text(void **state)
+{
+    (void)state;
+    char bytes[256];
+    tri_string line = {0};
+    for (int i = 0; i < 255; i++)
+        bytes[i] = (char)(i + 1);
+    bytes[255] = 0;
+    tri_log_who_set(&(tri_log_who){.rank = 3, .generation = 2, .trace_id = "4bf9", .span_id = "00f0"});
+    tri_log_step_set(7);
+    assert_int_equal(tri_log_object(&line, TRI_LOG_WARN, -1, "", bytes), TRI_OK);
+    assert_non_null(strstr(line.text, ",\"level\":\"warn\",\"rank\":3,\"generation\":2,\"step\":7,"
+                                      "\"span_id\":\"00f0\",\"trace_id\":\"4bf9\",\"message\":\"\\u0001"));
+    for (const char *at = line.text; *at; at++)
+        assert_true((unsigned char)*at >= 0x20 && (unsigned char)*at != 0xff);
+    assert_non_null(strstr(line.text, "\xef\xbf\xbd\"}")); /* the last byte, 0xff, is in no text */
+    tri_string_clear(&line);
+    assert_int_equal(tri_log_object(&line, TRI_LOG_INFO, -1, "rank 5", "of a thread"), TRI_OK);
+    assert_non_null(strstr(line.text, "\"rank\":5,"));
+    tri_string_clear(&line);
+    assert_int_equal(tri_log_object(&line, TRI_LOG_INFO, 1, "server 0", "of another process"), TRI_OK);
+    assert_non_null(strstr(line.text, "\"rank\":1,\"trace_id\":\"4bf9\",\"label\":\"server 0\",\"message\":"));
+    assert_null(strstr(line.text, "step"));
+    tri_string_fini(&line);
+    tri_log_who_set(&(tri_log_who){.rank = -1});
+    tri_log_step_set(-1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +287,7 @@ int main(void)
         cmocka_unit_test_teardown(standard_error_has_time_level_label_text, restore),
         cmocka_unit_test_teardown(the_copy_has_each_line_that_is_said, restore),
         cmocka_unit_test_teardown(a_copy_that_cannot_be_written_ends_and_leaves_the_last_error, restore),
+        cmocka_unit_test_teardown(objects_say_who_speaks_and_replace_what_is_no_text, restore),
         cmocka_unit_test_teardown(threads_have_labels_of_their_own_and_whole_lines, restore),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
