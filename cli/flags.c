@@ -152,8 +152,7 @@ static void say(const char *what, const char *text)
 {
     char line[TRI_ERROR_NBYTES + 32];
     snprintf(line, sizeof(line), "%s: %s", what, text);
-    fprintf(stderr, "%s\n", line);
-    tri_log_copy_write(line);
+    tri_log_tell(stderr, strcmp(what, "error") == 0 ? TRI_LOG_ERROR : TRI_LOG_INFO, line);
 }
 
 int tri_command_fail(tri_status status)

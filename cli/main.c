@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "cli/command.h"
+#include "cli/say.h"
 
 const tri_command tri_commands[] = {
     {"train", "CONFIG.yaml [-n N] [section.key=value ...]", "trains a model on N workers", cmd_train},
@@ -43,8 +44,8 @@ const tri_command tri_commands[] = {
      "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
     {"flight", "FILE ... [--last N] [--json]",
      "merges the records that the ranks of a failed job left: who parted, where", cmd_flight},
-    {"trace", "summarize FILE [--json]", "tells of a trace where the time went, who set the pace, and what to change",
-     cmd_trace},
+    {"trace", "summarize FILE [--json], or: RUN [--steps N]",
+     "tells of a trace where the time went, who set the pace, and what to change; or asks a run for one", cmd_trace},
     {"convert", "SRC DST [--to hf|trireme] [--dtype f32|bf16|f16] [--shard-size N]",
      "writes a model in Hugging Face's form or in ours: config.json, safetensors", cmd_convert},
     {"generate", "MODEL [--prompt TEXT] [--max-tokens N] [--temperature T] [--batch FILE]",
@@ -104,6 +105,8 @@ int main(int argc, char **argv)
         return 0;
     }
     tri_fs_cut_catch();
+    if (tri_say_begin() != TRI_OK)
+        return tri_command_fail(TRI_ECONFIG);
     for (const tri_command *command = tri_commands; command->name; command++)
         if (strcmp(command->name, argv[1]) == 0)
             return command->run(argc - 1, argv + 1);

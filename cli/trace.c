@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: `trireme trace summarize FILE`: where the time of traced steps went, who set the pace, and what to change.
+ * trace.c: `trireme trace`: of a trace, where the time of traced steps went, who set the pace, and what to change.
  *
  * A rank that others wait for waits least itself: in each step the one with the least waiting is on the critical path,
  * with its own phases.
@@ -11,15 +11,21 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/runtime.h"
 #include "cli/command.h"
+#include "cli/trace.h"
 #include "monitor/trace.h"
 
 #define PHASES        8
 #define RANKS_MAX     65536
 #define SLOW_MB_PER_S 20 /* bytes a microsecond of calls: less is not the link's rate */
 
-static const char *json_given;
-static const tri_flag flags[] = {{"--json", NULL, "one JSON object", &json_given}};
+static const char *json_given, *steps_given, *wait_given;
+static const tri_flag flags[] = {
+    {"--json", NULL, "summarize: one JSON object", &json_given},
+    {"--steps", "N", "RUN: how many steps, beginning with the next one (default 10)", &steps_given},
+    {"--wait", "SECONDS", "RUN: for the trace (default 60)", &wait_given},
+};
 
 typedef struct span {
     int64_t step;
@@ -41,9 +47,11 @@ typedef struct trace_view {
     int count;
     int64_t from, to, steps;
     double critical_us;
+    tri_slots slots;
+    tri_stages_view stages;
 } trace_view;
 
-enum { WAITING = 4, PUBLISH = 6 }; /* in tri_trace_phases */
+enum { PIPELINE = 3, WAITING = 4, PUBLISH = 6 }; /* in tri_trace_phases */
 
 static bool waits(int phase)
 {
@@ -58,6 +66,19 @@ static int phase_of(const char *name)
         if (strcmp(tri_trace_phases[i], name) == 0)
             return i;
     return -1;
+}
+
+static tri_status slot_read(const json_t *args, tri_slot *slot, const char *path, size_t number, trace_view *view)
+{
+    int64_t stage = json_integer_value(json_object_get(args, "stage"));
+    int64_t micro = json_integer_value(json_object_get(args, "micro_batch"));
+    if (stage < 0 || stage >= RANKS_MAX || micro < 0 || micro > INT32_MAX)
+        return tri_fail(TRI_EFORMAT, "%s: event %zu: want stage and micro_batch, not negative, stage below %d", path,
+                        number, RANKS_MAX);
+    slot->stage = (int)stage;
+    slot->micro = (int)micro;
+    slot->step = json_integer_value(json_object_get(args, "step"));
+    return tri_vector_push(&view->slots.items, slot) ? TRI_OK : TRI_ENOMEM;
 }
 
 static tri_status event_read(const json_t *event, const char *path, size_t number, trace_view *view)
@@ -76,6 +97,15 @@ static tri_status event_read(const json_t *event, const char *path, size_t numbe
         it->steps_us += json_number_value(lasts);
         return TRI_OK;
     }
+    if (strcmp(kind, "stages") == 0)
+        return slot_read(args,
+                         &(tri_slot){.rank = (int)pid,
+                                     .kind = strcmp(name, "forward") == 0    ? TRI_SLOT_UP
+                                             : strcmp(name, "backward") == 0 ? TRI_SLOT_DOWN
+                                                                             : TRI_SLOT_WEIGHTS,
+                                     .start = json_number_value(start),
+                                     .end = json_number_value(start) + json_number_value(lasts)},
+                         path, number, view);
     span one = {.step = json_integer_value(json_object_get(args, "step")),
                 .start = json_number_value(start),
                 .end = json_number_value(start) + json_number_value(lasts),
@@ -100,6 +130,7 @@ static tri_status view_read(const json_t *root, const char *path, trace_view *vi
     if (!view->ranks)
         return TRI_ENOMEM;
     view->count = (int)ranks;
+    view->slots = (tri_slots){.items = {.each = sizeof(tri_slot)}, .ranks = view->count};
     for (int r = 0; r < view->count; r++)
         view->ranks[r].spans.each = sizeof(span);
     json_array_foreach(events, number, event)
@@ -245,7 +276,7 @@ static void advice_put(tri_string *out, const char *text)
 static void advise(const trace_view *view, tri_string *out)
 {
     double steps = 0, exposed = 0, data = 0, other = 0, comm = 0, hidden = 0, nbytes = 0;
-    char line[400];
+    char line[600];
     for (int r = 0; r < view->count; r++) {
         const rank_view *rank = &view->ranks[r];
         steps += rank->steps_us;
@@ -277,8 +308,11 @@ static void advise(const trace_view *view, tri_string *out)
     if (percent(data, steps) > 10)
         advice_put(out, "steps wait for data: data.prefetch, and a core that is free for it (train.threads one less)");
     if (percent(other, steps) > 15)
-        advice_put(out, "much time is in no phase: in a pipeline more micro-batches (train.shards) or "
-                        "parallel.schedule=interleaved");
+        advice_put(out, "much time is in no phase of a step: cores that are shared with something else ('trireme "
+                        "doctor')");
+    tri_stages_advise(&view->stages, line, sizeof(line));
+    if (line[0])
+        advice_put(out, line);
     if (out->nbytes == 0)
         advice_put(out, "nothing stands out: what is left is computing (train.precision=bf16, more workers)");
 }
@@ -307,9 +341,11 @@ static void print_text(const trace_view *view)
             if (percent(view->ranks[r].critical_us[p], view->critical_us) >= 5)
                 printf(" rank %d %s %.0f %%;", r, tri_trace_phases[p],
                        percent(view->ranks[r].critical_us[p], view->critical_us));
+    putchar('\n');
+    tri_stages_print(&view->stages);
     tri_string advice = {0};
     advise(view, &advice);
-    printf("\n\nwhat to change:\n%s", tri_string_text(&advice));
+    printf("\nwhat to change:\n%s", tri_string_text(&advice));
     tri_string_fini(&advice);
 }
 
@@ -336,11 +372,26 @@ static tri_status print_json(const trace_view *view)
         (void)tri_json_end(&one);
     }
     (void)tri_json_end(&ranks);
+    tri_stages_json(&view->stages, &all);
     tri_json_text(&all, "advice", tri_string_text(&advice));
     tri_status status = tri_json_end(&all);
     puts(tri_string_text(&text));
     tri_string_fini(&text);
     tri_string_fini(&advice);
+    return status;
+}
+
+static tri_status stages_reckon(trace_view *view)
+{
+    double *pipeline_us = tri_alloc_zero((size_t)view->count, sizeof(*pipeline_us));
+    if (!pipeline_us)
+        return TRI_ENOMEM;
+    for (int r = 0; r < view->count; r++)
+        pipeline_us[r] = view->ranks[r].phases_us[PIPELINE];
+    view->slots.pipeline_us = pipeline_us;
+    tri_status status = tri_stages_reckon(&view->slots, &view->stages);
+    view->slots.pipeline_us = NULL;
+    tri_free(pipeline_us);
     return status;
 }
 
@@ -359,6 +410,8 @@ static tri_status summarize(const char *path)
             qsort(view.ranks[r].spans.items, view.ranks[r].spans.count, sizeof(span), span_order);
         rank_reckon(&view.ranks[r]);
     }
+    if (status == TRI_OK)
+        status = stages_reckon(&view);
     if (status == TRI_OK) {
         steps_reckon(&view);
         if (json_given)
@@ -368,6 +421,8 @@ static tri_status summarize(const char *path)
     }
     for (int r = 0; r < view.count; r++)
         tri_vector_fini(&view.ranks[r].spans);
+    tri_vector_fini(&view.slots.items);
+    tri_stages_view_fini(&view.stages);
     tri_free(view.ranks);
     return status;
 }
@@ -378,9 +433,13 @@ int cmd_trace(int argc, char **argv)
     tri_status status = tri_flags_parse(tri_command_of(cmd_trace), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED)
         return 0;
-    if (status == TRI_OK && (count != 2 || strcmp(argv[0], "summarize") != 0))
-        status = tri_fail(TRI_ECONFIG, "want: trireme trace summarize FILE");
+    tri_stop_catch();
+    const bool asks = count == 1 && strcmp(argv[0], "summarize") != 0;
+    if (status == TRI_OK && !asks && (count != 2 || strcmp(argv[0], "summarize") != 0))
+        status = tri_fail(TRI_ECONFIG, "want: trireme trace summarize FILE, or trireme trace RUN");
+    if (status == TRI_OK && (steps_given || wait_given || json_given) && asks == (json_given != NULL))
+        status = tri_fail(TRI_ECONFIG, "--steps and --wait go with trireme trace RUN, --json with summarize FILE");
     if (status == TRI_OK)
-        status = summarize(argv[1]);
+        status = asks ? tri_trace_ask(argv[0], steps_given, wait_given) : summarize(argv[1]);
     return status == TRI_OK ? 0 : tri_command_fail(status);
 }

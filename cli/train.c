@@ -12,14 +12,17 @@
 
 #include <trireme/train.h>
 
+#include "base/ask.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/eval_follow.h"
+#include "cli/say.h"
 #include "cli/train_elastic.h"
 #include "cli/train_metrics.h"
 #include "cli/train_ps.h"
 #include "cli/worker.h"
+#include "monitor/trace.h"
 #include "net/host.h"
 #include "train/job.h"
 
@@ -516,12 +519,30 @@ static tri_status batch_find(train_plan *plan, tri_config *config, const tri_wor
                                      "-n N' without --hosts, --elastic and --servers, or a number");
     TRI_TRY(tri_batch_fit(config, roles->workers > 0 ? (int)roles->workers : 1));
     snprintf(plan->batch, sizeof(plan->batch), "train.batch=%lld", (long long)config->train.batch);
-    fprintf(stderr, "train.batch auto: %lld\n", (long long)config->train.batch);
+    char line[64];
+    snprintf(line, sizeof(line), "train.batch auto: %lld", (long long)config->train.batch);
+    tri_log_tell(stderr, TRI_LOG_INFO, line);
     while (*end)
         end++;
     end[0] = plan->batch;
     end[1] = NULL;
     return TRI_OK;
+}
+
+/* Whether this process starts the workers, and is none. */
+static bool launches(const tri_worker_roles *roles)
+{
+    return roles->workers > 1 || (given.ranks && (given.hosts || roles->servers > 0 || given.elastic));
+}
+
+/* Rank 0 looks too; but the launcher's words are the clearer ones, where it is on the same host. */
+static tri_status trace_check(const tri_config *config, const tri_worker_roles *roles)
+{
+    tri_trace_window window;
+    if (!config->monitor.trace[0] || !launches(roles) || given.hosts || given.join)
+        return TRI_OK;
+    TRI_TRY(tri_trace_window_read(config->monitor.trace, &window));
+    return tri_trace_path_check(window.path);
 }
 
 static int run(int count, char **argv)
@@ -535,6 +556,8 @@ static int run(int count, char **argv)
     if (status == TRI_OK)
         status = tri_config_load(plan.config_path, NULL, plan.overrides, &config);
     if (status == TRI_OK)
+        status = tri_say_form(config.monitor.log);
+    if (status == TRI_OK)
         status = servers_configure(&config, &roles);
     if (status == TRI_OK)
         status = batch_find(&plan, &config, &roles);
@@ -542,6 +565,8 @@ static int run(int count, char **argv)
         status = tri_config_check(&config, (int)roles.workers);
     if (status == TRI_OK)
         status = elastic_configure(&config);
+    if (status == TRI_OK && !given.dry_run)
+        status = trace_check(&config, &roles);
     bool evaluates = status == TRI_OK && roles.workers == 0 && !given.dry_run && tri_cluster_is_evaluator(NULL, NULL);
     if (status == TRI_OK && !plan.folder[0] && !evaluates)
         status = run_folder_name(&config, plan.folder, sizeof(plan.folder));
@@ -554,7 +579,9 @@ static int run(int count, char **argv)
         code = dry_run(&config, roles.workers > 0 ? (int)roles.workers : 1);
     else if (evaluates)
         code = (status = evaluate_run(&plan)) == TRI_OK ? 0 : tri_command_fail(status);
-    else if (roles.workers > 1 || (given.ranks && (given.hosts || roles.servers > 0 || given.elastic)))
+    else if ((status = tri_say_ids(plan.folder, given.resume || given.attach, launches(&roles))) != TRI_OK)
+        code = tri_command_fail(status);
+    else if (launches(&roles))
         code = launch_workers(&plan, roles, config.monitor.metrics);
     else {
         status = train_rank(&plan, &config);
@@ -611,5 +638,6 @@ int cmd_train(int argc, char **argv)
     if (status != TRI_OK)
         return tri_command_fail(status);
     tri_stop_catch();
+    tri_ask_catch();
     return run(count, argv);
 }

@@ -97,7 +97,8 @@ static tri_status environment_add(tri_vector *settings, bool all)
 
     for (char **text = environ; *text; text++) {
         tri_vector head = {.items = settings->items, .count = own, .each = sizeof(char *)};
-        bool wanted = all || strncmp(*text, "TRIREME_", 8) == 0 || strncmp(*text, "OMP_NUM_THREADS=", 16) == 0;
+        bool wanted = all || strncmp(*text, "TRIREME_", 8) == 0 || strncmp(*text, "OMP_NUM_THREADS=", 16) == 0 ||
+                      strncmp(*text, "TRACEPARENT=", 12) == 0;
 
         if (wanted && !is_set_in(&head, *text) && (all || strncmp(*text, "TRIREME_TOKEN=", 14) != 0))
             TRI_TRY(text_push(settings, tri_strdup(*text)));

@@ -179,6 +179,7 @@ typedef struct launch {
     int subreaper_before;
     bool is_blocked, stopping, killing, signal_passed, quiet;
     int64_t restarted; /* processes, so far */
+    int asked;         /* steps that a rank shall be asked to trace; 0: nobody wants that */
     int64_t kill_ns, cut_ns;
     tri_launch_result *result;
     tri_status status; /* of the launcher itself; the first one stays */

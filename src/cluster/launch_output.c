@@ -7,6 +7,7 @@
  * outlive their launcher write files, which are followed.
  */
 #include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "cluster/launch_impl.h"
 
 void tri_launch_sink_init(launch_sink *sink, int fd)
@@ -74,8 +76,27 @@ static bool is_repeated(const launch_stream *stream, const char *line, size_t nb
     return repeated;
 }
 
-/* One line, without its newline. */
-static tri_status line_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
+static bool is_object(const char *line, size_t nbytes)
+{
+    if (nbytes < 2 || line[0] != '{')
+        return false;
+    json_t *value = json_loadb(line, nbytes, 0, NULL);
+    bool is = json_is_object(value);
+    json_decref(value);
+    return is;
+}
+
+/* What a rank says that is no object, such as the last words of some library, becomes one. */
+static tri_status object_make(const launch_stream *stream, const char *line, size_t nbytes, tri_string *out)
+{
+    char *text = tri_strndup(line, nbytes);
+    tri_status status = text ? tri_log_object(out, TRI_LOG_INFO, stream->rank, "", text) : TRI_ENOMEM;
+    tri_free(text);
+    return status;
+}
+
+/* A line in its final form. */
+static tri_status text_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
 {
     launch_sink *sink = stream->sink;
     if (sink && !sink->broken && !is_repeated(stream, line, nbytes)) {
@@ -89,6 +110,19 @@ static tri_status line_put(launch_stream *stream, const char *line, size_t nbyte
         TRI_TRY(tri_string_append(log, "\n"));
     }
     return TRI_OK;
+}
+
+/* One line, without its newline. */
+static tri_status line_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
+{
+    tri_string object = {0};
+    if (tri_log_format_now() != TRI_LOG_JSON || is_object(line, nbytes))
+        return text_put(stream, line, nbytes, log);
+    tri_status status = object_make(stream, line, nbytes, &object);
+    if (status == TRI_OK)
+        status = text_put(stream, object.text, object.nbytes, log);
+    tri_string_fini(&object);
+    return status;
 }
 
 static tri_status bytes_put(launch_stream *stream, const char *bytes, size_t nbytes, tri_string *log)

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/ask.h"
+#include "base/log.h"
 #include "cluster/launch_impl.h"
 #include "cluster/members.h"
 
@@ -19,6 +21,18 @@
 #define CUT_NS   TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
 #define FLUSH_NS (5 * TRI_NS_PER_S)
 #define BURY_NS  (2 * TRI_NS_PER_S)
+
+/* The same as an object a line: without "trireme: " and the newline. */
+static void note_object(launch *job, const char *format, va_list args)
+{
+    static const char ours[] = "trireme: ";
+    char line[1200];
+    vsnprintf(line, sizeof line, format, args);
+    line[strcspn(line, "\n")] = 0;
+    const char *text = strncmp(line, ours, strlen(ours)) == 0 ? line + strlen(ours) : line;
+    if (tri_log_object(&job->sinks[1].pending, TRI_LOG_WARN, -1, "launcher", text) == TRI_OK)
+        (void)tri_string_append(&job->sinks[1].pending, "\n");
+}
 
 static void note(launch *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(launch *job, const char *format, ...)
@@ -28,7 +42,10 @@ static void note(launch *job, const char *format, ...)
     if (job->quiet || job->sinks[1].broken)
         return;
     va_start(args, format);
-    tri_string_appendv(&job->sinks[1].pending, format, args);
+    if (tri_log_format_now() == TRI_LOG_JSON)
+        note_object(job, format, args);
+    else
+        tri_string_appendv(&job->sinks[1].pending, format, args);
     va_end(args);
 }
 
@@ -76,11 +93,31 @@ void tri_launch_stop_others(launch *job)
     job->kill_ns = tri_now_ns() + (int64_t)(job->config->grace_s * (double)TRI_NS_PER_S);
 }
 
+/* One rank is enough: it tells the others. Ranks that do not listen yet are asked later. */
+static void ask_pass(launch *job)
+{
+    int asked = tri_ask_take();
+    bool here = false;
+
+    job->asked = asked > 0 ? asked : job->asked;
+    for (int r = 0; job->asked > 0 && r < job->world; r++) {
+        const launch_rank *rank = &job->ranks[r];
+        here = here || (rank->pid > 0 && !rank->host);
+        if (rank->pid > 0 && !rank->host && tri_ask_send(rank->pid, job->asked) == TRI_OK)
+            job->asked = 0;
+    }
+    if (job->asked > 0 && !here) {
+        note(job, "trireme: a trace is asked of a rank itself where all are on other hosts: kill -USR2 there\n");
+        job->asked = 0;
+    }
+}
+
 static void signals_check(launch *job)
 {
     int64_t now_ns = tri_now_ns();
     int number = tri_stop_signal();
 
+    ask_pass(job);
     if (number && !job->signal_passed) {
         job->signal_passed = true;
         note(job, "trireme: signal %d (%s) is passed on to all ranks\n", number, strsignal(number));

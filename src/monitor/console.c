@@ -94,6 +94,13 @@ void tri_console_step(tri_console *console, const tri_step_record *record)
              (long long)console->steps, record->loss, print_figures(console, record, figures),
              print_seconds(left_s, left));
     char spark[TRI_SPARK_NBYTES];
+    if (tri_log_format_now() == TRI_LOG_JSON) {
+        if (now_ns - console->copied_ns < LOG_EVERY_NS)
+            return;
+        console->copied_ns = now_ns;
+        tri_log_tell(stderr, TRI_LOG_INFO, line);
+        return;
+    }
     if (console->terminal) /* cut at the edge of the screen: a line that goes on below could not be rewritten */
         fprintf(stderr, "\r\033[K\033[?7l%s  %s\033[?7h", line, tri_spark_print(&console->loss, spark));
     else
@@ -116,9 +123,7 @@ void tri_console_line(tri_console *console, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    puts(line);
-    fflush(stdout);
-    tri_log_copy_write(line);
+    tri_log_tell(stdout, TRI_LOG_INFO, line);
 }
 
 void tri_console_close(tri_console *console)

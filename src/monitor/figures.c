@@ -51,8 +51,11 @@ typedef struct family {
 static const family families[] = {
 #define FIGURE_ROW(name, type, help) {#name, type, help},
     FIGURE_LIST(FIGURE_ROW){"phase_seconds_total", "counter", "where the time of the rank's steps went"},
+    {"straggler", "gauge", "1: the others wait for this rank, and why"},
+#define STRAIN_ROW(name, help) {#name, "counter", help},
+    TRI_STRAIN_LIST(STRAIN_ROW)
 #define COUNTER_ROW(id, name, help) {name, "counter", help},
-    TRI_COUNTER_LIST(COUNTER_ROW)};
+        TRI_COUNTER_LIST(COUNTER_ROW)};
 
 struct tri_figures {
     char path[1300];
@@ -60,6 +63,9 @@ struct tri_figures {
     double values[FIGURE_COUNT];           /* NaN: not known */
 #define PHASE_TOTAL(name) double name##_s; /* so far */
     TRI_PHASE_LIST(PHASE_TOTAL)
+    tri_strain strain;
+    bool strained;   /* it is known */
+    char cause[16];  /* why the others wait for it; "": they do not */
     tri_mutex mutex; /* of the above */
     tri_string text; /* the step's */
     int64_t left_ns;
@@ -98,6 +104,18 @@ static tri_status line_append(tri_string *out, const char *name, const char *lab
     return tri_string_append(out, "\n");
 }
 
+static tri_status strain_append(const tri_figures *figures, tri_string *out)
+{
+    char label[40];
+    if (!figures->strained)
+        return TRI_OK;
+    snprintf(label, sizeof(label), "{cause=\"%s\"}", figures->cause[0] ? figures->cause : "none");
+    TRI_TRY(line_append(out, "straggler", label, figures->cause[0] != 0));
+#define STRAIN_LINE(name, help) TRI_TRY(line_append(out, #name, "", figures->strain.name));
+    TRI_STRAIN_LIST(STRAIN_LINE)
+    return TRI_OK;
+}
+
 static tri_status lines_append(tri_figures *figures, tri_string *out)
 {
     static const char *const names[] = {
@@ -107,6 +125,7 @@ static tri_status lines_append(tri_figures *figures, tri_string *out)
         TRI_TRY(line_append(out, names[i], "", figures->values[i]));
 #define PHASE_LINE(name) TRI_TRY(line_append(out, "phase_seconds_total", "{phase=\"" #name "\"}", figures->name##_s));
     TRI_PHASE_LIST(PHASE_LINE)
+    TRI_TRY(strain_append(figures, out));
     for (int c = 0; c < TRI_COUNTER_COUNT; c++)
         TRI_TRY(line_append(out, tri_counter_name((tri_counter)c), "", (double)tri_counter_now((tri_counter)c)));
     return TRI_OK;
@@ -146,6 +165,15 @@ void tri_figures_step(tri_figures *figures, const tri_step_record *record, int64
         figures->left_ns = now_ns;
         leave(figures);
     }
+    tri_mutex_unlock(&figures->mutex);
+}
+
+void tri_figures_strain(tri_figures *figures, const tri_strain *strain, const char *cause)
+{
+    tri_mutex_lock(&figures->mutex);
+    figures->strain = *strain;
+    figures->strained = true;
+    snprintf(figures->cause, sizeof(figures->cause), "%s", cause ? cause : "");
     tri_mutex_unlock(&figures->mutex);
 }
 

@@ -9,6 +9,7 @@
 #define TRI_MONITOR_FIGURES_H
 
 #include "base/containers.h"
+#include "base/strain.h"
 #include "monitor/metrics.h"
 
 #define TRI_FIGURES_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -20,6 +21,8 @@ tri_status tri_figures_open(const char *folder, int rank, tri_figures **out);
 void tri_figures_step(tri_figures *figures, const tri_step_record *record, int64_t steps);
 /* What an evaluation found; NaN: not known. */
 void tri_figures_test(tri_figures *figures, double loss, double accuracy);
+/* What holds the rank up; cause: why the others wait for it, NULL: they do not. */
+void tri_figures_strain(tri_figures *figures, const tri_strain *strain, const char *cause);
 /* This rank's alone, as Prometheus reads them; from any thread. */
 tri_status tri_figures_print(tri_figures *figures, tri_string *out);
 /* The rank ends, and its figures with it. NULL does nothing. */

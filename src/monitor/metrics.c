@@ -308,6 +308,32 @@ tri_status tri_metrics_write_event(tri_metrics *metrics, int64_t step, const cha
     return line_end(metrics, &json);
 }
 
+tri_status tri_metrics_write_slow(tri_metrics *metrics, int64_t step, int rank, const char *cause, double share,
+                                  const char *text)
+{
+    tri_json json = tri_json_object(&metrics->lines);
+    tri_json_int(&json, "step", step);
+    tri_json_text(&json, "event", "slow");
+    tri_json_text(&json, "text", text);
+    tri_json_int(&json, "rank", rank);
+    tri_json_text(&json, "cause", cause);
+    tri_json_real(&json, "share", share);
+    return line_end(metrics, &json);
+}
+
+tri_status tri_metrics_write_head(tri_metrics *metrics, int64_t step, const char *trace_id, const char *span_id)
+{
+    if (metrics->last >= 0 || metrics->lines.nbytes > 0)
+        return TRI_OK;
+    tri_json json = tri_json_object(&metrics->lines);
+    tri_json_int(&json, "step", step);
+    tri_json_text(&json, "event", "run");
+    tri_json_text(&json, "text", "trireme " TRI_VERSION);
+    tri_json_text(&json, "trace_id", trace_id);
+    tri_json_text(&json, "span_id", span_id);
+    return line_end(metrics, &json);
+}
+
 tri_status tri_metrics_close(tri_metrics *metrics)
 {
     if (!metrics)

@@ -66,6 +66,12 @@ tri_status tri_metrics_write_save(tri_metrics *metrics, const tri_save_record *r
 tri_status tri_metrics_write_sample(tri_metrics *metrics, int64_t step, const char *prompt, const char *text);
 /* And another: something that should not happen often, in one word and in a line for people. */
 tri_status tri_metrics_write_event(tri_metrics *metrics, int64_t step, const char *event, const char *text);
+/* An event, `slow`: which rank, why, and how much of the time the others wait for it. */
+tri_status tri_metrics_write_slow(tri_metrics *metrics, int64_t step, int rank, const char *cause, double share,
+                                  const char *text);
+/* The first line of a file that has none yet (else nothing happens): an event, `run`, with the ids of the run and of
+ * its span. */
+tri_status tri_metrics_write_head(tri_metrics *metrics, int64_t step, const char *trace_id, const char *span_id);
 tri_status tri_metrics_close(tri_metrics *metrics);
 
 /* The progress of a run for people, on standard error: a line that rewrites itself on a terminal, else one every few

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -29,6 +30,21 @@ double tri_metrics_line_real(const tri_metrics_line *line, const char *key)
 const char *tri_metrics_line_text(const tri_metrics_line *line, const char *key)
 {
     return json_string_value(json_object_get(line->object, key));
+}
+
+void tri_metrics_trace_id_read(const char *path, char trace[TRI_TRACE_ID_NBYTES])
+{
+    tri_fs_map map;
+    trace[0] = 0;
+    if (!tri_fs_exists(path) || tri_fs_map_open(path, &map) != TRI_OK)
+        return;
+    const char *end = map.nbytes > 0 ? memchr(map.bytes, '\n', map.nbytes) : NULL;
+    json_t *line = end ? json_loadb(map.bytes, (size_t)(end - (const char *)map.bytes), 0, NULL) : NULL;
+    const char *found = json_string_value(json_object_get(line, "trace_id"));
+    if (found && tri_trace_id_is(found))
+        snprintf(trace, TRI_TRACE_ID_NBYTES, "%s", found);
+    json_decref(line);
+    tri_fs_map_close(&map);
 }
 
 tri_status tri_metrics_read(tri_metrics_tail *reader, tri_metrics_seen seen, void *arg)

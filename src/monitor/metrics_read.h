@@ -9,11 +9,15 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/trace_id.h"
 
 typedef struct tri_metrics_tail {
     char path[1200];
     uint64_t at; /* bytes of the file that were read */
 } tri_metrics_tail;
+
+/* That of the run, by the first line of its metrics.jsonl; "": there is none. */
+void tri_metrics_trace_id_read(const char *path, char trace[TRI_TRACE_ID_NBYTES]);
 
 /* One line; valid in the call that gives it. */
 typedef struct tri_metrics_line tri_metrics_line;

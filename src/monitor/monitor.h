@@ -14,6 +14,11 @@
       "tensorboard: steps between distributions of weights and gradients, 0 = none")                                   \
     X(INT, image_every, "1000", 0, 1e15, NULL,                                                                         \
       "tensorboard: steps between pictures of the first layer and of predictions, 0 = none")                           \
+    X(NAME, log, "auto", 0, 0, "auto|text|json",                                                                       \
+      "form of log lines: text, or a JSON object a line; auto: what TRIREME_LOG says, else text")                      \
+    X(REAL, step_every_s, "0", 0, 1e6, NULL,                                                                           \
+      "at least so many seconds between lines of steps in metrics.jsonl (and what follows them), 0 = each step")       \
+    X(REAL, watch_every_s, "1", 0, 1e6, NULL, "seconds between looks at who is slow, and why; 0 = never")              \
     X(PATH, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")                                     \
     X(NAME, metrics, "", 0, 0, NULL,                                                                                   \
       "address of /metrics for Prometheus, such as 9100 (loopback) or 0.0.0.0:9100; --metrics is short for it; "       \

@@ -5,18 +5,21 @@
  */
 #include "monitor/trace.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/fs.h"
 #include "base/json.h"
 
 #define FROM_DEFAULT 10
 #define TO_DEFAULT   19
 
-enum { LANE_STEPS = 1, LANE_COMPUTE, LANE_COMM };
-static const char *const lanes[] = {[LANE_STEPS] = "steps", [LANE_COMPUTE] = "compute", [LANE_COMM] = "communication"};
+enum { LANE_STEPS = 1, LANE_COMPUTE, LANE_COMM, LANE_STAGES };
+static const char *const lanes[] = {
+    [LANE_STEPS] = "steps", [LANE_COMPUTE] = "compute", [LANE_COMM] = "communication", [LANE_STAGES] = "stages"};
 
 const char *const tri_trace_phases[] = {"data",    "forward",   "backward", "pipeline",
                                         "waiting", "optimizer", "publish",  NULL};
@@ -41,10 +44,27 @@ tri_status tri_trace_window_read(const char *text, tri_trace_window *window)
     return TRI_OK;
 }
 
+tri_status tri_trace_path_check(const char *path)
+{
+    char probe[1100];
+    if (tri_fs_is_folder(path))
+        return tri_fail(TRI_ECONFIG, "monitor.trace: want a file, found the folder %s", path);
+    snprintf(probe, sizeof(probe), "%s.probe", path);
+    tri_status status = tri_fs_append(probe, "", 0);
+    if (status == TRI_OK)
+        return tri_fs_remove(probe);
+    char why[TRI_ERROR_NBYTES];
+    snprintf(why, sizeof(why), "%s", tri_last_error());
+    return tri_fail(TRI_ECONFIG, "monitor.trace: %s cannot be written: %s", path, why);
+}
+
 static int lane_of(const char *what)
 {
     if (strcmp(what, "step") == 0)
         return LANE_STEPS;
+    if (strcmp(what, TRI_EVENT_STAGE_UP) == 0 || strcmp(what, TRI_EVENT_STAGE_DOWN) == 0 ||
+        strcmp(what, TRI_EVENT_STAGE_WEIGHTS) == 0)
+        return LANE_STAGES;
     for (int i = 0; tri_trace_phases[i]; i++)
         if (strcmp(tri_trace_phases[i], what) == 0)
             return LANE_COMPUTE;
@@ -69,6 +89,8 @@ static void row_put(tri_json *events, int rank, const tri_trace_row *row, int64_
     char what[sizeof(row->what) + 1];
     snprintf(what, sizeof(what), "%.*s", (int)sizeof(row->what), row->what);
     int lane = lane_of(what);
+    if (lane == LANE_STAGES) /* their own words, without the lane's */
+        memmove(what, what + strlen("stage "), strlen(what + strlen("stage ")) + 1);
     tri_json event = tri_json_object_in(events, NULL), args;
     tri_json_text(&event, "name", what);
     tri_json_text(&event, "cat", lanes[lane]);
@@ -81,6 +103,10 @@ static void row_put(tri_json *events, int rank, const tri_trace_row *row, int64_
     tri_json_int(&args, lane == LANE_COMM ? "sequence" : "step", row->sequence);
     if (lane == LANE_COMM)
         tri_json_int(&args, "bytes", (int64_t)row->nbytes);
+    if (lane == LANE_STAGES) {
+        tri_json_int(&args, "stage", (int64_t)(row->nbytes / TRI_EVENT_MICROS));
+        tri_json_int(&args, "micro_batch", (int64_t)(row->nbytes % TRI_EVENT_MICROS));
+    }
     (void)tri_json_end(&args);
     (void)tri_json_end(&event);
 }
@@ -90,19 +116,24 @@ static void rank_put(tri_json *events, int rank, const tri_trace_rank *it, int64
     char name[32];
     snprintf(name, sizeof(name), "rank %d", rank);
     name_put(events, "process_name", rank, 0, name);
-    for (int lane = LANE_STEPS; lane <= LANE_COMM; lane++)
+    bool staged = false;
+    for (int64_t i = 0; i < it->count && !staged; i++)
+        staged = lane_of(it->rows[i].what) == LANE_STAGES;
+    for (int lane = LANE_STEPS; lane <= (staged ? LANE_STAGES : LANE_COMM); lane++)
         name_put(events, "thread_name", rank, lane, lanes[lane]);
     for (int64_t i = 0; i < it->count; i++)
         row_put(events, rank, &it->rows[i], origin_ns, it->ahead_ns);
 }
 
-static void clocks_put(tri_json *all, const tri_trace_window *window, const tri_trace_rank *ranks, int count)
+static void clocks_put(tri_json *all, const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks,
+                       int count)
 {
     tri_json other = tri_json_object_in(all, "otherData"), clocks, clock;
     tri_json_int(&other, "trireme_trace", 1);
     tri_json_int(&other, "ranks", count);
     tri_json_int(&other, "from", window->from);
     tri_json_int(&other, "to", window->to);
+    tri_json_text(&other, "trace_id", trace_id);
     clocks = tri_json_array_in(&other, "clocks");
     for (int r = 0; r < count; r++) {
         clock = tri_json_object_in(&clocks, NULL);
@@ -110,13 +141,14 @@ static void clocks_put(tri_json *all, const tri_trace_window *window, const tri_
         tri_json_int(&clock, "ahead_ns", ranks[r].ahead_ns);
         tri_json_int(&clock, "uncertain_ns", ranks[r].uncertain_ns);
         tri_json_bool(&clock, "lost", ranks[r].lost);
+        tri_json_text(&clock, "span_id", ranks[r].span_id);
         (void)tri_json_end(&clock);
     }
     (void)tri_json_end(&clocks);
     (void)tri_json_end(&other);
 }
 
-tri_status tri_trace_write(const tri_trace_window *window, const tri_trace_rank *ranks, int count)
+tri_status tri_trace_write(const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks, int count)
 {
     tri_string text = {0};
     int64_t origin_ns = INT64_MAX;
@@ -126,7 +158,7 @@ tri_status tri_trace_write(const tri_trace_window *window, const tri_trace_rank 
                 origin_ns = ranks[r].rows[i].start_ns - ranks[r].ahead_ns;
     tri_json all = tri_json_object(&text);
     tri_json_text(&all, "displayTimeUnit", "ms");
-    clocks_put(&all, window, ranks, count);
+    clocks_put(&all, window, trace_id, ranks, count);
     tri_json events = tri_json_array_in(&all, "traceEvents");
     for (int r = 0; r < count; r++)
         rank_put(&events, r, &ranks[r], origin_ns);

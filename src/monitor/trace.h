@@ -6,6 +6,7 @@
 #define TRI_MONITOR_TRACE_H
 
 #include "base/containers.h"
+#include "base/trace_id.h"
 
 /* "FILE" or "FILE:FROM-TO": steps FROM to TO, both traced; without them 10 to 19. */
 typedef struct tri_trace_window {
@@ -13,6 +14,9 @@ typedef struct tri_trace_window {
     int64_t from, to;
 } tri_trace_window;
 tri_status tri_trace_window_read(const char *text, tri_trace_window *window);
+
+/* That a trace can be written there: known before the steps are made, not after. */
+tri_status tri_trace_path_check(const char *path);
 
 #define TRI_TRACE_MOST_STEPS 10000
 
@@ -32,8 +36,10 @@ typedef struct tri_trace_rank {
     int64_t uncertain_ns; /* half of the shortest way there and back */
     tri_trace_row *rows;
     int64_t count;
-    bool lost; /* it did more than it remembers */
+    bool lost;                        /* it did more than it remembers */
+    char span_id[TRI_SPAN_ID_NBYTES]; /* of these steps of it */
 } tri_trace_rank;
-tri_status tri_trace_write(const tri_trace_window *window, const tri_trace_rank *ranks, int count);
+tri_status tri_trace_write(const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks,
+                           int count);
 
 #endif

@@ -252,6 +252,7 @@ static tri_status pipeline_fill(tri_pipeline *p, const tri_pipeline_setup *setup
     p->group = setup->group;
     p->params = setup->params;
     p->rank = tri_group_rank(setup->group);
+    p->named = setup->rank;
     p->ranks = tri_group_count(setup->group);
     p->each = setup->stages->count / p->ranks;
     p->threads = setup->graph->threads;

@@ -28,6 +28,7 @@ typedef struct tri_pipeline_setup {
     const char *schedule;          /* tri_pipe_schedule_names */
     const tri_tree_part *parts;    /* the shards as whole subtrees in order, the same on all ranks */
     int part_count;
+    int rank;     /* that events of this one name */
     bool overlap; /* gradients may be ready while others are computed */
     bool even;    /* all who share the batch have as many parts and shards: theirs come ready at the same places */
 } tri_pipeline_setup;

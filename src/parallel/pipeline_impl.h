@@ -59,6 +59,7 @@ struct tri_pipeline {
     tri_group *group;
     const tri_params *params;
     int rank, ranks, each, threads;
+    int named;          /* in events */
     pipe_chunk *chunks; /* [each] */
     pipe_micro *micros;
     int micro_count;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "parallel/pipeline_impl.h"
@@ -29,6 +30,21 @@ typedef struct pipe_run {
 static double seconds_since(int64_t start_ns)
 {
     return (double)(tri_now_ns() - start_ns) / 1e9;
+}
+
+/* The same of a micro-batch in a chunk, which traces show. */
+static double slot_seconds(const pipe_run *run, const pipe_chunk *chunk, int micro, const char *what, int64_t start_ns)
+{
+    const tri_pipeline *p = run->p;
+    int64_t passed_ns = tri_now_ns() - start_ns;
+    uint64_t stage = (uint64_t)((chunk - p->chunks) * p->ranks + p->rank);
+    tri_event_write(&(tri_event){.start_ns = start_ns,
+                                 .duration_ns = passed_ns,
+                                 .what = what,
+                                 .rank = p->named,
+                                 .sequence = (uint32_t)run->step,
+                                 .nbytes = stage * TRI_EVENT_MICROS + (uint64_t)micro});
+    return (double)passed_ns / 1e9;
 }
 
 static pipe_chunk *chunk_of(const tri_pipeline *p, int number)
@@ -236,32 +252,32 @@ static tri_status go_up(const pipe_run *run, pipe_chunk *chunk, int m)
     TRI_TRY(tri_graph_forward(chunk->graph, &batch, run->step, run->training, &sums));
     if (sums)
         memcpy(run->p->sums + micro->first, sums, (size_t)micro->count * sizeof(*sums));
-    run->p->times.forward += seconds_since(start_ns);
+    run->p->times.forward += slot_seconds(run, chunk, m, TRI_EVENT_STAGE_UP, start_ns);
     chunk->done[0]++;
     chunk->freed[0] += !run->training;
     return TRI_OK;
 }
 
 /* What goes down leaves before gradients of parameters are computed: only the rank below waits. */
-static tri_status halves_go_down(const pipe_run *run, pipe_chunk *chunk)
+static tri_status halves_go_down(const pipe_run *run, pipe_chunk *chunk, int m)
 {
     tri_pipeline_times *times = &run->p->times;
     int64_t start_ns = tri_now_ns();
     TRI_TRY(tri_graph_backward_values(chunk->graph));
-    times->backward += seconds_since(start_ns);
+    times->backward += slot_seconds(run, chunk, m, TRI_EVENT_STAGE_DOWN, start_ns);
     chunk->done[1]++;
     TRI_TRY(messages_post(run->p));
     start_ns = tri_now_ns();
     TRI_TRY(tri_graph_backward_weights(chunk->graph));
-    times->backward += seconds_since(start_ns);
+    times->backward += slot_seconds(run, chunk, m, TRI_EVENT_STAGE_WEIGHTS, start_ns);
     return TRI_OK;
 }
 
-static tri_status all_go_down(pipe_run *run, pipe_chunk *chunk, const pipe_micro *micro)
+static tri_status all_go_down(pipe_run *run, pipe_chunk *chunk, int m)
 {
     int64_t start_ns = tri_now_ns();
-    TRI_TRY(last_go_down(run, chunk, micro));
-    run->p->times.backward += seconds_since(start_ns);
+    TRI_TRY(last_go_down(run, chunk, &run->p->micros[m]));
+    run->p->times.backward += slot_seconds(run, chunk, m, TRI_EVENT_STAGE_DOWN, start_ns);
     chunk->done[1]++;
     return TRI_OK;
 }
@@ -277,7 +293,7 @@ static tri_status go_down(pipe_run *run, pipe_chunk *chunk, int m, bool last)
     chunk_enter(chunk, m);
     TRI_TRY(tri_graph_grads_set(chunk->graph, 1, &whole, &grads));
     bool early = last && run->ready && run->p->overlap && run->p->rank == 0 && run->p->ranks > 1;
-    TRI_TRY(early ? all_go_down(run, chunk, micro) : halves_go_down(run, chunk));
+    TRI_TRY(early ? all_go_down(run, chunk, m) : halves_go_down(run, chunk, m));
     chunk->freed[0]++;
     chunk->freed[1]++;
     TRI_TRY(messages_post(run->p)); /* before what nobody waits for */

@@ -207,6 +207,14 @@ tri_status tri_job_check_equal(tri_job *job)
     return status;
 }
 
+/* The first line of metrics.jsonl: by what the run is found elsewhere. */
+static tri_status write_head(tri_job *job)
+{
+    char span[TRI_SPAN_ID_NBYTES];
+    tri_span_id_make(job->trace_id, -1, 0, -1, span);
+    return tri_metrics_write_head(job->metrics, job->step, job->trace_id, span);
+}
+
 /* Rank 0: the run folder with the resolved configuration. */
 static tri_status open_run_folder(tri_job *job)
 {
@@ -230,6 +238,7 @@ static tri_status open_run_folder(tri_job *job)
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
     if (!job->metrics)
         TRI_TRY(tri_metrics_open(path, job->step, &job->metrics));
+    TRI_TRY(write_head(job));
     if (job->used.ledger)
         return TRI_OK;
     TRI_TRY(tri_job_used_open(job));
@@ -251,6 +260,7 @@ static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
 
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)
 {
+    TRI_TRY(tri_job_ids_meet(job));
     TRI_TRY(open_loader(job, dataset));
     TRI_TRY(save_tokenizer(job, dataset));
     TRI_TRY(open_test_data(job));
@@ -259,6 +269,7 @@ tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)
     TRI_TRY(tri_job_show_open(job));
     TRI_TRY(tri_job_live_open(job));
     TRI_TRY(tri_job_trace_open(job));
+    TRI_TRY(tri_job_watch_open(job));
     if (console && job->rank == 0 && !job->console) {
         TRI_TRY(tri_console_open(job->step, job->steps, job->steps_per_epoch, job->config.train.epochs, &job->console));
         tri_job_initial_print(job, job->console);

@@ -7,6 +7,8 @@
 
 #include <trireme/train.h>
 
+#include "base/strain.h"
+#include "base/trace_id.h"
 #include "interop/pretrained.h"
 #include "monitor/ledger.h"
 #include "monitor/metrics.h"
@@ -154,6 +156,14 @@ typedef struct tri_job_elastic {
 
 /* What monitor.trace needs (trace.c). */
 typedef struct tri_job_trace tri_job_trace;
+/* What monitor.watch_every_s needs (watch.c). */
+typedef struct tri_job_watch tri_job_watch;
+/* What some rank wants of all (asks.c). */
+typedef struct tri_job_asks {
+    int own;   /* steps that this rank shall have traced, and nobody has been told yet */
+    int steps; /* that all trace from the next one on; 0: none */
+    bool look;
+} tri_job_asks;
 /* What monitor.metrics needs (live.c). */
 typedef struct tri_job_live tri_job_live;
 /* What monitor.tensorboard needs (show.c). */
@@ -198,6 +208,7 @@ struct tri_job {
     tri_cluster alone;  /* of own_comm */
     tri_group *group;   /* of all ranks */
     int rank, world, threads;
+    char trace_id[TRI_TRACE_ID_NBYTES]; /* of the run; the same on all ranks */
     tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
     tri_mesh mesh;
     char *run_folder;      /* NULL: nothing is written */
@@ -262,9 +273,12 @@ struct tri_job {
     tri_job_show *show;     /* NULL: nobody wants to see */
     tri_job_live *live;     /* likewise */
     tri_job_trace *trace;   /* likewise */
-    double best_loss;       /* test loss of the best checkpoint, infinite: none; known to rank 0 */
+    tri_job_watch *watch;   /* likewise */
+    tri_job_asks asks;
+    double best_loss; /* test loss of the best checkpoint, infinite: none; known to rank 0 */
     uint64_t config_hash;
     char bits[128];
+    int64_t told_ns;      /* when the last line of a step was written, with monitor.step_every_s */
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
 };
@@ -277,6 +291,8 @@ tri_status tri_job_open_failed(tri_job *job, tri_status status);
 tri_status tri_job_print_result(tri_job *job);
 /* TRI_ECANCELED: a signal has ended it, and the step is saved. */
 tri_status tri_job_stopped(const tri_job *job);
+/* The line of the step that was made, where one is due. */
+tri_status tri_job_step_tell(tri_job *job);
 /* form.c, for the ranks that there are: the sync; loaders, and files and lines of rank 0 (borrows dataset). */
 tri_status tri_job_form_moves(tri_job *job);
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console);
@@ -514,14 +530,34 @@ void tri_job_sample_close(tri_job *job);
 /* live.c: figures of this rank, where somebody wants them, for the rank that it is now; after each step. */
 tri_status tri_job_live_open(tri_job *job);
 void tri_job_live_step(tri_job *job);
+/* What holds this rank up, and why the others wait for it (NULL: they do not). */
+void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause);
 void tri_job_live_close(tri_job *job);
+/* ids.c, collective: trace_id is found, and the log told who this is. The span of a rank, or of the steps that it
+ * traces from `step` on (-1: of all); the same as what the log's lines belong to. */
+tri_status tri_job_ids_meet(tri_job *job);
+void tri_job_span_id(const tri_job *job, int rank, int64_t step, char span[TRI_SPAN_ID_NBYTES]);
+void tri_job_who_tell(const tri_job *job, int64_t step);
 /* trace.c: a timeline of some steps; nothing happens where none is wanted. A step begins; a part of it is over; after a
  * step, once, collective: the others give, rank 0 writes. */
 tri_status tri_job_trace_open(tri_job *job);
 void tri_job_trace_begin(tri_job *job);
 void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
 tri_status tri_job_trace_look(tri_job *job);
+/* The next steps, of all ranks; the same call on all. RUN/traces/steps-FROM-TO.json. */
+tri_status tri_job_trace_ask(tri_job *job, int steps);
+/* The ranks will be others: what was asked for is given up. */
+void tri_job_trace_drop(tri_job *job);
 void tri_job_trace_close(tri_job *job);
+/* asks.c: into the tail of a step's gradient; once its sums are there; after the step, collective. */
+void tri_job_asks_put(tri_job *job);
+void tri_job_asks_read(tri_job *job);
+tri_status tri_job_asks_grant(tri_job *job);
+/* watch.c: for the ranks that there are; rank 0: it is time; after a step, collective where `look`. */
+tri_status tri_job_watch_open(tri_job *job);
+void tri_job_watch_close(tri_job *job);
+bool tri_job_watch_is_due(const tri_job *job);
+tri_status tri_job_watch_step(tri_job *job, bool look);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Once there are lines: */
 tri_status tri_job_show_open(tri_job *job);
 void tri_job_show_close(tri_job *job);

@@ -59,6 +59,12 @@ void tri_job_live_step(tri_job *job)
     tri_figures_step(job->live->figures, &job->record, job->steps);
 }
 
+void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause)
+{
+    if (job->live && job->live->figures)
+        tri_figures_strain(job->live->figures, strain, cause);
+}
+
 void tri_job_live_close(tri_job *job)
 {
     if (!job->live)

@@ -72,18 +72,34 @@ tri_status tri_job_open(const tri_job_setup *setup, tri_job **out)
     return TRI_OK;
 }
 
+/* Some steps, by the clock, where so many are made that a line of each would cost time. */
+tri_status tri_job_step_tell(tri_job *job)
+{
+    double every_s = job->config.monitor.step_every_s;
+    if (!job->metrics)
+        return TRI_OK;
+    if (every_s > 0) {
+        int64_t now_ns = tri_now_ns();
+        bool due = job->told_ns == 0 || (double)(now_ns - job->told_ns) / 1e9 >= every_s;
+        if (!due && !job->record.skipped && job->step < job->steps)
+            return TRI_OK;
+        job->told_ns = now_ns;
+    }
+    return tri_metrics_write(job->metrics, &job->record);
+}
+
 /* What comes after a step: lines, then what is due (actions.c). */
 static tri_status after_step(tri_job *job)
 {
-    if (job->metrics)
-        TRI_TRY(tri_metrics_write(job->metrics, &job->record));
+    TRI_TRY(tri_job_step_tell(job));
     tri_job_used_write(job);
     if (job->console)
         tri_console_step(job->console, &job->record);
     TRI_TRY(tri_job_actions_run(job));
     TRI_TRY(tri_job_stragglers_step(job));
     tri_job_live_step(job);
-    return tri_job_trace_look(job);
+    TRI_TRY(tri_job_trace_look(job));
+    return tri_job_asks_grant(job);
 }
 
 static tri_status step_and_after(tri_job *job)
@@ -177,6 +193,7 @@ void tri_job_close(tri_job *job)
         tri_log(TRI_LOG_WARN, "the ledger is not complete: %s", tri_last_error());
     tri_job_live_close(job);
     tri_job_trace_close(job);
+    tri_job_watch_close(job);
     tri_console_close(job->console);
     tri_job_unform(job);
     tri_job_roles_close(job);

@@ -133,6 +133,7 @@ void tri_job_unform(tri_job *job)
     if (job->saver && job->elastic.on) /* what is being saved may be given up */
         job->saved_step = -1;
     tri_job_saver_close(job);
+    tri_job_trace_drop(job);
     tri_loader_close(job->loader);
     tri_loader_close(job->test.loader);
     tri_free(job->test.sums);

@@ -94,6 +94,7 @@ tri_status tri_job_stage_store(tri_job *job, const tri_model *model)
 tri_status tri_job_pipeline_make(tri_job *job, const tri_model *model, const tri_graph_config *graph)
 {
     tri_pipeline_setup setup = {.group = job->mesh.pipeline_group,
+                                .rank = job->rank,
                                 .model = model,
                                 .stages = &job->stages,
                                 .params = job->params,

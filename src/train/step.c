@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "base/events.h"
+#include "base/log.h"
 #include "train/job.h"
 
 /* Time since *mark in seconds; *mark moves to now. */
@@ -39,6 +40,7 @@ static void wishes_put(tri_job *job)
     bool leaves = elastic->on && (number == SIGTERM || job->stragglers.leaves);
     elastic->wished = leaves;
     tail[TRI_TAIL_STOP] = leaves ? 0 : (float)number;
+    tri_job_asks_put(job);
     tail[TRI_TAIL_CALL] = leaves ? 1 : elastic->called && elastic->called(elastic->called_arg) ? TRI_CALL_JOIN : 0;
 }
 
@@ -49,6 +51,7 @@ static void wishes_read(tri_job *job)
     job->stop_wanted = tail[TRI_TAIL_STOP] > 0 || (job->elastic.on && (int)tail[TRI_TAIL_CALL] == job->world);
     job->elastic.ends = job->elastic.on && tail[TRI_TAIL_CALL] > 0;
     job->elastic.leavers = (int)tail[TRI_TAIL_CALL];
+    tri_job_asks_read(job);
 }
 
 /* And figures of the weights, by which replicas are compared, and of the samples. */
@@ -351,6 +354,7 @@ tri_status tri_job_step_run(tri_job *job)
         .step = job->step,
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
         .grad_norm = NAN};
+    tri_log_step_set(job->step);
     tri_job_weak_step(job);
     tri_job_scale_begin(job);
     TRI_TRY(tri_job_guard_begin(job));
@@ -377,5 +381,5 @@ tri_status tri_job_step_end(tri_job *job)
     count_step(job, (double)(tri_now_ns() - job->roles.step_start_ns) / 1e9);
     step_advance(job);
     tri_job_used_write(job);
-    return job->metrics ? tri_metrics_write(job->metrics, &job->record) : TRI_OK;
+    return tri_job_step_tell(job);
 }

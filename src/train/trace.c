@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: monitor.trace: what all ranks did in some steps, on the clock of rank 0.
+ * trace.c: monitor.trace, and traces that are asked for while a run goes on: what all ranks did in some steps, on the
+ * clock of rank 0.
  *
  * Communication is in the event ring anyway (base/events.h); phases are written there while the window lasts. After its
  * last step rank 0 asks each rank what time it has, several times, and takes the answer that came back soonest; then it
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/events.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "monitor/trace.h"
 #include "train/job.h"
@@ -20,7 +22,7 @@
 struct tri_job_trace {
     tri_trace_window window;
     int64_t begin_ns; /* 0: it has not begun */
-    bool over;
+    bool over, asked; /* asked: by a signal */
 };
 
 tri_status tri_job_trace_open(tri_job *job)
@@ -31,7 +33,46 @@ tri_status tri_job_trace_open(tri_job *job)
     if (!job->trace)
         return TRI_ENOMEM;
     TRI_TRY_IN(tri_trace_window_read(job->config.monitor.trace, &job->trace->window), "monitor.trace");
+    return job->rank == 0 ? tri_trace_path_check(job->trace->window.path) : TRI_OK;
+}
+
+tri_status tri_job_trace_ask(tri_job *job, int steps)
+{
+    char folder[1100];
+    tri_job_trace *trace = job->trace;
+    if (!job->run_folder || job->step >= job->steps)
+        return TRI_OK;
+    if (trace && !trace->over) {
+        if (job->rank == 0)
+            tri_log(TRI_LOG_WARN, "a trace was asked for while that of steps %lld to %lld is due: ask again after it",
+                    (long long)trace->window.from, (long long)trace->window.to);
+        return TRI_OK;
+    }
+    if (!trace && !(trace = job->trace = tri_alloc_zero(1, sizeof(*trace))))
+        return TRI_ENOMEM;
+    *trace = (tri_job_trace){.asked = true, .window = {.from = job->step, .to = job->step + steps - 1}};
+    if (trace->window.to >= job->steps)
+        trace->window.to = job->steps - 1;
+    snprintf(folder, sizeof(folder), "%.1000s/traces", job->run_folder);
+    if (snprintf(trace->window.path, sizeof(trace->window.path), "%.900s/traces/steps-%lld-%lld.json", job->run_folder,
+                 (long long)trace->window.from, (long long)trace->window.to) < 0)
+        return TRI_ENOMEM;
+    if (job->rank == 0 && tri_fs_make_folder(folder) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "a trace was asked for: %s", tri_last_error());
     return TRI_OK;
+}
+
+void tri_job_trace_drop(tri_job *job)
+{
+    tri_job_trace *trace = job->trace;
+    job->asks = (tri_job_asks){.own = job->asks.own};
+    if (!trace || !trace->asked || trace->over)
+        return;
+    trace->over = true;
+    tri_job_who_tell(job, -1);
+    if (job->rank == 0)
+        tri_log(TRI_LOG_WARN, "the trace of steps %lld to %lld is given up: the ranks have changed; ask again",
+                (long long)trace->window.from, (long long)trace->window.to);
 }
 
 void tri_job_trace_close(tri_job *job)
@@ -43,8 +84,10 @@ void tri_job_trace_close(tri_job *job)
 void tri_job_trace_begin(tri_job *job)
 {
     tri_job_trace *trace = job->trace;
-    if (trace && !trace->over && trace->begin_ns == 0 && job->step >= trace->window.from)
-        trace->begin_ns = tri_now_ns();
+    if (!trace || trace->over || trace->begin_ns != 0 || job->step < trace->window.from)
+        return;
+    trace->begin_ns = tri_now_ns();
+    tri_job_who_tell(job, trace->window.from);
 }
 
 void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns)
@@ -140,13 +183,15 @@ static tri_status take(tri_job *job, int other, tri_trace_rank *rank)
                : TRI_OK;
 }
 
-static void file_write(const tri_job *job, const tri_trace_rank *ranks)
+static void file_write(const tri_job *job, tri_trace_rank *ranks)
 {
     const tri_trace_window *window = &job->trace->window;
     bool lost = false;
-    for (int r = 0; r < job->world; r++)
+    for (int r = 0; r < job->world; r++) {
         lost = lost || ranks[r].lost;
-    if (tri_trace_write(window, ranks, job->world) != TRI_OK)
+        tri_job_span_id(job, r, window->from, ranks[r].span_id);
+    }
+    if (tri_trace_write(window, job->trace_id, ranks, job->world) != TRI_OK)
         tri_log(TRI_LOG_WARN, "monitor.trace: %s", tri_last_error());
     else
         tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
@@ -181,12 +226,13 @@ static tri_status collect(tri_job *job)
 tri_status tri_job_trace_look(tri_job *job)
 {
     tri_job_trace *trace = job->trace;
-    if (!trace)
+    if (!trace || trace->over)
         return TRI_OK;
     int64_t end = trace->window.to + 1 < job->steps ? trace->window.to + 1 : job->steps;
     if (job->step_before >= end || job->step < end)
         return TRI_OK;
     trace->over = true;
+    tri_job_who_tell(job, -1);
     if (end > trace->window.from)
         TRI_TRY_IN(collect(job), "while collecting the trace");
     else if (job->rank == 0)

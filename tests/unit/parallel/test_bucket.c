@@ -86,9 +86,9 @@ static void frozen_runs_that_would_fill_a_bucket_do_not_travel(void **state)
 {
     (void)state;
     tri_buckets buckets;
-    /* c (48) fills a bucket of 128 bytes: what lies around it is cut there. */
+    /* c (48) fills a bucket of 192 bytes: what lies around it is cut there. */
     entries[2].frozen = true;
-    assert_int_equal(tri_buckets_init(&buckets, &params, 128), TRI_OK);
+    assert_int_equal(tri_buckets_init(&buckets, &params, 192), TRI_OK);
     assert_int_equal(buckets.count, 2);
     assert_int_equal(buckets.items[0].first, 96);
     assert_int_equal(buckets.items[0].count, 16 + TRI_PARAMS_TAIL);

@@ -273,9 +273,9 @@ static void lies_are_told(scene *at)
     BAD("step 100 is over", (head.kind = PS_CLOCK, head.clock = 100, head.nbytes = 0));
     BAD("it wants part 1", (head.kind = PS_CLOCK, head.clock = 1, head.flags = PS_FLAG_DEAL, head.nbytes = 0));
     BAD("a choice of", (head.kind = PS_MOVE, head.nbytes = 2));
-    BAD("a tail of step", (head.kind = PS_TAIL, head.clock = PS_CLOCK_MAX, head.nbytes = 64));
+    BAD("a tail of step", (head.kind = PS_TAIL, head.clock = PS_CLOCK_MAX, head.nbytes = 4 * TRI_PARAMS_TAIL));
     BAD("it speaks of step", head.clock = INT64_MAX);
-    BAD("it speaks of step", (head.kind = PS_TAIL, head.clock = INT64_MIN, head.nbytes = 64));
+    BAD("it speaks of step", (head.kind = PS_TAIL, head.clock = INT64_MIN, head.nbytes = 4 * TRI_PARAMS_TAIL));
     BAD("want at most", (head.kind = PS_CLOCK, head.nbytes = 8));
     BAD("it has not said who it is", head.kind = PS_STATS, head.nbytes = 0);
     BAD("it says that it is worker",

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace_ask.c: `trireme trace RUN`: asks one process of a run on this machine for a trace of the next steps, and waits
+ * for the file. The process tells the other ranks.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ask.h"
+#include "base/fs.h"
+#include "base/runtime.h"
+#include "cli/command.h"
+#include "cli/run_process.h"
+#include "cli/trace.h"
+
+#define WAIT_S  60
+#define LOOK_NS (20 * TRI_NS_PER_MS)
+
+typedef struct ask_found {
+    char folder[TRI_RUN_FOLDER_NBYTES];
+    int pid, rank; /* pid 0: none yet; a rank is better than who started it, a low one better than a high one */
+} ask_found;
+
+static void process_look(void *arg, pid_t pid)
+{
+    ask_found *found = arg;
+    char folder[TRI_RUN_FOLDER_NBYTES];
+    if (!tri_proc_folder(pid, folder) || strcmp(folder, found->folder) != 0)
+        return;
+    int rank = tri_proc_rank(pid);
+    if (found->pid && (rank < 0 || (found->rank >= 0 && rank >= found->rank)))
+        return;
+    found->pid = (int)pid;
+    found->rank = rank;
+}
+
+static bool is_in(char *const *names, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The first trace that was not there before; *path: its. */
+static tri_status traces_look(const char *folder, char *const *before, size_t before_count, char path[1400])
+{
+    char **names = NULL;
+    size_t count = 0;
+    path[0] = 0;
+    if (!tri_fs_is_folder(folder))
+        return TRI_OK;
+    TRI_TRY(tri_fs_list(folder, &names, &count));
+    for (size_t i = 0; i < count && !path[0]; i++) {
+        const char *end = strrchr(names[i], '.');
+        if (end && strcmp(end, ".json") == 0 && !is_in(before, before_count, names[i]))
+            snprintf(path, 1400, "%.1100s/%.200s", folder, names[i]);
+    }
+    tri_fs_list_free(names, count);
+    return TRI_OK;
+}
+
+static tri_status wait_for(const char *folder, char *const *before, size_t before_count, int64_t wait_s,
+                           char path[1400])
+{
+    const int64_t until_ns = tri_now_ns() + wait_s * TRI_NS_PER_S;
+    for (path[0] = 0; !path[0];) {
+        TRI_TRY(traces_look(folder, before, before_count, path));
+        if (path[0])
+            break;
+        if (tri_stop_signal())
+            return tri_fail(TRI_ECANCELED, "stopped by a signal; the trace will be in %s", folder);
+        if (tri_now_ns() > until_ns)
+            return tri_fail(TRI_ETIMEOUT,
+                            "%s has no new trace after %lld s: steps that take long (--wait), a run that has ended or "
+                            "is tracing other steps (its log says so)",
+                            folder, (long long)wait_s);
+        tri_sleep_ns(LOOK_NS);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_trace_ask(const char *run, const char *steps_given, const char *wait_given)
+{
+    ask_found found = {.rank = -1};
+    int64_t steps = TRI_ASK_STEPS, wait_s = WAIT_S;
+    char traces[1200], path[1400], real[PATH_MAX], **before = NULL;
+    size_t count = 0;
+    if (steps_given)
+        TRI_TRY(tri_flag_int("--steps", steps_given, 1, TRI_ASK_MOST, &steps));
+    if (wait_given)
+        TRI_TRY(tri_flag_int("--wait", wait_given, 1, 1000000, &wait_s));
+    if (!tri_fs_is_folder(run) || !realpath(run, real) || strlen(real) >= sizeof(found.folder))
+        return tri_fail(TRI_ECONFIG, "%s: there is no such folder of a run", run);
+    memcpy(found.folder, real, strlen(real) + 1);
+    tri_pids_visit(process_look, &found);
+    if (!found.pid)
+        return tri_fail(TRI_ENOTFOUND, "%s: no process on this machine trains in this folder", run);
+    snprintf(traces, sizeof(traces), "%.1100s/traces", run);
+    if (tri_fs_is_folder(traces))
+        TRI_TRY(tri_fs_list(traces, &before, &count));
+    tri_status status = tri_ask_send(found.pid, (int)steps);
+    if (status == TRI_OK)
+        status = wait_for(traces, before, count, wait_s, path);
+    tri_fs_list_free(before, count);
+    if (status == TRI_OK)
+        puts(path);
+    return status;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slow.h: which rank the others wait for, and why, from what each rank says of the same second.
+ *
+ * Who waits least is slow. The cause is what the system counts against it and not against the others; where nothing of
+ * that explains half of the delay, it is the phase in which the rank takes longer than they.
+ */
+#ifndef TRI_MONITOR_SLOW_H
+#define TRI_MONITOR_SLOW_H
+
+#include "base/strain.h"
+#include "monitor/metrics.h"
+
+/* X(name, what is said of a rank, what to do) */
+#define TRI_SLOW_LIST(X)                                                                                               \
+    X(none, "", "")                                                                                                    \
+    X(throttled, "its control group had used up its cpu quota", "raise the quota (cpu.max, resources.limits.cpu)")     \
+    X(stolen, "the hypervisor gave its cores to others", "another machine, or cores of its own")                       \
+    X(queue, "another process had its core", "trireme top, top: what else runs there; one rank a core")                \
+    X(stopped, "it stood still: it was stopped, or waited for something that is not computing",                        \
+      "look who stops it (kill -STOP, a debugger, a freezer)")                                                         \
+    X(memory, "its memory had to be read back from a disk", "less memory a worker, or a host with more")               \
+    X(data, "its data came late", "data.prefetch; the disk that its data are on")                                      \
+    X(between, "it had other work between its steps: lines, pictures, checkpoints",                                    \
+      "monitor.step_every_s=1, monitor.histogram_every, checkpoint.async")                                             \
+    X(link, "segments of its host had to be sent again", "its cable, switch port or driver: trireme doctor")           \
+    X(compute, "it computes longer than the others", "trireme doctor: clock, shared caches; shards that do not divide")
+
+typedef enum tri_slow_cause {
+#define TRI_SLOW_ENUM(name, says, todo) TRI_SLOW_##name,
+    TRI_SLOW_LIST(TRI_SLOW_ENUM)
+#undef TRI_SLOW_ENUM
+        TRI_SLOW_COUNT
+} tri_slow_cause;
+const char *tri_slow_name(tri_slow_cause cause);
+
+/* What a rank did in the time since the last look; a plain value, sent as it stands. */
+typedef struct tri_slow_row {
+    double wall_s; /* with what is between steps */
+    double data, forward, backward, comm, optimizer, other;
+    tri_strain strain;
+} tri_slow_row;
+
+typedef struct tri_slow_verdict {
+    int rank; /* -1: nobody is slow */
+    tri_slow_cause cause;
+    double share;       /* of the time that the others wait for it */
+    double explained_s; /* what the cause took, of that time, seconds; compute: more than the others' */
+    double wall_s;
+} tri_slow_verdict;
+tri_slow_verdict tri_slow_find(const tri_slow_row *rows, int count);
+/* One line for people. */
+void tri_slow_print(const tri_slow_verdict *verdict, char *text, int capacity);
+
+#endif

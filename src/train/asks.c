@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * asks.c: what some rank wants of all after a step: a trace of the next ones (SIGUSR2, base/ask.h), a look at who is
+ * slow (watch.c).
+ *
+ * Wishes travel in the tail of the gradient, at no cost, and are the same on all ranks then. Ranks with weights of
+ * their own have no common tail: they ask each other where their weights meet.
+ */
+#include "base/ask.h"
+#include "train/job.h"
+
+static bool has_tail(const tri_job *job)
+{
+    return !job->servers.client && !tri_job_is_apart(job);
+}
+
+void tri_job_asks_put(tri_job *job)
+{
+    float *tail = job->sync->tail;
+    if (!has_tail(job))
+        return;
+    int steps = tri_ask_take();
+    job->asks.own = steps > 0 ? steps : job->asks.own; /* kept until the sums are there: they may be made again */
+    tail[TRI_TAIL_TRACE] = (float)job->asks.own;
+    tail[TRI_TAIL_LOOK] = tri_job_watch_is_due(job) ? 1 : 0;
+}
+
+void tri_job_asks_read(tri_job *job)
+{
+    const float *tail = job->sync->tail;
+    if (!has_tail(job))
+        return;
+    float steps = tail[TRI_TAIL_TRACE];
+    job->asks.steps = steps >= TRI_ASK_MOST ? TRI_ASK_MOST : steps > 0 ? (int)steps : 0;
+    job->asks.look = tail[TRI_TAIL_LOOK] > 0;
+    job->asks.own = 0;
+}
+
+/* Without a tail. */
+static tri_status asks_meet(tri_job *job)
+{
+    int64_t words[2] = {0};
+    if (job->servers.client) { /* the first worker traces itself */
+        job->asks.steps = tri_job_follows(job) ? 0 : tri_ask_take();
+        return TRI_OK;
+    }
+    if (job->step % job->config.parallel.local_steps != 0)
+        return TRI_OK;
+    words[0] = tri_ask_take();
+    words[1] = tri_job_watch_is_due(job);
+    if (job->world > 1) {
+        tri_group_name_next(job->group, "wishes");
+        tri_status status = tri_all_reduce(job->group, words, words, 2, TRI_I64, TRI_REDUCE_SUM, NULL);
+        tri_group_name_next(job->group, "");
+        TRI_TRY(status);
+    }
+    job->asks.steps = words[0] > TRI_ASK_MOST ? TRI_ASK_MOST : (int)words[0];
+    job->asks.look = words[1] > 0;
+    return TRI_OK;
+}
+
+tri_status tri_job_asks_grant(tri_job *job)
+{
+    if (!has_tail(job))
+        TRI_TRY(asks_meet(job));
+    int steps = job->asks.steps;
+    bool look = job->asks.look;
+    job->asks.steps = 0;
+    job->asks.look = false;
+    TRI_TRY(tri_job_watch_step(job, look));
+    return steps > 0 ? tri_job_trace_ask(job, steps) : TRI_OK;
+}
