@@ -41,6 +41,7 @@ int cmd_trace(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_tune(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_page(int argc, char **argv);
 
 /* A flag of a command: "--hosts FILE". */
 typedef struct tri_flag {

@@ -5,11 +5,8 @@
  */
 #include <stdio.h>
 
-#include "base/fs.h"
-#include "base/runtime.h"
 #include "cli/command.h"
-
-#define WITHIN_S 600
+#include "monitor/health.h"
 
 static const char *within_given;
 static const tri_flag flags[] = {
@@ -19,24 +16,20 @@ static const tri_flag flags[] = {
 
 static tri_status ask(const char *run, int64_t within_s, bool *healthy)
 {
-    char path[1300];
-    int64_t changed_ns;
-    snprintf(path, sizeof(path), "%.1200s/metrics.jsonl", run);
-    *healthy = false;
-    if (!tri_fs_exists(path)) {
+    tri_health health;
+    double ago_s;
+    TRI_TRY(tri_health_look(run, within_s, &health, &ago_s));
+    *healthy = health == TRI_HEALTH_GOOD;
+    if (health == TRI_HEALTH_NO_STEP)
         printf("%s: no step yet\n", run);
-        return TRI_OK;
-    }
-    TRI_TRY(tri_fs_changed(path, &changed_ns));
-    const double ago_s = (double)(tri_wall_ns() - changed_ns) / 1e9;
-    *healthy = ago_s <= (double)within_s;
-    printf("%s: last step %.0f s ago%s\n", run, ago_s > 0 ? ago_s : 0, *healthy ? "" : ", too long");
+    else
+        printf("%s: last step %.0f s ago%s\n", run, ago_s, *healthy ? "" : ", too long");
     return TRI_OK;
 }
 
 int cmd_health(int argc, char **argv)
 {
-    int64_t within_s = WITHIN_S;
+    int64_t within_s = TRI_HEALTH_WITHIN_S;
     bool healthy = false;
     int count;
     tri_status status = tri_flags_parse(tri_command_of(cmd_health), flags, TRI_COUNT_OF(flags), argc, argv, &count);

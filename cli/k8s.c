@@ -275,6 +275,12 @@ static tri_status kind_know(manifest *at)
         {"others", tri_format("%lld", workers - 1)},
         {"startups", tri_format("%lld", (long long)(config->startup_s + PROBE_S - 1) / PROBE_S)},
         {"probe", tri_strdup("[trireme, health, /runs/${name}, --within, \"${within_s}\"]")},
+        {"ready",
+         tri_strdup(config->metrics_port > 0 ? "httpGet: {path: \"/readyz?within=${within_s}\", port: ${metrics_port}}"
+                                             : "exec: {command: ${probe}}")},
+        {"metrics-args", tri_strdup(config->metrics_port > 0 ? "- \"monitor.metrics=0.0.0.0:${metrics_port}\"\n" : "")},
+        {"metrics-ports",
+         tri_strdup(config->metrics_port > 0 ? "- {name: metrics, containerPort: ${metrics_port}}\n" : "")},
         {"port_name", tri_strdup(strcmp(config->kind, "tfjob") == 0        ? "tfjob-port"
                                  : strcmp(config->kind, "pytorchjob") == 0 ? "pytorchjob-port"
                                                                            : "meet")},

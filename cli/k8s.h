@@ -23,7 +23,9 @@
     X(INT, port, "29400", 1024, 65535, NULL, "where the workers meet")                                                 \
     X(INT, grace_s, "120", 1, 86400, NULL, "between SIGTERM and SIGKILL: time to save")                                \
     X(INT, startup_s, "1800", 30, 604800, NULL, "until the first step")                                                \
-    X(INT, within_s, "600", 10, 604800, NULL, "longest time without a step before a pod counts as dead")
+    X(INT, within_s, "600", 10, 604800, NULL, "longest time without a step before a pod counts as dead")               \
+    X(INT, metrics_port, "0", 0, 65535, NULL,                                                                          \
+      "where each worker serves /metrics, /healthz and /readyz, which the readiness probe asks then; 0: nowhere")
 typedef struct tri_k8s_config {
     TRI_K8S_OPTIONS(TRI_OPTION_FIELD)
 } tri_k8s_config;

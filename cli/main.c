@@ -40,6 +40,8 @@ const tri_command tri_commands[] = {
      "searches good options by trials of a configuration, side by side", cmd_tune},
     {"top", "RUN [--every SECONDS] [--once] [--json]",
      "shows a run as it goes on: rates, losses, where a step's time goes, its processes", cmd_top},
+    {"page", "RUN ... [--address ADDRESS] [--token WORD] [--no-token]",
+     "shows runs, or the trials of a sweep, as a web page that goes on with them", cmd_page},
     {"doctor", "[-n N] [--hosts FILE] [--json]",
      "tells what is wrong with this machine or cluster, and the command that mends it", cmd_doctor},
     {"flight", "FILE ... [--last N] [--json]",

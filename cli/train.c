@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/eval_follow.h"
+#include "cli/page/page.h"
 #include "cli/say.h"
 #include "cli/train_elastic.h"
 #include "cli/train_metrics.h"
@@ -28,7 +29,7 @@
 
 typedef struct train_flags {
     const char *ranks, *servers, *restarts, *elastic, *spares, *wait_s, *alone_s, *attach, *store, *listen, *join,
-        *hosts, *metrics, *trace, *out, *resume, *keep_on, *dry_run;
+        *hosts, *metrics, *page, *trace, *out, *resume, *keep_on, *dry_run;
 } train_flags;
 
 static train_flags given;
@@ -70,6 +71,8 @@ static const tri_flag flags[] = {
      "start the workers by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
     {"--metrics", "ADDRESS", "serve /metrics for Prometheus (monitor.metrics), such as 9100 or 0.0.0.0:9100",
      &given.metrics},
+    {"--page", "ADDRESS", "serve a web page of the run, such as 0 (any port, loopback) or 0.0.0.0:9200 (docs/page.md)",
+     &given.page},
     {"--trace", "FILE[:FROM-TO]", "write what all workers did in these steps (monitor.trace), for ui.perfetto.dev",
      &given.trace},
     {"--out", "FOLDER", "run folder (default runs/NAME-DATE-TIME)", &given.out},
@@ -259,6 +262,15 @@ static double alone_seconds(void)
                                                                                                    : (double)seconds;
 }
 
+static tri_status page_serve(const char *folder, tri_page_server **out)
+{
+    char url[256], *folders[] = {(char *)(uintptr_t)folder};
+    TRI_TRY_IN(tri_fs_make_folder(folder), "while making the run folder");
+    TRI_TRY_IN(tri_page_serve(given.page, NULL, folders, 1, url, out), "--page");
+    tri_log(TRI_LOG_INFO, "page of this run at %s", url);
+    return TRI_OK;
+}
+
 static int launch_workers(const train_plan *plan, tri_worker_roles roles, const char *metrics)
 {
     char *argv[1024] = {NULL, "train", (char *)plan->config_path, "--out", (char *)plan->folder};
@@ -300,10 +312,14 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles, const 
     tri_status status = tri_fs_make_folder(logs);
     tri_launch_result result;
     tri_http *http = NULL;
+    tri_page_server *page = NULL;
     if (status == TRI_OK && metrics[0] && strcmp(metrics, TRI_MONITOR_GATHERED) != 0)
         status = tri_train_metrics_serve(metrics, plan->folder, &http);
+    if (status == TRI_OK && given.page)
+        status = page_serve(plan->folder, &page);
     if (status == TRI_OK)
         status = tri_worker_launch(roles, given.hosts, argv, logs, &result);
+    tri_page_close(page);
     tri_http_close(http);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);
 }
@@ -584,7 +600,16 @@ static int run(int count, char **argv)
     else if (launches(&roles))
         code = launch_workers(&plan, roles, config.monitor.metrics);
     else {
-        status = train_rank(&plan, &config);
+        tri_page_server *page = NULL;
+        if (given.page && is_started())
+            status =
+                tri_fail(TRI_ECONFIG, "--page goes with a launcher of ours, or with one process alone; of other runs "
+                                      "'trireme page RUN' shows the same");
+        else if (given.page)
+            status = page_serve(plan.folder, &page);
+        if (status == TRI_OK)
+            status = train_rank(&plan, &config);
+        tri_page_close(page);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
         tri_log_copy_close();
         fflush(stdout);

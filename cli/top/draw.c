@@ -140,31 +140,30 @@ tri_status tri_top_line(const tri_top *top, tri_string *out)
     return tri_string_append(out, "\n");
 }
 
-tri_status tri_top_json(const tri_top *top, tri_string *out)
+void tri_top_fields(const tri_top *top, tri_json *json)
 {
     const tri_step_record *last = &top->last;
-    tri_json json = tri_json_object(out);
-    tri_json_text(&json, "run", top->run);
-    tri_json_text(&json, "state", tri_top_state(top));
-    tri_json_int(&json, "steps_done", top->seen > 0 ? last->step + 1 : 0);
+    tri_json_text(json, "run", top->run);
+    tri_json_text(json, "state", tri_top_state(top));
+    tri_json_int(json, "steps_done", top->seen > 0 ? last->step + 1 : 0);
     if (top->steps > 0)
-        tri_json_int(&json, "steps", top->steps);
+        tri_json_int(json, "steps", top->steps);
     if (top->seen > 0) {
-        tri_json_real(&json, "epoch", last->epoch);
-        tri_json_real(&json, "loss", last->loss);
-        tri_json_real(&json, "lr", last->lr);
-        tri_json_real(&json, "samples_per_s", last->samples_per_s);
-        tri_json step = tri_json_object_in(&json, "step_s");
+        tri_json_real(json, "epoch", last->epoch);
+        tri_json_real(json, "loss", last->loss);
+        tri_json_real(json, "lr", last->lr);
+        tri_json_real(json, "samples_per_s", last->samples_per_s);
+        tri_json step = tri_json_object_in(json, "step_s");
 #define PHASE_WRITE(name) tri_json_real(&step, #name, last->name);
         TRI_PHASE_LIST(PHASE_WRITE)
 #undef PHASE_WRITE
         (void)tri_json_end(&step); /* the outer one has its failure */
     }
     if (top->tested >= 0) {
-        tri_json_real(&json, "test_loss", top->test_loss);
-        tri_json_real(&json, "test_accuracy", top->test_accuracy);
+        tri_json_real(json, "test_loss", top->test_loss);
+        tri_json_real(json, "test_accuracy", top->test_accuracy);
     }
-    tri_json list = tri_json_array_in(&json, "ranks");
+    tri_json list = tri_json_array_in(json, "ranks");
     for (size_t i = 0; i < top->ranks.count; i++) {
         const tri_top_rank *rank = tri_vector_at(&top->ranks, i);
         const char state[2] = {rank->state, 0};
@@ -178,6 +177,12 @@ tri_status tri_top_json(const tri_top *top, tri_string *out)
         (void)tri_json_end(&one);
     }
     (void)tri_json_end(&list);
+}
+
+tri_status tri_top_json(const tri_top *top, tri_string *out)
+{
+    tri_json json = tri_json_object(out);
+    tri_top_fields(top, &json);
     TRI_TRY(tri_json_end(&json));
     return tri_string_append(out, "\n");
 }

@@ -5,7 +5,6 @@
  * On a terminal a screen is drawn again and again; elsewhere a line now and then. No curses: there is nothing to type
  * in, and five escape sequences that every terminal has do what is wanted.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +13,9 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/runtime.h"
 #include "cli/command.h"
 #include "cli/top/top.h"
-#include "train/config.h"
 
 #define READ_FIRST_NBYTES (16u << 20) /* of a long run's file, from its end */
 #define SLICE_NS          (100 * TRI_NS_PER_MS)
@@ -30,73 +29,15 @@ static const tri_flag flags[] = {
     {"--json", NULL, "one JSON object a look", &given.json},
 };
 
-static double smooth(double before, double now, bool first)
+static void line_seen(void *top, const tri_metrics_line *line)
 {
-    return first || !isfinite(before) ? now : 0.9 * before + 0.1 * now;
-}
-
-static void step_seen(tri_top *top, const tri_metrics_line *line)
-{
-    tri_step_record *last = &top->last;
-    const bool first = top->seen++ == 0;
-    last->step = tri_metrics_line_step(line);
-    last->epoch = tri_metrics_line_real(line, "epoch");
-    last->loss = tri_metrics_line_real(line, "loss");
-    last->lr = tri_metrics_line_real(line, "lr");
-    last->tokens_per_s = tri_metrics_line_real(line, "tokens_per_s");
-    last->samples_per_s = smooth(last->samples_per_s, tri_metrics_line_real(line, "samples_per_s"), first);
-    last->mfu = smooth(last->mfu, tri_metrics_line_real(line, "mfu"), first);
-    last->sent_bytes = (int64_t)tri_metrics_line_real(line, "sent_bytes");
-#define PHASE_SMOOTH(name) last->name = smooth(last->name, tri_metrics_line_real(line, #name), first);
-    TRI_PHASE_LIST(PHASE_SMOOTH)
-#undef PHASE_SMOOTH
-    tri_spark_add(&top->loss, last->loss);
-}
-
-static void line_seen(void *arg, const tri_metrics_line *line)
-{
-    tri_top *top = arg;
-    const char *event = tri_metrics_line_text(line, "event"), *text = tri_metrics_line_text(line, "text"),
-               *failed = tri_metrics_line_text(line, "checkpoint_error");
-    const long long step = (long long)tri_metrics_line_step(line);
-    if (!isnan(tri_metrics_line_real(line, "samples_per_s")))
-        step_seen(top, line);
-    else if (!isnan(tri_metrics_line_real(line, "test_loss"))) {
-        top->test_loss = tri_metrics_line_real(line, "test_loss");
-        top->test_accuracy = tri_metrics_line_real(line, "test_accuracy");
-        top->tested = step;
-    } else if (event)
-        snprintf(top->event, sizeof(top->event), "step %lld: %s: %s", step + 1, event, text ? text : "");
-    else if (failed)
-        snprintf(top->event, sizeof(top->event), "step %lld: a checkpoint could not be saved: %s", step + 1, failed);
-}
-
-/* How long the run is, once that can be known: epochs are in its configuration, steps of one in its lines. */
-static void length_find(tri_top *top)
-{
-    char path[1200];
-    tri_config config;
-    snprintf(path, sizeof(path), "%s/config.yaml", top->run);
-    if (!top->has_config && tri_fs_exists(path)) {
-        if (tri_config_load(path, NULL, NULL, &config) == TRI_OK) {
-            top->epochs = config.train.epochs;
-            top->steps = config.train.steps;
-            top->has_config = true;
-        }
-        tri_config_fini(&config);
-    }
-    if (!top->has_config || top->steps_told || top->seen == 0 || !(top->last.epoch > 0))
-        return;
-    int64_t all = llround((double)(top->last.step + 1) / top->last.epoch * (double)top->epochs);
-    if (top->steps == 0 || all < top->steps)
-        top->steps = all;
-    top->steps_told = true;
+    tri_top_seen(top, line);
 }
 
 static tri_status look(tri_top *top)
 {
     TRI_TRY(tri_metrics_read(&top->reader, line_seen, top));
-    length_find(top);
+    tri_top_length_find(top);
     return tri_top_ranks_look(top);
 }
 

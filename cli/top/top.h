@@ -5,7 +5,7 @@
 #ifndef TRI_CLI_TOP_H
 #define TRI_CLI_TOP_H
 
-#include "base/containers.h"
+#include "base/json.h"
 #include "monitor/metrics.h"
 #include "monitor/metrics_read.h"
 #include "monitor/spark.h"
@@ -24,8 +24,8 @@ typedef struct tri_top {
     char run[1100];
     tri_metrics_tail reader;
     tri_spark loss;
-    tri_step_record last; /* of the newest step; rates and times smoothed */
-    int64_t seen;         /* steps seen */
+    tri_step_record newest, last; /* the newest step, and that with rates and times smoothed */
+    int64_t seen;                 /* steps seen */
     double test_loss, test_accuracy;
     int64_t tested;        /* the step of that; -1: none */
     char event[256];       /* the newest event or failed save; "" none */
@@ -34,12 +34,18 @@ typedef struct tri_top {
     tri_vector ranks; /* tri_top_rank, by rank */
 } tri_top;
 
+/* seen.c: takes a line in; true: it is a step, which top->newest is now. */
+bool tri_top_seen(tri_top *top, const tri_metrics_line *line);
+/* How long the run is, once that can be known. */
+void tri_top_length_find(tri_top *top);
 /* ranks.c: looks for the processes that train in the run's folder. */
 tri_status tri_top_ranks_look(tri_top *top);
 /* draw.c: the screen, a line, an object. */
 tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out);
 tri_status tri_top_line(const tri_top *top, tri_string *out);
 tri_status tri_top_json(const tri_top *top, tri_string *out);
+/* The object's fields alone. */
+void tri_top_fields(const tri_top *top, tri_json *json);
 /* "running", "ended", "not running here". */
 const char *tri_top_state(const tri_top *top);
 

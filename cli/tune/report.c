@@ -81,27 +81,33 @@ static void trial_json(tri_json *list, const tri_trial *trial)
     (void)tri_json_end(&json);
 }
 
-static tri_status print_json(const tri_tune_work *work, tri_trial *const *order, const tri_trial *best,
-                             const double *parts, int64_t step)
+static void report_fields(const tri_tune_work *work, tri_trial *const *order, const tri_trial *best,
+                          const double *parts, int64_t step, tri_json *json)
 {
     const int count = tri_trials_count(&work->trials);
-    tri_string text = {0};
-    tri_json json = tri_json_object(&text);
-    tri_json_text(&json, "metric", work->sweep.tune.metric);
-    tri_json_text(&json, "search", work->sweep.tune.search);
-    tri_json_text(&json, "schedule", work->sweep.tune.schedule);
-    tri_json_int(&json, "steps", steps_of_all(&work->trials));
+    tri_json_text(json, "metric", work->sweep.tune.metric);
+    tri_json_text(json, "search", work->sweep.tune.search);
+    tri_json_text(json, "schedule", work->sweep.tune.schedule);
+    tri_json_int(json, "steps", steps_of_all(&work->trials));
     if (best)
-        tri_json_int(&json, "best", best->number);
-    tri_json importance = tri_json_object_in(&json, "importance");
+        tri_json_int(json, "best", best->number);
+    tri_json importance = tri_json_object_in(json, "importance");
     for (int r = 0; r < work->sweep.space.count; r++)
         tri_json_real(&importance, work->sweep.space.rows[r].name, parts[r]);
     (void)tri_json_end(&importance);
-    tri_json_int(&json, "importance_step", step);
-    tri_json list = tri_json_array_in(&json, "trials");
+    tri_json_int(json, "importance_step", step);
+    tri_json list = tri_json_array_in(json, "trials");
     for (int i = 0; i < count; i++)
         trial_json(&list, order[i]);
     (void)tri_json_end(&list);
+}
+
+static tri_status print_json(const tri_tune_work *work, tri_trial *const *order, const tri_trial *best,
+                             const double *parts, int64_t step)
+{
+    tri_string text = {0};
+    tri_json json = tri_json_object(&text);
+    report_fields(work, order, best, parts, step, &json);
     tri_status status = tri_json_end(&json);
     if (status == TRI_OK)
         puts(tri_string_text(&text));
@@ -182,20 +188,40 @@ static tri_status files_write(const tri_tune_work *work, const tri_trial *best, 
     return status;
 }
 
+static tri_trial **trials_sort(const tri_tune_work *work)
+{
+    const int count = tri_trials_count(&work->trials);
+    tri_trial **order = tri_alloc_zero((size_t)count + 1, sizeof(tri_trial *));
+    for (int i = 0; order && i < count; i++)
+        order[i] = tri_trials_at(&work->trials, i);
+    sorted_sweep = &work->sweep;
+    if (order)
+        qsort(order, (size_t)count, sizeof(tri_trial *), compare_trials);
+    return order;
+}
+
+tri_status tri_tune_json(const tri_tune_work *work, tri_json *json)
+{
+    double parts[TRI_SPACE_MAX];
+    int64_t step;
+    TRI_TRY(tri_importance(&work->sweep, &work->trials, parts, &step));
+    tri_trial **order = trials_sort(work);
+    if (!order)
+        return TRI_ENOMEM;
+    report_fields(work, order, tri_trials_best(&work->trials, &work->sweep), parts, step, json);
+    tri_free(order);
+    return TRI_OK;
+}
+
 tri_status tri_tune_report(tri_tune_work *work, bool json)
 {
     double parts[TRI_SPACE_MAX];
     int64_t step;
-    const int count = tri_trials_count(&work->trials);
     const tri_trial *best = tri_trials_best(&work->trials, &work->sweep);
     TRI_TRY(tri_importance(&work->sweep, &work->trials, parts, &step));
-    tri_trial **order = tri_alloc_zero((size_t)count + 1, sizeof(tri_trial *));
+    tri_trial **order = trials_sort(work);
     if (!order)
         return TRI_ENOMEM;
-    for (int i = 0; i < count; i++)
-        order[i] = tri_trials_at(&work->trials, i);
-    sorted_sweep = &work->sweep;
-    qsort(order, (size_t)count, sizeof(tri_trial *), compare_trials);
     tri_status status = files_write(work, best, parts, step);
     if (status == TRI_OK && json)
         status = print_json(work, order, best, parts, step);

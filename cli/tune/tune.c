@@ -175,17 +175,22 @@ static tri_status work_run(tri_tune_work *work, const char *path)
     return given.json ? TRI_OK : tri_tune_report(work, false);
 }
 
-static tri_status report(tri_tune_work *work, int count, char **argv)
+tri_status tri_tune_open(const char *folder, tri_tune_work *work)
 {
     char path[1300];
+    snprintf(work->folder, sizeof(work->folder), "%s", folder);
+    snprintf(path, sizeof(path), "%s/sweep.yaml", folder);
+    if (!tri_fs_exists(path))
+        return tri_fail(TRI_ECONFIG, "%s: this is no folder of a sweep (it has no sweep.yaml)", folder);
+    TRI_TRY(tri_sweep_load(path, true, &work->sweep));
+    return tri_trials_open(work->folder, &work->sweep, true, &work->trials);
+}
+
+static tri_status report(tri_tune_work *work, int count, char **argv)
+{
     if (count != 1 || given.ask || given.out)
         return tri_fail(TRI_ECONFIG, "trireme tune report wants the folder of one sweep");
-    snprintf(work->folder, sizeof(work->folder), "%s", argv[0]);
-    snprintf(path, sizeof(path), "%s/sweep.yaml", argv[0]);
-    if (!tri_fs_exists(path))
-        return tri_fail(TRI_ECONFIG, "%s: this is no folder of a sweep (it has no sweep.yaml)", argv[0]);
-    TRI_TRY(tri_sweep_load(path, true, &work->sweep));
-    TRI_TRY(tri_trials_open(work->folder, &work->sweep, true, &work->trials));
+    TRI_TRY(tri_tune_open(argv[0], work));
     return tri_tune_report(work, given.json != NULL);
 }
 

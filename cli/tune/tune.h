@@ -5,6 +5,7 @@
 #ifndef TRI_CLI_TUNE_H
 #define TRI_CLI_TUNE_H
 
+#include "base/json.h"
 #include "tune/tuner.h"
 
 /* A sweep that is worked on. */
@@ -19,6 +20,10 @@ typedef struct tri_tune_work {
 tri_status tri_tune_ask(tri_tune_work *work);
 /* report.c: what a sweep has found so far: as a table, or as JSON; and as a page of its own in the folder. */
 tri_status tri_tune_report(tri_tune_work *work, bool json);
+/* The same as fields of an object. */
+tri_status tri_tune_json(const tri_tune_work *work, tri_json *json);
+/* The sweep of a folder, to be looked at; ends with the three calls of trials, sweep and tuner. */
+tri_status tri_tune_open(const char *folder, tri_tune_work *work);
 /* page.c */
 tri_status tri_tune_page(const tri_tune_work *work, const double *parts, int64_t step, tri_string *out);
 /* The best trial's options, over the configuration, as YAML. */

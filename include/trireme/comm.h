@@ -39,6 +39,9 @@ TRI_API tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int wo
 TRI_API void tri_comm_leave(tri_comm *comm);
 /* The group of all ranks; owned by comm. */
 TRI_API tri_group *tri_comm_world(tri_comm *comm);
+/* Payload bytes that went to a rank so far. What ranks of a host read in each other's memory is not sent; 0 too where
+ * there are more than 1024 ranks, or an engine other than our own runs everything. */
+TRI_API uint64_t tri_comm_sent_to(const tri_comm *comm, int rank);
 TRI_API int tri_comm_local_rank(const tri_comm *comm);
 TRI_API int tri_comm_local_count(const tri_comm *comm);
 /* Tells all ranks to stop with this message: their operations fail with TRI_EABORT and this text. */

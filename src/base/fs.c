@@ -107,6 +107,34 @@ tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nby
     return TRI_OK;
 }
 
+tri_status tri_fs_read_part(const char *path, uint64_t at, void *bytes, size_t room, size_t *got)
+{
+    int fd = tri_fs_open_retrying(path, O_RDONLY);
+    *got = 0;
+    if (fd < 0)
+        return tri_fs_fail(path, "open for reading", errno);
+    tri_status status = TRI_OK;
+    while (*got < room && status == TRI_OK) {
+        ssize_t read = pread(fd, (char *)bytes + *got, room - *got, (off_t)(at + *got));
+        if (read < 0 && errno != EINTR)
+            status = tri_fs_fail(path, "read", errno);
+        if (read == 0)
+            break;
+        *got += read > 0 ? (size_t)read : 0;
+    }
+    close(fd);
+    return status;
+}
+
+tri_status tri_fs_nbytes(const char *path, uint64_t *nbytes)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return tri_fs_fail(path, "look at", errno);
+    *nbytes = (uint64_t)info.st_size;
+    return TRI_OK;
+}
+
 /* --- writing --- */
 
 ssize_t tri_fs_put(int fd, const void *bytes, size_t nbytes, off_t at)

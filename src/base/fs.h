@@ -14,6 +14,10 @@
 
 /* Reads a whole file (at most limit bytes, 0 = no limit) and adds a 0 byte; tri_free() *out. */
 tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nbytes);
+/* Some of a file that may grow or shrink meanwhile: at most `room` bytes from `at` on; *got 0: it has no more. */
+tri_status tri_fs_read_part(const char *path, uint64_t at, void *bytes, size_t room, size_t *got);
+/* How many bytes a file has. */
+tri_status tri_fs_nbytes(const char *path, uint64_t *nbytes);
 /* Temporary name, write, fsync, rename, fsync of the folder. */
 tri_status tri_fs_write_atomic(const char *path, const void *bytes, size_t nbytes);
 /* The same without waiting for the disk: all or nothing for whoever reads, but not after a power cut. */

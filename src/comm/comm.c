@@ -23,6 +23,8 @@ const tri_option_table tri_comm_options =
     TRI_OPTION_TABLE("comm", tri_comm_config, rows, "how ranks run collective operations");
 
 #define WORLD_GROUP_ID 1
+#define COUNTED_RANKS                                                                                                  \
+    1024 /* more keep no count of bytes for each: a job of thousands in one simulation would need GiB */
 
 /* What all ranks must have alike, for people to read. */
 enum { ALIKE_NBYTES = 256 };
@@ -113,6 +115,7 @@ tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_co
     comm->net = net;
     comm->rank = tri_net_rank(net);
     comm->world = tri_net_world(net);
+    comm->sent_to = comm->world <= COUNTED_RANKS ? tri_alloc_zero((size_t)comm->world, sizeof(*comm->sent_to)) : NULL;
     comm->local_rank = place.local_rank;
     comm->local_count = place.local_count;
     comm->generation = (uint32_t)place.generation;
@@ -191,6 +194,7 @@ void tri_comm_leave(tri_comm *comm)
     tri_board_destroy(comm->board);
     tri_free(comm->moves);
     tri_free(comm->sinks);
+    tri_free(comm->sent_to);
     for (int i = 0; i < TRI_KEEP_COUNT; i++)
         tri_free(comm->kept[i]);
     tri_free(comm);
@@ -199,6 +203,11 @@ void tri_comm_leave(tri_comm *comm)
 tri_group *tri_comm_world(tri_comm *comm)
 {
     return comm->world_group;
+}
+
+uint64_t tri_comm_sent_to(const tri_comm *comm, int rank)
+{
+    return comm->sent_to ? atomic_load_explicit(&comm->sent_to[rank], memory_order_relaxed) : 0;
 }
 
 int tri_comm_local_rank(const tri_comm *comm)

@@ -198,8 +198,9 @@ struct tri_comm {
     tri_move *moves;
     tri_sink *sinks; /* [move_capacity], of the move of the same index */
     size_t move_count, move_capacity;
-    tri_status move_status;     /* of adding moves */
-    void *kept[TRI_KEEP_COUNT]; /* memory that stays for the next call */
+    atomic_uint_fast64_t *sent_to; /* [world], bytes so far; others read it. NULL: too many to count */
+    tri_status move_status;        /* of adding moves */
+    void *kept[TRI_KEEP_COUNT];    /* memory that stays for the next call */
     size_t kept_nbytes[TRI_KEEP_COUNT];
     tri_known_name names[TRI_COMM_NAMES_KEPT];
     unsigned name_next;

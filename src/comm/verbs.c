@@ -95,6 +95,8 @@ static void count_bytes(const tri_comm *comm)
     for (size_t i = 0; i < comm->move_count; i++) {
         uint64_t nbytes = comm->moves[i].frame.nbytes;
         *(comm->moves[i].send ? &sent : &received) += nbytes;
+        if (comm->moves[i].send && comm->sent_to)
+            atomic_fetch_add_explicit(&comm->sent_to[comm->moves[i].peer], nbytes, memory_order_relaxed);
     }
     tri_counter_add(TRI_COUNT_SENT_NBYTES, sent);
     tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, received);

@@ -1,35 +1,128 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics_read.c: lines of metrics.jsonl, read by jansson.
+ * metrics_read.c: lines of metrics.jsonl. Texts are read by jansson; numbers, of which a long run has many millions,
+ * are looked up where they stand: lines are flat, and a quote within a text has a backslash, so `"loss":` is that key
+ * alone.
  */
 #include "monitor/metrics_read.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fs.h"
 
+#define CHUNK_NBYTES (1u << 20)
+#define LINE_NBYTES  (64u << 20) /* of one line, at most */
+
 struct tri_metrics_line {
-    json_t *object;
+    const char *text, *end; /* at the end stands '\n' */
+    const char **at;        /* behind the number found last */
+    json_t **object;        /* NULL: not needed so far */
 };
+
+/* What stands behind `"key":`; NULL: that is not there. */
+static const char *key_find(const char *text, const char *end, const char *key, size_t length)
+{
+    for (const char *at = text; (at = memchr(at, '"', (size_t)(end - at))); at++)
+        if ((size_t)(end - at) > length + 3 && memcmp(at + 1, key, length) == 0 && at[length + 1] == '"' &&
+            at[length + 2] == ':' && (at == text || at[-1] != '\\'))
+            return at + length + 3;
+    return NULL;
+}
+
+/* Where the value of a key begins; NULL: it is not there. */
+static const char *value_find(const tri_metrics_line *line, const char *key)
+{
+    const size_t length = strlen(key);
+    const char *found = key_find(*line->at, line->end, key, length);
+    if (!found)
+        found = key_find(line->text, line->end, key, length);
+    if (!found)
+        return NULL;
+    *line->at = found;
+    return found + strspn(found, " ");
+}
+
+static bool is_number(const char *value)
+{
+    return value && (*value == '-' || (*value >= '0' && *value <= '9'));
+}
 
 int64_t tri_metrics_line_step(const tri_metrics_line *line)
 {
-    const json_t *step = json_object_get(line->object, "step");
-    return json_is_integer(step) ? json_integer_value(step) : -1;
+    const char *value = value_find(line, "step");
+    char *end;
+    const long long step = is_number(value) ? strtoll(value, &end, 10) : -1;
+    return step >= 0 && *end != '.' && *end != 'e' && *end != 'E' ? step : -1;
 }
 
 double tri_metrics_line_real(const tri_metrics_line *line, const char *key)
 {
-    const json_t *value = json_object_get(line->object, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+    const char *value = value_find(line, key);
+    return is_number(value) ? strtod(value, NULL) : (double)NAN;
 }
 
 const char *tri_metrics_line_text(const tri_metrics_line *line, const char *key)
 {
-    return json_string_value(json_object_get(line->object, key));
+    const char *value = value_find(line, key);
+    if (!value || *value != '"')
+        return NULL;
+    if (!*line->object)
+        *line->object = json_loadb(line->text, (size_t)(line->end - line->text), 0, NULL);
+    return json_string_value(json_object_get(*line->object, key));
+}
+
+void tri_metrics_line_numbered(const tri_metrics_line *line, const char *prefix, tri_metrics_numbered visit, void *arg)
+{
+    const size_t length = strlen(prefix);
+    for (const char *at = *line->at; (at = memchr(at, '"', (size_t)(line->end - at))); at++) {
+        char *end;
+        if ((size_t)(line->end - at) < length + 4 || memcmp(at + 1, prefix, length) != 0 || at[-1] == '\\')
+            continue;
+        const long number = strtol(at + 1 + length, &end, 10);
+        if (end[0] == '"' && end[1] == ':' && is_number(end + 2) && number >= 0 && number <= INT32_MAX)
+            visit(arg, (int)number, strtod(end + 2, NULL));
+    }
+}
+
+/* Gives the whole lines of some bytes; returns how many bytes they are. */
+static size_t lines_give(const char *bytes, size_t nbytes, tri_metrics_seen seen, void *arg)
+{
+    const char *start = bytes, *stop = bytes + nbytes, *end;
+    for (; (end = memchr(start, '\n', (size_t)(stop - start))); start = end + 1) {
+        const char *at = start;
+        json_t *object = NULL;
+        const tri_metrics_line line = {start, end, &at, &object};
+        if (*start == '{' && end[-1] == '}' && !memchr(start, 0, (size_t)(end - start)))
+            seen(arg, &line);
+        json_decref(object);
+    }
+    return (size_t)(start - bytes);
+}
+
+/* A file that is not what it was is read anew. */
+static tri_status seam_check(tri_metrics_tail *reader)
+{
+    char there[TRI_METRICS_SEAM_NBYTES];
+    size_t got = 0;
+    TRI_TRY(tri_fs_nbytes(reader->path, &reader->all));
+    if (reader->all >= reader->at && reader->seam_nbytes > 0)
+        TRI_TRY(tri_fs_read_part(reader->path, reader->at - reader->seam_nbytes, there, reader->seam_nbytes, &got));
+    if (reader->all < reader->at || got != reader->seam_nbytes || memcmp(there, reader->seam, got) != 0)
+        reader->at = reader->seam_nbytes = 0;
+    reader->anew = reader->at == 0;
+    return TRI_OK;
+}
+
+static void seam_keep(tri_metrics_tail *reader, const char *bytes, size_t used)
+{
+    const size_t keep = used < sizeof(reader->seam) ? used : sizeof(reader->seam);
+    memcpy(reader->seam, bytes + used - keep, keep);
+    reader->seam_nbytes = keep;
+    reader->at += used;
 }
 
 void tri_metrics_trace_id_read(const char *path, char trace[TRI_TRACE_ID_NBYTES])
@@ -49,21 +142,26 @@ void tri_metrics_trace_id_read(const char *path, char trace[TRI_TRACE_ID_NBYTES]
 
 tri_status tri_metrics_read(tri_metrics_tail *reader, tri_metrics_seen seen, void *arg)
 {
-    tri_fs_map map;
+    reader->anew = false;
     if (!tri_fs_exists(reader->path))
         return TRI_OK;
-    TRI_TRY(tri_fs_map_open(reader->path, &map));
-    if (map.nbytes < reader->at)
-        reader->at = 0;
-    const char *text = map.bytes, *end;
-    while (reader->at < map.nbytes && (end = memchr(text + reader->at, '\n', map.nbytes - reader->at))) {
-        const char *start = text + reader->at;
-        tri_metrics_line line = {json_loadb(start, (size_t)(end - start), 0, NULL)};
-        reader->at = (uint64_t)(end + 1 - text);
-        if (json_is_object(line.object))
-            seen(arg, &line);
-        json_decref(line.object);
+    TRI_TRY(seam_check(reader));
+    const uint64_t until = reader->most > 0 ? reader->at + reader->most : UINT64_MAX;
+    size_t room = CHUNK_NBYTES, got;
+    char *bytes = NULL;
+    tri_status status = TRI_OK;
+    while (status == TRI_OK && reader->at < reader->all && reader->at < until) {
+        char *larger = tri_realloc(bytes, room);
+        bytes = larger ? larger : bytes;
+        status = larger ? tri_fs_read_part(reader->path, reader->at, bytes, room, &got) : TRI_ENOMEM;
+        const size_t used = status == TRI_OK ? lines_give(bytes, got, seen, arg) : 0;
+        if (used > 0)
+            seam_keep(reader, bytes, used);
+        else if (status == TRI_OK && (got < room || room >= LINE_NBYTES)) /* a line that is being written */
+            break;
+        else
+            room *= 4;
     }
-    tri_fs_map_close(&map);
-    return TRI_OK;
+    tri_free(bytes);
+    return status;
 }

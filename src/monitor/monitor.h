@@ -23,6 +23,8 @@
     X(NAME, metrics, "", 0, 0, NULL,                                                                                   \
       "address of /metrics for Prometheus, such as 9100 (loopback) or 0.0.0.0:9100; --metrics is short for it; "       \
       "gathered: leave figures in RUN/live for whoever serves them")                                                   \
+    X(INT, ranks_every, "5", 0, 86400, NULL,                                                                           \
+      "seconds between lines of RUN/ranks/rank-N.jsonl, in which each rank says where its time went; 0: none")         \
     X(PATH, trace, "", 0, 0, NULL,                                                                                     \
       "FILE or FILE:FROM-TO: what all ranks did in these steps (10 to 19), for ui.perfetto.dev; --trace is short for " \
       "it")

@@ -175,7 +175,7 @@ static void generation_tell(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
     int64_t until_ns = tri_deadline_after_ms(FORM_MS);
-    char text[64], mesh[80] = "";
+    char text[64], mesh[80] = "", told[200];
     if (tri_members_rank(at->members) > 0)
         return;
     if (at->job->roles.wish.tensor > 1 || at->job->roles.wish.pipeline > 1)
@@ -183,12 +183,16 @@ static void generation_tell(elastic *at)
     if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, until_ns) != TRI_OK)
         tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
                 tri_last_error());
-    if (at->job->elastic.lost_ns == 0)
+    int nbytes = snprintf(told, sizeof(told), "generation %lld: %d worker%s%s, step %lld", (long long)now->number,
+                          now->count, now->count == 1 ? "" : "s", mesh, (long long)at->job->step);
+    if (at->job->elastic.lost_ns == 0) {
         tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", now->count, at->setup->job.run_folder);
-    else
-        tri_log(TRI_LOG_INFO, "generation %lld: %d worker%s%s, step %lld, %.0f ms after it was called",
-                (long long)now->number, now->count, now->count == 1 ? "" : "s", mesh, (long long)at->job->step,
-                (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
+    } else {
+        snprintf(told + nbytes, sizeof(told) - (size_t)nbytes, ", %.0f ms after it was called",
+                 (double)(tri_now_ns() - at->job->elastic.lost_ns) / 1e6);
+        tri_log(TRI_LOG_INFO, "%s", told);
+    }
+    tri_job_live_event(at->job, "generation", told);
 }
 
 /* The present one, as the job wants it; ends with generation_drop() whatever is returned. */

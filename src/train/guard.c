@@ -169,6 +169,7 @@ tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
     if (job->rank != 0 || tri_job_follows(job))
         return TRI_OK;
     tri_log(TRI_LOG_WARN, "%s", text);
+    tri_job_live_event(job, event, text);
     return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
 }
 

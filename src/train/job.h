@@ -532,6 +532,8 @@ tri_status tri_job_live_open(tri_job *job);
 void tri_job_live_step(tri_job *job);
 /* What holds this rank up, and why the others wait for it (NULL: they do not). */
 void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause);
+/* Something for a time line of the run. */
+void tri_job_live_event(tri_job *job, const char *event, const char *text);
 void tri_job_live_close(tri_job *job);
 /* ids.c, collective: trace_id is found, and the log told who this is. The span of a rank, or of the steps that it
  * traces from `step` on (-1: of all); the same as what the log's lines belong to. */

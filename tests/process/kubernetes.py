@@ -150,6 +150,14 @@ class Kubernetes(unittest.TestCase):
                          '"name": "A"', "hidden: [100]", '"secretKeyRef"', '"livenessProbe"'):
                 self.assertIn(part, text, kind)
 
+    @unittest.skipUnless(yaml, "no python3-yaml")
+    def test_with_a_port_readiness_is_asked_over_http(self):
+        text = self.write("values.yaml", "--kind", "job", "metrics_port=9100")
+        pod = [one for one in yaml.safe_load_all(text) if one["kind"] == "Job"][0]["spec"]["template"]["spec"]["containers"][0]
+        self.assertEqual(pod["readinessProbe"]["httpGet"], {"path": "/readyz?within=600", "port": 9100})
+        self.assertIn("monitor.metrics=0.0.0.0:9100", pod["args"])
+        self.assertIn({"name": "metrics", "containerPort": 9100}, pod["ports"])
+
     # --- pods ---
 
     def pods_of(self, kind, role=None):

@@ -96,6 +96,23 @@ class Metrics(unittest.TestCase):
             self.assertGreater(seen[f'trireme_phase_seconds_total{{rank="{rank}",phase="backward"}}'], 0)
         self.assertEqual(seen['trireme_planned_steps{rank="0"}'], 16e6)
 
+    def test_probes_are_answered_by_the_last_step(self):
+        for path in ("/healthz", "/readyz", "/readyz?within=100"):
+            self.assertIn("last step", self.run_.read(path))
+        with self.assertRaises(urllib.error.HTTPError) as refusal:
+            self.run_.read("/healthz?within=no")
+        self.assertEqual(refusal.exception.code, 400)
+        refusal.exception.close()
+        lines = self.folder / "two/metrics.jsonl"
+        os.utime(lines, (1, 1))
+        for path in ("/healthz?within=1", "/readyz?within=1"): # unless a step was written since
+            try:
+                if lines.stat().st_mtime < 2:
+                    self.run_.read(path)
+            except urllib.error.HTTPError as answer:
+                self.assertEqual(answer.code, 503)
+                answer.close()
+
     def test_promtool_finds_nothing_wrong(self):
         if not shutil.which("promtool"):
             self.skipTest("no promtool (apt-get install prometheus)")

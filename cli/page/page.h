@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * page.h: runs as a web page: what is read of them (run.c), what is told of them (answer.c), and the server (page.c).
+ *
+ * All of it happens on the server's one thread, a slice of reading at a time, so there is nothing to lock and no file
+ * so long that it holds up an answer.
+ */
+#ifndef TRI_CLI_PAGE_H
+#define TRI_CLI_PAGE_H
+
+#include "cli/top/top.h"
+#include "monitor/history.h"
+#include "monitor/http.h"
+
+#define TRI_PAGE_RUNS 64 /* at most, at once */
+
+/* Columns of a step: as in metrics.jsonl. */
+#define TRI_PAGE_STEP_COLUMNS(X)                                                                                       \
+    X(loss) X(lr) X(grad_norm) X(samples_per_s) X(tokens_per_s) X(mfu) TRI_PHASE_LIST(X) X(sent_bytes)
+/* Of a rank: as in ranks/rank-N.jsonl. */
+#define TRI_PAGE_RANK_COLUMNS(X)                                                                                       \
+    X(step) X(generation) X(steps) TRI_PHASE_LIST(X) X(memory_bytes) X(sent_bytes) X(received_bytes)
+
+typedef enum tri_page_rank_column {
+#define TRI_PAGE_ENUM(name) TRI_PAGE_RANK_##name,
+    TRI_PAGE_RANK_COLUMNS(TRI_PAGE_ENUM) TRI_PAGE_RANK_COUNT
+#undef TRI_PAGE_ENUM
+} tri_page_rank_column;
+
+typedef struct tri_page_rank {
+    int rank, world;
+    tri_metrics_tail tail;
+    tri_history *history; /* over the time, seconds since 1970 */
+    tri_vector sent_to;   /* double, by rank: bytes in its present generation */
+} tri_page_rank;
+
+typedef struct tri_page_event {
+    double time; /* NaN: not known */
+    int64_t step;
+    int rank;
+    char kind[32], text[240];
+} tri_page_event;
+
+typedef struct tri_page_run {
+    tri_top top;        /* its summary, and its processes */
+    tri_history *steps; /* over the step */
+    tri_history *tests; /* test_loss, test_accuracy */
+    tri_vector ranks;   /* tri_page_rank*, by rank */
+    tri_vector events;  /* tri_page_event, as they come */
+    bool is_sweep, rank_events;
+    int64_t looked_ns; /* for ranks and processes */
+    size_t next_rank;  /* that is read first in the next turn */
+} tri_page_run;
+
+typedef struct tri_page {
+    tri_page_run *runs;
+    int count;
+    const char *charts; /* folder of the chart library */
+    int64_t told_ns;
+} tri_page;
+
+/* run.c */
+tri_status tri_page_run_open(const char *folder, tri_page_run *run);
+void tri_page_run_close(tri_page_run *run);
+/* Reads some of what is new; *more: there is more. */
+tri_status tri_page_run_read(tri_page_run *run, bool *more);
+
+/* answer.c: what the page asks for; `page` is a tri_page. */
+extern const tri_http_page tri_page_pages[];
+/* What has changed, for all who watch. */
+tri_status tri_page_tell(const tri_page *page, tri_string *out);
+/* sweep.c: trials of a sweep's folder. */
+tri_status tri_page_trials(const tri_page_run *run, tri_string *out);
+
+/* page.c: serves runs, on a thread of its own; `token` "" for none, NULL for a new one. The address people open goes to
+ * `url`. */
+typedef struct tri_page_server tri_page_server;
+tri_status tri_page_serve(const char *address, const char *token, char **folders, int count, char url[256],
+                          tri_page_server **out);
+/* NULL does nothing. */
+void tri_page_close(tri_page_server *server);
+
+#endif

@@ -1,0 +1,11 @@
+# Files as arrays of bytes: cmake -DOUT=files.h -DFILES="a;b" -P EmbedFiles.cmake. page.js becomes tri_page_file_page_js.
+set(text "/* Made of share/page by cmake/EmbedFiles.cmake. */\n")
+foreach(file IN LISTS FILES)
+  get_filename_component(name ${file} NAME)
+  string(REGEX REPLACE "[^a-z]" "_" name ${name})
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
+  string(APPEND text "static const unsigned char tri_page_file_${name}[] = {\n${bytes}};\n")
+endforeach()
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rank_log.c: sums since the last line, and a line.
+ */
+#include "monitor/rank_log.h"
+
+#include <stdio.h>
+
+#include "base/containers.h"
+#include "base/events.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/runtime.h"
+
+#define FOLDER      "ranks"
+#define ROOM_NBYTES 16384u
+
+struct tri_rank_log {
+    char path[1300];
+    int64_t every_ns, written_ns;
+    tri_step_record sum; /* phases since the last line; the rest is the last step's */
+    int64_t steps;       /* since the last line */
+    uint64_t sent, received;
+    tri_rank_place place;
+    tri_string line;
+    bool failed;
+};
+
+tri_status tri_rank_log_open(const char *folder, int rank, int64_t every_s, int64_t first_step, tri_rank_log **out)
+{
+    char path[1300];
+    tri_rank_log *log = tri_alloc_zero(1, sizeof(*log));
+    if (!log)
+        return TRI_ENOMEM;
+    snprintf(path, sizeof(path), "%.1200s/" FOLDER, folder);
+    snprintf(log->path, sizeof(log->path), "%.1200s/rank-%d.jsonl", path, rank);
+    log->every_ns = every_s * TRI_NS_PER_S;
+    log->sent = tri_counter_now(TRI_COUNT_SENT_NBYTES);
+    log->received = tri_counter_now(TRI_COUNT_RECEIVED_NBYTES);
+    tri_status status = tri_fs_make_folder(path);
+    if (status == TRI_OK && first_step == 0)
+        status = tri_fs_remove(log->path);
+    char *room = tri_alloc_zero(1, ROOM_NBYTES);
+    if (status == TRI_OK)
+        status = room ? tri_string_append_bytes(&log->line, room, ROOM_NBYTES) : TRI_ENOMEM; /* taken once */
+    tri_free(room);
+    tri_string_clear(&log->line);
+    if (status == TRI_OK) {
+        *out = log;
+        return TRI_OK;
+    }
+    tri_string_fini(&log->line);
+    tri_free(log);
+    return status;
+}
+
+static tri_status line_make(tri_rank_log *log)
+{
+    const uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES), received = tri_counter_now(TRI_COUNT_RECEIVED_NBYTES);
+    const tri_step_record *sum = &log->sum;
+    tri_string_clear(&log->line);
+    tri_json json = tri_json_object(&log->line);
+    tri_json_int(&json, "step", sum->step);
+    tri_json_real(&json, "time", (double)(tri_wall_ns() / TRI_NS_PER_MS) / 1e3);
+    tri_json_int(&json, "generation", log->place.generation);
+    tri_json_int(&json, "world", log->place.world);
+    tri_json_int(&json, "steps", log->steps);
+#define PHASE_WRITE(name) tri_json_real(&json, #name, sum->name);
+    TRI_PHASE_LIST(PHASE_WRITE)
+#undef PHASE_WRITE
+    tri_json_int(&json, "memory_bytes", (int64_t)tri_memory_now().live_nbytes);
+    tri_json_int(&json, "sent_bytes", (int64_t)(sent - log->sent));
+    tri_json_int(&json, "received_bytes", (int64_t)(received - log->received));
+    for (int peer = 0; log->place.sent_to && peer < log->place.world; peer++) {
+        const uint64_t nbytes = log->place.sent_to(log->place.arg, peer);
+        char key[24];
+        snprintf(key, sizeof(key), "to_%d", peer);
+        if (nbytes > 0)
+            tri_json_int(&json, key, (int64_t)nbytes);
+    }
+    log->sent = sent;
+    log->received = received;
+    TRI_TRY(tri_json_end(&json));
+    return tri_string_append(&log->line, "\n");
+}
+
+static void line_append(tri_rank_log *log, tri_status status)
+{
+    if (status == TRI_OK)
+        status = tri_fs_append(log->path, log->line.text, log->line.nbytes);
+    if (status != TRI_OK && !log->failed)
+        tri_log(TRI_LOG_WARN, "what this rank does is not noted: %s", tri_last_error());
+    log->failed = status != TRI_OK;
+}
+
+static void line_write(tri_rank_log *log)
+{
+    line_append(log, line_make(log));
+    log->sum = (tri_step_record){.step = log->sum.step};
+    log->steps = 0;
+}
+
+void tri_rank_log_step(tri_rank_log *log, const tri_step_record *record, bool last, const tri_rank_place *place)
+{
+    const int64_t now_ns = tri_now_ns();
+#define PHASE_ADD(name) log->sum.name += record->name;
+    TRI_PHASE_LIST(PHASE_ADD)
+#undef PHASE_ADD
+    log->sum.step = record->step;
+    log->steps++;
+    log->place = *place;
+    if (log->written_ns > 0 && now_ns - log->written_ns < log->every_ns && !last)
+        return;
+    log->written_ns = now_ns;
+    line_write(log);
+}
+
+static tri_status event_make(tri_rank_log *log, int64_t step, const char *event, const char *text)
+{
+    tri_string_clear(&log->line);
+    tri_json json = tri_json_object(&log->line);
+    tri_json_int(&json, "step", step);
+    tri_json_real(&json, "time", (double)(tri_wall_ns() / TRI_NS_PER_MS) / 1e3);
+    tri_json_text(&json, "event", event);
+    tri_json_text(&json, "text", text);
+    TRI_TRY(tri_json_end(&json));
+    return tri_string_append(&log->line, "\n");
+}
+
+void tri_rank_log_event(tri_rank_log *log, int64_t step, const char *event, const char *text)
+{
+    line_append(log, event_make(log, step, event, text));
+}
+
+void tri_rank_log_close(tri_rank_log *log)
+{
+    if (!log)
+        return;
+    log->place.sent_to = NULL; /* its comm may be gone */
+    if (log->steps > 0)
+        line_write(log);
+    tri_string_fini(&log->line);
+    tri_free(log);
+}
