@@ -2,6 +2,7 @@
 #include "base/task.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -47,4 +48,20 @@ bool tri_task_look(pid_t process, pid_t thread, tri_task *out)
     bool ok = stat_parse(text, out);
     tri_free(text);
     return ok;
+}
+
+bool tri_task_any_runs(pid_t process)
+{
+    char path[64], **names = NULL;
+    size_t count = 0;
+    bool found = false;
+    tri_task thread;
+
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)process);
+    if (process <= 0 || tri_fs_list(path, &names, &count) != TRI_OK)
+        return false;
+    for (size_t i = 0; i < count && !found; i++)
+        found = tri_task_look(process, (pid_t)atol(names[i]), &thread) && thread.state == 'R';
+    tri_fs_list_free(names, count);
+    return found;
 }

@@ -4,6 +4,7 @@
  */
 #include "base/task.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -63,12 +64,49 @@ static void test_states_of_a_child(void **state)
     assert_false(tri_task_look(child, 0, &task));
 }
 
+static void *spin(void *arg)
+{
+    volatile int *counter = arg;
+    while (*counter >= 0)
+        *counter = (*counter + 1) & 0xffff;
+    return NULL;
+}
+
+/* One thread that computes, while the main thread waits; and none. */
+static void test_threads_of_a_child(void **state)
+{
+    static int counter;
+    (void)state;
+    for (int threads = 0; threads < 2; threads++) {
+        bool runs = false;
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_t thread;
+            if (threads && pthread_create(&thread, NULL, spin, &counter) != 0)
+                _exit(1);
+            for (;;)
+                pause();
+        }
+        for (int i = 0; i < 200 && (!runs || !threads); i++) { /* it begins some time; and runs until it waits */
+            usleep(5000);
+            runs = tri_task_any_runs(child);
+            if (!runs && !threads)
+                break;
+        }
+        assert_int_equal(runs, threads);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+    }
+    assert_false(tri_task_any_runs(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_of_this_process),
         cmocka_unit_test(test_a_name_of_any_bytes),
         cmocka_unit_test(test_states_of_a_child),
+        cmocka_unit_test(test_threads_of_a_child),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
