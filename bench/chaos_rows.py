@@ -8,8 +8,12 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/process"))
+from steps import has_steps  # noqa: E402
 
 CNN = """
 model:
@@ -48,8 +52,8 @@ class Job:
                                         stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     def wait_for_steps(self):
-        metrics, until = self.folder / self.name / "metrics.jsonl", time.monotonic() + 60
-        while not (metrics.exists() and metrics.stat().st_size) and self.process.poll() is None and time.monotonic() < until:
+        until = time.monotonic() + 60
+        while not has_steps(self.folder / self.name) and self.process.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
 
     def chaos(self, *words):

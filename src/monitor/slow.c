@@ -119,7 +119,7 @@ tri_slow_verdict tri_slow_find(const tri_slow_row *rows, int count)
     return verdict;
 }
 
-void tri_slow_print(const tri_slow_verdict *verdict, char *text, int capacity)
+void tri_slow_why(const tri_slow_verdict *verdict, char *text, int capacity)
 {
     const double share = 100 * verdict->explained_s / verdict->wall_s;
     char figure[48];
@@ -127,6 +127,13 @@ void tri_slow_print(const tri_slow_verdict *verdict, char *text, int capacity)
         snprintf(figure, sizeof(figure), "%.0f a second", verdict->explained_s / verdict->wall_s);
     else
         snprintf(figure, sizeof(figure), "%.0f %% of the time", share);
-    snprintf(text, (size_t)capacity, "rank %d is slow: the others wait for it %.0f %% of the time: %s (%s); %s",
-             verdict->rank, 100 * verdict->share, causes[verdict->cause].says, figure, causes[verdict->cause].todo);
+    snprintf(text, (size_t)capacity, "%s (%s); %s", causes[verdict->cause].says, figure, causes[verdict->cause].todo);
+}
+
+void tri_slow_print(const tri_slow_verdict *verdict, char *text, int capacity)
+{
+    char why[320];
+    tri_slow_why(verdict, why, sizeof(why));
+    snprintf(text, (size_t)capacity, "rank %d is slow: the others wait for it %.0f %% of the time: %s", verdict->rank,
+             100 * verdict->share, why);
 }

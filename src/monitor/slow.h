@@ -49,6 +49,8 @@ typedef struct tri_slow_verdict {
     double wall_s;
 } tri_slow_verdict;
 tri_slow_verdict tri_slow_find(const tri_slow_row *rows, int count);
+/* What held it up, how much, and what to do. */
+void tri_slow_why(const tri_slow_verdict *verdict, char *text, int capacity);
 /* One line for people. */
 void tri_slow_print(const tri_slow_verdict *verdict, char *text, int capacity);
 

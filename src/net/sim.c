@@ -80,8 +80,10 @@ static void sim_killed(void *arg)
 {
     sim_endpoint *end = arg;
 
+    end->is_killed = true;
     port_close(end);
     sim_wake(&end->base);
+    end->is_killed = false;
 }
 
 static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out)
@@ -290,6 +292,8 @@ static void sim_close(tri_transport *transport)
         return;
     if (end->process)
         tri_sim_process_unhear(end->process, &end->ear);
+    while (end->is_killed) /* by another fiber, which has not done with it */
+        tri_sleep_ns(1);
     port_close(end);
     end->port->process = NULL;
     tri_free(end->lost);

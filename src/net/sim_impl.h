@@ -72,6 +72,7 @@ typedef struct sim_endpoint {
     sim_port *port;
     tri_sim_process *process; /* NULL: none */
     tri_sim_ear ear;          /* for its end */
+    bool is_killed;           /* by a fiber that still is at it */
     const atomic_bool *broken;
     bool *lost; /* [world]: peers that were silent for too long */
     size_t window_nbytes;

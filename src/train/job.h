@@ -560,6 +560,8 @@ tri_status tri_job_watch_open(tri_job *job);
 void tri_job_watch_close(tri_job *job);
 bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
+/* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */
+void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Once there are lines: */
 tri_status tri_job_show_open(tri_job *job);
 void tri_job_show_close(tri_job *job);

@@ -78,7 +78,7 @@ static void leave_try(tri_job *job)
 static tri_status straggler_tell(tri_job *job, int rank, double median)
 {
     tri_job_stragglers *all = &job->stragglers;
-    char host[TRI_HOST_NAME_NBYTES] = "", text[400];
+    char host[TRI_HOST_NAME_NBYTES] = "", why[320], text[800];
     const char *then = "";
     double steps = (double)all->judged_steps;
     if (rank == job->rank)
@@ -90,12 +90,13 @@ static tri_status straggler_tell(tri_job *job, int rank, double median)
     host[sizeof(host) - 1] = 0;
     if (strcmp(job->config.train.on_straggler, "replace") == 0)
         then = "; it is asked to leave";
+    tri_job_watch_why(job, rank, why, sizeof(why));
     snprintf(
         text, sizeof(text),
         "rank %d (%s) is %.1f times slower than the median of %d workers: %.3g ms of its own work a step, not %.3g, "
-        "over %d steps up to step %lld%s",
+        "over %d steps up to step %lld%s%s%s",
         rank, host, all->busy[rank] / median, job->world, all->busy[rank] / steps * 1e3, median / steps * 1e3,
-        (int)steps, (long long)job->step, then);
+        (int)steps, (long long)job->step, why[0] ? ": " : "", why, then);
     if (rank == job->rank && then[0])
         leave_try(job);
     return tri_job_event_tell(job, "straggler", text);

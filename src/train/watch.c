@@ -94,6 +94,17 @@ static tri_status tell(tri_job *job, const tri_slow_verdict *now)
                         : TRI_OK;
 }
 
+void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
+{
+    tri_job_watch *watch = job->watch;
+    text[0] = 0;
+    if (!watch || watch->last.rank != rank)
+        return;
+    tri_slow_why(&watch->last, text, capacity);
+    watch->told = watch->last;
+    watch->told_ns = tri_now_ns();
+}
+
 tri_status tri_job_watch_step(tri_job *job, bool look)
 {
     tri_job_watch *watch = job->watch;

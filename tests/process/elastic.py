@@ -17,6 +17,7 @@ import time
 import unittest
 
 from launched import TRIREME, ranks_of, workers_in
+from steps import has_steps
 
 CONFIG = """
 model:
@@ -66,8 +67,8 @@ class Run:
         return self.text().count(words) >= count
 
     def wait_for_steps(self, limit=60):
-        log, until = self.folder / self.name / "metrics.jsonl", time.monotonic() + limit
-        while (not log.exists() or log.stat().st_size == 0) and self.is_running() and time.monotonic() < until:
+        until = time.monotonic() + limit
+        while not has_steps(self.folder / self.name) and self.is_running() and time.monotonic() < until:
             time.sleep(0.01)
 
     def signal(self, rank, number):

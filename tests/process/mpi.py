@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+from steps import has_steps
+
 NAME, PLUGIN, RANKS, TRIREME = sys.argv[1:5]
 del sys.argv[1:5]
 CONFIG = "model: {name: mlp, hidden: [16, 16]}\ndata: {name: synthetic}\ntrain: {batch: 64, epochs: 2, shards: 8}\n"
@@ -115,9 +117,8 @@ class Mpi(unittest.TestCase):
     def test_a_killed_rank_ends_the_job(self):
         process = self.start(4, TRIREME, "train", str(self.config), "comm.engine=mpi", "comm.order=any", "train.epochs=1000000",
                              "--out", "run")
-        metrics = pathlib.Path(self.folder.name, "run/metrics.jsonl")
         deadline = time.time() + 30
-        while (not metrics.exists() or metrics.stat().st_size == 0) and time.time() < deadline:
+        while not has_steps(pathlib.Path(self.folder.name, "run")) and time.time() < deadline:
             time.sleep(0.05)
         victims = []
         for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -16,6 +16,7 @@ import time
 import unittest
 
 from launched import TRIREME, ranks_of
+from steps import has_steps
 
 CONFIG = """
 model:
@@ -95,8 +96,8 @@ class Servers(unittest.TestCase):
     def kill_some(self, process, ranks, kills, pause, seed, servers=0, workers=2, stops=False):
         draw = random.Random(seed)
         killed, self.stopped = 0, []
-        log, said, mark = self.path / "killed" / "metrics.jsonl", self.path / "said", 0
-        while not log.exists() or log.stat().st_size == 0:
+        said, mark = self.path / "said", 0
+        while not has_steps(self.path / "killed"):
             self.assertIsNone(process.poll())
             time.sleep(0.02)
         while killed < kills and process.poll() is None:

@@ -19,6 +19,7 @@ import unittest
 
 import event_reader
 from launched import TRIREME, ranks_of
+from steps import has_steps
 
 PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
 CONFIG = """
@@ -157,8 +158,8 @@ class TensorBoard(unittest.TestCase):
         run = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "elastic", "-n", "3", "--elastic", "2:3", "train.steps=1500",
                                 "monitor.histogram_every=100", "monitor.image_every=0"], cwd=self.folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        log, until = self.folder / "elastic/metrics.jsonl", time.monotonic() + 30
-        while (not log.exists() or log.stat().st_size == 0) and time.monotonic() < until:
+        until = time.monotonic() + 30
+        while not has_steps(self.folder / "elastic") and time.monotonic() < until:
             time.sleep(0.01)
         victim = ranks_of(run.pid).get(0)
         if victim:
@@ -171,8 +172,8 @@ class TensorBoard(unittest.TestCase):
     def test_a_file_that_cannot_be_written_is_told_once_and_training_goes_on(self):
         run = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "lost", "train.steps=1000000"], cwd=self.folder,
                                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        log, until = self.folder / "lost/metrics.jsonl", time.monotonic() + 30
-        while (not log.exists() or log.stat().st_size == 0) and time.monotonic() < until:
+        until = time.monotonic() + 30
+        while not has_steps(self.folder / "lost") and time.monotonic() < until:
             time.sleep(0.01)
         file = event_reader.event_file(self.folder / "lost")
         file.unlink()

@@ -17,6 +17,7 @@ import time
 import unittest
 
 from launched import TRIREME
+from steps import has_steps
 
 CONFIG = """
 model:
@@ -300,7 +301,7 @@ class Train(unittest.TestCase):
         one = self.weights("-n", "2", "train.epochs=40", *args)
         run = f"{self.folder.name}/stopped"
         process = self.start("-n", "2", "--out", run, "train.epochs=40", *args)
-        while not os.path.exists(f"{run}/metrics.jsonl") or os.path.getsize(f"{run}/metrics.jsonl") == 0:
+        while not has_steps(run):
             self.assertIsNone(process.poll(), "ended before it could be stopped")
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
