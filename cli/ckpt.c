@@ -315,11 +315,5 @@ static tri_status run(int count, char **argv)
 
 int cmd_ckpt(int argc, char **argv)
 {
-    int count = 0;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_ckpt), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    if (status == TRI_OK)
-        status = run(count, argv);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_ckpt), flags, TRI_COUNT_OF(flags), argc, argv, run);
 }

@@ -65,6 +65,9 @@ void tri_flags_look(const tri_command *command, tri_flags_visitor *visit, void *
 /* Prints "error: ..." and, where one is known, "hint: ..."; returns the exit code: 2 configuration, 3 lost peer, 128 +
  * signal, 1 else. */
 int tri_command_fail(tri_status status);
+/* A command whole: reads its flags, hands the words that are left to `run`, and returns the exit code. */
+int tri_command_run(const tri_command *command, const tri_flag *flags, size_t flag_count, int argc, char **argv,
+                    tri_status (*run)(int count, char **argv));
 /* What tri_command_fail() hints at when it knows nothing better; copied. */
 void tri_command_hint_set(const char *hint);
 /* Reads a whole number, or fails with the flag's name. */

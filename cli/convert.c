@@ -104,16 +104,14 @@ static tri_status convert(const char *from, const char *folder)
     return status == TRI_OK ? print_result(folder, &result) : status;
 }
 
+static tri_status run(int count, char **argv)
+{
+    if (count != 2)
+        return tri_fail(TRI_ECONFIG, "convert takes two paths, SRC and DST, found %d (trireme convert --help)", count);
+    return convert(argv[0], argv[1]);
+}
+
 int cmd_convert(int argc, char **argv)
 {
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_convert), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    if (status == TRI_OK && count != 2)
-        status =
-            tri_fail(TRI_ECONFIG, "convert takes two paths, SRC and DST, found %d (trireme convert --help)", count);
-    if (status == TRI_OK)
-        status = convert(argv[0], argv[1]);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_convert), flags, TRI_COUNT_OF(flags), argc, argv, run);
 }

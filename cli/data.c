@@ -127,16 +127,15 @@ static tri_status prepare(const char *const *files, int file_count)
     return TRI_OK;
 }
 
+static tri_status run(int count, char **argv)
+{
+    if (count == 0 || strcmp(argv[0], "prepare") != 0)
+        return tri_fail(TRI_ECONFIG, "data wants 'prepare' and text files, found %s%s%s", count > 0 ? "'" : "nothing",
+                        count > 0 ? argv[0] : "", count > 0 ? "'" : "");
+    return prepare((const char *const *)argv + 1, count - 1);
+}
+
 int cmd_data(int argc, char **argv)
 {
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_data), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    if (status == TRI_OK && (count == 0 || strcmp(argv[0], "prepare") != 0))
-        status = tri_fail(TRI_ECONFIG, "data wants 'prepare' and text files, found %s%s%s", count > 0 ? "'" : "nothing",
-                          count > 0 ? argv[0] : "", count > 0 ? "'" : "");
-    if (status == TRI_OK)
-        status = prepare((const char *const *)argv + 1, count - 1);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_data), flags, TRI_COUNT_OF(flags), argc, argv, run);
 }

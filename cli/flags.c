@@ -243,3 +243,15 @@ tri_status tri_flag_sizes(const char *flag, const char *text, int64_t *sizes, si
     }
     return TRI_OK;
 }
+
+int tri_command_run(const tri_command *command, const tri_flag *flags, size_t flag_count, int argc, char **argv,
+                    tri_status (*run)(int count, char **argv))
+{
+    int count = 0;
+    tri_status status = tri_flags_parse(command, flags, flag_count, argc, argv, &count);
+    if (status == TRI_ECANCELED) /* help was asked for, and given */
+        return 0;
+    if (status == TRI_OK)
+        status = run(count, argv);
+    return status == TRI_OK ? 0 : tri_command_fail(status);
+}

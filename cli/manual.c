@@ -279,16 +279,15 @@ static tri_status shell_write(const char *name)
     return tri_fail(TRI_ECONFIG, "want man FOLDER, bash, zsh or fish, found '%.40s'", name);
 }
 
+static tri_status run(int count, char **argv)
+{
+    const bool man = count == 2 && strcmp(argv[0], "man") == 0;
+    if (!man && count != 1)
+        return tri_fail(TRI_ECONFIG, "want man FOLDER, bash, zsh or fish, found %d words", count);
+    return man ? pages_write(argv[1]) : shell_write(argv[0]);
+}
+
 int cmd_manual(int argc, char **argv)
 {
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_manual), NULL, 0, argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    const bool man = status == TRI_OK && count == 2 && strcmp(argv[0], "man") == 0;
-    if (status == TRI_OK && !man && count != 1)
-        status = tri_fail(TRI_ECONFIG, "want man FOLDER, bash, zsh or fish, found %d words", count);
-    if (status == TRI_OK)
-        status = man ? pages_write(argv[1]) : shell_write(argv[0]);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_manual), NULL, 0, argc, argv, run);
 }

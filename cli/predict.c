@@ -208,11 +208,5 @@ static tri_status predict(int count, char **argv)
 
 int cmd_predict(int argc, char **argv)
 {
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_predict), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    if (status == TRI_OK)
-        status = predict(count, argv);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_predict), flags, TRI_COUNT_OF(flags), argc, argv, predict);
 }

@@ -427,19 +427,18 @@ static tri_status summarize(const char *path)
     return status;
 }
 
+static tri_status run(int count, char **argv)
+{
+    const bool asks = count == 1 && strcmp(argv[0], "summarize") != 0;
+    if (!asks && (count != 2 || strcmp(argv[0], "summarize") != 0))
+        return tri_fail(TRI_ECONFIG, "want: trireme trace summarize FILE, or trireme trace RUN");
+    if ((steps_given || wait_given || json_given) && asks == (json_given != NULL))
+        return tri_fail(TRI_ECONFIG, "--steps and --wait go with trireme trace RUN, --json with summarize FILE");
+    tri_stop_catch();
+    return asks ? tri_trace_ask(argv[0], steps_given, wait_given) : summarize(argv[1]);
+}
+
 int cmd_trace(int argc, char **argv)
 {
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_trace), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    tri_stop_catch();
-    const bool asks = count == 1 && strcmp(argv[0], "summarize") != 0;
-    if (status == TRI_OK && !asks && (count != 2 || strcmp(argv[0], "summarize") != 0))
-        status = tri_fail(TRI_ECONFIG, "want: trireme trace summarize FILE, or trireme trace RUN");
-    if (status == TRI_OK && (steps_given || wait_given || json_given) && asks == (json_given != NULL))
-        status = tri_fail(TRI_ECONFIG, "--steps and --wait go with trireme trace RUN, --json with summarize FILE");
-    if (status == TRI_OK)
-        status = asks ? tri_trace_ask(argv[0], steps_given, wait_given) : summarize(argv[1]);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_trace), flags, TRI_COUNT_OF(flags), argc, argv, run);
 }

@@ -152,6 +152,7 @@ static tri_status run(int count, char **argv)
         return tri_fail(TRI_ECONFIG, "want --token or --no-token, found both");
     if (given.token && !given.token[0])
         return tri_fail(TRI_ECONFIG, "--token wants 8 to 64 letters, digits, - or _, found none (--no-token: none)");
+    tri_stop_catch();
     TRI_TRY(tri_page_serve(given.address ? given.address : "0", given.no_token ? "" : given.token, argv, count, url,
                            &server));
     printf("%s\n", url);
@@ -164,12 +165,5 @@ static tri_status run(int count, char **argv)
 
 int cmd_page(int argc, char **argv)
 {
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_page), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    tri_stop_catch();
-    if (status == TRI_OK)
-        status = run(count, argv);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_page), flags, TRI_COUNT_OF(flags), argc, argv, run);
 }

@@ -127,6 +127,7 @@ static tri_status run(int count, char **argv)
     if (!tri_fs_exists(top.reader.path) && !tri_fs_exists(config))
         return tri_fail(TRI_ECONFIG, "%s: this is no folder of a run: it has neither config.yaml nor metrics.jsonl",
                         argv[0]);
+    tri_stop_catch();
     tri_status status = reader_place(&top);
     if (status == TRI_OK)
         status = watch(&top, every_s);
@@ -136,12 +137,5 @@ static tri_status run(int count, char **argv)
 
 int cmd_top(int argc, char **argv)
 {
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_top), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    tri_stop_catch();
-    if (status == TRI_OK)
-        status = run(count, argv);
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    return tri_command_run(tri_command_of(cmd_top), flags, TRI_COUNT_OF(flags), argc, argv, run);
 }
