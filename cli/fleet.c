@@ -326,7 +326,7 @@ static void text_make(fleet *all)
              "train: {batch: %lld, shards: %lld, steps: %lld, eval_batches: 1, eval_every_steps: 7, seed: 5, threads: "
              "1, on_straggler: %s, straggler_factor: 2, straggler_steps: 2}\n"
              "optim: {lr: 0.05, momentum: 0.9, clip_norm: 1}\n"
-             "comm: {transport: sim, timeout_s: 30, slot_kib: 64}\n",
+             "comm: {transport: sim, timeout_s: 30, slot_kib: 64}\nmonitor: {watch_every_s: 0.1}\n",
              3 * batch + 1, batch, (long long)all->shards, (long long)all->config->steps,
              all->config->stragglers && all->config->quiet ? "replace" : "off");
 }

@@ -225,6 +225,11 @@ const char *tri_comm_transport(const tri_comm *comm, int peer)
     return tri_net_transport_name(comm->net, peer);
 }
 
+tri_link_load tri_comm_load(const tri_comm *comm, int peer)
+{
+    return tri_net_load(comm->net, peer);
+}
+
 tri_net_traffic tri_comm_traffic(const tri_comm *comm)
 {
     return tri_net_traffic_now(comm->net);

@@ -93,6 +93,8 @@ int tri_group_host_first(const tri_group *group, int rank);
 bool tri_group_is_between_hosts(const tri_group *group);
 /* What this rank has sent so far. */
 tri_net_traffic tri_comm_traffic(const tri_comm *comm);
+/* Of the link to a peer, as tri_net_load(). */
+tri_link_load tri_comm_load(const tri_comm *comm, int peer);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
 /* Is what ended it that a rank is lost, or the way to one? Then the others may go on without it. */
 bool tri_comm_lost_peer(const tri_comm *comm);

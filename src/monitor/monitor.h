@@ -18,7 +18,8 @@
       "form of log lines: text, or a JSON object a line; auto: what TRIREME_LOG says, else text")                      \
     X(REAL, step_every_s, "0", 0, 1e6, NULL,                                                                           \
       "at least so many seconds between lines of steps in metrics.jsonl (and what follows them), 0 = each step")       \
-    X(REAL, watch_every_s, "1", 0, 1e6, NULL, "seconds between looks at who is slow, and why; 0 = never")              \
+    X(REAL, watch_every_s, "1", 0, 1e6, NULL,                                                                          \
+      "seconds between looks at who is slow, and why (train.on_straggler too); 0 = never")                             \
     X(PATH, notes, "", 0, 0, NULL, "tensorboard: a text about the run (Markdown)")                                     \
     X(NAME, metrics, "", 0, 0, NULL,                                                                                   \
       "address of /metrics for Prometheus, such as 9100 (loopback) or 0.0.0.0:9100; --metrics is short for it; "       \

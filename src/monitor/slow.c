@@ -14,6 +14,9 @@
 #define RESENT_A_S    20   /* segments */
 #define FAULTS_A_S    100
 #define FAULT_S       1e-4 /* a page from a disk, about */
+#define SLOW_LINK     2    /* times slower than others, whose answers may have to pass it too */
+#define LINK_BUSY     0.7  /* of the time that all wait */
+#define ALIKE         2    /* times the bytes */
 
 static const struct {
     const char *name, *says, *todo;
@@ -81,21 +84,60 @@ static void cause_find(const tri_slow_row *rows, int count, double delay_s, tri_
     verdict->explained_s = excess(rows, count, verdict->rank, TRI_SLOW_compute);
 }
 
-/* All wait, and what one sends is lost on the way. */
+/* --- all wait: is it a link? --- */
+
+static double rate_of(const tri_slow_link *link)
+{
+    return link->to >= 0 && link->busy_s > 0 ? link->nbytes / link->busy_s : 0;
+}
+
+/* Where the kernel tells nothing of links, it is what the whole host has sent again. */
+static double resent_by(const tri_slow_row *row)
+{
+    return row->link.to >= 0 ? row->link.resent_segments : row->strain.retransmitted_segments_total;
+}
+
+/* The rate that no more than half of the others are below, of those whose busiest link is one like this: it has not
+ * moved far more. 0: there is none. */
+static double usual_rate(const tri_slow_row *rows, int count, int rank)
+{
+    double usual = 0;
+    int links = 0;
+    for (int r = 0; r < count; r++)
+        links += r != rank && rate_of(&rows[r].link) > 0;
+    for (int r = 0; r < count; r++) {
+        const double rate = rate_of(&rows[r].link);
+        int below = 0;
+        for (int other = 0; other < count; other++)
+            below += other != rank && rate_of(&rows[other].link) > 0 && rate_of(&rows[other].link) < rate;
+        if (r != rank && rows[r].link.nbytes <= ALIKE * rows[rank].link.nbytes && 2 * below <= links && rate > usual)
+            usual = rate;
+    }
+    return usual;
+}
+
+/* One sends much again; or one link is busy while all wait, and is far slower than what others send on. */
 static void link_find(const tri_slow_row *rows, int count, double waited_s, tri_slow_verdict *verdict)
 {
-    int most = 0;
-    double seconds = rows[0].wall_s;
-    for (int r = 1; r < count; r++)
-        if (rows[r].strain.retransmitted_segments_total > rows[most].strain.retransmitted_segments_total)
-            most = r;
-    if (waited_s < WAITING_SHARE * seconds || rows[most].strain.retransmitted_segments_total < RESENT_A_S * seconds)
+    const double wall_s = rows[0].wall_s;
+    int most = 0, busiest = 0;
+    for (int r = 1; r < count; r++) {
+        most = resent_by(&rows[r]) > resent_by(&rows[most]) ? r : most;
+        busiest = rows[r].link.busy_s > rows[busiest].link.busy_s ? r : busiest;
+    }
+    const tri_slow_link *link = &rows[busiest].link;
+    double usual = usual_rate(rows, count, busiest);
+    const bool slow = link->busy_s >= LINK_BUSY * waited_s && rate_of(link) > 0 && rate_of(link) * SLOW_LINK < usual;
+    const bool lost = resent_by(&rows[most]) >= RESENT_A_S * wall_s;
+    if (waited_s < WAITING_SHARE * wall_s || (!slow && !lost))
         return;
-    *verdict = (tri_slow_verdict){.rank = most,
+    *verdict = (tri_slow_verdict){.rank = lost ? most : busiest,
                                   .cause = TRI_SLOW_link,
-                                  .share = waited_s / seconds,
-                                  .explained_s = rows[most].strain.retransmitted_segments_total,
-                                  .wall_s = seconds};
+                                  .share = waited_s / wall_s,
+                                  .explained_s = lost ? resent_by(&rows[most]) : link->busy_s,
+                                  .wall_s = wall_s,
+                                  .link = rows[lost ? most : busiest].link,
+                                  .usual = lost ? 0 : usual};
 }
 
 tri_slow_verdict tri_slow_find(const tri_slow_row *rows, int count)
@@ -119,15 +161,33 @@ tri_slow_verdict tri_slow_find(const tri_slow_row *rows, int count)
     return verdict;
 }
 
+static void link_why(const tri_slow_verdict *verdict, char *text, int capacity)
+{
+    const tri_slow_link *link = &verdict->link;
+    char known[160] = "";
+    if (link->to >= 0)
+        snprintf(known, sizeof(known), ", %.3g MB/s while it is busy, round trip %.3g ms", rate_of(link) / 1e6,
+                 link->round_trip_s * 1e3);
+    if (link->to < 0)
+        snprintf(text, (size_t)capacity, "segments of its host had to be sent again (%.0f a second)",
+                 verdict->explained_s / verdict->wall_s);
+    else if (verdict->usual > 0)
+        snprintf(text, (size_t)capacity, "its link to rank %.0f is slow (%.0f %% of the time busy%s; the others' %.3g)",
+                 link->to, 100 * link->busy_s / verdict->wall_s, known, verdict->usual / 1e6);
+    else
+        snprintf(text, (size_t)capacity, "segments to rank %.0f had to be sent again (%.0f a second%s)", link->to,
+                 verdict->explained_s / verdict->wall_s, known);
+}
+
 void tri_slow_why(const tri_slow_verdict *verdict, char *text, int capacity)
 {
-    const double share = 100 * verdict->explained_s / verdict->wall_s;
-    char figure[48];
+    char what[256];
     if (verdict->cause == TRI_SLOW_link)
-        snprintf(figure, sizeof(figure), "%.0f a second", verdict->explained_s / verdict->wall_s);
+        link_why(verdict, what, sizeof(what));
     else
-        snprintf(figure, sizeof(figure), "%.0f %% of the time", share);
-    snprintf(text, (size_t)capacity, "%s (%s); %s", causes[verdict->cause].says, figure, causes[verdict->cause].todo);
+        snprintf(what, sizeof(what), "%s (%.0f %% of the time)", causes[verdict->cause].says,
+                 100 * verdict->explained_s / verdict->wall_s);
+    snprintf(text, (size_t)capacity, "%s; %s", what, causes[verdict->cause].todo);
 }
 
 void tri_slow_print(const tri_slow_verdict *verdict, char *text, int capacity)

@@ -23,7 +23,7 @@
     X(data, "its data came late", "data.prefetch; the disk that its data are on")                                      \
     X(between, "it had other work between its steps: lines, pictures, checkpoints",                                    \
       "monitor.step_every_s=1, monitor.histogram_every, checkpoint.async")                                             \
-    X(link, "segments of its host had to be sent again", "its cable, switch port or driver: trireme doctor")           \
+    X(link, "its link", "its cable, switch port or driver, and who else uses them: trireme doctor")                    \
     X(compute, "it computes longer than the others", "trireme doctor: clock, shared caches; shards that do not divide")
 
 typedef enum tri_slow_cause {
@@ -34,10 +34,19 @@ typedef enum tri_slow_cause {
 } tri_slow_cause;
 const char *tri_slow_name(tri_slow_cause cause);
 
-/* What a rank did in the time since the last look; a plain value, sent as it stands. */
+/* Of the links that a rank sends on, the one that was busy longest, as the kernel counts it (TCP_INFO). */
+typedef struct tri_slow_link {
+    double to;     /* a rank; -1: nothing is known of any */
+    double busy_s; /* something was on its way */
+    double nbytes, resent_segments;
+    double round_trip_s;
+} tri_slow_link;
+
+/* What a rank did in the time since the last look; doubles alone, sent as it stands. */
 typedef struct tri_slow_row {
     double wall_s; /* with what is between steps */
     double data, forward, backward, comm, optimizer, other;
+    tri_slow_link link;
     tri_strain strain;
 } tri_slow_row;
 
@@ -47,6 +56,8 @@ typedef struct tri_slow_verdict {
     double share;       /* of the time that the others wait for it */
     double explained_s; /* what the cause took, of that time, seconds; compute: more than the others' */
     double wall_s;
+    tri_slow_link link; /* cause link: that one; to < 0: which one is not known */
+    double usual;       /* bytes a second of the others' links while they are busy; 0: the link is no slower */
 } tri_slow_verdict;
 tri_slow_verdict tri_slow_find(const tri_slow_row *rows, int count);
 /* What held it up, how much, and what to do. */

@@ -199,6 +199,14 @@ static void faulty_describe(const tri_transport *transport, int peer, char *text
         snprintf(text, capacity, "with faults");
 }
 
+static void faulty_load(const tri_transport *transport, int peer, tri_link_load *load)
+{
+    const tri_transport *inner = ((const faulty_transport *)transport)->inner;
+
+    if (inner->ops->load)
+        inner->ops->load(inner, peer, load);
+}
+
 static void faulty_close(tri_transport *transport)
 {
     faulty_transport *faulty = (faulty_transport *)transport;
@@ -223,6 +231,7 @@ static const tri_transport_ops faulty_ops = {
     .wait = faulty_wait,
     .wake = faulty_wake,
     .describe = faulty_describe,
+    .load = faulty_load,
     .close = faulty_close,
 };
 

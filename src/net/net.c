@@ -442,6 +442,16 @@ int64_t tri_net_round_trip_ns(const tri_net *net)
     return most_ns;
 }
 
+tri_link_load tri_net_load(const tri_net *net, int peer)
+{
+    const tri_transport *transport = tri_net_transport(net, peer);
+    tri_link_load load = {0};
+
+    if (transport && transport->ops->load)
+        transport->ops->load(transport, peer, &load);
+    return load;
+}
+
 void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES])
 {
     const tri_transport *transport = tri_net_transport(net, peer);

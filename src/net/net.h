@@ -41,6 +41,8 @@ uint64_t tri_net_host_of(const tri_net *net, int rank);
 const char *tri_net_transport_name(const tri_net *net, int peer);
 /* How long a byte and its answer take to the farthest peer, when the links were made; 0: no transport measures it. */
 int64_t tri_net_round_trip_ns(const tri_net *net);
+/* What the kernel knows of the link to a peer; all 0: nothing, or there is none. Any thread. */
+tri_link_load tri_net_load(const tri_net *net, int peer);
 /* How a peer is reached: "tcp, 4 connections, 10.0.0.1 to 10.0.0.2, round trip 60.21 ms". */
 #define TRI_NET_DESCRIBE_NBYTES 256
 void tri_net_describe_peer(const tri_net *net, int peer, char text[TRI_NET_DESCRIBE_NBYTES]);

@@ -271,6 +271,29 @@ static int64_t tcp_round_trip_ns(const tri_transport *transport, int peer)
     return link->strands == 0 ? 0 : INT64_C(1000) * round_trip_us(link->fds[0]);
 }
 
+/* Of several connections the busiest one's time: they are busy together. */
+static void tcp_load(const tri_transport *transport, int peer, tri_link_load *load)
+{
+    const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
+
+    for (int strand = 0; strand < link->strands; strand++) {
+        struct tcp_info info = {.tcpi_rtt = 0};
+        socklen_t nbytes = sizeof info;
+        double busy_s, round_trip_s;
+
+        if (getsockopt(link->fds[strand], IPPROTO_TCP, TCP_INFO, &info, &nbytes) != 0)
+            continue;
+        busy_s = info.tcpi_busy_time > info.tcpi_rwnd_limited
+                     ? (double)(info.tcpi_busy_time - info.tcpi_rwnd_limited) / 1e6
+                     : 0;
+        round_trip_s = (double)info.tcpi_rtt / 1e6;
+        load->busy_s = busy_s > load->busy_s ? busy_s : load->busy_s;
+        load->round_trip_s = round_trip_s > load->round_trip_s ? round_trip_s : load->round_trip_s;
+        load->acked_nbytes += (double)info.tcpi_bytes_acked;
+        load->resent_segments += (double)info.tcpi_total_retrans;
+    }
+}
+
 /* A peer that does not read is no such case: its kernel answers probes. */
 static int64_t tcp_unanswered_ns(tri_transport *transport, int peer)
 {
@@ -314,5 +337,6 @@ const tri_transport_ops tri_transport_tcp = {
     .wake = tcp_wake,
     .describe = tcp_describe,
     .round_trip_ns = tcp_round_trip_ns,
+    .load = tcp_load,
     .close = tcp_close,
 };

@@ -57,6 +57,14 @@ typedef struct tri_part {
 } tri_part;
 #define TRI_PARTS_MAX 4
 
+/* What the kernel knows of what one side sends on a link; sums since it is up, but for the round trip. */
+typedef struct tri_link_load {
+    double busy_s; /* something was on its way, or waited for its turn, and the other side had room */
+    double acked_nbytes;
+    double resent_segments;
+    double round_trip_s; /* of late */
+} tri_link_load;
+
 typedef struct tri_transport_ops {
     const char *name;
     const char *does; /* one line for --help */
@@ -98,6 +106,8 @@ typedef struct tri_transport_ops {
     void (*describe)(const tri_transport *transport, int peer, char *text, size_t capacity);
     /* How long a byte and its answer take, as the kernel has seen it. NULL: not known. */
     int64_t (*round_trip_ns)(const tri_transport *transport, int peer);
+    /* Any thread, while the transport is connected. NULL: not known. */
+    void (*load)(const tri_transport *transport, int peer, tri_link_load *load);
     void (*close)(tri_transport *transport);
 } tri_transport_ops;
 

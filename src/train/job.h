@@ -12,6 +12,7 @@
 #include "interop/pretrained.h"
 #include "monitor/ledger.h"
 #include "monitor/metrics.h"
+#include "monitor/slow.h"
 #include "nn/graph.h"
 #include "parallel/mesh.h"
 #include "parallel/pipeline.h"
@@ -82,16 +83,11 @@ typedef struct tri_job_verify {
 
 /* stragglers.c: train.on_straggler. Seconds of own work, of each rank where there are several. */
 typedef struct tri_job_stragglers {
-    double *busy;     /* [world]: since it was judged last; NULL: nobody looks */
-    double *heard;    /* [world]: on the way */
-    double *sorted;   /* [world] */
-    double own, told; /* of this rank: not told yet; on the way */
-    bool *named;      /* [world]: slow when it was judged last */
-    int64_t own_steps, told_steps;
-    int64_t steps;         /* since this was opened */
-    int64_t judged_steps;  /* in busy */
-    struct tri_work *work; /* heard is on its way; or NULL */
-    bool leaves;           /* this rank is slow, and shall leave */
+    double *busy;         /* [world]: since it was judged last; NULL: nobody looks */
+    double *sorted;       /* [world] */
+    bool *named;          /* [world]: slow when it was judged last */
+    int64_t judged_steps; /* in busy */
+    bool leaves;          /* this rank is slow, and shall leave */
 } tri_job_stragglers;
 
 /* used.c: which samples, as the sum of their marks (data.h). */
@@ -499,12 +495,12 @@ tri_status tri_job_verify_now(tri_job *job);
 /* `ranks` differ, and it cannot be said who is right: fails on all ranks; where these come and go, the next generation
  * begins at the newest checkpoint. Collective. */
 tri_status tri_job_verify_tie(tri_job *job, const char *ranks);
-/* stragglers.c: whether a configuration can have them replaced; once the mesh is there; after each step (collective).
- */
+/* stragglers.c: whether a configuration can have them replaced; by watch.c, whose rows of all ranks are of so many
+ * steps (collective). */
 tri_status tri_stragglers_check(const tri_config *config, bool elastic);
 tri_status tri_job_stragglers_open(tri_job *job);
 void tri_job_stragglers_close(tri_job *job);
-tri_status tri_job_stragglers_step(tri_job *job);
+tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps);
 /* across.c: collective over the ranks that share one model out. The tail of the whole model's gradient, and gradients
  * of tied weights, once the sums over the data are there: */
 tri_status tri_job_sums_meet(tri_job *job);
@@ -560,6 +556,8 @@ tri_status tri_job_watch_open(tri_job *job);
 void tri_job_watch_close(tri_job *job);
 bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
+/* Work of this rank that no step has counted: a simulated step's time. */
+void tri_job_watch_add(tri_job *job, double seconds);
 /* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */
 void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity);
 /* show.c: a run for TensorBoard, on all ranks; what is called does nothing where it is off. Once there are lines: */

@@ -96,7 +96,6 @@ static tri_status after_step(tri_job *job)
     if (job->console)
         tri_console_step(job->console, &job->record);
     TRI_TRY(tri_job_actions_run(job));
-    TRI_TRY(tri_job_stragglers_step(job));
     tri_job_live_step(job);
     TRI_TRY(tri_job_trace_look(job));
     return tri_job_asks_grant(job);
@@ -193,7 +192,6 @@ void tri_job_close(tri_job *job)
         tri_log(TRI_LOG_WARN, "the ledger is not complete: %s", tri_last_error());
     tri_job_live_close(job);
     tri_job_trace_close(job);
-    tri_job_watch_close(job);
     tri_console_close(job->console);
     tri_job_unform(job);
     tri_job_roles_close(job);

@@ -45,7 +45,7 @@ tri_status tri_elastic_check(const tri_config *config)
                         "copies of rollback are in the memory of each worker");
     if (config->net.heartbeat_ms == 0)
         return tri_fail(TRI_ECONFIG, "--elastic wants workers that watch each other: comm.heartbeat_ms above 0");
-    return TRI_OK;
+    return tri_stragglers_check(config, true);
 }
 
 /* --- opening --- */
@@ -138,7 +138,7 @@ void tri_job_unform(tri_job *job)
     tri_loader_close(job->test.loader);
     tri_free(job->test.sums);
     tri_job_verify_close(job);
-    tri_job_stragglers_close(job);
+    tri_job_watch_close(job);
     tri_job_mirror_close(job);
     tri_sync_destroy(job->sync);
     tri_graph_destroy(job->graph);
@@ -241,7 +241,7 @@ static void step_tell(tri_job *job)
     int64_t mark_ns = tri_now_ns();
     if (elastic->place)
         elastic->place->stepped(elastic->place->arg, job);
-    job->stragglers.own += (double)(tri_now_ns() - mark_ns) / 1e9; /* a simulated step's time */
+    tri_job_watch_add(job, (double)(tri_now_ns() - mark_ns) / 1e9);
 }
 
 /* One generation's part of the run: until its end, or the ranks shall be others. */

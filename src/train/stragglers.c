@@ -2,10 +2,10 @@
  *
  * stragglers.c: workers that take far longer for their part of a step than the others: named and, if asked, gone.
  *
- * A step takes as long as its slowest worker. Each adds up what its own part takes it (samples, forward, backward: not
- * what it waits for others); every train.straggler_steps steps all tell all, 8 bytes each, on the way while the next
- * step goes on. What is decided follows from these figures alone, so all decide alike. Nothing is judged before some
- * worker has half a second of work to show: less is the noise of a machine that does other things too.
+ * A step takes as long as its slowest worker. What its own part takes each (samples, forward, backward: not what it
+ * waits for others) is in the rows of watch.c's looks, which are added up here. What is decided follows from these
+ * figures alone, so all decide alike. Nothing is judged before some worker has half a second of work to show: less is
+ * the noise of a machine that does other things too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,33 +19,32 @@
 
 tri_status tri_stragglers_check(const tri_config *config, bool elastic)
 {
-    if (strcmp(config->train.on_straggler, "replace") != 0 || elastic)
+    if (strcmp(config->train.on_straggler, "replace") != 0)
         return TRI_OK;
-    return tri_fail(TRI_ECONFIG,
-                    "train.on_straggler replace goes with --elastic: elsewhere nobody can leave; want tell or off");
+    if (!elastic)
+        return tri_fail(TRI_ECONFIG,
+                        "train.on_straggler replace goes with --elastic: elsewhere nobody can leave; want tell or off");
+    if (config->monitor.watch_every_s > 0)
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "train.on_straggler replace: want monitor.watch_every_s above 0, got 0: nobody looks");
 }
 
 tri_status tri_job_stragglers_open(tri_job *job)
 {
     tri_job_stragglers *all = &job->stragglers;
-    bool together = job->world > 1 && !tri_job_is_apart(job) && !job->servers.client;
-    if (!together || strcmp(job->config.train.on_straggler, "off") == 0)
+    if (strcmp(job->config.train.on_straggler, "off") == 0)
         return TRI_OK;
-    all->busy = tri_alloc_zero(3 * (size_t)job->world, sizeof(double));
+    all->busy = tri_alloc_zero(2 * (size_t)job->world, sizeof(double));
     all->named = tri_alloc_zero((size_t)job->world, sizeof(bool));
     if (!all->busy || !all->named)
         return TRI_ENOMEM;
-    all->heard = all->busy + job->world;
-    all->sorted = all->busy + 2 * job->world;
-    all->own = 0; /* of a simulated step before the first one */
+    all->sorted = all->busy + job->world;
     return TRI_OK;
 }
 
 void tri_job_stragglers_close(tri_job *job)
 {
     tri_job_stragglers *all = &job->stragglers;
-    if (all->work)
-        (void)tri_work_wait(all->work); /* it writes to what is freed now; ended by now, or its links are */
     tri_free(all->busy);
     tri_free(all->named);
     *all = (tri_job_stragglers){.leaves = all->leaves};
@@ -105,11 +104,7 @@ static tri_status straggler_tell(tri_job *job, int rank, double median)
 static tri_status judge(tri_job *job)
 {
     tri_job_stragglers *all = &job->stragglers;
-    double most = 0, median = median_of(all, job->world);
-    for (int r = 0; r < job->world; r++)
-        most = all->busy[r] > most ? all->busy[r] : most;
-    if (most < JUDGE_S)
-        return TRI_OK;
+    double median = median_of(all, job->world);
     for (int r = 0; r < job->world; r++) {
         bool slow = all->busy[r] > job->config.train.straggler_factor * median;
         if (slow && !all->named[r])
@@ -121,37 +116,16 @@ static tri_status judge(tri_job *job)
     return TRI_OK;
 }
 
-/* What was on its way during the last step. */
-static tri_status figures_take(tri_job *job)
+tri_status tri_job_stragglers_judge(tri_job *job, const tri_slow_row *rows, int64_t steps)
 {
     tri_job_stragglers *all = &job->stragglers;
-    tri_status status = tri_work_wait(all->work);
-    all->work = NULL;
-    TRI_TRY(status);
-    for (int r = 0; r < job->world; r++)
-        all->busy[r] += all->heard[r];
-    all->judged_steps += all->told_steps;
-    return judge(job);
-}
-
-tri_status tri_job_stragglers_step(tri_job *job)
-{
-    tri_job_stragglers *all = &job->stragglers;
-    const tri_step_record *record = &job->record;
+    double most = 0;
     if (!all->busy)
         return TRI_OK;
-    all->own += record->data + record->forward + record->backward;
-    all->own_steps++;
-    if (all->work)
-        TRI_TRY(figures_take(job));
-    if (all->steps++ % job->config.train.straggler_steps != 0)
-        return TRI_OK;
-    all->told = all->own;
-    all->told_steps = all->own_steps;
-    all->own = 0;
-    all->own_steps = 0;
-    tri_group_name_next(job->group, "pace");
-    tri_status status = tri_all_gather(job->group, &all->told, all->heard, 1, TRI_F64, &all->work);
-    tri_group_name_next(job->group, "");
-    return status;
+    all->judged_steps += steps;
+    for (int r = 0; r < job->world; r++) {
+        all->busy[r] += rows[r].data + rows[r].forward + rows[r].backward;
+        most = all->busy[r] > most ? all->busy[r] : most;
+    }
+    return most >= JUDGE_S && all->judged_steps >= job->config.train.straggler_steps ? judge(job) : TRI_OK;
 }

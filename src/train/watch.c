@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch.c: monitor.watch_every_s: who is slow, and why (monitor/slow.h).
+ * watch.c: monitor.watch_every_s: the look that the ranks take at each other: who is slow, why (monitor/slow.h), and
+ * who is so slow that it may have to go (stragglers.c).
  *
  * Rank 0 has the clock: when it is time, it says so in the tail of the gradient, so all ranks look after the same step.
- * They gather a row each. Who is slow three times in a row is told, once a minute.
+ * They gather a row each, and all see the same rows. Who is slow three times in a row is told, once a minute.
  */
 #include <stdio.h>
 
 #include "base/log.h"
-#include "monitor/slow.h"
+#include "comm/comm.h"
 #include "train/job.h"
 
-#define IN_A_ROW 3
-#define AGAIN_NS (60 * TRI_NS_PER_S)
+#define IN_A_ROW   3
+#define LINKS_MOST 256 /* microseconds each */
+#define AGAIN_NS   (60 * TRI_NS_PER_S)
 
 struct tri_job_watch {
-    tri_slow_row sum;   /* since the last look; its strain is that of the last look */
-    tri_slow_row *rows; /* [world] */
-    int world;          /* that rows are for */
-    int64_t looked_ns;  /* 0: never */
+    tri_slow_row sum;     /* since the last look; its strain is that of the last look */
+    int64_t steps;        /* likewise */
+    tri_slow_row *rows;   /* [world] */
+    tri_link_load *loads; /* [world]: as they were then; NULL: too many to look at */
+    int64_t looked_ns;
     tri_slow_verdict last, told;
     int in_a_row;
     int64_t told_ns; /* 0: nothing was */
@@ -31,29 +34,52 @@ static bool is_on(const tri_job *job)
 
 void tri_job_watch_close(tri_job *job)
 {
-    if (job->watch)
+    tri_job_stragglers_close(job);
+    if (job->watch) {
         tri_free(job->watch->rows);
+        tri_free(job->watch->loads);
+    }
     tri_free(job->watch);
     job->watch = NULL;
 }
 
-/* Ranks may be others than before. */
+/* How the links are now, and the one that was busy longest since the look before. */
+static tri_slow_link links_look(const tri_job *job)
+{
+    tri_slow_link busiest = {.to = -1};
+    tri_link_load *loads = job->watch->loads;
+    for (int peer = 0; loads && peer < job->world; peer++) {
+        const tri_link_load before = loads[peer];
+        loads[peer] = peer == job->rank ? (tri_link_load){0} : tri_comm_load(job->comm, peer);
+        const double busy_s = loads[peer].busy_s - before.busy_s;
+        if (busy_s > busiest.busy_s)
+            busiest = (tri_slow_link){.to = peer,
+                                      .busy_s = busy_s,
+                                      .nbytes = loads[peer].acked_nbytes - before.acked_nbytes,
+                                      .resent_segments = loads[peer].resent_segments - before.resent_segments,
+                                      .round_trip_s = loads[peer].round_trip_s};
+    }
+    return busiest;
+}
+
 tri_status tri_job_watch_open(tri_job *job)
 {
-    if (job->watch && job->watch->world == job->world)
-        return TRI_OK;
     tri_job_watch_close(job);
     if (!is_on(job))
         return TRI_OK;
-    job->watch = tri_alloc_zero(1, sizeof(*job->watch));
-    if (!job->watch)
+    tri_job_watch *watch = job->watch = tri_alloc_zero(1, sizeof(*job->watch));
+    if (!watch)
         return TRI_ENOMEM;
-    job->watch->rows = tri_alloc_zero((size_t)job->world, sizeof(tri_slow_row));
-    job->watch->world = job->world;
-    job->watch->last.rank = job->watch->told.rank = -1;
-    job->watch->looked_ns = tri_now_ns();
-    tri_strain_read(&job->watch->sum.strain);
-    return job->watch->rows ? TRI_OK : TRI_ENOMEM;
+    watch->rows = tri_alloc_zero((size_t)job->world, sizeof(*watch->rows));
+    if (job->world <= LINKS_MOST)
+        watch->loads = tri_alloc_zero((size_t)job->world, sizeof(*watch->loads));
+    if (!watch->rows || (job->world <= LINKS_MOST && !watch->loads))
+        return TRI_ENOMEM;
+    watch->last.rank = watch->told.rank = -1;
+    watch->looked_ns = tri_now_ns();
+    tri_strain_read(&watch->sum.strain);
+    (void)links_look(job);
+    return tri_job_stragglers_open(job);
 }
 
 bool tri_job_watch_is_due(const tri_job *job)
@@ -105,27 +131,46 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
     watch->told_ns = tri_now_ns();
 }
 
+void tri_job_watch_add(tri_job *job, double seconds)
+{
+    if (job->watch)
+        job->watch->sum.forward += seconds;
+}
+
+/* What this rank says of itself; *strain: how it is held up, as the system counts it from the beginning. */
+static tri_slow_row own_row(tri_job *job, tri_strain *strain)
+{
+    tri_job_watch *watch = job->watch;
+    const int64_t now_ns = tri_now_ns();
+    tri_slow_row own = watch->sum;
+    tri_strain_read(strain);
+    own.strain = tri_strain_since(strain, &watch->sum.strain);
+    own.link = links_look(job);
+    own.wall_s = (double)(now_ns - watch->looked_ns) / 1e9;
+    watch->sum = (tri_slow_row){.strain = *strain};
+    watch->looked_ns = now_ns;
+    return own;
+}
+
 tri_status tri_job_watch_step(tri_job *job, bool look)
 {
     tri_job_watch *watch = job->watch;
     if (!watch)
         return TRI_OK;
     step_add(&watch->sum, &job->record);
+    watch->steps++;
     if (!look)
         return TRI_OK;
     tri_strain now;
-    tri_strain_read(&now);
-    tri_slow_row own = watch->sum;
-    own.strain = tri_strain_since(&now, &watch->sum.strain);
-    watch->sum = (tri_slow_row){.strain = now};
-    int64_t now_ns = tri_now_ns();
-    own.wall_s = (double)(now_ns - watch->looked_ns) / 1e9;
-    watch->looked_ns = now_ns;
+    tri_slow_row own = own_row(job, &now);
+    const int64_t steps = watch->steps;
+    watch->steps = 0;
     tri_group_name_next(job->group, "who is slow");
     tri_status status = tri_all_gather(job->group, &own, watch->rows, sizeof(own) / sizeof(double), TRI_F64, NULL);
     tri_group_name_next(job->group, "");
     TRI_TRY_IN(status, "while looking who is slow");
     tri_slow_verdict verdict = tri_slow_find(watch->rows, job->world);
     tri_job_live_strain(job, &now, verdict.rank == job->rank ? tri_slow_name(verdict.cause) : NULL);
-    return tell(job, &verdict);
+    TRI_TRY(tell(job, &verdict));
+    return tri_job_stragglers_judge(job, watch->rows, steps);
 }

@@ -275,6 +275,7 @@ class Elastic(Runs):
             (["-n", "2", "--elastic", "1:8", "comm.heartbeat_ms=0"], "comm.heartbeat_ms above 0"),
             (["-n", "2", "--wait", "3"], "--wait goes with --elastic"),
             (["-n", "2", "train.on_straggler=replace"], "train.on_straggler replace goes with --elastic"),
+            (["-n", "2", "--elastic", "1:8", "train.on_straggler=replace", "monitor.watch_every_s=0"], "want monitor.watch_every_s above 0, got 0"),
             (["-n", "2", "--spares", "1"], "--spares goes with -n N and --elastic"),
             (["-n", "2", "--elastic", "1:3", "--spares", "1"], "spares wait while the 3 workers of --elastic 1:3 are there: want -n 3, got 2"),
             (["--elastic", "1:8"], "was started by alone"),

@@ -25,6 +25,7 @@ static void rows_fill(tri_slow_row rows[RANKS], double delay)
                                  .backward = 0.4 - delay / 2,
                                  .comm = 0.1 + delay,
                                  .optimizer = 0.1,
+                                 .link = {.to = -1},
                                  .strain = {.cpu_seconds_total = 0.9}};
     rows[SLOW].comm = 0.1;
     rows[SLOW].forward = rows[SLOW].backward = 0.4;
@@ -103,6 +104,38 @@ static void a_link_that_loses_is_named_where_all_wait(void **state)
     assert_int_equal(found.cause, TRI_SLOW_link);
 }
 
+static void a_link_is_named_by_its_ends_where_the_kernel_tells_of_it(void **state)
+{
+    (void)state;
+    char text[400];
+    tri_slow_row rows[RANKS];
+    rows_fill(rows, 0);
+    for (int r = 0; r < RANKS; r++) {
+        rows[r].comm = 0.6;
+        rows[r].link =
+            (tri_slow_link){.to = (r + 1) % RANKS, .busy_s = 0.2, .nbytes = 2e7, .round_trip_s = 1e-4}; /* 100 MB/s */
+        rows[r].strain.retransmitted_segments_total = 200; /* of other programs: links are known */
+    }
+    assert_int_equal(tri_slow_find(rows, RANKS).rank, -1);
+    rows[1].link.busy_s = 0.55;
+    rows[1].link.nbytes = 3e7; /* 55 MB/s, and the others 100 */
+    assert_int_equal(tri_slow_find(rows, RANKS).rank, -1);
+    rows[1].link.nbytes = 1.5e7; /* 27 */
+    tri_slow_verdict found = tri_slow_find(rows, RANKS);
+    assert_int_equal(found.rank, 1);
+    assert_int_equal(found.cause, TRI_SLOW_link);
+    tri_slow_why(&found, text, sizeof(text));
+    assert_non_null(strstr(text, "its link to rank 2 is slow (55 % of the time busy, 27.3 MB/s while it is busy, round "
+                                 "trip 0.1 ms; the others' 100)"));
+    rows[1].link.nbytes = 5e6; /* small messages: busy with waiting for answers, and not with bytes */
+    assert_int_equal(tri_slow_find(rows, RANKS).rank, -1);
+    rows[3].link.resent_segments = 50;
+    found = tri_slow_find(rows, RANKS);
+    assert_int_equal(found.rank, 3);
+    tri_slow_why(&found, text, sizeof(text));
+    assert_non_null(strstr(text, "segments to rank 0 had to be sent again (50 a second, 100 MB/s"));
+}
+
 static void what_the_system_counts_grows_with_what_is_done(void **state)
 {
     (void)state;
@@ -124,6 +157,7 @@ int main(void)
         cmocka_unit_test(each_cause_is_named),
         cmocka_unit_test(a_cause_that_all_have_is_none),
         cmocka_unit_test(a_link_that_loses_is_named_where_all_wait),
+        cmocka_unit_test(a_link_is_named_by_its_ends_where_the_kernel_tells_of_it),
         cmocka_unit_test(what_the_system_counts_grows_with_what_is_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,6 +94,11 @@ static void talk(spawn_rank *self, void *arg)
     SPAWN_CHECK(self, strcmp(text, "self") == 0);
     SPAWN_CHECK(self, tri_net_round_trip_ns(net) > 0);
     exchange_all(self, net);
+    tri_link_load load = tri_net_load(net, (self->rank + 1) % self->world);
+    SPAWN_CHECK(self, load.acked_nbytes > 400000 && load.acked_nbytes < 1 << 22); /* the last of it may be on its way */
+    SPAWN_CHECK(self, load.busy_s >= 0 && load.busy_s < 20);                      /* counted in ticks of the clock */
+    SPAWN_CHECK(self, load.round_trip_s > 0 && load.resent_segments >= 0);
+    SPAWN_CHECK(self, tri_net_load(net, self->rank).acked_nbytes == 0);
     spawn_barrier(self);
     tri_net_close(net);
 }
