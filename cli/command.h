@@ -22,6 +22,7 @@ int cmd_train(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_predict(int argc, char **argv);
 int cmd_launch(int argc, char **argv);
+int cmd_attend(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_health(int argc, char **argv);
 int cmd_k8s(int argc, char **argv);

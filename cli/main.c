@@ -18,6 +18,8 @@ const tri_command tri_commands[] = {
     {"data", "prepare FILE ... --tokenizer T --out FOLDER [--validation 0.1] [--threads N] [--json]",
      "turns text files into shards of tokens, in parallel", cmd_data},
     {"launch", "-n N [--hosts FILE] -- PROGRAM [ARG ...]", "starts any program on N ranks", cmd_launch},
+    {"attend", "FOLDER --rank N [--starts N] [--new] -- PROGRAM [ARG ...]",
+     "stays with a worker on another host: what 'train --hosts --elastic' runs there", cmd_attend},
     {"store", "[--listen ADDRESS:PORT]",
      "serves the meeting point of workers that come and go (--elastic) under somebody else, such as Kubernetes",
      cmd_store},

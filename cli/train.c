@@ -301,7 +301,9 @@ static int launch_workers(const train_plan *plan, tri_worker_roles roles, const 
     char logs[1300], journal[1300];
     if (roles.servers > 0)
         argv[count++] = SERVERS_WORD;
-    if (given.elastic && !given.hosts && alone_seconds() > 0) {
+    /* With Slurm a launcher that dies takes its steps along. */
+    bool by_slurm = given.hosts && strcmp(given.hosts, "slurm") == 0;
+    if (given.elastic && !by_slurm && alone_seconds() > 0) {
         journal_path(plan->folder, given.join != NULL, journal);
         roles.journal = journal;
         roles.attach = given.attach != NULL;

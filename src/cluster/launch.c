@@ -101,6 +101,8 @@ static tri_status ranks_make(launch *job, const char *log_folder, bool quiet_oth
                                                .sink = hides && i == 0 ? NULL : &job->sinks[i],
                                                .log_path = rank->log_path};
         }
+        if (rank->host && job->config->journal[0])
+            tri_launch_far_init(job, rank);
     }
     return TRI_OK;
 }
@@ -230,7 +232,7 @@ static tri_status paths_make(launch *job)
         launch_rank *rank = &job->ranks[r];
 
         rank->rank = rank->streams[0].rank = rank->streams[1].rank = job->first + r;
-        if (!job->config->journal[0])
+        if (!job->config->journal[0] || rank->far.is)
             continue;
         rank->paths[0] = tri_format("%s/rank-%d.out", job->log_folder, rank->rank);
         rank->paths[1] = tri_format("%s/rank-%d.log", job->log_folder, rank->rank);
@@ -252,6 +254,8 @@ static tri_status job_open(launch *job)
     TRI_TRY(paths_make(job));
     if (!config->journal[0])
         return tri_launch_guard_start(&job->guard, job->world, job->token);
+    job->start.keep = tri_launch_process_note;
+    job->start.keep_arg = job->start.journal;
     files_watch(job);
     return tri_launch_journal_begin(job);
 }
@@ -278,8 +282,8 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
                         (long long)config->spares, (long long)config->ranks);
     if (config->join[0] && !config->elastic)
         return tri_fail(TRI_EINVAL, "launch.join: want an elastic job");
-    if (config->journal[0] && (!config->elastic || config->hosts[0] || !log_folder))
-        return tri_fail(TRI_EINVAL, "launch.journal: want an elastic job of this machine, and a folder for its output");
+    if (config->journal[0] && (!config->elastic || !log_folder))
+        return tri_fail(TRI_EINVAL, "launch.journal: want an elastic job, and a folder for its output");
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     for (int i = 0; i < 2; i++)
         tri_launch_sink_init(&job.sinks[i], 1 + i);
@@ -289,6 +293,7 @@ tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, co
                                .store_url = job.store_url,
                                .master = job.master,
                                .beat = job.beat,
+                               .log_folder = log_folder,
                                .world = job.world,
                                .local_world = job.world};
     process_prepare(&job);

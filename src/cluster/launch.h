@@ -6,7 +6,8 @@
  * TRIREME_TOKEN, and the names PyTorch programs read (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT), cores of their own (affinity) and OMP_NUM_THREADS unless it is set. The first one that fails is the
  * cause: the others get SIGTERM, after a grace SIGKILL; nothing is left behind, also when the launcher itself is killed
- * (PR_SET_PDEATHSIG, subreaper, launch_guard.c).
+ * (PR_SET_PDEATHSIG, subreaper, launch_guard.c). With a journal ranks outlive it instead; those on other hosts are
+ * looked after there by `argv[0] attend` (attend.h).
  */
 #ifndef TRI_CLUSTER_LAUNCH_H
 #define TRI_CLUSTER_LAUNCH_H
@@ -31,7 +32,7 @@
     X(PATH, join, "", 0, 0, NULL,                                                                                      \
       "host:port (or etcd://...) of an elastic job that these processes join; TRIREME_TOKEN is its token")             \
     X(PATH, journal, "", 0, 0, NULL,                                                                                   \
-      "file by which a new launcher goes on with the processes of one that was killed; of an elastic job, here")       \
+      "file by which a new launcher goes on with the processes of one that was killed; of an elastic job")             \
     X(BOOL, attach, "false", 0, 0, NULL, "go on with such processes, and start none anew")                             \
     X(INT, threads, "0", 0, 4096, NULL, "threads of each rank, 0 = cores divided by local ranks, at least 1")          \
     X(BOOL, bind, "true", 0, 0, NULL, "give each local rank cores of its own")                                         \

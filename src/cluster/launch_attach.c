@@ -3,7 +3,8 @@
  * launch_attach.c: a launcher that goes on with the ranks of one that was killed, by the journal that both have.
  *
  * Keys: command (the words of the first launcher, each with a 0 byte), folder (it was started in), job (what ranks were
- * told), process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end), seen/<rank>/<stream>
+ * told), hosts, process/<rank> ("<starts> <pid> <start time>" of one that has not been seen to end; on another host
+ * "<starts> <1: it was begun> 0"), seen/<rank>/<stream>
  * (bytes of its output that were passed on), restarted. A process is known again by its start time: numbers come twice.
  * Its exit code, which only a parent is told, it leaves itself, in log/rank-N.exit.
  */
@@ -27,21 +28,23 @@
 
 /* --- processes --- */
 
-/* When a process began, in ticks since the machine did; 0: there is none, or it has ended. */
-static uint64_t start_of(pid_t pid)
+uint64_t tri_launch_began(pid_t pid)
 {
     tri_task task;
 
     return tri_task_look(pid, 0, &task) && !tri_task_has_ended(&task) ? task.start_ticks : 0;
 }
 
-void tri_launch_process_note(tri_journal *journal, const launch_rank *rank)
+tri_status tri_launch_process_note(void *journal, const launch_rank *rank)
 {
+    int pid = rank->far.is ? rank->far.begun : (int)rank->pid;
     char key[KEY], text[80];
 
     snprintf(key, sizeof key, "process/%d", rank->rank);
-    int nbytes = snprintf(text, sizeof text, "%d %d %" PRIu64, rank->starts, (int)rank->pid, start_of(rank->pid));
+    int nbytes = snprintf(text, sizeof text, "%d %d %" PRIu64, rank->starts, pid,
+                          rank->far.is ? 0 : tri_launch_began(rank->pid));
     tri_journal_put(journal, key, text, (size_t)nbytes);
+    return TRI_OK;
 }
 
 void tri_launch_process_forget(tri_journal *journal, const launch_rank *rank)
@@ -59,7 +62,7 @@ void tri_launch_seen_note(tri_journal *journal, launch_rank *rank)
     for (int i = 0; i < 2; i++) {
         launch_stream *stream = &rank->streams[i];
 
-        int64_t whole = stream->at - (int64_t)stream->line.nbytes;
+        int64_t whole = rank->far.is ? rank->far.seen[i] : stream->at - (int64_t)stream->line.nbytes;
 
         if (whole == stream->noted)
             continue;
@@ -89,16 +92,16 @@ void tri_launch_exit_note(const char *log_folder, int rank, int starts, int exit
                 tri_last_error());
 }
 
-int tri_launch_exit_read(const launch *job, const launch_rank *rank)
+int tri_launch_exit_read(const char *log_folder, int rank, int starts)
 {
     char path[1400], *text;
     size_t nbytes;
-    int starts, code;
+    int found, code;
 
-    exit_path(path, job->log_folder, rank->rank);
+    exit_path(path, log_folder, rank);
     if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
         return -1;
-    bool good = sscanf(text, "%d %d", &starts, &code) == 2 && starts == rank->starts - 1 && code >= 0 && code < 256;
+    bool good = sscanf(text, "%d %d", &found, &code) == 2 && found == starts && code >= 0 && code < 256;
     tri_free(text);
     return good ? code : -1;
 }
@@ -126,14 +129,39 @@ static tri_status entry_take(void *arg, const char *key, const char *bytes, size
     if (strcmp(key, "restarted") == 0) {
         job->restarted = strtoll(bytes, NULL, 10);
     } else if ((rank = rank_of(job, key, "process/")) != NULL) {
-        if (sscanf(bytes, "%d %d %" SCNu64, &rank->starts, &pid, &rank->start_time) == 3)
-            rank->pid = pid;
+        if (sscanf(bytes, "%d %d %" SCNu64, &rank->starts, &pid, &rank->start_time) == 3) {
+            rank->pid = rank->far.is ? 0 : pid;
+            rank->far.begun = pid > 0;
+        }
         rank->starts++; /* so many there were, with this one */
         rank->adopted = true;
     } else if ((rank = rank_of(job, key, "seen/")) != NULL && (last[1] == '0' || last[1] == '1')) {
-        rank->streams[last[1] - '0'].at = strtoll(bytes, NULL, 10);
+        rank->streams[last[1] - '0'].at = rank->far.seen[last[1] - '0'] = strtoll(bytes, NULL, 10);
     }
     return TRI_OK;
+}
+
+/* "name slots ..." of all hosts; "": the ranks are here. */
+static tri_status hosts_text(launch *job, tri_string *out)
+{
+    for (size_t i = 0; i < job->hosts.count; i++) {
+        const launch_host *host = tri_vector_at(&job->hosts, i);
+        TRI_TRY(tri_string_appendf(out, "%s%s %d", i > 0 ? ", " : "", host->name, host->slots));
+    }
+    return TRI_OK;
+}
+
+static tri_status hosts_compare(launch *job, const char *bytes)
+{
+    tri_string now = {0};
+    tri_status status = hosts_text(job, &now);
+
+    if (status == TRI_OK && strcmp(tri_string_text(&now), bytes) != 0)
+        status = tri_fail(TRI_ECONFIG,
+                          "%s is of a job on other hosts, whose launcher was killed: want '%.200s', found '%.200s'",
+                          job->config->journal, bytes[0] ? bytes : "no --hosts", tri_string_text(&now));
+    tri_string_fini(&now);
+    return status;
 }
 
 /* What is the same for all ranks: before theirs. */
@@ -143,6 +171,8 @@ static tri_status job_take(void *arg, const char *key, const char *bytes, size_t
     int world;
 
     (void)nbytes;
+    if (strcmp(key, "hosts") == 0)
+        return hosts_compare(job, bytes);
     if (strcmp(key, "store") == 0)
         snprintf(job->store_url, sizeof job->store_url, "%s", bytes);
     if (strcmp(key, "job") == 0) {
@@ -170,9 +200,10 @@ static bool is_worth_it(launch *job)
         rank->rank = job->first + r;
         if (!rank->adopted)
             continue;
-        bool here = rank->start_time > 0 && start_of(rank->pid) == rank->start_time;
+        /* Those of other hosts are asked when they are taken on. */
+        bool here = rank->far.is || (rank->start_time > 0 && tri_launch_began(rank->pid) == rank->start_time);
         lives = lives || here;
-        told = told && (here || tri_launch_exit_read(job, rank) >= 0);
+        told = told && (here || tri_launch_exit_read(job->log_folder, rank->rank, rank->starts - 1) >= 0);
     }
     return job->attached && (lives || told);
 }
@@ -192,7 +223,8 @@ static tri_status begin_anew(launch *job)
         launch_rank *rank = &job->ranks[r];
 
         rank->pid = rank->starts = 0;
-        rank->adopted = false;
+        rank->adopted = rank->far.begun = false;
+        rank->far.seen[0] = rank->far.seen[1] = 0;
         rank->streams[0].at = rank->streams[1].at = 0;
     }
     return tri_journal_clear(job->start.journal);
@@ -212,6 +244,7 @@ tri_status tri_launch_journal_begin(launch *job)
 {
     char text[200], *command, *folder;
     size_t command_nbytes;
+    tri_string hosts = {0};
     tri_journal *journal = job->start.journal;
 
     if (job->attached)
@@ -223,6 +256,9 @@ tri_status tri_launch_journal_begin(launch *job)
     if (folder)
         tri_journal_put(journal, "folder", folder, strlen(folder));
     free(folder);
+    TRI_TRY(hosts_text(job, &hosts));
+    tri_journal_put(journal, "hosts", tri_string_text(&hosts), hosts.nbytes);
+    tri_string_fini(&hosts);
     tri_journal_put(journal, "store", job->store_url, strlen(job->store_url));
     int nbytes = snprintf(text, sizeof text, "%s %d %d %d %d %d", job->token, job->port, job->start.master_port,
                           job->world, job->first, job->start.founders);
@@ -248,11 +284,18 @@ tri_status tri_launch_adopt(launch *job)
 
         if (!rank->adopted)
             continue;
+        if (rank->far.is) { /* the next turn of the watch connects */
+            rank->adopted = false;
+            rank->far.again_ns = tri_now_ns();
+            here++;
+            job->alive++;
+            continue;
+        }
         TRI_TRY(tri_launch_files_open(rank, false));
         rank->group = rank->pid;
         rank->pidfd = (int)syscall(SYS_pidfd_open, rank->pid, 0);
         /* Looked at after it is held: this number is nobody else's now. */
-        rank->left = start_of(rank->pid) != rank->start_time || (rank->pidfd >= 0 && has_ended(rank->pidfd));
+        rank->left = tri_launch_began(rank->pid) != rank->start_time || (rank->pidfd >= 0 && has_ended(rank->pidfd));
         if (rank->left && rank->pidfd >= 0) {
             close(rank->pidfd);
             rank->pidfd = -1;

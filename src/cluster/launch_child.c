@@ -134,10 +134,11 @@ static void child_run(const launch_start *start, const launch_rank *rank, const 
     struct rlimit files;
     sigset_t none;
 
-    setpgid(0, 0);
     if (plan->go >= 0) {
+        setsid(); /* no terminal's and no connection's end is for it */
         go_wait(plan->go);
     } else {
+        setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != plan->launcher) /* it died before the line above */
             _exit(1);
@@ -227,7 +228,7 @@ static tri_status files_make(launch_rank *rank, child_ends *ends)
 
 static tri_status ends_make(const launch_start *start, launch_rank *rank, bool inherits, child_ends *ends)
 {
-    TRI_TRY(start->journal ? files_make(rank, ends) : pipes_make(rank, ends));
+    TRI_TRY(start->keep && !rank->host ? files_make(rank, ends) : pipes_make(rank, ends));
     if (rank->host)
         return write_token(ends->input[1], start->token);
     if (!inherits && (ends->input[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
@@ -235,26 +236,44 @@ static tri_status ends_make(const launch_start *start, launch_rank *rank, bool i
     return TRI_OK;
 }
 
-/* Files or pipes, fork. */
-static tri_status child_fork(const launch_start *start, launch_rank *rank, child_plan *plan)
+void tri_launch_signal(pid_t pid, int number)
+{
+    if (kill(-pid, number) != 0)
+        kill(pid, number);
+}
+
+/* Notes the process, which waits for that. */
+static tri_status child_keep(const launch_start *start, const launch_rank *rank, int go)
+{
+    tri_status status = start->keep(start->keep_arg, rank);
+
+    while (status == TRI_OK && write(go, "", 1) < 0 && errno == EINTR) {
+    }
+    return status;
+}
+
+tri_status tri_launch_child_fork(const launch_start *start, launch_rank *rank, char *const *argv,
+                                 char *const *environment)
 {
     child_ends ends = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
-    bool inherits = !rank->host && !start->journal && rank->rank == 0 && !isatty(0);
+    bool inherits = !rank->host && !start->keep && rank->rank == 0 && !isatty(0);
     tri_status status = ends_make(start, rank, inherits, &ends);
 
     rank->control = ends.input[1];
     if (status == TRI_OK) {
-        plan->input = inherits ? -1 : ends.input[0];
-        plan->output[0] = ends.output[1];
-        plan->output[1] = ends.errors[1];
-        plan->go = ends.go[0];
-        plan->launcher = getpid();
+        const child_plan plan = {.argv = argv,
+                                 .environment = environment,
+                                 .input = inherits ? -1 : ends.input[0],
+                                 .output = {ends.output[1], ends.errors[1]},
+                                 .go = ends.go[0],
+                                 .launcher = getpid()};
+
         rank->adopted = false;
         rank->pid = fork();
         if (rank->pid == 0) {
             if (ends.go[1] >= 0)
                 close(ends.go[1]); /* its own end would keep it waiting */
-            child_run(start, rank, plan);
+            child_run(start, rank, &plan);
         }
         if (rank->pid < 0) {
             rank->pid = 0;
@@ -262,30 +281,46 @@ static tri_status child_fork(const launch_start *start, launch_rank *rank, child
         }
     }
     ends_close(&ends);
-    if (status == TRI_OK && start->journal) {
-        tri_launch_process_note(start->journal, rank);
-        while (write(ends.go[1], "", 1) < 0 && errno == EINTR) {
-        }
-    }
+    if (status == TRI_OK && ends.go[1] >= 0)
+        status = child_keep(start, rank, ends.go[1]);
     if (ends.go[1] >= 0)
         close(ends.go[1]);
     if (status != TRI_OK)
         return status;
     rank->group = rank->pid;
-    setpgid(rank->pid, rank->pid); /* whoever comes first, it or we */
+    if (ends.go[1] < 0)
+        setpgid(rank->pid, rank->pid); /* whoever comes first, it or we */
     rank->pidfd = (int)syscall(SYS_pidfd_open, rank->pid, 0);
     for (int i = 0; i < 2; i++)
         fcntl(rank->streams[i].fd, F_SETFL, O_NONBLOCK);
     return TRI_OK;
 }
 
+/* The command for another host's shell, and what runs it. */
+static tri_status remote_make(const launch_start *start, const launch_rank *rank, char *const *settings,
+                              tri_string *command, launch_shell *shell)
+{
+    bool pick_threads = start->threads == 0 && !getenv("OMP_NUM_THREADS");
+    char *folder = getcwd(NULL, 0);
+    tri_status status;
+
+    if (!folder)
+        status = tri_fail(TRI_EIO, "launch: this process's folder has no name: %s", strerror(errno));
+    else if (rank->far.is)
+        status = tri_launch_far_command(start, rank, settings, folder, pick_threads, command);
+    else
+        status = tri_launch_remote_command(settings, start->argv, folder, rank->host->count, pick_threads, command);
+    tri_launch_shell(start->config, rank->host->name, tri_string_text(command), shell);
+    free(folder);
+    return status;
+}
+
 tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
 {
     tri_vector settings = {.each = sizeof(char *)};
     tri_string command = {0};
-    char *folder = NULL, *end = NULL;
+    char *end = NULL, *const *argv = start->argv, *const *environment = environ;
     launch_shell shell;
-    child_plan plan = {.argv = start->argv};
     tri_status status = settings_make(start, rank, &settings);
 
     if (status == TRI_OK && !rank->host)
@@ -294,19 +329,16 @@ tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
         status = environment_add(&settings, !rank->host);
     if (status == TRI_OK && !tri_vector_push(&settings, &end))
         status = TRI_ENOMEM;
-    plan.environment = settings.items;
     if (status == TRI_OK && rank->host) {
-        folder = getcwd(NULL, 0);
-        status = folder ? tri_launch_remote_command(settings.items, start->argv, folder, rank->host->count,
-                                                    start->threads == 0 && !getenv("OMP_NUM_THREADS"), &command)
-                        : tri_fail(TRI_EIO, "launch: this process's folder has no name: %s", strerror(errno));
-        tri_launch_shell(start->config, rank->host->name, command.text, &shell);
-        plan.argv = shell.argv;
-        plan.environment = environ;
+        status = remote_make(start, rank, settings.items, &command, &shell);
+        argv = shell.argv;
+    } else {
+        environment = settings.items;
     }
+    if (status == TRI_OK && rank->far.is)
+        status = start->keep(start->keep_arg, rank);
     if (status == TRI_OK)
-        status = child_fork(start, rank, &plan);
-    free(folder);
+        status = tri_launch_child_fork(start, rank, argv, environment);
     tri_string_fini(&command);
     texts_free(&settings);
     rank->starts++;

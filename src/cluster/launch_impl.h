@@ -90,7 +90,8 @@ typedef struct launch_sink {
     tri_map said; /* "error: ..." and "hint: ..." lines so far, where ranks' lines bear no prefix */
 } launch_sink;
 
-typedef struct launch_stream {
+typedef struct launch_stream launch_stream;
+struct launch_stream {
     int fd; /* read end, non-blocking; -1 closed */
     int rank;
     bool prefix;
@@ -99,7 +100,10 @@ typedef struct launch_stream {
     const char *log_path; /* NULL: none */
     tri_string line;      /* not yet whole */
     int64_t at, noted;    /* bytes that were read, line among them; of a file: passed on, as the journal knows */
-} launch_stream;
+    /* Takes a line that ends at byte `at`, instead of its being passed on; NULL: it is. */
+    tri_status (*put)(launch_stream *stream, const char *line, size_t nbytes);
+    void *put_arg;
+};
 
 void tri_launch_sink_init(launch_sink *sink, int fd);
 /* Writes what the descriptor takes without blocking. */
@@ -107,16 +111,33 @@ void tri_launch_sink_write(launch_sink *sink);
 bool tri_launch_sink_is_full(const launch_sink *sink);
 /* Reads what is there and passes whole lines on; at the end completes the last one and closes. */
 tri_status tri_launch_stream_read(launch_stream *stream);
+/* Passes a line on, as one of the stream's rank. */
+tri_status tri_launch_line_pass(launch_stream *stream, const char *line, size_t nbytes);
 /* The file it follows has all that it will have: reads it to its end. */
 tri_status tri_launch_stream_finish(launch_stream *stream);
 void tri_launch_stream_close(launch_stream *stream);
 
 /* --- launch_child.c --- */
 
+/* Of a rank on another host that outlives the connection to it (launch_far.c). */
+typedef struct launch_far {
+    bool is;
+    struct launch *job;
+    bool begun;         /* it was started over there, as far as we were told */
+    bool connected;     /* the attendant of this connection has spoken */
+    bool told;          /* that the connection is lost */
+    bool given_up;      /* it was asked to end, and its host does not answer */
+    int code;           /* how it ended, 128 + signal if by one; -1: not yet */
+    int64_t seen[2];    /* bytes of its files that were passed on */
+    int64_t again_ns;   /* when to connect again; 0: connected, or about to be */
+    int64_t silence_ns; /* since when it could be told nothing; 0: it can */
+} launch_far;
+
 typedef struct launch_rank {
     int rank, local_rank;
     launch_host *host;   /* NULL: here */
-    pid_t pid;           /* 0: not started or reaped */
+    launch_far far;      /* of one with a host */
+    pid_t pid;           /* 0: not started or reaped; of one with a host: the remote shell's */
     pid_t group;         /* what pid was */
     int pidfd;           /* -1: the system has none */
     int starts;          /* so far */
@@ -133,7 +154,12 @@ typedef struct launch_rank {
 
 typedef struct launch_start {
     const tri_launch_config *config;
-    tri_journal *journal; /* NULL: what is started here ends with this process */
+    tri_journal *journal; /* NULL: what is started ends with this process */
+    /* Notes a process that waits to run until it is noted, by its return; NULL: what is started here ends with this
+     * process. */
+    tri_status (*keep)(void *arg, const launch_rank *rank);
+    void *keep_arg;
+    const char *log_folder;
     char *const *argv;
     const char *token, *store_url; /* store_url: of local ranks */
     const char *master;
@@ -146,11 +172,17 @@ typedef struct launch_start {
 } launch_start;
 
 tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank);
+/* Files or pipes, fork, exec. */
+tri_status tri_launch_child_fork(const launch_start *start, launch_rank *rank, char *const *argv,
+                                 char *const *environment);
+/* To its process group, or to itself while it has none yet. */
+void tri_launch_signal(pid_t pid, int number);
 /* Opens the files that a rank writes, from where they were read to. anew: they are emptied first. */
 tri_status tri_launch_files_open(launch_rank *rank, bool anew);
 
 /* One call of tri_launch_run(). */
-typedef struct launch {
+typedef struct launch launch;
+struct launch {
     const tri_launch_config *config;
     launch_start start;
     launch_rank *ranks;
@@ -167,6 +199,7 @@ typedef struct launch {
     const char *log_folder;
     bool attached; /* to ranks that another launcher started */
     bool begun;    /* the journal is of this job */
+    bool over;     /* all steps are done, as was found when a connection was lost */
     int port;      /* of the store; 0: any */
     int first;     /* number of the first rank: others may have been started elsewhere */
     char beat[96]; /* start.beat */
@@ -184,7 +217,7 @@ typedef struct launch {
     tri_launch_result *result;
     tri_status status; /* of the launcher itself; the first one stays */
     char message[TRI_ERROR_NBYTES];
-} launch;
+};
 
 /* --- launch_meet.c --- */
 
@@ -208,17 +241,39 @@ tri_status tri_launch_journal_begin(launch *job);
 /* Takes on the ranks that live; whoever ended meanwhile is found by the first turn of the watch. */
 tri_status tri_launch_adopt(launch *job);
 /* A process was started, and is not there yet for others; it has ended. */
-void tri_launch_process_note(tri_journal *journal, const launch_rank *rank);
+tri_status tri_launch_process_note(void *journal, const launch_rank *rank);
 void tri_launch_process_forget(tri_journal *journal, const launch_rank *rank);
 /* How far the rank's output was passed on. */
 void tri_launch_seen_note(tri_journal *journal, launch_rank *rank);
-/* The exit code that a process has left; -1: none. */
-int tri_launch_exit_read(const launch *job, const launch_rank *rank);
+/* The exit code that the process of a rank's start has left; -1: none. */
+int tri_launch_exit_read(const char *log_folder, int rank, int starts);
+/* When a process began, in ticks since the machine did; 0: there is none, or it has ended. */
+uint64_t tri_launch_began(pid_t pid);
+
+/* --- launch_far.c: ranks of other hosts that outlive the connection to them --- */
+
+#define TRI_FAR_MARK "@trireme " /* what an attendant says begins so: "0|1 <bytes> <line>", "begun", "end <code>" */
+
+/* The command line for the remote shell. settings: NULL-ended NAME=value. */
+tri_status tri_launch_far_command(const launch_start *start, const launch_rank *rank, char *const *settings,
+                                  const char *folder, bool pick_threads, tri_string *out);
+/* Its output is an attendant's. */
+void tri_launch_far_init(launch *job, launch_rank *rank);
+/* The remote shell of a rank has ended: whether the rank has, and how. Else it is connected again, later. */
+bool tri_launch_far_ended(launch *job, launch_rank *rank, siginfo_t *info);
+/* Connects again to those whose time has come; gives up those that were to end and are out of reach. */
+void tri_launch_far_check(launch *job);
+/* The connection is there, or was: tells it, or has it told by the next one. */
+void tri_launch_far_signal(launch_rank *rank, const char *name);
 
 /* --- launch_watch.c --- */
 
+/* A line of the launcher's own on standard error. */
+void tri_launch_say(launch *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The first failure of the launcher itself stays; TRI_OK is none. */
 void tri_launch_fail(launch *job, tri_status status);
+/* Whether the child of a rank has ended, which is looked at without reaping it; its process group goes with it. */
+bool tri_launch_child_ended(launch_rank *rank, siginfo_t *info);
 /* Asks all ranks to end, and has them killed after the grace. */
 void tri_launch_stop_others(launch *job);
 /* Until all ranks have ended and their output is out: passes output and signals on, stops the others for the first that

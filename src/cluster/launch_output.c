@@ -112,8 +112,8 @@ static tri_status text_put(launch_stream *stream, const char *line, size_t nbyte
     return TRI_OK;
 }
 
-/* One line, without its newline. */
-static tri_status line_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
+/* One line, without its newline, to be passed on. */
+static tri_status line_pass(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
 {
     tri_string object = {0};
     if (tri_log_format_now() != TRI_LOG_JSON || is_object(line, nbytes))
@@ -125,6 +125,21 @@ static tri_status line_put(launch_stream *stream, const char *line, size_t nbyte
     return status;
 }
 
+tri_status tri_launch_line_pass(launch_stream *stream, const char *line, size_t nbytes)
+{
+    tri_string log = {0};
+    tri_status status = line_pass(stream, line, nbytes, &log);
+    if (status == TRI_OK && log.nbytes > 0)
+        status = tri_fs_append(stream->log_path, log.text, log.nbytes);
+    tri_string_fini(&log);
+    return status;
+}
+
+static tri_status line_put(launch_stream *stream, const char *line, size_t nbytes, tri_string *log)
+{
+    return stream->put ? stream->put(stream, line, nbytes) : line_pass(stream, line, nbytes, log);
+}
+
 static tri_status bytes_put(launch_stream *stream, const char *bytes, size_t nbytes, tri_string *log)
 {
     while (nbytes > 0) {
@@ -134,6 +149,7 @@ static tri_status bytes_put(launch_stream *stream, const char *bytes, size_t nby
 
         if (part > room)
             part = room;
+        stream->at += (int64_t)(part + is_whole);
         if (is_whole && stream->line.nbytes == 0) {
             TRI_TRY(line_put(stream, bytes, part, log));
         } else {
@@ -145,7 +161,6 @@ static tri_status bytes_put(launch_stream *stream, const char *bytes, size_t nby
         }
         bytes += part + is_whole;
         nbytes -= part + is_whole;
-        stream->at += (int64_t)(part + is_whole);
     }
     return TRI_OK;
 }

@@ -34,8 +34,7 @@ static void note_object(launch *job, const char *format, va_list args)
         (void)tri_string_append(&job->sinks[1].pending, "\n");
 }
 
-static void note(launch *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note(launch *job, const char *format, ...)
+void tri_launch_say(launch *job, const char *format, ...)
 {
     va_list args;
 
@@ -61,10 +60,14 @@ void tri_launch_fail(launch *job, tri_status status)
 
 static void rank_signal(launch_rank *rank, int number, const char *name)
 {
+    if (rank->far.is) {
+        tri_launch_far_signal(rank, name);
+        return;
+    }
     if (rank->pid == 0)
         return;
     if (!rank->host)
-        kill(-rank->pid, number);
+        tri_launch_signal(rank->pid, number);
     else if (rank->control >= 0 && dprintf(rank->control, "%s\n", name) < 0)
         kill(-rank->pid, number); /* the connection is gone */
 }
@@ -107,7 +110,8 @@ static void ask_pass(launch *job)
             job->asked = 0;
     }
     if (job->asked > 0 && !here) {
-        note(job, "trireme: a trace is asked of a rank itself where all are on other hosts: kill -USR2 there\n");
+        tri_launch_say(job,
+                       "trireme: a trace is asked of a rank itself where all are on other hosts: kill -USR2 there\n");
         job->asked = 0;
     }
 }
@@ -120,7 +124,7 @@ static void signals_check(launch *job)
     ask_pass(job);
     if (number && !job->signal_passed) {
         job->signal_passed = true;
-        note(job, "trireme: signal %d (%s) is passed on to all ranks\n", number, strsignal(number));
+        tri_launch_say(job, "trireme: signal %d (%s) is passed on to all ranks\n", number, strsignal(number));
         all_end(job, number);
     }
     if (job->stopping && !job->killing && now_ns >= job->kill_ns) {
@@ -131,6 +135,7 @@ static void signals_check(launch *job)
     for (int r = 0; job->killing && now_ns >= job->cut_ns && r < job->world; r++) {
         if (job->ranks[r].pid > 0)
             kill(-job->ranks[r].pid, SIGKILL);
+        job->ranks[r].far.given_up = true;
     }
 }
 
@@ -168,7 +173,7 @@ static bool adopted_ended(const launch *job, const launch_rank *rank, siginfo_t 
 
     if (!rank->left && (rank->pidfd >= 0 ? poll(&one, 1, 0) != 1 : kill(rank->pid, 0) == 0))
         return false;
-    int code = tri_launch_exit_read(job, rank);
+    int code = tri_launch_exit_read(job->log_folder, rank->rank, rank->starts - 1);
     info->si_pid = rank->pid;
     info->si_code = code >= 0 ? CLD_EXITED : CLD_KILLED;
     info->si_status = code >= 0 ? code : SIGKILL;
@@ -176,7 +181,7 @@ static bool adopted_ended(const launch *job, const launch_rank *rank, siginfo_t 
 }
 
 /* Looked at first and reaped after: until then no new process can have its number. */
-static bool child_ended(launch_rank *rank, siginfo_t *info)
+bool tri_launch_child_ended(launch_rank *rank, siginfo_t *info)
 {
     info->si_pid = 0;
     if (waitid(P_PID, (id_t)rank->pid, info, WEXITED | WNOHANG | WNOWAIT) != 0 || info->si_pid == 0)
@@ -188,10 +193,12 @@ static bool child_ended(launch_rank *rank, siginfo_t *info)
 /* Reaps it if it ended; its process group goes with it. False: it runs. */
 static bool rank_reap(launch *job, launch_rank *rank, siginfo_t *info)
 {
-    if (rank->pid == 0 || !(rank->adopted ? adopted_ended(job, rank, info) : child_ended(rank, info)))
+    if (rank->far.is
+            ? !tri_launch_far_ended(job, rank, info)
+            : rank->pid == 0 || !(rank->adopted ? adopted_ended(job, rank, info) : tri_launch_child_ended(rank, info)))
         return false;
     tri_launch_guard_remove(&job->guard, rank->pid);
-    if (!rank->adopted)
+    if (!rank->adopted && !rank->far.is)
         waitpid(rank->pid, NULL, 0);
     rank->pid = 0;
     job->alive--;
@@ -220,7 +227,8 @@ static void rank_bury(launch *job, const launch_rank *rank)
 
     snprintf(id, sizeof id, "%d.%d", rank->rank, rank->starts - 1);
     if (tri_members_bury(job->store, id, tri_now_ns() + BURY_NS) != TRI_OK)
-        note(job, "trireme: cannot tell the others that rank %d has ended: %s\n", rank->rank, tri_last_error());
+        tri_launch_say(job, "trireme: cannot tell the others that rank %d has ended: %s\n", rank->rank,
+                       tri_last_error());
 }
 
 /* Whether the others go on without one that died by a signal. */
@@ -228,8 +236,8 @@ static bool others_go_on(launch *job, const launch_rank *rank, int signal)
 {
     if (!job->config->elastic || signal == 0 || job->stopping || (job->alive == 0 && !tri_launch_is_needed(job)))
         return false;
-    note(job, "trireme: worker %d was killed by signal %d (%s); the others go on\n", rank->rank, signal,
-         strsignal(signal));
+    tri_launch_say(job, "trireme: worker %d was killed by signal %d (%s); the others go on\n", rank->rank, signal,
+                   strsignal(signal));
     return true;
 }
 
@@ -249,8 +257,8 @@ static bool rank_restart(launch *job, launch_rank *rank, int signal)
     if (signal == 0 || job->stopping || job->signal_passed || job->restarted >= job->config->restarts)
         return false;
     restarted_note(job, job->restarted + 1);
-    note(job, "trireme: rank %d was killed by signal %d (%s); started again (%lld of at most %lld)\n", rank->rank,
-         signal, strsignal(signal), (long long)job->restarted, (long long)job->config->restarts);
+    tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s); started again (%lld of at most %lld)\n",
+                   rank->rank, signal, strsignal(signal), (long long)job->restarted, (long long)job->config->restarts);
     for (int i = 0; i < 2; i++)
         tri_launch_stream_close(&rank->streams[i]);
     tri_status status = tri_launch_child_start(&job->start, rank);
@@ -290,14 +298,14 @@ static void ends_check(launch *job)
         return;
     *job->result = cause;
     if (cause.signal)
-        note(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause.rank, cause.signal,
-             strsignal(cause.signal), job->alive > 0 ? "; stopping the others" : "");
+        tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause.rank, cause.signal,
+                       strsignal(cause.signal), job->alive > 0 ? "; stopping the others" : "");
     else
-        note(job, "trireme: rank %d ended with exit code %d%s%s\n", cause.rank, cause.exit_code,
-             job->ranks[cause.rank - job->first].host && cause.exit_code == 255
-                 ? " (the remote shell's when it has no connection)"
-                 : "",
-             job->alive > 0 ? "; stopping the others" : "");
+        tri_launch_say(job, "trireme: rank %d ended with exit code %d%s%s\n", cause.rank, cause.exit_code,
+                       job->ranks[cause.rank - job->first].host && cause.exit_code == 255
+                           ? " (the remote shell's when it has no connection)"
+                           : "",
+                       job->alive > 0 ? "; stopping the others" : "");
     tri_launch_stop_others(job);
 }
 
@@ -398,6 +406,7 @@ void tri_launch_watch(launch *job)
     while (job->alive > 0 || tri_launch_is_needed(job)) {
         wait_turn(job);
         signals_check(job);
+        tri_launch_far_check(job);
         for (int i = 0; i < 2 * job->world; i++) {
             if (job->polls[3 + 3 * (i / 2) + i % 2].revents)
                 tri_launch_fail(job, tri_launch_stream_read(&job->ranks[i / 2].streams[i % 2]));

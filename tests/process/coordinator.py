@@ -4,6 +4,7 @@
 usage: coordinator.py TRIREME
 """
 import os
+import pathlib
 import re
 import signal
 import time
@@ -102,6 +103,75 @@ class Coordinator(Elastic):
         other = self.start("other", "-n", "2", "--join", address, *words)
         self.assertNotEqual(other.end(), 0, other.text())
         del os.environ["TRIREME_TOKEN"]
+
+    def hosts(self):
+        """Two hosts that are this machine, by an ssh that is a shell with nothing of our environment."""
+        (self.path / "hosts").write_text("127.0.0.1 slots=2\nlocalhost slots=1\n")
+        (self.path / "bin").mkdir()
+        shell = self.path / "bin" / "ssh"
+        shell.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n'
+                         'echo "what a login says"\nexec env -i PATH="$PATH" OMP_NUM_THREADS=1 sh -c "$2"\n')
+        shell.chmod(0o755)
+        before = os.environ["PATH"]
+        os.environ["PATH"] = f"{shell.parent}:{before}"
+        self.addCleanup(os.environ.__setitem__, "PATH", before)
+        return "-n", "3", "--elastic", "1:8", "--restarts", "9", "--hosts", "hosts"
+
+    def attendants(self):
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                here = os.readlink(f"/proc/{pid}/cwd") == str(self.path.resolve())
+            except OSError:
+                continue
+            if here and len(words) > 1 and words[1] == b"attend":
+                found.append(int(pid))
+        return found
+
+    def test_workers_on_other_hosts_outlive_launcher_and_connection(self):
+        steps = "train.steps=6000"
+        words = (*self.hosts(), steps)
+        first = self.start_running("run", *words)
+        self.kill_launcher(first)
+        before = self.steps()
+        until = time.monotonic() + 20
+        while (self.steps() <= before or self.attendants()) and time.monotonic() < until:
+            time.sleep(0.02)
+        self.assertGreater(self.steps(), before, "training stands still without a launcher")
+        self.assertEqual(self.attendants(), [], "what a connection started is left behind")
+        self.kill_worker(1)
+        (self.path / "hosts").write_text("127.0.0.1 slots=3\n")
+        other = self.start("run", *words)
+        self.assertEqual(other.end(), 2, other.text())
+        self.assertIn("is of a job on other hosts, whose launcher was killed: want '127.0.0.1 2, localhost 1'", other.text())
+        (self.path / "hosts").write_text("127.0.0.1 slots=2\nlocalhost slots=1\n")
+        second = self.start("run", "--attach", "run")
+        self.assertTrue(second.wait_for("started again"), second.text())
+        self.assertTrue(second.wait_for("generation"), second.text())
+        cut = self.attendants()
+        for pid in cut:
+            os.kill(pid, signal.SIGKILL)
+        self.assertTrue(cut and second.wait_for("is there again, and worker", len(cut)), second.text())
+        self.check(second, steps)
+        printed = re.findall(r"step (\d+)  loss \S+  test loss", first.text() + second.text())
+        self.assertEqual(sorted(int(step) for step in printed), list(range(200, 6001, 200)), "lines were lost, or came twice")
+        self.assertEqual(first.text().count("what a login says"), 3)
+
+    def test_a_launcher_that_is_asked_to_end_leaves_nobody_on_other_hosts(self):
+        words = (*self.hosts(), "train.steps=100000")
+        first = self.start_running("run", *words)
+        left = workers_in(self.path)
+        self.kill_launcher(first)
+        (self.path / "run" / "launcher.journal").unlink()  # as after a restart of the launcher's machine
+        second = self.start("run", *words)
+        self.assertTrue(second.wait_for("is of an earlier job in run/log", 2), second.text())
+        second.wait_for_steps()
+        self.assertTrue(second.wait_for("3 ranks"), second.text())
+        self.assertFalse(set(left.values()) & set(workers_in(self.path).values()), "two jobs are in one folder")
+        second.process.send_signal(signal.SIGINT)
+        self.assertEqual(second.end(), 130, second.text())
+        self.assertEqual((workers_in(self.path), self.attendants()), ({}, []))
 
     def test_with_alone_0_nobody_is_left(self):
         run = self.start_running("run", "-n", "2", "--elastic", "1:8", "--alone", "0", *LONG)
