@@ -31,7 +31,7 @@ test: ## builds everything, runs all tests
 	@tools/deps build test demo
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
 	@cmake --build $(BUILD) --parallel $(JOBS)
-	@ctest --test-dir $(BUILD) --output-on-failure --timeout 300
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300
 
 check: ## format, layers, headers, names in documents, lengths
 	@tools/deps build check
@@ -61,7 +61,7 @@ dev tsan: ## the tests under sanitizers
 	@tools/deps build test
 	@cmake --preset $@
 	@cmake --build build-$@ --parallel $(JOBS)
-	@ctest --test-dir build-$@ --output-on-failure --timeout 600
+	@ctest --test-dir build-$@ --output-on-failure --parallel $(JOBS) --timeout 600
 
 fuzz: ## SECONDS=300 of each fuzz target
 	@tools/deps build test fuzz

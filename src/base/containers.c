@@ -17,8 +17,7 @@
 
 /* --- string --- */
 
-/* Makes room for `more` bytes and the 0. */
-static tri_status string_reserve(tri_string *string, size_t more)
+tri_status tri_string_reserve(tri_string *string, size_t more)
 {
     size_t need;
     if (__builtin_add_overflow(string->nbytes, more, &need) || need >= (size_t)PTRDIFF_MAX / 4)
@@ -46,7 +45,7 @@ tri_status tri_string_append(tri_string *string, const char *text)
 
 tri_status tri_string_append_bytes(tri_string *string, const void *bytes, size_t nbytes)
 {
-    TRI_TRY(string_reserve(string, nbytes));
+    TRI_TRY(tri_string_reserve(string, nbytes));
     if (nbytes)
         memcpy(string->text + string->nbytes, bytes, nbytes);
     string->nbytes += nbytes;
@@ -71,7 +70,7 @@ tri_status tri_string_appendv(tri_string *string, const char *format, va_list ar
     va_end(again);
     if (written < 0)
         return tri_fail(TRI_EINVAL, "format \"%s\": want a text, got an error of vsnprintf", format);
-    TRI_TRY(string_reserve(string, (size_t)written));
+    TRI_TRY(tri_string_reserve(string, (size_t)written));
     vsnprintf(string->text + string->nbytes, (size_t)written + 1, format, args);
     string->nbytes += (size_t)written;
     return TRI_OK;

@@ -78,18 +78,13 @@ tri_status tri_metrics_follow(const char *path, tri_metrics **out)
     if (!metrics)
         return TRI_ENOMEM;
     metrics->path = tri_strdup(path);
-    char *room = tri_alloc_zero(1, ROOM_NBYTES);
-    tri_status status = metrics->path && room ? TRI_OK : TRI_ENOMEM;
-    if (status == TRI_OK)
-        status = tri_string_append_bytes(&metrics->lines, room, ROOM_NBYTES); /* the room, taken once */
-    tri_free(room);
+    tri_status status = metrics->path ? tri_string_reserve(&metrics->lines, ROOM_NBYTES) : TRI_ENOMEM;
     if (status != TRI_OK) {
         tri_string_fini(&metrics->lines);
         tri_free(metrics->path);
         tri_free(metrics);
         return status;
     }
-    tri_string_clear(&metrics->lines);
     metrics->last = metrics->at = -1;
     metrics->shared = true;
     *out = metrics;

@@ -41,11 +41,8 @@ tri_status tri_rank_log_open(const char *folder, int rank, int64_t every_s, int6
     tri_status status = tri_fs_make_folder(path);
     if (status == TRI_OK && first_step == 0)
         status = tri_fs_remove(log->path);
-    char *room = tri_alloc_zero(1, ROOM_NBYTES);
     if (status == TRI_OK)
-        status = room ? tri_string_append_bytes(&log->line, room, ROOM_NBYTES) : TRI_ENOMEM; /* taken once */
-    tri_free(room);
-    tri_string_clear(&log->line);
+        status = tri_string_reserve(&log->line, ROOM_NBYTES);
     if (status == TRI_OK) {
         *out = log;
         return TRI_OK;

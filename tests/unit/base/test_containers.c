@@ -63,6 +63,11 @@ static void a_failed_append_leaves_the_string_as_it_was(void **state)
     assert_int_equal(tri_string_append_bytes(&string, "", SIZE_MAX), TRI_ENOMEM);
     assert_int_equal(tri_string_append_bytes(&string, "", SIZE_MAX / 2), TRI_ENOMEM);
     assert_string_equal(tri_string_text(&string), "kept");
+    assert_int_equal(tri_string_reserve(&string, 500), TRI_OK);
+    assert_string_equal(tri_string_text(&string), "kept");
+    tri_memory_fail_at(1); /* the room is there */
+    assert_int_equal(tri_string_appendf(&string, "%0500d", 1), TRI_OK);
+    tri_memory_fail_at(0);
     tri_string_fini(&string);
 }
 
