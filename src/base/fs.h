@@ -68,6 +68,9 @@ typedef struct tri_fs_map {
 } tri_fs_map;
 tri_status tri_fs_map_open(const char *path, tri_fs_map *map);
 void tri_fs_map_close(tri_fs_map *map);
+/* Bytes of a mapped file that were read and are not wanted soon: they are no memory of this process any more; reading
+ * them brings them back. */
+void tri_fs_map_pass(const void *bytes, size_t nbytes);
 /* For programs: such a SIGBUS prints "error: <path>: cut short by another program while it was read" and exits with 1.
  * Any other SIGBUS kills as before. */
 void tri_fs_cut_catch(void);

@@ -114,6 +114,7 @@ typedef struct tri_op_desc {
     bool need_dinput[TRI_OP_MAX_INPUTS]; /* false: the input's gradient is not wanted (data, labels) */
     int max_shards;                      /* most shards of one call */
     int threads;                         /* of each call */
+    bool adds;                           /* embedding, backward: its gradient is added to what is there */
 } tri_op_desc;
 
 /* Whether any value is of that type; bf16 or f16. */
@@ -165,8 +166,8 @@ typedef struct tri_op_call {
                                         kernel's flags say so */
     int part_count;                  /* subtrees of the shards of this call */
     const tri_tree_part *parts;      /* first is relative to the call's first shard */
-    float *const *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten;
-                                        NULL: not wanted. Gradients are f32 sums over samples, never means. batch_norm:
+    float *const *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten
+                                        (desc.adds: added to); NULL: not wanted. Gradients are f32 sums over samples, never means. batch_norm:
                                         for the buffers (2, 3) the sum over shards with samples of their mean and
                                         unbiased variance (sync: those of the batch), written by forward (training) and
                                         by backward, by each that is given part_count and dparam */

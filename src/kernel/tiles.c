@@ -175,6 +175,7 @@ double tri_vector_tree_sum(double *blocks, int64_t count)
 typedef struct leaves_arg {
     const tri_op_call *call;
     int p; /* -1: sums stay in the leaves */
+    bool adds;
     float *leaves;
     int64_t stride, count;
 } leaves_arg;
@@ -186,7 +187,8 @@ static void leaves_tile(void *arg, int64_t tile)
     for (int part = 0; part < v->call->part_count; part++) {
         const tri_tree_part range = v->call->parts[part];
         float *leaf = v->leaves + range.first * v->stride + first;
-        float *out = v->p >= 0 ? v->call->dparam[v->p][part] + first : leaf;
+        float *gradient = v->p >= 0 ? v->call->dparam[v->p][part] + first : leaf;
+        float *out = v->adds ? leaf : gradient;
         for (int64_t step = 1; step < range.count; step *= 2) {
             for (int64_t i = 0; i + step < range.count; i += 2 * step) {
                 float *into = leaf + i * v->stride;
@@ -195,6 +197,9 @@ static void leaves_tile(void *arg, int64_t tile)
         }
         if (range.count == 1 && out != leaf) {
             memcpy(out, leaf, (size_t)count * sizeof(float));
+        }
+        if (v->adds) {
+            add_slice(gradient, gradient, leaf, count);
         }
     }
 }
@@ -205,7 +210,7 @@ void tri_leaves_sum(const tri_kernel *kernel, const tri_op_call *call, int p, fl
     if (!tri_call_wants_dparam(call, p)) {
         return;
     }
-    leaves_arg arg = {call, p, leaves, stride, count};
+    leaves_arg arg = {call, p, kernel->desc.adds, leaves, stride, count};
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(count, LEAF_TILE), leaves_tile, &arg);
 }
 
@@ -238,6 +243,6 @@ void tri_batch_sum(const tri_op_call *call, double *leaves, int64_t count)
 
 void tri_leaves_fold(const tri_kernel *kernel, const tri_op_call *call, float *leaves, int64_t stride)
 {
-    leaves_arg arg = {call, -1, leaves, stride, stride};
+    leaves_arg arg = {call, -1, false, leaves, stride, stride};
     tri_tiles_run(kernel->desc.threads, tri_int64_ceil(stride, LEAF_TILE), leaves_tile, &arg);
 }

@@ -148,7 +148,8 @@ static tri_status go_down(tri_graph *graph, tri_graph_ready ready, void *arg, bo
             TRI_TRY(op_down(graph, op, late && op->late));
         TRI_TRY(tri_graph_others(graph));
         for (int p = op->desc.param_count - 1; ready && p >= 0; p--)
-            ready(arg, op->slot[p]);
+            if (p > 0 || !op->open)
+                ready(arg, op->slot[p]);
     }
     return TRI_OK;
 }

@@ -146,6 +146,16 @@ static void op_make(tri_graph *graph, const tri_node *node, int node_number, gra
     for (int t = 0; node->tie >= 0 && t < graph->params->tie_count; t++)
         if (graph->params->ties[t].number == node->tie)
             op->slot[0] = graph->params->entry_count + t;
+    op->open = node->tie >= 0 && graph->params->ties_joined;
+}
+
+/* Ties that are joined: the way down meets the other reader first, and the table's own op adds. */
+static void ties_join(tri_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++)
+        for (int made = 0; graph->ops[o].open && made < o; made++)
+            if (graph->ops[made].desc.param_count > 0 && graph->ops[made].slot[0] == graph->ops[o].slot[0])
+                graph->ops[made].desc.adds = true;
 }
 
 static tri_status ops_make(tri_graph *graph, const tri_model *model)
@@ -167,6 +177,7 @@ static tri_status ops_make(tri_graph *graph, const tri_model *model)
         op_of_value[nodes[n].output] = graph->op_count++;
     }
     tri_free(op_of_value);
+    ties_join(graph);
     return TRI_OK;
 }
 

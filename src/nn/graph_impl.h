@@ -57,6 +57,7 @@ typedef struct graph_op {
     int slot[TRI_OP_MAX_PARAMS];          /* numbers of their gradients: entries or ties */
     bool backward;                        /* takes part in the way down */
     bool moves[TRI_OP_MAX_PARAMS];        /* gradients of parameters that are wanted */
+    bool open;                            /* an op further down adds to the gradient of parameter 0 */
     int block;                            /* 0: none */
     bool again;                           /* runs once more, at again_at, before its block goes down */
     bool late;                        /* gradients of its parameters may come at late_at, behind all of the way down */

@@ -243,6 +243,30 @@ void tri_params_destroy(tri_params *params)
     tri_free(params);
 }
 
+/* The node that made a parameter is the first that reads it. */
+static tri_op maker_of(const tri_model *model, int number)
+{
+    const tri_node *nodes = model->nodes.items;
+    size_t n = 0;
+    while (nodes[n].param_count == 0 || nodes[n].param[0] != number)
+        n++;
+    return nodes[n].op;
+}
+
+void tri_params_join_ties(tri_params *params, const tri_model *model)
+{
+    for (int t = 0; t < params->tie_count; t++) {
+        const int entry = params->ties[t].entry;
+        if (maker_of(model, params->entries[entry].number) != TRI_OP_EMBEDDING)
+            return;
+        for (int other = 0; other < t; other++)
+            if (params->ties[other].entry == entry)
+                return;
+    }
+    params->ties_joined = params->tie_count > 0;
+    params->tie_count = 0;
+}
+
 void tri_params_fold(const tri_params *params, int threads, float *grads)
 {
     for (int t = 0; t < params->tie_count; t++) {

@@ -64,7 +64,7 @@ static inline tri_slice tri_param_within(const tri_param *entry, tri_slice slice
 
 /* Another reader of an entry (tied weights). Its gradient has a place of its own in gradient arrays, behind the
  * entries, and is added to the entry's once the sums over all shards are there: so the sum does not depend on who had
- * which shards. */
+ * which shards. Where one run has all shards the entry's reader adds to it instead: tri_params_join_ties(). */
 typedef struct tri_tie {
     int entry;
     int number;    /* in the model */
@@ -83,6 +83,7 @@ typedef struct tri_params {
     const tri_device_ops *device;
     tri_tie *ties;
     int tie_count;
+    bool ties_joined;    /* there are readers whose gradients have no place of their own */
     int *of_model;       /* [model_count]: number in the model -> entry, -1: it is not here */
     int model_count;     /* parameters of the model */
     char **names;        /* [model_count]: those of the model; NULL for buffers, which nobody trains */
@@ -142,6 +143,11 @@ tri_status tri_params_fill(tri_params *params, const tri_model *model, uint64_t 
 /* Allocates them alone: zeros. */
 tri_status tri_params_room(tri_params *params, const tri_slice *share, int share_count);
 void tri_params_destroy(tri_params *params);
+/* Before graphs are made and gradients are allotted, of ranks none of which shares its shards with others or takes them
+ * in several runs: an embedding adds its gradient to that of the other reader of its table, with the bits of
+ * tri_params_fold(), and there is one gradient less in memory. Does nothing where a tie is
+ * not of an embedding, or a table has several. */
+void tri_params_join_ties(tri_params *params, const tri_model *model);
 /* Adds the gradients of ties to those of their entries, in order; grads holds the sums over all shards. */
 void tri_params_fold(const tri_params *params, int threads, float *grads);
 /* NULL when absent; the first of its pieces where the tensor is cut. */

@@ -2,6 +2,8 @@
  *
  * build_model.c: configuration to model, store and graph.
  */
+#include <string.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/job.h"
@@ -30,6 +32,14 @@ static tri_status graph_config(const tri_job *job, tri_graph_config *config)
     return TRI_OK;
 }
 
+/* One run of one graph has all shards of a step, now and later. */
+static bool runs_alone(const tri_job *job)
+{
+    return job->mesh.data == 1 && job->mesh.tensor == 1 && job->mesh.pipeline == 1 && !job->elastic.on &&
+           !job->servers.client && strcmp(job->config.parallel.sync, "allreduce") == 0 &&
+           job->waves.shards == job->config.train.shards;
+}
+
 /* The table of what of the model's tensors is in this rank's store. */
 static tri_status store_lay(tri_job *job, const tri_model *model)
 {
@@ -38,6 +48,8 @@ static tri_status store_lay(tri_job *job, const tri_model *model)
                                    : tri_params_lay(model, NULL, device, &job->params));
     for (int e = 0; e < job->params->entry_count; e++)
         job->params->entries[e].frozen = job->frozen[job->params->entries[e].number];
+    if (runs_alone(job))
+        tri_params_join_ties(job->params, model);
     return TRI_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fs.h"
 #include "checkpoint/safetensors.h"
 #include "train/save.h"
 
@@ -136,6 +137,21 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+#define HASH_PIECE (INT64_C(4) << 20) /* numbers */
+
+/* As a file as large as the weights is read, it does not become this process's memory. */
+static void tensor_hash(tri_params_hasher *hasher, const tri_stored_tensor *tensor)
+{
+    const float *values = tensor->bytes;
+    const int64_t all = tri_shape_count(tensor->shape);
+    tri_params_hasher_begin(hasher, tensor->name, tensor->shape);
+    for (int64_t first = 0; first < all; first += HASH_PIECE) {
+        const int64_t count = all - first < HASH_PIECE ? all - first : HASH_PIECE;
+        tri_params_hasher_put(hasher, values + first, count);
+        tri_fs_map_pass(values + first, (size_t)count * sizeof(float));
+    }
+}
+
 /* The weights: line of the run at this step, from what all have written. */
 static tri_status weights_hash(const char *path, uint64_t *hash)
 {
@@ -149,11 +165,8 @@ static tri_status weights_hash(const char *path, uint64_t *hash)
         tri_params_hasher hasher;
         tri_params_hasher_init(&hasher);
         qsort(names, (size_t)count, sizeof(*names), by_name);
-        for (int i = 0; i < count; i++) {
-            const tri_stored_tensor *tensor = tri_safetensors_find(file, names[i]);
-            tri_params_hasher_begin(&hasher, tensor->name, tensor->shape);
-            tri_params_hasher_put(&hasher, tensor->bytes, tri_shape_count(tensor->shape));
-        }
+        for (int i = 0; i < count; i++)
+            tensor_hash(&hasher, tri_safetensors_find(file, names[i]));
         *hash = tri_params_hasher_end(&hasher);
     }
     tri_status status = names ? TRI_OK : TRI_ENOMEM;

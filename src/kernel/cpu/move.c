@@ -135,19 +135,32 @@ static void row_sum(const table_arg *v, int64_t row, tri_tree_part part, int64_t
     }
 }
 
+/* The gradient of one row over the shards of a part. */
+static void row_backward(const table_arg *v, int64_t row, tri_tree_part part, float *out)
+{
+    const bool none = v->first[row] == v->first[row + 1];
+    if (none && !v->kernel->desc.adds) {
+        memset(out, 0, (size_t)v->width * sizeof(float));
+        return;
+    }
+    for (int64_t c = 0; c < v->width; c += WIDTH_TILE) {
+        const int64_t count = tri_int64_min(WIDTH_TILE, v->width - c);
+        float sum[WIDTH_TILE] = {0}; /* adding zeros makes +0 of -0, as it does where the two sums lie apart */
+        if (!none) {
+            row_sum(v, row, part, c, count, v->kernel->desc.adds ? sum : out + c);
+        }
+        if (v->kernel->desc.adds) {
+            add_to(out + c, sum, count);
+        }
+    }
+}
+
 static void table_backward_tile(void *arg, int64_t tile)
 {
     const table_arg *v = arg;
     for (int64_t r = tile * TABLE_TILE; r < tri_int64_min((tile + 1) * TABLE_TILE, v->rows); r++) {
         for (int part = 0; part < v->call->part_count; part++) {
-            float *out = v->call->dparam[0][part] + r * v->width;
-            if (v->first[r] == v->first[r + 1]) {
-                memset(out, 0, (size_t)v->width * sizeof(float));
-                continue;
-            }
-            for (int64_t c = 0; c < v->width; c += WIDTH_TILE) {
-                row_sum(v, r, v->call->parts[part], c, tri_int64_min(WIDTH_TILE, v->width - c), out + c);
-            }
+            row_backward(v, r, v->call->parts[part], v->call->dparam[0][part] + r * v->width);
         }
     }
 }

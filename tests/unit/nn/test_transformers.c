@@ -261,6 +261,59 @@ static void tied_weights_must_fit(void **state)
     }
 }
 
+static void count_table(void *arg, int number)
+{
+    *(int *)arg += number == 0;
+}
+
+/* The store's gradients are those of the rig after tri_params_fold(), to the bit; the table's is complete once. */
+static void joined_compare(const rig *r, const char *kind, tri_dtype precision)
+{
+    tri_params *params;
+    tri_graph *graph;
+    const float(*sums)[4];
+    const tri_tree_part whole = {0, RIG_SHARDS};
+    int complete = 0;
+    OK(tri_params_create(r->model, tri_device_find("cpu"), 1, &params));
+    tri_params_join_ties(params, r->model);
+    assert_int_equal(tri_params_grad_count(params), params->count);
+    tri_graph_config config = rig_config(kind, 2);
+    config.precision = precision;
+    OK(tri_graph_compile(r->model, params, &config, &graph));
+    float *grads = malloc((size_t)(params->count + TRI_PARAMS_TAIL) * sizeof(float));
+    for (int64_t i = 0; i < params->count; i++) /* whatever is not written shows */
+        grads[i] = NAN;
+    OK(tri_graph_grads_set(graph, 1, &whole, &grads));
+    OK(tri_graph_forward(graph, &r->batch, 3, true, &sums));
+    OK(tri_graph_backward(graph, count_table, &complete));
+    assert_string_equal(params->entries[0].name, "wte.weight");
+    assert_int_equal(complete, 1);
+    for (int e = 0; e < params->entry_count; e++)
+        assert_memory_equal(grads + params->entries[e].first, r->grads[0] + params->entries[e].first,
+                            (size_t)params->entries[e].count * sizeof(float));
+    free(grads);
+    tri_graph_destroy(graph);
+    tri_params_destroy(params);
+}
+
+static void ties_that_are_joined_have_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind;
+        tri_dtype precision;
+    } rows[] = {{"cpu", TRI_F32}, {"cpu", TRI_BF16}, {"reference", TRI_F32}};
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
+        rig r;
+        rig_open_as(&r, rig_gpt(), 7, rows[i].kind, 2, true, rows[i].precision);
+        rig_run_whole(&r, 3);
+        assert_int_equal(r.params->tie_count, 1);
+        tri_params_fold(r.params, 2, r.grads[0]);
+        joined_compare(&r, rows[i].kind, rows[i].precision);
+        rig_close(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +323,7 @@ int main(void)
         cmocka_unit_test(checkpoint_needs_a_fraction_of_the_memory),
         cmocka_unit_test(wrong_fields_are_refused_with_words),
         cmocka_unit_test(tied_weights_must_fit),
+        cmocka_unit_test(ties_that_are_joined_have_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
