@@ -166,12 +166,11 @@ typedef struct tri_op_call {
                                         kernel's flags say so */
     int part_count;                  /* subtrees of the shards of this call */
     const tri_tree_part *parts;      /* first is relative to the call's first shard */
-    float
-        *const *dparam[TRI_OP_MAX_PARAMS]; /* dparam[p][part]: gradient of parameter p, one per part; overwritten
-                                      (desc.adds: added to); NULL: not wanted. Gradients are f32 sums over samples,
-                                      never means. batch_norm: for the buffers (2, 3) the sum over shards with samples
-                                      of their mean and unbiased variance (sync: those of the batch), written by forward
-                                      (training) and by backward, by each that is given part_count and dparam */
+    /* dparam[p][part]: gradient of parameter p, one per part; overwritten (desc.adds: added to); NULL: not wanted.
+     * Gradients are f32 sums over samples, never means. batch_norm: for the buffers (2, 3) the sum over shards with
+     * samples of their mean and unbiased variance (sync: those of the batch), written by forward (training) and by
+     * backward, by each that is given part_count and dparam. */
+    float *const *dparam[TRI_OP_MAX_PARAMS];
 } tri_op_call;
 
 /* vocab_part, vocab_join: what is known of a row's logits for some of the words, as f32. vocab_sums makes the loss of
