@@ -10,11 +10,11 @@
 #include "base/fs.h"
 #include "base/runtime.h"
 #include "cli/page/page.h"
+#include "monitor/rank_log.h"
 
 #define SLICE_NBYTES (1u << 20)           /* read at once, */
 #define SLICE_NS     (40 * TRI_NS_PER_MS) /* or about so long, before somebody else has a turn */
 #define LOOK_NS      (2 * TRI_NS_PER_S)
-#define MOST_RANKS   4096
 #define MOST_EVENTS  20000
 
 enum {
@@ -115,7 +115,7 @@ static void rank_line_seen(void *arg, const tri_metrics_line *line)
         TRI_PAGE_RANK_COLUMNS(VALUE)
 #undef VALUE
     };
-    at->rank->world = world >= 0 && world <= MOST_RANKS ? (int)world : 0;
+    at->rank->world = world >= 0 && world <= TRI_RANK_LOG_RANKS ? (int)world : 0;
     (void)tri_history_add(at->rank->history, time, values);
     at->rank->sent_to.count = 0;
     tri_metrics_line_numbered(line, "to_", sent_keep, at->rank);
@@ -131,8 +131,9 @@ static int rank_order(const void *a, const void *b)
     return (*(tri_page_rank *const *)a)->rank - (*(tri_page_rank *const *)b)->rank;
 }
 
-static tri_status rank_add(tri_page_run *run, int number)
+static tri_status rank_add(void *arg, int number, const char *path)
 {
+    tri_page_run *run = arg;
     for (size_t i = 0; i < run->ranks.count; i++)
         if (rank_at(run, i)->rank == number)
             return TRI_OK;
@@ -142,7 +143,7 @@ static tri_status rank_add(tri_page_run *run, int number)
     rank->rank = number;
     rank->tail.most = SLICE_NBYTES;
     rank->sent_to.each = sizeof(double);
-    snprintf(rank->tail.path, sizeof(rank->tail.path), "%s/ranks/rank-%d.jsonl", run->top.run, number);
+    snprintf(rank->tail.path, sizeof(rank->tail.path), "%s", path);
     tri_status status = tri_history_create(TRI_PAGE_RANK_COUNT, &rank->history);
     if (status == TRI_OK && !tri_vector_push(&run->ranks, &rank))
         status = TRI_ENOMEM;
@@ -157,25 +158,12 @@ static tri_status rank_add(tri_page_run *run, int number)
 
 static tri_status ranks_find(tri_page_run *run)
 {
-    char folder[1200], **names;
-    size_t count;
-    snprintf(folder, sizeof(folder), "%s/ranks", run->top.run);
-    if (!tri_fs_is_folder(folder))
-        return TRI_OK;
-    TRI_TRY(tri_fs_list(folder, &names, &count));
-    tri_status status = TRI_OK;
-    for (size_t i = 0; i < count && status == TRI_OK; i++) {
-        int number, length = 0;
-        if (sscanf(names[i], "rank-%d.jsonl%n", &number, &length) == 1 && length > 0 && !names[i][length] &&
-            number >= 0 && number < MOST_RANKS)
-            status = rank_add(run, number);
-    }
-    tri_fs_list_free(names, count);
+    TRI_TRY(tri_rank_log_visit(run->top.run, rank_add, run));
     if (run->ranks.count > 0 && !run->rank_events) { /* they know the time too */
         run->rank_events = true;
         run->events.count = 0;
     }
-    return status;
+    return TRI_OK;
 }
 
 /* --- all --- */

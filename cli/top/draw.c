@@ -7,18 +7,10 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/runtime.h"
 #include "cli/top/top.h"
 
 #define BAR_COLUMNS 40
-
-static double step_seconds(const tri_step_record *last)
-{
-    double sum = 0;
-#define PHASE_ADD(name) sum += last->name;
-    TRI_PHASE_LIST(PHASE_ADD)
-#undef PHASE_ADD
-    return sum;
-}
 
 const char *tri_top_state(const tri_top *top)
 {
@@ -47,7 +39,7 @@ static tri_status head_draw(const tri_top *top, tri_string *out)
     TRI_TRY(tri_string_appendf(out, "epoch %.2f/%lld  step %lld", last->epoch, (long long)top->epochs,
                                (long long)last->step + 1));
     if (top->steps > 0) {
-        double left_s = (double)(top->steps - last->step - 1) * step_seconds(last);
+        double left_s = (double)(top->steps - last->step - 1) * tri_top_phases(last);
         TRI_TRY(tri_string_appendf(out, "/%lld  %.0f %%  %.0f s left", (long long)top->steps,
                                    100 * (double)(last->step + 1) / (double)top->steps, left_s > 0 ? left_s : 0.0));
     }
@@ -71,6 +63,36 @@ static tri_status phase_draw(const char *name, double seconds, double all, tri_s
     for (int i = 0; i < filled && i < BAR_COLUMNS; i++)
         TRI_TRY(tri_string_append(out, "#"));
     return tri_string_append(out, "\n");
+}
+
+/* Its newest steps: what one took, and the parts of it; how long ago that was said. */
+static tri_status split_draw(const tri_top_split *split, double now, tri_string *out)
+{
+    const double all = tri_top_phases(&split->sum);
+    if (split->steps == 0)
+        return TRI_OK;
+    TRI_TRY(tri_string_appendf(out, "%5d %8lld %9.3f", split->rank, (long long)split->step + 1,
+                               1e3 * all / (double)split->steps));
+#define SHARE_DRAW(name)                                                                                               \
+    TRI_TRY(tri_string_appendf(out, " %*.0f", (int)sizeof(#name) - 1, all > 0 ? 100 * split->sum.name / all : 0.0));
+    TRI_PHASE_LIST(SHARE_DRAW)
+#undef SHARE_DRAW
+    return tri_string_appendf(out, " %7.0f\n", now > split->time ? now - split->time : 0.0);
+}
+
+static tri_status splits_draw(const tri_top *top, tri_string *out)
+{
+    const double now = (double)tri_wall_ns() / 1e9;
+    if (top->splits.count == 0)
+        return TRI_OK;
+    TRI_TRY(tri_string_append(out, "\nwhere each rank's time goes, % of its steps of late:\n rank     step   step ms"));
+#define NAME_DRAW(name) TRI_TRY(tri_string_append(out, " " #name));
+    TRI_PHASE_LIST(NAME_DRAW)
+#undef NAME_DRAW
+    TRI_TRY(tri_string_append(out, "   s ago\n"));
+    for (size_t i = 0; i < top->splits.count; i++)
+        TRI_TRY(split_draw(tri_vector_at(&top->splits, i), now, out));
+    return TRI_OK;
 }
 
 static tri_status ranks_draw(const tri_top *top, tri_string *out)
@@ -105,7 +127,7 @@ static tri_status cut_append(const char *text, int columns, tri_string *out)
 tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out)
 {
     tri_string text = {0};
-    const double all = step_seconds(&top->last);
+    const double all = tri_top_phases(&top->last);
     tri_status status = head_draw(top, &text);
     if (status == TRI_OK && top->seen > 0)
         status = tri_string_appendf(&text, "\nstep of rank 0: %.3f ms\n", 1e3 * all);
@@ -114,6 +136,8 @@ tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out)
         status = phase_draw(#name, top->last.name, all, &text);
     TRI_PHASE_LIST(PHASE_DRAW)
 #undef PHASE_DRAW
+    if (status == TRI_OK)
+        status = splits_draw(top, &text);
     if (status == TRI_OK)
         status = ranks_draw(top, &text);
     if (status == TRI_OK && top->event[0])
@@ -131,7 +155,7 @@ tri_status tri_top_line(const tri_top *top, tri_string *out)
     if (top->seen > 0)
         TRI_TRY(tri_string_appendf(out, "  epoch %.2f  step %lld  loss %.4f  %.0f samples/s  step %.3f ms", last->epoch,
                                    (long long)last->step + 1, last->loss, last->samples_per_s,
-                                   1e3 * step_seconds(last)));
+                                   1e3 * tri_top_phases(last)));
     if (top->tested >= 0)
         TRI_TRY(tri_string_appendf(out, "  test loss %.4f", top->test_loss));
     if (top->ranks.count > 0)
@@ -179,10 +203,33 @@ void tri_top_fields(const tri_top *top, tri_json *json)
     (void)tri_json_end(&list);
 }
 
+/* The files of ranks, which the page has on its own. */
+static void splits_fields(const tri_top *top, tri_json *json)
+{
+    tri_json list = tri_json_array_in(json, "splits");
+    for (size_t i = 0; i < top->splits.count; i++) {
+        const tri_top_split *split = tri_vector_at(&top->splits, i);
+        if (split->steps == 0)
+            continue;
+        tri_json one = tri_json_object_in(&list, NULL);
+        tri_json_int(&one, "rank", split->rank);
+        tri_json_int(&one, "step", split->step);
+        tri_json_int(&one, "steps", split->steps);
+        tri_json_real(&one, "time", split->time);
+#define PHASE_WRITE(name) tri_json_real(&one, #name, split->sum.name);
+        TRI_PHASE_LIST(PHASE_WRITE)
+#undef PHASE_WRITE
+        tri_json_real(&one, "memory_bytes", split->memory);
+        (void)tri_json_end(&one);
+    }
+    (void)tri_json_end(&list);
+}
+
 tri_status tri_top_json(const tri_top *top, tri_string *out)
 {
     tri_json json = tri_json_object(out);
     tri_top_fields(top, &json);
+    splits_fields(top, &json);
     TRI_TRY(tri_json_end(&json));
     return tri_string_append(out, "\n");
 }

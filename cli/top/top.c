@@ -38,6 +38,7 @@ static tri_status look(tri_top *top)
 {
     TRI_TRY(tri_metrics_read(&top->reader, line_seen, top));
     tri_top_length_find(top);
+    TRI_TRY(tri_top_splits_look(top));
     return tri_top_ranks_look(top);
 }
 
@@ -109,7 +110,7 @@ static tri_status watch(tri_top *top, double every_s)
 static tri_status run(int count, char **argv)
 {
     double every_s = 1;
-    tri_top top = {.tested = -1, .ranks = {.each = sizeof(tri_top_rank)}};
+    tri_top top = {.tested = -1, .ranks = {.each = sizeof(tri_top_rank)}, .splits = {.each = sizeof(tri_top_split)}};
     if (count != 1)
         return tri_fail(TRI_ECONFIG, "trireme top wants the folder of one run, found %d words", count);
     if (!tri_fs_is_folder(argv[0]))
@@ -132,6 +133,7 @@ static tri_status run(int count, char **argv)
     if (status == TRI_OK)
         status = watch(&top, every_s);
     tri_vector_fini(&top.ranks);
+    tri_vector_fini(&top.splits);
     return status;
 }
 

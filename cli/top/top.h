@@ -20,6 +20,16 @@ typedef struct tri_top_rank {
     int64_t seen_ns;
 } tri_top_rank;
 
+/* Where the time of a rank went, on whatever host it is: the newest line of its file. */
+typedef struct tri_top_split {
+    int rank;
+    tri_metrics_tail tail;
+    int64_t step, steps; /* steps: that the line stands for; 0: there was none yet */
+    double time;         /* seconds since 1970, by its clock */
+    tri_step_record sum; /* phases, of these steps */
+    double memory;
+} tri_top_split;
+
 typedef struct tri_top {
     char run[1100];
     tri_metrics_tail reader;
@@ -31,7 +41,8 @@ typedef struct tri_top {
     char event[256];       /* the newest event or failed save; "" none */
     int64_t epochs, steps; /* of the whole run; steps 0: not known */
     bool has_config, steps_told;
-    tri_vector ranks; /* tri_top_rank, by rank */
+    tri_vector ranks;  /* tri_top_rank, by rank */
+    tri_vector splits; /* tri_top_split, by rank */
 } tri_top;
 
 /* seen.c: takes a line in; true: it is a step, which top->newest is now. */
@@ -40,6 +51,10 @@ bool tri_top_seen(tri_top *top, const tri_metrics_line *line);
 void tri_top_length_find(tri_top *top);
 /* ranks.c: looks for the processes that train in the run's folder. */
 tri_status tri_top_ranks_look(tri_top *top);
+/* splits.c: what each rank has said of itself. */
+tri_status tri_top_splits_look(tri_top *top);
+/* Seconds of a record's phases. */
+double tri_top_phases(const tri_step_record *record);
 /* draw.c: the screen, a line, an object. */
 tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out);
 tri_status tri_top_line(const tri_top *top, tri_string *out);

@@ -52,6 +52,27 @@ tri_status tri_rank_log_open(const char *folder, int rank, int64_t every_s, int6
     return status;
 }
 
+tri_status tri_rank_log_visit(const char *folder, tri_status (*visit)(void *arg, int rank, const char *path), void *arg)
+{
+    char path[1300], **names;
+    size_t count;
+    snprintf(path, sizeof(path), "%.1200s/" FOLDER, folder);
+    if (!tri_fs_is_folder(path))
+        return TRI_OK;
+    TRI_TRY(tri_fs_list(path, &names, &count));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < count && status == TRI_OK; i++) {
+        int number, length = 0;
+        if (sscanf(names[i], "rank-%d.jsonl%n", &number, &length) != 1 || length == 0 || names[i][length] ||
+            number < 0 || number >= TRI_RANK_LOG_RANKS)
+            continue;
+        snprintf(path, sizeof(path), "%.1200s/" FOLDER "/rank-%d.jsonl", folder, number);
+        status = visit(arg, number, path);
+    }
+    tri_fs_list_free(names, count);
+    return status;
+}
+
 static tri_status line_make(tri_rank_log *log)
 {
     const uint64_t sent = tri_counter_now(TRI_COUNT_SENT_NBYTES), received = tri_counter_now(TRI_COUNT_RECEIVED_NBYTES);

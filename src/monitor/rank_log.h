@@ -11,6 +11,10 @@
 #include "monitor/metrics.h"
 
 typedef struct tri_rank_log tri_rank_log;
+#define TRI_RANK_LOG_RANKS 4096 /* that readers look at, at most */
+/* Calls for each rank that has a file in the run's folder; stops at a failure. */
+tri_status tri_rank_log_visit(const char *folder, tri_status (*visit)(void *arg, int rank, const char *path),
+                              void *arg);
 /* folder: of the run. Appends to what is there, unless the run begins (first_step 0). */
 tri_status tri_rank_log_open(const char *folder, int rank, int64_t every_s, int64_t first_step, tri_rank_log **out);
 /* Who the rank is now: members of its generation (0: there are none), and bytes it has sent to each of them so far. */

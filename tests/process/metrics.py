@@ -4,15 +4,19 @@ something else, too much, or too slowly is refused and holds nobody up.
 
 usage: metrics.py TRIREME
 """
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 import urllib.error
@@ -95,6 +99,25 @@ class Metrics(unittest.TestCase):
             self.assertEqual(seen[f'trireme_steps_total{{rank="{rank}"}}'], seen[f'trireme_step{{rank="{rank}"}}'])
             self.assertGreater(seen[f'trireme_phase_seconds_total{{rank="{rank}",phase="backward"}}'], 0)
         self.assertEqual(seen['trireme_planned_steps{rank="0"}'], 16e6)
+
+    def test_top_shows_where_the_time_of_each_rank_goes(self):
+        top = json.loads(subprocess.run([TRIREME, "top", "two", "--once", "--json"], cwd=self.folder, check=True, capture_output=True).stdout)
+        self.assertEqual([split["rank"] for split in top["splits"]], [0, 1])
+        for split in top["splits"]:
+            self.assertGreater(split["steps"], 0)
+            self.assertGreater(split["backward"], 0)
+        screen, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+        shown = subprocess.Popen([TRIREME, "top", "two", "--every", "0.1"], cwd=self.folder, stdout=terminal)
+        text, table = "", re.compile(r"% of its steps of late:.*backward.*\n +0 +\d+.*\n +1 +\d+.*\n")
+        try:
+            while not table.search(text.replace("\r", "")):
+                text += os.read(screen, 65536).decode(errors="replace")
+        finally:
+            shown.send_signal(signal.SIGINT)
+            shown.wait(60)
+            os.close(screen)
+            os.close(terminal)
 
     def test_probes_are_answered_by_the_last_step(self):
         for path in ("/healthz", "/readyz", "/readyz?within=100"):
