@@ -22,6 +22,7 @@
 #include "cli/train_elastic.h"
 #include "cli/train_metrics.h"
 #include "cli/train_ps.h"
+#include "cli/train_report.h"
 #include "cli/worker.h"
 #include "monitor/trace.h"
 #include "net/host.h"
@@ -603,6 +604,7 @@ static int run(int count, char **argv)
         code = launch_workers(&plan, roles, config.monitor.metrics);
     else {
         tri_page_server *page = NULL;
+        tri_train_report *report = NULL;
         if (given.page && is_started())
             status =
                 tri_fail(TRI_ECONFIG, "--page goes with a launcher of ours, or with one process alone; of other runs "
@@ -610,7 +612,10 @@ static int run(int count, char **argv)
         else if (given.page)
             status = page_serve(plan.folder, &page);
         if (status == TRI_OK)
+            status = tri_train_report_start(plan.folder, config.monitor.report_every_s, &report);
+        if (status == TRI_OK)
             status = train_rank(&plan, &config);
+        tri_train_report_end(report);
         tri_page_close(page);
         code = status == TRI_OK ? 0 : tri_command_fail(status);
         tri_log_copy_close();

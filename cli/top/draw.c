@@ -39,9 +39,8 @@ static tri_status head_draw(const tri_top *top, tri_string *out)
     TRI_TRY(tri_string_appendf(out, "epoch %.2f/%lld  step %lld", last->epoch, (long long)top->epochs,
                                (long long)last->step + 1));
     if (top->steps > 0) {
-        double left_s = (double)(top->steps - last->step - 1) * tri_top_phases(last);
         TRI_TRY(tri_string_appendf(out, "/%lld  %.0f %%  %.0f s left", (long long)top->steps,
-                                   100 * (double)(last->step + 1) / (double)top->steps, left_s > 0 ? left_s : 0.0));
+                                   100 * (double)(last->step + 1) / (double)top->steps, tri_top_left_s(top)));
     }
     TRI_TRY(tri_string_appendf(out, "\nloss %.4f  %s\n", last->loss, tri_spark_print(&top->loss, spark)));
     if (top->tested >= 0)

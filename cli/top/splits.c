@@ -21,6 +21,12 @@ double tri_top_phases(const tri_step_record *record)
     return sum;
 }
 
+double tri_top_left_s(const tri_top *top)
+{
+    const double left_s = (double)(top->steps - top->last.step - 1) * tri_top_phases(&top->last);
+    return left_s > 0 ? left_s : 0;
+}
+
 static void line_seen(void *arg, const tri_metrics_line *line)
 {
     tri_top_split *split = arg;

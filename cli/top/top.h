@@ -53,6 +53,8 @@ void tri_top_length_find(tri_top *top);
 tri_status tri_top_ranks_look(tri_top *top);
 /* splits.c: what each rank has said of itself. */
 tri_status tri_top_splits_look(tri_top *top);
+/* Seconds that the rest of the steps may take; only where top->steps is known. */
+double tri_top_left_s(const tri_top *top);
 /* Seconds of a record's phases. */
 double tri_top_phases(const tri_step_record *record);
 /* draw.c: the screen, a line, an object. */

@@ -177,15 +177,19 @@ void tri_log_step_set(int64_t step)
     atomic_store_explicit(&step_now, step, memory_order_relaxed);
 }
 
-/* RFC 3339, to the millisecond. */
-static void time_put(tri_json *json, int64_t wall_ns)
+void tri_log_time_print(int64_t wall_ns, char text[TRI_LOG_TIME_NBYTES])
 {
-    char text[48];
     time_t seconds = (time_t)(wall_ns / TRI_NS_PER_S);
     struct tm parts = {0};
     gmtime_r(&seconds, &parts);
-    size_t used = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + used, sizeof(text) - used, ".%03dZ", (int)(wall_ns % TRI_NS_PER_S / TRI_NS_PER_MS));
+    size_t used = strftime(text, TRI_LOG_TIME_NBYTES, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text + used, TRI_LOG_TIME_NBYTES - used, ".%03dZ", (int)(wall_ns % TRI_NS_PER_S / TRI_NS_PER_MS));
+}
+
+static void time_put(tri_json *json, int64_t wall_ns)
+{
+    char text[TRI_LOG_TIME_NBYTES];
+    tri_log_time_print(wall_ns, text);
     tri_json_text(json, "time", text);
 }
 

@@ -65,4 +65,8 @@ tri_status tri_log_copy_open(const char *path);
 void tri_log_copy_write(const char *line);
 void tri_log_copy_close(void);
 
+/* A moment of tri_wall_ns() by RFC 3339, UTC, to the millisecond. */
+#define TRI_LOG_TIME_NBYTES 48
+void tri_log_time_print(int64_t wall_ns, char text[TRI_LOG_TIME_NBYTES]);
+
 #endif

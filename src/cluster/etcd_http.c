@@ -4,42 +4,21 @@
  */
 #include "cluster/etcd_http.h"
 
-#define CURL_DISABLE_TYPECHECK /* it would make macros of the names in the table below */
-#include <curl/curl.h>
-#include <dlfcn.h>
 #include <jansson.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/curl.h"
 #include "base/fs.h"
 
-#define LIBRARY      "libcurl.so.4"
 #define MEMBERS      16
 #define NAME_NBYTES  300
 #define ANSWER_LIMIT (8u << 20)
 #define CONNECT_MS   500
 #define LOGIN_NS     (5 * TRI_NS_PER_S) /* etcd hashes passwords slowly, on purpose */
 
-#define CURL_CALLS(X)                                                                                                  \
-    X(curl_global_init)                                                                                                \
-    X(curl_easy_init)                                                                                                  \
-    X(curl_easy_setopt)                                                                                                \
-    X(curl_easy_perform)                                                                                               \
-    X(curl_easy_getinfo)                                                                                               \
-    X(curl_easy_strerror)                                                                                              \
-    X(curl_easy_cleanup)                                                                                               \
-    X(curl_slist_append)                                                                                               \
-    X(curl_slist_free_all)
-
-typedef struct curl_calls {
-#define FIELD(name) __typeof__(name) *name;
-    CURL_CALLS(FIELD)
-#undef FIELD
-} curl_calls;
-
 struct tri_etcd {
-    curl_calls calls;
+    const tri_curl_calls *calls;
     CURL *curl;
     char *url; /* as it was given */
     const char *scheme;
@@ -51,39 +30,6 @@ struct tri_etcd {
     bool met;                                      /* one of them has answered */
     char reason[CURL_ERROR_SIZE];
 };
-
-/* --- the library --- */
-
-static curl_calls library;
-static tri_status library_status;
-static char library_message[TRI_ERROR_NBYTES];
-
-static void library_load(void)
-{
-    void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-
-    library_status = TRI_OK;
-    if (!handle)
-        library_status =
-            tri_fail(TRI_ENOTFOUND, "store etcd: cannot load " LIBRARY ": %s (apt-get install libcurl4)", dlerror());
-#define FIND(name)                                                                                                     \
-    if (library_status == TRI_OK && !(library.name = (__typeof__(name) *)dlsym(handle, #name)))                        \
-        library_status = tri_fail(TRI_ECONFIG, "store etcd: " LIBRARY " has no %s", #name);
-    CURL_CALLS(FIND)
-#undef FIND
-    if (library_status == TRI_OK && library.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        library_status = tri_fail(TRI_EIO, "store etcd: " LIBRARY " does not begin");
-    snprintf(library_message, sizeof library_message, "%s", tri_last_error());
-}
-
-static tri_status library_open(curl_calls *calls)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, library_load);
-    *calls = library;
-    return library_status == TRI_OK ? TRI_OK : tri_fail_copy(library_status, library_message);
-}
 
 /* --- the url --- */
 
@@ -211,7 +157,7 @@ static size_t event_take(char *bytes, size_t each, size_t count, void *arg)
 }
 
 /* An option that only a wrong library refuses. */
-#define SET(option, value) (void)etcd->calls.curl_easy_setopt(etcd->curl, option, value)
+#define SET(option, value) (void)etcd->calls->curl_easy_setopt(etcd->curl, option, value)
 
 static void member_set(tri_etcd *etcd, const char *path, const char *question, int64_t limit_ns)
 {
@@ -271,15 +217,15 @@ static tri_status ask_once(tri_etcd *etcd, const char *path, const char *questio
     SET(CURLOPT_WRITEFUNCTION, answer_take);
     SET(CURLOPT_WRITEDATA, answer);
     etcd->reason[0] = 0;
-    CURLcode code = etcd->calls.curl_easy_perform(etcd->curl);
-    const char *why = etcd->reason[0] ? etcd->reason : etcd->calls.curl_easy_strerror(code);
+    CURLcode code = etcd->calls->curl_easy_perform(etcd->curl);
+    const char *why = etcd->reason[0] ? etcd->reason : etcd->calls->curl_easy_strerror(code);
     if (is_wrong_trust(code) && !etcd->met)
         return tri_fail(TRI_ECONFIG, "etcd %s: %s (?ca=FILE names who signs its certificate)", etcd->members[etcd->at],
                         why);
     if (code != CURLE_OK)
         return unreachable(etcd, why);
     etcd->met = true;
-    etcd->calls.curl_easy_getinfo(etcd->curl, CURLINFO_RESPONSE_CODE, &http);
+    etcd->calls->curl_easy_getinfo(etcd->curl, CURLINFO_RESPONSE_CODE, &http);
     return http == 200 ? TRI_OK : refused(etcd, answer);
 }
 
@@ -291,7 +237,7 @@ static tri_status login(tri_etcd *etcd, int64_t limit_ns)
     char *question = words ? json_dumps(words, JSON_COMPACT) : NULL, *header = NULL;
     tri_status status = question ? TRI_OK : TRI_ENOMEM;
 
-    etcd->calls.curl_slist_free_all(etcd->headers);
+    etcd->calls->curl_slist_free_all(etcd->headers);
     etcd->headers = NULL;
     if (status == TRI_OK)
         status = ask_once(etcd, "auth/authenticate", question, limit_ns, &answer);
@@ -303,7 +249,7 @@ static tri_status login(tri_etcd *etcd, int64_t limit_ns)
     if (status == TRI_OK && !(header = tri_format("Authorization: %s", token)))
         status = TRI_ENOMEM;
     if (status == TRI_OK)
-        etcd->headers = etcd->calls.curl_slist_append(NULL, header);
+        etcd->headers = etcd->calls->curl_slist_append(NULL, header);
     tri_free(header);
     json_decref(root);
     json_decref(words);
@@ -334,10 +280,10 @@ tri_status tri_etcd_watch(tri_etcd *etcd, const char *question, int64_t limit_ns
     SET(CURLOPT_WRITEFUNCTION, event_take);
     SET(CURLOPT_WRITEDATA, &seen);
     etcd->reason[0] = 0;
-    CURLcode code = etcd->calls.curl_easy_perform(etcd->curl);
+    CURLcode code = etcd->calls->curl_easy_perform(etcd->curl);
     if (code == CURLE_OK || code == CURLE_OPERATION_TIMEDOUT || (code == CURLE_WRITE_ERROR && seen))
         return TRI_OK;
-    return unreachable(etcd, etcd->reason[0] ? etcd->reason : etcd->calls.curl_easy_strerror(code));
+    return unreachable(etcd, etcd->reason[0] ? etcd->reason : etcd->calls->curl_easy_strerror(code));
 }
 
 /* --- opening --- */
@@ -368,8 +314,8 @@ tri_status tri_etcd_open(const char *url, tri_etcd **out, char prefix[TRI_ETCD_P
     if (status == TRI_OK)
         status = url_read(etcd, text, prefix);
     if (status == TRI_OK)
-        status = library_open(&etcd->calls);
-    if (status == TRI_OK && !(etcd->curl = etcd->calls.curl_easy_init()))
+        status = tri_fail_context(tri_curl_open(&etcd->calls), "store etcd");
+    if (status == TRI_OK && !(etcd->curl = etcd->calls->curl_easy_init()))
         status = TRI_ENOMEM;
     tri_free(text);
     if (status != TRI_OK) {
@@ -386,9 +332,9 @@ void tri_etcd_close(tri_etcd *etcd)
     if (!etcd)
         return;
     if (etcd->curl)
-        etcd->calls.curl_easy_cleanup(etcd->curl);
+        etcd->calls->curl_easy_cleanup(etcd->curl);
     if (etcd->headers)
-        etcd->calls.curl_slist_free_all(etcd->headers);
+        etcd->calls->curl_slist_free_all(etcd->headers);
     tri_free(etcd->auth);
     tri_free(etcd->ca);
     tri_free(etcd->cert);

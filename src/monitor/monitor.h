@@ -26,6 +26,9 @@
       "gathered: leave figures in RUN/live for whoever serves them")                                                   \
     X(INT, ranks_every, "5", 0, 86400, NULL,                                                                           \
       "seconds between lines of RUN/ranks/rank-N.jsonl, in which each rank says where its time went; 0: none")         \
+    X(REAL, report_every_s, "10", 0, 86400, NULL,                                                                      \
+      "seconds between reports of progress to Kubeflow's Trainer, where it asks for them "                             \
+      "(KUBEFLOW_TRAINER_SERVER_URL), 0 = none")                                                                       \
     X(PATH, trace, "", 0, 0, NULL,                                                                                     \
       "FILE or FILE:FROM-TO: what all ranks did in these steps (10 to 19), for ui.perfetto.dev; --trace is short for " \
       "it")

@@ -1,26 +1,37 @@
 #!/usr/bin/env python3
 """What `trireme k8s` writes: accepted by the schemas of Kubernetes where kubernetes-validate (PyPI) is here, and by those of
-JobSet, Kubeflow Trainer, its training operator and MPI operator where TRIREME_CRDS names a folder with their CRDs; the same as
-the kustomize base; and pods that are played here, a process each with the environment that its manifest and its operator
-give it, end with the weights of one process.
+JobSet, Kubeflow Trainer, its training operator and MPI operator (tests/data/crds.json, from tools/crds); the same as the kustomize
+base; and pods that are played here, a process each with the environment that its manifest and its operator give it, end with
+the weights of one process, and say how far they are where Trainer asks.
 
 usage: kubernetes.py TRIREME
 """
+import glob
+import http.server
 import json
 import os
 import pathlib
 import re
 import shutil
 import signal
+import ssl
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 import unittest
 
+PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
+sys.path += glob.glob(str(pathlib.Path(PYPI).parents[1] / "lib/python3*/site-packages"))
 try:
     import yaml
 except ImportError:
     yaml = None
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 try:
     import kubernetes_validate
 except ImportError:
@@ -74,13 +85,11 @@ def strict(schema):
     return out
 
 
-def crd_schemas(folder):
-    for path in sorted(pathlib.Path(folder).rglob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
-            if document and document.get("kind") == "CustomResourceDefinition":
-                for version in document["spec"]["versions"]:
-                    yield (f"{document['spec']['group']}/{version['name']}", document["spec"]["names"]["kind"]), \
-                        version["schema"]["openAPIV3Schema"]
+def crd_schemas():
+    found = json.loads((HERE.parents[1] / "tests/data/crds.json").read_text())
+    for name, schema in found["kinds"].items():
+        schema["properties"]["metadata"] = {"type": "object"}
+        yield tuple(name.split()), {**strict(schema), "definitions": strict(found["definitions"])}
 
 
 class Kubernetes(unittest.TestCase):
@@ -133,22 +142,28 @@ class Kubernetes(unittest.TestCase):
 
     @unittest.skipUnless(yaml, "no python3-yaml")
     def test_schemas_accept_every_kind(self):
-        known = dict(crd_schemas(os.environ["TRIREME_CRDS"])) if os.environ.get("TRIREME_CRDS") else {}
+        known, judged = dict(crd_schemas()), set()
         for kind in KINDS:
             documents = list(yaml.safe_load_all(self.write("values.yaml", "--kind", kind)))
             for document in documents:
+                schema = known.get((document["apiVersion"], document["kind"]))
                 if "." not in document["apiVersion"].split("/")[0]:
                     if kubernetes_validate:
                         kubernetes_validate.validate(document, "1.32", strict=True)
-                elif known:
-                    import jsonschema
-                    schema = strict(known[(document["apiVersion"], document["kind"])])
-                    schema["properties"]["metadata"] = {"type": "object"}
+                elif jsonschema:
+                    self.assertIsNotNone(schema, document["kind"])
                     jsonschema.Draft7Validator(schema).validate(document)
+                    judged.add(document["kind"])
+                    spec = document["spec"]
+                    spec["wrong"] = 1
+                    with self.assertRaises(jsonschema.ValidationError, msg=kind):
+                        jsonschema.Draft7Validator(schema).validate(document)
+                    del spec["wrong"]
             text = json.dumps(documents)
             for part in ('"key": "spot"', '"claimName": "data"', '"mountPath": "/data"', '"disk": "fast"', "train.steps=60",
                          '"name": "A"', "hidden: [100]", '"secretKeyRef"', '"livenessProbe"'):
                 self.assertIn(part, text, kind)
+        self.assertEqual(judged, {kind for _, kind in known} if jsonschema else set())
 
     @unittest.skipUnless(yaml, "no python3-yaml")
     def test_with_a_port_readiness_is_asked_over_http(self):
@@ -255,6 +270,76 @@ class Kubernetes(unittest.TestCase):
         self.assertIn("[worker 2.1] comes back: start 2", self.text())
         store.send_signal(signal.SIGTERM)
         self.assertEqual(store.wait(10), 0)
+
+    # --- progress ---
+
+    def serve(self, token):
+        """The controller's end: its answers, and what came, over TLS with a certificate of its own."""
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-subj", "/CN=controller", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", self.path / "key.pem",
+                        "-out", self.path / "ca.crt"], check=True, stderr=subprocess.DEVNULL)
+        came = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                good = self.headers["Authorization"] == f"Bearer {token}" and self.headers["Content-Type"] == "application/json"
+                came.append((good, self.path, body))
+                self.send_response(200 if good else 403)
+                self.end_headers()
+                self.wfile.write(json.dumps(body if good else {"message": "Forbidden"}).encode())
+
+            def log_message(self, *words):
+                pass
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.path / "ca.crt", self.path / "key.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return server.server_address[1], came
+
+    def report(self, port, *words):
+        (self.path / "token").write_text("secret\n")
+        base = f"https://127.0.0.1:{port}/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/digits/status"
+        names = {"URL": base, "CA_CERT": str(self.path / "ca.crt"), "TOKEN": str(self.path / "token")}
+        done = subprocess.run([TRIREME, "train", "run.yaml", "-n", "2", "--out", "told", "monitor.report_every_s=0.1", *words], cwd=self.path,
+                              env={**os.environ, **{f"KUBEFLOW_TRAINER_SERVER_{name}": value for name, value in names.items()}},
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.findall(r"weights: xxh3 (\w+)", done.stdout)[-1], done.stderr, base.split(str(port))[1]
+
+    def test_progress_is_reported_where_the_controller_asks_for_it(self):
+        port, came = self.serve("secret")
+        found, _, path = self.report(port)
+        self.assertEqual(found, self.alone())
+        self.assertGreater(len(came), 0)
+        schema = dict(crd_schemas())["trainer.kubeflow.org/v1alpha1", "TrainJob"] if jsonschema and yaml else None
+        before = -1
+        for good, where, body in came:
+            self.assertEqual((good, where), (True, path))
+            status = body["trainerStatus"]
+            if schema:
+                jsonschema.Draft7Validator({**schema["properties"]["status"], "definitions": schema["definitions"]}).validate(body)
+            self.assertGreaterEqual(status["progressPercentage"], before)
+            before = status["progressPercentage"]
+            self.assertRegex(status["lastUpdatedTime"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertEqual((status["progressPercentage"], status["estimatedRemainingSeconds"]), (100, 0))
+        metrics = {one["name"]: one["value"] for one in status["metrics"]}
+        self.assertEqual(metrics["step"], "300") # one rank of the two tells, to the end
+        self.assertGreater(float(metrics["loss"]), 0)
+
+    def test_a_controller_that_refuses_or_is_not_there_is_told_and_no_failure(self):
+        port, came = self.serve("another")
+        found, text, _ = self.report(port)
+        self.assertEqual(found, self.alone())
+        self.assertIn("the progress of this run is not reported: https://127.0.0.1", text)
+        self.assertEqual(text.count("want 200, got 403: {\"message\": \"Forbidden\"}"), 1, text)
+        self.assertFalse(any(good for good, _, _ in came))
+        came.clear()
+        self.assertNotIn("is not reported", self.report(port, "monitor.report_every_s=0")[1])
+        self.assertEqual(came, [])
 
     def test_health_is_an_exit_code(self):
         def ask(*words):
