@@ -301,6 +301,8 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
     if (job->metrics && tri_metrics_flush(job->metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
     tri_ledger_flush(job->used.ledger);
+    if (job->used.ledger && job->rank == 0)
+        snprintf(work->ledger, sizeof(work->ledger), "%s/ledger", job->run_folder);
     tri_status status = write_all(job, work, lasting);
     if (saver->thread)
         return status;

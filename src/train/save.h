@@ -39,6 +39,7 @@ typedef struct save_work {
     int target_count;
     int rank, writers; /* ranks that write: 1, or all */
     int64_t patience_ms;
+    char ledger[1200]; /* of this rank: is on the disk before the checkpoint is whole; "": there is none */
     tri_job_slices slices;
     save_item *items;
     int item_count;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "checkpoint/safetensors.h"
 #include "train/save.h"
 
@@ -181,6 +182,8 @@ static tri_status complete(save_work *work, tri_checkpoint_draft *draft)
         TRI_TRY(tri_checkpoint_draft_gather(draft, work->writers, work->patience_ms));
     TRI_TRY(weights_hash(tri_checkpoint_draft_model(draft), &work->manifest.weights_hash));
     work->nbytes = tri_checkpoint_draft_nbytes(draft);
+    if (work->ledger[0] && tri_fs_sync(work->ledger) != TRI_OK) /* the checkpoint is good without */
+        tri_log(TRI_LOG_WARN, "entries of the ledger may be lost in a power cut: %s", tri_last_error());
     return tri_checkpoint_draft_commit(draft, &work->manifest);
 }
 
