@@ -15,7 +15,7 @@
 #include "parallel/compress_impl.h"
 #include "tensor/loops.h"
 
-enum { CONTROL_COUNT = 16 }; /* behind the elements: the first says how many wish to stop */
+enum { CONTROL_COUNT = 16 }; /* behind the elements: first what ranks wish for */
 
 typedef struct fragment {
     int first_entry, end_entry;
@@ -193,12 +193,12 @@ static tri_status sum_start(tri_outer *outer, const fragment *part, float *value
     return tri_all_reduce(outer->group, values, values, count, TRI_F32, TRI_REDUCE_SUM, work);
 }
 
-static tri_status fragment_leave(tri_outer *outer, fragment *part, bool wish)
+static tri_status fragment_leave(tri_outer *outer, fragment *part, const float *wishes)
 {
     float *control = part->flight + part->count;
     way_of(part->flight, outer->anchor + part->first, outer->values + part->first, part->count);
     memset(control, 0, CONTROL_COUNT * sizeof(float));
-    control[0] = wish ? 1 : 0;
+    memcpy(control, wishes, TRI_OUTER_WISHES * sizeof(float));
     part->away = true;
     part->turned = false;
     if (!part->sum)
@@ -265,19 +265,21 @@ static bool left(const tri_outer *outer, const fragment *part, int64_t steps, in
     return part->count > 0 && steps - ago > 0 && (steps - ago) % outer->config->local_steps == part->turn;
 }
 
-tri_status tri_outer_step(tri_outer *outer, int64_t steps, bool wish, bool *agreed)
+tri_status tri_outer_step(tri_outer *outer, int64_t steps, const float wishes[TRI_OUTER_WISHES],
+                          float agreed[TRI_OUTER_WISHES], bool *met)
 {
     int64_t delay = outer->config->outer_delay;
     for (fragment *part = outer->fragments; part < outer->fragments + outer->count; part++) {
         if (left(outer, part, steps, 0))
-            TRI_TRY(fragment_leave(outer, part, wish));
+            TRI_TRY(fragment_leave(outer, part, wishes));
         if (left(outer, part, steps, (delay + 1) / 2))
             TRI_TRY(fragment_turn(part));
         if (!left(outer, part, steps, delay))
             continue;
         TRI_TRY(fragment_land(outer, part));
         fragment_apply(outer, part);
-        *agreed = *agreed || part->flight[part->count] > 0;
+        memcpy(agreed, part->flight + part->count, TRI_OUTER_WISHES * sizeof(float));
+        *met = true;
     }
     return TRI_OK;
 }

@@ -20,9 +20,11 @@ tri_status tri_outer_create(const tri_sync_setup *setup, float *values, tri_oute
 void tri_outer_destroy(tri_outer *outer);
 /* The weights are where all ranks begin. */
 void tri_outer_begin(tri_outer *outer);
-/* After `steps` steps of this rank: what is due. wish: this rank was asked to stop; *agreed becomes true where a
- * fragment that has come says so of some rank. Collective; moves values. */
-tri_status tri_outer_step(tri_outer *outer, int64_t steps, bool wish, bool *agreed);
+/* After `steps` steps of this rank: what is due. Where a fragment has come, agreed has the sums over all ranks of what
+ * they wished for when it left, and *met is true. Collective; moves values. */
+enum { TRI_OUTER_WISHES = 2 };
+tri_status tri_outer_step(tri_outer *outer, int64_t steps, const float wishes[TRI_OUTER_WISHES],
+                          float agreed[TRI_OUTER_WISHES], bool *met);
 /* Waits for what is under way; it is still applied when it is due. */
 tri_status tri_outer_settle(tri_outer *outer);
 

@@ -3,10 +3,11 @@
  * sync_local.c: every rank moves weights of its own by the gradients of its own shards, and now and then they meet.
  *
  * local: every parallel.local_steps steps the weights become their mean over ranks. diloco: they take an outer step
- * (outer.h). In between nothing is sent. A wish to stop travels with the weights: all ranks hear of it at an exchange
- * and stop after the step that follows. Source of local: Stich, "Local SGD converges fast and communicates little",
- * ICLR 2019.
+ * (outer.h). In between nothing is sent. A wish to stop, or for other ranks, travels with the weights: all ranks hear
+ * of it at an exchange and act upon it after the step that follows. Source of local: Stich, "Local SGD converges fast
+ * and communicates little", ICLR 2019.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -14,6 +15,8 @@
 #include "kernel/kernel.h"
 #include "parallel/outer.h"
 #include "parallel/sync_impl.h"
+
+#define WISH 256.0f /* a part of one that a wish is a multiple of */
 
 typedef struct sync_local {
     tri_sync base;
@@ -23,8 +26,8 @@ typedef struct sync_local {
     int64_t every;
     tri_device_view weights; /* as the host sees them */
     tri_outer *outer;        /* NULL: the weights are averaged */
-    bool begun;              /* the weights are those of the run */
-    bool wish, agreed;       /* to stop: this rank, some rank */
+    /* To stop, and what stands in TRI_TAIL_CALL: of this rank; of all at the last exchange; of this one there. */
+    float wishes[TRI_OUTER_WISHES], agreed[TRI_OUTER_WISHES], called;
 } sync_local;
 
 static void local_destroy(tri_sync *sync)
@@ -88,11 +91,11 @@ static tri_status diloco_create(const tri_sync_setup *setup, tri_sync **out)
 static tri_status local_begin(tri_sync *sync)
 {
     sync_local *local = tri_container_of(sync, sync_local, base);
-    if (!local->begun && local->outer) {
+    if (!sync->begun && local->outer) {
         tri_device_view_read(&local->weights);
         tri_outer_begin(local->outer);
     }
-    local->begun = true;
+    sync->begun = true;
     return TRI_OK;
 }
 
@@ -102,16 +105,20 @@ static void local_ready(tri_sync *sync, int entry)
     (void)entry;
 }
 
-/* The sum over this rank's shards, and a tail that says of stopping what all ranks know. */
+/* The sum over this rank's shards, and a tail that says of wishes what all ranks know. */
 static tri_status local_finish(tri_sync *sync, tri_sync_slice *slice)
 {
     sync_local *local = tri_container_of(sync, sync_local, base);
     int64_t count = tri_params_grad_count(local->params) + TRI_PARAMS_TAIL;
-    float *sum = local->base.grads[0], *stop = sum + count - TRI_PARAMS_TAIL + TRI_TAIL_STOP;
+    float *sum = local->base.grads[0], *tail = sum + count - TRI_PARAMS_TAIL;
     for (int p = 1; p < local->part_count; p++)
         tri_vector_add(local->threads, sum, sum, local->base.grads[p], count);
-    local->wish = local->wish || *stop > 0;
-    *stop = local->agreed ? 1 : 0;
+    if (tail[TRI_TAIL_STOP] > 0)
+        local->wishes[0] = 1;
+    local->wishes[1] = tail[TRI_TAIL_CALL];
+    tail[TRI_TAIL_STOP] = local->agreed[0];
+    tail[TRI_TAIL_CALL] = local->agreed[1];
+    sync->called = local->called;
     *slice = (tri_sync_slice){0, local->params->count};
     local->base.exposed_ns = 0;
     return TRI_OK;
@@ -132,10 +139,12 @@ static tri_status average_weights(sync_local *local)
     int64_t count = local->params->count;
     memcpy(sums, values, (size_t)count * sizeof(float));
     memset(sums + count, 0, TRI_PARAMS_TAIL * sizeof(float));
-    sums[count] = local->wish ? 1 : 0;
+    memcpy(sums + count, local->wishes, sizeof(local->wishes));
     TRI_TRY(average(local, sums));
     memcpy(values, sums, (size_t)count * sizeof(float));
-    local->agreed = sums[count] > 0;
+    for (int i = 0; i < TRI_OUTER_WISHES; i++) /* sums of few bits, of which the mean has lost some */
+        local->agreed[i] = rintf(sums[count + i] * (float)tri_group_count(local->group) * WISH) / WISH;
+    local->called = local->wishes[1];
     return TRI_OK;
 }
 
@@ -144,11 +153,14 @@ static tri_status local_publish(tri_sync *sync)
     sync_local *local = tri_container_of(sync, sync_local, base);
     int64_t start_ns = tri_now_ns(), steps = sync->step + 1;
     tri_status status = TRI_OK;
+    bool met = false;
     tri_device_view_read(&local->weights);
     if (local->outer)
-        status = tri_outer_step(local->outer, steps, local->wish, &local->agreed);
+        status = tri_outer_step(local->outer, steps, local->wishes, local->agreed, &met);
     else if (steps % local->every == 0)
         status = average_weights(local);
+    if (met)
+        local->called = local->wishes[1];
     if (status == TRI_OK)
         tri_device_view_write(&local->weights);
     local->base.exposed_ns = tri_now_ns() - start_ns;
@@ -202,7 +214,7 @@ static float *local_state(tri_sync *sync, int index, int entry)
 static tri_status local_loaded(tri_sync *sync)
 {
     sync_local *local = tri_container_of(sync, sync_local, base);
-    local->begun = true;
+    sync->begun = true;
     return local->outer ? tri_outer_loaded(local->outer) : TRI_OK;
 }
 

@@ -25,9 +25,9 @@ tri_status tri_job_meet(tri_job *job)
     bool serves = tri_job_servers_meets(job);
     if ((!tri_job_is_apart(job) && !serves) || job->met++ > 0)
         return TRI_OK;
-    if (serves)
-        return tri_sync_ps_meet(job->sync);
-    return job->sync->ops->meet(job->sync);
+    tri_status status = serves ? tri_sync_ps_meet(job->sync) : job->sync->ops->meet(job->sync);
+    job->met -= status != TRI_OK;
+    return status;
 }
 
 void tri_job_part(tri_job *job)

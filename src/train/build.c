@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "parallel/compress.h"
 #include "text/tokenizer.h"
 #include "train/job.h"
 #include "train/layout.h"
@@ -179,6 +180,10 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.consistency %s)", job->config.ps.consistency);
     else if (job->servers.client && job->config.ps.backup_workers > 0)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.backup_workers)");
+    else if (job->elastic.on && (tri_sync_is_apart(&job->config.parallel) || tri_compress_find(&job->config.parallel)))
+        snprintf(job->bits, sizeof(job->bits),
+                 "not reproducible (parallel.%.16s with --elastic: as workers come and go)",
+                 tri_sync_is_apart(&job->config.parallel) ? job->config.parallel.sync : "compress");
     else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
                            why)[0])
         snprintf(job->bits, sizeof(job->bits), "%s", why);

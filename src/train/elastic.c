@@ -20,6 +20,7 @@
 #define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES 6
 #define FORM_ROUNDS  100
+#define APART_MS     (INT64_C(7) * 24 * 3600 * 1000)
 #define LEFT_MS      1000
 #define SPARES_MS    500
 #define LAST_NS      (2 * TRI_NS_PER_S)
@@ -296,6 +297,9 @@ static tri_status save_alone(elastic *at)
 static tri_status generation_find(elastic *at)
 {
     int64_t limit_ms = (int64_t)(at->net_config.timeout_s * 1000) + at->setup->members.wait_ns / TRI_NS_PER_MS;
+    if (tri_sync_is_apart(
+            &at->job->config.parallel)) /* others come when they have made their steps; the dead are known */
+        limit_ms = APART_MS;
     int64_t before = tri_members_now(at->members)->number;
     char note[TRI_ROLE_NOTE_NBYTES];
     tri_role_note has = tri_job_role_note(at->job);

@@ -130,23 +130,26 @@ typedef struct tri_job_rest {
 /* reform.c: of a job whose ranks come and go. */
 typedef struct tri_job_elastic {
     bool on;
-    bool console;                          /* rank 0, whoever it is, has one */
-    bool has_state;                        /* weights and optimizer state are those after job->step */
-    bool touched;                          /* without one: they are not those of the seed any more */
-    tri_job_rest begin;                    /* before the first step */
-    bool dropped;                          /* nobody knows whose state is right: none counts */
-    bool ends;                             /* after this step: the ranks shall be others; the same on all */
-    bool leaves;                           /* then: this one does */
-    bool wished;                           /* in the tail of this step it said that it wants to, */
-    int leavers;                           /* as so many do */
-    char *resume;                          /* run folder that the first generation continues, or NULL */
-    bool or_begin;                         /* with resume: begins where that run has no checkpoint yet */
-    tri_dataset *data;                     /* of training */
-    int64_t number;                        /* of the generation */
-    int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
-    bool (*called)(void *arg);             /* somebody wants to join; NULL: nobody can */
-    bool (*may_go)(void *arg);             /* enough others are left, or a spare is there; NULL: nobody may */
-    void *called_arg;                      /* of both */
+    bool console;              /* rank 0, whoever it is, has one */
+    bool has_state;            /* weights and optimizer state are those after job->step */
+    bool touched;              /* without one: they are not those of the seed any more */
+    tri_job_rest begin;        /* before the first step */
+    bool owes;                 /* ranks apart: the step is made but for the exchange behind it */
+    float *common;             /* ranks apart: what is alike on all, between generations; NULL: nothing is */
+    bool kept;                 /* it is there */
+    bool dropped;              /* nobody knows whose state is right: none counts */
+    bool ends;                 /* after this step: the ranks shall be others; the same on all */
+    bool leaves;               /* then: this one does */
+    bool wished;               /* in the tail of this step it said that it wants to, */
+    int leavers;               /* as so many do */
+    char *resume;              /* run folder that the first generation continues, or NULL */
+    bool or_begin;             /* with resume: begins where that run has no checkpoint yet */
+    tri_dataset *data;         /* of training */
+    int64_t number;            /* of the generation */
+    int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
+    bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
+    bool (*may_go)(void *arg); /* enough others are left, or a spare is there; NULL: nobody may */
+    void *called_arg;          /* of both */
     const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
 
@@ -634,6 +637,11 @@ tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_chec
 tri_status tri_job_apart_exchange(tri_job *job, bool saves);
 /* Collective, after loading: each rank is where it was. */
 tri_status tri_job_apart_loaded(tri_job *job);
+/* reform_apart.c: where ranks come and go. What the sync holds that is alike on all ranks is kept for the next
+ * generation. */
+void tri_job_apart_keep(tri_job *job);
+/* Ranks that are behind, and newcomers, become copies of one of those that have made the most steps. */
+tri_status tri_job_apart_find(tri_job *job, int64_t generation);
 /* Are all ranks needed for a checkpoint: is something spread, or are ranks apart? The same on all ranks. */
 bool tri_job_saves_together(const tri_job *job);
 /* Rank 0's word becomes everybody's, where all are needed for what it decides; elsewhere the others have 0. */
@@ -666,6 +674,8 @@ tri_status tri_job_save(tri_job *job);
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved);
 /* resume.c: the newest whole checkpoint of a run, wherever its places are; rank 0 reads the files. */
 tri_status tri_job_resume(tri_job *job, const char *run_folder);
+/* Its weights alone, the mean of ranks apart: for any number of them. */
+tri_status tri_job_resume_weights(tri_job *job, const char *run_folder);
 /* Collective: has the run one? Rank 0 looks. */
 tri_status tri_job_can_resume(tri_job *job, const char *run_folder, bool *can);
 /* The weights of one checkpoint, whose path rank 0 needs to know alone; job->step becomes its step. */

@@ -204,6 +204,7 @@ void tri_job_close(tri_job *job)
     tri_shares_fini(&job->shares);
     tri_dataset_close(job->elastic.data);
     tri_free(job->elastic.resume);
+    tri_free(job->elastic.common);
     tri_free(job->run_folder);
     tri_config_fini(&job->config);
     tri_comm_leave(job->own_comm);

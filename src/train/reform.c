@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "parallel/compress.h"
 #include "train/elastic.h"
 
 tri_status tri_elastic_check(const tri_config *config)
@@ -19,13 +20,20 @@ tri_status tri_elastic_check(const tri_config *config)
     const struct {
         const char *option, *found, *wanted;
     } rows[] = {
-        {"parallel.compress", parallel->compress, "none"}, {"parallel.data", parallel->data, "auto"},
-        {"parallel.layout", parallel->layout, "given"},    {"parallel.zero_ranks", parallel->zero_ranks, "all"},
-        {"comm.engine", config->comm.engine, "host"},      {"comm.order", config->comm.order, "canonical"},
+        {"parallel.data", parallel->data, "auto"},
+        {"parallel.layout", parallel->layout, "given"},
+        {"parallel.zero_ranks", parallel->zero_ranks, "all"},
+        {"comm.engine", config->comm.engine, "host"},
+        {"comm.order", config->comm.order, "canonical"},
     };
-    if (strcmp(parallel->sync, "ps") == 0 || tri_sync_is_apart(parallel))
-        return tri_fail(TRI_ECONFIG, "--elastic goes with parallel.sync allreduce, zero1, zero2 and zero3, got %s",
-                        parallel->sync);
+    if (strcmp(parallel->sync, "ps") == 0)
+        return tri_fail(TRI_ECONFIG, "--elastic goes without parallel.sync ps: workers of servers come and go by "
+                                     "--servers and --restarts (ps.backup_workers, ps.replicas)");
+    if (tri_sync_is_apart(parallel) && parallel->outer_delay > 0)
+        return tri_fail(TRI_ECONFIG,
+                        "--elastic goes with parallel.outer_delay 0: what is on its way is lost with a worker, got "
+                        "%lld",
+                        (long long)parallel->outer_delay);
     if (strcmp(parallel->tensor, "auto") == 0 || strcmp(parallel->pipeline, "auto") == 0)
         return tri_fail(TRI_ECONFIG, "--elastic wants a number of tensor ranks and stages, got auto");
     if (strcmp(parallel->tensor, "1") != 0 && parallel->tensor_parts == 0)
@@ -130,6 +138,7 @@ void tri_job_lost_touch(tri_job *job)
 
 void tri_job_unform(tri_job *job)
 {
+    tri_job_apart_keep(job);
     if (job->saver && job->elastic.on) /* what is being saved may be given up */
         job->saved_step = -1;
     tri_job_saver_close(job);
@@ -220,6 +229,10 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     job->elastic.has_state = true;
     job->elastic.dropped = false;
     tri_job_roles_settle(job);
+    if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) &&
+        tri_compress_find(&job->config.parallel) && strcmp(job->config.parallel.compress, "bf16") != 0)
+        tri_log(TRI_LOG_INFO, "what parallel.compress %s had kept back of gradients so far is lost: it begins anew",
+                job->config.parallel.compress);
     if (job->elastic.place)
         job->elastic.place->stepped(job->elastic.place->arg, job);
     return tri_job_form_run(job, job->elastic.data, job->elastic.console);
@@ -282,8 +295,10 @@ tri_status tri_job_run_generation(tri_job *job)
     tri_status status = generation_run(job);
     if (status != TRI_OK && job->world > 1)
         tri_comm_abort(job->comm, status, tri_last_error());
-    if (status != TRI_OK && job->roles.phase == TRI_STEP_MOVED)
+    if (status != TRI_OK && job->roles.phase == TRI_STEP_MOVED) {
+        job->elastic.owes = tri_job_is_apart(job);
         return moved_end(job, status);
+    }
     return status;
 }
 

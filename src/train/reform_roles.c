@@ -325,7 +325,7 @@ static tri_status turns_agree(tri_job *job)
 tri_status tri_job_leave_agree(tri_job *job)
 {
     tri_job_elastic *elastic = &job->elastic;
-    elastic->leaves = elastic->wished;
+    elastic->leaves = tri_job_is_apart(job) ? job->sync->called >= 1 : elastic->wished;
     if (job->roles.on && elastic->leavers > 1)
         TRI_TRY(turns_agree(job));
     if (!elastic->leaves)

@@ -148,7 +148,10 @@ tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
     *found = from != NULL;
     if (from && !own && job->elastic.or_begin)
         TRI_TRY(tri_job_can_resume(job, from, found));
-    TRI_TRY(*found ? tri_job_resume(job, from) : tri_job_weights_find(job));
+    if (*found && tri_job_is_apart(job))
+        TRI_TRY(tri_job_resume_weights(job, from));
+    else
+        TRI_TRY(*found ? tri_job_resume(job, from) : tri_job_weights_find(job));
     tri_ledger_rewind(job->used.ledger, job->step);
     return job->metrics ? tri_metrics_rewind(job->metrics, job->step) : TRI_OK;
 }
@@ -184,6 +187,8 @@ tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation
 {
     int64_t newest = -1;
     bool acted = true;
+    if (tri_job_is_apart(job))
+        return tri_job_apart_find(job, generation->number);
     for (int r = 0; r < job->world; r++)
         if (step_of(generation->progress[r]) > newest)
             newest = step_of(generation->progress[r]);

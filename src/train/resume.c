@@ -186,6 +186,24 @@ tri_status tri_job_can_resume(tri_job *job, const char *run_folder, bool *can)
     return TRI_OK;
 }
 
+tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
+{
+    int64_t step = 0;
+    char *path = NULL;
+    tri_status status = job->rank == 0 ? newest_find(job, run_folder, &path) : tri_job_slices_follow(job, false, false);
+    if (status == TRI_OK && job->rank == 0)
+        status = load_one(job, path, &step);
+    tri_free(path);
+    TRI_TRY_IN(loaded(job, status, false, &step), "while resuming %s", run_folder);
+    if (job->rank == 0)
+        tri_log(TRI_LOG_WARN,
+                "all workers begin with the mean of the weights of step %lld; what parallel.sync %s and "
+                "the optimizer know besides begins anew",
+                (long long)step, job->config.parallel.sync);
+    job->first_step = job->step = job->saved_step = step;
+    return TRI_OK;
+}
+
 tri_status tri_job_resume(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;

@@ -366,12 +366,15 @@ tri_status tri_job_step_run(tri_job *job)
     mark_ns = tri_now_ns();
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
+    if (job->elastic.on && tri_job_is_apart(job))
+        job->roles.phase = TRI_STEP_MOVED; /* who is missing at the exchange takes no step back */
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap_of(job, "publish", &mark_ns);
     tri_job_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     step_advance(job);
+    job->elastic.owes = false;
     tri_job_weak_tell(job);
     return TRI_OK;
 }

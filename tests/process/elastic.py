@@ -171,6 +171,28 @@ class Elastic(Runs):
         self.assertEqual(run.end(), 0, run.text())
         self.assertEqual(self.hash_of(run), alone, run.text())
 
+    def test_ranks_that_go_apart_and_sums_that_are_rounded(self):
+        """Their bits depend on who comes and goes: those of a quiet run are what they are without --elastic; else each
+        step is made once, by all that are there, and the model is as good."""
+        steps = ("train.steps=2500",)
+        for name, *words in (
+                ("local", "parallel.sync=local", "parallel.local_steps=20"),
+                ("diloco", "parallel.sync=diloco", "parallel.local_steps=20", "parallel.outer_fragments=3"),
+                ("rounded", "parallel.compress=int8", "parallel.compress_between=ranks")):
+            plain, quiet = (self.start(f"{name}-{kind}", "-n", "3", *more, *words, "train.steps=90")
+                            for kind, more in (("plain", ()), ("quiet", ("--elastic", "1:8"))))
+            self.assertEqual((plain.end(), quiet.end()), (0, 0), plain.text() + quiet.text())
+            self.assertEqual(self.hash_of(quiet), self.hash_of(plain))
+            self.assertIn("with --elastic: as workers come and go", quiet.text())
+            run = self.start_running(name, "-n", "3", "--elastic", "1:8", "--restarts", "9", *words, *steps)
+            for rank, number, says in ((0, signal.SIGKILL, "generation 3"), (1, signal.SIGTERM, "leaves after step")):
+                self.assertTrue(run.signal(rank, number), run.text())
+                self.assertTrue(run.wait_for(says), run.text())
+            self.assertEqual(run.end(), 0, run.text())
+            records = [json.loads(line) for line in (self.path / name / "metrics.jsonl").read_text().splitlines()]
+            self.assertEqual([r["step"] for r in records if "loss" in r], list(range(2500)), run.text())
+            self.assertGreater(float(re.findall(r"^test accuracy (\S+)", run.text(), re.M)[-1]), 0.6, run.text())
+
     def rough(self, seed, workers, faults, pauses):
         """Kills, also two at once and while the others find each other again, stops, and one that is asked to leave."""
         draw = random.Random(seed)
