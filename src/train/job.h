@@ -260,6 +260,7 @@ struct tri_job {
     int64_t step_before; /* a worker of parameter servers may go on by no step, or by several */
     tri_job_figures figures;
     tri_step_record record;            /* of the last step */
+    tri_step_record made;              /* of the last step that was made: `record` may be of the one under way */
     uint64_t sent_nbytes;              /* by this process, when the last step ended */
     double trained_s, trained_samples; /* of this process since it began */
     bool acted;                        /* what comes after job->step steps (actions.c) is done */

@@ -26,7 +26,7 @@ tri_job_rest tri_job_rest_of(const tri_job *job)
                           .saved_step = job->saved_step,
                           .used = job->used.all,
                           .scale = job->scale,
-                          .record = job->record,
+                          .record = job->made,
                           .test = {test->loss, test->accuracy, test->perplexity, test->weight}};
 }
 
@@ -42,7 +42,7 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
     job->saved_step = rest->saved_step;
     job->used.all = rest->used;
     job->scale = rest->scale;
-    job->record = rest->record;
+    job->record = job->made = rest->record;
     test->loss = rest->test[0];
     test->accuracy = rest->test[1];
     test->perplexity = rest->test[2];

@@ -315,6 +315,7 @@ static void step_advance(tri_job *job)
 {
     int64_t next = step_after(job);
     job->step_before = job->step;
+    job->made = job->record;
     if (next > job->step + 1 && tri_job_deals(job) == 0)
         tri_loader_seek(job->loader, next);
     job->step = next;
