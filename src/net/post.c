@@ -110,15 +110,19 @@ tri_status tri_post_redial(tri_post *post, const char *address, int64_t deadline
 tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *letter, const void *body,
                          tri_post_sent sent, void *arg)
 {
-    const tri_part whole[2] = {{body, (size_t)letter->nbytes}, {NULL, 0}};
+    const tri_part whole[TRI_LETTER_PARTS] = {{body, (size_t)letter->nbytes}};
 
-    return tri_post_send_pair(line, priority, letter, whole, sent, arg);
+    return tri_post_send_parts(line, priority, letter, whole, sent, arg);
 }
 
-tri_status tri_post_send_pair(tri_line *line, unsigned priority, const tri_letter *letter, const tri_part body[2],
-                              tri_post_sent sent, void *arg)
+tri_status tri_post_send_parts(tri_line *line, unsigned priority, const tri_letter *letter,
+                               const tri_part body[TRI_LETTER_PARTS], tri_post_sent sent, void *arg)
 {
-    TRI_ASSERT(body[0].nbytes + body[1].nbytes == letter->nbytes);
+    size_t nbytes = 0;
+
+    for (int i = 0; i < TRI_LETTER_PARTS; i++)
+        nbytes += body[i].nbytes;
+    TRI_ASSERT(nbytes == letter->nbytes);
     TRI_TRY(tri_post_queue_push(&line->queue, priority, letter, body, sent, arg));
     tri_post_line_arm(line);
     return TRI_OK;

@@ -16,6 +16,7 @@
 
 #define TRI_LETTER_NBYTES 64
 #define TRI_LETTER_WORDS  5
+#define TRI_LETTER_PARTS  3 /* places that a body may lie in */
 
 /* The head of a letter; on the wire little endian with a magic and a check. Words mean what the two ends agree on. */
 typedef struct tri_letter {
@@ -77,9 +78,9 @@ tri_status tri_post_redial(tri_post *post, const char *address, int64_t deadline
 typedef void (*tri_post_sent)(void *arg, tri_status status);
 tri_status tri_post_send(tri_line *line, unsigned priority, const tri_letter *letter, const void *body,
                          tri_post_sent sent, void *arg);
-/* The same with a body that lies in two places. */
-tri_status tri_post_send_pair(tri_line *line, unsigned priority, const tri_letter *letter, const tri_part body[2],
-                              tri_post_sent sent, void *arg);
+/* The same with a body that lies in several places. */
+tri_status tri_post_send_parts(tri_line *line, unsigned priority, const tri_letter *letter,
+                               const tri_part body[TRI_LETTER_PARTS], tri_post_sent sent, void *arg);
 /* Sends what the way takes of it now: before this end is busy for long. */
 void tri_line_flush(tri_line *line);
 /* Bytes that have come on the line. */

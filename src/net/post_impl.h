@@ -31,7 +31,7 @@ typedef struct post_letter {
     uint64_t order;           /* among all of the line */
     unsigned priority;
     size_t nbytes, done_nbytes; /* head and body */
-    tri_part body[2];
+    tri_part body[TRI_LETTER_PARTS];
     tri_post_sent sent; /* NULL: `copy` is the body */
     void *arg;
     unsigned char head[TRI_LETTER_NBYTES];
@@ -158,8 +158,8 @@ void tri_letter_encode(const tri_letter *letter, unsigned char bytes[TRI_LETTER_
 /* TRI_EFORMAT when magic or check are wrong, or the body is longer than the limit. */
 tri_status tri_letter_decode(const unsigned char bytes[TRI_LETTER_NBYTES], size_t body_limit, tri_letter *letter);
 /* TRI_ENOMEM: nothing has changed. */
-tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter, const tri_part body[2],
-                               tri_post_sent sent, void *arg);
+tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter,
+                               const tri_part body[TRI_LETTER_PARTS], tri_post_sent sent, void *arg);
 /* What shall be written next; those letters are under way then. */
 size_t tri_post_queue_offer(post_queue *queue, tri_part parts[TRI_POST_PARTS], size_t *nbytes);
 /* Of what was offered `taken` bytes have gone. Those that are neither begun nor promised wait again. */

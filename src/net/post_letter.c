@@ -19,8 +19,8 @@
 /* Letters that follow another one in a write, so that many small ones go with one call. */
 #define OFFER_NBYTES ((size_t)256 << 10)
 
-/* Of a letter: its head and its body in two places. */
-#define PIECES 3
+/* Of a letter: its head and the places of its body. */
+#define PIECES (1 + TRI_LETTER_PARTS)
 
 _Static_assert(WORDS_AT + 8 * TRI_LETTER_WORDS == CHECKED_NBYTES, "a head has 64 bytes");
 
@@ -110,8 +110,8 @@ static tri_status heap_reserve(post_queue *queue)
     return TRI_OK;
 }
 
-tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter, const tri_part body[2],
-                               tri_post_sent sent, void *arg)
+tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_letter *letter,
+                               const tri_part body[TRI_LETTER_PARTS], tri_post_sent sent, void *arg)
 {
     size_t nbytes = (size_t)letter->nbytes, copied = sent ? 0 : nbytes;
     post_letter *made;
@@ -125,14 +125,14 @@ tri_status tri_post_queue_push(post_queue *queue, unsigned priority, const tri_l
     made->priority = priority;
     made->nbytes = TRI_LETTER_NBYTES + nbytes;
     made->done_nbytes = 0;
-    made->body[0] = sent ? body[0] : (tri_part){made->copy, nbytes};
-    made->body[1] = sent ? body[1] : (tri_part){NULL, 0};
+    for (size_t i = 0, at = 0; i < TRI_LETTER_PARTS; at += body[i++].nbytes) {
+        made->body[i] = sent ? body[i] : (tri_part){made->copy + at, body[i].nbytes};
+        if (!sent && body[i].nbytes > 0)
+            memcpy(made->copy + at, body[i].bytes, body[i].nbytes);
+    }
     made->sent = sent;
     made->arg = arg;
     tri_letter_encode(letter, made->head);
-    for (size_t i = 0, at = 0; i < 2 && copied > 0; at += body[i++].nbytes)
-        if (body[i].nbytes > 0)
-            memcpy(made->copy + at, body[i].bytes, body[i].nbytes);
     queue->nbytes += made->nbytes;
     heap_push(queue, made);
     return TRI_OK;
@@ -153,9 +153,10 @@ static void way_append(post_queue *queue, post_letter *letter)
 
 static size_t parts_add(const post_letter *letter, tri_part *parts)
 {
-    const tri_part pieces[PIECES] = {{letter->head, TRI_LETTER_NBYTES}, letter->body[0], letter->body[1]};
+    tri_part pieces[PIECES] = {{letter->head, TRI_LETTER_NBYTES}};
     size_t count = 0, done = letter->done_nbytes;
 
+    memcpy(pieces + 1, letter->body, sizeof letter->body);
     for (size_t i = 0; i < PIECES; i++) {
         size_t skipped = done < pieces[i].nbytes ? done : pieces[i].nbytes;
 

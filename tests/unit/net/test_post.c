@@ -167,9 +167,11 @@ static void letter_send(post_side *side, tri_line *line, uint64_t index)
     tri_post_sent sent = index % 2 == 0 ? free_sent : NULL;
     if (index % 3 == 0) {
         size_t first = nbytes * (index % 5) / 4; /* none, some or all of it */
-        const tri_part pair[2] = {{body, first}, {body + first, nbytes - first}};
+        size_t second = (nbytes - first) * (index % 4) / 3;
+        const tri_part parts[TRI_LETTER_PARTS] = {
+            {body, first}, {body + first, second}, {body + first + second, nbytes - first - second}};
 
-        SPAWN_CHECK(side->self, tri_post_send_pair(line, 0, &letter, pair, sent, body) == TRI_OK);
+        SPAWN_CHECK(side->self, tri_post_send_parts(line, 0, &letter, parts, sent, body) == TRI_OK);
     } else
         SPAWN_CHECK(side->self, tri_post_send(line, 0, &letter, body, sent, body) == TRI_OK);
     if (!sent)
