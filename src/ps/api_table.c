@@ -132,7 +132,7 @@ static bool adds(const tri_kv_table *table)
 
 tri_status tri_kv_pull(tri_kv_table *table, const uint64_t *keys, int64_t count, float *rows, tri_kv_work **work)
 {
-    kv_batch batch = {.kind = PS_KV_PULL, .keys = keys, .count = count};
+    kv_batch batch = {.kind = PS_KV_PULL, .keys = keys, .count = count, .lends = !work};
     return batch_run(table, &batch, rows, "pulling rows", work);
 }
 

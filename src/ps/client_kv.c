@@ -26,16 +26,28 @@ static bool is_done(void *arg)
     return work->missing == 0 && work->borrowed == 0;
 }
 
-/* Rows that were lent become the call's own. */
+unsigned char *tri_ps_kv_call_join(const ps_call *call)
+{
+    size_t at = (size_t)call->head.nbytes - ps_call_lent_nbytes(call);
+    unsigned char *body = tri_alloc((size_t)call->head.nbytes);
+    if (!body)
+        return NULL;
+    memcpy(body, call->body, at);
+    for (int i = 0; i < 2; at += call->lent[i++].nbytes)
+        if (call->lent[i].nbytes > 0)
+            memcpy(body + at, call->lent[i].bytes, call->lent[i].nbytes);
+    return body;
+}
+
+/* What was lent becomes the call's own. */
 static tri_status lent_copy(ps_call *call)
 {
-    size_t before = (size_t)call->head.nbytes - call->lent.nbytes;
-    unsigned char *body = tri_realloc(call->body, (size_t)call->head.nbytes);
+    unsigned char *body = tri_ps_kv_call_join(call);
     if (!body)
         return TRI_ENOMEM;
-    memcpy(body + before, call->lent.bytes, call->lent.nbytes);
+    tri_free(call->body);
     call->body = body;
-    call->lent = (tri_part){0};
+    memset(call->lent, 0, sizeof(call->lent));
     return TRI_OK;
 }
 
@@ -56,7 +68,7 @@ static void work_forget(tri_kv_work *work)
             if (call->work != work)
                 continue;
             call->work = NULL;
-            if (call->lent.nbytes == 0 || lent_copy(call) == TRI_OK)
+            if (ps_call_lent_nbytes(call) == 0 || lent_copy(call) == TRI_OK)
                 continue;
             tri_ps_client_fail(client, TRI_ENOMEM);
             tri_ps_kv_call_free(tri_ps_kv_call_take(client, s, call->head.request));
@@ -190,11 +202,13 @@ static void call_sent(void *arg, tri_status status)
 static tri_status call_post(tri_line *line, ps_call *call)
 {
     tri_letter letter = ps_head_write(&call->head);
-    const tri_part body[2] = {{call->body, (size_t)call->head.nbytes - call->lent.nbytes}, call->lent};
-    TRI_TRY(tri_post_send_pair(line, (unsigned)INT32_MAX, &letter, body, call_sent, call));
+    size_t lent = ps_call_lent_nbytes(call);
+    const tri_part body[TRI_LETTER_PARTS] = {
+        {call->body, (size_t)call->head.nbytes - lent}, call->lent[0], call->lent[1]};
+    TRI_TRY(tri_post_send_parts(line, (unsigned)INT32_MAX, &letter, body, call_sent, call));
     call->posted++;
     call->said = true;
-    if (call->lent.nbytes > 0 && !call->lender) {
+    if (lent > 0 && !call->lender) {
         call->lender = call->work;
         call->lender->borrowed++;
     }

@@ -25,7 +25,7 @@ typedef struct ps_call {
     int server;
     ps_head head;
     unsigned char *body;
-    tri_part lent;     /* behind the body: rows where the caller has them; or none */
+    tri_part lent[2];  /* behind the body: keys and rows where the caller has them; or none */
     size_t weight;     /* bytes under way: the letter's and the answer's */
     tri_kv_work *work; /* NULL: nobody waits */
     bool pulls;        /* the answer's rows go to the work's: */
@@ -61,6 +61,11 @@ struct tri_kv_work {
     char *to_text;
     size_t to_capacity;
 };
+
+static inline size_t ps_call_lent_nbytes(const ps_call *call)
+{
+    return call->lent[0].nbytes + call->lent[1].nbytes;
+}
 
 /* Which of the work's rows the answer's row of a key is, and whether it is the one before once more. */
 static inline uint32_t ps_call_at(const ps_call *call, int64_t i)
@@ -154,6 +159,8 @@ tri_kv_work *tri_ps_kv_work(tri_ps_client *client);
 /* Numbers a call and puts it behind those of its server, when there is room for it. Takes it, whatever is returned. */
 tri_status tri_ps_kv_call(tri_ps_client *client, ps_call *call);
 void tri_ps_kv_call_free(ps_call *call);
+/* Its whole body, head.nbytes of them, with what was lent to it; NULL: no memory. */
+unsigned char *tri_ps_kv_call_join(const ps_call *call);
 /* The client's thread has no use for the caller's rows any more. */
 void tri_ps_kv_give_back(tri_ps_client *client, ps_call *call);
 /* A letter to a server; with `slots` its body is the slots of that server. work may be NULL. */
@@ -197,7 +204,7 @@ typedef struct kv_batch {
     int64_t first; /* which row of the caller's the first one is, where it is a part of a batch */
     bool adds;     /* rows of equal keys are added up */
     bool to_all;   /* a letter to every server, also without rows */
-    bool lends;    /* the caller waits, and writes nothing to its rows meanwhile: they need no copy */
+    bool lends;    /* the caller waits, and writes nothing to its rows meanwhile: they need no copy, nor do its keys */
 } kv_batch;
 /* Cuts a batch into calls; answers go to the work, which may be NULL. */
 tri_status tri_ps_kv_split(tri_kv_table *table, const kv_batch *batch, tri_kv_work *work);

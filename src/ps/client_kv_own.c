@@ -41,16 +41,13 @@ static int64_t keys_cut(const ps_rows_body *body, const ps_call *call, size_t di
     return kept;
 }
 
-/* The rows of a call that lie in some of its slots. */
-static tri_status rows_cut(const ps_call *from, ps_call *call, ps_rows_room *room)
+/* The rows of a call, whose whole body this is, that lie in some of its slots. */
+static tri_status rows_cut(const ps_call *from, const unsigned char *whole, ps_call *call, ps_rows_room *room)
 {
     int dim = (int)from->spec->table.dim, wire = from->spec->wire;
     bool pushes = from->head.kind == PS_KV_PUSH;
     ps_rows_body body;
-    bool lent = from->lent.nbytes > 0;
-    TRI_TRY(ps_rows_body_read(from->body, (size_t)from->head.nbytes - from->lent.nbytes, from->head.block, dim, wire,
-                              pushes && !lent, room, &body));
-    body.values = lent ? (const float *)from->lent.bytes : body.values;
+    TRI_TRY(ps_rows_body_read(whole, (size_t)from->head.nbytes, from->head.block, dim, wire, pushes, room, &body));
     uint64_t *keys = tri_alloc((size_t)(body.count + 1) * sizeof(uint64_t));
     float *values = tri_alloc((size_t)(body.count + 1) * (size_t)dim * sizeof(float));
     call->at = from->pulls ? tri_alloc((size_t)(from->count + 1) * sizeof(uint32_t)) : NULL;
@@ -83,7 +80,8 @@ static tri_status clock_cut(ps_call *call)
 }
 
 /* The part of a call that is of slots of `server` now; NULL: *status, or there is none. */
-static ps_call *call_cut(tri_ps_client *client, const ps_call *from, int server, ps_rows_room *room, tri_status *status)
+static ps_call *call_cut(tri_ps_client *client, const ps_call *from, const unsigned char *whole, int server,
+                         ps_rows_room *room, tri_status *status)
 {
     ps_slots slots = from->slots;
     bool any = false;
@@ -107,7 +105,7 @@ static ps_call *call_cut(tri_ps_client *client, const ps_call *from, int server,
                       .slots = slots,
                       .spec = from->spec};
     call->head.request = ++client->kv->last;
-    *status = from->spec ? rows_cut(from, call, room) : clock_cut(call);
+    *status = from->spec ? rows_cut(from, whole, call, room) : clock_cut(call);
     if (*status == TRI_OK)
         return call;
     tri_ps_kv_call_free(call);
@@ -160,15 +158,17 @@ static ps_call *loose_take(tri_ps_client *client)
 
 static tri_status call_spread(tri_ps_client *client, const ps_call *from, ps_rows_room *room)
 {
-    tri_status status = TRI_OK;
+    unsigned char *joined = ps_call_lent_nbytes(from) > 0 ? tri_ps_kv_call_join(from) : NULL;
+    tri_status status = joined || ps_call_lent_nbytes(from) == 0 ? TRI_OK : TRI_ENOMEM;
     for (int s = 0; from->of_slots && s < client->setup.servers && status == TRI_OK; s++) {
-        ps_call *call = call_cut(client, from, s, room, &status);
+        ps_call *call = call_cut(client, from, joined ? joined : from->body, s, room, &status);
         if (!call)
             continue;
         if (call->work)
             call->work->missing++;
         tri_ps_kv_insert(client->kv, call);
     }
+    tri_free(joined);
     return status;
 }
 

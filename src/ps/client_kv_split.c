@@ -74,9 +74,13 @@ static bool is_again(const kv_batch *batch, const ps_pair *pairs, int64_t i)
 /* Do the keys ascend? Then they are in order as they are. */
 static bool keys_ascend(const uint64_t *keys, int64_t count)
 {
+    enum { BLOCK = 64 };
     bool ascend = true;
-    for (int64_t i = 1; i < count && ascend; i++)
-        ascend = keys[i - 1] < keys[i];
+    for (int64_t first = 1; first < count && ascend; first += BLOCK) {
+        int64_t end = first + BLOCK < count ? first + BLOCK : count;
+        for (int64_t i = first; i < end; i++)
+            ascend &= keys[i - 1] < keys[i];
+    }
     return ascend;
 }
 
@@ -144,6 +148,25 @@ static size_t values_write(const tri_kv_table *table, const kv_batch *batch, con
     return wire->nbytes(listed * dim, dim);
 }
 
+/* Keys that are sent from where they lie, and rows so too or none: the body of the call is what stands before them.
+ * False: they are not. */
+static bool keys_lend(const kv_batch *batch, const kv_lot *lot, bool lends_rows, ps_call *call)
+{
+    size_t nbytes = (size_t)lot->count * sizeof(uint64_t);
+    if (lot->pairs || !lot->is_near || !batch->lends || (batch->rows && !lends_rows) || nbytes < LENT_LEAST_NBYTES)
+        return false;
+    call->body = tri_alloc(PS_ROWS_HEAD_NBYTES);
+    if (!call->body || ps_rows_head_write(&lot->slots, call->body) == 0) {
+        tri_free(call->body);
+        call->body = NULL;
+        return false;
+    }
+    call->lent[0] = (tri_part){batch->keys, nbytes};
+    call->head.block = (uint32_t)lot->count;
+    call->head.nbytes = PS_ROWS_HEAD_NBYTES + nbytes;
+    return true;
+}
+
 /* Slots, keys, and values but those that are sent from where they lie. TRI_ENOMEM. */
 static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, ps_call *call)
 {
@@ -152,6 +175,12 @@ static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, co
     const float *lie = rows_lie(table, batch, lot);
     size_t nbytes = (size_t)lot->count * (size_t)dim * sizeof(float);
     bool lends = lie && batch->lends && wire == PS_WIRE_F32 && nbytes >= LENT_LEAST_NBYTES;
+    if (keys_lend(batch, lot, lends, call)) {
+        if (lends)
+            call->lent[1] = (tri_part){lie, nbytes};
+        call->head.nbytes += call->lent[1].nbytes;
+        return TRI_OK;
+    }
     ps_rows_body body = {.slots = lot->slots, .keys = lot->pairs ? scratch->keys : batch->keys, .count = lot->count};
     if (lot->pairs && call->pulls)
         call->at = tri_alloc((size_t)lot->count * sizeof(uint32_t));
@@ -165,7 +194,7 @@ static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, co
     call->head.block = (uint32_t)body.count;
     call->head.nbytes = ps_rows_body_write(&body, dim, wire, lot->is_near, call->body); /* a multiple of 8 */
     if (lends)
-        call->lent = (tri_part){lie, nbytes};
+        call->lent[1] = (tri_part){lie, nbytes};
     call->head.nbytes +=
         lends ? nbytes : values_write(table, batch, lot, lie, body.count, call->body + call->head.nbytes);
     return TRI_OK;

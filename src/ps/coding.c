@@ -15,7 +15,7 @@
 
 enum { KEYS_PLAIN, KEYS_ASCENDING };
 
-#define PLAIN_NBYTES sizeof(uint64_t) /* before the keys, which are aligned then if the whole is */
+#define PLAIN_NBYTES PS_KEYS_HEAD_NBYTES /* before the keys, which are aligned then if the whole is */
 
 size_t ps_keys_limit(int64_t count)
 {
@@ -46,12 +46,18 @@ static size_t ascending_nbytes(const uint64_t *keys, int64_t count)
     return nbytes < ps_keys_limit(count) ? nbytes : 0;
 }
 
+size_t ps_keys_head_write(unsigned char bytes[PS_KEYS_HEAD_NBYTES])
+{
+    memset(bytes, 0, PLAIN_NBYTES);
+    bytes[0] = KEYS_PLAIN;
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? PLAIN_NBYTES : 0;
+}
+
 size_t ps_keys_write(const uint64_t *keys, int64_t count, bool plain, unsigned char *bytes)
 {
     size_t nbytes = plain ? 0 : ascending_nbytes(keys, count);
     if (nbytes == 0) {
-        memset(bytes, 0, PLAIN_NBYTES);
-        bytes[0] = KEYS_PLAIN;
+        (void)ps_keys_head_write(bytes);
         for (int64_t i = 0; i < count; i++)
             tri_bytes_write_u64(bytes + PLAIN_NBYTES + 8 * i, keys[i]);
         return ps_keys_limit(count);

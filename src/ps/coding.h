@@ -18,6 +18,10 @@ size_t ps_keys_limit(int64_t count);
 /* plain: as they are, whatever is shorter: where bytes cost less than time. bytes has room for ps_keys_limit(); returns
  * how many are used. */
 size_t ps_keys_write(const uint64_t *keys, int64_t count, bool plain, unsigned char *bytes);
+/* What stands before keys that lie as they are in this machine's memory. Returns its bytes; 0: not so on this machine.
+ */
+#define PS_KEYS_HEAD_NBYTES 8
+size_t ps_keys_head_write(unsigned char bytes[PS_KEYS_HEAD_NBYTES]);
 /* Exactly `count` keys; *used is how many bytes they took. TRI_EFORMAT: there are not so many keys in these bytes;
  * what is in keys then means nothing. */
 tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_t *keys, size_t *used);

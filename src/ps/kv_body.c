@@ -21,10 +21,21 @@ size_t ps_rows_body_limit(int64_t count, int dim, int wire, bool has_values)
     return SLOTS_NBYTES + align_up(ps_keys_limit(count)) + (has_values ? ps_wires[wire].nbytes(count * dim, dim) : 0);
 }
 
-size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, bool plain, unsigned char *to)
+static void slots_write(const ps_slots *slots, unsigned char *to)
 {
     for (int i = 0; i < PS_SLOTS / 64; i++)
-        tri_bytes_write_u64(to + 8 * i, body->slots.bits[i]);
+        tri_bytes_write_u64(to + 8 * i, slots->bits[i]);
+}
+
+size_t ps_rows_head_write(const ps_slots *slots, unsigned char to[PS_ROWS_HEAD_NBYTES])
+{
+    slots_write(slots, to);
+    return ps_keys_head_write(to + SLOTS_NBYTES) > 0 ? PS_ROWS_HEAD_NBYTES : 0;
+}
+
+size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, bool plain, unsigned char *to)
+{
+    slots_write(&body->slots, to);
     size_t used = ps_keys_write(body->keys, body->count, plain, to + SLOTS_NBYTES), end = align_up(used);
     memset(to + SLOTS_NBYTES + used, 0, end - used);
     if (!body->values)

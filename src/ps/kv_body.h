@@ -19,7 +19,8 @@ typedef struct ps_rows_body {
     const uint64_t *keys; /* [count] */
     const float *values;  /* [count * dim], NULL: none */
     int64_t count;
-    bool is_part; /* keys may lie in slots that are not named (any more) */
+    uint64_t look; /* what a table has found for these keys is known by, or 0 */
+    bool is_part;  /* keys may lie in slots that are not named (any more) */
 } ps_rows_body;
 
 #define PS_ROWS_MAX INT64_C(0x7fffffff) /* of one letter */
@@ -28,6 +29,9 @@ typedef struct ps_rows_body {
 size_t ps_rows_body_limit(int64_t count, int dim, int wire, bool has_values);
 /* plain: keys as they are. to has room for ps_rows_body_limit(); returns how many are used. */
 size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, bool plain, unsigned char *to);
+/* What stands before keys that are sent from where they lie. Returns its bytes; 0: they cannot be. */
+#define PS_ROWS_HEAD_NBYTES (PS_SLOTS / 8 + PS_KEYS_HEAD_NBYTES)
+size_t ps_rows_head_write(const ps_slots *slots, unsigned char to[PS_ROWS_HEAD_NBYTES]);
 
 /* Memory for what is read, kept from one to the next. */
 typedef struct ps_rows_room {

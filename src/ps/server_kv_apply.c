@@ -17,11 +17,12 @@ static tri_optim_figures figures_of(const kv_table *table, int64_t step)
                                .grad_scale = 1};
 }
 
-static tri_status rows_merge(kv_table *table, int64_t clock, bool assigns, const uint64_t *keys, const float *values,
-                             int64_t count)
+static tri_status rows_merge(kv_table *table, int64_t clock, bool assigns, ps_look look, const uint64_t *keys,
+                             const float *values, int64_t count)
 {
     tri_optim_figures figures = figures_of(table, clock);
-    ps_push push = {.clock = clock,
+    ps_push push = {.look = look,
+                    .clock = clock,
                     .merge = assigns ? ps_merge_assign : table->merge,
                     .figures = table->spec.steps ? &figures : NULL,
                     .arg = table->merge_arg};
@@ -96,7 +97,7 @@ static tri_status push_now(kv_table *table, int worker, const ps_head *head, con
         others += !ps_slots_has(&body->slots, ps_key_slot(body->keys[i]));
     table->twice += fresh < named;
     if (fresh == named && others == 0)
-        return rows_merge(table, head->clock, assigns, body->keys, body->values, body->count);
+        return rows_merge(table, head->clock, assigns, body->look, body->keys, body->values, body->count);
     if (fresh == 0)
         return TRI_OK;
     TRI_TRY(some_room(table, body->count));
@@ -104,7 +105,7 @@ static tri_status push_now(kv_table *table, int worker, const ps_head *head, con
         if (ps_slots_has(&body->slots, ps_key_slot(body->keys[i])) &&
             is_fresh(table, ps_key_slot(body->keys[i]), worker, head))
             some_take(table, count++, body, i);
-    return rows_merge(table, head->clock, assigns, table->some_keys, table->some_values, count);
+    return rows_merge(table, head->clock, assigns, 0, table->some_keys, table->some_values, count);
 }
 
 /* --- bsp --- */
@@ -116,7 +117,7 @@ static tri_status before_keep(kv_table *table, kv_slot *slot)
     float *rows = tri_alloc((size_t)gather->count * (size_t)table->spec.table.dim * sizeof(float));
     if (!rows)
         return TRI_ENOMEM;
-    if (ps_sparse_pull(table->rows, gather->keys, gather->count, rows) != TRI_OK) {
+    if (ps_sparse_pull(table->rows, 0, gather->keys, gather->count, rows) != TRI_OK) {
         tri_free(rows);
         return TRI_ENOMEM;
     }
@@ -135,7 +136,7 @@ static tri_status step_end(kv_table *table, int number)
     TRI_TRY(ps_gather_finish(&slot->gather));
     TRI_TRY(tri_ps_kv_save_before(table, number));
     TRI_TRY(before_keep(table, slot));
-    TRI_TRY(rows_merge(table, slot->clock, false, slot->before_keys, slot->gather.rows, slot->before_count));
+    TRI_TRY(rows_merge(table, slot->clock, false, 0, slot->before_keys, slot->gather.rows, slot->before_count));
     ps_gather_reset(&slot->gather);
     slot->clock++;
     table->moved = true;
@@ -217,7 +218,7 @@ tri_status tri_ps_kv_pull(const kv_table *table, int64_t clock, const ps_rows_bo
 {
     size_t dim = (size_t)table->spec.table.dim;
     bool is_behind = false;
-    TRI_TRY(ps_sparse_pull(table->rows, body->keys, body->count, values));
+    TRI_TRY(ps_sparse_pull(table->rows, body->look, body->keys, body->count, values));
     if (table->spec.consistency != PS_BSP)
         return TRI_OK;
     for (int s = 0; s < PS_SLOTS; s++)

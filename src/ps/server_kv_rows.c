@@ -132,7 +132,7 @@ static void ahead_count(kv_table *table, const ps_head *head, const ps_slots *sl
 }
 
 /* What no sound client says. */
-static tri_status rows_check(const kv_table *table, const ps_head *head, const ps_rows_body *body)
+static tri_status rows_check(const kv_table *table, const ps_head *head, ps_rows_body *body)
 {
     ps_slots slots;
     bool bsp = table->spec.consistency == PS_BSP, pulls = head->kind == PS_KV_PULL || head->flags & PS_FLAG_PULL;
@@ -154,7 +154,7 @@ static tri_status rows_check(const kv_table *table, const ps_head *head, const p
     if (is_gathered(table, head)) /* the rows are not wanted yet */
         slots = ps_keys_slots(body->keys, body->count);
     else
-        TRI_TRY(ps_sparse_slots(table->rows, body->keys, body->count, &slots));
+        TRI_TRY(ps_sparse_slots(table->rows, body->keys, body->count, &slots, &body->look));
     for (int i = 0; i < PS_SLOTS / 64; i++)
         if (slots.bits[i] & ~body->slots.bits[i])
             return tri_fail(TRI_EFORMAT, "table '%s': a key lies in none of the slots that are named",

@@ -12,8 +12,8 @@
 #include "base/rng.h"
 #include "tensor/reduce.h"
 
-#define AHEAD           12                /* rows that are asked for before they are had */
-#define SLAB_NBYTES     ((size_t)2 << 20) /* at least: huge pages, where the system has them */
+#define AHEAD           12                 /* rows that are asked for before they are had */
+#define SLAB_NBYTES     ((size_t)16 << 20) /* at least: huge pages, where the system has them */
 #define SLAB_LEAST_BITS 4
 
 /* --- merging --- */
@@ -76,6 +76,7 @@ tri_status ps_sparse_create(const ps_sparse_setup *setup, ps_sparse **out)
     while (table->stride << table->slab_bits < SLAB_NBYTES)
         table->slab_bits++;
     table->slabs.each = sizeof(char *);
+    table->chunks.each = sizeof(sparse_chunk);
     table->unused = SPARSE_NONE;
     *out = table;
     return TRI_OK;
@@ -86,10 +87,11 @@ void ps_sparse_destroy(ps_sparse *table)
     if (!table)
         return;
     for (int slot = 0; slot < PS_SLOTS; slot++)
-        tri_free(table->slots[slot].places);
+        sparse_places_give(table, table->slots[slot].places, sparse_place_count(&table->slots[slot]));
     for (size_t i = 0; i < table->slabs.count; i++)
         tri_free(*(char **)tri_vector_at(&table->slabs, i));
     tri_vector_fini(&table->slabs);
+    tri_vector_fini(&table->chunks);
     tri_free(table->found.rows);
     sparse_lists_drop(&table->lists);
     tri_free(table->name);
@@ -144,10 +146,9 @@ size_t ps_sparse_nbytes(const ps_sparse *table)
 {
     size_t listed = (size_t)(table->found_room + table->lists.rows);
     size_t nbytes = sizeof(*table) + table->slabs.capacity * sizeof(char *) + listed * sizeof(uint32_t);
-    nbytes += table->slabs.count * (table->stride << table->slab_bits);
+    nbytes += table->used * table->stride; /* what of a slab was never written to is nobody's */
     for (int slot = 0; slot < PS_SLOTS; slot++)
-        if (table->slots[slot].places)
-            nbytes += (((size_t)1 << table->slots[slot].bits) + (size_t)table->slots[slot].tail) * sizeof(sparse_place);
+        nbytes += (size_t)sparse_place_count(&table->slots[slot]) * sizeof(sparse_place);
     return nbytes;
 }
 
@@ -177,10 +178,10 @@ rows_pull(const ps_sparse *table, const uint32_t *found, const uint64_t *keys, i
     }
 }
 
-tri_status ps_sparse_pull(ps_sparse *table, const uint64_t *keys, int64_t count, float *rows)
+tri_status ps_sparse_pull(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, float *rows)
 {
     const sparse_list *list;
-    TRI_TRY(sparse_look(table, keys, count, &list));
+    TRI_TRY(sparse_look(table, look, keys, count, &list));
     switch (table->dim) {
     case 1:
         rows_pull(table, list->rows, keys, count, 1, rows);
@@ -246,7 +247,7 @@ tri_status ps_sparse_push(ps_sparse *table, const ps_push *push, const uint64_t 
     uint32_t clock = clock_of(push->clock);
     const uint32_t *found;
     TRI_ASSERT(push->merge || (table->steps && push->figures));
-    TRI_TRY(sparse_resolve(table, keys, count, &found));
+    TRI_TRY(sparse_resolve(table, push->look, keys, count, &found));
     if (!push->merge)
         rows_step(table, clock, push, found, rows, count);
     else if (push->merge == ps_merge_add && table->dim == 1)
@@ -262,7 +263,7 @@ tri_status ps_sparse_touch(ps_sparse *table, int64_t clock, const uint64_t *keys
 {
     uint32_t now = clock_of(clock);
     const uint32_t *found;
-    TRI_TRY(sparse_resolve(table, keys, count, &found));
+    TRI_TRY(sparse_resolve(table, 0, keys, count, &found));
     for (int64_t i = 0; i < count; i++) {
         sparse_row *row = sparse_row_at(table, found[i]);
         row->clock = row->clock > now ? row->clock : now;

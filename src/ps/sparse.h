@@ -41,7 +41,11 @@ void ps_merge_assign(void *arg, uint64_t key, float *row, const float *pushed, i
 void ps_merge_min(void *arg, uint64_t key, float *row, const float *pushed, int dim);
 void ps_merge_max(void *arg, uint64_t key, float *row, const float *pushed, int dim);
 
+/* What a list of keys is known by until the next one is looked up; 0: nothing. */
+typedef uint64_t ps_look;
+
 typedef struct ps_push {
+    ps_look look;                     /* of these very keys, or 0 */
     int64_t clock;                    /* rows that are pushed are of this age then; 0 to 2^32 - 1 */
     ps_merge_fn merge;                /* NULL: what is pushed is a gradient, and the optimizer makes a step with */
     const tri_optim_figures *figures; /* these */
@@ -63,10 +67,10 @@ int64_t ps_sparse_slot_count(const ps_sparse *table, int slot);
 size_t ps_sparse_nbytes(const ps_sparse *table);
 
 /* rows[i * dim ...] are the values of keys[i]: the initial ones where there is no row. TRI_ENOMEM. */
-tri_status ps_sparse_pull(ps_sparse *table, const uint64_t *keys, int64_t count, float *rows);
-/* The slots that these keys lie in. What was looked up for it is known when they are pulled or pushed next. TRI_ENOMEM.
+tri_status ps_sparse_pull(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, float *rows);
+/* The slots that these keys lie in. With *look they can be pulled and pushed without being looked up again. TRI_ENOMEM.
  */
-tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out);
+tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out, ps_look *look);
 /* Row after row takes in what is pushed to it, in the order of keys; a key that comes twice is pushed to twice.
  * TRI_ENOMEM: rows may have come into being, and nothing else has changed: it may be tried again. */
 tri_status ps_sparse_push(ps_sparse *table, const ps_push *push, const uint64_t *keys, const float *rows,

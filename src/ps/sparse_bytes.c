@@ -58,7 +58,7 @@ static tri_status read_rows(ps_sparse *table, ps_reader *reader, int64_t count)
     for (int64_t i = 0; i < count; i++)
         keys[i] = tri_bytes_read_u64(reader->at + (size_t)i * (ROW_NBYTES + floats_nbytes));
     const uint32_t *found;
-    TRI_TRY(sparse_resolve(table, keys, count, &found));
+    TRI_TRY(sparse_resolve(table, 0, keys, count, &found));
     for (int64_t i = 0; i < count; i++) {
         sparse_row *row = sparse_row_at(table, found[i]);
         ps_read_u64(reader);

@@ -97,7 +97,7 @@ static tri_status ranks_list(const ps_sparse *table, const ps_evict *evict, rank
     int64_t listed = 0;
     for (int slot = evict->first_slot; slot < end_of(evict); slot++) {
         const sparse_index *index = &table->slots[slot];
-        int64_t places = index->places ? (INT64_C(1) << index->bits) + index->tail : 0;
+        int64_t places = sparse_place_count(index);
         for (int64_t i = 0; i < places; i++) {
             if (index->places[i].row == SPARSE_NONE)
                 continue;
@@ -145,6 +145,6 @@ static bool all(const void *arg, sparse_row *row)
 void ps_sparse_drop(ps_sparse *table, int slot)
 {
     sparse_sweep(table, slot, all, NULL);
-    tri_free(table->slots[slot].places);
+    sparse_places_give(table, table->slots[slot].places, sparse_place_count(&table->slots[slot]));
     table->slots[slot] = (sparse_index){0};
 }

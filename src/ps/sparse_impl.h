@@ -3,9 +3,10 @@
  * sparse_impl.h: what a sparse table is made of: slabs of rows, an index of each slot, and lists of keys that came.
  *
  * Rows lie in slabs that never move, and have numbers. An index has a place for each row of its slot, in order of
- * hashes: linear probing from the place that the hash's upper bits say, where whoever has the smaller hash comes first.
- * So the same rows always lie in the same order, whatever way they came in, a search ends at the first greater hash,
- * and a larger index is filled from front to back without a look at the rows.
+ * hashes: linear probing from the line of the cache that the hash's upper bits say, where whoever has the smaller hash
+ * comes first. So the same rows always lie in the same order, whatever way they came in, a search ends at the first
+ * greater hash, and a larger index is filled from front to back without a look at the rows. A line is full or ends with
+ * free places: most searches need no other one.
  */
 #ifndef TRI_PS_SPARSE_IMPL_H
 #define TRI_PS_SPARSE_IMPL_H
@@ -25,13 +26,27 @@ typedef struct sparse_place {
     uint32_t row;
 } sparse_place;
 
+#define SPARSE_LINE 8 /* places of a line of the cache */
+
 typedef struct sparse_index {
-    sparse_place
-        *places; /* [2^bits + tail]: what finds no place before goes to the tail, whose last place stays free */
+    sparse_place *places; /* [2^bits + tail], whole lines: what finds no place before goes to the tail, whose last place
+                             stays free */
     int bits;
     int64_t tail;
     int64_t count; /* rows */
 } sparse_index;
+
+static inline int64_t sparse_place_count(const sparse_index *index)
+{
+    return index->places ? (INT64_C(1) << index->bits) + index->tail : 0;
+}
+
+/* Memory that indexes share. */
+typedef struct sparse_chunk {
+    char *memory;
+    size_t used;
+    int lent; /* indexes */
+} sparse_chunk;
 
 /* Where the rows of a list of keys are, SPARSE_NONE: there is none. */
 typedef struct sparse_list {
@@ -65,12 +80,15 @@ struct ps_sparse {
     tri_vector slabs;    /* of char * */
     uint32_t used;       /* rows that were ever given out */
     uint32_t unused;     /* the first row that nobody uses any more, SPARSE_NONE: there is none */
+    tri_vector chunks;   /* of sparse_chunk */
     int64_t count;
     uint64_t gone;       /* rows that ever went */
     sparse_list found;   /* the latest list that was looked up; its rows have room for */
     int64_t found_room;  /* so many */
     uint64_t found_gone; /* `gone` then */
     sparse_lists lists;
+    ps_look looks;             /* lists that were looked up */
+    const sparse_list *looked; /* the latest */
     sparse_index slots[PS_SLOTS];
 };
 
@@ -94,7 +112,7 @@ static inline uint32_t sparse_tag(uint64_t hash)
 /* Where the search for a tag begins; NULL: the index has no places yet. */
 static inline sparse_place *sparse_home(const sparse_index *index, uint32_t tag)
 {
-    return index->places ? index->places + ((uint64_t)tag >> (32 - index->bits)) : NULL;
+    return index->places ? index->places + ((uint64_t)tag >> (32 - index->bits) & ~(uint64_t)(SPARSE_LINE - 1)) : NULL;
 }
 
 /* The first place whose tag is at least this one, or that is free. */
@@ -132,11 +150,20 @@ void sparse_sweep(ps_sparse *table, int slot, sparse_goes goes, const void *arg)
 void sparse_initial(const ps_sparse *table, uint64_t key, float *values);
 void sparse_prefetch(const ps_sparse *table, uint32_t row);
 
+/* --- sparse_memory.c --- */
+/* For so many places, on a line of the cache; NULL: there is no memory. */
+sparse_place *sparse_places_take(ps_sparse *table, int64_t count);
+void sparse_places_give(ps_sparse *table, sparse_place *places, int64_t count);
+
+/* --- sparse_find.c --- */
+/* rows[count]: of these keys, SPARSE_NONE where there is none; and the slots that they lie in. True: all are there. */
+bool sparse_rows_find(const ps_sparse *table, const uint64_t *keys, int64_t count, uint32_t *rows, ps_slots *slots);
+
 /* --- sparse_lists.c --- */
 /* Where the rows of a list are; valid until the next one is looked up, or the table changes. TRI_ENOMEM. */
-tri_status sparse_look(ps_sparse *table, const uint64_t *keys, int64_t count, const sparse_list **out);
+tri_status sparse_look(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const sparse_list **out);
 /* The same, and rows are made where there are none: rows[count]. */
-tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count, const uint32_t **rows);
+tri_status sparse_resolve(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const uint32_t **rows);
 void sparse_lists_drop(sparse_lists *lists);
 
 #endif

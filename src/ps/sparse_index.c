@@ -49,8 +49,8 @@ static void places_clear(sparse_place *places, int64_t count)
 /* Fills an index of this many places with those of another, in their order. False: its tail is too short. */
 static bool places_refill(sparse_index *to, const sparse_index *from)
 {
-    int64_t next = 0, from_count = from->places ? (INT64_C(1) << from->bits) + from->tail : 0;
-    int64_t to_count = (INT64_C(1) << to->bits) + to->tail;
+    int64_t next = 0, from_count = sparse_place_count(from);
+    int64_t to_count = sparse_place_count(to);
     places_clear(to->places, to_count);
     for (int64_t i = 0; i < from_count; i++) {
         if (from->places[i].row == SPARSE_NONE)
@@ -71,7 +71,7 @@ static bool is_dense(const sparse_index *index)
     return index->count * 64 >= INT64_C(1) << index->bits && index->bits < 32;
 }
 
-static tri_status index_grow(sparse_index *index)
+static tri_status index_grow(ps_sparse *table, sparse_index *index)
 {
     sparse_index grown = *index;
     if (!index->places) {
@@ -82,16 +82,16 @@ static tri_status index_grow(sparse_index *index)
     else
         grown.tail *= 2;
     for (;;) {
-        size_t count = ((size_t)1 << grown.bits) + (size_t)grown.tail;
-        grown.places = tri_alloc(count * sizeof(sparse_place));
+        int64_t count = (INT64_C(1) << grown.bits) + grown.tail;
+        grown.places = sparse_places_take(table, count);
         if (!grown.places)
             return TRI_ENOMEM;
         if (places_refill(&grown, index))
             break;
-        tri_free(grown.places);
+        sparse_places_give(table, grown.places, count);
         grown.tail *= 2;
     }
-    tri_free(index->places);
+    sparse_places_give(table, index->places, sparse_place_count(index));
     *index = grown;
     return TRI_OK;
 }
@@ -102,7 +102,7 @@ static sparse_place *place_make(const ps_sparse *table, sparse_index *index, uin
     uint32_t tag = sparse_tag(hash);
     if (!index->places || index->count * 4 >= (INT64_C(3) << index->bits))
         return NULL;
-    sparse_place *place = sparse_tag_find(index, tag), *end = index->places + (INT64_C(1) << index->bits) + index->tail;
+    sparse_place *place = sparse_tag_find(index, tag), *end = index->places + sparse_place_count(index);
     while (place->row != SPARSE_NONE && place->tag == tag && ps_key_hash(sparse_row_at(table, place->row)->key) < hash)
         place++;
     sparse_place *free_place = place;
@@ -130,7 +130,7 @@ tri_status sparse_insert(ps_sparse *table, uint64_t key, uint64_t hash, uint32_t
     TRI_TRY(row_take(table, &number));
     sparse_place *place;
     while (!(place = place_make(table, index, hash))) {
-        if (index_grow(index) != TRI_OK) {
+        if (index_grow(table, index) != TRI_OK) {
             row_give(table, number);
             return TRI_ENOMEM;
         }
@@ -171,7 +171,7 @@ int64_t ps_sparse_erase(ps_sparse *table, const uint64_t *keys, int64_t count)
 void sparse_sweep(ps_sparse *table, int slot, sparse_goes goes, const void *arg)
 {
     sparse_index *index = &table->slots[slot];
-    int64_t count = index->places ? (INT64_C(1) << index->bits) + index->tail : 0, next = 0;
+    int64_t count = sparse_place_count(index), next = 0;
     for (int64_t i = 0; i < count; i++) {
         if (i + AHEAD < count && index->places[i + AHEAD].row != SPARSE_NONE)
             __builtin_prefetch(sparse_row_at(table, index->places[i + AHEAD].row));
@@ -197,7 +197,7 @@ bool ps_sparse_next(const ps_sparse *table, int slot, ps_cursor *cursor, ps_row 
     if (index->count == 0)
         return false;
     TRI_DASSERT(!cursor->begun || ps_hash_slot(cursor->last) == slot);
-    const sparse_place *end = index->places + (INT64_C(1) << index->bits) + index->tail;
+    const sparse_place *end = index->places + sparse_place_count(index);
     for (const sparse_place *place = sparse_home(index, cursor->begun ? sparse_tag(cursor->last) : 0); place < end;
          place++) {
         if (place->row == SPARSE_NONE || (cursor->begun && place->tag < sparse_tag(cursor->last)))

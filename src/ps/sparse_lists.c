@@ -9,7 +9,7 @@
  */
 #include "ps/sparse_impl.h"
 
-#define BLOCK      64  /* keys that are looked up together */
+#define BLOCK      64  /* keys whose rows are made together */
 #define LIST_LEAST 128 /* keys: shorter lists are as soon looked up */
 #define ROWS_LEAST (INT64_C(64) << 10)
 
@@ -70,30 +70,6 @@ static void list_keep(ps_sparse *table)
 
 /* --- keys --- */
 
-typedef struct search {
-    uint32_t tag;
-    const sparse_index *index;
-    sparse_place *place; /* the first of this tag, NULL: there are none */
-} search;
-
-/* Where these keys are looked for, once memory has been asked for all that will be looked at. */
-static void block_search(const ps_sparse *table, const uint64_t *keys, int64_t count, search *searches, ps_slots *slots)
-{
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t hash = ps_key_hash(keys[i]);
-        searches[i] = (search){sparse_tag(hash), &table->slots[ps_hash_slot(hash)], NULL};
-        __builtin_prefetch(sparse_home(searches[i].index, searches[i].tag));
-        ps_slots_add(slots, ps_hash_slot(hash));
-    }
-    for (int64_t i = 0; i < count; i++) {
-        if (!searches[i].index->places)
-            continue;
-        searches[i].place = sparse_tag_find(searches[i].index, searches[i].tag);
-        if (searches[i].place->row != SPARSE_NONE && searches[i].place->tag == searches[i].tag)
-            __builtin_prefetch(sparse_row_at(table, searches[i].place->row), 1);
-    }
-}
-
 static tri_status found_room(ps_sparse *table, int64_t count)
 {
     if (count <= table->found_room)
@@ -107,25 +83,7 @@ static tri_status found_room(ps_sparse *table, int64_t count)
     return TRI_OK;
 }
 
-/* Looks up a list that is not known. */
-static void keys_find(ps_sparse *table, const uint64_t *keys, int64_t count)
-{
-    search searches[BLOCK];
-    sparse_list *found = &table->found;
-    found->slots = (ps_slots){{0}};
-    found->whole = true;
-    for (int64_t first = 0; first < count; first += BLOCK) {
-        int64_t length = count - first < BLOCK ? count - first : BLOCK;
-        block_search(table, keys + first, length, searches, &found->slots);
-        for (int64_t i = 0; i < length; i++) {
-            const sparse_place *place = sparse_find_from(table, searches[i].place, keys[first + i], searches[i].tag);
-            found->rows[first + i] = place ? place->row : SPARSE_NONE;
-            found->whole = found->whole && place;
-        }
-    }
-}
-
-tri_status sparse_look(ps_sparse *table, const uint64_t *keys, int64_t count, const sparse_list **out)
+static tri_status list_look(ps_sparse *table, const uint64_t *keys, int64_t count, const sparse_list **out)
 {
     sparse_lists *lists = &table->lists;
     XXH128_hash_t hash = {0};
@@ -141,13 +99,24 @@ tri_status sparse_look(ps_sparse *table, const uint64_t *keys, int64_t count, co
             return TRI_OK;
     }
     TRI_TRY(found_room(table, count));
-    keys_find(table, keys, count);
+    table->found.whole = sparse_rows_find(table, keys, count, table->found.rows, &table->found.slots);
     table->found.hash = hash;
     table->found.count = count;
     table->found_gone = table->gone;
     if (table->found.whole && count >= LIST_LEAST)
         list_keep(table);
     *out = &table->found;
+    return TRI_OK;
+}
+
+tri_status sparse_look(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const sparse_list **out)
+{
+    if (look == 0 || look != table->looks || table->lists.gone != table->gone || table->looked->count != count) {
+        table->looks++;
+        table->looked = NULL;
+        TRI_TRY(list_look(table, keys, count, &table->looked));
+    }
+    *out = table->looked;
     return TRI_OK;
 }
 
@@ -171,10 +140,10 @@ static tri_status block_make(ps_sparse *table, const uint64_t *keys, int64_t cou
     return TRI_OK;
 }
 
-tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count, const uint32_t **out)
+tri_status sparse_resolve(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const uint32_t **out)
 {
     const sparse_list *list;
-    TRI_TRY(sparse_look(table, keys, count, &list));
+    TRI_TRY(sparse_look(table, look, keys, count, &list));
     *out = list->rows;
     if (list != &table->found || list->whole)
         return TRI_OK;
@@ -188,10 +157,11 @@ tri_status sparse_resolve(ps_sparse *table, const uint64_t *keys, int64_t count,
     return TRI_OK;
 }
 
-tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out)
+tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out, ps_look *look)
 {
     const sparse_list *list;
-    TRI_TRY(sparse_look(table, keys, count, &list));
+    TRI_TRY(sparse_look(table, 0, keys, count, &list));
     *out = list->slots;
+    *look = table->looks;
     return TRI_OK;
 }

@@ -78,7 +78,7 @@ static void expect_plain(ps_sparse *table, ps_initial initial)
     for (uint64_t i = 0; i < KEYS; i++)
         keys[i] = key_of(i);
     memset(pulled, 0x55, sizeof(pulled));
-    OK(ps_sparse_pull(table, keys, KEYS, pulled[0]));
+    OK(ps_sparse_pull(table, 0, keys, KEYS, pulled[0]));
     for (uint64_t i = 0; i < KEYS; i++) {
         float values[DIM];
         values_of(initial, key_of(i), values);
@@ -201,7 +201,7 @@ static void rows_take_in_what_the_merge_function_says(void **state)
         ps_push push = {.merge = cases[c].merge, .arg = &calls};
         assert_int_equal(ps_sparse_erase(table, two, 3), c ? 2 : 0);
         OK(ps_sparse_push(table, &push, two, pushed[0], 3));
-        OK(ps_sparse_pull(table, two, 2, out[0]));
+        OK(ps_sparse_pull(table, 0, two, 2, out[0]));
         for (int e = 0; e < DIM; e++)
             assert_true(out[0][e] == cases[c].want[e]);
     }
@@ -272,8 +272,8 @@ static void a_table_goes_on_elsewhere_from_its_bytes(void **state)
     static float mine[KEYS][DIM], theirs[KEYS][DIM];
     OK(ps_sparse_push(table, &push, keys, rows[0], KEYS));
     OK(ps_sparse_push(copy, &push, keys, rows[0], KEYS));
-    OK(ps_sparse_pull(table, keys, KEYS, mine[0]));
-    OK(ps_sparse_pull(copy, keys, KEYS, theirs[0]));
+    OK(ps_sparse_pull(table, 0, keys, KEYS, mine[0]));
+    OK(ps_sparse_pull(copy, 0, keys, KEYS, theirs[0]));
     assert_memory_equal(mine, theirs, sizeof(mine));
     /* A slot that moved away is gone. */
     int64_t in_slot = ps_sparse_slot_count(copy, 17), before = ps_sparse_count(copy);
@@ -412,11 +412,11 @@ static void keys_with_hashes_that_are_alike_do_no_harm(void **state)
             row[0] = (float)at;
             OK(ps_sparse_push(table, &push, &alike[at], row, 1));
         }
-    OK(ps_sparse_pull(table, alike, ALIKE, out[0]));
+    OK(ps_sparse_pull(table, 0, alike, ALIKE, out[0]));
     for (int i = 0; i < ALIKE; i++)
         assert_true(out[i][0] == (float)(2 * i));
     assert_int_equal(ps_sparse_erase(table, alike + 5, 10), 10);
-    OK(ps_sparse_pull(table, alike, ALIKE, out[0]));
+    OK(ps_sparse_pull(table, 0, alike, ALIKE, out[0]));
     for (int i = 0; i < ALIKE; i++)
         assert_true(out[i][0] == (i >= 5 && i < 15 ? 0 : (float)(2 * i)));
     assert_true(ps_sparse_nbytes(table) < (size_t)4 << 20);
@@ -436,10 +436,10 @@ static void keys_with_the_same_tag_are_told_apart(void **state)
             float one[DIM] = {1}, two[DIM] = {2}, out[2][DIM];
             assert_true(ps_key_hash(order[0]) >> 25 == ps_key_hash(order[1]) >> 25);
             OK(ps_sparse_push(table, &push, order, one, 1));
-            OK(ps_sparse_pull(table, order, 2, out[0]));
+            OK(ps_sparse_pull(table, 0, order, 2, out[0]));
             assert_true(out[0][0] == 1 && out[1][0] == 0);
             OK(ps_sparse_push(table, &push, order + 1, two, 1));
-            OK(ps_sparse_pull(table, order, 2, out[0]));
+            OK(ps_sparse_pull(table, 0, order, 2, out[0]));
             assert_true(out[0][0] == 1 && out[1][0] == 2);
             ps_cursor cursor = {0};
             ps_row first, second;
@@ -448,7 +448,7 @@ static void keys_with_the_same_tag_are_told_apart(void **state)
             assert_true(ps_key_hash(first.key) < ps_key_hash(second.key));
             assert_false(ps_sparse_next(table, ps_key_slot(order[0]), &cursor, &second));
             assert_int_equal(ps_sparse_erase(table, order, 1), 1);
-            OK(ps_sparse_pull(table, order, 2, out[0]));
+            OK(ps_sparse_pull(table, 0, order, 2, out[0]));
             assert_true(out[0][0] == 0 && out[1][0] == 2);
             ps_sparse_destroy(table);
         }
@@ -484,7 +484,7 @@ static void running_out_of_memory_changes_nothing(void **state)
     static float expected[KEYS][DIM];
     ps_sparse *table = make("adagrad", PS_INITIAL_ZERO);
     OK(ps_sparse_push(table, &push, keys, rows[0], KEYS));
-    OK(ps_sparse_pull(table, keys, KEYS, expected[0]));
+    OK(ps_sparse_pull(table, 0, keys, KEYS, expected[0]));
     ps_sparse_destroy(table);
     bool done = false;
     for (uint64_t n = 1; !done; n += 1 + n / 16) {
@@ -498,7 +498,7 @@ static void running_out_of_memory_changes_nothing(void **state)
             tri_memory_fail_at(0);
             if (again)
                 OK(ps_sparse_push(table, &push, keys, rows[0], KEYS));
-            OK(ps_sparse_pull(table, keys, KEYS, pulled[0]));
+            OK(ps_sparse_pull(table, 0, keys, KEYS, pulled[0]));
             assert_memory_equal(pulled, expected, sizeof(expected));
             int64_t evicted;
             tri_memory_fail_at(1);
@@ -518,11 +518,20 @@ static void running_out_of_memory_changes_nothing(void **state)
 static void expect_each(ps_sparse *table, const uint64_t *list, int64_t count)
 {
     float alone[DIM];
-    OK(ps_sparse_pull(table, list, count, pulled[0]));
+    OK(ps_sparse_pull(table, 0, list, count, pulled[0]));
     for (int64_t i = 0; i < count; i++) {
-        OK(ps_sparse_pull(table, &list[i], 1, alone));
+        OK(ps_sparse_pull(table, 0, &list[i], 1, alone));
         assert_memory_equal(pulled[i], alone, sizeof(alone));
     }
+}
+
+/* What is looked up once serves until something else is, or a row has gone. */
+static void expect_look(ps_sparse *table, ps_look look, const uint64_t *list, int64_t count)
+{
+    static float with[KEYS][DIM], without[KEYS][DIM];
+    OK(ps_sparse_pull(table, look, list, count, with[0]));
+    OK(ps_sparse_pull(table, 0, list, count, without[0]));
+    assert_memory_equal(with, without, (size_t)count * sizeof(with[0]));
 }
 
 static void a_list_that_comes_again_says_what_its_keys_say(void **state)
@@ -531,6 +540,7 @@ static void a_list_that_comes_again_says_what_its_keys_say(void **state)
     enum { LIST = 500, LISTS = 40 };
     ps_sparse *table = make(NULL, PS_INITIAL_UNIFORM);
     ps_slots slots, wanted;
+    ps_look look;
     ps_push push = {.merge = ps_merge_add, .clock = 1};
     for (uint64_t i = 0; i < KEYS; i++)
         keys[i] = key_of(i);
@@ -542,9 +552,19 @@ static void a_list_that_comes_again_says_what_its_keys_say(void **state)
         expect_each(table, keys, LIST); /* of rows that are not there at first */
         OK(ps_sparse_push(table, &push, keys, rows[0], LIST));
         expect_each(table, keys, LIST);
-        OK(ps_sparse_slots(table, keys, LIST, &slots));
+        OK(ps_sparse_slots(table, keys, LIST, &slots, &look));
         wanted = ps_keys_slots(keys, LIST);
         assert_memory_equal(&slots, &wanted, sizeof(slots));
+        push.look = look;
+        OK(ps_sparse_push(table, &push, keys, rows[0], LIST));
+        push.look = 0;
+        expect_look(table, look, keys, LIST);
+        OK(ps_sparse_slots(table, keys + 20, LIST, &slots, &look));
+        assert_int_equal(ps_sparse_erase(table, keys + 30, 1), 1);
+        expect_look(table, look, keys + 20, LIST);
+        OK(ps_sparse_slots(table, keys, LIST, &slots, &look));
+        OK(ps_sparse_push(table, &push, keys + 30, rows[0], LIST));
+        expect_look(table, look, keys, LIST);
         for (int l = 0; l < LISTS; l++) /* more lists than are kept for so few rows */
             OK(ps_sparse_push(table, &push, keys + l * 80, rows[0], LIST + l));
         expect_each(table, keys, LIST);
@@ -562,6 +582,40 @@ static void a_list_that_comes_again_says_what_its_keys_say(void **state)
     ps_sparse_destroy(table);
 }
 
+/* Of so many rows that the indexes of some slots share memory. */
+static void slots_with_many_rows_come_and_go(void **state)
+{
+    (void)state;
+    enum { MANY = 20000, AT_ONCE = 500, SLOTS = 3 };
+    static uint64_t many[MANY];
+    static float out[AT_ONCE][DIM];
+    tri_memory_counts before = tri_memory_now();
+    ps_sparse *table = make(NULL, PS_INITIAL_ZERO);
+    ps_push push = {.merge = ps_merge_assign, .clock = 1};
+    int64_t listed = 0;
+    for (uint64_t key = 1; listed < MANY; key++)
+        if (ps_key_slot(key) < SLOTS)
+            many[listed++] = key;
+    for (int round = 0; round < 2; round++) {
+        for (int64_t first = 0; first < MANY; first += AT_ONCE) {
+            for (int64_t i = 0; i < AT_ONCE; i++)
+                rows[i][0] = (float)(first + i);
+            OK(ps_sparse_push(table, &push, many + first, rows[0], AT_ONCE));
+        }
+        for (int64_t first = 0; first < MANY; first += AT_ONCE) {
+            OK(ps_sparse_pull(table, 0, many + first, AT_ONCE, out[0]));
+            for (int64_t i = 0; i < AT_ONCE; i++)
+                assert_true(out[i][0] == (float)(first + i));
+        }
+        assert_int_equal(ps_sparse_count(table), MANY);
+        for (int slot = 0; slot < SLOTS; slot++)
+            ps_sparse_drop(table, slot);
+        assert_int_equal(ps_sparse_count(table), 0);
+    }
+    ps_sparse_destroy(table);
+    assert_int_equal(tri_memory_now().live, before.live);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -577,6 +631,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(running_out_of_memory_changes_nothing),
         cmocka_unit_test(a_list_that_comes_again_says_what_its_keys_say),
+        cmocka_unit_test(slots_with_many_rows_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
