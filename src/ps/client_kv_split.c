@@ -353,6 +353,8 @@ tri_status tri_ps_kv_scatter(const ps_call *call, const tri_kv_work *work, const
     if (nbytes != wire->nbytes(count, dim))
         return tri_fail(TRI_EFORMAT, "table '%s': parameter server %d: want %zu bytes of rows, got %zu", spec->name,
                         call->server, wire->nbytes(count, dim), nbytes);
+    if (nbytes == 0)
+        return TRI_OK;
     if (spec->wire == PS_WIRE_F32) {
         rows_scatter(call, work, body);
         return TRI_OK;
