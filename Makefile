@@ -5,7 +5,7 @@ PYTHON ?= /usr/bin/python3
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test check bench compare install deb wheel clean deps dev tsan fuzz
+.PHONY: all demo test check docs pypi bench compare install deb wheel clean deps dev tsan fuzz
 
 all: $(BUILD)/trireme
 
@@ -36,6 +36,14 @@ test: ## builds everything, runs all tests
 check: ## format, layers, headers, names in documents, lengths
 	@tools/deps build check
 	@tools/check
+
+docs: $(BUILD)/trireme ## the reference (headers, commands, options) as HTML in build/docs/html
+	@tools/deps docs
+	@tools/docs $(BUILD)
+
+pypi: ## TensorBoard, Perfetto, Optuna, kubernetes-validate, where the tests look for them: TRIREME_PYPI, /tmp/trireme-venv
+	@$(PYTHON) -m venv /tmp/trireme-venv
+	@/tmp/trireme-venv/bin/pip install --quiet tensorboard perfetto optuna kubernetes-validate jsonschema pyyaml
 
 bench: $(BUILD)/trireme ## measures side by side with peers
 	@tools/deps bench

@@ -79,12 +79,23 @@ bool tri_proc_folder(pid_t pid, char folder[TRI_RUN_FOLDER_NBYTES])
     return found;
 }
 
-int tri_proc_rank(pid_t pid)
+static int environment_number(pid_t pid, const char *name, int other)
 {
     size_t nbytes = 0;
     char *words = words_of(pid, "environ", &nbytes);
-    const char *rank = words ? word_after(words, nbytes, "TRIREME_RANK") : NULL;
-    int number = rank ? atoi(rank) : -1;
+    const char *value = words ? word_after(words, nbytes, name) : NULL;
+    int number = value ? atoi(value) : other;
     tri_free(words);
     return number;
+}
+
+int tri_proc_rank(pid_t pid)
+{
+    return environment_number(pid, "TRIREME_RANK", -1);
+}
+
+bool tri_proc_serves(pid_t pid)
+{
+    const int servers = environment_number(pid, "TRIREME_SERVERS", 0);
+    return servers > 0 && tri_proc_rank(pid) >= environment_number(pid, "TRIREME_WORLD_SIZE", INT32_MAX) - servers;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace_ask.c: `trireme trace RUN`: asks one process of a run on this machine for a trace of the next steps, and waits
- * for the file. The process tells the other ranks.
+ * trace_ask.c: `trireme trace RUN`: asks one rank of a run for a trace of the next steps, and waits for the file: by a
+ * signal where one is on this machine, else by a file in the run's folder. The rank tells the others.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 typedef struct ask_found {
     char folder[TRI_RUN_FOLDER_NBYTES];
-    int pid, rank; /* pid 0: none yet; a rank is better than who started it, a low one better than a high one */
+    int pid, rank; /* pid 0: none yet; a low rank is better than a high one. Who starts ranks may have none here */
 } ask_found;
 
 static void process_look(void *arg, pid_t pid)
@@ -30,7 +30,7 @@ static void process_look(void *arg, pid_t pid)
     if (!tri_proc_folder(pid, folder) || strcmp(folder, found->folder) != 0)
         return;
     int rank = tri_proc_rank(pid);
-    if (found->pid && (rank < 0 || (found->rank >= 0 && rank >= found->rank)))
+    if (rank < 0 || (found->pid && rank >= found->rank))
         return;
     found->pid = (int)pid;
     found->rank = rank;
@@ -82,11 +82,38 @@ static tri_status wait_for(const char *folder, char *const *before, size_t befor
     return TRI_OK;
 }
 
+/* Rank 0 looks for it. */
+static tri_status file_leave(const char *run, int64_t steps, char path[1400])
+{
+    char text[32];
+    snprintf(path, 1400, "%.1100s/traces", run);
+    TRI_TRY(tri_fs_make_folder(path));
+    snprintf(path, 1400, "%.1100s/" TRI_ASK_FILE, run);
+    snprintf(text, sizeof(text), "%lld\n", (long long)steps);
+    return tri_fs_write_swap(path, text, strlen(text));
+}
+
+/* Nobody has taken it: so nobody shall find it later. */
+static tri_status file_take_back(const char *run, const char *path, tri_status status)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    if (status == TRI_OK || !tri_fs_exists(path))
+        return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+    TRI_TRY(tri_fs_remove(path));
+    return status == TRI_ECANCELED
+               ? tri_fail_copy(status, message)
+               : tri_fail(TRI_ENOTFOUND,
+                          "%s: no rank of it is on this machine, and rank 0, wherever it is, does not take what is "
+                          "asked for in its folder: has the run ended?",
+                          run);
+}
+
 tri_status tri_trace_ask(const char *run, const char *steps_given, const char *wait_given)
 {
     ask_found found = {.rank = -1};
     int64_t steps = TRI_ASK_STEPS, wait_s = WAIT_S;
-    char traces[1200], path[1400], real[PATH_MAX], **before = NULL;
+    char traces[1200], path[1400], left[1400] = "", real[PATH_MAX], **before = NULL;
     size_t count = 0;
     if (steps_given)
         TRI_TRY(tri_flag_int("--steps", steps_given, 1, TRI_ASK_MOST, &steps));
@@ -96,15 +123,15 @@ tri_status tri_trace_ask(const char *run, const char *steps_given, const char *w
         return tri_fail(TRI_ECONFIG, "%s: there is no such folder of a run", run);
     memcpy(found.folder, real, strlen(real) + 1);
     tri_pids_visit(process_look, &found);
-    if (!found.pid)
-        return tri_fail(TRI_ENOTFOUND, "%s: no process on this machine trains in this folder", run);
     snprintf(traces, sizeof(traces), "%.1100s/traces", run);
     if (tri_fs_is_folder(traces))
         TRI_TRY(tri_fs_list(traces, &before, &count));
-    tri_status status = tri_ask_send(found.pid, (int)steps);
+    tri_status status = found.pid ? tri_ask_send(found.pid, (int)steps) : file_leave(run, steps, left);
     if (status == TRI_OK)
         status = wait_for(traces, before, count, wait_s, path);
     tri_fs_list_free(before, count);
+    if (left[0])
+        status = file_take_back(run, left, status);
     if (status == TRI_OK)
         puts(path);
     return status;

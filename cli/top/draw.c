@@ -94,13 +94,19 @@ static tri_status splits_draw(const tri_top *top, tri_string *out)
     return TRI_OK;
 }
 
+static const char *role_of(const tri_top_rank *rank)
+{
+    return rank->serves ? "server" : "worker";
+}
+
 static tri_status ranks_draw(const tri_top *top, tri_string *out)
 {
     if (top->ranks.count > 0)
-        TRI_TRY(tri_string_append(out, "\n rank      pid  state  threads    cpu %     memory\n"));
+        TRI_TRY(tri_string_append(out, "\n rank  role        pid  state  threads    cpu %     memory\n"));
     for (size_t i = 0; i < top->ranks.count; i++) {
         const tri_top_rank *rank = tri_vector_at(&top->ranks, i);
-        TRI_TRY(tri_string_appendf(out, "%5d %8d  %-5c  %7d ", rank->rank, rank->pid, rank->state, rank->threads));
+        TRI_TRY(tri_string_appendf(out, "%5d  %s %8d  %-5c  %7d ", rank->rank, role_of(rank), rank->pid, rank->state,
+                                   rank->threads));
         TRI_TRY(isnan(rank->cpu) ? tri_string_append(out, "        -")
                                  : tri_string_appendf(out, " %8.0f", 100 * rank->cpu));
         TRI_TRY(tri_string_appendf(out, " %6.0f MiB\n", (double)rank->memory / (1 << 20)));
@@ -192,6 +198,7 @@ void tri_top_fields(const tri_top *top, tri_json *json)
         const char state[2] = {rank->state, 0};
         tri_json one = tri_json_object_in(&list, NULL);
         tri_json_int(&one, "rank", rank->rank);
+        tri_json_text(&one, "role", role_of(rank));
         tri_json_int(&one, "pid", rank->pid);
         tri_json_text(&one, "state", state);
         tri_json_int(&one, "threads", rank->threads);

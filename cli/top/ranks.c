@@ -77,6 +77,7 @@ static void look_at(void *arg, pid_t pid)
     if (!tri_proc_folder(pid, folder) || strcmp(folder, at->folder) != 0 || !task_read(pid, &one))
         return;
     one.rank = tri_proc_rank(pid);
+    one.serves = tri_proc_serves(pid);
     one.cpu = cpu_since(&at->top->ranks, &one);
     at->full = !tri_vector_push(&at->found, &one) || at->full;
 }

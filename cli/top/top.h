@@ -13,6 +13,7 @@
 /* One process of a run. */
 typedef struct tri_top_rank {
     int rank, pid, threads;
+    bool serves;    /* a parameter server; else a worker */
     char state;     /* as in /proc: R S D T Z */
     double cpu_s;   /* used so far */
     double cpu;     /* cores since the look before; NaN: not known yet */

@@ -140,6 +140,13 @@ function ranksDraw(run) {
       bytesText(process ? process.memory_bytes : rank.memory_bytes), process && process.cpu !== null ? process.cpu : '-',
       slow && slow.rank === rank.rank ? make('span', {class: 'warn'}, slow.text) : ''];
   });
+  const servers = run.top.ranks.filter(one => one.role === 'server'); // they make no steps; those of this machine
+  for (const server of servers) {
+    const stopped = server.state === 'T';
+    rows.push([server.rank, make('span', {class: stopped ? 'warn' : 'good'}, stopped ? 'server, stopped' : 'server'), '', '', '', '-',
+      bytesText(server.memory_bytes), server.cpu !== null ? server.cpu : '-', '']);
+  }
+  if (servers.length > 0) counts[servers.length > 1 ? 'servers' : 'server'] = servers.length;
   byId('states').replaceChildren(Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(', ') +
     (newest > 0 ? `; generation ${newest}` : '') + '. Colors: ', ...PHASES.map((phase, i) => {
     const chip = make('span', {}, `${phase === 'comm' ? 'exposed communication' : phase} `);

@@ -18,4 +18,7 @@ int tri_ask_take(void);
  */
 tri_status tri_ask_send(int pid, int steps);
 
+/* In a run's folder: who is on no host of the run leaves the number of steps here. */
+#define TRI_ASK_FILE "traces/ask"
+
 #endif

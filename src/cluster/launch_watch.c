@@ -110,8 +110,7 @@ static void ask_pass(launch *job)
             job->asked = 0;
     }
     if (job->asked > 0 && !here) {
-        tri_launch_say(job,
-                       "trireme: a trace is asked of a rank itself where all are on other hosts: kill -USR2 there\n");
+        tri_launch_say(job, "trireme: all ranks are on other hosts: a trace is asked for by 'trireme trace RUN'\n");
         job->asked = 0;
     }
 }

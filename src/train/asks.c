@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * asks.c: what some rank wants of all after a step: a trace of the next ones (SIGUSR2, base/ask.h), a look at who is
- * slow (watch.c).
+ * asks.c: what some rank wants of all after a step: a trace of the next ones (SIGUSR2, base/ask.h; from another host a
+ * file, at which rank 0 looks once a second), a look at who is slow (watch.c).
  *
  * Wishes travel in the tail of the gradient, at no cost, and are the same on all ranks then. Ranks with weights of
  * their own have no common tail: they ask each other where their weights meet.
  */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "base/ask.h"
+#include "base/fs.h"
+#include "base/log.h"
 #include "train/job.h"
 
 static bool has_tail(const tri_job *job)
@@ -14,12 +19,40 @@ static bool has_tail(const tri_job *job)
     return !job->servers.client && !tri_job_is_apart(job);
 }
 
+/* A whole number; anything else is as good as the usual one. */
+static int file_take(tri_job *job)
+{
+    char path[1300], *text = NULL;
+    size_t nbytes;
+    const int64_t now_ns = tri_now_ns();
+    if (job->rank != 0 || !job->run_folder || now_ns - job->asks.looked_ns < TRI_NS_PER_S)
+        return 0;
+    job->asks.looked_ns = now_ns;
+    snprintf(path, sizeof(path), "%.1200s/" TRI_ASK_FILE, job->run_folder);
+    if (!tri_fs_exists(path))
+        return 0;
+    const bool read = tri_fs_read(path, 64, &text, &nbytes) == TRI_OK;
+    const int steps = read ? atoi(text) : 0;
+    tri_free(text);
+    if (tri_fs_remove(path) != TRI_OK) { /* it would be taken again and again */
+        tri_log(TRI_LOG_WARN, "a trace was asked for, but: %s", tri_last_error());
+        return 0;
+    }
+    return steps < 1 ? TRI_ASK_STEPS : steps < TRI_ASK_MOST ? steps : TRI_ASK_MOST;
+}
+
+static int wish_take(tri_job *job)
+{
+    const int steps = tri_ask_take();
+    return steps > 0 ? steps : file_take(job);
+}
+
 void tri_job_asks_put(tri_job *job)
 {
     float *tail = job->sync->tail;
     if (!has_tail(job))
         return;
-    int steps = tri_ask_take();
+    int steps = wish_take(job);
     job->asks.own = steps > 0 ? steps : job->asks.own; /* kept until the sums are there: they may be made again */
     tail[TRI_TAIL_TRACE] = (float)job->asks.own;
     tail[TRI_TAIL_LOOK] = tri_job_watch_is_due(job) ? 1 : 0;
@@ -41,12 +74,12 @@ static tri_status asks_meet(tri_job *job)
 {
     int64_t words[2] = {0};
     if (job->servers.client) { /* the first worker traces itself */
-        job->asks.steps = tri_job_follows(job) ? 0 : tri_ask_take();
+        job->asks.steps = tri_job_follows(job) ? 0 : wish_take(job);
         return TRI_OK;
     }
     if (job->step % job->config.parallel.local_steps != 0)
         return TRI_OK;
-    words[0] = tri_ask_take();
+    words[0] = wish_take(job);
     words[1] = tri_job_watch_is_due(job);
     if (job->world > 1) {
         tri_group_name_next(job->group, "wishes");

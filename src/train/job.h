@@ -162,6 +162,7 @@ typedef struct tri_job_asks {
     int own;   /* steps that this rank shall have traced, and nobody has been told yet */
     int steps; /* that all trace from the next one on; 0: none */
     bool look;
+    int64_t looked_ns; /* for a wish from another host */
 } tri_job_asks;
 /* What monitor.metrics needs (live.c). */
 typedef struct tri_job_live tri_job_live;

@@ -121,6 +121,19 @@ class Metrics(unittest.TestCase):
             os.close(screen)
             os.close(terminal)
 
+    def test_top_tells_servers_from_workers(self):
+        run = subprocess.Popen([TRIREME, "train", "run.yaml", "-n", "2", "--servers", "1", "--out", "served"], cwd=self.folder,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until, roles = time.monotonic() + 60, None
+        try:
+            while roles != ["worker", "worker", "server"]:
+                self.assertLess(time.monotonic(), until, roles)
+                top = subprocess.run([TRIREME, "top", "served", "--once", "--json"], cwd=self.folder, capture_output=True, check=False)
+                roles = [one["role"] for one in json.loads(top.stdout)["ranks"]] if top.returncode == 0 else None
+        finally:
+            run.send_signal(signal.SIGTERM)
+            run.wait(60)
+
     def test_probes_are_answered_by_the_last_step(self):
         for path in ("/healthz", "/readyz", "/readyz?within=100"):
             self.assertIn("last step", self.run_.read(path))

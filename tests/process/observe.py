@@ -138,9 +138,19 @@ class Observe(unittest.TestCase):
             self.wait(lambda: any(name.endswith(".json") for name in set(os.listdir(self.folder / "run/traces")) - before))
             new = [name for name in set(os.listdir(self.folder / "run/traces")) - before if name.endswith(".json")]
             self.assertEqual({rank: len(found) for rank, found in self.steps_of(self.folder / "run/traces" / new[0]).items()}, {0: 10, 1: 10})
+        before = set(os.listdir(self.folder / "run/traces"))
+        if os.geteuid() == 0: # who sees no process of the run, as on another host, asks by its folder
+            run = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", TRIREME, "trace", "run", "--steps", "4"], cwd=self.folder,
+                                 capture_output=True, timeout=120, check=True)
+            self.assertEqual({len(found) for found in self.steps_of(self.folder / run.stdout.decode().strip()).values()}, {4})
+        else:
+            (self.folder / "run/traces/ask").write_text("4\n")
+            self.wait(lambda: set(os.listdir(self.folder / "run/traces")) - before - {"ask"})
+        self.assertFalse((self.folder / "run/traces/ask").exists())
         self.end(launcher)
-        run = self.call("trace", "run", code=1)
-        self.assertIn(b"no process on this machine trains in this folder", run.stderr)
+        run = self.call("trace", "run", "--wait", "1", code=1)
+        self.assertIn(b"rank 0, wherever it is, does not take what is asked for in its folder: has the run ended?", run.stderr)
+        self.assertFalse((self.folder / "run/traces/ask").exists())
         self.assertIn(b"--steps wants a whole number", self.call("trace", "run", "--steps", "0", code=2).stderr)
 
     def test_workers_with_weights_of_their_own_trace_where_they_meet(self):
