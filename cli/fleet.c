@@ -59,12 +59,12 @@ static void happens(fleet *all, const fleet_worker *worker, uint64_t what, const
 /* The quiet run is that of one process. */
 static int founders_of(const fleet *all)
 {
-    return all->config->quiet ? all->config->ranks : 1;
+    return all->config->is_quiet ? 1 : all->config->ranks;
 }
 
 static int spares_of(const fleet *all)
 {
-    return all->config->quiet ? all->config->spares : 0;
+    return all->config->is_quiet ? 0 : all->config->spares;
 }
 
 /* --- workers --- */
@@ -72,6 +72,13 @@ static int spares_of(const fleet *all)
 static void worker_judge(fleet_worker *worker, tri_status status)
 {
     fleet *all = worker->fleet;
+    /* The launcher starts another one; they begin anew. */
+    if (status == TRI_ENOTFOUND && !worker->process.dead && all->config->layout->parallel[0]) {
+        fleet_loss_check(all, worker, "ends as parts of the state are lost");
+        all->result->lost++;
+        worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
+        return;
+    }
     /* A newcomer that is not needed ends well too. */
     if (status != TRI_OK && !worker->process.dead && !(status == TRI_ECANCELED && worker->leaving))
         fleet_broke(all, "worker %s fails: %s", worker->id, tri_last_error());
@@ -130,7 +137,7 @@ static tri_status worker_start(fleet *all, int number)
     worker->step_ns = TRI_NS_PER_MS + (int64_t)fleet_draw(all, (uint64_t)(chance(all, 16) ? 60 : 6) * TRI_NS_PER_MS);
     worker->place = (tri_elastic_place){.arg = worker, .hub = fleet_hub, .stepped = fleet_stepped};
     snprintf(worker->id, sizeof(worker->id), "%d.%d", number, all->starts[number]++);
-    snprintf(worker->host, sizeof(worker->host), "host%d", number);
+    snprintf(worker->host, sizeof(worker->host), "host%d", number / all->config->layout->per_host);
     fleet_store_init(&worker->store, worker);
     fleet_store_init(&worker->ear, worker);
     all->workers[all->count++] = worker;
@@ -163,8 +170,22 @@ static void kill_one(fleet *all, fleet_worker *worker)
     happens(all, worker, 2, "is killed");
 }
 
+/* All of its machine. */
+static void host_kill(fleet *all, const fleet_worker *worker)
+{
+    for (int i = 0; i < all->count; i++) {
+        fleet_worker *other = all->workers[i];
+        if (!other->ended && !other->process.dead && strcmp(other->host, worker->host) == 0)
+            kill_one(all, other);
+    }
+}
+
 static void fault_kill(fleet *all, fleet_worker *worker)
 {
+    if (all->config->layout->per_host > 1 && chance(all, 3)) {
+        host_kill(all, worker);
+        return;
+    }
     uint64_t more = all->alive > 0 && chance(all, 8) ? fleet_draw(all, (uint64_t)all->alive) : 0; /* a rack */
     kill_one(all, worker);
     for (uint64_t i = 0; i < more; i++) {
@@ -278,7 +299,7 @@ static void launcher_run(int index, void *arg)
 {
     fleet *all = arg;
     (void)index;
-    all->faults_left = all->config->quiet ? all->config->faults : 0;
+    all->faults_left = all->config->is_quiet ? 0 : all->config->faults;
     all->fault_ns = (int64_t)fleet_draw(all, 100 * TRI_NS_PER_MS);
     for (int i = 0; i < founders_of(all) + spares_of(all) && !all->result->broken[0]; i++)
         if (worker_start(all, i) != TRI_OK)
@@ -315,22 +336,6 @@ static int64_t shards_of(int ranks)
     return shards;
 }
 
-/* Running statistics, dropout, momentum and clipping: whatever a step moves is in it. */
-static void text_make(fleet *all)
-{
-    long long batch = (long long)(2 * all->shards);
-    snprintf(all->text, sizeof(all->text),
-             "model:\n  layers:\n    - linear: {out: 8}\n    - batch_norm\n    - relu\n    - dropout: 0.25\n"
-             "    - linear: classes\n"
-             "data: {name: synthetic, synthetic_count: %lld, synthetic_width: 6, classes: 3, prefetch: 0}\n"
-             "train: {batch: %lld, shards: %lld, steps: %lld, eval_batches: 1, eval_every_steps: 7, seed: 5, threads: "
-             "1, on_straggler: %s, straggler_factor: 2, straggler_steps: 2}\n"
-             "optim: {lr: 0.05, momentum: 0.9, clip_norm: 1}\n"
-             "comm: {transport: sim, timeout_s: 30, slot_kib: 64}\nmonitor: {watch_every_s: 0.1}\n",
-             3 * batch + 1, batch, (long long)all->shards, (long long)all->config->steps,
-             all->config->stragglers && all->config->quiet ? "replace" : "off");
-}
-
 static void fleet_fini(fleet *all)
 {
     fleet_meetings_free(all);
@@ -347,7 +352,7 @@ static tri_status fleet_init(fleet *all)
     all->numbers = all->config->ranks + spares_of(all);
     all->front = -1;
     snprintf(all->token, sizeof(all->token), "%064llx", (unsigned long long)all->config->seed);
-    text_make(all);
+    fleet_text_make(all);
     all->starts = tri_alloc_zero((size_t)all->numbers + (size_t)all->config->ranks, sizeof(*all->starts));
     if (!all->starts)
         return TRI_ENOMEM;

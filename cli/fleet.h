@@ -3,8 +3,8 @@
  * fleet.h: a whole elastic job in a simulation (`trireme sim recovery`): workers that run the production code from
  * train/elastic.h down, each in a process that may be killed, stopped, cut off, sent away or joined by others.
  *
- * fleet.c starts the workers and does to them what the seed says, fleet_watch.c looks at every step of every worker,
- * fleet_store.c is their way to the store.
+ * fleet.c starts the workers and does to them what the seed says, fleet_watch.c looks at every step of every worker and
+ * fleet_state.c at what it has then, fleet_layout.c says what they train, fleet_store.c is their way to the store.
  */
 #ifndef TRI_CLI_FLEET_H
 #define TRI_CLI_FLEET_H
@@ -12,7 +12,28 @@
 #include "base/sim_process.h"
 #include "train/elastic.h"
 
-#define FLEET_STEPS_MAX 512
+#define FLEET_STEPS_MAX   512
+#define FLEET_PATIENCE_NS (10 * TRI_NS_PER_S) /* how long a state that does not come is waited for: members' wait_ns */
+
+/* What is trained, and how its state lies over the workers. */
+typedef struct fleet_layout {
+    const char *name, *does;
+    const char *model, *optim, *parallel; /* lines of a configuration */
+    int per_host;                         /* workers that share a host */
+} fleet_layout;
+extern const fleet_layout fleet_layouts[];
+extern const int fleet_layout_count;
+/* NULL: there is none. */
+const fleet_layout *fleet_layout_find(const char *name);
+
+/* The run of one process, step by step. */
+typedef struct fleet_reference {
+    uint64_t hashes[FLEET_STEPS_MAX + 1]; /* of the weights; 0 where they are spread */
+    int64_t total;                        /* elements of all tensors */
+    int arrays;                           /* weights, and of state */
+    float *values;                        /* [steps + 1][arrays][total], where they are spread */
+} fleet_reference;
+void fleet_reference_fini(fleet_reference *reference);
 
 typedef struct fleet_config {
     int ranks;     /* workers that begin; later at most twice as many at a time */
@@ -21,14 +42,16 @@ typedef struct fleet_config {
     int spares;      /* that wait beside them from the beginning */
     bool stragglers; /* slow ones are replaced */
     uint64_t seed;
-    const uint64_t *quiet; /* [steps + 1]: hash of the weights after so many steps; NULL: this is the quiet run */
+    const fleet_layout *layout;
+    fleet_reference *reference;
+    bool is_quiet; /* the run of one process, which makes the reference */
 } fleet_config;
 
 typedef struct fleet_result {
-    uint64_t trace;                       /* of all that happened, and when */
-    uint64_t hashes[FLEET_STEPS_MAX + 1]; /* of the weights after each step */
-    int64_t generations, steps_made;      /* by all workers */
+    uint64_t trace;                  /* of all that happened, and when */
+    int64_t generations, steps_made; /* by all workers */
     int kills, stops, cuts, joins, leaves, begun_anew, replaced;
+    int lost;                    /* workers that ended because parts of the state were lost */
     int64_t took_ns, longest_ns; /* virtual: of the run; without any new step */
     uint64_t peak_nbytes;        /* of all workers */
     int64_t left_nbytes;         /* after the run: more than before */
@@ -62,6 +85,7 @@ typedef struct fleet_worker {
     fleet_meeting *meeting; /* of its generation */
     int64_t generation;     /* in which it had a state last */
     int64_t step;           /* of its state; -1: none */
+    tri_role_set set;       /* what it has of a spread one */
     int64_t step_ns;        /* one takes it */
 } fleet_worker;
 
@@ -73,7 +97,8 @@ struct fleet_meeting {
     tri_hub *hub; /* NULL: nobody is in it any more */
     int users;
     int formed;            /* workers that have the state that it begins with */
-    unsigned char *shards; /* [shards]: how many workers have it */
+    int places;            /* of a replica: stages and parts of layers */
+    unsigned char *shards; /* [places][shards]: how many workers there have it */
     bool stepped;
 };
 
@@ -107,6 +132,12 @@ void fleet_store_init(fleet_store *store, fleet_worker *worker);
 /* Slots of tri_elastic_place; arg is the worker. */
 tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out);
 void fleet_stepped(void *arg, const tri_job *job);
+/* Its configuration. */
+void fleet_text_make(fleet *all);
+/* All that the worker has must be that of one process. */
+void fleet_state_check(const fleet_worker *worker, const tri_job *job);
+/* The worker goes on without the state: nobody may have it who can be asked. */
+void fleet_loss_check(fleet *all, const fleet_worker *worker, const char *what);
 /* The worker is in no generation any more. */
 void fleet_meeting_leave(fleet_worker *worker);
 void fleet_meetings_free(fleet *all);

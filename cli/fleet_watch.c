@@ -9,9 +9,6 @@
 
 #include "base/log.h"
 #include "cli/fleet.h"
-#include "nn/params.h"
-
-#define PATIENCE_NS (10 * TRI_NS_PER_S) /* how long a state that does not come is waited for: members' wait_ns */
 
 /* --- generations --- */
 
@@ -26,30 +23,44 @@ static tri_status list_text(const tri_generation *now, char **out)
     return *out ? TRI_OK : TRI_ENOMEM;
 }
 
+/* host[r]: of the first member that is there. */
+static void hosts_find(const tri_generation *now, int *host)
+{
+    for (int r = 0; r < now->count; r++)
+        for (host[r] = 0; strcmp(now->members[host[r]].host, now->members[r].host) != 0;)
+            host[r]++;
+}
+
 static tri_status meeting_make(fleet *all, const tri_generation *now, char *list, fleet_meeting **out)
 {
     fleet_meeting *meeting = tri_alloc_zero(1, sizeof(*meeting));
+    int *host = tri_alloc((size_t)now->count * sizeof(*host));
     /* Slow enough for a kill to find messages on their way. */
     tri_hub_config hub = {.world = now->count,
+                          .host = host,
                           .fabric = {.latency_us = 50,
                                      .bandwidth = 1000000000,
                                      .node_bandwidth = 1000000000,
                                      .message_us = 0.5,
-                                     .ranks_per_host = 1,
+                                     .local_latency_us = 5,
                                      .jitter_us = (double)fleet_draw(all, 400),
                                      .loss = fleet_draw(all, 2) ? 0.0005 : 0,
                                      .packet = 1500,
                                      .resend_us = 1000}};
-    if (!meeting)
+    if (!meeting || !host) {
+        tri_free(meeting);
+        tri_free(host);
         return TRI_ENOMEM;
+    }
+    hosts_find(now, host);
     meeting->number = now->number;
     meeting->list = list;
-    meeting->shards = tri_alloc_zero((size_t)all->shards, 1);
     meeting->next = all->meetings;
     all->meetings = meeting;
     *out = meeting;
-    TRI_TRY(tri_hub_create(&hub, &meeting->hub));
-    return meeting->shards ? TRI_OK : TRI_ENOMEM;
+    tri_status status = tri_hub_create(&hub, &meeting->hub);
+    tri_free(host);
+    return status;
 }
 
 void fleet_meeting_leave(fleet_worker *worker)
@@ -105,31 +116,24 @@ tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out)
 
 /* --- states --- */
 
-/* A state that somebody has, who could be asked for it, is the start of nobody's run. */
-static void begin_check(fleet *all, const fleet_worker *worker)
-{
-    int64_t now_ns = tri_now_ns();
-    if (all->front < 0)
-        return;
-    all->result->begun_anew++;
-    for (int i = 0; i < all->count; i++) {
-        const fleet_worker *other = all->workers[i];
-        bool slept = other->process.wake_ns > now_ns && now_ns - other->process.stopped_ns > PATIENCE_NS;
-        if (other->step > 0 && !other->process.dead && !other->ended && !slept)
-            fleet_broke(all, "worker %s begins the run anew, though %s has step %lld", worker->id, other->id,
-                        (long long)other->step);
-    }
-}
-
 static void formed(fleet_worker *worker, const tri_job *job)
 {
     fleet *all = worker->fleet;
     fleet_meeting *meeting = worker->meeting;
+    const tri_mesh *mesh = &job->mesh;
+    int place = mesh->stage * mesh->tensor + mesh->tensor_rank;
+    if (!meeting->shards) {
+        meeting->places = mesh->tensor * mesh->pipeline;
+        meeting->shards = tri_alloc_zero((size_t)all->shards, (size_t)meeting->places);
+    }
     for (int64_t s = job->first_shard; s < job->first_shard + job->shard_count; s++)
-        if (s >= all->shards || meeting->shards[s]++ > 0)
+        if (!meeting->shards || place >= meeting->places || s >= all->shards ||
+            meeting->shards[place * all->shards + s]++ > 0)
             fleet_broke(all, "generation %lld: shard %lld has two workers", (long long)meeting->number, (long long)s);
-    if (meeting->formed++ == 0 && job->step == 0 && meeting->number > 1)
-        begin_check(all, worker);
+    if (meeting->formed++ == 0 && job->step == 0 && meeting->number > 1 && all->front >= 0) {
+        all->result->begun_anew++;
+        fleet_loss_check(all, worker, "begins the run anew");
+    }
 }
 
 /* The first step of a generation: everybody has what it began with. */
@@ -138,10 +142,10 @@ static void coverage_check(fleet *all, fleet_meeting *meeting)
     if (meeting->stepped)
         return;
     meeting->stepped = true;
-    for (int64_t s = 0; s < all->shards; s++)
+    for (int64_t s = 0; s < all->shards * meeting->places; s++)
         if (meeting->shards[s] != 1)
             fleet_broke(all, "generation %lld makes a step without shard %lld", (long long)meeting->number,
-                        (long long)s);
+                        (long long)(s % all->shards));
 }
 
 static void front_move(fleet *all, int64_t step, const fleet_meeting *meeting)
@@ -161,22 +165,6 @@ static void front_move(fleet *all, int64_t step, const fleet_meeting *meeting)
     all->front_generation = meeting->number;
 }
 
-static void weights_check(fleet *all, const fleet_worker *worker, const tri_job *job)
-{
-    uint64_t hash = tri_params_hash_here(job->params);
-    if (job->step < 0 || job->step > all->config->steps) {
-        fleet_broke(all, "worker %s is at step %lld of %lld", worker->id, (long long)job->step,
-                    (long long)all->config->steps);
-        return;
-    }
-    if (!all->config->quiet)
-        all->result->hashes[job->step] = hash;
-    else if (hash != all->config->quiet[job->step])
-        fleet_broke(all, "worker %s, generation %lld: after step %lld other weights than without faults", worker->id,
-                    (long long)worker->meeting->number, (long long)job->step);
-    fleet_trace(all, (uint64_t)job->step, hash);
-}
-
 void fleet_stepped(void *arg, const tri_job *job)
 {
     fleet_worker *worker = arg;
@@ -186,7 +174,7 @@ void fleet_stepped(void *arg, const tri_job *job)
     if (worker->process.dead) /* nobody knows of it */
         return;
     all->result->peak_nbytes = live_nbytes > all->result->peak_nbytes ? live_nbytes : all->result->peak_nbytes;
-    weights_check(all, worker, job);
+    fleet_state_check(worker, job);
     if (is_new)
         formed(worker, job);
     else {
@@ -195,6 +183,8 @@ void fleet_stepped(void *arg, const tri_job *job)
     }
     worker->generation = job->elastic.number;
     worker->step = job->step;
+    worker->set = job->roles.now.what;
+    worker->set.step = job->step;
     front_move(all, job->step, worker->meeting);
     if (!is_new)
         tri_sleep_ns(worker->step_ns);

@@ -16,7 +16,7 @@
 #define PROGRESS_NS (10 * TRI_NS_PER_S)
 
 static struct {
-    const char *ranks, *seeds, *first, *steps, *faults, *spares, *stragglers, *twice, *verbose;
+    const char *ranks, *seeds, *first, *steps, *faults, *layout, *spares, *stragglers, *twice, *verbose;
 } given;
 static const tri_flag flags[] = {
     {"--ranks", "N", "workers that begin (default 64)", &given.ranks},
@@ -24,6 +24,7 @@ static const tri_flag flags[] = {
     {"--first", "S", "the first of them (default 1)", &given.first},
     {"--steps", "N", "of each run (default 20)", &given.steps},
     {"--faults", "N", "of each run (default 12)", &given.faults},
+    {"--layout", "NAME", "data (default), zero1, zero2, zero3, stages, tensor, mesh; all: by the seed", &given.layout},
     {"--spares", "N", "workers that wait beside them (default 0)", &given.spares},
     {"--stragglers", NULL, "workers that are much slower than the others are replaced", &given.stragglers},
     {"--twice", NULL, "each seed two times: the same things happen at the same instants", &given.twice},
@@ -31,14 +32,16 @@ static const tri_flag flags[] = {
 };
 static const tri_command command = {
     .name = "sim recovery",
-    .usage = "[--ranks 64] [--seeds 20] [--first S] [--steps N] [--faults N]",
+    .usage = "[--ranks 64] [--seeds 20] [--first S] [--steps N] [--faults N] [--layout NAME]",
     .does = "trains on simulated workers that are killed, stopped, cut off, leave and join, and checks every step",
 };
 
 typedef struct recovery {
     fleet_config one;
     int64_t seeds, first;
-    fleet_result quiet, sum; /* of all: numbers added, the largest of peaks and times */
+    fleet_reference *references; /* [fleet_layout_count]: made when they are needed first */
+    bool by_seed;                /* the layout follows from the seed */
+    fleet_result sum;            /* of all: numbers added, the largest of peaks and times */
     int64_t done, failed;
     int64_t start_ns, told_ns;
 } recovery;
@@ -48,6 +51,18 @@ static tri_status number_read(const char *flag, const char *text, int64_t otherw
 {
     *out = otherwise;
     return text ? tri_flag_int(flag, text, low, high, out) : TRI_OK;
+}
+
+static tri_status layout_read(recovery *all)
+{
+    const char *name = given.layout ? given.layout : "data";
+    all->by_seed = strcmp(name, "all") == 0;
+    all->one.layout = all->by_seed ? &fleet_layouts[0] : fleet_layout_find(name);
+    if (!all->one.layout)
+        return tri_fail(TRI_ECONFIG, "--layout wants data, zero1, zero2, zero3, stages, tensor, mesh or all, found '%s'",
+                        name);
+    all->references = tri_alloc_zero((size_t)fleet_layout_count, sizeof(*all->references));
+    return all->references ? TRI_OK : TRI_ENOMEM;
 }
 
 static tri_status plan_read(recovery *all)
@@ -63,7 +78,7 @@ static tri_status plan_read(recovery *all)
     all->one.faults = (int)faults;
     all->one.spares = (int)spares;
     all->one.stragglers = given.stragglers != NULL;
-    return TRI_OK;
+    return layout_read(all);
 }
 
 static void add(recovery *all, const fleet_result *one)
@@ -78,6 +93,7 @@ static void add(recovery *all, const fleet_result *one)
     sum->leaves += one->leaves;
     sum->begun_anew += one->begun_anew;
     sum->replaced += one->replaced;
+    sum->lost += one->lost;
     sum->took_ns += one->took_ns;
     sum->longest_ns = one->longest_ns > sum->longest_ns ? one->longest_ns : sum->longest_ns;
     sum->peak_nbytes = one->peak_nbytes > sum->peak_nbytes ? one->peak_nbytes : sum->peak_nbytes;
@@ -123,13 +139,21 @@ static tri_status seed_run(const recovery *all, fleet_result *one)
     return TRI_OK;
 }
 
-static tri_status quiet_run(recovery *all)
+/* The layout of this seed, and its run of one process. */
+static tri_status layout_choose(recovery *all)
 {
-    TRI_TRY(fleet_run(&all->one, &all->quiet));
-    if (all->quiet.broken[0])
-        return tri_fail(TRI_EINTERNAL, "the run without faults: %s", all->quiet.broken);
-    all->one.quiet = all->quiet.hashes;
-    return TRI_OK;
+    fleet_config quiet;
+    fleet_result one;
+    if (all->by_seed)
+        all->one.layout = &fleet_layouts[all->one.seed % (uint64_t)fleet_layout_count];
+    fleet_reference *reference = &all->references[all->one.layout - fleet_layouts];
+    all->one.reference = reference;
+    if (reference->hashes[0] || reference->values)
+        return TRI_OK;
+    quiet = all->one;
+    quiet.is_quiet = true;
+    TRI_TRY(fleet_run(&quiet, &one));
+    return one.broken[0] ? tri_fail(TRI_EINTERNAL, "the run without faults: %s", one.broken) : TRI_OK;
 }
 
 static tri_status seeds_run(recovery *all)
@@ -138,6 +162,7 @@ static tri_status seeds_run(recovery *all)
     for (int64_t i = 0; i < all->seeds && !tri_stop_signal(); i++) {
         fleet_result one;
         all->one.seed = (uint64_t)(all->first + i);
+        TRI_TRY(layout_choose(all));
         TRI_TRY_IN(seed_run(all, &one), "seed %llu", (unsigned long long)all->one.seed);
         add(all, &one);
         all->done++;
@@ -156,6 +181,8 @@ static tri_status end_tell(const recovery *all)
            (long long)all->done, all->one.ranks, (long long)sum->generations, sum->kills, sum->stops, sum->cuts,
            sum->leaves, sum->joins, sum->begun_anew, (double)sum->longest_ns / 1e9, (double)sum->peak_nbytes / 0x1p20,
            (long long)all->failed);
+    if (sum->lost > 0)
+        printf("%d workers ended as all that held parts of the state were killed\n", sum->lost);
     if (all->one.stragglers)
         printf("%d left because they were slow\n", sum->replaced);
     if (all->failed == 0)
@@ -178,10 +205,11 @@ int sim_recovery(int argc, char **argv)
     if (!given.verbose)
         tri_log_level_set(TRI_LOG_ERROR);
     if (status == TRI_OK)
-        status = quiet_run(&all);
-    if (status == TRI_OK)
         status = seeds_run(&all);
     if (status == TRI_OK)
         status = end_tell(&all);
+    for (int i = 0; all.references && i < fleet_layout_count; i++)
+        fleet_reference_fini(&all.references[i]);
+    tri_free(all.references);
     return status == TRI_OK ? 0 : tri_command_fail(status);
 }

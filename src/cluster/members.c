@@ -506,8 +506,8 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
     for (size_t i = 0; i < members->strays.count; i++)
         TRI_TRY(find_gone(members, tri_vector_at(&members->strays, i), -1));
     tri_status status = list_make(members, &list);
-    bool few = (int)list.count < members->setup.least || state_may_come(members, number, &list);
-    few = few && tri_now_ns() < few_ns && !tri_stop_signal();
+    bool few = (int)list.count < members->setup.least && !tri_stop_signal();
+    few = (few || state_may_come(members, number, &list)) && tri_now_ns() < few_ns;
     if (status == TRI_OK && few)
         status = look(members, number, slice_ns);
     else if (status == TRI_OK && members->rank < 0) /* the others may be gone because all is done */

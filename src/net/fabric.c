@@ -28,6 +28,7 @@ struct tri_fabric {
     fabric_host *hosts;
     int64_t *sender_free_ns; /* [world]: the processor of each rank */
     unsigned char *slow;     /* [world] */
+    int *host_of;            /* [world] */
     bool drawn;              /* the stragglers */
 };
 
@@ -36,7 +37,21 @@ static int64_t ns_of(double us)
     return (int64_t)llround(us * 1e3);
 }
 
-tri_status tri_fabric_create(const tri_fabric_config *config, int world, tri_fabric **out)
+static tri_status hosts_set(tri_fabric *fabric, const int *host)
+{
+    fabric->host_of = tri_alloc((size_t)fabric->world * sizeof *fabric->host_of);
+    if (!fabric->host_of)
+        return TRI_ENOMEM;
+    for (int r = 0; r < fabric->world; r++) {
+        fabric->host_of[r] = host ? host[r] : (int)(r / fabric->config.ranks_per_host);
+        if (fabric->host_of[r] >= fabric->host_count)
+            fabric->host_count = fabric->host_of[r] + 1;
+    }
+    fabric->hosts = tri_alloc_zero((size_t)fabric->host_count, sizeof *fabric->hosts);
+    return fabric->hosts ? TRI_OK : TRI_ENOMEM;
+}
+
+tri_status tri_fabric_create(const tri_fabric_config *config, int world, const int *host, tri_fabric **out)
 {
     tri_fabric *fabric;
 
@@ -57,16 +72,14 @@ tri_status tri_fabric_create(const tri_fabric_config *config, int world, tri_fab
     fabric->config.ranks_per_host += config->ranks_per_host == 0;
     fabric->config.slowdown += config->slowdown < 1 ? 1 - config->slowdown : 0;
     fabric->config.packet += config->packet == 0 ? 1500 : 0;
-    fabric->host_count = (int)((world + fabric->config.ranks_per_host - 1) / fabric->config.ranks_per_host);
     fabric->latency_ns = ns_of(config->latency_us);
     fabric->local_latency_ns = ns_of(config->local_latency_us);
     fabric->jitter_ns = ns_of(config->jitter_us);
     fabric->resend_ns = ns_of(config->resend_us);
     fabric->log_kept = log1p(-config->loss);
-    fabric->hosts = tri_alloc_zero((size_t)fabric->host_count, sizeof *fabric->hosts);
     fabric->sender_free_ns = tri_alloc_zero((size_t)world, sizeof *fabric->sender_free_ns);
     fabric->slow = tri_alloc_zero((size_t)world, 1);
-    if (!fabric->hosts || !fabric->sender_free_ns || !fabric->slow) {
+    if (!fabric->sender_free_ns || !fabric->slow || hosts_set(fabric, host) != TRI_OK) {
         tri_fabric_destroy(fabric);
         return TRI_ENOMEM;
     }
@@ -79,6 +92,7 @@ void tri_fabric_destroy(tri_fabric *fabric)
     if (!fabric)
         return;
     tri_free(fabric->hosts);
+    tri_free(fabric->host_of);
     tri_free(fabric->sender_free_ns);
     tri_free(fabric->slow);
     tri_free(fabric);
@@ -86,7 +100,7 @@ void tri_fabric_destroy(tri_fabric *fabric)
 
 int tri_fabric_host(const tri_fabric *fabric, int rank)
 {
-    return (int)(rank / fabric->config.ranks_per_host);
+    return fabric->host_of[rank];
 }
 
 int tri_fabric_host_count(const tri_fabric *fabric)

@@ -35,7 +35,8 @@ typedef struct tri_fabric_config {
 extern const tri_option_table tri_fabric_options;
 
 typedef struct tri_fabric tri_fabric;
-tri_status tri_fabric_create(const tri_fabric_config *config, int world, tri_fabric **out);
+/* host: of each rank, from 0 on, copied; NULL: as many in a row as sim.ranks_per_host says. */
+tri_status tri_fabric_create(const tri_fabric_config *config, int world, const int *host, tri_fabric **out);
 void tri_fabric_destroy(tri_fabric *fabric);
 
 /* What the fabric remembers of one direction between two ranks: zeros at first. */

@@ -40,7 +40,9 @@ tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out)
         tri_mutex_init(&hub->ports[r].mutex);
         tri_cond_init(&hub->ports[r].cond);
     }
-    status = hub->ports && hub->pipes ? tri_fabric_create(&config->fabric, config->world, &hub->fabric) : TRI_ENOMEM;
+    hub->config.host = NULL;
+    status = hub->ports && hub->pipes ? tri_fabric_create(&config->fabric, config->world, config->host, &hub->fabric)
+                                      : TRI_ENOMEM;
     if (status != TRI_OK) {
         tri_hub_destroy(hub);
         return status;

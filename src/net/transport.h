@@ -135,6 +135,7 @@ tri_status tri_transport_faulty(tri_transport *inner, const char *faults, tri_tr
 typedef struct tri_hub_config {
     int world;
     tri_fabric_config fabric; /* sim; zeros: bytes take no time */
+    const int *host;          /* sim: of each rank, from 0 on, borrowed by create; NULL: by sim.ranks_per_host */
 } tri_hub_config;
 tri_status tri_hub_create(const tri_hub_config *config, tri_hub **out);
 void tri_hub_destroy(tri_hub *hub);

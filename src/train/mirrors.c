@@ -11,17 +11,17 @@
 #include "base/memory.h"
 #include "comm/comm.h"
 
-/* What this rank moves, as the sync has it. */
+/* What this rank moves, as the sync has it: nothing in a stage of layers without weights. */
 static int own_pieces(const tri_job *job, tri_sync_piece *pieces)
 {
     const tri_sync *sync = job->sync;
-    if (!sync->pieces) {
-        pieces[0] = (tri_sync_piece){.slice = {0, job->params->count}, .sums = sync->grads[0]};
-        return 1;
-    }
-    for (int i = 0; i < sync->piece_count; i++)
-        pieces[i] = sync->pieces[i];
-    return sync->piece_count;
+    const tri_sync_piece all = {.slice = {0, job->params->count}, .sums = sync->pieces ? NULL : sync->grads[0]};
+    const tri_sync_piece *from = sync->pieces ? sync->pieces : &all;
+    int given = sync->pieces ? sync->piece_count : 1, count = 0;
+    for (int i = 0; i < given; i++)
+        if (from[i].slice.count > 0)
+            pieces[count++] = from[i];
+    return count;
 }
 
 /* Pieces of all ranks, as pairs of first and count; those of rank r begin at firsts[r]. */

@@ -23,7 +23,7 @@ static void trip_fiber(int index, void *arg)
     tri_fabric *fabric;
 
     (void)index;
-    if (tri_fabric_create(&test->config, WORLD, &fabric) == TRI_OK)
+    if (tri_fabric_create(&test->config, WORLD, NULL, &fabric) == TRI_OK)
         test->body(test, fabric);
     tri_fabric_destroy(fabric);
 }
@@ -235,10 +235,10 @@ static void figures_out_of_bounds_are_refused(void **state)
     tri_fabric_config config = {.loss = 0.6};
 
     (void)state;
-    assert_int_equal(tri_fabric_create(&config, WORLD, &fabric), TRI_EINVAL);
+    assert_int_equal(tri_fabric_create(&config, WORLD, NULL, &fabric), TRI_EINVAL);
     assert_string_equal(tri_last_error(), "sim.loss: want 0 to 0.5, got 0.6");
     config = (tri_fabric_config){.bandwidth = -1};
-    assert_int_equal(tri_fabric_create(&config, WORLD, &fabric), TRI_EINVAL);
+    assert_int_equal(tri_fabric_create(&config, WORLD, NULL, &fabric), TRI_EINVAL);
     assert_null(fabric);
 }
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fleet_state.c: the state of a worker of a simulated job against that of one process after as many steps: a hash of the
+ * weights where each worker has all of them; where the state is spread each element of weights and optimizer that the
+ * worker has in its role, and in the mirror that it keeps.
+ */
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/fleet.h"
+#include "nn/params.h"
+
+static int arrays_of(const tri_job *job)
+{
+    int count = 1;
+    while (tri_optim_state_name(job->optim, count - 1))
+        count++;
+    return count;
+}
+
+static tri_status reference_open(fleet_reference *reference, const tri_job *job, int64_t steps)
+{
+    if (reference->values)
+        return TRI_OK;
+    reference->total = job->tensors.total;
+    reference->arrays = arrays_of(job);
+    size_t nbytes = (size_t)(steps + 1) * (size_t)reference->arrays * (size_t)reference->total * sizeof(float);
+    reference->values = tri_alloc_zero(nbytes, 1);
+    return reference->values ? TRI_OK : TRI_ENOMEM;
+}
+
+void fleet_reference_fini(fleet_reference *reference)
+{
+    tri_free(reference->values);
+    *reference = (fleet_reference){0};
+}
+
+/* Elements of a holding, in or against all elements of all tensors. */
+static bool holding_check(const tri_job *job, const tri_holding *holding, float *array, float *whole, bool writes)
+{
+    int64_t first = job->tensors.items[holding->tensor].first, count = 0;
+    bool same = true;
+    for (int64_t at = holding->low; at < holding->high; at += count) {
+        int64_t place = first + tri_piece_place(holding->shape, holding->piece, at, &count);
+        float *here = array + holding->at + (at - holding->low);
+        if (count > holding->high - at)
+            count = holding->high - at;
+        if (writes)
+            memcpy(whole + place, here, (size_t)count * sizeof(float));
+        else
+            same = same && memcmp(whole + place, here, (size_t)count * sizeof(float)) == 0;
+    }
+    return same;
+}
+
+static bool stock_check(const tri_job *job, const tri_stock *stock, const fleet_reference *reference, bool writes)
+{
+    bool same = true;
+    for (int a = 0; a < reference->arrays; a++) {
+        const tri_vector *list = a == 0 ? &stock->held_values : &stock->held;
+        float *array = a == 0 ? stock->params->values : tri_optim_state(stock->optim, a - 1);
+        float *whole = reference->values + (job->step * reference->arrays + a) * reference->total;
+        for (size_t i = 0; i < list->count; i++)
+            same = holding_check(job, tri_vector_at(list, i), array, whole, writes) && same;
+    }
+    return same;
+}
+
+/* What is wrong with it; NULL: nothing is. */
+static const char *spread_check(const fleet *all, const tri_job *job)
+{
+    fleet_reference *reference = all->config->reference;
+    const tri_stock_set *now = &job->roles.now;
+    bool writes = all->config->is_quiet;
+    if (writes && reference_open(reference, job, all->config->steps) != TRI_OK)
+        return "no memory for";
+    if (!stock_check(job, &now->own, reference, writes))
+        return "other elements in its role than";
+    if (now->mirror.params && !stock_check(job, &now->mirror, reference, writes))
+        return "other elements in its mirror than";
+    return NULL;
+}
+
+static const char *whole_check(const fleet *all, const tri_job *job)
+{
+    fleet_reference *reference = all->config->reference;
+    uint64_t hash = tri_params_hash_here(job->params);
+    if (all->config->is_quiet)
+        reference->hashes[job->step] = hash;
+    return hash == reference->hashes[job->step] ? NULL : "other weights than";
+}
+
+void fleet_state_check(const fleet_worker *worker, const tri_job *job)
+{
+    fleet *all = worker->fleet;
+    if (job->step < 0 || job->step > all->config->steps) {
+        fleet_broke(all, "worker %s is at step %lld of %lld", worker->id, (long long)job->step,
+                    (long long)all->config->steps);
+        return;
+    }
+    const char *wrong = job->roles.on ? spread_check(all, job) : whole_check(all, job);
+    if (wrong)
+        fleet_broke(all, "worker %s, generation %lld: after step %lld %s without faults", worker->id,
+                    (long long)worker->meeting->number, (long long)job->step, wrong);
+    fleet_trace(all, (uint64_t)job->step, all->config->reference->hashes[job->step]);
+}
+
+/* --- which of them can be put together again --- */
+
+/* It lives, and does not sleep longer than others wait for it. */
+static bool can_be_asked(const fleet_worker *worker)
+{
+    int64_t now_ns = tri_now_ns();
+    bool slept = worker->process.wake_ns > now_ns && now_ns - worker->process.stopped_ns > FLEET_PATIENCE_NS;
+    return !worker->process.dead && !worker->ended && !slept;
+}
+
+static bool is_held(const fleet *all, int64_t generation, int64_t step, int role)
+{
+    for (int i = 0; i < all->count; i++) {
+        const tri_role_set *set = &all->workers[i]->set;
+        if (can_be_asked(all->workers[i]) && set->generation == generation && set->step >= step - 1 &&
+            (set->own == role || set->mirror == role))
+            return true;
+    }
+    return false;
+}
+
+/* Where one has made a step all that are left of its generation can make it (docs/design/032-mirrors.md). */
+static bool is_whole(const fleet *all, const tri_role_set *newest)
+{
+    for (int role = 0; role < newest->roles; role++)
+        if (!is_held(all, newest->generation, newest->step, role))
+            return false;
+    return true;
+}
+
+void fleet_loss_check(fleet *all, const fleet_worker *worker, const char *what)
+{
+    for (int i = 0; i < all->count; i++) {
+        const fleet_worker *other = all->workers[i];
+        bool spread = other->set.generation > 0;
+        if (other->step > 0 && can_be_asked(other) && (!spread || is_whole(all, &other->set)))
+            fleet_broke(all, "worker %s %s, though %s%s has step %lld", worker->id, what, other->id,
+                        spread ? " with others" : "", (long long)other->step);
+    }
+}
