@@ -159,8 +159,9 @@ static fleet_worker *victim_find(fleet *all)
     return NULL;
 }
 
-static void kill_one(fleet *all, fleet_worker *worker)
+void fleet_kill(fleet_worker *worker)
 {
+    fleet *all = worker->fleet;
     tri_sim_process_kill(&worker->process);
     all->result->kills++;
     all->alive--;
@@ -176,7 +177,7 @@ static void host_kill(fleet *all, const fleet_worker *worker)
     for (int i = 0; i < all->count; i++) {
         fleet_worker *other = all->workers[i];
         if (!other->ended && !other->process.dead && strcmp(other->host, worker->host) == 0)
-            kill_one(all, other);
+            fleet_kill(other);
     }
 }
 
@@ -187,12 +188,19 @@ static void fault_kill(fleet *all, fleet_worker *worker)
         return;
     }
     uint64_t more = all->alive > 0 && chance(all, 8) ? fleet_draw(all, (uint64_t)all->alive) : 0; /* a rack */
-    kill_one(all, worker);
+    fleet_kill(worker);
     for (uint64_t i = 0; i < more; i++) {
         fleet_worker *other = victim_find(all);
         if (other)
-            kill_one(all, other);
+            fleet_kill(other);
     }
+}
+
+/* With a request of its own under way. */
+static void fault_request(fleet *all, fleet_worker *worker)
+{
+    (void)all;
+    worker->doomed = true;
 }
 
 static void fault_stop(fleet *all, fleet_worker *worker)
@@ -238,8 +246,8 @@ static void fault_join(fleet *all, fleet_worker *worker)
         fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
 }
 
-static void (*const faults[])(fleet *all, fleet_worker *worker) = {fault_kill, fault_kill, fault_kill,  fault_stop,
-                                                                   fault_stop, fault_cut,  fault_leave, fault_join};
+static void (*const faults[])(fleet *all, fleet_worker *worker) = {
+    fault_kill, fault_kill, fault_kill, fault_request, fault_stop, fault_stop, fault_cut, fault_leave, fault_join};
 
 /* They come in bursts, so that recovery is struck too. */
 static void faults_make(fleet *all, int64_t now_ns)

@@ -82,6 +82,7 @@ typedef struct fleet_worker {
     tri_thread *thread;
     int64_t bury_ns, restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
     bool ended, leaving;
+    bool doomed; /* it is killed when it changes something in the store the next time, before it is answered */
     fleet_meeting *meeting; /* of its generation */
     int64_t generation;     /* in which it had a state last */
     int64_t step;           /* of its state; -1: none */
@@ -128,6 +129,7 @@ uint64_t fleet_draw(fleet *all, uint64_t below);
 /* Notes the first thing that must not be. */
 void fleet_broke(fleet *all, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void fleet_trace(fleet *all, uint64_t a, uint64_t b);
+void fleet_kill(fleet_worker *worker);
 void fleet_store_init(fleet_store *store, fleet_worker *worker);
 /* Slots of tri_elastic_place; arg is the worker. */
 tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out);
@@ -136,6 +138,8 @@ void fleet_stepped(void *arg, const tri_job *job);
 void fleet_text_make(fleet *all);
 /* All that the worker has must be that of one process. */
 void fleet_state_check(const fleet_worker *worker, const tri_job *job);
+/* Each part of a spread state is with two workers of the generation, on two hosts where that can be. */
+void fleet_mirrors_check(fleet *all, int64_t generation);
 /* The worker goes on without the state: nobody may have it who can be asked. */
 void fleet_loss_check(fleet *all, const fleet_worker *worker, const char *what);
 /* The worker is in no generation any more. */

@@ -135,6 +135,53 @@ static bool is_whole(const fleet *all, const tri_role_set *newest)
     return true;
 }
 
+/* Holders of a role in a generation; are some of them on different hosts? */
+static int holders_count(const fleet *all, int64_t generation, int role, bool *hosts)
+{
+    const char *host = NULL;
+    int count = 0;
+    *hosts = false;
+    for (int i = 0; i < all->count; i++) {
+        const fleet_worker *worker = all->workers[i];
+        if (worker->set.generation != generation || (worker->set.own != role && worker->set.mirror != role))
+            continue;
+        *hosts = *hosts || (host && strcmp(host, worker->host) != 0);
+        host = worker->host;
+        count++;
+    }
+    return count;
+}
+
+/* Has no host more than half of them? Then each can have its mirror on another one. */
+static bool hosts_are_many(const fleet *all, int64_t generation)
+{
+    int count = 0, most = 0;
+    for (int i = 0; i < all->count; i++) {
+        int same = 0;
+        for (int k = 0; all->workers[i]->set.generation == generation && k < all->count; k++)
+            same += all->workers[k]->set.generation == generation &&
+                    strcmp(all->workers[k]->host, all->workers[i]->host) == 0;
+        count += all->workers[i]->set.generation == generation;
+        most = same > most ? same : most;
+    }
+    return count > 1 && 2 * most <= count;
+}
+
+void fleet_mirrors_check(fleet *all, int64_t generation)
+{
+    int roles = 0, workers = 0;
+    for (int i = 0; i < all->count; i++)
+        if (all->workers[i]->set.generation == generation) {
+            roles = all->workers[i]->set.roles;
+            workers++;
+        }
+    bool many = hosts_are_many(all, generation), hosts;
+    for (int role = 0; role < roles && workers > 1; role++)
+        if (holders_count(all, generation, role, &hosts) < 2 || (many && !hosts))
+            fleet_broke(all, "generation %lld begins with part %d of the state on one %s", (long long)generation, role,
+                        many ? "host" : "worker");
+}
+
 void fleet_loss_check(fleet *all, const fleet_worker *worker, const char *what)
 {
     for (int i = 0; i < all->count; i++) {

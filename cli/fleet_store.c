@@ -30,13 +30,22 @@ static tri_store *inner(const fleet_store *store)
     return store->worker->fleet->store;
 }
 
+/* The answer to a request that has changed something. */
+static bool is_answered(const fleet_store *store)
+{
+    fleet_worker *worker = store->worker;
+    if (worker->doomed && !worker->process.dead)
+        fleet_kill(worker);
+    return travel(store);
+}
+
 static tri_status far_set(tri_store *base, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns)
 {
     const fleet_store *store = of(base);
     if (!travel(store))
         return killed();
     TRI_TRY(tri_store_set(inner(store), key, bytes, nbytes, deadline_ns));
-    return travel(store) ? TRI_OK : killed();
+    return is_answered(store) ? TRI_OK : killed();
 }
 
 /* The answer to a request that was good. */
@@ -72,7 +81,7 @@ static tri_status far_add(tri_store *base, const char *key, int64_t amount, int6
     if (!travel(store))
         return killed();
     TRI_TRY(tri_store_add(inner(store), key, amount, after, deadline_ns));
-    return travel(store) ? TRI_OK : killed();
+    return is_answered(store) ? TRI_OK : killed();
 }
 
 static tri_status far_remove(tri_store *base, const char *key, int64_t deadline_ns)
@@ -81,7 +90,7 @@ static tri_status far_remove(tri_store *base, const char *key, int64_t deadline_
     if (!travel(store))
         return killed();
     TRI_TRY(tri_store_remove(inner(store), key, deadline_ns));
-    return travel(store) ? TRI_OK : killed();
+    return is_answered(store) ? TRI_OK : killed();
 }
 
 static tri_status far_claim(tri_store *base, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
@@ -91,7 +100,11 @@ static tri_status far_claim(tri_store *base, const char *key, const void *mine, 
     if (!travel(store))
         return killed();
     TRI_TRY(tri_store_claim(inner(store), key, mine, mine_nbytes, bytes, nbytes, deadline_ns));
-    return answer(store, bytes);
+    if (is_answered(store))
+        return TRI_OK;
+    tri_free(*bytes);
+    *bytes = NULL;
+    return killed();
 }
 
 static const tri_store_ops far_ops = {.name = "far",

@@ -146,6 +146,7 @@ static void coverage_check(fleet *all, fleet_meeting *meeting)
         if (meeting->shards[s] != 1)
             fleet_broke(all, "generation %lld makes a step without shard %lld", (long long)meeting->number,
                         (long long)(s % all->shards));
+    fleet_mirrors_check(all, meeting->number);
 }
 
 static void front_move(fleet *all, int64_t step, const fleet_meeting *meeting)

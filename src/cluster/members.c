@@ -5,8 +5,8 @@
  * Keys: gen/<g> the list of generation g, claimed once, strays with a "-" before their lines; gen/<g>/in/<id> a member
  * of g - 1 that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now
  * a number that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that
- * has ended or leaves; news/count and news/<i>: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
- * all ears.
+ * has ended or leaves; news/<i>, each claimed: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for all
+ * ears; news/count: how many of these there are at least.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -116,14 +116,25 @@ static tri_status founders_make(tri_members *members)
 
 /* --- registering --- */
 
+/* In the first place that is free, which is claimed with the text itself: whoever dies meanwhile leaves no gap at which
+ * ears would wait. The same words of somebody else will do. news/count only says where to begin, and is never ahead of
+ * what stands. */
 static tri_status news_add(tri_store *store, const char *text, int64_t deadline_ns)
 {
-    char key[KEY];
+    char key[KEY], count[24], *stands;
     int64_t place;
+    size_t nbytes;
+    bool told = false;
 
-    TRI_TRY(tri_store_add(store, "news/count", 1, &place, deadline_ns));
-    snprintf(key, sizeof key, "news/%" PRId64, place);
-    return tri_store_set(store, key, text, strlen(text), deadline_ns);
+    TRI_TRY(tri_store_add(store, "news/count", 0, &place, deadline_ns));
+    while (!told) {
+        snprintf(key, sizeof key, "news/%" PRId64, ++place);
+        TRI_TRY(tri_store_claim(store, key, text, strlen(text), &stands, &nbytes, deadline_ns));
+        told = strcmp(stands, text) == 0;
+        tri_free(stands);
+    }
+    snprintf(count, sizeof count, "%" PRId64, place);
+    return tri_store_set(store, "news/count", count, strlen(count), deadline_ns);
 }
 
 static int own_line(const tri_members *members, int64_t progress, char text[LINE])
@@ -464,7 +475,7 @@ static bool state_may_come(const tri_members *members, int64_t number, const tri
     for (size_t i = 0; i < members->old.count; i++) {
         const candidate *one = tri_vector_at(&members->old, i);
 
-        may = may || (one->gone && !one->buried && !is_empty(one));
+        may = may || (one->gone && !one->buried && !one->here); /* else it is in the list with what it has */
     }
     for (size_t i = 0; i < members->strays.count; i++) {
         const candidate *one = tri_vector_at(&members->strays, i);

@@ -31,6 +31,7 @@ typedef struct process {
     char id[TRI_MEMBER_NBYTES];
     int number;
     int64_t dies_ns, stops_ns, stop_ns; /* 0: not */
+    int looks; /* after so many more it dies; 0: not */
     bool dead, ended, buried;
     int64_t dead_ns, stopped_ns; /* since when; 0: it runs */
     bool has_state;
@@ -97,7 +98,8 @@ static bool hazard(process *p)
         tri_sleep_ns(p->stop_ns);
         p->stopped_ns = 0;
     }
-    if (p->dies_ns > 0 && now_ns >= p->dies_ns && !p->dead) {
+    bool counted = p->looks > 0 && --p->looks == 0;
+    if ((counted || (p->dies_ns > 0 && now_ns >= p->dies_ns)) && !p->dead) {
         p->dead = true;
         p->dead_ns = now_ns;
     }
@@ -494,6 +496,51 @@ static void what_was_found_once_stays_found(void **state)
         run_free(rough_run(seeds[i]));
 }
 
+/* --- news --- */
+
+#define REQUESTS 4 /* gone/<id>, news/count, news/<i>, news/count */
+
+/* One dies after `looks` looks at the clock while it tells that 7.0 has ended; then the launcher tells of 1.0. */
+static void news_run(int index, void *arg)
+{
+    run *all = arg;
+    (void)index;
+    process *teller = &all->processes[0];
+    tri_members *listener = NULL;
+    int64_t late_ns = tri_now_ns() + 2 * TRI_NS_PER_S;
+    tri_members_setup setup = {
+        .store = all->store, .ear = all->store, .id = "0.0", .host = "here", .founders = 2, .least = 1, .most = 2};
+    if (tri_members_open(&setup, &listener) != TRI_OK)
+        broke(all, "members cannot be opened");
+    tri_status told = tri_members_bury(&teller->store, "7.0", late_ns);
+    if (teller->dead != (told != TRI_OK))
+        broke(all, "a request of a dead one was answered");
+    if (tri_members_bury(all->store, "1.0", late_ns) != TRI_OK)
+        broke(all, "news cannot be told");
+    while (listener && !atomic_load(tri_members_broken(listener)) && tri_now_ns() < late_ns)
+        tri_sleep_ns(TRI_NS_PER_MS);
+    if (tri_now_ns() >= late_ns)
+        broke(all, "what was told after somebody died is not heard");
+    tri_members_close(listener);
+}
+
+static void who_dies_while_it_tells_news_makes_nobody_deaf(void **state)
+{
+    (void)state;
+    for (int looks = 1; looks <= 2 * REQUESTS + 1; looks++) {
+        run *all = tri_alloc_zero(1, sizeof *all);
+        assert_non_null(all);
+        all->processes[0] = (process){.run = all, .store = {&guarded_ops}, .looks = looks};
+        assert_int_equal(tri_store_memory(&all->store), TRI_OK);
+        assert_int_equal(tri_sim_run(&(tri_sim_config){.stack_nbytes = 64 << 10}, 1, news_run, all), TRI_OK);
+        if (all->failures > 0)
+            print_message("dies at look %d: %s\n", looks, all->failed);
+        assert_int_equal(all->failures, 0);
+        assert_true(all->processes[0].dead == (looks <= 2 * REQUESTS));
+        run_free(all);
+    }
+}
+
 static void of_64_members_half_are_lost(void **state)
 {
     (void)state;
@@ -511,6 +558,7 @@ int main(void)
         cmocka_unit_test(survivors_go_on_without_the_dead),
         cmocka_unit_test(the_dead_are_replaced_and_the_stopped_come_back),
         cmocka_unit_test(what_was_found_once_stays_found),
+        cmocka_unit_test(who_dies_while_it_tells_news_makes_nobody_deaf),
         cmocka_unit_test(of_64_members_half_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
