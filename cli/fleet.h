@@ -82,6 +82,7 @@ typedef struct fleet_worker {
     tri_thread *thread;
     int64_t bury_ns, restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
     bool ended, leaving;
+    bool left;   /* it has said that it takes no further part */
     bool doomed; /* it is killed when it changes something in the store the next time, before it is answered */
     fleet_meeting *meeting; /* of its generation */
     int64_t generation;     /* in which it had a state last */

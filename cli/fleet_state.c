@@ -107,12 +107,12 @@ void fleet_state_check(const fleet_worker *worker, const tri_job *job)
 
 /* --- which of them can be put together again --- */
 
-/* It lives, and does not sleep longer than others wait for it. */
+/* It lives, takes part, and does not sleep longer than others wait for it. */
 static bool can_be_asked(const fleet_worker *worker)
 {
     int64_t now_ns = tri_now_ns();
     bool slept = worker->process.wake_ns > now_ns && now_ns - worker->process.stopped_ns > FLEET_PATIENCE_NS;
-    return !worker->process.dead && !worker->ended && !slept;
+    return !worker->process.dead && !worker->ended && !worker->left && !slept;
 }
 
 static bool is_held(const fleet *all, int64_t generation, int64_t step, int role)

@@ -3,6 +3,8 @@
  * fleet_store.c: a worker's way to the store of a simulated job: requests take time, and what was killed in between may
  * or may not have changed something there.
  */
+#include <string.h>
+
 #include "cli/fleet.h"
 #include "cluster/store_impl.h"
 
@@ -45,6 +47,8 @@ static tri_status far_set(tri_store *base, const char *key, const void *bytes, s
     if (!travel(store))
         return killed();
     TRI_TRY(tri_store_set(inner(store), key, bytes, nbytes, deadline_ns));
+    if (strncmp(key, "gone/", 5) == 0 && strcmp(key + 5, store->worker->id) == 0)
+        store->worker->left = true;
     return is_answered(store) ? TRI_OK : killed();
 }
 
