@@ -74,6 +74,7 @@ static void worker_judge(fleet_worker *worker, tri_status status)
     fleet *all = worker->fleet;
     /* The launcher starts another one; they begin anew. */
     if (status == TRI_ENOTFOUND && !worker->process.dead && all->config->layout->parallel[0]) {
+        tri_log(TRI_LOG_INFO, "ends: %s", tri_last_error());
         fleet_loss_check(all, worker, "ends as parts of the state are lost");
         all->result->lost++;
         worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;

@@ -89,6 +89,8 @@ const char *tri_comm_algorithm_name(tri_comm_op op, int index);
 bool tri_comm_needs_any(tri_comm_op op, const char *algorithm);
 /* The first rank of the group that is on the host of its rank `rank`. */
 int tri_group_host_first(const tri_group *group, int rank);
+/* The same of all ranks: first[r]. */
+tri_status tri_group_hosts_first(const tri_group *group, int *first);
 /* Are its ranks on several hosts? */
 bool tri_group_is_between_hosts(const tri_group *group);
 /* What this rank has sent so far. */

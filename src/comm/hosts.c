@@ -4,6 +4,7 @@
  */
 #include "comm/hosts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void tri_hosts_destroy(tri_hosts *hosts)
@@ -15,19 +16,6 @@ void tri_hosts_destroy(tri_hosts *hosts)
     tri_free(hosts);
 }
 
-/* The number of the host of rank r: hosts in the order of their first ranks. `first`: the first rank of each, found so
- * far. */
-static int host_of(const tri_group *group, int r, int *first, int *count)
-{
-    const tri_net *net = group->comm->net;
-    uint64_t host = tri_net_host_of(net, group->world_rank[r]);
-    for (int h = 0; h < *count; h++)
-        if (tri_net_host_of(net, group->world_rank[first[h]]) == host)
-            return h;
-    first[*count] = r;
-    return (*count)++;
-}
-
 int tri_group_host_first(const tri_group *group, int rank)
 {
     const tri_net *net = group->comm->net;
@@ -35,6 +23,34 @@ int tri_group_host_first(const tri_group *group, int rank)
     while (tri_net_host_of(net, group->world_rank[first]) != tri_net_host_of(net, group->world_rank[rank]))
         first++;
     return first;
+}
+
+typedef struct host_rank {
+    uint64_t host;
+    int rank;
+} host_rank;
+
+static int host_rank_order(const void *a, const void *b)
+{
+    const host_rank *left = a, *right = b;
+    if (left->host != right->host)
+        return left->host < right->host ? -1 : 1;
+    return (left->rank > right->rank) - (left->rank < right->rank);
+}
+
+tri_status tri_group_hosts_first(const tri_group *group, int *first)
+{
+    const tri_net *net = group->comm->net;
+    host_rank *all = tri_alloc((size_t)group->count * sizeof(*all));
+    if (!all)
+        return TRI_ENOMEM;
+    for (int r = 0; r < group->count; r++)
+        all[r] = (host_rank){tri_net_host_of(net, group->world_rank[r]), r};
+    qsort(all, (size_t)group->count, sizeof(*all), host_rank_order);
+    for (int i = 0; i < group->count; i++)
+        first[all[i].rank] = i > 0 && all[i].host == all[i - 1].host ? first[all[i - 1].rank] : all[i].rank;
+    tri_free(all);
+    return TRI_OK;
 }
 
 bool tri_group_is_between_hosts(const tri_group *group)
@@ -88,11 +104,11 @@ tri_status tri_hosts_make(tri_group *group, tri_hosts **out)
     size_t ranks = (size_t)group->count;
     int *host = tri_alloc_zero(ranks, sizeof(*host)), *work = tri_alloc_zero(ranks, sizeof(*work));
     tri_hosts *hosts = tri_alloc_zero(1, sizeof(*hosts));
-    tri_status status = host && work && hosts ? TRI_OK : TRI_ENOMEM;
+    tri_status status = host && work && hosts ? tri_group_hosts_first(group, work) : TRI_ENOMEM;
     bool useful = false;
     if (status == TRI_OK) {
-        for (int r = 0; r < group->count; r++)
-            host[r] = host_of(group, r, work, &hosts->count);
+        for (int r = 0; r < group->count; r++) /* hosts in the order of their first ranks */
+            host[r] = work[r] == r ? hosts->count++ : host[work[r]];
         useful = hosts->count > 1 && hosts->count < group->count && is_even(hosts, group, host, work);
     }
     if (useful)

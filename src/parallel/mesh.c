@@ -178,9 +178,9 @@ static tri_status hosts_find(const tri_parallel_config *config, const tri_group 
     int count = tri_group_count(world), *host = tri_alloc((size_t)count * sizeof(int));
     if (!host)
         return TRI_ENOMEM;
-    for (int r = 0; r < count; r++)
-        host[r] = tri_group_host_first(world, r);
-    tri_status status = tri_mesh_zero_find(config, host, mesh);
+    tri_status status = tri_group_hosts_first(world, host);
+    if (status == TRI_OK)
+        status = tri_mesh_zero_find(config, host, mesh);
     tri_free(host);
     return status;
 }

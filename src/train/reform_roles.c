@@ -164,28 +164,39 @@ static tri_status stocks_build(tri_job *job)
     return roles->mirrored < 0 ? TRI_OK : tri_job_build_mirror(job, roles->mirrored, &roles->now.mirror);
 }
 
-static tri_status mirrored_find(tri_job *job)
+/* Data ranks over which nothing is spread are replicas: they have the same role. */
+static tri_mesh mesh_of_roles(const tri_job *job)
 {
-    int *host = tri_alloc((size_t)job->world * 2 * sizeof(int)), *of = host + job->world;
+    tri_mesh mesh = job->mesh;
+    if (tri_sync_spread(&job->config.parallel, 2) == TRI_SPREAD_NOTHING)
+        mesh.zero = 1;
+    return mesh;
+}
+
+static tri_status mirrored_find(tri_job *job, const tri_mesh *mesh)
+{
+    int *host = tri_alloc((size_t)job->world * 3 * sizeof(int)), *room = host + job->world, *of = room + job->world;
     if (!host)
         return TRI_ENOMEM;
-    for (int r = 0; r < job->world; r++)
-        host[r] = tri_group_host_first(job->group, r);
-    (void)tri_roles_mirror(&job->mesh, host, of);
-    job->roles.mirrored = of[job->rank];
+    tri_status status = tri_group_hosts_first(job->group, host);
+    if (status == TRI_OK) {
+        (void)tri_roles_mirror(mesh, host, room, of);
+        job->roles.mirrored = of[job->rank];
+    }
     tri_free(host);
-    return TRI_OK;
+    return status;
 }
 
 tri_status tri_job_roles_build(tri_job *job)
 {
     tri_job_roles *roles = &job->roles;
+    const tri_mesh mesh = mesh_of_roles(job);
     sets_keep(job);
-    TRI_TRY(mirrored_find(job));
-    int mirror = roles->mirrored < 0 ? -1 : tri_role_of(&job->mesh, roles->mirrored);
+    TRI_TRY(mirrored_find(job, &mesh));
+    int mirror = roles->mirrored < 0 ? -1 : tri_role_of(&mesh, roles->mirrored);
     roles->now.what = (tri_role_set){.generation = job->elastic.number,
-                                     .roles = tri_role_count(&job->mesh),
-                                     .own = tri_role_of(&job->mesh, job->rank),
+                                     .roles = tri_role_count(&mesh),
+                                     .own = tri_role_of(&mesh, job->rank),
                                      .mirror = mirror};
     tri_status status = stocks_build(job);
     if (status != TRI_OK && !roles->now.own.params) { /* not the set's yet */

@@ -28,7 +28,7 @@ static bool set_read(const char *text, tri_role_set *set)
     bool good = sscanf(text, "%" SCNd64 ",%" SCNd64 ",%d,%d,%d,%d%n", &set->generation, &set->step, &next, &set->roles,
                        &set->own, &set->mirror, &nbytes) == 6;
     good = good && (text[nbytes] == 0 || text[nbytes] == '/') && set->generation > 0 && set->step >= 0;
-    good = good && set->own >= 0 && set->own < set->roles && set->mirror >= -1 && set->mirror < set->roles;
+    good = good && set->roles <= TRI_ROLES_MAX && set->own >= 0 && set->own < set->roles && set->mirror >= -1 && set->mirror < set->roles;
     set->next = next == 1;
     return good && (next == 0 || next == 1);
 }
@@ -58,22 +58,26 @@ const tri_role_set *tri_role_source(const tri_role_note *note, const tri_role_st
     return NULL;
 }
 
-static bool is_held(const tri_role_note *notes, int count, const tri_role_state *state, int role)
+static void role_mark(uint64_t *held, int role)
 {
-    for (int i = 0; i < count; i++) {
-        const tri_role_set *set = tri_role_source(&notes[i], state);
-        if (set && (set->own == role || set->mirror == role))
-            return true;
-    }
-    return false;
+    if (role >= 0)
+        held[role / 64] |= UINT64_C(1) << role % 64;
 }
 
 /* Roles of a state that nobody has. */
 static int missing_count(const tri_role_note *notes, int count, const tri_role_state *state, int *first)
 {
+    uint64_t held[TRI_ROLES_MAX / 64] = {0};
     int missing = 0;
+    for (int i = 0; i < count; i++) {
+        const tri_role_set *set = tri_role_source(&notes[i], state);
+        if (set) {
+            role_mark(held, set->own);
+            role_mark(held, set->mirror);
+        }
+    }
     for (int role = state->roles - 1; role >= 0; role--)
-        if (!is_held(notes, count, state, role)) {
+        if (!(held[role / 64] >> role % 64 & 1)) {
             missing++;
             *first = role;
         }
@@ -87,13 +91,15 @@ static bool is_newer(const tri_role_state *a, const tri_role_state *b)
 
 tri_role_state tri_roles_find(const tri_role_note *notes, int count)
 {
-    tri_role_state best = {.lost_step = -1};
+    tri_role_state best = {.lost_step = -1}, last = {0};
     for (int i = 0; i < 4 * count; i++) { /* each set of each, with its next step and without */
         const tri_role_set *set = &notes[i / 4].sets[i / 2 % 2];
         tri_role_state state = {.generation = set->generation, .step = set->step + i % 2, .roles = set->roles};
         int first = 0;
-        if (set->generation == 0 || (i % 2 == 1 && !set->next))
+        bool seen = state.generation == last.generation && state.step == last.step; /* most say the same */
+        if (set->generation == 0 || (i % 2 == 1 && !set->next) || seen)
             continue;
+        last = state;
         int missing = missing_count(notes, count, &state, &first);
         if (missing == 0 && (best.generation == 0 || is_newer(&state, &best))) {
             best.generation = state.generation;
@@ -123,14 +129,13 @@ int tri_role_count(const tri_mesh *mesh)
     return mesh->pipeline * mesh->tensor * mesh->zero;
 }
 
-/* Is each role somewhere else too? */
-static bool is_doubled(const tri_mesh *mesh, const int *host, int ranks, bool hosts)
+/* Is each role somewhere else too? role: of each rank. */
+static bool is_doubled(const int *role, const int *host, int ranks, bool hosts)
 {
     for (int r = 0; r < ranks; r++) {
         bool doubled = false;
-        for (int other = 0; other < ranks; other++)
-            doubled = doubled || (other != r && tri_role_of(mesh, other) == tri_role_of(mesh, r) &&
-                                  (!hosts || host[other] != host[r]));
+        for (int other = 0; !doubled && other < ranks; other++)
+            doubled = other != r && role[other] == role[r] && (!hosts || host[other] != host[r]);
         if (!doubled)
             return false;
     }
@@ -148,20 +153,21 @@ static int place_of(const int *host, int ranks, int rank)
 
 /* Half the way around in the order of hosts: pairs where the ranks are even; on another host unless one has more than
  * half of all. */
-bool tri_roles_mirror(const tri_mesh *mesh, const int *host, int *of)
+bool tri_roles_mirror(const tri_mesh *mesh, const int *host, int *room, int *of)
 {
     int ranks = mesh->data * mesh->tensor * mesh->pipeline;
     bool hosts = false;
     for (int r = 0; r < ranks; r++) {
         hosts = hosts || host[r] != host[0];
+        room[r] = tri_role_of(mesh, r);
         of[r] = -1;
     }
-    if (ranks == 1 || is_doubled(mesh, host, ranks, hosts))
+    if (ranks == 1 || is_doubled(room, host, ranks, hosts))
         return false;
     for (int r = 0; r < ranks; r++)
-        for (int other = 0; other < ranks; other++)
-            if (place_of(host, ranks, other) == (place_of(host, ranks, r) + ranks / 2) % ranks)
-                of[r] = other;
+        room[place_of(host, ranks, r)] = r;
+    for (int place = 0; place < ranks; place++)
+        of[room[place]] = room[(place + ranks / 2) % ranks];
     return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "parallel/mesh.h"
 
+#define TRI_ROLES_MAX 65536
 typedef struct tri_role_set {
     int64_t generation; /* whose layout; 0: there is none */
     int64_t step;       /* steps that are done */
@@ -42,12 +43,13 @@ tri_role_state tri_roles_find(const tri_role_note *notes, int count);
 /* Can a process give something of that state? After finishing a step, perhaps. NULL: no. */
 const tri_role_set *tri_role_source(const tri_role_note *note, const tri_role_state *state);
 
-/* The role of a rank, and how many there are. */
+/* The role of a rank, and how many there are; mesh->zero is over how many data ranks something is spread, 1 where they
+ * are replicas. */
 int tri_role_of(const tri_mesh *mesh, int rank);
 int tri_role_count(const tri_mesh *mesh);
-/* Whose mirror each rank keeps: of[r], in a mesh of as many ranks as `host` has numbers; another host's where that can
- * be. False, and no mirrors: each role is on two ranks already, and on two hosts if there are two. */
-bool tri_roles_mirror(const tri_mesh *mesh, const int *host, int *of);
+/* Whose mirror each rank keeps: of[r], in a mesh of as many ranks as `host`, `room` and `of` have numbers; another
+ * host's where that can be. False, and no mirrors: each role is on two ranks already, and on two hosts if there are two. */
+bool tri_roles_mirror(const tri_mesh *mesh, const int *host, int *room, int *of);
 
 /* The largest layout like `wish` that so many ranks can make; returns how many ranks that takes. Fewer tensor ranks and
  * stages than in `wish` where these are too many, never more. even: the data ranks are a power of two. */

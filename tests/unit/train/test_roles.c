@@ -127,11 +127,11 @@ static void a_mirror_is_on_another_host_and_each_rank_keeps_one(void **state)
     for (int ranks = 2; ranks <= 16; ranks++)
         for (int hosts = 1; hosts <= ranks; hosts++)
             for (int dealt = 0; dealt < 2; dealt++) { /* one after the other, or in turns */
-                int host[16], of[16], kept[16] = {0}, most = 0;
+                int host[16], room[16], of[16], kept[16] = {0}, most = 0;
                 for (int r = 0; r < ranks; r++)
                     host[r] = dealt ? r % hosts : r * hosts / ranks;
                 tri_mesh mesh = mesh_of(ranks, 1, 1, ranks);
-                assert_true(tri_roles_mirror(&mesh, host, of));
+                assert_true(tri_roles_mirror(&mesh, host, room, of));
                 for (int h = 0; h < hosts; h++) {
                     int here = 0;
                     for (int r = 0; r < ranks; r++)
@@ -154,16 +154,16 @@ static void a_mirror_is_on_another_host_and_each_rank_keeps_one(void **state)
 static void what_is_on_two_hosts_already_has_no_mirror(void **state)
 {
     (void)state;
-    int of[8];
+    int room[8], of[8];
     const int one[8] = {0}, halves[8] = {0, 0, 0, 0, 1, 1, 1, 1}, turns[8] = {0, 1, 0, 1, 0, 1, 0, 1};
     tri_mesh copies = mesh_of(4, 2, 1, 1), stages = mesh_of(4, 1, 2, 1), spread = mesh_of(8, 1, 1, 4);
-    assert_false(tri_roles_mirror(&copies, one, of));
-    assert_false(tri_roles_mirror(&copies, halves, of));
-    assert_false(tri_roles_mirror(&stages, turns, of));
-    assert_true(tri_roles_mirror(&stages, halves, of)); /* a stage on each host */
-    assert_false(tri_roles_mirror(&spread, halves, of));
+    assert_false(tri_roles_mirror(&copies, one, room, of));
+    assert_false(tri_roles_mirror(&copies, halves, room, of));
+    assert_false(tri_roles_mirror(&stages, turns, room, of));
+    assert_true(tri_roles_mirror(&stages, halves, room, of)); /* a stage on each host */
+    assert_false(tri_roles_mirror(&spread, halves, room, of));
     tri_mesh alone = mesh_of(1, 1, 1, 1);
-    assert_false(tri_roles_mirror(&alone, one, of));
+    assert_false(tri_roles_mirror(&alone, one, room, of));
     assert_int_equal(of[0], -1);
 }
 
