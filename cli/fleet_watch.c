@@ -161,6 +161,9 @@ static void front_move(fleet *all, int64_t step, const fleet_meeting *meeting)
         fleet_broke(all, "step %lld is made before step %lld", (long long)step, (long long)all->front + 1);
     if (passed_ns > all->result->longest_ns)
         all->result->longest_ns = passed_ns;
+    if (passed_ns >= FLEET_PATIENCE_NS) /* nobody sleeps that long */
+        fleet_broke(all, "%.1f s pass before step %lld: somebody is waited for in vain", (double)passed_ns / 1e9,
+                    (long long)step);
     all->front = step;
     all->front_ns = now_ns;
     all->front_generation = meeting->number;
