@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet_layout.c: what simulated jobs train, and how its state lies over their workers: small models in which whatever a
- * step moves is something (running statistics, dropout, momentum, clipping), one configuration a layout.
+ * fleet_layout.c: what simulated jobs train, and how its state lies over their workers: small models in which whatever
+ * a step moves is something (running statistics, dropout, momentum, clipping), one configuration a layout.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "cli/fleet.h"
 
 #define LAYERS                                                                                                         \
-    "model:\n  layers:\n    - linear: {out: 8}\n    - batch_norm\n    - relu\n    - dropout: 0.25\n"                  \
+    "model:\n  layers:\n    - linear: {out: 8}\n    - batch_norm\n    - relu\n    - dropout: 0.25\n"                   \
     "    - linear: classes\n"                                                                                          \
     "data: {name: synthetic, synthetic_width: 6, classes: 3, prefetch: 0, "
 #define MLP                                                                                                            \

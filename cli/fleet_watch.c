@@ -17,7 +17,8 @@ static tri_status list_text(const tri_generation *now, char **out)
     tri_string text = {0};
     tri_status status = TRI_OK;
     for (int r = 0; r < now->count && status == TRI_OK; r++)
-        status = tri_string_appendf(&text, "%s %lld %s, ", now->members[r].id, (long long)now->members[r].progress, now->members[r].note);
+        status = tri_string_appendf(&text, "%s %lld %s, ", now->members[r].id, (long long)now->members[r].progress,
+                                    now->members[r].note);
     *out = status == TRI_OK ? tri_strdup(tri_string_text(&text)) : NULL;
     tri_string_fini(&text);
     return *out ? TRI_OK : TRI_ENOMEM;

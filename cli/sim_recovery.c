@@ -59,8 +59,8 @@ static tri_status layout_read(recovery *all)
     all->by_seed = strcmp(name, "all") == 0;
     all->one.layout = all->by_seed ? &fleet_layouts[0] : fleet_layout_find(name);
     if (!all->one.layout)
-        return tri_fail(TRI_ECONFIG, "--layout wants data, zero1, zero2, zero3, stages, tensor, mesh or all, found '%s'",
-                        name);
+        return tri_fail(TRI_ECONFIG,
+                        "--layout wants data, zero1, zero2, zero3, stages, tensor, mesh or all, found '%s'", name);
     all->references = tri_alloc_zero((size_t)fleet_layout_count, sizeof(*all->references));
     return all->references ? TRI_OK : TRI_ENOMEM;
 }

@@ -5,8 +5,8 @@
  * Keys: gen/<g> the list of generation g, claimed once, strays with a "-" before their lines; gen/<g>/in/<id> a member
  * of g - 1 that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now
  * a number that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that
- * has ended or leaves; news/<i>, each claimed: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for all
- * ears; news/count: how many of these there are at least.
+ * has ended or leaves; news/<i>, each claimed: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
+ * all ears; news/count: how many of these there are at least.
  */
 #include <inttypes.h>
 #include <stdio.h>

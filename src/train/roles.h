@@ -48,7 +48,8 @@ const tri_role_set *tri_role_source(const tri_role_note *note, const tri_role_st
 int tri_role_of(const tri_mesh *mesh, int rank);
 int tri_role_count(const tri_mesh *mesh);
 /* Whose mirror each rank keeps: of[r], in a mesh of as many ranks as `host`, `room` and `of` have numbers; another
- * host's where that can be. False, and no mirrors: each role is on two ranks already, and on two hosts if there are two. */
+ * host's where that can be. False, and no mirrors: each role is on two ranks already, and on two hosts if there are
+ * two. */
 bool tri_roles_mirror(const tri_mesh *mesh, const int *host, int *room, int *of);
 
 /* The largest layout like `wish` that so many ranks can make; returns how many ranks that takes. Fewer tensor ranks and

@@ -31,7 +31,7 @@ typedef struct process {
     char id[TRI_MEMBER_NBYTES];
     int number;
     int64_t dies_ns, stops_ns, stop_ns; /* 0: not */
-    int looks; /* after so many more it dies; 0: not */
+    int looks;                          /* after so many more it dies; 0: not */
     bool dead, ended, buried;
     int64_t dead_ns, stopped_ns; /* since when; 0: it runs */
     bool has_state;
