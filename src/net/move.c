@@ -172,19 +172,35 @@ static tri_status peer_unanswered(const move_run *mover, int peer)
                     (double)silent_ns * 1e-9);
 }
 
+static tri_status peer_listen(const move_run *mover, int peer, bool *moved)
+{
+    const tri_net_link *link = tri_net_link_heard(mover->net, peer);
+
+    return link && !link->gone && link->receiving == SIZE_MAX ? tri_move_listen(mover, peer, moved) : TRI_OK;
+}
+
 /* Listens to the peers from whom nothing is expected, and asks about those who take nothing. */
 static tri_status patrol(const move_run *mover, bool *moved)
 {
     tri_net *net = mover->net;
 
     for (int peer = 0; peer < net->world; peer++) {
-        tri_net_link *link = tri_net_link_heard(net, peer);
-
-        if (link && !link->gone && link->receiving == SIZE_MAX)
-            TRI_TRY(tri_move_listen(mover, peer, moved));
+        TRI_TRY(peer_listen(mover, peer, moved));
+        const tri_net_link *link = net->links[peer];
         if (link && link->transport && !link->gone)
             TRI_TRY(peer_unanswered(mover, peer));
     }
+    return TRI_OK;
+}
+
+/* The same after a wait for everybody, where the transport says who has something: of a thousand peers one, mostly. */
+static tri_status woken_listen(const move_run *mover, bool *moved)
+{
+    const int *woken;
+    size_t count = mover->net->transports[0]->ops->woken(mover->net->transports[0], &woken);
+
+    for (size_t i = 0; i < count; i++)
+        TRI_TRY(peer_listen(mover, woken[i], moved));
     return TRI_OK;
 }
 
@@ -244,7 +260,7 @@ static void turn_take(const move_run *mover)
 
 static tri_status moves_run(move_run *mover)
 {
-    int64_t quiet_ns = -1;
+    int64_t quiet_ns = -1, patrol_ns = 0; /* since when; of the last look at all */
     bool wide = false;
 
     for (;;) {
@@ -268,8 +284,12 @@ static tri_status moves_run(move_run *mover)
         if (quiet_ns < 0)
             quiet_ns = now_ns;
         patrols = now_ns - quiet_ns >= PATROL_AFTER_NS;
-        if (patrols)
+        if (patrols && wide && mover->tells && now_ns < patrol_ns + WAIT_LIMIT_NS)
+            TRI_TRY(woken_listen(mover, &moved));
+        else if (patrols) {
             TRI_TRY(patrol(mover, &moved));
+            patrol_ns = now_ns;
+        }
         if (now_ns >= mover->deadline_ns)
             return moves_late(mover);
         if (patrols || wide)
