@@ -12,9 +12,10 @@
 #include "base/sim_process.h"
 #include "train/elastic.h"
 
-#define FLEET_STEPS_MAX   512
-#define FLEET_PATIENCE_NS (10 * TRI_NS_PER_S) /* how long a state that does not come is waited for: members' wait_ns   \
-                                               */
+#define FLEET_STEPS_MAX 512
+#define FLEET_PATIENCE_NS                                                                                              \
+    (10 * TRI_NS_PER_S) /* how long a state that does not come is waited for: members' wait_ns                         \
+                         */
 
 /* What is trained, and how its state lies over the workers. */
 typedef struct fleet_layout {
