@@ -50,7 +50,7 @@ void fleet_text_make(fleet *all)
              "%ssynthetic_count: %lld}\n"
              "train: {batch: %lld, shards: %lld, steps: %lld, epochs: %lld, eval_batches: 1, eval_every_steps: 7, "
              "seed: 5, threads: 1, on_straggler: %s, straggler_factor: 2, straggler_steps: 2}\n"
-             "optim: {%s}\n%scomm: {transport: sim, timeout_s: 30, slot_kib: 64}\n",
+             "optim: {%s}\n%scomm: {transport: sim, timeout_s: 30, slot_kib: 64}\n%s",
              layout->model, 3 * batch + 1, batch, (long long)all->shards, steps, steps, replace ? "replace" : "off",
-             layout->optim, layout->parallel);
+             layout->optim, layout->parallel, layout->parallel[0] ? "" : "monitor: {watch_every_s: 0.1}\n");
 }
