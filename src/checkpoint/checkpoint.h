@@ -75,6 +75,8 @@ typedef struct tri_checkpoint_manifest {
     int64_t loss_scale_good, loss_scale_lost; /* steps since it changed; skipped in a row */
     double guard_loss;                        /* mean of the latest losses, */
     int64_t guard_steps, guard_acts;          /* of so many steps; times that guards have acted; all 0: no guards */
+    bool has_pushes;                          /* it mixes steps (ps.consistency ssp, async): */
+    int64_t pushes_least, pushes_most;        /* all pushes of so many steps are in it; some of so many */
 } tri_checkpoint_manifest;
 
 /* What is saved or loaded: two files' worth of slices. */

@@ -25,6 +25,8 @@ struct tri_checkpoint_draft {
     draft_names names;
     draft_file files[TRI_MANIFEST_MAX_FILES];
     int file_count;
+    const char *note;                 /* of this writer, or NULL */
+    tri_string notes;                 /* of the others */
     uint64_t put_nbytes, data_nbytes; /* by all writers that are known of; of all slices */
     bool first;
 };
@@ -139,11 +141,23 @@ static char *part_path(const tri_checkpoint_draft *draft, int number)
     return tri_format("%s/part-%d", draft->names.temporary, number);
 }
 
+void tri_checkpoint_draft_note(tri_checkpoint_draft *draft, const char *text)
+{
+    draft->note = text;
+}
+
+const char *tri_checkpoint_draft_notes(const tri_checkpoint_draft *draft)
+{
+    return draft->notes.nbytes > 0 ? tri_string_text(&draft->notes) : "";
+}
+
 tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tri_status status)
 {
     draft_part part = {.status = status, .put_nbytes = draft->put_nbytes};
     if (status != TRI_OK)
         strncpy(part.message, tri_last_error(), sizeof(part.message) - 1);
+    else if (draft->note)
+        strncpy(part.message, draft->note, sizeof(part.message) - 1);
     char *path = part_path(draft, number);
     tri_string text = {0};
     tri_status written = path == NULL ? TRI_ENOMEM : draft_part_print(&part, draft->files, draft->file_count, &text);
@@ -152,6 +166,11 @@ tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tr
     tri_string_fini(&text);
     tri_free(path);
     return written;
+}
+
+static const char *called(const tri_checkpoint_draft *draft)
+{
+    return draft->setup.writers ? draft->setup.writers : "rank";
 }
 
 /* One that has told; *told false: not yet. */
@@ -168,20 +187,22 @@ static tri_status part_take(tri_checkpoint_draft *draft, int number, bool *told)
         status = draft_part_take(text, nbytes, path, draft->files, draft->file_count, &part);
     draft->put_nbytes += part.put_nbytes;
     if (status == TRI_OK && part.status != TRI_OK)
-        status = tri_fail(part.status, "rank %d: %s", number, part.message);
+        status = tri_fail(part.status, "%s %d: %s", called(draft), number - draft->setup.writers_from, part.message);
+    else if (status == TRI_OK && part.message[0])
+        status = tri_string_appendf(&draft->notes, "%s\n", part.message);
     tri_free(text);
     tri_free(path);
     return status;
 }
 
-static tri_status late(const bool *told, int count)
+static tri_status late(const tri_checkpoint_draft *draft, const bool *told, int count)
 {
     tri_string names = {0};
     for (int i = 1; i < count; i++)
         if (!told[i])
-            tri_string_appendf(&names, "%s%d", names.nbytes > 0 ? ", " : "", i);
-    tri_status status =
-        tri_fail(TRI_ETIMEOUT, "rank %s did not tell that its part is on the disk", tri_string_text(&names));
+            tri_string_appendf(&names, "%s%d", names.nbytes > 0 ? ", " : "", i - draft->setup.writers_from);
+    tri_status status = tri_fail(TRI_ETIMEOUT, "%s %s did not tell that its part is on the disk", called(draft),
+                                 tri_string_text(&names));
     tri_string_fini(&names);
     return status;
 }
@@ -200,7 +221,7 @@ static tri_status gather(tri_checkpoint_draft *draft, bool *told, int count, int
                 left -= told[i];
             }
         if (left > 0 && ends)
-            return late(told, count);
+            return late(draft, told, count);
         if (left < before)
             deadline_ns = tri_deadline_after_ms(patience_ms);
         else
@@ -293,6 +314,7 @@ void tri_checkpoint_draft_close(tri_checkpoint_draft *draft)
     if (draft->first && draft->names.temporary != NULL) /* not there any more where it was put in its place */
         tri_file_discard(draft->names.temporary, TRI_EIO);
     draft_names_fini(&draft->names);
+    tri_string_fini(&draft->notes);
     tri_free(draft->folder);
     tri_free(draft);
 }

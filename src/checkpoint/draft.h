@@ -21,6 +21,8 @@ typedef struct tri_checkpoint_draft_setup {
     int64_t step;
     tri_checkpoint_content content; /* names and shapes, the same at all writers; texts outlive the draft */
     uint64_t mark;                  /* of this save: tells its folder from one on another disk with the same path */
+    const char *writers;            /* what others are called in messages, from this number on: NULL: "rank", */
+    int writers_from;               /* 0 */
     const atomic_bool *given_up;    /* set by anybody: who has not told by now never will; or NULL */
 } tri_checkpoint_draft_setup;
 
@@ -33,6 +35,10 @@ tri_status tri_checkpoint_draft_put(tri_checkpoint_draft *draft, int slice, int6
                                     const float *values);
 /* What this writer put is on the disk. */
 tri_status tri_checkpoint_draft_sync(tri_checkpoint_draft *draft);
+/* A line that this writer tells the first besides, where it is done; borrowed until then. */
+void tri_checkpoint_draft_note(tri_checkpoint_draft *draft, const char *text);
+/* Lines of all writers that the first has heard. */
+const char *tri_checkpoint_draft_notes(const tri_checkpoint_draft *draft);
 /* Writer `number` (above 0) to the first: it is done, or (status, with its message) it has failed. */
 tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tri_status status);
 /* The first: waits for writers 1 to count - 1. Fails with the message of one that failed, or names those that are late

@@ -43,7 +43,7 @@ tri_status draft_file_describe(const draft_file *file, tri_manifest_file *row);
 typedef struct draft_part {
     tri_status status;
     uint64_t put_nbytes;
-    char message[TRI_ERROR_NBYTES];
+    char message[TRI_ERROR_NBYTES]; /* or its note */
 } draft_part;
 tri_status draft_part_print(const draft_part *part, const draft_file *files, int file_count, tri_string *out);
 /* Adds its parts to those of the files. `path` is for messages. */

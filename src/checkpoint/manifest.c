@@ -71,6 +71,10 @@ tri_status tri_manifest_print(const tri_manifest *manifest, tri_string *out)
         tri_json_int(&json, "guard_steps", manifest->run.guard_steps);
         tri_json_int(&json, "guard_acts", manifest->run.guard_acts);
     }
+    if (manifest->run.has_pushes) {
+        tri_json_int(&json, "pushes_least", manifest->run.pushes_least);
+        tri_json_int(&json, "pushes_most", manifest->run.pushes_most);
+    }
     print_files(&json, manifest);
     TRI_TRY(tri_json_end(&json));
     /* "}" gives way to the last field */
@@ -173,6 +177,15 @@ static tri_status read_guard(const json_t *object, const char *origin, tri_check
     return TRI_OK;
 }
 
+static tri_status read_pushes(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
+{
+    run->has_pushes = json_object_get(object, "pushes_least") != NULL;
+    if (run->has_pushes && (!read_int(object, "pushes_least", &run->pushes_least) ||
+                            !read_int(object, "pushes_most", &run->pushes_most)))
+        return tri_fail(TRI_EFORMAT, "%s: want whole numbers as pushes_least and pushes_most", origin);
+    return TRI_OK;
+}
+
 static tri_status read_fields(const json_t *object, const char *origin, tri_manifest *manifest)
 {
     int64_t version;
@@ -191,6 +204,7 @@ static tri_status read_fields(const json_t *object, const char *origin, tri_mani
     strcpy(manifest->run.bits, bits);
     TRI_TRY(read_loss_scale(object, origin, &manifest->run));
     TRI_TRY(read_guard(object, origin, &manifest->run));
+    TRI_TRY(read_pushes(object, origin, &manifest->run));
     return read_files(json_object_get(object, "files"), origin, manifest);
 }
 

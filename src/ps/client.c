@@ -166,6 +166,11 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
             tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
             tri_ps_client_fail(client, TRI_ENOMEM);
         break;
+    case PS_SAVE:
+        if (head->extra != 0 && client->save_why.nbytes == 0 &&
+            tri_string_append_bytes(&client->save_why, body, head->nbytes) != TRI_OK)
+            tri_ps_client_fail(client, TRI_ENOMEM);
+        break;
     case PS_REFUSED: {
         tri_status status = head->extra > 0 && head->extra < 64 ? (tri_status)head->extra : TRI_EPEER;
         tri_ps_client_fail(client, tri_fail(status, "parameter server %d: %.*s", (int)(link - client->links),
@@ -297,6 +302,7 @@ void tri_ps_client_close(tri_ps_client *client)
     tri_ps_kv_close(client);
     tri_vector_fini(&client->commands);
     tri_string_fini(&client->stats);
+    tri_string_fini(&client->save_why);
     tri_free(client->links);
     tri_mutex_fini(&client->mutex);
     tri_cond_fini(&client->moved);

@@ -6,6 +6,8 @@
 #ifndef TRI_PS_CLIENT_IMPL_H
 #define TRI_PS_CLIENT_IMPL_H
 
+#include <stdatomic.h>
+
 #include "ps/client.h"
 #include "ps/protocol.h"
 
@@ -48,6 +50,8 @@ struct tri_ps_client {
     tri_ps_dense *dense;            /* NULL: none */
     struct ps_kv_lines *kv;         /* calls about rows (client_kv.h), NULL: none */
     tri_string stats;               /* of: */
+    tri_string save_why;            /* of the first server that does not save */
+    atomic_bool *save_lost;         /* becomes true when a server is lost, NULL: no save is under way */
     int home; /* the server of the first block that moves: it chooses and deals; 0: there is none */
     bool closing, leaving;
     int64_t leave_ns;  /* leaving: until when all are waited for, where there are backups */

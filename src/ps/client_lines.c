@@ -23,6 +23,8 @@ void tri_ps_link_lost(tri_ps_client *client, int server, const char *why)
     link->dial_ns = 0;
     link->lost_ns = tri_now_ns();
     client->look = true;
+    if (client->save_lost)
+        atomic_store(client->save_lost, true);
     snprintf(link->why, sizeof(link->why), "%s", why);
     if (client->dense)
         tri_ps_dense_lost(client->dense, server);

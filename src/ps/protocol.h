@@ -13,7 +13,7 @@
 #include "net/post.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 3
+#define PS_VERSION 4
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
@@ -44,6 +44,9 @@ typedef enum ps_kind {
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
     PS_STATE,
     PS_STATS,   /* -> text for people */
+    PS_SAVE,    /* clock: a step, extra: version of the view; body: a plan (ps/save.h). The server will write its blocks as
+                   they are after that step -> extra: status, body: why not, clock: the step they are at where that is
+                   further on */
     PS_BYE,     /* this worker needs nothing more -> the same */
     PS_REFUSED, /* from the server, before it hangs up: why */
     PS_MOVED,   /* from a server: the block is another one's, or may be soon; clock: version of the view it knows */

@@ -458,7 +458,7 @@ const char *tri_ps_server_address(const tri_ps_server *server)
 
 static bool is_busy(const tri_ps_server *server)
 {
-    return tri_ps_chain_is_busy(server) || tri_ps_kv_is_busy(server->kv);
+    return tri_ps_chain_is_busy(server) || tri_ps_kv_is_busy(server->kv) || tri_ps_save_is_busy(server);
 }
 
 tri_status tri_ps_server_run(tri_ps_server *server)
@@ -468,6 +468,7 @@ tri_status tri_ps_server_run(tri_ps_server *server)
         int64_t wait_ms = is_busy(server) ? COPY_MS : tri_ps_beat_ms(server, LOOK_MS);
         TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(wait_ms)));
         TRI_TRY(tri_ps_kv_go_on(server));
+        tri_ps_save_go_on(server);
         refused_sweep(server);
         TRI_TRY(tri_ps_neighbour_look(server));
         TRI_TRY(tri_ps_idle_look(server));
@@ -491,6 +492,7 @@ void tri_ps_server_close(tri_ps_server *server)
     if (!server)
         return;
     tri_post_close(server->post);
+    tri_ps_save_destroy(server->save);
     tri_ps_chain_fini(server);
     while (server->guests)
         tri_ps_guest_remove(server, server->guests);

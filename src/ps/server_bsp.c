@@ -86,6 +86,7 @@ static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
                                  .grad_scale = table->scale,
                                  .buffer_scale = shards > 0 ? 1.0f / shards : 0};
     size_t count = (size_t)table->spec.cuts[block - table->blocks].count;
+    tri_ps_save_before(server, table, block);
     memcpy(block->previous, block->values, count * sizeof(float));
     tri_ps_block_move(table, block, ps_sum_root(&block->sum), &figures);
     ps_sum_reset(&block->sum);

@@ -17,6 +17,7 @@
 #include "ps/sum.h"
 
 #define PS_TABLES_MAX 64
+typedef struct ps_save ps_save; /* server_save.c */
 
 /* Somebody who has a line. */
 typedef struct ps_guest {
@@ -108,6 +109,7 @@ struct tri_ps_server {
     ps_table *tables[PS_TABLES_MAX];
     int table_count;
     struct ps_kv *kv; /* tables of rows (server_kv.h) */
+    ps_save *save;    /* of the latest checkpoint, NULL: there was none */
     ps_spare spares[PS_SPARES];
     atomic_bool stop;
     tri_status status; /* what ended it */
@@ -192,6 +194,18 @@ void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums
 /* The least number of pushes of a step: they are counted in steps, or in parts that are dealt. */
 int64_t tri_ps_push_number(const ps_table *table, int64_t clock);
 double tri_ps_rate(const ps_table *table, int64_t step);
+
+/* --- server_save.c --- */
+/* Somebody asks for this server's part of a checkpoint. */
+tri_status tri_ps_save_ask(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
+/* The block is going to move. */
+void tri_ps_save_before(tri_ps_server *server, const ps_table *table, const ps_block *block);
+/* To be called after each turn: copies what is due, and has it written. */
+void tri_ps_save_go_on(tri_ps_server *server);
+bool tri_ps_save_is_busy(const tri_ps_server *server);
+/* One that is not copied yet will not be. */
+void tri_ps_save_fail(tri_ps_server *server, const char *why);
+void tri_ps_save_destroy(ps_save *save);
 
 /* --- copy.c --- */
 tri_status tri_ps_table_write(const ps_table *table, tri_string *out);

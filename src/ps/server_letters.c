@@ -178,6 +178,11 @@ static tri_status on_pull_state(tri_ps_server *server, ps_guest *guest, const ps
     return TRI_OK;
 }
 
+static tri_status on_save(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
+{
+    return tri_ps_save_ask(server, guest, head, body);
+}
+
 static tri_status on_stats(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
     tri_string text = {0};
@@ -272,6 +277,7 @@ static const struct {
     [PS_PULL] = {on_pull, 0, PS_OF_BLOCK},
     [PS_PULL_STATE] = {on_pull_state, 0, PS_OF_BLOCK},
     [PS_STATS] = {on_stats, 0, 0},
+    [PS_SAVE] = {on_save, PS_TEXT_LIMIT_NBYTES, 0},
     [PS_BYE] = {on_bye, 0, PS_CHANGES},
     [PS_KV_JOIN] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_OPEN] = {tri_ps_kv_letter, PS_TEXT_LIMIT_NBYTES, 0},

@@ -50,6 +50,7 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
                         (unsigned long long)head->nbytes);
     if (head->clock < block->pushed[guest->number])
         return TRI_OK; /* said again after an answer was lost */
+    tri_ps_save_before(guest->of, table, block);
     block->pushed[guest->number] = head->clock + 1;
     if (table->scratch) {
         tri_ps_gradients_decode(table, block, body, table->scratch);

@@ -108,6 +108,7 @@ static tri_status slot_gain(tri_ps_server *server, int slot)
 static tri_status view_step(tri_ps_server *server, const ps_view *next)
 {
     int number = server->setup.number;
+    tri_ps_save_fail(server, "who serves what has changed");
     tri_ps_chain_step(server, next);
     for (int s = 0; s < PS_SLOTS; s++) {
         ps_role before = ps_view_role(&server->view, number, s), after = ps_view_role(next, number, s);

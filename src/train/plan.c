@@ -43,7 +43,8 @@ static tri_status snapshot_plan(const tri_job *job, size_t outer, size_t *nbytes
     tri_checkpoint_levels levels;
     TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &levels));
     *nbytes = 0;
-    if (!job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&levels))
+    bool served = strcmp(job->config.parallel.sync, "ps") == 0; /* the servers copy */
+    if (served || !job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&levels))
         return TRI_OK;
     size_t weights = (size_t)(params->share ? params->share_elements : params->count) * sizeof(float);
     *nbytes = weights * (tri_sync_is_apart(&job->config.parallel) ? 2 : 1) + tri_optim_nbytes(job->optim) + outer;

@@ -14,6 +14,7 @@
 
 #include "base/events.h"
 #include "base/log.h"
+#include "ps/save.h"
 
 struct tri_job_saver {
     tri_checkpoint_levels levels;
@@ -58,7 +59,7 @@ tri_status tri_job_saver_open(tri_job *job)
     for (int i = 0; i < saver->levels.count; i++)
         saver->last_ns[i] = tri_now_ns();
     bool writes = job->run_folder && (job->rank == 0 || tri_job_saves_together(job));
-    if (!writes || !job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&saver->levels))
+    if (!writes || job->servers.client || !job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&saver->levels))
         return TRI_OK;
     save_work *work = work_make(job);
     if (!work)
@@ -135,6 +136,8 @@ static void previous_end(tri_job *job)
         return;
     tri_thread_join(saver->thread);
     saver->thread = NULL;
+    if (saver->work.served)
+        tri_ps_client_saved(job->servers.client);
     work_end(job, &saver->work);
 }
 
@@ -152,12 +155,14 @@ void tri_job_saver_close(tri_job *job)
 
 /* --- the ranks agree --- */
 
-static void target_begin(const tri_job *job, const save_work *work, save_target *target, bool first)
+void save_target_begin(const tri_job *job, const save_work *work, save_target *target, bool first)
 {
     const tri_checkpoint_draft_setup setup = {.place = {target->folder, target->keep, target->keep_every},
                                               .step = work->manifest.step,
                                               .content = work->slices.content,
                                               .mark = target->mark,
+                                              .writers = work->served ? "server" : "rank",
+                                              .writers_from = work->served,
                                               .given_up = &job->saver->given_up};
     tri_status status =
         first ? tri_checkpoint_draft_create(&setup, &target->draft) : tri_checkpoint_draft_join(&setup, &target->draft);
@@ -189,7 +194,7 @@ static tri_status order_exchange(tri_job *job, const save_work *work, save_targe
         return TRI_OK;
     }
     if (job->rank != 0)
-        target_begin(job, work, target, false);
+        save_target_begin(job, work, target, false);
     int64_t sees = target->draft != NULL;
     tri_group_name_next(job->group, "who sees the folder");
     status = tri_all_reduce(job->group, &sees, &sees, 1, TRI_I64, TRI_REDUCE_MIN, NULL);
@@ -206,7 +211,7 @@ static tri_status work_begin(tri_job *job, save_work *work, bool *collects)
     for (int i = 0; i < work->target_count; i++) {
         tri_entropy(&work->targets[i].mark, sizeof(work->targets[i].mark));
         if (job->rank == 0)
-            target_begin(job, work, &work->targets[i], true);
+            save_target_begin(job, work, &work->targets[i], true);
     }
     for (int i = 0; work->writers > 1 && i < work->target_count; i++)
         TRI_TRY(order_exchange(job, work, &work->targets[i], &shared));
@@ -237,6 +242,17 @@ static tri_status collect(tri_job *job, save_work *work)
     return TRI_OK;
 }
 
+/* Beside the training, if it can. */
+static void saver_write(tri_job_saver *saver, save_work *work, bool beside)
+{
+    atomic_store(&saver->done, false);
+    if (beside && tri_thread_start(&saver->thread, "save", thread_body, saver) == TRI_OK)
+        return;
+    if (beside)
+        saver->thread = NULL;
+    save_work_run(work);
+}
+
 /* The weights are the run's. lasting: all is done when it returns. */
 static tri_status write_met(tri_job *job, save_work *work, bool lasting)
 {
@@ -245,19 +261,38 @@ static tri_status write_met(tri_job *job, save_work *work, bool lasting)
     TRI_TRY(work_begin(job, work, &collects));
     if (collects)
         return collect(job, work);
-    if (!lasting && work == &saver->work && saver->copy) {
+    bool beside = !lasting && work == &saver->work && saver->copy;
+    if (beside)
         save_work_copy(work, saver->copy);
-        atomic_store(&saver->done, false);
-        if (tri_thread_start(&saver->thread, "save", thread_body, saver) == TRI_OK)
-            return TRI_OK;
-        saver->thread = NULL;
-    }
-    save_work_run(work);
+    saver_write(saver, work, beside);
+    return TRI_OK;
+}
+
+/* By the parameter servers, if there are any and they can. What is to be kept as the best is what this worker has
+ * evaluated: it writes that itself. */
+static tri_status write_served(tri_job *job, save_work *work, bool lasting, bool *served)
+{
+    tri_job_saver *saver = job->saver;
+    if (!job->servers.client || tri_job_follows(job) || work != &saver->work || !job->run_folder)
+        return TRI_OK;
+    if (lasting) /* then servers have all pushes of this worker, and at the end of all */
+        TRI_TRY(tri_job_settle(job));
+    TRI_TRY(save_work_ask(job, work, &saver->given_up, served));
+    if (!*served)
+        return TRI_OK;
+    saver_write(saver, work, !lasting && job->config.checkpoint.async);
+    if (!saver->thread)
+        tri_ps_client_saved(job->servers.client);
+    work->paused_ns = tri_now_ns() - work->start_ns;
     return TRI_OK;
 }
 
 static tri_status write_all(tri_job *job, save_work *work, bool lasting)
 {
+    bool served = false;
+    TRI_TRY(write_served(job, work, lasting, &served));
+    if (served)
+        return TRI_OK;
     TRI_TRY(tri_job_settle(job));
     TRI_TRY(tri_job_servers_state(job));
     TRI_TRY(tri_job_meet(job));

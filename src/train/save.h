@@ -37,7 +37,8 @@ typedef struct save_work {
     tri_checkpoint_manifest manifest;
     save_target targets[TRI_CHECKPOINT_MAX_LEVELS];
     int target_count;
-    int rank, writers; /* ranks that write: 1, or all */
+    int rank, writers; /* ranks that write: 1, or all; with parameter servers that do, these and this one */
+    bool served;       /* parameter servers write */
     int64_t patience_ms;
     char ledger[1200]; /* of this rank: is on the disk before the checkpoint is whole; "": there is none */
     tri_job_slices slices;
@@ -61,5 +62,15 @@ tri_status save_work_collect(save_work *work, save_target *target);
 /* A failure of one target, with the last error. */
 void save_target_fail(save_target *target, tri_status status);
 void save_work_fini(save_work *work);
+/* Lets go of names, slices and items, to be filled in again. */
+void save_work_release(save_work *work);
+/* The draft of one place; the first writer's, whose failures are the target's, or another one's. */
+void save_target_begin(const tri_job *job, const save_work *work, save_target *target, bool first);
+
+/* save_servers.c: asks the parameter servers to write what work->manifest.step says, or with backup workers a later
+ * step. Not accepted: it was told why, and the work is as it was. *given_up becomes true when a server is lost. */
+tri_status save_work_ask(tri_job *job, save_work *work, atomic_bool *given_up, bool *accepted);
+/* What the servers' notes say of pushes goes to the manifest. */
+void save_work_mixed(save_work *work, const char *notes);
 
 #endif

@@ -98,10 +98,16 @@ void save_work_fini(save_work *work)
 {
     for (int i = 0; i < work->target_count; i++)
         tri_checkpoint_draft_close(work->targets[i].draft);
+    save_work_release(work);
+    work->target_count = 0;
+}
+
+void save_work_release(save_work *work)
+{
     tri_job_slices_close(&work->slices);
     tri_free(work->items);
     work->items = NULL;
-    work->target_count = work->item_count = 0;
+    work->item_count = 0;
 }
 
 /* --- writing --- */
@@ -180,6 +186,8 @@ static tri_status complete(save_work *work, tri_checkpoint_draft *draft)
 {
     if (work->writers > 1)
         TRI_TRY(tri_checkpoint_draft_gather(draft, work->writers, work->patience_ms));
+    if (work->served)
+        save_work_mixed(work, tri_checkpoint_draft_notes(draft));
     TRI_TRY(weights_hash(tri_checkpoint_draft_model(draft), &work->manifest.weights_hash));
     work->nbytes = tri_checkpoint_draft_nbytes(draft);
     if (work->ledger[0] && tri_fs_sync(work->ledger) != TRI_OK) /* the checkpoint is good without */
