@@ -48,6 +48,8 @@ static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_job_close(job);
+    if (status == TRI_ECANCELED)
+        (void)(leads ? tri_ps_client_bye(client) : tri_ps_client_await_leader(client));
     if (status != TRI_OK)
         return tri_fail_copy(status, message);
     if (leads)

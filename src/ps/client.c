@@ -283,9 +283,18 @@ tri_status tri_ps_client_bye(tri_ps_client *client)
     client->leave_ns = tri_deadline_after_ms(LEAVE_MS);
     tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_BYE}, NULL, "goodbye");
     tri_mutex_unlock(&client->mutex);
-    if (status == TRI_OK && client->setup.store && client->setup.ps->replicas > 1) /* one may come back yet */
+    if (status == TRI_OK && client->setup.store) /* a server may come back yet, and others wait for the leader */
         status = tri_ps_views_left(client->setup.store, client->setup.worker);
     return status;
+}
+
+tri_status tri_ps_client_await_leader(tri_ps_client *client)
+{
+    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
+    for (bool left = false; !left && client->setup.store && tri_now_ns() < deadline_ns;
+         tri_sleep_ns(10 * TRI_NS_PER_MS))
+        TRI_TRY(tri_ps_views_has_left(client->setup.store, 0, &left));
+    return TRI_OK;
 }
 
 void tri_ps_client_close(tri_ps_client *client)

@@ -35,6 +35,8 @@ const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client);
 tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out);
 /* Says goodbye to all servers, and waits until they have heard it. */
 tri_status tri_ps_client_bye(tri_ps_client *client);
+/* Waits until the leader has said it, or for net->timeout_s: whoever starts processes ends them all with the first. */
+tri_status tri_ps_client_await_leader(tri_ps_client *client);
 /* NULL does nothing. */
 void tri_ps_client_close(tri_ps_client *client);
 

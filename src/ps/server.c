@@ -461,10 +461,25 @@ static bool is_busy(const tri_ps_server *server)
     return tri_ps_chain_is_busy(server) || tri_ps_kv_is_busy(server->kv) || tri_ps_save_is_busy(server);
 }
 
+/* Asked by a signal, a server goes on until its workers, which were asked too, have saved what they want to. */
+static bool is_asked_to_stop(tri_ps_server *server)
+{
+    if (!tri_stop_signal())
+        return false;
+    for (int w = 0; w < server->setup.workers; w++)
+        if (server->workers[w] && !server->left[w]) {
+            if (!server->signal_told)
+                tri_log(TRI_LOG_INFO, "asked to stop: this server goes on until the workers have left");
+            server->signal_told = true;
+            return false;
+        }
+    return true;
+}
+
 tri_status tri_ps_server_run(tri_ps_server *server)
 {
     enum { LOOK_MS = 200, COPY_MS = 1 }; /* at signals; while a backup is given blocks, or a file rows */
-    while (!atomic_load(&server->stop) && server->left_count < server->setup.workers && !tri_stop_signal()) {
+    while (!atomic_load(&server->stop) && server->left_count < server->setup.workers && !is_asked_to_stop(server)) {
         int64_t wait_ms = is_busy(server) ? COPY_MS : tri_ps_beat_ms(server, LOOK_MS);
         TRI_TRY(tri_post_turn(server->post, tri_deadline_after_ms(wait_ms)));
         TRI_TRY(tri_ps_kv_go_on(server));

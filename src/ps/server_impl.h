@@ -111,6 +111,7 @@ struct tri_ps_server {
     struct ps_kv *kv; /* tables of rows (server_kv.h) */
     ps_save *save;    /* of the latest checkpoint, NULL: there was none */
     ps_spare spares[PS_SPARES];
+    bool signal_told; /* that it goes on in spite of one */
     atomic_bool stop;
     tri_status status; /* what ended it */
     char message[TRI_ERROR_NBYTES];

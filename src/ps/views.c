@@ -125,6 +125,14 @@ tri_status tri_ps_views_left(tri_store *store, int worker)
     return left_add(store, worker, 1, &count);
 }
 
+tri_status tri_ps_views_has_left(tri_store *store, int worker, bool *has)
+{
+    int64_t count;
+    TRI_TRY(left_add(store, worker, 0, &count));
+    *has = count > 0;
+    return TRI_OK;
+}
+
 tri_status tri_ps_views_all_left(tri_store *store, int workers, bool *all)
 {
     int64_t count = 1;

@@ -19,6 +19,7 @@ tri_status tri_ps_views_claim(tri_store *store, const ps_change *change, ps_view
 tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count);
 /* A worker has said goodbye to all servers that it knew; and whether all have. */
 tri_status tri_ps_views_left(tri_store *store, int worker);
+tri_status tri_ps_views_has_left(tri_store *store, int worker, bool *has);
 tri_status tri_ps_views_all_left(tri_store *store, int workers, bool *all);
 
 #endif
