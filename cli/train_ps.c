@@ -4,12 +4,15 @@
  */
 #include "cli/train_ps.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <trireme/train.h>
 
 #include "base/log.h"
 #include "ps/role.h"
+#include "train/job.h"
 
 typedef struct ps_words {
     const char *config_path;
@@ -28,18 +31,41 @@ static void stats_print(tri_ps_client *client)
     tri_string_fini(&text);
 }
 
-static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client)
+/* A run that has lost a server goes on from its own newest checkpoint, or from where it began if that was one. */
+static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, tri_job **job)
 {
-    tri_job *job = NULL;
-    bool leads = cluster->rank == 0;
+    bool again = tri_ps_client_era(client) > 0, goes_back = words->resume && strcmp(words->resume, words->folder) != 0;
     tri_job_setup setup = {.config = words->config_path,
                            .overrides = words->overrides,
                            .servers = client,
                            .run_folder = words->folder,
-                           .resume = words->resume,
-                           .or_begin = words->or_begin,
-                           .console = leads};
-    tri_status status = tri_job_open(&setup, &job);
+                           .resume = again ? words->folder : words->resume,
+                           .or_begin = !again && words->or_begin,
+                           .console = cluster->rank == 0};
+    tri_status status = tri_job_open(&setup, job);
+    if (!again || status != TRI_ENOTFOUND)
+        return status;
+    setup.resume = words->resume;
+    if (goes_back)
+        status = tri_job_open(&setup, job);
+    return status != TRI_ENOTFOUND
+               ? status
+               : tri_fail(TRI_EPEER,
+                          "a parameter server was lost with what it held, and there is no checkpoint in %s yet to go back "
+                          "to: checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything",
+                          words->folder);
+}
+
+static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, int64_t *reached)
+{
+    tri_job *job = NULL;
+    bool leads = cluster->rank == 0;
+    tri_status status = job_open(words, cluster, client, &job);
+    if (status == TRI_OK && leads && *reached >= 0)
+        tri_log(TRI_LOG_WARN,
+                "a parameter server was lost: the run goes back from step %" PRId64 " to step %" PRId64
+                ", its newest checkpoint; the %" PRId64 " steps between are done again",
+                *reached, job->step, *reached > job->step ? *reached - job->step : 0);
     if (status == TRI_OK && leads)
         tri_log(TRI_LOG_INFO, "%d workers, %d parameter servers, run folder %s", tri_ps_workers(cluster),
                 cluster->servers, words->folder);
@@ -47,6 +73,7 @@ static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps
         status = tri_job_run(job);
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
+    *reached = job ? job->step : *reached;
     tri_job_close(job);
     if (status == TRI_ECANCELED)
         (void)(leads ? tri_ps_client_bye(client) : tri_ps_client_await_leader(client));
@@ -59,13 +86,19 @@ static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps
 
 static tri_status worker_run(const ps_words *words, const tri_cluster *cluster)
 {
-    tri_ps_client *client;
     char message[TRI_ERROR_NBYTES];
-    TRI_TRY(tri_ps_join(cluster, &words->config->net, &words->config->ps, &client));
-    tri_status status = work(words, cluster, client);
-    snprintf(message, sizeof(message), "%s", tri_last_error());
-    tri_ps_client_close(client);
-    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+    int64_t reached = -1;
+    for (bool again = true; again;) {
+        tri_ps_client *client;
+        TRI_TRY(tri_ps_join(cluster, &words->config->net, &words->config->ps, &client));
+        tri_status status = work(words, cluster, client, &reached);
+        snprintf(message, sizeof(message), "%s", tri_last_error());
+        again = status != TRI_OK && tri_ps_client_is_past(client);
+        tri_ps_client_close(client);
+        if (status != TRI_OK && !again)
+            return tri_fail_copy(status, message);
+    }
+    return TRI_OK;
 }
 
 static tri_status run_as(const ps_words *words, const tri_cluster *cluster)
@@ -78,7 +111,7 @@ static tri_status run_as(const ps_words *words, const tri_cluster *cluster)
     snprintf(label, sizeof(label), serves ? "server %d" : "worker %d",
              serves ? cluster->rank - tri_ps_workers(cluster) : cluster->rank);
     tri_log_label_set(label);
-    return serves ? tri_ps_serve(cluster, &words->config->net, &words->config->ps, 1, NULL)
+    return serves ? tri_ps_serve(cluster, &words->config->net, &words->config->ps, 1, true, NULL)
                   : worker_run(words, cluster);
 }
 

@@ -138,7 +138,7 @@ static tri_status join_job(tri_kv *kv, const tri_kv_job *job, bool *serves)
                                      "TRIREME_SERVERS in the environment of all ranks");
     *serves = tri_ps_is_server(kv->cluster);
     if (*serves)
-        return tri_ps_serve(kv->cluster, &kv->net, &kv->ps, 1, job->merges);
+        return tri_ps_serve(kv->cluster, &kv->net, &kv->ps, 1, false, job->merges);
     TRI_TRY(tri_ps_join(kv->cluster, &kv->net, &kv->ps, &kv->client));
     return kv_begin(kv);
 }

@@ -173,6 +173,7 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
         break;
     case PS_REFUSED: {
         tri_status status = head->extra > 0 && head->extra < 64 ? (tri_status)head->extra : TRI_EPEER;
+        client->is_past = client->is_past || (status == TRI_EABORT && client->status == TRI_OK);
         tri_ps_client_fail(client, tri_fail(status, "parameter server %d: %.*s", (int)(link - client->links),
                                             (int)head->nbytes, body));
         return;
@@ -248,6 +249,8 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
     tri_status status = client->links ? ps_view_first(setup->servers, &client->view) : TRI_ENOMEM;
     if (status == TRI_OK && setup->store) /* one that was started again may find another */
         status = tri_ps_views_look(setup->store, &client->view);
+    if (status == TRI_OK && setup->store)
+        status = tri_ps_views_era(setup->store, 0, &client->era);
     if (status == TRI_OK)
         status = tri_post_open(&post, &client->post);
     if (status == TRI_OK)
@@ -263,6 +266,19 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
 const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client)
 {
     return &client->setup;
+}
+
+int64_t tri_ps_client_era(const tri_ps_client *client)
+{
+    return client->era;
+}
+
+bool tri_ps_client_is_past(tri_ps_client *client)
+{
+    tri_mutex_lock(&client->mutex);
+    bool is_past = client->is_past;
+    tri_mutex_unlock(&client->mutex);
+    return is_past;
 }
 
 tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out)

@@ -16,13 +16,16 @@ static tri_status announce(const tri_cluster *cluster, int number, const char *a
     return tri_store_set(cluster->store, key, address, strlen(address), deadline_ns);
 }
 
-/* A server that was started again has nothing of what it held: with a backup it becomes one, else the run is over. */
-static tri_status come_back(const tri_ps_config *ps, int number, tri_ps_server *server)
+/* A server that was started again has nothing of what it held: with a backup it becomes one, else what it held comes
+ * from a checkpoint, or the run is over. */
+static tri_status come_back(const tri_ps_config *ps, int number, bool trains, tri_ps_server *server)
 {
+    if (ps->replicas < 2 && trains)
+        return tri_ps_server_restore(server, tri_ps_consistency(ps) == PS_BSP);
     if (ps->replicas < 2)
         return tri_fail(TRI_EPEER,
                         "server %d was started again, but what it held is lost: with ps.replicas 2 another would have "
-                        "it; --resume goes on from the newest checkpoint",
+                        "it",
                         number);
     return tri_ps_server_return(server);
 }
@@ -35,7 +38,7 @@ static tri_status merges_add(tri_ps_server *server, const tri_kv_merge_row *merg
 }
 
 tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, const tri_ps_config *ps, int threads,
-                        const tri_kv_merge_row *merges)
+                        bool trains, const tri_kv_merge_row *merges)
 {
     int number = cluster->rank - tri_ps_workers(cluster);
     int64_t starts;
@@ -55,7 +58,7 @@ tri_status tri_ps_serve(const tri_cluster *cluster, const tri_net_config *net, c
         status = announce(cluster, number, tri_ps_server_address(server),
                           tri_deadline_after_ms((int64_t)(net->timeout_s * 1e3)));
     if (status == TRI_OK && starts > 1)
-        status = come_back(ps, number, server);
+        status = come_back(ps, number, trains, server);
     if (status == TRI_OK)
         status = tri_ps_server_run(server);
     tri_ps_server_close(server);

@@ -487,6 +487,7 @@ tri_status tri_ps_server_run(tri_ps_server *server)
         refused_sweep(server);
         TRI_TRY(tri_ps_neighbour_look(server));
         TRI_TRY(tri_ps_idle_look(server));
+        TRI_TRY(tri_ps_restored_look(server));
         TRI_TRY(tri_ps_beat(server));
         TRI_TRY(tri_ps_chain_go_on(server));
         if (server->status != TRI_OK)

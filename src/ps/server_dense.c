@@ -155,7 +155,8 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     return blocks_make(server, table);
 }
 
-tri_status tri_ps_table_make(tri_ps_server *server, const char *text, size_t nbytes, ps_table **out)
+tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const char *text, size_t nbytes,
+                             ps_table **out)
 {
     uint64_t hash = XXH3_64bits(text, nbytes);
     for (int t = 0; t < server->table_count; t++)
@@ -169,6 +170,10 @@ tri_status tri_ps_table_make(tri_ps_server *server, const char *text, size_t nby
     if (!table)
         return TRI_ENOMEM;
     tri_status status = tri_ps_spec_parse(text, nbytes, &table->spec);
+    if (status == TRI_OK)
+        status = tri_ps_era_check(server, &table->spec);
+    if (status == TRI_OK && table->spec.era > server->era)
+        tri_ps_era_begin(server, guest, table->spec.era);
     if (status == TRI_OK)
         status = tri_string_append_bytes(&table->text, text, nbytes);
     for (int t = 0; t < server->table_count && status == TRI_OK; t++)

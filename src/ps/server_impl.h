@@ -111,6 +111,8 @@ struct tri_ps_server {
     struct ps_kv *kv; /* tables of rows (server_kv.h) */
     ps_save *save;    /* of the latest checkpoint, NULL: there was none */
     ps_spare spares[PS_SPARES];
+    int64_t era;      /* tables of earlier ones are of a run that has gone back to a checkpoint since */
+    bool restored;    /* its values are of a checkpoint, and older than the run */
     bool signal_told; /* that it goes on in spite of one */
     atomic_bool stop;
     tri_status status; /* what ended it */
@@ -171,7 +173,8 @@ tri_status tri_ps_view_make(tri_ps_server *server, const ps_change *change);
 
 /* --- server_dense.c: statuses are TRI_EFORMAT for what a sound client does not say --- */
 /* The table of this text: one that is here, or a new one. */
-tri_status tri_ps_table_make(tri_ps_server *server, const char *text, size_t nbytes, ps_table **out);
+tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const char *text, size_t nbytes,
+                             ps_table **out);
 void tri_ps_table_destroy(ps_table *table);
 bool tri_ps_is_primary(const tri_ps_server *server, const ps_table *table, int block);
 /* Memory for a block of another server; and without it. */
@@ -196,6 +199,14 @@ void tri_ps_block_move(const ps_table *table, ps_block *block, const float *sums
 int64_t tri_ps_push_number(const ps_table *table, int64_t clock);
 double tri_ps_rate(const ps_table *table, int64_t step);
 
+/* --- server_restore.c --- */
+/* To be called after each turn: who has left while this server was not there. */
+tri_status tri_ps_restored_look(tri_ps_server *server);
+/* TRI_EABORT: the run has gone back to a checkpoint since the table was made. */
+tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec);
+/* A guest tells of a new one: what is here of the one before goes, and all other guests. */
+void tri_ps_era_begin(tri_ps_server *server, const ps_guest *but, int64_t era);
+
 /* --- server_save.c --- */
 /* Somebody asks for this server's part of a checkpoint. */
 tri_status tri_ps_save_ask(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
@@ -206,6 +217,8 @@ void tri_ps_save_go_on(tri_ps_server *server);
 bool tri_ps_save_is_busy(const tri_ps_server *server);
 /* One that is not copied yet will not be. */
 void tri_ps_save_fail(tri_ps_server *server, const char *why);
+/* The same, and one that is being written is waited for: its table goes. */
+void tri_ps_save_end(tri_ps_server *server);
 void tri_ps_save_destroy(ps_save *save);
 
 /* --- copy.c --- */

@@ -75,7 +75,7 @@ static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head 
 {
     ps_table *table;
     int before = server->table_count;
-    TRI_TRY(tri_ps_table_make(server, body, head->nbytes, &table));
+    TRI_TRY(tri_ps_table_make(server, guest, body, head->nbytes, &table));
     if (guest->server >= 0 && guest->table_count < PS_TABLES_MAX)
         guest->tables[guest->table_count++] = table->number;
     if (server->table_count > before && server->chain.line) {

@@ -142,6 +142,13 @@ void tri_ps_save_fail(tri_ps_server *server, const char *why)
     save_clear(save);
 }
 
+void tri_ps_save_end(tri_ps_server *server)
+{
+    tri_ps_save_fail(server, "the run goes back to a checkpoint");
+    if (server->save)
+        save_clear(server->save);
+}
+
 /* --- copies --- */
 
 /* Is this the moment whose values are wanted? */

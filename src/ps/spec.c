@@ -166,8 +166,8 @@ tri_status tri_ps_spec_print(const ps_spec *spec, tri_string *out)
 {
     const tri_params *params = &spec->params;
     TRI_TRY(tri_string_appendf(
-        out, "name: %s\njob: %016llx\nleaves: %lld\nworkers: %d\nsteps: %lld\ncount: %lld\nblocks: %lld\n", spec->name,
-        (unsigned long long)spec->job, (long long)spec->leaves, spec->workers, (long long)spec->steps,
+        out, "name: %s\njob: %016llx\nera: %lld\nleaves: %lld\nworkers: %d\nsteps: %lld\ncount: %lld\nblocks: %lld\n",
+        spec->name, (unsigned long long)spec->job, (long long)spec->era, (long long)spec->leaves, spec->workers, (long long)spec->steps,
         (long long)params->count, (long long)params->block_count));
     TRI_TRY(options_print(&tri_ps_options, &spec->ps, out));
     TRI_TRY(options_print(&tri_optim_options, &spec->optim, out));
@@ -289,6 +289,7 @@ static tri_status numbers_read(ps_spec *spec, const tri_yaml *root)
     if (!name || !name->text || !name->text[0] || strlen(name->text) >= PS_NAME_NBYTES)
         return tri_fail(TRI_ECONFIG, "a table: want a name of at most %d bytes", PS_NAME_NBYTES - 1);
     snprintf(spec->name, sizeof(spec->name), "%s", name->text);
+    TRI_TRY(whole_number(root, "era", 0, INT64_C(1) << 50, &spec->era));
     TRI_TRY(whole_number(root, "leaves", 1, 1 << 20, &spec->leaves));
     TRI_TRY(whole_number(root, "workers", 1, 1 << 20, &workers));
     TRI_TRY(whole_number(root, "steps", 0, INT64_C(1) << 50, &spec->steps));

@@ -28,6 +28,7 @@ typedef struct ps_spec {
     int64_t leaves;    /* shards of a batch, a power of two */
     int workers;
     uint64_t job;  /* what all workers must have in common besides: a hash */
+    int64_t era;   /* how often the run has gone back to a checkpoint (views.h) */
     int64_t steps; /* of the run: what a learning rate's schedule counts */
     tri_ps_config ps;
     tri_optim_config optim;

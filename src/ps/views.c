@@ -112,6 +112,11 @@ tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count)
     return tri_store_add(store, key, 1, count, tri_deadline_after_ms(LIMIT_MS));
 }
 
+tri_status tri_ps_views_era(tri_store *store, int64_t more, int64_t *era)
+{
+    return tri_store_add(store, "ps/era", more, era, tri_deadline_after_ms(LIMIT_MS));
+}
+
 static tri_status left_add(tri_store *store, int worker, int64_t amount, int64_t *count)
 {
     char key[64];

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server_restore.c: a server that was lost where there are no backups, and is there again with nothing.
+ *
+ * With bsp the run goes back to its newest checkpoint as a whole: a new *era* begins. The table of an era is another one
+ * than that of the era before, which servers that have it drop; workers of the era before are told that it is over,
+ * and begin again as if they were resumed. So nothing of two eras ever meets. Elsewhere the weights have no step that is
+ * the same for all, and this server's blocks alone go back.
+ */
+#include "base/log.h"
+#include "base/memory.h"
+#include "ps/server_impl.h"
+#include "ps/views.h"
+
+#define LOOK_NS TRI_NS_PER_S
+
+/* A worker that left while this server was not there has told the store alone. */
+static tri_status left_look(tri_ps_server *server)
+{
+    for (int w = 0; w < server->setup.workers; w++) {
+        bool left = server->left[w];
+        if (!left)
+            TRI_TRY(tri_ps_views_has_left(server->setup.store, w, &left));
+        if (!left || server->left[w])
+            continue;
+        server->left[w] = true;
+        server->left_count++;
+        for (int t = 0; t < server->table_count; t++)
+            if (server->tables[t]->consistency != PS_BSP)
+                TRI_TRY(tri_ps_ssp_left(server, server->tables[t], w));
+    }
+    return TRI_OK;
+}
+
+tri_status tri_ps_server_restore(tri_ps_server *server, bool all)
+{
+    int number = server->setup.number;
+    server->restored = true;
+    TRI_TRY(left_look(server));
+    if (all && server->left_count > 0)
+        return tri_fail(TRI_EPEER,
+                        "server %d was lost when %d of %d workers had ended: what it held is lost; --resume goes on from "
+                        "the newest checkpoint",
+                        number, server->left_count, server->setup.workers);
+    if (!all) {
+        tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: that comes from the newest checkpoint",
+                number);
+        return TRI_OK;
+    }
+    TRI_TRY(tri_ps_views_era(server->setup.store, 1, &server->era));
+    tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: all go back to the newest checkpoint", number);
+    return TRI_OK;
+}
+
+tri_status tri_ps_restored_look(tri_ps_server *server)
+{
+    int64_t now_ns = tri_now_ns();
+    if (!server->restored || now_ns < server->look_ns)
+        return TRI_OK;
+    server->look_ns = now_ns + LOOK_NS;
+    return left_look(server);
+}
+
+/* --- eras --- */
+
+tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)
+{
+    int64_t era = server->era;
+    if (spec->era > era && server->setup.store) /* a guest may say what it likes: the store knows */
+        TRI_TRY(tri_ps_views_era(server->setup.store, 0, &era));
+    if (spec->era > era)
+        return tri_fail(TRI_EFORMAT, "it speaks of era %lld, which has not begun", (long long)spec->era);
+    if (spec->era >= server->era)
+        return TRI_OK;
+    return tri_fail(TRI_EABORT, "a server was lost since: the run goes back to its newest checkpoint");
+}
+
+/* Whoever is of the era before finds out when it is here again. */
+void tri_ps_era_begin(tri_ps_server *server, const ps_guest *but, int64_t era)
+{
+    server->era = era;
+    for (ps_guest *guest = server->guests, *next; guest; guest = next) {
+        next = guest->next;
+        if (guest != but)
+            tri_ps_guest_hang_up(server, guest);
+    }
+    tri_ps_save_end(server);
+    for (int t = 0; t < server->table_count; t++)
+        tri_ps_table_destroy(server->tables[t]);
+    server->table_count = 0;
+}
