@@ -358,6 +358,12 @@ tri_status tri_sync_ps_give(tri_sync *sync, int64_t step, tri_optim *optim)
     return tri_ps_dense_give(ps->dense, step, state, count);
 }
 
+tri_status tri_sync_ps_refill(tri_sync *sync, int server, int64_t clock, int64_t known, const float *values,
+                              const float *const *state, int state_count, int *blocks, int64_t *now)
+{
+    return tri_ps_dense_refill(ps_of(sync)->dense, server, clock, known, values, state, state_count, blocks, now);
+}
+
 tri_status tri_sync_ps_take(tri_sync *sync, int64_t step)
 {
     sync_ps *ps = ps_of(sync);

@@ -38,12 +38,32 @@ void tri_ps_queue(tri_ps_client *client, int server, unsigned priority, const ps
         tri_post_wake(client->post);
 }
 
+/* A server that has lost what it held is given it before anything else is waited for. */
+static bool refill_one(tri_ps_client *client)
+{
+    for (int s = 0; s < client->setup.servers; s++) {
+        ps_link *link = &client->links[s];
+        if (!link->empty || !client->refill)
+            continue;
+        link->empty = false;
+        tri_mutex_unlock(&client->mutex);
+        tri_status status = client->refill(client->refill_arg, s);
+        tri_mutex_lock(&client->mutex);
+        if (status != TRI_OK && link->line) /* else it was lost again, and will ask again */
+            tri_ps_client_fail(client, status);
+        return true;
+    }
+    return false;
+}
+
 tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *arg, const char *what)
 {
     double limit_s = client->setup.net->timeout_s;
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(limit_s * 1e3));
     while (client->status == TRI_OK && !done(arg))
-        if (!tri_cond_wait(&client->moved, &client->mutex, deadline_ns) && client->status == TRI_OK && !done(arg))
+        if (refill_one(client))
+            deadline_ns = tri_deadline_after_ms((int64_t)(limit_s * 1e3));
+        else if (!tri_cond_wait(&client->moved, &client->mutex, deadline_ns) && client->status == TRI_OK && !done(arg))
             return tri_fail(TRI_ETIMEOUT,
                             "%s: the parameter servers did not answer within %g s (comm.timeout_s): some "
                             "worker may be late or gone",
@@ -137,6 +157,10 @@ static void take_open(tri_ps_client *client, ps_link *link, const ps_head *head)
 {
     int server = (int)(link - client->links);
     link->table = head->table;
+    if (head->request == PS_AGAIN && head->clock < 0 && client->refill) {
+        link->empty = true;
+        return;
+    }
     link->opened = true;
     if (head->request == PS_AGAIN && client->dense)
         tri_ps_dense_resend(client->dense, server);
@@ -156,6 +180,12 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
         }
         take_moved(client, (int)(link - client->links), head);
         return;
+    case PS_READY:
+        if (head->request == PS_AGAIN) {
+            link->refilled = true;
+            return;
+        }
+        break;
     case PS_OPEN:
         take_open(client, link, head);
         if (head->request == PS_AGAIN)
@@ -266,6 +296,14 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
 const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client)
 {
     return &client->setup;
+}
+
+void tri_ps_client_refill_set(tri_ps_client *client, tri_ps_refill refill, void *arg)
+{
+    tri_mutex_lock(&client->mutex);
+    client->refill = refill;
+    client->refill_arg = arg;
+    tri_mutex_unlock(&client->mutex);
 }
 
 int64_t tri_ps_client_era(const tri_ps_client *client)

@@ -28,6 +28,10 @@ typedef struct tri_ps_client_setup {
     int rank, world;
 } tri_ps_client_setup;
 
+/* Where there are no backups, and each push moves the weights by itself: the leader's way to the newest checkpoint, of
+ * which it gives a server that was lost its blocks; called on the thread of whoever waits for servers. */
+typedef tri_status (*tri_ps_refill)(void *arg, int server);
+void tri_ps_client_refill_set(tri_ps_client *client, tri_ps_refill refill, void *arg);
 /* Waits until all servers are there. */
 tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **out);
 const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client);
@@ -56,6 +60,11 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
 void tri_ps_dense_close(tri_ps_dense *dense);
 /* First values (those at `values`) and arrays of the optimizer's state, over the whole store, NULL: zeros. */
 tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *const *state, int state_count);
+
+/* What a server that was lost has to hold: values and state over the whole store, after `clock` steps, with pushes of
+ * `known` steps. *blocks: how many are its own; *now: the step that this worker is at. */
+tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, int64_t known, const float *values,
+                               const float *const *state, int state_count, int *blocks, int64_t *now);
 
 /* The gradient of block b in this step: one sum for each part (whole subtrees of the batch's leaves), in arrays of
  * tri_params_grad_count() elements. weight: what makes it a mean, where each push moves the weights by itself. With bsp

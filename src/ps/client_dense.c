@@ -112,12 +112,12 @@ void tri_ps_dense_close(tri_ps_dense *dense)
 }
 
 /* A copy of what a block is given, which lives until the line has taken it: until READY is answered. */
-static tri_status block_give(tri_ps_dense *dense, int b, int64_t clock, const float *const *state, int state_count,
-                             float *body)
+static tri_status block_give(tri_ps_dense *dense, int b, int64_t clock, const float *values, const float *const *state,
+                             int state_count, float *body)
 {
     const ps_cut *cut = &dense->spec->cuts[b];
     size_t count = (size_t)cut->count;
-    memcpy(body, dense->values + cut->first, count * sizeof(float));
+    memcpy(body, values + cut->first, count * sizeof(float));
     for (int i = 0; i < state_count; i++) {
         if (state && state[i])
             memcpy(body + (size_t)(1 + i) * count, state[i] + cut->first, count * sizeof(float));
@@ -143,7 +143,7 @@ tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *co
     tri_status status = TRI_OK;
     for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++)
         status =
-            block_give(dense, b, clock, state, state_count, bodies + dense->spec->cuts[b].first * (1 + state_count));
+            block_give(dense, b, clock, dense->values, state, state_count, bodies + dense->spec->cuts[b].first * (1 + state_count));
     if (status == TRI_OK)
         status = tri_ps_ask_all(dense->client, (ps_head){.kind = PS_READY, .clock = clock}, NULL,
                                 "giving the first weights");
@@ -151,6 +151,52 @@ tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *co
         dense->blocks[b].arrived = clock;
     ps_dense_unlock(dense);
     tri_ps_dense_round(dense);
+    tri_free(bodies);
+    return status;
+}
+
+typedef struct refill {
+    ps_link *link;
+    int64_t lost_ns;
+} refill;
+
+/* Or it was lost again. */
+static bool is_refilled(void *arg)
+{
+    const refill *at = arg;
+    return at->link->refilled || !at->link->line || at->link->lost_ns != at->lost_ns;
+}
+
+tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, int64_t known, const float *values,
+                               const float *const *state, int state_count, int *blocks, int64_t *now)
+{
+    float *bodies = tri_alloc((size_t)dense->spec->params.count * (size_t)(1 + state_count) * sizeof(float));
+    if (!bodies)
+        return TRI_ENOMEM;
+    ps_dense_lock(dense);
+    refill at = {&dense->client->links[server], dense->client->links[server].lost_ns};
+    at.link->refilled = false;
+    at.link->opened = true;
+    *blocks = 0;
+    *now = dense->told_clock > 0 ? dense->told_clock : clock;
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        if (dense->blocks[b].server == server) {
+            (void)block_give(dense, b, clock, values, state, state_count,
+                             bodies + dense->spec->cuts[b].first * (1 + state_count));
+            *blocks += dense->blocks[b].moves;
+        }
+    ps_head head = {.kind = PS_READY, .request = PS_AGAIN, .clock = *now, .extra = (double)known, .table = at.link->table};
+    tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, NULL);
+    tri_status status = tri_ps_await(dense->client, is_refilled, &at, "giving a server the values of a checkpoint");
+    bool done = at.link->refilled;
+    if (status == TRI_OK && done) {
+        tri_ps_dense_resend(dense, server);
+        if (dense->client->asked)
+            tri_ps_ask_again(dense->client, server);
+    }
+    ps_dense_unlock(dense);
+    if (status == TRI_OK && !done)
+        status = tri_fail(TRI_EPEER, "parameter server %d was lost again", server);
     tri_free(bodies);
     return status;
 }

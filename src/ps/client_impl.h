@@ -23,6 +23,8 @@ typedef struct ps_link {
     tri_line *line;  /* NULL: not there at present */
     bool opened;     /* it has told its number of the table */
     bool cut;        /* to be hung up on: it is in the middle of what another server says now */
+    bool empty;      /* it has lost what it held, and is to be given it anew */
+    bool refilled;   /* and has been */
     bool refused;    /* it has not taken in what was another's in its view: to be said again once that is known here */
     int64_t lost_ns; /* when it was lost */
     int64_t dial_ns; /* not again before this */
@@ -53,6 +55,8 @@ struct tri_ps_client {
     tri_string save_why;            /* of the first server that does not save */
     atomic_bool *save_lost;         /* becomes true when a server is lost, NULL: no save is under way */
     int home; /* the server of the first block that moves: it chooses and deals; 0: there is none */
+    tri_ps_refill refill; /* NULL: not this client's to do */
+    void *refill_arg;
     int64_t era;    /* of the run, when this client was made */
     bool is_past;   /* a server has said that another one has begun */
     bool closing, leaving;

@@ -19,7 +19,7 @@ void tri_ps_link_lost(tri_ps_client *client, int server, const char *why)
 {
     ps_link *link = &client->links[server];
     link->line = NULL;
-    link->opened = link->cut = false;
+    link->opened = link->cut = link->empty = false;
     link->dial_ns = 0;
     link->lost_ns = tri_now_ns();
     client->look = true;
@@ -87,8 +87,12 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
     TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
     if (!client->dense)
         return TRI_OK;
-    head =
-        (ps_head){.kind = PS_OPEN, .flags = PS_FLAG_STARTS, .request = PS_AGAIN, .nbytes = client->dense->text.nbytes};
+    bool gives = client->refill || client->dense->consistency == PS_BSP || client->setup.ps->replicas > 1;
+    head = (ps_head){.kind = PS_OPEN,
+                     .flags = gives ? PS_FLAG_STARTS : 0, /* else once the leader has given it values */
+                     .request = PS_AGAIN,
+                     .extra = (double)client->dense->dealt,
+                     .nbytes = client->dense->text.nbytes};
     letter = ps_head_write(&head);
     return tri_post_send(line, (unsigned)INT32_MAX, &letter, tri_string_text(&client->dense->text), NULL, NULL);
 }

@@ -189,6 +189,7 @@ tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const
         return status;
     }
     table->text_hash = hash;
+    table->restored = server->restored && table->consistency != PS_BSP;
     table->number = server->table_count;
     server->tables[server->table_count++] = table;
     tri_log(TRI_LOG_INFO, "table '%s': %d of %d blocks, %s", table->spec.name, table->held, table->spec.cut_count,
@@ -245,11 +246,14 @@ tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, cons
     for (int b = 0; b < table->spec.cut_count; b++)
         if (tri_ps_is_primary(server, table, b) && !table->blocks[b].filled)
             return tri_fail(TRI_EFORMAT, "table '%s': block %d has no values", table->spec.name, b);
+    int64_t next_deal = table->next_deal;
     table->ready = true;
     table->tail_clock = head->clock;
     table->next_deal = tri_ps_push_number(table, head->clock);
+    if (table->restored)
+        tri_ps_table_restored(server, table, head, next_deal);
     for (int w = 0; w < table->spec.workers; w++) {
-        table->clocks[w] = table->clocks[w] == INT64_MAX ? INT64_MAX : head->clock;
+        table->clocks[w] = table->clocks[w] == INT64_MAX || server->left[w] ? INT64_MAX : head->clock;
         table->dealt[w] = -1;
     }
     return TRI_OK;

@@ -64,6 +64,7 @@ typedef struct ps_table {
     ps_block *blocks; /* [spec.cut_count] */
     int held, filled;
     bool ready;
+    bool restored; /* its values are of a checkpoint: workers may be further on by any number of steps */
     int number;
     /* bsp: the tail of the batch, of one step at a time */
     int64_t tail_clock;
@@ -202,6 +203,9 @@ double tri_ps_rate(const ps_table *table, int64_t step);
 /* --- server_restore.c --- */
 /* To be called after each turn: who has left while this server was not there. */
 tri_status tri_ps_restored_look(tri_ps_server *server);
+/* The leader has given the values of a checkpoint: what is in them does not count again. next_deal: of the next part,
+ * as far as workers have told. */
+void tri_ps_table_restored(const tri_ps_server *server, ps_table *table, const ps_head *head, int64_t next_deal);
 /* TRI_EABORT: the run has gone back to a checkpoint since the table was made. */
 tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec);
 /* A guest tells of a new one: what is here of the one before goes, and all other guests. */

@@ -88,6 +88,9 @@ static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head 
         return TRI_OK;
     guest->opens = table->number;
     guest->request = head->request;
+    if (table->restored && head->extra >= 0 && head->extra < (double)PS_CLOCK_MAX &&
+        (int64_t)head->extra + 1 > table->next_deal)
+        table->next_deal = (int64_t)head->extra + 1;
     if (table->ready || (head->flags & PS_FLAG_STARTS))
         open_answer(guest, table);
     return TRI_OK;

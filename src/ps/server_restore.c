@@ -61,6 +61,17 @@ tri_status tri_ps_restored_look(tri_ps_server *server)
     return left_look(server);
 }
 
+/* Pushes of the steps that the checkpoint has something of do not count: some would count twice. */
+void tri_ps_table_restored(const tri_ps_server *server, ps_table *table, const ps_head *head, int64_t next_deal)
+{
+    int64_t known = tri_ps_push_number(table, (int64_t)head->extra);
+    for (int b = 0; b < table->spec.cut_count; b++)
+        for (int w = 0; tri_ps_is_primary(server, table, b) && w < table->spec.workers; w++)
+            if (table->blocks[b].pushed[w] < known)
+                table->blocks[b].pushed[w] = known;
+    table->next_deal = next_deal > table->next_deal ? next_deal : table->next_deal;
+}
+
 /* --- eras --- */
 
 tri_status tri_ps_era_check(tri_ps_server *server, const ps_spec *spec)

@@ -135,6 +135,8 @@ tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_tab
     bool deals = tri_ps_deals(&table->spec.ps, table->spec.workers) > 0;
     int64_t *clock = &table->clocks[guest->number];
     if (head->flags & PS_FLAG_DEAL) {
+        if (table->restored && head->clock > table->next_deal)
+            table->next_deal = head->clock;
         if (!deals || !table->ready || head->clock > table->next_deal)
             return tri_fail(TRI_EFORMAT, "it wants part %lld, and %lld is the next one", (long long)head->clock,
                             (long long)table->next_deal);
@@ -143,7 +145,7 @@ tri_status tri_ps_ssp_clock(const tri_ps_server *server, ps_guest *guest, ps_tab
     }
     if (*clock == INT64_MAX || head->clock < *clock)
         return TRI_OK;
-    if (head->clock > *clock + 1 && !deals)
+    if (head->clock > *clock + 1 && !deals && !table->restored)
         return tri_fail(TRI_EFORMAT, "step %lld is over, after step %lld", (long long)head->clock, (long long)*clock);
     *clock = head->clock;
     return others_go_on(server, table);

@@ -455,6 +455,9 @@ int tri_job_servers_local(const tri_job *job);
 void tri_job_servers_plan(tri_job *job);
 /* The first weights go to the servers, or those that they have come here; the step with them. */
 tri_status tri_job_servers_start(tri_job *job);
+/* refill.c: from now on a server that is lost is given its blocks of a checkpoint, where the others need not go back. */
+void tri_job_refill_open(tri_job *job);
+void tri_job_refill_close(tri_job *job);
 /* Parts of a batch that workers are dealt one by one; 0: each has its share. */
 int64_t tri_job_deals(const tri_job *job);
 /* Whether what a worker computes with is rounded, and it has to fetch what it evaluates and saves. */
@@ -664,6 +667,8 @@ tri_status tri_job_slices_follow(tri_job *job, bool with_state, bool saves);
 /* save.c: checkpoints of a run, when they are due and where; collective where tri_job_saves_together(). */
 tri_status tri_job_saver_open(tri_job *job);
 void tri_job_saver_close(tri_job *job);
+/* Until what is being written beside the training is complete, or has failed. */
+void tri_job_save_wait(tri_job *job);
 /* After a step: hears of the save under way, and finds out whether one is due now. */
 tri_status tri_job_save_look(tri_job *job);
 bool tri_job_save_is_due(const tri_job *job);
@@ -674,6 +679,8 @@ tri_status tri_job_save(tri_job *job);
 /* A checkpoint of this step in `folder`, which rank 0 needs to know alone; by all ranks where they save together, else
  * by rank 0 alone or all. *saved, on rank 0: it is there; if not, people were told. */
 tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool *saved);
+/* The newest whole checkpoint of a run, in all its places; tri_free() *path. TRI_ENOTFOUND: there is none. */
+tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path);
 /* resume.c: the newest whole checkpoint of a run, wherever its places are; rank 0 reads the files. */
 tri_status tri_job_resume(tri_job *job, const char *run_folder);
 /* Its weights alone, the mean of ranks apart: for any number of them. */

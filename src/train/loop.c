@@ -185,6 +185,7 @@ void tri_job_close(tri_job *job)
     if (!job)
         return;
     tri_job_saver_close(job);
+    tri_job_refill_close(job);
     if (tri_metrics_close(job->metrics) != TRI_OK)
         tri_log(TRI_LOG_WARN, "metrics.jsonl is not complete: %s", tri_last_error());
     tri_job_show_close(job);

@@ -66,8 +66,7 @@ static tri_status agree(tri_job *job, tri_status status)
     return status;
 }
 
-/* The newest whole checkpoint of all places of the run; tri_free() *path. */
-static tri_status newest_find(tri_job *job, const char *run_folder, char **path)
+tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path)
 {
     tri_checkpoint_levels levels;
     char *folders[TRI_CHECKPOINT_MAX_LEVELS] = {NULL};
@@ -98,7 +97,7 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
     char *path = NULL;
     tri_job_slices slices = {0};
     tri_checkpoint_manifest manifest;
-    tri_status status = newest_find(job, run_folder, &path);
+    tri_status status = tri_job_newest_find(job, run_folder, &path);
     if (status == TRI_OK)
         status = tri_job_slices_open(job, true, &slices);
     if (status == TRI_OK)
@@ -173,7 +172,7 @@ tri_status tri_job_can_resume(tri_job *job, const char *run_folder, bool *can)
 {
     int64_t found = 0;
     char *path = NULL;
-    tri_status status = job->rank == 0 ? newest_find(job, run_folder, &path) : TRI_OK;
+    tri_status status = job->rank == 0 ? tri_job_newest_find(job, run_folder, &path) : TRI_OK;
     if (job->rank == 0 && status == TRI_OK)
         found = 1;
     else if (status == TRI_ENOTFOUND)

@@ -141,6 +141,12 @@ static void previous_end(tri_job *job)
     work_end(job, &saver->work);
 }
 
+void tri_job_save_wait(tri_job *job)
+{
+    if (job->saver)
+        previous_end(job);
+}
+
 void tri_job_saver_close(tri_job *job)
 {
     tri_job_saver *saver = job->saver;

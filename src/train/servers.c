@@ -81,6 +81,7 @@ tri_status tri_job_servers_start(tri_job *job)
     }
     TRI_TRY_IN(tri_sync_ps_deal(job->sync, &job->step), "while asking for the first part of a batch");
     job->first_step = job->step;
+    tri_job_refill_open(job);
     return TRI_OK;
 }
 
