@@ -50,10 +50,11 @@ static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tr
         status = tri_job_open(&setup, job);
     return status != TRI_ENOTFOUND
                ? status
-               : tri_fail(TRI_EPEER,
-                          "a parameter server was lost with what it held, and there is no checkpoint in %s yet to go back "
-                          "to: checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything",
-                          words->folder);
+               : tri_fail(
+                     TRI_EPEER,
+                     "a parameter server was lost with what it held, and there is no checkpoint in %s yet to go back "
+                     "to: checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything",
+                     words->folder);
 }
 
 static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, int64_t *reached)

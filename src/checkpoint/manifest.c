@@ -180,8 +180,8 @@ static tri_status read_guard(const json_t *object, const char *origin, tri_check
 static tri_status read_pushes(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
 {
     run->has_pushes = json_object_get(object, "pushes_least") != NULL;
-    if (run->has_pushes && (!read_int(object, "pushes_least", &run->pushes_least) ||
-                            !read_int(object, "pushes_most", &run->pushes_most)))
+    if (run->has_pushes &&
+        (!read_int(object, "pushes_least", &run->pushes_least) || !read_int(object, "pushes_most", &run->pushes_most)))
         return tri_fail(TRI_EFORMAT, "%s: want whole numbers as pushes_least and pushes_most", origin);
     return TRI_OK;
 }

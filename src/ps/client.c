@@ -157,7 +157,7 @@ static void take_open(tri_ps_client *client, ps_link *link, const ps_head *head)
 {
     int server = (int)(link - client->links);
     link->table = head->table;
-    if (head->request == PS_AGAIN && head->clock < 0 && client->refill) {
+    if (head->request == PS_AGAIN && head->clock == PS_CLOCK_LOST && client->refill) {
         link->empty = true;
         return;
     }

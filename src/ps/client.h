@@ -35,8 +35,8 @@ void tri_ps_client_refill_set(tri_ps_client *client, tri_ps_refill refill, void 
 /* Waits until all servers are there. */
 tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **out);
 const tri_ps_client_setup *tri_ps_client_setup_of(const tri_ps_client *client);
-/* How often the run had gone back to a checkpoint when the client was opened; and whether that is not true any more: it
- * has failed then, and its process is to begin again from the newest checkpoint. */
+/* How often a server without a backup had been lost when the client was opened; and whether that is not true any more:
+ * it has failed then, and its process is to begin again from the newest checkpoint. */
 int64_t tri_ps_client_era(const tri_ps_client *client);
 bool tri_ps_client_is_past(tri_ps_client *client);
 /* How servers do, as lines for people (tri_string_fini). */

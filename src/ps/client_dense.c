@@ -38,17 +38,30 @@ static tri_status blocks_init(tri_ps_dense *dense)
     return status == TRI_OK ? dense->client->status : status;
 }
 
+/* One that has lost its values while others have theirs will be given them; if all have, all begin anew. */
+static void lost_find(tri_ps_client *client)
+{
+    bool any = false;
+    for (int s = 0; s < client->setup.servers; s++)
+        any = any || (ps_view_has(&client->view, s) && client->links[s].clock >= 0);
+    for (int s = 0; any && s < client->setup.servers; s++)
+        client->links[s].empty = ps_view_has(&client->view, s) && client->links[s].clock == PS_CLOCK_LOST;
+}
+
 /* The step to begin with: the earliest that some server has yet to take; -1: some have no values. */
-static int64_t clock_of_all(const tri_ps_client *client)
+static int64_t clock_of_all(tri_ps_client *client)
 {
     int64_t clock = INT64_MAX, tail = 0;
+    lost_find(client);
     for (int s = 0; s < client->setup.servers; s++) {
         const ps_link *link = &client->links[s];
-        if (!ps_view_has(&client->view, s))
+        if (!ps_view_has(&client->view, s) || link->empty)
             continue;
         clock = link->clock < clock ? link->clock : clock;
         tail = (int64_t)link->extra > tail ? (int64_t)link->extra : tail;
     }
+    if (clock < 0)
+        return -1;
     return clock < INT64_MAX ? clock : tail; /* nothing moves */
 }
 
@@ -142,8 +155,8 @@ tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *co
     ps_dense_lock(dense);
     tri_status status = TRI_OK;
     for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++)
-        status =
-            block_give(dense, b, clock, dense->values, state, state_count, bodies + dense->spec->cuts[b].first * (1 + state_count));
+        status = block_give(dense, b, clock, dense->values, state, state_count,
+                            bodies + dense->spec->cuts[b].first * (1 + state_count));
     if (status == TRI_OK)
         status = tri_ps_ask_all(dense->client, (ps_head){.kind = PS_READY, .clock = clock}, NULL,
                                 "giving the first weights");
@@ -185,7 +198,8 @@ tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, i
                              bodies + dense->spec->cuts[b].first * (1 + state_count));
             *blocks += dense->blocks[b].moves;
         }
-    ps_head head = {.kind = PS_READY, .request = PS_AGAIN, .clock = *now, .extra = (double)known, .table = at.link->table};
+    ps_head head = {
+        .kind = PS_READY, .request = PS_AGAIN, .clock = *now, .extra = (double)known, .table = at.link->table};
     tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, NULL);
     tri_status status = tri_ps_await(dense->client, is_refilled, &at, "giving a server the values of a checkpoint");
     bool done = at.link->refilled;

@@ -54,11 +54,11 @@ struct tri_ps_client {
     tri_string stats;               /* of: */
     tri_string save_why;            /* of the first server that does not save */
     atomic_bool *save_lost;         /* becomes true when a server is lost, NULL: no save is under way */
-    int home; /* the server of the first block that moves: it chooses and deals; 0: there is none */
+    int home;             /* the server of the first block that moves: it chooses and deals; 0: there is none */
     tri_ps_refill refill; /* NULL: not this client's to do */
     void *refill_arg;
-    int64_t era;    /* of the run, when this client was made */
-    bool is_past;   /* a server has said that another one has begun */
+    int64_t era;  /* of the run, when this client was made */
+    bool is_past; /* a server has said that another one has begun */
     bool closing, leaving;
     int64_t leave_ns;  /* leaving: until when all are waited for, where there are backups */
     tri_status status; /* the first failure: every call returns it */

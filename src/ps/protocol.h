@@ -19,7 +19,8 @@
 /* A folder and what is saved there. */
 #define PS_PATH_LIMIT_NBYTES ((size_t)8 << 10)
 /* No step is further on, and no part that is dealt. */
-#define PS_CLOCK_MAX (INT64_C(1) << 60)
+#define PS_CLOCK_MAX  (INT64_C(1) << 60)
+#define PS_CLOCK_LOST INT64_C(-2)
 /* A byte for each worker. */
 #define PS_CHOICE_LIMIT_NBYTES ((size_t)1 << 20)
 /* No block or list of rows is longer; what a client may make a server hold before it is believed. */
@@ -28,7 +29,8 @@
 typedef enum ps_kind {
     PS_HELLO = 1,  /* request: PS_VERSION; clock: number of the client; -> the same */
     PS_OPEN,       /* body: a table's text; PS_FLAG_STARTS: answer at once, else when it has values -> clock, or -1;
-                    INT64_MAX: nothing here moves, extra has the step of the latest tail */
+                    PS_CLOCK_LOST: it had some, and lost them; INT64_MAX: nothing here moves, extra has the step of the latest
+                    tail */
     PS_INIT,       /* clock, block; body: values, then each state array */
     PS_READY,      /* all blocks of the table were given: -> clock */
     PS_PUSH,       /* clock, block, part; body: gradients, then those of ties; extra: weight (ssp, async) */
@@ -43,11 +45,11 @@ typedef enum ps_kind {
     PS_VALUES,     /* clock, block; body: values */
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
     PS_STATE,
-    PS_STATS,   /* -> text for people */
-    PS_SAVE,    /* clock: a step, extra: version of the view; body: a plan (ps/save.h). The server will write its blocks as
-                   they are after that step -> extra: status, body: why not, clock: the step they are at where that is
-                   further on */
-    PS_BYE,     /* this worker needs nothing more -> the same */
+    PS_STATS, /* -> text for people */
+    PS_SAVE, /* clock: a step, extra: version of the view; body: a plan (ps/save.h). The server will write its blocks as
+                they are after that step -> extra: status, body: why not, clock: the step they are at where that is
+                further on */
+    PS_BYE,  /* this worker needs nothing more -> the same */
     PS_REFUSED, /* from the server, before it hangs up: why */
     PS_MOVED,   /* from a server: the block is another one's, or may be soon; clock: version of the view it knows */
     PS_LOOK,    /* clock: version of a view that the server may not know yet */

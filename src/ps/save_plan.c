@@ -127,8 +127,9 @@ static tri_status read_rows(ps_reader *reader, int64_t elements, tri_arena *aren
         row.place = (int64_t)ps_read_u64(reader);
         row.count = (int64_t)ps_read_u64(reader);
         row.at = (int64_t)ps_read_u64(reader);
-        int64_t most =
-            row.tensor < (uint32_t)plan->content.model_count ? tri_shape_count(plan->content.model[row.tensor].shape) : 0;
+        int64_t most = row.tensor < (uint32_t)plan->content.model_count
+                           ? tri_shape_count(plan->content.model[row.tensor].shape)
+                           : 0;
         if (reader->ended || row.place < 0 || row.count < 1 || row.place > most || row.count > most - row.place ||
             row.at < end || row.at > elements || row.count > elements - row.at)
             return wrong("a row lies where it cannot");

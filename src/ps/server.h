@@ -31,8 +31,8 @@ typedef void (*tri_ps_merge)(void *arg, uint64_t key, float *row, const float *p
 tri_status tri_ps_server_merge_add(tri_ps_server *server, const char *name, tri_ps_merge merge, void *arg);
 /* A server that was started again, once its address is in the store: it becomes the backup of another. */
 tri_status tri_ps_server_return(tri_ps_server *server);
-/* The same where there are no backups: what it held is lost, and the leader of the workers gives it values of the newest
- * checkpoint; all of the run goes back there (`all`), or this server's part alone. */
+/* The same where there are no backups: what it held is lost, and the leader of the workers gives it values of the
+ * newest checkpoint; all of the run goes back there (`all`), or this server's part alone. */
 tri_status tri_ps_server_restore(tri_ps_server *server, bool all);
 /* What workers dial. */
 const char *tri_ps_server_address(const tri_ps_server *server);

@@ -64,7 +64,9 @@ static void open_answer(ps_guest *guest, const ps_table *table)
 {
     ps_head head = {.kind = PS_OPEN,
                     .request = guest->request,
-                    .clock = table->ready ? tri_ps_table_clock(guest->of, table, guest->number) : -1,
+                    .clock = table->ready      ? tri_ps_table_clock(guest->of, table, guest->number)
+                             : table->restored ? PS_CLOCK_LOST
+                                               : -1,
                     .table = (uint32_t)table->number,
                     .extra = (double)table->tail_clock};
     tri_ps_answer(guest, &head, NULL, false);

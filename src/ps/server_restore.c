@@ -2,10 +2,10 @@
  *
  * server_restore.c: a server that was lost where there are no backups, and is there again with nothing.
  *
- * With bsp the run goes back to its newest checkpoint as a whole: a new *era* begins. The table of an era is another one
- * than that of the era before, which servers that have it drop; workers of the era before are told that it is over,
- * and begin again as if they were resumed. So nothing of two eras ever meets. Elsewhere the weights have no step that is
- * the same for all, and this server's blocks alone go back.
+ * With bsp the run goes back to its newest checkpoint as a whole: a new *era* begins. The table of an era is another
+ * one than that of the era before, which servers that have it drop; workers of the era before are told that it is over,
+ * and begin again as if they were resumed. So nothing of two eras ever meets. Elsewhere the weights have no step that
+ * is the same for all, and this server's blocks alone go back.
  */
 #include "base/log.h"
 #include "base/memory.h"
@@ -38,17 +38,21 @@ tri_status tri_ps_server_restore(tri_ps_server *server, bool all)
     server->restored = true;
     TRI_TRY(left_look(server));
     if (all && server->left_count > 0)
-        return tri_fail(TRI_EPEER,
-                        "server %d was lost when %d of %d workers had ended: what it held is lost; --resume goes on from "
-                        "the newest checkpoint",
-                        number, server->left_count, server->setup.workers);
+        return tri_fail(
+            TRI_EPEER,
+            "server %d was lost when %d of %d workers had ended: what it held is lost; --resume goes on from "
+            "the newest checkpoint",
+            number, server->left_count, server->setup.workers);
+    int64_t era;
+    TRI_TRY(tri_ps_views_era(server->setup.store, 1, &era));
     if (!all) {
         tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: that comes from the newest checkpoint",
                 number);
         return TRI_OK;
     }
-    TRI_TRY(tri_ps_views_era(server->setup.store, 1, &server->era));
-    tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: all go back to the newest checkpoint", number);
+    server->era = era;
+    tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: all go back to the newest checkpoint",
+            number);
     return TRI_OK;
 }
 

@@ -4,8 +4,8 @@
  * for, which a thread of its own writes while the blocks move on.
  *
  * With bsp a block is copied when it has taken all steps before that one, at the latest before it takes the next; the
- * leader asks before it pushes that one, so nobody waits. Where each push moves a block at once there is no such moment:
- * it is copied once the leader's own pushes are in, and what it has of the others' is noted.
+ * leader asks before it pushes that one, so nobody waits. Where each push moves a block at once there is no such
+ * moment: it is copied once the leader's own pushes are in, and what it has of the others' is noted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,10 +26,10 @@ struct ps_save {
     int64_t step;
     int writer, arrays; /* its number; weights and the optimizer's */
     float *copy;
-    int64_t room;  /* elements of it */
-    int64_t *at;   /* [cut_count] where a block's copy begins, -1: it is another server's */
-    bool *copied;  /* [cut_count] */
-    int left;      /* blocks that are not */
+    int64_t room;        /* elements of it */
+    int64_t *at;         /* [cut_count] where a block's copy begins, -1: it is another server's */
+    bool *copied;        /* [cut_count] */
+    int left;            /* blocks that are not */
     int64_t least, most; /* steps of pushes that are in the copies */
     tri_thread *thread;  /* that writes */
     atomic_bool done;

@@ -167,8 +167,8 @@ tri_status tri_ps_spec_print(const ps_spec *spec, tri_string *out)
     const tri_params *params = &spec->params;
     TRI_TRY(tri_string_appendf(
         out, "name: %s\njob: %016llx\nera: %lld\nleaves: %lld\nworkers: %d\nsteps: %lld\ncount: %lld\nblocks: %lld\n",
-        spec->name, (unsigned long long)spec->job, (long long)spec->era, (long long)spec->leaves, spec->workers, (long long)spec->steps,
-        (long long)params->count, (long long)params->block_count));
+        spec->name, (unsigned long long)spec->job, (long long)spec->era, (long long)spec->leaves, spec->workers,
+        (long long)spec->steps, (long long)params->count, (long long)params->block_count));
     TRI_TRY(options_print(&tri_ps_options, &spec->ps, out));
     TRI_TRY(options_print(&tri_optim_options, &spec->optim, out));
     TRI_TRY(tri_string_append(out, "entries:\n"));

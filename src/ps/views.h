@@ -17,7 +17,8 @@ tri_status tri_ps_views_look(tri_store *store, ps_view *view);
 tri_status tri_ps_views_claim(tri_store *store, const ps_change *change, ps_view *view);
 /* How often a server of this number has been started, this time included. */
 tri_status tri_ps_views_start(tri_store *store, int number, int64_t *count);
-/* How often a run without backups has gone back to a checkpoint because a server was lost; `more` is added to it. */
+/* How often a server of a run without backups was lost, so that the run, or its part, goes back to a checkpoint; `more`
+ * is added to it. */
 tri_status tri_ps_views_era(tri_store *store, int64_t more, int64_t *era);
 /* A worker has said goodbye to all servers that it knew; and whether all have. */
 tri_status tri_ps_views_left(tri_store *store, int worker);

@@ -455,7 +455,8 @@ int tri_job_servers_local(const tri_job *job);
 void tri_job_servers_plan(tri_job *job);
 /* The first weights go to the servers, or those that they have come here; the step with them. */
 tri_status tri_job_servers_start(tri_job *job);
-/* refill.c: from now on a server that is lost is given its blocks of a checkpoint, where the others need not go back. */
+/* refill.c: from now on a server that is lost is given its blocks of a checkpoint, where the others need not go back.
+ */
 void tri_job_refill_open(tri_job *job);
 void tri_job_refill_close(tri_job *job);
 /* Parts of a batch that workers are dealt one by one; 0: each has its share. */

@@ -59,7 +59,8 @@ tri_status tri_job_saver_open(tri_job *job)
     for (int i = 0; i < saver->levels.count; i++)
         saver->last_ns[i] = tri_now_ns();
     bool writes = job->run_folder && (job->rank == 0 || tri_job_saves_together(job));
-    if (!writes || job->servers.client || !job->config.checkpoint.async || !tri_checkpoint_levels_repeat(&saver->levels))
+    if (!writes || job->servers.client || !job->config.checkpoint.async ||
+        !tri_checkpoint_levels_repeat(&saver->levels))
         return TRI_OK;
     save_work *work = work_make(job);
     if (!work)

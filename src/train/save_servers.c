@@ -3,8 +3,8 @@
  * save_servers.c: a checkpoint that parameter servers write: the leader of the workers makes the folder, says after
  * which step, and goes on with the training; its thread makes the checkpoint when all servers have told.
  *
- * Where a server cannot (it does not see the folder, the view has just changed) the leader fetches everything and writes
- * it itself, as before.
+ * Where a server cannot (it does not see the folder, the view has just changed) the leader fetches everything and
+ * writes it itself, as before.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,9 +39,9 @@ static int64_t rows_make(const save_work *work, ps_save_row *rows)
             int64_t place = tri_piece_place(holding->shape, holding->piece, at, &run);
             run = run < holding->high - at ? run : holding->high - at;
             if (rows)
-                rows[count] = (ps_save_row){(uint32_t)holding->tensor, place, run,
-                                            work->items[i].values - (const float *)arrays->views[0].host + at -
-                                                holding->low};
+                rows[count] =
+                    (ps_save_row){(uint32_t)holding->tensor, place, run,
+                                  work->items[i].values - (const float *)arrays->views[0].host + at - holding->low};
             count++;
         }
     }

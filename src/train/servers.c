@@ -73,6 +73,7 @@ void tri_job_servers_plan(tri_job *job)
 tri_status tri_job_servers_start(tri_job *job)
 {
     int64_t step = tri_sync_ps_step(job->sync);
+    tri_job_refill_open(job);
     if (step < 0) {
         TRI_TRY(tri_sync_ps_give(job->sync, job->step, job->optim));
     } else {
@@ -81,7 +82,6 @@ tri_status tri_job_servers_start(tri_job *job)
     }
     TRI_TRY_IN(tri_sync_ps_deal(job->sync, &job->step), "while asking for the first part of a batch");
     job->first_step = job->step;
-    tri_job_refill_open(job);
     return TRI_OK;
 }
 

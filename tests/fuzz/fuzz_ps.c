@@ -8,6 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "ps/coding.h"
 #include "ps/gather.h"
+#include "ps/save.h"
 #include "ps/sparse.h"
 #include "ps/sum.h"
 #include "ps/view.h"
@@ -82,10 +83,22 @@ static void read_rows(const uint8_t *bytes, size_t nbytes)
     TRI_ASSERT(ps_sparse_count(table) == 0);
 }
 
+static void read_plan(const uint8_t *bytes, size_t nbytes)
+{
+    tri_arena arena = {0};
+    ps_save_plan plan;
+    if (ps_save_plan_read(bytes, nbytes, 64, &arena, &plan) == TRI_OK) {
+        tri_fuzz_accepted++;
+        for (int64_t i = 0; i < plan.row_count; i++)
+            TRI_ASSERT(plan.rows[i].at + plan.rows[i].count <= 64);
+    }
+    tri_arena_fini(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 {
-    static void (*const readers[])(const uint8_t *bytes, size_t nbytes) = {read_keys, read_view, read_sum, read_gather,
-                                                                           read_rows};
+    static void (*const readers[])(const uint8_t *bytes, size_t nbytes) = {read_keys,   read_view, read_sum,
+                                                                           read_gather, read_rows, read_plan};
     if (nbytes > 0)
         readers[bytes[0] % TRI_COUNT_OF(readers)](bytes + 1, nbytes - 1);
     return 0;
@@ -103,6 +116,8 @@ const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_SEED("\3psgt\0\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0"
                   "\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\0\0\x80\x3f"),
     TRI_FUZZ_SEED("\4psrw\1\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\0\0\x80\x3f"),
+    TRI_FUZZ_SEED("\5\1\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0f\1\0\0\0\1\0\0\0w\1\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0"
+                  "\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\0"),
 };
 const size_t tri_fuzz_seed_count = TRI_COUNT_OF(tri_fuzz_seeds);
 const char *const tri_fuzz_words[] = {"psvw", "psum", "psgt", "psrw", "\xff\xff\xff\xff\xff\xff\xff\xff"};

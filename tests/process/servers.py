@@ -97,7 +97,8 @@ class Servers(unittest.TestCase):
         draw = random.Random(seed)
         killed, self.stopped = 0, []
         said, mark = self.path / "said", 0
-        while not has_steps(self.path / "killed"):
+        wants_saved = any("checkpoint." in word for word in process.args)
+        while not has_steps(self.path / "killed") or (wants_saved and not self.saved()):
             self.assertIsNone(process.poll())
             time.sleep(0.02)
         while killed < kills and process.poll() is None:
@@ -198,15 +199,54 @@ class Servers(unittest.TestCase):
         text = self.survives(2, 6, "ps.values=bf16")
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
 
-    def test_a_killed_server_without_a_backup_ends_the_run_with_a_way_out(self):
+    def test_a_killed_server_without_a_backup_and_without_a_checkpoint_ends_the_run_with_a_way_out(self):
         process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5",
                              *[word.replace("STEPS", "100000") for word in LONG])
         self.kill_some(process, [3], 1, 0.2, 1)
         process.wait(60)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 3, text)
-        self.assertIn("error: server 1 was started again, but what it held is lost", text)
+        self.assertRegex(text, "error: a parameter server was lost with what it held, and there is no checkpoint in killed yet")
         self.assertIn("ps.replicas 2", text)
+
+    def saved(self):
+        return list((self.path / "killed" / "checkpoints").glob("step-*"))
+
+    def test_a_killed_server_without_a_backup_takes_the_run_back_to_its_checkpoint(self):
+        text = self.killed_run([2, 3], 3, 0.1, 1500, 2, "checkpoint.every_steps=50")
+        steps = re.findall(r"goes back from step (\d+) to step (\d+), its newest checkpoint; the (\d+) steps between", text)
+        self.assertGreaterEqual(len(steps), 1, text)
+        for reached, back, between in steps:
+            self.assertEqual(int(reached) - int(back), int(between), text)
+            self.assertEqual(int(back) % 50, 0, text)
+
+    def test_where_weights_have_no_common_step_the_killed_server_alone_goes_back(self):
+        process = self.start(*[word.replace("STEPS", "2000") for word in LONG], "--out", "killed", "--restarts", "1000", "-n", "2",
+                             "--servers", "2", "ps.consistency=ssp", "checkpoint.every_steps=50")
+        self.kill_some(process, [2, 3], 2, 0.2, 5)
+        process.wait(120)
+        text = (self.path / "said").read_text()
+        self.assertEqual(process.returncode, 0, text)
+        self.assertRegex(text, r"parameter server \d was lost: its \d blocks go back to step \d+ \(killed/checkpoints/step-\d+\), "
+                               r"the others stay; lost are the pushes to them of \d+ steps")
+        kept = self.saved()[0] / "manifest.json"
+        self.assertLessEqual(json.loads(kept.read_text())["pushes_least"], json.loads(kept.read_text())["pushes_most"])
+
+    def test_a_run_that_is_stopped_is_saved_and_goes_on(self):
+        long = [word.replace("STEPS", "3000") for word in LONG]
+        process = self.start(*long, "--out", "killed", "-n", "2", "--servers", "2")
+        while not has_steps(self.path / "killed"):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        text = (self.path / "said").read_text()
+        step = re.search(r"error: stopped by a signal after step (\d+), which is saved", text)
+        self.assertEqual(process.returncode, 143, text)
+        self.assertIsNotNone(step, text)
+        self.assertEqual([int(path.name[5:]) for path in self.saved()], [int(step.group(1))], text)
+        end = ["train.steps=%d" % (int(step.group(1)) + 20)]
+        self.assertEqual(self.weights(*long, *end, "--resume", "killed", "-n", "3", "--servers", "1"),
+                         self.weights(*long, *end, "--out", "alone"))
 
     def test_stale_workers_tell_how_far_ahead_they_were(self):
         text = self.run_it("-n", "2", "--servers", "2", "ps.consistency=ssp", "ps.staleness=1")

@@ -181,6 +181,30 @@ static void a_run_with_rounded_weights_goes_on_where_it_was(void **state)
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
+/* Written while the run goes on, of a step that servers are long past when the files are complete: blocks of many
+ * sizes, ties, and parts that do not move. */
+static void servers_write_the_step_they_were_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *word;
+    } cases[] = {{conv, SMALL}, {gpt, SMALL}, {mlp, "model.freeze=[fc1.*]"}, {conv, "ps.values=bf16"}};
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        const char *const ps[] = {PS, cases[i].word, "train.steps=7", "checkpoint.every_steps=4", NULL};
+        const char *const alone[] = {PS, cases[i].word, "train.steps=7", NULL};
+        uint64_t whole =
+            expect_run(&(train_case){.config = cases[i].config, .overrides = alone, .world = 1, .servers = 1});
+        (void)expect_run(&(train_case){
+            .config = cases[i].config, .overrides = ps, .world = 3, .servers = 2, .run_folder = RUN_FOLDER});
+        assert_int_equal(tri_fs_remove(RUN_FOLDER "/checkpoints/step-00000007"), TRI_OK);
+        if (expect_run(&(train_case){
+                .config = cases[i].config, .overrides = alone, .world = 2, .servers = 3, .resume = RUN_FOLDER}) !=
+            whole)
+            fail_msg("case %zu: another state after step 4", i);
+        assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+    }
+}
+
 /* By any strategy: the servers' state is in the files. */
 static void a_run_goes_on_with_and_without_servers(void **state)
 {
@@ -260,6 +284,7 @@ int main(void)
         cmocka_unit_test(rounded_gradients_and_weights_are_the_same_for_any_numbers),
         cmocka_unit_test(narrow_values_take_their_part_of_the_bytes),
         cmocka_unit_test(a_run_with_rounded_weights_goes_on_where_it_was),
+        cmocka_unit_test(servers_write_the_step_they_were_asked_for),
         cmocka_unit_test(a_run_goes_on_with_and_without_servers),
         cmocka_unit_test(one_worker_makes_the_steps_of_one_process_with_any_consistency),
         cmocka_unit_test(stale_workers_learn),
