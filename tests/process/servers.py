@@ -213,7 +213,7 @@ class Servers(unittest.TestCase):
         return list((self.path / "killed" / "checkpoints").glob("step-*"))
 
     def test_a_killed_server_without_a_backup_takes_the_run_back_to_its_checkpoint(self):
-        text = self.killed_run([2, 3], 3, 0.1, 1500, 2, "checkpoint.every_steps=50")
+        text = self.killed_run([2, 3], 2, 0.1, 800, 2, "checkpoint.every_steps=50")
         steps = re.findall(r"goes back from step (\d+) to step (\d+), its newest checkpoint; the (\d+) steps between", text)
         self.assertGreaterEqual(len(steps), 1, text)
         for reached, back, between in steps:
@@ -221,9 +221,9 @@ class Servers(unittest.TestCase):
             self.assertEqual(int(back) % 50, 0, text)
 
     def test_where_weights_have_no_common_step_the_killed_server_alone_goes_back(self):
-        process = self.start(*[word.replace("STEPS", "2000") for word in LONG], "--out", "killed", "--restarts", "1000", "-n", "2",
+        process = self.start(*[word.replace("STEPS", "800") for word in LONG], "--out", "killed", "--restarts", "1000", "-n", "2",
                              "--servers", "2", "ps.consistency=ssp", "checkpoint.every_steps=50")
-        self.kill_some(process, [2, 3], 2, 0.2, 5)
+        self.kill_some(process, [2, 3], 1, 0.1, 5)
         process.wait(120)
         text = (self.path / "said").read_text()
         self.assertEqual(process.returncode, 0, text)
