@@ -189,7 +189,8 @@ tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;
     char *path = NULL;
-    tri_status status = job->rank == 0 ? newest_find(job, run_folder, &path) : tri_job_slices_follow(job, false, false);
+    tri_status status =
+        job->rank == 0 ? tri_job_newest_find(job, run_folder, &path) : tri_job_slices_follow(job, false, false);
     if (status == TRI_OK && job->rank == 0)
         status = load_one(job, path, &step);
     tri_free(path);
