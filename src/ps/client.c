@@ -85,28 +85,33 @@ static bool all_answered(void *arg)
         const ps_link *link = &client->links[s];
         bool hangs = client->setup.ps->replicas > 1 && client->leaving && tri_now_ns() > client->leave_ns;
         bool owes = ps_view_has(&client->view, s) && !(client->leaving && !link->line) && !hangs;
-        if (owes && link->answers < client->wanted[s])
+        if (owes && link->answered != link->question)
             return false;
     }
     return true;
 }
 
+void tri_ps_ask_anew(tri_ps_client *client, int server)
+{
+    ps_link *link = &client->links[server];
+    ps_head head = *client->asked;
+    head.request = link->question = ++client->question;
+    head.table = link->table;
+    tri_ps_queue(client, server, (unsigned)INT32_MAX, &head, client->asked_body);
+}
+
 void tri_ps_ask_again(tri_ps_client *client, int server)
 {
-    ps_head head = *client->asked;
-    head.table = client->links[server].table;
-    if (client->links[server].answers < client->wanted[server])
-        tri_ps_queue(client, server, (unsigned)INT32_MAX, &head, client->asked_body);
+    if (client->links[server].answered != client->links[server].question)
+        tri_ps_ask_anew(client, server);
 }
 
 tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body, const char *what)
 {
     client->asked = &head;
     client->asked_body = body;
-    for (int s = 0; s < client->setup.servers; s++) {
-        client->wanted[s] = client->links[s].answers + 1;
-        tri_ps_ask_again(client, s);
-    }
+    for (int s = 0; s < client->setup.servers; s++)
+        tri_ps_ask_anew(client, s);
     tri_status status = tri_ps_await(client, all_answered, client, what);
     client->asked = NULL;
     return status;
@@ -211,9 +216,11 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
     default:
         break;
     }
+    if (head->request != link->question) /* asked again since */
+        return;
     link->clock = head->clock;
     link->extra = head->extra;
-    link->answers++;
+    link->answered = head->request;
 }
 
 static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
@@ -265,6 +272,7 @@ tri_status tri_ps_client_open(const tri_ps_client_setup *setup, tri_ps_client **
         return TRI_ENOMEM;
     client->setup = *setup;
     client->commands.each = sizeof(ps_command);
+    client->question = PS_AGAIN;
     tri_mutex_init(&client->mutex);
     tri_cond_init(&client->moved);
     client->links = tri_alloc_zero((size_t)setup->servers, sizeof(ps_link));

@@ -91,6 +91,8 @@ tri_status tri_ps_dense_open(tri_ps_client *client, const ps_spec *spec, bool st
         status = tri_ps_ask_all(client, head, tri_string_text(&dense->text), "opening the table of weights");
     *clock = status == TRI_OK ? clock_of_all(client) : -1;
     client->dense = status == TRI_OK ? dense : NULL;
+    if (status == TRI_OK) /* views may have come while it was not there */
+        tri_ps_dense_reown(dense);
     ps_dense_unlock(dense);
     if (status != TRI_OK) {
         tri_ps_dense_close(dense);
@@ -124,47 +126,56 @@ void tri_ps_dense_close(tri_ps_dense *dense)
     tri_free(dense);
 }
 
-/* A copy of what a block is given, which lives until the line has taken it: until READY is answered. */
-static tri_status block_give(tri_ps_dense *dense, int b, int64_t clock, const float *values, const float *const *state,
-                             int state_count, float *body)
+/* Of block b in memory for all: copies of its values and states, which live until READY is answered behind them. */
+static float *given_make(const ps_spec *spec, const float *values, const float *const *state, int state_count)
 {
-    const ps_cut *cut = &dense->spec->cuts[b];
-    size_t count = (size_t)cut->count;
-    memcpy(body, values + cut->first, count * sizeof(float));
-    for (int i = 0; i < state_count; i++) {
-        if (state && state[i])
-            memcpy(body + (size_t)(1 + i) * count, state[i] + cut->first, count * sizeof(float));
-        else
-            memset(body + (size_t)(1 + i) * count, 0, count * sizeof(float));
+    const size_t arrays = (size_t)(1 + state_count);
+    float *given = tri_alloc((size_t)spec->params.count * arrays * sizeof(float));
+    for (int b = 0; given && b < spec->cut_count; b++) {
+        const ps_cut *cut = &spec->cuts[b];
+        const size_t count = (size_t)cut->count;
+        float *body = given + (size_t)cut->first * arrays;
+        memcpy(body, values + cut->first, count * sizeof(float));
+        for (int i = 0; i < state_count; i++) {
+            float *to = body + (size_t)(1 + i) * count;
+            if (state && state[i])
+                memcpy(to, state[i] + cut->first, count * sizeof(float));
+            else
+                memset(to, 0, count * sizeof(float));
+        }
     }
-    int server = dense->blocks[b].server;
-    ps_head head = {.kind = PS_INIT,
-                    .nbytes = (uint64_t)(1 + state_count) * count * sizeof(float),
-                    .clock = clock,
-                    .table = dense->client->links[server].table,
-                    .block = (uint32_t)b};
-    tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, body);
-    return TRI_OK;
+    return given;
+}
+
+static void given_set(tri_ps_dense *dense, const float *given, int64_t clock, int state_count)
+{
+    dense->given = given;
+    dense->given_clock = clock;
+    dense->given_arrays = 1 + state_count;
 }
 
 tri_status tri_ps_dense_give(tri_ps_dense *dense, int64_t clock, const float *const *state, int state_count)
 {
-    float *bodies = tri_alloc((size_t)dense->spec->params.count * (size_t)(1 + state_count) * sizeof(float));
-    if (!bodies)
+    float *given = given_make(dense->spec, dense->values, state, state_count);
+    if (!given)
         return TRI_ENOMEM;
+    /* First all are to have theirs, which their backups then have too: a server that nobody was waiting for would go on
+     * in the place of one that had nothing yet, without its values. */
+    ps_head head = {.kind = PS_READY, .flags = PS_FLAG_STARTS, .clock = clock};
     ps_dense_lock(dense);
-    tri_status status = TRI_OK;
-    for (int b = 0; b < dense->spec->cut_count && status == TRI_OK; b++)
-        status = block_give(dense, b, clock, dense->values, state, state_count,
-                            bodies + dense->spec->cuts[b].first * (1 + state_count));
+    given_set(dense, given, clock, state_count);
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        tri_ps_dense_block_give(dense, b);
+    tri_status status = tri_ps_ask_all(dense->client, head, NULL, "giving the first weights");
+    head.flags = 0;
     if (status == TRI_OK)
-        status = tri_ps_ask_all(dense->client, (ps_head){.kind = PS_READY, .clock = clock}, NULL,
-                                "giving the first weights");
+        status = tri_ps_ask_all(dense->client, head, NULL, "giving the first weights");
+    given_set(dense, NULL, -1, 0);
     for (int b = 0; b < dense->spec->cut_count; b++)
         dense->blocks[b].arrived = clock;
     ps_dense_unlock(dense);
     tri_ps_dense_round(dense);
-    tri_free(bodies);
+    tri_free(given);
     return status;
 }
 
@@ -183,8 +194,8 @@ static bool is_refilled(void *arg)
 tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, int64_t known, const float *values,
                                const float *const *state, int state_count, int *blocks, int64_t *now)
 {
-    float *bodies = tri_alloc((size_t)dense->spec->params.count * (size_t)(1 + state_count) * sizeof(float));
-    if (!bodies)
+    float *given = given_make(dense->spec, values, state, state_count);
+    if (!given)
         return TRI_ENOMEM;
     ps_dense_lock(dense);
     refill at = {&dense->client->links[server], dense->client->links[server].lost_ns};
@@ -192,12 +203,13 @@ tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, i
     at.link->opened = true;
     *blocks = 0;
     *now = dense->told_clock > 0 ? dense->told_clock : clock;
+    given_set(dense, given, clock, state_count);
     for (int b = 0; b < dense->spec->cut_count; b++)
         if (dense->blocks[b].server == server) {
-            (void)block_give(dense, b, clock, values, state, state_count,
-                             bodies + dense->spec->cuts[b].first * (1 + state_count));
+            tri_ps_dense_block_give(dense, b);
             *blocks += dense->blocks[b].moves;
         }
+    given_set(dense, NULL, -1, 0); /* a server that is lost meanwhile asks for it again */
     ps_head head = {
         .kind = PS_READY, .request = PS_AGAIN, .clock = *now, .extra = (double)known, .table = at.link->table};
     tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, NULL);
@@ -211,7 +223,7 @@ tri_status tri_ps_dense_refill(tri_ps_dense *dense, int server, int64_t clock, i
     ps_dense_unlock(dense);
     if (status == TRI_OK && !done)
         status = tri_fail(TRI_EPEER, "parameter server %d was lost again", server);
-    tri_free(bodies);
+    tri_free(given);
     return status;
 }
 

@@ -263,8 +263,32 @@ void tri_ps_dense_reown(tri_ps_dense *dense)
     tri_free(owners);
 }
 
+void tri_ps_dense_block_give(tri_ps_dense *dense, int b)
+{
+    const ps_cut *cut = &dense->spec->cuts[b];
+    const int server = dense->blocks[b].server;
+    ps_head head = {.kind = PS_INIT,
+                    .nbytes = (uint64_t)dense->given_arrays * (uint64_t)cut->count * sizeof(float),
+                    .clock = dense->given_clock,
+                    .table = dense->client->links[server].table,
+                    .block = (uint32_t)b};
+    tri_ps_queue(dense->client, server, (unsigned)INT32_MAX, &head, dense->given + cut->first * dense->given_arrays);
+}
+
+/* Blocks that are another server's now; then it is to say that it has them, also where it had said so before. */
+static void given_resend(tri_ps_dense *dense, int server)
+{
+    for (int b = 0; b < dense->spec->cut_count; b++)
+        if (dense->blocks[b].server == server)
+            tri_ps_dense_block_give(dense, b);
+    if (dense->client->asked)
+        tri_ps_ask_anew(dense->client, server);
+}
+
 void tri_ps_dense_resend(tri_ps_dense *dense, int server)
 {
+    if (dense->given)
+        given_resend(dense, server);
     for (int b = 0; b < dense->spec->cut_count; b++) {
         const dense_block *block = &dense->blocks[b];
         if (block->server != server)

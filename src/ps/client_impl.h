@@ -28,8 +28,8 @@ typedef struct ps_link {
     bool refused;    /* it has not taken in what was another's in its view: to be said again once that is known here */
     int64_t lost_ns; /* when it was lost */
     int64_t dial_ns; /* not again before this */
-    int64_t answers; /* to requests that are waited for one by one: OPEN, READY, STATS, BYE */
-    int64_t clock;   /* of the latest */
+    uint64_t question, answered; /* numbers of the latest one it was asked, and of its latest answer */
+    int64_t clock;               /* of that */
     double extra;
     uint32_t table;
     char why[160];
@@ -48,7 +48,7 @@ struct tri_ps_client {
     bool look;            /* a newer view may be in the store */
     const ps_head *asked; /* a question to all servers, until all have answered */
     const void *asked_body;
-    int64_t wanted[PS_MAX_SERVERS]; /* answers of each then */
+    uint64_t question;              /* number of the latest */
     tri_ps_dense *dense;            /* NULL: none */
     struct ps_kv_lines *kv;         /* calls about rows (client_kv.h), NULL: none */
     tri_string stats;               /* of: */
@@ -109,7 +109,10 @@ struct tri_ps_dense {
     bool exact;         /* they are of values that are not coded */
     int64_t told_clock; /* ssp: of the latest PS_CLOCK, -1: none */
     double *squares;    /* [block_count] */
-    float *state;       /* where states arrive */
+    const float *given; /* first values that are being given, by cut and array; NULL: none are */
+    int given_arrays;
+    int64_t given_clock;
+    float *state; /* where states arrive */
     int state_index;
 };
 
@@ -120,8 +123,11 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
 void tri_ps_client_fail(tri_ps_client *client, tri_status status);
 /* A request to each server, and its answer. */
 tri_status tri_ps_ask_all(tri_ps_client *client, ps_head head, const void *body, const char *what);
-/* The request that is under way, once more to a server that has not answered it. */
+/* The request that is under way, once more to a server that has not answered it; what it answered before does not
+ * count. */
 void tri_ps_ask_again(tri_ps_client *client, int server);
+/* The same, also to one that has. */
+void tri_ps_ask_anew(tri_ps_client *client, int server);
 
 /* --- client_lines.c --- */
 /* Dials all servers, and starts the thread. */
@@ -133,6 +139,8 @@ void tri_ps_link_lost(tri_ps_client *client, int server, const char *why);
 void tri_ps_dense_choice_say(tri_ps_dense *dense, int server);
 void tri_ps_dense_deal_say(tri_ps_dense *dense);
 void tri_ps_dense_state_say(tri_ps_dense *dense, int b);
+/* Block b of what is being given, to its server. */
+void tri_ps_dense_block_give(tri_ps_dense *dense, int b);
 /* Everything that a server has not answered, again. */
 void tri_ps_dense_resend(tri_ps_dense *dense, int server);
 /* The client's view has changed: blocks are other servers' now, which are told what the old ones have not answered. */

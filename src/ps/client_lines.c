@@ -14,6 +14,8 @@
 
 /* Between two tries to reach a server. */
 #define DIAL_EVERY_NS (50 * TRI_NS_PER_MS)
+/* One try of the first time: to a host that answers slowly it is made again. */
+#define DIAL_FIRST_NS (2 * TRI_NS_PER_S)
 
 void tri_ps_link_lost(tri_ps_client *client, int server, const char *why)
 {
@@ -218,12 +220,28 @@ static void client_body(void *arg)
     }
 }
 
+/* The first time. A server may have died since it left its address: another one is in its place, or it is back with a
+ * new one. */
+static tri_status link_open(tri_ps_client *client, int server, int64_t deadline_ns)
+{
+    for (;;) {
+        int64_t try_ns = tri_now_ns() + DIAL_FIRST_NS;
+        bool last = !client->setup.store || try_ns >= deadline_ns;
+        tri_status status = link_dial(client, server, last ? deadline_ns : try_ns);
+        if (status == TRI_OK || last)
+            return status;
+        TRI_TRY(tri_ps_views_look(client->setup.store, &client->view));
+        if (!ps_view_has(&client->view, server))
+            return TRI_OK;
+    }
+}
+
 tri_status tri_ps_lines_open(tri_ps_client *client)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
     for (int s = 0; s < client->setup.servers; s++)
         if (ps_view_has(&client->view, s))
-            TRI_TRY_IN(link_dial(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
+            TRI_TRY_IN(link_open(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
                        client->setup.servers);
     return tri_thread_start(&client->thread, "ps client", client_body, client);
 }

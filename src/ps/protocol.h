@@ -32,7 +32,8 @@ typedef enum ps_kind {
                     PS_CLOCK_LOST: it had some, and lost them; INT64_MAX: nothing here moves, extra has the step of the latest
                     tail */
     PS_INIT,       /* clock, block; body: values, then each state array */
-    PS_READY,      /* all blocks of the table were given: -> clock */
+    PS_READY,      /* all blocks of the table were given: -> clock; PS_FLAG_STARTS: of those that are this server's, the
+                    others may not be yet */
     PS_PUSH,       /* clock, block, part; body: gradients, then those of ties; extra: weight (ssp, async) */
     PS_TAIL,       /* bsp: clock, part; body: the tail -> PS_TAIL with the sum over all leaves */
     PS_SQUARES,    /* bsp with clipping, from the server: squares of the sum of a block */

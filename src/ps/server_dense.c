@@ -239,13 +239,28 @@ tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *he
     return TRI_OK;
 }
 
-tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head)
+static tri_status block_is_empty(const ps_table *table, int number)
 {
-    if (table->ready)
-        return TRI_OK;
+    return tri_fail(TRI_EFORMAT, "table '%s': block %d has no values", table->spec.name, number);
+}
+
+tri_status tri_ps_table_given(const tri_ps_server *server, const ps_table *table)
+{
     for (int b = 0; b < table->spec.cut_count; b++)
         if (tri_ps_is_primary(server, table, b) && !table->blocks[b].filled)
-            return tri_fail(TRI_EFORMAT, "table '%s': block %d has no values", table->spec.name, b);
+            return block_is_empty(table, b);
+    return TRI_OK;
+}
+
+tri_status tri_ps_block_serves(const ps_guest *guest, const ps_table *table, const ps_block *block)
+{
+    return guest->server >= 0 || block->filled ? TRI_OK : block_is_empty(table, (int)(block - table->blocks));
+}
+
+void tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head)
+{
+    if (table->ready)
+        return;
     int64_t next_deal = table->next_deal;
     table->ready = true;
     table->tail_clock = head->clock;
@@ -256,7 +271,6 @@ tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, cons
         table->clocks[w] = table->clocks[w] == INT64_MAX || server->left[w] ? INT64_MAX : head->clock;
         table->dealt[w] = -1;
     }
-    return TRI_OK;
 }
 
 /* Steps that the whole of what is here has taken. */

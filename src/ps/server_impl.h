@@ -186,7 +186,12 @@ void tri_ps_block_filled(ps_table *table, ps_block *block, bool filled);
 tri_status tri_ps_block_find(tri_ps_server *server, const ps_head *head, ps_table **table, ps_block **block);
 /* First values; those of a table that is ready stay. */
 tri_status tri_ps_block_fill(ps_table *table, ps_block *block, const ps_head *head, const float *body);
-tri_status tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
+/* Whether all blocks that are this server's to give have values; what a worker says of one that has none is refused:
+ * gradients for it would be lost, and zeros taken for weights. */
+tri_status tri_ps_table_given(const tri_ps_server *server, const ps_table *table);
+tri_status tri_ps_block_serves(const ps_guest *guest, const ps_table *table, const ps_block *block);
+/* All servers have been given theirs: workers that wait for it may begin. */
+void tri_ps_table_ready(const tri_ps_server *server, ps_table *table, const ps_head *head);
 /* The step that a worker begins with; with bsp the earliest that some block here has yet to take. */
 int64_t tri_ps_table_clock(const tri_ps_server *server, const ps_table *table, int worker);
 /* how: PS_FLAG_EXACT. previous: those of the step before. */

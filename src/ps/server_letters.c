@@ -110,14 +110,31 @@ static tri_status on_init(tri_ps_server *server, ps_guest *guest, const ps_head 
     return tri_ps_block_fill(table, block, head, body);
 }
 
+/* A worker that does not know yet whose place this server has taken gives it the rest once it does. */
+static void given_not(const tri_ps_server *server, ps_guest *guest)
+{
+    ps_head moved = {.kind = PS_MOVED, .flags = PS_FLAG_REFUSED, .clock = (int64_t)server->view.version};
+    tri_ps_answer(guest, &moved, NULL, false);
+}
+
 static tri_status on_ready(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
     ps_table *table;
+    bool asks = head->flags & PS_FLAG_STARTS;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, NULL));
-    TRI_TRY(tri_ps_table_ready(server, table, head));
+    if (asks && guest->server >= 0)
+        return TRI_OK;
+    tri_status status = tri_ps_table_given(server, table);
+    if (status != TRI_OK && guest->server < 0 && server->view.version > 1) {
+        given_not(server, guest);
+        return TRI_OK;
+    }
+    TRI_TRY(status);
+    if (!asks)
+        tri_ps_table_ready(server, table, head);
     tri_ps_answer_plain(guest, PS_READY, head->request, head->table, head->clock);
-    for (ps_guest *other = server->guests; other; other = other->next)
+    for (ps_guest *other = server->guests; other && !asks; other = other->next)
         if (other->opens == table->number)
             open_answer(other, table);
     return TRI_OK;
@@ -128,6 +145,7 @@ static tri_status on_push(tri_ps_server *server, ps_guest *guest, const ps_head 
     ps_table *table;
     ps_block *block;
     TRI_TRY(tri_ps_block_find(server, head, &table, &block));
+    TRI_TRY(tri_ps_block_serves(guest, table, block));
     return table->consistency == PS_BSP ? tri_ps_bsp_push(server, guest, table, block, head)
                                         : tri_ps_ssp_push(guest, table, block, head, body);
 }
@@ -162,6 +180,7 @@ static tri_status on_pull(tri_ps_server *server, ps_guest *guest, const ps_head 
     ps_block *block;
     (void)body;
     TRI_TRY(tri_ps_block_find(server, head, &table, &block));
+    TRI_TRY(tri_ps_block_serves(guest, table, block));
     return table->consistency == PS_BSP ? tri_ps_bsp_pull(guest, table, block, head)
                                         : tri_ps_ssp_pull(guest, table, block, head);
 }

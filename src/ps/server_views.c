@@ -69,7 +69,7 @@ bool tri_ps_slot_lacks(const tri_ps_server *server, int slot)
     for (int t = 0; t < server->table_count; t++) {
         const ps_table *table = server->tables[t];
         for (int b = 0; b < table->spec.cut_count; b++)
-            lacks = lacks || (table->slots[b] == slot && table->ready && !table->blocks[b].held);
+            lacks = lacks || (table->slots[b] == slot && table->ready && !table->blocks[b].filled);
     }
     return lacks;
 }

@@ -149,6 +149,26 @@ class Servers(unittest.TestCase):
         self.assertIn("has been silent for", text)
         self.assertIn("does without this server: it begins anew", text)
 
+    def test_servers_that_are_killed_or_hang_before_they_have_weights(self):
+        """The moment is one of the first milliseconds; whichever it meets, the run goes on with the same weights."""
+        alone = self.weights("--out", "alone", "train.steps=20")
+        said = self.path / "said"
+        for number, (pause, stops) in enumerate(((0.001, True), (0.002, True), (0.01, False), (0.02, False))):
+            process = self.start("--out", f"early{number}", "--restarts", "9", "-n", "2", "--servers", "2", "ps.replicas=2",
+                                 "train.steps=20")
+            while "table 'weights'" not in said.read_text() and process.poll() is None:
+                time.sleep(0.001)
+            time.sleep(pause)
+            pid = ranks_of(process.pid)[2 + number % 2]
+            os.kill(pid, signal.SIGSTOP if stops else signal.SIGKILL)
+            if stops:
+                time.sleep(0.8)
+                os.kill(pid, signal.SIGCONT)
+            process.wait(120)
+            text = said.read_text()
+            self.assertEqual(process.returncode, 0, text)
+            self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
+
     def test_killed_workers_and_servers(self):
         self.killed_run([0, 1, 2, 3, 4], 8, 0.05, 3000, 3, "ps.replicas=2")
 
