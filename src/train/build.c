@@ -182,8 +182,9 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
         snprintf(job->bits, sizeof(job->bits), "not reproducible (ps.backup_workers)");
     else if (job->elastic.on && (tri_sync_is_apart(&job->config.parallel) || tri_compress_find(&job->config.parallel)))
         snprintf(job->bits, sizeof(job->bits),
-                 "not reproducible (parallel.%.16s with --elastic: as workers come and go)",
-                 tri_sync_is_apart(&job->config.parallel) ? job->config.parallel.sync : "compress");
+                 "not reproducible (parallel.%s %.16s with --elastic: as workers come and go)",
+                 tri_sync_is_apart(&job->config.parallel) ? "sync" : "compress",
+                 tri_sync_is_apart(&job->config.parallel) ? job->config.parallel.sync : job->config.parallel.compress);
     else if (tri_sync_bits(&job->config.parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group),
                            why)[0])
         snprintf(job->bits, sizeof(job->bits), "%s", why);
