@@ -51,10 +51,10 @@ function(tri_test path)
   endif()
 endfunction()
 
-# tri_script(process/train train.py TIMEOUT 300 [ARGS ...]) adds a script of the folder to CTest; it is given the program
-# and ARGS. 77 as its exit code: skipped, for a reason that it says.
+# tri_script(process/train train.py TIMEOUT 300 [ARGS ...] [ALONE]) adds a script of the folder to CTest; it is given the
+# program and ARGS. 77 as its exit code: skipped, for a reason that it says. ALONE: it looks at the whole machine.
 function(tri_script name script)
-  cmake_parse_arguments(T "" "TIMEOUT" "ARGS" ${ARGN})
+  cmake_parse_arguments(T "ALONE" "TIMEOUT" "ARGS" ${ARGN})
   set(interpreter)
   if(script MATCHES "\\.py$")
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -62,4 +62,7 @@ function(tri_script name script)
   endif()
   add_test(NAME ${name} COMMAND ${interpreter} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:trireme> ${T_ARGS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77)
+  if(T_ALONE)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()
