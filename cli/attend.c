@@ -38,23 +38,20 @@ static tri_status setup_read(tri_attend_setup *setup)
     return TRI_OK;
 }
 
-int cmd_attend(int argc, char **argv)
+static tri_status run(int count, char **argv)
 {
     tri_attend_setup setup = {0};
-    int count;
-    tri_status status = tri_flags_parse(tri_command_of(cmd_attend), flags, TRI_COUNT_OF(flags), argc, argv, &count);
-    if (status == TRI_ECANCELED)
-        return 0;
-    if (status == TRI_OK)
-        status = setup_read(&setup);
-    if (status == TRI_OK && count < 2)
-        status = tri_fail(TRI_ECONFIG, "attend: want a folder for the worker's output, and its program, got %d words",
-                          count);
-    if (status == TRI_OK) {
-        argv[count] = NULL;
-        setup.folder = argv[0];
-        setup.argv = argv + 1;
-        status = tri_attend_run(&setup);
-    }
-    return status == TRI_OK ? 0 : tri_command_fail(status);
+    TRI_TRY(setup_read(&setup));
+    if (count < 2)
+        return tri_fail(TRI_ECONFIG, "attend: want a folder for the worker's output, and its program, got %d words",
+                        count);
+    argv[count] = NULL;
+    setup.folder = argv[0];
+    setup.argv = argv + 1;
+    return tri_attend_run(&setup);
+}
+
+int cmd_attend(int argc, char **argv)
+{
+    return tri_command_run(tri_command_of(cmd_attend), flags, TRI_COUNT_OF(flags), argc, argv, run);
 }
