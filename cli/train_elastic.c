@@ -95,6 +95,8 @@ tri_status tri_train_elastic(const tri_elastic_words *words)
     TRI_TRY(place_find(&place));
     label_set(&place);
     tri_status status = tri_store_open(place.store_url, place.token, until_ns, &store);
+    if (status == TRI_OK)
+        store->patience_ns = (int64_t)(words->alone_s * 1e9);
     if (status == TRI_OK && place.starts < 0)
         status = starts_count(&place, store, until_ns);
     if (status == TRI_OK)

@@ -52,7 +52,8 @@ function(tri_test path)
 endfunction()
 
 # tri_script(process/train train.py TIMEOUT 300 [ARGS ...] [ALONE]) adds a script of the folder to CTest; it is given the
-# program and ARGS. 77 as its exit code: skipped, for a reason that it says. ALONE: it looks at the whole machine.
+# program and ARGS. 77 as its exit code: skipped, for a reason that it says. ALONE: it looks at the whole
+# machine, or kills and stops processes at moments that other work would move.
 function(tri_script name script)
   cmake_parse_arguments(T "ALONE" "TIMEOUT" "ARGS" ${ARGN})
   set(interpreter)

@@ -667,6 +667,18 @@ static bool is_word(const char *text)
     return text && text[0] && strlen(text) < TRI_MEMBER_NBYTES && tri_store_key_check(text, strlen(text)) == TRI_OK;
 }
 
+/* Where news begin for this one. Its launcher may be killed just now, and nobody listens yet who could say when there
+ * was none for long enough. */
+static tri_status news_begin(tri_members *members)
+{
+    tri_store *ear = members->setup.ear;
+    const int64_t patience_ns = ear->patience_ns;
+    ear->patience_ns = members->setup.store->patience_ns > 0 ? members->setup.alone_ns : 0;
+    tri_status status = tri_store_add(ear, "news/count", 0, &members->first_news, tri_now_ns() + FIRST_NS);
+    ear->patience_ns = patience_ns;
+    return status;
+}
+
 tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
 {
     *out = NULL;
@@ -685,7 +697,7 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
     tri_mutex_init(&members->mutex);
     tri_status status = founders_make(members);
     if (status == TRI_OK && setup->ear)
-        status = tri_store_add(setup->ear, "news/count", 0, &members->first_news, tri_now_ns() + FIRST_NS);
+        status = news_begin(members);
     members->first_news++;
     if (status == TRI_OK && setup->ear)
         status = tri_thread_start(&members->thread, "members", tri_members_ear, members);

@@ -185,7 +185,7 @@ class Elastic(Runs):
             self.assertEqual(self.hash_of(quiet), self.hash_of(plain))
             self.assertIn("with --elastic: as workers come and go", quiet.text())
             run = self.start_running(name, "-n", "3", "--elastic", "1:8", "--restarts", "9", *words, *steps)
-            for rank, number, says in ((0, signal.SIGKILL, "generation 3"), (1, signal.SIGTERM, "leaves after step")):
+            for rank, number, says in ((0, signal.SIGKILL, ": 3 workers, step"), (1, signal.SIGTERM, "leaves after step")):
                 self.assertTrue(run.signal(rank, number), run.text())
                 self.assertTrue(run.wait_for(says), run.text())
             self.assertEqual(run.end(), 0, run.text())
