@@ -27,8 +27,8 @@ function(tri_folder name)
 endfunction()
 
 # tri_test(unit/base/test_rng FOLDERS base [SOURCES extra.c] [ARGS ...] [LABELS ...] [TIMEOUT 60])
-# builds tests/<path>.c with the named folders and adds it to CTest. Tests run two at a time; those whose ranks want a
-# core each (ranks/) have the machine for themselves.
+# builds tests/<path>.c with the named folders and adds it to CTest. Tests run two at a time; those with processes
+# that want a core each (ranks/, process/) have the machine for themselves.
 function(tri_test path)
   cmake_parse_arguments(T "" "TIMEOUT" "FOLDERS;SOURCES;ARGS;LABELS" ${ARGN})
   string(REPLACE "/" "_" target ${path})
@@ -46,24 +46,21 @@ function(tri_test path)
   endif()
   add_test(NAME ${path} COMMAND ${target} ${T_ARGS})
   set_tests_properties(${path} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} LABELS "${T_LABELS}") # the long ones first
-  if(path MATCHES "^ranks/")
+  if(path MATCHES "^(ranks|process)/")
     set_tests_properties(${path} PROPERTIES PROCESSORS 2)
   endif()
 endfunction()
 
-# tri_script(process/train train.py TIMEOUT 300 [ARGS ...] [ALONE]) adds a script of the folder to CTest; it is given the
-# program and ARGS. 77 as its exit code: skipped, for a reason that it says. ALONE: it looks at the whole
-# machine, or kills and stops processes at moments that other work would move.
+# tri_script(process/train train.py TIMEOUT 300 [ARGS ...]) adds a script of the folder to CTest; it is given the program
+# and ARGS. 77 as its exit code: skipped, for a reason that it says. Scripts run alone: they look at the whole machine,
+# or kill and stop processes at moments that other work would move.
 function(tri_script name script)
-  cmake_parse_arguments(T "ALONE" "TIMEOUT" "ARGS" ${ARGN})
+  cmake_parse_arguments(T "" "TIMEOUT" "ARGS" ${ARGN})
   set(interpreter)
   if(script MATCHES "\\.py$")
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
     set(interpreter ${Python3_EXECUTABLE})
   endif()
   add_test(NAME ${name} COMMAND ${interpreter} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:trireme> ${T_ARGS})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77)
-  if(T_ALONE)
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
-  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()
