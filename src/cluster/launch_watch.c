@@ -92,7 +92,8 @@ void tri_launch_stop_others(launch *job)
     if (job->stopping)
         return;
     job->stopping = true;
-    all_end(job, SIGTERM);
+    if (!job->signal_passed) /* they are ending already; a second signal would end them in the midst of it */
+        all_end(job, SIGTERM);
     job->kill_ns = tri_now_ns() + (int64_t)(job->config->grace_s * (double)TRI_NS_PER_S);
 }
 
@@ -296,15 +297,16 @@ static void ends_check(launch *job)
     if (cause.rank < 0 || job->result->rank >= 0 || job->status != TRI_OK || job->stopping)
         return;
     *job->result = cause;
+    const char *others = job->alive > 0 && !job->signal_passed ? "; stopping the others" : "";
     if (cause.signal)
         tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause.rank, cause.signal,
-                       strsignal(cause.signal), job->alive > 0 ? "; stopping the others" : "");
+                       strsignal(cause.signal), others);
     else
         tri_launch_say(job, "trireme: rank %d ended with exit code %d%s%s\n", cause.rank, cause.exit_code,
                        job->ranks[cause.rank - job->first].host && cause.exit_code == 255
                            ? " (the remote shell's when it has no connection)"
                            : "",
-                       job->alive > 0 ? "; stopping the others" : "");
+                       others);
     tri_launch_stop_others(job);
 }
 

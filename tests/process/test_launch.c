@@ -199,6 +199,26 @@ static void a_stop_signal_is_passed_on(void **state)
     run_fini(&at);
 }
 
+/* A rank is slower to save than the one that ends first: it is not struck a second time. */
+static void a_slow_rank_ends_in_peace(void **state)
+{
+    run at = run_make(2);
+
+    (void)state;
+    at.config.grace_s = 20;
+    run_start(&at, "trap 'trap - TERM; sleep 0.$(($RANK * 3)); echo saved; exit 143' TERM; "
+                   ": > $TRIREME_TEST_FOLDER/ready-$RANK; while :; do sleep 0.01; done");
+    file_wait(&at, "ready-0");
+    file_wait(&at, "ready-1");
+    kill(at.pid, SIGTERM);
+    run_wait(&at);
+    assert_int_equal(at.code, 143);
+    output_check(at.out, "[0] saved\n");
+    output_check(at.out, "[1] saved\n");
+    assert_null(strstr(at.err, "stopping the others"));
+    run_fini(&at);
+}
+
 static void descendants_go_with_their_rank(void **state)
 {
     run at = run_make(2);
@@ -338,6 +358,7 @@ int main(void)
         cmocka_unit_test(the_first_failure_is_the_cause),
         cmocka_unit_test(a_program_that_is_missing_is_an_error),
         cmocka_unit_test(a_stop_signal_is_passed_on),
+        cmocka_unit_test(a_slow_rank_ends_in_peace),
         cmocka_unit_test(descendants_go_with_their_rank),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
         cmocka_unit_test(lines_are_never_mixed),
