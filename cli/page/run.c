@@ -12,8 +12,8 @@
 #include "cli/page/page.h"
 #include "monitor/rank_log.h"
 
-#define SLICE_NBYTES (1u << 20)           /* read at once, */
-#define SLICE_NS     (40 * TRI_NS_PER_MS) /* or about so long, before somebody else has a turn */
+#define SLICE_NBYTES (1u << 18)           /* read at once, */
+#define SLICE_NS     (10 * TRI_NS_PER_MS) /* or about so long, before somebody else has a turn */
 #define LOOK_NS      (2 * TRI_NS_PER_S)
 #define MOST_EVENTS  20000
 

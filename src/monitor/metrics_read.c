@@ -14,7 +14,7 @@
 
 #include "base/fs.h"
 
-#define CHUNK_NBYTES (1u << 20)
+#define CHUNK_NBYTES (1u << 18)
 #define LINE_NBYTES  (64u << 20) /* of one line, at most */
 
 struct tri_metrics_line {
