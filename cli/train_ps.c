@@ -11,6 +11,7 @@
 #include <trireme/train.h>
 
 #include "base/log.h"
+#include "monitor/stand.h"
 #include "ps/role.h"
 #include "train/job.h"
 
@@ -102,6 +103,19 @@ static tri_status worker_run(const ps_words *words, const tri_cluster *cluster)
     return TRI_OK;
 }
 
+static tri_status server_run(const ps_words *words, const tri_cluster *cluster)
+{
+    const tri_stand_place place = {
+        .folder = words->folder, .rank = cluster->rank, .local_rank = cluster->local_rank, .serves = true};
+    char message[TRI_ERROR_NBYTES];
+    tri_stand *stand;
+    TRI_TRY(tri_stand_open(&words->config->monitor, &place, &stand));
+    tri_status status = tri_ps_serve(cluster, &words->config->net, &words->config->ps, 1, true, NULL);
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    tri_stand_close(stand);
+    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+}
+
 static tri_status run_as(const ps_words *words, const tri_cluster *cluster)
 {
     char label[TRI_LOG_LABEL_NBYTES];
@@ -112,8 +126,7 @@ static tri_status run_as(const ps_words *words, const tri_cluster *cluster)
     snprintf(label, sizeof(label), serves ? "server %d" : "worker %d",
              serves ? cluster->rank - tri_ps_workers(cluster) : cluster->rank);
     tri_log_label_set(label);
-    return serves ? tri_ps_serve(cluster, &words->config->net, &words->config->ps, 1, true, NULL)
-                  : worker_run(words, cluster);
+    return serves ? server_run(words, cluster) : worker_run(words, cluster);
 }
 
 tri_status tri_train_ps(const char *config_path, const char *const *overrides, const char *folder, const char *resume,

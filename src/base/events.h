@@ -20,6 +20,8 @@
     X(TRI_COUNT_COLLECTIVES, "collectives_total", "collective calls finished")                                         \
     X(TRI_COUNT_SENT_NBYTES, "sent_bytes_total", "payload bytes sent to peers")                                        \
     X(TRI_COUNT_RECEIVED_NBYTES, "received_bytes_total", "payload bytes received")                                     \
+    X(TRI_COUNT_PUSHES, "pushes_total", "pushes that this parameter server has taken")                                 \
+    X(TRI_COUNT_PULLS, "pulls_total", "pulls that this parameter server was asked for")                                \
     X(TRI_COUNT_READ_NBYTES, "data_read_bytes_total", "bytes read from data sets")                                     \
     X(TRI_COUNT_SAVES, "checkpoints_total", "checkpoints saved")                                                       \
     X(TRI_COUNT_SAVE_FAILURES, "checkpoint_failures_total", "checkpoints that could not be saved")                     \

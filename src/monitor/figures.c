@@ -50,7 +50,8 @@ typedef struct family {
 } family;
 static const family families[] = {
 #define FIGURE_ROW(name, type, help) {#name, type, help},
-    FIGURE_LIST(FIGURE_ROW){"phase_seconds_total", "counter", "where the time of the rank's steps went"},
+    FIGURE_LIST(FIGURE_ROW){"role", "gauge", "what the rank does: 1 for worker or server"},
+    {"phase_seconds_total", "counter", "where the time of the rank's steps went"},
     {"straggler", "gauge", "1: the others wait for this rank, and why"},
 #define STRAIN_ROW(name, help) {#name, "counter", help},
     TRI_STRAIN_LIST(STRAIN_ROW)
@@ -60,6 +61,7 @@ static const family families[] = {
 struct tri_figures {
     char path[1300];
     int rank;
+    bool serves;
     double values[FIGURE_COUNT];           /* NaN: not known */
 #define PHASE_TOTAL(name) double name##_s; /* so far */
     TRI_PHASE_LIST(PHASE_TOTAL)
@@ -74,13 +76,14 @@ struct tri_figures {
 
 /* --- one rank --- */
 
-tri_status tri_figures_open(const char *folder, int rank, tri_figures **out)
+tri_status tri_figures_open(const char *folder, int rank, bool serves, tri_figures **out)
 {
     char path[1300];
     tri_figures *figures = tri_alloc_zero(1, sizeof(*figures));
     if (!figures)
         return TRI_ENOMEM;
     figures->rank = rank;
+    figures->serves = serves;
     for (int i = 0; i < FIGURE_COUNT; i++)
         figures->values[i] = NAN;
     snprintf(path, sizeof(path), "%s/" FOLDER, folder);
@@ -123,8 +126,11 @@ static tri_status lines_append(tri_figures *figures, tri_string *out)
         FIGURE_LIST(FIGURE_NAME)};
     for (int i = 0; i < FIGURE_COUNT; i++)
         TRI_TRY(line_append(out, names[i], "", figures->values[i]));
+    TRI_TRY(line_append(out, "role", figures->serves ? "{role=\"server\"}" : "{role=\"worker\"}", 1));
 #define PHASE_LINE(name) TRI_TRY(line_append(out, "phase_seconds_total", "{phase=\"" #name "\"}", figures->name##_s));
-    TRI_PHASE_LIST(PHASE_LINE)
+    if (!figures->serves) {
+        TRI_PHASE_LIST(PHASE_LINE)
+    }
     TRI_TRY(strain_append(figures, out));
     for (int c = 0; c < TRI_COUNTER_COUNT; c++)
         TRI_TRY(line_append(out, tri_counter_name((tri_counter)c), "", (double)tri_counter_now((tri_counter)c)));
@@ -165,6 +171,13 @@ void tri_figures_step(tri_figures *figures, const tri_step_record *record, int64
         figures->left_ns = now_ns;
         leave(figures);
     }
+    tri_mutex_unlock(&figures->mutex);
+}
+
+void tri_figures_leave(tri_figures *figures)
+{
+    tri_mutex_lock(&figures->mutex);
+    leave(figures);
     tri_mutex_unlock(&figures->mutex);
 }
 

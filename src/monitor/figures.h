@@ -15,10 +15,12 @@
 #define TRI_FIGURES_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 typedef struct tri_figures tri_figures;
-/* Of one rank; folder: of the run. */
-tri_status tri_figures_open(const char *folder, int rank, tri_figures **out);
+/* Of one rank; folder: of the run. serves: it is a parameter server, and makes no steps. */
+tri_status tri_figures_open(const char *folder, int rank, bool serves, tri_figures **out);
 /* What a step did; leaves the figures if a second has passed. steps: of the whole run. */
 void tri_figures_step(tri_figures *figures, const tri_step_record *record, int64_t steps);
+/* Leaves the figures as they are now. */
+void tri_figures_leave(tri_figures *figures);
 /* What an evaluation found; NaN: not known. */
 void tri_figures_test(tri_figures *figures, double loss, double accuracy);
 /* What holds the rank up; cause: why the others wait for it, NULL: they do not. */

@@ -24,6 +24,7 @@ typedef struct tri_ps_client_setup {
     const char *const *addresses;
     int worker, workers, servers;
     int local_workers; /* on this host; 0: not known */
+    int local_rank;    /* of those */
     tri_hub *hub;      /* NULL: sockets; else the place there: */
     int rank, world;
 } tri_ps_client_setup;

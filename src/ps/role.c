@@ -75,6 +75,7 @@ tri_status tri_ps_join(const tri_cluster *cluster, const tri_net_config *net, co
                                  .worker = cluster->rank,
                                  .workers = tri_ps_workers(cluster),
                                  .servers = cluster->servers,
-                                 .local_workers = cluster->local_world};
+                                 .local_workers = cluster->local_world,
+                                 .local_rank = cluster->local_rank};
     return tri_ps_client_open(&setup, out);
 }

@@ -147,8 +147,8 @@ bool tri_ps_concerns_all(tri_ps_server *server, tri_status status);
 /* The guest is the server that has the slot, and this one is its backup. */
 bool tri_ps_backs(const tri_ps_server *server, const ps_guest *guest, int slot);
 /* PS_CHANGES: goes to the backup too. PS_OF_BLOCK: wants the server that has the block. PS_OF_SERVER: not for workers.
- * PS_OF_SLOTS: wants the server that has the slots in its body. */
-enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8 };
+ * PS_OF_SLOTS: wants the server that has the slots in its body. PS_IS_PUSH, PS_IS_PULL: counted as such. */
+enum { PS_CHANGES = 1, PS_OF_BLOCK = 2, PS_OF_SERVER = 4, PS_OF_SLOTS = 8, PS_IS_PUSH = 16, PS_IS_PULL = 32 };
 bool tri_ps_letter_is(ps_kind kind, unsigned what);
 /* Before its body is read. */
 tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head);

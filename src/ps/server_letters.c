@@ -2,6 +2,7 @@
  *
  * server_letters.c: what clients and other servers may say to a parameter server: one row for each kind of letter.
  */
+#include "base/events.h"
 #include "base/log.h"
 #include "ps/server_impl.h"
 #include "ps/server_kv.h"
@@ -294,19 +295,19 @@ static const struct {
     [PS_OPEN] = {on_open, PS_TEXT_LIMIT_NBYTES, 0},
     [PS_INIT] = {on_init, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_BLOCK},
     [PS_READY] = {on_ready, 0, PS_CHANGES},
-    [PS_PUSH] = {on_push, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_BLOCK},
+    [PS_PUSH] = {on_push, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_BLOCK | PS_IS_PUSH},
     [PS_TAIL] = {on_tail, TRI_PARAMS_TAIL * sizeof(float), PS_CHANGES},
     [PS_MOVE] = {on_move, PS_CHOICE_LIMIT_NBYTES, PS_CHANGES},
     [PS_CLOCK] = {on_clock, 0, PS_CHANGES},
-    [PS_PULL] = {on_pull, 0, PS_OF_BLOCK},
+    [PS_PULL] = {on_pull, 0, PS_OF_BLOCK | PS_IS_PULL},
     [PS_PULL_STATE] = {on_pull_state, 0, PS_OF_BLOCK},
     [PS_STATS] = {on_stats, 0, 0},
     [PS_SAVE] = {on_save, PS_TEXT_LIMIT_NBYTES, 0},
     [PS_BYE] = {on_bye, 0, PS_CHANGES},
     [PS_KV_JOIN] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_OPEN] = {tri_ps_kv_letter, PS_TEXT_LIMIT_NBYTES, 0},
-    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_OF_SLOTS},
-    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_SLOTS},
+    [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_OF_SLOTS | PS_IS_PULL},
+    [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_SLOTS | PS_IS_PUSH},
     [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), PS_CHANGES | PS_OF_SLOTS},
     [PS_KV_BARRIER] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_STATS] = {tri_ps_kv_letter, 0, 0},
@@ -339,6 +340,11 @@ tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head)
 
 tri_status tri_ps_letter_handle(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
+    if (guest->server < 0) {
+        tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, head->nbytes);
+        tri_counter_add(TRI_COUNT_PUSHES, tri_ps_letter_is(head->kind, PS_IS_PUSH));
+        tri_counter_add(TRI_COUNT_PULLS, tri_ps_letter_is(head->kind, PS_IS_PULL));
+    }
     return letters[head->kind].fn(server, guest, head, body);
 }
 

@@ -212,6 +212,7 @@ struct tri_job {
     tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
     tri_mesh mesh;
     char *run_folder;      /* NULL: nothing is written */
+    char *seen_folder;     /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
     tri_dataset_info info; /* of what it is or was trained on */
     bool forward_only;     /* a trained model is looked at: the graph has no way down */
 

@@ -4,73 +4,52 @@
  * figures, with a server of its own where nobody gathers them.
  */
 #include <math.h>
-#include <string.h>
 
-#include "base/log.h"
-#include "monitor/figures.h"
-#include "monitor/health.h"
 #include "monitor/rank_log.h"
+#include "monitor/stand.h"
+#include "ps/client.h"
 #include "train/job.h"
 
 struct tri_job_live {
-    tri_rank_log *log;    /* NULL: with monitor.ranks_every 0 */
-    tri_figures *figures; /* NULL: without monitor.metrics */
-    tri_http *http;       /* NULL: whoever started this rank serves */
+    tri_rank_log *log; /* NULL: with monitor.ranks_every 0 */
+    tri_stand *stand;  /* NULL: without monitor.metrics */
     int rank;
 };
 
-static tri_status metrics_make(void *job, tri_http_request *request, tri_string *out)
+/* Workers of parameter servers know no other ranks, but have numbers. */
+static int rank_of(const tri_job *job)
 {
-    (void)request;
-    return tri_figures_print(((const tri_job *)job)->live->figures, out);
+    return job->servers.client ? job->servers.worker : job->rank;
 }
 
-static tri_status healthz_make(void *job, tri_http_request *request, tri_string *out)
+static int local_rank_of(const tri_job *job)
 {
-    return tri_health_page(((const tri_job *)job)->run_folder, false, request, out);
+    return job->servers.client ? tri_ps_client_setup_of(job->servers.client)->local_rank
+                               : tri_comm_local_rank(job->comm);
 }
 
-static tri_status readyz_make(void *job, tri_http_request *request, tri_string *out)
+static const char *folder_of(const tri_job *job)
 {
-    return tri_health_page(((const tri_job *)job)->run_folder, true, request, out);
-}
-
-static const tri_http_page pages[] = {{"/metrics", TRI_FIGURES_TYPE, metrics_make, false},
-                                      {"/healthz", "text/plain", healthz_make, false},
-                                      {"/readyz", "text/plain", readyz_make, false},
-                                      {NULL, NULL, NULL, false}};
-
-static tri_status figures_open(tri_job *job)
-{
-    const tri_monitor_config *config = &job->config.monitor;
-    tri_job_live *live = job->live;
-    TRI_TRY_IN(tri_figures_open(job->run_folder, job->rank, &live->figures), "monitor.metrics");
-    if (strcmp(config->metrics, TRI_MONITOR_GATHERED) == 0)
-        return TRI_OK;
-    const tri_http_setup setup = {
-        .address = config->metrics, .offset = tri_comm_local_rank(job->comm), .pages = pages, .arg = job};
-    TRI_TRY_IN(tri_http_open(&setup, &live->http), "monitor.metrics");
-    tri_log(TRI_LOG_INFO, "metrics of this worker at http://%s/metrics", tri_http_address(live->http));
-    return TRI_OK;
+    return job->run_folder ? job->run_folder : job->seen_folder;
 }
 
 /* A worker may have another rank than before. */
 tri_status tri_job_live_open(tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
-    if (!job->run_folder || (!config->metrics[0] && config->ranks_every == 0))
+    const tri_stand_place place = {.folder = folder_of(job), .rank = rank_of(job), .local_rank = local_rank_of(job)};
+    if (!place.folder || (!config->metrics[0] && config->ranks_every == 0))
         return TRI_OK;
-    if (job->live && job->live->rank == job->rank)
+    if (job->live && job->live->rank == place.rank)
         return TRI_OK;
     tri_job_live_close(job);
     job->live = tri_alloc_zero(1, sizeof(*job->live));
     if (!job->live)
         return TRI_ENOMEM;
-    job->live->rank = job->rank;
-    if (config->metrics[0])
-        TRI_TRY(figures_open(job));
+    job->live->rank = place.rank;
+    TRI_TRY(tri_stand_open(config, &place, &job->live->stand));
     return config->ranks_every > 0
-               ? tri_rank_log_open(job->run_folder, job->rank, config->ranks_every, job->step, &job->live->log)
+               ? tri_rank_log_open(place.folder, place.rank, config->ranks_every, job->step, &job->live->log)
                : TRI_OK;
 }
 
@@ -86,12 +65,14 @@ void tri_job_live_step(tri_job *job)
         return;
     if (live->log)
         tri_rank_log_step(live->log, &job->record, job->record.step + 1 >= job->steps,
-                          &(tri_rank_place){job->elastic.number, job->world, sent_to, job->comm});
-    if (!live->figures)
+                          &(tri_rank_place){job->elastic.number,
+                                            job->servers.client ? job->servers.workers : job->world,
+                                            job->servers.client ? NULL : sent_to, job->comm});
+    if (!live->stand)
         return;
     if (!isnan(job->test.loss))
-        tri_figures_test(live->figures, job->test.loss, job->test.accuracy);
-    tri_figures_step(live->figures, &job->record, job->steps);
+        tri_figures_test(tri_stand_figures(live->stand), job->test.loss, job->test.accuracy);
+    tri_figures_step(tri_stand_figures(live->stand), &job->record, job->steps);
 }
 
 void tri_job_live_event(tri_job *job, const char *event, const char *text)
@@ -102,8 +83,8 @@ void tri_job_live_event(tri_job *job, const char *event, const char *text)
 
 void tri_job_live_strain(tri_job *job, const tri_strain *strain, const char *cause)
 {
-    if (job->live && job->live->figures)
-        tri_figures_strain(job->live->figures, strain, cause);
+    if (job->live && job->live->stand)
+        tri_figures_strain(tri_stand_figures(job->live->stand), strain, cause);
 }
 
 void tri_job_live_close(tri_job *job)
@@ -111,8 +92,7 @@ void tri_job_live_close(tri_job *job)
     if (!job->live)
         return;
     tri_rank_log_close(job->live->log);
-    tri_http_close(job->live->http);
-    tri_figures_close(job->live->figures);
+    tri_stand_close(job->live->stand);
     tri_free(job->live);
     job->live = NULL;
 }

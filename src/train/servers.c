@@ -56,7 +56,7 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
                                       .worker = setup->worker,
                                       .workers = setup->workers};
     if (tri_job_follows(job)) { /* what the leader does for all */
-        tri_free(job->run_folder);
+        job->seen_folder = job->run_folder;
         job->run_folder = NULL;
         job->config.train.sample_every = 0;
     }

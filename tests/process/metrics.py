@@ -121,15 +121,24 @@ class Metrics(unittest.TestCase):
             os.close(screen)
             os.close(terminal)
 
-    def test_top_tells_servers_from_workers(self):
-        run = subprocess.Popen([TRIREME, "train", "run.yaml", "-n", "2", "--servers", "1", "--out", "served"], cwd=self.folder,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def test_servers_and_their_workers_are_seen(self):
+        run = subprocess.Popen([TRIREME, "train", "run.yaml", "-n", "2", "--servers", "1", "--out", "served", "monitor.metrics=gathered"],
+                               cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        served = self.folder / "served"
         until, roles = time.monotonic() + 60, None
         try:
             while roles != ["worker", "worker", "server"]:
                 self.assertLess(time.monotonic(), until, roles)
                 top = subprocess.run([TRIREME, "top", "served", "--once", "--json"], cwd=self.folder, capture_output=True, check=False)
                 roles = [one["role"] for one in json.loads(top.stdout)["ranks"]] if top.returncode == 0 else None
+            figures = served / "live/rank-2"
+            while not (figures.exists() and re.search(r"^pushes_total [1-9]", figures.read_text(), re.M)):
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.05)
+            self.assertIn('role{role="server"} 1', figures.read_text())
+            self.assertIn('role{role="worker"} 1', (served / "live/rank-1").read_text())
+            first = json.loads((served / "ranks/rank-1.jsonl").read_text().splitlines()[0])
+            self.assertEqual((first["world"], first["steps"] > 0), (2, True))
         finally:
             run.send_signal(signal.SIGTERM)
             run.wait(60)
