@@ -340,6 +340,8 @@ def hostile(bench, args):
 def campaign(bench, args):
     """Runs with 5 to 10 faults at random moments, each to the hash of the quiet run and a whole ledger."""
     good, text = True, []
+    if args.model and args.model not in MODELS:
+        raise SystemExit(f"bench/reliability campaign: --model: want {' or '.join(MODELS)}, found {args.model}")
     for model in (args.model,) if args.model else tuple(MODELS):
         config, steps = MODELS[model]
         steps = args.steps or steps
