@@ -101,6 +101,8 @@ static tri_status ranks_make(launch *job, const char *log_folder, bool quiet_oth
                                                .sink = hides && i == 0 ? NULL : &job->sinks[i],
                                                .log_path = rank->log_path};
         }
+        if (rank->host)
+            tri_launch_words_init(rank);
         if (rank->host && job->config->journal[0])
             tri_launch_far_init(job, rank);
     }
@@ -202,6 +204,7 @@ static void launch_fini(launch *job)
             tri_launch_stream_close(&ranks[r].streams[i]);
             tri_free(ranks[r].paths[i]);
         }
+        tri_string_fini(&ranks[r].words.held);
         if (ranks[r].control >= 0)
             close(ranks[r].control);
         tri_free(ranks[r].log_path);

@@ -330,6 +330,7 @@ tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
     if (status == TRI_OK && !tri_vector_push(&settings, &end))
         status = TRI_ENOMEM;
     if (status == TRI_OK && rank->host) {
+        tri_launch_words_start(rank);
         status = remote_make(start, rank, settings.items, &command, &shell);
         argv = shell.argv;
     } else {

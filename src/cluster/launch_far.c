@@ -57,6 +57,7 @@ static void begun_take(launch *job, launch_rank *rank)
         tri_launch_say(job, "trireme: host %s is there again, and worker %d\n", rank->host->name, rank->rank);
     rank->far.connected = true;
     rank->far.told = false;
+    tri_launch_fail(job, tri_launch_words_begun(rank));
     if (rank->far.begun)
         return;
     rank->far.begun = noted.far.begun = true;
@@ -126,6 +127,8 @@ static void lose(launch *job, launch_rank *rank)
                        "trireme: the connection to host %s is lost: worker %d goes on there, if it can; connecting "
                        "again\n",
                        rank->host->name, rank->rank);
+    if (tri_launch_words_reason(rank))
+        tri_launch_say(job, "trireme: host %s, worker %d: %s\n", rank->host->name, rank->rank, rank->words.reason);
     rank->far.told = true;
 }
 
@@ -155,8 +158,15 @@ bool tri_launch_far_ended(launch *job, launch_rank *rank, siginfo_t *info)
     return true;
 }
 
-static void give_up(launch *job, launch_rank *rank)
+static bool runs(const launch_rank *rank)
 {
+    return rank->pid > 0 || rank->far.again_ns > 0;
+}
+
+void tri_launch_far_leave(launch *job, launch_rank *rank)
+{
+    if (!runs(rank) || rank->far.given_up)
+        return;
     rank->far.given_up = true;
     tri_launch_say(job,
                    "trireme: host %s does not answer: worker %d there, if it lives, finds that there is no launcher, "
@@ -182,16 +192,15 @@ void tri_launch_far_check(launch *job)
     for (int r = 0; r < job->world; r++) {
         launch_rank *rank = &job->ranks[r];
         launch_far *far = &rank->far;
-        bool runs = rank->pid > 0 || far->again_ns > 0;
 
-        if (!far->is || !runs || far->given_up)
+        if (!far->is || !runs(rank) || far->given_up)
             continue;
         if (far->connected || !(job->over || job->signal_passed || job->stopping))
             far->silence_ns = 0;
         else if (far->silence_ns == 0)
             far->silence_ns = now_ns;
         else if (now_ns - far->silence_ns > LEAVE_NS)
-            give_up(job, rank);
+            tri_launch_far_leave(job, rank);
         if (rank->pid == 0 && now_ns >= far->again_ns && !far->given_up)
             connect_again(job, rank);
     }

@@ -158,7 +158,8 @@ tri_status tri_launch_remote_command(char *const *settings, char *const *argv, c
                                      bool pick_threads, tri_string *out)
 {
     tri_string script = {0};
-    tri_status status = tri_string_append(&script, "IFS= read -r TRIREME_TOKEN || exit 1; export TRIREME_TOKEN; cd ");
+    tri_status status = tri_string_append(
+        &script, "echo '" TRI_FAR_MARK "begun' >&2; IFS= read -r TRIREME_TOKEN || exit 1; export TRIREME_TOKEN; cd ");
 
     if (status == TRI_OK)
         status = tri_launch_quote(&script, folder);

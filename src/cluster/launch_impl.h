@@ -133,10 +133,18 @@ typedef struct launch_far {
     int64_t silence_ns; /* since when it could be told nothing; 0: it can */
 } launch_far;
 
+/* What its remote shell says itself (launch_words.c). */
+typedef struct launch_words {
+    bool begun;       /* the command over there has: what comes is its own */
+    tri_string held;  /* until then */
+    char reason[200]; /* why there was no connection; "": there was one */
+} launch_words;
+
 typedef struct launch_rank {
     int rank, local_rank;
     launch_host *host;   /* NULL: here */
     launch_far far;      /* of one with a host */
+    launch_words words;  /* of one with a host */
     pid_t pid;           /* 0: not started or reaped; of one with a host: the remote shell's */
     pid_t group;         /* what pid was */
     int pidfd;           /* -1: the system has none */
@@ -250,9 +258,22 @@ int tri_launch_exit_read(const char *log_folder, int rank, int starts);
 /* When a process began, in ticks since the machine did; 0: there is none, or it has ended. */
 uint64_t tri_launch_began(pid_t pid);
 
-/* --- launch_far.c: ranks of other hosts that outlive the connection to them --- */
+/* --- launch_words.c: what a remote shell says itself --- */
 
-#define TRI_FAR_MARK "@trireme " /* what an attendant says begins so: "0|1 <bytes> <line>", "begun", "end <code>" */
+/* What a command over there tells the launcher begins so: "begun"; of an attendant also "0|1 <bytes> <line>" and
+ * "end <code>". */
+#define TRI_FAR_MARK "@trireme "
+
+/* Its standard error is heard from now on. */
+void tri_launch_words_init(launch_rank *rank);
+/* Another connection is about to be made. */
+void tri_launch_words_start(launch_rank *rank);
+/* What was held is passed on: there is a connection. */
+tri_status tri_launch_words_begun(launch_rank *rank);
+/* The remote shell has ended: words.reason is why, if nothing had begun. Whether there is one that was not told yet. */
+bool tri_launch_words_reason(launch_rank *rank);
+
+/* --- launch_far.c: ranks of other hosts that outlive the connection to them --- */
 
 /* The command line for the remote shell. settings: NULL-ended NAME=value. */
 tri_status tri_launch_far_command(const launch_start *start, const launch_rank *rank, char *const *settings,
@@ -263,6 +284,8 @@ void tri_launch_far_init(launch *job, launch_rank *rank);
 bool tri_launch_far_ended(launch *job, launch_rank *rank, siginfo_t *info);
 /* Connects again to those whose time has come; gives up those that were to end and are out of reach. */
 void tri_launch_far_check(launch *job);
+/* It was to end and does not say that it has: it is named, and left to itself. */
+void tri_launch_far_leave(launch *job, launch_rank *rank);
 /* The connection is there, or was: tells it, or has it told by the next one. */
 void tri_launch_far_signal(launch_rank *rank, const char *name);
 

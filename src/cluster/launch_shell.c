@@ -95,14 +95,11 @@ void tri_launch_shell(const tri_launch_config *config, const char *host, const c
         snprintf(shell->node, sizeof shell->node, "--nodelist=%s", host);
         shell_make(shell, (const char *const[]){"srun", "--quiet", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none",
                                                 shell->node, "sh", "-c", command, NULL});
-    } else if (strcmp(config->ssh, "ssh") == 0 &&
-               config->journal[0]) { /* one that is lost is made again: see it soon */
+    } else if (strcmp(config->ssh, "ssh") == 0) { /* a host that does not answer, or no longer, is to be seen soon */
         shell_make(shell,
                    (const char *const[]){"ssh", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=5",
                                          "-oServerAliveCountMax=3", host, command, NULL});
-    } else if (strcmp(config->ssh, "ssh") == 0) {
-        shell_make(shell, (const char *const[]){"ssh", "-oBatchMode=yes", host, command, NULL});
-    } else { /* the option is one that only ssh itself knows */
+    } else { /* the options are some that only ssh itself knows */
         shell_make(shell, (const char *const[]){config->ssh, host, command, NULL});
     }
 }

@@ -22,6 +22,8 @@
 #define FLUSH_NS (5 * TRI_NS_PER_S)
 #define BURY_NS  (2 * TRI_NS_PER_S)
 
+#define SHELL_CODE 255 /* of ssh itself */
+
 /* The same as an object a line: without "trireme: " and the newline. */
 static void note_object(launch *job, const char *format, va_list args)
 {
@@ -133,9 +135,10 @@ static void signals_check(launch *job)
         all_signal(job, SIGKILL, "KILL");
     }
     for (int r = 0; job->killing && now_ns >= job->cut_ns && r < job->world; r++) {
-        if (job->ranks[r].pid > 0)
+        if (job->ranks[r].far.is)
+            tri_launch_far_leave(job, &job->ranks[r]);
+        else if (job->ranks[r].pid > 0)
             kill(-job->ranks[r].pid, SIGKILL);
-        job->ranks[r].far.given_up = true;
     }
 }
 
@@ -270,6 +273,25 @@ static bool rank_restart(launch *job, launch_rank *rank, int signal)
     return status == TRI_OK;
 }
 
+static void cause_tell(launch *job, const tri_launch_result *cause)
+{
+    launch_rank *rank = &job->ranks[cause->rank - job->first];
+    const char *others = job->alive > 0 && !job->signal_passed ? "; stopping the others" : "";
+    const char *shell = tri_launch_shell_name(job->config);
+
+    if (cause->signal) {
+        tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause->rank, cause->signal,
+                       strsignal(cause->signal), others);
+    } else if (rank->host && cause->exit_code == SHELL_CODE && tri_launch_words_reason(rank)) {
+        tri_launch_say(job, "trireme: rank %d: no connection to host %s: %s ('%s %s true' says more)%s\n", cause->rank,
+                       rank->host->name, rank->words.reason, shell, rank->host->name, others);
+    } else {
+        if (rank->host)
+            tri_launch_fail(job, tri_launch_words_begun(rank));
+        tri_launch_say(job, "trireme: rank %d ended with exit code %d%s\n", cause->rank, cause->exit_code, others);
+    }
+}
+
 static void ends_check(launch *job)
 {
     tri_launch_result cause = {.rank = -1};
@@ -283,7 +305,7 @@ static void ends_check(launch *job)
             continue;
         if (info.si_code != CLD_EXITED)
             end.signal = info.si_status;
-        else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65)
+        else if (rank->host && info.si_status > 128 && info.si_status < 128 + 65 && !job->signal_passed)
             end.signal = info.si_status - 128; /* the shell over there reports signals like this */
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
         if (job->store && end.exit_code != 0) /* else it has told them itself */
@@ -297,16 +319,7 @@ static void ends_check(launch *job)
     if (cause.rank < 0 || job->result->rank >= 0 || job->status != TRI_OK || job->stopping)
         return;
     *job->result = cause;
-    const char *others = job->alive > 0 && !job->signal_passed ? "; stopping the others" : "";
-    if (cause.signal)
-        tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause.rank, cause.signal,
-                       strsignal(cause.signal), others);
-    else
-        tri_launch_say(job, "trireme: rank %d ended with exit code %d%s%s\n", cause.rank, cause.exit_code,
-                       job->ranks[cause.rank - job->first].host && cause.exit_code == 255
-                           ? " (the remote shell's when it has no connection)"
-                           : "",
-                       others);
+    cause_tell(job, &cause);
     tri_launch_stop_others(job);
 }
 
