@@ -2,7 +2,8 @@
  *
  * members.c: the protocol of generations over a store.
  *
- * Keys: gen/<g> the list of generation g, claimed once, strays with a "-" before their lines; gen/<g>/in/<id> a member
+ * Keys: gen/<g> the list of generation g, claimed once, strays with a "-" before their lines; gen/<g>/formed, claimed
+ * too: "yes", all of its members have the state that it begins with, or "no"; gen/<g>/in/<id> a member
  * of g - 1 that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now
  * a number that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that
  * has ended or leaves; news/<i>, each claimed: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
@@ -635,6 +636,19 @@ tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns)
         TRI_TRY(tri_store_remove(store, key_of(key, number, "/new/", place), deadline_ns));
     }
     return tri_store_remove(store, key_of(key, number, "/newcomers", ""), deadline_ns);
+}
+
+tri_status tri_members_formed(tri_members *members, bool word, bool *stands, int64_t deadline_ns)
+{
+    char key[KEY], *said;
+    const char *mine = word ? "yes" : "no";
+    size_t nbytes;
+
+    TRI_TRY(tri_store_claim(members->setup.store, key_of(key, members->now.number, "/formed", ""), mine, strlen(mine),
+                            &said, &nbytes, deadline_ns));
+    *stands = strcmp(said, "yes") == 0;
+    tri_free(said);
+    return TRI_OK;
 }
 
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns)

@@ -74,6 +74,8 @@ tri_status tri_members_spares(tri_members *members, int *count, int64_t deadline
 /* Set while a member of the present generation is known to have ended: making links to it is in vain. Valid until
  * close. */
 const atomic_bool *tri_members_broken(const tri_members *members);
+/* Has the present generation formed? Of all that say whether it has, the first is right, and all are given its word. */
+tri_status tri_members_formed(tri_members *members, bool word, bool *stands, int64_t deadline_ns);
 /* The members of the present generation have met: what was there for its making alone goes. */
 tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns);
 /* The work is done: newcomers need not wait. */

@@ -73,6 +73,12 @@ static bool is_called(void *arg)
     return tri_members_called(((const elastic *)arg)->members);
 }
 
+static tri_status formed(void *arg, bool word, bool *stands)
+{
+    const elastic *at = arg;
+    return tri_members_formed(at->members, word, stands, tri_deadline_after_ms(FORM_MS));
+}
+
 /* A store that is not there now has no spares to tell of, and nobody waits for it. */
 static bool may_go(void *arg)
 {
@@ -114,6 +120,7 @@ static tri_status elastic_open(elastic *at)
     at->net_config.broken = tri_members_broken(at->members);
     at->job->elastic.called = is_called;
     at->job->elastic.may_go = may_go;
+    at->job->elastic.formed = formed;
     at->job->elastic.called_arg = at;
     at->job->elastic.place = setup->place;
     return TRI_OK;
@@ -302,13 +309,15 @@ static tri_status generation_find(elastic *at)
         limit_ms = APART_MS;
     int64_t before = tri_members_now(at->members)->number;
     char note[TRI_ROLE_NOTE_NBYTES];
+    tri_status status = tri_job_roles_resolve(at->job);
     tri_role_note has = tri_job_role_note(at->job);
     tri_role_note_print(&has, note);
     tri_members_note(at->members, note);
     if (tri_members_rank(at->members) < 0 && at->asked_ns == 0)
         at->asked_ns = tri_now_ns();
-    tri_status status =
-        tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
+    if (status == TRI_OK)
+        status =
+            tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)
         status = decide(at);
     else
@@ -333,7 +342,7 @@ static bool goes_on(elastic *at, tri_status status)
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
     if (at->job->elastic.dropped)
         tri_job_state_drop(at->job);
-    if (!(peer || at->job->elastic.dropped) || at->failures == FORM_ROUNDS)
+    if (!(peer || at->job->elastic.dropped || at->job->elastic.given_up) || at->failures == FORM_ROUNDS)
         return false;
     if (at->cluster.local_rank == 0) /* one of each host tells: launchers of other hosts have output of their own */
         tri_log(TRI_LOG_INFO, "%s", tri_last_error());

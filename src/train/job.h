@@ -130,26 +130,31 @@ typedef struct tri_job_rest {
 /* reform.c: of a job whose ranks come and go. */
 typedef struct tri_job_elastic {
     bool on;
-    bool console;              /* rank 0, whoever it is, has one */
-    bool has_state;            /* weights and optimizer state are those after job->step */
-    bool touched;              /* without one: they are not those of the seed any more */
-    tri_job_rest begin;        /* before the first step */
-    bool owes;                 /* ranks apart: the step is made but for the exchange behind it */
-    float *common;             /* ranks apart: what is alike on all, between generations; NULL: nothing is */
-    bool kept;                 /* it is there */
-    bool dropped;              /* nobody knows whose state is right: none counts */
-    bool ends;                 /* after this step: the ranks shall be others; the same on all */
-    bool leaves;               /* then: this one does */
-    bool wished;               /* in the tail of this step it said that it wants to, */
-    int leavers;               /* as so many do */
-    char *resume;              /* run folder that the first generation continues, or NULL */
-    bool or_begin;             /* with resume: begins where that run has no checkpoint yet */
-    tri_dataset *data;         /* of training */
-    int64_t number;            /* of the generation */
-    int64_t lost_ns;           /* when it was called; 0: nothing was lost, or it has made a step since */
-    bool (*called)(void *arg); /* somebody wants to join; NULL: nobody can */
-    bool (*may_go)(void *arg); /* enough others are left, or a spare is there; NULL: nobody may */
-    void *called_arg;          /* of both */
+    bool console;        /* rank 0, whoever it is, has one */
+    bool has_state;      /* weights and optimizer state are those after job->step */
+    bool touched;        /* without one: they are not those of the seed any more */
+    tri_job_rest begin;  /* before the first step */
+    bool owes;           /* ranks apart: the step is made but for the exchange behind it */
+    float *common;       /* ranks apart: what is alike on all, between generations; NULL: nothing is */
+    bool kept;           /* it is there */
+    bool dropped;        /* nobody knows whose state is right: none counts */
+    bool ends;           /* after this step: the ranks shall be others; the same on all */
+    bool leaves;         /* then: this one does */
+    bool wished;         /* in the tail of this step it said that it wants to, */
+    int leavers;         /* as so many do */
+    char *resume;        /* run folder that the first generation continues, or NULL */
+    bool or_begin;       /* with resume: begins where that run has no checkpoint yet */
+    tri_dataset *data;   /* of training */
+    int64_t number;      /* of the generation */
+    tri_job_rest before; /* the step under way */
+    /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there
+     * are no others. */
+    tri_status (*formed)(void *arg, bool word, bool *stands);
+    bool given_up;                         /* it stands that it has not */
+    int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
+    bool (*called)(void *arg);             /* somebody wants to join; NULL: nobody can */
+    bool (*may_go)(void *arg);             /* enough others are left, or a spare is there; NULL: nobody may */
+    void *called_arg;                      /* of all of them */
     const struct tri_elastic_place *place; /* NULL: it is no simulation */
 } tri_job_elastic;
 
@@ -176,20 +181,35 @@ typedef enum tri_step_phase {
     TRI_STEP_MOVED  /* they have moved; job->step is not yet the next one */
 } tri_step_phase;
 
+/* A step for which this rank was READY, and of which it does not know whether somebody has made it (due.c): of the set
+ * of `generation`; 0: there is none. */
+typedef struct tri_job_due {
+    int64_t generation;
+    tri_job_rest under_way; /* what the step has found out, and has not counted yet */
+    tri_optim_figures moves;
+    tri_sync_piece *pieces; /* of the own role, then of the mirror */
+    int own_count, count;
+    float *own_sums, *sums; /* theirs */
+} tri_job_due;
+
 /* Where ranks come and go and their state is spread over them (mirrors.c, reform_roles.c; docs/design/032-mirrors.md).
  */
 typedef struct tri_job_roles {
     bool on;
     tri_mesh wish; /* sizes that the configuration gives */
     char cut_at[sizeof(((tri_parallel_config *)NULL)->cut_at)];
-    bool even;            /* data ranks must be a power of two */
-    tri_role_state state; /* that the generation goes on with */
-    tri_stock_set now;    /* of this generation; its own params and optim are those of the job */
-    tri_stock_set kept;   /* what was here before, until all have what they shall have */
-    bool formed;          /* `now` is complete here */
-    int mirrored;         /* rank whose role the mirror is; -1: there is no mirror */
+    bool even;              /* data ranks must be a power of two */
+    tri_role_state state;   /* that the generation goes on with */
+    tri_stock_set now;      /* of this generation; its own params and optim are those of the job */
+    tri_stock_set kept;     /* what was here before, until all have what they shall have */
+    tri_job_rest kept_rest; /* what of that is no array; acted: as in the job */
+    bool kept_acted;
+    bool formed;  /* `now` is complete here, */
+    bool settled; /* and with all ranks */
+    tri_job_due due;
+    int mirrored; /* rank whose role the mirror is; -1: there is no mirror */
     tri_step_phase phase;
-    tri_sync_slice slice;   /* of the sync, in this step */
+    tri_job_rest under_way; /* what a step that failed had found out */
     tri_sync_piece *pieces; /* of the mirror */
     int piece_count;        /* of them */
     float *sums;            /* theirs */
@@ -353,7 +373,7 @@ typedef struct tri_job_generation {
 } tri_job_generation;
 /* What this process has of one. */
 tri_role_note tri_job_role_note(const tri_job *job);
-/* Before unform(): a step whose sums are all here, and which others have made, is made here too. */
+/* Before unform(): a step for which this rank was ready is made if somebody has made it, and else kept. */
 tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation);
 /* For the ranks of comm, borrowed until tri_job_unform(); collective. All then have the newest state that one has.
  * After a failure: unform. */
@@ -383,13 +403,15 @@ tri_status tri_job_state_hand(tri_job *job, const bool *has);
 /* reform_roles.c, where job->roles.on: what the configuration asks for; how many of so many ranks can work together
  * (all, where it is not on); the layout of so many ranks, into the configuration, which from then on does not say what
  * was asked for; stores and optimizer for it, of the own role and of the mirror; their contents (collective); and once
- * all ranks have them. */
+ * all ranks have them (collective). */
 tri_status tri_job_roles_open(tri_job *job);
 int tri_job_roles_fit(const tri_job *job, int ranks);
 tri_status tri_job_roles_lay(tri_job *job, int ranks);
 tri_status tri_job_roles_build(tri_job *job);
 tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation);
-void tri_job_roles_settle(tri_job *job);
+tri_status tri_job_roles_settle(tri_job *job);
+/* Before a process says what it has: it finds out whether the generation had formed that it was in. */
+tri_status tri_job_roles_resolve(tri_job *job);
 void tri_job_roles_close(tri_job *job);
 /* Collective where several want to leave at once: job->elastic.leaves. */
 tri_status tri_job_leave_agree(tri_job *job);
@@ -399,9 +421,16 @@ tri_status tri_job_mirror_open(tri_job *job);
 void tri_job_mirror_close(tri_job *job);
 /* Between the sums of a step and the moving of the weights, where job->roles.on: nothing moves anywhere before all
  * ranks have all that moves. */
-tri_status tri_job_commit(tri_job *job, tri_sync_slice slice);
+tri_status tri_job_commit(tri_job *job);
+/* What this rank moves in a step, as the sync has it: into room for its pieces and one; returns how many. */
+int tri_job_own_pieces(const tri_job *job, tri_sync_piece *pieces);
 /* The mirror moves as its owner does. */
 void tri_job_mirror_move(tri_job *job);
+/* due.c: the step under way, for which this rank is ready, is kept for when it is known whether to make it; making it,
+ * of the set that has it. */
+tri_status tri_job_due_keep(tri_job *job);
+tri_status tri_job_due_make(tri_job *job, tri_stock_set *set);
+void tri_job_due_close(tri_job *job);
 
 /* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
  */
@@ -416,8 +445,7 @@ tri_status tri_job_config_write(tri_job *job);
 
 /* step.c: one step, station 5 of the journey. */
 tri_status tri_job_step_run(tri_job *job);
-/* Weights move by the sums that are here; and what follows in a step that was interrupted once they have. */
-void tri_job_weights_move(tri_job *job, tri_sync_slice slice);
+/* What follows in a step that was interrupted once the weights had moved. */
 tri_status tri_job_step_end(tri_job *job);
 /* The weights are those after the last step; a step leaves some to the next one where job->ahead. */
 tri_status tri_job_settle(tri_job *job);

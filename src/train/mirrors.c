@@ -11,11 +11,12 @@
 #include "base/memory.h"
 #include "comm/comm.h"
 
-/* What this rank moves, as the sync has it: nothing in a stage of layers without weights. */
-static int own_pieces(const tri_job *job, tri_sync_piece *pieces)
+/* Nothing in a stage of layers without weights. */
+int tri_job_own_pieces(const tri_job *job, tri_sync_piece *pieces)
 {
     const tri_sync *sync = job->sync;
-    const tri_sync_piece all = {.slice = {0, job->params->count}, .sums = sync->pieces ? NULL : sync->grads[0]};
+    const tri_sync_piece all = {
+        .slice = {0, job->params->count}, .values = job->params->values, .sums = sync->pieces ? NULL : sync->grads[0]};
     const tri_sync_piece *from = sync->pieces ? sync->pieces : &all;
     int given = sync->pieces ? sync->piece_count : 1, count = 0;
     for (int i = 0; i < given; i++)
@@ -92,7 +93,7 @@ static tri_status mirror_make(tri_job *job, tri_sync_piece *own, int64_t *counts
 {
     tri_job_roles *roles = &job->roles;
     int64_t *all = NULL, at = 0;
-    int count = own_pieces(job, own), holder = -1;
+    int count = tri_job_own_pieces(job, own), holder = -1;
     int64_t mirrored = roles->mirrored;
     TRI_TRY(tri_all_gather(job->group, &mirrored, holders, 1, TRI_I64, NULL));
     for (int r = 0; r < job->world; r++)
@@ -135,14 +136,13 @@ void tri_job_mirror_close(tri_job *job)
     roles->nbytes = 0;
 }
 
-tri_status tri_job_commit(tri_job *job, tri_sync_slice slice)
+tri_status tri_job_commit(tri_job *job)
 {
     tri_job_roles *roles = &job->roles;
     if (!roles->on || job->world == 1)
         return TRI_OK;
     if (roles->batch && !job->record.skipped)
         TRI_TRY_IN(tri_batch_run(roles->batch, NULL), "while mirrors get the sums");
-    roles->slice = slice;
     roles->phase = TRI_STEP_READY;
     tri_group_name_next(job->group, "commit");
     tri_status status = tri_barrier(job->group, NULL);

@@ -213,6 +213,7 @@ static tri_status store_renew(tri_job *job)
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation)
 {
     job->elastic.number = generation->number;
+    job->elastic.given_up = false;
     TRI_TRY(ranks_take(job, comm));
     TRI_TRY(job->roles.on ? tri_job_roles_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
@@ -226,9 +227,9 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     if (job->rank == 0)
         TRI_TRY(tri_job_used_lead(job));
     TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
+    TRI_TRY(tri_job_roles_settle(job));
     job->elastic.has_state = true;
     job->elastic.dropped = false;
-    tri_job_roles_settle(job);
     if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) &&
         tri_compress_find(&job->config.parallel) && strcmp(job->config.parallel.compress, "bf16") != 0)
         tri_log(TRI_LOG_INFO, "what parallel.compress %s had kept back of gradients so far is lost: it begins anew",

@@ -3,7 +3,8 @@
  * reform_roles.c: a generation of a job whose state is spread over its ranks: they take roles in a layout of their own
  * number, and fill them from what those that are left had in theirs and in their mirrors.
  *
- * What a process had stays until all ranks have theirs: whoever dies meanwhile, one of the two is whole.
+ * What a process had stays until it stands in the store that all ranks have theirs: whoever dies meanwhile, all that
+ * are left have the older one, or all have the newer one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -75,6 +76,12 @@ tri_status tri_job_roles_lay(tri_job *job, int ranks)
 
 /* --- what a process has --- */
 
+/* Is there a step that this set can make? */
+static bool is_due(const tri_job *job, const tri_stock_set *set)
+{
+    return set->what.generation > 0 && job->roles.due.generation == set->what.generation;
+}
+
 tri_role_note tri_job_role_note(const tri_job *job)
 {
     const tri_job_roles *roles = &job->roles;
@@ -82,9 +89,53 @@ tri_role_note tri_job_role_note(const tri_job *job)
     if (roles->formed) {
         note.sets[1] = roles->now.what;
         note.sets[1].step = job->step;
-        note.sets[1].next = roles->phase == TRI_STEP_READY;
+        note.sets[1].next = roles->phase == TRI_STEP_READY || is_due(job, &roles->now);
     }
     return note;
+}
+
+/* What was here before is all that there is; so are the figures beside it. */
+static tri_status kept_take(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    roles->formed = false;
+    if (roles->kept.what.generation == 0)
+        return TRI_OK;
+    TRI_TRY(tri_job_rest_take(job, &roles->kept_rest, false));
+    job->acted = roles->kept_acted;
+    return TRI_OK;
+}
+
+/* All have theirs: what was before is of no use to anybody. */
+static void kept_close(tri_job *job)
+{
+    tri_stock_set_close(&job->roles.kept);
+    tri_job_due_close(job);
+    job->roles.settled = true;
+}
+
+tri_status tri_job_roles_resolve(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    bool stands = true;
+    if (!roles->on || roles->settled)
+        return TRI_OK;
+    if (roles->formed)
+        TRI_TRY(job->elastic.formed(job->elastic.called_arg, false, &stands));
+    if (!roles->formed || !stands)
+        return kept_take(job);
+    kept_close(job);
+    return TRI_OK;
+}
+
+/* The set that is kept is that after job->step. */
+static void kept_note(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    roles->kept.what.step = job->step;
+    roles->kept.what.next = is_due(job, &roles->kept);
+    roles->kept_rest = tri_job_rest_of(job);
+    roles->kept_acted = job->acted;
 }
 
 tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
@@ -93,13 +144,16 @@ tri_status tri_job_decide(tri_job *job, const tri_job_generation *generation)
     if (!roles->on)
         return TRI_OK;
     roles->state = tri_roles_find(generation->notes, generation->count);
-    bool behind = roles->formed && roles->phase == TRI_STEP_READY &&
-                  roles->state.generation == roles->now.what.generation && roles->state.step == job->step + 1;
-    if (behind) {
-        tri_job_weights_move(job, roles->slice);
-        TRI_TRY(tri_job_step_end(job));
-    }
+    if (roles->formed && roles->phase == TRI_STEP_READY)
+        TRI_TRY(tri_job_due_keep(job));
     roles->phase = TRI_STEP_OPEN;
+    bool made = roles->state.generation == roles->due.generation && roles->state.step == roles->due.under_way.step + 1;
+    if (roles->due.generation == 0 || !made)
+        return TRI_OK;
+    if (roles->formed && is_due(job, &roles->now))
+        return tri_job_due_make(job, &roles->now);
+    TRI_TRY(tri_job_due_make(job, &roles->kept));
+    kept_note(job);
     return TRI_OK;
 }
 
@@ -123,9 +177,9 @@ static void sets_keep(tri_job *job)
         return;
     }
     tri_stock_set_close(&roles->kept);
-    roles->now.what.step = job->step;
     roles->kept = roles->now;
     roles->now = (tri_stock_set){0};
+    kept_note(job);
     now_close(job);
 }
 
@@ -135,6 +189,7 @@ void tri_job_roles_close(tri_job *job)
         return;
     now_close(job);
     tri_stock_set_close(&job->roles.kept);
+    tri_job_due_close(job);
 }
 
 /* --- a layout --- */
@@ -192,6 +247,7 @@ tri_status tri_job_roles_build(tri_job *job)
     tri_job_roles *roles = &job->roles;
     const tri_mesh mesh = mesh_of_roles(job);
     sets_keep(job);
+    roles->settled = false;
     TRI_TRY(mirrored_find(job, &mesh));
     int mirror = roles->mirrored < 0 ? -1 : tri_role_of(&mesh, roles->mirrored);
     roles->now.what = (tri_role_set){.generation = job->elastic.number,
@@ -300,9 +356,24 @@ tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation
     return TRI_OK;
 }
 
-void tri_job_roles_settle(tri_job *job)
+/* The rank that asks has heard that all have theirs. */
+tri_status tri_job_roles_settle(tri_job *job)
 {
-    tri_stock_set_close(&job->roles.kept);
+    int64_t word = 1;
+    bool stands = true;
+    if (!job->roles.on)
+        return TRI_OK;
+    if (job->world > 1 && job->rank == 0)
+        TRI_TRY(job->elastic.formed(job->elastic.called_arg, true, &stands));
+    word = stands;
+    if (job->world > 1)
+        TRI_TRY(tri_broadcast(job->group, &word, 1, TRI_I64, 0, NULL));
+    job->elastic.given_up = word == 0;
+    if (word == 0)
+        return tri_fail(TRI_EPEER, "generation %lld is given up: one of it has lost another before all had their parts",
+                        (long long)job->elastic.number);
+    kept_close(job);
+    return TRI_OK;
 }
 
 /* --- leaving --- */

@@ -161,6 +161,7 @@ void tri_job_state_drop(tri_job *job)
     job->elastic.has_state = false;
     job->elastic.touched = true;
     job->roles.formed = false;
+    tri_job_due_close(job);
     if (job->roles.on)
         tri_stock_set_close(&job->roles.kept);
 }

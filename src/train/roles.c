@@ -93,12 +93,12 @@ static bool is_newer(const tri_role_state *a, const tri_role_state *b)
 tri_role_state tri_roles_find(const tri_role_note *notes, int count)
 {
     tri_role_state best = {.lost_step = -1}, last = {0};
-    for (int i = 0; i < 4 * count; i++) { /* each set of each, with its next step and without */
-        const tri_role_set *set = &notes[i / 4].sets[i / 2 % 2];
-        tri_role_state state = {.generation = set->generation, .step = set->step + i % 2, .roles = set->roles};
+    for (int i = 0; i < 2 * count; i++) {
+        const tri_role_set *set = &notes[i / 2].sets[i % 2];
+        tri_role_state state = {.generation = set->generation, .step = set->step, .roles = set->roles};
         int first = 0;
         bool seen = state.generation == last.generation && state.step == last.step; /* most say the same */
-        if (set->generation == 0 || (i % 2 == 1 && !set->next) || seen)
+        if (set->generation == 0 || seen)
             continue;
         last = state;
         int missing = missing_count(notes, count, &state, &first);
@@ -106,8 +106,8 @@ tri_role_state tri_roles_find(const tri_role_note *notes, int count)
             best.generation = state.generation;
             best.step = state.step;
         }
-        if (missing > 0 && state.step - i % 2 > best.lost_step) {
-            best.lost_step = state.step - i % 2;
+        if (missing > 0 && state.step > best.lost_step) {
+            best.lost_step = state.step;
             best.lost = missing;
             best.roles = state.roles;
             best.first_lost = first;

@@ -31,8 +31,8 @@ void tri_role_note_print(const tri_role_note *note, char text[TRI_ROLE_NOTE_NBYT
 /* False: it is no such word. */
 bool tri_role_note_read(const char *text, tri_role_note *out);
 
-/* A state: of all that the processes have together, the one after the most steps, and of several the newest
- * generation's. */
+/* A state: of all that the processes have together, the one after the most steps that one of them has made, and of
+ * several the newest generation's. */
 typedef struct tri_role_state {
     int64_t generation, step; /* generation 0: there is none that they have whole */
     int64_t lost_step;        /* newest step of which there is something but not all; -1: none */

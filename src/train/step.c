@@ -223,14 +223,6 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
     }
 }
 
-void tri_job_weights_move(tri_job *job, tri_sync_slice slice)
-{
-    if (!job->record.skipped)
-        weights_step(job, slice);
-    if (job->roles.on)
-        tri_job_mirror_move(job);
-}
-
 static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
@@ -250,8 +242,11 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
     job->record.grad_norm = norm;
-    TRI_TRY(tri_job_commit(job, slice));
-    tri_job_weights_move(job, slice);
+    TRI_TRY(tri_job_commit(job));
+    if (!job->record.skipped)
+        weights_step(job, slice);
+    if (job->roles.on)
+        tri_job_mirror_move(job);
     if (job->ahead && (norm_is_wanted(job) || tri_job_show_wants_gradients(job)))
         TRI_TRY(tri_job_settle(job));
     if (job->ahead && norm_is_wanted(job))
@@ -307,7 +302,7 @@ static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
 
 static int64_t step_after(const tri_job *job)
 {
-    return job->sync->next_step >= 0 ? job->sync->next_step : job->step + 1;
+    return job->sync && job->sync->next_step >= 0 ? job->sync->next_step : job->step + 1;
 }
 
 /* Steps that others have made in the meantime are passed over. */
@@ -345,7 +340,7 @@ static void count_step(tri_job *job, double seconds)
     tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
 }
 
-tri_status tri_job_step_run(tri_job *job)
+static tri_status step_make(tri_job *job)
 {
     int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
     tri_loader_batch loaded;
@@ -378,6 +373,27 @@ tri_status tri_job_step_run(tri_job *job)
     job->elastic.owes = false;
     tri_job_weak_tell(job);
     return TRI_OK;
+}
+
+/* Loss scale and guards have judged a step that is not made: that, too, has not been. */
+static void step_undo(tri_job *job)
+{
+    tri_job_rest *under_way = &job->roles.under_way;
+    job->made = job->record;
+    *under_way = tri_job_rest_of(job);
+    under_way->used = job->used.sum;
+    (void)tri_job_rest_take(job, &job->elastic.before, false); /* writes nothing */
+}
+
+tri_status tri_job_step_run(tri_job *job)
+{
+    if (!job->elastic.on)
+        return step_make(job);
+    job->elastic.before = tri_job_rest_of(job);
+    tri_status status = step_make(job);
+    if (status != TRI_OK && job->roles.phase != TRI_STEP_MOVED)
+        step_undo(job);
+    return status;
 }
 
 tri_status tri_job_step_end(tri_job *job)

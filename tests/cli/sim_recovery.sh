@@ -4,12 +4,14 @@ trireme sim recovery --ranks 4 --first 1256 --seeds 1
 trireme sim recovery --ranks 5 --seeds 40 --twice
 trireme sim recovery --ranks 64 --seeds 2
 trireme sim recovery --ranks 8 --spares 2 --stragglers --seeds 30 --twice
-# states that are spread; the seeds are those of docs/design/044-simulated-layouts.md
+# states that are spread (docs/design/044-simulated-layouts.md)
 trireme sim recovery --layout all --ranks 6 --seeds 28 --twice
 trireme sim recovery --layout stages --ranks 5 --seeds 1
-trireme sim recovery --layout zero1 --ranks 5 --faults 8 --first 6 --seeds 1
-trireme sim recovery --layout zero1 --ranks 5 --faults 8 --first 3 --seeds 1
-trireme sim recovery --layout tensor --ranks 6 --faults 6 --first 87 --seeds 1
+# who was ready makes a step only if one is seen that has (docs/design/032-mirrors.md)
+trireme sim recovery --layout all --ranks 14 --faults 14 --first 10525 --seeds 1
+trireme sim recovery --layout all --ranks 14 --faults 14 --first 11099 --seeds 1
+# and what guards have judged of a step that is redone is judged anew
+trireme sim recovery --layout all --ranks 6 --faults 8 --first 842 --seeds 1
 trireme sim recovery --ranks 3 --steps 60 --seeds 2
 trireme sim recovery --layout rings
 trireme sim recovery --ranks 0

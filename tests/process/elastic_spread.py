@@ -49,11 +49,11 @@ class Slices(Spread):
 
     def test_one_that_is_killed_comes_back_and_the_next_one_dies(self):
         run = self.start_running("again", "-n", "3", "--elastic", "2:8", "--restarts", "9", "parallel.sync=zero1", "train.precision=f16",
-                                 "train.steps=600")
+                                 "train.steps=2000")
         for rank in (1, 0):
             self.kill(run, rank)
             self.assertTrue(run.wait_for(": 3 workers", 1 + (rank == 0)), run.text())
-        self.check_from_memory(run, "train.precision=f16", "train.steps=600")
+        self.check_from_memory(run, "train.precision=f16", "train.steps=2000")
 
     def test_two_partners_are_lost_and_the_newest_checkpoint_goes_on(self):
         words = ("parallel.sync=zero3", "checkpoint.every_steps=200")
