@@ -31,7 +31,7 @@ typedef struct thousand {
     bool in_steps;       /* a clock after each request */
     tri_hub *hub;
     tri_ps_server *servers[SERVERS];
-    char addresses[SERVERS][8];
+    char addresses[SERVERS][12];  /* any int and its end */
     uint64_t keys[SERVERS][ROWS]; /* some on each server */
     int64_t served[WORKERS];
     int64_t start_ns, timed_ns;
