@@ -133,6 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
         tri_post_line_end(line, TRI_EPEER);
     tri_post_line_destroy(line);
     tri_free(post.scratch);
+    tri_free(post.spare);
     return 0;
 }
 
