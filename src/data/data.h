@@ -84,9 +84,10 @@ typedef struct tri_dataset_ops {
 struct tri_dataset {
     const tri_dataset_ops *ops;
     tri_dataset_info info;
-    int64_t stride;                  /* sample i of the set is sample i * stride of ops; 0: 1 */
-    struct tri_tokenizer *tokenizer; /* of the tokens, where it is known; closed with the data set */
-    int holders;                     /* besides the one who opened it */
+    int64_t stride;                     /* sample i of the set is sample i * stride of ops; 0: 1 */
+    struct tri_tokenizer *tokenizer;    /* of the tokens, where it is known; closed with the data set */
+    int holders;                        /* besides the one who opened it */
+    unsigned char *kept, *kept_targets; /* all that ops has, one after the other; NULL: it is read each time */
 };
 
 /* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
@@ -100,6 +101,9 @@ static inline int64_t tri_dataset_place(const tri_dataset *dataset, int64_t i)
 {
     return dataset->stride > 1 ? i * dataset->stride : i;
 }
+/* Reads all samples now, if they take no more than so many bytes, and answers later reads from memory. Whatever is
+ * wrong with them is said by those reads. */
+void tri_dataset_keep(tri_dataset *dataset, size_t limit_nbytes);
 /* NULL does nothing. The last one of those who hold it closes it. */
 void tri_dataset_close(tri_dataset *dataset);
 /* One more who will close it. */

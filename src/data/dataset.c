@@ -122,9 +122,58 @@ tri_status tri_dataset_open(const tri_data_config *given, bool test, tri_dataset
     return TRI_OK;
 }
 
+static size_t sample_nbytes(const tri_dataset_info *info)
+{
+    return (size_t)tri_shape_count(info->sample) * tri_dtype_nbytes(info->dtype);
+}
+
+static size_t target_nbytes(const tri_dataset_info *info)
+{
+    return (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype);
+}
+
+static void kept_drop(tri_dataset *dataset)
+{
+    tri_free(dataset->kept);
+    tri_free(dataset->kept_targets);
+    dataset->kept = dataset->kept_targets = NULL;
+}
+
+static void kept_copy(const tri_dataset *dataset, const int64_t *places, int64_t count, unsigned char *samples,
+                      unsigned char *targets)
+{
+    const size_t each = sample_nbytes(&dataset->info), target = target_nbytes(&dataset->info);
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(samples + (size_t)i * each, dataset->kept + (size_t)places[i] * each, each);
+        memcpy(targets + (size_t)i * target, dataset->kept_targets + (size_t)places[i] * target, target);
+    }
+}
+
+void tri_dataset_keep(tri_dataset *dataset, size_t limit_nbytes)
+{
+    const int64_t count = dataset->info.count;
+    const size_t each = sample_nbytes(&dataset->info), target = target_nbytes(&dataset->info);
+    if (dataset->ops->draw != NULL || dataset->kept != NULL || dataset->stride > 1 ||
+        (size_t)count > limit_nbytes / (each + target + 1))
+        return;
+    int64_t *places = tri_alloc((size_t)count * sizeof(*places));
+    dataset->kept = tri_alloc_bulk((size_t)count * each);
+    dataset->kept_targets = tri_alloc_bulk((size_t)count * target);
+    for (int64_t i = 0; i < count && places != NULL; i++)
+        places[i] = i;
+    if (places == NULL || dataset->kept == NULL || dataset->kept_targets == NULL ||
+        dataset->ops->read(dataset, places, count, dataset->kept, dataset->kept_targets) != TRI_OK)
+        kept_drop(dataset);
+    tri_free(places);
+}
+
 /* The samples at these places of what the format has. */
 static tri_status read_at(tri_dataset *dataset, const int64_t *places, int64_t count, void *samples, void *targets)
 {
+    if (dataset->kept != NULL) {
+        kept_copy(dataset, places, count, samples, targets);
+        return TRI_OK;
+    }
     if (dataset->ops->draw == NULL)
         return dataset->ops->read(dataset, places, count, samples, targets);
     const int64_t each = tri_shape_count(dataset->info.sample);
@@ -165,6 +214,7 @@ void tri_dataset_close(tri_dataset *dataset)
     if (dataset == NULL || dataset->holders-- > 0)
         return;
     tri_tokenizer_close(dataset->tokenizer);
+    kept_drop(dataset);
     dataset->ops->close(dataset);
 }
 

@@ -124,14 +124,21 @@ tri_status tri_job_open_evaluation(tri_job *job, bool test)
 
 static tri_status open_test_data(tri_job *job)
 {
-    tri_dataset *dataset = NULL;
+    tri_dataset *dataset = job->elastic.test;
     if (tri_job_follows(job))
         return TRI_OK;
-    tri_status status = tri_dataset_open(&job->config.data, true, &dataset);
+    if (dataset)
+        tri_dataset_hold(dataset);
+    tri_status status = dataset ? TRI_OK : tri_dataset_open(&job->config.data, true, &dataset);
     if (status == TRI_ENOTFOUND) {
         if (job->rank == 0)
             tri_log(TRI_LOG_WARN, "there is no test set: %s", tri_last_error());
         return TRI_OK;
+    }
+    if (status == TRI_OK && job->elastic.on && !job->elastic.test) {
+        tri_dataset_keep(dataset, TRI_JOB_KEPT_NBYTES);
+        tri_dataset_hold(dataset);
+        job->elastic.test = dataset;
     }
     if (status == TRI_OK)
         status = open_evaluated(job, dataset);

@@ -127,6 +127,10 @@ typedef struct tri_job_rest {
     double test[4];
 } tri_job_rest;
 
+/* A data set of no more is read once and not again in each generation: to unpack Fashion-MNIST takes longer than all
+ * else of a recovery. */
+#define TRI_JOB_KEPT_NBYTES ((size_t)64 << 20)
+
 /* reform.c: of a job whose ranks come and go. */
 typedef struct tri_job_elastic {
     bool on;
@@ -145,6 +149,7 @@ typedef struct tri_job_elastic {
     char *resume;        /* run folder that the first generation continues, or NULL */
     bool or_begin;       /* with resume: begins where that run has no checkpoint yet */
     tri_dataset *data;   /* of training */
+    tri_dataset *test;   /* NULL: not opened yet, or none */
     int64_t number;      /* of the generation */
     tri_job_rest before; /* the step under way */
     /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there

@@ -204,6 +204,7 @@ void tri_job_close(tri_job *job)
     tri_pretrained_close(job->source);
     tri_shares_fini(&job->shares);
     tri_dataset_close(job->elastic.data);
+    tri_dataset_close(job->elastic.test);
     tri_free(job->elastic.resume);
     tri_free(job->elastic.common);
     tri_free(job->run_folder);

@@ -89,6 +89,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
         return TRI_ENOMEM;
     elastic->or_begin = setup->or_begin;
     TRI_TRY(tri_job_open_train_data(job, &elastic->data));
+    tri_dataset_keep(elastic->data, TRI_JOB_KEPT_NBYTES);
     if (!job->roles.on)
         TRI_TRY(store_open(job));
     tri_job_scale_open(job);

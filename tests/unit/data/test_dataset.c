@@ -93,6 +93,31 @@ static void cifar_planes_become_pixels(void **state)
     drop_folder(folder);
 }
 
+static void what_is_kept_is_read_from_memory(void **state)
+{
+    (void)state;
+    char *folder = make_folder();
+    write_idx_pair(folder, "train", false, 7, 2, 3, 5);
+    tri_data_config config = config_at(folder, "idx");
+    for (int enough = 0; enough < 2; enough++) {
+        unsigned char samples[2][6], again[2][6];
+        int32_t targets[2], targets_again[2];
+        tri_dataset *dataset;
+        assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+        assert_int_equal(tri_dataset_read(dataset, (const int64_t[]){1, 6}, 2, samples, targets), TRI_OK);
+        tri_dataset_keep(dataset, enough ? 7 * 11 : 7 * 10);
+        assert_int_equal(dataset->kept != NULL, enough);
+        if (enough)
+            dataset->kept[6 * 6 + 5] ^= 1; /* nobody else would give this */
+        assert_int_equal(tri_dataset_read(dataset, (const int64_t[]){1, 6}, 2, again, targets_again), TRI_OK);
+        again[1][5] ^= (unsigned char)enough;
+        assert_memory_equal(again, samples, sizeof(samples));
+        assert_memory_equal(targets_again, targets, sizeof(targets));
+        tri_dataset_close(dataset);
+    }
+    drop_folder(folder);
+}
+
 static void the_fine_label_of_cifar_hundred_counts(void **state)
 {
     (void)state;
@@ -290,6 +315,7 @@ int main(void)
         cmocka_unit_test(unknown_names_and_empty_folders_are_explained),
         cmocka_unit_test(a_known_data_set_that_is_not_there_names_its_package),
         cmocka_unit_test(cifar_planes_become_pixels),
+        cmocka_unit_test(what_is_kept_is_read_from_memory),
         cmocka_unit_test(the_fine_label_of_cifar_hundred_counts),
         cmocka_unit_test(the_synthetic_classes_can_be_learned_but_not_perfectly),
         cmocka_unit_test(a_synthetic_sample_depends_on_its_index_alone),
