@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_elastic.h: `trireme train --elastic`: a worker of a job whose workers come and go.
+ * worker_elastic.h: `trireme train --elastic`: a worker of a job whose workers come and go.
  */
-#ifndef TRI_CLI_TRAIN_ELASTIC_H
-#define TRI_CLI_TRAIN_ELASTIC_H
+#ifndef TRI_CLI_TRAIN_WORKER_ELASTIC_H
+#define TRI_CLI_TRAIN_WORKER_ELASTIC_H
 
 #include "train/config.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_elastic.c: this process as a worker of a job whose workers come and go (train/elastic.h): who it is, and where
+ * worker_elastic.c: this process as a worker of a job whose workers come and go (train/elastic.h): who it is, and where
  * the launcher's store is.
  */
-#include "cli/train_elastic.h"
+#include "cli/train/worker_elastic.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_report.c: progress for Kubeflow's Trainer (its KEP-2779): a thread reads the run's lines as `trireme top` does,
+ * report.c: progress for Kubeflow's Trainer (its KEP-2779): a thread reads the run's lines as `trireme top` does,
  * and posts how far it is. Training is neither asked nor slowed, and does not notice when nobody listens.
  *
  * The controller (feature gate TrainJobStatus) gives each pod the address, a file of who signs its certificate and a
  * file with a token; it shows what it gets as status.trainerStatus of the TrainJob.
  */
-#include "cli/train_report.h"
+#include "cli/train/report.h"
 
 #include <math.h>
 #include <stdio.h>

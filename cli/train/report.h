@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_report.h: the progress of a run, for the controller that has started it.
+ * report.h: the progress of a run, for the controller that has started it.
  */
 #ifndef TRI_CLI_TRAIN_REPORT_H
 #define TRI_CLI_TRAIN_REPORT_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_ps.h: `trireme train` in a job with parameter servers.
+ * worker_ps.h: `trireme train` in a job with parameter servers.
  */
-#ifndef TRI_CLI_TRAIN_PS_H
-#define TRI_CLI_TRAIN_PS_H
+#ifndef TRI_CLI_TRAIN_WORKER_PS_H
+#define TRI_CLI_TRAIN_WORKER_PS_H
 
 #include "train/config.h"
 

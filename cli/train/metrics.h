@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_metrics.h: /metrics of a run, served by its launcher for all ranks.
+ * metrics.h: /metrics of a run, served by its launcher for all ranks.
  */
 #ifndef TRI_CLI_TRAIN_METRICS_H
 #define TRI_CLI_TRAIN_METRICS_H

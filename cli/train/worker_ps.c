@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_ps.c: one process of a job with parameter servers: the last ranks serve, the others train.
+ * worker_ps.c: one process of a job with parameter servers: the last ranks serve, the others train.
  */
-#include "cli/train_ps.h"
+#include "cli/train/worker_ps.h"
 
 #include <inttypes.h>
 #include <stdio.h>

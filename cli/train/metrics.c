@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_metrics.c: what the ranks leave in the run's folder (monitor/figures.h), gathered when somebody asks.
+ * metrics.c: what the ranks leave in the run's folder (monitor/figures.h), gathered when somebody asks.
  */
-#include "cli/train_metrics.h"
+#include "cli/train/metrics.h"
 
 #include "base/log.h"
 #include "monitor/figures.h"

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * words.c: what the words of `trireme train` say, and which of them do not go together.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/say.h"
+#include "cli/train/train.h"
+#include "monitor/trace.h"
+#include "train/job.h"
+
+#define ALONE_S 300
+
+tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
+{
+    int first_override = 0;
+    if (count > 0 && !strchr(argv[0], '=')) {
+        words->config_path = argv[0];
+        first_override = 1;
+    }
+    for (int i = first_override; i < count; i++)
+        if (!strchr(argv[i], '='))
+            return tri_fail(TRI_ECONFIG, "'%s' is neither a flag nor of the form section.key=value", argv[i]);
+    words->overrides = (const char *const *)argv + first_override;
+    if (words->metrics) { /* in place of the flag */
+        snprintf(words->metrics_word, sizeof(words->metrics_word), "monitor.metrics=%.100s", words->metrics);
+        argv[count++] = words->metrics_word;
+    }
+    if (words->trace) {
+        snprintf(words->trace_word, sizeof(words->trace_word), "monitor.trace=%.1000s", words->trace);
+        argv[count++] = words->trace_word;
+    }
+    argv[count] = NULL;
+    if (words->keep_on && (words->resume || !words->out))
+        return tri_fail(TRI_ECONFIG, "--continue wants %s",
+                        words->resume ? "no --resume beside it" : "--out FOLDER, the run's");
+    if (words->keep_on)
+        words->resume = words->out;
+    if (words->resume && !words->config_path) {
+        snprintf(words->resumed_config, sizeof(words->resumed_config), "%s/config.yaml", words->resume);
+        words->config_path = words->resumed_config;
+    }
+    if (!words->config_path)
+        return tri_fail(TRI_ECONFIG, "want a configuration file, such as examples/fashion_mnist.yaml");
+    if (words->out)
+        snprintf(words->folder, sizeof(words->folder), "%s", words->out);
+    else if (words->resume)
+        snprintf(words->folder, sizeof(words->folder), "%s", words->resume);
+    return TRI_OK;
+}
+
+tri_status tri_train_elastic_read(const tri_train_words *words, int64_t *least, int64_t *most)
+{
+    char first[24];
+    const char *colon = strchr(words->elastic, ':');
+    size_t nbytes = colon ? (size_t)(colon - words->elastic) : sizeof(first);
+    if (nbytes >= sizeof(first))
+        return tri_fail(TRI_ECONFIG, "--elastic wants MIN:MAX, such as 2:8, found '%.60s'", words->elastic);
+    memcpy(first, words->elastic, nbytes);
+    first[nbytes] = 0;
+    TRI_TRY(tri_flag_int("--elastic", first, 1, 65536, least));
+    return tri_flag_int("--elastic", colon + 1, *least, 65536, most);
+}
+
+/* The words were looked at before. */
+double tri_train_alone_s(const tri_train_words *words)
+{
+    int64_t seconds = ALONE_S;
+    return words->alone_s && tri_flag_int("--alone", words->alone_s, 0, 1000000, &seconds) != TRI_OK ? ALONE_S
+                                                                                                     : (double)seconds;
+}
+
+bool tri_train_launches(const tri_train_words *words, const tri_worker_roles *roles)
+{
+    return roles->workers > 1 || (words->ranks && (words->hosts || roles->servers > 0 || words->elastic));
+}
+
+/* --- which go together --- */
+
+static tri_status elastic_check(const tri_train_words *words, const tri_worker_roles *roles)
+{
+    int64_t least, most, wait_s;
+    if (words->wait_s && !words->elastic)
+        return tri_fail(TRI_ECONFIG, "--wait goes with --elastic");
+    const struct {
+        const char *name, *value;
+    } rows[] = {{"--store", words->store}, {"--listen", words->listen}, {"--join", words->join}};
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++)
+        if (rows[i].value && (!words->elastic || !words->ranks))
+            return tri_fail(TRI_ECONFIG, "%s goes with -n N and --elastic MIN:MAX", rows[i].name);
+    if ((words->join || words->listen || words->store) && words->hosts)
+        return tri_fail(TRI_ECONFIG, "--store, --listen and --join go without --hosts: each host has its own launcher");
+    if ((words->join != NULL) + (words->listen != NULL) + (words->store != NULL) > 1)
+        return tri_fail(TRI_ECONFIG, "--store, --listen and --join: want one of them");
+    if (words->spares && (!words->elastic || !words->ranks))
+        return tri_fail(TRI_ECONFIG, "--spares goes with -n N and --elastic MIN:N");
+    if (words->spares && words->join)
+        return tri_fail(TRI_ECONFIG, "--spares goes without --join: whoever joins beyond MAX workers is a spare");
+    if (words->alone_s && !words->elastic)
+        return tri_fail(TRI_ECONFIG, "--alone goes with --elastic");
+    if (words->alone_s)
+        TRI_TRY(tri_flag_int("--alone", words->alone_s, 0, 1000000, &wait_s));
+    if (words->wait_s)
+        TRI_TRY(tri_flag_int("--wait", words->wait_s, 0, 1000000, &wait_s));
+    if (!words->elastic)
+        return TRI_OK;
+    TRI_TRY(tri_train_elastic_read(words, &least, &most));
+    if (words->servers)
+        return tri_fail(TRI_ECONFIG, "--elastic goes without --servers: workers of servers come and go by --restarts");
+    if (words->spares && roles->workers != most)
+        return tri_fail(TRI_ECONFIG,
+                        "--spares: spares wait while the %lld workers of --elastic %s are there: want -n %lld, got %s",
+                        (long long)most, words->elastic, (long long)most, words->ranks);
+    if (words->ranks && (roles->workers > most || (roles->workers < least && !words->join)))
+        return tri_fail(TRI_ECONFIG, "--elastic %s: want as many workers to begin with, got -n %lld", words->elastic,
+                        (long long)roles->workers);
+    return TRI_OK;
+}
+
+tri_status tri_train_roles_read(const tri_train_words *words, tri_worker_roles *roles)
+{
+    if (words->ranks)
+        TRI_TRY(tri_flag_int("-n", words->ranks, 1, 65536, &roles->workers));
+    if (words->servers)
+        TRI_TRY(tri_flag_int("--servers", words->servers, 1, 64, &roles->servers));
+    if (words->restarts)
+        TRI_TRY(tri_flag_int("--restarts", words->restarts, 0, INT32_MAX, &roles->restarts));
+    if (words->spares)
+        TRI_TRY(tri_flag_int("--spares", words->spares, 1, 1024, &roles->spares));
+    if (words->restarts && !words->servers && !words->elastic)
+        return tri_fail(
+            TRI_ECONFIG,
+            "--restarts goes with --servers or --elastic: ranks of other jobs cannot be replaced one by one");
+    roles->elastic = words->elastic != NULL;
+    roles->store = words->store;
+    roles->listen = words->listen;
+    roles->join = words->join;
+    TRI_TRY(elastic_check(words, roles));
+    if (words->servers && !words->ranks)
+        return tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
+    if (words->hosts && !words->ranks)
+        return tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
+    return TRI_OK;
+}
+
+/* --- the configuration --- */
+
+/* --elastic wants more of a configuration than others; MAX workers have a shard each. */
+static tri_status elastic_configure(const tri_train_words *words, const tri_config *config)
+{
+    int64_t least, most;
+    if (!words->elastic)
+        return tri_stragglers_check(config, false);
+    TRI_TRY(tri_train_elastic_read(words, &least, &most));
+    if (most > config->train.shards)
+        return tri_fail(TRI_ECONFIG, "--elastic %s: want at most train.shards workers, %lld", words->elastic,
+                        (long long)config->train.shards);
+    return tri_elastic_check(config);
+}
+
+/* --servers is short for parallel.sync ps; what else the configuration asks for is not passed over. */
+static tri_status servers_configure(tri_config *config, const tri_worker_roles *roles)
+{
+    const char *sync = config->parallel.sync;
+    if (roles->servers == 0)
+        return TRI_OK;
+    if (strcmp(sync, "allreduce") != 0 && strcmp(sync, "ps") != 0)
+        return tri_fail(TRI_ECONFIG, "--servers goes with parallel.sync ps, got %s", sync);
+    return tri_options_set(&tri_parallel_options, &config->parallel, "sync", "ps");
+}
+
+/* train.batch auto becomes a number here, before there are ranks: all of them are told the same one. */
+static tri_status batch_find(tri_train_words *words, tri_config *config, const tri_worker_roles *roles)
+{
+    const char **end = (const char **)(uintptr_t)words->overrides; /* in argv, whose flags have left room */
+    if (!config->batch_auto)
+        return TRI_OK;
+    if (words->hosts || words->elastic || words->servers || (words->ranks == NULL && tri_train_is_started()))
+        return tri_fail(TRI_ECONFIG, "train.batch auto: want workers of this machine alone, started by 'trireme train "
+                                     "-n N' without --hosts, --elastic and --servers, or a number");
+    TRI_TRY(tri_batch_fit(config, roles->workers > 0 ? (int)roles->workers : 1));
+    snprintf(words->batch, sizeof(words->batch), "train.batch=%lld", (long long)config->train.batch);
+    char line[64];
+    snprintf(line, sizeof(line), "train.batch auto: %lld", (long long)config->train.batch);
+    tri_log_tell(stderr, TRI_LOG_INFO, line);
+    while (*end)
+        end++;
+    end[0] = words->batch;
+    end[1] = NULL;
+    return TRI_OK;
+}
+
+/* Rank 0 looks too; but the launcher's words are the clearer ones, where it is on the same host. */
+static tri_status trace_check(const tri_train_words *words, const tri_config *config, const tri_worker_roles *roles)
+{
+    tri_trace_window window;
+    if (!config->monitor.trace[0] || !tri_train_launches(words, roles) || words->hosts || words->join)
+        return TRI_OK;
+    TRI_TRY(tri_trace_window_read(config->monitor.trace, &window));
+    return tri_trace_path_check(window.path);
+}
+
+/* "runs/cnn-20261121-085500". */
+void tri_train_folder_name(tri_train_words *words, const tri_config *config)
+{
+    const tri_yaml *name = tri_yaml_find(config->model, "name");
+    const char *model = name && name->text ? name->text : "model";
+    time_t now = (time_t)(tri_wall_ns() / TRI_NS_PER_S);
+    struct tm local;
+    char stamp[32];
+    localtime_r(&now, &local);
+    strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+    snprintf(words->folder, sizeof(words->folder), "runs/%.60s-%s", model, stamp);
+    for (int i = 1; tri_fs_exists(words->folder) && i < 1000; i++)
+        snprintf(words->folder, sizeof(words->folder), "runs/%.60s-%s.%d", model, stamp, i);
+}
+
+tri_status tri_train_configure(tri_train_words *words, const tri_worker_roles *roles, tri_config *config)
+{
+    TRI_TRY(tri_config_load(words->config_path, NULL, words->overrides, config));
+    TRI_TRY(tri_say_form(config->monitor.log));
+    TRI_TRY(servers_configure(config, roles));
+    TRI_TRY(batch_find(words, config, roles));
+    TRI_TRY(tri_config_check(config, (int)roles->workers));
+    TRI_TRY(elastic_configure(words, config));
+    if (!words->dry_run)
+        TRI_TRY(trace_check(words, config, roles));
+    return TRI_OK;
+}
