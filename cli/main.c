@@ -2,6 +2,7 @@
  *
  * main.c: the program `trireme`: a table of commands.
  */
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,8 +95,18 @@ static int unknown_command(const char *name)
     return 2;
 }
 
+/* Each thread's own arena would take 64 MiB of addresses, of which a job's limit (ulimit -v) may leave none. Threads
+ * here allocate before the first step, so sharing one costs nothing. */
+static void arenas_limit(void)
+{
+#ifdef M_ARENA_MAX
+    (void)mallopt(M_ARENA_MAX, 2);
+#endif
+}
+
 int main(int argc, char **argv)
 {
+    arenas_limit();
     if (argc < 2) {
         print_help(stderr);
         return 2;
