@@ -2,7 +2,7 @@
 mkdir bin
 cat >bin/ssh <<'END'
 #!/bin/sh
-shift # -oBatchMode=yes
+while [ "${1#-}" != "$1" ]; do shift; done # options
 case $1 in
 127.0.0.7) echo "127.0.0.7: Permission denied (publickey)." >&2; exit 255;;
 127.0.0.8) echo "ssh: connect to host 127.0.0.8 port 22: Connection refused" >&2; exit 255;;

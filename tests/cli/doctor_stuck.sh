@@ -2,7 +2,7 @@
 mkdir bin
 cat >bin/ssh <<'END'
 #!/bin/sh
-shift
+while [ "${1#-}" != "$1" ]; do shift; done # options
 case $1,$2 in
 127.0.0.9,*--version*) echo "trireme 0.1.0"; exit;;
 127.0.0.9,*) exec sleep 1000;;
