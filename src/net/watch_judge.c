@@ -19,6 +19,7 @@
 #define FIRST_LIMIT_NS (10 * TRI_NS_PER_S) /* until the first beat: the peer may still be waiting for others */
 #define DISK_FACTOR    10                  /* so many times the limit for a thread that waits for its disk */
 #define STARVED_FACTOR 10                  /* and for one that sleeps while another one of its process wants a core */
+#define ASLEEP_FACTOR  2 /* and for one that just sleeps: its core may be a virtual one that stands still */
 #define LIMIT_MAX_NS   (5 * TRI_NS_PER_S)
 
 bool tri_watch_trouble_set(tri_watch *watch, tri_status cause, int origin, int subject, tri_verdict verdict,
@@ -154,6 +155,8 @@ static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t 
     if (is_new && state != 'T' && state != 't')
         return;
     if (state == 'R' || (state == 'D' && silent_ns < DISK_FACTOR * limit_ns))
+        return;
+    if (state == 'S' && silent_ns < ASLEEP_FACTOR * limit_ns)
         return;
     /* It waits for another thread of its own, which has not got a core. */
     if (state == 'S' && silent_ns < STARVED_FACTOR * limit_ns && tri_task_any_runs(watch->peers[index].process))

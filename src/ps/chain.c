@@ -109,7 +109,7 @@ void tri_ps_chain_fini(tri_ps_server *server)
 /* A backup that lacks a letter is none. */
 void tri_ps_chain_say(tri_ps_server *server, const tri_letter *letter, const void *body)
 {
-    tri_counter_add(TRI_COUNT_SENT_NBYTES, letter->nbytes);
+    tri_counter_add(TRI_COUNT_SERVED_NBYTES, letter->nbytes);
     (void)tri_ps_concerns_all(server, tri_post_send(server->chain.line, 0, letter, body, NULL, NULL));
     server->chain.sent++;
 }

@@ -52,7 +52,7 @@ bool tri_ps_concerns_all(tri_ps_server *server, tri_status status)
 /* One that cannot be sent would be waited for without end. */
 void tri_ps_answer_send(ps_guest *guest, unsigned priority, const tri_letter *letter, const void *body, bool lasting)
 {
-    tri_counter_add(TRI_COUNT_SENT_NBYTES, letter->nbytes);
+    tri_counter_add(TRI_COUNT_SERVED_NBYTES, letter->nbytes);
     (void)tri_ps_concerns_all(guest->of,
                               tri_post_send(guest->line, priority, letter, body, lasting ? sent_nothing : NULL, NULL));
 }
@@ -155,7 +155,7 @@ tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
     if (sent) {
         *sent = (parcel){guest->of, guest, body, head->nbytes};
         guest->unsent += head->nbytes;
-        tri_counter_add(TRI_COUNT_SENT_NBYTES, head->nbytes);
+        tri_counter_add(TRI_COUNT_SERVED_NBYTES, head->nbytes);
         tri_ps_guest_owes(guest, head->nbytes);
         if (tri_post_send(guest->line, (unsigned)INT32_MAX, &letter, body, parcel_sent, sent) == TRI_OK)
             return TRI_OK;

@@ -341,7 +341,7 @@ tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head)
 tri_status tri_ps_letter_handle(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
     if (guest->server < 0) {
-        tri_counter_add(TRI_COUNT_RECEIVED_NBYTES, head->nbytes);
+        tri_counter_add(TRI_COUNT_TAKEN_NBYTES, head->nbytes);
         tri_counter_add(TRI_COUNT_PUSHES, tri_ps_letter_is(head->kind, PS_IS_PUSH));
         tri_counter_add(TRI_COUNT_PULLS, tri_ps_letter_is(head->kind, PS_IS_PULL));
     }
