@@ -194,7 +194,7 @@ tri_status tri_kv_barrier(tri_kv *kv)
     if (!work)
         return TRI_ENOMEM;
     ps_head head = {.kind = PS_KV_BARRIER, .clock = kv->stops + 1};
-    tri_status status = tri_ps_kv_ask(kv->client, work, NULL, &head, NULL, false, "a barrier");
+    tri_status status = tri_ps_kv_ask_slot(kv->client, work, &head, PS_BARRIER_SLOT);
     status = tri_ps_kv_end(work, status, "a barrier", NULL);
     kv->stops += status == TRI_OK;
     return status;
@@ -212,7 +212,7 @@ static tri_status stats_of(tri_kv *kv, int server, char *text, size_t capacity)
     if (!work)
         return TRI_ENOMEM;
     ps_head head = {.kind = PS_KV_STATS};
-    tri_status status = tri_ps_kv_ask_one(kv->client, work, NULL, &head, NULL, false, server);
+    tri_status status = tri_ps_kv_ask_one(kv->client, work, NULL, &head, NULL, NULL, server);
     work->then = stats_take;
     work->to_text = text;
     work->to_capacity = capacity;
@@ -272,7 +272,7 @@ static tri_status save_ask(tri_kv *kv, const char *folder, tri_kv_work *work)
         tri_status status = save_body(kv, folder, &body);
         ps_head head = {.kind = PS_KV_SAVE, .nbytes = body.nbytes};
         if (status == TRI_OK)
-            status = tri_ps_kv_ask_one(kv->client, work, NULL, &head, body.text, false, s);
+            status = tri_ps_kv_ask_one(kv->client, work, NULL, &head, body.text, NULL, s);
         tri_string_fini(&body);
         TRI_TRY(status);
     }

@@ -199,6 +199,8 @@ static void give_begin(tri_ps_server *server, const ps_slots *lacks)
     chain->copy_table = chain->copy_block = chain->copy_rows = chain->copy_slot = 0;
     for (int t = 0; t < server->table_count; t++)
         table_send(server, server->tables[t]);
+    if (ps_slots_has(lacks, PS_BARRIER_SLOT))
+        tri_ps_kv_stops_send(server);
 }
 
 static void give_next(tri_ps_server *server)
@@ -260,8 +262,9 @@ static void chain_begin(tri_ps_server *server)
     chain->quiet = (ps_quiet){0};
     chain->given = (ps_slots){0};
     chain->is_giving = false;
+    bool starts = server->view.version == 1 && !server->rows_came;
     ps_head head = {.kind = PS_HELLO,
-                    .flags = PS_FLAG_SERVER,
+                    .flags = PS_FLAG_SERVER | (starts ? PS_FLAG_STARTS : 0),
                     .request = PS_VERSION,
                     .clock = server->setup.number,
                     .extra = (double)server->view.version};
@@ -274,9 +277,11 @@ static void chain_begin(tri_ps_server *server)
     }
     for (int t = 0; t < server->kv->table_count; t++) {
         const tri_string *text = &server->kv->tables[t]->text;
-        letter = ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .flags = PS_FLAG_COPY, .nbytes = text->nbytes});
+        letter = ps_head_write(
+            &(ps_head){.kind = PS_KV_OPEN, .flags = starts ? 0 : PS_FLAG_COPY, .nbytes = text->nbytes});
         tri_ps_chain_say(server, &letter, tri_string_text(text));
     }
+    tri_ps_chain_tell(server); /* these are all tables */
 }
 
 tri_status tri_ps_chain_renew(tri_ps_server *server)

@@ -278,8 +278,8 @@ bool tri_ps_kv_serves(tri_ps_client *client, int server)
 
 /* --- the same to all --- */
 
-static ps_call *ask_make(tri_ps_client *client, const tri_kv_table *table, const ps_head *head, const void *body,
-                         bool slots, int server)
+static ps_call *ask_make(const tri_kv_table *table, const ps_head *head, const void *body, const ps_slots *slots,
+                         int server)
 {
     ps_call *call = tri_alloc_zero(1, sizeof(*call));
     if (!call)
@@ -288,12 +288,8 @@ static ps_call *ask_make(tri_ps_client *client, const tri_kv_table *table, const
     call->head = *head;
     call->head.nbytes = slots ? sizeof(ps_slots) : head->nbytes;
     call->head.table = table ? table->id : 0;
-    call->of_slots = slots;
-    if (slots) {
-        tri_mutex_lock(&client->mutex);
-        call->slots = client->kv->slots[server];
-        tri_mutex_unlock(&client->mutex);
-    }
+    call->of_slots = slots != NULL;
+    call->slots = slots ? *slots : (ps_slots){{0}};
     call->weight = TRI_LETTER_NBYTES + call->head.nbytes;
     call->body = tri_alloc(call->head.nbytes);
     if (!call->body) {
@@ -309,9 +305,9 @@ static ps_call *ask_make(tri_ps_client *client, const tri_kv_table *table, const
 }
 
 tri_status tri_ps_kv_ask_one(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
-                             const void *body, bool slots, int server)
+                             const void *body, const ps_slots *slots, int server)
 {
-    ps_call *call = ask_make(client, table, head, body, slots, server);
+    ps_call *call = ask_make(table, head, body, slots, server);
     if (!call)
         return TRI_ENOMEM;
     call->work = work;
@@ -321,10 +317,25 @@ tri_status tri_ps_kv_ask_one(tri_ps_client *client, tri_kv_work *work, const tri
 tri_status tri_ps_kv_ask(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
                          const void *body, bool slots, const char *what)
 {
-    for (int s = 0; s < client->setup.servers; s++)
-        if (tri_ps_kv_serves(client, s))
-            TRI_TRY_IN(tri_ps_kv_ask_one(client, work, table, head, body, slots, s), "%s", what);
+    for (int s = 0; s < client->setup.servers; s++) {
+        tri_mutex_lock(&client->mutex);
+        bool serves = ps_view_has(&client->view, s);
+        ps_slots own = client->kv->slots[s];
+        tri_mutex_unlock(&client->mutex);
+        if (serves)
+            TRI_TRY_IN(tri_ps_kv_ask_one(client, work, table, head, body, slots ? &own : NULL, s), "%s", what);
+    }
     return TRI_OK;
+}
+
+tri_status tri_ps_kv_ask_slot(tri_ps_client *client, tri_kv_work *work, const ps_head *head, int slot)
+{
+    ps_slots slots = {{0}};
+    ps_slots_add(&slots, slot);
+    tri_mutex_lock(&client->mutex);
+    int server = client->view.slots[slot];
+    tri_mutex_unlock(&client->mutex);
+    return tri_ps_kv_ask_one(client, work, NULL, head, NULL, &slots, server);
 }
 
 /* --- open and close --- */

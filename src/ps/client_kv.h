@@ -163,12 +163,14 @@ void tri_ps_kv_call_free(ps_call *call);
 unsigned char *tri_ps_kv_call_join(const ps_call *call);
 /* The client's thread has no use for the caller's rows any more. */
 void tri_ps_kv_give_back(tri_ps_client *client, ps_call *call);
-/* A letter to a server; with `slots` its body is the slots of that server. work may be NULL. */
+/* A letter to a server; slots NULL: it names none, else they are its body. work may be NULL. */
 tri_status tri_ps_kv_ask_one(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
-                             const void *body, bool slots, int server);
-/* The same to each server. */
+                             const void *body, const ps_slots *slots, int server);
+/* The same to each server; with `slots` its body is the slots of that server. */
 tri_status tri_ps_kv_ask(tri_ps_client *client, tri_kv_work *work, const tri_kv_table *table, const ps_head *head,
                          const void *body, bool slots, const char *what);
+/* A letter to whoever has the slot, which is its body. */
+tri_status tri_ps_kv_ask_slot(tri_ps_client *client, tri_kv_work *work, const ps_head *head, int slot);
 /* Waits if work is NULL, else hands it over. Takes `made`; status: of what was queued for it. */
 tri_status tri_ps_kv_end(tri_kv_work *made, tri_status status, const char *what, tri_kv_work **work);
 /* Waits for the answers to PS_KV_OPEN: the step to begin with. Takes the work. */

@@ -13,7 +13,7 @@
 #include "net/post.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 4
+#define PS_VERSION 5
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
@@ -23,6 +23,8 @@
 #define PS_CLOCK_LOST INT64_C(-2)
 /* A byte for each worker. */
 #define PS_CHOICE_LIMIT_NBYTES ((size_t)1 << 20)
+/* A number for each. */
+#define PS_STOPS_LIMIT_NBYTES ((size_t)8 << 20)
 /* No block or list of rows is longer; what a client may make a server hold before it is believed. */
 #define PS_BODY_LIMIT_NBYTES ((size_t)256 << 20)
 
@@ -67,18 +69,19 @@ typedef enum ps_kind {
     PS_KV_PUSH,    /* clock, block, part (bsp), extra: number of the push; body: slots, keys, values -> and values with
                       PS_FLAG_PULL */
     PS_KV_CLOCK,   /* ssp, async: this worker has pushed all of step `clock` - 1; body: slots */
-    PS_KV_BARRIER, /* clock: how many of them -> when all workers have come to it */
+    PS_KV_BARRIER, /* clock: how many of them; body: slots, PS_BARRIER_SLOT alone -> when all workers have come to it */
     PS_KV_STATS,   /* -> body: lines for people */
     PS_KV_SAVE,    /* body: tables, their steps, a folder -> body: what the manifest says of the file */
     PS_KV_LOAD,    /* body: a folder */
     PS_KV_COPY,    /* between servers: block: a slot; body: all of it */
+    PS_KV_STOPS,   /* between servers: body: barriers that each worker has come to, INT64_MAX: it has left */
     PS_KV_DONE,
     PS_KV_FAILED, /* extra: status; body: why */
     PS_KIND_COUNT
 } ps_kind;
 
 /* Flags of letters. */
-#define PS_FLAG_STARTS UINT16_C(1) /* PS_OPEN: this client gives the first values */
+#define PS_FLAG_STARTS UINT16_C(1) /* PS_OPEN: this client gives the first values; PS_HELLO of a server: it has none yet */
 #define PS_FLAG_PULL   UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
 #define PS_FLAG_ALL    UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1 */
 #define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
@@ -92,6 +95,9 @@ typedef enum ps_kind {
 #define PS_FLAG_DEAL UINT16_C(256) /* PS_CLOCK, ps.deal demand: done with all parts before `clock` -> the next one */
 
 #define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
+
+/* Whoever has this slot counts who has come to a barrier. */
+#define PS_BARRIER_SLOT 0
 
 /* In letters to a backup the upper bits of `table` are the worker's number. */
 #define PS_TABLE_BITS 8

@@ -341,6 +341,7 @@ static void forward(tri_ps_server *server, const ps_guest *guest, const ps_head 
 {
     const ps_table *table = head->table < (uint32_t)server->table_count ? server->tables[head->table] : NULL;
     bool known = head->kind == PS_PUSH && table && table->consistency == PS_BSP && !guest->sum;
+    server->rows_came = server->rows_came || (tri_ps_letter_is(head->kind, PS_CHANGES) && ps_kind_is_kv(head->kind));
     if ((tri_ps_letter_is(head->kind, PS_CHANGES)) && !known)
         tri_ps_chain_forward(server, guest->number, letter, body);
 }

@@ -114,6 +114,7 @@ struct tri_ps_server {
     ps_spare spares[PS_SPARES];
     int64_t era;      /* tables of earlier ones are of a run that has gone back to a checkpoint since */
     bool restored;    /* its values are of a checkpoint, and older than the run */
+    bool rows_came;   /* workers have changed rows here */
     bool signal_told; /* that it goes on in spite of one */
     atomic_bool stop;
     tri_status status; /* what ended it */

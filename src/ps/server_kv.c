@@ -95,6 +95,27 @@ static void slots_await(const tri_ps_server *server, kv_table *table)
         table->slots[s].held = table->slots[s].held && server->view.slots[s] == server->setup.number;
 }
 
+/* The server of these slots has nothing in this table. */
+static void slots_begin(const tri_ps_server *server, kv_table *table, int from)
+{
+    for (int s = 0; s < PS_SLOTS; s++)
+        table->slots[s].held = table->slots[s].held || server->view.slots[s] == from;
+}
+
+void tri_ps_kv_told(tri_ps_server *server, int from)
+{
+    for (int s = 0; s < PS_SLOTS; s++)
+        if (server->view.slots[s] == from)
+            ps_slots_remove(&server->kv->untold, s);
+}
+
+void tri_ps_kv_begin(tri_ps_server *server, int from)
+{
+    tri_ps_kv_told(server, from);
+    for (int t = 0; t < server->kv->table_count; t++)
+        slots_begin(server, server->kv->tables[t], from);
+}
+
 /* A backup is told of each table that is made. */
 static tri_status made_tell(tri_ps_server *server, const ps_guest *guest, const ps_head *head, const char *text)
 {
@@ -114,6 +135,8 @@ static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head 
         return status == TRI_ENOMEM ? status : tri_ps_kv_failed(guest, head, status);
     if (guest->server >= 0 && (head->flags & PS_FLAG_COPY))
         slots_await(server, table);
+    else if (guest->server >= 0)
+        slots_begin(server, table, guest->server);
     if (server->kv->table_count > before)
         TRI_TRY(made_tell(server, guest, head, text));
     if (guest->server >= 0)
@@ -122,10 +145,14 @@ static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head 
     return TRI_OK;
 }
 
-/* What a client that comes in a worker's place goes on from: pushes and barriers that were heard of it. */
-static tri_status on_join(ps_kv *kv, ps_guest *guest, const ps_head *head)
+/* What a client that comes in a worker's place goes on from: pushes and barriers that were heard of it. It has reached
+ * all servers, so the backup is there, and has all from the first letter on that changes something. */
+static tri_status on_join(tri_ps_server *server, ps_guest *guest, const ps_head *head)
 {
+    const ps_kv *kv = server->kv;
     uint64_t last = 0;
+    if (!server->chain.line && server->chain.backup < 0)
+        TRI_TRY(tri_ps_chain_renew(server));
     for (int t = 0; t < kv->table_count; t++)
         for (int s = 0; s < PS_SLOTS; s++)
             if (kv->tables[t]->slots[s].last[guest->number] > last)
@@ -200,11 +227,13 @@ tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_hea
     kv_table *table;
     switch (head->kind) {
     case PS_KV_JOIN:
-        return on_join(server->kv, guest, head);
+        return guest->server >= 0 ? TRI_OK : on_join(server, guest, head);
     case PS_KV_OPEN:
         return on_open(server, guest, head, body);
     case PS_KV_BARRIER:
-        return tri_ps_kv_barrier(server->kv, guest, head);
+        return tri_ps_kv_barrier(server->kv, guest, head, body);
+    case PS_KV_STOPS:
+        return tri_ps_kv_stops_take(server->kv, body, head->nbytes);
     case PS_KV_STATS:
         return on_stats(server, guest, head);
     case PS_KV_COPY:
@@ -250,13 +279,14 @@ static void slot_empty(kv_table *table, int number)
 
 void tri_ps_kv_slot_drop(tri_ps_server *server, int slot)
 {
+    ps_slots_add(&server->kv->untold, slot);
     for (int t = 0; t < server->kv->table_count; t++)
         slot_empty(server->kv->tables[t], slot);
 }
 
 bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot)
 {
-    bool lacks = false;
+    bool lacks = ps_slots_has(&server->kv->untold, slot);
     for (int t = 0; t < server->kv->table_count; t++)
         lacks = lacks || !server->kv->tables[t]->slots[slot].held;
     return lacks;

@@ -16,7 +16,7 @@
 #include "ps/sparse.h"
 
 typedef struct kv_slot {
-    bool held;             /* a backup: it was given what is in it */
+    bool held;             /* a backup: it has what its server has in it */
     int64_t clock;         /* bsp: steps taken; else those that all workers have finished, INT64_MAX: all have left */
     uint64_t *last;        /* [workers] number of the latest push of each that was taken in */
     int64_t *clocks;       /* ssp, async: [workers] steps that each has finished; INT64_MAX: it has left */
@@ -83,6 +83,7 @@ typedef struct ps_kv {
     kv_stop *stops;    /* [workers] */
     bool *left;        /* [workers] */
     int workers;
+    ps_slots untold; /* their server has not told yet what tables it has */
     ps_rows_room room;
     kv_save *save; /* a file being written, NULL: none */
 } ps_kv;
@@ -96,7 +97,10 @@ tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_hea
 void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest);
 /* What is here of a slot means nothing any more. */
 void tri_ps_kv_slot_drop(tri_ps_server *server, int slot);
-/* It has not been given what some table has in that slot. */
+/* What tables a server has is known here, whose backup this is; and it has nothing in them. */
+void tri_ps_kv_told(tri_ps_server *server, int from);
+void tri_ps_kv_begin(tri_ps_server *server, int from);
+/* It has not been given what some table has in that slot, or may have. */
 bool tri_ps_kv_slot_lacks(const tri_ps_server *server, int slot);
 /* A letter was answered with a failure that is the call's alone; or it is done. */
 tri_status tri_ps_kv_failed(ps_guest *guest, const ps_head *head, tri_status status);
@@ -117,7 +121,12 @@ void tri_ps_kv_view(tri_ps_server *server);
 
 /* --- server_kv_clock.c --- */
 tri_status tri_ps_kv_clock(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body);
-tri_status tri_ps_kv_barrier(ps_kv *kv, ps_guest *guest, const ps_head *head);
+tri_status tri_ps_kv_barrier(ps_kv *kv, ps_guest *guest, const ps_head *head, const void *body);
+/* Barriers are another server's affair now: who waits here is told so. */
+void tri_ps_kv_stops_yield(tri_ps_server *server);
+/* What is known of them, as a letter to the backup; and what the server knows whose backup this is. */
+void tri_ps_kv_stops_send(tri_ps_server *server);
+tri_status tri_ps_kv_stops_take(ps_kv *kv, const void *body, size_t nbytes);
 /* A worker has left: nobody waits for it. */
 tri_status tri_ps_kv_left(tri_ps_server *server, int worker);
 

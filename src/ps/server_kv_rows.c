@@ -233,6 +233,8 @@ void tri_ps_kv_waits_forget(ps_kv *kv, const ps_guest *guest)
 
 void tri_ps_kv_view(tri_ps_server *server)
 {
+    if (server->view.slots[PS_BARRIER_SLOT] != server->setup.number)
+        tri_ps_kv_stops_yield(server);
     for (int t = 0; t < server->kv->table_count; t++)
         for (kv_wait **at = &server->kv->tables[t]->waits; *at;) {
             const kv_wait *wait = *at;

@@ -35,6 +35,8 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
     for (int s = 0; s < PS_SLOTS; s++)
         if (server->view.slots[s] != server->setup.number)
             tri_ps_slot_leave(server, s);
+    if ((head->flags & PS_FLAG_STARTS) && server->view.version == 1) /* then what is not here is not there either */
+        tri_ps_kv_begin(server, guest->server);
     return TRI_OK;
 }
 
@@ -238,10 +240,13 @@ static tri_status on_bye(tri_ps_server *server, ps_guest *guest, const ps_head *
 
 static tri_status on_look(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
+    int from = guest->server;
     (void)body;
     guest->is_stalled = false; /* what it says from now on it says from the beginning */
     if (head->clock > (int64_t)server->view.version)
-        tri_ps_end_with(server, tri_ps_view_look(server));
+        tri_ps_end_with(server, tri_ps_view_look(server)); /* the guest may be gone */
+    if (from >= 0)
+        tri_ps_kv_told(server, from);
     return TRI_OK;
 }
 
@@ -309,11 +314,12 @@ static const struct {
     [PS_KV_PULL] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_OF_SLOTS | PS_IS_PULL},
     [PS_KV_PUSH] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_CHANGES | PS_OF_SLOTS | PS_IS_PUSH},
     [PS_KV_CLOCK] = {tri_ps_kv_letter, sizeof(ps_slots), PS_CHANGES | PS_OF_SLOTS},
-    [PS_KV_BARRIER] = {tri_ps_kv_letter, 0, 0},
+    [PS_KV_BARRIER] = {tri_ps_kv_letter, sizeof(ps_slots), PS_CHANGES | PS_OF_SLOTS},
     [PS_KV_STATS] = {tri_ps_kv_letter, 0, 0},
     [PS_KV_SAVE] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, 0},
     [PS_KV_LOAD] = {tri_ps_kv_letter, PS_PATH_LIMIT_NBYTES, PS_CHANGES},
     [PS_KV_COPY] = {tri_ps_kv_letter, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
+    [PS_KV_STOPS] = {tri_ps_kv_letter, PS_STOPS_LIMIT_NBYTES, PS_OF_SERVER},
     [PS_LOOK] = {on_look, 0, 0},
     [PS_COPY_TABLE] = {on_copy_table, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},
     [PS_COPY] = {on_copy, PS_BODY_LIMIT_NBYTES, PS_OF_SERVER},

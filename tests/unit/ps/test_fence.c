@@ -171,6 +171,7 @@ static void hello_as_server(scene *at)
     say(at->as_server,
         &(ps_head){.kind = PS_HELLO, .flags = PS_FLAG_SERVER, .request = PS_VERSION, .clock = at->other, .extra = 1},
         NULL);
+    say(at->as_server, &(ps_head){.kind = PS_LOOK, .clock = 1}, NULL); /* it has no tables */
 }
 
 static ps_view view_now(const scene *at)
@@ -329,6 +330,62 @@ static void who_hears_of_its_backup_again_says_what_it_kept(void **state)
     scene_close(&at);
 }
 
+/* --- a backup in its first moments --- */
+
+static void open_as_server(scene *at)
+{
+    ps_kv_spec spec;
+    tri_string text = {0};
+    OK(ps_kv_spec_make("table", 4, 1, "merge: add", &spec));
+    OK(ps_kv_spec_print(&spec, &text));
+    say(at->as_server, &(ps_head){.kind = PS_KV_OPEN, .nbytes = text.nbytes}, tri_string_text(&text));
+    tri_string_fini(&text);
+}
+
+/* The other server dies when it has said so much; what became of the server that goes on in its place. */
+static tri_status dies_after(scene *at, uint16_t flags, bool opens)
+{
+    scene_open(at, 2, 1);
+    at->as_server = dial(at);
+    say(at->as_server,
+        &(ps_head){.kind = PS_HELLO,
+                   .flags = PS_FLAG_SERVER | flags,
+                   .request = PS_VERSION,
+                   .clock = at->other,
+                   .extra = 1},
+        NULL);
+    if (opens)
+        open_as_server(at);
+    while (at->acknowledged < 1 + (opens ? 1 : 0))
+        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
+    ps_view view = view_now(at);
+    OK(tri_ps_views_claim(at->store, &(ps_change){PS_WITHOUT, at->other}, &view));
+    say(at->as_server, &(ps_head){.kind = PS_LOOK, .clock = (int64_t)view.version}, NULL);
+    turn_until(at, &at->lost_server, LIMIT_MS);
+    tri_ps_server_stop(at->server);
+    tri_thread_join(at->thread);
+    tri_post_close(at->post);
+    tri_ps_server_close(at->server);
+    tri_store_close(at->store);
+    return at->status;
+}
+
+static void who_had_nothing_yet_is_no_loss(void **state)
+{
+    scene at;
+    (void)state;
+    assert_int_equal(dies_after(&at, PS_FLAG_STARTS, false), TRI_OK);
+    assert_int_equal(dies_after(&at, PS_FLAG_STARTS, true), TRI_OK);
+}
+
+/* It may have had tables that this one has never heard of. */
+static void who_has_not_told_its_tables_is_missed(void **state)
+{
+    scene at;
+    (void)state;
+    assert_int_equal(dies_after(&at, 0, false), TRI_EPEER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +393,8 @@ int main(void)
         cmocka_unit_test(who_wakes_up_when_others_do_without_it_is_not_listened_to),
         cmocka_unit_test(who_wakes_up_tells_nobody_what_it_knew_before),
         cmocka_unit_test(who_hears_of_its_backup_again_says_what_it_kept),
+        cmocka_unit_test(who_had_nothing_yet_is_no_loss),
+        cmocka_unit_test(who_has_not_told_its_tables_is_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

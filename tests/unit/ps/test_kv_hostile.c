@@ -202,7 +202,9 @@ static void letters_that_cannot_be_are_refused_and_say_why(void **state)
     BAD("step 5 is over, after step 0",
         (letter.head.kind = PS_KV_CLOCK, letter.head.clock = 5, letter.head.nbytes = 16));
     BAD("want at most 16", letter.head.kind = PS_KV_CLOCK);
-    BAD("barrier 3", (letter.head.kind = PS_KV_BARRIER, letter.head.clock = 3, letter.head.nbytes = 0));
+    BAD("barrier 3", (letter.head.kind = PS_KV_BARRIER, letter.head.clock = 3, letter.head.nbytes = 16));
+    BAD("bytes of slots", (letter.head.kind = PS_KV_BARRIER, letter.head.clock = 1, letter.head.nbytes = 0));
+    BAD("as only servers do", (letter.head.kind = PS_KV_STOPS, letter.head.nbytes = 16));
     BAD("kind 99", letter.head.kind = (ps_kind)99);
     BAD("it says that it is worker",
         (letter.head.kind = PS_HELLO, letter.head.request = PS_VERSION, letter.head.clock = 0, letter.head.nbytes = 0));
