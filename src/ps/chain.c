@@ -277,8 +277,8 @@ static void chain_begin(tri_ps_server *server)
     }
     for (int t = 0; t < server->kv->table_count; t++) {
         const tri_string *text = &server->kv->tables[t]->text;
-        letter = ps_head_write(
-            &(ps_head){.kind = PS_KV_OPEN, .flags = starts ? 0 : PS_FLAG_COPY, .nbytes = text->nbytes});
+        letter =
+            ps_head_write(&(ps_head){.kind = PS_KV_OPEN, .flags = starts ? 0 : PS_FLAG_COPY, .nbytes = text->nbytes});
         tri_ps_chain_say(server, &letter, tri_string_text(text));
     }
     tri_ps_chain_tell(server); /* these are all tables */

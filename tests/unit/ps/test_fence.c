@@ -348,11 +348,8 @@ static tri_status dies_after(scene *at, uint16_t flags, bool opens)
     scene_open(at, 2, 1);
     at->as_server = dial(at);
     say(at->as_server,
-        &(ps_head){.kind = PS_HELLO,
-                   .flags = PS_FLAG_SERVER | flags,
-                   .request = PS_VERSION,
-                   .clock = at->other,
-                   .extra = 1},
+        &(ps_head){
+            .kind = PS_HELLO, .flags = PS_FLAG_SERVER | flags, .request = PS_VERSION, .clock = at->other, .extra = 1},
         NULL);
     if (opens)
         open_as_server(at);
