@@ -141,8 +141,12 @@ static void link_mend(tri_ps_client *client, int server)
 {
     ps_link *link = &client->links[server];
     int64_t now_ns = tri_now_ns();
-    if (link->line || now_ns < link->dial_ns || !ps_view_has(&client->view, server))
+    bool serves = ps_view_has(&client->view, server);
+    if (!serves) /* who comes back, or was not there when this client began, has all of ps.retry_s again */
+        link->lost_ns = 0;
+    if (link->line || now_ns < link->dial_ns || !serves)
         return;
+    link->lost_ns = link->lost_ns == 0 ? now_ns : link->lost_ns;
     link->dial_ns = now_ns + DIAL_EVERY_NS;
     if (link_dial(client, server, now_ns + DIAL_EVERY_NS / 2) == TRI_OK) {
         tri_ps_kv_greet(client, server);
