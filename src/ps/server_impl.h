@@ -112,10 +112,11 @@ struct tri_ps_server {
     struct ps_kv *kv; /* tables of rows (server_kv.h) */
     ps_save *save;    /* of the latest checkpoint, NULL: there was none */
     ps_spare spares[PS_SPARES];
-    int64_t era;      /* tables of earlier ones are of a run that has gone back to a checkpoint since */
-    bool restored;    /* its values are of a checkpoint, and older than the run */
-    bool rows_came;   /* workers have changed rows here */
-    bool signal_told; /* that it goes on in spite of one */
+    int64_t era;               /* tables of earlier ones are of a run that has gone back to a checkpoint since */
+    bool restored;             /* its values are of a checkpoint, and older than the run */
+    uint64_t shared[PS_SLOTS]; /* version of the view that gave the slot to whom this server backs up; 0: none did */
+    bool rows_came;            /* workers have changed rows here */
+    bool signal_told;          /* that it goes on in spite of one */
     atomic_bool stop;
     tri_status status; /* what ended it */
     char message[TRI_ERROR_NBYTES];

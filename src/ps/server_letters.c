@@ -33,8 +33,8 @@ static tri_status neighbour_hello(tri_ps_server *server, ps_guest *guest, const 
     }
     guest->server = (int)head->clock;
     for (int s = 0; s < PS_SLOTS; s++)
-        if (server->view.slots[s] != server->setup.number)
-            tri_ps_slot_leave(server, s);
+        if (server->view.slots[s] != server->setup.number && (double)server->shared[s] <= head->extra)
+            tri_ps_slot_leave(server, s); /* what was shared since it said this it takes for given */
     if ((head->flags & PS_FLAG_STARTS) && server->view.version == 1) /* then what is not here is not there either */
         tri_ps_kv_begin(server, guest->server);
     return TRI_OK;

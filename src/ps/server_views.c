@@ -61,6 +61,13 @@ void tri_ps_slot_leave(tri_ps_server *server, int slot)
             if (server->tables[t]->slots[b] == slot)
                 tri_ps_block_drop(server->tables[t], b);
     tri_ps_kv_slot_drop(server, slot);
+    server->shared[slot] = 0;
+}
+
+static void slot_share(tri_ps_server *server, int slot, uint64_t version)
+{
+    slot_yield(server, slot);
+    server->shared[slot] = version;
 }
 
 bool tri_ps_slot_lacks(const tri_ps_server *server, int slot)
@@ -117,7 +124,7 @@ static tri_status view_step(tri_ps_server *server, const ps_view *next)
         if ((after == PS_NOTHING && before != PS_NOTHING) || (after == PS_BACKUP && !stays))
             tri_ps_slot_leave(server, s);
         else if (after == PS_BACKUP && before == PS_PRIMARY)
-            slot_yield(server, s);
+            slot_share(server, s, next->version);
         else if (after == PS_PRIMARY && before != PS_PRIMARY && ps_view_has(next, number))
             TRI_TRY(slot_gain(server, s));
     }
