@@ -89,10 +89,14 @@ static int64_t clock_of(const tri_ps_server *server, const kv_table *table, int 
     return least;
 }
 
+/* Copies of all that the other server has will come, but for what this one gave it: that is taken for given, also where
+ * the letter was said before. */
 static void slots_await(const tri_ps_server *server, kv_table *table)
 {
-    for (int s = 0; s < PS_SLOTS; s++)
-        table->slots[s].held = table->slots[s].held && server->view.slots[s] == server->setup.number;
+    for (int s = 0; s < PS_SLOTS; s++) {
+        bool stays = server->view.slots[s] == server->setup.number || server->shared[s] > 0;
+        table->slots[s].held = table->slots[s].held && stays;
+    }
 }
 
 /* The server of these slots has nothing in this table. */
