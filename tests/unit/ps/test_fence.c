@@ -31,6 +31,7 @@ typedef struct scene {
     tri_thread *thread;
     pthread_t server_thread;
     tri_status status;
+    atomic_bool ended;                          /* the real one, with that status */
     tri_post *post;                             /* the other one, and the worker */
     tri_line *as_server;                        /* dialed: the other one has the real one as its backup */
     tri_line *as_worker;                        /* dialed */
@@ -94,6 +95,7 @@ static void server_body(void *arg)
     pthread_sigmask(SIG_UNBLOCK, &usr, NULL); /* who_wakes_up_tells_nobody_what_it_knew_before() */
     at->server_thread = pthread_self();
     at->status = tri_ps_server_run(at->server);
+    atomic_store(&at->ended, true);
 }
 
 static void address_put(scene *at, int number, const char *address)
@@ -358,7 +360,8 @@ static tri_status dies_after(scene *at, uint16_t flags, bool opens)
     ps_view view = view_now(at);
     OK(tri_ps_views_claim(at->store, &(ps_change){PS_WITHOUT, at->other}, &view));
     say(at->as_server, &(ps_head){.kind = PS_LOOK, .clock = (int64_t)view.version}, NULL);
-    turn_until(at, &at->lost_server, LIMIT_MS);
+    while (!at->lost_server && !atomic_load(&at->ended))
+        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
     tri_ps_server_stop(at->server);
     tri_thread_join(at->thread);
     tri_post_close(at->post);
