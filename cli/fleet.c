@@ -309,6 +309,7 @@ static void launcher_run(int index, void *arg)
     fleet *all = arg;
     (void)index;
     all->faults_left = all->config->is_quiet ? 0 : all->config->faults;
+    all->flips_left = all->config->flips;
     all->fault_ns = (int64_t)fleet_draw(all, 100 * TRI_NS_PER_MS);
     for (int i = 0; i < founders_of(all) + spares_of(all) && !all->result->broken[0]; i++)
         if (worker_start(all, i) != TRI_OK)

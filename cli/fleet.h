@@ -3,8 +3,9 @@
  * fleet.h: a whole elastic job in a simulation (`trireme sim recovery`): workers that run the production code from
  * train/elastic.h down, each in a process that may be killed, stopped, cut off, sent away or joined by others.
  *
- * fleet.c starts the workers and does to them what the seed says, fleet_watch.c looks at every step of every worker and
- * fleet_state.c at what it has then, fleet_layout.c says what they train, fleet_store.c is their way to the store.
+ * fleet.c starts the workers and does to them what the seed says, fleet_flip.c to their memory; fleet_watch.c looks at
+ * every step of every worker and fleet_state.c at what it has then; fleet_layout.c says what they train, fleet_store.c
+ * is their way to the store.
  */
 #ifndef TRI_CLI_FLEET_H
 #define TRI_CLI_FLEET_H
@@ -42,6 +43,7 @@ typedef struct fleet_config {
     int64_t steps; /* of the run */
     int faults;
     int spares;      /* that wait beside them from the beginning */
+    int flips;       /* bits of spread states, at most; each comparison then is made */
     bool stragglers; /* slow ones are replaced */
     uint64_t seed;
     const fleet_layout *layout;
@@ -52,7 +54,7 @@ typedef struct fleet_config {
 typedef struct fleet_result {
     uint64_t trace;                  /* of all that happened, and when */
     int64_t generations, steps_made; /* by all workers */
-    int kills, stops, cuts, joins, leaves, begun_anew, replaced;
+    int kills, stops, cuts, joins, leaves, begun_anew, replaced, flips;
     int lost;                    /* workers that ended because parts of the state were lost */
     int64_t took_ns, longest_ns; /* virtual: of the run; without any new step */
     uint64_t peak_nbytes;        /* of all workers */
@@ -122,7 +124,7 @@ struct fleet {
     fleet_meeting *meetings; /* the newest first */
     int64_t front, front_ns; /* the newest step that anybody has made, and when */
     int64_t front_generation;
-    int faults_left;
+    int faults_left, flips_left;
     int64_t fault_ns; /* when the next one is due */
     bool finished;
 };
@@ -143,6 +145,8 @@ void fleet_text_make(fleet *all);
 void fleet_state_check(const fleet_worker *worker, const tri_job *job);
 /* Each part of a spread state is with two workers of the generation, on two hosts where that can be. */
 void fleet_mirrors_check(fleet *all, int64_t generation);
+/* After a step of the worker: perhaps a bit of what it has flips. */
+void fleet_flip(fleet_worker *worker, const tri_job *job);
 /* The worker goes on without the state: nobody may have it who can be asked. */
 void fleet_loss_check(fleet *all, const fleet_worker *worker, const char *what);
 /* The worker is in no generation any more. */

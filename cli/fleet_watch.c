@@ -192,5 +192,7 @@ void fleet_stepped(void *arg, const tri_job *job)
     worker->set.step = job->step;
     front_move(all, job->step, worker->meeting);
     if (!is_new)
+        fleet_flip(worker, job);
+    if (!is_new)
         tri_sleep_ns(worker->step_ns);
 }

@@ -16,7 +16,7 @@
 #define PROGRESS_NS (10 * TRI_NS_PER_S)
 
 static struct {
-    const char *ranks, *seeds, *first, *steps, *faults, *layout, *spares, *stragglers, *twice, *verbose;
+    const char *ranks, *seeds, *first, *steps, *faults, *flips, *layout, *spares, *stragglers, *twice, *verbose;
 } given;
 static const tri_flag flags[] = {
     {"--ranks", "N", "workers that begin (default 64)", &given.ranks},
@@ -24,6 +24,7 @@ static const tri_flag flags[] = {
     {"--first", "S", "the first of them (default 1)", &given.first},
     {"--steps", "N", "of each run (default 20)", &given.steps},
     {"--faults", "N", "of each run (default 12)", &given.faults},
+    {"--flips", "N", "bits of parts of the state, and of their mirrors, that flip (default 0)", &given.flips},
     {"--layout", "NAME", "data (default), zero1, zero2, zero3, stages, tensor, mesh; all: by the seed", &given.layout},
     {"--spares", "N", "workers that wait beside them (default 0)", &given.spares},
     {"--stragglers", NULL, "workers that are much slower than the others are replaced", &given.stragglers},
@@ -67,13 +68,15 @@ static tri_status layout_read(recovery *all)
 
 static tri_status plan_read(recovery *all)
 {
-    int64_t ranks, faults, spares;
+    int64_t ranks, faults, flips, spares;
     TRI_TRY(number_read("--ranks", given.ranks, 64, 1, RANKS_MAX, &ranks));
     TRI_TRY(number_read("--seeds", given.seeds, 20, 1, 1000000000, &all->seeds));
     TRI_TRY(number_read("--first", given.first, 1, 1, INT64_MAX / 2, &all->first));
     TRI_TRY(number_read("--steps", given.steps, 20, 1, FLEET_STEPS_MAX, &all->one.steps));
     TRI_TRY(number_read("--faults", given.faults, 12, 0, 100000, &faults));
+    TRI_TRY(number_read("--flips", given.flips, 0, 0, 100000, &flips));
     all->one.ranks = (int)ranks;
+    all->one.flips = (int)flips;
     TRI_TRY(number_read("--spares", given.spares, 0, 0, RANKS_MAX, &spares));
     all->one.faults = (int)faults;
     all->one.spares = (int)spares;
@@ -94,6 +97,7 @@ static void add(recovery *all, const fleet_result *one)
     sum->begun_anew += one->begun_anew;
     sum->replaced += one->replaced;
     sum->lost += one->lost;
+    sum->flips += one->flips;
     sum->took_ns += one->took_ns;
     sum->longest_ns = one->longest_ns > sum->longest_ns ? one->longest_ns : sum->longest_ns;
     sum->peak_nbytes = one->peak_nbytes > sum->peak_nbytes ? one->peak_nbytes : sum->peak_nbytes;
@@ -183,6 +187,8 @@ static tri_status end_tell(const recovery *all)
            (long long)all->failed);
     if (sum->lost > 0)
         printf("%d workers ended as all that held parts of the state were killed\n", sum->lost);
+    if (all->one.flips > 0)
+        printf("%d bits flipped\n", sum->flips);
     if (all->one.stragglers)
         printf("%d left because they were slow\n", sum->replaced);
     if (all->failed == 0)

@@ -85,7 +85,7 @@ static void clock_end(chaos_strike *strike, chaos_worker *worker)
 /* One of the upper bits of a mantissa: a lower one may be gone by rounding before anybody compares. */
 static tri_status corrupt_begin(chaos_strike *strike, chaos_worker *worker)
 {
-    uint64_t count = (uint64_t)atomic_load(&worker->page->weights_nbytes) / 4, draw = strike->event.draw % 1000;
+    uint64_t count = (uint64_t)atomic_load(&worker->page->weak_nbytes) / 4, draw = strike->event.draw % 1000;
     if (count == 0)
         return tri_fail(TRI_ENOTFOUND, "the worker has no weights of its own");
     strike->amount = count * draw / 1000 * 32 + 16 + draw % 7;
@@ -108,7 +108,8 @@ const chaos_kind chaos_kinds[] = {
     {"full-disk", "nothing that it writes finds room (ENOSPC)", 0.5, 3, 1, true, false, disk_begin, NULL, NULL},
     {"clock", "its wall clock jumps by up to two hours, and back", 0.5, 3, 1, true, false, clock_begin, NULL,
      clock_end},
-    {"corrupt", "one bit of its weights flips", 0, 0, 3, true, false, corrupt_begin, NULL, NULL},
+    {"corrupt", "one bit of its weights flips, or of its part of a spread state and its mirror", 0, 0, 3, true, false,
+     corrupt_begin, NULL, NULL},
 };
 _Static_assert(sizeof(chaos_kinds) / sizeof(chaos_kinds[0]) == CHAOS_KINDS, "CHAOS_KINDS counts the rows");
 

@@ -62,7 +62,7 @@ typedef struct job_action {
 } job_action;
 
 static const job_action actions[] = {
-    {verify_is_due, tri_job_verify_now}, /* before others see them */
+    {verify_is_due, tri_job_mirrors_verify_now},  {verify_is_due, tri_job_verify_now}, /* before others see them */
     {evaluate_is_due, tri_job_evaluate_and_tell}, {sample_is_due, tri_job_sample},
     {tri_job_show_is_due, tri_job_show_write}, /* with what was evaluated */
     {tri_job_save_is_due, tri_job_save_due},

@@ -68,6 +68,8 @@ tri_status tri_job_due_make(tri_job *job, tri_stock_set *set)
         tri_optim_step_at(i < due->own_count ? set->own.optim : set->mirror.optim, &due->moves, piece->values,
                           piece->sums, piece->slice.first, piece->slice.count);
     }
+    if (!job->record.skipped)
+        tri_job_mirrors_written(job, set, job->step + 1);
     tri_job_due_close(job);
     return tri_job_step_end(job);
 }

@@ -214,13 +214,16 @@ typedef struct tri_job_roles {
     tri_job_due due;
     int mirrored; /* rank whose role the mirror is; -1: there is no mirror */
     tri_step_phase phase;
-    tri_job_rest under_way; /* what a step that failed had found out */
-    tri_sync_piece *pieces; /* of the mirror */
-    int piece_count;        /* of them */
-    float *sums;            /* theirs */
-    tri_batch *batch;       /* the sums of this role go to its mirror, those of the other one come; or NULL */
-    int64_t nbytes;         /* that it sends */
-    int64_t step_start_ns;  /* of the step under way */
+    tri_job_rest under_way;    /* what a step that failed had found out */
+    tri_sync_piece *pieces;    /* of the mirror */
+    int piece_count;           /* of them */
+    float *sums;               /* theirs */
+    tri_batch *batch;          /* the sums of this role go to its mirror, those of the other one come; or NULL */
+    int64_t every;             /* steps from one comparison of parts with their mirrors to the next; 0: none */
+    int in_a_row;              /* repairs of them, of this step */
+    tri_stock_sight sights[2]; /* of the own role and the mirror, when they were compared last */
+    int64_t nbytes;            /* that it sends */
+    int64_t step_start_ns;     /* of the step under way */
 } tri_job_roles;
 
 /* What train.sample_every needs (sample.c). */
@@ -425,8 +428,8 @@ tri_status tri_job_leave_agree(tri_job *job);
 tri_status tri_job_mirror_open(tri_job *job);
 void tri_job_mirror_close(tri_job *job);
 /* Between the sums of a step and the moving of the weights, where job->roles.on: nothing moves anywhere before all
- * ranks have all that moves. */
-tri_status tri_job_commit(tri_job *job);
+ * ranks have all that moves. same: nor if a part of the state and its mirror differ. */
+tri_status tri_job_commit(tri_job *job, bool *same);
 /* What this rank moves in a step, as the sync has it: into room for its pieces and one; returns how many. */
 int tri_job_own_pieces(const tri_job *job, tri_sync_piece *pieces);
 /* The mirror moves as its owner does. */
@@ -538,6 +541,23 @@ tri_status tri_job_verify_now(tri_job *job);
 /* `ranks` differ, and it cannot be said who is right: fails on all ranks; where these come and go, the next generation
  * begins at the newest checkpoint. Collective. */
 tri_status tri_job_verify_tie(tri_job *job, const char *ranks);
+tri_status tri_job_verify_drop(tri_job *job, const char *what);
+/* train.verify_every, where so many bytes are hashed: steps; 0: off. */
+int64_t tri_job_verify_steps(const tri_job *job, double nbytes);
+/* verify_mirrors.c: parts of a spread state and their mirrors. Once these are there. */
+tri_status tri_job_mirrors_verify_open(tri_job *job);
+/* They are compared before this step moves them; the same on all ranks. */
+bool tri_job_mirrors_due(const tri_job *job, int64_t step);
+/* A set has been written, up to this step. */
+void tri_job_mirrors_written(const tri_job *job, tri_stock_set *set, int64_t step);
+/* Collective, called `name`; the same on all ranks. */
+tri_status tri_job_mirrors_compare(tri_job *job, const char *name, bool *same);
+/* Then, collective, where they are not the same: names and repairs them, or fails on all ranks. */
+tri_status tri_job_mirrors_repair(tri_job *job);
+/* Between steps; collective. */
+tri_status tri_job_mirrors_verify_now(tri_job *job);
+/* Without the others: what has changed in memory since it was written takes no role any more. */
+void tri_job_mirrors_check(const tri_job *job, tri_stock_set *set, int64_t step);
 /* stragglers.c: whether a configuration can have them replaced; by watch.c, whose rows of all ranks are of so many
  * steps (collective). */
 tri_status tri_stragglers_check(const tri_config *config, bool elastic);

@@ -120,7 +120,7 @@ tri_status tri_job_mirror_open(tri_job *job)
     tri_status status = own && counts ? mirror_make(job, own, counts, counts + ranks) : TRI_ENOMEM;
     tri_free(own);
     tri_free(counts);
-    return status;
+    return status == TRI_OK ? tri_job_mirrors_verify_open(job) : status;
 }
 
 void tri_job_mirror_close(tri_job *job)
@@ -134,16 +134,24 @@ void tri_job_mirror_close(tri_job *job)
     roles->sums = NULL;
     roles->piece_count = 0;
     roles->nbytes = 0;
+    roles->every = 0;
 }
 
-tri_status tri_job_commit(tri_job *job)
+tri_status tri_job_commit(tri_job *job, bool *same)
 {
     tri_job_roles *roles = &job->roles;
+    *same = true;
     if (!roles->on || job->world == 1)
         return TRI_OK;
     if (roles->batch && !job->record.skipped)
         TRI_TRY_IN(tri_batch_run(roles->batch, NULL), "while mirrors get the sums");
     roles->phase = TRI_STEP_READY;
+    if (tri_job_mirrors_due(job, job->step)) {
+        TRI_TRY(tri_job_mirrors_compare(job, "commit", same));
+        if (!*same)
+            roles->phase = TRI_STEP_OPEN;
+        return TRI_OK;
+    }
     tri_group_name_next(job->group, "commit");
     tri_status status = tri_barrier(job->group, NULL);
     tri_group_name_next(job->group, "");
@@ -159,4 +167,6 @@ void tri_job_mirror_move(tri_job *job)
                           piece->slice.count);
     }
     roles->phase = TRI_STEP_MOVED;
+    if (!job->record.skipped)
+        tri_job_mirrors_written(job, &roles->now, job->step + 1);
 }

@@ -114,17 +114,31 @@ static void kept_close(tri_job *job)
     job->roles.settled = true;
 }
 
-tri_status tri_job_roles_resolve(tri_job *job)
+/* Which of the two sets counts. */
+static tri_status sets_resolve(tri_job *job)
 {
     tri_job_roles *roles = &job->roles;
     bool stands = true;
-    if (!roles->on || roles->settled)
+    if (roles->settled)
         return TRI_OK;
     if (roles->formed)
         TRI_TRY(job->elastic.formed(job->elastic.called_arg, false, &stands));
     if (!roles->formed || !stands)
         return kept_take(job);
     kept_close(job);
+    return TRI_OK;
+}
+
+tri_status tri_job_roles_resolve(tri_job *job)
+{
+    tri_job_roles *roles = &job->roles;
+    if (!roles->on)
+        return TRI_OK;
+    TRI_TRY(sets_resolve(job));
+    if (roles->formed)
+        tri_job_mirrors_check(job, &roles->now, job->step);
+    if (roles->kept.what.generation > 0)
+        tri_job_mirrors_check(job, &roles->kept, roles->kept.what.step);
     return TRI_OK;
 }
 
@@ -277,14 +291,20 @@ static const tri_stock *stock_of(const tri_stock *stock)
     return stock->params ? stock : NULL;
 }
 
+/* What has changed in memory (role -1) is not given. */
+static const tri_stock *source_of(bool gives, const tri_stock *stock, int role)
+{
+    return gives && role >= 0 ? stock_of(stock) : NULL;
+}
+
 /* From all that have something of the state to all. */
 static tri_status state_take(tri_job *job, const tri_job_generation *generation)
 {
     tri_job_roles *roles = &job->roles;
     bool gives = roles->kept.what.generation == roles->state.generation && roles->kept.what.step == roles->state.step;
     bool had = roles->kept.what.generation > 0, acted = true;
-    const tri_stock *from[2] = {gives ? stock_of(&roles->kept.own) : NULL,
-                                gives ? stock_of(&roles->kept.mirror) : NULL};
+    const tri_stock *from[2] = {source_of(gives, &roles->kept.own, roles->kept.what.own),
+                                source_of(gives, &roles->kept.mirror, roles->kept.what.mirror)};
     const tri_stock *to[2] = {stock_of(&roles->now.own), stock_of(&roles->now.mirror)};
     int first = -1;
     for (int r = 0; r < job->world; r++) {
@@ -353,6 +373,7 @@ tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation
     tri_job_roles *roles = &job->roles;
     TRI_TRY(roles->state.generation > 0 ? state_take(job, generation) : state_begin(job, generation));
     roles->formed = true;
+    tri_job_mirrors_written(job, &roles->now, job->step);
     return TRI_OK;
 }
 

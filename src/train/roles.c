@@ -28,7 +28,7 @@ static bool set_read(const char *text, tri_role_set *set)
     bool good = sscanf(text, "%" SCNd64 ",%" SCNd64 ",%d,%d,%d,%d%n", &set->generation, &set->step, &next, &set->roles,
                        &set->own, &set->mirror, &nbytes) == 6;
     good = good && (text[nbytes] == 0 || text[nbytes] == '/') && set->generation > 0 && set->step >= 0;
-    good = good && set->roles <= TRI_ROLES_MAX && set->own >= 0 && set->own < set->roles && set->mirror >= -1 &&
+    good = good && set->roles <= TRI_ROLES_MAX && set->own >= -1 && set->own < set->roles && set->mirror >= -1 &&
            set->mirror < set->roles;
     set->next = next == 1;
     return good && (next == 0 || next == 1);

@@ -17,7 +17,7 @@ typedef struct tri_role_set {
     int64_t step;       /* steps that are done */
     bool next;          /* all that the next step takes is here too: it can be done alone */
     int roles;          /* of the layout */
-    int own, mirror;    /* -1: no mirror */
+    int own, mirror;    /* -1: nothing that counts; no mirror */
 } tri_role_set;
 
 /* While a generation forms, a process has what it had and what it gets. */

@@ -6,6 +6,7 @@
  */
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 
 #include "base/events.h"
 #include "base/log.h"
@@ -223,7 +224,8 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
     }
 }
 
-static tri_status move_weights(tri_job *job, tri_sync_slice slice)
+/* All that the step is a function of is known behind it. */
+static tri_status step_judge(tri_job *job)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
     TRI_TRY(figures_find(job));
@@ -242,7 +244,12 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
         job->moves.grad_scale *= (float)(limit / norm);
     job->sync->grad_scale = job->moves.grad_scale;
     job->record.grad_norm = norm;
-    TRI_TRY(tri_job_commit(job));
+    return TRI_OK;
+}
+
+/* Where the next step may begin before all sums are there nothing is clipped, and norm and pictures come last. */
+static tri_status move_weights(tri_job *job, tri_sync_slice slice)
+{
     if (!job->record.skipped)
         weights_step(job, slice);
     if (job->roles.on)
@@ -252,7 +259,7 @@ static tri_status move_weights(tri_job *job, tri_sync_slice slice)
     if (job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &job->record.grad_norm));
     if (job->ahead)
-        TRI_TRY(tri_job_show_gradients(job, scale));
+        TRI_TRY(tri_job_show_gradients(job, job->moves.grad_scale));
     return TRI_OK;
 }
 
@@ -279,10 +286,46 @@ static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_
     for (job->verify.in_a_row = 0; tri_job_verify_differs(job);) {
         if (job->ahead)
             TRI_TRY(job->sync->ops->finish(job->sync, slice));
-        TRI_TRY(tri_job_verify_repair(job));
+        bool same =
+            true; /* of two copies of which one has changed in memory the other one is right: no vote is needed */
+        if (tri_job_mirrors_due(job, job->step))
+            TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
+        TRI_TRY(same ? tri_job_verify_repair(job) : tri_job_mirrors_repair(job));
         TRI_TRY(sums_make(job, loaded, slice));
     }
     return TRI_OK;
+}
+
+/* A loss that is no number may be that of a bit that has flipped: before it ends the run parts are compared with their
+ * mirrors. All ranks judge alike. */
+static tri_status doubt(tri_job *job, tri_status status, bool *same)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    if (status != TRI_ENUMERIC || !tri_job_mirrors_due(job, job->step))
+        return status;
+    TRI_TRY(tri_job_mirrors_compare(job, "mirrors", same));
+    return *same ? tri_fail_copy(status, message) : TRI_OK;
+}
+
+/* Likewise where a part of the state and its mirror were not the same: what guards and the loss scale have judged by
+ * then is judged anew. */
+static tri_status step_agree(tri_job *job, const tri_loader_batch *loaded, tri_sync_slice *slice)
+{
+    const tri_step_record begun = job->record;
+    for (job->roles.in_a_row = 0;;) {
+        bool same = true;
+        TRI_TRY(sums_verify(job, loaded, slice));
+        int64_t mark_ns = tri_now_ns();
+        tri_status status = step_judge(job);
+        TRI_TRY(status == TRI_OK ? tri_job_commit(job, &same) : doubt(job, status, &same));
+        job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
+        if (same)
+            return TRI_OK;
+        TRI_TRY(tri_job_mirrors_repair(job));
+        TRI_TRY(tri_job_rest_take(job, &job->elastic.before, false));
+        job->record = begun;
+    }
 }
 
 /* Samples of the batch of this step: the last one of an epoch may be short. */
@@ -358,7 +401,7 @@ static tri_status step_make(tri_job *job)
     job->used.own = loaded.marks;
     job->record.data = lap_of(job, "data", &mark_ns);
     job->sync->step = job->step;
-    TRI_TRY(sums_verify(job, &loaded, &slice));
+    TRI_TRY(step_agree(job, &loaded, &slice));
     mark_ns = tri_now_ns();
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer += lap_of(job, "optimizer", &mark_ns);

@@ -26,7 +26,7 @@ tri_status tri_stock_make(const tri_tensors *tensors, tri_params *params, tri_op
                           int share_count, bool all, tri_stock *stock)
 {
     const tri_vector none = {.each = sizeof(tri_holding)};
-    *stock = (tri_stock){params, optim, share, share_count, none, none, none};
+    *stock = (tri_stock){params, optim, share, share_count, none, none, none, {0}};
     return held_find(tensors, all && !params->share, stock);
 }
 
@@ -38,6 +38,7 @@ void tri_stock_close(tri_stock *stock)
     tri_vector_fini(&stock->held);
     tri_vector_fini(&stock->held_values);
     tri_vector_fini(&stock->wanted_values);
+    tri_stock_digests_close(stock);
     *stock = (tri_stock){0};
 }
 

@@ -12,6 +12,15 @@
 #include "train/inventory.h"
 #include "train/roles.h"
 
+/* stock_digest.c: hashes of a stock's tiles as they were written last. */
+typedef struct tri_stock_tile tri_stock_tile;
+typedef struct tri_stock_digests {
+    tri_stock_tile *tiles; /* [count]; NULL: nobody looks */
+    int64_t count;
+    uint64_t *written, *found; /* [count]: behind the writing; when somebody looked */
+    bool noted;                /* `written` is of what was written last */
+} tri_stock_digests;
+
 /* One role: its store, and the slices of it whose state it keeps. */
 typedef struct tri_stock {
     tri_params *params; /* NULL: nothing */
@@ -20,6 +29,7 @@ typedef struct tri_stock {
     int share_count;
     tri_vector held, held_values; /* of tri_holding: its elements, as they lie in arrays of state; in params->values */
     tri_vector wanted_values;     /* elements of params->values to be filled in: these, or all */
+    tri_stock_digests digests;
 } tri_stock;
 
 /* Takes params and optim; share as tri_shares_of() has it, taken too. all: of a whole store all values are wanted. */
@@ -28,6 +38,28 @@ tri_status tri_stock_make(const tri_tensors *tensors, tri_params *params, tri_op
 void tri_stock_close(tri_stock *stock);
 /* Where an element of the share lies among its elements. */
 int64_t tri_stock_at(const tri_stock *stock, int64_t element);
+
+/* Does not move. */
+tri_status tri_stock_digests_open(tri_stock *stock);
+void tri_stock_digests_close(tri_stock *stock);
+/* All is written. Allocates nothing where the device shares the host's memory. */
+void tri_stock_note(tri_stock *stock, int threads);
+/* What is there now. */
+typedef struct tri_stock_sight {
+    uint64_t digest; /* the same of the same elements of a role, whoever has them */
+    bool known;      /* it was noted when they were written last: */
+    bool changed;    /* they have changed since, */
+    int array;       /* first in weights (0), or in an array of state, */
+    int tensor;      /* of this tensor; -1: they have not */
+} tri_stock_sight;
+tri_status tri_stock_look(const tri_stock *stock, int threads, tri_stock_sight *sight);
+/* Weights and arrays of state, as the host sees them; ends with close whatever is returned. */
+typedef struct tri_stock_views {
+    tri_device_view arrays[1 + TRI_OPTIM_MAX_STATE];
+    int count;
+} tri_stock_views;
+tri_status tri_stock_views_open(const tri_stock *stock, tri_stock_views *views);
+void tri_stock_views_close(tri_stock_views *views);
 
 /* What one process has after a step. */
 typedef struct tri_stock_set {

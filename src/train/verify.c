@@ -62,26 +62,37 @@ static tri_group *replicas_of(const tri_job *job, int array)
     return group && tri_group_count(group) > 1 ? group : NULL;
 }
 
-/* So many steps that hashing costs less than COST_LIMIT of them, by the operations of a step: the same on all ranks. */
-static int64_t every_of(const tri_job *job)
+/* auto: so many that hashing costs less than COST_LIMIT of them, by the operations of a step. */
+int64_t tri_job_verify_steps(const tri_job *job, double nbytes)
+{
+    const char *text = job->config.train.verify_every;
+    int64_t number;
+    if (strcmp(text, "off") == 0)
+        return 0;
+    if (is_number(text, &number))
+        return number;
+    double step = job->figures.flops * (double)job->config.train.batch / job->world;
+    double every = step > 0 ? nbytes * COST_FLOPS / (COST_LIMIT * step) : 1;
+    return every > 1 ? (int64_t)every + 1 : 1;
+}
+
+/* The same on all ranks. */
+static double hashed_nbytes(const tri_job *job)
 {
     const tri_mesh *mesh = &job->mesh;
     double owners = (double)mesh->tensor * mesh->pipeline * (job->spread == TRI_SPREAD_WEIGHTS ? mesh->zero : 1);
-    double hashed = (double)job->tensors.total * sizeof(float) / owners;
-    double step = job->figures.flops * (double)job->config.train.batch / job->world;
-    double every = step > 0 ? hashed * COST_FLOPS / (COST_LIMIT * step) : 1;
-    return every > 1 ? (int64_t)every + 1 : 1;
+    return (double)job->tensors.total * sizeof(float) / owners;
 }
 
 tri_status tri_job_verify_open(tri_job *job)
 {
-    const char *text = job->config.train.verify_every;
     bool alike = !tri_job_is_apart(job) && !job->servers.client && job->world > 1 && job->world <= MOST_RANKS;
     bool several = job->spread == TRI_SPREAD_WEIGHTS ? job->mesh.zero < job->mesh.data : job->mesh.data > 1;
-    if (!alike || !several || strcmp(text, "off") == 0)
+    if (!alike || !several)
         return TRI_OK;
-    if (!is_number(text, &job->verify.every))
-        job->verify.every = every_of(job);
+    job->verify.every = tri_job_verify_steps(job, hashed_nbytes(job));
+    if (job->verify.every == 0)
+        return TRI_OK;
     size_t tiles = (size_t)(tri_params_held(job->params) / TILE_COUNT + 1);
     job->verify.digests = tri_alloc_zero(tiles, sizeof(uint64_t));
     return job->verify.digests ? TRI_OK : TRI_ENOMEM;
@@ -329,14 +340,11 @@ static int ranks_print(const tri_job *job, const verdict *all, int state, char *
     return count;
 }
 
-tri_status tri_job_verify_tie(tri_job *job, const char *ranks)
+tri_status tri_job_verify_drop(tri_job *job, const char *what)
 {
     int64_t limit = job->config.train.guard_limit;
     bool drops = job->elastic.on && (limit == 0 || job->verify.repairs < limit);
-    tri_status status = tri_fail(TRI_ENUMERIC,
-                                 "replicas of the weights differ before step %lld, and none has a majority: %s: a "
-                                 "memory or a processor fails; %s",
-                                 (long long)job->step, ranks,
+    tri_status status = tri_fail(TRI_ENUMERIC, "%s: a memory or a processor fails; %s", what,
                                  drops ? "none of them counts" : "the newest checkpoint is from before (--resume)");
     char message[TRI_ERROR_NBYTES];
     if (!drops)
@@ -346,6 +354,14 @@ tri_status tri_job_verify_tie(tri_job *job, const char *ranks)
     snprintf(message, sizeof(message), "%s", tri_last_error());
     (void)tri_barrier(job->group, NULL); /* nobody fails before all know why */
     return tri_fail_copy(status, message);
+}
+
+tri_status tri_job_verify_tie(tri_job *job, const char *ranks)
+{
+    char what[700];
+    snprintf(what, sizeof(what), "replicas of the weights differ before step %lld, and none has a majority: %s",
+             (long long)job->step, ranks);
+    return tri_job_verify_drop(job, what);
 }
 
 static tri_status verdicts_tell(tri_job *job, const verdict *all)
