@@ -41,8 +41,8 @@
     X(INT, spike_window, "50", 1, 1e9, NULL, "steps that mean goes over; none before so many is judged")               \
     X(INT, guard_limit, "10", 0, 1e9, NULL, "times that guards act, or replicas are repaired, in a run, 0 = any")      \
     X(NAME, verify_every, "auto", 0, 0, NULL,                                                                          \
-      "steps between comparisons of replicas, whose weights must have the same bits: auto (each step, where that is "  \
-      "cheap), off, or their number")                                                                                  \
+      "steps between comparisons of replicas, whose weights must have the same bits, and of mirrors: auto (each "      \
+      "step, where that is cheap), off, or their number")                                                              \
     X(NAME, on_straggler, "tell", 0, 0, "off|tell|replace",                                                            \
       "a worker whose own part of a step takes straggler_factor times the median: name it; with --elastic also have "  \
       "it leave")                                                                                                      \

@@ -170,7 +170,7 @@ void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found)
 {
     if (generation > 1 && job->rank == 0)
         tri_log(TRI_LOG_WARN, "%s: the run goes on from step %lld%s",
-                job->elastic.dropped ? "replicas that differ without a majority count for nothing"
+                job->elastic.dropped ? "copies that differ without a majority count for nothing"
                                      : "none of the workers so far is left",
                 (long long)job->step, found ? ", its newest checkpoint" : "");
 }

@@ -112,16 +112,20 @@ static int judge(const word *owner, const word *holder)
     return holder->changed[MIRROR] && is_intact(owner, OWN) ? MIRROR_WRONG : UNDECIDED;
 }
 
-/* "part 2 at rank 2 (a), first in exp_avg of fc1.weight" */
-static void part_print(const tri_job *job, const word *all, int owner, int rank, char *text, size_t nbytes)
+/* "the mirror of part 2 at rank 0 (a)" */
+static void part_print(const word *all, int owner, int rank, char *text, size_t nbytes)
 {
-    const word *one = &all[rank];
-    int kind = rank == owner ? OWN : MIRROR;
+    snprintf(text, nbytes, "%spart %lld at rank %d (%s)", rank == owner ? "" : "the mirror of ",
+             (long long)all[owner].role, rank, all[rank].host);
+}
+
+/* "exp_avg of fc1.weight" */
+static void place_print(const tri_job *job, const word *one, int kind, char *text, size_t nbytes)
+{
     const char *state = one->array[kind] > 0 ? tri_optim_state_name(job->optim, (int)one->array[kind] - 1) : NULL;
     bool named = one->tensor[kind] >= 0 && one->tensor[kind] < job->tensors.count;
-    snprintf(text, nbytes, "%spart %lld at rank %d (%s)%s%s%s%s", kind == OWN ? "" : "the mirror of ",
-             (long long)all[owner].role, rank, one->host, named ? ", first in " : "", named && state ? state : "",
-             named && state ? " of " : "", named ? job->tensors.items[one->tensor[kind]].name : "");
+    snprintf(text, nbytes, "%s%s%s", state ? state : "", state ? " of " : "",
+             named ? job->tensors.items[one->tensor[kind]].name : "a tensor");
 }
 
 static const char *undecided_why(const word *owner, const word *holder)
@@ -136,9 +140,9 @@ static const char *undecided_why(const word *owner, const word *holder)
 /* Nobody knows who is right: nobody counts. */
 static tri_status undecided_tell(tri_job *job, const word *all, int owner, int holder)
 {
-    char what[700], own[300], mirror[300];
-    part_print(job, all, owner, owner, own, sizeof(own));
-    part_print(job, all, owner, holder, mirror, sizeof(mirror));
+    char what[700], own[160], mirror[160];
+    part_print(all, owner, owner, own, sizeof(own));
+    part_print(all, owner, holder, mirror, sizeof(mirror));
     snprintf(what, sizeof(what), "before step %lld %s differs from %s, and %s", (long long)job->step, own, mirror,
              undecided_why(&all[owner], &all[holder]));
     return tri_job_verify_drop(job, what);
@@ -147,10 +151,11 @@ static tri_status undecided_tell(tri_job *job, const word *all, int owner, int h
 static tri_status wrong_tell(tri_job *job, const word *all, int owner, int holder, int verdict)
 {
     int wrong = verdict == OWNER_WRONG ? owner : holder, right = verdict == OWNER_WRONG ? holder : owner;
-    char text[500], part[300];
-    part_print(job, all, owner, wrong, part, sizeof(part));
-    snprintf(text, sizeof(text), "before step %lld %s: has changed in memory: repaired from rank %d's%s",
-             (long long)job->step, part, right, right == holder ? " mirror" : "");
+    char text[600], part[160], place[300];
+    part_print(all, owner, wrong, part, sizeof(part));
+    place_print(job, &all[wrong], wrong == owner ? OWN : MIRROR, place, sizeof(place));
+    snprintf(text, sizeof(text), "before step %lld %s had changed in memory, first in %s: repaired from rank %d's%s",
+             (long long)job->step, part, place, right, right == holder ? " mirror" : "");
     tri_counter_add(TRI_COUNT_SPOILT_PARTS, 1);
     return tri_job_event_tell(job, "repair", text);
 }

@@ -10,6 +10,7 @@ import signal
 import unittest
 
 from elastic import Runs
+from chaos import chaos
 from launched import ranks_of
 
 SLICES = Runs.config.replace("comm:", "parallel: {bucket_kib: 4}\ncomm:")
@@ -70,6 +71,30 @@ class Slices(Spread):
             os.kill(pid, signal.SIGKILL)
         self.assertEqual(run.end(), 1, run.text())
         self.assertRegex(run.text(), r"error: 2 of the 4 parts \(0, ...\) of the state after step \d+ are lost with the workers that held them")
+
+    def test_bits_that_flip_in_parts_and_mirrors_are_repaired_from_each_other(self):
+        words = ("train.steps=2500",)
+        for sync, seed in (("zero1", 3), ("zero3", 4)):
+            run = self.start_running(sync, "-n", "4", "--elastic", "4:4", "comm.chaos=on", "train.verify_every=1", "train.guard_limit=0",
+                                     f"parallel.sync={sync}", *words)
+            done = chaos(self.path / sync, "--seed", seed, "--for", "1", "--every", "0.1", "--faults", "corrupt")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.check_from_memory(run, *words)
+            self.assertRegex(run.text(), r"before step \d+ part \d at rank \d \(.*\) had changed in memory, first in .*: repaired from rank \d's mirror")
+            self.assertRegex(run.text(), r"before step \d+ the mirror of part \d at rank \d \(.*\) had changed in memory, first in .*: repaired from rank")
+            self.assertRegex((self.path / sync / "metrics.jsonl").read_text(), r'"event":"repair","text":"before step')
+
+    def test_copies_of_which_nobody_knows_which_is_right_count_for_nothing(self):
+        """The bit flips between two comparisons: what comes of it is written on."""
+        words = ("train.steps=2500", "checkpoint.every_steps=200")
+        run = self.start_running("riddle", "-n", "4", "--elastic", "4:4", "comm.chaos=on", "train.verify_every=50", "parallel.sync=zero3", *words)
+        while run.is_running() and not list((self.path / "riddle" / "checkpoints").glob("step-*")):
+            pass
+        done = chaos(self.path / "riddle", "--seed", 2, "--for", "0.2", "--every", "0.15", "--faults", "corrupt")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((run.end(), self.hash_of(run)), (0, self.weights("train.steps=2500")), run.text())
+        self.assertRegex(run.text(), r"differs from the mirror of part \d at rank \d \(.*\), and neither has changed in memory since it was written")
+        self.assertRegex(run.text(), r"count for nothing: the run goes on from step \d+00, its newest checkpoint")
 
     def test_partners_that_are_asked_to_leave_take_turns(self):
         run = self.start_running("leave", "-n", "4", "--elastic", "2:8", "parallel.sync=zero1")

@@ -22,6 +22,7 @@ static void a_note_is_a_word_that_reads_back(void **state)
     tri_role_note notes[] = {
         {{{0}}},
         note_of(12, true, 4, 3, -1),
+        note_of(12, true, 4, -1, 2),
         {{{INT64_MAX, INT64_MAX, false, 65536, 65535, 65535}, {INT64_MAX, INT64_MAX, true, 65536, 65535, 65535}}}};
     for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
         tri_role_note back;
@@ -49,7 +50,7 @@ static void what_is_no_note_is_refused(void **state)
                                  "5,1,2,4,1,-1",
                                  "5,1,0,4,4,-1",
                                  "5,1,0,4,1,4",
-                                 "5,1,0,4,-1,0",
+                                 "5,1,0,4,-2,0",
                                  "5,1,0,4,1,-2",
                                  "5,1,0,4,1,0x",
                                  "5,1,0,4,1,0/"};
@@ -71,6 +72,13 @@ static void the_newest_state_that_is_whole_is_found(void **state)
     assert_int_equal(found.step, 7);
     assert_non_null(tri_role_source(&left[0], &found));
     assert_null(tri_role_source(&left[2], &found));
+    /* What has changed in memory is as lost as what was killed. */
+    left[0].sets[0].mirror = -1;
+    found = tri_roles_find(left, 3);
+    assert_int_equal(found.generation, 0);
+    assert_int_equal(found.lost, 1);
+    assert_int_equal(found.first_lost, 2);
+    left[0].sets[0].mirror = 2;
     /* A pair: nothing is whole, and what is missing is said. */
     left[1] = note_of(7, false, 4, 2, 0);
     found = tri_roles_find(left, 3);
