@@ -541,6 +541,95 @@ static void who_dies_while_it_tells_news_makes_nobody_deaf(void **state)
     }
 }
 
+/* --- has a generation formed? --- */
+
+#define ASKERS 3
+
+static void generation_join(void *arg)
+{
+    process *p = arg;
+    if (tri_members_next(p->members, 0, NULL, NULL, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+        broke(p->run, tri_last_error());
+}
+
+/* Those from `first` on are in generation `number`. */
+static void generation_meet(run *all, int first, int64_t number)
+{
+    for (int i = first; i < ASKERS; i++)
+        if (tri_thread_start(&all->processes[i].thread, "asker", generation_join, &all->processes[i]) != TRI_OK)
+            broke(all, "no thread");
+    for (int i = first; i < ASKERS; i++) {
+        tri_thread_join(all->processes[i].thread);
+        if (tri_members_now(all->processes[i].members)->number != number)
+            broke(all, "another generation");
+    }
+}
+
+static void word_check(process *p, bool word, bool wanted)
+{
+    bool stands = !wanted;
+    if (tri_members_formed(p->members, word, &stands, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+        broke(p->run, tri_last_error());
+    if (stands != wanted)
+        broke(p->run, "one is told another word than that of the first who said one");
+}
+
+/* 0.0 says yes, and dies before its word is there (looks 1), or before it is answered (2); the others say no, then, of
+ * the next generation, 2.0 first. */
+static void formed_run(int index, void *arg)
+{
+    run *all = arg;
+    process *p = all->processes;
+    bool stands = false;
+    int looks = p[0].looks;
+    (void)index;
+    p[0].looks = 0;
+    for (int i = 0; i < ASKERS; i++) {
+        p[i] = (process){.run = all, .store = {&guarded_ops}, .number = i};
+        snprintf(p[i].id, sizeof p[i].id, "%d.0", i);
+        tri_members_setup setup = {.store = &p[i].store,
+                                   .ear = all->store,
+                                   .id = p[i].id,
+                                   .host = "here",
+                                   .founders = ASKERS,
+                                   .least = 1,
+                                   .most = ASKERS};
+        if (tri_members_open(&setup, &p[i].members) != TRI_OK)
+            broke(all, "members cannot be opened");
+    }
+    generation_meet(all, 0, 1);
+    p[0].looks = looks;
+    tri_status told = tri_members_formed(p[0].members, true, &stands, tri_now_ns() + TRI_NS_PER_S);
+    if (p[0].dead != (told != TRI_OK) || (!p[0].dead && !stands))
+        broke(all, "the first who says a word is told that one");
+    word_check(&p[1], false, looks != 1);
+    word_check(&p[2], looks == 1, looks != 1);
+    if (tri_members_bury(all->store, "0.0", tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+        broke(all, "a dead one cannot be told");
+    generation_meet(all, 1, 2);
+    word_check(&p[2], false, false);
+    word_check(&p[1], true, false);
+    for (int i = 0; i < ASKERS; i++)
+        tri_members_close(p[i].members);
+}
+
+static void the_first_word_on_a_generation_is_everybodys(void **state)
+{
+    (void)state;
+    for (int looks = 0; looks <= 2; looks++) {
+        run *all = tri_alloc_zero(1, sizeof *all);
+        assert_non_null(all);
+        all->processes[0].looks = looks;
+        assert_int_equal(tri_store_memory(&all->store), TRI_OK);
+        assert_int_equal(tri_sim_run(&(tri_sim_config){.stack_nbytes = 64 << 10}, 1, formed_run, all), TRI_OK);
+        if (all->failures > 0)
+            print_message("dies at look %d: %s\n", looks, all->failed);
+        assert_int_equal(all->failures, 0);
+        assert_true(all->processes[0].dead == (looks > 0));
+        run_free(all);
+    }
+}
+
 static void of_64_members_half_are_lost(void **state)
 {
     (void)state;
@@ -559,6 +648,7 @@ int main(void)
         cmocka_unit_test(the_dead_are_replaced_and_the_stopped_come_back),
         cmocka_unit_test(what_was_found_once_stays_found),
         cmocka_unit_test(who_dies_while_it_tells_news_makes_nobody_deaf),
+        cmocka_unit_test(the_first_word_on_a_generation_is_everybodys),
         cmocka_unit_test(of_64_members_half_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
