@@ -29,6 +29,7 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 
 test: ## builds everything, runs all tests
 	@tools/deps build test demo
+	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi || echo "make test: nothing from PyPI: tests that want it skip themselves"
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300
@@ -42,8 +43,9 @@ docs: $(BUILD)/trireme ## the reference (headers, commands, options) as HTML in 
 	@tools/docs $(BUILD)
 
 pypi: ## TensorBoard, Perfetto, Optuna, kubernetes-validate, where the tests look for them: TRIREME_PYPI, /tmp/trireme-venv
-	@$(PYTHON) -m venv /tmp/trireme-venv
-	@/tmp/trireme-venv/bin/pip install --quiet tensorboard perfetto optuna kubernetes-validate jsonschema pyyaml
+	@/tmp/trireme-venv/bin/python -c "import subprocess, tensorboard, perfetto, optuna, kubernetes_validate, jsonschema, yaml" 2>/dev/null || \
+	  { $(PYTHON) -m venv --clear /tmp/trireme-venv && \
+	    /tmp/trireme-venv/bin/pip install --quiet --retries 1 --timeout 15 tensorboard perfetto optuna kubernetes-validate jsonschema pyyaml; }
 
 bench: $(BUILD)/trireme ## measures side by side with peers
 	@tools/deps bench
