@@ -104,18 +104,47 @@ tri_status tri_summary_picture(tri_proto *body, const char *tag, const tri_pictu
 
 #define BIN_FIRST_EXPONENT (-40)
 
-void tri_histogram_count(int64_t *counts, const float *values, int64_t count, float scale)
+/* Values are counted by their highest eleven bits: sign, exponent, two bits of the mantissa. */
+#define RAW_BINS      2048
+#define RAW_SIGN      0x400
+#define RAW_WHOLE     0x3fc              /* and above: infinities and what is no number */
+#define COUNT_AT_ONCE (INT64_C(1) << 30) /* 32 bits hold as many */
+
+static void raw_fold(int64_t *counts, uint32_t raw[2][RAW_BINS])
 {
-    const int32_t first = (127 + BIN_FIRST_EXPONENT) * 4;
-    for (int64_t i = 0; i < count; i++) {
-        float value = values[i] * scale;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof(bits));
-        int32_t place = (int32_t)(bits >> 21 & 0x3ff) - first; /* exponent and two bits of the mantissa */
-        if ((bits >> 23 & 0xff) == 0xff)
+    const int first = (127 + BIN_FIRST_EXPONENT) * 4;
+    for (int bits = 0; bits < RAW_BINS; bits++) {
+        const int64_t count = (int64_t)raw[0][bits] + raw[1][bits];
+        int place = (bits & (RAW_SIGN - 1)) - first;
+        if (count == 0 || (bits & (RAW_SIGN - 1)) >= RAW_WHOLE)
             continue;
         place = place < -1 ? -1 : place > TRI_HISTOGRAM_HALF - 1 ? TRI_HISTOGRAM_HALF - 1 : place;
-        counts[TRI_HISTOGRAM_HALF + (bits >> 31 ? -1 - place : 1 + place)]++;
+        counts[TRI_HISTOGRAM_HALF + (bits & RAW_SIGN ? -1 - place : 1 + place)] += count;
+    }
+}
+
+static uint32_t raw_bin(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits >> 21;
+}
+
+/* Training waits for it, so nothing is decided for a value; neighbours are often alike, and two tables keep one from
+ * waiting for the other. */
+void tri_histogram_count(int64_t *counts, const float *values, int64_t count, float scale)
+{
+    for (int64_t done = 0; done < count; done += COUNT_AT_ONCE) {
+        const int64_t end = count - done < COUNT_AT_ONCE ? count : done + COUNT_AT_ONCE;
+        uint32_t raw[2][RAW_BINS] = {{0}};
+        int64_t i = done;
+        for (; i + 1 < end; i += 2) {
+            raw[0][raw_bin(values[i] * scale)]++;
+            raw[1][raw_bin(values[i + 1] * scale)]++;
+        }
+        if (i < end)
+            raw[0][raw_bin(values[i] * scale)]++;
+        raw_fold(counts, raw);
     }
 }
 
