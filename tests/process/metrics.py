@@ -139,6 +139,12 @@ class Metrics(unittest.TestCase):
             self.assertIn('role{role="worker"} 1', (served / "live/rank-1").read_text())
             first = json.loads((served / "ranks/rank-1.jsonl").read_text().splitlines()[0])
             self.assertEqual((first["world"], first["steps"] > 0), (2, True))
+            told = []
+            while not told: # of a second after its start, without monitor.metrics too
+                self.assertLess(time.monotonic(), until)
+                told = json.loads(subprocess.run([TRIREME, "top", "served", "--once", "--json"], cwd=self.folder, check=True,
+                                                 capture_output=True).stdout)["servers"]
+            self.assertEqual([(one["rank"], one["pushes_per_s"] > 1, one["taken_bytes_per_s"] > one["pushes_per_s"]) for one in told], [(2, True, True)])
         finally:
             run.send_signal(signal.SIGTERM)
             run.wait(60)
@@ -194,6 +200,10 @@ class Metrics(unittest.TestCase):
     def test_the_dashboard_asks_for_what_is_there(self):
         text = (ROOT / "share/grafana/trireme.json").read_text()
         self.assertEqual(len({panel["id"] for panel in json.loads(text)["panels"]}), len(json.loads(text)["panels"]))
+        until = time.monotonic() + 60
+        while "trireme_straggler" not in self.run_.read(): # the first look at who is slow
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.1)
         known = {line.split()[2] for line in self.run_.read().splitlines() if line.startswith("# TYPE")}
         asked = set(re.findall(r"trireme_\w+", text)) - {"trireme_tokens_per_second"} # samples here are no sequences
         self.assertEqual(asked - known, set())
