@@ -153,6 +153,12 @@ static tri_page_rank *rank_at(const tri_page_run *run, size_t index)
     return *(tri_page_rank **)tri_vector_at(&run->ranks, index);
 }
 
+/* It makes no steps, and has no phases. */
+static bool serves(const tri_page_rank *rank)
+{
+    return rank->served.seconds > 0;
+}
+
 /* One rank's columns over the time. */
 static tri_status rank_make(void *arg, tri_http_request *request, tri_string *out)
 {
@@ -237,9 +243,13 @@ static tri_status ranks_make(void *arg, tri_http_request *request, tri_string *o
     const size_t points = points_word(request);
     const double each = (last - first) / (double)points > 0 ? (last - first) / (double)points : 1;
     tri_status status = tri_string_appendf(out, "{\"from\":%.13g,\"each\":%.6g,\"ranks\":[", first, each);
+    const char *comma = "";
     for (size_t i = 0; i < run->ranks.count && status == TRI_OK; i++) {
         const tri_page_rank *rank = rank_at(run, i);
-        status = tri_string_appendf(out, "%s{\"rank\":%d,\"parts\":[", i == 0 ? "" : ",", rank->rank);
+        if (serves(rank))
+            continue;
+        status = tri_string_appendf(out, "%s{\"rank\":%d,\"parts\":[", comma, rank->rank);
+        comma = ",";
         for (size_t b = 0; b < points && status == TRI_OK; b++) {
             double phases[PHASES_MOST], step_s;
             size_t from, to;
@@ -286,7 +296,7 @@ static void rank_tell(const tri_page_rank *rank, tri_json *list)
 {
     const size_t rows = tri_history_rows(rank->history), from = rows > RECENT_ROWS ? rows - RECENT_ROWS : 0;
     double phases[PHASES_MOST], step_s;
-    if (rows == 0)
+    if (rows == 0 || serves(rank))
         return;
     tri_json one = tri_json_object_in(list, NULL);
     tri_json_int(&one, "rank", rank->rank);
@@ -334,6 +344,11 @@ static tri_status run_tell(const tri_page *page, int number, tri_string *out)
     for (size_t i = 0; i < run->ranks.count; i++)
         rank_tell(rank_at(run, i), &list);
     (void)tri_json_end(&list);
+    tri_json servers = tri_json_array_in(&json, "servers");
+    for (size_t i = 0; i < run->ranks.count; i++)
+        if (serves(rank_at(run, i)))
+            tri_top_served_fields(&rank_at(run, i)->served, rank_at(run, i)->rank, &servers);
+    (void)tri_json_end(&servers);
     TRI_TRY(tri_json_end(&json));
     return tri_string_append(out, "\n\n");
 }

@@ -32,6 +32,7 @@ typedef struct tri_page_rank {
     tri_metrics_tail tail;
     tri_history *history; /* over the time, seconds since 1970 */
     tri_vector sent_to;   /* double, by rank: bytes in its present generation */
+    tri_served served;    /* seconds 0: it is no parameter server; else the newest */
 } tri_page_rank;
 
 typedef struct tri_page_event {

@@ -10,7 +10,6 @@
 #include "base/fs.h"
 #include "base/runtime.h"
 #include "cli/page/page.h"
-#include "monitor/rank_log.h"
 
 #define SLICE_NBYTES (1u << 18)           /* read at once, */
 #define SLICE_NS     (10 * TRI_NS_PER_MS) /* or about so long, before somebody else has a turn */
@@ -110,6 +109,13 @@ static void rank_line_seen(void *arg, const tri_metrics_line *line)
         event_keep(at->run, line, at->rank->rank, time, event, text ? text : "");
         return;
     }
+    tri_served served = {0};
+    if (isnan(world)) {
+        if (tri_served_read(line, &served))
+            at->rank->served = served;
+        return;
+    }
+    at->rank->served = served;
     const double values[TRI_PAGE_RANK_COUNT] = {
 #define VALUE(name) tri_metrics_line_real(line, #name),
         TRI_PAGE_RANK_COLUMNS(VALUE)

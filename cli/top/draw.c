@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/runtime.h"
 #include "cli/top/top.h"
+#include "monitor/slow.h"
 
 #define BAR_COLUMNS 40
 
@@ -68,7 +69,7 @@ static tri_status phase_draw(const char *name, double seconds, double all, tri_s
 static tri_status split_draw(const tri_top_split *split, double now, tri_string *out)
 {
     const double all = tri_top_phases(&split->sum);
-    if (split->steps == 0)
+    if (split->steps == 0 || split->served.seconds > 0)
         return TRI_OK;
     TRI_TRY(tri_string_appendf(out, "%5d %8lld %9.3f", split->rank, (long long)split->step + 1,
                                1e3 * all / (double)split->steps));
@@ -79,10 +80,38 @@ static tri_status split_draw(const tri_top_split *split, double now, tri_string 
     return tri_string_appendf(out, " %7.0f\n", now > split->time ? now - split->time : 0.0);
 }
 
+/* Parameter servers, or those that train. */
+static size_t splits_count(const tri_top *top, bool serves)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < top->splits.count; i++)
+        count += (((const tri_top_split *)tri_vector_at(&top->splits, i))->served.seconds > 0) == serves;
+    return count;
+}
+
+static tri_status servers_draw(const tri_top *top, tri_string *out)
+{
+    const double now = (double)tri_wall_ns() / 1e9;
+    if (splits_count(top, true) == 0)
+        return TRI_OK;
+    TRI_TRY(tri_string_append(out, "\nwhat each parameter server does:\n"
+                                   " rank  pushes/s   pulls/s   MB/s in  MB/s out     memory   s ago\n"));
+    for (size_t i = 0; i < top->splits.count; i++) {
+        const tri_top_split *split = tri_vector_at(&top->splits, i);
+        const tri_served *at = &split->served;
+        if (at->seconds > 0)
+            TRI_TRY(tri_string_appendf(out, "%5d %9.1f %9.1f %9.2f %9.2f %6.0f MiB %7.0f\n", split->rank,
+                                       at->pushes / at->seconds, at->pulls / at->seconds,
+                                       at->taken_bytes / at->seconds / 1e6, at->served_bytes / at->seconds / 1e6,
+                                       at->memory_bytes / (1 << 20), now > at->time ? now - at->time : 0.0));
+    }
+    return TRI_OK;
+}
+
 static tri_status splits_draw(const tri_top *top, tri_string *out)
 {
     const double now = (double)tri_wall_ns() / 1e9;
-    if (top->splits.count == 0)
+    if (splits_count(top, false) == 0)
         return TRI_OK;
     TRI_TRY(tri_string_append(out, "\nwhere each rank's time goes, % of its steps of late:\n rank     step   step ms"));
 #define NAME_DRAW(name) TRI_TRY(tri_string_append(out, " " #name));
@@ -144,6 +173,8 @@ tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out)
     if (status == TRI_OK)
         status = splits_draw(top, &text);
     if (status == TRI_OK)
+        status = servers_draw(top, &text);
+    if (status == TRI_OK)
         status = ranks_draw(top, &text);
     if (status == TRI_OK && top->event[0])
         status = tri_string_appendf(&text, "\n%s\n", top->event);
@@ -192,6 +223,13 @@ void tri_top_fields(const tri_top *top, tri_json *json)
         tri_json_real(json, "test_loss", top->test_loss);
         tri_json_real(json, "test_accuracy", top->test_accuracy);
     }
+    if (top->slow_cause[0]) {
+        tri_json slow = tri_json_object_in(json, "slow");
+        tri_json_int(&slow, "rank", top->slow_rank);
+        tri_json_text(&slow, "cause", top->slow_cause);
+        tri_json_text(&slow, "text", tri_slow_says(top->slow_cause));
+        (void)tri_json_end(&slow);
+    }
     tri_json list = tri_json_array_in(json, "ranks");
     for (size_t i = 0; i < top->ranks.count; i++) {
         const tri_top_rank *rank = tri_vector_at(&top->ranks, i);
@@ -215,7 +253,7 @@ static void splits_fields(const tri_top *top, tri_json *json)
     tri_json list = tri_json_array_in(json, "splits");
     for (size_t i = 0; i < top->splits.count; i++) {
         const tri_top_split *split = tri_vector_at(&top->splits, i);
-        if (split->steps == 0)
+        if (split->steps == 0 || split->served.seconds > 0)
             continue;
         tri_json one = tri_json_object_in(&list, NULL);
         tri_json_int(&one, "rank", split->rank);
@@ -231,11 +269,35 @@ static void splits_fields(const tri_top *top, tri_json *json)
     (void)tri_json_end(&list);
 }
 
+void tri_top_served_fields(const tri_served *served, int rank, tri_json *list)
+{
+    tri_json one = tri_json_object_in(list, NULL);
+    tri_json_int(&one, "rank", rank);
+    tri_json_real(&one, "time", served->time);
+#define RATE_WRITE(name, counter) tri_json_real(&one, #name "_per_s", served->name / served->seconds);
+    TRI_SERVED_LIST(RATE_WRITE)
+#undef RATE_WRITE
+    tri_json_real(&one, "memory_bytes", served->memory_bytes);
+    (void)tri_json_end(&one);
+}
+
+static void servers_fields(const tri_top *top, tri_json *json)
+{
+    tri_json list = tri_json_array_in(json, "servers");
+    for (size_t i = 0; i < top->splits.count; i++) {
+        const tri_top_split *split = tri_vector_at(&top->splits, i);
+        if (split->served.seconds > 0)
+            tri_top_served_fields(&split->served, split->rank, &list);
+    }
+    (void)tri_json_end(&list);
+}
+
 tri_status tri_top_json(const tri_top *top, tri_string *out)
 {
     tri_json json = tri_json_object(out);
     tri_top_fields(top, &json);
     splits_fields(top, &json);
+    servers_fields(top, &json);
     TRI_TRY(tri_json_end(&json));
     return tri_string_append(out, "\n");
 }

@@ -46,6 +46,15 @@ static void step_seen(tri_top *top)
     tri_spark_add(&top->loss, last->loss);
 }
 
+static void slow_seen(tri_top *top, const tri_metrics_line *line)
+{
+    const char *cause = tri_metrics_line_text(line, "cause");
+    if (!cause)
+        return;
+    top->slow_rank = (int)tri_metrics_line_real(line, "rank");
+    snprintf(top->slow_cause, sizeof(top->slow_cause), "%s", cause);
+}
+
 bool tri_top_seen(tri_top *top, const tri_metrics_line *line)
 {
     if (!isnan(tri_metrics_line_real(line, "samples_per_s"))) {
@@ -60,9 +69,10 @@ bool tri_top_seen(tri_top *top, const tri_metrics_line *line)
         top->test_loss = tri_metrics_line_real(line, "test_loss");
         top->test_accuracy = tri_metrics_line_real(line, "test_accuracy");
         top->tested = step;
-    } else if (event)
+    } else if (event) {
         snprintf(top->event, sizeof(top->event), "step %lld: %s: %s", step + 1, event, text ? text : "");
-    else if (failed)
+        slow_seen(top, line);
+    } else if (failed)
         snprintf(top->event, sizeof(top->event), "step %lld: a checkpoint could not be saved: %s", step + 1, failed);
     return false;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * splits.c: where the time of each rank went, by RUN/ranks: also of ranks on other hosts.
+ * splits.c: where the time of each rank went, and what servers took and gave, by RUN/ranks: also of other hosts.
  */
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 #include "base/fs.h"
 #include "cli/top/top.h"
-#include "monitor/rank_log.h"
 
 #define END_NBYTES (64u << 10) /* of a file: lines have some hundred bytes */
 
@@ -31,8 +30,13 @@ static void line_seen(void *arg, const tri_metrics_line *line)
 {
     tri_top_split *split = arg;
     const double steps = tri_metrics_line_real(line, "steps");
-    if (!(steps > 0)) /* an event, or nothing was done */
+    if (!(steps > 0)) { /* an event, or nothing was done */
+        tri_served served;
+        if (tri_served_read(line, &served))
+            split->served = served;
         return;
+    }
+    split->served.seconds = 0;
     split->step = tri_metrics_line_step(line);
     split->steps = (int64_t)steps;
     split->time = tri_metrics_line_real(line, "time");

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "monitor/metrics.h"
-#include "monitor/metrics_read.h"
+#include "monitor/rank_log.h"
 #include "monitor/spark.h"
 
 /* One process of a run. */
@@ -21,7 +21,8 @@ typedef struct tri_top_rank {
     int64_t seen_ns;
 } tri_top_rank;
 
-/* Where the time of a rank went, on whatever host it is: the newest line of its file. */
+/* What a rank did, on whatever host it is: where the time of a worker went, what a server took and gave. The newest
+ * line of its file. */
 typedef struct tri_top_split {
     int rank;
     tri_metrics_tail tail;
@@ -29,6 +30,7 @@ typedef struct tri_top_split {
     double time;         /* seconds since 1970, by its clock */
     tri_step_record sum; /* phases, of these steps */
     double memory;
+    tri_served served; /* seconds 0: it is no server */
 } tri_top_split;
 
 typedef struct tri_top {
@@ -40,6 +42,8 @@ typedef struct tri_top {
     double test_loss, test_accuracy;
     int64_t tested;        /* the step of that; -1: none */
     char event[256];       /* the newest event or failed save; "" none */
+    int slow_rank;         /* whom the others wait for, as it was told last, */
+    char slow_cause[16];   /* and why; "": it was not */
     int64_t epochs, steps; /* of the whole run; steps 0: not known */
     bool has_config, steps_told;
     tri_vector ranks;  /* tri_top_rank, by rank */
@@ -62,6 +66,8 @@ double tri_top_phases(const tri_step_record *record);
 tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out);
 tri_status tri_top_line(const tri_top *top, tri_string *out);
 tri_status tri_top_json(const tri_top *top, tri_string *out);
+/* What a server does a second, as an element of a list. */
+void tri_top_served_fields(const tri_served *served, int rank, tri_json *list);
 /* The object's fields alone. */
 void tri_top_fields(const tri_top *top, tri_json *json);
 /* "running", "ended", "not running here". */

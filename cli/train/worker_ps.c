@@ -105,8 +105,11 @@ static tri_status worker_run(const ps_words *words, const tri_cluster *cluster)
 
 static tri_status server_run(const ps_words *words, const tri_cluster *cluster)
 {
-    const tri_stand_place place = {
-        .folder = words->folder, .rank = cluster->rank, .local_rank = cluster->local_rank, .serves = true};
+    const tri_stand_place place = {.folder = words->folder,
+                                   .rank = cluster->rank,
+                                   .local_rank = cluster->local_rank,
+                                   .serves = true,
+                                   .goes_on = words->resume != NULL};
     char message[TRI_ERROR_NBYTES];
     tri_stand *stand;
     TRI_TRY(tri_stand_open(&words->config->monitor, &place, &stand));

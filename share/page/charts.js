@@ -115,7 +115,7 @@ function heatDraw(canvas, data, at) {
 
 // --- time line ---
 
-const SERIOUS = /skip|rollback|repair|fail|lost|flight/;
+const SERIOUS = /slow|straggler|skip|rollback|repair|fail|lost|flight/;
 
 function timeLine(events, clock) {
   const xs = events.map(event => clock ? event.time : event.step), first = Math.min(...xs), last = Math.max(...xs, first + 1);

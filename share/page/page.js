@@ -84,7 +84,7 @@ const present = run => run.ranks.filter(rank => rank.generation === newestOf(run
 
 function cardsDraw(run) {
   const top = run.top, left = top.steps && top.step_s ? (top.steps - top.steps_done) * PHASES.reduce((sum, p) => sum + top.step_s[p], 0) : null;
-  const memory = present(run).reduce((sum, rank) => sum + rank.memory_bytes, 0);
+  const memory = [...present(run), ...run.servers].reduce((sum, rank) => sum + rank.memory_bytes, 0);
   const cards = [['state', run.read < 1 && run.read < .999 ? `reading ${Math.floor(100 * run.read)} %` : top.state],
     ['step', top.steps ? `${top.steps_done} of ${top.steps}` : top.steps_done], ['epoch', top.epoch], ['loss', top.loss],
     ['test loss', top.test_loss], ['test accuracy', top.test_accuracy], ['samples/s', top.samples_per_s], ['learning rate', top.lr],
@@ -108,6 +108,9 @@ function slowOf(ranks) {
   return {rank: least.rank, text: `the others wait for it: ${over[0]} +${numberText(1e3 * over[1])} ms a step`};
 }
 
+// The cause, as the ranks found it when they told of it last.
+const whyOf = (run, rank) => run.top.slow && run.top.slow.rank === rank.rank && run.top.slow.text ? `; ${run.top.slow.text}` : '';
+
 function stateOf(run, rank, process, newest) {
   const silent = run.now - rank.time;
   if (process && process.state === 'T') return 'stopped';
@@ -127,9 +130,32 @@ function barOf(step) {
   return bar;
 }
 
+// Parameter servers make no steps: what each takes and gives a second, by its log; those of this machine also by their processes.
+function serversOf(run) {
+  const processes = run.top.ranks.filter(one => one.role === 'server');
+  const ranks = [...new Set([...processes, ...run.servers].map(one => one.rank))].sort((a, b) => a - b);
+  return ranks.map(rank => ({rank, process: processes.find(one => one.rank === rank), said: run.servers.find(one => one.rank === rank)}));
+}
+
+function serverState(run, {process, said}) {
+  if (process && process.state === 'T') return 'stopped';
+  if (run.top.state === 'ended') return 'ended';
+  const silent = said ? run.now - said.time : 0;
+  return silent < 20 ? '' : `silent for ${durationText(silent)}`;
+}
+
+function serverRow(run, server) {
+  const {rank, process, said} = server, now = serverState(run, server), state = make('span', {class: now && now !== 'ended' ? 'warn' : 'good'},
+    `server${now ? `, ${now}` : ''}`);
+  const rates = said && `${numberText(said.pushes_per_s)} pushes/s, ${numberText(said.pulls_per_s)} pulls/s, ` +
+    `${bytesText(said.taken_bytes_per_s)}/s in, ${bytesText(said.served_bytes_per_s)}/s out`;
+  return [rank, state, '', '', rates ? make('span', {class: 'wraps'}, rates) : '', '-', bytesText((process || said).memory_bytes), process && process.cpu !== null ? process.cpu : '-', ''];
+}
+
 function ranksDraw(run) {
   const ranks = run.ranks, newest = newestOf(run), slow = slowOf(present(run)), counts = {};
-  byId('ranks').hidden = ranks.length === 0;
+  const servers = serversOf(run);
+  byId('ranks').hidden = ranks.length + servers.length === 0;
   const rows = ranks.map(rank => {
     // Processes are known by the number they were started as, which is their rank unless they come and go.
     const process = newest > 0 ? undefined : run.top.ranks.find(one => one.rank === rank.rank), now = stateOf(run, rank, process, newest);
@@ -138,14 +164,9 @@ function ranksDraw(run) {
     return [rank.rank, make('span', {class: now === 'training' || now === 'ended' ? 'good' : 'warn'}, now), rank.step + 1, 1e3 * all,
       rank.step_s ? barOf(rank.step_s) : '', all ? `${Math.round(100 * rank.step_s.comm / all)} %` : '-',
       bytesText(process ? process.memory_bytes : rank.memory_bytes), process && process.cpu !== null ? process.cpu : '-',
-      slow && slow.rank === rank.rank ? make('span', {class: 'warn'}, slow.text) : ''];
+      slow && slow.rank === rank.rank ? make('span', {class: 'warn wraps'}, slow.text + whyOf(run, rank)) : ''];
   });
-  const servers = run.top.ranks.filter(one => one.role === 'server'); // they make no steps; those of this machine
-  for (const server of servers) {
-    const stopped = server.state === 'T';
-    rows.push([server.rank, make('span', {class: stopped ? 'warn' : 'good'}, stopped ? 'server, stopped' : 'server'), '', '', '', '-',
-      bytesText(server.memory_bytes), server.cpu !== null ? server.cpu : '-', '']);
-  }
+  rows.push(...servers.map(server => serverRow(run, server)));
   if (servers.length > 0) counts[servers.length > 1 ? 'servers' : 'server'] = servers.length;
   byId('states').replaceChildren(Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(', ') +
     (newest > 0 ? `; generation ${newest}` : '') + '. Colors: ', ...PHASES.map((phase, i) => {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strain.c: /proc/self/schedstat, /proc/stat, /proc/pressure, /proc/net/snmp, cpu.stat of the control group (both
- * versions), getrusage().
+ * strain.c: /proc/self/schedstat, /proc/stat, /proc/vmstat, /proc/pressure, /proc/net/snmp, cpu.stat of the control
+ * group (both versions), getrusage().
  */
 #include "base/strain.h"
 
@@ -121,6 +121,13 @@ static void network_read(tri_strain *now)
     tri_free(text);
 }
 
+static void swap_read(tri_strain *now)
+{
+    char *text = text_read("/proc/vmstat");
+    now->swapped_in_pages_total = number_after(text, "pswpin ");
+    tri_free(text);
+}
+
 void tri_strain_read(tri_strain *now)
 {
     struct rusage used;
@@ -131,6 +138,7 @@ void tri_strain_read(tri_strain *now)
     stolen_read(now);
     throttled_read(now);
     network_read(now);
+    swap_read(now);
     now->memory_stall_seconds_total = pressure_read("/proc/pressure/memory");
     now->io_stall_seconds_total = pressure_read("/proc/pressure/io");
     if (getrusage(RUSAGE_SELF, &used) == 0) {

@@ -18,6 +18,9 @@
     X(throttled_seconds_total, "time for which the rank's control group had used up its cpu quota")                    \
     X(memory_stall_seconds_total, "time that somebody on the host waited for memory (pressure)")                       \
     X(io_stall_seconds_total, "time that somebody on the host waited for a disk (pressure)")                           \
+    X(disk_seconds_total, "time that the main thread waited for a disk, by looks (base/disk_wait.h)")                  \
+    X(data_disk_seconds_total, "time that threads with its data waited for a disk, while the main thread slept")       \
+    X(swapped_in_pages_total, "pages that the host has read back from swap")                                           \
     X(major_faults_total, "pages of the process that had to be read from a disk")                                      \
     X(involuntary_switches_total, "times that a thread of the process was taken off its core")                         \
     X(retransmitted_segments_total, "TCP segments that the host had to send again")
@@ -28,7 +31,8 @@ typedef struct tri_strain {
 #undef TRI_STRAIN_FIELD
 } tri_strain;
 
-/* Of this moment; some files of /proc and /sys, some tens of microseconds. In a simulation all are 0. */
+/* Of this moment; some files of /proc and /sys, some tens of microseconds. Waits for disks stay 0: who has them counted
+ * (tri_disk_wait_read) adds them. In a simulation all are 0. */
 void tri_strain_read(tri_strain *now);
 /* later - earlier */
 tri_strain tri_strain_since(const tri_strain *later, const tri_strain *earlier);

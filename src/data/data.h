@@ -137,6 +137,8 @@ uint64_t tri_sampler_marks_add(uint64_t left, uint64_t right);
  * tri_sampler_rows(); returns how many. */
 int64_t tri_sampler_batch(const tri_sampler *sampler, int64_t step, int64_t shard, int64_t *indices);
 
+#define TRI_LOADER_THREAD "data" /* name of the thread that prepares batches ahead */
+
 typedef struct tri_loader tri_loader;
 
 /* One worker's shards of one batch, ready to compute; the loader's until the next tri_loader_next. */

@@ -473,7 +473,7 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
     if (!draws(loader) && !skips_all(loader))
         TRI_TRY(read_samples(loader, dataset));
     TRI_TRY(make_slots(loader, config));
-    return runs_ahead(loader) ? tri_thread_start(&loader->thread, "data", thread_body, loader) : TRI_OK;
+    return runs_ahead(loader) ? tri_thread_start(&loader->thread, TRI_LOADER_THREAD, thread_body, loader) : TRI_OK;
 }
 
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,

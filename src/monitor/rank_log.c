@@ -5,9 +5,9 @@
 #include "monitor/rank_log.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/containers.h"
-#include "base/events.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -15,6 +15,7 @@
 
 #define FOLDER      "ranks"
 #define ROOM_NBYTES 16384u
+#define SERVER      "server"
 
 struct tri_rank_log {
     char path[1300];
@@ -22,6 +23,8 @@ struct tri_rank_log {
     tri_step_record sum; /* phases since the last line; the rest is the last step's */
     int64_t steps;       /* since the last line */
     uint64_t sent, received;
+    uint64_t served[TRI_COUNTER_COUNT]; /* a server's, by counter: as they were in the last line */
+    bool has_served;                    /* it has lines of a server */
     tri_rank_place place;
     tri_string line;
     bool failed;
@@ -149,6 +152,52 @@ static tri_status event_make(tri_rank_log *log, int64_t step, const char *event,
 void tri_rank_log_event(tri_rank_log *log, int64_t step, const char *event, const char *text)
 {
     line_append(log, event_make(log, step, event, text));
+}
+
+/* --- a server's --- */
+
+static tri_status served_make(tri_rank_log *log, double seconds)
+{
+    tri_string_clear(&log->line);
+    tri_json json = tri_json_object(&log->line);
+    tri_json_real(&json, "time", (double)(tri_wall_ns() / TRI_NS_PER_MS) / 1e3);
+    tri_json_text(&json, "role", SERVER);
+    tri_json_real(&json, "seconds", seconds);
+#define SERVED_WRITE(name, counter)                                                                                    \
+    tri_json_int(&json, #name, (int64_t)(tri_counter_now(counter) - log->served[counter]));                            \
+    log->served[counter] = tri_counter_now(counter);
+    TRI_SERVED_LIST(SERVED_WRITE)
+#undef SERVED_WRITE
+    tri_json_int(&json, "memory_bytes", (int64_t)tri_memory_now().live_nbytes);
+    TRI_TRY(tri_json_end(&json));
+    return tri_string_append(&log->line, "\n");
+}
+
+/* The first line stands for a second, so that there is something to see. */
+void tri_rank_log_serve(tri_rank_log *log)
+{
+    const int64_t now_ns = tri_now_ns(), passed_ns = now_ns - log->written_ns;
+    if (log->written_ns > 0 && passed_ns < (log->has_served ? log->every_ns : TRI_NS_PER_S))
+        return;
+    if (log->written_ns > 0) {
+        line_append(log, served_make(log, (double)passed_ns / 1e9));
+        log->has_served = true;
+    }
+    log->written_ns = now_ns;
+}
+
+bool tri_served_read(const tri_metrics_line *line, tri_served *out)
+{
+    const char *role = tri_metrics_line_text(line, "role");
+    if (!role || strcmp(role, SERVER) != 0)
+        return false;
+    out->time = tri_metrics_line_real(line, "time");
+    out->seconds = tri_metrics_line_real(line, "seconds");
+#define SERVED_READ(name, counter) out->name = tri_metrics_line_real(line, #name);
+    TRI_SERVED_LIST(SERVED_READ)
+#undef SERVED_READ
+    out->memory_bytes = tri_metrics_line_real(line, "memory_bytes");
+    return out->seconds > 0;
 }
 
 void tri_rank_log_close(tri_rank_log *log)

@@ -5,6 +5,7 @@
 #include "monitor/slow.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
 
@@ -32,11 +33,36 @@ const char *tri_slow_name(tri_slow_cause cause)
     return causes[cause].name;
 }
 
+const char *tri_slow_says(const char *name)
+{
+    for (int cause = 0; cause < TRI_SLOW_COUNT; cause++)
+        if (strcmp(causes[cause].name, name) == 0)
+            return causes[cause].says;
+    return "";
+}
+
+/* By itself, or by who prepares its batch, as far as it waited for that one. */
+static double disk_s(const tri_slow_row *row)
+{
+    const double helpers_s = row->strain.data_disk_seconds_total;
+    return row->strain.disk_seconds_total + (helpers_s < row->data ? helpers_s : row->data);
+}
+
+/* Faults of files that are mapped count too: swapping is what makes them its memory's. */
+static double memory_s(const tri_slow_row *row)
+{
+    const tri_strain *strain = &row->strain;
+    const double faults = strain->major_faults_total, least = FAULTS_A_S * row->wall_s;
+    if (faults <= least || strain->swapped_in_pages_total <= least)
+        return 0;
+    return faults * FAULT_S > disk_s(row) ? faults * FAULT_S : disk_s(row);
+}
+
 /* Seconds that this cause has taken from a rank. */
 static double taken(const tri_slow_row *row, tri_slow_cause cause)
 {
     const tri_strain *strain = &row->strain;
-    double still, faults = strain->major_faults_total;
+    double still;
     switch (cause) {
     case TRI_SLOW_throttled:
         return strain->throttled_seconds_total;
@@ -48,7 +74,9 @@ static double taken(const tri_slow_row *row, tri_slow_cause cause)
         still = row->wall_s - row->comm - row->data - strain->cpu_seconds_total - strain->queue_seconds_total;
         return strain->cpu_seconds_total > 0 && still > 0 ? still : 0;
     case TRI_SLOW_memory:
-        return faults > FAULTS_A_S * row->wall_s ? faults * FAULT_S : 0;
+        return memory_s(row);
+    case TRI_SLOW_disk:
+        return disk_s(row);
     case TRI_SLOW_data:
         return row->data;
     case TRI_SLOW_between:

@@ -17,10 +17,12 @@
     X(throttled, "its control group had used up its cpu quota", "raise the quota (cpu.max, resources.limits.cpu)")     \
     X(stolen, "the hypervisor gave its cores to others", "another machine, or cores of its own")                       \
     X(queue, "another process had its core", "trireme top, top: what else runs there; one rank a core")                \
+    X(memory, "its memory had been swapped out, and was read back", "less memory a worker, or a host with more")       \
+    X(disk, "it waited for a disk",                                                                                    \
+      "its data's disk, and who else uses it (iostat -x 1); data.prefetch, memory to keep files in")                   \
     X(stopped, "it stood still: it was stopped, or waited for something that is not computing",                        \
       "look who stops it (kill -STOP, a debugger, a freezer)")                                                         \
-    X(memory, "its memory had to be read back from a disk", "less memory a worker, or a host with more")               \
-    X(data, "its data came late", "data.prefetch; the disk that its data are on")                                      \
+    X(data, "its data came late", "data.prefetch, data.crop, data.flip: they are prepared more slowly than used")      \
     X(between, "it had other work between its steps: lines, pictures, checkpoints",                                    \
       "monitor.step_every_s=1, monitor.histogram_every, checkpoint.async")                                             \
     X(link, "its link", "its cable, switch port or driver, and who else uses them: trireme doctor")                    \
@@ -33,6 +35,8 @@ typedef enum tri_slow_cause {
         TRI_SLOW_COUNT
 } tri_slow_cause;
 const char *tri_slow_name(tri_slow_cause cause);
+/* What is said of a rank for which that name is the cause; "": there is none of that name. */
+const char *tri_slow_says(const char *name);
 
 /* Of the links that a rank sends on, the one that was busy longest, as the kernel counts it (TCP_INFO). */
 typedef struct tri_slow_link {

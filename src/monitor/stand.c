@@ -11,11 +11,13 @@
 #include "base/runtime.h"
 #include "monitor/health.h"
 #include "monitor/http.h"
+#include "monitor/rank_log.h"
 
 struct tri_stand {
     char folder[1200];
-    tri_figures *figures;
-    tri_http *http; /* NULL: whoever started this process serves */
+    tri_figures *figures; /* NULL: without monitor.metrics */
+    tri_rank_log *log;    /* a server's; NULL: with monitor.ranks_every 0 */
+    tri_http *http;       /* NULL: whoever started this process serves */
     tri_thread *thread;
     tri_mutex mutex;
     tri_cond cond;
@@ -48,18 +50,32 @@ static void beat_body(void *arg)
     tri_stand *stand = arg;
     tri_mutex_lock(&stand->mutex);
     while (!stand->ends) {
-        tri_figures_leave(stand->figures);
+        if (stand->figures)
+            tri_figures_leave(stand->figures);
+        if (stand->log)
+            tri_rank_log_serve(stand->log);
         (void)tri_cond_wait(&stand->cond, &stand->mutex, tri_deadline_after_ms(1000));
     }
     tri_mutex_unlock(&stand->mutex);
 }
 
+/* Workers have a log by their steps. */
+static bool logs(const tri_monitor_config *config, const tri_stand_place *place)
+{
+    return place->serves && config->ranks_every > 0;
+}
+
 static tri_status stand_start(tri_stand *stand, const tri_monitor_config *config, const tri_stand_place *place)
 {
-    TRI_TRY_IN(tri_figures_open(stand->folder, place->rank, place->serves, &stand->figures), "monitor.metrics");
+    if (config->metrics[0])
+        TRI_TRY_IN(tri_figures_open(stand->folder, place->rank, place->serves, &stand->figures), "monitor.metrics");
+    if (logs(config, place))
+        TRI_TRY_IN(
+            tri_rank_log_open(stand->folder, place->rank, config->ranks_every, place->goes_on ? 1 : 0, &stand->log),
+            "monitor.ranks_every");
     if (place->serves)
         TRI_TRY(tri_thread_start(&stand->thread, "figures", beat_body, stand));
-    if (strcmp(config->metrics, TRI_MONITOR_GATHERED) == 0)
+    if (!config->metrics[0] || strcmp(config->metrics, TRI_MONITOR_GATHERED) == 0)
         return TRI_OK;
     const tri_http_setup setup = {
         .address = config->metrics, .offset = place->local_rank, .pages = pages, .arg = stand};
@@ -72,7 +88,7 @@ static tri_status stand_start(tri_stand *stand, const tri_monitor_config *config
 tri_status tri_stand_open(const tri_monitor_config *config, const tri_stand_place *place, tri_stand **out)
 {
     *out = NULL;
-    if (!config->metrics[0])
+    if (!config->metrics[0] && !logs(config, place))
         return TRI_OK;
     tri_stand *stand = tri_alloc_zero(1, sizeof(*stand));
     if (!stand)
@@ -105,6 +121,7 @@ void tri_stand_close(tri_stand *stand)
         tri_thread_join(stand->thread);
     tri_http_close(stand->http);
     tri_figures_close(stand->figures);
+    tri_rank_log_close(stand->log);
     tri_cond_fini(&stand->cond);
     tri_mutex_fini(&stand->mutex);
     tri_free(stand);

@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 
+#include "base/disk_wait.h"
 #include "base/log.h"
 #include "comm/comm.h"
 #include "train/job.h"
@@ -21,10 +22,12 @@ struct tri_job_watch {
     int64_t steps;        /* likewise */
     tri_slow_row *rows;   /* [world] */
     tri_link_load *loads; /* [world]: as they were then; NULL: too many to look at */
+    tri_disk_wait *disk;  /* NULL: in a simulation */
     int64_t looked_ns;
     tri_slow_verdict last, told;
     int in_a_row;
     int64_t told_ns; /* 0: nothing was */
+    bool noted;      /* as an event */
 };
 
 static bool is_on(const tri_job *job)
@@ -36,6 +39,7 @@ void tri_job_watch_close(tri_job *job)
 {
     tri_job_stragglers_close(job);
     if (job->watch) {
+        tri_disk_wait_stop(job->watch->disk);
         tri_free(job->watch->rows);
         tri_free(job->watch->loads);
     }
@@ -78,6 +82,7 @@ tri_status tri_job_watch_open(tri_job *job)
     watch->last.rank = watch->told.rank = -1;
     watch->looked_ns = tri_now_ns();
     tri_strain_read(&watch->sum.strain);
+    TRI_TRY(tri_disk_wait_start(TRI_LOADER_THREAD, &watch->disk));
     (void)links_look(job);
     return tri_job_stragglers_open(job);
 }
@@ -95,29 +100,38 @@ static void step_add(tri_slow_row *sum, const tri_step_record *record)
 #undef PHASE_ADD
 }
 
-/* Rank 0, for people. */
+/* For people: a line, and an event for whoever looks later. */
+static tri_status slow_tell(tri_job *job, const tri_slow_verdict *now, bool line)
+{
+    char text[400];
+    tri_slow_print(now, text, sizeof(text));
+    job->watch->noted = true;
+    if (line) {
+        tri_log(TRI_LOG_WARN, "%s", text);
+        tri_job_live_event(job, "slow", text);
+    }
+    return job->metrics ? tri_metrics_write_slow(job->metrics, job->step - 1, now->rank, tri_slow_name(now->cause),
+                                                 now->share, text)
+                        : TRI_OK;
+}
+
+/* Rank 0. What stragglers.c has told has no event with its cause yet. */
 static tri_status tell(tri_job *job, const tri_slow_verdict *now)
 {
     tri_job_watch *watch = job->watch;
-    char text[400];
-    bool same = now->rank == watch->last.rank;
+    const bool same = now->rank == watch->last.rank;
     watch->in_a_row = same ? watch->in_a_row + 1 : 1;
     watch->last = *now;
     if (job->rank != 0 || watch->in_a_row < IN_A_ROW)
         return TRI_OK;
-    if (now->rank == watch->told.rank && (now->rank < 0 || tri_now_ns() - watch->told_ns < AGAIN_NS))
-        return TRI_OK;
+    const bool told = now->rank == watch->told.rank && (now->rank < 0 || tri_now_ns() - watch->told_ns < AGAIN_NS);
+    if (told)
+        return now->rank < 0 || watch->noted ? TRI_OK : slow_tell(job, now, false);
     if (now->rank < 0)
         tri_log(TRI_LOG_INFO, "rank %d is not slow any more", watch->told.rank);
     watch->told = *now;
     watch->told_ns = tri_now_ns();
-    if (now->rank < 0)
-        return TRI_OK;
-    tri_slow_print(now, text, sizeof(text));
-    tri_log(TRI_LOG_WARN, "%s", text);
-    return job->metrics ? tri_metrics_write_slow(job->metrics, job->step - 1, now->rank, tri_slow_name(now->cause),
-                                                 now->share, text)
-                        : TRI_OK;
+    return now->rank < 0 ? TRI_OK : slow_tell(job, now, true);
 }
 
 void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
@@ -129,6 +143,7 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
     tri_slow_why(&watch->last, text, capacity);
     watch->told = watch->last;
     watch->told_ns = tri_now_ns();
+    watch->noted = false;
 }
 
 void tri_job_watch_add(tri_job *job, double seconds)
@@ -144,6 +159,7 @@ static tri_slow_row own_row(tri_job *job, tri_strain *strain)
     const int64_t now_ns = tri_now_ns();
     tri_slow_row own = watch->sum;
     tri_strain_read(strain);
+    tri_disk_wait_read(watch->disk, strain);
     own.strain = tri_strain_since(strain, &watch->sum.strain);
     own.link = links_look(job);
     own.wall_s = (double)(now_ns - watch->looked_ns) / 1e9;

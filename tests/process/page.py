@@ -41,6 +41,14 @@ class Pages(unittest.TestCase):
             {"step": step, "epoch": 0.1, "loss": 1 / (1 + step), "samples_per_s": 10}, separators=(",", ":")) + "\n" for step in range(5000)))
         (hostile / "ranks/rank-0.jsonl").write_text(json.dumps(
             {"step": 3, "time": 1.8e9, "event": "rollback", "text": HOSTILE}, separators=(",", ":")) + "\n")
+        with open(hostile / "metrics.jsonl", "a") as lines:
+            lines.write(cls.line(step=4999, event="slow", text="rank 1 is slow", rank=1, cause="disk", share=0.5))
+        for rank, waits in ((0, 5.0), (1, 0.0)):
+            with open(hostile / f"ranks/rank-{rank}.jsonl", "a") as lines:
+                lines.write(cls.line(step=4999, time=1.8e9, generation=0, world=2, steps=10, data=5 - waits, forward=1, backward=1, comm=waits,
+                                     optimizer=0, other=0, memory_bytes=1, sent_bytes=0, received_bytes=0))
+        (hostile / "ranks/rank-2.jsonl").write_text(cls.line(time=1.8e9, role="server", seconds=5, pushes=50, pulls=10, taken_bytes=10000000,
+                                                             served_bytes=5000000, memory_bytes=3000000))
         cls.page = subprocess.Popen([TRIREME, "page", HOSTILE, "live"], cwd=cls.folder, text=True, stdout=subprocess.PIPE)
         cls.both = cls.address(cls.page.stdout)
         cls.browser = Browser()
@@ -52,6 +60,10 @@ class Pages(unittest.TestCase):
             process.terminate()
             process.communicate(timeout=60)
         cls.temporary.cleanup()
+
+    @staticmethod
+    def line(**words):
+        return json.dumps(words, separators=(",", ":")) + "\n"
 
     @staticmethod
     def address(stream):
@@ -91,6 +103,14 @@ class Pages(unittest.TestCase):
         self.assertIn(HOSTILE, browser.run("document.querySelector('.dygraph-legend').textContent"))
         self.assertEqual(browser.run("document.querySelectorAll('main img').length"), 0)
         self.assertEqual(browser.problems, [])
+
+    def test_servers_and_why_a_rank_is_waited_for_are_in_the_table(self):
+        self.open(self.both)
+        self.browser.wait_for("document.querySelectorAll('#ranks tbody tr').length === 3")
+        text = self.browser.run("document.getElementById('ranks').textContent")
+        self.assertIn("10 pushes/s, 2 pulls/s, 2.00 MB/s in, 1.00 MB/s out", text)
+        self.assertIn("the others wait for it: data +500 ms a step; it waited for a disk", text)
+        self.assertEqual(self.browser.problems, [])
 
     def test_a_phone_and_the_dark(self):
         phone = Browser(360, 740, dark=True)

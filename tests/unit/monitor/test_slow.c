@@ -56,6 +56,9 @@ static void each_cause_is_named(void **state)
         {TRI_SLOW_queue, offsetof(tri_slow_row, strain.queue_seconds_total), 0.5, 0.5},
         {TRI_SLOW_stopped, offsetof(tri_slow_row, strain.cpu_seconds_total), 0.3, 0.3},
         {TRI_SLOW_memory, offsetof(tri_slow_row, strain.major_faults_total), 6000, 0.9},
+        {TRI_SLOW_disk, offsetof(tri_slow_row, strain.major_faults_total), 6000, 0.3}, /* of files that are mapped */
+        {TRI_SLOW_disk, offsetof(tri_slow_row, strain.disk_seconds_total), 0.5, 0.3},
+        {TRI_SLOW_disk, offsetof(tri_slow_row, strain.data_disk_seconds_total), 0.5, 0.3},
         {TRI_SLOW_data, offsetof(tri_slow_row, data), 0.5, 0.9},
         {TRI_SLOW_between, offsetof(tri_slow_row, backward), 0, 0.9},
         {TRI_SLOW_compute, offsetof(tri_slow_row, strain.involuntary_switches_total), 3, 0.9},
@@ -67,6 +70,10 @@ static void each_cause_is_named(void **state)
         rows[SLOW].strain.cpu_seconds_total = cases[i].cpu_s;
         if (cases[i].cause == TRI_SLOW_data)
             rows[SLOW].forward -= 0.4;
+        if (cases[i].cause == TRI_SLOW_memory) /* the host swaps, and no file is mapped */
+            rows[SLOW].strain.swapped_in_pages_total = 6000;
+        if (cases[i].cause == TRI_SLOW_disk)
+            rows[SLOW].data = rows[SLOW].strain.data_disk_seconds_total = 0.5;
         if (cases[i].cause == TRI_SLOW_between)
             rows[SLOW].forward -= 0.2;
         memcpy((char *)&rows[SLOW] + cases[i].figure, &cases[i].value, sizeof(double));
@@ -78,6 +85,18 @@ static void each_cause_is_named(void **state)
         tri_slow_print(&found, text, sizeof(text));
         assert_non_null(strstr(text, "rank 2 is slow: the others wait for it 50 % of the time"));
     }
+}
+
+/* Threads that read ahead are slow, and the rank does not wait for them. */
+static void a_disk_that_nobody_waits_for_is_no_cause(void **state)
+{
+    (void)state;
+    tri_slow_row rows[RANKS];
+    rows_fill(rows, 0.5);
+    rows[SLOW].strain.data_disk_seconds_total = 0.9;
+    assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_compute);
+    rows[SLOW].data = 0.4;
+    assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_disk);
 }
 
 static void a_cause_that_all_have_is_none(void **state)
@@ -155,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_is_slow_where_all_wait_alike),
         cmocka_unit_test(each_cause_is_named),
+        cmocka_unit_test(a_disk_that_nobody_waits_for_is_no_cause),
         cmocka_unit_test(a_cause_that_all_have_is_none),
         cmocka_unit_test(a_link_that_loses_is_named_where_all_wait),
         cmocka_unit_test(a_link_is_named_by_its_ends_where_the_kernel_tells_of_it),
