@@ -55,6 +55,12 @@ function whoseColumns() { // seconds of phases of rank 0's steps, or of another 
   });
 }
 
+// What was drawn is on the screen, or nobody looks.
+const shown = () => new Promise(done => {
+  requestAnimationFrame(() => setTimeout(done));
+  setTimeout(done, 200);
+});
+
 async function chartsDraw() {
   const width = Math.min(1500, Math.max(300, byId('loss').clientWidth)), window = state.window;
   const range = `&points=${width}` + (window ? `&from=${window[0]}&to=${window[1]}` : '');
@@ -67,6 +73,10 @@ async function chartsDraw() {
   const tests = column => which.map((i, k) => ({label: label(i, ' test'), x: all[k].test.x, y: all[k].test[column]})).filter(one => one.x.length);
   const known = one => one.y.some(value => (Array.isArray(value) ? value[1] : value) !== null);
   show('loss', [...series('loss'), ...tests('test_loss')], true);
+  if (!state.painted) { // who opens the page sees the loss, and need not wait for the rest
+    await shown();
+    performance.mark(state.painted = 'painted');
+  }
   show('rate', series('samples_per_s'), true);
   show('lr', series('lr'), true);
   show('norm', series('grad_norm').filter(known), true);
@@ -286,7 +296,6 @@ async function draw() {
     if (drawn.charts !== there()) {
       drawn.charts = there();
       await chartsDraw();
-      if (!state.painted) performance.mark(state.painted = 'painted');
     }
     ranksDraw(run);
     if (drawn.events !== run.events) { drawn.events = run.events; await eventsShow(); }
