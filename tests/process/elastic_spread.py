@@ -15,7 +15,7 @@ from launched import ranks_of
 
 SLICES = Runs.config.replace("comm:", "parallel: {bucket_kib: 4}\ncomm:")
 STAGES = """
-model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1, attn_pdrop: 0.1}
+model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1, attn_pdrop: 0.1, tie_word_embeddings: true}
 data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, synthetic_width: 12}
 train: {batch: 20, shards: 8, epochs: 4000, steps: 300, seed: 7, threads: 1, eval_every: 100}
 optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}
@@ -119,6 +119,13 @@ class Stages(Spread):
             self.kill(run, 3)
             self.check_from_memory(run)
             self.assertIn(then, run.text())
+
+    def test_slices_of_tied_weights(self):
+        for sync in ("zero1", "zero2", "zero3"):
+            run = self.start_running(sync, "-n", "4", "--elastic", "1:8", f"parallel.sync={sync}")
+            self.kill(run, 1)
+            self.kill(run, 0)
+            self.check_from_memory(run)
 
     def test_a_replacement_takes_the_role(self):
         run = self.start_running("role", "-n", "4", "--elastic", "1:8", "--restarts", "9", "parallel.tensor=2", "parallel.pipeline=2")
