@@ -36,14 +36,15 @@ static void beat_say(tri_ps_server *server, int64_t now_ns)
     chain->beat_ns = now_ns;
 }
 
-/* A backup that has not been given all is nobody who could do without this server. */
+/* A backup that has not been given all is nobody who could do without this server. A beat that was on its way when this
+ * server was stopped says nothing of now: what is kept for it would be told though others have gone on. */
 bool tri_ps_beat_is_leased(tri_ps_server *server)
 {
     ps_chain *chain = &server->chain;
-    int64_t beat = beat_ns(server), now_ns = beat > 0 ? tri_now_ns() : 0;
-    if (beat == 0 || chain->is_giving || now_ns - chain->leased_ns < LEASE_BEATS * beat)
+    int64_t beat = beat_ns(server), now_ns = beat > 0 ? tri_now_ns() : 0, lease_ns = LEASE_BEATS * beat;
+    if (beat == 0 || chain->is_giving || now_ns - chain->leased_ns < lease_ns)
         return true;
-    if (chain->beat <= chain->acknowledged) /* none is on its way */
+    if (chain->beat <= chain->acknowledged || now_ns - chain->beat_ns >= lease_ns)
         beat_say(server, now_ns);
     return false;
 }

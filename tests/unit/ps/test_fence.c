@@ -277,22 +277,27 @@ static void freeze(int signal)
         usleep(1000);
 }
 
-/* As after SIGSTOP: what was asked meanwhile is read when it goes on, and nothing is on its way to its backup. */
-static void who_wakes_up_tells_nobody_what_it_knew_before(void **state)
+/* As after SIGSTOP: what was asked meanwhile is read when it goes on, and before what its backup has answered to a beat
+ * that was on its way when it was stopped, if one was. */
+static void wakes_up(bool beat_is_on_its_way)
 {
     scene at;
-    (void)state;
     scene_open(&at, 3, 0); /* so it has no copy of what its backup has, and does not do without that one */
     table_open(&at);
     pull(&at, 2);
     while (at.answered < 2)
         OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
     turn_until(&at, NULL, 3 * BEAT_MS);
+    at.acknowledges = !beat_is_on_its_way;
+    turn_until(&at, NULL, 2 * BEAT_MS);
     signal(SIGUSR1, freeze);
     atomic_store(&is_frozen, true);
     assert_int_equal(pthread_kill(at.server_thread, SIGUSR1), 0);
     pull(&at, 3);
-    turn_until(&at, NULL, 6 * BEAT_MS); /* as long as others wait, and more */
+    turn_until(&at, NULL, 3 * BEAT_MS);
+    if (beat_is_on_its_way)
+        acknowledge(&at);
+    turn_until(&at, NULL, 3 * BEAT_MS); /* together as long as others wait, and more */
     assert_int_equal(at.answered, 2);
     ps_view view = view_now(&at);
     ps_change change = {PS_WITHOUT, at.own};
@@ -311,6 +316,13 @@ static void who_wakes_up_tells_nobody_what_it_knew_before(void **state)
     assert_true(ps_view_has(&view, at.own));
     assert_int_equal(ps_view_slots(&view, at.own), 0); /* with nothing */
     scene_close(&at);
+}
+
+static void who_wakes_up_tells_nobody_what_it_knew_before(void **state)
+{
+    (void)state;
+    wakes_up(false);
+    wakes_up(true);
 }
 
 /* A beat that is acknowledged late: nobody has done without it, and what it kept is said. */
