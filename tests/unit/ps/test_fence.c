@@ -21,6 +21,7 @@
 
 #define TOKEN    "a token of this test"
 #define BEAT_MS  20
+#define DIM      4
 #define LIMIT_MS 30000 /* a test that waits for so long has failed */
 
 typedef struct scene {
@@ -39,7 +40,9 @@ typedef struct scene {
     bool acknowledges;                          /* letters that come there */
     uint64_t heard;                             /* of them */
     uint64_t acknowledged;                      /* of ours, by the real one */
-    uint64_t answered;                          /* request of the latest answer to the worker */
+    uint64_t answered;                          /* request of the latest answer to the worker, */
+    float row[DIM];                             /* and the row that came with it */
+    int64_t told;                               /* view that the real one has told its backup of */
     bool lost_server, lost_worker, lost_backup; /* these lines have ended */
 } scene;
 
@@ -62,15 +65,18 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
 {
     scene *at = arg;
     ps_head head = ps_head_read(letter);
-    (void)body;
     if (line == at->as_backup) {
         at->heard += !(head.kind == PS_BEAT && head.extra > 0);
+        at->told = head.kind == PS_LOOK ? head.clock : at->told;
         if (at->acknowledges)
             acknowledge(at);
     } else if (line == at->as_server && head.kind == PS_ACK)
         at->acknowledged = head.request;
-    else if (line == at->as_worker && head.kind == PS_KV_DONE)
+    else if (line == at->as_worker && head.kind == PS_KV_DONE) {
         at->answered = head.request;
+        if (head.nbytes == sizeof(at->row))
+            memcpy(at->row, body, sizeof(at->row));
+    }
     return true;
 }
 
@@ -166,14 +172,24 @@ static void say(tri_line *line, const ps_head *head, const void *body)
     OK(tri_post_send(line, 0, &letter, body, NULL, NULL));
 }
 
-static void hello_as_server(scene *at)
+static void hello_as_server(scene *at, uint16_t flags, uint64_t version)
 {
     at->lost_server = false;
     at->as_server = dial(at);
     say(at->as_server,
-        &(ps_head){.kind = PS_HELLO, .flags = PS_FLAG_SERVER, .request = PS_VERSION, .clock = at->other, .extra = 1},
+        &(ps_head){.kind = PS_HELLO,
+                   .flags = PS_FLAG_SERVER | flags,
+                   .request = PS_VERSION,
+                   .clock = at->other,
+                   .extra = (double)version},
         NULL);
-    say(at->as_server, &(ps_head){.kind = PS_LOOK, .clock = 1}, NULL); /* it has no tables */
+}
+
+/* It has no tables. */
+static void begin_as_server(scene *at)
+{
+    hello_as_server(at, 0, 1);
+    say(at->as_server, &(ps_head){.kind = PS_LOOK, .clock = 1}, NULL);
 }
 
 static ps_view view_now(const scene *at)
@@ -193,7 +209,7 @@ static void an_excuse_holds_for_as_long_as_it_says(void **state)
     scene at;
     (void)state;
     scene_open(&at, 2, 1);
-    hello_as_server(&at);
+    begin_as_server(&at);
     while (at.acknowledged < 1)
         OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
     int64_t start_ns = tri_now_ns();
@@ -210,13 +226,13 @@ static void who_wakes_up_when_others_do_without_it_is_not_listened_to(void **sta
     scene at;
     (void)state;
     scene_open(&at, 2, 1);
-    hello_as_server(&at);
+    begin_as_server(&at);
     assert_true(turn_until(&at, &at.lost_server, LIMIT_MS)); /* it sleeps, and has lost its line */
     ps_view view = view_now(&at);
     assert_false(ps_view_has(&view, at.other));
     /* It wakes up, and goes on as if nothing had happened: in view 1 it has half of the slots. */
     at.acknowledged = 0;
-    hello_as_server(&at);
+    begin_as_server(&at);
     say(at.as_server, &(ps_head){.kind = PS_BEAT}, NULL);
     assert_true(turn_until(&at, &at.lost_server, LIMIT_MS));
     assert_int_equal(at.acknowledged, 0);
@@ -224,15 +240,7 @@ static void who_wakes_up_when_others_do_without_it_is_not_listened_to(void **sta
     /* Once it is in a view again it is. */
     ps_change change = {PS_JOIN, at.other};
     OK(tri_ps_views_claim(at.store, &change, &view));
-    at.lost_server = false;
-    at.as_server = dial(&at);
-    say(at.as_server,
-        &(ps_head){.kind = PS_HELLO,
-                   .flags = PS_FLAG_SERVER,
-                   .request = PS_VERSION,
-                   .clock = at.other,
-                   .extra = (double)view.version},
-        NULL);
+    hello_as_server(&at, 0, view.version);
     while (at.acknowledged < 1 && !at.lost_server)
         OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
     assert_false(at.lost_server);
@@ -245,7 +253,7 @@ static void table_open(scene *at)
 {
     ps_kv_spec spec;
     tri_string text = {0};
-    OK(ps_kv_spec_make("table", 4, 1, "merge: add", &spec));
+    OK(ps_kv_spec_make("table", DIM, 1, "merge: add", &spec));
     OK(ps_kv_spec_print(&spec, &text));
     at->as_worker = dial(at);
     say(at->as_worker, &(ps_head){.kind = PS_HELLO, .request = PS_VERSION}, NULL);
@@ -255,17 +263,28 @@ static void table_open(scene *at)
     tri_string_fini(&text);
 }
 
+/* Pulls a row, or makes it these values. */
+static void row_say(scene *at, uint64_t request, uint64_t key, const float *values)
+{
+    unsigned char bytes[256];
+    ps_rows_body body = {.slots = ps_keys_slots(&key, 1), .keys = &key, .values = values, .count = 1};
+    ps_head head = {.kind = values ? PS_KV_PUSH : PS_KV_PULL,
+                    .flags = values ? PS_FLAG_ASSIGN : 0,
+                    .request = request,
+                    .table = ps_kv_table_id("table"),
+                    .block = 1,
+                    .extra = values ? (double)request : 0};
+    head.nbytes = ps_rows_body_write(&body, DIM, PS_WIRE_F32, true, bytes);
+    say(at->as_worker, &head, bytes);
+}
+
 /* Of a row that lies with the real server. */
 static void pull(scene *at, uint64_t request)
 {
-    unsigned char bytes[256];
     uint64_t key = 0;
     while (ps_key_slot(key) % at->servers != at->own)
         key++;
-    ps_rows_body body = {.slots = ps_keys_slots(&key, 1), .keys = &key, .count = 1};
-    ps_head head = {.kind = PS_KV_PULL, .request = request, .table = ps_kv_table_id("table"), .block = 1};
-    head.nbytes = ps_rows_body_write(&body, 4, PS_WIRE_F32, true, bytes);
-    say(at->as_worker, &head, bytes);
+    row_say(at, request, key, NULL);
 }
 
 static atomic_bool is_frozen;
@@ -346,13 +365,13 @@ static void who_hears_of_its_backup_again_says_what_it_kept(void **state)
 
 /* --- a backup in its first moments --- */
 
-static void open_as_server(scene *at)
+static void open_as_server(scene *at, uint16_t flags)
 {
     ps_kv_spec spec;
     tri_string text = {0};
-    OK(ps_kv_spec_make("table", 4, 1, "merge: add", &spec));
+    OK(ps_kv_spec_make("table", DIM, 1, "merge: add", &spec));
     OK(ps_kv_spec_print(&spec, &text));
-    say(at->as_server, &(ps_head){.kind = PS_KV_OPEN, .nbytes = text.nbytes}, tri_string_text(&text));
+    say(at->as_server, &(ps_head){.kind = PS_KV_OPEN, .flags = flags, .nbytes = text.nbytes}, tri_string_text(&text));
     tri_string_fini(&text);
 }
 
@@ -360,13 +379,9 @@ static void open_as_server(scene *at)
 static tri_status dies_after(scene *at, uint16_t flags, bool opens)
 {
     scene_open(at, 2, 1);
-    at->as_server = dial(at);
-    say(at->as_server,
-        &(ps_head){
-            .kind = PS_HELLO, .flags = PS_FLAG_SERVER | flags, .request = PS_VERSION, .clock = at->other, .extra = 1},
-        NULL);
+    hello_as_server(at, flags, 1);
     if (opens)
-        open_as_server(at);
+        open_as_server(at, 0);
     while (at->acknowledged < 1 + (opens ? 1 : 0))
         OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
     ps_view view = view_now(at);
@@ -398,6 +413,60 @@ static void who_has_not_told_its_tables_is_missed(void **state)
     assert_int_equal(dies_after(&at, 0, false), TRI_EPEER);
 }
 
+/* The next view, of which the worker tells the real server. */
+static void view_change(scene *at, ps_change_kind kind)
+{
+    ps_view view = view_now(at);
+    OK(tri_ps_views_claim(at->store, &(ps_change){kind, at->other}, &view));
+    say(at->as_worker, &(ps_head){.kind = PS_LOOK, .clock = (int64_t)view.version}, NULL);
+}
+
+static void row_await(scene *at, uint64_t request)
+{
+    while (at->answered < request && !atomic_load(&at->ended))
+        OK(tri_post_turn(at->post, tri_deadline_after_ms(5)));
+    assert_false(atomic_load(&at->ended)); /* "its backup had not been given all that it held" */
+    assert_int_equal(at->answered, request);
+}
+
+/* The other one has come back with view 3, and says so when it has been given all and half of the slots (view 4). It
+ * takes for given what the real one has of them, so that must not go: not with HELLO, nor with the tables behind it. */
+static void what_was_shared_stays_when_the_hello_comes_behind(void **state)
+{
+    const float values[DIM] = {1, 2, 3, 4};
+    uint64_t key = 0;
+    scene at;
+    ps_view shared;
+    (void)state;
+    OK(ps_view_first(2, &shared));
+    OK(ps_view_change(&shared, &(ps_change){PS_WITHOUT, 0}, &shared));
+    OK(ps_view_change(&shared, &(ps_change){PS_JOIN, 0}, &shared));
+    OK(ps_view_change(&shared, &(ps_change){PS_SHARE, 1}, &shared));
+    while (shared.slots[ps_key_slot(key)] != 0)
+        key++;
+    scene_open(&at, 2, 1);
+    hello_as_server(&at, PS_FLAG_STARTS, 1);
+    table_open(&at);
+    view_change(&at, PS_WITHOUT);
+    row_say(&at, 2, key, values);
+    row_await(&at, 2);
+    view_change(&at, PS_JOIN);
+    while (at.told < (int64_t)shared.version)
+        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+    ps_view view = view_now(&at);
+    assert_memory_equal(view.slots, shared.slots, sizeof(view.slots));
+    at.acknowledged = 0;
+    hello_as_server(&at, 0, 3);
+    open_as_server(&at, PS_FLAG_COPY);
+    while (at.acknowledged < 2)
+        OK(tri_post_turn(at.post, tri_deadline_after_ms(5)));
+    view_change(&at, PS_WITHOUT);
+    row_say(&at, 3, key, NULL);
+    row_await(&at, 3);
+    assert_memory_equal(at.row, values, sizeof(values));
+    scene_close(&at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +476,7 @@ int main(void)
         cmocka_unit_test(who_hears_of_its_backup_again_says_what_it_kept),
         cmocka_unit_test(who_had_nothing_yet_is_no_loss),
         cmocka_unit_test(who_has_not_told_its_tables_is_missed),
+        cmocka_unit_test(what_was_shared_stays_when_the_hello_comes_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
