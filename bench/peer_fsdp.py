@@ -50,45 +50,15 @@ if RANK < 0:
 
 import torch  # noqa: E402 (after the ranks are started)
 from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
 
-
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.c_fc, self.c_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-                   for part in self.c_attn(self.ln_1(x)).split(c, dim=2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c)
-        x = x + F.dropout(self.c_proj(y), ARGS.dropout)
-        return x + F.dropout(self.c_out(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh")), ARGS.dropout)
-
-
-class Gpt(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.wte, self.wpe = nn.Embedding(ARGS.words, ARGS.width), nn.Embedding(ARGS.context, ARGS.width)
-        self.blocks = nn.ModuleList(Block(ARGS.width, ARGS.heads) for _ in range(ARGS.layers))
-        self.ln_f = nn.LayerNorm(ARGS.width)
-
-    def forward(self, tokens, targets):
-        x = F.dropout(self.wte(tokens) + self.wpe.weight[:tokens.shape[1]], ARGS.dropout)
-        for block in self.blocks:
-            x = block(x)
-        return F.cross_entropy((self.ln_f(x) @ self.wte.weight.T).reshape(-1, ARGS.words), targets.reshape(-1))
+from peer_gpt import Gpt  # noqa: E402
 
 
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     torch.distributed.init_process_group("gloo", rank=RANK, world_size=ARGS.ranks)
-    net = Gpt()
+    net = Gpt(ARGS.layers, ARGS.heads, ARGS.width, ARGS.context, ARGS.words, ARGS.dropout)
     if ARGS.mode == "ddp":
         net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
     else:

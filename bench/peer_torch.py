@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """PyTorch on the same models, for bench/run: prints one JSON object {"samples_per_s", "peak_mib", "step_ms"} on rank 0.
 
-usage: peer_torch.py MODEL BATCH SECONDS [--ranks N] [--precision f32|bf16]   MODEL: mlp cnn resnet20; BATCH: of each process
+usage: peer_torch.py MODEL BATCH SECONDS [--ranks N] [--precision f32|bf16] [--context N]
 
-With --ranks N it starts N processes (DistributedDataParallel over Gloo). Data are random and lie in memory.
+MODEL: mlp cnn resnet20 gpt gpt2 (a sample of the last two is a sequence of CONTEXT tokens); BATCH: of each process. With --ranks N it
+starts N processes (DistributedDataParallel over Gloo). Data are random and lie in memory.
 """
 import argparse
 import json
@@ -18,11 +19,12 @@ import time
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", choices=["mlp", "cnn", "resnet20"])
+    parser.add_argument("model", choices=["mlp", "cnn", "resnet20", "gpt", "gpt2"])
     parser.add_argument("batch", type=int)
     parser.add_argument("seconds", type=float)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+    parser.add_argument("--context", type=int, default=256)
     return parser.parse_args()
 
 
@@ -49,6 +51,10 @@ if RANKS > 1 and RANK < 0:
 import torch  # noqa: E402 (after the ranks are started)
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+
+from peer_gpt import Gpt  # noqa: E402
+
+GPT = {"gpt": (6, 6, 384, 65), "gpt2": (12, 12, 768, 50257)}  # layers, heads, width, words
 
 
 class Block(nn.Module):
@@ -88,31 +94,53 @@ def build():
     return resnet20(), (3, 32, 32)
 
 
-def main():
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.manual_seed(1)
+def make_images():
+    """A network, its batch number i, its optimizer; the loss of a batch."""
     net, sample = build()
     inputs, targets = torch.randn(4096, *sample), torch.randint(0, 10, (4096,))
     if len(sample) == 3:
         net = net.to(memory_format=torch.channels_last)
         inputs = inputs.contiguous(memory_format=torch.channels_last)
+
+    def batch(number):
+        first = number * ARGS.batch % (4096 - ARGS.batch + 1)
+        return inputs[first:first + ARGS.batch], targets[first:first + ARGS.batch]
+
+    return net, batch, lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, foreach=True), lambda net, x, y: F.cross_entropy(net(x), y)
+
+
+def make_gpt():
+    layers, heads, width, words = GPT[ARGS.model]
+    text = torch.randint(0, words, (64 * ARGS.batch, ARGS.context + 1))
+
+    def batch(number):
+        rows = text[number % 64 * ARGS.batch:][:ARGS.batch]
+        return rows[:, :-1], rows[:, 1:]
+
+    net = Gpt(layers, heads, width, ARGS.context, words)
+    return net, batch, lambda p: torch.optim.AdamW(p, lr=3e-4, weight_decay=0.1, foreach=True), lambda net, x, y: net(x, y)
+
+
+def main():
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.manual_seed(1)
+    net, batch, make_optimizer, loss_of = make_gpt() if ARGS.model in GPT else make_images()
     if RANKS > 1:
         torch.distributed.init_process_group("gloo", rank=RANK, world_size=RANKS)
         net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, foreach=True)
+    optimizer = make_optimizer(net.parameters())
 
     def step(number):
-        first = number * ARGS.batch % (4096 - ARGS.batch + 1)
         began = time.perf_counter()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=ARGS.precision == "bf16"):
-            loss = F.cross_entropy(net(inputs[first:first + ARGS.batch]), targets[first:first + ARGS.batch])
+            loss = loss_of(net, *batch(number))
         optimizer.zero_grad(set_to_none=RANKS == 1)
         loss.backward()
         optimizer.step()
         return time.perf_counter() - began
 
-    warm = [step(i) for i in range(8)]
-    count = torch.tensor([max(10, int(ARGS.seconds / statistics.median(warm)))])
+    warm = [step(i) for i in range(2 if ARGS.model in GPT else 8)]
+    count = torch.tensor([max(5 if ARGS.model in GPT else 10, int(ARGS.seconds / min(warm)))])
     if RANKS > 1:
         torch.distributed.all_reduce(count, op=torch.distributed.ReduceOp.MIN)
     times = [step(i) for i in range(int(count))]

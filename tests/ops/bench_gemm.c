@@ -18,12 +18,23 @@
 
 /* Rows of one of 8 shards: 16 x 256 tokens of nanoGPT's size, 4 x 256 of GPT-2's. */
 static const op_case shapes[] = {
-    {.name = "nano.qkv", LINEAR(512, 384, 1152)},   {.name = "nano.proj", LINEAR(512, 384, 384)},
-    {.name = "nano.up", LINEAR(512, 384, 1536)},    {.name = "nano.down", LINEAR(512, 1536, 384)},
-    {.name = "nano.chars", LINEAR(512, 384, 65)},   {.name = "nano.vocab", LINEAR(128, 384, 50304)},
-    {.name = "gpt2.qkv", LINEAR(128, 768, 2304)},   {.name = "gpt2.proj", LINEAR(128, 768, 768)},
-    {.name = "gpt2.up", LINEAR(128, 768, 3072)},    {.name = "gpt2.down", LINEAR(128, 3072, 768)},
-    {.name = "gpt2.vocab", LINEAR(32, 768, 50257)}, {.name = "mlp.fc1", LINEAR(16, 784, 512)},
+    {.name = "nano.qkv", LINEAR(512, 384, 1152)},
+    {.name = "nano.proj", LINEAR(512, 384, 384)},
+    {.name = "nano.up", LINEAR(512, 384, 1536)},
+    {.name = "nano.down", LINEAR(512, 1536, 384)},
+    {.name = "nano.chars", LINEAR(512, 384, 65)},
+    {.name = "nano.vocab", LINEAR(128, 384, 50304)},
+    {.name = "gpt2.qkv", LINEAR(128, 768, 2304)},
+    {.name = "gpt2.proj", LINEAR(128, 768, 768)},
+    {.name = "gpt2.up", LINEAR(128, 768, 3072)},
+    {.name = "gpt2.down", LINEAR(128, 3072, 768)},
+    {.name = "gpt2.vocab", LINEAR(32, 768, 50257)},
+    {.name = "half.qkv", LINEAR(64, 768, 2304), .shards = 4},
+    {.name = "half.proj", LINEAR(64, 768, 768), .shards = 4},
+    {.name = "half.up", LINEAR(64, 768, 3072), .shards = 4},
+    {.name = "half.down", LINEAR(64, 3072, 768), .shards = 4},
+    {.name = "half.vocab", LINEAR(64, 768, 50257), .shards = 4},
+    {.name = "mlp.fc1", LINEAR(16, 784, 512)},
     {.name = "mlp.fc2", LINEAR(16, 512, 256)},
 };
 

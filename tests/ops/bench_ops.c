@@ -68,6 +68,7 @@ static const op_case benches[] = {
     {.name = "nano.swiglu", .op = TRI_OP_SWIGLU, .x = {2, 256, 2048}},
     {.name = "nano.rope", .op = TRI_OP_ROPE, .x = {2, 256, 1152}, .attr = {.heads = 6, .theta = 10000}},
     {.name = "nano.head", .op = TRI_OP_VOCAB_LOSS, .x = {2, 256, 384}, .other = {2, 256}, .units = 65},
+    {.name = "half.head", .op = TRI_OP_VOCAB_LOSS, .x = {1, 64, 768}, .other = {1, 64}, .units = 50257, .shards = 4},
     {.name = "gpt2.head", .op = TRI_OP_VOCAB_LOSS, .x = {1, 128, 768}, .other = {1, 128}, .units = 50257},
 };
 

@@ -13,7 +13,8 @@
 
 #define TRI_GEMM_MAX_MR 12
 #define TRI_GEMM_MAX_NR 32
-#define TRI_GEMM_LONG   96 /* k of a shard from which on tri_gemm_tree_run takes passes over k */
+#define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k */
+#define TRI_GEMM_MANY   512 /* rows from which on packing the weights is soon paid for */
 /* Rows that packing asks for ahead: they lie too far apart for the processor to see them coming. */
 #define TRI_GEMM_AHEAD  16
 #define TRI_GEMM_LEVELS 20  /* of a tree over shards, at most */
@@ -68,7 +69,11 @@ int64_t tri_gemm_padded(const tri_gemm_ops *ops, int64_t n);
 /* Packs panel `panel` of src[k * k_step + n * n_step]; columns behind n are zeros. One step must be 1. */
 void tri_gemm_pack(const tri_gemm_ops *ops, float *packed, const float *src, int64_t k, int64_t n, int64_t k_step,
                    int64_t n_step, int64_t panel);
-/* The same, all panels, on threads. */
+/* to[part][len][width], parts `step` elements apart, from `count` elements of each of `len` rows, `stride` apart; the
+ * last part is filled up with zeros. */
+void tri_gemm_pass(float *to, const float *from, int64_t stride, int64_t len, int64_t count, int64_t width,
+                   int64_t step);
+/* All panels of a matrix, on threads. */
 void tri_gemm_pack_all(const tri_gemm_ops *ops, int threads, float *packed, const float *src, int64_t k, int64_t n,
                        int64_t k_step, int64_t n_step);
 /* c[m][n] = act(a[m][k] packed + bias), rows of a and c lda and ldc apart. */

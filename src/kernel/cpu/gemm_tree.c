@@ -113,10 +113,11 @@ typedef struct long_task {
     float *rows, *columns, *levels; /* of this thread: row tiles and panels of one pass, the stack */
 } long_task;
 
-/* to[part][len][width] from `count` elements of each of the rows [row, row + len). Whole lines are read. */
-INLINE void pack_pass(float *to, const float *from, int64_t stride, int64_t len, int64_t count, const int64_t width)
+/* tri_gemm_pass(). Whole lines are read. */
+INLINE void pack_pass(float *to, const float *from, int64_t stride, int64_t len, int64_t count, const int64_t width,
+                      int64_t step)
 {
-    const int64_t whole = count / width, rest = count % width, step = pass_step(width);
+    const int64_t whole = count / width, rest = count % width;
     for (int64_t i = 0; i < len; i++) {
         for (int64_t j = 0; j < count; j += 16) {
             __builtin_prefetch(from + TRI_GEMM_AHEAD * stride + j, 0, 2);
@@ -134,14 +135,15 @@ INLINE void pack_pass(float *to, const float *from, int64_t stride, int64_t len,
 }
 
 /* The widths that matter are constants for the compiler. */
-static void pack_parts(float *to, const float *from, int64_t stride, int64_t len, int64_t count, int64_t width)
+void tri_gemm_pass(float *to, const float *from, int64_t stride, int64_t len, int64_t count, int64_t width,
+                   int64_t step)
 {
     if (width == 8) {
-        pack_pass(to, from, stride, len, count, 8);
+        pack_pass(to, from, stride, len, count, 8, step);
     } else if (width == 32) {
-        pack_pass(to, from, stride, len, count, 32);
+        pack_pass(to, from, stride, len, count, 32, step);
     } else {
-        pack_pass(to, from, stride, len, count, width);
+        pack_pass(to, from, stride, len, count, width, step);
     }
 }
 
@@ -161,8 +163,8 @@ static void pack_task(const long_task *l, int64_t leaf, int64_t k, int64_t len)
         return;
     }
     const int64_t row = leaf * t->k + k;
-    pack_parts(l->rows, t->a + row * l->v->lda + first, l->v->lda, len, rows, ops->mr);
-    pack_parts(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr);
+    tri_gemm_pass(l->rows, t->a + row * l->v->lda + first, l->v->lda, len, rows, ops->mr, pass_step(ops->mr));
+    tri_gemm_pass(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr, pass_step(ops->nr));
 }
 
 /* Tile `tile` of panel `panel` of what comes after a leaf: the same tile of each level, and its place in the gradient.

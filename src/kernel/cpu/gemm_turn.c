@@ -10,9 +10,12 @@
 
 /* A task: register tiles of matrix rows times panels. All panels of a usual batch, so that one core alone reads a row:
  * a line that two caches hold is slow to write for the optimizer. */
-#define BLOCK_ROWS   24 /* at most, and whole lanes: 16 or 24 */
-#define BLOCK_PANELS 4
+#define BLOCK_ROWS   64 /* at most, and whole lanes: 48 or 64 */
+#define BLOCK_PANELS 8
 #define BLOCK_COUNT  ((int64_t)BLOCK_ROWS * BLOCK_PANELS * TRI_GEMM_MAX_NR)
+#define PASS         TRI_GEMM_KC
+#define LINE         16 /* elements of a cache line */
+#define SLAB_COUNT   ((int64_t)BLOCK_ROWS * PASS)
 
 typedef struct turn_arg {
     const tri_gemm_ops *ops;
@@ -67,52 +70,97 @@ TRI_CLONES static void put_turned(const put_arg *v)
     }
 }
 
-/* sums[mr][nr] (+)= over `len` of k for one register tile. */
-static void tile_sum(const turn_arg *v, int64_t row, int64_t panel, int64_t k, int64_t len, float *sums)
+/* What a task reads of the matrix in one pass: `lines` rows of memory of `width` elements each, `stride` apart. */
+typedef struct turn_pass {
+    const float *at;
+    int64_t stride, lines, width;
+} turn_pass;
+
+static turn_pass pass_make(const tri_gemm_turn *t, int64_t first, int64_t rows, int64_t k)
+{
+    const float *at = t->a + first * t->row_step + k * t->k_step;
+    const int64_t len = tri_int64_min(PASS, t->k - k);
+    return t->row_step == 1 ? (turn_pass){at, t->k_step, len, rows} : (turn_pass){at, t->row_step, rows, len};
+}
+
+/* Asks for share `i` of `count` of the next pass, which lies pages apart in memory, while this one is multiplied. */
+static void pass_ask(const turn_pass *p, int64_t i, int64_t count)
+{
+    for (int64_t line = p->lines * i / count; line < p->lines * (i + 1) / count; line++) {
+        for (int64_t j = 0; j < p->width; j += LINE) {
+            __builtin_prefetch(p->at + line * p->stride + j, 0, 2);
+        }
+    }
+}
+
+/* sums[mr][nr] (+)= over one pass of a register tile: rows [row, row + m) of what the task reads. slab: its rows as
+ * tiles [len][mr] where the matrix has rows together; else they are read where they lie. */
+static void tile_sum(const turn_arg *v, const turn_pass *pass, const float *slab, int64_t row, int m, const float *b,
+                     int n, float *sums, unsigned flags)
 {
     const tri_gemm_ops *ops = v->ops;
-    const tri_gemm_turn *t = v->turn;
-    const int m = (int)tri_int64_min(ops->mr, t->m - row), n = (int)tri_int64_min(ops->nr, t->n - panel * ops->nr);
-    const float *a = t->a + row * t->row_step + k * t->k_step, *b = t->packed + (panel * t->k + k) * ops->nr;
-    const unsigned flags = k == 0 ? TRI_GEMM_FIRST : 0u;
-    if (t->row_step == 1) {
-        const tri_gemm_walk walk = {.count = {1, len}, .a_step = {0, t->k_step}, .b_step = {0, ops->nr}};
-        ops->outer(m, n, &walk, a, b, sums, flags, NULL);
+    if (v->turn->row_step == 1) {
+        const tri_gemm_walk walk = {.count = {1, pass->lines}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
+        ops->outer(m, n, &walk, slab + row * PASS, b, sums, flags, NULL);
         return;
     }
     const float *from[TRI_GEMM_MAX_MR];
     float *to[TRI_GEMM_MAX_MR];
     for (int i = 0; i < m; i++) {
-        from[i] = a + i * t->row_step;
+        from[i] = pass->at + (row + i) * pass->stride;
         to[i] = sums + i * ops->nr;
     }
-    ops->dot(m, n, 1, len, from, b, to, NULL, flags);
+    ops->dot(m, n, 1, pass->width, from, b, to, NULL, flags);
+}
+
+/* A task: rows [first, first + count) of the matrix, panels [panel, end). */
+typedef struct turn_task {
+    int64_t first, count, panel, end;
+} turn_task;
+
+/* sums[panel][rows][nr] (+)= over the pass that begins at k. */
+static void task_pass(const turn_arg *v, const turn_task *task, int64_t k, float *slab, float *sums)
+{
+    const tri_gemm_turn *t = v->turn;
+    const int64_t nr = v->ops->nr, mr = v->ops->mr, after = task->first + task->count;
+    const bool more = k + PASS < t->k;
+    const turn_pass pass = pass_make(t, task->first, task->count, k);
+    const turn_pass next = more ? pass_make(t, task->first, task->count, k + PASS)
+                                : pass_make(t, after, tri_int64_min(v->rows, t->m - after), 0);
+    const int64_t tiles = tri_int64_ceil(task->count, mr), calls = (task->end - task->panel) * tiles;
+    if (t->row_step == 1) {
+        tri_gemm_pass(slab, pass.at, pass.stride, pass.lines, pass.width, mr, PASS * mr);
+    }
+    for (int64_t i = 0; i < calls; i++) {
+        const int64_t p = task->panel + i / tiles, row = i % tiles * mr;
+        pass_ask(&next, i, calls);
+        tile_sum(v, &pass, slab, row, (int)tri_int64_min(mr, task->count - row), t->packed + (p * t->k + k) * nr,
+                 (int)tri_int64_min(nr, t->n - p * nr), sums + ((p - task->panel) * v->rows + row) * nr,
+                 k == 0 ? TRI_GEMM_FIRST : 0u);
+    }
 }
 
 static void turn_tile(void *arg, int64_t tile)
 {
     const turn_arg *v = arg;
     const tri_gemm_turn *t = v->turn;
-    const int64_t nr = v->ops->nr, mr = v->ops->mr, rows = v->rows;
-    const int64_t first = tile / v->groups * rows, last = tri_int64_min(first + rows, t->m);
-    const int64_t panel = tile % v->groups * BLOCK_PANELS, end = tri_int64_min(panel + BLOCK_PANELS, v->panels);
-    _Alignas(64) float sums[BLOCK_COUNT]; /* [panel][rows][nr] */
-    for (int64_t k = 0; k < t->k; k += TRI_GEMM_KC) {
-        for (int64_t p = panel; p < end; p++) {
-            for (int64_t row = first; row < last; row += mr) {
-                tile_sum(v, row, p, k, tri_int64_min(TRI_GEMM_KC, t->k - k),
-                         sums + ((p - panel) * rows + row - first) * nr);
-            }
-        }
+    const int64_t nr = v->ops->nr, first = tile / v->groups * v->rows, panel = tile % v->groups * BLOCK_PANELS;
+    const turn_task task = {.first = first,
+                            .count = tri_int64_min(v->rows, t->m - first),
+                            .panel = panel,
+                            .end = tri_int64_min(panel + BLOCK_PANELS, v->panels)};
+    _Alignas(64) float sums[BLOCK_COUNT], slab[SLAB_COUNT];
+    for (int64_t k = 0; k < t->k; k += PASS) {
+        task_pass(v, &task, k, slab, sums);
     }
-    for (int64_t p = panel; p < end; p++) {
+    for (int64_t p = panel; p < task.end; p++) {
         put_turned(&(put_arg){.to = t->c + p * nr * t->ldc + first,
-                              .from = sums + (p - panel) * rows * nr,
+                              .from = sums + (p - panel) * v->rows * nr,
                               .bias = t->bias != NULL ? t->bias + first : NULL,
                               .ldc = t->ldc,
                               .nr = nr,
                               .samples = tri_int64_min(nr, t->n - p * nr),
-                              .units = last - first,
+                              .units = task.count,
                               .relu = t->relu});
     }
 }
@@ -120,7 +168,7 @@ static void turn_tile(void *arg, int64_t tile)
 void tri_gemm_turn_run(const tri_gemm_ops *ops, int threads, const tri_gemm_turn *turn)
 {
     turn_arg arg = {.ops = ops, .turn = turn, .panels = tri_int64_ceil(turn->n, ops->nr)};
-    arg.rows = 16 % ops->mr == 0 ? 16 : 24;
+    arg.rows = BLOCK_ROWS % ops->mr == 0 ? BLOCK_ROWS : 48;
     arg.groups = tri_int64_ceil(arg.panels, BLOCK_PANELS);
     tri_tiles_run(threads, tri_int64_ceil(turn->m, arg.rows) * arg.groups, turn_tile, &arg);
 }

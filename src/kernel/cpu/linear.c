@@ -6,8 +6,6 @@
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm.h"
 
-#define MANY_ROWS 512 /* from which on packing the weights is soon paid for */
-
 /* Where things lie in scratch, in elements. */
 typedef struct layout {
     int64_t units, channels, rows; /* rows of one shard */
@@ -43,7 +41,7 @@ static void product(const tri_kernel *kernel, const tri_op_call *call, const tri
     const float *w = call->param[0];
     tri_gemm_call run = *p;
     run.packed = call->scratch;
-    if (p->m >= tri_int64_min(p->n, MANY_ROWS)) {
+    if (p->m >= tri_int64_min(p->n, TRI_GEMM_MANY)) {
         tri_gemm_pack_all(ops, threads, call->scratch, w, p->k, p->n, k_step, n_step);
         tri_gemm_run(ops, threads, &run);
         return;

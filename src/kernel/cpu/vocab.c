@@ -29,14 +29,15 @@ typedef struct vocab {
     int64_t begin, all;                /* vocab_part: the first of the words, and how many there are in all */
     int64_t widest;                    /* words of the widest tile */
     bool kept;
+    bool few;                /* rows, so that they are packed for the logits, once, and words are read where they lie */
     bool half;               /* x is bf16 */
     int64_t dx, dense, even; /* half, of scratch: the gradient of x in f32; that of a tile's logits, also with rows of
                                 an even length */
-    int64_t dense_pairs, x_pairs;                /* half, of scratch: pairs of rows of both, for short shards */
-    int64_t packed, tree, logits, states, count; /* of scratch */
-    int64_t saved;                               /* elements of one shard */
-    int64_t first, here;                         /* words of the current tile */
-    float *x;                                    /* logits of the current tile, [total][here] */
+    int64_t dense_pairs, x_pairs;                 /* half, of scratch: pairs of rows of both, for short shards */
+    int64_t tree, logits, states, samples, count; /* of scratch; packed words lie at 0 */
+    int64_t saved;                                /* elements of one shard */
+    int64_t first, here;                          /* words of the current tile */
+    float *x;                                     /* logits of the current tile, [total][here] */
 } vocab;
 
 static vocab vocab_make(const tri_op_desc *desc)
@@ -55,7 +56,9 @@ static vocab vocab_make(const tri_op_desc *desc)
     v.logits = v.tree + tri_align_count(tri_gemm_tree_count(ops, v.half ? tri_pairs(v.rows) : v.rows, desc->max_shards,
                                                             desc->threads));
     v.states = v.logits + (v.kept ? 0 : tri_align_count(all * v.widest));
-    v.count = v.states + tri_align_count(all * TRI_VOCAB_STATE);
+    v.samples = v.states + tri_align_count(all * TRI_VOCAB_STATE);
+    v.few = !v.half && all < TRI_GEMM_MANY;
+    v.count = v.samples + (v.few ? tri_align_count(tri_gemm_packed_count(ops, v.width, all)) : 0);
     if (v.half) {
         const int64_t pairs = tri_pairs(v.rows), paired = pairs < TRI_GEMM_LONG ? pairs * desc->max_shards : 0;
         v.dx = v.count;
@@ -125,6 +128,27 @@ static void tile_product(const vocab *v, const float *a, int64_t k, float *c, in
                      .a = a, .packed = packed, .c = c, .m = v->total, .n = n, .k = k, .lda = k, .ldc = n, .add = add});
 }
 
+/* The logits of a tile from packed rows, which the first tile packs. */
+static void few_logits(const vocab *v)
+{
+    const tri_gemm_ops *ops = tri_gemm_find();
+    const int threads = v->kernel->desc.threads;
+    float *packed = (float *)v->call->scratch + v->samples;
+    if (v->first == 0) {
+        tri_gemm_pack_all(ops, threads, packed, v->call->input[0], v->width, v->total, 1, v->width);
+    }
+    tri_gemm_turn_run(ops, threads,
+                      &(tri_gemm_turn){.a = tri_call_param(v->call, 0) + v->first * v->width,
+                                       .packed = packed,
+                                       .c = v->x,
+                                       .m = v->here,
+                                       .n = v->total,
+                                       .k = v->width,
+                                       .row_step = v->width,
+                                       .k_step = 1,
+                                       .ldc = v->here});
+}
+
 /* The same for bf16; c is f32. */
 static void half_product(const vocab *v, const void *a, int64_t k, float *c, int64_t n, bool add)
 {
@@ -150,9 +174,11 @@ static void tile_logits(const vocab *v)
 {
     if (v->half) {
         half_product(v, v->call->input[0], v->width, v->x, v->here, false);
-        return;
+    } else if (v->few) {
+        few_logits(v);
+    } else {
+        tile_product(v, v->call->input[0], v->width, v->x, v->here, false);
     }
-    tile_product(v, v->call->input[0], v->width, v->x, v->here, false);
 }
 
 /* --- forward --- */
