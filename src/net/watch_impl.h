@@ -138,8 +138,8 @@ void tri_watch_spread(tri_watch *watch);
 /* False: there is one already. */
 bool tri_watch_trouble_set(tri_watch *watch, tri_status cause, int origin, int subject, tri_verdict verdict,
                            const char *text);
-/* Looks at the beats of a peer of this host. */
-void tri_watch_page_read(watch_peer *peer, int64_t now_ns);
+/* Looks at the beats of a peer of this host; false: none since the last look. */
+bool tri_watch_page_read(watch_peer *peer, int64_t now_ns);
 void tri_watch_page_write(watch_page *page, const unsigned char *note, size_t nbytes, int64_t now_ns);
 void tri_watch_beat_heard(watch_peer *peer, int64_t at_ns);
 /* Who has been silent for too long is lost. Returns when it should be asked again. */

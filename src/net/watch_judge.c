@@ -95,18 +95,19 @@ void tri_watch_page_write(watch_page *page, const unsigned char *note, size_t nb
     atomic_fetch_add(&page->beats, 1);
 }
 
-void tri_watch_page_read(watch_peer *peer, int64_t now_ns)
+bool tri_watch_page_read(watch_peer *peer, int64_t now_ns)
 {
     uint64_t beats = atomic_load((_Atomic uint64_t *)(uintptr_t)&peer->page->beats);
     int64_t at_ns = atomic_load((_Atomic int64_t *)(uintptr_t)&peer->page->beat_ns);
 
     if (beats == peer->beats)
-        return;
+        return false;
     peer->beats = beats;
     /* Another clock, in a container with its own: take ours. */
     if (at_ns > now_ns || now_ns - at_ns > 10 * TRI_NS_PER_S || at_ns < peer->heard_ns)
         at_ns = now_ns;
     tri_watch_beat_heard(peer, at_ns);
+    return true;
 }
 
 /* What the kernel says of the thread that should beat: 'R' wants to run, 'T' is stopped; '?' cannot be known. */
@@ -156,14 +157,16 @@ static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t 
         return;
     if (state == 'R' || (state == 'D' && silent_ns < DISK_FACTOR * limit_ns))
         return;
-    if (state == 'S' && silent_ns < ASLEEP_FACTOR * limit_ns)
+    /* '?': of another process namespace, or its watch has ended and it has not come to say goodbye. */
+    if ((state == 'S' || state == '?') && silent_ns < ASLEEP_FACTOR * limit_ns)
         return;
     /* It waits for another thread of its own, which has not got a core. */
-    if (state == 'S' && silent_ns < STARVED_FACTOR * limit_ns && tri_task_any_runs(watch->peers[index].process))
+    if ((state == 'S' || state == '?') && silent_ns < STARVED_FACTOR * limit_ns &&
+        tri_task_any_runs(watch->peers[index].process))
         return;
-    /* It may have got its core since its page was read, and sleep again after a beat. */
-    tri_watch_page_read(&watch->peers[index], tri_now_ns());
-    if (tri_now_ns() - watch->peers[index].heard_ns < limit_ns)
+    /* It may have got its core since its page was read, and sleep again after a beat. However long ago that beat is by
+     * now: this thread may have waited for a core itself meanwhile. */
+    if (tri_watch_page_read(&watch->peers[index], tri_now_ns()))
         return;
     if (state == 'T' || state == 't')
         snprintf(why, sizeof why, "is stopped (%s): nothing heard of it for %.2f s",

@@ -106,12 +106,14 @@ static void process_find(watch_peer *peer)
     socklen_t nbytes = sizeof who;
     int file = -1;
 
-    if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERCRED, &who, &nbytes) != 0 || who.pid == getpid())
+    if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERCRED, &who, &nbytes) != 0)
+        return;
+    peer->process = who.pid;
+    if (who.pid == getpid()) /* a thread of this process: it can be asked for, and will not die alone */
         return;
     nbytes = sizeof file;
     if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &file, &nbytes) != 0)
         file = who.pid > 0 ? (int)syscall(SYS_pidfd_open, who.pid, 0) : -1;
-    peer->process = who.pid;
     peer->process_fd = file;
 }
 

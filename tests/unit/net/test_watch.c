@@ -385,6 +385,47 @@ static size_t note_write(void *arg, unsigned char *bytes)
     return (size_t)(100 * (rank + 1));
 }
 
+/* Longer than a rank may be silent that the kernel says nothing of. */
+static size_t note_wait(void *arg, unsigned char *bytes)
+{
+    (void)bytes;
+    if (atomic_exchange((atomic_int *)arg, 0))
+        tri_sleep_ns(900 * TRI_NS_PER_MS);
+    return 0;
+}
+
+static void late_beat(spawn_rank *self, void *arg)
+{
+    tri_net *net = NULL;
+    atomic_int waits = 1;
+    tri_watch_client client = {.note = note_wait, .arg = &waits};
+
+    (void)arg;
+    SPAWN_CHECK(self, spawn_net_open(self, &net) == TRI_OK);
+    spawn_barrier(self);
+    tri_sleep_ns(250 * TRI_NS_PER_MS); /* all have beaten */
+    if (self->rank == 0) {
+        tri_watch_client_set(tri_net_watch(net), &client);
+        for (int i = 0; i < 1000 && atomic_load(&waits); i++)
+            tri_sleep_ns(10 * TRI_NS_PER_MS);
+        tri_watch_client_set(tri_net_watch(net), NULL); /* when its call is over */
+        SPAWN_CHECK(self, byte_send(net, 1) == TRI_OK);
+    } else {
+        SPAWN_CHECK(self, byte_await(net, 0) == TRI_OK);
+    }
+    SPAWN_CHECK(self, !tri_net_trouble(net));
+    spawn_barrier(self);
+    tri_net_close(net);
+}
+
+static void a_late_rank_of_the_same_process_is_not_lost(void **state)
+{
+    spawn_config config = {.kind = SPAWN_SHM, .world = 2};
+
+    (void)state;
+    assert_true(spawn_ranks(&config, late_beat, NULL));
+}
+
 static size_t answer_write(void *arg, char *text, size_t capacity)
 {
     return (size_t)snprintf(text, capacity, "rank %d answers", *(int *)arg);
@@ -488,6 +529,7 @@ int main(void)
         cmocka_unit_test(leaving_in_good_order_is_no_trouble),
         cmocka_unit_test(without_beats_nobody_watches),
         cmocka_unit_test(what_a_rank_tells_ends_the_waits_of_all),
+        cmocka_unit_test(a_late_rank_of_the_same_process_is_not_lost),
         cmocka_unit_test(beats_carry_notes_and_questions_are_answered),
         cmocka_unit_test(every_damaged_bit_of_a_head_is_found),
         cmocka_unit_test(heads_that_cannot_be_are_refused),
