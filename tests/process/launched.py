@@ -1,9 +1,16 @@
 """The program under test, and the processes that it has started: what tests that kill some of them share."""
 import os
 import pathlib
+import shutil
 import sys
 
 TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+
+
+def has_address_sanitizer():
+    """It takes terabytes of addresses for itself, so no limit of addresses (ulimit -v) can be tested with it."""
+    path = shutil.which(TRIREME)
+    return path is not None and b"__asan_init" in pathlib.Path(path).read_bytes()
 
 
 def environment_of(pid):
