@@ -353,7 +353,7 @@ static void process_run(void *arg)
 static void process_start(run *all, int number, int starts)
 {
     process *p = &all->processes[all->count++];
-    *p = (process){.run = all, .store = {&guarded_ops}, .number = number};
+    *p = (process){.run = all, .store = {.ops = &guarded_ops}, .number = number};
     snprintf(p->id, sizeof p->id, "%d.%d", number, starts);
     int64_t now_ns = tri_now_ns();
     if (all->kills > 0 && draw(all, 2)) {
@@ -530,7 +530,7 @@ static void who_dies_while_it_tells_news_makes_nobody_deaf(void **state)
     for (int looks = 1; looks <= 2 * REQUESTS + 1; looks++) {
         run *all = tri_alloc_zero(1, sizeof *all);
         assert_non_null(all);
-        all->processes[0] = (process){.run = all, .store = {&guarded_ops}, .looks = looks};
+        all->processes[0] = (process){.run = all, .store = {.ops = &guarded_ops}, .looks = looks};
         assert_int_equal(tri_store_memory(&all->store), TRI_OK);
         assert_int_equal(tri_sim_run(&(tri_sim_config){.stack_nbytes = 64 << 10}, 1, news_run, all), TRI_OK);
         if (all->failures > 0)
@@ -585,7 +585,7 @@ static void formed_run(int index, void *arg)
     (void)index;
     p[0].looks = 0;
     for (int i = 0; i < ASKERS; i++) {
-        p[i] = (process){.run = all, .store = {&guarded_ops}, .number = i};
+        p[i] = (process){.run = all, .store = {.ops = &guarded_ops}, .number = i};
         snprintf(p[i].id, sizeof p[i].id, "%d.0", i);
         tri_members_setup setup = {.store = &p[i].store,
                                    .ear = all->store,
