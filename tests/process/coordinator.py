@@ -148,7 +148,7 @@ class Coordinator(Elastic):
         (self.path / "hosts").write_text("127.0.0.1 slots=2\nlocalhost slots=1\n")
         second = self.start("run", "--attach", "run")
         self.assertTrue(second.wait_for("started again"), second.text())
-        self.assertTrue(second.wait_for("generation"), second.text())
+        self.assertTrue(second.wait_for("is rank 2 of generation"), second.text())  # else what is just being started is cut as well
         cut = self.attendants()
         for pid in cut:
             os.kill(pid, signal.SIGKILL)
