@@ -131,6 +131,11 @@ static tri_status schedule_play(const sums *v, tri_pipe_schedule *schedule, doub
     return TRI_OK;
 }
 
+static double activations_nbytes(const tri_plan_chunk *chunk, int slots)
+{
+    return slots > 1 ? chunk->activations_shared + slots * chunk->activations_slot : chunk->activations;
+}
+
 /* Room for what crosses the edges of a chunk (parallel/pipeline.c). */
 static double crossing_nbytes(const sums *v, const tri_pipe_schedule *schedule, int c)
 {
@@ -158,8 +163,7 @@ static void cost_stages(const sums *v, const tri_pipe_schedule *schedule, double
             if (c + 1 < stages * v->layout->chunks)
                 wire += v->runs * v->run_samples * v->chunks[c + 1].in_up_nbytes;
             values += chunk->values;
-            activations += chunk->activations + (schedule->slots[c] - 1) * chunk->activations_more;
-            activations += crossing_nbytes(v, schedule, c);
+            activations += activations_nbytes(chunk, schedule->slots[c]) + crossing_nbytes(v, schedule, c);
         }
         cost->activations = fmax(cost->activations, activations);
         cost->wire = fmax(cost->wire, wire);

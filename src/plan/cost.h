@@ -32,14 +32,16 @@ typedef struct tri_layout {
 
 /* A part of the model that one worker runs: all of it, or a chunk of its stage. */
 typedef struct tri_plan_chunk {
-    double up_s, down_s;                  /* of one sample, alone on its cores */
-    double late_s;                        /* of down_s, behind what goes to the chunk before */
-    double values, tie_values;            /* elements of parameters, and of gradients of tied ones besides */
-    double largest;                       /* elements of its largest parameter */
-    double sum_count;                     /* sums over tensor ranks of a run, both ways */
-    double sum_nbytes;                    /* of a sample in all of them */
-    double in_up_nbytes, in_down_nbytes;  /* of a sample, across its beginning */
-    double activations, activations_more; /* bytes of one run, and of each further one that stands at the same time */
+    double up_s, down_s;                 /* of one sample, alone on its cores */
+    double late_s;                       /* of down_s, behind what goes to the chunk before */
+    double values, tie_values;           /* elements of parameters, and of gradients of tied ones besides */
+    double largest;                      /* elements of its largest parameter */
+    double sum_count;                    /* sums over tensor ranks of a run, both ways */
+    double sum_nbytes;                   /* of a sample in all of them */
+    double in_up_nbytes, in_down_nbytes; /* of a sample, across its beginning */
+    double activations;                  /* bytes of one run alone: */
+    double activations_shared;           /* of several that stand at the same time what all have together, */
+    double activations_slot;             /* and what each has of its own */
 } tri_plan_chunk;
 
 typedef struct tri_plan_job {

@@ -331,17 +331,18 @@ static tri_status chunk_activations(const tri_plan_models *models, const tri_mod
 {
     int64_t shards = tri_plan_run_shards(&models->setup->job, layout);
     tri_graph_config config = graph_config(models, tri_plan_rows(&models->setup->job), shards);
-    size_t one, two;
+    size_t one, two, slot;
     if (layout->pipeline > 1) {
         config.first_node = first_node;
         config.end_node = end_node;
         config.slots = 2;
-        TRI_TRY(tri_graph_memory_find(model, &config, &two));
+        TRI_TRY(tri_graph_memory_find(model, &config, &two, &slot));
+        chunk->activations_shared = (double)(two - 2 * slot);
+        chunk->activations_slot = (double)slot;
     }
     config.slots = 1;
-    TRI_TRY(tri_graph_memory_find(model, &config, &one));
+    TRI_TRY(tri_graph_memory_find(model, &config, &one, &slot));
     chunk->activations = (double)one;
-    chunk->activations_more = layout->pipeline > 1 && two > one ? (double)(two - one) : 0;
     return TRI_OK;
 }
 

@@ -140,18 +140,21 @@ static void a_pipeline_idles_at_its_ends(void **state)
     tri_plan_chunk chunks[2] = {whole, whole};
     chunks[0].values = 400;
     chunks[1].values = 600;
-    chunks[0].activations_more = chunks[1].activations_more = 100;
+    for (int c = 0; c < 2; c++) { /* alone a run shares more */
+        chunks[c].activations_shared = 280;
+        chunks[c].activations_slot = 240;
+    }
     tri_plan_cost cost = cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_PLAN_ALLREDUCE), chunks);
     NEAR(cost.compute_s, 8 * 0.03 + 3 * 600 * 3e-5); /* and three sums of 600 values */
     NEAR(cost.bubble_s, 0.06);                       /* (stages - 1) x a micro-batch of two samples */
     NEAR(cost.weights, 2400);
-    NEAR(cost.activations, 500 + 100); /* the first stage has two micro-batches under way */
+    NEAR(cost.activations, 280 + 2 * 240); /* the first stage has two micro-batches under way */
     NEAR(cost.optimizer_s, 0.06);
     NEAR(cost.gradients, 3 * 2400); /* the sum, and one for each level above a micro-batch */
     chunks[1].in_up_nbytes = 50;    /* room for two that leave and two that come back, of two samples each */
     chunks[1].in_down_nbytes = 40;
     NEAR(cost_of(&job, &cluster, layout_of(1, 1, 2, TRI_PLAN_ALLREDUCE), chunks).activations,
-         500 + 100 + 2 * (2 * 50 + 2 * 40));
+         280 + 2 * 240 + 2 * (2 * 50 + 2 * 40));
 }
 
 static void a_crowd_computes_more_slowly(void **state)
