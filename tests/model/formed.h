@@ -9,33 +9,10 @@
  * DROP=n (environment) leaves out a rule of docs/design/032-mirrors.md: 21 to 23 of how a generation forms, 24 to 26 of
  * a step.
  */
-static int rule_dropped(void)
-{
-    static int rule = -1;
-    if (rule < 0)
-        rule = getenv("DROP") ? atoi(getenv("DROP")) : 0;
-    return rule;
-}
-#define DROP rule_dropped()
+#include "rules.h"
 
 enum { NO_SET = 1, NO_STEP, NO_LOST_STATE, NO_TWO_RUNS, NO_END };
 enum { UNCLAIMED, YES, NO };
-
-static void must(int holds, int what)
-{
-    if (!holds && !now.broken)
-        now.broken = what;
-}
-
-static int has(int mask, int i)
-{
-    return mask >> i & 1;
-}
-
-static int count_of(int mask)
-{
-    return __builtin_popcount((unsigned)mask);
-}
 
 static int rank_of(int g, int i)
 {

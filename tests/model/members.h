@@ -6,32 +6,9 @@
  * DROP=n (environment) leaves out rule n of docs/design/028-membership.md; 17, 18 and 19 are parts of 6 and 7 that were
  * missing before the simulator and this model asked for them.
  */
-static int rule_dropped(void)
-{
-    static int rule = -1;
-    if (rule < 0)
-        rule = getenv("DROP") ? atoi(getenv("DROP")) : 0;
-    return rule;
-}
-#define DROP rule_dropped()
+#include "rules.h"
 
 enum { NO_TWO_LISTS = 1, NO_LOST_STATE, NO_OTHER_INPUTS, NO_TWO_RUNS, NO_END };
-
-static void must(int holds, int what)
-{
-    if (!holds)
-        now.broken = what;
-}
-
-static int has(int mask, int i)
-{
-    return mask >> i & 1;
-}
-
-static int count_of(int mask)
-{
-    return __builtin_popcount((unsigned)mask);
-}
 
 /* Its links are silent, or closed: it is dead, stopped, or in trouble itself (tri_comm_has_lost). */
 static int is_silent(int j)

@@ -56,8 +56,8 @@ def build(folder, model, defines):
     if place.exists():
         return place
     place.mkdir()
-    for end in ("pml", "h"):
-        shutil.copy(HERE / f"{model}.{end}", place)
+    for name in (f"{model}.pml", f"{model}.h", "rules.h"):
+        shutil.copy(HERE / name, place)
     compiler = [os.environ.get("CC", "cc"), "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DNOREDUCE", "-DNOFAIR", "-o", "pan", "pan.c"]
     for command in (["spin", "-a", *defines, f"{model}.pml"], compiler):
         done = subprocess.run(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
