@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/events.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -372,7 +373,7 @@ static tri_status fleet_init(fleet *all)
 tri_status fleet_run(const fleet_config *config, fleet_result *result)
 {
     fleet all = {.config = config, .result = result};
-    uint64_t before = tri_memory_now().live_nbytes;
+    uint64_t before = tri_memory_now().live_nbytes, found = tri_counter_now(TRI_COUNT_SPOILT_PARTS);
     *result = (fleet_result){0};
     tri_status status = fleet_init(&all);
     if (status == TRI_OK)
@@ -384,5 +385,6 @@ tri_status fleet_run(const fleet_config *config, fleet_result *result)
     }
     fleet_fini(&all);
     result->left_nbytes = (int64_t)(tri_memory_now().live_nbytes - before);
+    result->found = (int64_t)(tri_counter_now(TRI_COUNT_SPOILT_PARTS) - found);
     return status;
 }

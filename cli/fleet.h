@@ -55,6 +55,7 @@ typedef struct fleet_result {
     uint64_t trace;                  /* of all that happened, and when */
     int64_t generations, steps_made; /* by all workers */
     int kills, stops, cuts, joins, leaves, begun_anew, replaced, flips;
+    int64_t found;               /* of these by the workers themselves (spoilt_parts_total) */
     int lost;                    /* workers that ended because parts of the state were lost */
     int64_t took_ns, longest_ns; /* virtual: of the run; without any new step */
     uint64_t peak_nbytes;        /* of all workers */

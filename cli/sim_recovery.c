@@ -98,6 +98,7 @@ static void add(recovery *all, const fleet_result *one)
     sum->replaced += one->replaced;
     sum->lost += one->lost;
     sum->flips += one->flips;
+    sum->found += one->found;
     sum->took_ns += one->took_ns;
     sum->longest_ns = one->longest_ns > sum->longest_ns ? one->longest_ns : sum->longest_ns;
     sum->peak_nbytes = one->peak_nbytes > sum->peak_nbytes ? one->peak_nbytes : sum->peak_nbytes;
@@ -188,7 +189,7 @@ static tri_status end_tell(const recovery *all)
     if (sum->lost > 0)
         printf("%d workers ended as all that held parts of the state were killed\n", sum->lost);
     if (all->one.flips > 0)
-        printf("%d bits flipped\n", sum->flips);
+        printf("%d bits flipped, %lld were found\n", sum->flips, (long long)sum->found);
     if (all->one.stragglers)
         printf("%d left because they were slow\n", sum->replaced);
     if (all->failed == 0)

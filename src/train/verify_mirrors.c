@@ -156,7 +156,7 @@ static tri_status wrong_tell(tri_job *job, const word *all, int owner, int holde
     place_print(job, &all[wrong], wrong == owner ? OWN : MIRROR, place, sizeof(place));
     snprintf(text, sizeof(text), "before step %lld %s had changed in memory, first in %s: repaired from rank %d's%s",
              (long long)job->step, part, place, right, right == holder ? " mirror" : "");
-    tri_counter_add(TRI_COUNT_SPOILT_PARTS, 1);
+    tri_counter_add(TRI_COUNT_SPOILT_PARTS, job->rank == wrong);
     return tri_job_event_tell(job, "repair", text);
 }
 
