@@ -48,12 +48,14 @@ static int64_t line_number(const char *line, const char *end)
     return strtoll(found + sizeof(step) - 1, NULL, 10) * LINE_KINDS + kind;
 }
 
-/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. *last: of those kept. */
-static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t *last)
+/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. *last: the highest number
+ * of those kept, and how many have it: a step has any number of events. */
+static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t *last, int *count)
 {
     char *text;
     size_t nbytes;
     *last = -1;
+    *count = 0;
     if (!tri_fs_exists(path))
         return TRI_OK;
     TRI_TRY(tri_fs_read(path, 0, &text, &nbytes));
@@ -63,6 +65,7 @@ static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t
         int64_t number = end ? line_number(line, end) : -1;
         if (number < 0 || number / LINE_KINDS >= first_step)
             break;
+        *count = number > *last ? 1 : *count + (number == *last);
         *last = number > *last ? number : *last; /* that of a save comes when it has ended */
         kept = (size_t)(end + 1 - text);
         line = end + 1;
@@ -133,12 +136,16 @@ static tri_status flush(tri_metrics *metrics)
     return status;
 }
 
-/* Lines up to number `last` go. */
-static void lines_drop(tri_string *lines, int64_t last)
+/* Lines up to number `last` go, and `count` that have it. */
+static void lines_drop(tri_string *lines, int64_t last, int count)
 {
     char *line = lines->text, *stop = lines->text + lines->nbytes, *end;
-    while (line < stop && (end = memchr(line, '\n', (size_t)(stop - line))) && line_number(line, end) <= last)
+    while (line < stop && (end = memchr(line, '\n', (size_t)(stop - line)))) {
+        int64_t number = line_number(line, end);
+        if (number > last || (number == last && count-- == 0))
+            break;
         line = end + 1;
+    }
     lines->nbytes = (size_t)(stop - line);
     memmove(lines->text, line, lines->nbytes + 1);
 }
@@ -146,10 +153,11 @@ static void lines_drop(tri_string *lines, int64_t last)
 tri_status tri_metrics_lead(tri_metrics *metrics, int64_t first_step)
 {
     int64_t last;
+    int count;
     if (metrics->leads)
         return flush(metrics);
-    TRI_TRY(drop_later_lines(metrics->path, first_step, &last));
-    lines_drop(&metrics->lines, last);
+    TRI_TRY(drop_later_lines(metrics->path, first_step, &last, &count));
+    lines_drop(&metrics->lines, last, count);
     metrics->last = last > metrics->last ? last : metrics->last;
     metrics->leads = true;
     metrics->at = -1;

@@ -166,10 +166,12 @@ tri_status tri_job_guard_begin(tri_job *job)
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
 {
     tri_event_write(&(tri_event){.start_ns = tri_now_ns(), .what = event, .rank = job->rank});
-    if (job->rank != 0 || tri_job_follows(job))
+    if (tri_job_follows(job))
         return TRI_OK;
-    tri_log(TRI_LOG_WARN, "%s", text);
-    tri_job_live_event(job, event, text);
+    if (job->rank == 0) {
+        tri_log(TRI_LOG_WARN, "%s", text);
+        tri_job_live_event(job, event, text);
+    }
     return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
 }
 

@@ -525,7 +525,8 @@ bool tri_job_guard_wants_norm(const tri_job *job);
  * that is not to be is marked as skipped in the record. */
 tri_status tri_job_guard_loss(const tri_job *job);
 tri_status tri_job_guard_judge(tri_job *job, double norm);
-/* Rank 0: something happened in this step, for the log and metrics.jsonl. */
+/* By all ranks: something happened in this step. Rank 0 tells it, to the log and metrics.jsonl; whoever may have to go
+ * on with that file keeps the line. */
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */
 tri_status tri_job_verify_open(tri_job *job);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_metrics.c: lines of a run on a disk that is full for a while (base/chaos.h): none is lost, none is torn, and
- * nobody hears of an error before the end.
+ * nobody hears of an error before the end; and of a run whose writer is killed: another one has them too.
  */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,11 +77,75 @@ static void a_disk_that_stays_full_is_told_at_the_end(void **state)
     assert_in_range(steps_read(), 0, 500);
 }
 
+/* --- whose writer is killed --- */
+
+static void lines_write(tri_metrics *metrics, int64_t step, const char *event)
+{
+    if (event)
+        assert_int_equal(tri_metrics_write_event(metrics, step, "repair", event), TRI_OK);
+    else
+        assert_int_equal(tri_metrics_write(metrics, &(tri_step_record){.step = step, .loss = 0.5}), TRI_OK);
+}
+
+/* The file as "0 1 2!a 2": a step, or one and the text of its event. */
+static void file_is(const char *want)
+{
+    char *text, found[400] = "", event[16];
+    int64_t step;
+    assert_int_equal(tri_fs_read(path, 0, &text, NULL), TRI_OK);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        size_t at = strlen(found);
+        assert_int_equal(sscanf(line, "{\"step\":%" SCNd64, &step), 1);
+        bool told = sscanf(line, "{\"step\":%*d,\"event\":\"repair\",\"text\":\"%15[^\"]", event) == 1;
+        snprintf(found + at, sizeof(found) - at, "%s%" PRId64 "%s%s", at ? " " : "", step, told ? "!" : "",
+                 told ? event : "");
+    }
+    tri_free(text);
+    assert_string_equal(found, want);
+}
+
+/* The first one has written all but what is behind `1!a`, of two that know the same; the second one, which has made so
+ * many steps, goes on. */
+static void writer_kill(int64_t steps)
+{
+    tri_metrics *both[2];
+    (void)tri_fs_remove(path);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(tri_metrics_follow(path, &both[i]), TRI_OK);
+    assert_int_equal(tri_metrics_lead(both[0], 0), TRI_OK);
+    for (int i = 0; i < 2; i++) {
+        lines_write(both[i], 0, NULL);
+        lines_write(both[i], 1, "a");
+        assert_int_equal(tri_metrics_flush(both[i]), TRI_OK);
+    }
+    disk_fill(true);
+    for (int i = 0; i < 2; i++)
+        lines_write(both[i], 1, "b");
+    disk_fill(false);
+    file_is("0 1!a");
+    tri_metrics_forget(both[0]);
+    for (int64_t step = 1; step < steps; step++)
+        lines_write(both[1], step, NULL);
+    assert_int_equal(tri_metrics_lead(both[1], steps), TRI_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(tri_metrics_close(both[i]), TRI_OK);
+}
+
+static void who_goes_on_has_the_events_too(void **state)
+{
+    (void)state;
+    writer_kill(1); /* in the step that they are of: what was written of it is removed, and written again */
+    file_is("0 1!a 1!b");
+    writer_kill(3);
+    file_is("0 1!a 1!b 1 2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_wait_while_the_disk_is_full),
         cmocka_unit_test(a_disk_that_stays_full_is_told_at_the_end),
+        cmocka_unit_test(who_goes_on_has_the_events_too),
     };
     if (!mkdtemp(folder) || tri_chaos_offer() != TRI_OK)
         return 1;
