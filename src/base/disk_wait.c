@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/disk_wait.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,15 @@
 struct tri_disk_wait {
     char helper[16];
     tri_thread *thread;
-    tri_mutex mutex; /* of what follows */
+    atomic_bool wants_data; /* the main thread waits for them */
+    tri_mutex mutex;        /* of what follows */
     tri_cond cond;
     bool ends;
     int64_t looked_ns;
     double own_s, data_s;
 };
 
-/* While the main thread sleeps. Threads of a team have the name that the main thread has; those of checkpoints and of
+/* Threads of a team have the name that the main thread has; those of checkpoints and of
  * connections have others, and nobody waits for them here. */
 static bool helper_waits(const tri_disk_wait *wait, const tri_task *main)
 {
@@ -52,7 +54,7 @@ static void look(tri_disk_wait *wait)
         return;
     if (main.state == 'D')
         wait->own_s += seconds;
-    else if (main.state == 'S' && helper_waits(wait, &main))
+    else if (main.state == 'S' && atomic_load(&wait->wants_data) && helper_waits(wait, &main))
         wait->data_s += seconds;
 }
 
@@ -85,6 +87,12 @@ tri_status tri_disk_wait_start(const char *helper, tri_disk_wait **out)
     else
         tri_disk_wait_stop(wait);
     return status;
+}
+
+void tri_disk_wait_data(tri_disk_wait *wait, bool begins)
+{
+    if (wait)
+        atomic_store(&wait->wants_data, begins);
 }
 
 void tri_disk_wait_read(tri_disk_wait *wait, tri_strain *out)

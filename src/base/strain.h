@@ -19,7 +19,8 @@
     X(memory_stall_seconds_total, "time that somebody on the host waited for memory (pressure)")                       \
     X(io_stall_seconds_total, "time that somebody on the host waited for a disk (pressure)")                           \
     X(disk_seconds_total, "time that the main thread waited for a disk, by looks (base/disk_wait.h)")                  \
-    X(data_disk_seconds_total, "time that threads with its data waited for a disk, while the main thread slept")       \
+    X(data_disk_seconds_total,                                                                                         \
+      "time that the main thread waited for others that prepare its data, and these for a disk")                       \
     X(swapped_in_pages_total, "pages that the host has read back from swap")                                           \
     X(major_faults_total, "pages of the process that had to be read from a disk")                                      \
     X(involuntary_switches_total, "times that a thread of the process was taken off its core")                         \

@@ -620,6 +620,8 @@ tri_status tri_job_watch_open(tri_job *job);
 void tri_job_watch_close(tri_job *job);
 bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
+/* The main thread begins to wait for its batch, or has it. */
+void tri_job_watch_data(const tri_job *job, bool begins);
 /* Work of this rank that no step has counted: a simulated step's time. */
 void tri_job_watch_add(tri_job *job, double seconds);
 /* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */

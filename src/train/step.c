@@ -338,9 +338,13 @@ static int64_t batch_samples(const tri_job *job)
 /* The next batch, or the part of one that this worker was dealt. */
 static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
 {
-    if (tri_job_deals(job) == 0)
-        return tri_loader_next(job->loader, loaded);
-    return tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
+    tri_job_watch_data(job, true);
+    tri_status status =
+        tri_job_deals(job) == 0
+            ? tri_loader_next(job->loader, loaded)
+            : tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
+    tri_job_watch_data(job, false);
+    return status;
 }
 
 static int64_t step_after(const tri_job *job)

@@ -146,6 +146,12 @@ void tri_job_watch_why(tri_job *job, int rank, char *text, int capacity)
     watch->noted = false;
 }
 
+void tri_job_watch_data(const tri_job *job, bool begins)
+{
+    if (job->watch)
+        tri_disk_wait_data(job->watch->disk, begins);
+}
+
 void tri_job_watch_add(tri_job *job, double seconds)
 {
     if (job->watch)
