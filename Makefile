@@ -29,7 +29,8 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 
 test: ## builds everything, runs all tests
 	@tools/deps build test demo
-	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi || echo "make test: nothing from PyPI: tests that want it skip themselves"
+	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \
+	  echo "make test: nothing from PyPI ('make pypi' says why): tests that want it skip themselves"
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300

@@ -22,7 +22,8 @@ import threading
 import time
 import unittest
 
-PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
+from launched import PYPI, TRIREME
+
 sys.path += glob.glob(str(pathlib.Path(PYPI).parents[1] / "lib/python3*/site-packages"))
 try:
     import yaml
@@ -36,8 +37,6 @@ try:
     import kubernetes_validate
 except ImportError:
     kubernetes_validate = None
-
-from launched import TRIREME
 
 HERE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "kubernetes"
 KINDS = ["job", "elastic", "jobset", "trainjob", "pytorchjob", "tfjob", "mpijob"]

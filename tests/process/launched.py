@@ -2,9 +2,17 @@
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 TRIREME = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else "trireme"
+
+# A Python that has what `make pypi` gets, or nothing is there.
+PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
+
+
+def pypi_has(module):
+    return pathlib.Path(PYPI).exists() and subprocess.run([PYPI, "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
 def has_address_sanitizer():

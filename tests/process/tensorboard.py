@@ -18,10 +18,9 @@ import time
 import unittest
 
 import event_reader
-from launched import TRIREME, ranks_of
+from launched import PYPI, TRIREME, pypi_has, ranks_of
 from steps import has_steps
 
-PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
 CONFIG = """
 model:
   layers: [conv2d: {out: 6, kernel: 3, pad: 1}, relu, flatten, linear: classes]
@@ -190,7 +189,7 @@ class TensorBoard(unittest.TestCase):
         self.assertIn("stopped by a signal", text)
 
     def test_tensorboard_reads_every_kind(self):
-        if subprocess.run([PYPI, "-c", "import tensorboard"], capture_output=True).returncode != 0:
+        if not pypi_has("tensorboard"):
             self.skipTest(f"{PYPI} has no tensorboard")
         run = subprocess.run([PYPI, "-c", READER, str(self.folder / "alone")], text=True, capture_output=True)
         self.assertEqual(run.returncode, 0, run.stderr)

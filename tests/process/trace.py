@@ -5,16 +5,14 @@ and clear words for what is no trace. Perfetto's trace processor reads it where 
 usage: trace.py TRIREME (a Python that has perfetto: TRIREME_PYPI, as for tensorboard.py)
 """
 import json
-import os
 import pathlib
 import re
 import subprocess
 import tempfile
 import unittest
 
-from launched import TRIREME
+from launched import PYPI, TRIREME, pypi_has
 
-PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
 CONFIG = """
 model: {name: mlp, hidden: [64]}
 data: {name: synthetic, synthetic_count: 1000}
@@ -134,9 +132,11 @@ class Trace(unittest.TestCase):
         self.assertIn("want a step before 20, where the run ends, found 20", run.stderr)
 
     def test_perfetto_reads_it(self):
+        if not pypi_has("perfetto"):
+            self.skipTest(f"{PYPI} has no perfetto")
         run = subprocess.run([PYPI, "-c", PERFETTO, str(self.folder / "t.json")], text=True, capture_output=True)
         if run.returncode != 0:
-            self.skipTest(f"{PYPI} has no perfetto, or that no trace processor: {run.stderr.splitlines()[-1:]}")
+            self.skipTest(f"{PYPI} has a perfetto without a trace processor: {run.stderr.splitlines()[-1:]}")
         self.assertEqual(run.stdout.strip(), "15")
 
 

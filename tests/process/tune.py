@@ -13,10 +13,9 @@ import sys
 import tempfile
 import unittest
 
-from launched import TRIREME, has_address_sanitizer
+from launched import PYPI, TRIREME, has_address_sanitizer, pypi_has
 
 EXAMPLES = pathlib.Path(sys.argv[1])
-PYPI = os.environ.get("TRIREME_PYPI", "/tmp/trireme-venv/bin/python")
 CONFIG = """
 model: {name: mlp, hidden: [16]}
 data: {name: synthetic, synthetic_count: 640}
@@ -152,8 +151,8 @@ class Tune(unittest.TestCase):
         self.assertTrue(8 <= found < 1 << 18, limited.stdout[:2000])
 
     def test_optuna_drives(self):
-        if not pathlib.Path(PYPI).exists() or subprocess.run([PYPI, "-c", "import optuna"], capture_output=True).returncode:
-            self.skipTest("no optuna")
+        if not pypi_has("optuna"):
+            self.skipTest(f"{PYPI} has no optuna")
         (self.at / "s.yaml").write_text("config: c.yaml\nsteps: 20\nset: {train.eval_every_steps: 5}\n")
         run = subprocess.run([PYPI, EXAMPLES / "tune/optuna_drive.py", self.at / "s.yaml", self.at / "out", "6", TRIREME],
                              capture_output=True, text=True, timeout=120)
