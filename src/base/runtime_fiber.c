@@ -191,6 +191,20 @@ tri_status tri_context_create(tri_context *context, size_t stack_nbytes, void (*
     return TRI_OK;
 }
 
+void tri_context_renew(tri_context *context, void (*entry)(void))
+{
+#ifdef FIBER_ASAN
+    __asan_unpoison_memory_region(context->stack, context->stack_nbytes);
+#endif
+#ifdef FIBER_TSAN
+    __tsan_destroy_fiber(context->race_fiber);
+    context->race_fiber = __tsan_create_fiber(0);
+#endif
+    context->fake_stack = NULL;
+    context->error_number = 0;
+    machine_prepare(context, entry);
+}
+
 void tri_context_entered(void)
 {
 #ifdef FIBER_ASAN

@@ -24,39 +24,39 @@ _Thread_local tri_fiber *tri_fiber_now;
 
 /* ---- timers: a binary heap; each fiber knows its place */
 
-static bool timer_before(const tri_fiber *a, const tri_fiber *b)
+static bool timer_before(const sim_timer *a, const sim_timer *b)
 {
-    return a->deadline_ns != b->deadline_ns ? a->deadline_ns < b->deadline_ns : a->timer_order < b->timer_order;
+    return a->deadline_ns != b->deadline_ns ? a->deadline_ns < b->deadline_ns : a->order < b->order;
 }
 
-static void timer_place(tri_sim *sim, tri_fiber *fiber, size_t index)
+static void timer_place(tri_sim *sim, sim_timer timer, size_t index)
 {
-    sim->timers[index] = fiber;
-    fiber->timer_index = index;
+    sim->timers[index] = timer;
+    timer.fiber->timer_index = index;
 }
 
-static void timer_settle(tri_sim *sim, tri_fiber *fiber, size_t index)
+static void timer_settle(tri_sim *sim, sim_timer timer, size_t index)
 {
-    for (; index > 0 && timer_before(fiber, sim->timers[(index - 1) / 2]); index = (index - 1) / 2)
+    for (; index > 0 && timer_before(&timer, &sim->timers[(index - 1) / 2]); index = (index - 1) / 2)
         timer_place(sim, sim->timers[(index - 1) / 2], index);
     for (;;) {
         size_t child = 2 * index + 1;
 
-        if (child + 1 < sim->timer_count && timer_before(sim->timers[child + 1], sim->timers[child]))
+        if (child + 1 < sim->timer_count && timer_before(&sim->timers[child + 1], &sim->timers[child]))
             child++;
-        if (child >= sim->timer_count || !timer_before(sim->timers[child], fiber))
+        if (child >= sim->timer_count || !timer_before(&sim->timers[child], &timer))
             break;
         timer_place(sim, sim->timers[child], index);
         index = child;
     }
-    timer_place(sim, fiber, index);
+    timer_place(sim, timer, index);
 }
 
 static void timer_set(tri_sim *sim, tri_fiber *fiber, int64_t deadline_ns)
 {
-    fiber->deadline_ns = deadline_ns;
-    fiber->timer_order = sim->timer_order++;
-    timer_settle(sim, fiber, sim->timer_count++);
+    sim_timer timer = {.deadline_ns = deadline_ns, .order = sim->timer_order++, .fiber = fiber};
+
+    timer_settle(sim, timer, sim->timer_count++);
 }
 
 static void timer_clear(tri_sim *sim, tri_fiber *fiber)
@@ -155,15 +155,15 @@ static bool clock_move(tri_sim *sim, int64_t to_ns)
     sim->switches = 0;
     sim->crowd = sim->live;
     progress_note(sim);
-    while (sim->timer_count > 0 && sim->timers[0]->deadline_ns <= to_ns)
-        tri_fiber_wake(sim, sim->timers[0], true);
+    while (sim->timer_count > 0 && sim->timers[0].deadline_ns <= to_ns)
+        tri_fiber_wake(sim, sim->timers[0].fiber, true);
     return true;
 }
 
 /* Time passes for those who can run but get nowhere. */
 static bool clock_push(tri_sim *sim)
 {
-    int64_t timer_ns = sim->timer_count > 0 ? sim->timers[0]->deadline_ns : TRI_FOREVER;
+    int64_t timer_ns = sim->timer_count > 0 ? sim->timers[0].deadline_ns : TRI_FOREVER;
     int64_t step_ns;
 
     if (++sim->switches > STUCK_SWITCHES + STUCK_SWITCHES_EACH * sim->crowd) {
@@ -203,13 +203,35 @@ static tri_fiber *fiber_pick(tri_sim *sim)
         } else if (sim->timer_count == 0) {
             sim->verdict = TRI_EINTERNAL;
             return NULL;
-        } else if (!clock_move(sim, sim->timers[0]->deadline_ns)) {
+        } else if (!clock_move(sim, sim->timers[0].deadline_ns)) {
             return NULL;
         }
         next = runnable_take(sim,
                              sim->runnable_count > 1 ? (size_t)tri_sim_below(&sim->schedule, sim->runnable_count) : 0);
     } while (is_stopped(sim, next));
     return next;
+}
+
+static void fiber_main(void);
+
+/* For the next fiber: mapping one, and the kernel's zeros on it, take longer than what many a fiber does. */
+static void stack_keep(tri_sim *sim, tri_context *context)
+{
+    if (sim->spare_count == sim->capacity) {
+        tri_context_destroy(context);
+        return;
+    }
+    sim->spares[sim->spare_count++] = *context;
+    *context = (tri_context){.stack = NULL};
+}
+
+static tri_status stack_take(tri_sim *sim, tri_context *context)
+{
+    if (sim->spare_count == 0)
+        return tri_context_create(context, sim->config.stack_nbytes, fiber_main);
+    *context = sim->spares[--sim->spare_count];
+    tri_context_renew(context, fiber_main);
+    return TRI_OK;
 }
 
 /* What each context does first when it is back; the one before may have ended. */
@@ -219,7 +241,7 @@ static void fiber_resume(tri_sim *sim, tri_fiber *fiber)
     tri_error_slot_swap(fiber ? fiber->error : NULL);
     tri_log_label_swap(fiber ? fiber->label : NULL);
     if (sim->spent) {
-        tri_context_destroy(&sim->spent->context);
+        stack_keep(sim, &sim->spent->context);
         sim->spent = NULL;
     }
 }
@@ -274,16 +296,21 @@ static void fiber_main(void)
 static tri_status capacity_grow(tri_sim *sim)
 {
     size_t capacity = sim->capacity ? 2 * sim->capacity : 16;
-    tri_fiber **grown;
+    tri_fiber **runnable;
+    sim_timer *timers;
+    tri_context *spares;
 
     if (sim->live < sim->capacity)
         return TRI_OK;
-    if (!(grown = tri_realloc(sim->runnable, capacity * sizeof(*grown))))
+    if (!(runnable = tri_realloc(sim->runnable, capacity * sizeof(*runnable))))
         return TRI_ENOMEM;
-    sim->runnable = grown;
-    if (!(grown = tri_realloc(sim->timers, capacity * sizeof(*grown))))
+    sim->runnable = runnable;
+    if (!(timers = tri_realloc(sim->timers, capacity * sizeof(*timers))))
         return TRI_ENOMEM;
-    sim->timers = grown;
+    sim->timers = timers;
+    if (!(spares = tri_realloc(sim->spares, capacity * sizeof(*spares))))
+        return TRI_ENOMEM;
+    sim->spares = spares;
     sim->capacity = capacity;
     return TRI_OK;
 }
@@ -302,7 +329,7 @@ tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, voi
     fiber->process = tri_fiber_now ? tri_fiber_now->process : NULL;
     fiber->add_rate = tri_fiber_now ? tri_fiber_now->add_rate : 0;
     fiber->timer_index = SIZE_MAX;
-    status = tri_context_create(&fiber->context, sim->config.stack_nbytes, fiber_main);
+    status = stack_take(sim, &fiber->context);
     if (status != TRI_OK) {
         tri_free(fiber);
         return tri_fail_context(status, "thread %s", name);

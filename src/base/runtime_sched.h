@@ -19,6 +19,13 @@ typedef struct tri_sim tri_sim;
 
 typedef enum wait_kind { WAIT_NONE, WAIT_LOCK, WAIT_WAKE, WAIT_JOIN, WAIT_SLEEP, WAIT_STOP } wait_kind;
 
+/* In the heap, with what orders it, so that sifting reads nothing else. */
+typedef struct sim_timer {
+    int64_t deadline_ns;
+    uint64_t order; /* of equal deadlines, the earlier set fires first */
+    tri_fiber *fiber;
+} sim_timer;
+
 struct tri_fiber {
     tri_thread base;
     tri_context context;
@@ -29,8 +36,6 @@ struct tri_fiber {
     tri_mutex *held;                 /* locks it holds, latest first */
     wait_kind waits;
     const void *waits_for;    /* the lock, or the fiber to join */
-    int64_t deadline_ns;      /* while it has a timer */
-    uint64_t timer_order;     /* of equal deadlines, the earlier set fires first */
     size_t timer_index;       /* in timers, SIZE_MAX: none */
     uint64_t yield_round;     /* of the simulation, when it last yielded */
     tri_sim_process *process; /* NULL: none */
@@ -58,9 +63,11 @@ struct tri_sim {
     size_t live;      /* fibers that have not ended */
     size_t crowd;     /* the most of them since the clock last moved */
     size_t started;   /* fibers so far */
-    size_t capacity;  /* of the next two; at least `live` */
+    size_t capacity;  /* of the next three; at least `live` */
     tri_fiber **runnable;
-    tri_fiber **timers; /* a heap, the earliest first */
+    sim_timer *timers;   /* a heap, the earliest first */
+    tri_context *spares; /* stacks of fibers that have ended, for the next ones: at most `capacity` */
+    size_t spare_count;
     size_t runnable_count, timer_count;
     uint64_t timer_order;
     uint64_t yield_round; /* starts at 1, so that a new fiber has not yielded */

@@ -294,6 +294,9 @@ static void sim_fini(tri_sim *sim)
     while (sim->fibers)
         tri_fiber_destroy(sim->fibers);
     tri_context_destroy(&sim->main);
+    while (sim->spare_count > 0)
+        tri_context_destroy(&sim->spares[--sim->spare_count]);
+    tri_free(sim->spares);
     tri_free(sim->runnable);
     tri_free(sim->timers);
 }
