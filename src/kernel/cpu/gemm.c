@@ -8,8 +8,13 @@
 
 #include "kernel/cpu/lanes.h"
 
-#define GROUP_NBYTES (INT64_C(128) << 10) /* of packed B, reused for all rows of a tile */
+#define PASS         INT64_C(384)         /* of k: eight rows of A stay in L1, and C is passed over as seldom as that allows */
+#define GROUP_NBYTES (INT64_C(192) << 10) /* of packed B in one pass, reused for all rows of a task */
 #define ROW_TILES    16                   /* register tiles of rows in one task, at most */
+#define LINE         16                   /* elements of a cache line */
+#define AHEAD        (8 * LINE)           /* of each row that is turned while it is packed */
+#define PIECE        INT64_C(64)          /* rows of k in one task of packing where n lies together, */
+#define PIECE_PANELS INT64_C(8)           /* and panels */
 
 const tri_gemm_ops *tri_gemm_find(void)
 {
@@ -36,23 +41,34 @@ int64_t tri_gemm_padded(const tri_gemm_ops *ops, int64_t n)
     return n - rest + (rest == 0 ? 0 : rest <= ops->lanes ? ops->lanes : ops->nr);
 }
 
-/* to[k][nr] from eight at a time along k, so that reads and writes both use whole cache lines. */
+TRI_LANES_INLINE turn_block(float *to, const float *from, int64_t from_step, int64_t to_step)
+{
+    tri_lanes block[TRI_LANES];
+    for (int r = 0; r < TRI_LANES; r++) {
+        tri_lanes_load(&block[r], from + r * from_step);
+    }
+    tri_lanes_turn(block);
+    for (int c = 0; c < TRI_LANES; c++) {
+        tri_lanes_store(to + c * to_step, &block[c]);
+    }
+}
+
+/* to[k][nr] from whole lines of eight rows of src at a time; what comes AHEAD of them is asked for, since the rows lie
+ * too far apart for the processor to see them coming. */
 TRI_CLONES static void pack_transposed(float *to, const float *src, int64_t k, int64_t n, int64_t n_step, int64_t nr)
 {
     int64_t i = 0;
-    for (; i + 8 <= k; i += 8) {
-        for (int64_t j = 0; j + 8 <= n; j += 8) {
-            tri_lanes block[TRI_LANES];
+    for (; i + LINE <= k; i += LINE) {
+        for (int64_t j = 0; j + TRI_LANES <= n; j += TRI_LANES) {
+            const float *from = src + j * n_step + i;
             for (int r = 0; r < TRI_LANES; r++) {
-                tri_lanes_load(&block[r], src + (j + r) * n_step + i);
+                __builtin_prefetch(from + r * n_step + AHEAD, 0, 2);
             }
-            tri_lanes_turn(block);
-            for (int c = 0; c < TRI_LANES; c++) {
-                tri_lanes_store(to + (i + c) * nr + j, &block[c]);
-            }
+            turn_block(to + i * nr + j, from, n_step, nr);
+            turn_block(to + (i + TRI_LANES) * nr + j, from + TRI_LANES, n_step, nr);
         }
-        for (int64_t j = n & ~INT64_C(7); j < n; j++) {
-            for (int c = 0; c < 8; c++) {
+        for (int64_t j = n - n % TRI_LANES; j < n; j++) {
+            for (int c = 0; c < LINE; c++) {
                 to[(i + c) * nr + j] = src[j * n_step + i + c];
             }
         }
@@ -95,17 +111,27 @@ typedef struct pack_arg {
     int64_t k, n, k_step, n_step;
 } pack_arg;
 
+/* A panel; where n lies together, a piece of some panels: rows of src are read in long stretches. */
 static void pack_tile(void *arg, int64_t tile)
 {
     const pack_arg *v = arg;
-    tri_gemm_pack(v->ops, v->packed, v->src, v->k, v->n, v->k_step, v->n_step, tile);
+    if (v->n_step != 1) {
+        tri_gemm_pack(v->ops, v->packed, v->src, v->k, v->n, v->k_step, v->n_step, tile);
+        return;
+    }
+    const int64_t pieces = tri_int64_ceil(v->k, PIECE), nr = v->ops->nr;
+    const int64_t k = tile % pieces * PIECE, left = tile / pieces * PIECE_PANELS * nr;
+    tri_gemm_pass(v->packed + left * v->k + k * nr, v->src + k * v->k_step + left, v->k_step,
+                  tri_int64_min(PIECE, v->k - k), tri_int64_min(PIECE_PANELS * nr, v->n - left), nr, v->k * nr);
 }
 
 void tri_gemm_pack_all(const tri_gemm_ops *ops, int threads, float *packed, const float *src, int64_t k, int64_t n,
                        int64_t k_step, int64_t n_step)
 {
     pack_arg arg = {ops, packed, src, k, n, k_step, n_step};
-    tri_tiles_run(threads, tri_int64_ceil(n, ops->nr), pack_tile, &arg);
+    const int64_t panels = tri_int64_ceil(n, ops->nr);
+    const int64_t pieces = tri_int64_ceil(panels, PIECE_PANELS) * tri_int64_ceil(k, PIECE);
+    tri_tiles_run(threads, n_step != 1 ? panels : pieces, pack_tile, &arg);
 }
 
 /* Rows [0, m) of the call times the panels [first_panel, last_panel). */
@@ -113,8 +139,8 @@ static void dot_block(const tri_gemm_ops *ops, const tri_gemm_call *call, int64_
                       int64_t first_panel, int64_t last_panel)
 {
     const int64_t nr = ops->nr;
-    for (int64_t k = 0; k < call->k; k += TRI_GEMM_KC) {
-        const int64_t len = tri_int64_min(TRI_GEMM_KC, call->k - k);
+    for (int64_t k = 0; k < call->k; k += PASS) {
+        const int64_t len = tri_int64_min(PASS, call->k - k);
         const bool last = k + len == call->k;
         const unsigned flags = (k == 0 && !call->add ? TRI_GEMM_FIRST : 0u) | (last && call->relu ? TRI_GEMM_RELU : 0u);
         for (int64_t row = first_row; row < last_row; row += ops->mr) {
@@ -162,7 +188,7 @@ int64_t tri_gemm_rows(const tri_gemm_ops *ops, int threads, int64_t m, int64_t g
 
 void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call)
 {
-    const int64_t panels = tri_int64_ceil(call->n, ops->nr), kc = tri_int64_min(call->k, TRI_GEMM_KC);
+    const int64_t panels = tri_int64_ceil(call->n, ops->nr), kc = tri_int64_min(call->k, PASS);
     run_arg arg = {.ops = ops, .call = call, .panels = panels};
     arg.group = tri_int64_max(1, tri_int64_min(panels, GROUP_NBYTES / (kc * ops->nr * (int64_t)sizeof(float))));
     arg.groups = tri_int64_ceil(panels, arg.group);

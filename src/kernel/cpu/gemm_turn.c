@@ -13,7 +13,7 @@
 #define BLOCK_ROWS   64 /* at most, and whole lanes: 48 or 64 */
 #define BLOCK_PANELS 8
 #define BLOCK_COUNT  ((int64_t)BLOCK_ROWS * BLOCK_PANELS * TRI_GEMM_MAX_NR)
-#define PASS         TRI_GEMM_KC
+#define PASS         INT64_C(256) /* of k: a panel of samples stays in L1 */
 #define LINE         16 /* elements of a cache line */
 #define SLAB_COUNT   ((int64_t)BLOCK_ROWS * PASS)
 
