@@ -8,7 +8,7 @@
 
 #include "kernel/cpu/lanes.h"
 
-#define PASS         INT64_C(384)         /* of k: eight rows of A stay in L1, and C is passed over as seldom as that allows */
+#define PASS         INT64_C(384) /* of k: eight rows of A stay in L1, and C is passed over as seldom as that allows */
 #define GROUP_NBYTES (INT64_C(192) << 10) /* of packed B in one pass, reused for all rows of a task */
 #define ROW_TILES    16                   /* register tiles of rows in one task, at most */
 #define LINE         16                   /* elements of a cache line */

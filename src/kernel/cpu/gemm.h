@@ -17,7 +17,7 @@
 #define TRI_GEMM_MANY   512 /* rows from which on packing the weights is soon paid for */
 /* Rows that packing asks for ahead: they lie too far apart for the processor to see them coming. */
 #define TRI_GEMM_AHEAD  16
-#define TRI_GEMM_LEVELS 20  /* of a tree over shards, at most */
+#define TRI_GEMM_LEVELS 20 /* of a tree over shards, at most */
 
 /* Start at zero (else at c); clip at the end; tiles over pairs of bf16: c is bf16, rounded at the end. */
 enum { TRI_GEMM_FIRST = 1, TRI_GEMM_RELU = 2, TRI_GEMM_HALF = 4 };

@@ -14,7 +14,7 @@
 #define BLOCK_PANELS 8
 #define BLOCK_COUNT  ((int64_t)BLOCK_ROWS * BLOCK_PANELS * TRI_GEMM_MAX_NR)
 #define PASS         INT64_C(256) /* of k: a panel of samples stays in L1 */
-#define LINE         16 /* elements of a cache line */
+#define LINE         16           /* elements of a cache line */
 #define SLAB_COUNT   ((int64_t)BLOCK_ROWS * PASS)
 
 typedef struct turn_arg {
