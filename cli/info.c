@@ -35,6 +35,8 @@ static const char *const environment[][2] = {
     {"PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS", "mpirun of MPICH"},
     {"SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_NODELIST, SLURM_JOB_ID, SLURM_STEP_ID", "srun"},
     {"TF_CONFIG", "TensorFlow's description of a cluster"},
+    {"TRIREME_COMM", "options of section comm for programs without a configuration, and for bench and doctor, such as "
+                     "\"comm.encrypt=on comm.interface=eth0\""},
     {"TRIREME_LOG", "form of log lines: text (as without it) or json; monitor.log of a run overrides it"},
     {"TRACEPARENT", "the trace that a run belongs to (W3C Trace Context); without it each run has one of its own"},
     {"OMP_NUM_THREADS", "threads of a rank"},

@@ -24,7 +24,7 @@ static const tri_flag flags[] = {
      &given.sizes},
     {"--dtype", "LIST", "element types (default f32)", &given.dtype},
     {"--reduce", "LIST", "sum, average, min, max, product, premul_sum (default sum)", &given.reduce},
-    {"--transport", "NAME", "shm or tcp (default: auto)", &given.transport},
+    {"--transport", "NAME", "shm, tcp or ucx (default: auto)", &given.transport},
     {"--engine", "NAME", "host or mpi (default: host); mpi adds floats in an order of its own", &given.engine},
     {"--algorithm", "TEXT", "overrides the choice, as comm.algorithm does: all_reduce:0-64k=tree,64k-=halving",
      &given.algorithm},
@@ -118,8 +118,8 @@ static tri_status join_and_run(const bench_config *config, const tri_comm_config
     return tri_worker_leave(comm, bench_ranks(comm, config));
 }
 
-/* The same words again, without those that are for the launcher. */
-static tri_status launch_ranks(const char *names, tri_launch_result *result)
+/* The same words again (NAMES, then options of comm), without those that are for the launcher. */
+static tri_status launch_ranks(char **words, int word_count, tri_launch_result *result)
 {
     char started[32];
     int64_t ranks;
@@ -127,8 +127,13 @@ static tri_status launch_ranks(const char *names, tri_launch_result *result)
     if (!given.ranks)
         return tri_fail(TRI_ECONFIG, "--hosts wants the number of ranks too: -n N");
     TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &ranks));
-    char *argv[2 * TRI_COUNT_OF(flags) + 4] = {NULL, "bench", (char *)names};
-    int count = 3;
+    char **argv = tri_alloc_zero(2 * TRI_COUNT_OF(flags) + (size_t)word_count + 3, sizeof(*argv));
+    int count = 2;
+    if (!argv)
+        return TRI_ENOMEM;
+    argv[1] = "bench";
+    for (int i = 0; i < word_count; i++)
+        argv[count++] = words[i];
     given.started_ns = started;
     for (size_t i = 0; i < TRI_COUNT_OF(flags); i++) {
         if (!*flags[i].value || flags[i].value == &given.ranks || flags[i].value == &given.hosts)
@@ -137,7 +142,9 @@ static tri_status launch_ranks(const char *names, tri_launch_result *result)
         if (flags[i].argument)
             argv[count++] = (char *)*flags[i].value;
     }
-    return tri_worker_launch((tri_worker_roles){.workers = ranks}, given.hosts, argv, NULL, result);
+    tri_status status = tri_worker_launch((tri_worker_roles){.workers = ranks}, given.hosts, argv, NULL, result);
+    tri_free((void *)argv);
+    return status;
 }
 
 static int print_names(void)
@@ -161,10 +168,11 @@ static tri_status fail_count(void)
 }
 
 /* In the launcher too: one line from it is better than one from each rank. */
-static tri_status comm_configs_read(tri_comm_config *comm_config, tri_net_config *net)
+static tri_status comm_configs_read(char **words, int count, tri_comm_config *comm_config, tri_net_config *net)
 {
-    tri_options_defaults(&tri_comm_options, comm_config);
-    tri_options_defaults(&tri_net_options, net);
+    TRI_TRY(tri_comm_settings_read(NULL, NULL, comm_config, net));
+    for (int i = 0; i < count; i++)
+        TRI_TRY(tri_comm_setting(words[i], comm_config, net));
     if (given.transport)
         TRI_TRY(tri_options_set(&tri_net_options, net, "transport", given.transport));
     if (given.engine)
@@ -188,15 +196,15 @@ int cmd_bench(int argc, char **argv)
     tri_status status = tri_flags_parse(tri_command_of(cmd_bench), flags, TRI_COUNT_OF(flags), argc, argv, &count);
     if (status == TRI_ECANCELED)
         return print_names();
-    if (status == TRI_OK && count != 1)
+    if (status == TRI_OK && count < 1)
         status = fail_count();
     if (status == TRI_OK)
         status = bench_config_read(&given, argv[0], &config);
     if (status == TRI_OK)
-        status = comm_configs_read(&comm_config, &net);
+        status = comm_configs_read(argv + 1, count - 1, &comm_config, &net);
     tri_stop_catch();
     if (status == TRI_OK && (given.ranks || given.hosts))
-        status = launch_ranks(argv[0], &result);
+        status = launch_ranks(argv, count, &result);
     else if (status == TRI_OK)
         status = join_and_run(&config, &comm_config, &net);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);

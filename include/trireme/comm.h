@@ -22,7 +22,9 @@ typedef struct tri_group tri_group; /* some of the ranks, in an order of their o
 typedef struct tri_work tri_work;   /* an operation under way */
 
 /* Joins the job this process was started in (trireme launch, torchrun, mpirun, srun, TF_CONFIG); alone: one rank. Reads
- * the environment. Blocks until all ranks are linked, at most timeout_s. */
+ * the environment: of whoever started it, and TRIREME_COMM, options of section comm as words with blanks between them,
+ * such as "comm.encrypt=on comm.interface=eth0" (docs/config.md). Blocks until all ranks are linked, at most timeout_s.
+ */
 TRI_API tri_status tri_comm_join(double timeout_s, tri_comm **out);
 /* Names and texts that all ranks of a job share, kept by somebody else: how the ranks meet inside another system. */
 typedef struct tri_meeting {
@@ -33,7 +35,8 @@ typedef struct tri_meeting {
     const char *(*wait)(void *arg, const char *name, double timeout_s);
 } tri_meeting;
 /* As tri_comm_join, but the caller says who it is, and the ranks exchange addresses (and a token made by rank 0)
- * through the meeting: names "trireme.*", each once, so every comm wants a meeting of its own. Reads no environment. */
+ * through the meeting: names "trireme.*", each once, so every comm wants a meeting of its own. Of the environment it
+ * reads TRIREME_COMM alone. */
 TRI_API tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out);
 /* Leaves; NULL does nothing. Groups and works of it must not be used afterwards. */
 TRI_API void tri_comm_leave(tri_comm *comm);

@@ -54,6 +54,9 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
 /* The job's secret, TRIREME_TOKEN; TRI_ECONFIG where it is not set. */
 tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65]);
 
+/* TRIREME_COMM, "" where it is not set: options of links and operations for programs without a configuration. */
+const char *tri_cluster_settings(tri_cluster_lookup lookup, void *arg);
+
 /* Is this the task `evaluator` of a TF_CONFIG? It takes no part in the job. */
 bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg);
 

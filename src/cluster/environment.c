@@ -404,6 +404,13 @@ tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65
     return TRI_OK;
 }
 
+const char *tri_cluster_settings(tri_cluster_lookup lookup, void *arg)
+{
+    const char *text = (lookup ? lookup : lookup_own)("TRIREME_COMM", arg);
+
+    return text ? text : "";
+}
+
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
 {
     const tri_environment *row = tri_cluster_environments;

@@ -26,6 +26,10 @@ typedef struct tri_comm_config {
     TRI_COMM_OPTIONS(TRI_OPTION_FIELD)
 } tri_comm_config;
 extern const tri_option_table tri_comm_options; /* section "comm" */
+/* Sets one option of section comm, of comm/ or of net/, by a word "comm.KEY=VALUE". */
+tri_status tri_comm_setting(const char *word, tri_comm_config *config, tri_net_config *net);
+/* Defaults, and over them what TRIREME_COMM says: such words, with blanks between them. */
+tri_status tri_comm_settings_read(tri_cluster_lookup lookup, void *arg, tri_comm_config *config, tri_net_config *net);
 
 /* Opens links between all ranks of the cluster and starts the comm thread. The cluster stays the caller's and must
  * outlive comm. */

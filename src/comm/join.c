@@ -112,8 +112,7 @@ tri_status tri_comm_join(double timeout_s, tri_comm **out)
     TRI_TRY(check_limit(timeout_s));
     tri_comm_config config;
     tri_net_config net_config;
-    tri_options_defaults(&tri_comm_options, &config);
-    tri_options_defaults(&tri_net_options, &net_config);
+    TRI_TRY(tri_comm_settings_read(NULL, NULL, &config, &net_config));
     return tri_comm_join_as(&config, &net_config, timeout_s, out);
 }
 
@@ -194,13 +193,15 @@ static bool same_host(const char *a, const char *b)
     return strncmp(a, b, nbytes) == 0;
 }
 
-static tri_status open_by(const tri_meeting *meeting, tri_net *net, char **texts, int64_t deadline_ns, tri_comm **out)
+typedef struct meeting_settings {
+    tri_comm_config config;
+    tri_net_config net;
+} meeting_settings;
+
+static tri_status open_by(const tri_meeting *meeting, const meeting_settings *settings, tri_net *net, char **texts,
+                          int64_t deadline_ns, tri_comm **out)
 {
     int rank = tri_net_rank(net), local_rank = 0, local_count = 0;
-    tri_comm_config config;
-    tri_net_config net_config;
-    tri_options_defaults(&tri_comm_options, &config);
-    tri_options_defaults(&tri_net_options, &net_config);
     tri_status status = meeting_exchange(meeting, net, texts, deadline_ns);
     if (status == TRI_OK)
         status = tri_net_connect(net, (const char *const *)texts, deadline_ns);
@@ -212,7 +213,9 @@ static tri_status open_by(const tri_meeting *meeting, tri_net *net, char **texts
         local_count += same_host(texts[rank], texts[r]);
         local_rank += r < rank && same_host(texts[rank], texts[r]);
     }
-    return tri_comm_create(net, (tri_comm_place){local_rank, local_count, 0}, &config, &net_config, out);
+    tri_comm_place place = {local_rank, local_count, 0};
+    TRI_TRY(tri_comm_create(net, place, &settings->config, &settings->net, out));
+    return open_engine(*out, &settings->config, "another library");
 }
 
 tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out)
@@ -221,18 +224,18 @@ tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, dou
     if (world < 1 || rank < 0 || rank >= world)
         return tri_fail(TRI_EINVAL, "join: want a rank below the number of ranks, got rank %d of %d", rank, world);
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(timeout_s * 1000));
-    tri_net_config net_config;
-    tri_options_defaults(&tri_net_options, &net_config);
+    meeting_settings settings;
+    TRI_TRY(tri_comm_settings_read(NULL, NULL, &settings.config, &settings.net));
     char token[65];
     tri_net *net = NULL;
     TRI_TRY(meeting_token(meeting, rank, deadline_ns, token));
-    TRI_TRY(tri_net_open(&net_config, rank, world, token, NULL, &net));
+    TRI_TRY(tri_net_open(&settings.net, rank, world, token, NULL, &net));
     char **texts = tri_alloc_zero((size_t)world, sizeof(*texts));
     if (!texts) {
         tri_net_close(net);
         return TRI_ENOMEM;
     }
-    tri_status status = open_by(meeting, net, texts, deadline_ns, out);
+    tri_status status = open_by(meeting, &settings, net, texts, deadline_ns, out);
     free_texts(texts, world);
     return status;
 }

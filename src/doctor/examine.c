@@ -221,8 +221,8 @@ static tri_status link_and_measure(examination *at, const char **what)
     tri_comm *comm = NULL;
     tri_status status;
 
-    tri_options_defaults(&tri_comm_options, &config);
-    tri_options_defaults(&tri_net_options, &net);
+    *what = "while reading options";
+    TRI_TRY(tri_comm_settings_read(NULL, NULL, &config, &net));
     net.timeout_s = (double)at->limit_ns / 1e9;
     *what = "while linking";
     status = tri_comm_open(at->cluster, &config, &net, deadline(at), &comm);

@@ -263,7 +263,7 @@ void tri_check_ktls(const tri_machine *machine, tri_finding *finding)
 {
     char list[128];
 
-    TRI_FINDING_SET(finding->wanted, "tls, for encryption in the kernel; links of this version are not encrypted");
+    TRI_FINDING_SET(finding->wanted, "tls, for comm.encrypt by the kernel");
     if (!tri_machine_text(machine, "/proc/sys/net/ipv4/tcp_available_ulp", list, sizeof list)) {
         finding->result = TRI_RESULT_NOTE;
         TRI_FINDING_SET(finding->found, "not known");

@@ -115,7 +115,8 @@ static void port_wake(tri_port *port)
 tri_status tri_hub_check(const tri_transport_setup *setup, const char *name)
 {
     if (!setup->hub)
-        return tri_fail(TRI_EINVAL, "net %s: want a hub, got none", name);
+        return tri_fail(TRI_EINVAL,
+                        "comm.transport %s is for ranks of one process: want shm, tcp or ucx between processes", name);
     if (setup->world != setup->hub->config.world || setup->rank < 0 || setup->rank >= setup->world)
         return tri_fail(TRI_EINVAL, "net %s: want a rank of a world of %d, got rank %d of %d", name,
                         setup->hub->config.world, setup->rank, setup->world);

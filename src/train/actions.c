@@ -18,14 +18,15 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
         return TRI_OK;
     if (job->metrics)
         TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, test->loss, test->accuracy, test->perplexity));
-    char perplexity[48] = "";
+    char accuracy[48] = "", perplexity[48] = "";
+    if (!isnan(test->accuracy)) /* of classes alone */
+        snprintf(accuracy, sizeof(accuracy), "  test accuracy %.4f", test->accuracy);
     if (!isnan(test->perplexity))
         snprintf(perplexity, sizeof(perplexity), "  test perplexity %.4g", test->perplexity);
     if (job->console)
-        tri_console_line(job->console,
-                         "epoch %.4g  step %lld  loss %.4f  test loss %.4f  test accuracy %.4f%s  %.0f samples/s",
-                         job->record.epoch, (long long)job->step, job->record.loss, test->loss, test->accuracy,
-                         perplexity, job->trained_samples / job->trained_s);
+        tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  test loss %.4f%s%s  %.0f samples/s",
+                         job->record.epoch, (long long)job->step, job->record.loss, test->loss, accuracy, perplexity,
+                         job->trained_samples / job->trained_s);
     return tri_job_best_offer(job);
 }
 

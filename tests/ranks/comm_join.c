@@ -67,6 +67,7 @@ typedef struct table {
     int count;
     char *names[64], *texts[64];
     bool deaf; /* forgets what rank 0 says of all */
+    bool tcp;  /* TRIREME_COMM asks for it */
 } table;
 
 static tri_status table_set(void *arg, const char *name, const char *text)
@@ -96,6 +97,14 @@ static const char *table_wait(void *arg, const char *name, double timeout_s)
     return text;
 }
 
+static uint64_t sent_to_all(const tri_comm *comm, int world)
+{
+    uint64_t sent = 0;
+    for (int r = 0; r < world; r++)
+        sent += tri_comm_sent_to(comm, r);
+    return sent;
+}
+
 static void meets_through_a_table(spawn_rank *self, void *arg)
 {
     table *t = arg;
@@ -107,16 +116,20 @@ static void meets_through_a_table(spawn_rank *self, void *arg)
         return;
     SPAWN_CHECK(self, tri_comm_local_rank(comm) == self->rank && tri_comm_local_count(comm) == self->world);
     int64_t sum = self->rank;
+    uint64_t before = sent_to_all(comm, self->world);
     SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), &sum, &sum, 1, TRI_I64, TRI_REDUCE_SUM, NULL) == TRI_OK);
     SPAWN_CHECK(self, sum == self->world * (self->world - 1) / 2);
+    SPAWN_CHECK(self, (sent_to_all(comm, self->world) > before) == t->tcp); /* by lanes nothing is sent */
     tri_comm_leave(comm);
 }
 
 static void ranks_meet_through_a_table_of_somebody_else(void **state)
 {
     (void)state;
-    for (int world = 1; world <= 3; world++) {
-        table t = {.deaf = world == 2};
+    for (int world = 1; world <= 4; world++) {
+        table t = {.deaf = world == 2, .tcp = world == 4};
+        if (t.tcp)
+            setenv("TRIREME_COMM", "comm.transport=tcp", 1);
         tri_mutex_init(&t.mutex);
         spawn_config config = {.kind = SPAWN_AUTO, .world = world};
         bool held = spawn_ranks(&config, meets_through_a_table, &t);
@@ -125,6 +138,7 @@ static void ranks_meet_through_a_table_of_somebody_else(void **state)
             free(t.texts[i]);
         }
         tri_mutex_fini(&t.mutex);
+        unsetenv("TRIREME_COMM");
         assert_true(held);
     }
     tri_meeting meeting = {.set = table_set, .wait = table_wait};
@@ -157,6 +171,9 @@ static void a_process_started_by_nobody_is_one_rank(void **state)
     assert_int_equal(tri_work_wait(work), TRI_OK);
     tri_comm_leave(comm);
     assert_int_equal(tri_comm_join(0, &comm), TRI_EINVAL);
+    setenv("TRIREME_COMM", "comm.encript=on", 1);
+    assert_int_equal(tri_comm_join(10, &comm), TRI_ECONFIG);
+    unsetenv("TRIREME_COMM");
 }
 
 static void nothing_leaves_and_nothing_is_waited_for(void **state)
