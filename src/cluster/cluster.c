@@ -35,17 +35,25 @@ static tri_status private_folder_make(const char *path)
     return TRI_OK;
 }
 
-/* On the first free port of the url. On loopback only when that is where the ranks look. */
-static tri_status serve(const tri_store_url *url, const char *token, tri_store_server **server)
+/* On the first free port of the url. */
+static tri_status serve_on(const char *address, const tri_store_url *url, const char *token, tri_store_server **server)
 {
-    bool is_local = strncmp(url->host, "127.", 4) == 0 || strcmp(url->host, "localhost") == 0;
     tri_status status = TRI_EIO;
 
     for (int port = url->first_port; port <= url->last_port && status == TRI_EIO; port++)
-        status = tri_store_server_start(is_local                 ? "127.0.0.1"
-                                        : strchr(url->host, ':') ? "::"
-                                                                 : "0.0.0.0",
-                                        port, token, server);
+        status = tri_store_server_start(address, port, token, server);
+    return status;
+}
+
+/* Where the ranks look, and nowhere else. On all addresses only when that is a name, which may mean another address of
+ * this host to others, or none of this host's: one that a router, or a service of Kubernetes, leads here. */
+static tri_status serve(const tri_store_url *url, const char *token, tri_store_server **server)
+{
+    const char *address = strcmp(url->host, "localhost") == 0 ? "127.0.0.1" : url->host;
+    tri_status status = serve_on(address, url, token, server);
+
+    if (status == TRI_ECONFIG || status == TRI_ENOTFOUND)
+        status = serve_on(strchr(url->host, ':') ? "::" : "0.0.0.0", url, token, server);
     return status;
 }
 

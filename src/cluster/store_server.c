@@ -273,7 +273,8 @@ static void server_destroy(tri_store_server *server)
     tri_free(server);
 }
 
-/* TRI_ECONFIG when the address is no address; TRI_EIO when it cannot be listened on. */
+/* TRI_ECONFIG when the address is no address, TRI_ENOTFOUND when it is none of this host's; TRI_EIO when it cannot be
+ * listened on. */
 static tri_status listen_on(tri_store_server *server, const char *address, int port)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -284,6 +285,7 @@ static tri_status listen_on(tri_store_server *server, const char *address, int p
     socklen_t bound_nbytes = sizeof bound;
     char service[8];
     int on = 1, off = 0, rc;
+    tri_status status = TRI_OK;
 
     snprintf(service, sizeof service, "%d", port);
     if (port < 0 || port > 65535 || getaddrinfo(address, service, &hints, &found) != 0)
@@ -302,11 +304,12 @@ static tri_status listen_on(tri_store_server *server, const char *address, int p
     if (rc >= 0)
         rc = getsockname(server->listener, (struct sockaddr *)&bound, &bound_nbytes);
     if (rc < 0)
-        tri_fail(TRI_EIO, "store server: cannot listen on %s port %d: %s", address, port, strerror(errno));
+        status = tri_fail(errno == EADDRNOTAVAIL ? TRI_ENOTFOUND : TRI_EIO,
+                          "store server: cannot listen on %s port %d: %s", address, port, strerror(errno));
     freeaddrinfo(found);
     server->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
                                                      : ((struct sockaddr_in *)&bound)->sin_port);
-    return rc < 0 ? TRI_EIO : TRI_OK;
+    return status;
 }
 
 tri_status tri_store_server_start(const char *address, int port, const char *token, tri_store_server **out)

@@ -20,7 +20,7 @@ typedef struct rank {
     char variables[8][96];
     int rank, absent; /* absent: does not exchange, -1 = nobody */
     tri_status status;
-    bool ok, served;
+    bool ok, served, beside; /* beside: another one can listen on the same port of another address */
     char message[512], folder[128];
 } rank;
 
@@ -50,6 +50,11 @@ static void live(void *arg)
         return;
     }
     at->served = cluster.server != NULL;
+    if (at->served) {
+        tri_store_server *other = NULL;
+        at->beside = tri_store_server_start("127.0.0.1", tri_store_server_port(cluster.server), "b", &other) == TRI_OK;
+        tri_store_server_stop(other);
+    }
     if (cluster.folder)
         snprintf(at->folder, sizeof at->folder, "%s", cluster.folder);
     memset(big, 'a' + at->rank, 300000);
@@ -82,7 +87,7 @@ static void run(rank *ranks, const char *format, int absent, int port)
         if (strcmp(format, "torchrun") == 0) {
             snprintf(ranks[r].variables[0], 96, "RANK=%d", r);
             snprintf(ranks[r].variables[1], 96, "WORLD_SIZE=%d", WORLD);
-            snprintf(ranks[r].variables[2], 96, "MASTER_ADDR=127.0.0.1");
+            snprintf(ranks[r].variables[2], 96, "MASTER_ADDR=127.0.0.3");
             snprintf(ranks[r].variables[3], 96, "MASTER_PORT=%d", port);
             snprintf(ranks[r].variables[4], 96, "TORCHELASTIC_USE_AGENT_STORE=True");
         } else {
@@ -116,6 +121,7 @@ static void ranks_of_torchrun_meet_beside_the_agents_port(void **state)
     run(ranks, "torchrun", -1, port);
     all_check(ranks);
     assert_true(ranks[0].served && !ranks[1].served);
+    assert_true(ranks[0].beside); /* it listens where they look alone */
     free(ranks);
 }
 
