@@ -140,8 +140,10 @@ static tri_status prompt_encode(tri_generator *g, const tri_generate_request *re
         return tri_fail(TRI_EINVAL, "slide: want at most the %lld tokens of the model's context, got %lld",
                         (long long)g->places, (long long)request->slide);
     if ((int64_t)ids->count > g->places && request->slide == 0)
-        return tri_fail(TRI_EINVAL, "the prompt has %zu tokens, but the model's context holds %lld (slide goes on)",
-                        ids->count, (long long)g->places);
+        return tri_fail(
+            TRI_EINVAL,
+            "the prompt has %zu tokens, but the model's context holds %lld (--slide, or slide in a batch, goes on)",
+            ids->count, (long long)g->places);
     return TRI_OK;
 }
 
