@@ -179,6 +179,10 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
     case PS_HELLO:
         return;
     case PS_MOVED:
+        if (head->request != 0 && client->kv && head->flags & PS_FLAG_LISTED) {
+            tri_ps_kv_refused(client, (int)(link - client->links), head->request);
+            return;
+        }
         if (head->request != 0 && client->kv) {
             tri_ps_kv_moved(client, (int)(link - client->links), head->request);
             return;

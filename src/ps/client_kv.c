@@ -199,16 +199,16 @@ static void call_sent(void *arg, tri_status status)
         tri_ps_kv_call_free(call);
 }
 
-static tri_status call_post(tri_line *line, ps_call *call)
+static tri_status call_post(const ps_kv_link *link, tri_line *line, ps_call *call)
 {
-    tri_letter letter = ps_head_write(&call->head);
-    size_t lent = ps_call_lent_nbytes(call);
-    const tri_part body[TRI_LETTER_PARTS] = {
-        {call->body, (size_t)call->head.nbytes - lent}, call->lent[0], call->lent[1]};
+    ps_head head;
+    tri_part body[TRI_LETTER_PARTS];
+    tri_ps_kv_parts(link, call, &head, body);
+    tri_letter letter = ps_head_write(&head);
     TRI_TRY(tri_post_send_parts(line, (unsigned)INT32_MAX, &letter, body, call_sent, call));
     call->posted++;
     call->said = true;
-    if (lent > 0 && !call->lender) {
+    if (ps_call_lent_nbytes(call) > 0 && !call->lender) {
         call->lender = call->work;
         call->lender->borrowed++;
     }
@@ -220,7 +220,7 @@ void tri_ps_kv_send(tri_ps_client *client)
     for (int s = 0; client->kv && s < client->setup.servers; s++) {
         tri_line *line = client->kv->links[s].is_stalled ? NULL : client->links[s].line;
         for (ps_call *call = client->kv->links[s].calls; line && call; call = call->next)
-            if (!call->said && call_post(line, call) != TRI_OK) {
+            if (!call->said && call_post(&client->kv->links[s], line, call) != TRI_OK) {
                 tri_ps_client_fail(client, TRI_ENOMEM);
                 return;
             }
@@ -240,6 +240,7 @@ void tri_ps_kv_greet(tri_ps_client *client, int server)
         call->said = false;
     if (client->kv) {
         client->kv->links[server].is_stalled = false;
+        tri_ps_kv_known_forget(&client->kv->links[server]);
         client->kv->links[server].is_near = tri_line_is_near(client->links[server].line);
     }
     tri_mutex_unlock(&client->mutex);

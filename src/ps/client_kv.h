@@ -25,11 +25,14 @@ typedef struct ps_call {
     int server;
     ps_head head;
     unsigned char *body;
-    tri_part lent[2];  /* behind the body: keys and rows where the caller has them; or none */
-    size_t weight;     /* bytes under way: the letter's and the answer's */
-    tri_kv_work *work; /* NULL: nobody waits */
-    bool pulls;        /* the answer's rows go to the work's: */
-    uint32_t *at;      /* [count] where each one goes, NULL: one behind the other from `first` on */
+    tri_part lent[2];                        /* behind the body: keys and rows where the caller has them; or none */
+    XXH128_hash_t hash;                      /* of its keys, */
+    size_t keys_nbytes;                      /* which take so many bytes behind the slots; 0: they are always said */
+    unsigned char name[PS_ROWS_NAME_NBYTES]; /* what is sent in place of slots and keys where the hash is known */
+    size_t weight;                           /* bytes under way: the letter's and the answer's */
+    tri_kv_work *work;                       /* NULL: nobody waits */
+    bool pulls;                              /* the answer's rows go to the work's: */
+    uint32_t *at; /* [count] where each one goes, NULL: one behind the other from `first` on */
     int64_t first, count;
     uint64_t order;         /* calls of a line stand by this: what it was numbered at first */
     bool of_slots;          /* it goes to whoever has these: */
@@ -73,11 +76,23 @@ static inline uint32_t ps_call_at(const ps_call *call, int64_t i)
     return call->at ? call->at[i] : (uint32_t)(call->first + i);
 }
 
+/* A list of keys that a server knows by its hash. */
+typedef struct kv_known {
+    XXH128_hash_t hash;
+    uint32_t table; /* 0: none */
+} kv_known;
+
+#define KV_KNOWN 512 /* lists of a server: fewer than it keeps */
+
 typedef struct ps_kv_link {
-    ps_call *calls;   /* by order */
-    size_t under_way; /* bytes */
-    bool is_near;     /* its line stays on this machine: bytes cost less than packing them */
-    bool is_stalled;  /* slots are elsewhere: nothing is said until the view was looked at */
+    ps_call *calls;           /* by order */
+    size_t under_way;         /* bytes */
+    bool is_near;             /* its line stays on this machine: bytes cost less than packing them */
+    bool is_stalled;          /* slots are elsewhere: nothing is said until the view was looked at */
+    kv_known known[KV_KNOWN]; /* a ring */
+    int next_known;
+    int64_t unheeded; /* lists that are not taken into it, since the server had forgotten some; */
+    int refusals;     /* so often */
 } ps_kv_link;
 
 /* A table that is open: servers that come, or come back, are told. */
@@ -178,6 +193,16 @@ tri_status tri_ps_kv_opened(tri_kv_work *work, int64_t *step);
 /* The table of this text is open. */
 tri_status tri_ps_kv_open_note(tri_ps_client *client, const tri_string *text);
 bool tri_ps_kv_serves(tri_ps_client *client, int server);
+
+/* --- client_kv_known.c: the client's thread, with the mutex: --- */
+/* How a call is sent now: its head, and where its body lies. */
+void tri_ps_kv_parts(const ps_kv_link *link, ps_call *call, ps_head *head, tri_part parts[TRI_LETTER_PARTS]);
+/* What the answer to a call says of its keys. */
+void tri_ps_kv_known_note(ps_kv_link *link, const ps_call *call, const ps_head *answer);
+/* The server does not know the keys of this call by their hash: it and what comes behind is said again. */
+void tri_ps_kv_refused(tri_ps_client *client, int server, uint64_t request);
+/* The line is a new one. */
+void tri_ps_kv_known_forget(ps_kv_link *link);
 
 /* --- client_kv_hear.c: the client's thread, with the mutex: --- */
 /* Where the body of an answer shall lie: in the caller's rows, where they are one piece there; or NULL. */

@@ -106,6 +106,8 @@ void tri_ps_kv_take(tri_ps_client *client, int server, const ps_head *head, cons
     tri_mutex_lock(&client->mutex);
     ps_call *call = client->kv ? tri_ps_kv_call_take(client, server, head->request) : NULL;
     tri_kv_work *work = call ? call->work : NULL;
+    if (call)
+        tri_ps_kv_known_note(&client->kv->links[server], call, head);
     if (call && call->filling)
         tri_ps_kv_give_back(client, call);
     else if (work && head->kind == PS_KV_FAILED)

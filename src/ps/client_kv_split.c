@@ -167,6 +167,15 @@ static bool keys_lend(const kv_batch *batch, const kv_lot *lot, bool lends_rows,
     return true;
 }
 
+/* What a server may know them by; `end` is that of the keys' bytes. */
+static void keys_hash(const tri_kv_table *table, const uint64_t *keys, int64_t count, uint64_t end, ps_call *call)
+{
+    if (table->spec.consistency != PS_ASYNC || count < PS_LIST_LEAST)
+        return;
+    call->hash = XXH3_128bits(keys, (size_t)count * sizeof(*keys));
+    call->keys_nbytes = (size_t)end - sizeof(ps_slots);
+}
+
 /* Slots, keys, and values but those that are sent from where they lie. TRI_ENOMEM. */
 static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, const kv_lot *lot, ps_call *call)
 {
@@ -176,6 +185,7 @@ static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, co
     size_t nbytes = (size_t)lot->count * (size_t)dim * sizeof(float);
     bool lends = lie && batch->lends && wire == PS_WIRE_F32 && nbytes >= LENT_LEAST_NBYTES;
     if (keys_lend(batch, lot, lends, call)) {
+        keys_hash(table, batch->keys, lot->count, call->head.nbytes, call);
         if (lends)
             call->lent[1] = (tri_part){lie, nbytes};
         call->head.nbytes += call->lent[1].nbytes;
@@ -193,6 +203,7 @@ static tri_status body_make(const tri_kv_table *table, const kv_batch *batch, co
         return TRI_ENOMEM;
     call->head.block = (uint32_t)body.count;
     call->head.nbytes = ps_rows_body_write(&body, dim, wire, lot->is_near, call->body); /* a multiple of 8 */
+    keys_hash(table, body.keys, body.count, call->head.nbytes, call);
     if (lends)
         call->lent[1] = (tri_part){lie, nbytes};
     call->head.nbytes +=

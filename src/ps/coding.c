@@ -11,9 +11,9 @@
 #include "tensor/narrow.h"
 
 /* --- keys: a form, then seven zeros and keys as they are, or lengths (two in a byte, the lower half first) and
- * distances --- */
+ * distances; or seven zeros and their hash --- */
 
-enum { KEYS_PLAIN, KEYS_ASCENDING };
+enum { KEYS_PLAIN, KEYS_ASCENDING, KEYS_NAMED };
 
 #define PLAIN_NBYTES PS_KEYS_HEAD_NBYTES /* before the keys, which are aligned then if the whole is */
 
@@ -131,6 +131,25 @@ tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_
         keys[i] = tri_bytes_read_u64(in + PLAIN_NBYTES + 8 * i);
     *used = ps_keys_limit(count);
     return TRI_OK;
+}
+
+void ps_keys_name_write(const XXH128_hash_t *hash, unsigned char bytes[PS_KEYS_NAME_NBYTES])
+{
+    memset(bytes, 0, PLAIN_NBYTES);
+    bytes[0] = KEYS_NAMED;
+    tri_bytes_write_u64(bytes + PLAIN_NBYTES, hash->low64);
+    tri_bytes_write_u64(bytes + PLAIN_NBYTES + 8, hash->high64);
+}
+
+bool ps_keys_name_read(const void *bytes, size_t nbytes, XXH128_hash_t *hash)
+{
+    const unsigned char *in = bytes;
+    static const unsigned char named[PLAIN_NBYTES] = {KEYS_NAMED};
+    if (nbytes < PS_KEYS_NAME_NBYTES || memcmp(in, named, PLAIN_NBYTES) != 0)
+        return false;
+    hash->low64 = tri_bytes_read_u64(in + PLAIN_NBYTES);
+    hash->high64 = tri_bytes_read_u64(in + PLAIN_NBYTES + 8);
+    return true;
 }
 
 const uint64_t *ps_keys_lie(const void *bytes, size_t nbytes, int64_t count)

@@ -12,6 +12,7 @@
 #define TRI_PS_CODING_H
 
 #include "base/containers.h"
+#include "ps/key.h"
 
 /* Bytes that count keys take at most. */
 size_t ps_keys_limit(int64_t count);
@@ -22,6 +23,10 @@ size_t ps_keys_write(const uint64_t *keys, int64_t count, bool plain, unsigned c
  */
 #define PS_KEYS_HEAD_NBYTES 8
 size_t ps_keys_head_write(unsigned char bytes[PS_KEYS_HEAD_NBYTES]);
+/* In their place, to who knows them by their hash: 24 bytes. False: these bytes are no hash. */
+#define PS_KEYS_NAME_NBYTES 24
+void ps_keys_name_write(const XXH128_hash_t *hash, unsigned char bytes[PS_KEYS_NAME_NBYTES]);
+bool ps_keys_name_read(const void *bytes, size_t nbytes, XXH128_hash_t *hash);
 /* Exactly `count` keys; *used is how many bytes they took. TRI_EFORMAT: there are not so many keys in these bytes;
  * what is in keys then means nothing. */
 tri_status ps_keys_read(const void *bytes, size_t nbytes, int64_t count, uint64_t *keys, size_t *used);

@@ -20,6 +20,9 @@ typedef struct ps_slots {
     uint64_t bits[PS_SLOTS / 64];
 } ps_slots;
 
+/* Keys: shorter lists are not remembered by servers. */
+#define PS_LIST_LEAST 128
+
 static inline bool ps_slots_has(const ps_slots *slots, int slot)
 {
     return slots->bits[slot / 64] >> (slot % 64) & 1;

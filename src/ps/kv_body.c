@@ -33,6 +33,18 @@ size_t ps_rows_head_write(const ps_slots *slots, unsigned char to[PS_ROWS_HEAD_N
     return ps_keys_head_write(to + SLOTS_NBYTES) > 0 ? PS_ROWS_HEAD_NBYTES : 0;
 }
 
+void ps_rows_name_write(const ps_slots *slots, const XXH128_hash_t *hash, unsigned char to[PS_ROWS_NAME_NBYTES])
+{
+    slots_write(slots, to);
+    ps_keys_name_write(hash, to + SLOTS_NBYTES);
+}
+
+bool ps_rows_name_read(const void *bytes, size_t nbytes, XXH128_hash_t *hash)
+{
+    return nbytes >= SLOTS_NBYTES &&
+           ps_keys_name_read((const unsigned char *)bytes + SLOTS_NBYTES, nbytes - SLOTS_NBYTES, hash);
+}
+
 size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, bool plain, unsigned char *to)
 {
     slots_write(&body->slots, to);
@@ -78,6 +90,10 @@ static tri_status keys_read(const unsigned char *bytes, size_t nbytes, ps_rows_r
 {
     size_t used = ps_keys_limit(out->count);
     void *keys = room->keys;
+    if (ps_keys_name_read(bytes, nbytes, &out->hash)) {
+        *end = PS_KEYS_NAME_NBYTES;
+        return TRI_OK;
+    }
     if (out->count < 0 || (uint64_t)out->count > 2 * (uint64_t)nbytes) /* no key takes less */
         return tri_fail(TRI_EFORMAT, "rows: %lld keys in %zu bytes", (long long)out->count, nbytes);
     out->keys = ps_keys_lie(bytes, nbytes, out->count);

@@ -16,8 +16,9 @@
 /* What a letter about rows holds. */
 typedef struct ps_rows_body {
     ps_slots slots;
-    const uint64_t *keys; /* [count] */
-    const float *values;  /* [count * dim], NULL: none */
+    const uint64_t *keys; /* [count]; NULL: a letter has their hash in their place: */
+    XXH128_hash_t hash;
+    const float *values; /* [count * dim], NULL: none */
     int64_t count;
     uint64_t look; /* what a table has found for these keys is known by, or 0 */
     bool is_part;  /* keys may lie in slots that are not named (any more) */
@@ -32,6 +33,12 @@ size_t ps_rows_body_write(const ps_rows_body *body, int dim, int wire, bool plai
 /* What stands before keys that are sent from where they lie. Returns its bytes; 0: they cannot be. */
 #define PS_ROWS_HEAD_NBYTES (PS_SLOTS / 8 + PS_KEYS_HEAD_NBYTES)
 size_t ps_rows_head_write(const ps_slots *slots, unsigned char to[PS_ROWS_HEAD_NBYTES]);
+
+/* What stands in place of slots and keys where these are known by their hash. */
+#define PS_ROWS_NAME_NBYTES (PS_SLOTS / 8 + PS_KEYS_NAME_NBYTES)
+void ps_rows_name_write(const ps_slots *slots, const XXH128_hash_t *hash, unsigned char to[PS_ROWS_NAME_NBYTES]);
+/* The hash of a letter that has no keys. False: it has. */
+bool ps_rows_name_read(const void *bytes, size_t nbytes, XXH128_hash_t *hash);
 
 /* Memory for what is read, kept from one to the next. */
 typedef struct ps_rows_room {

@@ -13,7 +13,7 @@
 #include "net/post.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 5
+#define PS_VERSION 6
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
@@ -96,6 +96,10 @@ typedef enum ps_kind {
 #define PS_FLAG_DEAL UINT16_C(256) /* PS_CLOCK, ps.deal demand: done with all parts before `clock` -> the next one */
 
 #define PS_FLAG_COPY UINT16_C(32) /* PS_KV_OPEN to a backup: the slots of this table follow */
+
+/* PS_KV_DONE: the server knows this list of keys by its hash now. PS_MOVED: it does not, and hears nothing more about
+ * slots until PS_LOOK with the same flag. */
+#define PS_FLAG_LISTED UINT16_C(512)
 
 /* Whoever has this slot counts who has come to a barrier. */
 #define PS_BARRIER_SLOT 0

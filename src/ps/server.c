@@ -369,6 +369,18 @@ static void follow(tri_ps_server *server, tri_line *line, ps_head *head, void *b
     tri_ps_answer_send(guest, 0, &letter, NULL, false);
 }
 
+/* Its keys have to be said, before anything that comes behind. */
+static void keys_ask(const tri_ps_server *server, ps_guest *guest, const ps_head *head)
+{
+    ps_head moved = {.kind = PS_MOVED,
+                     .flags = PS_FLAG_LISTED,
+                     .request = head->request,
+                     .table = head->table,
+                     .clock = (int64_t)server->view.version};
+    guest->is_deaf = true;
+    tri_ps_answer(guest, &moved, NULL, false);
+}
+
 static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void *body)
 {
     tri_ps_server *server = arg;
@@ -397,6 +409,8 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
         return true;
     }
     bool elsewhere = status == TRI_OK && is_elsewhere(server, guest, &head);
+    if (status == TRI_OK && guest->is_deaf && tri_ps_letter_is(head.kind, PS_OF_SLOTS))
+        return true;
     if (status == TRI_OK && tri_ps_letter_is(head.kind, PS_OF_SLOTS)) {
         elsewhere = guest->is_stalled || tri_ps_kv_is_elsewhere(server, &head, body);
         guest->is_stalled = elsewhere; /* nothing that comes behind may overtake it */
@@ -409,6 +423,10 @@ static bool on_letter(void *arg, tri_line *line, const tri_letter *letter, void 
                          .table = head.table,
                          .clock = (int64_t)server->view.version};
         tri_ps_answer(guest, &moved, NULL, false);
+        return true;
+    }
+    if (status == TRI_OK && tri_ps_kv_is_unknown(server, guest, &head, body)) {
+        keys_ask(server, guest, &head);
         return true;
     }
     if (status == TRI_OK) {

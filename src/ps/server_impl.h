@@ -37,6 +37,7 @@ typedef struct ps_guest {
     size_t unsent;     /* of these: answers */
     bool is_paused;    /* it owes too much */
     bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
+    bool is_deaf;      /* what is not said as LISTED; see protocol.h */
     int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
     struct ps_guest *next;
 } ps_guest;

@@ -176,10 +176,10 @@ static tri_status stats_print(const ps_kv *kv, int number, tri_string *out)
         TRI_TRY(tri_string_appendf(
             out,
             "server %d, table '%s': %lld rows, %zu bytes, %llu pulled, %llu pushed, %llu pushes came twice, "
-            "%lld rows evicted\n",
+            "%lld rows evicted, %llu lists came as their hash, %llu were asked for\n",
             number, table->spec.name, (long long)ps_sparse_count(table->rows), ps_sparse_nbytes(table->rows),
             (unsigned long long)table->pulled, (unsigned long long)table->pushed, (unsigned long long)table->twice,
-            (long long)table->evicted));
+            (long long)table->evicted, (unsigned long long)table->named, (unsigned long long)table->asked));
         if (table->spec.consistency == PS_BSP)
             continue;
         TRI_TRY(tri_string_appendf(out, "server %d, table '%s': pulls by steps ahead of the slowest worker:", number,
@@ -204,14 +204,18 @@ static tri_status on_stats(const tri_ps_server *server, ps_guest *guest, const p
     return status;
 }
 
-static tri_status table_find(const ps_kv *kv, const ps_head *head, kv_table **out)
+kv_table *tri_ps_kv_table_of(const ps_kv *kv, const ps_head *head)
 {
     for (int t = 0; t < kv->table_count; t++)
-        if (kv->tables[t]->id == head->table) {
-            *out = kv->tables[t];
-            return TRI_OK;
-        }
-    return tri_fail(TRI_EFORMAT, "there is no table %u of rows", head->table);
+        if (kv->tables[t]->id == head->table)
+            return kv->tables[t];
+    return NULL;
+}
+
+static tri_status table_find(const ps_kv *kv, const ps_head *head, kv_table **out)
+{
+    *out = tri_ps_kv_table_of(kv, head);
+    return *out ? TRI_OK : tri_fail(TRI_EFORMAT, "there is no table %u of rows", head->table);
 }
 
 /* A slot of the server whose backup this is. */

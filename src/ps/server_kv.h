@@ -52,6 +52,7 @@ typedef struct kv_table {
     bool moved;                  /* somebody may have become due */
     int64_t evicted;
     uint64_t pulled, pushed, twice; /* rows; pushes that came again */
+    uint64_t named, asked;          /* lists that came as their hash; whose keys were asked for */
     uint64_t ahead[64];             /* ssp, async: how often a worker pulled so many steps ahead of the slowest */
     /* scratch of a push: */
     int64_t *order; /* [order_room] rows by slot */
@@ -93,6 +94,8 @@ tri_status tri_ps_kv_create(int workers, ps_kv **out);
 void tri_ps_kv_destroy(ps_kv *kv);
 /* A letter about rows; statuses as those of all letters. */
 tri_status tri_ps_kv_letter(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body);
+/* The table that a letter is about, NULL: there is none. */
+kv_table *tri_ps_kv_table_of(const ps_kv *kv, const ps_head *head);
 /* The guest is going: nothing is kept for it. */
 void tri_ps_kv_forget(ps_kv *kv, const ps_guest *guest);
 /* What is here of a slot means nothing any more. */
@@ -110,6 +113,8 @@ void tri_ps_kv_done(ps_guest *guest, uint64_t request, uint32_t table, int64_t c
 tri_status tri_ps_kv_rows(tri_ps_server *server, ps_guest *guest, kv_table *table, const ps_head *head, void *body);
 /* Of a forwarded letter: those that this server has as a backup, and was given. False: all that it names. */
 bool tri_ps_kv_own_slots(const tri_ps_server *server, const ps_guest *guest, const kv_table *table, ps_slots *slots);
+/* A letter that has the hash of its keys alone, which this server does not know: they have to be said. */
+bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_guest *guest, const ps_head *head, const void *body);
 /* Some of the slots that the letter names are another server's. */
 bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, const void *body);
 /* Who waited and need not any more. */

@@ -38,6 +38,40 @@ bool tri_ps_kv_is_elsewhere(const tri_ps_server *server, const ps_head *head, co
     return are_elsewhere(server, body, head->nbytes);
 }
 
+/* --- keys that are known by their hash --- */
+
+/* Letters about this table need not say keys that came before: none of them waits, or is told a backup. */
+static bool may_be_named(const tri_ps_server *server, const kv_table *table)
+{
+    return table->spec.consistency == PS_ASYNC && !server->chain.line;
+}
+
+static bool is_new_to_all(const kv_table *table, int worker, const ps_head *head, const ps_slots *slots)
+{
+    for (int s = 0; s < PS_SLOTS; s++)
+        if (ps_slots_has(slots, s) && table->slots[s].last[worker] >= (uint64_t)head->extra)
+            return false;
+    return true;
+}
+
+bool tri_ps_kv_is_unknown(const tri_ps_server *server, const ps_guest *guest, const ps_head *head, const void *body)
+{
+    ps_slots named, slots;
+    ps_look look;
+    XXH128_hash_t hash;
+    if ((head->kind != PS_KV_PUSH && head->kind != PS_KV_PULL) || !ps_rows_name_read(body, head->nbytes, &hash))
+        return false;
+    kv_table *table = tri_ps_kv_table_of(server->kv, head);
+    if (!table || !(head->extra >= 0 && head->extra < 0x1p53) ||
+        ps_rows_slots_read(body, head->nbytes, &named) != TRI_OK)
+        return false; /* that is said later */
+    bool is_known = may_be_named(server, table) && ps_sparse_known(table->rows, &hash, head->block, &slots, &look) &&
+                    (head->kind == PS_KV_PULL || is_new_to_all(table, guest->number, head, &named));
+    table->named += is_known;
+    table->asked += !is_known;
+    return !is_known;
+}
+
 /* --- what a letter waits for --- */
 
 static bool is_gathered(const kv_table *table, const ps_head *head)
@@ -96,6 +130,13 @@ static void wait_free(kv_table *table, kv_wait **at)
 
 /* --- pull and push --- */
 
+/* What an answer says of the keys. */
+static uint16_t listed_flag(const ps_guest *guest, const kv_table *table, const ps_rows_body *body)
+{
+    bool is_kept = may_be_named(guest->of, table) && ps_sparse_is_kept(table->rows, body->look);
+    return is_kept ? PS_FLAG_LISTED : 0;
+}
+
 static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *head, const ps_rows_body *body)
 {
     const ps_wire *wire = &ps_wires[table->spec.wire];
@@ -119,8 +160,12 @@ static tri_status rows_answer(ps_guest *guest, kv_table *table, const ps_head *h
         tri_free(values);
         return status;
     }
-    ps_head answer = {
-        .kind = PS_KV_DONE, .request = head->request, .table = table->id, .clock = head->clock, .nbytes = nbytes};
+    ps_head answer = {.kind = PS_KV_DONE,
+                      .flags = listed_flag(guest, table, body),
+                      .request = head->request,
+                      .table = table->id,
+                      .clock = head->clock,
+                      .nbytes = nbytes};
     return tri_ps_answer_take(guest, &answer, values);
 }
 
@@ -151,9 +196,11 @@ static tri_status rows_check(const kv_table *table, const ps_head *head, ps_rows
         if (ps_slots_has(&body->slots, s) && table->slots[s].clock > head->clock + 1)
             return tri_fail(TRI_EFORMAT, "rows of step %lld of table '%s', which is at step %lld",
                             (long long)head->clock, table->spec.name, (long long)table->slots[s].clock);
-    if (is_gathered(table, head)) /* the rows are not wanted yet */
+    if (!body->keys && (bsp || !ps_sparse_known(table->rows, &body->hash, body->count, &slots, &body->look)))
+        return tri_fail(TRI_EFORMAT, "table '%s': keys that are not known by their hash", table->spec.name);
+    if (body->keys && is_gathered(table, head)) /* the rows are not wanted yet */
         slots = ps_keys_slots(body->keys, body->count);
-    else
+    else if (body->keys)
         TRI_TRY(ps_sparse_slots(table->rows, body->keys, body->count, &slots, &body->look));
     for (int i = 0; i < PS_SLOTS / 64; i++)
         if (slots.bits[i] & ~body->slots.bits[i])
@@ -170,6 +217,8 @@ static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, 
     bool pushes = head->kind == PS_KV_PUSH;
     TRI_TRY(ps_rows_body_read(bytes, head->nbytes, head->block, (int)table->spec.table.dim, table->spec.wire, pushes,
                               &kv->room, &body));
+    if (!body.keys && guest->server >= 0)
+        return tri_fail(TRI_EFORMAT, "table '%s': a forwarded letter without its keys", table->spec.name);
     TRI_TRY(rows_check(table, head, &body));
     body.is_part = tri_ps_kv_own_slots(server, guest, table, &body.slots);
     if (is_gathered(table, head) && !is_due(table, head, &body.slots))
@@ -177,7 +226,13 @@ static tri_status rows_take(tri_ps_server *server, ps_guest *guest, int worker, 
     if (pushes)
         TRI_TRY(tri_ps_kv_push(table, worker, head, &body));
     if (pushes && !(head->flags & PS_FLAG_PULL)) {
-        tri_ps_kv_done(guest, head->request, table->id, head->clock);
+        tri_ps_answer(guest,
+                      &(ps_head){.kind = PS_KV_DONE,
+                                 .flags = listed_flag(guest, table, &body),
+                                 .request = head->request,
+                                 .table = table->id,
+                                 .clock = head->clock},
+                      NULL, false);
         return TRI_OK;
     }
     if (!is_due(table, head, &body.slots))

@@ -242,6 +242,7 @@ static tri_status on_look(tri_ps_server *server, ps_guest *guest, const ps_head 
 {
     int from = guest->server;
     (void)body;
+    guest->is_deaf = guest->is_deaf && !(head->flags & PS_FLAG_LISTED);
     guest->is_stalled = false; /* what it says from now on it says from the beginning */
     if (head->clock > (int64_t)server->view.version)
         tri_ps_end_with(server, tri_ps_view_look(server)); /* the guest may be gone */

@@ -221,12 +221,13 @@ rows_add(const ps_sparse *table, uint32_t clock, const uint32_t *found, const fl
                      dim);
 }
 
-static void rows_merge(const ps_sparse *table, uint32_t clock, const ps_push *push, const uint64_t *keys,
-                       const uint32_t *found, const float *rows, int64_t count)
+static void rows_merge(const ps_sparse *table, uint32_t clock, const ps_push *push, const uint32_t *found,
+                       const float *rows, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        push->merge(push->arg, keys[i], sparse_floats(row_touch(table, found, i, count, clock)),
-                    rows + (size_t)i * (size_t)table->dim, table->dim);
+    for (int64_t i = 0; i < count; i++) {
+        sparse_row *row = row_touch(table, found, i, count, clock);
+        push->merge(push->arg, row->key, sparse_floats(row), rows + (size_t)i * (size_t)table->dim, table->dim);
+    }
 }
 
 static void rows_step(ps_sparse *table, uint32_t clock, const ps_push *push, const uint32_t *found, const float *rows,
@@ -255,7 +256,7 @@ tri_status ps_sparse_push(ps_sparse *table, const ps_push *push, const uint64_t 
     else if (push->merge == ps_merge_add)
         rows_add(table, clock, found, rows, count, table->dim);
     else
-        rows_merge(table, clock, push, keys, found, rows, count);
+        rows_merge(table, clock, push, found, rows, count);
     return TRI_OK;
 }
 

@@ -71,8 +71,13 @@ tri_status ps_sparse_pull(ps_sparse *table, ps_look look, const uint64_t *keys, 
 /* The slots that these keys lie in. With *look they can be pulled and pushed without being looked up again. TRI_ENOMEM.
  */
 tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count, ps_slots *out, ps_look *look);
+/* The same of keys that came before, by their hash. False: the table knows no such list any more. */
+bool ps_sparse_known(ps_sparse *table, const XXH128_hash_t *hash, int64_t count, ps_slots *out, ps_look *look);
+/* Is this list remembered, so that it is known by its hash from now on? */
+bool ps_sparse_is_kept(const ps_sparse *table, ps_look look);
 /* Row after row takes in what is pushed to it, in the order of keys; a key that comes twice is pushed to twice.
- * TRI_ENOMEM: rows may have come into being, and nothing else has changed: it may be tried again. */
+ * keys: NULL where push->look is of a list that is known. TRI_ENOMEM: rows may have come into being, and nothing else
+ * has changed: it may be tried again. */
 tri_status ps_sparse_push(ps_sparse *table, const ps_push *push, const uint64_t *keys, const float *rows,
                           int64_t count);
 /* Rows come into being, and those that are there are of this age; counts no push. TRI_ENOMEM as in push. */

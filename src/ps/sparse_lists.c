@@ -9,8 +9,7 @@
  */
 #include "ps/sparse_impl.h"
 
-#define BLOCK      64  /* keys whose rows are made together */
-#define LIST_LEAST 128 /* keys: shorter lists are as soon looked up */
+#define BLOCK      64 /* keys whose rows are made together */
 #define ROWS_LEAST (INT64_C(64) << 10)
 
 /* --- lists --- */
@@ -90,7 +89,7 @@ static tri_status list_look(ps_sparse *table, const uint64_t *keys, int64_t coun
     if (lists->gone != table->gone)
         sparse_lists_drop(lists);
     lists->gone = table->gone;
-    if (count >= LIST_LEAST) {
+    if (count >= PS_LIST_LEAST) {
         hash = XXH3_128bits(keys, (size_t)count * sizeof(*keys));
         const sparse_list *known = list_find(lists, &hash, count);
         bool fresh = table->found_gone == table->gone; /* rows that came since were looked up there */
@@ -103,7 +102,7 @@ static tri_status list_look(ps_sparse *table, const uint64_t *keys, int64_t coun
     table->found.hash = hash;
     table->found.count = count;
     table->found_gone = table->gone;
-    if (table->found.whole && count >= LIST_LEAST)
+    if (table->found.whole && count >= PS_LIST_LEAST)
         list_keep(table);
     *out = &table->found;
     return TRI_OK;
@@ -152,7 +151,7 @@ tri_status sparse_resolve(ps_sparse *table, ps_look look, const uint64_t *keys, 
         TRI_TRY(block_make(table, keys + first, length, table->found.rows + first));
     }
     table->found.whole = true;
-    if (count >= LIST_LEAST)
+    if (count >= PS_LIST_LEAST)
         list_keep(table);
     return TRI_OK;
 }
@@ -164,4 +163,22 @@ tri_status ps_sparse_slots(ps_sparse *table, const uint64_t *keys, int64_t count
     *out = list->slots;
     *look = table->looks;
     return TRI_OK;
+}
+
+bool ps_sparse_known(ps_sparse *table, const XXH128_hash_t *hash, int64_t count, ps_slots *out, ps_look *look)
+{
+    const sparse_list *list = table->lists.gone == table->gone ? list_find(&table->lists, hash, count) : NULL;
+    if (!list)
+        return false;
+    table->looked = list;
+    *out = list->slots;
+    *look = ++table->looks;
+    return true;
+}
+
+bool ps_sparse_is_kept(const ps_sparse *table, ps_look look)
+{
+    bool is_latest = look != 0 && look == table->looks && table->looked && table->lists.gone == table->gone;
+    return is_latest && table->looked->count >= PS_LIST_LEAST &&
+           list_find(&table->lists, &table->looked->hash, table->looked->count);
 }

@@ -221,6 +221,7 @@ static void server_kill(job *at, rig_random *random)
     waitpid(at->members[rank], &status, 0);
     fseek(at->reads, 0, SEEK_END);
     at->mark = ftell(at->reads);
+    tri_sleep_ns((int64_t)rig_below(random, 100) * TRI_NS_PER_MS); /* meanwhile the last one learns lists of keys */
     member_start(at, rank);
 }
 

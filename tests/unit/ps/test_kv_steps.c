@@ -115,6 +115,69 @@ static void rows_go_by_age_by_how_rare_they_are_and_by_number(void **state)
     assert_true(kv_rig_run(&(kv_rig){.servers = 1, .workers = 1, .body = evict_body}));
 }
 
+/* --- lists of keys that are known by their hash --- */
+
+#define LIST 1000
+
+/* Pushes of a few lists, none waited for before all are said. */
+static void lists_push(kv_seat *seat, tri_kv_table *table, const uint64_t *keys, const float *ones, int times)
+{
+    tri_kv_work *works[64];
+    for (int i = 0; i < times; i++)
+        KV_OK(seat, tri_kv_push(table, -1, keys, ones, LIST, &works[i]));
+    for (int i = 0; i < times; i++)
+        KV_OK(seat, tri_kv_wait(works[i]));
+}
+
+static void stats_find(kv_seat *seat, long *named, long *asked)
+{
+    char text[2000];
+    KV_OK(seat, tri_kv_stats(seat->kv, text, sizeof(text)));
+    const char *at = strstr(text, "evicted, ");
+    *named = *asked = -1;
+    KV_CHECK(seat, at && sscanf(at, "evicted, %ld lists came as their hash, %ld were", named, asked) == 2);
+}
+
+static void lists_body(kv_seat *seat)
+{
+    static uint64_t keys[LIST], others[LIST];
+    static float ones[LIST], got[LIST];
+    tri_kv_table *table;
+    long named, asked, before;
+    for (int i = 0; i < LIST; i++) {
+        keys[i] = (uint64_t)(LIST - i) * 7919;
+        others[i] = UINT64_MAX - (uint64_t)i;
+        ones[i] = 1;
+    }
+    KV_OK(seat, tri_kv_table_open(seat->kv, "lists", 1, seat->rig->arg, &table));
+    lists_push(seat, table, others, ones, 1);
+    for (int i = 0; i < 4; i++)
+        lists_push(seat, table, keys, ones, 1);
+    stats_find(seat, &named, &asked);
+    KV_CHECK(seat, named == 3 && asked == 0);
+    for (int step = 0; step < 4; step++) { /* other rows go, and all lists with them */
+        KV_OK(seat, tri_kv_clock(seat->kv));
+        lists_push(seat, table, keys, ones, 20);
+    }
+    stats_find(seat, &before, &asked);
+    KV_CHECK(seat, asked == 1);
+    for (int i = 0; i < 5; i++)
+        lists_push(seat, table, keys, ones, 20);
+    KV_OK(seat, tri_kv_pull(table, keys, LIST, got, NULL));
+    stats_find(seat, &named, &asked);
+    KV_CHECK(seat, named > before && asked == 1);
+    for (int i = 0; i < LIST; i++)
+        KV_CHECK(seat, got[i] == 184);
+}
+
+static void keys_that_a_server_knows_are_sent_as_their_hash(void **state)
+{
+    char options[2][64] = {"evict_fewer: 2, evict_every: 2", "evict_fewer: 2, evict_every: 2, values: bf16"};
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_true(kv_rig_run(&(kv_rig){.servers = 1, .workers = 1, .body = lists_body, .arg = options[i]}));
+}
+
 /* --- replaced --- */
 
 #define OPTIONS "consistency: bsp, merge: optim, initial: normal, optim: {name: adagrad, lr: 0.1}"
@@ -259,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ssp_keeps_a_worker_within_its_bound_of_the_slowest),
         cmocka_unit_test(with_async_nobody_waits),
+        cmocka_unit_test(keys_that_a_server_knows_are_sent_as_their_hash),
         cmocka_unit_test(rows_go_by_age_by_how_rare_they_are_and_by_number),
         cmocka_unit_test(a_worker_that_is_replaced_changes_no_bit),
         cmocka_unit_test(a_step_can_begin_again_where_some_slots_have_taken_it),
