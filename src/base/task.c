@@ -50,7 +50,7 @@ bool tri_task_look(pid_t process, pid_t thread, tri_task *out)
     return ok;
 }
 
-bool tri_task_any_runs(pid_t process)
+bool tri_task_any_busy(pid_t process)
 {
     char path[64], **names = NULL;
     size_t count = 0;
@@ -61,7 +61,7 @@ bool tri_task_any_runs(pid_t process)
     if (process <= 0 || tri_fs_list(path, &names, &count) != TRI_OK)
         return false;
     for (size_t i = 0; i < count && !found; i++)
-        found = tri_task_look(process, (pid_t)atol(names[i]), &thread) && thread.state == 'R';
+        found = tri_task_look(process, (pid_t)atol(names[i]), &thread) && (thread.state == 'R' || thread.state == 'D');
     tri_fs_list_free(names, count);
     return found;
 }

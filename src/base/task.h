@@ -20,8 +20,8 @@ typedef struct tri_task {
 
 /* thread: 0 for the process. false: there is none, or it may not be seen. */
 bool tri_task_look(pid_t process, pid_t thread, tri_task *out);
-/* Whether any thread of a process has work and wants a core, or has one. */
-bool tri_task_any_runs(pid_t process);
+/* Whether any thread of a process has a core, wants one, or waits for its disk. */
+bool tri_task_any_busy(pid_t process);
 static inline bool tri_task_has_ended(const tri_task *task)
 {
     return task->state == 'Z' || task->state == 'X';

@@ -28,6 +28,7 @@ typedef enum watch_kind {
     WATCH_BYE,
     WATCH_ASK,
     WATCH_ANSWER, /* payload: a text */
+    WATCH_EXCUSE, /* `subject`, of the sender's host, is silent, but wants to run */
     WATCH_KIND_COUNT
 } watch_kind;
 
@@ -36,7 +37,7 @@ typedef struct watch_head {
     uint8_t verdict; /* of a cause: tri_verdict, about `subject` */
     uint8_t status;  /* of a cause */
     int32_t origin;  /* of a cause: the rank where it began */
-    int32_t subject; /* of a cause: the rank that is lost, -1: none is */
+    int32_t subject; /* of a cause: the rank that is lost, -1: none is; of an excuse: who has it */
     uint32_t nbytes; /* of the payload */
 } watch_head;
 
@@ -62,8 +63,9 @@ typedef struct watch_peer {
     int error;              /* errno of the connection, 0: closed by the peer */
     bool asks;              /* it waits for an answer */
     uint64_t beats, beat_count;
-    int64_t heard_ns; /* of the latest beat */
-    int64_t worst_ns; /* between two beats lately */
+    int64_t heard_ns;   /* of the latest beat */
+    int64_t worst_ns;   /* between two beats lately */
+    int64_t excused_ns; /* when another rank of its host last said that it wants to run */
     size_t in_nbytes, out_nbytes;
     unsigned char in[TRI_WATCH_HEAD_NBYTES + TRI_WATCH_TEXT_NBYTES];
     unsigned char out[TRI_WATCH_OUT_NBYTES];

@@ -3,8 +3,9 @@
  * watch_judge.c: who is lost, and why this rank stops.
  *
  * Silence alone does not condemn. A thread that the kernel says is waiting for a core, or for its disk, is slow; a
- * watcher that itself was late takes that off; and a peer whose beats came late before gets twice that time. So
- * load evicts nobody, while a stopped process or a cut link is found after three beats.
+ * watcher that itself was late takes that off; a rank of another host is excused by others there; and a peer whose
+ * beats came late before gets twice that time. So load evicts nobody, while a stopped process or a cut link is found
+ * after three beats.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -16,6 +17,7 @@
 #include "net/watch_impl.h"
 
 #define BEATS_MISSED   3
+#define EXCUSE_BEATS   2                   /* as long an excuse holds */
 #define FIRST_LIMIT_NS (10 * TRI_NS_PER_S) /* until the first beat: the peer may still be waiting for others */
 #define DISK_FACTOR    10                  /* so many times the limit for a thread that waits for its disk */
 #define STARVED_FACTOR 10                  /* and for one that sleeps while another one of its process wants a core */
@@ -148,6 +150,32 @@ static int64_t silence_limit(const tri_watch *watch, const watch_peer *peer, int
     return limit_ns < LIMIT_MAX_NS ? limit_ns : LIMIT_MAX_NS;
 }
 
+/* The kernel says why a rank of this host is silent, and that it would beat if it could. */
+static bool wants_to_run(const watch_peer *peer, char state, int64_t silent_ns, int64_t limit_ns)
+{
+    if (state == 'R')
+        return true;
+    if (state == 'D')
+        return silent_ns < DISK_FACTOR * limit_ns;
+    /* It waits for another thread of its own, which has not got a core, or waits for its disk. */
+    return (state == 'S' || state == '?') && silent_ns < STARVED_FACTOR * limit_ns && tri_task_any_busy(peer->process);
+}
+
+/* Other hosts see only that it is silent: they are told before they may give it up. */
+static void local_excuse(tri_watch *watch, int index, int64_t silent_ns, int64_t limit_ns)
+{
+    const watch_head head = {.kind = WATCH_EXCUSE, .subject = index};
+    const watch_peer *late = &watch->peers[index];
+
+    if (watch->remote_count == 0 || 2 * silent_ns < BEATS_MISSED * watch->beat_ns ||
+        !wants_to_run(late, task_state(late), silent_ns, limit_ns))
+        return;
+    for (int peer = 0; peer < watch->world; peer++) {
+        if (!watch->peers[peer].page && tri_watch_is(&watch->peers[peer], TRI_WATCH_ALIVE))
+            tri_watch_say(&watch->peers[peer], &head, NULL);
+    }
+}
+
 static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t limit_ns)
 {
     char state = task_state(&watch->peers[index]), why[128];
@@ -155,14 +183,10 @@ static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t 
 
     if (is_new && state != 'T' && state != 't')
         return;
-    if (state == 'R' || (state == 'D' && silent_ns < DISK_FACTOR * limit_ns))
-        return;
     /* '?': of another process namespace, or its watch has ended and it has not come to say goodbye. */
     if ((state == 'S' || state == '?') && silent_ns < ASLEEP_FACTOR * limit_ns)
         return;
-    /* It waits for another thread of its own, which has not got a core. */
-    if ((state == 'S' || state == '?') && silent_ns < STARVED_FACTOR * limit_ns &&
-        tri_task_any_runs(watch->peers[index].process))
+    if (wants_to_run(&watch->peers[index], state, silent_ns, limit_ns))
         return;
     /* It may have got its core since its page was read, and sleep again after a beat. However long ago that beat is by
      * now: this thread may have waited for a core itself meanwhile. */
@@ -176,13 +200,18 @@ static void local_judge(tri_watch *watch, int index, int64_t silent_ns, int64_t 
     peer_lost(watch, index, TRI_VERDICT_STOPPED, why);
 }
 
-static void remote_judge(tri_watch *watch, int index, int64_t silent_ns)
+/* Returns when it should be asked again. */
+static int64_t remote_judge(tri_watch *watch, int index, int64_t now_ns)
 {
+    int64_t silent_ns = now_ns - watch->peers[index].heard_ns;
+    int64_t excused_until_ns = watch->peers[index].excused_ns + EXCUSE_BEATS * watch->beat_ns;
     uint32_t trip_us, quiet_ms;
     bool answers = connection_asked(&watch->peers[index], &trip_us, &quiet_ms) &&
                    (int64_t)quiet_ms * TRI_NS_PER_MS < silent_ns - watch->beat_ns / 2;
     char why[128];
 
+    if (answers && now_ns < excused_until_ns)
+        return excused_until_ns;
     if (answers)
         snprintf(why, sizeof why, "is stopped: nothing heard of it for %.2f s, though its host answers",
                  (double)silent_ns * 1e-9);
@@ -190,6 +219,7 @@ static void remote_judge(tri_watch *watch, int index, int64_t silent_ns)
         snprintf(why, sizeof why, "is unreachable: nothing heard of it or its host for %.2f s",
                  (double)silent_ns * 1e-9);
     peer_lost(watch, index, answers ? TRI_VERDICT_STOPPED : TRI_VERDICT_UNREACHABLE, why);
+    return TRI_FOREVER;
 }
 
 int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
@@ -199,7 +229,7 @@ int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
     watch->looked_ns = now_ns;
     for (int index = 0; index < watch->world; index++) {
         watch_peer *peer = &watch->peers[index];
-        int64_t limit_ns;
+        int64_t limit_ns, again_ns = TRI_FOREVER;
 
         if (!tri_watch_is(peer, TRI_WATCH_ALIVE))
             continue;
@@ -207,13 +237,17 @@ int64_t tri_watch_judge(tri_watch *watch, int64_t now_ns)
         if (late_ns > watch->beat_ns)
             peer->heard_ns = peer->heard_ns + late_ns < now_ns ? peer->heard_ns + late_ns : now_ns;
         limit_ns = silence_limit(watch, peer, now_ns);
+        if (peer->page)
+            local_excuse(watch, index, now_ns - peer->heard_ns, limit_ns);
         if (now_ns - peer->heard_ns >= limit_ns) {
             if (peer->page)
                 local_judge(watch, index, now_ns - peer->heard_ns, limit_ns);
             else
-                remote_judge(watch, index, now_ns - peer->heard_ns);
-        } else if (peer->heard_ns + limit_ns < next_ns)
-            next_ns = peer->heard_ns + limit_ns;
+                again_ns = remote_judge(watch, index, now_ns);
+        } else
+            again_ns = peer->heard_ns + limit_ns;
+        if (again_ns < next_ns)
+            next_ns = again_ns;
     }
     return next_ns;
 }

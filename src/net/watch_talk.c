@@ -150,6 +150,10 @@ static void message_heard(tri_watch *watch, int from, const watch_head *head, co
         peer->answer[head->nbytes] = 0;
         peer->answer_nbytes = head->nbytes;
         break;
+    case WATCH_EXCUSE:
+        if (head->subject >= 0 && head->subject < watch->world && head->subject != from)
+            watch->peers[head->subject].excused_ns = now_ns;
+        break;
     case WATCH_KIND_COUNT:
         break;
     }

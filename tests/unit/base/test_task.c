@@ -5,12 +5,14 @@
 #include "base/task.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,7 +91,7 @@ static void test_threads_of_a_child(void **state)
         }
         for (int i = 0; i < 200 && (!runs || !threads); i++) { /* it begins some time; and runs until it waits */
             usleep(5000);
-            runs = tri_task_any_runs(child);
+            runs = tri_task_any_busy(child);
             if (!runs && !threads)
                 break;
         }
@@ -97,7 +99,29 @@ static void test_threads_of_a_child(void **state)
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, NULL, 0), child);
     }
-    assert_false(tri_task_any_runs(0));
+    assert_false(tri_task_any_busy(0));
+}
+
+/* A thread that waits and cannot be woken, as for a disk: for a child of its own, which shares its memory. */
+static void test_a_thread_that_waits_for_its_disk(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        (void)setpgid(0, 0);
+        if (syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, 0L) == 0)
+            pause();
+        _exit(0);
+    }
+    tri_task task = {.state = 0};
+    for (int i = 0; i < 2000 && task.state != 'D'; i++) {
+        usleep(5000);
+        assert_true(tri_task_look(child, 0, &task));
+    }
+    assert_int_equal(task.state, 'D');
+    assert_true(tri_task_any_busy(child));
+    assert_int_equal(kill(-child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
 int main(void)
@@ -107,6 +131,7 @@ int main(void)
         cmocka_unit_test(test_a_name_of_any_bytes),
         cmocka_unit_test(test_states_of_a_child),
         cmocka_unit_test(test_threads_of_a_child),
+        cmocka_unit_test(test_a_thread_that_waits_for_its_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void text_send(int fd, const char *text)
 {
     char bytes[TRI_NET_ADDRESS_NBYTES] = "";
 
-    snprintf(bytes, sizeof bytes, "%s", text);
+    snprintf(bytes, sizeof bytes, "%.*s", (int)sizeof bytes - 1, text);
     TRI_ASSERT(write(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes);
 }
 
@@ -409,7 +409,8 @@ static void late_beat(spawn_rank *self, void *arg)
         for (int i = 0; i < 1000 && atomic_load(&waits); i++)
             tri_sleep_ns(10 * TRI_NS_PER_MS);
         tri_watch_client_set(tri_net_watch(net), NULL); /* when its call is over */
-        SPAWN_CHECK(self, byte_send(net, 1) == TRI_OK);
+        for (int peer = 1; peer < self->world; peer++)
+            SPAWN_CHECK(self, byte_send(net, peer) == TRI_OK);
     } else {
         SPAWN_CHECK(self, byte_await(net, 0) == TRI_OK);
     }
@@ -421,6 +422,103 @@ static void late_beat(spawn_rank *self, void *arg)
 static void a_late_rank_of_the_same_process_is_not_lost(void **state)
 {
     spawn_config config = {.kind = SPAWN_SHM, .world = 2};
+
+    (void)state;
+    assert_true(spawn_ranks(&config, late_beat, NULL));
+}
+
+/* ---- another host: rank 0 is alone on its own, ranks 1 (another process) and 2 may be neighbours */
+
+static tri_net *far_open(const char *host, int rank)
+{
+    tri_net_config config;
+    tri_net *net = NULL;
+
+    tri_options_defaults(&tri_net_options, &config);
+    snprintf(config.host, sizeof config.host, "%s", host);
+    TRI_ASSERT(tri_net_open(&config, rank, 3, "token", NULL, &net) == TRI_OK);
+    return net;
+}
+
+typedef struct far_meeting {
+    tri_net *net;
+    const char *const *addresses;
+} far_meeting;
+
+static void far_connect(void *arg)
+{
+    const far_meeting *at = arg;
+
+    TRI_ASSERT(tri_net_connect(at->net, at->addresses, tri_deadline_after_ms(10000)) == TRI_OK);
+}
+
+static void far_child(int fd)
+{
+    char texts[3][TRI_NET_ADDRESS_NBYTES];
+    const char *addresses[3] = {texts[0], texts[1], texts[2]};
+    far_meeting meeting = {far_open("b", 1), addresses};
+
+    text_send(fd, tri_net_address(meeting.net));
+    for (int i = 0; i < 3; i++)
+        text_receive(fd, texts[i]);
+    far_connect(&meeting);
+    text_send(fd, "met");
+    for (;;)
+        pause();
+}
+
+static void far_stopped(const char *third_host, const char *want)
+{
+    char texts[3][TRI_NET_ADDRESS_NBYTES];
+    const char *addresses[3] = {texts[0], texts[1], texts[2]};
+    far_meeting meetings[2] = {{.addresses = addresses}, {.addresses = addresses}};
+    int64_t began_ns;
+    tri_thread *thread;
+    int fds[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    pid_t child = fork();
+    if (child == 0)
+        far_child(fds[1]);
+    close(fds[1]);
+    text_receive(fds[0], texts[1]);
+    for (int i = 0; i < 2; i++) {
+        meetings[i].net = far_open(i == 0 ? "a" : third_host, 2 * i);
+        snprintf(texts[2 * i], sizeof texts[0], "%s", tri_net_address(meetings[i].net));
+    }
+    for (int i = 0; i < 3; i++)
+        text_send(fds[0], texts[i]);
+    assert_int_equal(tri_thread_start(&thread, "third", far_connect, &meetings[1]), TRI_OK);
+    far_connect(&meetings[0]);
+    tri_thread_join(thread);
+    text_receive(fds[0], texts[1]);
+    tri_sleep_ns(500 * TRI_NS_PER_MS); /* it has beaten */
+    kill(child, SIGSTOP);
+    began_ns = tri_now_ns();
+    assert_int_equal(byte_await(meetings[0].net, 1), TRI_EPEER);
+    print_message("stopped on host b, third on %s: %.0f ms\n", third_host, (double)(tri_now_ns() - began_ns) * 1e-6);
+    assert_true(tri_now_ns() - began_ns < 2 * TRI_NS_PER_S);
+    assert_non_null(strstr(tri_last_error(), want));
+    assert_int_equal(tri_watch_verdict_of(tri_net_watch(meetings[0].net), 1), TRI_VERDICT_STOPPED);
+    for (int i = 0; i < 2; i++)
+        tri_net_close(meetings[i].net);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(fds[0]);
+}
+
+static void a_stopped_rank_of_another_host_is_lost_with_and_without_a_neighbour(void **state)
+{
+    (void)state;
+    far_stopped("b", "rank 1 is stopped");
+    far_stopped("c", "though its host answers");
+}
+
+/* Rank 0 is late, rank 1 is of its host, rank 2 is not. */
+static void a_late_rank_of_another_host_is_excused_by_its_neighbour(void **state)
+{
+    static const int hosts[] = {0, 0, 1};
+    spawn_config config = {.kind = SPAWN_AUTO, .world = 3, .hosts = hosts};
 
     (void)state;
     assert_true(spawn_ranks(&config, late_beat, NULL));
@@ -530,6 +628,8 @@ int main(void)
         cmocka_unit_test(without_beats_nobody_watches),
         cmocka_unit_test(what_a_rank_tells_ends_the_waits_of_all),
         cmocka_unit_test(a_late_rank_of_the_same_process_is_not_lost),
+        cmocka_unit_test(a_stopped_rank_of_another_host_is_lost_with_and_without_a_neighbour),
+        cmocka_unit_test(a_late_rank_of_another_host_is_excused_by_its_neighbour),
         cmocka_unit_test(beats_carry_notes_and_questions_are_answered),
         cmocka_unit_test(every_damaged_bit_of_a_head_is_found),
         cmocka_unit_test(heads_that_cannot_be_are_refused),
