@@ -52,7 +52,8 @@ static void live(void *arg)
     at->served = cluster.server != NULL;
     if (at->served) {
         tri_store_server *other = NULL;
-        at->beside = tri_store_server_start("127.0.0.1", tri_store_server_port(cluster.server), "b", &other) == TRI_OK;
+        /* Of 127.0.0.1 another test may have that port. */
+        at->beside = tri_store_server_start("127.0.0.4", tri_store_server_port(cluster.server), "b", &other) == TRI_OK;
         tri_store_server_stop(other);
     }
     if (cluster.folder)
