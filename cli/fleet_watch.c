@@ -36,13 +36,14 @@ static tri_status meeting_make(fleet *all, const tri_generation *now, char *list
 {
     fleet_meeting *meeting = tri_alloc_zero(1, sizeof(*meeting));
     int *host = tri_alloc((size_t)now->count * sizeof(*host));
-    /* Slow enough for a kill to find messages on their way. */
+    /* Slow enough for a kill to find messages on their way; what one costs decides which algorithms are chosen. */
+    static const double messages_us[] = {1, 4, 16};
     tri_hub_config hub = {.world = now->count,
                           .host = host,
                           .fabric = {.latency_us = 50,
                                      .bandwidth = 1000000000,
                                      .node_bandwidth = 1000000000,
-                                     .message_us = 0.5,
+                                     .message_us = messages_us[fleet_draw(all, TRI_COUNT_OF(messages_us))],
                                      .local_latency_us = 5,
                                      .jitter_us = (double)fleet_draw(all, 400),
                                      .loss = fleet_draw(all, 2) ? 0.0005 : 0,

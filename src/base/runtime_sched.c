@@ -22,23 +22,23 @@
 
 _Thread_local tri_fiber *tri_fiber_now;
 
-/* ---- timers: a binary heap; each fiber knows its place */
+/* ---- timers: a binary heap; each owner knows its place */
 
 static bool timer_before(const sim_timer *a, const sim_timer *b)
 {
     return a->deadline_ns != b->deadline_ns ? a->deadline_ns < b->deadline_ns : a->order < b->order;
 }
 
-static void timer_place(tri_sim *sim, sim_timer timer, size_t index)
+static void timer_place(tri_sim *sim, const sim_timer *timer, size_t index)
 {
-    sim->timers[index] = timer;
-    timer.fiber->timer_index = index;
+    sim->timers[index] = *timer;
+    *timer->index = index;
 }
 
 static void timer_settle(tri_sim *sim, sim_timer timer, size_t index)
 {
     for (; index > 0 && timer_before(&timer, &sim->timers[(index - 1) / 2]); index = (index - 1) / 2)
-        timer_place(sim, sim->timers[(index - 1) / 2], index);
+        timer_place(sim, &sim->timers[(index - 1) / 2], index);
     for (;;) {
         size_t child = 2 * index + 1;
 
@@ -46,29 +46,37 @@ static void timer_settle(tri_sim *sim, sim_timer timer, size_t index)
             child++;
         if (child >= sim->timer_count || !timer_before(&sim->timers[child], &timer))
             break;
-        timer_place(sim, sim->timers[child], index);
+        timer_place(sim, &sim->timers[child], index);
         index = child;
     }
-    timer_place(sim, timer, index);
+    timer_place(sim, &timer, index);
 }
 
-static void timer_set(tri_sim *sim, tri_fiber *fiber, int64_t deadline_ns)
+void tri_timer_set(tri_sim *sim, size_t *index, tri_fiber *fiber, int64_t deadline_ns)
 {
-    sim_timer timer = {.deadline_ns = deadline_ns, .order = sim->timer_order++, .fiber = fiber};
+    sim_timer timer = {.deadline_ns = deadline_ns, .order = sim->timer_order++, .index = index, .fiber = fiber};
 
-    timer_settle(sim, timer, sim->timer_count++);
+    timer_settle(sim, timer, *index == SIZE_MAX ? sim->timer_count++ : *index);
 }
 
-static void timer_clear(tri_sim *sim, tri_fiber *fiber)
+void tri_timer_clear(tri_sim *sim, size_t *owners)
 {
-    size_t index = fiber->timer_index;
+    size_t index = *owners;
 
     if (index == SIZE_MAX)
         return;
-    fiber->timer_index = SIZE_MAX;
+    *owners = SIZE_MAX;
     sim->timer_count--;
     if (index < sim->timer_count)
         timer_settle(sim, sim->timers[sim->timer_count], index);
+}
+
+void tri_fiber_hasten(tri_fiber *fiber, int64_t deadline_ns)
+{
+    const tri_sim *sim = fiber->sim;
+
+    if (fiber->timer_index == SIZE_MAX || deadline_ns < sim->timers[fiber->timer_index].deadline_ns)
+        tri_timer_set(fiber->sim, &fiber->timer_index, fiber, deadline_ns);
 }
 
 /* ---- who can run */
@@ -121,7 +129,7 @@ void tri_fiber_wake(tri_sim *sim, tri_fiber *fiber, bool timed_out)
     if (fiber->waits != WAIT_LOCK)
         progress_note(sim);
     tri_fiber_unqueue(fiber);
-    timer_clear(sim, fiber);
+    tri_timer_clear(sim, &fiber->timer_index);
     if (fiber->waits != WAIT_STOP) /* what ended its wait was before it stood still */
         fiber->timed_out = timed_out;
     fiber->waits = WAIT_NONE;
@@ -143,6 +151,19 @@ void tri_fiber_wake_one(tri_sim *sim, tri_fiber *queue)
 
 /* ---- the clock and the choice of the next fiber */
 
+static void timer_fire(tri_sim *sim, const sim_timer *timer)
+{
+    tri_sim_alarm *alarm;
+
+    if (timer->fiber) {
+        tri_fiber_wake(sim, timer->fiber, true);
+        return;
+    }
+    alarm = tri_container_of(timer->index, tri_sim_alarm, timer_index);
+    tri_timer_clear(sim, &alarm->timer_index);
+    alarm->ring(alarm->arg);
+}
+
 /* False: the limit is reached, and that is the verdict. */
 static bool clock_move(tri_sim *sim, int64_t to_ns)
 {
@@ -156,7 +177,7 @@ static bool clock_move(tri_sim *sim, int64_t to_ns)
     sim->crowd = sim->live;
     progress_note(sim);
     while (sim->timer_count > 0 && sim->timers[0].deadline_ns <= to_ns)
-        tri_fiber_wake(sim, sim->timers[0].fiber, true);
+        timer_fire(sim, &sim->timers[0]);
     return true;
 }
 
@@ -185,7 +206,7 @@ static bool is_stopped(tri_sim *sim, tri_fiber *fiber)
     if (!fiber->process || fiber->process->wake_ns <= sim->now_ns)
         return false;
     fiber->waits = WAIT_STOP;
-    timer_set(sim, fiber, fiber->process->wake_ns);
+    tri_timer_set(sim, &fiber->timer_index, fiber, fiber->process->wake_ns);
     return true;
 }
 
@@ -197,14 +218,15 @@ static tri_fiber *fiber_pick(tri_sim *sim)
     if (sim->live == 0)
         return NULL;
     do {
-        if (sim->runnable_count > 0) {
-            if (!clock_push(sim))
+        if (sim->runnable_count > 0 && !clock_push(sim))
+            return NULL;
+        while (sim->runnable_count == 0) { /* an alarm may wake nobody */
+            if (sim->timer_count == 0) {
+                sim->verdict = TRI_EINTERNAL;
                 return NULL;
-        } else if (sim->timer_count == 0) {
-            sim->verdict = TRI_EINTERNAL;
-            return NULL;
-        } else if (!clock_move(sim, sim->timers[0].deadline_ns)) {
-            return NULL;
+            }
+            if (!clock_move(sim, sim->timers[0].deadline_ns))
+                return NULL;
         }
         next = runnable_take(sim,
                              sim->runnable_count > 1 ? (size_t)tri_sim_below(&sim->schedule, sim->runnable_count) : 0);
@@ -264,7 +286,7 @@ bool tri_fiber_wait(tri_fiber *self, wait_kind kind, const void *subject, tri_fi
     if (queue)
         queue_enter(queue, self);
     if (deadline_ns != TRI_FOREVER)
-        timer_set(self->sim, self, deadline_ns);
+        tri_timer_set(self->sim, &self->timer_index, self, deadline_ns);
     tri_fiber_switch(self->sim, self);
     return !self->timed_out;
 }
@@ -293,14 +315,14 @@ static void fiber_main(void)
     tri_assert_failed(__FILE__, __LINE__, "an ended fiber does not run again");
 }
 
-static tri_status capacity_grow(tri_sim *sim)
+tri_status tri_sim_room_make(tri_sim *sim)
 {
     size_t capacity = sim->capacity ? 2 * sim->capacity : 16;
     tri_fiber **runnable;
     sim_timer *timers;
     tri_context *spares;
 
-    if (sim->live < sim->capacity)
+    if (sim->live + sim->alarms < sim->capacity)
         return TRI_OK;
     if (!(runnable = tri_realloc(sim->runnable, capacity * sizeof(*runnable))))
         return TRI_ENOMEM;
@@ -320,7 +342,7 @@ tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, voi
     tri_fiber *fiber;
     tri_status status;
 
-    TRI_TRY(capacity_grow(sim));
+    TRI_TRY(tri_sim_room_make(sim));
     fiber = tri_alloc_zero(1, sizeof *fiber);
     if (!fiber)
         return TRI_ENOMEM;

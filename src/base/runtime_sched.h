@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "base/runtime_impl.h"
 #include "base/sim_process.h"
+#include "base/sim_wait.h"
 
 #define TRI_FIBER_LABEL_NBYTES 32
 
@@ -22,8 +23,9 @@ typedef enum wait_kind { WAIT_NONE, WAIT_LOCK, WAIT_WAKE, WAIT_JOIN, WAIT_SLEEP,
 /* In the heap, with what orders it, so that sifting reads nothing else. */
 typedef struct sim_timer {
     int64_t deadline_ns;
-    uint64_t order; /* of equal deadlines, the earlier set fires first */
-    tri_fiber *fiber;
+    uint64_t order;   /* of equal deadlines, the earlier set fires first */
+    size_t *index;    /* its owner's: where in the heap it is, SIZE_MAX: nowhere */
+    tri_fiber *fiber; /* that wakes; NULL: an alarm rings */
 } sim_timer;
 
 struct tri_fiber {
@@ -63,7 +65,8 @@ struct tri_sim {
     size_t live;      /* fibers that have not ended */
     size_t crowd;     /* the most of them since the clock last moved */
     size_t started;   /* fibers so far */
-    size_t capacity;  /* of the next three; at least `live` */
+    size_t alarms;    /* that are open */
+    size_t capacity;  /* of the next three; at least `live` and `alarms` */
     tri_fiber **runnable;
     sim_timer *timers;   /* a heap, the earliest first */
     tri_context *spares; /* stacks of fibers that have ended, for the next ones: at most `capacity` */
@@ -90,6 +93,11 @@ static inline uint64_t tri_sim_below(sim_dice *dice, uint64_t bound)
     return tri_rng_below(dice->rng, dice->index++, bound);
 }
 
+/* Sets or moves what `index`, its owner's, stands for; fiber NULL: an alarm. There is room. */
+void tri_timer_set(tri_sim *sim, size_t *index, tri_fiber *fiber, int64_t deadline_ns);
+void tri_timer_clear(tri_sim *sim, size_t *index);
+/* For one more fiber or alarm. */
+tri_status tri_sim_room_make(tri_sim *sim);
 /* A fiber that can run; the simulation has room for all that live. */
 tri_status tri_fiber_create(tri_sim *sim, tri_fiber **out, const char *name, void (*body)(void *arg), void *arg);
 void tri_fiber_destroy(tri_fiber *fiber);
@@ -103,6 +111,8 @@ void tri_fiber_wake_one(tri_sim *sim, tri_fiber *queue);
 void tri_fiber_unqueue(tri_fiber *fiber);
 /* queue NULL: none; deadline TRI_FOREVER: no timer. False when the deadline passed. */
 bool tri_fiber_wait(tri_fiber *self, wait_kind kind, const void *subject, tri_fiber **queue, int64_t deadline_ns);
+/* It waits no longer than that. */
+void tri_fiber_hasten(tri_fiber *fiber, int64_t deadline_ns);
 /* Lets the next one run; the caller has put `self` (NULL: the simulation's caller) where it will be found again. */
 void tri_fiber_switch(tri_sim *sim, tri_fiber *self);
 

@@ -273,7 +273,14 @@ static bool rank_restart(launch *job, launch_rank *rank, int signal)
     return status == TRI_OK;
 }
 
-static void cause_tell(launch *job, const tri_launch_result *cause)
+/* The remote shell's own end, before anything ran over there. */
+static bool has_no_connection(const launch_rank *rank, const tri_launch_result *end)
+{
+    return rank->host && end->exit_code == SHELL_CODE && !rank->words.begun;
+}
+
+/* An end without a connection is this run's failure, not the program's: exit code 1. */
+static void cause_tell(launch *job, tri_launch_result *cause)
 {
     launch_rank *rank = &job->ranks[cause->rank - job->first];
     const char *others = job->alive > 0 && !job->signal_passed ? "; stopping the others" : "";
@@ -282,9 +289,13 @@ static void cause_tell(launch *job, const tri_launch_result *cause)
     if (cause->signal) {
         tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause->rank, cause->signal,
                        strsignal(cause->signal), others);
-    } else if (rank->host && cause->exit_code == SHELL_CODE && tri_launch_words_reason(rank)) {
+    } else if (has_no_connection(rank, cause)) {
+        const char *reason =
+            tri_launch_words_reason(rank) ? rank->words.reason : "it ended with exit code 255, silently";
+
         tri_launch_say(job, "trireme: rank %d: no connection to host %s: %s ('%s %s true' says more)%s\n", cause->rank,
-                       rank->host->name, rank->words.reason, shell, rank->host->name, others);
+                       rank->host->name, reason, shell, rank->host->name, others);
+        cause->exit_code = 1;
     } else {
         if (rank->host)
             tri_launch_fail(job, tri_launch_words_begun(rank));
@@ -318,8 +329,8 @@ static void ends_check(launch *job)
     report_read(job);
     if (cause.rank < 0 || job->result->rank >= 0 || job->status != TRI_OK || job->stopping)
         return;
-    *job->result = cause;
     cause_tell(job, &cause);
+    *job->result = cause;
     tri_launch_stop_others(job);
 }
 

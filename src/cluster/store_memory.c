@@ -14,32 +14,60 @@ typedef struct memory_value {
     char bytes[];
 } memory_value;
 
+/* Stays where it is once its key was asked for: a thousand who wait for keys of their own are not woken by each
+ * other's.
+ */
+typedef struct memory_place {
+    memory_value *value; /* NULL: there is none */
+    tri_cond changed;
+} memory_place;
+
 typedef struct memory_store {
     tri_store base;
     tri_mutex mutex;
-    tri_cond changed;
-    tri_map keys;      /* to places in `values` */
-    tri_vector values; /* memory_value *; NULL: removed */
+    tri_map keys;      /* to indices in `places` */
+    tri_vector places; /* memory_place * */
 } memory_store;
 
-/* Under the lock; NULL: there is none. */
-static memory_value **value_at(memory_store *store, const char *key)
+/* Under the lock; NULL: its key is not known. */
+static memory_place *place_find(memory_store *store, const char *key)
 {
     int64_t at;
-    memory_value **found = tri_map_find(&store->keys, key, &at) ? tri_vector_at(&store->values, (size_t)at) : NULL;
 
-    return found && *found ? found : NULL;
+    return tri_map_find(&store->keys, key, &at) ? *(memory_place **)tri_vector_at(&store->places, (size_t)at) : NULL;
+}
+
+/* Under the lock; NULL: out of memory. */
+static memory_place *place_make(memory_store *store, const char *key)
+{
+    memory_place *place = place_find(store, key);
+
+    if (place)
+        return place;
+    place = tri_alloc_zero(1, sizeof *place);
+    if (!place || !tri_vector_push(&store->places, &place)) {
+        tri_free(place);
+        return NULL;
+    }
+    tri_cond_init(&place->changed);
+    return tri_map_set(&store->keys, key, (int64_t)store->places.count - 1) == TRI_OK ? place : NULL;
+}
+
+/* Under the lock; NULL: there is none. */
+static memory_value *value_at(memory_store *store, const char *key)
+{
+    memory_place *place = place_find(store, key);
+
+    return place ? place->value : NULL;
 }
 
 /* Under the lock. */
 static tri_status value_put(memory_store *store, const char *key, const void *bytes, size_t nbytes)
 {
-    int64_t at = (int64_t)store->values.count;
-    memory_value *value = tri_alloc(sizeof *value + nbytes + 1), *none = NULL;
-    bool known = tri_map_find(&store->keys, key, &at);
+    memory_value *value = tri_alloc(sizeof *value + nbytes + 1);
+    memory_place *place = value ? place_make(store, key) : NULL;
 
-    if (!value || (!known && !tri_vector_push(&store->values, &none)) ||
-        (!known && tri_map_set(&store->keys, key, at) != TRI_OK)) {
+    if (!place) {
         tri_free(value);
         return TRI_ENOMEM;
     }
@@ -47,10 +75,9 @@ static tri_status value_put(memory_store *store, const char *key, const void *by
     if (nbytes > 0)
         memcpy(value->bytes, bytes, nbytes);
     value->bytes[nbytes] = 0;
-    memory_value **place = tri_vector_at(&store->values, (size_t)at);
-    tri_free(*place);
-    *place = value;
-    tri_cond_broadcast(&store->changed);
+    tri_free(place->value);
+    place->value = value;
+    tri_cond_broadcast(&place->changed);
     return TRI_OK;
 }
 
@@ -78,16 +105,20 @@ static tri_status memory_set(tri_store *base, const char *key, const void *bytes
 static tri_status memory_wait(tri_store *base, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
 {
     memory_store *store = tri_container_of(base, memory_store, base);
-    memory_value **found;
     bool late = false;
 
     tri_mutex_lock(&store->mutex);
-    while (!(found = value_at(store, key)) && !late) {
+    memory_place *place = place_find(store, key);
+    if (!place && tri_now_ns() < deadline_ns && !(place = place_make(store, key))) {
+        tri_mutex_unlock(&store->mutex);
+        return TRI_ENOMEM;
+    }
+    while (place && !place->value && !late) {
         late = tri_now_ns() >= deadline_ns;
         if (!late)
-            tri_cond_wait(&store->changed, &store->mutex, deadline_ns);
+            tri_cond_wait(&place->changed, &store->mutex, deadline_ns);
     }
-    tri_status status = found ? value_copy(*found, bytes, nbytes) : TRI_ETIMEOUT;
+    tri_status status = place && place->value ? value_copy(place->value, bytes, nbytes) : TRI_ETIMEOUT;
     tri_mutex_unlock(&store->mutex);
     return status == TRI_ETIMEOUT
                ? tri_fail(status, "store key %s: want it to be set before the deadline, nobody did", key)
@@ -97,14 +128,14 @@ static tri_status memory_wait(tri_store *base, const char *key, char **bytes, si
 /* Under the lock. */
 static tri_status number_add(memory_store *store, const char *key, int64_t amount, int64_t *after)
 {
-    memory_value **found = value_at(store, key);
+    const memory_value *found = value_at(store, key);
     long long before = 0, sum;
     char text[32], *end;
 
     if (found) {
         errno = 0;
-        before = strtoll((*found)->bytes, &end, 10);
-        if (end == (*found)->bytes || end != (*found)->bytes + (*found)->nbytes || errno)
+        before = strtoll(found->bytes, &end, 10);
+        if (end == found->bytes || end != found->bytes + found->nbytes || errno)
             return tri_fail(TRI_EINVAL, "store key %s: add: want a number there, got other bytes", key);
     }
     if (__builtin_add_overflow(before, (long long)amount, &sum))
@@ -131,10 +162,10 @@ static tri_status memory_remove(tri_store *base, const char *key, int64_t deadli
 
     (void)deadline_ns;
     tri_mutex_lock(&store->mutex);
-    memory_value **found = value_at(store, key);
-    if (found) {
-        tri_free(*found);
-        *found = NULL;
+    memory_place *place = place_find(store, key);
+    if (place) {
+        tri_free(place->value);
+        place->value = NULL;
     }
     tri_mutex_unlock(&store->mutex);
     return TRI_OK;
@@ -151,7 +182,7 @@ static tri_status memory_claim(tri_store *base, const char *key, const void *min
     if (!value_at(store, key))
         status = value_put(store, key, mine, mine_nbytes);
     if (status == TRI_OK)
-        status = value_copy(*value_at(store, key), bytes, nbytes);
+        status = value_copy(value_at(store, key), bytes, nbytes);
     tri_mutex_unlock(&store->mutex);
     return status;
 }
@@ -160,11 +191,15 @@ static void memory_close(tri_store *base)
 {
     memory_store *store = tri_container_of(base, memory_store, base);
 
-    for (size_t i = 0; i < store->values.count; i++)
-        tri_free(*(memory_value **)tri_vector_at(&store->values, i));
-    tri_vector_fini(&store->values);
+    for (size_t i = 0; i < store->places.count; i++) {
+        memory_place *place = *(memory_place **)tri_vector_at(&store->places, i);
+
+        tri_cond_fini(&place->changed);
+        tri_free(place->value);
+        tri_free(place);
+    }
+    tri_vector_fini(&store->places);
     tri_map_fini(&store->keys);
-    tri_cond_fini(&store->changed);
     tri_mutex_fini(&store->mutex);
     tri_free(store);
 }
@@ -188,9 +223,8 @@ tri_status tri_store_memory(tri_store **out)
     if (!store)
         return TRI_ENOMEM;
     store->base.ops = &memory_ops;
-    store->values.each = sizeof(memory_value *);
+    store->places.each = sizeof(memory_place *);
     tri_mutex_init(&store->mutex);
-    tri_cond_init(&store->changed);
     *out = &store->base;
     return TRI_OK;
 }

@@ -47,6 +47,37 @@ static tri_status gather_doubling_run(tri_call *call)
     return TRI_OK;
 }
 
+/* Blocks first to first + count - 1, counted around all ranks: in two pieces where they pass the last one. */
+static void blocks_note(tri_call *call, bool sends, int peer, int first, int count, int distance)
+{
+    int ranks = call->group->count, until_end = ranks - first < count ? ranks - first : count;
+    int starts[2] = {first, 0}, counts[2] = {until_end, count - until_end};
+    for (int piece = 0; piece < 2; piece++) {
+        size_t nbytes = tri_call_nbytes(call, call->count) * (size_t)counts[piece];
+        uint32_t part = (uint32_t)(2 * distance + piece);
+        if (counts[piece] > 0 && sends)
+            tri_moves_send(call, peer, part, tri_call_out_block(call, starts[piece]), nbytes);
+        else if (counts[piece] > 0)
+            tri_moves_receive(call, peer, part, tri_call_out_block(call, starts[piece]), nbytes);
+    }
+}
+
+/* After the step of distance d a rank has the blocks of 2d ranks from itself on (Bruck), each where it belongs. */
+static tri_status gather_dissemination_run(tri_call *call)
+{
+    int rank = call->group->rank, ranks = call->group->count;
+    place_own(call);
+    for (int distance = 1; distance < ranks; distance *= 2) {
+        int above = (rank + distance) % ranks, below = (rank - distance + ranks) % ranks;
+        int count = distance < ranks - distance ? distance : ranks - distance;
+        tri_moves_begin(call);
+        blocks_note(call, true, below, rank, count, distance);
+        blocks_note(call, false, above, above, count, distance);
+        TRI_TRY(tri_moves_run(call));
+    }
+    return TRI_OK;
+}
+
 static tri_status gather_ring_run(tri_call *call)
 {
     int rank = call->group->rank, ranks = call->group->count;
@@ -60,11 +91,16 @@ static tri_status gather_ring_run(tri_call *call)
     return TRI_OK;
 }
 
+static const char *dissemination_cannot(const tri_call *call)
+{
+    return call->out_blocks.counts ? "the blocks are of different lengths" : NULL;
+}
+
 static const char *doubling_cannot(const tri_call *call)
 {
     int ranks = call->group->count;
     if (call->out_blocks.counts)
-        return "the blocks are of different lengths";
+        return dissemination_cannot(call);
     return ranks & (ranks - 1) ? "the number of ranks is no power of two" : NULL;
 }
 
@@ -77,6 +113,12 @@ static double gather_direct_us(const tri_price *price, int ranks, double nbytes)
 static double gather_doubling_us(const tri_price *price, int ranks, double nbytes)
 {
     return tri_log_ceil(ranks) * price->latency_us + (ranks - 1) * nbytes * price->us_per_byte;
+}
+
+/* Some steps are of two messages. */
+static double gather_dissemination_us(const tri_price *price, int ranks, double nbytes)
+{
+    return gather_doubling_us(price, ranks, nbytes) + tri_log_ceil(ranks) * price->message_us;
 }
 
 static double gather_ring_us(const tri_price *price, int ranks, double nbytes)
@@ -183,6 +225,15 @@ const tri_algorithm tri_all_gather_by_doubling = {
     .cannot = doubling_cannot,
     .cost_us = gather_doubling_us,
     .run = gather_doubling_run,
+};
+
+const tri_algorithm tri_all_gather_by_dissemination = {
+    .name = "dissemination",
+    .does = "everybody tells somebody further away all it has",
+    .op = TRI_COMM_ALL_GATHER,
+    .cannot = dissemination_cannot,
+    .cost_us = gather_dissemination_us,
+    .run = gather_dissemination_run,
 };
 
 const tri_algorithm tri_all_gather_by_ring = {

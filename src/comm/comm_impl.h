@@ -348,7 +348,8 @@ extern const tri_algorithm tri_all_reduce_by_exchange;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
 extern const tri_algorithm tri_scatter_tree_by_subtree, tri_scatter_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;
-extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring;
+extern const tri_algorithm tri_all_gather_by_direct, tri_all_gather_by_doubling, tri_all_gather_by_ring,
+    tri_all_gather_by_dissemination;
 extern const tri_algorithm tri_broadcast_by_direct, tri_broadcast_by_scatter;
 extern const tri_algorithm tri_barrier_by_dissemination, tri_pair_by_link;
 extern const tri_algorithm tri_all_reduce_by_hosts, tri_reduce_scatter_by_hosts, tri_all_gather_by_hosts;

@@ -24,6 +24,7 @@ const tri_algorithm *const tri_algorithms[] = {
     &tri_broadcast_by_scatter,
     &tri_all_gather_by_direct,
     &tri_all_gather_by_doubling,
+    &tri_all_gather_by_dissemination,
     &tri_all_gather_by_ring,
     &tri_reduce_scatter_by_direct,
     &tri_reduce_scatter_by_ring,

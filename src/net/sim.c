@@ -3,7 +3,7 @@
  * sim.c: ranks as fibers of a simulation: bytes that travel as messages, for as long as the fabric says (fabric.h).
  *
  * Here: the place, opening, and waiting; the bytes are sim_pipe.c's. Memory follows what is under way: a pipe holds the
- * messages that are not read yet, at most comm.slot_kib. The locks are only for sleeping.
+ * messages that are not read yet, at most comm.slot_kib.
  */
 #include <stdio.h>
 
@@ -36,12 +36,15 @@ void tri_sim_hub_destroy(tri_sim_hub *sim)
         tri_free(port->rest);
         tri_free(port->heard);
         sim_heap_fini(&port->due);
-        tri_cond_fini(&port->cond);
-        tri_mutex_fini(&port->mutex);
+        tri_vector_fini(&port->unheard);
     }
-    for (int host = 0; sim->coming && host < tri_fabric_host_count(sim->fabric); host++)
-        sim_heap_fini(&sim->coming[host]);
-    tri_free(sim->coming);
+    for (int host = 0; sim->hosts && host < tri_fabric_host_count(sim->fabric); host++) {
+        sim_heap_fini(&sim->hosts[host].coming);
+        if (sim->hosts[host].sim)
+            tri_sim_alarm_close(&sim->hosts[host].alarm);
+    }
+    tri_vector_fini(&sim->news);
+    tri_free(sim->hosts);
     tri_free(sim->ports);
     tri_free(sim);
 }
@@ -54,16 +57,20 @@ static tri_status sim_hub_create(tri_hub *hub)
         return TRI_ENOMEM;
     sim->fabric = hub->fabric;
     sim->world = hub->config.world;
-    sim->coming = tri_alloc_zero((size_t)tri_fabric_host_count(hub->fabric), sizeof *sim->coming);
+    sim->news.each = sizeof(int);
+    sim->hosts = tri_alloc_zero((size_t)tri_fabric_host_count(hub->fabric), sizeof *sim->hosts);
     sim->ports = tri_alloc_zero((size_t)sim->world, sizeof *sim->ports);
-    for (int r = 0; sim->ports && r < sim->world; r++) {
-        tri_mutex_init(&sim->ports[r].mutex);
-        tri_cond_init(&sim->ports[r].cond);
+    tri_status status = sim->hosts && sim->ports ? TRI_OK : TRI_ENOMEM;
+    for (int h = 0; status == TRI_OK && h < tri_fabric_host_count(hub->fabric); h++) {
+        status = tri_sim_alarm_open(&sim->hosts[h].alarm, tri_sim_host_advance, &sim->hosts[h]);
+        sim->hosts[h].sim = status == TRI_OK ? sim : NULL;
     }
-    if (!sim->coming || !sim->ports) {
+    if (status != TRI_OK) {
         tri_sim_hub_destroy(sim);
-        return TRI_ENOMEM;
+        return status;
     }
+    for (int r = 0; r < sim->world; r++)
+        sim->ports[r].unheard.each = sizeof(int);
     hub->sim = sim;
     return TRI_OK;
 }
@@ -73,17 +80,15 @@ static void port_close(sim_endpoint *end)
     if (end->port->state == TRI_PORT_CLOSED)
         return;
     end->port->state = TRI_PORT_CLOSED;
-    tri_sim_news_spread(end);
+    tri_sim_news_spread(end, tri_now_ns());
 }
 
 static void sim_killed(void *arg)
 {
     sim_endpoint *end = arg;
 
-    end->is_killed = true;
     port_close(end);
     sim_wake(&end->base);
-    end->is_killed = false;
 }
 
 static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out)
@@ -104,7 +109,9 @@ static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out
         return TRI_ENOMEM;
     end->woken = tri_alloc_zero((size_t)setup->world, sizeof *end->woken);
     end->lost = tri_alloc_zero((size_t)setup->world, sizeof *end->lost);
-    if (!end->woken || !end->lost) {
+    end->told = tri_alloc_zero((size_t)setup->world, sizeof *end->told);
+    if (!end->woken || !end->lost || !end->told) {
+        tri_free(end->told);
         tri_free(end->woken);
         tri_free(end->lost);
         tri_free(end);
@@ -154,98 +161,122 @@ static tri_status sim_connect(tri_transport *transport, const char *const *addre
 
 /* ---- waiting */
 
+/* Once in a wait. */
 static void wake_note(sim_endpoint *end, int peer)
 {
+    if (end->told[peer] == end->waits)
+        return;
+    end->told[peer] = end->waits;
     end->woken[end->woken_count++] = peer;
 }
 
-/* Peers that left or said something to all, and those with room again. Rare, so all who are wanted are looked at. */
-static int64_t look_at_all(sim_endpoint *end, const unsigned char *want)
+/* Those with room again. Rare, so all who are wanted are looked at. */
+static void look_for_room(sim_endpoint *end, const unsigned char *want)
 {
-    int64_t least_ns = TRI_FOREVER;
-
     end->port->freed = false;
-    end->port->news = end->sim->news;
     for (int peer = 0; peer < end->base.world; peer++) {
         const sim_pipe *out;
-        const void *bytes;
-        size_t nbytes;
-        int64_t next_ns;
-        bool closed;
 
-        if (!want[peer] || peer == end->base.rank)
+        if (!(want[peer] & TRI_WANT_WRITE) || peer == end->base.rank)
             continue;
-        closed = sim_port_of(end, peer)->state == TRI_PORT_CLOSED;
         out = sim_pipe_of(end, end->base.rank, peer);
-        if ((want[peer] & TRI_WANT_WRITE) && (closed || !out || out->held_nbytes < end->window_nbytes)) {
+        if (sim_port_of(end, peer)->state == TRI_PORT_CLOSED || !out || out->held_nbytes < end->window_nbytes)
             wake_note(end, peer);
-        } else if (want[peer] & TRI_WANT_READ) {
-            if (tri_sim_peek(&end->base, peer, &bytes, &nbytes) != TRI_OK || nbytes > 0)
-                wake_note(end, peer);
-            (void)tri_sim_rest_left(end, peer, &bytes, &next_ns);
-            if (next_ns < least_ns)
-                least_ns = next_ns;
-        }
     }
-    if (least_ns < TRI_FOREVER)
-        end->port->news--; /* to look again */
+}
+
+/* A peer that left or said something to all. False: that is to be heard yet, *least_ns at the latest. */
+static bool is_heard(sim_endpoint *end, int peer, unsigned char want, int64_t *least_ns)
+{
+    const void *bytes;
+    size_t nbytes;
+    int64_t next_ns;
+
+    if ((want & TRI_WANT_WRITE) && sim_port_of(end, peer)->state == TRI_PORT_CLOSED) {
+        wake_note(end, peer);
+        return true;
+    }
+    if (!(want & TRI_WANT_READ))
+        return false;
+    if (tri_sim_peek(&end->base, peer, &bytes, &nbytes) != TRI_OK || nbytes > 0)
+        wake_note(end, peer);
+    (void)tri_sim_rest_left(end, peer, &bytes, &next_ns);
+    if (next_ns < *least_ns)
+        *least_ns = next_ns;
+    return next_ns == TRI_FOREVER;
+}
+
+/* What ranks said to all since this one looked last, and what it did not hear then. */
+static int64_t look_at_news(sim_endpoint *end, const unsigned char *want)
+{
+    sim_port *port = end->port;
+    const tri_vector *news = &end->sim->news;
+    int64_t least_ns = TRI_FOREVER;
+    size_t kept = 0;
+    int *unheard;
+
+    for (; port->news_seen < news->count; port->news_seen++) {
+        int *peer = tri_vector_at(news, port->news_seen);
+
+        if (*peer != end->base.rank && !tri_vector_push(&port->unheard, peer))
+            break; /* of want of memory: it looks again */
+    }
+    unheard = port->unheard.items;
+    for (size_t i = 0; i < port->unheard.count; i++) {
+        if (!is_heard(end, unheard[i], want[unheard[i]], &least_ns))
+            unheard[kept++] = unheard[i];
+    }
+    port->unheard.count = kept;
     return least_ns;
 }
 
 /* Notes who can go on by now; *until_ns becomes when that may next change by itself. */
-static tri_status port_look(sim_endpoint *end, const unsigned char *want, int64_t now_ns, int64_t *until_ns)
+static void port_look(sim_endpoint *end, const unsigned char *want, int64_t now_ns, int64_t *until_ns)
 {
     sim_port *port = end->port;
-    int host = tri_fabric_host(end->sim->fabric, end->base.rank);
-    int64_t least_ns = TRI_FOREVER, coming_ns;
+    int64_t least_ns = TRI_FOREVER;
 
-    TRI_TRY(tri_sim_host_advance(end->sim, host, now_ns));
     end->woken_count = 0;
-    if (port->freed || port->news != end->sim->news)
-        least_ns = look_at_all(end, want);
-    if (end->woken_count > 0)
-        return TRI_OK;
+    end->waits++;
+    if (port->freed)
+        look_for_room(end, want);
+    if (port->unheard.count > 0 || port->news_seen < end->sim->news.count)
+        least_ns = look_at_news(end, want);
     while (sim_heap_first_ns(&port->due) <= now_ns) {
         int peer = (int)sim_heap_pop(&port->due).key;
-        sim_pipe *pipe = port->in[peer];
 
-        if ((want[peer] & TRI_WANT_READ) && pipe->woken != port->waits) {
-            pipe->woken = port->waits;
+        if (want[peer] & TRI_WANT_READ)
             wake_note(end, peer);
-        }
     }
-    if (sim_heap_first_ns(&port->due) < least_ns)
+    if (least_ns > sim_heap_first_ns(&port->due))
         least_ns = sim_heap_first_ns(&port->due);
-    coming_ns = sim_heap_first_ns(&end->sim->coming[host]);
-    if (coming_ns < TRI_FOREVER && coming_ns - tri_fabric_ahead_ns(end->sim->fabric) < least_ns)
-        least_ns = coming_ns - tri_fabric_ahead_ns(end->sim->fabric);
     if (least_ns < *until_ns)
         *until_ns = least_ns;
-    return TRI_OK;
 }
 
 static tri_status sim_wait(tri_transport *transport, const unsigned char *want, int64_t deadline_ns)
 {
     sim_endpoint *end = (sim_endpoint *)transport;
     sim_port *port = end->port;
-    tri_status status;
+    tri_status status = TRI_OK;
 
-    port->waits++;
-    tri_mutex_lock(&port->mutex);
+    if (deadline_ns <= tri_now_ns()) /* others must get on beside one that asks again and again */
+        tri_yield();
     for (;;) {
         int64_t now_ns = tri_now_ns(), until_ns = deadline_ns;
 
-        status = sim_is_dead(end) ? tri_fail(TRI_EIO, "sim: this process was killed")
-                                  : port_look(end, want, now_ns, &until_ns);
-        if (status != TRI_OK || end->woken_count > 0 || port->rung || now_ns >= deadline_ns)
+        if (sim_is_dead(end)) {
+            status = tri_fail(TRI_EIO, "sim: this process was killed");
+            break;
+        }
+        port_look(end, want, now_ns, &until_ns);
+        if (end->woken_count > 0 || port->rung || now_ns >= deadline_ns)
             break;
         port->want = want;
-        port->until_ns = until_ns;
-        tri_cond_wait(&port->cond, &port->mutex, until_ns);
+        tri_sim_doze(&port->sleeper, until_ns);
         port->want = NULL;
     }
     port->rung = false;
-    tri_mutex_unlock(&port->mutex);
     return status;
 }
 
@@ -253,10 +284,8 @@ static void sim_wake(tri_transport *transport)
 {
     sim_port *port = ((sim_endpoint *)transport)->port;
 
-    tri_mutex_lock(&port->mutex);
     port->rung = true;
-    tri_cond_broadcast(&port->cond);
-    tri_mutex_unlock(&port->mutex);
+    tri_sim_rouse(&port->sleeper, 0);
 }
 
 static size_t sim_woken(const tri_transport *transport, const int **peers)
@@ -292,11 +321,10 @@ static void sim_close(tri_transport *transport)
         return;
     if (end->process)
         tri_sim_process_unhear(end->process, &end->ear);
-    while (end->is_killed) /* by another fiber, which has not done with it */
-        tri_sleep_ns(1);
     port_close(end);
     end->port->process = NULL;
     tri_free(end->lost);
+    tri_free(end->told);
     tri_free(end->woken);
     tri_free(end);
 }

@@ -42,14 +42,16 @@ static inline bool sim_event_before(const sim_event *a, const sim_event *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
-/* Room for one more. */
-static inline tri_status sim_heap_reserve(sim_heap *heap)
+/* Room for so many more. */
+static inline tri_status sim_heap_reserve(sim_heap *heap, size_t more)
 {
     size_t capacity = heap->capacity ? 2 * heap->capacity : 8;
     sim_event *grown;
 
-    if (heap->count < heap->capacity)
+    if (heap->count + more <= heap->capacity)
         return TRI_OK;
+    while (heap->count + more > capacity)
+        capacity *= 2;
     grown = tri_realloc(heap->events, capacity * sizeof *grown);
     if (!grown)
         return TRI_ENOMEM;

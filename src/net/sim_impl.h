@@ -2,12 +2,14 @@
  *
  * sim_impl.h: what the files of the simulated network share: messages, pipes, ports.
  *
- * For sim.c and sim_pipe.c only. A pipe exists once something was written. Fibers of one OS thread: no atomics.
+ * For sim.c and sim_pipe.c only. A pipe exists once something was written. Fibers of one OS thread: no
+ * atomics, and nothing here gives way to others but the wait.
  */
 #ifndef TRI_NET_SIM_IMPL_H
 #define TRI_NET_SIM_IMPL_H
 
 #include "base/sim_process.h"
+#include "base/sim_wait.h"
 #include "net/hub.h"
 #include "net/sim_heap.h"
 
@@ -30,24 +32,22 @@ typedef struct sim_pipe {
     size_t held_nbytes;
     uint64_t written_nbytes;
     int64_t latest_ns; /* when the latest that is known is there */
-    uint64_t woken;    /* the wait of the reader that has been told of it */
     bool starved;      /* the writer found no room */
     tri_fabric_link link;
 } sim_pipe;
 
 typedef struct sim_port {
-    tri_mutex mutex;
-    tri_cond cond;
+    tri_sim_sleeper sleeper;
     tri_port_state state;
     const tri_sim_process *process; /* the rank's, NULL: none */
     sim_pipe **in;                  /* [world], by sender; made with the first pipe */
     sim_heap due;                   /* senders, by when a message of theirs is there */
+    size_t coming_count;            /* messages in `coming` of its host, for which `due` has room */
     const unsigned char *want;      /* of the wait under way; NULL: none */
-    int64_t until_ns;               /* when the sleeper looks again */
-    uint64_t waits;
-    bool rung;     /* the wait is to end */
-    bool freed;    /* a reader made room for which this rank waited */
-    uint64_t news; /* of the hub, when this rank looked last */
+    bool rung;                      /* the wait is to end */
+    bool freed;                     /* a reader made room for which this rank waited */
+    size_t news_seen;               /* of the hub's */
+    tri_vector unheard;             /* of int: ranks of these that it could not hear, or did not want to */
     /* Said to all who had no pipe by then. */
     unsigned char *rest;
     struct {
@@ -58,12 +58,19 @@ typedef struct sim_port {
     uint16_t *heard; /* [world], by sender: bytes of its rest that were read */
 } sim_port;
 
+/* Where messages wait until it is known when they pass its interface. */
+typedef struct sim_host {
+    struct tri_sim_hub *sim;
+    sim_heap coming; /* messages by head_ns */
+    tri_sim_alarm alarm;
+} sim_host;
+
 struct tri_sim_hub {
     int world;
     tri_fabric *fabric;
     sim_port *ports;
-    sim_heap *coming; /* [hosts]: messages by head_ns */
-    uint64_t news;    /* ranks that left or said something to all */
+    sim_host *hosts; /* [hosts] */
+    tri_vector news; /* of int: ranks, as they left or said something to all */
 };
 
 typedef struct sim_endpoint {
@@ -72,12 +79,13 @@ typedef struct sim_endpoint {
     sim_port *port;
     tri_sim_process *process; /* NULL: none */
     tri_sim_ear ear;          /* for its end */
-    bool is_killed;           /* by a fiber that still is at it */
     const atomic_bool *broken;
     bool *lost; /* [world]: peers that were silent for too long */
     size_t window_nbytes;
     int *woken; /* [world] */
     size_t woken_count;
+    uint32_t *told; /* [world]: the wait in which it was told of each peer */
+    uint32_t waits;
     char address[16];
 } sim_endpoint;
 
@@ -105,10 +113,10 @@ static inline bool sim_is_dead(const sim_endpoint *end)
     return end->process && end->process->dead;
 }
 
-/* Messages whose head nobody can come before any more pass the interface of the host. */
-tri_status tri_sim_host_advance(tri_sim_hub *sim, int host, int64_t now_ns);
-/* This rank left, or said something to all: whoever waits for it looks. */
-void tri_sim_news_spread(sim_endpoint *end);
+/* Messages whose head nobody can come before any more pass the interface of the host (sim_host). */
+void tri_sim_host_advance(void *host);
+/* This rank left, or said something to all: whoever waits for it looks at that time. */
+void tri_sim_news_spread(sim_endpoint *end, int64_t at_ns);
 /* What the peer said to all and this rank has not heard yet: bytes that are there, or when the next ones are. */
 size_t tri_sim_rest_left(const sim_endpoint *end, int peer, const void **bytes, int64_t *next_ns);
 

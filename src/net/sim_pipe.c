@@ -16,45 +16,45 @@
 #define ALIGN          ((size_t)64) /* of the bytes that are lent, as their place in the stream is */
 /* ---- time */
 
-static void port_wake(sim_port *port, int from, unsigned char event)
+static void port_wake(const sim_port *port, int from, unsigned char event, int64_t at_ns)
 {
-    if (port->want && (port->want[from] & event)) {
-        port->until_ns = 0;
-        tri_mutex_lock(&port->mutex);
-        tri_cond_broadcast(&port->cond);
-        tri_mutex_unlock(&port->mutex);
-    }
+    if (port->want && (port->want[from] & event))
+        tri_sim_rouse(&port->sleeper, at_ns);
 }
 
 /* It is known when the message is there. There is room in `due` of its rank. */
 static void message_settle(tri_sim_hub *sim, sim_message *message, int64_t at_ns)
 {
     sim_pipe *pipe = message->pipe;
-
-    int64_t reach_ns = tri_sim_process_reach_ns(sim->ports[pipe->from].process, sim->ports[pipe->to].process);
+    sim_port *port = &sim->ports[pipe->to];
+    int64_t reach_ns = tri_sim_process_reach_ns(sim->ports[pipe->from].process, port->process);
 
     if (at_ns < reach_ns)
         at_ns = reach_ns;
     if (at_ns < pipe->latest_ns)
         at_ns = pipe->latest_ns;
     pipe->latest_ns = message->at_ns = at_ns;
-    sim_heap_push(&sim->ports[pipe->to].due, at_ns, (uint64_t)pipe->from, NULL);
+    sim_heap_push(&port->due, at_ns, (uint64_t)pipe->from, NULL);
+    port_wake(port, pipe->from, TRI_WANT_READ, at_ns);
 }
 
-tri_status tri_sim_host_advance(tri_sim_hub *sim, int host, int64_t now_ns)
+/* Again when the next message gets to the interface: until then no earlier one can. */
+void tri_sim_host_advance(void *arg)
 {
-    sim_heap *coming = &sim->coming[host];
+    sim_host *host = arg;
+    sim_heap *coming = &host->coming;
+    tri_sim_hub *sim = host->sim;
+    int64_t until_ns = tri_now_ns() + tri_fabric_ahead_ns(sim->fabric);
 
-    while (sim_heap_first_ns(coming) <= now_ns + tri_fabric_ahead_ns(sim->fabric)) {
-        sim_message *message = coming->events[0].subject;
+    while (sim_heap_first_ns(coming) <= until_ns) {
+        sim_message *message = sim_heap_pop(coming).subject;
 
-        /* Without memory it stays, for whoever looks next. */
-        TRI_TRY(sim_heap_reserve(&sim->ports[message->pipe->to].due));
-        (void)sim_heap_pop(coming);
+        sim->ports[message->pipe->to].coming_count--;
         message_settle(sim, message,
                        tri_fabric_receive(sim->fabric, message->pipe->to, message->trip, message->nbytes));
     }
-    return TRI_OK;
+    if (coming->count > 0)
+        tri_sim_alarm_set(&host->alarm, sim_heap_first_ns(coming));
 }
 
 /* ---- writing */
@@ -88,13 +88,14 @@ static sim_pipe *pipe_make(const sim_endpoint *end, int peer)
 static tri_status message_send(sim_endpoint *end, sim_pipe *pipe, const void *bytes, size_t nbytes)
 {
     tri_sim_hub *sim = end->sim;
-    int host = tri_fabric_host(sim->fabric, pipe->to);
-    bool inside = tri_fabric_host(sim->fabric, pipe->from) == host;
+    sim_port *port = &sim->ports[pipe->to];
+    sim_host *host = &sim->hosts[tri_fabric_host(sim->fabric, pipe->to)];
+    bool inside = tri_fabric_host(sim->fabric, pipe->from) == tri_fabric_host(sim->fabric, pipe->to);
     sim_message *message;
-    int64_t look_ns;
     uintptr_t at;
 
-    TRI_TRY(sim_heap_reserve(inside ? &sim->ports[pipe->to].due : &sim->coming[host]));
+    TRI_TRY(sim_heap_reserve(&port->due, port->coming_count + 1));
+    TRI_TRY(sim_heap_reserve(&host->coming, 1));
     message = tri_alloc(sizeof *message + nbytes + 2 * ALIGN);
     if (!message)
         return TRI_ENOMEM;
@@ -111,14 +112,12 @@ static tri_status message_send(sim_endpoint *end, sim_pipe *pipe, const void *by
     pipe->written_nbytes += nbytes;
     if (inside) {
         message_settle(sim, message, message->trip.tail_ns);
-    } else {
-        sim_heap_push(&sim->coming[host], message->trip.head_ns, 0, message);
-        /* It is written: want of memory for those before it is for its reader to find. */
-        (void)tri_sim_host_advance(sim, host, tri_now_ns());
+        return TRI_OK;
     }
-    look_ns = message->at_ns < TRI_FOREVER ? message->at_ns : message->trip.head_ns - tri_fabric_ahead_ns(sim->fabric);
-    if (look_ns < sim->ports[pipe->to].until_ns)
-        port_wake(&sim->ports[pipe->to], pipe->from, TRI_WANT_READ);
+    port->coming_count++;
+    sim_heap_push(&host->coming, message->trip.head_ns, 0, message);
+    if (sim_heap_first_ns(&host->coming) == message->trip.head_ns)
+        tri_sim_host_advance(host);
     return TRI_OK;
 }
 
@@ -150,11 +149,11 @@ tri_status tri_sim_write_some(tri_transport *transport, int peer, const void *by
     return TRI_OK;
 }
 
-void tri_sim_news_spread(sim_endpoint *end)
+void tri_sim_news_spread(sim_endpoint *end, int64_t at_ns)
 {
-    end->sim->news++;
+    (void)tri_vector_push(&end->sim->news, &end->base.rank); /* without memory nobody hears of it */
     for (int peer = 0; peer < end->base.world; peer++)
-        port_wake(sim_port_of(end, peer), end->base.rank, TRI_WANT_READ | TRI_WANT_WRITE);
+        port_wake(sim_port_of(end, peer), end->base.rank, TRI_WANT_READ | TRI_WANT_WRITE, at_ns);
 }
 
 /* As one message that everybody hears a latency later; without memory nobody does, as of a rank that died. */
@@ -170,8 +169,8 @@ void tri_sim_write_rest(tri_transport *transport, const void *bytes, size_t nbyt
         return;
     memcpy(port->rest + used, bytes, nbytes);
     port->rests[port->rest_count].upto = used + nbytes;
-    port->rests[port->rest_count++].at_ns = tri_now_ns() + tri_fabric_ahead_ns(end->sim->fabric);
-    tri_sim_news_spread(end);
+    port->rests[port->rest_count].at_ns = tri_now_ns() + tri_fabric_ahead_ns(end->sim->fabric);
+    tri_sim_news_spread(end, port->rests[port->rest_count++].at_ns);
 }
 
 /* ---- reading */
@@ -210,8 +209,6 @@ static tri_status inbound(sim_endpoint *end, int peer, const void **bytes, size_
     *bytes = NULL;
     if (sim_is_dead(end))
         return killed();
-    if (first && first->at_ns == TRI_FOREVER)
-        TRI_TRY(tri_sim_host_advance(end->sim, tri_fabric_host(end->sim->fabric, end->base.rank), now_ns));
     if (first && first->at_ns <= now_ns) {
         *bytes = first->bytes + first->read_nbytes;
         *nbytes = first->nbytes - first->read_nbytes;
@@ -244,7 +241,7 @@ void tri_sim_consume(tri_transport *transport, int peer, size_t nbytes)
     if (pipe->starved) {
         pipe->starved = false;
         sim_port_of(end, peer)->freed = true;
-        port_wake(sim_port_of(end, peer), transport->rank, TRI_WANT_WRITE);
+        port_wake(sim_port_of(end, peer), transport->rank, TRI_WANT_WRITE, 0);
     }
     if (first->read_nbytes < first->nbytes)
         return;

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "train/job.h"
+#include "train/pairs_move.h"
 
 typedef struct handing {
     tri_job *job;
@@ -49,7 +50,7 @@ static tri_status blocks_send(handing *h, float *values, int64_t count)
         (gives ? h->to_firsts : h->from_firsts)[r] = part.first;
     }
     tri_blocks to = {h->to_counts, h->to_firsts}, from = {h->from_counts, h->from_firsts};
-    return tri_all_to_all_v(job->group, values, &to, values, &from, TRI_F32, NULL);
+    return tri_pairs_move(job->group, job->rank, job->world, values, &to, values, &from);
 }
 
 /* Each taker's block to the others of them. */

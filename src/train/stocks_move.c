@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "train/pairs_move.h"
 #include "train/stock.h"
 
 #define UNDER_WAY_NBYTES (INT64_C(8) << 20) /* at a rank, about: little enough for its caches */
@@ -322,7 +323,7 @@ static tri_status window_move(move *m, tri_slice window)
     window_pack(m, window, true);
     tri_blocks out = {m->to_counts, m->to_firsts}, in = {m->from_counts, m->from_firsts};
     if (m->ranks > 1)
-        TRI_TRY(tri_all_to_all_v(m->group, m->out.values, &out, m->in.values, &in, TRI_F32, NULL));
+        TRI_TRY(tri_pairs_move(m->group, m->rank, m->ranks, m->out.values, &out, m->in.values, &in));
     window_pack(m, window, false);
     return TRI_OK;
 }

@@ -1,6 +1,6 @@
-# 154, 1256: what was found once stays found (docs/design/027-simulated-recovery.md)
-trireme sim recovery --ranks 2 --first 154 --seeds 1
-trireme sim recovery --ranks 4 --first 1256 --seeds 1
+# 2172, 3727: what was found once stays found (docs/design/027-simulated-recovery.md)
+trireme sim recovery --ranks 2 --first 2172 --seeds 1
+trireme sim recovery --ranks 4 --first 3727 --seeds 1
 trireme sim recovery --ranks 5 --seeds 40 --twice
 trireme sim recovery --ranks 64 --seeds 2
 trireme sim recovery --ranks 8 --spares 2 --stragglers --seeds 30 --twice

@@ -126,7 +126,7 @@ class Ssh(Coordinator):
             if not listens:
                 self.server_end()
             run = self.start("refused", *(WORDS if elastic else ("-n", "3", "--hosts", "hosts")))
-            self.assertEqual(run.end(), 255, run.text())
+            self.assertEqual(run.end(), 1, run.text())
             self.assertRegex(run.text(), rf"\Atrireme: rank \d: no connection to host 127.0.0.\d: .*{says}.* says more\)(; stopping the others)?\n\Z")
             self.assertEqual((workers_in(self.path), self.attendants()), ({}, []))
 
