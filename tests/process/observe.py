@@ -224,7 +224,8 @@ class Observe(unittest.TestCase):
         self.assertIn(told["cause"], ("stopped", "queue")) # on a loaded machine others have its core meanwhile
         self.assertIn("rank 1 is slow: the others wait for it", told["text"])
         self.assertGreater(told["share"], 0.1)
-        self.assertIn(told["text"], self.end(launcher))
+        lines = self.end(launcher) # stragglers.c may have said it first: then the event has no line of its own
+        self.assertTrue(told["text"] in lines or re.search(r"rank 1 \(.*\) is [\d.]+ times slower than the median", lines), lines)
 
 
 if __name__ == "__main__":
