@@ -448,12 +448,6 @@ tri_status tri_fs_map_open(const char *path, tri_fs_map *map)
     return status;
 }
 
-void tri_fs_map_pass(const void *bytes, size_t nbytes)
-{
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)bytes & ~(page - 1);
-    (void)madvise((void *)first, (uintptr_t)bytes + nbytes - first, MADV_DONTNEED); /* advice */
-}
-
 void tri_fs_map_close(tri_fs_map *map)
 {
     if (map->nbytes) {

@@ -55,11 +55,21 @@ tri_status tri_fs_make_folder_lasting(const char *path);
 typedef struct tri_fs_file tri_fs_file;
 /* `anew`: created, or emptied; else it must be there. */
 tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out);
+/* Its bytes do not stay in the system's memory, where that can be: for large files that nobody reads soon. From now on
+ * what is written in a row is gathered, and may be on its way until tri_fs_file_sync(). */
+void tri_fs_file_pass_cache(tri_fs_file *file);
 tri_status tri_fs_file_write(tri_fs_file *file, const void *bytes, size_t nbytes, uint64_t at);
 /* What was written by this opening is on the disk. After a failure nothing is known of what is there. */
 tri_status tri_fs_file_sync(tri_fs_file *file);
 /* Fails where the system could not keep what it took (some network mounts say so only here). NULL does nothing. */
 tri_status tri_fs_file_close(tri_fs_file *file);
+
+/* A large file that is read once: its bytes do not stay in the system's memory, where that can be. */
+typedef struct tri_fs_reader tri_fs_reader;
+tri_status tri_fs_reader_open(const char *path, tri_fs_reader **out);
+/* At least one and at most so many bytes from `at` on, valid until the next look; TRI_EIO where the file has none. */
+tri_status tri_fs_reader_look(tri_fs_reader *reader, uint64_t at, size_t most, const void **bytes, size_t *nbytes);
+void tri_fs_reader_close(tri_fs_reader *reader);
 
 /* A file mapped for reading. Where another program cuts it short, reading what is gone raises SIGBUS. */
 typedef struct tri_fs_map {
@@ -68,9 +78,6 @@ typedef struct tri_fs_map {
 } tri_fs_map;
 tri_status tri_fs_map_open(const char *path, tri_fs_map *map);
 void tri_fs_map_close(tri_fs_map *map);
-/* Bytes of a mapped file that were read and are not wanted soon: they are no memory of this process any more; reading
- * them brings them back. */
-void tri_fs_map_pass(const void *bytes, size_t nbytes);
 /* For programs: such a SIGBUS prints "error: <path>: cut short by another program while it was read" and exits with 1.
  * Any other SIGBUS kills as before. */
 void tri_fs_cut_catch(void);

@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include "base/containers.h"
-#include "base/fs_impl.h"
+#include "base/fs_direct.h"
 
 struct tri_fs_file {
     char *path;
     int fd;
+    tri_fs_direct *direct; /* NULL: the usual way */
 };
 
 tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out)
@@ -34,8 +35,17 @@ tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out)
     return TRI_OK;
 }
 
+void tri_fs_file_pass_cache(tri_fs_file *file)
+{
+    if (!file->direct)
+        file->direct = tri_fs_direct_open(file->path);
+}
+
 tri_status tri_fs_file_write(tri_fs_file *file, const void *bytes, size_t nbytes, uint64_t at)
 {
+    if (file->direct)
+        return tri_fs_direct_write(file->direct, file->fd, bytes, nbytes, at) ? TRI_OK
+                                                                              : tri_fs_fail(file->path, "write", errno);
     for (size_t done = 0; done < nbytes;) {
         ssize_t put = tri_fs_put(file->fd, (const char *)bytes + done, nbytes - done, (off_t)(at + done));
         if (put < 0 && errno == EINTR)
@@ -49,6 +59,8 @@ tri_status tri_fs_file_write(tri_fs_file *file, const void *bytes, size_t nbytes
 
 tri_status tri_fs_file_sync(tri_fs_file *file)
 {
+    if (file->direct && !tri_fs_direct_flush(file->direct, file->fd))
+        return tri_fs_fail(file->path, "write", errno);
     return tri_fs_sync_fd(file->fd, file->path);
 }
 
@@ -56,6 +68,7 @@ tri_status tri_fs_file_close(tri_fs_file *file)
 {
     if (!file)
         return TRI_OK;
+    tri_fs_direct_close(file->direct);
     tri_status status = close(file->fd) != 0 && errno != EINTR ? tri_fs_fail(file->path, "close", errno) : TRI_OK;
     tri_free(file->path);
     tri_free(file);

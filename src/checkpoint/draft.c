@@ -18,6 +18,7 @@
 
 #define LOOK_MIN_NS (2 * TRI_NS_PER_MS)
 #define LOOK_MAX_NS (50 * TRI_NS_PER_MS)
+#define LARGE_NBYTES (UINT64_C(1) << 20)
 
 struct tri_checkpoint_draft {
     tri_checkpoint_draft_setup setup;
@@ -46,6 +47,8 @@ static tri_status files_open(tri_checkpoint_draft *draft)
         TRI_TRY(tri_fs_file_open(file->path, draft->first, &file->file));
         if (draft->first)
             TRI_TRY(tri_fs_file_write(file->file, file->header.text, file->header.nbytes, 0));
+        if (file->nbytes >= LARGE_NBYTES)
+            tri_fs_file_pass_cache(file->file);
     }
     return TRI_OK;
 }

@@ -259,6 +259,11 @@ const tri_stored_tensor *tri_safetensors_find(const tri_safetensors *file, const
     return tri_map_find(&file->names, name, &index) ? &file->tensors[index] : NULL;
 }
 
+uint64_t tri_safetensors_place(const tri_safetensors *file, const tri_stored_tensor *tensor)
+{
+    return (uint64_t)((const unsigned char *)tensor->bytes - (const unsigned char *)file->map.bytes);
+}
+
 const char *tri_safetensors_metadata(const tri_safetensors *file, const char *key)
 {
     for (size_t i = 0; i < file->metadata_count; i += 2)

@@ -30,6 +30,8 @@ int tri_safetensors_count(const tri_safetensors *file);
 const tri_stored_tensor *tri_safetensors_at(const tri_safetensors *file, int index);
 /* NULL when absent. */
 const tri_stored_tensor *tri_safetensors_find(const tri_safetensors *file, const char *name);
+/* Where its bytes begin in the file that was opened. */
+uint64_t tri_safetensors_place(const tri_safetensors *file, const tri_stored_tensor *tensor);
 /* A text of __metadata__, or NULL. */
 const char *tri_safetensors_metadata(const tri_safetensors *file, const char *key);
 void tri_safetensors_close(tri_safetensors *file);

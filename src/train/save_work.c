@@ -144,40 +144,52 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-#define HASH_PIECE (INT64_C(4) << 20) /* numbers */
-
-/* As a file as large as the weights is read, it does not become this process's memory. */
-static void tensor_hash(tri_params_hasher *hasher, const tri_stored_tensor *tensor)
+static tri_status tensor_hash(tri_params_hasher *hasher, tri_fs_reader *reader, const tri_stored_tensor *tensor,
+                              uint64_t place)
 {
-    const float *values = tensor->bytes;
-    const int64_t all = tri_shape_count(tensor->shape);
     tri_params_hasher_begin(hasher, tensor->name, tensor->shape);
-    for (int64_t first = 0; first < all; first += HASH_PIECE) {
-        const int64_t count = all - first < HASH_PIECE ? all - first : HASH_PIECE;
-        tri_params_hasher_put(hasher, values + first, count);
-        tri_fs_map_pass(values + first, (size_t)count * sizeof(float));
+    for (size_t done = 0, some; done < tensor->nbytes; done += some) {
+        const void *bytes;
+        TRI_TRY(tri_fs_reader_look(reader, place + done, tensor->nbytes - done, &bytes, &some));
+        some -= some % sizeof(float);
+        if (some == 0)
+            return tri_fail(TRI_EIO, "%s: cut short by another program", tensor->name);
+        tri_params_hasher_put(hasher, bytes, (int64_t)(some / sizeof(float)));
     }
+    return TRI_OK;
+}
+
+static tri_status tensors_hash(const tri_safetensors *file, tri_fs_reader *reader, uint64_t *hash)
+{
+    const int count = tri_safetensors_count(file);
+    const char **names = tri_alloc((size_t)count * sizeof(*names) + 1);
+    if (!names)
+        return TRI_ENOMEM;
+    for (int i = 0; i < count; i++)
+        names[i] = tri_safetensors_at(file, i)->name;
+    tri_params_hasher hasher;
+    tri_params_hasher_init(&hasher);
+    qsort(names, (size_t)count, sizeof(*names), by_name);
+    tri_status status = TRI_OK;
+    for (int i = 0; i < count && status == TRI_OK; i++) {
+        const tri_stored_tensor *tensor = tri_safetensors_find(file, names[i]);
+        status = tensor_hash(&hasher, reader, tensor, tri_safetensors_place(file, tensor));
+    }
+    *hash = tri_params_hasher_end(&hasher);
+    tri_free(names);
+    return status;
 }
 
 /* The weights: line of the run at this step, from what all have written. */
 static tri_status weights_hash(const char *path, uint64_t *hash)
 {
     tri_safetensors *file = NULL;
+    tri_fs_reader *reader = NULL;
     TRI_TRY(tri_safetensors_open(path, &file));
-    int count = tri_safetensors_count(file);
-    const char **names = tri_alloc((size_t)count * sizeof(*names) + 1);
-    if (names) {
-        for (int i = 0; i < count; i++)
-            names[i] = tri_safetensors_at(file, i)->name;
-        tri_params_hasher hasher;
-        tri_params_hasher_init(&hasher);
-        qsort(names, (size_t)count, sizeof(*names), by_name);
-        for (int i = 0; i < count; i++)
-            tensor_hash(&hasher, tri_safetensors_find(file, names[i]));
-        *hash = tri_params_hasher_end(&hasher);
-    }
-    tri_status status = names ? TRI_OK : TRI_ENOMEM;
-    tri_free(names);
+    tri_status status = tri_fs_reader_open(path, &reader);
+    if (status == TRI_OK)
+        status = tensors_hash(file, reader, hash);
+    tri_fs_reader_close(reader);
     tri_safetensors_close(file);
     return status;
 }

@@ -28,7 +28,7 @@
 #include "process/traced.h"
 
 #define WEIGHTS 262400 /* a little more than one piece under one checksum */
-#define RUN     1000   /* elements that are neighbours in one writer's share */
+#define RUN     3000   /* elements that are neighbours in one writer's share: whole blocks of the disk and parts */
 
 static struct {
     int points, kept, made; /* struck, of these with the old checkpoint after it, with the new one */
