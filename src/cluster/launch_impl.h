@@ -222,6 +222,9 @@ struct launch {
     int64_t restarted; /* processes, so far */
     int asked;         /* steps that a rank shall be asked to trace; 0: nobody wants that */
     int64_t kill_ns, cut_ns;
+    struct {
+        int64_t before, last, look_ns; /* counts at the look before the last one and then; -1: nobody says */
+    } oom;
     tri_launch_result *result;
     tri_status status; /* of the launcher itself; the first one stays */
     char message[TRI_ERROR_NBYTES];
@@ -288,6 +291,19 @@ void tri_launch_far_check(launch *job);
 void tri_launch_far_leave(launch *job, launch_rank *rank);
 /* The connection is there, or was: tells it, or has it told by the next one. */
 void tri_launch_far_signal(launch_rank *rank, const char *name);
+
+/* --- launch_death.c --- */
+
+#define LAUNCH_DEATH_NBYTES 256
+
+/* How often the kernel's out-of-memory killer has struck: in this process's control group where that is counted, else on
+ * this machine; -1: nobody says. `root`: "", or where a test has its files. */
+int64_t tri_launch_oom_count(const char *root);
+/* When ranks have been started; and now and then, so that a strike of long ago explains no later death. */
+void tri_launch_death_begin(launch *job);
+void tri_launch_death_look(launch *job);
+/* "was killed by ...", of a rank that a signal has killed. */
+void tri_launch_death_words(const launch *job, const launch_rank *rank, int signal, char words[LAUNCH_DEATH_NBYTES]);
 
 /* --- launch_watch.c --- */
 

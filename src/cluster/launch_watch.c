@@ -239,8 +239,9 @@ static bool others_go_on(launch *job, const launch_rank *rank, int signal)
 {
     if (!job->config->elastic || signal == 0 || job->stopping || (job->alive == 0 && !tri_launch_is_needed(job)))
         return false;
-    tri_launch_say(job, "trireme: worker %d was killed by signal %d (%s); the others go on\n", rank->rank, signal,
-                   strsignal(signal));
+    char words[LAUNCH_DEATH_NBYTES];
+    tri_launch_death_words(job, rank, signal, words);
+    tri_launch_say(job, "trireme: worker %d %s; the others go on\n", rank->rank, words);
     return true;
 }
 
@@ -259,9 +260,11 @@ static bool rank_restart(launch *job, launch_rank *rank, int signal)
 {
     if (signal == 0 || job->stopping || job->signal_passed || job->restarted >= job->config->restarts)
         return false;
+    char words[LAUNCH_DEATH_NBYTES];
     restarted_note(job, job->restarted + 1);
-    tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s); started again (%lld of at most %lld)\n",
-                   rank->rank, signal, strsignal(signal), (long long)job->restarted, (long long)job->config->restarts);
+    tri_launch_death_words(job, rank, signal, words);
+    tri_launch_say(job, "trireme: rank %d %s; started again (%lld of at most %lld)\n", rank->rank, words,
+                   (long long)job->restarted, (long long)job->config->restarts);
     for (int i = 0; i < 2; i++)
         tri_launch_stream_close(&rank->streams[i]);
     tri_status status = tri_launch_child_start(&job->start, rank);
@@ -287,8 +290,9 @@ static void cause_tell(launch *job, tri_launch_result *cause)
     const char *shell = tri_launch_shell_name(job->config);
 
     if (cause->signal) {
-        tri_launch_say(job, "trireme: rank %d was killed by signal %d (%s)%s\n", cause->rank, cause->signal,
-                       strsignal(cause->signal), others);
+        char words[LAUNCH_DEATH_NBYTES];
+        tri_launch_death_words(job, rank, cause->signal, words);
+        tri_launch_say(job, "trireme: rank %d %s%s\n", cause->rank, words, others);
     } else if (has_no_connection(rank, cause)) {
         const char *reason =
             tri_launch_words_reason(rank) ? rank->words.reason : "it ended with exit code 255, silently";
@@ -428,6 +432,7 @@ void tri_launch_watch(launch *job)
 {
     int64_t flush_ns = 0;
 
+    tri_launch_death_begin(job);
     while (job->alive > 0 || tri_launch_is_needed(job)) {
         wait_turn(job);
         signals_check(job);
@@ -439,6 +444,7 @@ void tri_launch_watch(launch *job)
         if (job->start.journal)
             files_read(job);
         ends_check(job);
+        tri_launch_death_look(job);
         if (job->status != TRI_OK)
             tri_launch_stop_others(job);
         sinks_check(job);
