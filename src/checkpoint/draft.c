@@ -16,8 +16,8 @@
 #include "base/runtime.h"
 #include "checkpoint/draft_files.h"
 
-#define LOOK_MIN_NS (2 * TRI_NS_PER_MS)
-#define LOOK_MAX_NS (50 * TRI_NS_PER_MS)
+#define LOOK_MIN_NS  (2 * TRI_NS_PER_MS)
+#define LOOK_MAX_NS  (50 * TRI_NS_PER_MS)
 #define LARGE_NBYTES (UINT64_C(1) << 20)
 
 struct tri_checkpoint_draft {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_death.c: why a rank was killed, as far as the kernel says: nothing tells a process of its out-of-memory killer,
- * but a count does, of each control group and of the machine.
+ * launch_death.c: why a rank was killed, as far as the kernel says: nothing tells a process of its out-of-memory
+ * killer, but a count does, of each control group and of the machine.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,9 +82,10 @@ void tri_launch_death_words(const launch *job, const launch_rank *rank, int sign
     bool is_here = !rank->host || rank->host->is_local;
 
     if (signal == SIGKILL && is_here && job->oom.before >= 0 && tri_launch_oom_count("") > job->oom.before)
-        snprintf(words, LAUNCH_DEATH_NBYTES,
-                 "was killed by the kernel for want of memory (signal 9; 'trireme plan' says what a rank takes; a smaller "
-                 "train.batch, or parallel.sync=zero3, takes less)");
+        snprintf(
+            words, LAUNCH_DEATH_NBYTES,
+            "was killed by the kernel for want of memory (signal 9; 'trireme plan' says what a rank takes; a smaller "
+            "train.batch, or parallel.sync=zero3, takes less)");
     else
         snprintf(words, LAUNCH_DEATH_NBYTES, "was killed by signal %d (%s)", signal, strsignal(signal));
 }

@@ -296,8 +296,8 @@ void tri_launch_far_signal(launch_rank *rank, const char *name);
 
 #define LAUNCH_DEATH_NBYTES 256
 
-/* How often the kernel's out-of-memory killer has struck: in this process's control group where that is counted, else on
- * this machine; -1: nobody says. `root`: "", or where a test has its files. */
+/* How often the kernel's out-of-memory killer has struck: in this process's control group where that is counted, else
+ * on this machine; -1: nobody says. `root`: "", or where a test has its files. */
 int64_t tri_launch_oom_count(const char *root);
 /* When ranks have been started; and now and then, so that a strike of long ago explains no later death. */
 void tri_launch_death_begin(launch *job);

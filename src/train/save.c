@@ -71,8 +71,9 @@ tri_status tri_job_saver_open(tri_job *job)
     tri_free(work);
     TRI_TRY(status);
     saver->copy = tri_alloc_bulk((size_t)count * sizeof(float) + 1);
+    /* The system gives its pages now, not while the first save holds all up. */
     for (int64_t i = 0; saver->copy && i < count; i += 4096 / (int64_t)sizeof(float))
-        *(volatile float *)&saver->copy[i] = 0; /* the system gives its pages now, not while the first save pauses all */
+        *(volatile float *)&saver->copy[i] = 0;
     if (!saver->copy)
         return tri_fail(TRI_ENOMEM,
                         "no memory for the copy that is written while training goes on (%lld bytes): "

@@ -53,7 +53,8 @@ static void the_nearest_count_is_taken(void **state)
         {"/sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n", 5},
         {"/sys/fs/cgroup/memory/kube/pod/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n", 4},
         {"/proc/self/cgroup", "0::/user.slice/run\n", 7},
-        {"/sys/fs/cgroup/user.slice/run/memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n", 1},
+        {"/sys/fs/cgroup/user.slice/run/memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n",
+         1},
     };
 
     (void)state;
