@@ -134,7 +134,7 @@ static tri_status values_read(manifest *at, const char *path, char **words, int 
     char *text;
     size_t nbytes;
     tri_options_defaults(&table, &at->config);
-    TRI_TRY(tri_fs_read(path, FILE_LIMIT, &text, &nbytes));
+    TRI_TRY(tri_fs_read_config(path, FILE_LIMIT, &text, &nbytes));
     tri_status status = tri_yaml_parse(&at->arena, text, nbytes, path, &at->values);
     tri_free(text);
     TRI_TRY(status);
@@ -196,7 +196,7 @@ static tri_status config_read(manifest *at, const char *values_path)
                : tri_format("%.*s/%s", (int)(slash - values_path), values_path, at->config.config);
     if (!path)
         return TRI_ENOMEM;
-    tri_status status = tri_fs_read(path, FILE_LIMIT, &text, &nbytes);
+    tri_status status = tri_fs_read_config(path, FILE_LIMIT, &text, &nbytes);
     tri_free(path);
     TRI_TRY_IN(status, "k8s.config");
     return known_take(at, "config", text);

@@ -107,6 +107,12 @@ tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nby
     return TRI_OK;
 }
 
+tri_status tri_fs_read_config(const char *path, uint64_t limit, char **out, size_t *nbytes)
+{
+    tri_status status = tri_fs_read(path, limit, out, nbytes);
+    return status == TRI_ENOTFOUND ? TRI_ECONFIG : status;
+}
+
 tri_status tri_fs_read_part(const char *path, uint64_t at, void *bytes, size_t room, size_t *got)
 {
     int fd = tri_fs_open_retrying(path, O_RDONLY);

@@ -14,6 +14,8 @@
 
 /* Reads a whole file (at most limit bytes, 0 = no limit) and adds a 0 byte; tri_free() *out. */
 tri_status tri_fs_read(const char *path, uint64_t limit, char **out, size_t *nbytes);
+/* The same of a configuration that a person has named: one that is not there is TRI_ECONFIG. */
+tri_status tri_fs_read_config(const char *path, uint64_t limit, char **out, size_t *nbytes);
 /* Some of a file that may grow or shrink meanwhile: at most `room` bytes from `at` on; *got 0: it has no more. */
 tri_status tri_fs_read_part(const char *path, uint64_t at, void *bytes, size_t room, size_t *got);
 /* How many bytes a file has. */

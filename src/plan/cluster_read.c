@@ -180,7 +180,7 @@ tri_status tri_plan_cluster_load(const char *path, tri_plan_cluster *cluster)
     char *text;
     size_t nbytes;
     *cluster = (tri_plan_cluster){0};
-    TRI_TRY_IN(tri_fs_read(path, FILE_LIMIT_NBYTES, &text, &nbytes), "while reading the cluster");
+    TRI_TRY_IN(tri_fs_read_config(path, FILE_LIMIT_NBYTES, &text, &nbytes), "while reading the cluster");
     tri_status status = tri_plan_cluster_parse(text, nbytes, path, cluster);
     tri_free(text);
     return status;

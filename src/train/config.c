@@ -194,7 +194,8 @@ static tri_status config_parse(tri_config *config, const char *path, const char 
     char *read = NULL;
     size_t nbytes = text ? strlen(text) : 0;
     if (!text && path) {
-        TRI_TRY_IN(tri_fs_read(path, CONFIG_FILE_LIMIT_NBYTES, &read, &nbytes), "while reading the configuration");
+        TRI_TRY_IN(tri_fs_read_config(path, CONFIG_FILE_LIMIT_NBYTES, &read, &nbytes),
+                   "while reading the configuration");
         text = read;
     }
     tri_status status =

@@ -150,7 +150,7 @@ tri_status tri_sweep_load(const char *path, bool outer, tri_sweep *sweep)
     tri_yaml *root = NULL;
     *sweep = (tri_sweep){0};
     tri_options_defaults(&tri_tune_options, &sweep->tune);
-    TRI_TRY_IN(tri_fs_read(path, FILE_LIMIT_NBYTES, &read, &nbytes), "while reading the sweep");
+    TRI_TRY_IN(tri_fs_read_config(path, FILE_LIMIT_NBYTES, &read, &nbytes), "while reading the sweep");
     tri_status status = tri_yaml_parse(&sweep->arena, read, nbytes, path, &root);
     tri_free(read);
     TRI_TRY(status);
