@@ -206,29 +206,32 @@ static tri_status cut_before(const tri_sections *sections, int node, const char 
     for (int s = 1; s < sections->count; s++) {
         if (sections->items[s].first_node == node) {
             if (node <= previous)
-                return tri_fail(TRI_ECONFIG, "pipeline: cut before '%s': want layers in the order of the model", layer);
+                return tri_fail(TRI_ECONFIG, "parallel.cut_at: cut before '%s': want layers in the order of the model",
+                                layer);
             *out = node;
             return TRI_OK;
         }
         if (sections->items[s].first_node < node)
             near = sections->items[s].layer;
     }
-    return tri_fail(TRI_ECONFIG,
-                    "pipeline: the model cannot be cut before '%s': it begins it, or a fused relu or a block that is "
-                    "formed again would be torn%s%s",
-                    layer, near[0] ? "; the nearest place before it: " : "", near);
+    return tri_fail(
+        TRI_ECONFIG,
+        "parallel.cut_at: the model cannot be cut before '%s': it begins it, or a fused relu or a block that is "
+        "formed again would be torn%s%s",
+        layer, near[0] ? "; the nearest place before it: " : "", near);
 }
 
 tri_status tri_stages_by_hand(const tri_model *model, const tri_sections *sections, const char *const *names, int count,
                               tri_stages *out)
 {
     if (count < 0 || count >= TRI_STAGES_MAX)
-        return tri_fail(TRI_ECONFIG, "pipeline: want at most %d cuts, got %d", TRI_STAGES_MAX - 1, count);
+        return tri_fail(TRI_ECONFIG, "parallel.cut_at: want at most %d cuts, got %d", TRI_STAGES_MAX - 1, count);
     *out = (tri_stages){.count = count + 1};
     for (int i = 0; i < count; i++) {
         int node = node_of_layer(model, names[i]);
         if (node < 0)
-            return tri_fail(TRI_ECONFIG, "pipeline: '%s' is the name of no layer with parameters (they are such as %s)",
+            return tri_fail(TRI_ECONFIG,
+                            "parallel.cut_at: '%s' is the name of no layer with parameters (they are such as %s)",
                             names[i], sections->items[sections->count / 2].layer);
         TRI_TRY(cut_before(sections, node, names[i], out->first_node[i], &out->first_node[i + 1]));
     }

@@ -64,12 +64,12 @@ static tri_status check_wanted(const char *name, int ranks, int each, int micros
         if (strcmp(names[i], name) == 0)
             *out = names[i];
     if (!*out)
-        return tri_fail(TRI_ECONFIG, "pipeline: want a schedule of %s, got '%s'", tri_pipe_schedule_names, name);
+        return tri_fail(TRI_ECONFIG, "parallel.schedule: want %s, got '%s'", tri_pipe_schedule_names, name);
     if (ranks < 1 || micros < 1)
         return tri_fail(TRI_ECONFIG, "pipeline: want at least 1 rank and 1 micro-batch, got %d and %d", ranks, micros);
     bool interleaved = strcmp(name, "interleaved") == 0;
     if (interleaved ? each < 2 || ranks < 2 : each != 1)
-        return tri_fail(TRI_ECONFIG, "pipeline: schedule %s wants %s, got %d and %d", name,
+        return tri_fail(TRI_ECONFIG, "parallel.schedule %s wants %s, got %d and %d", name,
                         interleaved ? "2 or more ranks with 2 or more chunks each" : "ranks with 1 chunk each", ranks,
                         each);
     if ((int64_t)ranks * each > 1 << 16 || (int64_t)micros * each > 1 << 24)

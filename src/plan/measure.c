@@ -163,9 +163,10 @@ static tri_status hosts_measure(const tri_plan_crew *crew, double price, tri_pla
     int count = tri_plan_crew_count(crew), local = crew->comm ? tri_comm_local_count(crew->comm) : 1;
     double memory = tri_plan_host_memory(local);
     tri_host_id(id);
-    int64_t mine[FACT_COUNT] = {0};
+    uint64_t host = 0;
     for (const char *at = id; *at; at++)
-        mine[FACT_HOST] = mine[FACT_HOST] * 31 + *at;
+        host = host * 31 + (unsigned char)*at;
+    int64_t mine[FACT_COUNT] = {[FACT_HOST] = (int64_t)host};
     mine[FACT_MEMORY] = isfinite(memory) ? (int64_t)memory : -1;
     int64_t *all = tri_alloc((size_t)count * sizeof(mine));
     if (!all)

@@ -282,6 +282,18 @@ static tri_status check_tensor(const tri_parallel_config *parallel, int ranks)
     return TRI_OK;
 }
 
+/* Each worker of parameter servers trains the whole model by itself. */
+static tri_status check_served(const tri_parallel_config *parallel)
+{
+    const char *const sizes[2] = {parallel->tensor, parallel->pipeline};
+    for (int i = 0; strcmp(parallel->sync, "ps") == 0 && i < 2; i++)
+        if (strcmp(sizes[i], "1") != 0)
+            return tri_fail(TRI_ECONFIG,
+                            "parallel.sync ps: each worker has the whole model: want parallel.%s 1, got %s",
+                            i == 0 ? "tensor" : "pipeline", sizes[i]);
+    return TRI_OK;
+}
+
 tri_status tri_config_check(const tri_config *config, int ranks)
 {
     const tri_train_config *train = &config->train;
@@ -295,6 +307,7 @@ tri_status tri_config_check(const tri_config *config, int ranks)
     if ((train->shards_at_once & (train->shards_at_once - 1)) != 0)
         return tri_fail(TRI_ECONFIG, "train.shards_at_once: want a power of two or 0, found %lld",
                         (long long)train->shards_at_once);
+    TRI_TRY(check_served(&config->parallel));
     tri_mesh mesh = {0};
     if (ranks > 0 && strcmp(config->parallel.layout, "auto") != 0)
         TRI_TRY(tri_mesh_shape(&config->parallel, ranks, &mesh));

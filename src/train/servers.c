@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/log.h"
 #include "parallel/sync_ps.h"
 #include "ps/client.h"
 #include "train/job.h"
@@ -42,6 +43,10 @@ tri_status tri_job_servers_find(tri_job *job, tri_ps_client *client)
         return tri_fail(TRI_ECONFIG, "%d workers but train.shards is %lld: want at least one shard per worker",
                         setup->workers, (long long)job->config.train.shards);
     TRI_TRY(tri_ps_check(&job->config.ps, setup->workers));
+    if (job->config.ps.replicas > setup->servers && setup->worker == 0)
+        tri_log(TRI_LOG_WARN,
+                "ps.replicas %lld with %d server: nobody else can hold its blocks (want --servers 2 or more)",
+                (long long)job->config.ps.replicas, setup->servers);
     int64_t shards = (job->config.train.shards + setup->workers - 1) / setup->workers;
     if (tri_ps_consistency(&job->config.ps) == PS_BSP && tri_ps_is_coded(&job->config.ps) &&
         shards > TRI_TREE_MAX_PARTS)

@@ -320,7 +320,7 @@ class Servers(unittest.TestCase):
             (["-n", "2", "--servers", "1", "train.precision=f16"], "train.precision f16"),
             (["-n", "2", "--restarts", "1"], "--restarts goes with --servers"),
             (["-n", "3", "--servers", "1", "train.shards=2"], "3 workers but train.shards is 2"),
-            (["-n", "2", "--servers", "1", "parallel.tensor=2"], "tensor 2"),
+            (["-n", "2", "--servers", "1", "parallel.tensor=2"], "want parallel.tensor 1, got 2"),
             (["-n", "2", "--servers", "1", "ps.consistency=none"], "ps.consistency"),
             (["-n", "2", "--servers", "1", "ps.backup_workers=2"], "want fewer than there are workers (2)"),
             (["-n", "2", "--servers", "1", "ps.backup_workers=1", "ps.consistency=ssp"], "want bsp, or 0"),
