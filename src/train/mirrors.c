@@ -140,13 +140,14 @@ void tri_job_mirror_close(tri_job *job)
 tri_status tri_job_commit(tri_job *job, bool *same)
 {
     tri_job_roles *roles = &job->roles;
+    const bool due = tri_job_mirrors_due(job, job->step);
     *same = true;
     if (!roles->on || job->world == 1)
         return TRI_OK;
-    if (roles->batch && !job->record.skipped)
+    if (roles->batch && (!job->record.skipped || due)) /* a rank whose bits have flipped may judge alone */
         TRI_TRY_IN(tri_batch_run(roles->batch, NULL), "while mirrors get the sums");
     roles->phase = TRI_STEP_READY;
-    if (tri_job_mirrors_due(job, job->step)) {
+    if (due) {
         TRI_TRY(tri_job_mirrors_compare(job, "commit", same));
         if (!*same)
             roles->phase = TRI_STEP_OPEN;

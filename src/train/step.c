@@ -197,19 +197,17 @@ static bool norm_is_wanted(const tri_job *job)
 
 /* Weights move by the mean gradient over all targets of the batch that count: one division, here, at the end. A batch
  * in which none counts has no loss and moves nothing by its gradient, which is zero. */
-static tri_status figures_find(tri_job *job)
+static void figures_find(tri_job *job)
 {
     const float *tail = job->sync->tail;
     float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
     wishes_read(job);
     tri_job_used_read(job);
     job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
-    TRI_TRY(tri_job_guard_loss(job));
     job->moves = (tri_optim_figures){.step = job->step,
                                      .lr = (float)job->record.lr,
                                      .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
                                      .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
-    return TRI_OK;
 }
 
 /* What this rank moves: its pieces, or the slice whose sums have come. */
@@ -224,11 +222,12 @@ static void weights_step(tri_job *job, tri_sync_slice slice)
     }
 }
 
-/* All that the step is a function of is known behind it. */
+/* All that the step is a function of is known behind it. What ranks do together comes first: where they share layers
+ * out, a bit that has flipped at one of them may let it alone see a loss that is no number, or jumps. */
 static tri_status step_judge(tri_job *job)
 {
     double norm = NAN, limit = job->config.optim.clip_norm;
-    TRI_TRY(figures_find(job));
+    figures_find(job);
     float scale = job->moves.grad_scale;
     if (job->sync->ops->fold)
         job->sync->ops->fold(job->sync);
@@ -237,6 +236,7 @@ static tri_status step_judge(tri_job *job)
     TRI_TRY(tri_job_hook_run(job));
     if (!job->ahead && norm_is_wanted(job))
         TRI_TRY(tri_job_gradient_norm(job, &norm));
+    TRI_TRY(tri_job_guard_loss(job));
     TRI_TRY(tri_job_guard_judge(job, judges_by_norm(job) ? norm : 0));
     if (!job->ahead)
         TRI_TRY(tri_job_show_gradients(job, scale));
@@ -297,14 +297,15 @@ static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_
 }
 
 /* A loss that is no number may be that of a bit that has flipped: before it ends the run parts are compared with their
- * mirrors. All ranks judge alike. */
+ * mirrors, by the calls of those that see nothing wrong. */
 static tri_status doubt(tri_job *job, tri_status status, bool *same)
 {
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     if (status != TRI_ENUMERIC || !tri_job_mirrors_due(job, job->step))
         return status;
-    TRI_TRY(tri_job_mirrors_compare(job, "mirrors", same));
+    TRI_TRY(tri_job_commit(job, same));
+    job->roles.phase = TRI_STEP_OPEN;
     return *same ? tri_fail_copy(status, message) : TRI_OK;
 }
 
