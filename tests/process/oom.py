@@ -30,6 +30,9 @@ class Group:
             try:
                 self.path.mkdir()
                 (self.path / limit).write_text(str(LIMIT))
+                for swap, most in (("memory.memsw.limit_in_bytes", LIMIT), ("memory.swap.max", 0)): # it shall not go there instead
+                    if (self.path / swap).exists():
+                        (self.path / swap).write_text(str(most))
             except OSError:
                 self.leave()
                 continue
