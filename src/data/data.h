@@ -151,6 +151,8 @@ typedef struct tri_loader_batch {
     const void *input;           /* [shards * rows_max, sample...], f32 (i32 for integer tokens), padded with zeros */
     const void *target;          /* i32 or f32 */
     uint64_t marks;              /* of the samples that were put into it (tri_sampler_mark); 0: none is wanted */
+    int64_t late_ns; /* of the wait for it: by how much the thread woke later than it had asked to, stopped or without
+                      * a core */
     /* Both NULL where the setup says that they are not read. */
 } tri_loader_batch;
 

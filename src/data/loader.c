@@ -23,6 +23,7 @@
 #define LINE_NBYTES  64 /* of the cache */
 #define AHEAD_NBYTES 4096
 #define AHEAD_ROWS   2
+#define SLICE_MS     5  /* of a wait */
 #define TILE_ROWS    16 /* samples that one thread prepares at a time */
 
 typedef struct loader_slot {
@@ -497,6 +498,19 @@ tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, 
     return TRI_OK;
 }
 
+/* Waits in short slices: who wakes long after the end of one did not wait for data alone. */
+static int64_t made_await(tri_loader *loader)
+{
+    int64_t late_ns = 0;
+    while (loader->made == loader->taken) {
+        const int64_t due_ns = tri_deadline_after_ms(SLICE_MS);
+        (void)tri_cond_wait(&loader->moved, &loader->mutex, due_ns);
+        const int64_t now_ns = tri_now_ns();
+        late_ns += now_ns > due_ns ? now_ns - due_ns : 0;
+    }
+    return late_ns;
+}
+
 tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
 {
     int64_t total = loader->setup.end_step - loader->setup.first_step;
@@ -509,10 +523,10 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
         prepare_batch(loader, loader->setup.first_step + loader->made, &loader->slots[0]);
         loader->made++;
     }
-    while (loader->made == loader->taken)
-        tri_cond_wait(&loader->moved, &loader->mutex, TRI_FOREVER);
+    const int64_t late_ns = made_await(loader);
     const loader_slot *slot = &loader->slots[loader->taken % loader->slot_count];
     *batch = slot->batch;
+    batch->late_ns = late_ns;
     tri_status status = slot->status == TRI_OK ? TRI_OK : tri_fail_copy(slot->status, slot->text);
     loader->taken++;
     tri_cond_broadcast(&loader->moved);

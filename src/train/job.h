@@ -622,6 +622,8 @@ bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
 /* The main thread begins to wait for its batch, or has it. */
 void tri_job_watch_data(const tri_job *job, bool begins);
+/* Of that wait: seconds for which this rank stood still. */
+void tri_job_watch_late(tri_job *job, double seconds);
 /* Work of this rank that no step has counted: a simulated step's time. */
 void tri_job_watch_add(tri_job *job, double seconds);
 /* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */

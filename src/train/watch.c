@@ -152,6 +152,12 @@ void tri_job_watch_data(const tri_job *job, bool begins)
         tri_disk_wait_data(job->watch->disk, begins);
 }
 
+void tri_job_watch_late(tri_job *job, double seconds)
+{
+    if (job->watch)
+        job->watch->sum.late += seconds;
+}
+
 void tri_job_watch_add(tri_job *job, double seconds)
 {
     if (job->watch)

@@ -99,6 +99,22 @@ static void a_disk_that_nobody_waits_for_is_no_cause(void **state)
     assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_disk);
 }
 
+/* Stopped while it waited for its batch: both took half a second. */
+static void who_is_stopped_in_its_wait_for_data_was_stopped(void **state)
+{
+    (void)state;
+    tri_slow_row rows[RANKS];
+    rows_fill(rows, 0.5);
+    rows[SLOW].forward = rows[SLOW].backward = 0.1;
+    rows[SLOW].data = 0.6;
+    rows[SLOW].strain.cpu_seconds_total = 0.3;
+    assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_data);
+    rows[SLOW].late = 0.5;
+    assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_stopped);
+    rows[SLOW].late = 0.7; /* more than the wait, by clocks that round */
+    assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_stopped);
+}
+
 static void a_cause_that_all_have_is_none(void **state)
 {
     (void)state;
@@ -175,6 +191,7 @@ int main(void)
         cmocka_unit_test(nobody_is_slow_where_all_wait_alike),
         cmocka_unit_test(each_cause_is_named),
         cmocka_unit_test(a_disk_that_nobody_waits_for_is_no_cause),
+        cmocka_unit_test(who_is_stopped_in_its_wait_for_data_was_stopped),
         cmocka_unit_test(a_cause_that_all_have_is_none),
         cmocka_unit_test(a_link_that_loses_is_named_where_all_wait),
         cmocka_unit_test(a_link_is_named_by_its_ends_where_the_kernel_tells_of_it),
