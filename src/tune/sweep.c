@@ -113,6 +113,10 @@ static tri_status check(tri_sweep *sweep, const char *path, bool outer)
     else
         snprintf(sweep->config, sizeof(sweep->config), "%s", tune->config);
     sweep->wants_most = strcmp(tune->metric, "test_accuracy") == 0;
+    sweep->wants_pace = strcmp(tune->metric, "step_seconds") == 0;
+    sweep->each_step = sweep->wants_pace || strcmp(tune->metric, "loss") == 0;
+    if (sweep->wants_pace && tune->parallel == 0) /* trials would take each other's memory and caches */
+        tune->parallel = 1;
     TRI_TRY(rungs_make(sweep, path));
     if (outer)
         return TRI_OK;

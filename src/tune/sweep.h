@@ -11,8 +11,9 @@
 
 #define TRI_TUNE_OPTIONS(X)                                                                                            \
     X(PATH, config, "", 0, 0, NULL, "configuration that trials change; its path is relative to the sweep's file")      \
-    X(NAME, metric, "test_loss", 0, 0, "test_loss|test_accuracy|test_perplexity|loss",                                 \
-      "field of metrics.jsonl that tells how good a trial is; the best is the least, of test_accuracy the most")       \
+    X(NAME, metric, "test_loss", 0, 0, "test_loss|test_accuracy|test_perplexity|loss|step_seconds",                    \
+      "field of metrics.jsonl that tells how good a trial is; the best is the least, of test_accuracy the most; "      \
+      "step_seconds: median of the later half of the steps")                                                           \
     X(INT, trials, "0", 0, 1e6, NULL, "trials of the sweep; 0 = a grid's all, else 32")                                \
     X(INT, steps, "0", 0, 1e15, NULL, "steps of a whole trial, 0 = as the configuration says (not with asha)")         \
     X(NAME, search, "tpe", 0, 0, "grid|random|tpe", "how the options of the next trial are chosen")                    \
@@ -25,7 +26,8 @@
       "tpe: trials at random to begin with; median: trials that must have come as "                                    \
       "far before one is stopped")                                                                                     \
     X(INT, seed, "1", 0, 9e15, NULL, "of the choices; train.seed is the configuration's")                              \
-    X(INT, parallel, "0", 0, 4096, NULL, "trials at once, 0 = as many as cores and memory are there for")              \
+    X(INT, parallel, "0", 0, 4096, NULL,                                                                               \
+      "trials at once, 0 = as many as cores and memory are there for; step_seconds: 1")                                \
     X(INT, workers, "1", 1, 65536, NULL, "of each trial (trireme train -n)")                                           \
     X(INT, threads, "1", 1, 1024, NULL, "of each worker, on cores of their own where there are enough")                \
     X(INT, memory_mib, "0", 0, 1e9, NULL, "that a trial takes, 0 = as planned for the configuration as it stands")     \
@@ -45,6 +47,8 @@ typedef struct tri_sweep {
     char config[1200]; /* path from here */
     char *text;        /* what must not change while the sweep lasts: as YAML, without trials and parallel */
     bool wants_most;   /* of the metric */
+    bool wants_pace;   /* the metric is step_seconds */
+    bool each_step;    /* has a value of it */
     int64_t rungs[TRI_SWEEP_MAX_RUNGS]; /* asha: steps, the last are those of a whole trial */
     int rung_count;
 } tri_sweep;

@@ -16,7 +16,7 @@
 #include "tune/schedule.h"
 
 #define MEMORY_SHARE  0.8
-#define LOSS_POINTS   20 /* of a trial, where the metric is that of each step */
+#define STEP_POINTS   20 /* of a trial, where the metric is that of each step */
 #define GRACE_NS      (20 * TRI_NS_PER_S)
 #define TURN_NS       (50 * TRI_NS_PER_MS)
 #define LOG_LIMIT     (64u << 20)
@@ -138,11 +138,25 @@ typedef struct seen_by {
     tri_tuner_slot *slot;
 } seen_by;
 
-/* Of the losses of each step a few are kept. */
-static bool loss_is_kept(const tri_trial *trial, int64_t done)
+/* Of the values of each step a few are kept. */
+static bool is_kept(const tri_sweep *sweep, const tri_trial *trial, int64_t done)
 {
-    const int64_t every = trial->target / LOSS_POINTS > 0 ? trial->target / LOSS_POINTS : 1;
-    return done % every == 0 || done == trial->target;
+    const int64_t every = trial->target / STEP_POINTS > 0 ? trial->target / STEP_POINTS : 1;
+    return !sweep->each_step || done % every == 0 || done == trial->target;
+}
+
+/* NaN: this line says nothing of the metric, or nothing that is kept. */
+static double value_find(const tri_sweep *sweep, tri_tuner_slot *slot, const tri_metrics_line *line, int64_t done)
+{
+    const bool is_step = !isnan(tri_metrics_line_real(line, "samples_per_s"));
+    slot->steps = slot->steps || is_step;
+    if (is_step && sweep->wants_pace)
+        slot->status = tri_pace_add(&slot->pace, line);
+    if (done < 1 || slot->status != TRI_OK || !is_kept(sweep, slot->trial, done))
+        return NAN;
+    if (sweep->wants_pace)
+        return is_step ? tri_pace_median(&slot->pace) : NAN;
+    return tri_metrics_line_real(line, sweep->tune.metric);
 }
 
 static void line_seen(void *arg, const tri_metrics_line *line)
@@ -150,20 +164,17 @@ static void line_seen(void *arg, const tri_metrics_line *line)
     const seen_by *by = arg;
     tri_trial *trial = by->slot->trial;
     const tri_sweep *sweep = by->tuner->sweep;
-    const char *metric = sweep->tune.metric;
-    const bool each_step = strcmp(metric, "loss") == 0;
-    int64_t step = tri_metrics_line_step(line) + 1; /* lines count steps from 0, points those that are done */
-    double value = tri_metrics_line_real(line, metric);
-    if (!isnan(tri_metrics_line_real(line, "samples_per_s")))
-        by->slot->steps = true;
-    if (isnan(value) || step < 1 || (each_step && !loss_is_kept(trial, step)) || by->slot->status != TRI_OK)
+    if (by->slot->status != TRI_OK)
         return;
+    const int64_t done = tri_metrics_line_step(line) + 1; /* lines count steps from 0 */
+    const double value = value_find(sweep, by->slot, line, done);
     const size_t before = trial->points.count;
-    by->slot->status = tri_trials_point_add(by->tuner->trials, trial, step, value);
+    if (!isnan(value))
+        by->slot->status = tri_trials_point_add(by->tuner->trials, trial, done, value);
     if (by->slot->status != TRI_OK || trial->points.count == before)
         return;
     by->tuner->tell(by->tuner->arg, trial, tri_trial_last(trial));
-    if (sweep->tune.schedule[0] == 'm' && !by->slot->stops && step != trial->target && by->slot->child.pid > 0 &&
+    if (sweep->tune.schedule[0] == 'm' && !by->slot->stops && done != trial->target && by->slot->child.pid > 0 &&
         tri_schedule_stops(sweep, by->tuner->trials, trial))
         tri_tuner_stop(by->tuner, trial);
 }
@@ -225,6 +236,7 @@ static tri_status slot_end(tri_tuner *tuner, tri_tuner_slot *slot, int code)
         error_find(tuner, trial, code);
     tuner->failures = trial->state == TRI_TRIAL_FAILED && !slot->steps ? tuner->failures + 1 : 0;
     slot->trial = NULL;
+    tri_pace_fini(&slot->pace);
     TRI_TRY(tri_trials_save(tuner->trials, trial));
     tuner->tell(tuner->arg, trial, NULL);
     if (tuner->failures < tuner->sweep->tune.failures)
@@ -356,6 +368,8 @@ void tri_tuner_close(tri_tuner *tuner)
     }
     for (int i = 0; i < left; i++)
         tri_child_kill(&tuner->slots[i].child);
+    for (int i = 0; i < left; i++)
+        tri_pace_fini(&tuner->slots[i].pace);
     tri_free(tuner->slots);
     tri_free(tuner->cpus);
     tuner->slots = NULL;

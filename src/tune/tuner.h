@@ -8,6 +8,7 @@
 
 #include "cluster/child.h"
 #include "monitor/metrics_read.h"
+#include "tune/pace.h"
 #include "tune/trials.h"
 
 /* Something about a trial: a point (not NULL) was added, or it has ended (its state says how). */
@@ -17,8 +18,9 @@ typedef struct tri_tuner_slot {
     tri_trial *trial; /* NULL: free */
     tri_child child;
     tri_metrics_tail reader;
-    bool stops; /* it was asked to */
-    bool steps; /* it has made one */
+    bool stops;    /* it was asked to */
+    bool steps;    /* it has made one */
+    tri_pace pace; /* where that is the metric */
     int64_t start_ns;
     tri_status status; /* of what came from its file */
 } tri_tuner_slot;

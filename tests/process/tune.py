@@ -137,6 +137,21 @@ class Tune(unittest.TestCase):
             last = json.loads(tuner.stdout.readlines()[-1])
         self.assertEqual([last["state"], tuner.returncode], ["stopped", 0])
 
+    def test_the_fastest_settings_and_the_same_weights(self):
+        (self.at / "speed.yaml").write_text("config: c.yaml\nmetric: step_seconds\nworkers: 2\nsearch: grid\nsteps: 30\nspace:\n"
+                                            "  parallel.bucket_kib: {choice: [16, 1024]}\n  train.shards_at_once: {choice: [0, 1]}\n")
+        trireme("tune", self.at / "speed.yaml", "--out", self.at / "speed")
+        trials, weights = report(self.at / "speed")["trials"], set()
+        self.assertEqual(len(trials), 4)
+        self.assertEqual([trial["value"] for trial in trials], sorted(trial["value"] for trial in trials))
+        for trial in trials:
+            lines = map(json.loads, (self.at / f"speed/trial-{trial['trial']:04}/metrics.jsonl").read_text().splitlines())
+            phases = "data", "forward", "backward", "comm", "optimizer", "other"
+            seconds = sorted([sum(line[phase] for phase in phases) for line in lines if "samples_per_s" in line][15:])
+            self.assertAlmostEqual(trial["value"], seconds[7], delta=1e-5 * seconds[7])
+            weights |= set(re.findall(r"weights: xxh3 (\w+)", (self.at / f"speed/log/trial-{trial['trial']:04}.log").read_text()))
+        self.assertEqual(len(weights), 1, weights)
+
     def test_the_largest_batch_that_fits(self):
         out = self.at / "run"
         trireme("train", self.at / "c.yaml", "-n", "2", "--out", out, "train.batch=auto", "train.epochs=1")
