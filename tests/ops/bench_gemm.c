@@ -10,7 +10,9 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include "base/amx.h"
 #include "base/runtime.h"
+#include "kernel/cpu/gemm_half.h"
 #include "ops/ops.h"
 
 #define MAX_ROUNDS                    31
@@ -61,6 +63,43 @@ __attribute__((target("avx512f"))) static void peak_loop(bool half, long steps)
     }
 }
 
+/* Four chains over the tiles of AMX, as many as hide each other. */
+__attribute__((target("amx-tile,amx-bf16"))) static void peak_tiles(long steps)
+{
+    tri_gemm_amx.enter();
+    for (long i = 0; i < steps; i++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    tri_gemm_amx.leave();
+}
+
+typedef struct peak_loop_row {
+    void (*run)(long steps);
+    double flops; /* of a step */
+} peak_loop_row;
+
+static void peak_f32(long steps)
+{
+    peak_loop(false, steps);
+}
+
+static void peak_bf16(long steps)
+{
+    peak_loop(true, steps);
+}
+
+static peak_loop_row peak_row(bool half)
+{
+    if (!half) {
+        return (peak_loop_row){peak_f32, 32.0 * CHAIN_COUNT};
+    }
+    return tri_amx_allowed() ? (peak_loop_row){peak_tiles, 4 * 2.0 * 16 * 16 * 32}
+                             : (peak_loop_row){peak_bf16, 64.0 * CHAIN_COUNT};
+}
+
 /* FLOP/s of `threads` cores at once; 0: this processor has no such instruction. */
 static double peak_measure(bool half, int threads)
 {
@@ -68,13 +107,14 @@ static double peak_measure(bool half, int threads)
         return 0;
     }
     const long steps = 3000000;
+    const peak_loop_row row = peak_row(half);
     double best = 0;
     for (int round = 0; round < 5; round++) {
         const int64_t begin = tri_now_ns();
 #pragma omp parallel num_threads(threads)
-        peak_loop(half, steps);
+        row.run(steps);
         const double seconds = (double)(tri_now_ns() - begin) * 1e-9;
-        best = fmax(best, (half ? 64.0 : 32.0) * CHAIN_COUNT * (double)steps * threads / seconds);
+        best = fmax(best, row.flops * (double)steps * threads / seconds);
     }
     return best;
 }

@@ -59,8 +59,8 @@ void tri_attention_half_pack_elements(const tri_attention_half *a, const uint16_
 static void tile_dot(const tri_attention_half *a, const uint16_t *from, int64_t stride, int64_t m, int64_t pairs,
                      const float *panel, float *c, int64_t c_stride, bool add)
 {
-    const float *row[TRI_GEMM_MAX_MR];
-    float *to[TRI_GEMM_MAX_MR];
+    const float *row[TRI_GEMM_HALF_MR];
+    float *to[TRI_GEMM_HALF_MR];
     for (int64_t i = 0; i < m; i++) {
         row[i] = (const float *)(const void *)(from + i * stride);
         to[i] = c + i * c_stride;
@@ -179,6 +179,7 @@ static void forward_tile(void *arg, int64_t tile)
     float *scratch = (float *)a->call->scratch + tri_tile_worker() * a->each;
     tri_attention_half_pack_places(a, k, last, scratch);
     tri_attention_half_pack_elements(a, k + h->keys * h->width, last, scratch + a->values);
+    tri_gemm_enter(a->ops);
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
         for (int64_t query = first; query < last; query += TRI_ATTENTION_HALF_QUERIES) {
             const int64_t rows = tri_int64_min(TRI_ATTENTION_HALF_QUERIES, last - query);
@@ -195,6 +196,7 @@ static void forward_tile(void *arg, int64_t tile)
                           scratch);
         }
     }
+    tri_gemm_leave(a->ops);
 }
 
 static bool attention_can(const tri_op_desc *desc)

@@ -28,13 +28,19 @@ static void sums_add(const tri_attention_half *a, const float *s, const float *b
 {
     const tri_gemm_ops *ops = a->ops;
     const int64_t pairs = tri_pairs(v->rows);
+    float turned[QUERIES * TRI_GEMM_HALF_MR];
     for (int64_t place = 0; place < count; place += ops->mr) {
         const int64_t begin = tri_int64_max(0, first + place - v->query) / 2;
+        const int64_t m = tri_int64_min(ops->mr, count - place);
         const tri_gemm_walk walk = {.count = {1, pairs - begin}, .a_step = {0, KEYS}, .b_step = {0, ops->nr}};
+        const float *rows = s + begin * KEYS + place;
+        if (ops->turn != NULL) {
+            ops->turn(turned, rows, KEYS, pairs - begin, m);
+            rows = turned;
+        }
         for (int64_t column = 0; column < a->columns; column += ops->nr) {
-            ops->outer((int)tri_int64_min(ops->mr, count - place), ops->nr, &walk, s + begin * KEYS + place,
-                       b + column * pairs + begin * ops->nr, sums + (first + place) * a->columns + column * ops->mr, 0,
-                       NULL);
+            ops->outer((int)m, ops->nr, &walk, rows, b + column * pairs + begin * ops->nr,
+                       sums + (first + place) * a->columns + column * ops->mr, 0, NULL);
         }
     }
 }
@@ -136,6 +142,7 @@ static void backward_tile(void *arg, int64_t tile)
     tri_attention_half_pack_places(a, sample + values_at, h->length, scratch + a->values);
     tri_attention_half_pack_elements(a, sample + keys_at, h->length, scratch + a->elements);
     memset(scratch + a->sums, 0, (size_t)(2 * a->sums_count) * sizeof(float));
+    tri_gemm_enter(a->ops);
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
         for (int64_t query = 0; query < h->length; query += QUERIES) {
             const int64_t at = ((row + query) * h->queries + head) * h->width;
@@ -154,6 +161,7 @@ static void backward_tile(void *arg, int64_t tile)
             block_backward(a, &block, scratch);
         }
     }
+    tri_gemm_leave(a->ops);
     sums_store(a, scratch + a->sums, 1.0f, dsample + keys_at);
     sums_store(a, scratch + a->sums + a->sums_count, a->drop.on ? a->drop.rule.scale : 1.0f, dsample + values_at);
 }

@@ -39,8 +39,10 @@ typedef struct tri_gemm_close {
 typedef struct tri_gemm_ops {
     const char *name;
     int mr, nr, lanes; /* rows and columns of a register tile; elements of one vector */
+    int depth;         /* of k that are taken at once; above 1 outer reads a as turn() has left it */
     /* One tile of m <= mr rows, n <= nr columns. a[segment * mr + row] points to `len` elements, b is a packed panel
-     * [segments * len][nr], c[row] points to n elements; bias (NULL: none) has n elements. */
+     * [segments * len][nr], c[row] points to n elements; bias (NULL: none) has n elements. With a depth above 1 there
+     * is one segment, and rows of a, and of c, are equally far apart. */
     void (*dot)(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
                 const float *bias, unsigned flags);
     /* c[mr][nr] (+)= sum over the walk of a[0..m) b[0..n), n rounded up to whole vectors; other columns are left.
@@ -48,9 +50,15 @@ typedef struct tri_gemm_ops {
     void (*outer)(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags,
                   const tri_gemm_close *close);
     /* c[row][0..n) = tree over `leaves` (a power of two), step[0] apart, of the sum over count[1] of a[0..m) b[0..n), n
-     * rounded up to whole vectors. */
+     * rounded up to whole vectors. NULL: leaves are packed and go through outer, however short they are. */
     void (*tree)(int m, int n, int64_t leaves, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
                  int64_t ldc);
+    /* a for outer: to[ceil(k / depth)][mr][depth] = from[k][m], rows `from_step` apart; zeros behind k and m <= mr.
+     * NULL: depth is 1, and a is read where it lies. */
+    void (*turn)(float *to, const float *from, int64_t from_step, int64_t k, int64_t m);
+    /* Around the tiles of a task, on its thread. NULL: registers are always there. */
+    void (*enter)(void);
+    void (*leave)(void);
 } tri_gemm_ops;
 
 extern const tri_gemm_ops tri_gemm_generic;
@@ -60,6 +68,20 @@ extern const tri_gemm_ops tri_gemm_wide;
 #endif
 /* The fastest set that this machine has. */
 const tri_gemm_ops *tri_gemm_find(void);
+
+static inline void tri_gemm_enter(const tri_gemm_ops *ops)
+{
+    if (ops->enter != NULL) {
+        ops->enter();
+    }
+}
+
+static inline void tri_gemm_leave(const tri_gemm_ops *ops)
+{
+    if (ops->leave != NULL) {
+        ops->leave();
+    }
+}
 
 /* Elements of a matrix [k][n] packed in panels [n / nr][k][nr]. */
 int64_t tri_gemm_packed_count(const tri_gemm_ops *ops, int64_t k, int64_t n);
@@ -107,11 +129,16 @@ typedef struct tri_gemm_tree {
     int64_t m, n, k;                 /* k: of one shard */
     int64_t lda;                     /* from one row of a to the next; 0: m */
     const uint16_t *half_a, *half_b; /* not NULL: a and b in bf16, `rows` of a shard, and k pairs of them; the tiles are
-                                        those for pairs. a and b: the same as pairs of rows, for k < TRI_GEMM_LONG */
+                                        those for pairs. a and b: the same as pairs of rows, for short shards */
     int64_t rows;
     float *scratch;
 } tri_gemm_tree;
 int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads);
+/* Shards are so short that both factors are read where they lie: those of bf16 as pairs of rows. */
+static inline bool tri_gemm_tree_is_short(const tri_gemm_ops *ops, int64_t k)
+{
+    return ops->tree != NULL && k < TRI_GEMM_LONG;
+}
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
                        const tri_gemm_tree *tree);
 

@@ -281,4 +281,4 @@ static void tree(int m, int n, int64_t leaves, const tri_gemm_walk *walk, const 
 }
 
 const tri_gemm_ops GEMM_OPS = {
-    .name = GEMM_NAME, .mr = MR, .nr = NR, .lanes = LANES, .dot = dot, .outer = outer, .tree = tree};
+    .name = GEMM_NAME, .mr = MR, .nr = NR, .lanes = LANES, .depth = 1, .dot = dot, .outer = outer, .tree = tree};

@@ -7,6 +7,7 @@
  */
 #include "kernel/cpu/gemm_half.h"
 
+#include "base/amx.h"
 #include "kernel/cpu/half_loops.h"
 
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B, reused for all rows of a task */
@@ -18,6 +19,9 @@ const tri_gemm_ops *tri_gemm_half_find(void)
 {
 #ifdef TRI_HAVE_X86
     __builtin_cpu_init();
+    if (tri_amx_allowed()) {
+        return &tri_gemm_amx;
+    }
     if (__builtin_cpu_supports("avx512f")) {
         return __builtin_cpu_supports("avx512bf16") ? &tri_gemm_bf16 : &tri_gemm_bf16_wide;
     }
@@ -75,6 +79,25 @@ void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int6
         }
         if (whole < count) {
             memset(rest + (count - whole), 0, (size_t)(width - (count - whole)) * sizeof *rest);
+        }
+    }
+}
+
+void tri_gemm_half_pass_rows(const tri_gemm_ops *ops, uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows,
+                             int64_t count, int64_t step)
+{
+    if (ops->turn == NULL) {
+        tri_gemm_half_pass(to, from, stride, rows, count, ops->mr, step);
+        return;
+    }
+    const int64_t mr = ops->mr, block = 2 * ops->depth;
+    for (int64_t row = 0; row < rows; row += block, to += mr * ops->depth) {
+        uint32_t pairs[TRI_GEMM_HALF_MR * TRI_GEMM_HALF_MR / 2];
+        for (int64_t first = 0; first < count; first += mr) {
+            const int64_t here = tri_int64_min(block, rows - row), width = tri_int64_min(mr, count - first);
+            tri_gemm_half_pass(pairs, from + row * stride + first, stride, here, width, mr, 0);
+            ops->turn((float *)(void *)(to + first / mr * step), (const float *)(const void *)pairs, mr, tri_pairs(here),
+                      width);
         }
     }
 }
@@ -137,8 +160,8 @@ static void half_tile(const run_arg *v, int64_t row, int64_t panel, int m)
     const int64_t nr = v->ops->nr, first = panel * nr, n = tri_int64_min(nr, call->n - first);
     const unsigned flags =
         (call->add ? 0u : TRI_GEMM_FIRST) | (call->relu ? TRI_GEMM_RELU : 0u) | (call->c != NULL ? TRI_GEMM_HALF : 0u);
-    const float *a[TRI_GEMM_MAX_MR];
-    float *c[TRI_GEMM_MAX_MR];
+    const float *a[TRI_GEMM_HALF_MR];
+    float *c[TRI_GEMM_HALF_MR];
     for (int i = 0; i < m; i++) {
         const int64_t at = (row + i) * call->ldc + first;
         a[i] = (const float *)(const void *)(call->a + (row + i) * call->lda);
@@ -166,12 +189,14 @@ static void run_tile(void *arg, int64_t tile)
     const run_arg *v = arg;
     const int64_t first = tile / v->groups * v->rows, last = tri_int64_min(first + v->rows, v->call->m);
     const int64_t panel = tile % v->groups * v->group, end = tri_int64_min(panel + v->group, v->panels);
+    tri_gemm_enter(v->ops);
     for (int64_t row = first; row < last; row += v->ops->mr) {
         for (int64_t p = panel; p < end; p++) {
             rows_ahead(v, row, last, p - panel, end - panel);
             half_tile(v, row, p, (int)tri_int64_min(v->ops->mr, last - row));
         }
     }
+    tri_gemm_leave(v->ops);
 }
 
 void tri_gemm_half_run(const tri_gemm_ops *ops, int threads, const tri_gemm_half_call *call)

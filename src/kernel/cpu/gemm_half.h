@@ -12,11 +12,14 @@
 #include "kernel/cpu/gemm.h"
 #include "kernel/half.h"
 
+#define TRI_GEMM_HALF_MR 32 /* rows of a register tile over pairs, at most */
+
 extern const tri_gemm_ops tri_gemm_bf16_generic;
 #ifdef TRI_HAVE_X86
 extern const tri_gemm_ops tri_gemm_bf16_avx;
 extern const tri_gemm_ops tri_gemm_bf16_wide;
 extern const tri_gemm_ops tri_gemm_bf16;
+extern const tri_gemm_ops tri_gemm_amx; /* where tri_amx_allowed() */
 #endif
 /* The fastest set that this machine has. */
 const tri_gemm_ops *tri_gemm_half_find(void);
@@ -34,6 +37,10 @@ void tri_half_pair(uint32_t *to, const uint16_t *from, int64_t rows, int64_t col
  * from, `stride` apart; count elements of a row, the last part filled up with zeros. */
 void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t count, int64_t width,
                         int64_t step);
+
+/* The same for the rows of a tile that `outer` multiplies: as `ops` wants them, parts of ops->mr. */
+void tri_gemm_half_pass_rows(const tri_gemm_ops *ops, uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows,
+                             int64_t count, int64_t step);
 
 /* Panels [n / nr][pairs of k][nr] of pairs, from f32 weights src[k * k_step + n * n_step], one step is 1. */
 void tri_gemm_half_pack(const tri_gemm_ops *ops, int threads, uint32_t *packed, const float *src, int64_t k, int64_t n,

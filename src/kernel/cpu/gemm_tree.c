@@ -13,7 +13,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 #define SHORT_ROWS  16  /* register tiles of rows in one task of short leaves */
-#define TASK_ROWS   32  /* the same, at most, of long leaves */
+#define TASK_ROWS   384 /* rows in one task of long leaves, and register tiles of them, at most */
+#define TASK_TILES  32
 #define TASK_PANELS 12  /* panels in one task of long leaves */
 #define PASS        128 /* of k: a panel of B and two row tiles lie in L1 */
 
@@ -27,10 +28,16 @@ static int levels_of(int64_t shards)
     return levels;
 }
 
+/* Register tiles of rows in one task of long leaves, at most. */
+static int64_t task_tiles(const tri_gemm_ops *ops)
+{
+    return tri_int64_min(TASK_TILES, TASK_ROWS / ops->mr);
+}
+
 /* Elements of a level of the stack of long leaves: [panel][row tile][mr][nr]. */
 static int64_t level_count(const tri_gemm_ops *ops)
 {
-    return (int64_t)TASK_PANELS * TASK_ROWS * ops->mr * ops->nr;
+    return TASK_PANELS * task_tiles(ops) * ops->mr * ops->nr;
 }
 
 /* From one tile or panel of `width` to the next: more than it takes, so that they do not meet in one set of L1. */
@@ -42,10 +49,10 @@ static int64_t pass_step(int64_t width)
 /* Of what each thread has: a packed panel of B; or the rows and panels of one pass, and the stack. */
 static int64_t thread_count(const tri_gemm_ops *ops, int64_t k, int64_t shards)
 {
-    if (k < TRI_GEMM_LONG) {
+    if (tri_gemm_tree_is_short(ops, k)) {
         return tri_align_count(ops->nr * k * shards);
     }
-    return TASK_ROWS * pass_step(ops->mr) + TASK_PANELS * pass_step(ops->nr) +
+    return task_tiles(ops) * pass_step(ops->mr) + TASK_PANELS * pass_step(ops->nr) +
            (1 + levels_of(shards)) * level_count(ops);
 }
 
@@ -156,8 +163,8 @@ static void pack_task(const long_task *l, int64_t leaf, int64_t k, int64_t len)
     const int64_t left = l->panel * ops->nr, columns = tri_int64_min(l->last_panel * ops->nr, t->n) - left;
     if (t->half_a != NULL) {
         const int64_t row = leaf * t->rows + 2 * k, count = tri_int64_min(2 * len, t->rows - 2 * k);
-        tri_gemm_half_pass((uint32_t *)(void *)l->rows, t->half_a + row * l->v->lda + first, l->v->lda, count, rows,
-                           ops->mr, pass_step(ops->mr));
+        tri_gemm_half_pass_rows(ops, (uint32_t *)(void *)l->rows, t->half_a + row * l->v->lda + first, l->v->lda, count,
+                                rows, pass_step(ops->mr));
         tri_gemm_half_pass((uint32_t *)(void *)l->columns, t->half_b + row * t->n + left, t->n, count, columns, ops->nr,
                            pass_step(ops->nr));
         return;
@@ -240,11 +247,13 @@ static void long_tile(void *arg, int64_t tile)
     l.last_tile = tri_int64_min(l.tile + v->group, v->row_tiles);
     l.last_panel = tri_int64_min(l.panel + TASK_PANELS, v->panels);
     l.rows = buffer_of(v);
-    l.columns = l.rows + TASK_ROWS * pass_step(v->ops->mr);
+    l.columns = l.rows + task_tiles(v->ops) * pass_step(v->ops->mr);
     l.levels = l.columns + TASK_PANELS * pass_step(v->ops->nr);
+    tri_gemm_enter(v->ops);
     for (int part = 0; part < v->call->part_count; part++) {
         long_part(&l, part);
     }
+    tri_gemm_leave(v->ops);
 }
 
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
@@ -264,12 +273,12 @@ void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const 
                     .panels = tri_int64_ceil(tree->n, ops->nr),
                     .buffers = tree->scratch,
                     .buffer_count = thread_count(ops, tree->k, kernel->desc.max_shards)};
-    if (tree->k < TRI_GEMM_LONG) {
+    if (tri_gemm_tree_is_short(ops, tree->k)) {
         tri_tiles_run(threads, arg.panels * tri_int64_ceil(arg.row_tiles, SHORT_ROWS), short_tile, &arg);
         return;
     }
     /* Equal groups, as many for each thread: bits do not depend on the cut. */
-    const int64_t wide = tri_int64_ceil(arg.panels, TASK_PANELS), least = tri_int64_ceil(arg.row_tiles, TASK_ROWS);
+    const int64_t wide = tri_int64_ceil(arg.panels, TASK_PANELS), least = tri_int64_ceil(arg.row_tiles, task_tiles(ops));
     const int64_t groups = tri_int64_ceil(least * wide, threads) * threads;
     arg.group = tri_int64_ceil(arg.row_tiles, tri_int64_ceil(groups, wide));
     tri_tiles_run(threads, tri_int64_ceil(arg.row_tiles, arg.group) * wide, long_tile, &arg);

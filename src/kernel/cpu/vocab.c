@@ -60,7 +60,7 @@ static vocab vocab_make(const tri_op_desc *desc)
     v.few = !v.half && all < TRI_GEMM_MANY;
     v.count = v.samples + (v.few ? tri_align_count(tri_gemm_packed_count(ops, v.width, all)) : 0);
     if (v.half) {
-        const int64_t pairs = tri_pairs(v.rows), paired = pairs < TRI_GEMM_LONG ? pairs * desc->max_shards : 0;
+        const int64_t pairs = tri_pairs(v.rows), paired = tri_gemm_tree_is_short(ops, pairs) ? pairs * desc->max_shards : 0;
         v.dx = v.count;
         v.dense = v.dx + tri_align_count(all * v.width);
         v.even = v.dense + tri_align_count(all * tri_pairs(v.widest));
@@ -366,7 +366,7 @@ static void half_weights(const vocab *v)
                           .half_b = here.input[0],
                           .rows = v->rows,
                           .scratch = scratch + v->tree};
-    if (tree.k < TRI_GEMM_LONG) {
+    if (tri_gemm_tree_is_short(tri_gemm_half_find(), tree.k)) {
         half_pairs(v, v->dense_pairs, tree.half_a, v->here);
         if (v->first == 0) {
             half_pairs(v, v->x_pairs, tree.half_b, v->width);

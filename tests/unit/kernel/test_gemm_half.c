@@ -9,11 +9,12 @@
 
 #include <cmocka.h>
 
+#include "base/amx.h"
 #include "kernel/cpu/gemm_half.h"
 #include "ops/ops.h"
 
 /* The sets that this machine can run. */
-static int sets(const tri_gemm_ops *list[4])
+static int sets(const tri_gemm_ops *list[5])
 {
     int count = 0;
     list[count++] = &tri_gemm_bf16_generic;
@@ -26,6 +27,9 @@ static int sets(const tri_gemm_ops *list[4])
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16")) {
         list[count++] = &tri_gemm_bf16;
+    }
+    if (tri_amx_allowed()) {
+        list[count++] = &tri_gemm_amx;
     }
 #endif
     return count;
@@ -85,7 +89,7 @@ static void check_product(const tri_gemm_ops *ops, int64_t m, int64_t n, int64_t
 static void products_are_right_at_every_edge(void **state)
 {
     (void)state;
-    const tri_gemm_ops *list[4];
+    const tri_gemm_ops *list[5];
     const int count = sets(list);
     for (int s = 0; s < count; s++) {
         for (int64_t m = 1; m <= 13; m++) {
@@ -103,7 +107,7 @@ static void results_are_rounded_to_nearest_even_and_a_nan_stays(void **state)
     (void)state;
     const float values[] = {1.0f, 1.00390625f, 1.01171875f, -1.00390626f, INFINITY, -INFINITY, NAN, 0.0f, 3.4e38f};
     const uint16_t one[2] = {0x3f80, 0};
-    const tri_gemm_ops *list[4];
+    const tri_gemm_ops *list[5];
     const int count = sets(list);
     for (int s = 0; s < count; s++) {
         for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {

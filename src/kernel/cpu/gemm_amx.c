@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm_amx.c: the tiles of gemm.h over pairs of bf16 for AMX: 32 x 32 in four of the processor's tiles, two hold rows
+ * of A and two columns of B. Compiled with -mamx-tile -mamx-bf16 and AVX512_BF16, which all processors with AMX have.
+ *
+ * TDPBF16PS takes 16 pairs at a time: it adds the products of their lower and of their upper elements in a chain each,
+ * from zero, adds the two, and adds that to the tile; subnormal numbers are taken for zero. So a sum depends on where
+ * steps of 16 pairs begin, which is where k does, never on which rows and columns are computed together. The tiles are
+ * always configured whole: what is missing at an edge is filled up with zeros in memory.
+ */
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernel/cpu/gemm_half.h"
+
+#define MR     TRI_GEMM_HALF_MR
+#define NR     TRI_GEMM_MAX_NR
+#define DEPTH  16 /* pairs of a step; also rows and columns of a tile */
+#define INLINE static inline __attribute__((always_inline))
+/* What was stored is in memory before a tile is loaded from there: compilers do not see that tiles read it. */
+#define memory_written() __asm__ volatile("" ::: "memory")
+
+_Static_assert(MR == 2 * DEPTH && NR == 2 * DEPTH, "two tiles each way");
+
+/* Intel 64 and IA-32 Architectures Software Developer's Manual, LDTILECFG. */
+typedef struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_nbytes[16];
+    uint8_t rows[16];
+} tile_config;
+
+static void enter(void)
+{
+    static const tile_config config = {
+        .palette = 1, .row_nbytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&config);
+}
+
+static void leave(void)
+{
+    _tile_release();
+}
+
+/* Sums are tiles 0 and 1, below them 2 and 3 where a tile is tall; rows 4 and 5, columns 6 and 7. */
+INLINE void sums_zero(const bool tall)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    if (tall) {
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+}
+
+INLINE void sums_load(const bool tall, const float *c, int64_t stride)
+{
+    memory_written();
+    _tile_loadd(0, c, stride);
+    _tile_loadd(1, c + DEPTH, stride);
+    if (tall) {
+        _tile_loadd(2, (const char *)c + DEPTH * stride, stride);
+        _tile_loadd(3, (const char *)(c + DEPTH) + DEPTH * stride, stride);
+    }
+}
+
+INLINE void sums_store(const bool tall, float *c, int64_t stride)
+{
+    _tile_stored(0, c, stride);
+    _tile_stored(1, c + DEPTH, stride);
+    if (tall) {
+        _tile_stored(2, (char *)c + DEPTH * stride, stride);
+        _tile_stored(3, (char *)(c + DEPTH) + DEPTH * stride, stride);
+    }
+}
+
+/* 16 pairs of k: rows a_stride bytes apart, pairs of columns b_stride. */
+INLINE void step(const bool tall, const void *a, int64_t a_stride, const float *b, int64_t b_stride)
+{
+    _tile_loadd(6, b, b_stride);
+    _tile_loadd(7, b + DEPTH, b_stride);
+    _tile_loadd(4, a, a_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if (tall) {
+        _tile_loadd(5, (const char *)a + DEPTH * a_stride, a_stride);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
+/* The last `count` of its pairs are missing. */
+INLINE const float *columns_filled(float (*to)[NR], const float *b, int64_t b_step, int64_t count)
+{
+    for (int64_t l = 0; l < count; l++) {
+        memcpy(to[l], b + l * b_step, sizeof to[l]);
+    }
+    memset(to[count], 0, (size_t)(DEPTH - count) * sizeof to[0]);
+    memory_written();
+    return to[0];
+}
+
+/* Steps from `k` on whose rows or pairs are not all there. */
+INLINE void edge_steps(const bool tall, int m, int64_t k, int64_t len, const float *const *a, const float *b)
+{
+    float rows[MR][DEPTH] __attribute__((aligned(64))) = {{0}}, columns[DEPTH][NR] __attribute__((aligned(64)));
+    for (; k < len; k += DEPTH) {
+        const int64_t rest = tri_int64_min(DEPTH, len - k);
+        for (int i = 0; i < m; i++) {
+            memcpy(rows[i], a[i] + k, (size_t)rest * sizeof(float));
+            memset(rows[i] + rest, 0, (size_t)(DEPTH - rest) * sizeof(float));
+        }
+        memory_written();
+        const float *right = rest < DEPTH ? columns_filled(columns, b + k * NR, NR, rest) : b + k * NR;
+        step(tall, rows, sizeof rows[0], right, NR * sizeof(float));
+    }
+}
+
+/* The first n of 16 columns. */
+INLINE __mmask16 first_columns(int n)
+{
+    return (__mmask16)(n >= DEPTH ? 0xffffu : n > 0 ? (1u << n) - 1 : 0u);
+}
+
+/* Sums of m rows to where they belong. */
+INLINE void rows_put(int m, int n, const float (*sums)[NR], float *const *c, const float *bias, unsigned flags)
+{
+    const __mmask16 low = first_columns(n), high = first_columns(n - DEPTH);
+    __m512 shift[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    if (bias != NULL) {
+        shift[0] = _mm512_maskz_loadu_ps(low, bias);
+        shift[1] = _mm512_maskz_loadu_ps(high, bias + DEPTH);
+    }
+    const __m512 least = (flags & TRI_GEMM_RELU) != 0 ? _mm512_setzero_ps() : _mm512_set1_ps(-INFINITY);
+    for (int i = 0; i < m; i++) {
+        __m512 left = _mm512_load_ps(sums[i]), right = _mm512_load_ps(sums[i] + DEPTH);
+        if (bias != NULL) {
+            left = _mm512_add_ps(left, shift[0]);
+            right = _mm512_add_ps(right, shift[1]);
+        }
+        left = _mm512_max_ps(least, left); /* keeps a NaN */
+        right = _mm512_max_ps(least, right);
+        if ((flags & TRI_GEMM_HALF) != 0) {
+            const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(right, left);
+            _mm512_mask_storeu_epi16(c[i], (__mmask32)low | (__mmask32)high << DEPTH, both);
+        } else {
+            _mm512_mask_storeu_ps(c[i], low, left);
+            _mm512_mask_storeu_ps(c[i] + DEPTH, high, right);
+        }
+    }
+}
+
+/* A whole tile of sums lies in c, row by row, and leaves as it is. */
+INLINE bool is_plain(int m, int n, const float *bias, unsigned flags)
+{
+    return m % DEPTH == 0 && n == NR && bias == NULL && (flags & (TRI_GEMM_RELU | TRI_GEMM_HALF)) == 0;
+}
+
+/* Bytes from one row to the next; rows lie equally far apart. */
+INLINE int64_t stride_of(int m, const void *first, const void *second)
+{
+    return m > 1 ? (const char *)second - (const char *)first : 0;
+}
+
+INLINE void dot_body(const bool tall, int m, int n, int64_t len, const float *const *a, const float *b, float *const *c,
+                     const float *bias, unsigned flags)
+{
+    const bool plain = is_plain(m, n, bias, flags);
+    float sums[MR][NR] __attribute__((aligned(64)));
+    if ((flags & TRI_GEMM_FIRST) != 0) {
+        sums_zero(tall);
+    } else if (plain) {
+        sums_load(tall, c[0], stride_of(m, c[0], c[1]));
+    } else {
+        for (int i = 0; i < m; i++) {
+            memcpy(sums[i], c[i], (size_t)n * sizeof(float));
+        }
+        sums_load(tall, sums[0], sizeof sums[0]);
+    }
+    int64_t k = 0;
+    if (m % DEPTH == 0) {
+        const int64_t stride = stride_of(m, a[0], a[1]);
+        for (; k + DEPTH <= len; k += DEPTH) {
+            step(tall, a[0] + k, stride, b + k * NR, NR * sizeof(float));
+        }
+    }
+    if (k < len) {
+        edge_steps(tall, m, k, len, a, b);
+    }
+    if (plain) {
+        sums_store(tall, c[0], stride_of(m, c[0], c[1]));
+        return;
+    }
+    sums_store(tall, sums[0], sizeof sums[0]);
+    rows_put(m, n, (const float(*)[NR])sums, c, bias, flags);
+}
+
+static void dot(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
+                const float *bias, unsigned flags)
+{
+    TRI_DASSERT(segments == 1);
+    (void)segments;
+    if (m > DEPTH) {
+        dot_body(true, m, n, len, a, b, c, bias, flags);
+    } else {
+        dot_body(false, m, n, len, a, b, c, bias, flags);
+    }
+}
+
+/* Adds what stands to the left of the sums in c, and puts them where they belong. */
+INLINE void outer_close(int m, int n, const tri_gemm_close *close, float *c)
+{
+    const __mmask16 low = first_columns(n), high = first_columns(n - DEPTH);
+    for (int i = 0; i < m; i++) {
+        __m512 left = _mm512_loadu_ps(c + i * NR), right = _mm512_loadu_ps(c + i * NR + DEPTH);
+        for (int level = 0; level < close->count; level++) {
+            left = _mm512_add_ps(_mm512_loadu_ps(close->left[level] + i * NR), left);
+            right = _mm512_add_ps(_mm512_loadu_ps(close->left[level] + i * NR + DEPTH), right);
+        }
+        if (close->out != NULL) {
+            _mm512_mask_storeu_ps(close->out + i * close->out_step, low, left);
+            _mm512_mask_storeu_ps(close->out + i * close->out_step + DEPTH, high, right);
+        } else {
+            _mm512_storeu_ps(c + i * NR, left);
+            _mm512_storeu_ps(c + i * NR + DEPTH, right);
+        }
+    }
+}
+
+INLINE void outer_body(const bool tall, int m, int n, const tri_gemm_walk *walk, const float *a, const float *b,
+                       float *c, unsigned flags, const tri_gemm_close *close)
+{
+    float columns[DEPTH][NR] __attribute__((aligned(64)));
+    const int64_t b_step = walk->b_step[1], len = walk->count[1];
+    if ((flags & TRI_GEMM_FIRST) != 0) {
+        sums_zero(tall);
+    } else {
+        sums_load(tall, c, NR * sizeof(float));
+    }
+    for (int64_t r = 0; r < walk->count[0]; r++) {
+        const float *rows = a + r * walk->a_step[0], *right = b + r * walk->b_step[0];
+        int64_t k = 0;
+        for (; k + DEPTH <= len; k += DEPTH) {
+            step(tall, rows + k * MR, DEPTH * sizeof(float), right + k * b_step, b_step * (int64_t)sizeof(float));
+        }
+        if (k < len) {
+            step(tall, rows + k * MR, DEPTH * sizeof(float),
+                 columns_filled(columns, right + k * b_step, b_step, len - k), sizeof columns[0]);
+        }
+    }
+    sums_store(tall, c, NR * sizeof(float));
+    if (close != NULL) {
+        outer_close(m, n, close, c);
+    }
+}
+
+static void outer(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags,
+                  const tri_gemm_close *close)
+{
+    memory_written();
+    if (m > DEPTH) {
+        outer_body(true, m, n, walk, a, b, c, flags, close);
+    } else {
+        outer_body(false, m, n, walk, a, b, c, flags, close);
+    }
+}
+
+/* 16 rows of 16 elements change places with their columns: first within quarters of a vector, then the quarters. */
+INLINE void turn_block(float *to, const __m512i *from)
+{
+    __m512i pair[DEPTH], quad[DEPTH];
+    for (int i = 0; i < DEPTH; i += 2) {
+        pair[i] = _mm512_unpacklo_epi32(from[i], from[i + 1]);
+        pair[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
+    }
+    for (int i = 0; i < DEPTH; i += 4) { /* quad[i + j]: elements j, 4 + j, 8 + j, 12 + j of rows i to i + 3 */
+        quad[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
+        quad[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
+        quad[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
+        quad[i + 3] = _mm512_unpackhi_epi64(pair[i + 1], pair[i + 3]);
+    }
+    for (int j = 0; j < 4; j++) {
+        const __m512i low = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x88);
+        const __m512i low_odd = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xdd);
+        const __m512i high = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x88);
+        const __m512i high_odd = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xdd);
+        _mm512_storeu_si512(to + j * DEPTH, _mm512_shuffle_i32x4(low, high, 0x88));
+        _mm512_storeu_si512(to + (4 + j) * DEPTH, _mm512_shuffle_i32x4(low_odd, high_odd, 0x88));
+        _mm512_storeu_si512(to + (8 + j) * DEPTH, _mm512_shuffle_i32x4(low, high, 0xdd));
+        _mm512_storeu_si512(to + (12 + j) * DEPTH, _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd));
+    }
+}
+
+static void turn(float *to, const float *from, int64_t from_step, int64_t k, int64_t m)
+{
+    for (int64_t first = 0; first < k; first += DEPTH) {
+        const int64_t count = tri_int64_min(DEPTH, k - first);
+        for (int64_t column = 0; column < MR; column += DEPTH, to += DEPTH * DEPTH) {
+            const __mmask16 there = first_columns((int)(m - column));
+            __m512i rows[DEPTH];
+            for (int64_t l = 0; l < DEPTH; l++) {
+                rows[l] = l < count ? _mm512_maskz_loadu_epi32(there, from + (first + l) * from_step + column)
+                                    : _mm512_setzero_si512();
+            }
+            turn_block(to, rows);
+        }
+    }
+}
+
+const tri_gemm_ops tri_gemm_amx = {.name = "amx_bf16",
+                                   .mr = MR,
+                                   .nr = NR,
+                                   .lanes = NR,
+                                   .depth = DEPTH,
+                                   .dot = dot,
+                                   .outer = outer,
+                                   .turn = turn,
+                                   .enter = enter,
+                                   .leave = leave};
