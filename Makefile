@@ -29,6 +29,7 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 
 test: ## builds everything, runs all tests
 	@tools/deps build test demo
+	@tools/deps etcd ssh slurm mpi python || echo "make test: tests that want these skip themselves"
 	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \
 	  echo "make test: nothing from PyPI ('make pypi' says why): tests that want it skip themselves"
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)

@@ -307,6 +307,8 @@ class Kubernetes(unittest.TestCase):
                               env={**os.environ, **{f"KUBEFLOW_TRAINER_SERVER_{name}": value for name, value in names.items()}},
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
+        if "this build has no libcurl" in done.stderr:
+            self.skipTest("no libcurl (tools/deps build)")
         return re.findall(r"weights: xxh3 (\w+)", done.stdout)[-1], done.stderr, base.split(str(port))[1]
 
     def test_progress_is_reported_where_the_controller_asks_for_it(self):
