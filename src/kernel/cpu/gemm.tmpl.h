@@ -82,6 +82,7 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
         for (int i = 0; i < m; i++) {
             row[i] = a[s * MR + i];
         }
+#pragma GCC unroll 4
         for (int64_t l = 0; l < len; l++) {
             vec right[NV];
 #pragma GCC unroll 4
@@ -128,6 +129,7 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
 INLINE void outer_sum(const int m, const int nv, int64_t count, int64_t a_step, int64_t b_step, const float *a,
                       const float *b, vec (*acc)[NV])
 {
+#pragma GCC unroll 4
     for (int64_t l = 0; l < count; l++) {
         vec right[NV];
 #pragma GCC unroll 4

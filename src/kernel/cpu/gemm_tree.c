@@ -147,6 +147,8 @@ void tri_gemm_pass(float *to, const float *from, int64_t stride, int64_t len, in
 {
     if (width == 8) {
         pack_pass(to, from, stride, len, count, 8, step);
+    } else if (width == 12) {
+        pack_pass(to, from, stride, len, count, 12, step);
     } else if (width == 32) {
         pack_pass(to, from, stride, len, count, 32, step);
     } else {
@@ -278,7 +280,8 @@ void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const 
         return;
     }
     /* Equal groups, as many for each thread: bits do not depend on the cut. */
-    const int64_t wide = tri_int64_ceil(arg.panels, TASK_PANELS), least = tri_int64_ceil(arg.row_tiles, task_tiles(ops));
+    const int64_t wide = tri_int64_ceil(arg.panels, TASK_PANELS),
+                  least = tri_int64_ceil(arg.row_tiles, task_tiles(ops));
     const int64_t groups = tri_int64_ceil(least * wide, threads) * threads;
     arg.group = tri_int64_ceil(arg.row_tiles, tri_int64_ceil(groups, wide));
     tri_tiles_run(threads, tri_int64_ceil(arg.row_tiles, arg.group) * wide, long_tile, &arg);

@@ -7,8 +7,8 @@
 typedef __m512 vec;
 #define GEMM_OPS         tri_gemm_wide
 #define GEMM_NAME        "avx512"
-#define MR               8
-#define ROWS_TO_MR       ROWS_TO_8
+#define MR               12
+#define ROWS_TO_MR       ROWS_TO_12
 #define NV               2
 #define LANES            16
 #define vec_zero()       _mm512_setzero_ps()
