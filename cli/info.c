@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/amx.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/info.h"
@@ -43,7 +44,7 @@ static const char *const environment[][2] = {
 };
 
 static const char *const features[] = {
-    "avx2", "fma", "avx512f", "avx512bw", "avx512bf16",
+    "avx2", "fma", "avx512f", "avx512bw", "avx512bf16", "amx",
 };
 
 static bool has_feature(const char *name)
@@ -60,6 +61,8 @@ static bool has_feature(const char *name)
         return __builtin_cpu_supports("avx512bw");
     if (strcmp(name, "avx512bf16") == 0)
         return __builtin_cpu_supports("avx512bf16");
+    if (strcmp(name, "amx") == 0)
+        return tri_amx_allowed();
 #endif
     (void)name;
     return false;

@@ -28,23 +28,6 @@ int tri_job_threads(const tri_config *config, int local_count)
     return threads;
 }
 
-/* What is computed at once, and the levels of the largest part's tree above it: one array each. */
-static void split_waves(tri_job *job)
-{
-    tri_job_waves *waves = &job->waves;
-    int64_t largest = 0;
-    waves->shards = job->config.train.shards_at_once;
-    if (waves->shards == 0 || waves->shards > job->shard_count)
-        waves->shards = job->mesh.pipeline > 1 ? 1 : job->shard_count;
-    if (job->mesh.pipeline > 1) /* micro-batches, which the pipeline adds up */
-        return;
-    for (int p = 0; p < job->part_count; p++)
-        if (job->parts[p].count > largest)
-            largest = job->parts[p].count;
-    for (int64_t count = waves->shards; count < largest && waves->shards < job->shard_count; count *= 2)
-        waves->levels++;
-}
-
 /* Ranks that share each batch out. */
 static int sharers_of(const tri_job *job)
 {
@@ -74,7 +57,7 @@ void tri_job_split_shards(tri_job *job)
     for (int64_t v = 0; v < shards; v++)
         if (tri_sampler_rows(&job->sampler, v) > job->rows)
             job->rows = tri_sampler_rows(&job->sampler, v);
-    split_waves(job);
+    tri_job_waves_split(job);
 }
 
 /* Whether some rank computes its shards piece by piece, as a pipeline does: all ranks then have whole gradients. */

@@ -24,7 +24,7 @@
     X(INT, shards, "8", 1, 65536, NULL,                                                                                \
       "parts of the batch, a power of two, that are summed as a tree: the bits depend on it, not on the ranks")        \
     X(INT, shards_at_once, "0", 0, 65536, NULL,                                                                        \
-      "shards computed together, a power of two, less memory when small; 0 = all of a rank")                           \
+      "shards computed together, a power of two, less memory when small; 0 = as many of a rank's as are fastest")      \
     X(INT, epochs, "5", 1, 1e9, NULL, "times through the data")                                                        \
     X(INT, steps, "0", 0, 1e15, NULL, "end after this many steps, 0 = at the end of the epochs")                       \
     X(INT, seed, "1", 0, 9e15, NULL, "of initial weights, order of samples, dropout, augmentation")                    \

@@ -13,21 +13,6 @@
 #include "text/tokenizer.h"
 #include "train/job.h"
 
-static tri_status allocate_waves(tri_job *job)
-{
-    tri_job_waves *waves = &job->waves;
-    if (waves->shards == job->shard_count || job->pipeline)
-        return TRI_OK;
-    waves->scratch = tri_alloc_zero((size_t)waves->levels + 1, sizeof(float *));
-    for (int level = 0; waves->scratch && level < waves->levels; level++) {
-        waves->scratch[level] =
-            job->params->device->alloc((size_t)(tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float));
-        if (!waves->scratch[level])
-            return TRI_ENOMEM;
-    }
-    return waves->scratch ? TRI_OK : TRI_ENOMEM;
-}
-
 /* How the graphs find what is on its way or elsewhere. */
 static void hooks_set(tri_job *job)
 {
@@ -54,13 +39,14 @@ tri_status tri_job_form_moves(tri_job *job)
         if (!job->norm_blocks)
             return TRI_ENOMEM;
     }
-    TRI_TRY(allocate_waves(job));
     /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
      * gradients before any is ready. */
     bool skips =
         job->scale.now > 0 || job->guard.on_nonfinite >= TRI_GUARD_SKIP || job->guard.on_spike >= TRI_GUARD_SKIP;
     job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
-                 job->graph && !job->waves.scratch;
+                 job->graph && job->waves.shards == job->shard_count;
+    tri_job_waves_plan(job);
+    TRI_TRY(tri_job_waves_open(job));
     hooks_set(job);
     return TRI_OK;
 }

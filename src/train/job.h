@@ -34,11 +34,17 @@ typedef struct tri_job_test {
     double weight;                    /* targets that counted in it */
 } tri_job_test;
 
-/* Where a large part of the batch is computed piece by piece: one gradient array per level of its tree. */
+/* waves.c: where a large part of the batch is computed piece by piece: one gradient array per level of its tree. */
 typedef struct tri_job_waves {
     int64_t shards;  /* computed at once */
     float **scratch; /* [levels] arrays; NULL when all shards are computed at once */
     int levels;
+    bool searching; /* for how many at once are fastest: */
+    int steps;      /* so far with `shards` at once, */
+    double least_s; /* the least time of one of them, forward and backward, */
+    int64_t best;   /* the fastest number before it (0: none), */
+    double best_s;  /* its time, */
+    double all_s;   /* and that of all shards at once */
 } tri_job_waves;
 
 /* batch_sums.c: of batch norms over the whole batch. */
@@ -337,6 +343,13 @@ tri_status tri_job_open_evaluation(tri_job *job, bool test);
 /* Its parts that need no other rank; config, rank and world of the job are set. */
 int tri_job_threads(const tri_config *config, int local_count);
 void tri_job_split_shards(tri_job *job);
+/* waves.c: what is computed at once by the configuration; whether the first steps search for what is fastest (wants the
+ * graph); memory for it; what a step has taken. */
+void tri_job_waves_split(tri_job *job);
+void tri_job_waves_plan(tri_job *job);
+tri_status tri_job_waves_open(tri_job *job);
+void tri_job_waves_close(tri_job *job);
+void tri_job_waves_step(tri_job *job);
 /* Also finds the number of steps. */
 tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
 /* For what this rank moves (job->shares). */

@@ -65,6 +65,7 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     tri_sync_bytes bytes;
     tri_sync_place place = {job->mesh.data_rank, job->mesh.data, job->mesh.zero};
     TRI_TRY(tri_sync_memory(&setup, place, &bytes));
+    tri_job_waves_plan(job);
     size_t level = ((size_t)tri_params_grad_count(job->params) + TRI_PARAMS_TAIL) * sizeof(float);
     memory->weights = bytes.weights;
     memory->gradients = bytes.gradients + (size_t)job->waves.levels * level + job->stage_memory.gradients;

@@ -155,9 +155,7 @@ void tri_job_unform(tri_job *job)
     tri_pipeline_destroy(job->pipeline);
     tri_tensor_ranks_destroy(job->tensor);
     tri_job_inventories_close(job);
-    for (int level = 0; job->waves.scratch && level < job->waves.levels; level++)
-        job->params->device->free(job->waves.scratch[level]);
-    tri_free(job->waves.scratch);
+    tri_job_waves_close(job);
     tri_job_sample_close(job);
     tri_free(job->norm_blocks);
     tri_job_batch_sums_close(job);
@@ -168,7 +166,6 @@ void tri_job_unform(tri_job *job)
     job->graph = NULL;
     job->pipeline = NULL;
     job->tensor = NULL;
-    job->waves = (tri_job_waves){0};
     job->waited_ns = 0;
     job->comm = NULL;
     job->group = NULL;

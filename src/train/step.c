@@ -141,7 +141,9 @@ static tri_status run_subtree(tri_job *job, const tri_loader_batch *loaded, int6
     float *right = job->waves.scratch[level];
     TRI_TRY(run_subtree(job, loaded, first, count / 2, level + 1, grad));
     TRI_TRY(run_subtree(job, loaded, first + count / 2, count / 2, level + 1, right));
+    int64_t mark_ns = tri_now_ns();
     tri_vector_add(job->threads, grad, grad, right, tri_params_grad_count(job->params) + TRI_PARAMS_TAIL);
+    job->record.backward += lap(&mark_ns);
     return TRI_OK;
 }
 
@@ -168,7 +170,7 @@ static tri_status accumulate(tri_job *job, const tri_loader_batch *loaded)
 {
     if (job->pipeline)
         return run_pipeline(job, loaded);
-    if (!job->waves.scratch)
+    if (job->waves.shards == job->shard_count)
         return run_shards(job, loaded, 0, job->shard_count, job->part_count, job->parts, job->sync->grads, entry_ready);
     for (int p = 0; p < job->part_count; p++)
         TRI_TRY(run_subtree(job, loaded, job->parts[p].first, job->parts[p].count, 0, job->sync->grads[p]));
@@ -417,6 +419,7 @@ static tri_status step_make(tri_job *job)
     if (job->sync->ops->publish)
         TRI_TRY(job->sync->ops->publish(job->sync));
     job->record.comm += lap_of(job, "publish", &mark_ns);
+    tri_job_waves_step(job);
     tri_job_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
     step_advance(job);

@@ -96,8 +96,8 @@ void tri_gemm_half_pass_rows(const tri_gemm_ops *ops, uint32_t *to, const uint16
         for (int64_t first = 0; first < count; first += mr) {
             const int64_t here = tri_int64_min(block, rows - row), width = tri_int64_min(mr, count - first);
             tri_gemm_half_pass(pairs, from + row * stride + first, stride, here, width, mr, 0);
-            ops->turn((float *)(void *)(to + first / mr * step), (const float *)(const void *)pairs, mr, tri_pairs(here),
-                      width);
+            ops->turn((float *)(void *)(to + first / mr * step), (const float *)(const void *)pairs, mr,
+                      tri_pairs(here), width);
         }
     }
 }

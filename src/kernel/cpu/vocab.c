@@ -60,7 +60,8 @@ static vocab vocab_make(const tri_op_desc *desc)
     v.few = !v.half && all < TRI_GEMM_MANY;
     v.count = v.samples + (v.few ? tri_align_count(tri_gemm_packed_count(ops, v.width, all)) : 0);
     if (v.half) {
-        const int64_t pairs = tri_pairs(v.rows), paired = tri_gemm_tree_is_short(ops, pairs) ? pairs * desc->max_shards : 0;
+        const int64_t pairs = tri_pairs(v.rows),
+                      paired = tri_gemm_tree_is_short(ops, pairs) ? pairs * desc->max_shards : 0;
         v.dx = v.count;
         v.dense = v.dx + tri_align_count(all * v.width);
         v.even = v.dense + tri_align_count(all * tri_pairs(v.widest));

@@ -114,13 +114,18 @@ static void every_allocation_of_a_job_may_fail(void **state)
     fail_each_allocation(config, NULL);
 }
 
-/* On the one rank of a job, and in waves. */
+/* On the one rank of a job, in waves, and where the first steps search for the fastest ones. */
 static void what_is_planned_is_what_a_job_holds(void **state)
 {
     (void)state;
-    const char *const cases[][2] = {{"optim.name=sgd", NULL}, {"optim.name=adam", "train.shards_at_once=1"}};
+    const struct {
+        const char *override[2];
+        int moments, levels;
+    } cases[] = {{{"optim.name=sgd", "train.shards_at_once=8"}, 1, 0},
+                 {{"optim.name=adam", "train.shards_at_once=1"}, 2, 3},
+                 {{"optim.name=adam", NULL}, 2, 3}};
     for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
-        const char *const overrides[] = {cases[i][0], cases[i][1], NULL};
+        const char *const overrides[] = {cases[i].override[0], cases[i].override[1], NULL};
         tri_config parsed;
         tri_job_memory memory;
         tri_job *job = NULL;
@@ -135,9 +140,10 @@ static void what_is_planned_is_what_a_job_holds(void **state)
         assert_int_equal(memory.activations_apart, apart);
         assert_true(planned > 0 && planned < apart);
         assert_int_equal(memory.weights, values);
-        assert_int_equal(memory.optimizer, (i + 1) * values);
-        assert_int_equal(memory.gradients, (i == 0 ? 1 : 1 + 3) * (values + TRI_PARAMS_TAIL * sizeof(float)));
-        assert_int_equal(job->waves.levels, i == 0 ? 0 : 3);
+        assert_int_equal(memory.optimizer, (size_t)cases[i].moments * values);
+        assert_int_equal(memory.gradients, (size_t)(1 + cases[i].levels) * (values + TRI_PARAMS_TAIL * sizeof(float)));
+        assert_int_equal(job->waves.levels, cases[i].levels);
+        assert_int_equal(job->waves.searching, cases[i].override[1] == NULL);
         tri_job_close(job);
         tri_config_fini(&parsed);
     }
