@@ -8,16 +8,20 @@
 #include <stdatomic.h>
 
 #if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define REQUEST    0x1023 /* ARCH_REQ_XCOMP_PERM */
-#define TILE_STATE 18     /* XFEATURE_XTILEDATA */
+#define REQUEST    0x1023     /* ARCH_REQ_XCOMP_PERM */
+#define TILE_STATE 18         /* XFEATURE_XTILEDATA */
+#define TILES      (1u << 24) /* CPUID 7: AMX-TILE in edx, */
+#define TILES_BF16 (1u << 22) /* AMX-BF16; not every compiler has names for them */
 
 static bool ask(void)
 {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+    unsigned a, b, c, d;
+    const unsigned wanted = TILES | TILES_BF16;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & wanted) == wanted &&
            syscall(SYS_arch_prctl, REQUEST, TILE_STATE) == 0;
 }
 #else

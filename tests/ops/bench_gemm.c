@@ -38,8 +38,6 @@ static const op_case shapes[] = {
     {.name = "half.vocab", LINEAR(64, 768, 50257), .shards = 4},
     {.name = "mlp.fc1", LINEAR(16, 784, 512)},
     {.name = "mlp.fc2", LINEAR(16, 512, 256)},
-    {.name = "mlp.x528", LINEAR(16, 784, 528)},
-    {.name = "mlp.x2", LINEAR(16, 528, 272)},
 };
 
 enum { FORWARD, INPUT, WEIGHT, PASSES };

@@ -10,6 +10,15 @@
 
 #define NR     (NV * LANES)
 #define INLINE static inline __attribute__((always_inline))
+/* Loops over a tile's rows and vectors disappear, before the compiler decides what stays in registers: clang wants to
+ * be told so in its own words (it is four times slower otherwise). Loops over k are worth some steps at a time. */
+#ifdef __clang__
+#define UNROLL_ALL  _Pragma("clang loop unroll(full)")
+#define UNROLL_SOME _Pragma("clang loop unroll_count(4)")
+#else
+#define UNROLL_ALL  _Pragma("GCC unroll 12")
+#define UNROLL_SOME _Pragma("GCC unroll 4")
+#endif
 
 _Static_assert(MR <= TRI_GEMM_MAX_MR && NR <= TRI_GEMM_MAX_NR, "tile too large");
 
@@ -66,7 +75,7 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
                      const float *b, float *const *c, const float *bias, unsigned flags)
 {
     vec acc[MR][NV];
-#pragma GCC unroll 12
+    UNROLL_ALL
     for (int i = 0; i < m; i++) {
         if ((flags & TRI_GEMM_FIRST) != 0) {
             for (int j = 0; j < nv; j++) {
@@ -78,22 +87,22 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
     }
     for (int64_t s = 0; s < segments; s++) {
         const float *row[MR];
-#pragma GCC unroll 12
+        UNROLL_ALL
         for (int i = 0; i < m; i++) {
             row[i] = a[s * MR + i];
         }
-#pragma GCC unroll 4
+        UNROLL_SOME
         for (int64_t l = 0; l < len; l++) {
             vec right[NV];
-#pragma GCC unroll 4
+            UNROLL_ALL
             for (int j = 0; j < nv; j++) {
                 right[j] = vec_load(b + j * LANES);
             }
             b += NR;
-#pragma GCC unroll 12
+            UNROLL_ALL
             for (int i = 0; i < m; i++) {
                 const vec left = vec_all(row[i][l]);
-#pragma GCC unroll 4
+                UNROLL_ALL
                 for (int j = 0; j < nv; j++) {
                     acc[i][j] = vec_fma(left, right[j], acc[i][j]);
                 }
@@ -107,9 +116,9 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
     if (bias != NULL) {
         take_row(shift, bias, nv, n);
     }
-#pragma GCC unroll 12
+    UNROLL_ALL
     for (int i = 0; i < m; i++) {
-#pragma GCC unroll 4
+        UNROLL_ALL
         for (int j = 0; j < nv; j++) {
             if (bias != NULL) {
                 acc[i][j] = vec_add(acc[i][j], shift[j]);
@@ -129,18 +138,18 @@ INLINE void dot_body(const int m, const int nv, int n, int64_t segments, int64_t
 INLINE void outer_sum(const int m, const int nv, int64_t count, int64_t a_step, int64_t b_step, const float *a,
                       const float *b, vec (*acc)[NV])
 {
-#pragma GCC unroll 4
+    UNROLL_SOME
     for (int64_t l = 0; l < count; l++) {
         vec right[NV];
-#pragma GCC unroll 4
+        UNROLL_ALL
         for (int j = 0; j < nv; j++) {
             right[j] = vec_load(b + j * LANES);
         }
         b += b_step;
-#pragma GCC unroll 12
+        UNROLL_ALL
         for (int i = 0; i < m; i++) {
             const vec left = vec_all(a[i]);
-#pragma GCC unroll 4
+            UNROLL_ALL
             for (int j = 0; j < nv; j++) {
                 acc[i][j] = vec_fma(left, right[j], acc[i][j]);
             }
@@ -154,15 +163,15 @@ INLINE void outer_close(const int m, const int nv, int n, const tri_gemm_close *
 {
     for (int level = 0; level < close->count; level++) {
         const float *left = close->left[level];
-#pragma GCC unroll 12
+        UNROLL_ALL
         for (int i = 0; i < m; i++) {
-#pragma GCC unroll 4
+            UNROLL_ALL
             for (int j = 0; j < nv; j++) {
                 acc[i][j] = vec_add(vec_load(left + i * NR + j * LANES), acc[i][j]);
             }
         }
     }
-#pragma GCC unroll 12
+    UNROLL_ALL
     for (int i = 0; i < m; i++) {
         if (close->out != NULL) {
             put_row(close->out + i * close->out_step, acc[i], nv, n);
@@ -176,9 +185,9 @@ INLINE void outer_body(const int m, const int nv, int n, const tri_gemm_walk *wa
                        float *c, unsigned flags, const tri_gemm_close *close)
 {
     vec acc[MR][NV];
-#pragma GCC unroll 12
+    UNROLL_ALL
     for (int i = 0; i < m; i++) {
-#pragma GCC unroll 4
+        UNROLL_ALL
         for (int j = 0; j < nv; j++) {
             acc[i][j] = (flags & TRI_GEMM_FIRST) != 0 ? vec_zero() : vec_load(c + i * NR + j * LANES);
         }
@@ -191,9 +200,9 @@ INLINE void outer_body(const int m, const int nv, int n, const tri_gemm_walk *wa
         outer_close(m, nv, n, close, acc, c);
         return;
     }
-#pragma GCC unroll 12
+    UNROLL_ALL
     for (int i = 0; i < m; i++) {
-#pragma GCC unroll 4
+        UNROLL_ALL
         for (int j = 0; j < nv; j++) {
             vec_store(c + i * NR + j * LANES, acc[i][j]);
         }
@@ -208,9 +217,9 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
     vec stack[MAX_LEVELS][MR][NV]; /* stack[level]: a finished left subtree of 2^level leaves */
     for (int64_t leaf = 0; leaf < leaves; leaf++) {
         vec acc[MR][NV];
-#pragma GCC unroll 12
+        UNROLL_ALL
         for (int i = 0; i < m; i++) {
-#pragma GCC unroll 4
+            UNROLL_ALL
             for (int j = 0; j < nv; j++) {
                 acc[i][j] = vec_zero();
             }
@@ -219,21 +228,21 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
                   b + leaf * walk->b_step[0], acc);
         int level = 0;
         for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1, level++) {
-#pragma GCC unroll 12
+            UNROLL_ALL
             for (int i = 0; i < m; i++) {
-#pragma GCC unroll 4
+                UNROLL_ALL
                 for (int j = 0; j < nv; j++) {
                     acc[i][j] = vec_add(stack[level][i][j], acc[i][j]);
                 }
             }
         }
-#pragma GCC unroll 12
+        UNROLL_ALL
         for (int i = 0; i < m; i++) {
             if (leaf + 1 == leaves) {
                 put_row(c + i * ldc, acc[i], nv, n);
                 continue;
             }
-#pragma GCC unroll 4
+            UNROLL_ALL
             for (int j = 0; j < nv; j++) {
                 stack[level][i][j] = acc[i][j];
             }

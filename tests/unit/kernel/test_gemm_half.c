@@ -98,6 +98,67 @@ static void products_are_right_at_every_edge(void **state)
         check_product(list[s], 37, 65, 515, true, false);
         check_product(list[s], 230, 33, 256, false, true);
         check_product(list[s], 9, 500, 1, true, false);
+        check_product(list[s], 52, 40, 70, false, true);
+        check_product(list[s], 48, 64, 64, true, false);
+    }
+}
+
+/* c[m][n] = sum over rows of a[row][m] b[row][n], with what stands to the left of it, from factors as a pass packs
+ * them. */
+static void check_outer(const tri_gemm_ops *ops, int64_t rows, int64_t m, int64_t n)
+{
+    enum { WIDE = 80, STEP = 128 * 32 };
+    const int64_t mr = ops->mr, nr = ops->nr;
+    float *x = tri_alloc_bulk((size_t)(2 * rows * WIDE) * 4), *sums = tri_alloc_bulk((size_t)(2 * mr * nr) * 4);
+    uint16_t *half = tri_alloc_bulk((size_t)(2 * rows * WIDE) * 2);
+    uint32_t *a = tri_alloc_bulk(3 * STEP * 4), *b = tri_alloc_bulk(3 * STEP * 4);
+    float *out = tri_alloc_bulk((size_t)(mr * WIDE) * 4), *left = sums + mr * nr;
+    op_fill(x, 2 * rows * WIDE, 3);
+    op_fill(left, mr * nr, 4);
+    tri_half_round(half, x, 2 * rows * WIDE);
+    tri_gemm_half_pass_rows(ops, a, half, WIDE, rows, m, STEP);
+    tri_gemm_half_pass(b, half + rows * WIDE, WIDE, rows, n, (int)nr, STEP);
+    const tri_gemm_walk walk = {.count = {1, tri_pairs(rows)}, .a_step = {0, mr}, .b_step = {0, nr}};
+    tri_gemm_close close = {.count = 1, .left = {left}, .out = out, .out_step = WIDE};
+    tri_gemm_enter(ops);
+    ops->outer((int)m, (int)n, &walk, (const float *)(const void *)a, (const float *)(const void *)b, sums,
+               TRI_GEMM_FIRST, NULL);
+    ops->outer((int)m, (int)n, &walk, (const float *)(const void *)a, (const float *)(const void *)b, sums, 0, &close);
+    tri_gemm_leave(ops);
+    for (int64_t i = 0; i < m * n; i++) {
+        double sum = (double)left[i / n * nr + i % n], scale = 1;
+        for (int64_t row = 0; row < rows; row++) {
+            const double term = 2 * (double)tri_bf16_to_f32(half[row * WIDE + i / n]) *
+                                (double)tri_bf16_to_f32(half[(rows + row) * WIDE + i % n]);
+            sum += term;
+            scale += fabs(term);
+        }
+        if (!(fabs((double)out[i / n * WIDE + i % n] - sum) <= 1e-5 * scale)) {
+            fail_msg("%s: %d rows, [%d, %d] at %d: want %g, got %g", ops->name, (int)rows, (int)m, (int)n, (int)i, sum,
+                     (double)out[i / n * WIDE + i % n]);
+        }
+    }
+    tri_free(x);
+    tri_free(half);
+    tri_free(a);
+    tri_free(b);
+    tri_free(sums);
+    tri_free(out);
+}
+
+static void sums_over_rows_are_right_at_every_edge(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {1, 2, 15, 32, 33, 64, 97, 256};
+    const tri_gemm_ops *list[5];
+    const int count = sets(list);
+    for (int s = 0; s < count; s++) {
+        for (size_t r = 0; r < TRI_COUNT_OF(rows); r++) {
+            for (int64_t m = 1; m <= list[s]->mr; m += 5) {
+                check_outer(list[s], rows[r], m, tri_int64_min(list[s]->nr, 1 + 3 * m));
+            }
+            check_outer(list[s], rows[r], list[s]->mr, list[s]->nr);
+        }
     }
 }
 
@@ -166,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right_at_every_edge),
+        cmocka_unit_test(sums_over_rows_are_right_at_every_edge),
         cmocka_unit_test(results_are_rounded_to_nearest_even_and_a_nan_stays),
         cmocka_unit_test(rows_are_paired_and_an_odd_one_meets_zeros),
     };
