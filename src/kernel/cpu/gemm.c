@@ -152,8 +152,10 @@ static void dot_block(const tri_gemm_ops *ops, const tri_gemm_call *call, int64_
             for (int64_t panel = first_panel; panel < last_panel; panel++) {
                 const int n = (int)tri_int64_min(nr, call->n - panel * nr);
                 float *c[TRI_GEMM_MAX_MR];
-                for (int i = 0; i < m; i++) {
+                for (int i = 0; i < m; i++) { /* and what the next panel's sums go to is asked for */
                     c[i] = call->c + (row + i) * call->ldc + panel * nr;
+                    __builtin_prefetch(c[i] + nr, 1, 3);
+                    __builtin_prefetch(c[i] + nr + LINE, 1, 3);
                 }
                 ops->dot(m, n, 1, len, a, call->packed + (panel * call->k + k) * nr, c,
                          last && call->bias != NULL ? call->bias + panel * nr : NULL, flags);
