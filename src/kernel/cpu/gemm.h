@@ -13,7 +13,8 @@
 
 #define TRI_GEMM_MAX_MR 12
 #define TRI_GEMM_MAX_NR 32
-#define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k */
+#define TRI_GEMM_LONG   96  /* k of a shard from which on tri_gemm_tree_run takes passes over k, */
+#define TRI_GEMM_PAGES  48  /* and where rows are whole pages, which meet in one set of L1 */
 #define TRI_GEMM_MANY   512 /* rows from which on packing the weights is soon paid for */
 /* Rows that packing asks for ahead: they lie too far apart for the processor to see them coming. */
 #define TRI_GEMM_AHEAD  16
@@ -134,11 +135,12 @@ typedef struct tri_gemm_tree {
     float *scratch;
 } tri_gemm_tree;
 int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads);
-/* Shards are so short that both factors are read where they lie: those of bf16 as pairs of rows. */
-static inline bool tri_gemm_tree_is_short(const tri_gemm_ops *ops, int64_t k)
+/* Shards may be so short that both factors are read where they lie, those of bf16 as pairs of rows; and they are. */
+static inline bool tri_gemm_tree_may_be_short(const tri_gemm_ops *ops, int64_t k)
 {
     return ops->tree != NULL && k < TRI_GEMM_LONG;
 }
+bool tri_gemm_tree_is_short(const tri_gemm_ops *ops, const tri_gemm_tree *tree);
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
                        const tri_gemm_tree *tree);
 

@@ -6,7 +6,8 @@
  * Short leaves: each register tile runs through all shards of a part, where they lie, and adds them on a stack
  * (gemm.tmpl.h); nothing is packed, since what one core packs another would have to fetch. Long leaves: a task packs
  * what it needs for one pass over k, a block of rows for L2 and one panel after the other for L1; a level of the stack
- * is a buffer.
+ * is a buffer. Rows that are whole pages apart meet in one set of L1, so these are packed from half that length on. The
+ * bits are the same either way: a chain a leaf, then the tree.
  */
 #include "kernel/cpu/gemm_half.h"
 
@@ -46,14 +47,27 @@ static int64_t pass_step(int64_t width)
     return PASS * width + 32;
 }
 
+static bool is_pages(int64_t count)
+{
+    return count % (4096 / (int64_t)sizeof(float)) == 0;
+}
+
+bool tri_gemm_tree_is_short(const tri_gemm_ops *ops, const tri_gemm_tree *tree)
+{
+    const bool pages = is_pages(tree->lda > 0 ? tree->lda : tree->m) || is_pages(tree->n);
+    return tri_gemm_tree_may_be_short(ops, tree->k) && !(pages && tree->k >= TRI_GEMM_PAGES);
+}
+
 /* Of what each thread has: a packed panel of B; or the rows and panels of one pass, and the stack. */
 static int64_t thread_count(const tri_gemm_ops *ops, int64_t k, int64_t shards)
 {
-    if (tri_gemm_tree_is_short(ops, k)) {
-        return tri_align_count(ops->nr * k * shards);
+    const int64_t panel = tri_align_count(ops->nr * k * shards);
+    const int64_t passes = task_tiles(ops) * pass_step(ops->mr) + TASK_PANELS * pass_step(ops->nr) +
+                           (1 + levels_of(shards)) * level_count(ops);
+    if (!tri_gemm_tree_may_be_short(ops, k)) {
+        return passes;
     }
-    return task_tiles(ops) * pass_step(ops->mr) + TASK_PANELS * pass_step(ops->nr) +
-           (1 + levels_of(shards)) * level_count(ops);
+    return k < TRI_GEMM_PAGES ? panel : tri_int64_max(panel, passes);
 }
 
 int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads)
@@ -275,7 +289,7 @@ void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const 
                     .panels = tri_int64_ceil(tree->n, ops->nr),
                     .buffers = tree->scratch,
                     .buffer_count = thread_count(ops, tree->k, kernel->desc.max_shards)};
-    if (tri_gemm_tree_is_short(ops, tree->k)) {
+    if (tri_gemm_tree_is_short(ops, tree)) {
         tri_tiles_run(threads, arg.panels * tri_int64_ceil(arg.row_tiles, SHORT_ROWS), short_tile, &arg);
         return;
     }

@@ -24,7 +24,7 @@ static layout layout_make(const tri_op_desc *desc)
     layout l = {.units = desc->param[0].dim[0], .channels = desc->param[0].dim[1]};
     l.rows = tri_shape_count(desc->output) / l.units;
     const int64_t all = l.rows * desc->max_shards, pairs = tri_pairs(l.rows);
-    const int64_t paired = tri_gemm_tree_is_short(ops, pairs) ? pairs * desc->max_shards : 0;
+    const int64_t paired = tri_gemm_tree_may_be_short(ops, pairs) ? pairs * desc->max_shards : 0;
     l.x = tri_align_count(tri_int64_max(tri_gemm_packed_count(ops, tri_pairs(l.channels), l.units),
                                         tri_gemm_packed_count(ops, tri_pairs(l.units), l.channels)));
     l.dy = l.x + tri_align_count(all * tri_pairs(l.channels));
@@ -138,7 +138,7 @@ static void weights_backward(const tri_kernel *kernel, const tri_op_call *call, 
                           .half_b = o.x,
                           .rows = l->rows,
                           .scratch = scratch + l->tree};
-    if (tri_gemm_tree_is_short(tri_gemm_half_find(), tree.k)) {
+    if (tri_gemm_tree_is_short(tri_gemm_half_find(), &tree)) {
         pairs_make(call, (uint32_t *)(void *)(scratch + l->dy_pairs), o.dy, l->rows, l->units);
         pairs_make(call, (uint32_t *)(void *)(scratch + l->x_pairs), o.x, l->rows, l->channels);
         tree.a = scratch + l->dy_pairs;

@@ -61,7 +61,7 @@ static vocab vocab_make(const tri_op_desc *desc)
     v.count = v.samples + (v.few ? tri_align_count(tri_gemm_packed_count(ops, v.width, all)) : 0);
     if (v.half) {
         const int64_t pairs = tri_pairs(v.rows),
-                      paired = tri_gemm_tree_is_short(ops, pairs) ? pairs * desc->max_shards : 0;
+                      paired = tri_gemm_tree_may_be_short(ops, pairs) ? pairs * desc->max_shards : 0;
         v.dx = v.count;
         v.dense = v.dx + tri_align_count(all * v.width);
         v.even = v.dense + tri_align_count(all * tri_pairs(v.widest));
@@ -367,7 +367,7 @@ static void half_weights(const vocab *v)
                           .half_b = here.input[0],
                           .rows = v->rows,
                           .scratch = scratch + v->tree};
-    if (tri_gemm_tree_is_short(tri_gemm_half_find(), tree.k)) {
+    if (tri_gemm_tree_is_short(tri_gemm_half_find(), &tree)) {
         half_pairs(v, v->dense_pairs, tree.half_a, v->here);
         if (v->first == 0) {
             half_pairs(v, v->x_pairs, tree.half_b, v->width);

@@ -56,7 +56,7 @@ static vocab vocab_make(const tri_op_desc *desc)
     v.tiles = tri_int64_ceil(v.words, WORD_TILE);
     const int64_t all = v.rows * desc->max_shards, widest = lanes_up(tri_int64_min(v.words, WORD_TILE));
     const int64_t pairs = tri_pairs(v.rows),
-                  paired = tri_gemm_tree_is_short(v.ops, pairs) ? pairs * desc->max_shards : 0;
+                  paired = tri_gemm_tree_may_be_short(v.ops, pairs) ? pairs * desc->max_shards : 0;
     const int64_t at_once = tri_int64_min(v.tiles, PACKED);
     v.kept = !desc->attr.forget && lanes_up(v.words) <= KEPT_NBYTES / (int64_t)sizeof(uint16_t) / all;
     const int64_t up = at_once * tri_gemm_packed_count(v.ops, tri_pairs(v.width), widest);
@@ -325,7 +325,7 @@ static void tile_weights(const vocab *v)
                           .half_b = here.input[0],
                           .rows = v->rows,
                           .scratch = scratch_of(v, v->tree)};
-    if (tri_gemm_tree_is_short(v->ops, tree.k)) {
+    if (tri_gemm_tree_is_short(v->ops, &tree)) {
         pairs_make(v, v->e_pairs, tree.half_a, v->wide);
         if (v->first == 0) {
             pairs_make(v, v->x_pairs, tree.half_b, v->width);

@@ -163,11 +163,56 @@ static void leaves_are_added_in_tree_order(void **state)
     }
 }
 
+/* dparam[m][n] of rows of `a` that lie lda apart, 4 shards of 64 rows. */
+static float *gradient(const tri_gemm_ops *ops, const float *a, const float *b, int64_t m, int64_t n, int64_t lda,
+                       bool is_short)
+{
+    enum { SHARDS = 4, ROWS = 64 };
+    float *c = tri_alloc_bulk((size_t)(m * n) * 4);
+    float *scratch = tri_alloc_bulk((size_t)tri_gemm_tree_count(ops, ROWS, SHARDS, 2) * 4);
+    const tri_gemm_tree tree = {.a = a, .b = b, .m = m, .n = n, .k = ROWS, .lda = lda, .scratch = scratch};
+    const tri_tree_part part = {0, SHARDS};
+    float *const out[] = {c};
+    const tri_kernel kernel = {.desc = {.threads = 2, .max_shards = SHARDS}};
+    const tri_op_call call = {.shards = SHARDS, .part_count = 1, .parts = &part, .dparam = {out}};
+    assert_int_equal(tri_gemm_tree_is_short(ops, &tree), is_short);
+    tri_gemm_tree_run(ops, &kernel, &call, 0, &tree);
+    tri_free(scratch);
+    return c;
+}
+
+/* Whole pages from row to row, and a line more. */
+static void rows_that_are_pages_apart_give_the_same_bits(void **state)
+{
+    (void)state;
+    enum { ROWS = 4 * 64, M = 1024, N = 72, APART = M + 16 };
+    const tri_gemm_ops *list[3];
+    const int count = sets(list);
+    float *a = tri_alloc_bulk((size_t)(ROWS * M) * 4), *wide = tri_alloc_bulk((size_t)(ROWS * APART) * 4);
+    float *b = tri_alloc_bulk((size_t)(ROWS * N) * 4);
+    op_fill(a, ROWS * M, 1);
+    op_fill(b, ROWS * N, 2);
+    for (int64_t row = 0; row < ROWS; row++) {
+        memcpy(wide + row * APART, a + row * M, M * sizeof(float));
+    }
+    for (int s = 0; s < count; s++) {
+        float *packed = gradient(list[s], a, b, M, N, M, false);
+        float *in_place = gradient(list[s], wide, b, M, N, APART, true);
+        assert_memory_equal(packed, in_place, (size_t)(M * N) * 4);
+        tri_free(packed);
+        tri_free(in_place);
+    }
+    tri_free(a);
+    tri_free(wide);
+    tri_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right_at_every_edge),
         cmocka_unit_test(leaves_are_added_in_tree_order),
+        cmocka_unit_test(rows_that_are_pages_apart_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
