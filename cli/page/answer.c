@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fs.h"
 #include "base/runtime.h"
 #include "cli/page/files.h"
 #include "cli/page/page.h"
@@ -16,7 +15,6 @@
 #define POINTS      1000
 #define MOST_POINTS 4000
 #define RECENT_ROWS 12 /* of a rank: a minute, unless told otherwise */
-#define FILE_NBYTES (4u << 20)
 
 /* --- words of a request --- */
 
@@ -287,7 +285,10 @@ static tri_status trials_make(void *arg, tri_http_request *request, tri_string *
 {
     tri_page_run *run;
     TRI_TRY(run_word(arg, request, &run));
-    return tri_page_trials(run, out);
+    if (run->trials.nbytes == 0)
+        return tri_fail(TRI_ENOTFOUND,
+                        run->is_sweep ? "the sweep's trials are not read yet\n" : "this is no folder of a sweep\n");
+    return tri_string_append_bytes(out, run->trials.text, run->trials.nbytes);
 }
 
 /* --- what all watch --- */
@@ -326,17 +327,16 @@ static void rank_tell(const tri_page_rank *rank, tri_json *list)
 static tri_status run_tell(const tri_page *page, int number, tri_string *out)
 {
     const tri_page_run *run = &page->runs[number];
-    const tri_metrics_tail *tail = &run->top.reader;
     TRI_TRY(tri_string_append(out, "event: run\ndata: "));
     tri_json json = tri_json_object(out);
     tri_json_int(&json, "number", number);
     tri_json_int(&json, "runs", page->count);
-    tri_json_bool(&json, "sweep", run->is_sweep);
+    tri_json_bool(&json, "sweep", run->trials.nbytes > 0);
     tri_json_real(&json, "now", (double)(tri_wall_ns() / TRI_NS_PER_MS) / 1e3);
     tri_json_int(&json, "rows", (int64_t)tri_history_rows(run->steps));
     tri_json_int(&json, "tests", (int64_t)tri_history_rows(run->tests));
     tri_json_int(&json, "events", (int64_t)run->events.count);
-    tri_json_real(&json, "read", tail->all > 0 ? (double)tail->at / (double)tail->all : 1);
+    tri_json_real(&json, "read", run->read);
     tri_json summary = tri_json_object_in(&json, "top");
     tri_top_fields(&run->top, &summary);
     (void)tri_json_end(&summary);
@@ -353,11 +353,14 @@ static tri_status run_tell(const tri_page *page, int number, tri_string *out)
     return tri_string_append(out, "\n\n");
 }
 
-tri_status tri_page_tell(const tri_page *page, tri_string *out)
+tri_status tri_page_tell(tri_page *page, tri_string *out)
 {
-    for (int i = 0; i < page->count; i++)
-        TRI_TRY(run_tell(page, i, out));
-    return TRI_OK;
+    tri_status status = TRI_OK;
+    tri_page_answer_begin(page);
+    for (int i = 0; i < page->count && status == TRI_OK; i++)
+        status = run_tell(page, i, out);
+    tri_page_answer_end(page);
+    return status;
 }
 
 static tri_status watch_make(void *arg, tri_http_request *request, tri_string *out)
@@ -382,28 +385,36 @@ OWN_FILE(page_js)
 OWN_FILE(charts_js)
 #undef OWN_FILE
 
-static tri_status library_append(const tri_page *page, const char *name, tri_string *out)
-{
-    char path[1300], *bytes;
-    size_t nbytes;
-    snprintf(path, sizeof(path), "%.1200s/%s", page->charts, name);
-    TRI_TRY(tri_fs_read(path, FILE_NBYTES, &bytes, &nbytes));
-    tri_status status = tri_string_append_bytes(out, bytes, nbytes);
-    tri_free(bytes);
-    return status;
-}
-
 static tri_status dygraph_js_make(void *arg, tri_http_request *request, tri_string *out)
 {
+    const tri_page *page = arg;
     (void)request;
-    return library_append(arg, "dygraph.min.js", out);
+    return tri_string_append_bytes(out, page->dygraph_js.text, page->dygraph_js.nbytes);
 }
 
 static tri_status dygraph_css_make(void *arg, tri_http_request *request, tri_string *out)
 {
+    const tri_page *page = arg;
     (void)request;
-    return library_append(arg, "dygraph.min.css", out);
+    return tri_string_append_bytes(out, page->dygraph_css.text, page->dygraph_css.nbytes);
 }
+
+/* --- all of them --- */
+
+#define UNDER_LOCK(name)                                                                                               \
+    static tri_status name##_answer(void *arg, tri_http_request *request, tri_string *out)                             \
+    {                                                                                                                  \
+        tri_page_answer_begin(arg);                                                                                    \
+        const tri_status status = name##_make(arg, request, out);                                                      \
+        tri_page_answer_end(arg);                                                                                      \
+        return status;                                                                                                 \
+    }
+UNDER_LOCK(series)
+UNDER_LOCK(rank)
+UNDER_LOCK(ranks)
+UNDER_LOCK(events)
+UNDER_LOCK(trials)
+#undef UNDER_LOCK
 
 #define JSON       "application/json"
 #define JAVASCRIPT "text/javascript; charset=utf-8"
@@ -416,10 +427,10 @@ const tri_http_page tri_page_pages[] = {
     {"/dygraph.js", JAVASCRIPT, dygraph_js_make, false},
     {"/dygraph.css", CSS, dygraph_css_make, false},
     {"/watch", "text/event-stream", watch_make, true},
-    {"/series", JSON, series_make, false},
-    {"/rank", JSON, rank_make, false},
-    {"/ranks", JSON, ranks_make, false},
-    {"/events", JSON, events_make, false},
-    {"/trials", JSON, trials_make, false},
+    {"/series", JSON, series_answer, false},
+    {"/rank", JSON, rank_answer, false},
+    {"/ranks", JSON, ranks_answer, false},
+    {"/events", JSON, events_answer, false},
+    {"/trials", JSON, trials_answer, false},
     {NULL, NULL, NULL, false},
 };

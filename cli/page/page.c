@@ -13,9 +13,10 @@
 #include "base/runtime.h"
 #include "cli/command.h"
 
-#define READ_NS  (500 * TRI_NS_PER_MS)
-#define TELL_NS  TRI_NS_PER_S
-#define SLICE_NS (100 * TRI_NS_PER_MS)
+#define READ_NS     (500 * TRI_NS_PER_MS)
+#define TELL_NS     TRI_NS_PER_S
+#define SLICE_NS    (100 * TRI_NS_PER_MS)
+#define FILE_NBYTES (4u << 20)
 
 #ifndef TRI_CHARTS_FOLDER
 #define TRI_CHARTS_FOLDER "/usr/share/javascript/dygraphs"
@@ -24,32 +25,92 @@
 struct tri_page_server {
     tri_page page;
     tri_http *http;
-    int64_t read_ns;
-    bool failed;
+    tri_thread *reader;
+    int64_t told_ns;
+    bool told_of_rows;
 };
+
+/* --- the lock --- */
+
+/* A lock that is free again goes to whoever comes first, and the reader is on a core while an answer has to be woken.
+ */
+void tri_page_write_begin(tri_page *page)
+{
+    tri_mutex_lock(&page->mutex);
+    while (atomic_load(&page->asked))
+        tri_cond_wait(&page->answered, &page->mutex, TRI_FOREVER);
+}
+
+void tri_page_write_end(tri_page *page)
+{
+    tri_mutex_unlock(&page->mutex);
+}
+
+void tri_page_answer_begin(tri_page *page)
+{
+    atomic_store(&page->asked, true);
+    tri_mutex_lock(&page->mutex);
+}
+
+void tri_page_answer_end(tri_page *page)
+{
+    atomic_store(&page->asked, false);
+    tri_cond_signal(&page->answered);
+    tri_mutex_unlock(&page->mutex);
+}
+
+/* --- the two threads --- */
+
+/* False: it closes. */
+static bool pause_until(tri_page *page, int64_t until_ns)
+{
+    tri_mutex_lock(&page->mutex);
+    while (!page->closing && tri_cond_wait(&page->answered, &page->mutex, until_ns))
+        continue;
+    const bool goes_on = !page->closing;
+    tri_mutex_unlock(&page->mutex);
+    return goes_on;
+}
+
+static void read_on(void *arg)
+{
+    tri_page *page = arg;
+    for (bool failed = false, more = true; pause_until(page, more ? 0 : tri_now_ns() + READ_NS);) {
+        tri_status status = TRI_OK;
+        more = false;
+        for (int i = 0; i < page->count && status == TRI_OK; i++)
+            status = tri_page_run_read(page, &page->runs[i], &more);
+        if (status != TRI_OK && !failed)
+            tri_log(TRI_LOG_WARN, "the page is not current: %s", tri_last_error());
+        failed = status != TRI_OK;
+    }
+}
+
+/* Something is there to be drawn. */
+static bool has_rows(tri_page *page)
+{
+    bool any = false;
+    tri_page_answer_begin(page);
+    for (int i = 0; i < page->count; i++)
+        any = any || tri_history_rows(page->runs[i].steps) > 0;
+    tri_page_answer_end(page);
+    return any;
+}
 
 static bool turn(void *arg, tri_http *http)
 {
     tri_page_server *server = (tri_page_server *)arg;
     const int64_t now_ns = tri_now_ns();
-    bool more = false;
-    if (now_ns - server->read_ns >= READ_NS) {
-        tri_status status = TRI_OK;
-        for (int i = 0; i < server->page.count && status == TRI_OK; i++)
-            status = tri_page_run_read(&server->page.runs[i], &more);
-        if (status != TRI_OK && !server->failed)
-            tri_log(TRI_LOG_WARN, "the page is not current: %s", tri_last_error());
-        server->failed = status != TRI_OK;
-        server->read_ns = more ? 0 : now_ns;
-    }
-    if (now_ns - server->page.told_ns >= TELL_NS) {
+    const bool first = !server->told_of_rows && has_rows(&server->page); /* who waits for it hears of it at once */
+    if (first || now_ns - server->told_ns >= TELL_NS) {
         tri_string text = {0};
-        server->page.told_ns = now_ns;
+        server->told_ns = now_ns;
+        server->told_of_rows = server->told_of_rows || first;
         if (tri_page_tell(&server->page, &text) == TRI_OK)
             tri_http_push(http, tri_string_text(&text), text.nbytes);
         tri_string_fini(&text);
     }
-    return more;
+    return false;
 }
 
 static void token_make(char hex[33])
@@ -70,16 +131,37 @@ static tri_status token_check(const char *token)
     return TRI_OK;
 }
 
-static tri_status charts_find(const char **folder)
+static tri_status library_read(const char *name, tri_string *out)
 {
-    char path[1300];
-    *folder = TRI_CHARTS_FOLDER;
-    snprintf(path, sizeof(path), "%s/dygraph.min.js", *folder);
-    return tri_fs_exists(path) ? TRI_OK
-                               : tri_fail(TRI_ENOTFOUND,
-                                          "%s: the library that draws charts is not there (apt-get install "
-                                          "libjs-dygraphs)",
-                                          path);
+    char path[1300], *bytes;
+    size_t nbytes;
+    snprintf(path, sizeof(path), "%s/%s", TRI_CHARTS_FOLDER, name);
+    if (!tri_fs_exists(path))
+        return tri_fail(TRI_ENOTFOUND,
+                        "%s: the library that draws charts is not there (apt-get install libjs-dygraphs)", path);
+    TRI_TRY(tri_fs_read(path, FILE_NBYTES, &bytes, &nbytes));
+    tri_status status = tri_string_append_bytes(out, bytes, nbytes);
+    tri_free(bytes);
+    return status;
+}
+
+static tri_status start(tri_page_server *server, const char *address, const char *token, char **folders, int count)
+{
+    tri_page *page = &server->page;
+    TRI_TRY(library_read("dygraph.min.js", &page->dygraph_js));
+    TRI_TRY(library_read("dygraph.min.css", &page->dygraph_css));
+    for (int i = 0; i < count; i++) {
+        page->count++;
+        TRI_TRY(tri_page_run_open(folders[i], &page->runs[i]));
+    }
+    TRI_TRY(tri_http_open(&(tri_http_setup){.address = address,
+                                            .pages = tri_page_pages,
+                                            .arg = server,
+                                            .for_people = true,
+                                            .token = token,
+                                            .turn = turn},
+                          &server->http));
+    return tri_thread_start(&server->reader, "page", read_on, page);
 }
 
 tri_status tri_page_serve(const char *address, const char *token, char **folders, int count, char url[256],
@@ -93,25 +175,15 @@ tri_status tri_page_serve(const char *address, const char *token, char **folders
     TRI_TRY(token_check(token));
     tri_page_server *server = tri_alloc_zero(1, sizeof(*server));
     tri_page_run *runs = tri_alloc_zero((size_t)count, sizeof(*runs));
-    tri_status status = server && runs ? charts_find(&server->page.charts) : TRI_ENOMEM;
     if (!server || !runs) {
         tri_free(server);
         tri_free(runs);
         return TRI_ENOMEM;
     }
     server->page.runs = runs;
-    for (int i = 0; i < count && status == TRI_OK; i++) {
-        server->page.count++;
-        status = tri_page_run_open(folders[i], &runs[i]);
-    }
-    if (status == TRI_OK)
-        status = tri_http_open(&(tri_http_setup){.address = address,
-                                                 .pages = tri_page_pages,
-                                                 .arg = server,
-                                                 .for_people = true,
-                                                 .token = token,
-                                                 .turn = turn},
-                               &server->http);
+    tri_mutex_init(&server->page.mutex);
+    tri_cond_init(&server->page.answered);
+    tri_status status = start(server, address, token, folders, count);
     if (status != TRI_OK) {
         tri_page_close(server);
         return status;
@@ -125,10 +197,21 @@ void tri_page_close(tri_page_server *server)
 {
     if (!server)
         return;
+    tri_page *page = &server->page;
     tri_http_close(server->http);
-    for (int i = 0; i < server->page.count; i++)
-        tri_page_run_close(&server->page.runs[i]);
-    tri_free(server->page.runs);
+    tri_mutex_lock(&page->mutex);
+    page->closing = true;
+    tri_cond_broadcast(&page->answered);
+    tri_mutex_unlock(&page->mutex);
+    tri_thread_join(server->reader);
+    for (int i = 0; i < page->count; i++)
+        tri_page_run_close(&page->runs[i]);
+    tri_metrics_piece_fini(&page->piece);
+    tri_string_fini(&page->dygraph_js);
+    tri_string_fini(&page->dygraph_css);
+    tri_mutex_fini(&page->mutex);
+    tri_cond_fini(&page->answered);
+    tri_free(page->runs);
     tri_free(server);
 }
 

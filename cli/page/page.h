@@ -2,12 +2,16 @@
  *
  * page.h: runs as a web page: what is read of them (run.c), what is told of them (answer.c), and the server (page.c).
  *
- * All of it happens on the server's one thread, a slice of reading at a time, so there is nothing to lock and no file
- * so long that it holds up an answer.
+ * Files are read by a thread of their own, so that an answer waits for no disk: it fetches a piece of a file, and then
+ * enters what the piece says under the lock of the page. The server's thread answers from what was entered, under the
+ * same lock, which nobody holds who waits for anything else.
  */
 #ifndef TRI_CLI_PAGE_H
 #define TRI_CLI_PAGE_H
 
+#include <stdatomic.h>
+
+#include "base/runtime.h"
 #include "cli/top/top.h"
 #include "monitor/history.h"
 #include "monitor/http.h"
@@ -51,30 +55,45 @@ typedef struct tri_page_run {
     bool is_sweep, rank_events;
     int64_t looked_ns; /* for ranks and processes */
     size_t next_rank;  /* that is read first in the next turn */
+    double read;       /* part of metrics.jsonl that is entered */
+    tri_string trials; /* of a sweep, as JSON; empty: not read so far */
+    int64_t trials_ns; /* when what was read there was written */
 } tri_page_run;
 
+/* Fields of runs change under the lock, by the reader. Where each file is, what only it needs, and the piece it has in
+ * hand are the reader's own. */
 typedef struct tri_page {
     tri_page_run *runs;
     int count;
-    const char *charts; /* folder of the chart library */
-    int64_t told_ns;
+    tri_string dygraph_js, dygraph_css; /* the chart library */
+    tri_metrics_piece piece;
+    tri_mutex mutex;
+    tri_cond answered;
+    atomic_bool asked; /* the server's thread wants the lock: it goes first */
+    bool closing;
 } tri_page;
+
+/* page.c: the lock, of the reader and of whoever answers. */
+void tri_page_write_begin(tri_page *page);
+void tri_page_write_end(tri_page *page);
+void tri_page_answer_begin(tri_page *page);
+void tri_page_answer_end(tri_page *page);
 
 /* run.c */
 tri_status tri_page_run_open(const char *folder, tri_page_run *run);
 void tri_page_run_close(tri_page_run *run);
-/* Reads some of what is new; *more: there is more. */
-tri_status tri_page_run_read(tri_page_run *run, bool *more);
+/* The reader: some of what is new; *more: there is more. */
+tri_status tri_page_run_read(tri_page *page, tri_page_run *run, bool *more);
 
 /* answer.c: what the page asks for; `page` is a tri_page. */
 extern const tri_http_page tri_page_pages[];
-/* What has changed, for all who watch. */
-tri_status tri_page_tell(const tri_page *page, tri_string *out);
-/* sweep.c: trials of a sweep's folder. */
+/* What has changed, for all who watch; takes the lock. */
+tri_status tri_page_tell(tri_page *page, tri_string *out);
+/* sweep.c: trials of a sweep's folder, from its database. */
 tri_status tri_page_trials(const tri_page_run *run, tri_string *out);
 
-/* page.c: serves runs, on a thread of its own; `token` "" for none, NULL for a new one. The address people open goes to
- * `url`. */
+/* page.c: serves runs, on two threads of its own; `token` "" for none, NULL for a new one. The address people open goes
+ * to `url`. */
 typedef struct tri_page_server tri_page_server;
 tri_status tri_page_serve(const char *address, const char *token, char **folders, int count, char url[256],
                           tri_page_server **out);

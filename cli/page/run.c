@@ -11,10 +11,9 @@
 #include "base/runtime.h"
 #include "cli/page/page.h"
 
-#define SLICE_NBYTES (1u << 18)           /* read at once, */
-#define SLICE_NS     (10 * TRI_NS_PER_MS) /* or about so long, before somebody else has a turn */
-#define LOOK_NS      (2 * TRI_NS_PER_S)
-#define MOST_EVENTS  20000
+#define SLICE_NS    (10 * TRI_NS_PER_MS) /* about so long, before the next run has a turn */
+#define LOOK_NS     (2 * TRI_NS_PER_S)
+#define MOST_EVENTS 20000
 
 enum {
     STEP_COLUMNS = 0
@@ -137,9 +136,15 @@ static int rank_order(const void *a, const void *b)
     return (*(tri_page_rank *const *)a)->rank - (*(tri_page_rank *const *)b)->rank;
 }
 
+typedef struct rank_search {
+    tri_page *page;
+    tri_page_run *run;
+} rank_search;
+
 static tri_status rank_add(void *arg, int number, const char *path)
 {
-    tri_page_run *run = arg;
+    const rank_search *at = arg;
+    tri_page_run *run = at->run;
     for (size_t i = 0; i < run->ranks.count; i++)
         if (rank_at(run, i)->rank == number)
             return TRI_OK;
@@ -147,29 +152,24 @@ static tri_status rank_add(void *arg, int number, const char *path)
     if (!rank)
         return TRI_ENOMEM;
     rank->rank = number;
-    rank->tail.most = SLICE_NBYTES;
     rank->sent_to.each = sizeof(double);
     snprintf(rank->tail.path, sizeof(rank->tail.path), "%s", path);
     tri_status status = tri_history_create(TRI_PAGE_RANK_COUNT, &rank->history);
+    tri_page_write_begin(at->page);
     if (status == TRI_OK && !tri_vector_push(&run->ranks, &rank))
         status = TRI_ENOMEM;
-    if (status != TRI_OK) {
-        tri_history_destroy(rank->history);
-        tri_free(rank);
-        return status;
-    }
-    qsort(run->ranks.items, run->ranks.count, sizeof(tri_page_rank *), rank_order);
-    return TRI_OK;
-}
-
-static tri_status ranks_find(tri_page_run *run)
-{
-    TRI_TRY(tri_rank_log_visit(run->top.run, rank_add, run));
-    if (run->ranks.count > 0 && !run->rank_events) { /* they know the time too */
+    if (status == TRI_OK)
+        qsort(run->ranks.items, run->ranks.count, sizeof(tri_page_rank *), rank_order);
+    if (status == TRI_OK && !run->rank_events) { /* they know the time too */
         run->rank_events = true;
         run->events.count = 0;
     }
-    return TRI_OK;
+    tri_page_write_end(at->page);
+    if (status != TRI_OK) {
+        tri_history_destroy(rank->history);
+        tri_free(rank);
+    }
+    return status;
 }
 
 /* --- all --- */
@@ -189,7 +189,6 @@ tri_status tri_page_run_open(const char *folder, tri_page_run *run)
     snprintf(path, sizeof(path), "%s/sweep.yaml", folder);
     run->is_sweep = tri_fs_exists(path);
     snprintf(run->top.reader.path, sizeof(run->top.reader.path), "%s/metrics.jsonl", run->top.run);
-    run->top.reader.most = SLICE_NBYTES;
     TRI_TRY(tri_history_create(STEP_COLUMNS, &run->steps));
     return tri_history_create(2, &run->tests);
 }
@@ -205,24 +204,90 @@ void tri_page_run_close(tri_page_run *run)
     tri_vector_fini(&run->ranks);
     tri_vector_fini(&run->events);
     tri_vector_fini(&run->top.ranks);
+    tri_string_fini(&run->trials);
     tri_history_destroy(run->steps);
     tri_history_destroy(run->tests);
 }
 
-tri_status tri_page_run_read(tri_page_run *run, bool *more)
+/* Files of ranks that are new, processes, and how long the run will be. */
+static tri_status look(tri_page *page, tri_page_run *run)
+{
+    rank_search search = {page, run};
+    tri_vector found = {.each = sizeof(tri_top_rank)};
+    int64_t epochs = 0, steps = 0;
+    TRI_TRY(tri_rank_log_visit(run->top.run, rank_add, &search));
+    const bool planned = !run->top.has_config && tri_top_planned(run->top.run, &epochs, &steps);
+    tri_status status = tri_top_ranks_find(&run->top, &found);
+    tri_page_write_begin(page);
+    if (planned) {
+        run->top.has_config = true;
+        run->top.epochs = epochs;
+        run->top.steps = steps;
+        tri_top_length_reckon(&run->top);
+    }
+    const tri_vector before = run->top.ranks;
+    run->top.ranks = found;
+    tri_page_write_end(page);
+    found = before;
+    tri_vector_fini(&found);
+    return status;
+}
+
+/* Its database, if it has changed since. */
+static tri_status trials_look(tri_page *page, tri_page_run *run)
+{
+    tri_string text = {0};
+    char path[1200];
+    int64_t changed_ns = 0, log_ns = 0;
+    snprintf(path, sizeof(path), "%.1100s/trials.sqlite", run->top.run);
+    if (!tri_fs_exists(path)) /* its tuner is about to begin */
+        return TRI_OK;
+    TRI_TRY(tri_fs_changed(path, &changed_ns));
+    snprintf(path, sizeof(path), "%.1100s/trials.sqlite-wal", run->top.run); /* where it is written first */
+    if (tri_fs_exists(path) && tri_fs_changed(path, &log_ns) == TRI_OK && log_ns > changed_ns)
+        changed_ns = log_ns;
+    if (changed_ns == run->trials_ns)
+        return TRI_OK;
+    tri_status status = tri_page_trials(run, &text);
+    if (status == TRI_OK) {
+        const tri_string before = run->trials;
+        tri_page_write_begin(page);
+        run->trials = text;
+        tri_page_write_end(page);
+        text = before;
+        run->trials_ns = changed_ns;
+    }
+    tri_string_fini(&text);
+    return status;
+}
+
+/* A piece of the newest lines of a file. */
+static tri_status piece_read(tri_page *page, tri_metrics_tail *tail, tri_metrics_seen seen, void *arg, bool *more)
+{
+    TRI_TRY(tri_metrics_fetch(tail, &page->piece));
+    *more = *more || (page->piece.nbytes > 0 && tail->at < tail->all);
+    tri_page_write_begin(page);
+    tri_metrics_give(&page->piece, seen, arg);
+    tri_page_write_end(page);
+    return TRI_OK;
+}
+
+tri_status tri_page_run_read(tri_page *page, tri_page_run *run, bool *more)
 {
     const int64_t now_ns = tri_now_ns();
-    const bool look = run->looked_ns == 0 || now_ns - run->looked_ns >= LOOK_NS;
-    if (look) {
+    const tri_metrics_tail *tail = &run->top.reader;
+    TRI_TRY(piece_read(page, &run->top.reader, line_seen, run, more));
+    tri_page_write_begin(page);
+    run->read = tail->all > 0 ? (double)tail->at / (double)tail->all : 1;
+    if (page->piece.nbytes > 0)
+        tri_top_length_reckon(&run->top);
+    tri_page_write_end(page);
+    if (run->looked_ns == 0 || now_ns - run->looked_ns >= LOOK_NS) {
         run->looked_ns = now_ns;
-        TRI_TRY(ranks_find(run));
-        TRI_TRY(tri_top_ranks_look(&run->top));
+        TRI_TRY(look(page, run));
+        if (run->is_sweep)
+            TRI_TRY(trials_look(page, run));
     }
-    const uint64_t before = run->top.reader.at;
-    TRI_TRY(tri_metrics_read(&run->top.reader, line_seen, run));
-    *more = *more || run->top.reader.at > before + SLICE_NBYTES / 2;
-    if (run->top.reader.at != before)
-        tri_top_length_find(&run->top);
     for (size_t i = 0; i < run->ranks.count; i++) {
         rank_seen at = {run, rank_at(run, (run->next_rank + i) % run->ranks.count)};
         if (tri_now_ns() - now_ns > SLICE_NS) {
@@ -230,9 +295,7 @@ tri_status tri_page_run_read(tri_page_run *run, bool *more)
             *more = true;
             break;
         }
-        const uint64_t rank_before = at.rank->tail.at;
-        TRI_TRY(tri_metrics_read(&at.rank->tail, rank_line_seen, &at));
-        *more = *more || at.rank->tail.at > rank_before + SLICE_NBYTES / 2;
+        TRI_TRY(piece_read(page, &at.rank->tail, rank_line_seen, &at, more));
     }
     return TRI_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sweep.c: trials of a sweep, read from its database when somebody looks: its tuner may be at work beside.
+ * sweep.c: trials of a sweep, read from its database: its tuner may be at work beside.
  */
 #include "cli/page/page.h"
 #include "cli/tune/tune.h"
@@ -9,8 +9,6 @@ tri_status tri_page_trials(const tri_page_run *run, tri_string *out)
 {
     tri_tune_work work = {0};
     tri_json json = tri_json_object(out);
-    if (!run->is_sweep)
-        return tri_fail(TRI_ENOTFOUND, "this is no folder of a sweep\n");
     tri_status status = tri_tune_open(run->top.run, &work);
     if (status == TRI_OK)
         status = tri_tune_json(&work, &json);

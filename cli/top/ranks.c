@@ -82,15 +82,24 @@ static void look_at(void *arg, pid_t pid)
     at->full = !tri_vector_push(&at->found, &one) || at->full;
 }
 
-tri_status tri_top_ranks_look(tri_top *top)
+tri_status tri_top_ranks_find(const tri_top *top, tri_vector *found)
 {
     char folder[PATH_MAX];
     look at = {.top = top, .folder = folder, .found = {.each = sizeof(tri_top_rank)}};
+    *found = at.found;
     if (!realpath(top->run, folder))
         return TRI_OK;
     tri_pids_visit(look_at, &at);
     starters_drop(&at.found);
-    tri_vector_fini(&top->ranks);
-    top->ranks = at.found;
+    *found = at.found;
     return at.full ? TRI_ENOMEM : TRI_OK;
+}
+
+tri_status tri_top_ranks_look(tri_top *top)
+{
+    tri_vector found;
+    const tri_status status = tri_top_ranks_find(top, &found);
+    tri_vector_fini(&top->ranks);
+    top->ranks = found;
+    return status;
 }

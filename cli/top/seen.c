@@ -28,7 +28,8 @@ static void step_read(const tri_metrics_line *line, tri_step_record *out)
 #define PHASE_READ(name) out->name = tri_metrics_line_real(line, #name);
     TRI_PHASE_LIST(PHASE_READ)
 #undef PHASE_READ
-    out->sent_bytes = (int64_t)tri_metrics_line_real(line, "sent_bytes");
+    const double sent = tri_metrics_line_real(line, "sent_bytes");
+    out->sent_bytes = isfinite(sent) ? (int64_t)sent : 0;
 }
 
 static void step_seen(tri_top *top)
@@ -77,24 +78,33 @@ bool tri_top_seen(tri_top *top, const tri_metrics_line *line)
     return false;
 }
 
-/* How long the run is, once that can be known: epochs are in its configuration, steps of one in its lines. */
-void tri_top_length_find(tri_top *top)
+bool tri_top_planned(const char *run, int64_t *epochs, int64_t *steps)
 {
     char path[1200];
     tri_config config;
-    snprintf(path, sizeof(path), "%s/config.yaml", top->run);
-    if (!top->has_config && tri_fs_exists(path)) {
-        if (tri_config_load(path, NULL, NULL, &config) == TRI_OK) {
-            top->epochs = config.train.epochs;
-            top->steps = config.train.steps;
-            top->has_config = true;
-        }
-        tri_config_fini(&config);
-    }
+    snprintf(path, sizeof(path), "%.1100s/config.yaml", run);
+    if (!tri_fs_exists(path))
+        return false;
+    const bool loaded = tri_config_load(path, NULL, NULL, &config) == TRI_OK;
+    *epochs = config.train.epochs;
+    *steps = config.train.steps;
+    tri_config_fini(&config);
+    return loaded;
+}
+
+void tri_top_length_reckon(tri_top *top)
+{
     if (!top->has_config || top->steps_told || top->seen == 0 || !(top->last.epoch > 0))
         return;
     int64_t all = llround((double)(top->last.step + 1) / top->last.epoch * (double)top->epochs);
     if (top->steps == 0 || all < top->steps)
         top->steps = all;
     top->steps_told = true;
+}
+
+void tri_top_length_find(tri_top *top)
+{
+    if (!top->has_config)
+        top->has_config = tri_top_planned(top->run, &top->epochs, &top->steps);
+    tri_top_length_reckon(top);
 }

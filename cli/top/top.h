@@ -52,10 +52,15 @@ typedef struct tri_top {
 
 /* seen.c: takes a line in; true: it is a step, which top->newest is now. */
 bool tri_top_seen(tri_top *top, const tri_metrics_line *line);
-/* How long the run is, once that can be known. */
+/* How long the run is, once that can be known: epochs are in its configuration, steps of one in its lines. */
 void tri_top_length_find(tri_top *top);
+/* The same in two halves: what config.yaml says, false: it is not there; and what follows from that and the lines. */
+bool tri_top_planned(const char *run, int64_t *epochs, int64_t *steps);
+void tri_top_length_reckon(tri_top *top);
 /* ranks.c: looks for the processes that train in the run's folder. */
 tri_status tri_top_ranks_look(tri_top *top);
+/* They go to `found`, of tri_top_rank; top->ranks is the look before. */
+tri_status tri_top_ranks_find(const tri_top *top, tri_vector *found);
 /* splits.c: what each rank has said of itself. */
 tri_status tri_top_splits_look(tri_top *top);
 /* Seconds that the rest of the steps may take; only where top->steps is known. */

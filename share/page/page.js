@@ -73,7 +73,7 @@ async function chartsDraw() {
   const tests = column => which.map((i, k) => ({label: label(i, ' test'), x: all[k].test.x, y: all[k].test[column]})).filter(one => one.x.length);
   const known = one => one.y.some(value => (Array.isArray(value) ? value[1] : value) !== null);
   show('loss', [...series('loss'), ...tests('test_loss')], true);
-  if (!state.painted) { // who opens the page sees the loss, and need not wait for the rest
+  if (!state.painted && all.some(one => one.x.length > 0)) { // who opens the page sees the loss, and need not wait for the rest
     await shown();
     performance.mark(state.painted = 'painted');
   }

@@ -14,6 +14,7 @@
 
 #include "base/fs.h"
 
+#define FIRST_NBYTES (1u << 14) /* the system reads the more ahead the more is asked for, and somebody waits for it */
 #define CHUNK_NBYTES (1u << 18)
 #define LINE_NBYTES  (64u << 20) /* of one line, at most */
 
@@ -88,8 +89,7 @@ void tri_metrics_line_numbered(const tri_metrics_line *line, const char *prefix,
     }
 }
 
-/* Gives the whole lines of some bytes; returns how many bytes they are. */
-static size_t lines_give(const char *bytes, size_t nbytes, tri_metrics_seen seen, void *arg)
+static void lines_give(const char *bytes, size_t nbytes, tri_metrics_seen seen, void *arg)
 {
     const char *start = bytes, *stop = bytes + nbytes, *end;
     for (; (end = memchr(start, '\n', (size_t)(stop - start))); start = end + 1) {
@@ -100,7 +100,6 @@ static size_t lines_give(const char *bytes, size_t nbytes, tri_metrics_seen seen
             seen(arg, &line);
         json_decref(object);
     }
-    return (size_t)(start - bytes);
 }
 
 /* A file that is not what it was is read anew. */
@@ -117,12 +116,37 @@ static tri_status seam_check(tri_metrics_tail *reader)
     return TRI_OK;
 }
 
-static void seam_keep(tri_metrics_tail *reader, const char *bytes, size_t used)
+static void seam_keep(tri_metrics_tail *reader, const tri_metrics_piece *piece)
 {
-    const size_t keep = used < sizeof(reader->seam) ? used : sizeof(reader->seam);
-    memcpy(reader->seam, bytes + used - keep, keep);
+    const size_t keep = piece->nbytes < sizeof(reader->seam) ? piece->nbytes : sizeof(reader->seam);
+    memcpy(reader->seam, piece->bytes + piece->nbytes - keep, keep);
     reader->seam_nbytes = keep;
-    reader->at += used;
+    reader->at += piece->nbytes;
+}
+
+/* Whole lines from where the reader is; none where the last one is still being written. */
+static tri_status piece_read(tri_metrics_tail *reader, tri_metrics_piece *piece)
+{
+    size_t got = 0;
+    piece->nbytes = 0;
+    if (reader->at >= reader->all)
+        return TRI_OK;
+    for (size_t room = reader->at == 0 ? FIRST_NBYTES : CHUNK_NBYTES;; room *= 4) {
+        char *larger = room > piece->room ? tri_realloc(piece->bytes, room) : piece->bytes;
+        if (!larger)
+            return TRI_ENOMEM;
+        piece->room = room > piece->room ? room : piece->room;
+        piece->bytes = larger;
+        TRI_TRY(tri_fs_read_part(reader->path, reader->at, piece->bytes, room, &got));
+        const char *last = memrchr(piece->bytes, '\n', got);
+        if (last)
+            piece->nbytes = (size_t)(last - piece->bytes) + 1;
+        if (last || got < room || room >= LINE_NBYTES)
+            break;
+    }
+    if (piece->nbytes > 0)
+        seam_keep(reader, piece);
+    return TRI_OK;
 }
 
 void tri_metrics_trace_id_read(const char *path, char trace[TRI_TRACE_ID_NBYTES])
@@ -140,28 +164,36 @@ void tri_metrics_trace_id_read(const char *path, char trace[TRI_TRACE_ID_NBYTES]
     tri_fs_map_close(&map);
 }
 
-tri_status tri_metrics_read(tri_metrics_tail *reader, tri_metrics_seen seen, void *arg)
+tri_status tri_metrics_fetch(tri_metrics_tail *reader, tri_metrics_piece *piece)
 {
+    piece->nbytes = 0;
     reader->anew = false;
     if (!tri_fs_exists(reader->path))
         return TRI_OK;
     TRI_TRY(seam_check(reader));
-    const uint64_t until = reader->most > 0 ? reader->at + reader->most : UINT64_MAX;
-    size_t room = CHUNK_NBYTES, got;
-    char *bytes = NULL;
-    tri_status status = TRI_OK;
-    while (status == TRI_OK && reader->at < reader->all && reader->at < until) {
-        char *larger = tri_realloc(bytes, room);
-        bytes = larger ? larger : bytes;
-        status = larger ? tri_fs_read_part(reader->path, reader->at, bytes, room, &got) : TRI_ENOMEM;
-        const size_t used = status == TRI_OK ? lines_give(bytes, got, seen, arg) : 0;
-        if (used > 0)
-            seam_keep(reader, bytes, used);
-        else if (status == TRI_OK && (got < room || room >= LINE_NBYTES)) /* a line that is being written */
-            break;
-        else
-            room *= 4;
+    return piece_read(reader, piece);
+}
+
+void tri_metrics_give(const tri_metrics_piece *piece, tri_metrics_seen seen, void *arg)
+{
+    if (piece->nbytes > 0)
+        lines_give(piece->bytes, piece->nbytes, seen, arg);
+}
+
+void tri_metrics_piece_fini(tri_metrics_piece *piece)
+{
+    tri_free(piece->bytes);
+    *piece = (tri_metrics_piece){0};
+}
+
+tri_status tri_metrics_read(tri_metrics_tail *reader, tri_metrics_seen seen, void *arg)
+{
+    tri_metrics_piece piece = {0};
+    tri_status status = tri_metrics_fetch(reader, &piece);
+    while (status == TRI_OK && piece.nbytes > 0) {
+        tri_metrics_give(&piece, seen, arg);
+        status = piece_read(reader, &piece);
     }
-    tri_free(bytes);
+    tri_metrics_piece_fini(&piece);
     return status;
 }

@@ -18,10 +18,9 @@
 
 typedef struct tri_metrics_tail {
     char path[1200];
-    uint64_t at;   /* bytes of the file that were read */
-    uint64_t most; /* bytes that one call reads, about; 0: all there are */
-    uint64_t all;  /* bytes of the file, when last looked at */
-    bool anew;     /* the last call began with the first line */
+    uint64_t at;  /* bytes of the file that were read */
+    uint64_t all; /* bytes of the file, when last looked at */
+    bool anew;    /* the last call began with the first line */
     size_t seam_nbytes;
     char seam[TRI_METRICS_SEAM_NBYTES]; /* what lies before `at` */
 } tri_metrics_tail;
@@ -46,5 +45,18 @@ typedef void (*tri_metrics_seen)(void *arg, const tri_metrics_line *line);
 /* Gives the lines that are new since the last call; none when there is no file yet. Lines that are no object are passed
  * over. */
 tri_status tri_metrics_read(tri_metrics_tail *reader, tri_metrics_seen seen, void *arg);
+
+/* The same in two halves, of some of what is new: the first waits for the file, the second only computes. So what lines
+ * say can be under a lock that nobody holds who waits for a disk. */
+typedef struct tri_metrics_piece {
+    char *bytes;   /* whole lines */
+    size_t nbytes; /* 0: there is nothing new */
+    size_t room;
+} tri_metrics_piece;
+/* Some 256 KiB, fewer of a file that has not been read yet; what they hold counts as read from now on. A piece is
+ * fetched into again and again. */
+tri_status tri_metrics_fetch(tri_metrics_tail *reader, tri_metrics_piece *piece);
+void tri_metrics_give(const tri_metrics_piece *piece, tri_metrics_seen seen, void *arg);
+void tri_metrics_piece_fini(tri_metrics_piece *piece);
 
 #endif

@@ -6,11 +6,13 @@ usage: page.py TRIREME
 """
 import http.client
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.parse
 
@@ -152,6 +154,33 @@ class Pages(unittest.TestCase):
         self.assertEqual(whole["loss"][0][2], 1)
         part = json.loads(self.ask("/series?run=0&columns=loss&points=100&from=1000&to=1050", cookie=cookie)[1])
         self.assertEqual((part["piece"], part["x"][0], part["x"][-1]), (1, 999, 1050))
+
+    def test_a_file_that_does_not_come_holds_up_no_answer(self):
+        slow = self.folder / "slow"
+        slow.mkdir()
+        (slow / "metrics.jsonl").write_text("".join(self.line(step=step, epoch=0.5, loss=1, samples_per_s=10) for step in range(100)))
+        os.mkfifo(slow / "config.yaml") # whoever opens it waits
+        with subprocess.Popen([TRIREME, "page", "slow", "--no-token"], cwd=self.folder, text=True, stdout=subprocess.PIPE) as page:
+            try:
+                at = urllib.parse.urlsplit(self.address(page.stdout))
+                config = os.open(slow / "config.yaml", os.O_WRONLY) # the server has it open now, and reads
+                for _ in range(3):
+                    line = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+                    line.request("GET", "/series?run=0&columns=loss")
+                    self.assertEqual(json.loads(line.getresponse().read())["rows"], 100)
+                    line.close()
+                os.write(config, CONFIG.encode())
+                os.close(config)
+                line = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+                line.request("GET", "/watch")
+                answer = line.getresponse()
+                until = time.monotonic() + 60
+                while b'"steps":' not in (told := answer.readline()):
+                    self.assertLess(time.monotonic(), until, told)
+                line.close()
+            finally:
+                page.terminate()
+        self.assertEqual(page.returncode, 0)
 
     def test_wrong_words_are_told(self):
         for words, told in ((["nowhere"], "no such folder"), ([], "want the folders"), (["live", "--token", "short"], "--token wants"),

@@ -106,11 +106,35 @@ static void a_file_that_was_cut_and_grew_is_read_anew(void **state)
     assert_int_equal(tri_fs_remove(folder), TRI_OK);
 }
 
+static void a_piece_is_read_before_its_lines_are_given(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/trireme-history-XXXXXX";
+    tri_metrics_tail tail = {0};
+    tri_metrics_piece piece = {0};
+    seen all = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(tail.path, sizeof(tail.path), "%s/lines", folder);
+    assert_int_equal(tri_metrics_fetch(&tail, &piece), TRI_OK);
+    tri_metrics_give(&piece, line_seen, &all);
+    assert_int_equal(all.count, 0);
+    append(tail.path, "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":2}\n{\"ste");
+    assert_int_equal(tri_metrics_fetch(&tail, &piece), TRI_OK);
+    assert_int_equal(all.count, 0);
+    assert_int_equal(tri_fs_remove(folder), TRI_OK);
+    tri_metrics_give(&piece, line_seen, &all); /* which no file is wanted for */
+    assert_true(all.count == 2 && all.last == 2 && tail.at == piece.nbytes && tail.all > tail.at);
+    assert_int_equal(tri_metrics_fetch(&tail, &piece), TRI_OK);
+    assert_int_equal(piece.nbytes, 0);
+    tri_metrics_piece_fini(&piece);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stretches_are_those_of_the_rows_also_after_a_cut),
         cmocka_unit_test(a_file_that_was_cut_and_grew_is_read_anew),
+        cmocka_unit_test(a_piece_is_read_before_its_lines_are_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
