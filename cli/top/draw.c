@@ -1,40 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * draw.c: what `trireme top` shows: a screen of plain lines, one line, or one object.
+ * draw.c: the screen of `trireme top`: how far the run is, where the time of one rank's steps goes, the table of all
+ * ranks, and at the foot how it is seen.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/runtime.h"
 #include "cli/top/top.h"
-#include "monitor/slow.h"
 
-#define BAR_COLUMNS 40
+#define BAR_COLUMNS  40
+#define WIDE_COLUMNS 113 /* where parts of all ranks' steps fit */
+#define LEAST_ROWS   3   /* of the table, however low the screen is */
+#define INVERSE      "\033[7m"
+#define PLAIN        "\033[m"
 
-const char *tri_top_state(const tri_top *top)
-{
-    if (top->ranks.count > 0)
-        return "running";
-    if (top->seen > 0 && top->steps > 0 && top->last.step + 1 >= top->steps)
-        return "ended";
-    return "not running here";
-}
-
-static int64_t memory_of_all(const tri_top *top)
-{
-    int64_t sum = 0;
-    for (size_t i = 0; i < top->ranks.count; i++)
-        sum += ((const tri_top_rank *)tri_vector_at(&top->ranks, i))->memory;
-    return sum;
-}
-
-static tri_status head_draw(const tri_top *top, tri_string *out)
+static tri_status head_draw(const tri_top *top, const tri_top_view *view, tri_string *out)
 {
     const tri_step_record *last = &top->last;
     char spark[TRI_SPARK_NBYTES];
-    TRI_TRY(tri_string_appendf(out, "%s: %s\n", top->run, tri_top_state(top)));
+    TRI_TRY(tri_string_appendf(out, "%s: %s%s\n", top->run, tri_top_state(top), view->paused ? "  (paused)" : ""));
     if (top->seen == 0)
         return tri_string_append(out, "no step yet\n");
     TRI_TRY(tri_string_appendf(out, "epoch %.2f/%lld  step %lld", last->epoch, (long long)top->epochs,
@@ -65,239 +51,208 @@ static tri_status phase_draw(const char *name, double seconds, double all, tri_s
     return tri_string_append(out, "\n");
 }
 
-/* Its newest steps: what one took, and the parts of it; how long ago that was said. */
-static tri_status split_draw(const tri_top_split *split, double now, tri_string *out)
+/* Phases of `steps` steps. */
+static tri_status phases_draw(const tri_step_record *sum, double steps, tri_string *out)
 {
-    const double all = tri_top_phases(&split->sum);
-    if (split->steps == 0 || split->served.seconds > 0)
-        return TRI_OK;
-    TRI_TRY(tri_string_appendf(out, "%5d %8lld %9.3f", split->rank, (long long)split->step + 1,
-                               1e3 * all / (double)split->steps));
-#define SHARE_DRAW(name)                                                                                               \
-    TRI_TRY(tri_string_appendf(out, " %*.0f", (int)sizeof(#name) - 1, all > 0 ? 100 * split->sum.name / all : 0.0));
-    TRI_PHASE_LIST(SHARE_DRAW)
-#undef SHARE_DRAW
-    return tri_string_appendf(out, " %7.0f\n", now > split->time ? now - split->time : 0.0);
+    const double all = tri_top_phases(sum) / steps;
+#define PHASE_DRAW(name) TRI_TRY(phase_draw(#name, sum->name / steps, all, out));
+    TRI_PHASE_LIST(PHASE_DRAW)
+#undef PHASE_DRAW
+    return TRI_OK;
 }
 
-/* Parameter servers, or those that train. */
-static size_t splits_count(const tri_top *top, bool serves)
+static tri_status process_draw(const tri_top_rank *process, tri_string *out)
+{
+    return tri_string_appendf(out, "  pid %d  state %c  %d threads\n", process->pid, process->state, process->threads);
+}
+
+/* Of the row that is chosen; rank 0's newest steps, as they come, if none is. */
+static tri_status detail_draw(const tri_top *top, const tri_top_row *row, tri_string *out)
+{
+    const tri_top_split *split = row ? row->split : NULL;
+    if (!row && top->seen > 0) {
+        TRI_TRY(tri_string_appendf(out, "\nstep of rank 0: %.3f ms\n", 1e3 * tri_top_phases(&top->last)));
+        return phases_draw(&top->last, 1, out);
+    }
+    if (split && split->served.seconds > 0) {
+        const tri_served *at = &split->served;
+        TRI_TRY(tri_string_appendf(out, "\nparameter server, rank %d:\n  %9.1f pushes/s %9.1f pulls/s\n", row->rank,
+                                   at->pushes / at->seconds, at->pulls / at->seconds));
+        TRI_TRY(tri_string_appendf(out, "  %9.2f MB/s in  %9.2f MB/s out\n", at->taken_bytes / at->seconds / 1e6,
+                                   at->served_bytes / at->seconds / 1e6));
+    } else if (split) {
+        TRI_TRY(tri_string_appendf(out, "\nstep of rank %d: %.3f ms, mean of %lld\n", row->rank,
+                                   1e3 * tri_top_phases(&split->sum) / (double)split->steps, (long long)split->steps));
+        TRI_TRY(phases_draw(&split->sum, (double)split->steps, out));
+    } else if (row)
+        TRI_TRY(tri_string_appendf(out, "\nprocess %d:\n", row->rank));
+    return row && row->process ? process_draw(row->process, out) : TRI_OK;
+}
+
+/* --- the table --- */
+
+static tri_status cell_draw(const char *format, int width, double value, tri_string *out)
+{
+    if (isnan(value))
+        return tri_string_appendf(out, " %*s", width, "-");
+    TRI_TRY(tri_string_append(out, " "));
+    char text[40];
+    snprintf(text, sizeof(text), format, value);
+    return tri_string_appendf(out, "%*s", width, text);
+}
+
+static const char *role_of(const tri_top_row *row)
+{
+    if (!row->split)
+        return row->process->serves ? "server" : "worker";
+    return row->split->served.seconds > 0 ? "server" : "worker";
+}
+
+/* Parts of its steps beside that in which it waits, where there is room. */
+static tri_status parts_draw(const tri_top_row *row, tri_string *out)
+{
+    const double none = (double)NAN;
+    const tri_step_record *sum = row->split && !(row->split->served.seconds > 0) ? &row->split->sum : NULL;
+    const double all = sum ? tri_top_phases(sum) : none;
+#define PART_DRAW(name)                                                                                                \
+    if (strcmp(#name, "comm") != 0)                                                                                    \
+        TRI_TRY(cell_draw("%.0f", (int)sizeof(#name) - 1, sum && all > 0 ? 100 * sum->name / all : none, out));
+    TRI_PHASE_LIST(PART_DRAW)
+#undef PART_DRAW
+    return TRI_OK;
+}
+
+static tri_status row_draw(const tri_top_row *row, bool chosen, bool wide, double now_s, tri_string *out)
+{
+    const tri_top_split *split = row->split;
+    const double none = (double)NAN;
+    const bool serves = split && split->served.seconds > 0;
+    const double time = split ? (serves ? split->served.time : split->time) : none;
+    TRI_TRY(tri_string_appendf(out, "%s%5d  %-6s  %-8s", chosen ? INVERSE : "", row->rank, role_of(row),
+                               tri_top_does_name(row->does)));
+    TRI_TRY(cell_draw("%.0f", 9, row->step, out));
+    TRI_TRY(
+        cell_draw("%.3f", 9, split && !serves ? 1e3 * tri_top_phases(&split->sum) / (double)split->steps : none, out));
+    TRI_TRY(cell_draw("%.0f", 6, 100 * row->wait, out));
+    if (wide)
+        TRI_TRY(parts_draw(row, out));
+    TRI_TRY(cell_draw("%.0f MiB", 10, row->memory / (1 << 20), out));
+    TRI_TRY(cell_draw("%.0f", 6, row->process ? 100 * row->process->cpu : none, out));
+    TRI_TRY(cell_draw("%.0f", 6, now_s > time ? now_s - time : isnan(time) ? none : 0, out));
+    return tri_string_appendf(out, "%s\n", chosen ? PLAIN : "");
+}
+
+/* Where the table's rows begin and end, and how they are seen. */
+static tri_status foot_draw(const tri_top_view *view, size_t shown, size_t count, tri_string *out)
+{
+    static const char *const orders[] = {
+#define NAME(name, greatest_first) #name,
+        TRI_TOP_ORDER_LIST(NAME)
+#undef NAME
+    };
+    static const bool greatest_first[] = {
+#define FIRST(name, is) is,
+        TRI_TOP_ORDER_LIST(FIRST)
+#undef FIRST
+    };
+    TRI_TRY(tri_string_appendf(out, "by %s, %s first; ", orders[view->order],
+                               greatest_first[view->order] != view->reversed ? "greatest" : "least"));
+    TRI_TRY(view->only >= 0 ? tri_string_appendf(out, "only %s; ", tri_top_does_name((tri_top_does)view->only))
+                            : tri_string_append(out, "all; "));
+    if (count == 0)
+        TRI_TRY(tri_string_append(out, "none"));
+    else
+        TRI_TRY(tri_string_appendf(out, "%zu to %zu of %zu", view->first + 1, view->first + shown, count));
+    return view->keys ? tri_string_append(out, "; h: keys, q: quit\n") : tri_string_append(out, "\n");
+}
+
+static tri_status table_draw(const tri_top_view *view, const tri_vector *rows, size_t page, bool wide, double now_s,
+                             tri_string *out)
+{
+    size_t shown = 0;
+    TRI_TRY(tri_string_append(out, "\n rank  role    state         step   step ms wait %"));
+#define NAME_DRAW(name)                                                                                                \
+    if (wide && strcmp(#name, "comm") != 0)                                                                            \
+        TRI_TRY(tri_string_append(out, " " #name));
+    TRI_PHASE_LIST(NAME_DRAW)
+#undef NAME_DRAW
+    TRI_TRY(tri_string_append(out, "     memory  cpu %  s ago\n"));
+    for (; shown < page && view->first + shown < rows->count; shown++) {
+        const tri_top_row *row = tri_vector_at(rows, view->first + shown);
+        TRI_TRY(row_draw(row, tri_top_view_is_chosen(view, row), wide, now_s, out));
+    }
+    return foot_draw(view, shown, rows->count, out);
+}
+
+static const char help_text[] =
+    "keys of trireme top\n\n"
+    "  up, down, k, j       choose a rank: where the time of its steps goes\n"
+    "  page up, page down, home, end\n"
+    "  escape               choose none: rank 0, step by step\n"
+    "  s, >, right; <, left sort by rank, step, wait, memory\n"
+    "  r                    the other way around\n"
+    "  f                    only ranks that train, serve, are stopped, ...; all again\n"
+    "  space                pause: nothing is read; go on\n"
+    "  h, ?                 these lines\n"
+    "  q                    quit\n\n"
+    "wait: part of its steps in which a rank waits for others; who waits least is waited for.\n"
+    "any key: back\n";
+
+/* --- the screen --- */
+
+/* No line is longer than the screen is wide, and there are no more of them: one that is wrapped would push the others
+ * down. Blocks count as one column, the sequences above as none. */
+static tri_status cut_append(const char *text, int columns, int lines, tri_string *out)
+{
+    int column = 0, line = 1;
+    bool sequence = false;
+    for (; *text; text++) {
+        const bool begins = ((unsigned char)*text & 0xC0) != 0x80, last = *text == '\n';
+        sequence = sequence || *text == '\033';
+        column = last ? 0 : column + (begins && !sequence);
+        if (last)
+            TRI_TRY(tri_string_append(out, "\033[K"));
+        if (last && line++ == lines)
+            return TRI_OK;
+        if (sequence || column <= columns)
+            TRI_TRY(tri_string_append_bytes(out, text, 1));
+        sequence = sequence && *text != 'm';
+    }
+    return TRI_OK;
+}
+
+static size_t lines_of(const tri_string *text)
 {
     size_t count = 0;
-    for (size_t i = 0; i < top->splits.count; i++)
-        count += (((const tri_top_split *)tri_vector_at(&top->splits, i))->served.seconds > 0) == serves;
+    for (size_t i = 0; i < text->nbytes; i++)
+        count += text->text[i] == '\n';
     return count;
 }
 
-static tri_status servers_draw(const tri_top *top, tri_string *out)
+static tri_status screen_draw(const tri_top *top, tri_top_view *view, const tri_vector *rows, double now_s, int columns,
+                              int lines, size_t *page, tri_string *out)
 {
-    const double now = (double)tri_wall_ns() / 1e9;
-    if (splits_count(top, true) == 0)
-        return TRI_OK;
-    TRI_TRY(tri_string_append(out, "\nwhat each parameter server does:\n"
-                                   " rank  pushes/s   pulls/s   MB/s in  MB/s out     memory   s ago\n"));
-    for (size_t i = 0; i < top->splits.count; i++) {
-        const tri_top_split *split = tri_vector_at(&top->splits, i);
-        const tri_served *at = &split->served;
-        if (at->seconds > 0)
-            TRI_TRY(tri_string_appendf(out, "%5d %9.1f %9.1f %9.2f %9.2f %6.0f MiB %7.0f\n", split->rank,
-                                       at->pushes / at->seconds, at->pulls / at->seconds,
-                                       at->taken_bytes / at->seconds / 1e6, at->served_bytes / at->seconds / 1e6,
-                                       at->memory_bytes / (1 << 20), now > at->time ? now - at->time : 0.0));
-    }
-    return TRI_OK;
+    const long chosen = tri_top_view_place(view, rows, *page);
+    TRI_TRY(head_draw(top, view, out));
+    TRI_TRY(detail_draw(top, chosen >= 0 ? tri_vector_at(rows, (size_t)chosen) : NULL, out));
+    const size_t around = lines_of(out) + 3 + (top->event[0] ? 2 : 0); /* the head of the table, and its foot */
+    *page = lines <= 0 ? rows->count : (size_t)lines > around + LEAST_ROWS ? (size_t)lines - around : LEAST_ROWS;
+    (void)tri_top_view_place(view, rows, *page);
+    TRI_TRY(table_draw(view, rows, *page, columns >= WIDE_COLUMNS, now_s, out));
+    return top->event[0] ? tri_string_appendf(out, "\n%s\n", top->event) : TRI_OK;
 }
 
-static tri_status splits_draw(const tri_top *top, tri_string *out)
+tri_status tri_top_draw(const tri_top *top, tri_top_view *view, int columns, int lines, size_t *page, tri_string *out)
 {
-    const double now = (double)tri_wall_ns() / 1e9;
-    if (splits_count(top, false) == 0)
-        return TRI_OK;
-    TRI_TRY(tri_string_append(out, "\nwhere each rank's time goes, % of its steps of late:\n rank     step   step ms"));
-#define NAME_DRAW(name) TRI_TRY(tri_string_append(out, " " #name));
-    TRI_PHASE_LIST(NAME_DRAW)
-#undef NAME_DRAW
-    TRI_TRY(tri_string_append(out, "   s ago\n"));
-    for (size_t i = 0; i < top->splits.count; i++)
-        TRI_TRY(split_draw(tri_vector_at(&top->splits, i), now, out));
-    return TRI_OK;
-}
-
-static const char *role_of(const tri_top_rank *rank)
-{
-    return rank->serves ? "server" : "worker";
-}
-
-static tri_status ranks_draw(const tri_top *top, tri_string *out)
-{
-    if (top->ranks.count > 0)
-        TRI_TRY(tri_string_append(out, "\n rank  role        pid  state  threads    cpu %     memory\n"));
-    for (size_t i = 0; i < top->ranks.count; i++) {
-        const tri_top_rank *rank = tri_vector_at(&top->ranks, i);
-        TRI_TRY(tri_string_appendf(out, "%5d  %s %8d  %-5c  %7d ", rank->rank, role_of(rank), rank->pid, rank->state,
-                                   rank->threads));
-        TRI_TRY(isnan(rank->cpu) ? tri_string_append(out, "        -")
-                                 : tri_string_appendf(out, " %8.0f", 100 * rank->cpu));
-        TRI_TRY(tri_string_appendf(out, " %6.0f MiB\n", (double)rank->memory / (1 << 20)));
-    }
-    return TRI_OK;
-}
-
-/* No line is longer than the screen is wide: a wrapped one would push the others down. Blocks count as one column. */
-static tri_status cut_append(const char *text, int columns, tri_string *out)
-{
-    int column = 0;
-    for (; *text; text++) {
-        const bool begins = ((unsigned char)*text & 0xC0) != 0x80;
-        column = *text == '\n' ? 0 : column + begins;
-        if (*text == '\n')
-            TRI_TRY(tri_string_append(out, "\033[K"));
-        if (column <= columns)
-            TRI_TRY(tri_string_append_bytes(out, text, 1));
-    }
-    return TRI_OK;
-}
-
-tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out)
-{
+    const double now_s = (double)tri_wall_ns() / 1e9;
+    tri_vector rows = {.each = sizeof(tri_top_row)};
     tri_string text = {0};
-    const double all = tri_top_phases(&top->last);
-    tri_status status = head_draw(top, &text);
-    if (status == TRI_OK && top->seen > 0)
-        status = tri_string_appendf(&text, "\nstep of rank 0: %.3f ms\n", 1e3 * all);
-#define PHASE_DRAW(name)                                                                                               \
-    if (status == TRI_OK && top->seen > 0)                                                                             \
-        status = phase_draw(#name, top->last.name, all, &text);
-    TRI_PHASE_LIST(PHASE_DRAW)
-#undef PHASE_DRAW
+    tri_status status = view->help ? tri_string_append(&text, help_text) : tri_top_rows(top, view, now_s, &rows);
+    if (status == TRI_OK && !view->help)
+        status = screen_draw(top, view, &rows, now_s, columns, lines, page, &text);
     if (status == TRI_OK)
-        status = splits_draw(top, &text);
-    if (status == TRI_OK)
-        status = servers_draw(top, &text);
-    if (status == TRI_OK)
-        status = ranks_draw(top, &text);
-    if (status == TRI_OK && top->event[0])
-        status = tri_string_appendf(&text, "\n%s\n", top->event);
-    if (status == TRI_OK)
-        status = cut_append(tri_string_text(&text), columns, out);
+        status = cut_append(tri_string_text(&text), columns, lines, out);
     tri_string_fini(&text);
+    tri_vector_fini(&rows);
     return status;
-}
-
-tri_status tri_top_line(const tri_top *top, tri_string *out)
-{
-    const tri_step_record *last = &top->last;
-    TRI_TRY(tri_string_appendf(out, "%s", tri_top_state(top)));
-    if (top->seen > 0)
-        TRI_TRY(tri_string_appendf(out, "  epoch %.2f  step %lld  loss %.4f  %.0f samples/s  step %.3f ms", last->epoch,
-                                   (long long)last->step + 1, last->loss, last->samples_per_s,
-                                   1e3 * tri_top_phases(last)));
-    if (top->tested >= 0)
-        TRI_TRY(tri_string_appendf(out, "  test loss %.4f", top->test_loss));
-    if (top->ranks.count > 0)
-        TRI_TRY(tri_string_appendf(out, "  %zu ranks here, %.0f MiB", top->ranks.count,
-                                   (double)memory_of_all(top) / (1 << 20)));
-    return tri_string_append(out, "\n");
-}
-
-void tri_top_fields(const tri_top *top, tri_json *json)
-{
-    const tri_step_record *last = &top->last;
-    tri_json_text(json, "run", top->run);
-    tri_json_text(json, "state", tri_top_state(top));
-    tri_json_int(json, "steps_done", top->seen > 0 ? last->step + 1 : 0);
-    if (top->steps > 0)
-        tri_json_int(json, "steps", top->steps);
-    if (top->seen > 0) {
-        tri_json_real(json, "epoch", last->epoch);
-        tri_json_real(json, "loss", last->loss);
-        tri_json_real(json, "lr", last->lr);
-        tri_json_real(json, "samples_per_s", last->samples_per_s);
-        tri_json step = tri_json_object_in(json, "step_s");
-#define PHASE_WRITE(name) tri_json_real(&step, #name, last->name);
-        TRI_PHASE_LIST(PHASE_WRITE)
-#undef PHASE_WRITE
-        (void)tri_json_end(&step); /* the outer one has its failure */
-    }
-    if (top->tested >= 0) {
-        tri_json_real(json, "test_loss", top->test_loss);
-        tri_json_real(json, "test_accuracy", top->test_accuracy);
-    }
-    if (top->slow_cause[0]) {
-        tri_json slow = tri_json_object_in(json, "slow");
-        tri_json_int(&slow, "rank", top->slow_rank);
-        tri_json_text(&slow, "cause", top->slow_cause);
-        tri_json_text(&slow, "text", tri_slow_says(top->slow_cause));
-        (void)tri_json_end(&slow);
-    }
-    tri_json list = tri_json_array_in(json, "ranks");
-    for (size_t i = 0; i < top->ranks.count; i++) {
-        const tri_top_rank *rank = tri_vector_at(&top->ranks, i);
-        const char state[2] = {rank->state, 0};
-        tri_json one = tri_json_object_in(&list, NULL);
-        tri_json_int(&one, "rank", rank->rank);
-        tri_json_text(&one, "role", role_of(rank));
-        tri_json_int(&one, "pid", rank->pid);
-        tri_json_text(&one, "state", state);
-        tri_json_int(&one, "threads", rank->threads);
-        tri_json_real(&one, "cpu", rank->cpu);
-        tri_json_int(&one, "memory_bytes", rank->memory);
-        (void)tri_json_end(&one);
-    }
-    (void)tri_json_end(&list);
-}
-
-/* The files of ranks, which the page has on its own. */
-static void splits_fields(const tri_top *top, tri_json *json)
-{
-    tri_json list = tri_json_array_in(json, "splits");
-    for (size_t i = 0; i < top->splits.count; i++) {
-        const tri_top_split *split = tri_vector_at(&top->splits, i);
-        if (split->steps == 0 || split->served.seconds > 0)
-            continue;
-        tri_json one = tri_json_object_in(&list, NULL);
-        tri_json_int(&one, "rank", split->rank);
-        tri_json_int(&one, "step", split->step);
-        tri_json_int(&one, "steps", split->steps);
-        tri_json_real(&one, "time", split->time);
-#define PHASE_WRITE(name) tri_json_real(&one, #name, split->sum.name);
-        TRI_PHASE_LIST(PHASE_WRITE)
-#undef PHASE_WRITE
-        tri_json_real(&one, "memory_bytes", split->memory);
-        (void)tri_json_end(&one);
-    }
-    (void)tri_json_end(&list);
-}
-
-void tri_top_served_fields(const tri_served *served, int rank, tri_json *list)
-{
-    tri_json one = tri_json_object_in(list, NULL);
-    tri_json_int(&one, "rank", rank);
-    tri_json_real(&one, "time", served->time);
-#define RATE_WRITE(name, counter) tri_json_real(&one, #name "_per_s", served->name / served->seconds);
-    TRI_SERVED_LIST(RATE_WRITE)
-#undef RATE_WRITE
-    tri_json_real(&one, "memory_bytes", served->memory_bytes);
-    (void)tri_json_end(&one);
-}
-
-static void servers_fields(const tri_top *top, tri_json *json)
-{
-    tri_json list = tri_json_array_in(json, "servers");
-    for (size_t i = 0; i < top->splits.count; i++) {
-        const tri_top_split *split = tri_vector_at(&top->splits, i);
-        if (split->served.seconds > 0)
-            tri_top_served_fields(&split->served, split->rank, &list);
-    }
-    (void)tri_json_end(&list);
-}
-
-tri_status tri_top_json(const tri_top *top, tri_string *out)
-{
-    tri_json json = tri_json_object(out);
-    tri_top_fields(top, &json);
-    splits_fields(top, &json);
-    servers_fields(top, &json);
-    TRI_TRY(tri_json_end(&json));
-    return tri_string_append(out, "\n");
 }

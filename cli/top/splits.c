@@ -40,6 +40,7 @@ static void line_seen(void *arg, const tri_metrics_line *line)
     split->step = tri_metrics_line_step(line);
     split->steps = (int64_t)steps;
     split->time = tri_metrics_line_real(line, "time");
+    split->generation = tri_metrics_line_real(line, "generation");
 #define PHASE_READ(name) split->sum.name = tri_metrics_line_real(line, #name);
     TRI_PHASE_LIST(PHASE_READ)
 #undef PHASE_READ

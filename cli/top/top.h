@@ -28,6 +28,7 @@ typedef struct tri_top_split {
     tri_metrics_tail tail;
     int64_t step, steps; /* steps: that the line stands for; 0: there was none yet */
     double time;         /* seconds since 1970, by its clock */
+    double generation;   /* 0: ranks do not come and go */
     tri_step_record sum; /* phases, of these steps */
     double memory;
     tri_served served; /* seconds 0: it is no server */
@@ -67,8 +68,53 @@ tri_status tri_top_splits_look(tri_top *top);
 double tri_top_left_s(const tri_top *top);
 /* Seconds of a record's phases. */
 double tri_top_phases(const tri_step_record *record);
-/* draw.c: the screen, a line, an object. */
-tri_status tri_top_draw(const tri_top *top, int columns, tri_string *out);
+
+/* What a rank, or a process of a run whose ranks come and go, does. */
+#define TRI_TOP_DOES_LIST(X) X(training) X(serving) X(stopped) X(silent) X(left) X(ended)
+typedef enum tri_top_does {
+#define TRI_TOP_ENUM(name) TRI_TOP_##name,
+    TRI_TOP_DOES_LIST(TRI_TOP_ENUM) TRI_TOP_DOES_COUNT
+#undef TRI_TOP_ENUM
+} tri_top_does;
+const char *tri_top_does_name(tri_top_does does);
+
+/* A line of the table: what a rank says of itself, with its process if that is here. */
+typedef struct tri_top_row {
+    int rank;
+    const tri_top_split *split;  /* NULL: it has said nothing */
+    const tri_top_rank *process; /* NULL: it is not on this machine */
+    tri_top_does does;
+    double step, wait, memory; /* wait: part of its steps; NaN: not known */
+} tri_top_row;
+
+/* By what rows are sorted: name, and whether the greatest is first unless it is turned around. */
+#define TRI_TOP_ORDER_LIST(X) X(rank, false) X(step, false) X(wait, false) X(memory, true)
+typedef enum tri_top_order {
+#define TRI_TOP_ENUM(name, greatest_first) TRI_TOP_BY_##name,
+    TRI_TOP_ORDER_LIST(TRI_TOP_ENUM) TRI_TOP_ORDER_COUNT
+#undef TRI_TOP_ENUM
+} tri_top_order;
+
+/* How somebody wants to see it. */
+typedef struct tri_top_view {
+    tri_top_order order;
+    bool reversed, paused, help, keys; /* keys: there are some */
+    int only;                          /* a tri_top_does; -1: all rows */
+    int chosen;                        /* rank; -1: none */
+    bool chosen_process;               /* it is a process without a rank */
+    size_t first;                      /* row that is on top */
+} tri_top_view;
+
+/* rows.c: rows that are wanted, in their order; of tri_top_row, valid until the next look. now_s: since 1970. */
+tri_status tri_top_rows(const tri_top *top, const tri_top_view *view, double now_s, tri_vector *rows);
+/* view.c: what a key changes; false: it ends. rows: as they are shown, page: how many of them at once. */
+bool tri_top_view_key(tri_top_view *view, int key, const tri_vector *rows, size_t page);
+bool tri_top_view_is_chosen(const tri_top_view *view, const tri_top_row *row);
+/* The row that is chosen; -1: none. Moves what is shown so that it is seen. */
+long tri_top_view_place(tri_top_view *view, const tri_vector *rows, size_t page);
+/* draw.c: the screen, of so many lines (0: as many as it takes); *page: rows that are shown at once. */
+tri_status tri_top_draw(const tri_top *top, tri_top_view *view, int columns, int lines, size_t *page, tri_string *out);
+/* tell.c: a line, an object. */
 tri_status tri_top_line(const tri_top *top, tri_string *out);
 tri_status tri_top_json(const tri_top *top, tri_string *out);
 /* What a server does a second, as an element of a list. */

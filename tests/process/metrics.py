@@ -109,7 +109,7 @@ class Metrics(unittest.TestCase):
         screen, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         shown = subprocess.Popen([TRIREME, "top", "two", "--every", "0.1"], cwd=self.folder, stdout=terminal)
-        text, table = "", re.compile(r"% of its steps of late:.*\n.*backward.*\n +0 +\d+.*\n +1 +\d+.*\n")
+        text, table = "", re.compile(r"step ms wait %.*\n +0 +worker +training +\d+ +[0-9.]+ +\d+ .*\n +1 +worker +training +\d+ .*\n")
         until = time.monotonic() + 60
         try:
             while not table.search(text := text.replace("\r", "")[-20000:]):
