@@ -49,6 +49,8 @@ typedef struct trace_view {
     double critical_us;
     tri_slots slots;
     tri_stages_view stages;
+    tri_deeds deeds;
+    tri_servers_view servers;
 } trace_view;
 
 enum { PIPELINE = 3, WAITING = 4, PUBLISH = 6 }; /* in tri_trace_phases */
@@ -81,6 +83,27 @@ static tri_status slot_read(const json_t *args, tri_slot *slot, const char *path
     return tri_vector_push(&view->slots.items, slot) ? TRI_OK : TRI_ENOMEM;
 }
 
+static tri_status deed_read(const json_t *event, const char *path, size_t number, trace_view *view)
+{
+    const json_t *args = json_object_get(event, "args");
+    const char *name = json_string_value(json_object_get(event, "name"));
+    const int64_t server = json_integer_value(json_object_get(event, "pid")) - view->deeds.workers;
+    const int64_t worker = json_integer_value(json_object_get(args, "worker"));
+    if (server < 0 || server >= view->deeds.servers || worker < 0 || worker >= view->deeds.workers)
+        return tri_fail(
+            TRI_EFORMAT, "%s: event %zu: want pid, the rank of a server (%d to %d), and worker, one below %d", path,
+            number, view->deeds.workers, view->deeds.workers + view->deeds.servers - 1, view->deeds.workers);
+    const tri_deed deed = {.server = (int)server,
+                           .worker = (int)worker,
+                           .step = json_integer_value(json_object_get(args, "step")),
+                           .pulls = name && strcmp(name, "pull") == 0,
+                           .at = json_number_value(json_object_get(event, "ts")),
+                           .took_us = json_number_value(json_object_get(event, "dur")),
+                           .waited_us = json_number_value(json_object_get(args, "waited_us")),
+                           .nbytes = json_number_value(json_object_get(args, "bytes"))};
+    return tri_vector_push(&view->deeds.items, &deed) ? TRI_OK : TRI_ENOMEM;
+}
+
 static tri_status event_read(const json_t *event, const char *path, size_t number, trace_view *view)
 {
     const char *name = json_string_value(json_object_get(event, "name"));
@@ -88,6 +111,9 @@ static tri_status event_read(const json_t *event, const char *path, size_t numbe
     const json_t *args = json_object_get(event, "args"), *start = json_object_get(event, "ts");
     const json_t *lasts = json_object_get(event, "dur"), *rank = json_object_get(event, "pid");
     int64_t pid = json_integer_value(rank);
+    if (kind && strcmp(kind, "server") == 0 && json_is_number(start) && json_is_number(lasts) &&
+        json_number_value(lasts) >= 0)
+        return deed_read(event, path, number, view);
     if (!name || !kind || !json_is_number(start) || !json_is_number(lasts) || !json_is_integer(rank) || pid < 0 ||
         pid >= view->count || json_number_value(lasts) < 0)
         return tri_fail(TRI_EFORMAT, "%s: event %zu: want name, cat, ts, dur (not negative) and pid (a rank below %d)",
@@ -126,6 +152,12 @@ static tri_status view_read(const json_t *root, const char *path, trace_view *vi
         view->to - view->from >= TRI_TRACE_MOST_STEPS)
         return tri_fail(TRI_EFORMAT,
                         "%s: not a trace of trireme train --trace (otherData.trireme_trace 1, traceEvents)", path);
+    const int64_t workers = json_integer_value(json_object_get(other, "workers"));
+    const int64_t servers = json_integer_value(json_object_get(other, "servers"));
+    if (workers < 0 || workers > RANKS_MAX || servers < 0 || servers > RANKS_MAX || (servers > 0 && workers == 0))
+        return tri_fail(TRI_EFORMAT, "%s: want otherData.workers and servers from 1 to %d, found %lld and %lld", path,
+                        RANKS_MAX, (long long)workers, (long long)servers);
+    view->deeds = (tri_deeds){.items = {.each = sizeof(tri_deed)}, .servers = (int)servers, .workers = (int)workers};
     view->ranks = tri_alloc_zero((size_t)ranks, sizeof(*view->ranks));
     if (!view->ranks)
         return TRI_ENOMEM;
@@ -296,10 +328,10 @@ static void advise(const trace_view *view, tri_string *out)
             "stolen or shared cores, swap, clock)%s",
             slow, tri_trace_phases[phase], phase == 0 ? ", and at the disk its data are on" : "");
         advice_put(out, line);
-    } else if (percent(exposed, steps) > 15 && nbytes < SLOW_MB_PER_S * comm)
+    } else if (view->servers.count == 0 && percent(exposed, steps) > 15 && nbytes < SLOW_MB_PER_S * comm)
         advice_put(out, "all wait for each other and send little: ways that take long, or cores that are shared with "
                         "something else ('trireme doctor'); more samples a step ask for fewer exchanges");
-    else if (percent(exposed, steps) > 15)
+    else if (view->servers.count == 0 && percent(exposed, steps) > 15)
         advice_put(out, percent(hidden, comm) < 30
                             ? "communication is hardly hidden: parallel.overlap=true, a smaller parallel.bucket_kib, "
                               "parallel.ahead=on"
@@ -311,6 +343,9 @@ static void advise(const trace_view *view, tri_string *out)
         advice_put(out, "much time is in no phase of a step: cores that are shared with something else ('trireme "
                         "doctor')");
     tri_stages_advise(&view->stages, line, sizeof(line));
+    if (line[0])
+        advice_put(out, line);
+    tri_servers_advise(&view->servers, line, sizeof(line));
     if (line[0])
         advice_put(out, line);
     if (out->nbytes == 0)
@@ -343,6 +378,7 @@ static void print_text(const trace_view *view)
                        percent(view->ranks[r].critical_us[p], view->critical_us));
     putchar('\n');
     tri_stages_print(&view->stages);
+    tri_servers_print(&view->servers);
     tri_string advice = {0};
     advise(view, &advice);
     printf("\nwhat to change:\n%s", tri_string_text(&advice));
@@ -373,6 +409,7 @@ static tri_status print_json(const trace_view *view)
     }
     (void)tri_json_end(&ranks);
     tri_stages_json(&view->stages, &all);
+    tri_servers_json(&view->servers, &all);
     tri_json_text(&all, "advice", tri_string_text(&advice));
     tri_status status = tri_json_end(&all);
     puts(tri_string_text(&text));
@@ -412,6 +449,8 @@ static tri_status summarize(const char *path)
     }
     if (status == TRI_OK)
         status = stages_reckon(&view);
+    if (status == TRI_OK)
+        status = tri_servers_reckon(&view.deeds, &view.servers);
     if (status == TRI_OK) {
         steps_reckon(&view);
         if (json_given)
@@ -423,6 +462,8 @@ static tri_status summarize(const char *path)
         tri_vector_fini(&view.ranks[r].spans);
     tri_vector_fini(&view.slots.items);
     tri_stages_view_fini(&view.stages);
+    tri_vector_fini(&view.deeds.items);
+    tri_servers_view_fini(&view.servers);
     tri_free(view.ranks);
     return status;
 }

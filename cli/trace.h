@@ -44,6 +44,43 @@ void tri_stages_json(const tri_stages_view *view, tri_json *all);
 /* What to change; "": nothing. */
 void tri_stages_advise(const tri_stages_view *view, char *text, int capacity);
 
+/* What a parameter server did. */
+typedef struct tri_deed {
+    int server, worker;
+    int64_t step;
+    bool pulls;               /* it gave values; else it took in a push */
+    double at, took_us;       /* microseconds: when, and how long a push was taken in */
+    double waited_us, nbytes; /* of values: since they were asked for */
+} tri_deed;
+typedef struct tri_deeds {
+    tri_vector items; /* tri_deed */
+    int servers, workers;
+} tri_deeds;
+
+typedef struct tri_server_view {
+    int64_t pushes, pulls;
+    double in_bytes, out_bytes, busy_us; /* busy: takes pushes in */
+} tri_server_view;
+typedef struct tri_wait_view {
+    double waited_us;
+    int64_t times; /* steps, mostly */
+} tri_wait_view;
+typedef struct tri_servers_view {
+    tri_server_view *servers;
+    int count; /* 0: there are none */
+    tri_wait_view *waits;
+    int workers;
+    double all_us; /* from the first deed to the last */
+} tri_servers_view;
+
+/* trace_servers.c */
+tri_status tri_servers_reckon(tri_deeds *deeds, tri_servers_view *view);
+void tri_servers_view_fini(tri_servers_view *view);
+void tri_servers_print(const tri_servers_view *view);
+void tri_servers_json(const tri_servers_view *view, tri_json *all);
+/* What to change; "": nothing. */
+void tri_servers_advise(const tri_servers_view *view, char *text, size_t capacity);
+
 /* trace_ask.c: `trireme trace RUN --steps N`. NULL: the default. */
 tri_status tri_trace_ask(const char *run, const char *steps, const char *wait_s);
 

@@ -56,6 +56,11 @@ typedef struct tri_event {
 #define TRI_EVENT_STAGE_WEIGHTS "stage weights"  /* gradients of parameters, for which nobody waits */
 #define TRI_EVENT_MICROS        (UINT64_C(1) << 32)
 
+/* Of a parameter server: a push that it took in; values that it gave, from when they were asked for. nbytes: bytes, and
+ * in its upper half the worker. */
+#define TRI_EVENT_SERVER_PUSH "server push"
+#define TRI_EVENT_SERVER_PULL "server pull"
+
 void tri_event_write(const tri_event *event);
 /* Copies up to `limit` of the newest events, oldest first; returns how many. Events being overwritten are skipped. */
 uint64_t tri_event_read(tri_event *out, uint64_t limit);

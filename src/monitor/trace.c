@@ -17,9 +17,12 @@
 #define FROM_DEFAULT 10
 #define TO_DEFAULT   19
 
-enum { LANE_STEPS = 1, LANE_COMPUTE, LANE_COMM, LANE_STAGES };
-static const char *const lanes[] = {
-    [LANE_STEPS] = "steps", [LANE_COMPUTE] = "compute", [LANE_COMM] = "communication", [LANE_STAGES] = "stages"};
+enum { LANE_STEPS = 1, LANE_COMPUTE, LANE_COMM, LANE_STAGES, LANE_SERVER };
+static const char *const lanes[] = {[LANE_STEPS] = "steps",
+                                    [LANE_COMPUTE] = "compute",
+                                    [LANE_COMM] = "communication",
+                                    [LANE_STAGES] = "stages",
+                                    [LANE_SERVER] = "server"};
 
 const char *const tri_trace_phases[] = {"data",    "forward",   "backward", "pipeline",
                                         "waiting", "optimizer", "publish",  NULL};
@@ -125,43 +128,96 @@ static void rank_put(tri_json *events, int rank, const tri_trace_rank *it, int64
         row_put(events, rank, &it->rows[i], origin_ns, it->ahead_ns);
 }
 
-static void clocks_put(tri_json *all, const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks,
-                       int count)
+/* Values that were given are a point: what one worker waits for lies across what others do. */
+static void deed_put(tri_json *events, int rank, const tri_trace_row *row, int64_t origin_ns, int64_t ahead_ns)
 {
-    tri_json other = tri_json_object_in(all, "otherData"), clocks, clock;
+    const bool pulls = strncmp(row->what, TRI_EVENT_SERVER_PULL, sizeof(row->what)) == 0;
+    const int64_t start_ns = row->start_ns + (pulls ? row->duration_ns : 0) - ahead_ns - origin_ns;
+    tri_json event = tri_json_object_in(events, NULL), args;
+    tri_json_text(&event, "name", pulls ? "pull" : "push");
+    tri_json_text(&event, "cat", lanes[LANE_SERVER]);
+    tri_json_text(&event, "ph", "X");
+    tri_json_real(&event, "ts", (double)start_ns / 1e3);
+    tri_json_real(&event, "dur", pulls ? 0 : (double)row->duration_ns / 1e3);
+    tri_json_int(&event, "pid", rank);
+    tri_json_int(&event, "tid", LANE_SERVER);
+    args = tri_json_object_in(&event, "args");
+    tri_json_int(&args, "step", row->sequence);
+    tri_json_int(&args, "worker", (int64_t)(row->nbytes >> 32));
+    tri_json_int(&args, "bytes", (int64_t)(row->nbytes & UINT32_MAX));
+    if (pulls)
+        tri_json_real(&args, "waited_us", (double)row->duration_ns / 1e3);
+    (void)tri_json_end(&args);
+    (void)tri_json_end(&event);
+}
+
+static void server_put(tri_json *events, const tri_trace_servers *servers, int s, int64_t origin_ns)
+{
+    const tri_trace_rank *it = &servers->servers[s];
+    char name[48];
+    snprintf(name, sizeof(name), "server %d (rank %d)", s, servers->workers + s);
+    name_put(events, "process_name", servers->workers + s, 0, name);
+    name_put(events, "thread_name", servers->workers + s, LANE_SERVER, lanes[LANE_SERVER]);
+    for (int64_t i = 0; i < it->count; i++)
+        deed_put(events, servers->workers + s, &it->rows[i], origin_ns, it->ahead_ns);
+}
+
+static void clock_put(tri_json *clocks, int rank, const tri_trace_rank *it)
+{
+    tri_json clock = tri_json_object_in(clocks, NULL);
+    tri_json_int(&clock, "rank", rank);
+    tri_json_int(&clock, "ahead_ns", it->ahead_ns);
+    tri_json_int(&clock, "uncertain_ns", it->uncertain_ns);
+    tri_json_bool(&clock, "lost", it->lost);
+    if (it->span_id[0])
+        tri_json_text(&clock, "span_id", it->span_id);
+    (void)tri_json_end(&clock);
+}
+
+static void clocks_put(tri_json *all, const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks,
+                       int count, const tri_trace_servers *servers)
+{
+    tri_json other = tri_json_object_in(all, "otherData"), clocks;
     tri_json_int(&other, "trireme_trace", 1);
     tri_json_int(&other, "ranks", count);
+    if (servers->count > 0) {
+        tri_json_int(&other, "workers", servers->workers);
+        tri_json_int(&other, "servers", servers->count);
+    }
     tri_json_int(&other, "from", window->from);
     tri_json_int(&other, "to", window->to);
     tri_json_text(&other, "trace_id", trace_id);
     clocks = tri_json_array_in(&other, "clocks");
-    for (int r = 0; r < count; r++) {
-        clock = tri_json_object_in(&clocks, NULL);
-        tri_json_int(&clock, "rank", r);
-        tri_json_int(&clock, "ahead_ns", ranks[r].ahead_ns);
-        tri_json_int(&clock, "uncertain_ns", ranks[r].uncertain_ns);
-        tri_json_bool(&clock, "lost", ranks[r].lost);
-        tri_json_text(&clock, "span_id", ranks[r].span_id);
-        (void)tri_json_end(&clock);
-    }
+    for (int r = 0; r < count; r++)
+        clock_put(&clocks, r, &ranks[r]);
+    for (int s = 0; s < servers->count; s++)
+        clock_put(&clocks, servers->workers + s, &servers->servers[s]);
     (void)tri_json_end(&clocks);
     (void)tri_json_end(&other);
 }
 
-tri_status tri_trace_write(const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks, int count)
+static int64_t first_of(const tri_trace_rank *ranks, int count, int64_t first_ns)
 {
-    tri_string text = {0};
-    int64_t origin_ns = INT64_MAX;
     for (int r = 0; r < count; r++)
         for (int64_t i = 0; i < ranks[r].count; i++)
-            if (ranks[r].rows[i].start_ns - ranks[r].ahead_ns < origin_ns)
-                origin_ns = ranks[r].rows[i].start_ns - ranks[r].ahead_ns;
+            if (ranks[r].rows[i].start_ns - ranks[r].ahead_ns < first_ns)
+                first_ns = ranks[r].rows[i].start_ns - ranks[r].ahead_ns;
+    return first_ns;
+}
+
+tri_status tri_trace_write(const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks, int count,
+                           const tri_trace_servers *servers)
+{
+    tri_string text = {0};
+    const int64_t origin_ns = first_of(servers->servers, servers->count, first_of(ranks, count, INT64_MAX));
     tri_json all = tri_json_object(&text);
     tri_json_text(&all, "displayTimeUnit", "ms");
-    clocks_put(&all, window, trace_id, ranks, count);
+    clocks_put(&all, window, trace_id, ranks, count, servers);
     tri_json events = tri_json_array_in(&all, "traceEvents");
     for (int r = 0; r < count; r++)
         rank_put(&events, r, &ranks[r], origin_ns);
+    for (int s = 0; s < servers->count; s++)
+        server_put(&events, servers, s, origin_ns);
     (void)tri_json_end(&events);
     tri_status status = tri_json_end(&all);
     if (status == TRI_OK)

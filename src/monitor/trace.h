@@ -39,7 +39,13 @@ typedef struct tri_trace_rank {
     bool lost;                        /* it did more than it remembers */
     char span_id[TRI_SPAN_ID_NBYTES]; /* of these steps of it */
 } tri_trace_rank;
-tri_status tri_trace_write(const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks,
-                           int count);
+/* A run's parameter servers, rows of TRI_EVENT_SERVER_PUSH and _PULL; their ranks come after those of the workers, of
+ * whom only some are traced. count 0: there are none. */
+typedef struct tri_trace_servers {
+    tri_trace_rank *servers;
+    int count, workers;
+} tri_trace_servers;
+tri_status tri_trace_write(const tri_trace_window *window, const char *trace_id, const tri_trace_rank *ranks, int count,
+                           const tri_trace_servers *servers);
 
 #endif

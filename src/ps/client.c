@@ -201,8 +201,13 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
             return;
         break;
     case PS_STATS:
-        if (link == &client->links[client->home] &&
-            tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
+        link->heard_ns = tri_now_ns();
+        if (head->flags & PS_FLAG_EVENTS) {
+            tri_string_clear(&link->events);
+            if (tri_string_append_bytes(&link->events, body, head->nbytes) != TRI_OK)
+                tri_ps_client_fail(client, TRI_ENOMEM);
+        } else if (link == &client->links[client->home] &&
+                   tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
             tri_ps_client_fail(client, TRI_ENOMEM);
         break;
     case PS_SAVE:
@@ -378,6 +383,8 @@ void tri_ps_client_close(tri_ps_client *client)
     tri_vector_fini(&client->commands);
     tri_string_fini(&client->stats);
     tri_string_fini(&client->save_why);
+    for (int s = 0; client->links && s < client->setup.servers; s++)
+        tri_string_fini(&client->links[s].events);
     tri_free(client->links);
     tri_mutex_fini(&client->mutex);
     tri_cond_fini(&client->moved);

@@ -11,6 +11,7 @@
 
 #include "cluster/store.h"
 #include "net/transport.h"
+#include "ps/deed.h"
 #include "ps/spec.h"
 
 typedef struct tri_ps_client tri_ps_client;
@@ -42,6 +43,15 @@ int64_t tri_ps_client_era(const tri_ps_client *client);
 bool tri_ps_client_is_past(tri_ps_client *client);
 /* How servers do, as lines for people (tri_string_fini). */
 tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out);
+/* What a server did, and how far its clock is ahead of this worker's, give or take `uncertain_ns`. */
+typedef struct tri_ps_deeds {
+    int64_t ahead_ns, uncertain_ns;
+    ps_deed *deeds; /* tri_free() */
+    size_t count;
+    bool lost; /* it did more than it remembers */
+} tri_ps_deeds;
+/* Of all servers, [servers], since then by this worker's clock. */
+tri_status tri_ps_client_deeds(tri_ps_client *client, int64_t since_ns, tri_ps_deeds *of_servers);
 /* Says goodbye to all servers, and waits until they have heard it. */
 tri_status tri_ps_client_bye(tri_ps_client *client);
 /* Waits until the leader has said it, or for net->timeout_s: whoever starts processes ends them all with the first. */

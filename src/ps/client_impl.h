@@ -31,6 +31,8 @@ typedef struct ps_link {
     uint64_t question, answered; /* numbers of the latest one it was asked, and of its latest answer */
     int64_t clock;               /* of that */
     double extra;
+    int64_t heard_ns;  /* when it was heard, */
+    tri_string events; /* and what it said it did */
     uint32_t table;
     char why[160];
 } ps_link;

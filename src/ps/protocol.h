@@ -13,7 +13,7 @@
 #include "net/post.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 6
+#define PS_VERSION 7
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
@@ -48,7 +48,8 @@ typedef enum ps_kind {
     PS_VALUES,     /* clock, block; body: values */
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
     PS_STATE,
-    PS_STATS, /* -> text for people */
+    PS_STATS, /* -> text for people; with PS_FLAG_TIME: -> clock: the server's, in ns; with PS_FLAG_EVENTS: clock: of
+                 the last so many ns -> body: ps_deed (ps/deed.h); extra: 1: it did more than it remembers */
     PS_SAVE, /* clock: a step, extra: version of the view; body: a plan (ps/save.h). The server will write its blocks as
                 they are after that step -> extra: status, body: why not, clock: the step they are at where that is
                 further on */
@@ -100,6 +101,9 @@ typedef enum ps_kind {
 /* PS_KV_DONE: the server knows this list of keys by its hash now. PS_MOVED: it does not, and hears nothing more about
  * slots until PS_LOOK with the same flag. */
 #define PS_FLAG_LISTED UINT16_C(512)
+
+#define PS_FLAG_TIME   UINT16_C(1024) /* PS_STATS */
+#define PS_FLAG_EVENTS UINT16_C(2048) /* PS_STATS */
 
 /* Whoever has this slot counts who has come to a barrier. */
 #define PS_BARRIER_SLOT 0

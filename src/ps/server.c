@@ -62,6 +62,7 @@ void tri_ps_answer(ps_guest *guest, const ps_head *head, const void *body, bool 
     tri_letter letter = ps_head_write(head);
     if (guest->server >= 0) /* the server that forwards answers itself */
         return;
+    tri_ps_trace_answered(guest, head);
     /* What the next step reads first goes first. */
     unsigned priority = head->kind == PS_VALUES ? (unsigned)(INT32_MAX - (int32_t)head->block) : (unsigned)INT32_MAX;
     if (!tri_ps_chain_keep(guest->of, guest, priority, &letter, body, lasting))
@@ -147,6 +148,7 @@ static void parcel_sent(void *arg, tri_status status)
 tri_status tri_ps_answer_take(ps_guest *guest, const ps_head *head, void *body)
 {
     tri_letter letter = ps_head_write(head);
+    tri_ps_trace_answered(guest, head);
     if (guest->server >= 0 || tri_ps_chain_keep(guest->of, guest, (unsigned)INT32_MAX, &letter, body, false)) {
         tri_free(body);
         return TRI_OK;
@@ -193,6 +195,7 @@ void tri_ps_guest_remove(tri_ps_server *server, ps_guest *guest)
             *at = guest->next;
             break;
         }
+    tri_vector_fini(&guest->asked);
     tri_free(guest);
 }
 
@@ -219,7 +222,13 @@ static bool on_opened(void *arg, tri_line *line)
     ps_guest *guest = tri_alloc_zero(1, sizeof(*guest));
     if (!guest)
         return false;
-    *guest = (ps_guest){.of = server, .line = line, .number = -1, .server = -1, .opens = -1, .next = server->guests};
+    *guest = (ps_guest){.of = server,
+                        .line = line,
+                        .number = -1,
+                        .server = -1,
+                        .opens = -1,
+                        .asked = {.each = sizeof(int64_t)},
+                        .next = server->guests};
     server->guests = guest;
     tri_line_note_set(line, guest);
     return true;

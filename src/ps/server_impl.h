@@ -16,7 +16,8 @@
 #include "ps/spec.h"
 #include "ps/sum.h"
 
-#define PS_TABLES_MAX 64
+#define PS_TABLES_MAX    64
+#define PS_TRACED_BLOCKS 4096   /* of a guest; more would be a way to take memory */
 typedef struct ps_save ps_save; /* server_save.c */
 
 /* Somebody who has a line. */
@@ -38,6 +39,7 @@ typedef struct ps_guest {
     bool is_paused;    /* it owes too much */
     bool is_stalled;   /* it was told that slots are elsewhere, and has not begun again since */
     bool is_deaf;      /* what is not said as LISTED; see protocol.h */
+    tri_vector asked;  /* int64_t, by block: when it asked for the values that it waits for, 0: it does not */
     int64_t leaves_ns; /* refused: it hears why, and is hung up on then; 0: it is not */
     struct ps_guest *next;
 } ps_guest;
@@ -145,6 +147,14 @@ void tri_ps_rooms_leave(tri_ps_server *server, const ps_block *block);
 void tri_ps_end_with(tri_ps_server *server, tri_status status);
 /* Whether a failure is no single guest's (no memory, no number): then the server ends with it. */
 bool tri_ps_concerns_all(tri_ps_server *server, tri_status status);
+
+/* --- server_trace.c --- */
+/* A letter has come; a push is taken in; values go to a worker, or wait for the backup. */
+void tri_ps_trace_asked(ps_guest *guest, const ps_head *head, int64_t now_ns);
+void tri_ps_trace_pushed(const tri_ps_server *server, int worker, const ps_head *head, int64_t start_ns);
+void tri_ps_trace_answered(ps_guest *guest, const ps_head *head);
+/* PS_STATS with PS_FLAG_TIME or PS_FLAG_EVENTS. */
+tri_status tri_ps_trace_tell(tri_ps_server *server, ps_guest *guest, const ps_head *head);
 
 /* --- server_letters.c --- */
 /* The guest is the server that has the slot, and this one is its backup. */

@@ -214,6 +214,8 @@ static tri_status on_stats(tri_ps_server *server, ps_guest *guest, const ps_head
 {
     tri_string text = {0};
     (void)body;
+    if (head->flags & (PS_FLAG_TIME | PS_FLAG_EVENTS))
+        return tri_ps_trace_tell(server, guest, head);
     tri_status status = tri_ps_stats(server, &text);
     ps_head answer = {.kind = PS_STATS, .request = head->request, .nbytes = text.nbytes};
     if (status == TRI_OK)
@@ -347,12 +349,17 @@ tri_status tri_ps_letter_check(const ps_guest *guest, const ps_head *head)
 
 tri_status tri_ps_letter_handle(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
+    const int64_t start_ns = tri_now_ns();
+    const int worker = guest->server < 0 ? guest->number : -1;
     if (guest->server < 0) {
+        tri_ps_trace_asked(guest, head, start_ns);
         tri_counter_add(TRI_COUNT_TAKEN_NBYTES, head->nbytes);
         tri_counter_add(TRI_COUNT_PUSHES, tri_ps_letter_is(head->kind, PS_IS_PUSH));
         tri_counter_add(TRI_COUNT_PULLS, tri_ps_letter_is(head->kind, PS_IS_PULL));
     }
-    return letters[head->kind].fn(server, guest, head, body);
+    const tri_status status = letters[head->kind].fn(server, guest, head, body); /* the guest may be gone */
+    tri_ps_trace_pushed(server, worker, head, start_ns);
+    return status;
 }
 
 bool tri_ps_letter_is(ps_kind kind, unsigned what)

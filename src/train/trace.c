@@ -5,7 +5,7 @@
  *
  * Communication is in the event ring anyway (base/events.h); phases are written there while the window lasts. After its
  * last step rank 0 asks each rank what time it has, several times, and takes the answer that came back soonest; then it
- * is sent what they remember, and writes the file.
+ * is sent what they remember, and writes the file. Parameter servers are asked the same by the first worker.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "monitor/trace.h"
+#include "ps/client.h"
 #include "train/job.h"
 
 #define RING_COUNT 65536 /* of the ring */
@@ -183,7 +184,58 @@ static tri_status take(tri_job *job, int other, tri_trace_rank *rank)
                : TRI_OK;
 }
 
-static void file_write(const tri_job *job, tri_trace_rank *ranks)
+/* --- parameter servers --- */
+
+static void servers_free(tri_trace_servers *all)
+{
+    for (int s = 0; all->servers && s < all->count; s++)
+        tri_free(all->servers[s].rows);
+    tri_free(all->servers);
+    *all = (tri_trace_servers){0};
+}
+
+static tri_status deeds_keep(const tri_ps_deeds *deeds, tri_trace_rank *server)
+{
+    *server = (tri_trace_rank){.ahead_ns = deeds->ahead_ns, .uncertain_ns = deeds->uncertain_ns, .lost = deeds->lost};
+    server->rows = tri_alloc((deeds->count + 1) * sizeof(*server->rows));
+    if (!server->rows)
+        return TRI_ENOMEM;
+    for (size_t i = 0; i < deeds->count; i++) {
+        const ps_deed *deed = &deeds->deeds[i];
+        tri_trace_row *row = &server->rows[server->count++];
+        *row = (tri_trace_row){deed->start_ns, deed->duration_ns, (uint64_t)deed->worker << 32 | (uint32_t)deed->nbytes,
+                               deed->step, ""};
+        snprintf(row->what, sizeof(row->what), "%s", deed->pulls ? TRI_EVENT_SERVER_PULL : TRI_EVENT_SERVER_PUSH);
+    }
+    return TRI_OK;
+}
+
+/* What servers did in the window, for whatever worker. */
+static tri_status servers_ask(const tri_job *job, tri_trace_servers *all)
+{
+    struct tri_ps_client *client = job->servers.client;
+    if (!client)
+        return TRI_OK;
+    const tri_ps_client_setup *setup = tri_ps_client_setup_of(client);
+    tri_ps_deeds *deeds = tri_alloc_zero((size_t)setup->servers, sizeof(*deeds));
+    all->servers = tri_alloc_zero((size_t)setup->servers, sizeof(*all->servers));
+    if (!deeds || !all->servers) {
+        tri_free(deeds);
+        return TRI_ENOMEM;
+    }
+    all->count = setup->servers;
+    all->workers = setup->workers;
+    tri_status status = tri_ps_client_deeds(client, job->trace->begin_ns, deeds);
+    for (int s = 0; s < all->count; s++) {
+        if (status == TRI_OK)
+            status = deeds_keep(&deeds[s], &all->servers[s]);
+        tri_free(deeds[s].deeds);
+    }
+    tri_free(deeds);
+    return status;
+}
+
+static void file_write(const tri_job *job, tri_trace_rank *ranks, const tri_trace_servers *servers)
 {
     const tri_trace_window *window = &job->trace->window;
     bool lost = false;
@@ -191,7 +243,9 @@ static void file_write(const tri_job *job, tri_trace_rank *ranks)
         lost = lost || ranks[r].lost;
         tri_job_span_id(job, r, window->from, ranks[r].span_id);
     }
-    if (tri_trace_write(window, job->trace_id, ranks, job->world) != TRI_OK)
+    for (int s = 0; s < servers->count; s++)
+        lost = lost || servers->servers[s].lost;
+    if (tri_trace_write(window, job->trace_id, ranks, job->world, servers) != TRI_OK)
         tri_log(TRI_LOG_WARN, "monitor.trace: %s", tri_last_error());
     else
         tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
@@ -201,6 +255,7 @@ static void file_write(const tri_job *job, tri_trace_rank *ranks)
 static tri_status collect(tri_job *job)
 {
     tri_trace_rank own = {0}, *ranks = NULL;
+    tri_trace_servers servers = {0};
     tri_status status = rows_read(job, &own);
     tri_group_name_next(job->group, "trace");
     if (status == TRI_OK && job->rank > 0)
@@ -212,8 +267,11 @@ static tri_status collect(tri_job *job)
     tri_group_name_next(job->group, "");
     if (status == TRI_OK && job->rank == 0) {
         ranks[0] = own;
-        file_write(job, ranks);
+        status = servers_ask(job, &servers);
     }
+    if (status == TRI_OK && job->rank == 0)
+        file_write(job, ranks, &servers);
+    servers_free(&servers);
     for (int r = 1; ranks && r < job->world; r++)
         tri_free(ranks[r].rows);
     tri_free(ranks);

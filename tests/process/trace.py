@@ -106,6 +106,64 @@ class Trace(unittest.TestCase):
         self.assertEqual((found["steps"], len(found["ranks"])), (5, 3))
         self.assertEqual(sum(rank["sets_the_pace"] for rank in found["ranks"]), 5)
 
+    def test_servers_have_tracks_of_what_they_did(self):
+        told = self.call("train", "run.yaml", "-n", "2", "--servers", "2", "--out", "served", "--trace", "s.json:5-9",
+                         "model.hidden=[64, 64]").stdout
+        plain = self.call("train", "run.yaml", "--out", "one", "model.hidden=[64, 64]").stdout
+        self.assertEqual(re.search("weights: .*", plain)[0], re.search("weights: .*", told)[0])
+        trace = json.loads((self.folder / "s.json").read_text())
+        self.assertEqual([trace["otherData"][key] for key in ("ranks", "workers", "servers")], [1, 2, 2])
+        self.assertEqual([clock["rank"] for clock in trace["otherData"]["clocks"]], [0, 2, 3])
+        for clock in trace["otherData"]["clocks"]: # one host
+            self.assertLessEqual(abs(clock["ahead_ns"]), clock["uncertain_ns"] + 1000)
+        names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+        self.assertEqual(names, {0: "rank 0", 2: "server 0 (rank 2)", 3: "server 1 (rank 3)"})
+        deeds = [e for e in trace["traceEvents"] if e.get("cat") == "server"]
+        steps = {e["args"]["step"]: e for e in trace["traceEvents"] if e["name"] == "step"}
+        for worker in (0, 1):
+            pushes = [e for e in deeds if e["name"] == "push" and e["args"]["worker"] == worker]
+            pulls = [e for e in deeds if e["name"] == "pull" and e["args"]["worker"] == worker]
+            self.assertTrue(set(range(6, 9)) <= {e["args"]["step"] for e in pushes}, pushes)
+            self.assertTrue(set(range(7, 10)) <= {e["args"]["step"] for e in pulls}, pulls)
+            self.assertTrue(all(e["args"]["bytes"] > 0 for e in pushes + pulls))
+            self.assertTrue(all(e["args"]["waited_us"] >= 0 and e["dur"] == 0 for e in pulls))
+        for e in deeds: # on the clock of rank 0: its push is taken in while it makes that step
+            step = steps.get(e["args"]["step"])
+            if e["name"] == "push" and e["args"]["worker"] == 0 and step:
+                slack = 100 + 2e-3 * max(clock["uncertain_ns"] for clock in trace["otherData"]["clocks"])
+                self.assertGreater(e["ts"] + slack, step["ts"])
+                self.assertLess(e["ts"] - slack, step["ts"] + step["dur"])
+        found = json.loads(self.call("trace", "summarize", "s.json", "--json").stdout)
+        self.assertEqual(sum(one["pushes"] for one in found["servers"]), sum(e["name"] == "push" for e in deeds))
+        self.assertEqual([one["worker"] for one in found["waits_for_servers"]], [0, 1])
+        self.assertTrue(all(one["times"] >= 4 for one in found["waits_for_servers"]), found["waits_for_servers"])
+
+    def test_summarize_reckons_who_waits_for_servers(self):
+        # Worker 0 has asked for the last values 3 ms before they come, of the other server 4 ms; worker 1 1 ms before.
+        events = []
+        for step in range(4):
+            at = 10000 * step
+            for server, worker, given, waited in ((0, 0, 9000, 3500), (1, 0, 9500, 3000), (0, 1, 9000, 1000)):
+                args = {"step": step, "worker": worker, "bytes": 1000}
+                events.append({"name": "push", "cat": "server", "ph": "X", "ts": at + 5000, "dur": 100, "pid": 2 + server, "tid": 5, "args": args})
+                events.append({"name": "pull", "cat": "server", "ph": "X", "ts": at + given, "dur": 0, "pid": 2 + server, "tid": 5,
+                               "args": {**args, "bytes": 2000, "waited_us": waited}})
+        trace = {"otherData": {"trireme_trace": 1, "ranks": 1, "workers": 2, "servers": 2, "from": 0, "to": 3}, "traceEvents": events}
+        (self.folder / "waits.json").write_text(json.dumps(trace))
+        found = json.loads(self.call("trace", "summarize", "waits.json", "--json").stdout)
+        self.assertEqual([(one["waited_us"], one["times"]) for one in found["waits_for_servers"]], [(12000, 4), (4000, 4)])
+        self.assertEqual([(one["pushes"], one["in_bytes"], one["busy_us"], one["pulls"], one["out_bytes"]) for one in found["servers"]],
+                         [(8, 8000, 800, 8, 16000), (4, 4000, 400, 4, 8000)])
+        self.assertEqual(found["servers_us"], 34500)
+        self.assertIn("worker 1 is waited for", found["advice"])
+        text = self.call("trace", "summarize", "waits.json").stdout
+        self.assertRegex(text, r"(?m)^ +0 +3\.00 +35 %\n +1 +1\.00 +12 %$")
+        for key, value in (("pid", 1), ("pid", 4), ("args", {"worker": 2})):
+            (self.folder / "wrong.json").write_text(json.dumps({**trace, "traceEvents": [{**events[0], key: value}]}))
+            self.assertIn("event 0: want pid, the rank of a server (2 to 3)", self.call("trace", "summarize", "wrong.json", code=1).stderr)
+        (self.folder / "wrong.json").write_text(json.dumps({**trace, "otherData": {**trace["otherData"], "workers": 0}}))
+        self.assertIn("want otherData.workers", self.call("trace", "summarize", "wrong.json", code=1).stderr)
+
     def test_what_is_wrong_is_told(self):
         (self.folder / "bad.json").write_text("{")
         (self.folder / "other.json").write_text('{"traceEvents": []}')
