@@ -18,7 +18,7 @@ const charts = {
   loss: new Lines(byId('loss'), zoomTo, {customBars: true}),
   rate: new Lines(byId('rate'), zoomTo, {customBars: true}),
   phases: new Lines(byId('phases'), zoomTo, {stackedGraph: true, strokeWidth: 1, fillAlpha: .55, connectSeparatedPoints: false,
-    axes: {x: {drawGrid: false, axisLabelFormatter: numberText}, y: {axisLabelWidth: 52, axisLabelFormatter: value => `${numberText(value)} ms`}}}),
+    axes: {x: {drawGrid: false, axisLabelFormatter: numberText}, y: {axisLabelWidth: 52, axisLabelFormatter: value => value < 1000 ? `${numberText(value)} ms` : `${numberText(value / 1000)} s`}}}),
   lr: new Lines(byId('lr'), zoomTo, {customBars: true}),
   norm: new Lines(byId('norm'), zoomTo, {customBars: true}),
   accuracy: new Lines(byId('accuracy'), zoomTo, {drawPoints: true, pointSize: 2}),
@@ -292,6 +292,7 @@ async function draw() {
     document.body.classList.toggle('sweep', run.sweep && run.rows === 0);
     byId('trials').hidden = !run.sweep;
     if (run.sweep) await trialsShow();
+    byId('cards').hidden = run.sweep && run.rows === 0; // it has no steps of its own
     cardsDraw(run);
     if (drawn.charts !== there()) {
       drawn.charts = there();
