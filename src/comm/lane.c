@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cache.h"
+#include "net/hand_over.h"
 #include "net/host.h"
 
 #define SPINS          2000 /* some tens of microseconds */
@@ -188,8 +189,9 @@ static tri_status wait_long(tri_call *call, int peer, const _Atomic uint64_t *wo
     for (int turn = 0;; turn++) {
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return TRI_OK;
-        if (turn < YIELDS) {
-            tri_yield();
+        if (turn < YIELDS && !tri_net_trouble(comm->net)) {
+            if (!tri_hand_over())
+                turn = YIELDS;
             continue;
         }
         if (lane->spins && tri_now_ns() - began_ns < SPIN_NS) {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "net/hand_over.h"
 #include "net/handshake.h"
 #include "net/host.h"
 #include "net/local.h"
@@ -302,10 +303,11 @@ static bool spin(const shm_transport *shm, const unsigned char *want)
     int64_t until_ns;
 
     if (!shm->spins) {
-        for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
+        for (int i = 0; i < YIELDS_BEFORE_SLEEP && !atomic_load(&shm->woken); i++) {
             if (is_ready(shm, want))
                 return true;
-            tri_yield();
+            if (!tri_hand_over())
+                break;
         }
         return is_ready(shm, want);
     }
