@@ -51,6 +51,7 @@ static tri_status value_find(tri_members *members, const char *key, int64_t unti
 static tri_status adopt(tri_members *members, tri_generation *list)
 {
     members->rank = -1;
+    members->silent_ns = 0;
     tri_mutex_lock(&members->mutex);
     generation_fini(&members->now);
     members->now = *list;
@@ -88,6 +89,17 @@ static tri_status look(tri_members *members, int64_t number, int64_t until_ns)
     return status;
 }
 
+/* Later ones that are closed already: this process was stopped, or cut off, and would look for the links of one that
+ * the others have left. */
+static tri_status later_find(tri_members *members)
+{
+    tri_status status = TRI_OK;
+
+    while (status == TRI_OK)
+        status = look(members, members->now.number + 1, tri_now_ns());
+    return status == TRI_ETIMEOUT ? TRI_OK : status;
+}
+
 /* A process that is in none finds the newest. */
 static tri_status newest_find(tri_members *members, int64_t deadline_ns)
 {
@@ -96,8 +108,8 @@ static tri_status newest_find(tri_members *members, int64_t deadline_ns)
 
     if (status == TRI_OK && number > members->now.number)
         status = look(members, number, deadline_ns);
-    while (status == TRI_OK)
-        status = look(members, members->now.number + 1, tri_now_ns());
+    if (status == TRI_OK)
+        status = later_find(members);
     return status == TRI_ETIMEOUT && tri_now_ns() < deadline_ns ? TRI_OK : status;
 }
 
@@ -256,12 +268,18 @@ static tri_status find_here(tri_members *members, candidate *one, const char *ke
     return status;
 }
 
+/* A generation without links: long enough for those of it that live. */
+static bool is_silent(const tri_members *members)
+{
+    return members->silent_ns > 0 && members->rank >= 0 && tri_now_ns() >= members->silent_ns;
+}
+
 /* Does this process close the next generation? The first that is not gone does; others would be right too, and are
  * spared the questions. */
 static tri_status leads(tri_members *members, bool *yes)
 {
-    *yes = false;
-    for (size_t i = 0; i < members->old.count; i++) {
+    *yes = is_silent(members); /* the first one may have registered and be cut off */
+    for (size_t i = 0; !*yes && i < members->old.count; i++) {
         if ((int)i == members->rank)
             return *yes = true, TRI_OK;
         candidate *one = tri_vector_at(&members->old, i);
@@ -269,7 +287,7 @@ static tri_status leads(tri_members *members, bool *yes)
         if (!one->gone)
             return TRI_OK;
     }
-    for (size_t i = 0; i < members->news.count; i++) { /* nobody of the present one is left */
+    for (size_t i = 0; !*yes && i < members->news.count; i++) { /* nobody of the present one is left */
         candidate *one = tri_vector_at(&members->news, i);
         if ((int64_t)i + 1 == members->ticket)
             break;
@@ -318,6 +336,7 @@ static tri_status missing_find(tri_members *members, int64_t number, const candi
         TRI_TRY(find_gone(members, one, (int)i));
         if (!one->buried) /* one that was given up may live all the same */
             TRI_TRY(find_here(members, one, key_of(key, number, "/in/", one->member.id)));
+        one->gone = one->gone || (!one->here && i != (size_t)members->rank && is_silent(members));
         if (!one->gone && !one->here && !*first)
             *first = one;
     }
@@ -574,6 +593,7 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
         TRI_TRY_IN(register_for(members, number, progress, deadline_ns), "while registering for generation %" PRId64,
                    number);
         TRI_TRY(closed_wait(members, number, few_ns, deadline_ns));
+        TRI_TRY(later_find(members));
         members->lost = NULL; /* its ranks are others */
     } while (members->rank < 0);
     members->waits = false;
@@ -588,6 +608,11 @@ tri_status tri_members_spares(tri_members *members, int *count, int64_t deadline
     TRI_TRY(news_find(members, members->now.number + 1, deadline_ns));
     *count = newcomers_count(members);
     return TRI_OK;
+}
+
+void tri_members_silence(tri_members *members, int64_t from_ns)
+{
+    members->silent_ns = from_ns;
 }
 
 void tri_members_note(tri_members *members, const char *note)

@@ -61,6 +61,9 @@ void tri_members_close(tri_members *members);
  * a generation comes back as a newcomer. */
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns);
+/* The present generation did not form, so it has no links that could tell who is there: whoever of it has not
+ * registered for the next one by then is given up. Until that one is closed. */
+void tri_members_silence(tri_members *members, int64_t from_ns);
 /* What it says of itself in the next registrations: one word of fewer than TRI_MEMBER_NOTE_NBYTES bytes. */
 void tri_members_note(tri_members *members, const char *note);
 /* The present one, until the next call; its members are in the order of ranks of the one before, newcomers last. */

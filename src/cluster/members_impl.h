@@ -28,6 +28,7 @@ struct tri_members {
     int64_t ticket;       /* among its newcomers, from 1; 0: as a member */
     int64_t called_ns;    /* not before this again */
     bool waits;           /* there is no room for it, and it has said so */
+    int64_t silent_ns;    /* from then on members that have not registered are gone; 0: never */
     tri_members_lost lost;
     void *lost_arg;
 

@@ -222,13 +222,25 @@ static void generation_drop(tri_job_generation *generation)
     tri_free((void *)(uintptr_t)generation->notes);
 }
 
-static tri_status generation_form(elastic *at)
+static int64_t form_limit_ms(const elastic *at)
 {
     int64_t most_ms = (int64_t)(at->net_config.timeout_s * 1000);
     int64_t limit_ms = (int64_t)FORM_MS << (at->failures < FORM_DOUBLES ? at->failures : FORM_DOUBLES);
+    return limit_ms < most_ms ? limit_ms : most_ms;
+}
+
+/* One whose links were not made has nobody who could say that a member is stopped or cut off: those that live have
+ * given it up too when half of the limit is over once more. */
+static void silence_begin(elastic *at)
+{
+    if (!at->comm && tri_members_rank(at->members) >= 0)
+        tri_members_silence(at->members, tri_deadline_after_ms(form_limit_ms(at) / 2));
+}
+
+static tri_status generation_form(elastic *at)
+{
+    int64_t limit_ms = form_limit_ms(at);
     tri_job_generation generation;
-    if (limit_ms > most_ms)
-        limit_ms = most_ms;
     TRI_TRY(cluster_make(at, &at->cluster));
     if (at->setup->place)
         TRI_TRY(at->setup->place->hub(at->setup->place->arg, tri_members_now(at->members), &at->net_config.hub));
@@ -372,6 +384,8 @@ static tri_status generations_run(elastic *at)
             return TRI_OK;
         TRI_TRY(status);
         status = generation_form(at);
+        if (status != TRI_OK)
+            silence_begin(at);
         at->failures = status == TRI_OK ? 0 : at->failures + 1;
         if (status == TRI_OK && at->job->world < at->setup->members.least)
             return tri_job_give_up(at->job, at->setup->members.least);

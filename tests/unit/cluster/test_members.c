@@ -574,16 +574,9 @@ static void word_check(process *p, bool word, bool wanted)
         broke(p->run, "one is told another word than that of the first who said one");
 }
 
-/* 0.0 says yes, and dies before its word is there (looks 1), or before it is answered (2); the others say no, then, of
- * the next generation, 2.0 first. */
-static void formed_run(int index, void *arg)
+static void askers_open(run *all)
 {
-    run *all = arg;
     process *p = all->processes;
-    bool stands = false;
-    int looks = p[0].looks;
-    (void)index;
-    p[0].looks = 0;
     for (int i = 0; i < ASKERS; i++) {
         p[i] = (process){.run = all, .store = {.ops = &guarded_ops}, .number = i};
         snprintf(p[i].id, sizeof p[i].id, "%d.0", i);
@@ -597,6 +590,19 @@ static void formed_run(int index, void *arg)
         if (tri_members_open(&setup, &p[i].members) != TRI_OK)
             broke(all, "members cannot be opened");
     }
+}
+
+/* 0.0 says yes, and dies before its word is there (looks 1), or before it is answered (2); the others say no, then, of
+ * the next generation, 2.0 first. */
+static void formed_run(int index, void *arg)
+{
+    run *all = arg;
+    process *p = all->processes;
+    bool stands = false;
+    int looks = p[0].looks;
+    (void)index;
+    p[0].looks = 0;
+    askers_open(all);
     generation_meet(all, 0, 1);
     p[0].looks = looks;
     tri_status told = tri_members_formed(p[0].members, true, &stands, tri_now_ns() + TRI_NS_PER_S);
@@ -630,6 +636,54 @@ static void the_first_word_on_a_generation_is_everybodys(void **state)
     }
 }
 
+static void others_give_up(run *all, int64_t number)
+{
+    for (int i = 1; i < ASKERS; i++)
+        tri_members_silence(all->processes[i].members, tri_now_ns() + 100 * TRI_NS_PER_MS);
+    generation_meet(all, 1, number);
+}
+
+/* 0.0 is cut off so that what it says is heard and what it hears is nothing: it has registered for generation 2, which
+ * cannot form, and its links tell nobody. Then it hears again. */
+static void deaf_run(int index, void *arg)
+{
+    static const char registered[] = "0.0 here 0 -\n";
+    run *all = arg;
+    (void)index;
+    askers_open(all);
+    generation_meet(all, 0, 1);
+    if (tri_store_set(all->store, "gen/2/in/0.0", registered, strlen(registered), tri_now_ns() + TRI_NS_PER_S) !=
+        TRI_OK)
+        broke(all, "nothing can be set");
+    others_give_up(all, 2);
+    others_give_up(all, 3);
+    if (tri_members_now(all->processes[1].members)->count != 2)
+        broke(all, "who did not register is in the generation");
+    if (tri_thread_start(&all->processes[0].thread, "asker", generation_join, &all->processes[0]) != TRI_OK)
+        broke(all, "no thread");
+    tri_sleep_ns(200 * TRI_NS_PER_MS); /* it finds generation 2, and is done with it */
+    generation_meet(all, 1, 4);
+    tri_thread_join(all->processes[0].thread);
+    for (int i = 0; i < ASKERS; i++) {
+        if (tri_members_rank(all->processes[i].members) != (i + 2) % ASKERS)
+            broke(all, "who was given up is the newcomer");
+        tri_members_close(all->processes[i].members);
+    }
+}
+
+static void who_says_nothing_after_a_generation_did_not_form_is_done_without(void **state)
+{
+    (void)state;
+    run *all = tri_alloc_zero(1, sizeof *all);
+    assert_non_null(all);
+    assert_int_equal(tri_store_memory(&all->store), TRI_OK);
+    assert_int_equal(tri_sim_run(&(tri_sim_config){.stack_nbytes = 64 << 10}, 1, deaf_run, all), TRI_OK);
+    if (all->failures > 0)
+        print_message("%s\n", all->failed);
+    assert_int_equal(all->failures, 0);
+    run_free(all);
+}
+
 static void of_64_members_half_are_lost(void **state)
 {
     (void)state;
@@ -649,6 +703,7 @@ int main(void)
         cmocka_unit_test(what_was_found_once_stays_found),
         cmocka_unit_test(who_dies_while_it_tells_news_makes_nobody_deaf),
         cmocka_unit_test(the_first_word_on_a_generation_is_everybodys),
+        cmocka_unit_test(who_says_nothing_after_a_generation_did_not_form_is_done_without),
         cmocka_unit_test(of_64_members_half_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
