@@ -20,10 +20,10 @@ typedef struct store_value {
 } store_value;
 
 typedef struct store_entry {
-    store_value *value;           /* NULL: only waited for */
-    struct store_client *waiters; /* by next_waiter */
-    struct store_entry *next, **link;
-    char key[TRI_STORE_KEY_NBYTES + 1];
+    store_value *value;               /* NULL: only waited for */
+    struct store_client *waiters;     /* by next_waiter */
+    struct store_entry *next, **link; /* of its bucket */
+    char key[];
 } store_entry;
 
 typedef enum client_state { CLIENT_HEADER, CLIENT_BODY, CLIENT_WAITS, CLIENT_REPLY } client_state;
@@ -57,8 +57,8 @@ struct tri_store_server {
     atomic_bool stop;
     atomic_int connected; /* proven clients */
     char token[65];
-    tri_map keys; /* to store_entry */
-    store_entry *entries;
+    store_entry **buckets; /* [bucket_count], a power of two: by the hash of the key */
+    size_t bucket_count, entry_count;
     size_t held_nbytes;
     tri_journal *journal; /* borrowed; NULL: the table goes with the server */
     store_client *clients, **clients_end;

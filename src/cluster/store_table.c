@@ -11,10 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "cluster/store_server_impl.h"
 
-#define ENTRY_NBYTES 128 /* what a key costs besides its bytes and its value */
-#define KEPT         '=' /* before a key of the table in a journal; keys of others begin otherwise */
+#define BUCKETS_FIRST 64
+#define ENTRY_NBYTES  128 /* what a key costs besides its bytes and its value */
+#define KEPT          '=' /* before a key of the table in a journal; keys of others begin otherwise */
 
 static store_value *value_create(tri_store_server *server, uint32_t nbytes)
 {
@@ -39,11 +43,54 @@ static void value_release(tri_store_server *server, store_value *value)
     }
 }
 
-static store_entry *entry_find(tri_store_server *server, const char *key)
+/* Keys stay for as long as the job does (who has ended, each generation): an entry is one block, found by its bucket.
+ */
+static store_entry **bucket_of(const tri_store_server *server, const char *key)
 {
-    int64_t found;
+    return &server->buckets[XXH3_64bits(key, strlen(key)) & (server->bucket_count - 1)];
+}
 
-    return tri_map_find(&server->keys, key, &found) ? (store_entry *)(intptr_t)found : NULL;
+static store_entry *entry_find(const tri_store_server *server, const char *key)
+{
+    store_entry *entry = server->buckets ? *bucket_of(server, key) : NULL;
+
+    while (entry && strcmp(entry->key, key) != 0)
+        entry = entry->next;
+    return entry;
+}
+
+static void entry_link(store_entry **bucket, store_entry *entry)
+{
+    entry->next = *bucket;
+    entry->link = bucket;
+    if (entry->next)
+        entry->next->link = &entry->next;
+    *bucket = entry;
+}
+
+/* At most one entry a bucket, on average; longer chains where memory is out. False: there are no buckets. */
+static bool buckets_grow(tri_store_server *server)
+{
+    size_t count = server->bucket_count, wanted = count > 0 ? 2 * count : BUCKETS_FIRST;
+    store_entry **before = server->buckets, **after;
+
+    if (server->entry_count < count)
+        return true;
+    after = tri_alloc_zero(wanted, sizeof(store_entry *));
+    if (!after)
+        return before != NULL;
+    server->buckets = after;
+    server->bucket_count = wanted;
+    for (size_t i = 0; i < count; i++) {
+        while (before[i]) {
+            store_entry *entry = before[i];
+
+            before[i] = entry->next;
+            entry_link(bucket_of(server, entry->key), entry);
+        }
+    }
+    tri_free(before);
+    return true;
 }
 
 /* NULL when there is no room. */
@@ -53,18 +100,15 @@ static store_entry *entry_make(tri_store_server *server, const char *key)
 
     if (entry || server->held_nbytes + ENTRY_NBYTES + strlen(key) > TRI_STORE_TOTAL_NBYTES)
         return entry;
-    entry = tri_alloc_zero(1, sizeof *entry);
-    if (!entry || tri_map_set(&server->keys, key, (int64_t)(intptr_t)entry) != TRI_OK) {
-        tri_free(entry);
+    if (!buckets_grow(server))
         return NULL;
-    }
+    entry = tri_alloc_zero(1, sizeof *entry + strlen(key) + 1);
+    if (!entry)
+        return NULL;
     memcpy(entry->key, key, strlen(key) + 1);
     server->held_nbytes += ENTRY_NBYTES + strlen(key);
-    entry->next = server->entries;
-    entry->link = &server->entries;
-    if (entry->next)
-        entry->next->link = &entry->next;
-    server->entries = entry;
+    server->entry_count++;
+    entry_link(bucket_of(server, key), entry);
     return entry;
 }
 
@@ -74,7 +118,7 @@ static void entry_settle(tri_store_server *server, store_entry *entry)
     if (entry->value || entry->waiters)
         return;
     server->held_nbytes -= ENTRY_NBYTES + strlen(entry->key);
-    tri_map_remove(&server->keys, entry->key);
+    server->entry_count--;
     *entry->link = entry->next;
     if (entry->next)
         entry->next->link = entry->link;
@@ -472,12 +516,14 @@ tri_status tri_store_table_restore(tri_store_server *server)
 
 void tri_store_table_fini(tri_store_server *server)
 {
-    while (server->entries) {
-        store_entry *entry = server->entries;
+    for (size_t i = 0; i < server->bucket_count; i++) {
+        while (server->buckets[i]) {
+            store_entry *entry = server->buckets[i];
 
-        value_release(server, entry->value);
-        entry->value = NULL;
-        entry_settle(server, entry);
+            value_release(server, entry->value);
+            entry->value = NULL;
+            entry_settle(server, entry);
+        }
     }
-    tri_map_fini(&server->keys);
+    tri_free(server->buckets);
 }

@@ -488,6 +488,36 @@ static void the_server_refuses_to_grow_beyond_its_limit(void **state)
     place_fini(&at);
 }
 
+/* A job leaves some keys behind for each worker that dies, for as long as its launcher runs. */
+static void many_keys_cost_little_more_than_their_bytes(void **state)
+{
+    enum { KEYS = 3000 };
+    place at = tcp_place();
+    tri_store *store;
+    char key[24], value[24];
+
+    (void)state;
+    assert_int_equal(tri_store_open(at.url, "secret", soon(), &store), TRI_OK);
+    assert_int_equal(tri_store_set(store, "first", "1", 1, soon()), TRI_OK);
+    uint64_t before = tri_memory_now().live_nbytes;
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "gone/%d.%d", i % 7, i);
+        assert_int_equal(tri_store_set(store, key, key, strlen(key), soon()), TRI_OK);
+    }
+    assert_true(tri_memory_now().live_nbytes - before < KEYS * UINT64_C(100));
+    for (int i = 0; i < KEYS; i += 2) {
+        snprintf(key, sizeof key, "gone/%d.%d", i % 7, i);
+        assert_int_equal(tri_store_remove(store, key, soon()), TRI_OK);
+    }
+    for (int i = 1; i < KEYS; i += 2) {
+        snprintf(key, sizeof key, "gone/%d.%d", i % 7, i);
+        snprintf(value, sizeof value, "%s", key);
+        value_check(store, key, value, strlen(value));
+    }
+    tri_store_close(store);
+    place_fini(&at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +533,7 @@ int main(void)
         cmocka_unit_test(urls_are_checked),
         cmocka_unit_test(strangers_are_dropped_and_block_nobody),
         cmocka_unit_test(a_member_that_stops_inside_a_message_blocks_nobody),
+        cmocka_unit_test(many_keys_cost_little_more_than_their_bytes),
         cmocka_unit_test(the_server_refuses_to_grow_beyond_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
