@@ -134,7 +134,7 @@ class Servers(unittest.TestCase):
         return text
 
     def test_killed_workers_are_replaced_and_the_weights_stay_the_same(self):
-        self.killed_run([0, 1], 8, 0.2, 1500, 2)
+        self.killed_run([0, 1], 8, 0.2, 4000, 2)
 
     def test_killed_servers_are_replaced_by_their_backups(self):
         text = self.killed_run([2, 3], 12, 0.05, 3000, 2, "ps.replicas=2")

@@ -174,9 +174,15 @@ class TensorBoard(unittest.TestCase):
         until = time.monotonic() + 30
         while not has_steps(self.folder / "lost") and time.monotonic() < until:
             time.sleep(0.01)
-        file = event_reader.event_file(self.folder / "lost")
+        file, folder = event_reader.event_file(self.folder / "lost"), self.folder / "folder"
+        folder.mkdir()
         file.unlink()
-        file.mkdir()
+        while True: # the run makes its file anew as soon as it is gone: a folder in its place, which it cannot write
+            try:
+                folder.rename(file)
+                break
+            except NotADirectoryError:
+                file.unlink(missing_ok=True)
         seen = ""
         while "TensorBoard gets no more" not in seen:
             line = run.stdout.readline()
