@@ -31,8 +31,9 @@ static int64_t largest_part(const tri_job *job)
 /* Levels of the largest part's tree above `shards` that are computed at once: a gradient each. */
 static int levels_above(const tri_job *job, int64_t shards)
 {
+    const int64_t largest = shards < job->shard_count ? largest_part(job) : 0;
     int levels = 0;
-    for (int64_t count = shards; count < largest_part(job) && shards < job->shard_count; count *= 2)
+    for (int64_t count = shards; count < largest; count *= 2)
         levels++;
     return levels;
 }

@@ -223,6 +223,7 @@ class Observe(unittest.TestCase):
                 os.kill(victim, number)
                 time.sleep(seconds)
         told = named()[0]
+        self.assertLessEqual([line["rank"] for line in self.slow()[:self.slow().index(told)]].count(1), 1, self.slow())
         self.assertIn("rank 1 is slow: the others wait for it", told["text"])
         self.assertGreater(told["share"], 0.1)
         lines = self.end(launcher) # stragglers.c may have said it first: then the event has no line of its own
