@@ -30,17 +30,8 @@ static size_t message_nbytes(const tri_call *call)
 
 static bool posts(const tri_call *call)
 {
-    bool is_root = call->group->rank == call->root;
-    switch (call->op) {
-    case TRI_COMM_BROADCAST:
-    case TRI_COMM_SCATTER:
-        return is_root;
-    case TRI_COMM_REDUCE:
-    case TRI_COMM_GATHER:
-        return !is_root;
-    default:
-        return true;
-    }
+    bool from_root = call->op == TRI_COMM_BROADCAST || call->op == TRI_COMM_SCATTER;
+    return !tri_comm_has_root(call->op) || from_root == (call->group->rank == call->root);
 }
 
 /* With two ranks the reader of a slot is the only one: its writer gets the lines back whole (base/cache.h). */
@@ -175,6 +166,8 @@ tri_status tri_lane_run(tri_call *call)
     }
     TRI_TRY(read_messages(call));
     tri_lane_end(lane);
+    if (!tri_comm_has_root(call->op))
+        tri_lane_expect(lane, nbytes);
     return TRI_OK;
 }
 

@@ -136,8 +136,7 @@ static tri_status scale_input(tri_call *call)
 
 static uint32_t frame_extra(const tri_call *call)
 {
-    if (call->op == TRI_COMM_REDUCE || call->op == TRI_COMM_BROADCAST || call->op == TRI_COMM_GATHER ||
-        call->op == TRI_COMM_SCATTER)
+    if (tri_comm_has_root(call->op))
         return (uint32_t)call->root;
     return tri_comm_is_tree(call->op) ? (uint32_t)__builtin_ctzll((uint64_t)call->place.leaves) : 0;
 }

@@ -328,6 +328,12 @@ tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_co
 bool tri_lane_takes(const tri_call *call);
 tri_status tri_lane_run(tri_call *call);
 
+/* From one rank to all, or from all to one. In the others each rank gives something to all. */
+static inline bool tri_comm_has_root(tri_comm_op op)
+{
+    return op == TRI_COMM_REDUCE || op == TRI_COMM_BROADCAST || op == TRI_COMM_GATHER || op == TRI_COMM_SCATTER;
+}
+
 /* Sums over shards: canonical whatever comm.order says. */
 static inline bool tri_comm_is_tree(tri_comm_op op)
 {

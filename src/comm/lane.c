@@ -12,6 +12,7 @@
 
 #define SPINS          2000 /* some tens of microseconds */
 #define SPIN_NS        INT64_C(50000)
+#define BESIDE_NBYTES  128
 #define YIELDS         50
 #define SLEEP_LIMIT_NS (5 * TRI_NS_PER_MS)
 
@@ -217,10 +218,19 @@ static tri_status wait_long(tri_call *call, int peer, const _Atomic uint64_t *wo
     }
 }
 
-static inline tri_status wait_for(tri_call *call, int peer, const _Atomic uint64_t *word, uint64_t value)
+/* Lines that are wanted as soon as a number is there, and are asked for with it. */
+typedef struct lines_beside {
+    const unsigned char *first;
+    size_t nbytes;
+} lines_beside;
+
+static inline tri_status wait_for(tri_call *call, int peer, const _Atomic uint64_t *word, uint64_t value,
+                                  lines_beside beside)
 {
     int spins = call->group->lane->spins ? SPINS : 1;
     for (int i = 0; i < spins; i++) {
+        for (size_t at = 0; at < beside.nbytes; at += TRI_LINE_NBYTES)
+            __builtin_prefetch(beside.first + at);
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return TRI_OK;
         tri_pause();
@@ -250,8 +260,9 @@ tri_status tri_lane_begin(tri_call *call)
     for (int r = 0; r < call->group->count; r++) {
         if (lane->seen_done[r] >= number - TRI_LANE_SLOTS || r == call->group->rank)
             continue;
-        TRI_TRY(wait_for(call, r, &lane->pages[r]->done, number - TRI_LANE_SLOTS));
-        lane->seen_done[r] = atomic_load_explicit(&lane->pages[r]->done, memory_order_acquire);
+        const _Atomic uint64_t *done = &lane->pages[r]->done;
+        TRI_TRY(wait_for(call, r, done, number - TRI_LANE_SLOTS, (lines_beside){0}));
+        lane->seen_done[r] = atomic_load_explicit(done, memory_order_acquire);
     }
     return TRI_OK;
 }
@@ -284,7 +295,10 @@ tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **
 {
     tri_lane *lane = call->group->lane;
     tri_lane_slot *slot = slot_of(lane, peer);
-    TRI_TRY(wait_for(call, peer, &slot->number, lane->number));
+    /* More of them would come and go while the message is written. */
+    bool asks = nbytes > TRI_LANE_INLINE_NBYTES && nbytes <= BESIDE_NBYTES;
+    lines_beside beside = {slot->many, asks ? nbytes : 0};
+    TRI_TRY(wait_for(call, peer, &slot->number, lane->number, beside));
     if (slot->signature != signature_of(call)) {
         const tri_lane_note *theirs = &lane->pages[peer]->notes.posted[lane->number % TRI_LANE_SLOTS];
         return tri_call_mismatch(call, &theirs->frame, theirs->name, call->group->world_rank[peer]);
@@ -299,6 +313,14 @@ void tri_lane_end(const tri_lane *lane)
 {
     tri_lane_page *own = lane->pages[lane->group->rank];
     atomic_store_explicit(&own->done, lane->number, memory_order_release);
+}
+
+void tri_lane_expect(const tri_lane *lane, size_t nbytes)
+{
+    const tri_lane_slot *next = &lane->pages[lane->group->rank]->slots[(lane->number + 1) % TRI_LANE_SLOTS];
+    tri_prefetch_write(next);
+    for (size_t at = 0; nbytes > TRI_LANE_INLINE_NBYTES && at < nbytes; at += TRI_LINE_NBYTES)
+        tri_prefetch_write(next->many + at);
 }
 
 tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *words)
@@ -316,5 +338,6 @@ tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *
             memcpy((char *)words + (size_t)r * nbytes, theirs, nbytes);
     }
     tri_lane_end(lane);
+    tri_lane_expect(lane, nbytes);
     return TRI_OK;
 }

@@ -6,7 +6,7 @@
  * message of rank r lies in slot number % TRI_LANE_SLOTS of r's page, with the signature of the call, so that ranks
  * that call different things find out at the first line they read. A slot is written again when all ranks are done with
  * the call before. Nothing is sent, nobody is called: a message of a few bytes takes as long as one line from core to
- * core.
+ * core, and one that needs the line behind it hardly longer, as both are asked for at once.
  */
 #ifndef TRI_COMM_LANE_H
 #define TRI_COMM_LANE_H
@@ -80,6 +80,9 @@ void tri_lane_post(const tri_lane *lane, const tri_call *call);
 tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **message);
 /* This rank has read all it needs of the call. */
 void tri_lane_end(const tri_lane *lane);
+/* After a call in which this rank has read a message of each: its next one will probably be as long. Asks for the lines
+ * of that slot, which lie with those who read them last, while the caller goes on. */
+void tri_lane_expect(const tri_lane *lane, size_t nbytes);
 /* A barrier on the lane that tells all ranks nbytes (at most TRI_LANE_INLINE_NBYTES) of each; words: [ranks][nbytes],
  * or NULL. */
 tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *words);

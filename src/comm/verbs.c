@@ -126,7 +126,7 @@ void tri_call_describe_as(const tri_frame *frame, const char *name, char text[19
     uint32_t extra = frame->reduce >> 8;
     if (op == TRI_COMM_ALL_REDUCE || op == TRI_COMM_REDUCE || op == TRI_COMM_REDUCE_SCATTER)
         at += snprintf(text + at, (size_t)(192 - at), " %s", tri_reduce_name((tri_reduce_op)(frame->reduce & 0xff)));
-    if (op == TRI_COMM_REDUCE || op == TRI_COMM_BROADCAST || op == TRI_COMM_GATHER || op == TRI_COMM_SCATTER)
+    if (tri_comm_has_root(op))
         at += snprintf(text + at, (size_t)(192 - at), " root %" PRIu32, extra);
     if (tri_comm_is_tree(op))
         at += snprintf(text + at, (size_t)(192 - at), " over %" PRIu64 " leaves", UINT64_C(1) << (extra & 63));
