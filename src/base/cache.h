@@ -4,12 +4,13 @@
  *
  * A line that one core writes and another only reads stays shared between both, and the writer's next store to it has
  * to call the copy back, one line after the other: measured, 33 ns a line, ten times what a line costs that moves as a
- * whole. So whoever reads what another core will write again takes the lines (a store into each), and whoever writes
- * what another core holds asks for the lines ahead (docs/design/009-take-the-line.md).
+ * whole. So whoever writes what another core holds asks for the lines ahead, and whoever reads what another core will
+ * write again takes the lines (a store into each) where that pays (docs/design/009-take-the-line.md).
  */
 #ifndef TRI_BASE_CACHE_H
 #define TRI_BASE_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -66,14 +67,31 @@ static inline void tri_copy_large(void *to, const void *from, size_t nbytes)
         memcpy(to, from, nbytes);
 }
 
-/* After reading: makes the whole lines inside [bytes, bytes + nbytes) this core's, by spoiling a byte of each. Only for
- * memory whose content nobody needs any more. */
-static inline void tri_take_lines(void *bytes, size_t nbytes)
+/* Measured: on AMD (Zen 4) what is handed over goes 2 to 7 times faster with it; on Intel (Sapphire Rapids), which
+ * calls copies back while it goes on, 1 to 35 % slower. */
+static inline bool tri_taking_pays(void)
+{
+#if defined(__x86_64__)
+    return !__builtin_cpu_is("intel");
+#else
+    return true;
+#endif
+}
+
+/* Makes the whole lines inside [bytes, bytes + nbytes) this core's, by spoiling a byte of each. */
+static inline void tri_spoil_lines(void *bytes, size_t nbytes)
 {
     uintptr_t first = ((uintptr_t)bytes + TRI_LINE_NBYTES - 1) & ~(uintptr_t)(TRI_LINE_NBYTES - 1);
     uintptr_t end = ((uintptr_t)bytes + nbytes) & ~(uintptr_t)(TRI_LINE_NBYTES - 1);
     for (uintptr_t line = first; line < end; line += TRI_LINE_NBYTES)
         *(volatile char *)line = 0;
+}
+
+/* After reading memory whose content nobody needs any more. */
+static inline void tri_take_lines(void *bytes, size_t nbytes)
+{
+    if (tri_taking_pays())
+        tri_spoil_lines(bytes, nbytes);
 }
 
 #endif

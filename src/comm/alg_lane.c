@@ -10,22 +10,36 @@
 #include "base/cache.h"
 #include "comm/lane.h"
 
-/* Bytes of the message of a rank that has one; the same on all ranks. */
-static int64_t message_count(const tri_call *call)
+/* Has a message a block for each other rank? Then nobody reads all of it. */
+static bool is_cut(const tri_call *call)
 {
-    switch (call->op) {
-    case TRI_COMM_REDUCE_SCATTER:
-    case TRI_COMM_SCATTER:
-    case TRI_COMM_ALL_TO_ALL:
-        return call->count * call->group->count;
-    default:
-        return call->count;
-    }
+    return call->op == TRI_COMM_REDUCE_SCATTER || call->op == TRI_COMM_SCATTER || call->op == TRI_COMM_ALL_TO_ALL;
 }
 
+/* Bytes of the message of a rank that has one; the same on all ranks. */
 static size_t message_nbytes(const tri_call *call)
 {
-    return tri_call_nbytes(call, message_count(call));
+    return tri_call_nbytes(call, is_cut(call) ? call->count * (call->group->count - 1) : call->count);
+}
+
+/* Blocks lie in the order of the ranks; a rank's own is not among them. */
+static void write_message(const tri_call *call, char *message)
+{
+    size_t nbytes = message_nbytes(call);
+    size_t before = is_cut(call) ? tri_call_nbytes(call, call->count) * (size_t)call->group->rank : nbytes;
+    memcpy(message, call->in, before);
+    if (is_cut(call))
+        memcpy(message + before, tri_call_in_block(call, call->group->rank + 1), nbytes - before);
+}
+
+/* Waits for the message of a peer: what this rank reads of it. */
+static tri_status await_part(tri_call *call, int peer, const char **part)
+{
+    const void *message;
+    int rank = call->group->rank, block = rank < peer ? rank : rank - 1;
+    TRI_TRY(tri_lane_await(call, peer, message_nbytes(call), &message));
+    *part = (const char *)message + (is_cut(call) ? tri_call_nbytes(call, call->count) * (size_t)block : 0);
+    return TRI_OK;
 }
 
 static bool posts(const tri_call *call)
@@ -42,36 +56,34 @@ static void give_back(const tri_call *call, const void *message)
         tri_take_lines((void *)(uintptr_t)message, nbytes + TRI_LINE_NBYTES - 1);
 }
 
-static tri_status sum_two(tri_call *call, const char *own, int64_t first, int64_t count)
+static tri_status sum_two(tri_call *call, const char *own)
 {
-    const void *message;
-    TRI_TRY(tri_lane_await(call, 1 - call->group->rank, message_nbytes(call), &message));
-    const char *theirs = (const char *)message + tri_call_nbytes(call, first);
-    tri_reduce_find(call->reduce, call->dtype)(call->out, own, theirs, count);
-    give_back(call, message);
-    return tri_call_finish(call, call->dtype, call->out, count);
+    const char *theirs;
+    TRI_TRY(await_part(call, 1 - call->group->rank, &theirs));
+    tri_reduce_find(call->reduce, call->dtype)(call->out, own, theirs, call->count);
+    give_back(call, theirs);
+    return tri_call_finish(call, call->dtype, call->out, call->count);
 }
 
-/* out = the sum of [first, first + count) of all messages; own: this rank's part of it. */
-static tri_status sum_messages(tri_call *call, const char *own, int64_t first, int64_t count)
+/* out = the sum of what all messages have for this rank; own: its own part of it. */
+static tri_status sum_messages(tri_call *call, const char *own)
 {
     tri_group *group = call->group;
     tri_dtype adds_in = tri_call_adds_in(call);
+    int64_t count = call->count;
     const tri_plan *plan;
     if (group->count == 2 && adds_in == call->dtype)
-        return sum_two(call, own, first, count);
+        return sum_two(call, own);
     TRI_TRY(tri_plan_find(group, TRI_TREE_OF_RANKS, &plan));
     size_t each = (size_t)count * tri_dtype_nbytes(adds_in);
     char *sums = tri_call_scratch(call, each * (size_t)group->count + 1);
     if (!sums)
         return TRI_ENOMEM;
     for (int r = 0; r < group->count; r++) {
-        const void *message = own;
-        if (r != group->rank) {
-            TRI_TRY(tri_lane_await(call, r, message_nbytes(call), &message));
-            message = (const char *)message + tri_call_nbytes(call, first);
-        }
-        TRI_TRY(tri_convert(sums + (size_t)r * each, adds_in, message, call->dtype, count));
+        const char *part = own;
+        if (r != group->rank)
+            TRI_TRY(await_part(call, r, &part));
+        TRI_TRY(tri_convert(sums + (size_t)r * each, adds_in, part, call->dtype, count));
     }
     tri_reduce_fn combine = tri_reduce_find(call->reduce, adds_in);
     for (int i = 0; i < plan->step_count; i++) {
@@ -82,38 +94,40 @@ static tri_status sum_messages(tri_call *call, const char *own, int64_t first, i
     return tri_convert(call->out, call->dtype, sums, adds_in, count);
 }
 
-/* The block of this rank's at `first` of every other message, to the blocks of the output. */
-static tri_status take_blocks(tri_call *call, const char *own, int64_t first)
+/* What every message has for this rank, to the blocks of the output. */
+static tri_status take_blocks(tri_call *call, const char *own)
 {
     const tri_group *group = call->group;
     size_t nbytes = tri_call_nbytes(call, call->count);
     for (int r = 0; r < group->count; r++) {
-        const void *message;
+        const char *part;
         char *block = tri_call_out_block(call, r);
         if (r == group->rank) {
             if (block != own)
                 memmove(block, own, nbytes);
             continue;
         }
-        TRI_TRY(tri_lane_await(call, r, message_nbytes(call), &message));
-        memcpy(block, (const char *)message + tri_call_nbytes(call, first), nbytes);
-        give_back(call, message);
+        TRI_TRY(await_part(call, r, &part));
+        memcpy(block, part, nbytes);
+        give_back(call, part);
     }
     return TRI_OK;
 }
 
-static tri_status take_from_root(tri_call *call, const char *own, int64_t first)
+static tri_status take_from_root(tri_call *call, const char *own)
 {
-    const void *message = own;
+    const char *part;
     size_t nbytes = tri_call_nbytes(call, call->count);
     if (call->group->rank == call->root) {
         if (call->out != own)
             memmove(call->out, own, nbytes);
         return TRI_OK;
     }
-    TRI_TRY(tri_lane_await(call, call->root, message_nbytes(call), &message));
-    memcpy(call->out, (const char *)message + tri_call_nbytes(call, first), nbytes);
-    give_back(call, message);
+    TRI_TRY(await_part(call, call->root, &part));
+    tri_lane_glance(call->group->lane, call->root);
+    memcpy(call->out, part, nbytes);
+    give_back(call, part);
+    tri_lane_fetch_ahead(call->group->lane, call->root, message_nbytes(call));
     return TRI_OK;
 }
 
@@ -128,28 +142,23 @@ static tri_status await_all(tri_call *call)
 
 static tri_status read_messages(tri_call *call)
 {
-    int64_t rank = call->group->rank, count = call->count;
-    bool is_root = rank == call->root;
-    const char *own = (const char *)call->in + tri_call_nbytes(call, rank * count);
+    bool is_root = call->group->rank == call->root;
+    const char *own = is_cut(call) ? tri_call_in_block(call, call->group->rank) : call->in;
     switch (call->op) {
     case TRI_COMM_BARRIER:
         return await_all(call);
     case TRI_COMM_ALL_REDUCE:
-        return sum_messages(call, call->in, 0, count);
-    case TRI_COMM_REDUCE:
-        return is_root ? sum_messages(call, call->in, 0, count) : TRI_OK;
     case TRI_COMM_REDUCE_SCATTER:
-        return sum_messages(call, own, rank * count, count);
+        return sum_messages(call, own);
+    case TRI_COMM_REDUCE:
+        return is_root ? sum_messages(call, own) : TRI_OK;
     case TRI_COMM_ALL_GATHER:
-        return take_blocks(call, call->in, 0);
-    case TRI_COMM_GATHER:
-        return is_root ? take_blocks(call, call->in, 0) : TRI_OK;
     case TRI_COMM_ALL_TO_ALL:
-        return take_blocks(call, own, rank * count);
-    case TRI_COMM_SCATTER:
-        return take_from_root(call, own, rank * count);
+        return take_blocks(call, own);
+    case TRI_COMM_GATHER:
+        return is_root ? take_blocks(call, own) : TRI_OK;
     default:
-        return take_from_root(call, call->in, 0);
+        return take_from_root(call, own);
     }
 }
 
@@ -159,14 +168,14 @@ tri_status tri_lane_run(tri_call *call)
     size_t nbytes = message_nbytes(call);
     TRI_TRY(tri_lane_begin(call));
     if (posts(call)) {
-        memcpy(tri_lane_message(lane, nbytes), call->in, nbytes);
+        write_message(call, tri_lane_message(lane, nbytes));
         tri_lane_post(lane, call);
     } else {
         tri_lane_announce(call);
     }
     TRI_TRY(read_messages(call));
     tri_lane_end(lane);
-    if (!tri_comm_has_root(call->op))
+    if (posts(call))
         tri_lane_expect(lane, nbytes);
     return TRI_OK;
 }

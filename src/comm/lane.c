@@ -272,6 +272,11 @@ static inline tri_lane_slot *slot_of(const tri_lane *lane, int rank)
     return &lane->pages[rank]->slots[lane->number % TRI_LANE_SLOTS];
 }
 
+static inline const tri_lane_slot *next_slot_of(const tri_lane *lane, int rank)
+{
+    return &lane->pages[rank]->slots[(lane->number + 1) % TRI_LANE_SLOTS];
+}
+
 void *tri_lane_message(const tri_lane *lane, size_t nbytes)
 {
     tri_lane_slot *slot = slot_of(lane, lane->group->rank);
@@ -315,12 +320,41 @@ void tri_lane_end(const tri_lane *lane)
     atomic_store_explicit(&own->done, lane->number, memory_order_release);
 }
 
+/* Are all that have not been seen to be through with the slot of the next message through with it? */
+static bool next_is_free(const tri_lane *lane)
+{
+    for (int r = 0; r < lane->group->count; r++) {
+        if (r == lane->group->rank || lane->seen_done[r] + TRI_LANE_SLOTS > lane->number)
+            continue;
+        lane->seen_done[r] = atomic_load_explicit(&lane->pages[r]->done, memory_order_acquire);
+        if (lane->seen_done[r] + TRI_LANE_SLOTS <= lane->number)
+            return false;
+    }
+    return true;
+}
+
 void tri_lane_expect(const tri_lane *lane, size_t nbytes)
 {
-    const tri_lane_slot *next = &lane->pages[lane->group->rank]->slots[(lane->number + 1) % TRI_LANE_SLOTS];
+    const tri_lane_slot *next = next_slot_of(lane, lane->group->rank);
+    if (!next_is_free(lane))
+        return;
     tri_prefetch_write(next);
     for (size_t at = 0; nbytes > TRI_LANE_INLINE_NBYTES && at < nbytes; at += TRI_LINE_NBYTES)
         tri_prefetch_write(next->many + at);
+}
+
+void tri_lane_glance(const tri_lane *lane, int peer)
+{
+    __builtin_prefetch(next_slot_of(lane, peer));
+}
+
+void tri_lane_fetch_ahead(const tri_lane *lane, int peer, size_t nbytes)
+{
+    const tri_lane_slot *next = next_slot_of(lane, peer);
+    if (nbytes <= TRI_LANE_INLINE_NBYTES || atomic_load_explicit(&next->number, memory_order_relaxed) <= lane->number)
+        return;
+    for (size_t at = 0; at < nbytes; at += TRI_LINE_NBYTES)
+        __builtin_prefetch(next->many + at);
 }
 
 tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *words)

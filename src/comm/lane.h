@@ -80,9 +80,13 @@ void tri_lane_post(const tri_lane *lane, const tri_call *call);
 tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **message);
 /* This rank has read all it needs of the call. */
 void tri_lane_end(const tri_lane *lane);
-/* After a call in which this rank has read a message of each: its next one will probably be as long. Asks for the lines
- * of that slot, which lie with those who read them last, while the caller goes on. */
+/* This rank's next message will probably be as long: asks for the lines of its slot, which lie with those who read them
+ * last, if all are done with them, while the caller goes on. */
 void tri_lane_expect(const tri_lane *lane, size_t nbytes);
+/* For a reader whose peer does not wait for it, and may have posted its next message already: glance() asks for that
+ * one's number, and fetch_ahead(), a little later, for the message, if it is there; it will probably be as long. */
+void tri_lane_glance(const tri_lane *lane, int peer);
+void tri_lane_fetch_ahead(const tri_lane *lane, int peer, size_t nbytes);
 /* A barrier on the lane that tells all ranks nbytes (at most TRI_LANE_INLINE_NBYTES) of each; words: [ranks][nbytes],
  * or NULL. */
 tri_status tri_lane_meet(tri_call *call, const void *word, size_t nbytes, void *words);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cache.c: copies of any length and alignment copy everything and nothing else; taken lines lie inside.
+ * test_cache.c: copies of any length and alignment copy everything and nothing else; spoiled lines lie inside.
  */
 #include "base/cache.h"
 
@@ -48,7 +48,7 @@ static void copies_take_every_length_and_alignment(void **state)
     }
 }
 
-static void only_whole_lines_are_taken(void **state)
+static void only_whole_lines_are_spoiled(void **state)
 {
     (void)state;
     enum { LINES = 8 };
@@ -56,7 +56,7 @@ static void only_whole_lines_are_taken(void **state)
     for (size_t first = 0; first < 130; first += 13) {
         for (size_t nbytes = 0; first + nbytes <= sizeof(bytes); nbytes += 37) {
             memset(bytes, 1, sizeof(bytes));
-            tri_take_lines(bytes + first, nbytes);
+            tri_spoil_lines(bytes + first, nbytes);
             for (size_t line = 0; line < LINES; line++) {
                 bool inside = line * 64 >= first && line * 64 + 64 <= first + nbytes;
                 assert_int_equal(bytes[line * 64], inside ? 0 : 1);
@@ -71,7 +71,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_take_every_length_and_alignment),
-        cmocka_unit_test(only_whole_lines_are_taken),
+        cmocka_unit_test(only_whole_lines_are_spoiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
