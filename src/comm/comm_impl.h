@@ -162,7 +162,7 @@ struct tri_comm {
     uint32_t generation; /* in every frame */
     int64_t timeout_ms;  /* of one wait */
     int64_t far_us;      /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
-    double us_per_byte, us_per_byte_reduced; /* measured between hosts, alike on all; 0: not */
+    double us_per_byte, us_per_byte_reduced, latency_us; /* measured between hosts, alike on all; 0: not */
     bool any_order;
     tri_engine *engine;     /* NULL: our own algorithms run everything */
     unsigned engine_cannot; /* bit of each operation that the engine left to the host */

@@ -124,12 +124,13 @@ static void price_by_fabric(const tri_group *group, tri_price *price)
 }
 
 #define TCP_ROW (TRI_COUNT_OF(prices) - 1)
+#define NEAR_US 200
 
 /* A message over tcp takes half a round trip at least. How wide a link is cannot be seen when it is made; the farther,
  * the narrower, as a rule: 1 Gbit/s beyond a fifth of a millisecond, 100 Mbit/s beyond five. */
 static tri_price tcp_price(tri_price price, int64_t far_us)
 {
-    if (far_us < 200)
+    if (far_us < NEAR_US)
         return price;
     price.latency_us = price.round_us = (double)far_us / 2;
     price.us_per_byte = far_us < 5000 ? 1.0 / 119 : 1.0 / 12;
@@ -143,6 +144,9 @@ static void price_by_measure(const tri_comm *comm, tri_price *price)
         price->us_per_byte = comm->us_per_byte;
     if (price->between_hosts && comm->us_per_byte_reduced > 0)
         price->us_per_byte_reduced = comm->us_per_byte_reduced;
+    /* Farther away it is half the round trip, which is known better. */
+    if (price->between_hosts && comm->latency_us > 0 && comm->far_us < NEAR_US)
+        price->latency_us = comm->latency_us;
 }
 
 tri_price tri_price_of_group(const tri_group *group)

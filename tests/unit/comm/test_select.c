@@ -240,12 +240,14 @@ static void measured_prices(spawn_rank *self, void *arg)
     tri_group *half = NULL;
     SPAWN_CHECK(self, tri_group_split(tri_comm_world(comm), self->rank % 2, 0, &half) == TRI_OK);
     tri_price world = tri_comm_world(comm)->price, part = half->price;
-    double most[2] = {world.us_per_byte, world.us_per_byte_reduced};
-    SPAWN_CHECK(self, most[0] > 0 && most[1] > 0);
+    double most[3] = {world.us_per_byte, world.us_per_byte_reduced, world.latency_us};
+    SPAWN_CHECK(self, most[0] > 0 && most[1] > 0 && most[2] > 0);
     SPAWN_CHECK(self, part.us_per_byte == most[0] && part.us_per_byte_reduced == most[1]);
+    SPAWN_CHECK(self, part.latency_us == most[2] && comm->latency_us == most[2]);
     SPAWN_CHECK(self, comm->us_per_byte == most[0] && comm->us_per_byte_reduced == most[1]);
-    SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), most, most, 2, TRI_F64, TRI_REDUCE_MAX, NULL) == TRI_OK);
+    SPAWN_CHECK(self, tri_all_reduce(tri_comm_world(comm), most, most, 3, TRI_F64, TRI_REDUCE_MAX, NULL) == TRI_OK);
     SPAWN_CHECK(self, world.us_per_byte == most[0] && world.us_per_byte_reduced == most[1]);
+    SPAWN_CHECK(self, world.latency_us == most[2]);
     tri_group_destroy(half);
     tri_comm_leave(comm);
 }
