@@ -12,7 +12,7 @@
 
 /* A phase of large messages begins and ends with waiting for the slower side: measured, as many little ones. */
 enum { PHASE_LITTLES = 2 };
-enum { LITTLE_NBYTES = 1 << 10, MUCH_NBYTES = 256 << 10, TURNS = 3, ADDED_COUNT = 16 << 10 };
+enum { LITTLE_NBYTES = 1 << 10, MUCH_NBYTES = 256 << 10, TURNS = 8, ADDED_COUNT = 16 << 10 };
 #define FAR_US INT64_C(5000)
 
 /* The shortest of a few exchanges of nbytes with both neighbours. */

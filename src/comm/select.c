@@ -145,8 +145,11 @@ static void price_by_measure(const tri_comm *comm, tri_price *price)
     if (price->between_hosts && comm->us_per_byte_reduced > 0)
         price->us_per_byte_reduced = comm->us_per_byte_reduced;
     /* Farther away it is half the round trip, which is known better. */
-    if (price->between_hosts && comm->latency_us > 0 && comm->far_us < NEAR_US)
-        price->latency_us = comm->latency_us;
+    if (!price->between_hosts || comm->latency_us <= 0 || comm->far_us >= NEAR_US)
+        return;
+    price->latency_us = comm->latency_us;
+    if (price->message_us > comm->latency_us / 2)
+        price->message_us = comm->latency_us / 2;
 }
 
 tri_price tri_price_of_group(const tri_group *group)

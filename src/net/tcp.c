@@ -31,7 +31,7 @@ _Static_assert(TRI_TCP_PLACES_MAX <= TRI_STRANDS_MAX, "each place is tried by a 
 #define CLOSE_STEP_NS  TRI_NS_PER_MS
 #define FAR_US         10000 /* round trip from which a link has several connections */
 #define FAR_STRANDS    8
-#define SPIN_NS        (200 * INT64_C(1000))
+#define SPIN_NS        (500 * INT64_C(1000))
 
 /* Gives what was sent the time to arrive: closing a socket that still has unread bytes would throw it away. */
 static void links_drain(tcp_transport *tcp)

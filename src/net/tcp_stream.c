@@ -17,7 +17,7 @@
 #include "base/runtime.h"
 #include "net/tcp_impl.h"
 
-#define CALL_NBYTES ((size_t)512 << 10)
+#define CALL_NBYTES ((size_t)516 << 10) /* half a MiB with its head */
 
 static tri_status peer_gone(int peer, int error)
 {
