@@ -3,8 +3,9 @@
  * gemm_tree.c: the gradient of a matrix: sums over the rows of each shard, shards added in tree order, no leaf in
  * memory.
  *
- * Short leaves: each register tile runs through all shards of a part, where they lie, and adds them on a stack
- * (gemm.tmpl.h); nothing is packed, since what one core packs another would have to fetch. Long leaves: a task packs
+ * Short leaves: each register tile runs through all shards of a part and adds them on a stack (gemm.tmpl.h). Where many
+ * panels follow, a task packs its rows once for all of them: where they lie, they are a few elements of a line each, in
+ * few sets of L1. Long leaves: a task packs
  * what it needs for one pass over k, a block of rows for L2 and one panel after the other for L1; a level of the stack
  * is a buffer. Rows that are whole pages apart meet in one set of L1, so these are packed from half that length on. The
  * bits are the same either way: a chain a leaf, then the tree.
@@ -13,11 +14,15 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-#define SHORT_ROWS  16  /* register tiles of rows in one task of short leaves */
-#define TASK_ROWS   384 /* rows in one task of long leaves, and register tiles of them, at most */
-#define TASK_TILES  32
-#define TASK_PANELS 12  /* panels in one task of long leaves */
-#define PASS        128 /* of k: a panel of B and two row tiles lie in L1 */
+#define SHORT_ROWS   16    /* register tiles of rows in one task of short leaves that packs no rows */
+#define SHORT_TILES  8     /* register tiles of rows for each thread, and ... */
+#define SHORT_PANELS 8     /* ... panels, from which on packing rows pays */
+#define SHORT_COUNT  49152 /* elements of such rows: they lie in L2 */
+#define SHORT_PAD    16    /* between two tiles of them, so that they do not meet in one set of L1 */
+#define TASK_ROWS    384   /* rows in one task of long leaves, and register tiles of them, at most */
+#define TASK_TILES   32
+#define TASK_PANELS  12  /* panels in one task of long leaves */
+#define PASS         128 /* of k: a panel of B and two row tiles lie in L1 */
 
 static int levels_of(int64_t shards)
 {
@@ -61,7 +66,7 @@ bool tri_gemm_tree_is_short(const tri_gemm_ops *ops, const tri_gemm_tree *tree)
 /* Of what each thread has: a packed panel of B; or the rows and panels of one pass, and the stack. */
 static int64_t thread_count(const tri_gemm_ops *ops, int64_t k, int64_t shards)
 {
-    const int64_t panel = tri_align_count(ops->nr * k * shards);
+    const int64_t panel = tri_align_count(ops->nr * k * shards) + SHORT_COUNT;
     const int64_t passes = task_tiles(ops) * pass_step(ops->mr) + TASK_PANELS * pass_step(ops->nr) +
                            (1 + levels_of(shards)) * level_count(ops);
     if (!tri_gemm_tree_may_be_short(ops, k)) {
@@ -84,7 +89,8 @@ typedef struct tree_arg {
     int64_t lda;         /* of a */
     int64_t row_tiles;   /* ceil(m / mr) */
     int64_t panels;      /* ceil(n / nr) */
-    int64_t group;       /* long leaves: register tiles of rows in one task */
+    int64_t group;       /* register tiles of rows in one task */
+    bool packs_rows;     /* short leaves */
     float *buffers;      /* of the threads */
     int64_t buffer_count;
 } tree_arg;
@@ -92,6 +98,12 @@ typedef struct tree_arg {
 static float *buffer_of(const tree_arg *v)
 {
     return v->buffers + tri_tile_worker() * v->buffer_count;
+}
+
+/* From one packed tile of short leaves' rows to the next. */
+static int64_t short_step(const tree_arg *v)
+{
+    return v->rows_of_all * v->ops->mr + SHORT_PAD;
 }
 
 /* B's panel [k of all shards][nr] in this thread's buffer. */
@@ -103,27 +115,51 @@ static const float *pack_panel(const tree_arg *v, int64_t panel)
     return buffer_of(v);
 }
 
-/* Short leaves: some rows of one panel; only where whole vectors would read behind a row is the panel packed. */
-static void short_tile(void *arg, int64_t tile)
+/* A's rows [first, last) of all shards, tile after tile, behind this thread's panel. */
+static const float *pack_rows(const tree_arg *v, int64_t first, int64_t last)
 {
-    const tree_arg *v = arg;
+    float *rows = buffer_of(v) + tri_align_count(v->ops->nr * v->rows_of_all);
+    tri_gemm_pass(rows, v->tree->a + first, v->lda, v->rows_of_all, last - first, v->ops->mr, short_step(v));
+    return rows;
+}
+
+/* The tiles of rows [first, last) of one panel; `rows`: packed, or NULL. Only where whole vectors would read behind a
+ * row is the panel packed. */
+static void short_panel(const tree_arg *v, int64_t panel, int64_t first, int64_t last, const float *rows)
+{
     const tri_gemm_ops *ops = v->ops;
     const tri_gemm_tree *t = v->tree;
-    const int64_t panel = tile % v->panels;
-    const int64_t first = tile / v->panels * SHORT_ROWS * ops->mr, n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
-    const int64_t last = tri_int64_min(first + SHORT_ROWS * ops->mr, t->m);
+    const int64_t n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
     const bool whole = tri_gemm_padded(ops, n) == n;
-    const int64_t b_step = whole ? t->n : ops->nr;
+    const int64_t b_step = whole ? t->n : ops->nr, a_step = rows != NULL ? ops->mr : v->lda;
     const float *b = whole ? t->b + panel * ops->nr : pack_panel(v, panel);
     const tri_gemm_walk walk = {
-        .count = {1, t->k}, .a_step = {t->k * v->lda, v->lda}, .b_step = {t->k * b_step, b_step}};
+        .count = {1, t->k}, .a_step = {t->k * a_step, a_step}, .b_step = {t->k * b_step, b_step}};
     for (int64_t row = first; row < last; row += ops->mr) {
+        const float *a = rows != NULL ? rows + (row - first) / ops->mr * short_step(v) : t->a + row;
         for (int part = 0; part < v->call->part_count; part++) {
             const tri_tree_part range = v->call->parts[part];
             ops->tree((int)tri_int64_min(ops->mr, last - row), (int)n, range.count, &walk,
-                      t->a + range.first * walk.a_step[0] + row, b + range.first * walk.b_step[0],
+                      a + range.first * walk.a_step[0], b + range.first * walk.b_step[0],
                       v->out[part] + row * t->n + panel * ops->nr, t->n);
         }
+    }
+}
+
+/* Short leaves: some rows of one panel, or of all. */
+static void short_tile(void *arg, int64_t tile)
+{
+    const tree_arg *v = arg;
+    const int64_t stride = v->group * v->ops->mr;
+    const int64_t first = (v->packs_rows ? tile : tile / v->panels) * stride;
+    const int64_t last = tri_int64_min(first + stride, v->tree->m);
+    if (!v->packs_rows) {
+        short_panel(v, tile % v->panels, first, last, NULL);
+        return;
+    }
+    const float *rows = pack_rows(v, first, last);
+    for (int64_t panel = 0; panel < v->panels; panel++) {
+        short_panel(v, panel, first, last, rows);
     }
 }
 
@@ -272,6 +308,19 @@ static void long_tile(void *arg, int64_t tile)
     tri_gemm_leave(v->ops);
 }
 
+/* Groups of rows that fit the buffer, equal, and as many for each thread. */
+static void run_short(tree_arg *v, int threads)
+{
+    const int64_t fit = SHORT_COUNT / short_step(v);
+    v->packs_rows = v->panels >= SHORT_PANELS && v->row_tiles >= SHORT_TILES * threads && fit >= SHORT_TILES;
+    v->group = SHORT_ROWS;
+    if (v->packs_rows) {
+        const int64_t groups = tri_int64_ceil(tri_int64_ceil(v->row_tiles, fit), threads) * threads;
+        v->group = tri_int64_ceil(v->row_tiles, groups);
+    }
+    tri_tiles_run(threads, tri_int64_ceil(v->row_tiles, v->group) * (v->packs_rows ? 1 : v->panels), short_tile, v);
+}
+
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
                        const tri_gemm_tree *tree)
 {
@@ -290,7 +339,7 @@ void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const 
                     .buffers = tree->scratch,
                     .buffer_count = thread_count(ops, tree->k, kernel->desc.max_shards)};
     if (tri_gemm_tree_is_short(ops, tree)) {
-        tri_tiles_run(threads, arg.panels * tri_int64_ceil(arg.row_tiles, SHORT_ROWS), short_tile, &arg);
+        run_short(&arg, threads);
         return;
     }
     /* Equal groups, as many for each thread: bits do not depend on the cut. */

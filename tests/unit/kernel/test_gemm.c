@@ -207,12 +207,44 @@ static void rows_that_are_pages_apart_give_the_same_bits(void **state)
     tri_free(b);
 }
 
+/* Many panels: rows are packed once for all of them; few: they are read where they lie. */
+static void rows_packed_for_many_panels_give_the_same_bits(void **state)
+{
+    (void)state;
+    enum { ROWS = 4 * 64, M = 8 * 2 * TRI_GEMM_MAX_MR + 11, N = 9 * TRI_GEMM_MAX_NR + 5, FEW = 40 };
+    const tri_gemm_ops *list[3];
+    const int count = sets(list);
+    float *a = tri_alloc_bulk((size_t)(ROWS * M) * 4), *b = tri_alloc_bulk((size_t)(ROWS * N) * 4);
+    float *some = tri_alloc_bulk((size_t)(ROWS * FEW) * 4);
+    op_fill(a, ROWS * M, 1);
+    op_fill(b, ROWS * N, 2);
+    for (int s = 0; s < count; s++) {
+        float *whole = gradient(list[s], a, b, M, N, M, true);
+        for (int64_t first = 0; first < N; first += FEW) {
+            const int64_t n = N - first < FEW ? N - first : FEW;
+            for (int64_t row = 0; row < ROWS; row++) {
+                memcpy(some + row * n, b + row * N + first, (size_t)n * sizeof(float));
+            }
+            float *part = gradient(list[s], a, some, M, n, M, true);
+            for (int64_t i = 0; i < M; i++) {
+                assert_memory_equal(whole + i * N + first, part + i * n, (size_t)n * sizeof(float));
+            }
+            tri_free(part);
+        }
+        tri_free(whole);
+    }
+    tri_free(a);
+    tri_free(b);
+    tri_free(some);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right_at_every_edge),
         cmocka_unit_test(leaves_are_added_in_tree_order),
         cmocka_unit_test(rows_that_are_pages_apart_give_the_same_bits),
+        cmocka_unit_test(rows_packed_for_many_panels_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
