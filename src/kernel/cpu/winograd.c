@@ -16,8 +16,8 @@
 #define PLACES TRI_WINO_PLACES
 #define LANES  TRI_LANES
 
-#define SWEEP_ELEMENTS   2730 /* tiles of a block times channels: transforms of a block stay in L2 */
-#define WEIGHTS_ELEMENTS 8192 /* the same for the gradient of w, whose sums move once a block */
+#define SWEEP_ELEMENTS   2048 /* tiles of a block times channels: transforms of a block stay in L2 */
+#define WEIGHTS_ELEMENTS 2048 /* the same for the gradient of w, whose sums move once a block */
 #define SKEW             16   /* elements between places: else all 36 fall into the same sets of the cache */
 
 /* One image's grid of tiles and how it reads its source. */
