@@ -16,6 +16,7 @@
 #define READ_NS     (500 * TRI_NS_PER_MS)
 #define TELL_NS     TRI_NS_PER_S
 #define SLICE_NS    (100 * TRI_NS_PER_MS)
+#define END_NS      TRI_NS_PER_S /* for what is read when it shall end */
 #define FILE_NBYTES (4u << 20)
 
 #ifndef TRI_CHARTS_FOLDER
@@ -84,6 +85,25 @@ static void read_on(void *arg)
             tri_log(TRI_LOG_WARN, "the page is not current: %s", tri_last_error());
         failed = status != TRI_OK;
     }
+    tri_mutex_lock(&page->mutex);
+    page->reader_ended = true;
+    tri_cond_broadcast(&page->answered);
+    tri_mutex_unlock(&page->mutex);
+}
+
+/* False: it reads a file that does not come. */
+static bool reader_ends(tri_page_server *server)
+{
+    tri_page *page = &server->page;
+    const int64_t until_ns = tri_now_ns() + END_NS;
+    tri_mutex_lock(&page->mutex);
+    page->closing = true;
+    tri_cond_broadcast(&page->answered);
+    while (server->reader && !page->reader_ended && tri_cond_wait(&page->answered, &page->mutex, until_ns))
+        continue;
+    const bool ended = !server->reader || page->reader_ended;
+    tri_mutex_unlock(&page->mutex);
+    return ended;
 }
 
 /* Something is there to be drawn. */
@@ -199,10 +219,8 @@ void tri_page_close(tri_page_server *server)
         return;
     tri_page *page = &server->page;
     tri_http_close(server->http);
-    tri_mutex_lock(&page->mutex);
-    page->closing = true;
-    tri_cond_broadcast(&page->answered);
-    tri_mutex_unlock(&page->mutex);
+    if (!reader_ends(server))
+        return; /* it goes with the process; what it may touch stays */
     tri_thread_join(server->reader);
     for (int i = 0; i < page->count; i++)
         tri_page_run_close(&page->runs[i]);

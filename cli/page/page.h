@@ -70,7 +70,7 @@ typedef struct tri_page {
     tri_mutex mutex;
     tri_cond answered;
     atomic_bool asked; /* the server's thread wants the lock: it goes first */
-    bool closing;
+    bool closing, reader_ended;
 } tri_page;
 
 /* page.c: the lock, of the reader and of whoever answers. */

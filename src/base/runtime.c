@@ -29,6 +29,12 @@ int64_t tri_wall_ns(void)
     return runtime_here()->wall_ns();
 }
 
+int64_t tri_thread_cpu_ns(void)
+{
+    const tri_runtime_ops *here = runtime_here();
+    return here->thread_cpu_ns ? here->thread_cpu_ns() : 0;
+}
+
 int64_t tri_deadline_after_ms(int64_t ms)
 {
     int64_t ns, deadline_ns;

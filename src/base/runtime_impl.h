@@ -11,11 +11,12 @@
 
 #define TRI_THREAD_NAME_NBYTES 32
 
-/* The calls that differ between the two runtimes; all slots are filled in both. */
+/* The calls that differ between the two runtimes; slots are filled in both, but where NULL is said to mean something. */
 typedef struct tri_runtime_ops {
     const char *name;
     int64_t (*now_ns)(void);
     int64_t (*wall_ns)(void);
+    int64_t (*thread_cpu_ns)(void); /* NULL: nobody counts it */
     void (*sleep_ns)(int64_t ns);
     void (*yield)(void);
     void (*added)(size_t nbytes); /* NULL: its time has passed */

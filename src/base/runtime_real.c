@@ -41,6 +41,11 @@ static int64_t real_now_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
+static int64_t real_thread_cpu_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 static int64_t real_wall_ns(void)
 {
     return clock_ns(CLOCK_REALTIME) + tri_chaos_clock_ns();
@@ -194,6 +199,7 @@ static void real_cond_wake(tri_cond *cond, bool everybody)
 const tri_runtime_ops tri_runtime_real = {
     .name = "real",
     .now_ns = real_now_ns,
+    .thread_cpu_ns = real_thread_cpu_ns,
     .wall_ns = real_wall_ns,
     .sleep_ns = real_sleep_ns,
     .yield = real_yield,

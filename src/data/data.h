@@ -151,8 +151,9 @@ typedef struct tri_loader_batch {
     const void *input;           /* [shards * rows_max, sample...], f32 (i32 for integer tokens), padded with zeros */
     const void *target;          /* i32 or f32 */
     uint64_t marks;              /* of the samples that were put into it (tri_sampler_mark); 0: none is wanted */
-    int64_t late_ns; /* of the wait for it: by how much the thread woke later than it had asked to, stopped or without
-                      * a core */
+    /* What it took the caller's thread: it waited for whoever prepares it, and could have gone on; it prepared it
+     * itself, processor time. What is left of the call it was stopped, had no core, or waited for a disk. */
+    int64_t waited_ns, prepared_ns;
     /* Both NULL where the setup says that they are not read. */
 } tri_loader_batch;
 

@@ -498,17 +498,18 @@ tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, 
     return TRI_OK;
 }
 
-/* Waits in short slices: who wakes long after the end of one did not wait for data alone. */
+/* For how long the caller waited and could have gone on. Slices are short: who wakes long after the end of one was
+ * stopped, or had no core. */
 static int64_t made_await(tri_loader *loader)
 {
-    int64_t late_ns = 0;
+    int64_t waited_ns = 0;
     while (loader->made == loader->taken) {
-        const int64_t due_ns = tri_deadline_after_ms(SLICE_MS);
+        const int64_t from_ns = tri_now_ns(), due_ns = tri_deadline_after_ms(SLICE_MS);
         (void)tri_cond_wait(&loader->moved, &loader->mutex, due_ns);
         const int64_t now_ns = tri_now_ns();
-        late_ns += now_ns > due_ns ? now_ns - due_ns : 0;
+        waited_ns += (now_ns < due_ns ? now_ns : due_ns) - from_ns;
     }
-    return late_ns;
+    return waited_ns;
 }
 
 tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
@@ -519,14 +520,16 @@ tri_status tri_loader_next(tri_loader *loader, tri_loader_batch *batch)
         tri_mutex_unlock(&loader->mutex);
         return tri_fail(TRI_ENOTFOUND, "loader: no batch after step %" PRId64, loader->setup.end_step - 1);
     }
+    const int64_t cpu_ns = tri_thread_cpu_ns();
     if (!runs_ahead(loader)) {
         prepare_batch(loader, loader->setup.first_step + loader->made, &loader->slots[0]);
         loader->made++;
     }
-    const int64_t late_ns = made_await(loader);
+    const int64_t prepared_ns = tri_thread_cpu_ns() - cpu_ns, waited_ns = made_await(loader);
     const loader_slot *slot = &loader->slots[loader->taken % loader->slot_count];
     *batch = slot->batch;
-    batch->late_ns = late_ns;
+    batch->waited_ns = waited_ns;
+    batch->prepared_ns = prepared_ns;
     tri_status status = slot->status == TRI_OK ? TRI_OK : tri_fail_copy(slot->status, slot->text);
     loader->taken++;
     tri_cond_broadcast(&loader->moved);
@@ -550,8 +553,10 @@ tri_status tri_loader_part(tri_loader *loader, int64_t step, int64_t first, int6
 {
     loader_slot *slot = &loader->slots[0];
     TRI_ASSERT(!runs_ahead(loader) && first >= 0 && count >= 1 && first + count <= loader->setup.shard_count);
+    const int64_t cpu_ns = tri_thread_cpu_ns();
     prepare_shards(loader, step, first, count, slot);
     *batch = slot->batch;
+    batch->prepared_ns = tri_thread_cpu_ns() - cpu_ns;
     batch->shards = (int)count;
     batch->rows += first;
     batch->first_sample += first;

@@ -228,9 +228,10 @@ void tri_kernel_backward(const tri_kernel *kernel, const tri_op_call *call);
 void tri_kernel_release(tri_kernel *kernel);
 /* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2": what decides the bits of results; ranks of one run must agree. */
 const char *tri_kernel_arithmetic(void);
-/* f32 multiply-adds per second, counted as two operations each, that so many threads reach in registers: the best of
- * many short runs within `seconds`. */
-double tri_kernel_peak(int threads, double seconds);
+/* Multiply-adds per second, counted as two operations each, that so many threads reach in registers: the best of many
+ * short runs within `seconds`. Of bf16 where that is the precision, by the instructions that its products are made of
+ * here; else of f32, in which those of f16 are made too. */
+double tri_kernel_peak(tri_dtype precision, int threads, double seconds);
 /* "oneDNN 2.6.3, own tiles for avx2, bf16 by avx2, OpenMP": what the fast rows stand on in this build. */
 const char *tri_kernel_about(void);
 /* The flags a planner of memory asks for before planning. */

@@ -41,12 +41,6 @@ const char *tri_slow_says(const char *name)
     return "";
 }
 
-/* What was not ready, without the time in which the rank could not have taken it. */
-static double data_s(const tri_slow_row *row)
-{
-    return row->data > row->late ? row->data - row->late : 0;
-}
-
 /* By itself, or by who prepares its batch, as far as it waited for that one. */
 static double disk_s(const tri_slow_row *row)
 {
@@ -76,15 +70,15 @@ static double taken(const tri_slow_row *row, tri_slow_cause cause)
         return strain->stolen_seconds_total;
     case TRI_SLOW_queue:
         return strain->queue_seconds_total;
-    case TRI_SLOW_stopped: /* neither on a core, nor wanting one, nor waiting for others */
-        still = row->wall_s - row->comm - data_s(row) - strain->cpu_seconds_total - strain->queue_seconds_total;
+    case TRI_SLOW_stopped: /* neither on a core, nor wanting one, nor waiting for others, also those of its own process */
+        still = row->wall_s - row->comm - row->waited - strain->cpu_seconds_total - strain->queue_seconds_total;
         return strain->cpu_seconds_total > 0 && still > 0 ? still : 0;
     case TRI_SLOW_memory:
         return memory_s(row);
     case TRI_SLOW_disk:
         return disk_s(row);
     case TRI_SLOW_data:
-        return data_s(row);
+        return row->waited + row->prepared;
     case TRI_SLOW_between:
         return row->wall_s - row->data - row->forward - row->backward - row->comm - row->optimizer - row->other;
     case TRI_SLOW_compute:

@@ -50,7 +50,7 @@ typedef struct tri_slow_link {
 typedef struct tri_slow_row {
     double wall_s; /* with what is between steps */
     double data, forward, backward, comm, optimizer, other;
-    double late; /* of data: it stood still in that wait (tri_loader_batch's late_ns) */
+    double waited, prepared; /* of data: as in tri_loader_batch; the rest of it the rank stood still */
     tri_slow_link link;
     tri_strain strain;
 } tri_slow_row;

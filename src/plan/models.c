@@ -31,7 +31,7 @@ tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew
         return TRI_OK;
     }
     if (crew->computes)
-        slowness = 1 / tri_kernel_peak(crew->threads, RATE_S);
+        slowness = 1 / tri_kernel_peak(TRI_F32, crew->threads, RATE_S);
     TRI_TRY(tri_plan_crew_agree(crew, &slowness, 1));
     models->rate = RATE_SHARE / slowness;
     return TRI_OK;

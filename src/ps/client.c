@@ -210,6 +210,11 @@ static void take_answer(tri_ps_client *client, ps_link *link, const ps_head *hea
                    tri_string_append_bytes(&client->stats, body, head->nbytes) != TRI_OK)
             tri_ps_client_fail(client, TRI_ENOMEM);
         break;
+    case PS_NOTE:
+        tri_string_clear(&link->events);
+        if (tri_string_append_bytes(&link->events, body, head->nbytes) != TRI_OK)
+            tri_ps_client_fail(client, TRI_ENOMEM);
+        break;
     case PS_SAVE:
         if (head->extra != 0 && client->save_why.nbytes == 0 &&
             tri_string_append_bytes(&client->save_why, body, head->nbytes) != TRI_OK)

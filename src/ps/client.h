@@ -12,6 +12,7 @@
 #include "cluster/store.h"
 #include "net/transport.h"
 #include "ps/deed.h"
+#include "ps/note.h"
 #include "ps/spec.h"
 
 typedef struct tri_ps_client tri_ps_client;
@@ -52,6 +53,14 @@ typedef struct tri_ps_deeds {
 } tri_ps_deeds;
 /* Of all servers, [servers], since then by this worker's clock. */
 tri_status tri_ps_client_deeds(tri_ps_client *client, int64_t since_ns, tri_ps_deeds *of_servers);
+/* The same without what they did. */
+tri_status tri_ps_client_clocks(tri_ps_client *client, tri_ps_deeds *of_servers);
+/* Leaves a note for the other workers (nbytes 0: none); *count: how many have left one of that tag on that subject; all
+ * (may be NULL): those, tri_string_fini. A server that is lost meanwhile has none. */
+tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t tag, const void *note, size_t nbytes,
+                              tri_string *all, int *count);
+/* The note at *at, which is moved on behind it; NULL: no more. */
+const void *tri_ps_note_next(const tri_string *all, size_t *at, ps_note_head *head);
 /* Says goodbye to all servers, and waits until they have heard it. */
 tri_status tri_ps_client_bye(tri_ps_client *client);
 /* Waits until the leader has said it, or for net->timeout_s: whoever starts processes ends them all with the first. */

@@ -131,6 +131,10 @@ void tri_ps_ask_again(tri_ps_client *client, int server);
 /* The same, also to one that has. */
 void tri_ps_ask_anew(tri_ps_client *client, int server);
 
+/* --- client_trace.c; the mutex is held --- */
+/* The clocks of all servers, into of[servers]. */
+tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_deeds *of);
+
 /* --- client_lines.c --- */
 /* Dials all servers, and starts the thread. */
 tri_status tri_ps_lines_open(tri_ps_client *client);

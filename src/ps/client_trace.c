@@ -9,7 +9,7 @@
 
 #define ASKED_TIMES 16
 
-static tri_status clocks_ask(tri_ps_client *client, tri_ps_deeds *of)
+tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_deeds *of)
 {
     for (int s = 0; s < client->setup.servers; s++)
         of[s].uncertain_ns = INT64_MAX;
@@ -49,7 +49,7 @@ tri_status tri_ps_client_deeds(tri_ps_client *client, int64_t since_ns, tri_ps_d
 {
     memset(of_servers, 0, (size_t)client->setup.servers * sizeof(*of_servers));
     tri_mutex_lock(&client->mutex);
-    tri_status status = clocks_ask(client, of_servers);
+    tri_status status = tri_ps_clocks_ask(client, of_servers);
     if (status == TRI_OK)
         status = events_ask(client, since_ns, of_servers);
     tri_mutex_unlock(&client->mutex);

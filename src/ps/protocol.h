@@ -13,7 +13,7 @@
 #include "net/post.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 7
+#define PS_VERSION 8
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
@@ -50,6 +50,8 @@ typedef enum ps_kind {
     PS_STATE,
     PS_STATS, /* -> text for people; with PS_FLAG_TIME: -> clock: the server's, in ns; with PS_FLAG_EVENTS: clock: of
                  the last so many ns -> body: ps_deed (ps/deed.h); extra: 1: it did more than it remembers */
+    PS_NOTE,  /* clock: a tag, block: a subject (ps/note.h); body: a note of this worker, or nothing -> clock: how many
+                 workers have left one of that tag; with PS_FLAG_ALL body: all of them */
     PS_SAVE, /* clock: a step, extra: version of the view; body: a plan (ps/save.h). The server will write its blocks as
                 they are after that step -> extra: status, body: why not, clock: the step they are at where that is
                 further on */
@@ -85,7 +87,8 @@ typedef enum ps_kind {
 #define PS_FLAG_STARTS                                                                                                 \
     UINT16_C(1) /* PS_OPEN: this client gives the first values; PS_HELLO of a server: it has none yet */
 #define PS_FLAG_PULL   UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
-#define PS_FLAG_ALL    UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1 */
+#define PS_FLAG_ALL                                                                                                    \
+    UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1; PS_NOTE: those of all */
 #define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */
 
 #define PS_FLAG_SERVER UINT16_C(16) /* PS_HELLO: from the server `clock`, whose backup this is; extra: its view */

@@ -549,6 +549,7 @@ void tri_ps_server_close(tri_ps_server *server)
     for (int i = 0; i < PS_SPARES; i++)
         if (server->spares[i].nbytes > 0)
             tri_free(server->spares[i].memory);
+    tri_ps_notes_free(server);
     tri_free(server->workers);
     tri_free(server->left);
     tri_free(server);

@@ -110,6 +110,7 @@ struct tri_ps_server {
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
     bool *left;         /* [setup.workers] said goodbye */
     int left_count;
+    struct ps_note *notes; /* [PS_SUBJECT_COUNT][setup.workers]; NULL: nobody has left one */
     ps_table *tables[PS_TABLES_MAX];
     int table_count;
     struct ps_kv *kv; /* tables of rows (server_kv.h) */
@@ -155,6 +156,11 @@ void tri_ps_trace_pushed(const tri_ps_server *server, int worker, const ps_head 
 void tri_ps_trace_answered(ps_guest *guest, const ps_head *head);
 /* PS_STATS with PS_FLAG_TIME or PS_FLAG_EVENTS. */
 tri_status tri_ps_trace_tell(tri_ps_server *server, ps_guest *guest, const ps_head *head);
+
+/* --- server_note.c --- */
+/* PS_NOTE */
+tri_status tri_ps_note_take(tri_ps_server *server, ps_guest *guest, const ps_head *head, const void *body);
+void tri_ps_notes_free(tri_ps_server *server);
 
 /* --- server_letters.c --- */
 /* The guest is the server that has the slot, and this one is its backup. */

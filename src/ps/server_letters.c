@@ -4,6 +4,7 @@
  */
 #include "base/events.h"
 #include "base/log.h"
+#include "ps/note.h"
 #include "ps/server_impl.h"
 #include "ps/server_kv.h"
 
@@ -224,6 +225,11 @@ static tri_status on_stats(tri_ps_server *server, ps_guest *guest, const ps_head
     return status;
 }
 
+static tri_status on_note(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
+{
+    return tri_ps_note_take(server, guest, head, body);
+}
+
 /* A worker that leaves tells each server itself that it need not go on for it. */
 static tri_status on_bye(tri_ps_server *server, ps_guest *guest, const ps_head *head, void *body)
 {
@@ -310,6 +316,7 @@ static const struct {
     [PS_PULL] = {on_pull, 0, PS_OF_BLOCK | PS_IS_PULL},
     [PS_PULL_STATE] = {on_pull_state, 0, PS_OF_BLOCK},
     [PS_STATS] = {on_stats, 0, 0},
+    [PS_NOTE] = {on_note, PS_NOTE_LIMIT_NBYTES, 0},
     [PS_SAVE] = {on_save, PS_TEXT_LIMIT_NBYTES, 0},
     [PS_BYE] = {on_bye, 0, PS_CHANGES},
     [PS_KV_JOIN] = {tri_ps_kv_letter, 0, 0},

@@ -4,7 +4,8 @@
  * file, at which rank 0 looks once a second), a look at who is slow (watch.c).
  *
  * Wishes travel in the tail of the gradient, at no cost, and are the same on all ranks then. Ranks with weights of
- * their own have no common tail: they ask each other where their weights meet.
+ * their own have no common tail: they ask each other where their weights meet; workers of parameter servers, by notes
+ * (notes.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,12 +70,24 @@ void tri_job_asks_read(tri_job *job)
     job->asks.own = 0;
 }
 
+/* Workers of parameter servers tell each other at their looks; where there are none, the first one traces itself. */
+static void wish_note(tri_job *job)
+{
+    const int steps = wish_take(job);
+    if (!job->watch) {
+        job->asks.steps = tri_job_follows(job) ? 0 : steps;
+        return;
+    }
+    job->asks.wish = steps > 0 ? steps : job->asks.wish;
+    job->asks.look = tri_job_watch_is_due(job) || (steps > 0 && !tri_job_follows(job));
+}
+
 /* Without a tail. */
 static tri_status asks_meet(tri_job *job)
 {
     int64_t words[2] = {0};
-    if (job->servers.client) { /* the first worker traces itself */
-        job->asks.steps = tri_job_follows(job) ? 0 : wish_take(job);
+    if (job->servers.client) {
+        wish_note(job);
         return TRI_OK;
     }
     if (job->step % job->config.parallel.local_steps != 0)

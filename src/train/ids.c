@@ -25,15 +25,15 @@ static void id_find(tri_job *job)
 
 void tri_job_span_id(const tri_job *job, int rank, int64_t step, char span[TRI_SPAN_ID_NBYTES])
 {
-    tri_span_id_make(job->trace_id, job->servers.client ? job->servers.worker : rank, job->elastic.number, step, span);
+    tri_span_id_make(job->trace_id, rank, job->elastic.number, step, span);
 }
 
 void tri_job_who_tell(const tri_job *job, int64_t step)
 {
-    tri_log_who who = {.rank = job->servers.client ? job->servers.worker : job->rank,
-                       .generation = job->elastic.number};
+    const int number = tri_job_number(job);
+    tri_log_who who = {.rank = number, .generation = job->elastic.number};
     snprintf(who.trace_id, sizeof(who.trace_id), "%s", job->trace_id);
-    tri_job_span_id(job, job->rank, step, who.span_id);
+    tri_job_span_id(job, number, step, who.span_id);
     tri_log_who_set(&who);
 }
 

@@ -13,6 +13,7 @@
 #include "monitor/ledger.h"
 #include "monitor/metrics.h"
 #include "monitor/slow.h"
+#include "monitor/trace.h"
 #include "nn/graph.h"
 #include "parallel/mesh.h"
 #include "parallel/pipeline.h"
@@ -179,6 +180,9 @@ typedef struct tri_job_asks {
     int steps; /* that all trace from the next one on; 0: none */
     bool look;
     int64_t looked_ns; /* for a wish from another host */
+    /* With parameter servers (notes.c): */
+    int wish;         /* steps that somebody has asked this worker to have traced */
+    int64_t from, to; /* the latest window that the first worker has told of; both 0: none */
 } tri_job_asks;
 /* What monitor.metrics needs (live.c). */
 typedef struct tri_job_live tri_job_live;
@@ -499,6 +503,10 @@ tri_status tri_job_hook_run(tri_job *job);
 tri_status tri_job_servers_find(tri_job *job, struct tri_ps_client *client);
 /* Not the first worker: writes nothing, evaluates nothing, loads no files. */
 bool tri_job_follows(const tri_job *job);
+/* The number by which others know this one, and how many there are: of workers of parameter servers, who know no other
+ * ranks; else of ranks. */
+int tri_job_number(const tri_job *job);
+int tri_job_count(const tri_job *job);
 /* Workers on this host. */
 int tri_job_servers_local(const tri_job *job);
 /* Once the number of steps is known. */
@@ -619,8 +627,16 @@ tri_status tri_job_trace_open(tri_job *job);
 void tri_job_trace_begin(tri_job *job);
 void tri_job_span(const tri_job *job, const char *what, int64_t start_ns, int64_t end_ns);
 tri_status tri_job_trace_look(tri_job *job);
-/* The next steps, of all ranks; the same call on all. RUN/traces/steps-FROM-TO.json. */
+/* The next steps, of all ranks; the same call on all. RUN/traces/steps-FROM-TO.json. Or steps that come later. */
 tri_status tri_job_trace_ask(tri_job *job, int steps);
+tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to);
+bool tri_job_trace_is_due(const tri_job *job);
+/* trace_servers.c: what this worker did, for the first one; there, after the window: rows of so many workers, but the
+ * first, and of the servers. Workers that do not tell in time have none (NULL). */
+tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *own);
+tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, int count, tri_trace_rank *workers,
+                                 tri_trace_servers *servers);
+void tri_job_trace_servers_free(tri_trace_servers *servers);
 /* The ranks will be others: what was asked for is given up. */
 void tri_job_trace_drop(tri_job *job);
 void tri_job_trace_close(tri_job *job);
@@ -628,6 +644,9 @@ void tri_job_trace_close(tri_job *job);
 void tri_job_asks_put(tri_job *job);
 void tri_job_asks_read(tri_job *job);
 tri_status tri_job_asks_grant(tri_job *job);
+/* notes.c: workers of parameter servers tell each other what they did since the last look, and which steps all trace:
+ * rows[workers], those that have not told so far with wall_s 0. step_s: what a step takes now. */
+tri_status tri_job_notes_meet(tri_job *job, const tri_slow_row *own, double step_s, tri_slow_row *rows);
 /* watch.c: for the ranks that there are; rank 0: it is time; after a step, collective where `look`. */
 tri_status tri_job_watch_open(tri_job *job);
 void tri_job_watch_close(tri_job *job);
@@ -635,8 +654,8 @@ bool tri_job_watch_is_due(const tri_job *job);
 tri_status tri_job_watch_step(tri_job *job, bool look);
 /* The main thread begins to wait for its batch, or has it. */
 void tri_job_watch_data(const tri_job *job, bool begins);
-/* Of that wait: seconds for which this rank stood still. */
-void tri_job_watch_late(tri_job *job, double seconds);
+/* What a batch took this rank (tri_loader_batch). */
+void tri_job_watch_batch(tri_job *job, double waited_s, double prepared_s);
 /* Work of this rank that no step has counted: a simulated step's time. */
 void tri_job_watch_add(tri_job *job, double seconds);
 /* Somebody else tells that a rank is slow: why, by the last look, which then is told. "": nothing is known. */

@@ -16,12 +16,6 @@ struct tri_job_live {
     int rank;
 };
 
-/* Workers of parameter servers know no other ranks, but have numbers. */
-static int rank_of(const tri_job *job)
-{
-    return job->servers.client ? job->servers.worker : job->rank;
-}
-
 static int local_rank_of(const tri_job *job)
 {
     return job->servers.client ? tri_ps_client_setup_of(job->servers.client)->local_rank
@@ -37,7 +31,7 @@ static const char *folder_of(const tri_job *job)
 tri_status tri_job_live_open(tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
-    const tri_stand_place place = {.folder = folder_of(job), .rank = rank_of(job), .local_rank = local_rank_of(job)};
+    const tri_stand_place place = {.folder = folder_of(job), .rank = tri_job_number(job), .local_rank = local_rank_of(job)};
     if (!place.folder || (!config->metrics[0] && config->ranks_every == 0))
         return TRI_OK;
     if (job->live && job->live->rank == place.rank)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peak.c: what the rate of a run is compared with: multiply-adds of f32 that this rank's threads reach, measured once
- * for a run folder and kept in its peak.json.
+ * peak.c: what the rate of a run is compared with: multiply-adds of its precision that this rank's threads reach,
+ * measured once for a run folder and kept in its peak.json.
  *
  * Rank 0 speaks for all: the peak of the job is its peak times the number of ranks.
  */
@@ -16,7 +16,7 @@
 #define MEASURE_S 0.05
 
 /* What was measured here for as many threads of such a processor; 0: nothing. A file that is damaged is none. */
-static double peak_read(const char *path, int threads)
+static double peak_read(const char *path, const char *of, int threads)
 {
     char *text;
     size_t nbytes;
@@ -30,18 +30,20 @@ static double peak_read(const char *path, int threads)
                 tri_yaml_int(tri_yaml_find(root, "threads"), "threads", 1, 1 << 20, &of_threads) == TRI_OK &&
                 tri_yaml_real(tri_yaml_find(root, "flops"), "flops", 1, 1e30, &peak) == TRI_OK;
     const tri_yaml *kernels = good ? tri_yaml_find(root, "kernels") : NULL;
+    const tri_yaml *type = good ? tri_yaml_find(root, "of") : NULL;
     good = good && of_threads == threads && kernels && kernels->text &&
-           strcmp(kernels->text, tri_kernel_arithmetic()) == 0;
+           strcmp(kernels->text, tri_kernel_arithmetic()) == 0 && type && type->text && strcmp(type->text, of) == 0;
     tri_arena_fini(&arena);
     tri_free(text);
     return good ? peak : 0;
 }
 
-static tri_status peak_write(const char *path, int threads, double peak)
+static tri_status peak_write(const char *path, const char *of, int threads, double peak)
 {
     tri_string text = {0};
     tri_json json = tri_json_object(&text);
-    tri_json_text(&json, "what", "f32 multiply-adds of one worker, measured; flop/s");
+    tri_json_text(&json, "what", "multiply-adds of one worker, measured; flop/s");
+    tri_json_text(&json, "of", of);
     tri_json_int(&json, "threads", threads);
     tri_json_text(&json, "kernels", tri_kernel_arithmetic());
     tri_json_real(&json, "flops", peak);
@@ -58,22 +60,24 @@ tri_status tri_job_measure_peak(tri_job *job)
 {
     char path[1200] = "";
     double peak = 0;
+    const tri_dtype precision = strcmp(job->config.train.precision, "bf16") == 0 ? TRI_BF16 : TRI_F32;
+    const char *of = tri_dtype_name(precision);
     if (job->rank != 0 || (!job->run_folder && !job->console))
         return TRI_OK;
     if (job->run_folder) {
         snprintf(path, sizeof(path), "%s/peak.json", job->run_folder);
-        peak = peak_read(path, job->threads);
+        peak = peak_read(path, of, job->threads);
     }
     if (peak == 0) {
-        peak = tri_kernel_peak(job->threads, MEASURE_S);
+        peak = tri_kernel_peak(precision, job->threads, MEASURE_S);
         if (job->run_folder)
-            TRI_TRY_IN(peak_write(path, job->threads, peak), "while keeping the measured peak");
+            TRI_TRY_IN(peak_write(path, of, job->threads, peak), "while keeping the measured peak");
     }
     job->figures.peak = peak * job->world;
     if (job->console)
         tri_log(TRI_LOG_INFO,
-                "mfu is measured against %.0f GFLOP/s: %d x f32 multiply-adds on %d thread%s; bf16, and 3x3 "
-                "convolutions, which are counted as direct ones, can pass it",
-                job->figures.peak / 1e9, job->world, job->threads, job->threads == 1 ? "" : "s");
+                "mfu is measured against %.0f GFLOP/s: %d x %s multiply-adds on %d thread%s; 3x3 convolutions, which "
+                "are counted as direct ones, can pass it",
+                job->figures.peak / 1e9, job->world, of, job->threads, job->threads == 1 ? "" : "s");
     return TRI_OK;
 }

@@ -17,6 +17,16 @@ bool tri_job_follows(const tri_job *job)
     return job->servers.client && job->servers.worker > 0;
 }
 
+int tri_job_number(const tri_job *job)
+{
+    return job->servers.client ? job->servers.worker : job->rank;
+}
+
+int tri_job_count(const tri_job *job)
+{
+    return job->servers.client ? job->servers.workers : job->world;
+}
+
 int tri_job_servers_local(const tri_job *job)
 {
     int local = tri_ps_client_setup_of(job->servers.client)->local_workers;

@@ -348,7 +348,7 @@ static tri_status batch_take(tri_job *job, tri_loader_batch *loaded)
             : tri_loader_part(job->loader, job->step, job->sync->part * job->shard_count, job->shard_count, loaded);
     tri_job_watch_data(job, false);
     if (status == TRI_OK)
-        tri_job_watch_late(job, (double)loaded->late_ns / 1e9);
+        tri_job_watch_batch(job, (double)loaded->waited_ns / 1e9, (double)loaded->prepared_ns / 1e9);
     return status;
 }
 

@@ -5,7 +5,7 @@
  *
  * Communication is in the event ring anyway (base/events.h); phases are written there while the window lasts. After its
  * last step rank 0 asks each rank what time it has, several times, and takes the answer that came back soonest; then it
- * is sent what they remember, and writes the file. Parameter servers are asked the same by the first worker.
+ * is sent what they remember, and writes the file. Workers of parameter servers know no other ranks: trace_servers.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,6 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "monitor/trace.h"
-#include "ps/client.h"
 #include "train/job.h"
 
 #define RING_COUNT 65536 /* of the ring */
@@ -28,38 +27,51 @@ struct tri_job_trace {
 
 tri_status tri_job_trace_open(tri_job *job)
 {
-    if (job->trace || !job->config.monitor.trace[0] || tri_job_follows(job))
+    if (job->trace || !job->config.monitor.trace[0])
         return TRI_OK;
     job->trace = tri_alloc_zero(1, sizeof(*job->trace));
     if (!job->trace)
         return TRI_ENOMEM;
     TRI_TRY_IN(tri_trace_window_read(job->config.monitor.trace, &job->trace->window), "monitor.trace");
-    return job->rank == 0 ? tri_trace_path_check(job->trace->window.path) : TRI_OK;
+    return tri_job_number(job) == 0 ? tri_trace_path_check(job->trace->window.path) : TRI_OK;
 }
 
-tri_status tri_job_trace_ask(tri_job *job, int steps)
+bool tri_job_trace_is_due(const tri_job *job)
+{
+    return job->trace && !job->trace->over;
+}
+
+/* Of workers of servers, one that is past the window tells that it has nothing to tell. */
+tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to)
 {
     char folder[1100];
     tri_job_trace *trace = job->trace;
-    if (!job->run_folder || job->step >= job->steps)
-        return TRI_OK;
-    if (trace && !trace->over) {
-        if (job->rank == 0)
-            tri_log(TRI_LOG_WARN, "a trace was asked for while that of steps %lld to %lld is due: ask again after it",
-                    (long long)trace->window.from, (long long)trace->window.to);
-        return TRI_OK;
-    }
+    if (tri_job_follows(job) && job->step > to)
+        return tri_job_trace_give(job, from, &(tri_trace_rank){.lost = true});
     if (!trace && !(trace = job->trace = tri_alloc_zero(1, sizeof(*trace))))
         return TRI_ENOMEM;
-    *trace = (tri_job_trace){.asked = true, .window = {.from = job->step, .to = job->step + steps - 1}};
-    if (trace->window.to >= job->steps)
-        trace->window.to = job->steps - 1;
+    *trace = (tri_job_trace){.asked = true, .window = {.from = from, .to = to < job->steps ? to : job->steps - 1}};
+    if (tri_job_follows(job))
+        return TRI_OK;
     snprintf(folder, sizeof(folder), "%.1000s/traces", job->run_folder);
     if (snprintf(trace->window.path, sizeof(trace->window.path), "%.900s/traces/steps-%lld-%lld.json", job->run_folder,
                  (long long)trace->window.from, (long long)trace->window.to) < 0)
         return TRI_ENOMEM;
     if (job->rank == 0 && tri_fs_make_folder(folder) != TRI_OK)
         tri_log(TRI_LOG_WARN, "a trace was asked for: %s", tri_last_error());
+    return TRI_OK;
+}
+
+tri_status tri_job_trace_ask(tri_job *job, int steps)
+{
+    const tri_job_trace *trace = job->trace;
+    if (!job->run_folder || job->step >= job->steps)
+        return TRI_OK;
+    if (!tri_job_trace_is_due(job))
+        return tri_job_trace_ask_at(job, job->step, job->step + steps - 1);
+    if (job->rank == 0)
+        tri_log(TRI_LOG_WARN, "a trace was asked for while that of steps %lld to %lld is due: ask again after it",
+                (long long)trace->window.from, (long long)trace->window.to);
     return TRI_OK;
 }
 
@@ -184,95 +196,61 @@ static tri_status take(tri_job *job, int other, tri_trace_rank *rank)
                : TRI_OK;
 }
 
-/* --- parameter servers --- */
-
-static void servers_free(tri_trace_servers *all)
-{
-    for (int s = 0; all->servers && s < all->count; s++)
-        tri_free(all->servers[s].rows);
-    tri_free(all->servers);
-    *all = (tri_trace_servers){0};
-}
-
-static tri_status deeds_keep(const tri_ps_deeds *deeds, tri_trace_rank *server)
-{
-    *server = (tri_trace_rank){.ahead_ns = deeds->ahead_ns, .uncertain_ns = deeds->uncertain_ns, .lost = deeds->lost};
-    server->rows = tri_alloc((deeds->count + 1) * sizeof(*server->rows));
-    if (!server->rows)
-        return TRI_ENOMEM;
-    for (size_t i = 0; i < deeds->count; i++) {
-        const ps_deed *deed = &deeds->deeds[i];
-        tri_trace_row *row = &server->rows[server->count++];
-        *row = (tri_trace_row){deed->start_ns, deed->duration_ns, (uint64_t)deed->worker << 32 | (uint32_t)deed->nbytes,
-                               deed->step, ""};
-        snprintf(row->what, sizeof(row->what), "%s", deed->pulls ? TRI_EVENT_SERVER_PULL : TRI_EVENT_SERVER_PUSH);
-    }
-    return TRI_OK;
-}
-
-/* What servers did in the window, for whatever worker. */
-static tri_status servers_ask(const tri_job *job, tri_trace_servers *all)
-{
-    struct tri_ps_client *client = job->servers.client;
-    if (!client)
-        return TRI_OK;
-    const tri_ps_client_setup *setup = tri_ps_client_setup_of(client);
-    tri_ps_deeds *deeds = tri_alloc_zero((size_t)setup->servers, sizeof(*deeds));
-    all->servers = tri_alloc_zero((size_t)setup->servers, sizeof(*all->servers));
-    if (!deeds || !all->servers) {
-        tri_free(deeds);
-        return TRI_ENOMEM;
-    }
-    all->count = setup->servers;
-    all->workers = setup->workers;
-    tri_status status = tri_ps_client_deeds(client, job->trace->begin_ns, deeds);
-    for (int s = 0; s < all->count; s++) {
-        if (status == TRI_OK)
-            status = deeds_keep(&deeds[s], &all->servers[s]);
-        tri_free(deeds[s].deeds);
-    }
-    tri_free(deeds);
-    return status;
-}
-
-static void file_write(const tri_job *job, tri_trace_rank *ranks, const tri_trace_servers *servers)
+static void file_write(const tri_job *job, tri_trace_rank *ranks, int count, const tri_trace_servers *servers)
 {
     const tri_trace_window *window = &job->trace->window;
     bool lost = false;
-    for (int r = 0; r < job->world; r++) {
-        lost = lost || ranks[r].lost;
+    int silent = 0;
+    for (int r = 0; r < count; r++) {
+        lost = lost || (ranks[r].lost && ranks[r].rows);
+        silent += !ranks[r].rows;
         tri_job_span_id(job, r, window->from, ranks[r].span_id);
     }
     for (int s = 0; s < servers->count; s++)
         lost = lost || servers->servers[s].lost;
-    if (tri_trace_write(window, job->trace_id, ranks, job->world, servers) != TRI_OK)
+    if (tri_trace_write(window, job->trace_id, ranks, count, servers) != TRI_OK) {
         tri_log(TRI_LOG_WARN, "monitor.trace: %s", tri_last_error());
-    else
-        tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
-                window->path, lost ? " (the first ones are missing: too many events)" : "");
+        return;
+    }
+    tri_log(TRI_LOG_INFO, "trace of steps %lld to %lld: %s%s", (long long)window->from, (long long)job->step - 1,
+            window->path, lost ? " (the first ones are missing: too many events)" : "");
+    if (silent > 0)
+        tri_log(TRI_LOG_WARN, "the trace is without %d of %d workers, which have not told in time", silent, count);
+}
+
+/* Sends between ranks; ranks[world], of which the own one is there. */
+static tri_status ranks_meet(tri_job *job, const tri_trace_rank *own, tri_trace_rank *ranks)
+{
+    tri_status status = TRI_OK;
+    tri_group_name_next(job->group, "trace");
+    if (job->rank > 0)
+        status = give(job, own);
+    for (int r = 1; status == TRI_OK && job->rank == 0 && r < job->world; r++)
+        status = take(job, r, &ranks[r]);
+    tri_group_name_next(job->group, "");
+    return status;
 }
 
 static tri_status collect(tri_job *job)
 {
-    tri_trace_rank own = {0}, *ranks = NULL;
+    const tri_job_trace *trace = job->trace;
+    const bool of_all = !job->servers.client || job->watch || !trace->asked; /* of that others hear by their looks */
+    const int count = of_all ? tri_job_count(job) : 1;
+    tri_trace_rank *ranks = tri_alloc_zero((size_t)count, sizeof(*ranks)), own = {0};
     tri_trace_servers servers = {0};
-    tri_status status = rows_read(job, &own);
-    tri_group_name_next(job->group, "trace");
-    if (status == TRI_OK && job->rank > 0)
-        status = give(job, &own);
-    if (status == TRI_OK && job->rank == 0)
-        status = (ranks = tri_alloc_zero((size_t)job->world, sizeof(*ranks))) ? TRI_OK : TRI_ENOMEM;
-    for (int r = 1; status == TRI_OK && job->rank == 0 && r < job->world; r++)
-        status = take(job, r, &ranks[r]);
-    tri_group_name_next(job->group, "");
-    if (status == TRI_OK && job->rank == 0) {
+    tri_status status = ranks ? rows_read(job, &own) : TRI_ENOMEM;
+    if (status == TRI_OK)
         ranks[0] = own;
-        status = servers_ask(job, &servers);
-    }
-    if (status == TRI_OK && job->rank == 0)
-        file_write(job, ranks, &servers);
-    servers_free(&servers);
-    for (int r = 1; ranks && r < job->world; r++)
+    if (status == TRI_OK && !job->servers.client)
+        status = ranks_meet(job, &own, ranks);
+    else if (status == TRI_OK && tri_job_follows(job))
+        status = tri_job_trace_give(job, trace->window.from, &own);
+    else if (status == TRI_OK)
+        status = tri_job_trace_servers(job, trace->window.from, trace->begin_ns, count, ranks, &servers);
+    if (status == TRI_OK && tri_job_number(job) == 0)
+        file_write(job, ranks, count, &servers);
+    tri_job_trace_servers_free(&servers);
+    for (int r = 1; ranks && r < count; r++)
         tri_free(ranks[r].rows);
     tri_free(ranks);
     tri_free(own.rows);
@@ -287,13 +265,15 @@ tri_status tri_job_trace_look(tri_job *job)
     if (!trace || trace->over)
         return TRI_OK;
     int64_t end = trace->window.to + 1 < job->steps ? trace->window.to + 1 : job->steps;
-    if (job->step_before >= end || job->step < end)
+    if (job->step < end)
         return TRI_OK;
-    trace->over = true;
+    trace->over = true; /* also one that was over before this run of it began */
+    if (job->step_before >= end)
+        return TRI_OK;
     tri_job_who_tell(job, -1);
     if (end > trace->window.from)
         TRI_TRY_IN(collect(job), "while collecting the trace");
-    else if (job->rank == 0)
+    else if (tri_job_number(job) == 0)
         tri_log(TRI_LOG_WARN,
                 "monitor.trace: want a step before %lld, where the run ends, found %lld: there is no trace",
                 (long long)job->steps, (long long)trace->window.from);

@@ -32,7 +32,7 @@ struct tri_job_watch {
 
 static bool is_on(const tri_job *job)
 {
-    return job->world > 1 && job->config.monitor.watch_every_s > 0;
+    return tri_job_count(job) > 1 && job->config.monitor.watch_every_s > 0;
 }
 
 void tri_job_watch_close(tri_job *job)
@@ -74,7 +74,7 @@ tri_status tri_job_watch_open(tri_job *job)
     tri_job_watch *watch = job->watch = tri_alloc_zero(1, sizeof(*job->watch));
     if (!watch)
         return TRI_ENOMEM;
-    watch->rows = tri_alloc_zero((size_t)job->world, sizeof(*watch->rows));
+    watch->rows = tri_alloc_zero((size_t)tri_job_count(job), sizeof(*watch->rows));
     if (job->world <= LINKS_MOST)
         watch->loads = tri_alloc_zero((size_t)job->world, sizeof(*watch->loads));
     if (!watch->rows || (job->world <= LINKS_MOST && !watch->loads))
@@ -84,12 +84,12 @@ tri_status tri_job_watch_open(tri_job *job)
     tri_strain_read(&watch->sum.strain);
     TRI_TRY(tri_disk_wait_start(TRI_LOADER_THREAD, &watch->disk));
     (void)links_look(job);
-    return tri_job_stragglers_open(job);
+    return job->servers.client ? TRI_OK : tri_job_stragglers_open(job);
 }
 
 bool tri_job_watch_is_due(const tri_job *job)
 {
-    return job->watch && job->rank == 0 &&
+    return job->watch && job->rank == 0 && /* as each worker of servers is */
            (double)(tri_now_ns() - job->watch->looked_ns) / 1e9 >= job->config.monitor.watch_every_s;
 }
 
@@ -122,7 +122,7 @@ static tri_status tell(tri_job *job, const tri_slow_verdict *now)
     const bool same = now->rank == watch->last.rank;
     watch->in_a_row = same ? watch->in_a_row + 1 : 1;
     watch->last = *now;
-    if (job->rank != 0 || watch->in_a_row < IN_A_ROW)
+    if (tri_job_number(job) != 0 || watch->in_a_row < IN_A_ROW)
         return TRI_OK;
     const bool told = now->rank == watch->told.rank && (now->rank < 0 || tri_now_ns() - watch->told_ns < AGAIN_NS);
     if (told)
@@ -152,10 +152,12 @@ void tri_job_watch_data(const tri_job *job, bool begins)
         tri_disk_wait_data(job->watch->disk, begins);
 }
 
-void tri_job_watch_late(tri_job *job, double seconds)
+void tri_job_watch_batch(tri_job *job, double waited_s, double prepared_s)
 {
-    if (job->watch)
-        job->watch->sum.late += seconds;
+    if (!job->watch)
+        return;
+    job->watch->sum.waited += waited_s;
+    job->watch->sum.prepared += prepared_s;
 }
 
 void tri_job_watch_add(tri_job *job, double seconds)
@@ -180,6 +182,40 @@ static tri_slow_row own_row(tri_job *job, tri_strain *strain)
     return own;
 }
 
+/* Workers of servers look when each has the time: what a row says is made that of a second. False: some have not told
+ * of themselves yet. */
+static bool rows_level(tri_slow_row *rows, int count)
+{
+    for (int r = 0; r < count; r++) {
+        tri_slow_row *row = &rows[r];
+        double *figures = (double *)row;
+        const double to = row->link.to, round_trip_s = row->link.round_trip_s, wall_s = row->wall_s;
+        if (!(wall_s > 0))
+            return false;
+        for (size_t i = 0; i < sizeof(*row) / sizeof(double); i++)
+            figures[i] /= wall_s;
+        row->link.to = to;
+        row->link.round_trip_s = round_trip_s;
+    }
+    return true;
+}
+
+/* *complete: of all. */
+static tri_status rows_meet(tri_job *job, tri_slow_row *own, int64_t steps, bool *complete)
+{
+    tri_job_watch *watch = job->watch;
+    *complete = true;
+    if (job->servers.client) {
+        TRI_TRY(tri_job_notes_meet(job, own, steps > 0 ? own->wall_s / (double)steps : 0, watch->rows));
+        *complete = rows_level(watch->rows, job->servers.workers);
+        return TRI_OK;
+    }
+    tri_group_name_next(job->group, "who is slow");
+    tri_status status = tri_all_gather(job->group, own, watch->rows, sizeof(*own) / sizeof(double), TRI_F64, NULL);
+    tri_group_name_next(job->group, "");
+    return status;
+}
+
 tri_status tri_job_watch_step(tri_job *job, bool look)
 {
     tri_job_watch *watch = job->watch;
@@ -193,12 +229,12 @@ tri_status tri_job_watch_step(tri_job *job, bool look)
     tri_slow_row own = own_row(job, &now);
     const int64_t steps = watch->steps;
     watch->steps = 0;
-    tri_group_name_next(job->group, "who is slow");
-    tri_status status = tri_all_gather(job->group, &own, watch->rows, sizeof(own) / sizeof(double), TRI_F64, NULL);
-    tri_group_name_next(job->group, "");
-    TRI_TRY_IN(status, "while looking who is slow");
-    tri_slow_verdict verdict = tri_slow_find(watch->rows, job->world);
-    tri_job_live_strain(job, &now, verdict.rank == job->rank ? tri_slow_name(verdict.cause) : NULL);
+    bool complete;
+    TRI_TRY_IN(rows_meet(job, &own, steps, &complete), "while looking who is slow");
+    if (!complete)
+        return TRI_OK;
+    tri_slow_verdict verdict = tri_slow_find(watch->rows, tri_job_count(job));
+    tri_job_live_strain(job, &now, verdict.rank == tri_job_number(job) ? tri_slow_name(verdict.cause) : NULL);
     TRI_TRY(tell(job, &verdict));
     return tri_job_stragglers_judge(job, watch->rows, steps);
 }

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -211,23 +212,48 @@ class Observe(unittest.TestCase):
         path = self.folder / "run/metrics.jsonl"
         return [line for line in map(json.loads, path.read_text().splitlines()[:-1]) if line.get("event") == "slow"]
 
-    def test_a_worker_that_is_stopped_again_and_again_is_named(self):
-        launcher = self.begin("-n", "2", "monitor.watch_every_s=0.3", "monitor.step_every_s=0.2", "comm.heartbeat_ms=0",
-                              "model.hidden=[1024]", "train.batch=512")
+    def stopped_run(self, *words):
+        """Rank 1 is stopped again and again, from before the first look on: what the one that names it says."""
+        launcher = self.begin("-n", "2", "monitor.watch_every_s=0.4", "monitor.step_every_s=0.02", "comm.heartbeat_ms=0",
+                              "train.batch=512", *words)
         victim, until = workers_in(self.folder)[1], time.monotonic() + 60
-        # on a loaded machine others have its core meanwhile; and who prepares its batches was stopped as well, which the first look may see alone
-        named = lambda: [line for line in self.slow() if line["rank"] == 1 and line["cause"] in ("stopped", "queue")]
-        while not named():
-            self.assertLess(time.monotonic(), until, self.slow())
+        while not [line for line in self.slow() if line["rank"] == 1]:
+            self.assertLess(time.monotonic(), until)
             for number, seconds in ((signal.SIGSTOP, 0.08), (signal.SIGCONT, 0.02)):
                 os.kill(victim, number)
                 time.sleep(seconds)
-        told = named()[0]
-        self.assertLessEqual([line["rank"] for line in self.slow()[:self.slow().index(told)]].count(1), 1, self.slow())
+        told = [line for line in self.slow() if line["rank"] == 1][0]
+        self.assertIn(told["cause"], ("stopped", "queue"), self.slow()) # on a loaded machine others have its core meanwhile
         self.assertIn("rank 1 is slow: the others wait for it", told["text"])
         self.assertGreater(told["share"], 0.1)
         lines = self.end(launcher) # stragglers.c may have said it first: then the event has no line of its own
         self.assertTrue(told["text"] in lines or re.search(r"rank 1 \(.*\) is [\d.]+ times slower than the median", lines), lines)
+
+    def test_a_worker_that_is_stopped_again_and_again_is_named(self):
+        self.stopped_run("model.hidden=[1024]")
+
+    def test_a_worker_that_is_stopped_at_its_data_is_named(self):
+        """Most of a step is preparing its batch: by itself; or by a thread, for which it waits."""
+        for prefetch in (0, 2):
+            with self.subTest(prefetch=prefetch):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                self.stopped_run("model.hidden=[1]", "data.synthetic_width=4096", f"data.prefetch={prefetch}")
+
+    def test_of_workers_of_servers_one_that_is_stopped_is_named_too(self):
+        self.stopped_run("--servers", "1", "model.hidden=[1024]")
+
+    def test_workers_of_servers_are_asked_for_a_trace(self):
+        launcher = self.begin("-n", "3", "--servers", "2", "monitor.watch_every_s=0.2")
+        for number in (0, 1): # of the first worker, and of another one, which tells the first of it
+            before = set(os.listdir(self.folder / "run/traces")) if (self.folder / "run/traces").exists() else set()
+            os.kill(workers_in(self.folder)[number], signal.SIGUSR2)
+            found = lambda: [name for name in os.listdir(self.folder / "run/traces") if name.endswith(".json") and name not in before]
+            self.wait(lambda: (self.folder / "run/traces").exists() and found())
+            steps = self.steps_of(self.folder / "run/traces" / found()[0])
+            self.assertEqual({rank: len(made) for rank, made in steps.items()}, {0: 10, 1: 10, 2: 10})
+            self.assertEqual([steps[1], steps[2]], [steps[0]] * 2)
+        lines = self.end(launcher)
+        self.assertNotIn("have not told in time", lines)
 
 
 if __name__ == "__main__":

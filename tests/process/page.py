@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -181,6 +182,21 @@ class Pages(unittest.TestCase):
             finally:
                 page.terminate()
         self.assertEqual(page.returncode, 0)
+
+    def test_one_signal_ends_a_page_that_waits_for_a_file(self):
+        stuck = self.folder / "stuck"
+        stuck.mkdir()
+        (stuck / "metrics.jsonl").write_text(self.line(step=1, epoch=0.5, loss=1))
+        os.mkfifo(stuck / "config.yaml")
+        with subprocess.Popen([TRIREME, "page", "stuck", "--no-token"], cwd=self.folder, text=True, stdout=subprocess.PIPE) as page:
+            self.address(page.stdout)
+            config = os.open(stuck / "config.yaml", os.O_WRONLY) # it is read now, and nothing will come
+            try:
+                page.send_signal(signal.SIGINT)
+                self.assertEqual(page.wait(timeout=60), 0)
+            finally:
+                page.kill()
+                os.close(config)
 
     def test_wrong_words_are_told(self):
         for words, told in ((["nowhere"], "no such folder"), ([], "want the folders"), (["live", "--token", "short"], "--token wants"),

@@ -112,14 +112,16 @@ class Trace(unittest.TestCase):
         plain = self.call("train", "run.yaml", "--out", "one", "model.hidden=[64, 64]").stdout
         self.assertEqual(re.search("weights: .*", plain)[0], re.search("weights: .*", told)[0])
         trace = json.loads((self.folder / "s.json").read_text())
-        self.assertEqual([trace["otherData"][key] for key in ("ranks", "workers", "servers")], [1, 2, 2])
-        self.assertEqual([clock["rank"] for clock in trace["otherData"]["clocks"]], [0, 2, 3])
+        self.assertEqual([trace["otherData"][key] for key in ("ranks", "workers", "servers")], [2, 2, 2])
+        self.assertEqual([clock["rank"] for clock in trace["otherData"]["clocks"]], [0, 1, 2, 3])
+        self.assertEqual(len({clock.get("span_id") for clock in trace["otherData"]["clocks"]}), 3)
         for clock in trace["otherData"]["clocks"]: # one host
             self.assertLessEqual(abs(clock["ahead_ns"]), clock["uncertain_ns"] + 1000)
         names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
-        self.assertEqual(names, {0: "rank 0", 2: "server 0 (rank 2)", 3: "server 1 (rank 3)"})
+        self.assertEqual(names, {0: "rank 0", 1: "rank 1", 2: "server 0 (rank 2)", 3: "server 1 (rank 3)"})
         deeds = [e for e in trace["traceEvents"] if e.get("cat") == "server"]
-        steps = {e["args"]["step"]: e for e in trace["traceEvents"] if e["name"] == "step"}
+        steps = {(e["pid"], e["args"]["step"]): e for e in trace["traceEvents"] if e["name"] == "step"}
+        self.assertEqual(set(steps), {(rank, step) for rank in (0, 1) for step in range(5, 10)})
         for worker in (0, 1):
             pushes = [e for e in deeds if e["name"] == "push" and e["args"]["worker"] == worker]
             pulls = [e for e in deeds if e["name"] == "pull" and e["args"]["worker"] == worker]
@@ -127,9 +129,9 @@ class Trace(unittest.TestCase):
             self.assertTrue(set(range(7, 10)) <= {e["args"]["step"] for e in pulls}, pulls)
             self.assertTrue(all(e["args"]["bytes"] > 0 for e in pushes + pulls))
             self.assertTrue(all(e["args"]["waited_us"] >= 0 and e["dur"] == 0 for e in pulls))
-        for e in deeds: # on the clock of rank 0: its push is taken in while it makes that step
-            step = steps.get(e["args"]["step"])
-            if e["name"] == "push" and e["args"]["worker"] == 0 and step:
+        for e in deeds: # on the clock of rank 0: a worker's push is taken in while it makes that step
+            step = steps.get((e["args"]["worker"], e["args"]["step"]))
+            if e["name"] == "push" and step:
                 slack = 100 + 2e-3 * max(clock["uncertain_ns"] for clock in trace["otherData"]["clocks"])
                 self.assertGreater(e["ts"] + slack, step["ts"])
                 self.assertLess(e["ts"] - slack, step["ts"] + step["dur"])

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peak.c: the most that a processor's multiply-adds give: chains in registers, as many as hide their latency.
+ * peak.c: the most that a processor's multiply-adds give: chains in registers, as many as hide their latency. For bf16
+ * they are the instructions of the tiles that multiply here (gemm_half.h).
  */
 #include "base/runtime.h"
+#include "kernel/cpu/gemm_half.h"
 #include "kernel/kernel.h"
 
 #if defined(__x86_64__)
@@ -13,10 +15,10 @@
 #define ROUNDS     1024
 #define RUN_ROUNDS 32 /* of ROUNDS, per thread and run: below a millisecond */
 
-/* One call: ROUNDS multiply-adds in each chain; returns a sum, so that nothing is left out. */
+/* One call: ROUNDS instructions in each chain; returns a sum, so that nothing is left out. */
 typedef struct peak_row {
     float (*run)(float start);
-    int lanes;
+    double multiply_adds; /* of one round */
 } peak_row;
 
 static float run_plain(float start)
@@ -63,16 +65,64 @@ __attribute__((target("avx512f"))) static float run_wide(float start)
 }
 #endif
 
-static peak_row row_find(void)
+#ifdef TRI_HAVE_X86
+__attribute__((target("avx512f,avx512bf16"))) static float run_pairs(float start)
 {
+    __m512 chain[CHAINS];
+    const __m512bh left = (__m512bh)_mm512_set1_ps(start), right = (__m512bh)_mm512_set1_ps(0.001f);
+    for (int c = 0; c < CHAINS; c++)
+        chain[c] = _mm512_set1_ps(start + (float)c);
+    for (int i = 0; i < ROUNDS; i++)
+        for (int c = 0; c < CHAINS; c++)
+            chain[c] = _mm512_dpbf16_ps(chain[c], left, right);
+    float sum = 0;
+    for (int c = 0; c < CHAINS; c++)
+        sum += _mm512_cvtss_f32(chain[c]);
+    return sum;
+}
+
+/* Four tiles of sums: one instruction takes 16 cycles, its result about 50. */
+__attribute__((target("amx-tile,amx-bf16"))) static float run_tiles(float start)
+{
+    float sums[16 * 16] = {start};
+    tri_gemm_enter(&tri_gemm_amx);
+    _tile_loadd(0, sums, 64);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, sums, 64);
+    _tile_loadd(6, sums, 64);
+    for (int i = 0; i < ROUNDS; i++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 6);
+        _tile_dpbf16ps(2, 4, 6);
+        _tile_dpbf16ps(3, 4, 6);
+    }
+    _tile_stored(0, sums, 64);
+    tri_gemm_leave(&tri_gemm_amx);
+    return sums[0];
+}
+#endif
+
+static peak_row row_find(tri_dtype precision)
+{
+#ifdef TRI_HAVE_X86
+    const tri_gemm_ops *pairs = precision == TRI_BF16 ? tri_gemm_half_find() : NULL;
+    if (pairs == &tri_gemm_amx)
+        return (peak_row){run_tiles, 4.0 * 16 * 16 * 32};
+    if (pairs == &tri_gemm_bf16)
+        return (peak_row){run_pairs, 32.0 * CHAINS};
+#else
+    (void)precision;
+#endif
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f"))
-        return (peak_row){run_wide, 16};
+        return (peak_row){run_wide, 16.0 * CHAINS};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return (peak_row){run_avx, 8};
+        return (peak_row){run_avx, 8.0 * CHAINS};
 #endif
-    return (peak_row){run_plain, 1};
+    return (peak_row){run_plain, CHAINS};
 }
 
 #define MAX_THREADS 1024
@@ -96,10 +146,10 @@ static void peak_tile(void *arg, int64_t tile)
     peak->rates[tile] = rate > peak->rates[tile] ? rate : peak->rates[tile];
 }
 
-double tri_kernel_peak(int threads, double seconds)
+double tri_kernel_peak(tri_dtype precision, int threads, double seconds)
 {
-    peak_arg arg = {.row = row_find()};
-    arg.flops = 2.0 * RUN_ROUNDS * ROUNDS * CHAINS * arg.row.lanes;
+    peak_arg arg = {.row = row_find(precision)};
+    arg.flops = 2.0 * RUN_ROUNDS * ROUNDS * arg.row.multiply_adds;
     threads = threads < MAX_THREADS ? threads : MAX_THREADS;
     for (int64_t start_ns = tri_now_ns(); (double)(tri_now_ns() - start_ns) < seconds * 1e9;)
         tri_tiles_run(threads, threads, peak_tile, &arg);

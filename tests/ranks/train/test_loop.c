@@ -358,15 +358,16 @@ static void the_best_checkpoint_is_that_with_the_least_loss(void **state)
 static void the_peak_is_measured_once_for_a_folder(void **state)
 {
     (void)state;
-    static const char before[] = "{\"threads\": 1, \"kernels\": \"%s\", \"flops\": 123456789}";
+    static const char before[] = "{\"of\": \"%s\", \"threads\": 1, \"kernels\": \"%s\", \"flops\": 123456789}";
     tri_job *job;
     char text[256];
     tri_job_setup setup = {.config_text = plain_config, .run_folder = RUN_FOLDER};
-    assert_true(tri_kernel_peak(1, 0.01) > 1e8);
+    assert_true(tri_kernel_peak(TRI_F32, 1, 0.01) > 1e8);
+    assert_true(tri_kernel_peak(TRI_BF16, 1, 0.01) > 1e8);
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
-    for (int i = 0; i < 3; i++) { /* as it was measured; of another processor; not whole */
+    for (int i = 0; i < 4; i++) { /* as it was measured; of another processor; not whole; of another precision */
         assert_int_equal(tri_fs_make_folder(RUN_FOLDER), TRI_OK);
-        snprintf(text, sizeof(text), before, i == 1 ? "another" : tri_kernel_arithmetic());
+        snprintf(text, sizeof(text), before, i == 3 ? "bf16" : "f32", i == 1 ? "another" : tri_kernel_arithmetic());
         assert_int_equal(tri_fs_write_atomic(RUN_FOLDER "/peak.json", text, i == 2 ? 9 : strlen(text)), TRI_OK);
         assert_int_equal(tri_job_open(&setup, &job), TRI_OK);
         assert_int_equal(job->figures.peak == 123456789, i == 0);

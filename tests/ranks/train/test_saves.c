@@ -97,7 +97,7 @@ static void folder_make(void)
 {
     char text[200];
     folders_drop();
-    snprintf(text, sizeof(text), "{\"threads\": 1, \"kernels\": \"%s\", \"flops\": 123456789}",
+    snprintf(text, sizeof(text), "{\"of\": \"f32\", \"threads\": 1, \"kernels\": \"%s\", \"flops\": 123456789}",
              tri_kernel_arithmetic());
     assert_int_equal(tri_fs_make_folder(RUN_FOLDER), TRI_OK);
     assert_int_equal(tri_fs_write_atomic(RUN_FOLDER "/peak.json", text, strlen(text)), TRI_OK);

@@ -59,7 +59,8 @@ static void each_cause_is_named(void **state)
         {TRI_SLOW_disk, offsetof(tri_slow_row, strain.major_faults_total), 6000, 0.3}, /* of files that are mapped */
         {TRI_SLOW_disk, offsetof(tri_slow_row, strain.disk_seconds_total), 0.5, 0.3},
         {TRI_SLOW_disk, offsetof(tri_slow_row, strain.data_disk_seconds_total), 0.5, 0.3},
-        {TRI_SLOW_data, offsetof(tri_slow_row, data), 0.5, 0.9},
+        {TRI_SLOW_data, offsetof(tri_slow_row, prepared), 0.5, 0.9},
+        {TRI_SLOW_data, offsetof(tri_slow_row, waited), 0.5, 0.4},
         {TRI_SLOW_between, offsetof(tri_slow_row, backward), 0, 0.9},
         {TRI_SLOW_compute, offsetof(tri_slow_row, strain.involuntary_switches_total), 3, 0.9},
     };
@@ -68,8 +69,10 @@ static void each_cause_is_named(void **state)
         char text[400];
         rows_fill(rows, 0.5);
         rows[SLOW].strain.cpu_seconds_total = cases[i].cpu_s;
-        if (cases[i].cause == TRI_SLOW_data)
+        if (cases[i].cause == TRI_SLOW_data) {
             rows[SLOW].forward -= 0.4;
+            rows[SLOW].data = 0.5;
+        }
         if (cases[i].cause == TRI_SLOW_memory) /* the host swaps, and no file is mapped */
             rows[SLOW].strain.swapped_in_pages_total = 6000;
         if (cases[i].cause == TRI_SLOW_disk)
@@ -99,20 +102,24 @@ static void a_disk_that_nobody_waits_for_is_no_cause(void **state)
     assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_disk);
 }
 
-/* Stopped while it waited for its batch: both took half a second. */
-static void who_is_stopped_in_its_wait_for_data_was_stopped(void **state)
+/* Stopped again and again while it is at its batch, whoever prepares that: half a second of its 0.6 of data. */
+static void who_is_stopped_while_it_waits_for_data_or_prepares_them_was_stopped(void **state)
 {
     (void)state;
     tri_slow_row rows[RANKS];
     rows_fill(rows, 0.5);
     rows[SLOW].forward = rows[SLOW].backward = 0.1;
-    rows[SLOW].data = 0.6;
+    rows[SLOW].data = rows[SLOW].waited = 0.6;
     rows[SLOW].strain.cpu_seconds_total = 0.3;
     assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_data);
-    rows[SLOW].late = 0.5;
+    rows[SLOW].waited = 0.1;
     assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_stopped);
-    rows[SLOW].late = 0.7; /* more than the wait, by clocks that round */
+    rows[SLOW].waited = 0;
+    rows[SLOW].prepared = 0.1;
     assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_stopped);
+    rows[SLOW].prepared = 0.6;
+    rows[SLOW].strain.cpu_seconds_total = 0.9; /* it was on its core all the time */
+    assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_data);
 }
 
 static void a_cause_that_all_have_is_none(void **state)
@@ -191,7 +198,7 @@ int main(void)
         cmocka_unit_test(nobody_is_slow_where_all_wait_alike),
         cmocka_unit_test(each_cause_is_named),
         cmocka_unit_test(a_disk_that_nobody_waits_for_is_no_cause),
-        cmocka_unit_test(who_is_stopped_in_its_wait_for_data_was_stopped),
+        cmocka_unit_test(who_is_stopped_while_it_waits_for_data_or_prepares_them_was_stopped),
         cmocka_unit_test(a_cause_that_all_have_is_none),
         cmocka_unit_test(a_link_that_loses_is_named_where_all_wait),
         cmocka_unit_test(a_link_is_named_by_its_ends_where_the_kernel_tells_of_it),
