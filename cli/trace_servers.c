@@ -3,8 +3,8 @@
  * trace_servers.c: `trireme trace summarize` of a run with parameter servers: what each server did, and how long each
  * worker waited for them.
  *
- * Only the first worker is traced itself, but servers know of all: from the last push of a step, or the last wish for
- * values, that a worker sent until it had been given the last values, it waited.
+ * By what servers know of all workers, also of those that are not traced: from the last push of a step, or the last
+ * wish for values, that a worker sent until it had been given the last values, it waited.
  */
 #include <math.h>
 #include <stdio.h>

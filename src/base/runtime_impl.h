@@ -11,7 +11,8 @@
 
 #define TRI_THREAD_NAME_NBYTES 32
 
-/* The calls that differ between the two runtimes; slots are filled in both, but where NULL is said to mean something. */
+/* The calls that differ between the two runtimes; slots are filled in both, but where NULL is said to mean something.
+ */
 typedef struct tri_runtime_ops {
     const char *name;
     int64_t (*now_ns)(void);

@@ -27,11 +27,8 @@ static bool is_over(void *arg)
 tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t tag, const void *note, size_t nbytes,
                               tri_string *all, int *count)
 {
-    ps_head head = {.kind = PS_NOTE,
-                    .flags = all ? PS_FLAG_ALL : 0,
-                    .nbytes = nbytes,
-                    .clock = tag,
-                    .block = (uint32_t)subject};
+    ps_head head = {
+        .kind = PS_NOTE, .flags = all ? PS_FLAG_ALL : 0, .nbytes = nbytes, .clock = tag, .block = (uint32_t)subject};
     TRI_ASSERT(nbytes <= PS_NOTE_LIMIT_NBYTES);
     *count = 0;
     tri_mutex_lock(&client->mutex);

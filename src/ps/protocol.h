@@ -86,7 +86,7 @@ typedef enum ps_kind {
 /* Flags of letters. */
 #define PS_FLAG_STARTS                                                                                                 \
     UINT16_C(1) /* PS_OPEN: this client gives the first values; PS_HELLO of a server: it has none yet */
-#define PS_FLAG_PULL   UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
+#define PS_FLAG_PULL UINT16_C(2) /* PS_PUSH, PS_TAIL: and what comes of it is wanted */
 #define PS_FLAG_ALL                                                                                                    \
     UINT16_C(4) /* PS_PULL (ssp, async): once all workers have finished step `clock` - 1; PS_NOTE: those of all */
 #define PS_FLAG_ASSIGN UINT16_C(8) /* PS_KV_PUSH: rows become these values, at once, whatever the table's merge is */

@@ -31,7 +31,8 @@ static const char *folder_of(const tri_job *job)
 tri_status tri_job_live_open(tri_job *job)
 {
     const tri_monitor_config *config = &job->config.monitor;
-    const tri_stand_place place = {.folder = folder_of(job), .rank = tri_job_number(job), .local_rank = local_rank_of(job)};
+    const tri_stand_place place = {
+        .folder = folder_of(job), .rank = tri_job_number(job), .local_rank = local_rank_of(job)};
     if (!place.folder || (!config->metrics[0] && config->ranks_every == 0))
         return TRI_OK;
     if (job->live && job->live->rank == place.rank)

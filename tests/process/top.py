@@ -282,5 +282,46 @@ class Top(unittest.TestCase):
                     top.terminate()
 
 
+class Progress(unittest.TestCase):
+    """The line of trireme train."""
+
+    WORDS = ["train", "run.yaml", "--out", "run", "train.steps=1000000", "train.epochs=100000", "train.threads=1"]
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        (pathlib.Path(self.folder.name) / "run.yaml").write_text("model: {name: mlp, hidden: [8]}\ndata: {name: synthetic, synthetic_count: 1000}\n")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_on_a_terminal_one_line_is_rewritten_with_the_history_of_the_loss(self):
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder.name)
+            os.execv(TRIREME, [TRIREME, *self.WORDS])
+        text, until = b"", time.monotonic() + 60
+        line_ = r"\r\033\[K\033\[\?7lepoch \d+/\d+  step \d+/\d+  loss [\d.]+ [^\r\n]* left  ([▁▂▃▄▅▆▇█]+)\033\[\?7h"
+        while len(re.findall(line_, text.decode(errors="replace"))) < 3:
+            self.assertLess(time.monotonic(), until, text)
+            text += os.read(fd, 65536)
+        os.kill(pid, signal.SIGINT)
+        while True:
+            try:
+                text += os.read(fd, 65536)
+            except OSError: # it has ended
+                break
+        os.waitpid(pid, 0)
+        os.close(fd)
+        drawn = re.findall(line_, text.decode(errors="replace"))
+        self.assertEqual(drawn[-1][0], "█") # the loss falls: its greatest is the first
+        self.assertIn(drawn[-1][-1], "▁▂▃▄")
+
+    def test_without_one_there_are_whole_lines(self):
+        run = subprocess.run([TRIREME, *self.WORDS, "train.steps=300"], cwd=self.folder.name, capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn("\033", run.stdout + run.stderr)
+        self.assertNotIn("\r", run.stdout + run.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()
