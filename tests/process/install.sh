@@ -33,6 +33,17 @@ cmake -S "$prefix" -B "$prefix/user-build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/n
 cmake --build "$prefix/user-build" >/dev/null
 "$prefix/user-build/user"
 
+# What goes with the program: man pages, completion, the dashboard, what a cluster is given.
+for file in man/man1/trireme.1 man/man1/trireme-train.1 man/man5/trireme-config.5 bash-completion/completions/trireme \
+    zsh/vendor-completions/_trireme fish/vendor_completions.d/trireme.fish trireme/grafana/trireme.json \
+    doc/trireme/examples/fashion_mnist.yaml doc/trireme/examples/slurm/train.sbatch \
+    doc/trireme/examples/kubernetes/values.yaml doc/trireme/examples/tune/cnn_asha.yaml; do
+    [ -s "$prefix/share/$file" ] || {
+        echo "share/$file was not installed" >&2
+        exit 1
+    }
+done
+
 # Nothing but the public names leaves the library.
 if nm -D --defined-only "$lib/libtrireme.so" | awk '$2 == "T" {print $3}' | grep -v '^tri_'; then
     echo "names without tri_ are exported" >&2

@@ -278,7 +278,6 @@ static void lies_are_told(scene *at)
     BAD("it speaks of step", (head.kind = PS_TAIL, head.clock = INT64_MIN, head.nbytes = 4 * TRI_PARAMS_TAIL));
     BAD("want at most", (head.kind = PS_CLOCK, head.nbytes = 8));
     BAD("a note on subject 2", (head.kind = PS_NOTE, head.block = 2, head.nbytes = 0));
-    BAD("want at most", (head.kind = PS_NOTE, head.nbytes = PS_NOTE_LIMIT_NBYTES + 8));
     BAD("it has not said who it is", head.kind = PS_STATS, head.nbytes = 0);
     BAD("it says that it is worker",
         (head.kind = PS_HELLO, head.request = PS_VERSION, head.clock = 5, head.nbytes = 0));
