@@ -67,7 +67,7 @@ deb: ## Debian packages in build/deb, looked at by lintian
 wheel: $(BUILD)/CMakeCache.txt ## the Python bindings and libtrireme as a wheel in build/wheel
 	@tools/deps build python
 	@cmake --build $(BUILD) --parallel $(JOBS)
-	@TRIREME_DIR=$(BUILD) TRIREME_BUNDLE=1 $(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel bindings/python
+	@TRIREME_DIR=$(abspath $(BUILD)) TRIREME_BUNDLE=1 $(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel bindings/python
 
 dev tsan: ## the tests under sanitizers
 	@tools/deps build test
