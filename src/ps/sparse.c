@@ -163,16 +163,47 @@ void sparse_prefetch(const ps_sparse *table, uint32_t row)
         __builtin_prefetch(at + 64 * i, 1);
 }
 
-/* The bodies of pull and push for rows of one length: that is a constant where rows are so short that it matters. */
-static inline __attribute__((always_inline)) void
-rows_pull(const ps_sparse *table, const uint32_t *found, const uint64_t *keys, int64_t count, size_t dim, float *rows)
+/* A walk along the rows of a list. Rows that came into being together, and come together again, lie one behind the
+ * other: the machine sees by itself what comes next. All others are asked for some rows ahead. */
+typedef struct walk {
+    const ps_sparse *table;
+    const uint32_t *rows;
+    int64_t count;
+    bool is_run;
+    char *next; /* of a run */
+} walk;
+
+static walk walk_make(const ps_sparse *table, const sparse_list *list)
 {
-    for (int64_t i = 0; i < count; i++) {
+    return (walk){.table = table, .rows = list->rows, .count = list->count, .is_run = list->whole && list->is_run};
+}
+
+/* The i-th one, after all before it; NULL: there is no such row. */
+static inline __attribute__((always_inline)) sparse_row *walk_row(walk *at, int64_t i)
+{
+    const ps_sparse *table = at->table;
+    uint32_t slab_mask = (UINT32_C(1) << table->slab_bits) - 1;
+    if (at->is_run) {
+        uint32_t number = at->rows[0] + (uint32_t)i;
+        char *row = i == 0 || (number & slab_mask) == 0 ? (char *)sparse_row_at(table, number) : at->next;
+        at->next = row + table->stride;
+        return (sparse_row *)(void *)row;
+    }
+    if (i + AHEAD < at->count && at->rows[i + AHEAD] != SPARSE_NONE)
+        sparse_prefetch(table, at->rows[i + AHEAD]);
+    return at->rows[i] != SPARSE_NONE ? sparse_row_at(table, at->rows[i]) : NULL;
+}
+
+/* The bodies of pull and push for rows of one length: that is a constant where rows are so short that it matters. */
+static inline __attribute__((always_inline)) void rows_pull(const ps_sparse *table, const sparse_list *list,
+                                                            const uint64_t *keys, size_t dim, float *rows)
+{
+    walk at = walk_make(table, list);
+    for (int64_t i = 0; i < at.count; i++) {
         float *out = rows + (size_t)i * dim;
-        if (i + AHEAD < count && found[i + AHEAD] != SPARSE_NONE)
-            sparse_prefetch(table, found[i + AHEAD]);
-        if (found[i] != SPARSE_NONE)
-            memcpy(out, sparse_floats(sparse_row_at(table, found[i])), dim * sizeof(float));
+        sparse_row *row = walk_row(&at, i);
+        if (row)
+            memcpy(out, sparse_floats(row), dim * sizeof(float));
         else
             sparse_initial(table, keys[i], out);
     }
@@ -184,13 +215,13 @@ tri_status ps_sparse_pull(ps_sparse *table, ps_look look, const uint64_t *keys, 
     TRI_TRY(sparse_look(table, look, keys, count, &list));
     switch (table->dim) {
     case 1:
-        rows_pull(table, list->rows, keys, count, 1, rows);
+        rows_pull(table, list, keys, 1, rows);
         break;
     case 16:
-        rows_pull(table, list->rows, keys, count, 16, rows);
+        rows_pull(table, list, keys, 16, rows);
         break;
     default:
-        rows_pull(table, list->rows, keys, count, (size_t)table->dim, rows);
+        rows_pull(table, list, keys, (size_t)table->dim, rows);
     }
     return TRI_OK;
 }
@@ -202,40 +233,34 @@ static uint32_t clock_of(int64_t clock)
 }
 
 /* A row that is pushed to. */
-static inline sparse_row *row_touch(const ps_sparse *table, const uint32_t *found, int64_t i, int64_t count,
-                                    uint32_t clock)
+static inline __attribute__((always_inline)) sparse_row *row_touch(walk *at, int64_t i, uint32_t clock)
 {
-    if (i + AHEAD < count)
-        sparse_prefetch(table, found[i + AHEAD]);
-    sparse_row *row = sparse_row_at(table, found[i]);
+    sparse_row *row = walk_row(at, i);
     row->clock = row->clock > clock ? row->clock : clock;
     row->touches += row->touches < UINT32_MAX;
     return row;
 }
 
-static inline __attribute__((always_inline)) void
-rows_add(const ps_sparse *table, uint32_t clock, const uint32_t *found, const float *rows, int64_t count, int dim)
+static inline __attribute__((always_inline)) void rows_add(walk *at, uint32_t clock, const float *rows, int dim)
 {
-    for (int64_t i = 0; i < count; i++)
-        ps_merge_add(NULL, 0, sparse_floats(row_touch(table, found, i, count, clock)), rows + (size_t)i * (size_t)dim,
-                     dim);
+    for (int64_t i = 0; i < at->count; i++)
+        ps_merge_add(NULL, 0, sparse_floats(row_touch(at, i, clock)), rows + (size_t)i * (size_t)dim, dim);
 }
 
-static void rows_merge(const ps_sparse *table, uint32_t clock, const ps_push *push, const uint32_t *found,
-                       const float *rows, int64_t count)
+static void rows_merge(walk *at, uint32_t clock, const ps_push *push, const float *rows)
 {
-    for (int64_t i = 0; i < count; i++) {
-        sparse_row *row = row_touch(table, found, i, count, clock);
-        push->merge(push->arg, row->key, sparse_floats(row), rows + (size_t)i * (size_t)table->dim, table->dim);
+    int dim = at->table->dim;
+    for (int64_t i = 0; i < at->count; i++) {
+        sparse_row *row = row_touch(at, i, clock);
+        push->merge(push->arg, row->key, sparse_floats(row), rows + (size_t)i * (size_t)dim, dim);
     }
 }
 
-static void rows_step(ps_sparse *table, uint32_t clock, const ps_push *push, const uint32_t *found, const float *rows,
-                      int64_t count)
+static void rows_step(ps_sparse *table, walk *at, uint32_t clock, const ps_push *push, const float *rows)
 {
     tri_optim_rows_begin(&table->rows, push->figures);
-    for (int64_t i = 0; i < count; i++) {
-        float *values = sparse_floats(row_touch(table, found, i, count, clock));
+    for (int64_t i = 0; i < at->count; i++) {
+        float *values = sparse_floats(row_touch(at, i, clock));
         float *state[TRI_OPTIM_MAX_STATE] = {NULL};
         for (int s = 0; s < table->rows.states; s++)
             state[s] = values + (s + 1) * table->dim;
@@ -246,27 +271,28 @@ static void rows_step(ps_sparse *table, uint32_t clock, const ps_push *push, con
 tri_status ps_sparse_push(ps_sparse *table, const ps_push *push, const uint64_t *keys, const float *rows, int64_t count)
 {
     uint32_t clock = clock_of(push->clock);
-    const uint32_t *found;
+    const sparse_list *list;
     TRI_ASSERT(push->merge || (table->steps && push->figures));
-    TRI_TRY(sparse_resolve(table, push->look, keys, count, &found));
+    TRI_TRY(sparse_resolve(table, push->look, keys, count, &list));
+    walk at = walk_make(table, list);
     if (!push->merge)
-        rows_step(table, clock, push, found, rows, count);
+        rows_step(table, &at, clock, push, rows);
     else if (push->merge == ps_merge_add && table->dim == 1)
-        rows_add(table, clock, found, rows, count, 1);
+        rows_add(&at, clock, rows, 1);
     else if (push->merge == ps_merge_add)
-        rows_add(table, clock, found, rows, count, table->dim);
+        rows_add(&at, clock, rows, table->dim);
     else
-        rows_merge(table, clock, push, found, rows, count);
+        rows_merge(&at, clock, push, rows);
     return TRI_OK;
 }
 
 tri_status ps_sparse_touch(ps_sparse *table, int64_t clock, const uint64_t *keys, int64_t count)
 {
     uint32_t now = clock_of(clock);
-    const uint32_t *found;
+    const sparse_list *found;
     TRI_TRY(sparse_resolve(table, 0, keys, count, &found));
     for (int64_t i = 0; i < count; i++) {
-        sparse_row *row = sparse_row_at(table, found[i]);
+        sparse_row *row = sparse_row_at(table, found->rows[i]);
         row->clock = row->clock > now ? row->clock : now;
     }
     return TRI_OK;

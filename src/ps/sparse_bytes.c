@@ -57,10 +57,10 @@ static tri_status read_rows(ps_sparse *table, ps_reader *reader, int64_t count)
     uint64_t keys[BLOCK] = {0};
     for (int64_t i = 0; i < count; i++)
         keys[i] = tri_bytes_read_u64(reader->at + (size_t)i * (ROW_NBYTES + floats_nbytes));
-    const uint32_t *found;
+    const sparse_list *found;
     TRI_TRY(sparse_resolve(table, 0, keys, count, &found));
     for (int64_t i = 0; i < count; i++) {
-        sparse_row *row = sparse_row_at(table, found[i]);
+        sparse_row *row = sparse_row_at(table, found->rows[i]);
         ps_read_u64(reader);
         row->clock = ps_read_u32(reader);
         row->touches = ps_read_u32(reader);

@@ -54,7 +54,8 @@ typedef struct sparse_list {
     int64_t count;
     uint32_t *rows; /* [count]; NULL: no list */
     ps_slots slots; /* that the keys lie in */
-    bool whole;     /* all rows are there */
+    bool whole;     /* all rows are there, */
+    bool is_run;    /* and they lie one behind the other: rows[i] is rows[0] + i */
 } sparse_list;
 
 /* Lists whose rows are all there, a ring from the oldest on. */
@@ -162,8 +163,8 @@ bool sparse_rows_find(const ps_sparse *table, const uint64_t *keys, int64_t coun
 /* --- sparse_lists.c --- */
 /* Where the rows of a list are; valid until the next one is looked up, or the table changes. TRI_ENOMEM. */
 tri_status sparse_look(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const sparse_list **out);
-/* The same, and rows are made where there are none: rows[count]. */
-tri_status sparse_resolve(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const uint32_t **rows);
+/* The same, and rows are made where there are none. */
+tri_status sparse_resolve(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const sparse_list **out);
 void sparse_lists_drop(sparse_lists *lists);
 
 #endif

@@ -82,6 +82,18 @@ static tri_status found_room(ps_sparse *table, int64_t count)
     return TRI_OK;
 }
 
+/* All rows of the list that was looked up are there. */
+static void found_whole(ps_sparse *table)
+{
+    sparse_list *found = &table->found;
+    found->whole = true;
+    found->is_run = true;
+    for (int64_t i = 1; i < found->count && found->is_run; i++)
+        found->is_run = found->rows[i] == found->rows[0] + (uint32_t)i;
+    if (found->count >= PS_LIST_LEAST)
+        list_keep(table);
+}
+
 static tri_status list_look(ps_sparse *table, const uint64_t *keys, int64_t count, const sparse_list **out)
 {
     sparse_lists *lists = &table->lists;
@@ -101,9 +113,10 @@ static tri_status list_look(ps_sparse *table, const uint64_t *keys, int64_t coun
     table->found.whole = sparse_rows_find(table, keys, count, table->found.rows, &table->found.slots);
     table->found.hash = hash;
     table->found.count = count;
+    table->found.is_run = false;
     table->found_gone = table->gone;
-    if (table->found.whole && count >= PS_LIST_LEAST)
-        list_keep(table);
+    if (table->found.whole)
+        found_whole(table);
     *out = &table->found;
     return TRI_OK;
 }
@@ -139,20 +152,16 @@ static tri_status block_make(ps_sparse *table, const uint64_t *keys, int64_t cou
     return TRI_OK;
 }
 
-tri_status sparse_resolve(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const uint32_t **out)
+tri_status sparse_resolve(ps_sparse *table, ps_look look, const uint64_t *keys, int64_t count, const sparse_list **out)
 {
-    const sparse_list *list;
-    TRI_TRY(sparse_look(table, look, keys, count, &list));
-    *out = list->rows;
-    if (list != &table->found || list->whole)
+    TRI_TRY(sparse_look(table, look, keys, count, out));
+    if (*out != &table->found || table->found.whole)
         return TRI_OK;
     for (int64_t first = 0; first < count; first += BLOCK) {
         int64_t length = count - first < BLOCK ? count - first : BLOCK;
         TRI_TRY(block_make(table, keys + first, length, table->found.rows + first));
     }
-    table->found.whole = true;
-    if (count >= PS_LIST_LEAST)
-        list_keep(table);
+    found_whole(table);
     return TRI_OK;
 }
 

@@ -616,6 +616,77 @@ static void slots_with_many_rows_come_and_go(void **state)
     assert_int_equal(tri_memory_now().live, before.live);
 }
 
+/* All rows of a table, as bytes. */
+static void write_all(ps_sparse *table, tri_string *out)
+{
+    for (int slot = 0; slot < PS_SLOTS; slot++) {
+        ps_cursor cursor = {0};
+        int64_t count;
+        OK(ps_sparse_write(table, slot, &cursor, INT64_MAX, out, &count));
+    }
+}
+
+enum { RUN_ROWS = (1 << 20) + 700, RUN_LIST = 1500 }; /* of one value, the slab ends in the middle of the last list */
+static uint64_t run_keys[RUN_ROWS], run_back[RUN_ROWS];
+
+static ps_sparse *run_table(const ps_sparse_setup *setup, const uint64_t *list)
+{
+    ps_sparse *table;
+    OK(ps_sparse_create(setup, &table));
+    OK(ps_sparse_touch(table, 0, list, RUN_ROWS));
+    return table;
+}
+
+/* Once forwards, where all of the list lies in a row (or not, where two rows were exchanged), once backwards. */
+static void run_push(ps_sparse *forth, ps_sparse *back, const ps_push *push)
+{
+    static float values[RUN_LIST], reversed[RUN_LIST];
+    const uint64_t *list = run_keys + RUN_ROWS - RUN_LIST, *other = run_back;
+    for (int i = 0; i < RUN_LIST; i++)
+        values[i] = reversed[RUN_LIST - 1 - i] = (float)(i % 17 - 5);
+    OK(ps_sparse_push(forth, push, list, values, RUN_LIST));
+    OK(ps_sparse_push(back, push, other, reversed, RUN_LIST));
+    OK(ps_sparse_pull(forth, 0, list, RUN_LIST, values));
+    OK(ps_sparse_pull(back, 0, other, RUN_LIST, reversed));
+    for (int i = 0; i < RUN_LIST; i++)
+        assert_true(values[i] == reversed[RUN_LIST - 1 - i]);
+}
+
+static void rows_that_lie_in_a_row_take_in_what_they_would_elsewhere(void **state)
+{
+    (void)state;
+    tri_optim_config optim = optim_of("adagrad");
+    tri_optim_figures figures = {1, 0.1f, 1.0f, 1.0f};
+    int calls = 0;
+    const ps_push kinds[] = {{.merge = ps_merge_add}, {.figures = &figures}, {.merge = merge_hash, .arg = &calls}};
+    for (int i = 0; i < RUN_ROWS; i++)
+        run_keys[i] = run_back[RUN_ROWS - 1 - i] = key_of((uint64_t)i);
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        ps_sparse_setup setup = {.name = "run", .dim = 1, .optim = kinds[k].figures ? &optim : NULL};
+        ps_sparse *forth = run_table(&setup, run_keys), *back = run_table(&setup, run_keys);
+        uint64_t *two = run_keys + RUN_ROWS - RUN_LIST + 200;
+        tri_string first = {0}, second = {0};
+        for (int64_t clock = 1; clock < 6; clock++) {
+            ps_push push = kinds[k];
+            push.clock = clock;
+            run_push(forth, back, &push);
+            if (clock != 3)
+                continue;
+            assert_int_equal(ps_sparse_erase(forth, two, 2), 2); /* each comes back in the other's place */
+            assert_int_equal(ps_sparse_erase(back, two, 2), 2);
+        }
+        write_all(forth, &first);
+        write_all(back, &second);
+        assert_int_equal(first.nbytes, second.nbytes);
+        assert_memory_equal(first.text, second.text, first.nbytes);
+        tri_string_fini(&first);
+        tri_string_fini(&second);
+        ps_sparse_destroy(forth);
+        ps_sparse_destroy(back);
+    }
+    assert_int_equal(calls, 2 * 5 * RUN_LIST);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -632,6 +703,7 @@ int main(void)
         cmocka_unit_test(running_out_of_memory_changes_nothing),
         cmocka_unit_test(a_list_that_comes_again_says_what_its_keys_say),
         cmocka_unit_test(slots_with_many_rows_come_and_go),
+        cmocka_unit_test(rows_that_lie_in_a_row_take_in_what_they_would_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
