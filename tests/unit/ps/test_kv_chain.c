@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_kv_chain.c: servers with backups that are killed at any moment and started again: no push is lost or counts
- * twice, and bsp gives the same bits. Members of the job are processes: this program, told so by its environment.
+ * test_kv_chain.c: servers with backups, and workers, that are killed at any moment and started again: no push is lost
+ * or counts twice, and bsp gives the same bits. Members of the job are processes: this program, told so by its
+ * environment. By hand, more kills of anybody and how long each holds up the others:
+ *
+ *     unit_ps_test_kv_chain kills=100
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +26,7 @@
 #define FEW     24 /* pushes of a run whose first moments are looked at */
 #define DIM     8
 #define OPENS   "opens its table"
+#define LIVES   "lives:"
 
 /* --- a member --- */
 
@@ -82,6 +88,74 @@ static int count_run(tri_kv *kv, int pushes)
     return wrong > 0;
 }
 
+/* What members and job tell each other meanwhile: memory that they share. */
+typedef struct progress {
+    _Atomic int64_t answered[WORKERS]; /* pushes of each worker, of all its lives */
+    _Atomic int64_t halves;            /* lives that found a push taken in by some servers and not by others */
+    atomic_bool stop;
+} progress;
+
+static progress *progress_map(const char *path)
+{
+    int fd = open(path, O_RDWR);
+    void *memory = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(progress), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* A worker that may be killed: its life before has pushed to each key as often as the row says, perhaps once more to
+ * some keys than to others. */
+static int lives_run(tri_kv *kv, const char *path)
+{
+    static uint64_t keys[KEYS], some[KEYS];
+    static float rows[KEYS * DIM], got[KEYS * DIM], ends[WORKERS];
+    const uint64_t workers[WORKERS] = {0, 1};
+    int own = tri_kv_worker(kv), wrong = 0;
+    progress *shared = progress_map(path);
+    tri_kv_table *table, *ended;
+    MUST(shared ? TRI_OK : tri_fail(TRI_EIO, "no %s", path));
+    MUST(tri_kv_table_open(kv, "count", DIM, "merge: count", &table));
+    MUST(tri_kv_table_open(kv, "ended", 1, "merge: assign", &ended));
+    for (int i = 0; i < KEYS; i++)
+        keys[i] = (uint64_t)i * 1000003;
+    MUST(tri_kv_pull(table, keys, KEYS, got, NULL));
+    float least = got[1 + own], most = least;
+    for (int i = 0; i < KEYS; i++) {
+        least = got[i * DIM + 1 + own] < least ? got[i * DIM + 1 + own] : least;
+        most = got[i * DIM + 1 + own] > most ? got[i * DIM + 1 + own] : most;
+    }
+    wrong += most > least + 1;
+    atomic_fetch_add(&shared->halves, most > least);
+    float p = least;
+    for (; p < most || !atomic_load(&shared->stop); atomic_fetch_add(&shared->answered[own], 1)) {
+        int64_t count = 0;
+        p++;
+        for (int i = 0; i < KEYS; i++)
+            if (got[i * DIM + 1 + own] < p) {
+                some[count] = keys[i];
+                rows[count++ * DIM + 1 + own] = p;
+            }
+        MUST(tri_kv_push(table, -1, some, rows, count, NULL));
+        MUST(tri_kv_pull(table, keys, KEYS, got, NULL));
+        for (int i = 0; i < KEYS; i++)
+            wrong += got[i * DIM + 1 + own] != p;
+        tri_sleep_ns(TRI_NS_PER_MS);
+    }
+    MUST(tri_kv_push(ended, -1, &workers[own], &p, 1, NULL));
+    for (bool all = false; !all; tri_sleep_ns(5 * TRI_NS_PER_MS)) {
+        MUST(tri_kv_pull(ended, workers, WORKERS, ends, NULL));
+        all = ends[0] > 0 && ends[1] > 0;
+    }
+    MUST(tri_kv_pull(table, keys, KEYS, got, NULL));
+    for (int i = 0; i < KEYS; i++)
+        wrong += got[i * DIM] != ends[0] + ends[1] || got[i * DIM + 1] != ends[0] || got[i * DIM + 2] != ends[1];
+    if (wrong > 0)
+        fprintf(stderr, "worker %d: %d counts are wrong: row 0: %g of %g and %g\n", own, wrong, (double)got[0],
+                (double)ends[0], (double)ends[1]);
+    return wrong > 0;
+}
+
 /* Prints the hash of its rows: servers may be killed, or not. */
 static int bits_run(tri_kv *kv, const char *path)
 {
@@ -103,7 +177,7 @@ static int bits_run(tri_kv *kv, const char *path)
     return atomic_load(&rig.failures) > 0;
 }
 
-/* what: a number of pushes, or a path for the hash. */
+/* what: a number of pushes, a path for the hash, or LIVES and the path of what is shared. */
 static int member(const char *what)
 {
     static const tri_kv_merge_row merges[] = {{"count", count, NULL}, {NULL, NULL, NULL}};
@@ -111,7 +185,9 @@ static int member(const char *what)
     MUST(tri_kv_join(&(tri_kv_job){.timeout_s = 60, .options = options, .merges = merges}, &kv));
     if (!kv)
         return 0;
-    int failed = what[0] == '/' ? bits_run(kv, what) : count_run(kv, atoi(what));
+    int failed = strncmp(what, LIVES, strlen(LIVES)) == 0 ? lives_run(kv, what + strlen(LIVES))
+                 : what[0] == '/'                         ? bits_run(kv, what)
+                                                          : count_run(kv, atoi(what));
     MUST(tri_kv_close(kv));
     return failed;
 }
@@ -121,7 +197,7 @@ static int member(const char *what)
 typedef struct job {
     tri_store_server *store;
     int world, servers;
-    const char *what;   /* a number of pushes, or a path for the hash */
+    const char *what;   /* as of member() */
     FILE *said, *reads; /* what all members say, and a place of its own there */
     long mark;          /* where that was when a server was killed last */
     pid_t members[16];
@@ -214,13 +290,21 @@ static int workers_left(job *at, int *failed)
     return left;
 }
 
-static void server_kill(job *at, rig_random *random)
+static void rank_kill(job *at, int rank)
 {
-    int status, rank = at->world - at->servers + (int)rig_below(random, (uint64_t)at->servers);
+    int status;
     kill(at->members[rank], SIGKILL);
     waitpid(at->members[rank], &status, 0);
+    if (rank < at->world - at->servers)
+        return;
     fseek(at->reads, 0, SEEK_END);
     at->mark = ftell(at->reads);
+}
+
+static void server_kill(job *at, rig_random *random)
+{
+    int rank = at->world - at->servers + (int)rig_below(random, (uint64_t)at->servers);
+    rank_kill(at, rank);
     tri_sleep_ns((int64_t)rig_below(random, 100) * TRI_NS_PER_MS); /* meanwhile the last one learns lists of keys */
     member_start(at, rank);
 }
@@ -291,6 +375,80 @@ static void no_push_is_lost_or_counts_twice_when_servers_are_killed(void **state
     assert_int_equal(job_run(pushes, 2, 4, 7), 0);
 }
 
+/* Nanoseconds until all workers have made a push that began after the kill; -1: that takes too long. */
+static int64_t kill_any(job *at, int rank, progress *shared)
+{
+    int64_t wanted[WORKERS], start_ns = tri_now_ns();
+    for (int w = 0; w < WORKERS; w++)
+        wanted[w] = atomic_load(&shared->answered[w]) + 2;
+    rank_kill(at, rank);
+    if (rank < WORKERS) /* what its next life pushes began after it */
+        wanted[rank] = atomic_load(&shared->answered[rank]) + 1;
+    member_start(at, rank);
+    for (int w = 0; w < WORKERS; w++)
+        while (atomic_load(&shared->answered[w]) < wanted[w]) {
+            if (tri_now_ns() - start_ns > INT64_C(30) * TRI_NS_PER_S)
+                return -1;
+            tri_sleep_ns(TRI_NS_PER_MS);
+        }
+    return tri_now_ns() - start_ns;
+}
+
+static int order_ns(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Kills anybody, so often. How many workers have failed. */
+static int lives_job(int kills, uint64_t seed)
+{
+    char path[64], what[sizeof(path) + sizeof(LIVES)];
+    int64_t held_up[1000];
+    int failed = 0, killed = 0, of_servers = 0;
+    int64_t end_ns = tri_deadline_after_ms(30000 + kills * INT64_C(3000));
+    rig_random random = {.rng = {seed, 3}};
+    job at = {.servers = SERVERS, .what = what};
+    snprintf(path, sizeof(path), "/tmp/trireme-lives-%d", (int)getpid());
+    snprintf(what, sizeof(what), LIVES "%s", path);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && ftruncate(fd, sizeof(progress)) == 0);
+    close(fd);
+    progress *shared = progress_map(path);
+    assert_non_null(shared);
+    job_start(&at);
+    while (killed < kills && tri_now_ns() < end_ns) {
+        tri_sleep_ns((int64_t)rig_below(&random, 150) * TRI_NS_PER_MS);
+        int rank = (int)rig_below(&random, (uint64_t)at.world);
+        if (!is_settled(&at) || atomic_load(&shared->answered[0]) == 0 || atomic_load(&shared->answered[1]) == 0)
+            continue;
+        held_up[killed] = kill_any(&at, rank, shared);
+        if (held_up[killed] < 0)
+            break;
+        of_servers += rank >= WORKERS;
+        killed++;
+    }
+    int64_t pushes = atomic_load(&shared->answered[0]) + atomic_load(&shared->answered[1]);
+    int64_t halves = atomic_load(&shared->halves);
+    atomic_store(&shared->stop, true);
+    failed = job_end(&at, failed + (killed < kills), tri_deadline_after_ms(60000));
+    munmap(shared, sizeof(*shared));
+    unlink(path);
+    qsort(held_up, (size_t)killed, sizeof(held_up[0]), order_ns);
+    if (killed > 0)
+        print_message("%d kills, %d of them of servers; %lld pushes, %lld half taken in; all workers had pushed again "
+                      "after %.0f ms (median), %.0f (most)\n",
+                      killed, of_servers, (long long)pushes, (long long)halves, 1e-6 * (double)held_up[killed / 2],
+                      1e-6 * (double)held_up[killed - 1]);
+    return failed;
+}
+
+static void no_push_is_lost_or_counts_twice_whoever_is_killed(void **state)
+{
+    (void)state;
+    assert_int_equal(lives_job(12, 11), 0);
+}
+
 /* A server is killed while the first worker opens its table. */
 static int first_run(uint64_t seed)
 {
@@ -340,15 +498,19 @@ static void bsp_gives_the_same_bits_when_servers_are_killed(void **state)
     assert_string_equal(got, wanted);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const char *what = getenv("KV_MEMBER");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_may_be_killed_while_tables_are_opened),
         cmocka_unit_test(no_push_is_lost_or_counts_twice_when_servers_are_killed),
+        cmocka_unit_test(no_push_is_lost_or_counts_twice_whoever_is_killed),
         cmocka_unit_test(bsp_gives_the_same_bits_when_servers_are_killed),
     };
     if (what)
         return member(what);
+    int kills = 0;
+    if (argc > 1 && sscanf(argv[1], "kills=%d", &kills) == 1 && kills > 0 && kills <= 1000)
+        return lives_job(kills, argc > 2 ? strtoull(argv[2], NULL, 10) : 1) > 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
