@@ -24,8 +24,8 @@ static tri_status come_back(const tri_ps_config *ps, int number, bool trains, tr
         return tri_ps_server_restore(server, tri_ps_consistency(ps) == PS_BSP);
     if (ps->replicas < 2)
         return tri_fail(TRI_EPEER,
-                        "server %d was started again, but what it held is lost: with ps.replicas 2 another would have "
-                        "it",
+                        "server %d was started again, but the rows that it held are lost: begin again with the newest "
+                        "tri_kv_save(); with ps.replicas 2 another server would have them",
                         number);
     return tri_ps_server_return(server);
 }

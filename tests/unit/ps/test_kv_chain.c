@@ -27,10 +27,12 @@
 #define DIM     8
 #define OPENS   "opens its table"
 #define LIVES   "lives:"
+#define ALONE   "100000" /* pushes without a backup: more than are made before a server is killed */
 
 /* --- a member --- */
 
 static const char *const options[] = {"comm.interface=lo", "ps.replicas=2", "comm.timeout_s=60", NULL};
+static const char *const options_alone[] = {"comm.interface=lo", "ps.replicas=1", "ps.retry_s=2", NULL};
 
 /* Counts pushes, and that each worker's come in their order. */
 static void count(void *arg, uint64_t key, float *row, const float *pushed, int dim)
@@ -182,7 +184,9 @@ static int member(const char *what)
 {
     static const tri_kv_merge_row merges[] = {{"count", count, NULL}, {NULL, NULL, NULL}};
     tri_kv *kv;
-    MUST(tri_kv_join(&(tri_kv_job){.timeout_s = 60, .options = options, .merges = merges}, &kv));
+    bool alone = strcmp(what, ALONE) == 0;
+    tri_kv_job job = {.timeout_s = alone ? 5 : 60, .options = alone ? options_alone : options, .merges = merges};
+    MUST(tri_kv_join(&job, &kv));
     if (!kv)
         return 0;
     int failed = strncmp(what, LIVES, strlen(LIVES)) == 0 ? lives_run(kv, what + strlen(LIVES))
@@ -375,6 +379,37 @@ static void no_push_is_lost_or_counts_twice_when_servers_are_killed(void **state
     assert_int_equal(job_run(pushes, 2, 4, 7), 0);
 }
 
+static void line_lost(void *arg, const char *text)
+{
+    *(bool *)arg |= strstr(text, "the rows that it held are lost: begin again with the newest tri_kv_save()") != NULL;
+}
+
+/* Nobody goes on with rows that began anew without a word. */
+static void a_server_that_is_lost_without_a_backup_ends_the_job_and_says_so(void **state)
+{
+    job at = {.servers = 2, .what = ALONE};
+    rig_random random = {.rng = {1, 2}};
+    bool opens = false, said = false;
+    int failed = 0, status, rank = WORKERS + 1;
+    int64_t end_ns = tri_deadline_after_ms(60000);
+    (void)state;
+    job_start(&at);
+    for (; !opens && tri_now_ns() < end_ns; tri_sleep_ns(TRI_NS_PER_MS))
+        lines_read(&at, 0, line_opens, &opens);
+    tri_sleep_ns((200 + (int64_t)rig_below(&random, 100)) * TRI_NS_PER_MS);
+    rank_kill(&at, rank);
+    member_start(&at, rank);
+    waitpid(at.members[rank], &status, 0);
+    at.members[rank] = 0;
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    lines_read(&at, 0, line_lost, &said);
+    assert_true(said);
+    while (workers_left(&at, &failed) > 0 && tri_now_ns() < end_ns)
+        tri_sleep_ns(5 * TRI_NS_PER_MS);
+    assert_int_equal(failed, WORKERS);
+    (void)job_end(&at, 0, end_ns);
+}
+
 /* Nanoseconds until all workers have made a push that began after the kill; -1: that takes too long. */
 static int64_t kill_any(job *at, int rank, progress *shared)
 {
@@ -506,6 +541,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_push_is_lost_or_counts_twice_when_servers_are_killed),
         cmocka_unit_test(no_push_is_lost_or_counts_twice_whoever_is_killed),
         cmocka_unit_test(bsp_gives_the_same_bits_when_servers_are_killed),
+        cmocka_unit_test(a_server_that_is_lost_without_a_backup_ends_the_job_and_says_so),
     };
     if (what)
         return member(what);
