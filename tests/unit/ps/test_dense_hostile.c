@@ -3,6 +3,8 @@
  * test_dense_hostile.c: a client that knows the token and says what no sound worker says of a table of weights: it is
  * refused, what it says twice counts once, and the worker beside it notices nothing.
  */
+#include <math.h>
+
 #include "base/memory.h"
 #include "base/runtime.h"
 #include "kernel/kernel.h"
@@ -322,6 +324,42 @@ static void what_is_said_again_counts_once(void **state)
     run(&at);
 }
 
+/* Two pushes of one who has not pulled in between: the second one's gradient is of weights that have moved since. */
+static void pushes_come_late(scene *at)
+{
+    const float first = -0.125f;                               /* lr 0.5 / 2 workers, gradient 2 / 4 */
+    const float late = 0.5f + 4.0f * 0.5f * 0.5f * first;      /* g + strength * g * g * (now - seen) */
+    const float wanted = first - 0.25f * (0.9f * 0.5f + late); /* with the momentum of the first one */
+    for (size_t i = 0; i < TRI_COUNT_OF(body); i++)
+        body[i] = 2;
+    for (int b = 0; b < at->spec.cut_count; b++)
+        (void)say(at, (ps_head){.kind = PS_PULL, .block = (uint32_t)b}, NULL, true);
+    for (int64_t step = 0; step < 2; step++)
+        for (int b = 0; b < at->spec.cut_count; b++)
+            if (say(at,
+                    (ps_head){.kind = PS_PUSH,
+                              .clock = step,
+                              .nbytes = block_nbytes(at, b),
+                              .block = (uint32_t)b,
+                              .part = {0, 1},
+                              .extra = 4},
+                    body, true))
+                snprintf(at->message, sizeof(at->message), "a sound push is refused: %.80s", at->why);
+    note(at, WORKER, weights_pull(at));
+    for (int i = 0; i < 5000 && !at->message[0]; i++)
+        if (fabsf(at->values[i] - wanted) > 1e-6f)
+            snprintf(at->message, sizeof(at->message), "element %d is %f, want %f", i, (double)at->values[i],
+                     (double)wanted);
+}
+
+static void a_late_gradient_is_compensated(void **state)
+{
+    (void)state;
+    static scene at;
+    at = (scene){.options = {"consistency", "async", "delay_compensation", "4"}, .body = pushes_come_late};
+    run(&at);
+}
+
 static ps_head anything(const scene *at, rig_random *random)
 {
     static const ps_kind kinds[] = {PS_HELLO, PS_OPEN,  PS_INIT, PS_READY, PS_PUSH,   PS_PUSH,       PS_PUSH, PS_TAIL,
@@ -383,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_refused_and_says_why),
         cmocka_unit_test(what_is_said_again_counts_once),
+        cmocka_unit_test(a_late_gradient_is_compensated),
         cmocka_unit_test(nonsense_ends_no_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,39 @@ static void each_merge_does_what_its_name_says(void **state)
     assert_true(kv_rig_run(&(kv_rig){.servers = 2, .workers = 1, .merges = merges, .body = merge_body}));
 }
 
+/* The rate of a row's optimizer falls with the steps of the run, whoever counts them. */
+static void schedule_body(kv_seat *seat)
+{
+    static const char *const kinds[] = {"async", "ssp", "bsp"};
+    for (size_t c = 0; c < sizeof(kinds) / sizeof(kinds[0]); c++) {
+        char options[256];
+        uint64_t key = 77;
+        float up[DIM] = {1, 1, 1, 1, 1}, got[DIM];
+        tri_kv_table *table;
+        snprintf(options, sizeof(options),
+                 "consistency: %s, shards: 1, merge: optim, steps: 3, optim: {name: sgd, lr: 0.5, momentum: 0, "
+                 "schedule: step, step_every: 1, step_factor: 0.5}",
+                 kinds[c]);
+        KV_OK(seat, tri_kv_table_open(seat->kv, kinds[c], DIM, options, &table));
+        float wanted = 0, rate = 0.5f;
+        int64_t begin = tri_kv_step(table);
+        for (int64_t step = begin; step < begin + 3; step++, rate *= 0.5f) {
+            KV_OK(seat, tri_kv_push(table, strcmp(kinds[c], "bsp") == 0 ? 0 : -1, &key, up, 1, NULL));
+            KV_OK(seat, tri_kv_clock(seat->kv));
+            KV_OK(seat, tri_kv_pull(table, &key, 1, got, NULL));
+            wanted -= rate;
+            for (int e = 0; e < DIM; e++)
+                KV_CHECK(seat, got[e] == wanted);
+        }
+    }
+}
+
+static void the_rate_of_an_optimizer_follows_the_steps_of_the_run(void **state)
+{
+    (void)state;
+    assert_true(kv_rig_run(&(kv_rig){.servers = 2, .workers = 1, .body = schedule_body}));
+}
+
 static void initial_body(kv_seat *seat)
 {
     enum { COUNT = 4000 };
@@ -236,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_of_all_workers_add_up),
         cmocka_unit_test(each_merge_does_what_its_name_says),
+        cmocka_unit_test(the_rate_of_an_optimizer_follows_the_steps_of_the_run),
         cmocka_unit_test(rows_begin_with_what_the_options_say),
         cmocka_unit_test(many_requests_are_under_way_at_once_within_the_window),
         cmocka_unit_test(arrays_add_up_whatever_their_length),
