@@ -38,6 +38,8 @@ struct scene {
     tri_post *post;
     tri_line *line;
     bool refused, answered, over;
+    bool is_slow;     /* the links are */
+    int heard, of[8]; /* blocks whose values came, in their order */
     char why[256];
     tri_status statuses[ENDS];
     char message[256];
@@ -144,6 +146,8 @@ static bool hostile_letter(void *arg, tri_line *line, const tri_letter *letter, 
         snprintf(at->why, sizeof(at->why), "%.*s", (int)head.nbytes, (const char *)body);
     }
     at->answered = at->answered || head.kind == PS_STATS;
+    if (head.kind == PS_VALUES && at->heard < (int)TRI_COUNT_OF(at->of))
+        at->of[at->heard++] = (int)head.block;
     return true;
 }
 
@@ -218,6 +222,8 @@ static void fiber_body(int index, void *arg)
 static void run(scene *at)
 {
     tri_hub_config config = {.world = ENDS};
+    if (at->is_slow)
+        config.fabric = (tri_fabric_config){.latency_us = 50, .bandwidth = 1000000, .message_us = 1};
     tri_sim_config sim = {.seed = 3};
     OK(scene_make(at));
     OK(tri_hub_create(&config, &at->hub));
@@ -360,6 +366,28 @@ static void a_late_gradient_is_compensated(void **state)
     run(&at);
 }
 
+/* Asks for all blocks at once, the last one first. */
+static void all_are_pulled(scene *at)
+{
+    hostile_dial(at, true);
+    for (int b = at->spec.cut_count - 1; b >= 0; b--)
+        letter_send(at, (ps_head){.kind = PS_PULL, .block = (uint32_t)b}, NULL);
+    while (at->line && at->heard < at->spec.cut_count && !at->over)
+        (void)tri_post_turn(at->post, tri_deadline_after_ms(1000));
+}
+
+/* What the next forward pass reads first overtakes what waits with it for the link. */
+static void values_of_the_first_layers_come_first(void **state)
+{
+    (void)state;
+    static scene at;
+    at = (scene){.options = {"consistency", "async"}, .is_slow = true, .body = all_are_pulled};
+    run(&at);
+    assert_int_equal(at.heard, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(at.of[i], i);
+}
+
 static ps_head anything(const scene *at, rig_random *random)
 {
     static const ps_kind kinds[] = {PS_HELLO, PS_OPEN,  PS_INIT, PS_READY, PS_PUSH,   PS_PUSH,       PS_PUSH, PS_TAIL,
@@ -422,6 +450,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_refused_and_says_why),
         cmocka_unit_test(what_is_said_again_counts_once),
         cmocka_unit_test(a_late_gradient_is_compensated),
+        cmocka_unit_test(values_of_the_first_layers_come_first),
         cmocka_unit_test(nonsense_ends_no_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
