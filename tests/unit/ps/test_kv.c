@@ -4,6 +4,7 @@
  */
 #include "unit/ps/kv_rig.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -264,6 +265,44 @@ static void what_is_wrong_with_a_call_is_said_and_harms_nothing(void **state)
     assert_true(kv_rig_run(&(kv_rig){.servers = 2, .workers = 1, .body = wrong_body}));
 }
 
+/* --- many workers --- */
+
+static int threads_count(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+/* Each worker here has a thread of its own; the server has none more for it. */
+static void a_server_has_no_thread_for_each_of_its_workers(void **state)
+{
+    enum { WORKERS = 24 };
+    (void)state;
+    kv_rig rig = {.servers = 1, .workers = WORKERS};
+    tri_kv *kvs[WORKERS];
+    const uint64_t key = 5;
+    float row[DIM] = {1}, got[DIM] = {0};
+    int first = 0;
+    assert_true(kv_rig_serve(&rig));
+    for (int w = 0; w < WORKERS; w++) {
+        tri_kv_table *table;
+        OK(kv_rig_join(&rig, w, &kvs[w]));
+        OK(tri_kv_table_open(kvs[w], "table", DIM, "merge: add", &table));
+        OK(tri_kv_push_pull(table, &key, row, got, 1, NULL));
+        first = w == 0 ? threads_count() : first;
+    }
+    assert_int_equal(threads_count(), first + WORKERS - 1);
+    assert_true(got[0] == WORKERS);
+    for (int w = 0; w < WORKERS; w++)
+        OK(tri_kv_close(kvs[w]));
+    assert_true(kv_rig_close(&rig));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +312,7 @@ int main(void)
         cmocka_unit_test(rows_begin_with_what_the_options_say),
         cmocka_unit_test(many_requests_are_under_way_at_once_within_the_window),
         cmocka_unit_test(arrays_add_up_whatever_their_length),
+        cmocka_unit_test(a_server_has_no_thread_for_each_of_its_workers),
         cmocka_unit_test(what_is_wrong_with_a_call_is_said_and_harms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
