@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "cluster/members.h"
+#include "cluster/members_impl.h"
 
 #define PROCESSES   256  /* of a run, at most */
 #define GENERATIONS 2048 /* likewise */
@@ -55,6 +55,8 @@ typedef struct meeting {
 typedef struct run {
     tri_store *store;
     int founders, least, most, restarts, kills, stops;
+    int64_t step_ns; /* 0: STEP_NS */
+    int64_t life_ns; /* nobody lives longer; 0: half of them live on */
     uint64_t seed, drawn;
     process processes[PROCESSES];
     int count;
@@ -144,6 +146,12 @@ static tri_status guarded_add(tri_store *store, const char *key, int64_t amount,
     GUARDED(p, tri_store_add(p->run->store, key, amount, after, deadline_ns));
 }
 
+static tri_status guarded_raise(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    process *p = of_store(store);
+    GUARDED(p, tri_store_raise(p->run->store, key, least, after, deadline_ns));
+}
+
 static tri_status guarded_remove(tri_store *store, const char *key, int64_t deadline_ns)
 {
     process *p = of_store(store);
@@ -168,6 +176,7 @@ static const tri_store_ops guarded_ops = {.name = "guarded",
                                           .set = guarded_set,
                                           .wait = guarded_wait,
                                           .add = guarded_add,
+                                          .raise = guarded_raise,
                                           .remove = guarded_remove,
                                           .claim = guarded_claim};
 
@@ -280,7 +289,7 @@ static bool form(process *p, meeting *at)
     }
     if (!all_come(p, &at->formed))
         return false;
-    if (tri_members_rank(p->members) == 0 && tri_members_sweep(p->members, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+    if (tri_members_rank(p->members) == 0 && tri_members_sweep(p->members, NULL, NULL, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
         return false;
     if (newest < 0)
         state_begin(p);
@@ -297,7 +306,7 @@ static bool form(process *p, meeting *at)
 static void train(process *p, meeting *at)
 {
     while (p->step < STEPS && !tri_members_called(p->members)) {
-        tri_sleep_ns(STEP_NS);
+        tri_sleep_ns(p->run->step_ns > 0 ? p->run->step_ns : STEP_NS);
         if (!all_come(p, &at->arrived[p->step]))
             return;
         p->state = mixed(p->state, (uint64_t)p->step);
@@ -356,9 +365,10 @@ static void process_start(run *all, int number, int starts)
     *p = (process){.run = all, .store = {.ops = &guarded_ops}, .number = number};
     snprintf(p->id, sizeof p->id, "%d.%d", number, starts);
     int64_t now_ns = tri_now_ns();
-    if (all->kills > 0 && draw(all, 2)) {
+    int64_t life_ns = all->life_ns > 0 ? all->life_ns : 100 * TRI_NS_PER_MS;
+    if (all->kills > 0 && (all->life_ns > 0 || draw(all, 2))) {
         all->kills--;
-        p->dies_ns = now_ns + (int64_t)draw(all, 100 * TRI_NS_PER_MS) + 1;
+        p->dies_ns = now_ns + (int64_t)draw(all, (uint64_t)life_ns) + 1;
     }
     if (all->stops > 0 && draw(all, 3) == 0) {
         all->stops--;
@@ -496,9 +506,81 @@ static void what_was_found_once_stays_found(void **state)
         run_free(rough_run(seeds[i]));
 }
 
+/* --- what is forgotten --- */
+
+static bool is_kept(run *all, const char *key)
+{
+    char *text;
+    size_t nbytes;
+    bool there = tri_store_wait(all->store, key, &text, &nbytes, 0) == TRI_OK;
+    if (there)
+        tri_free(text);
+    return there;
+}
+
+static int numbered_kept(run *all, const char *before, int count, const char *after)
+{
+    char key[96];
+    int kept = 0;
+    for (int i = 1; i <= count; i++) {
+        snprintf(key, sizeof key, "%s%d%s", before, i, after);
+        kept += is_kept(all, key);
+    }
+    return kept;
+}
+
+/* Ends that are told, and generations, with what they were made with. */
+static int all_kept(run *all, int generations)
+{
+    char key[64];
+    int kept = numbered_kept(all, "news/", 4 * PROCESSES, "") + numbered_kept(all, "gen/", generations, "") +
+               numbered_kept(all, "gen/", generations, "/newcomers");
+    for (int i = 0; i < all->count; i++) {
+        snprintf(key, sizeof key, "gone/%s", all->processes[i].id);
+        kept += is_kept(all, key);
+    }
+    for (int g = 1; g <= generations; g++) {
+        snprintf(key, sizeof key, "gen/%d/new/", g);
+        kept += numbered_kept(all, key, 20, "");
+        for (int i = 0; i < all->count; i++) {
+            snprintf(key, sizeof key, "gen/%d/in/%s", g, all->processes[i].id);
+            kept += is_kept(all, key);
+        }
+    }
+    return kept;
+}
+
+/* Somebody dies all the time, and comes back: what the store holds in the end is a matter of the last generations, not
+ * of how many there were (it was 2.5 keys for each death). Whoever dies while it takes something away may leave it. */
+static void a_store_holds_no_more_after_many_deaths(void **state)
+{
+    const run settings = {.founders = 4,
+                          .least = 1,
+                          .most = 4,
+                          .step_ns = 40 * TRI_NS_PER_MS,
+                          .life_ns = TRI_NS_PER_S,
+                          .kills = 150,
+                          .restarts = 1000};
+    int born = 0;
+    (void)state;
+    for (int seed = 1; seed <= 20; seed++) {
+        run one = settings;
+        one.stops = seed % 2 ? 0 : 30;
+        run *all = seed_run((uint64_t)seed, one);
+        int kept = all_kept(all, (int)all->newest + 2);
+        if (kept > 32)
+            print_message("seed %d: %d generations of %d processes: %d keys\n", seed, (int)all->newest, all->count,
+                          kept);
+        assert_true(kept <= 32);
+        born += all->count;
+        run_free(all);
+    }
+    assert_true(born > 1000);
+}
+
 /* --- news --- */
 
-#define REQUESTS 4 /* gone/<id>, news/count, news/<i>, news/count */
+#define REQUESTS 5 /* gone/<id>, news/count, news/<i>, news/oldest, news/count */
 
 /* One dies after `looks` looks at the clock while it tells that 7.0 has ended; then the launcher tells of 1.0. */
 static void news_run(int index, void *arg)
@@ -684,6 +766,121 @@ static void who_says_nothing_after_a_generation_did_not_form_is_done_without(voi
     run_free(all);
 }
 
+static void generation_sweep(process *p)
+{
+    if (tri_members_rank(p->members) != 0)
+        broke(p->run, "another one is the first");
+    if (tri_members_sweep(p->members, NULL, NULL, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+        broke(p->run, tri_last_error());
+}
+
+static bool all_are_lost(void *arg, int rank)
+{
+    (void)arg;
+    (void)rank;
+    return true;
+}
+
+static void late_join(void *arg)
+{
+    process *p = arg;
+    if (tri_members_next(p->members, 0, all_are_lost, NULL, tri_now_ns() + TRI_NS_PER_S) != TRI_OK)
+        broke(p->run, tri_last_error());
+}
+
+/* 0.0 stands still in generation 1 until there are three more, and 2 and 3 are forgotten. It takes itself for the last
+ * one that is left, and claims generation 2. */
+static void late_run(int index, void *arg)
+{
+    run *all = arg;
+    process *p = all->processes;
+    (void)index;
+    askers_open(all);
+    generation_meet(all, 0, 1);
+    generation_sweep(&p[0]);
+    for (int64_t number = 2; number <= 4; number++) {
+        others_give_up(all, number);
+        generation_sweep(&p[1]);
+    }
+    if (numbered_kept(all, "gen/", 9, "") != 1 || !is_kept(all, "gen/4"))
+        broke(all, "what is over is not forgotten");
+    word_check(&p[0], true, false); /* whatever it was */
+    if (tri_thread_start(&p[0].thread, "late", late_join, &p[0]) != TRI_OK)
+        broke(all, "no thread");
+    tri_sleep_ns(200 * TRI_NS_PER_MS);
+    if (tri_members_rank(p[0].members) >= 0)
+        broke(all, "two generations at once");
+    generation_meet(all, 1, 5);
+    tri_thread_join(p[0].thread);
+    if (tri_members_now(p[0].members)->number != 5 || tri_members_rank(p[0].members) != 2)
+        broke(all, "who was late is no newcomer");
+    if (numbered_kept(all, "gen/", 3, "") + numbered_kept(all, "gen/", 3, "/formed") + is_kept(all, "gen/2/in/0.0") > 0)
+        broke(all, "what a late one says stays");
+    for (int i = 0; i < ASKERS; i++)
+        tri_members_close(p[i].members);
+}
+
+static void a_late_one_learns_that_it_was_left_out(void **state)
+{
+    (void)state;
+    run *all = tri_alloc_zero(1, sizeof *all);
+    assert_non_null(all);
+    assert_int_equal(tri_store_memory(&all->store), TRI_OK);
+    assert_int_equal(tri_sim_run(&(tri_sim_config){.stack_nbytes = 64 << 10}, 1, late_run, all), TRI_OK);
+    if (all->failures > 0)
+        print_message("%s\n", all->failed);
+    assert_int_equal(all->failures, 0);
+    run_free(all);
+}
+
+/* The ear of 0.0 hears again when what it missed is forgotten. */
+static void ear_run(int index, void *arg)
+{
+    run *all = arg;
+    process *p = all->processes;
+    int64_t after, late_ns = tri_now_ns() + 5 * TRI_NS_PER_S;
+    (void)index;
+    askers_open(all);
+    generation_meet(all, 0, 1);
+    /* as of a sweep of others, while the ear stood still */
+    if (tri_store_raise(all->store, "news/count", 20, &after, late_ns) != TRI_OK ||
+        tri_store_raise(all->store, "news/oldest", 21, &after, late_ns) != TRI_OK)
+        broke(all, "nothing can be raised");
+    tri_sleep_ns(3 * TRI_NS_PER_S);
+    if (atomic_load(tri_members_broken(p[0].members)))
+        broke(all, "its generation is the newest, and nobody of it has ended");
+    if (tri_members_tell(all->store, "call 2", late_ns) != TRI_OK || !is_kept(all, "news/21"))
+        broke(all, "what is told after it is not where it should be");
+    tri_sleep_ns(TRI_NS_PER_S);
+    if (!tri_members_called(p[0].members))
+        broke(all, "an ear is deaf");
+    if (tri_store_raise(all->store, "gen/now", 3, &after, late_ns + TRI_NS_PER_S) != TRI_OK ||
+        tri_store_raise(all->store, "news/oldest", 40, &after, late_ns + TRI_NS_PER_S) != TRI_OK)
+        broke(all, "nothing can be raised");
+    tri_sleep_ns(2 * TRI_NS_PER_S);
+    if (!atomic_load(tri_members_broken(p[0].members)))
+        broke(all, "a generation that others have left is taken for whole");
+    /* whoever tells had asked for the count before that */
+    if (tri_members_tell(all->store, "call 4", late_ns + 9 * TRI_NS_PER_S) != TRI_OK || !is_kept(all, "news/40") ||
+        is_kept(all, "news/22"))
+        broke(all, "something is told where nobody listens");
+    for (int i = 0; i < ASKERS; i++)
+        tri_members_close(p[i].members);
+}
+
+static void an_ear_hears_again_behind_what_is_forgotten(void **state)
+{
+    (void)state;
+    run *all = tri_alloc_zero(1, sizeof *all);
+    assert_non_null(all);
+    assert_int_equal(tri_store_memory(&all->store), TRI_OK);
+    assert_int_equal(tri_sim_run(&(tri_sim_config){.stack_nbytes = 64 << 10}, 1, ear_run, all), TRI_OK);
+    if (all->failures > 0)
+        print_message("%s\n", all->failed);
+    assert_int_equal(all->failures, 0);
+    run_free(all);
+}
+
 static void of_64_members_half_are_lost(void **state)
 {
     (void)state;
@@ -701,9 +898,12 @@ int main(void)
         cmocka_unit_test(survivors_go_on_without_the_dead),
         cmocka_unit_test(the_dead_are_replaced_and_the_stopped_come_back),
         cmocka_unit_test(what_was_found_once_stays_found),
+        cmocka_unit_test(a_store_holds_no_more_after_many_deaths),
         cmocka_unit_test(who_dies_while_it_tells_news_makes_nobody_deaf),
         cmocka_unit_test(the_first_word_on_a_generation_is_everybodys),
         cmocka_unit_test(who_says_nothing_after_a_generation_did_not_form_is_done_without),
+        cmocka_unit_test(a_late_one_learns_that_it_was_left_out),
+        cmocka_unit_test(an_ear_hears_again_behind_what_is_forgotten),
         cmocka_unit_test(of_64_members_half_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
