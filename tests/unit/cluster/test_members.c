@@ -17,6 +17,7 @@
 
 #include "base/memory.h"
 #include "cluster/members_impl.h"
+#include "cluster/members_text.h"
 
 #define PROCESSES   256  /* of a run, at most */
 #define GENERATIONS 2048 /* likewise */
@@ -506,6 +507,48 @@ static void what_was_found_once_stays_found(void **state)
         run_free(rough_run(seeds[i]));
 }
 
+/* --- the order of ranks --- */
+
+static int named(tri_member *members, const char *names)
+{
+    int count = (int)strlen(names);
+    for (int i = 0; i < count; i++)
+        members[i] = (tri_member){.id = {names[i]}};
+    return count;
+}
+
+static void order_check(const char *before, const char *given, const char *wanted)
+{
+    tri_member old[16], list[16];
+    tri_generation generation = {.count = named(old, before), .members = old};
+    int count = named(list, given);
+    assert_int_equal(tri_members_spread(&generation, list, count), TRI_OK);
+    for (int i = 0; i < count; i++)
+        if (list[i].id[0] != wanted[i])
+            fail_msg("%s, now %s: rank %d is %s, want %s", before, given, i, list[i].id, wanted);
+}
+
+/* Letters have been there, digits come. */
+static void who_stays_keeps_its_place_and_newcomers_take_those_of_the_dead(void **state)
+{
+    (void)state;
+    order_check("abcd", "abcd", "abcd");
+    order_check("abcd", "abd", "abd");
+    order_check("abcd", "acd1", "a1cd");
+    order_check("abcd", "abc1", "abc1");
+    order_check("abcd", "bcd1", "b1cd"); /* rank 0 has what a newcomer has not */
+    order_check("abcd", "d123", "d123");
+    order_check("abcd", "bd12", "b12d");
+    order_check("abcd", "bd1", "b1d");
+    order_check("abc", "abc1", "a1bc");
+    order_check("abcd", "abcd1234", "a1b23c4d");
+    order_check("ab", "ab1234", "a1234b");
+    order_check("a", "a12", "a12");
+    order_check("abcd", "1234", "1234");
+    order_check("abcd", "ab1c", "ab1c"); /* c was given up, and has registered all the same */
+    order_check("", "12", "12");
+}
+
 /* --- what is forgotten --- */
 
 static bool is_kept(run *all, const char *key)
@@ -730,6 +773,7 @@ static void others_give_up(run *all, int64_t number)
 static void deaf_run(int index, void *arg)
 {
     static const char registered[] = "0.0 here 0 -\n";
+    const int ranks[ASKERS] = {1, 0, 2};
     run *all = arg;
     (void)index;
     askers_open(all);
@@ -747,7 +791,7 @@ static void deaf_run(int index, void *arg)
     generation_meet(all, 1, 4);
     tri_thread_join(all->processes[0].thread);
     for (int i = 0; i < ASKERS; i++) {
-        if (tri_members_rank(all->processes[i].members) != (i + 2) % ASKERS)
+        if (tri_members_rank(all->processes[i].members) != ranks[i])
             broke(all, "who was given up is the newcomer");
         tri_members_close(all->processes[i].members);
     }
@@ -812,7 +856,7 @@ static void late_run(int index, void *arg)
         broke(all, "two generations at once");
     generation_meet(all, 1, 5);
     tri_thread_join(p[0].thread);
-    if (tri_members_now(p[0].members)->number != 5 || tri_members_rank(p[0].members) != 2)
+    if (tri_members_now(p[0].members)->number != 5 || tri_members_rank(p[0].members) != 1)
         broke(all, "who was late is no newcomer");
     if (numbered_kept(all, "gen/", 3, "") + numbered_kept(all, "gen/", 3, "/formed") + is_kept(all, "gen/2/in/0.0") > 0)
         broke(all, "what a late one says stays");
@@ -898,6 +942,7 @@ int main(void)
         cmocka_unit_test(survivors_go_on_without_the_dead),
         cmocka_unit_test(the_dead_are_replaced_and_the_stopped_come_back),
         cmocka_unit_test(what_was_found_once_stays_found),
+        cmocka_unit_test(who_stays_keeps_its_place_and_newcomers_take_those_of_the_dead),
         cmocka_unit_test(a_store_holds_no_more_after_many_deaths),
         cmocka_unit_test(who_dies_while_it_tells_news_makes_nobody_deaf),
         cmocka_unit_test(the_first_word_on_a_generation_is_everybodys),
