@@ -210,8 +210,8 @@ static tri_status register_for(tri_members *members, int64_t number, int64_t pro
     else {
         int nbytes = own_line(members, progress, text);
 
-        TRI_TRY(tri_store_set(members->setup.store, tri_members_key(key, number, "/in/", members->id), text, (size_t)nbytes,
-                              deadline_ns));
+        TRI_TRY(tri_store_set(members->setup.store, tri_members_key(key, number, "/in/", members->id), text,
+                              (size_t)nbytes, deadline_ns));
     }
     members->registered = number;
     return TRI_OK;
@@ -483,13 +483,13 @@ static tri_status claim(tri_members *members, int64_t number, const tri_vector *
 
     tri_status status = list_print(members, list, &text);
     if (status == TRI_OK)
-        status = tri_store_claim(members->setup.store, tri_members_key(key, number, "", ""), tri_string_text(&text), text.nbytes,
-                                 &stands, &nbytes, deadline_ns);
+        status = tri_store_claim(members->setup.store, tri_members_key(key, number, "", ""), tri_string_text(&text),
+                                 text.nbytes, &stands, &nbytes, deadline_ns);
     tri_string_fini(&text);
     TRI_TRY(status);
     tri_free(stands);
     status = look(members, number, tri_now_ns()); /* not there: forgotten, and nothing to wait for */
-    if (status == TRI_ENOTFOUND) /* it was of use to nobody before this one claimed it */
+    if (status == TRI_ENOTFOUND)                  /* it was of use to nobody before this one claimed it */
         (void)tri_store_remove(members->setup.store, key, deadline_ns);
     return status;
 }
@@ -535,7 +535,8 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
 
     TRI_TRY(missing_find(members, number, &missing));
     if (missing) { /* on, once it registers */
-        tri_status status = value_find(members, tri_members_key(key, number, "/in/", missing->member.id), slice_ns, &text);
+        tri_status status =
+            value_find(members, tri_members_key(key, number, "/in/", missing->member.id), slice_ns, &text);
         if (status == TRI_OK)
             tri_free(text);
         return status == TRI_OK ? TRI_ETIMEOUT : status;
@@ -657,8 +658,8 @@ tri_status tri_members_formed(tri_members *members, bool word, bool *stands, int
     size_t nbytes;
     int64_t oldest;
 
-    TRI_TRY(tri_store_claim(members->setup.store, tri_members_key(key, members->now.number, "/formed", ""), mine, strlen(mine),
-                            &said, &nbytes, deadline_ns));
+    TRI_TRY(tri_store_claim(members->setup.store, tri_members_key(key, members->now.number, "/formed", ""), mine,
+                            strlen(mine), &said, &nbytes, deadline_ns));
     *stands = strcmp(said, "yes") == 0;
     tri_free(said);
     TRI_TRY(tri_members_number(members->setup.store, "gen/oldest", &oldest));

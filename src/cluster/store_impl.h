@@ -37,7 +37,8 @@ typedef struct tri_store_message {
     uint16_t key_nbytes;
     uint32_t value_nbytes;
     uint32_t ticket; /* the client's number of the request, in its reply too */
-    int64_t number; /* ADD, RAISE: the amount, in the reply the new value; WAIT: nanoseconds the client waits, -1 = for ever */
+    int64_t number;  /* ADD, RAISE: the amount, in the reply the new value; WAIT: nanoseconds the client waits, -1 = for
+                        ever */
 } tri_store_message;
 
 void tri_store_message_write(const tri_store_message *message, unsigned char out[TRI_STORE_HEADER_NBYTES]);

@@ -178,9 +178,9 @@ typedef struct tri_loader_setup {
     tri_loader_crew crew;
 } tri_loader_setup;
 
-/* Reads this worker's parts into memory (as stored: bytes stay bytes; of setup->held what is missing), closes nothing; a thread then prepares batches
- * ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only during this call. Data that stay
- * where they lie are not read: the loader holds the data set. */
+/* Reads this worker's parts into memory (as stored: bytes stay bytes; of setup->held what is missing), closes nothing;
+ * a thread then prepares batches ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only
+ * during this call. Data that stay where they lie are not read: the loader holds the data set. */
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
                            tri_loader **out);
 /* The next batch, in order of steps; waits until it is prepared. */

@@ -97,7 +97,8 @@ static tri_status rows_keep(tri_held *held, held_plan *plan)
     if (moved == NULL)
         return TRI_ENOMEM;
     for (int64_t s = 0; s < held->shard_count; s++)
-        for (int64_t i = held->part_first[s]; i < held->part_first[s + 1] && is_wanted(plan, held->first_shard + s); i++)
+        for (int64_t i = held->part_first[s]; i < held->part_first[s + 1] && is_wanted(plan, held->first_shard + s);
+             i++)
             moved[held->places[i]] = 1;
     for (int64_t row = 0; row < held->count; row++) {
         if (moved[row] == 0)
@@ -152,8 +153,7 @@ static tri_status rows_place(tri_held *held, held_plan *plan)
     for (int64_t s = 0; s < plan->shard_count; s++) {
         const int64_t shard = plan->first_shard + s;
         for (int64_t i = plan->part_first[s]; i < plan->part_first[s + 1] && !has_part(held, shard); i++)
-            order[count++] =
-                (index_place){tri_sampler_part_index(&held->sampler, shard, i - plan->part_first[s]), i};
+            order[count++] = (index_place){tri_sampler_part_index(&held->sampler, shard, i - plan->part_first[s]), i};
     }
     qsort(order, (size_t)count, sizeof(*order), compare_indices);
     for (int64_t i = 0; i < count; i++) {
@@ -258,7 +258,8 @@ tri_status tri_held_change(tri_held *held, tri_dataset *dataset, const tri_norma
     const tri_dataset_info *info = &dataset->info;
     const tri_held wanted = {.sampler = setup->sampler,
                              .sample_nbytes = (size_t)normalizer->count * tri_dtype_nbytes(info->dtype),
-                             .target_nbytes = (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype)};
+                             .target_nbytes =
+                                 (size_t)tri_shape_count(info->target) * tri_dtype_nbytes(info->target_dtype)};
     held_plan plan = {.first_shard = setup->first_shard, .shard_count = setup->shard_count};
     let_go(held, &wanted, setup);
     if (held->places != NULL && held->first_shard == plan.first_shard && held->shard_count == plan.shard_count)

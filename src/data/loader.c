@@ -2,12 +2,11 @@
  *
  * loader.c: one worker's samples in memory, and its shards of the coming batches prepared from them.
  *
- * All reading and checking is done in open (held.c), so that preparing computes only and cannot fail. (Tokens that stay in their
- * files are the exception: they are checked as they are drawn.) Where a core is free for
- * it, a thread fills a ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a
- * thread would only stop the others in the middle of a product: there the crew prepares each batch when it is asked
- * for. A batch is a pure function of its step: nothing depends on who asks or where it began. Nothing is allocated
- * after open.
+ * All reading and checking is done in open (held.c), so that preparing computes only and cannot fail. (Tokens that stay
+ * in their files are the exception: they are checked as they are drawn.) Where a core is free for it, a thread fills a
+ * ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a thread would only stop
+ * the others in the middle of a product: there the crew prepares each batch when it is asked for. A batch is a pure
+ * function of its step: nothing depends on who asks or where it began. Nothing is allocated after open.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -479,7 +478,8 @@ tri_status tri_loader_part(tri_loader *loader, int64_t step, int64_t first, int6
 size_t tri_loader_nbytes(const tri_loader *loader)
 {
     const tri_held *held = loader->held;
-    return (size_t)held->count * ((held->samples ? held->sample_nbytes : 0) + (held->targets ? held->target_nbytes : 0));
+    return (size_t)held->count *
+           ((held->samples ? held->sample_nbytes : 0) + (held->targets ? held->target_nbytes : 0));
 }
 
 void tri_loader_close(tri_loader *loader)

@@ -196,7 +196,8 @@ static void generation_tell(elastic *at)
         return;
     if (at->job->roles.wish.tensor > 1 || at->job->roles.wish.pipeline > 1)
         snprintf(mesh, sizeof(mesh), " as %s", tri_mesh_print(&at->job->mesh, text));
-    if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, addresses_forget, at, until_ns) != TRI_OK)
+    if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK ||
+        tri_members_sweep(at->members, addresses_forget, at, until_ns) != TRI_OK)
         tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
                 tri_last_error());
     int nbytes = snprintf(told, sizeof(told), "generation %lld: %d worker%s%s, step %lld", (long long)now->number,
