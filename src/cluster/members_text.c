@@ -60,7 +60,7 @@ static int place_of(const tri_generation *before, const char *id)
     return -1;
 }
 
-tri_status tri_members_spread(const tri_generation *before, tri_member *list, int count)
+static tri_status newcomers_spread(const tri_generation *before, tri_member *list, int count)
 {
     int members = 0, at = 0;
 
@@ -85,5 +85,27 @@ tri_status tri_members_spread(const tri_generation *before, tri_member *list, in
     while (at < count)
         list[at++] = *newcomer++;
     tri_free(all);
+    return TRI_OK;
+}
+
+/* Who leads goes on with the files of the run, of which one without a state does not know what is not written yet; it
+ * may be a member of a generation that never formed. */
+static void first_choose(tri_member *list, int count)
+{
+    int first = 0;
+
+    while (first < count && list[first].progress < 0)
+        first++;
+    if (first == 0 || first == count)
+        return;
+    const tri_member leader = list[first];
+    memmove(list + 1, list, (size_t)first * sizeof *list);
+    list[0] = leader;
+}
+
+tri_status tri_members_spread(const tri_generation *before, tri_member *list, int count)
+{
+    TRI_TRY(newcomers_spread(before, list, count));
+    first_choose(list, count);
     return TRI_OK;
 }
