@@ -12,7 +12,9 @@
 #define EAR_NS  (100 * TRI_NS_PER_MS) /* of one wait for news */
 #define SLOW_NS (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
 #define BEAT_NS TRI_NS_PER_S          /* between two looks at a launcher's beat, and at which news are forgotten */
-#define DEAD    256                   /* that are remembered: who ended before them is in no generation to come */
+#define AWAY_NS                                                                                                        \
+    (10 * TRI_NS_PER_S) /* no answer takes so long: this process stood still, and knows nothing of that time */
+#define DEAD 256        /* that are remembered: who ended before them is in no generation to come */
 
 bool tri_members_has(const tri_generation *generation, const char *id)
 {
@@ -100,6 +102,8 @@ static void ear_check(tri_members *members, tri_status status, int64_t asked_ns,
 
     if (members->setup.alone_ns == 0)
         return;
+    if (tri_now_ns() - asked_ns > AWAY_NS)
+        sign->seen_ns += tri_now_ns() - asked_ns;
     launcher_look(members, sign, answers);
     if (tri_now_ns() - sign->seen_ns < members->setup.alone_ns)
         return;

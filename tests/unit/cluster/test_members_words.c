@@ -308,6 +308,82 @@ static void an_ear_hears_again_behind_what_is_forgotten(void **state)
     assert_int_equal(all->failures, 0);
     run_free(all);
 }
+/* --- a launcher that is gone --- */
+
+typedef struct slow_ear {
+    tri_store base;
+    int64_t sleep_ns; /* of the first wait */
+    int waits;
+} slow_ear;
+
+/* Answers late once, as where the process and all others stood still, then never. */
+static tri_status slow_wait(tri_store *base, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
+{
+    slow_ear *ear = tri_container_of(base, slow_ear, base);
+    (void)key;
+    (void)bytes;
+    (void)nbytes;
+    (void)deadline_ns;
+    tri_sleep_ns(ear->waits++ == 0 ? ear->sleep_ns : 50 * TRI_NS_PER_MS);
+    return tri_fail(TRI_EPEER, "nobody is there");
+}
+
+static tri_status no_number(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+{
+    (void)base;
+    (void)key;
+    (void)deadline_ns;
+    *after = amount;
+    return TRI_OK;
+}
+
+static const tri_store_ops slow_ops = {.name = "slow", .wait = slow_wait, .add = no_number};
+
+static void alone_note(void *arg)
+{
+    *(int64_t *)arg = tri_now_ns();
+}
+
+static void alone_run(int index, void *arg)
+{
+    run *all = arg;
+    int64_t alone_ns = 0, begin_ns = tri_now_ns();
+    slow_ear ear = {.base = {.ops = &slow_ops}, .sleep_ns = 400 * TRI_NS_PER_S};
+    tri_members *members = NULL;
+    tri_members_setup setup = {.store = all->store,
+                               .ear = &ear.base,
+                               .id = "0.0",
+                               .host = "here",
+                               .founders = 1,
+                               .least = 1,
+                               .most = 1,
+                               .alone_ns = 300 * TRI_NS_PER_S,
+                               .alone = alone_note,
+                               .arg = &alone_ns};
+    (void)index;
+    if (tri_members_open(&setup, &members) != TRI_OK)
+        broke(all, "members cannot be opened");
+    tri_sleep_ns(800 * TRI_NS_PER_S);
+    if (alone_ns < begin_ns + 700 * TRI_NS_PER_S)
+        broke(all, "the time in which it stood still counts as one without a launcher");
+    if (alone_ns > begin_ns + 710 * TRI_NS_PER_S)
+        broke(all, "it does not say that it is alone");
+    tri_members_close(members);
+}
+
+static void who_stood_still_has_not_missed_its_launcher(void **state)
+{
+    (void)state;
+    run *all = tri_alloc_zero(1, sizeof *all);
+    assert_non_null(all);
+    assert_int_equal(tri_store_memory(&all->store), TRI_OK);
+    assert_int_equal(tri_sim_run(&(tri_sim_config){.stack_nbytes = 64 << 10}, 1, alone_run, all), TRI_OK);
+    if (all->failures > 0)
+        print_message("%s\n", all->failed);
+    assert_int_equal(all->failures, 0);
+    run_free(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +392,7 @@ int main(void)
         cmocka_unit_test(who_says_nothing_after_a_generation_did_not_form_is_done_without),
         cmocka_unit_test(a_late_one_learns_that_it_was_left_out),
         cmocka_unit_test(an_ear_hears_again_behind_what_is_forgotten),
+        cmocka_unit_test(who_stood_still_has_not_missed_its_launcher),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
