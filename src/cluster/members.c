@@ -405,8 +405,8 @@ static tri_status silent_append(tri_vector *list, const tri_vector *candidates)
     return TRI_OK;
 }
 
-/* Those that are here, as many as can work together, members before newcomers; and where these have no whole state,
- * members of whom nothing is heard too. */
+/* Those that are here, as many as can work together: members first, newcomers behind them; and where these have no
+ * whole state, members of whom nothing is heard too. */
 static tri_status list_make(const tri_members *members, tri_vector *list)
 {
     const tri_members_setup *setup = &members->setup;
@@ -419,7 +419,7 @@ static tri_status list_make(const tri_members *members, tri_vector *list)
     int fit = setup->fit && count > 0 ? setup->fit(setup->arg, count) : count;
     while ((int)list->count > fit)
         list_shorten(members, list);
-    return tri_members_spread(&members->now, list->items, (int)list->count);
+    return TRI_OK;
 }
 
 static bool is_listed(const tri_vector *list, const char *id)

@@ -9,10 +9,6 @@
 
 /* Lines of members, then of strays; out->members is the caller's. TRI_EFORMAT names the key and the line. */
 tri_status tri_members_parse(const char *text, int64_t number, tri_generation *out);
-/* The order of ranks of a list that has members of the generation before, in their order, and newcomers behind them:
- * each member has about the place that it had, so that it keeps most of its part of the data, and newcomers those of
- * the dead; the first is one that has a state, where any has. */
-tri_status tri_members_spread(const tri_generation *before, tri_member *list, int count);
 /* Appends one line, without what makes it a stray's. */
 tri_status tri_members_print(const tri_member *one, tri_string *text);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_members.c: runs whose processes are killed, stopped and started again: generations, what is kept of them, the
- * order of ranks.
+ * test_members.c: runs whose processes are killed, stopped and started again: generations, and what is
+ * kept of them.
  */
 #include "unit/cluster/members_run.h"
 
@@ -66,51 +66,6 @@ static void what_was_found_once_stays_found(void **state)
         run_free(rough_run(seeds[i]));
 }
 
-/* --- the order of ranks --- */
-
-static int named(tri_member *members, const char *names)
-{
-    int count = (int)strlen(names);
-    for (int i = 0; i < count; i++)
-        members[i] = (tri_member){.id = {names[i]}, .progress = names[i] >= 'a' ? 7 : -1};
-    return count;
-}
-
-static void order_check(const char *before, const char *given, const char *wanted)
-{
-    tri_member old[16], list[16];
-    tri_generation generation = {.count = named(old, before), .members = old};
-    int count = named(list, given);
-    assert_int_equal(tri_members_spread(&generation, list, count), TRI_OK);
-    for (int i = 0; i < count; i++)
-        if (list[i].id[0] != wanted[i])
-            fail_msg("%s, now %s: rank %d is %s, want %s", before, given, i, list[i].id, wanted);
-}
-
-/* Letters have a state, digits and capitals have none. */
-static void who_stays_keeps_its_place_and_newcomers_take_those_of_the_dead(void **state)
-{
-    (void)state;
-    order_check("abcd", "abcd", "abcd");
-    order_check("abcd", "abd", "abd");
-    order_check("abcd", "acd1", "a1cd");
-    order_check("abcd", "abc1", "abc1");
-    order_check("abcd", "bcd1", "b1cd"); /* rank 0 has what a newcomer has not */
-    order_check("abcd", "d123", "d123");
-    order_check("abcd", "bd12", "b12d");
-    order_check("abcd", "bd1", "b1d");
-    order_check("abc", "abc1", "a1bc");
-    order_check("abcd", "abcd1234", "a1b23c4d");
-    order_check("ab", "ab1234", "a1234b");
-    order_check("a", "a12", "a12");
-    order_check("abcd", "1234", "1234");
-    order_check("abcd", "ab1c", "ab1c"); /* c was given up, and has registered all the same */
-    order_check("", "12", "12");
-    /* 1 and A are of a generation that never formed: a was killed, and had lines that it had not written */
-    order_check("a1bc", "1bc", "b1c");
-    order_check("aAbc", "Abc2", "bA2c");
-    order_check("AB", "AB1a", "aA1B");
-}
 /* --- what is forgotten --- */
 
 /* Somebody dies all the time, and comes back: what the store holds in the end is a matter of the last generations, not
@@ -157,7 +112,6 @@ int main(void)
         cmocka_unit_test(survivors_go_on_without_the_dead),
         cmocka_unit_test(the_dead_are_replaced_and_the_stopped_come_back),
         cmocka_unit_test(what_was_found_once_stays_found),
-        cmocka_unit_test(who_stays_keeps_its_place_and_newcomers_take_those_of_the_dead),
         cmocka_unit_test(a_store_holds_no_more_after_many_deaths),
         cmocka_unit_test(of_64_members_half_are_lost),
     };
