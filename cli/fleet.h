@@ -107,6 +107,7 @@ struct fleet_meeting {
     int places;            /* of a replica: stages and parts of layers */
     unsigned char *shards; /* [places][shards]: how many workers there have it */
     bool stepped;
+    bool founded; /* somebody in its list has a state, be it that before the first step */
 };
 
 struct fleet {

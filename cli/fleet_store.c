@@ -88,6 +88,15 @@ static tri_status far_add(tri_store *base, const char *key, int64_t amount, int6
     return is_answered(store) ? TRI_OK : killed();
 }
 
+static tri_status far_raise(tri_store *base, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    const fleet_store *store = of(base);
+    if (!travel(store))
+        return killed();
+    TRI_TRY(tri_store_raise(inner(store), key, least, after, deadline_ns));
+    return is_answered(store) ? TRI_OK : killed();
+}
+
 static tri_status far_remove(tri_store *base, const char *key, int64_t deadline_ns)
 {
     const fleet_store *store = of(base);
@@ -116,6 +125,7 @@ static const tri_store_ops far_ops = {.name = "far",
                                       .set = far_set,
                                       .wait = far_wait,
                                       .add = far_add,
+                                      .raise = far_raise,
                                       .remove = far_remove,
                                       .claim = far_claim};
 

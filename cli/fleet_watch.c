@@ -101,6 +101,8 @@ tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out)
     if (!meeting) {
         all->result->generations = now->number > all->result->generations ? now->number : all->result->generations;
         TRI_TRY(meeting_make(all, now, list, &meeting));
+        for (int r = 0; r < now->count; r++)
+            meeting->founded = meeting->founded || now->members[r].progress >= 0;
     } else {
         if (strcmp(meeting->list, list) != 0)
             fleet_broke(all, "generation %lld has two lists", (long long)now->number);
@@ -132,7 +134,8 @@ static void formed(fleet_worker *worker, const tri_job *job)
         if (!meeting->shards || place >= meeting->places || s >= all->shards ||
             meeting->shards[place * all->shards + s]++ > 0)
             fleet_broke(all, "generation %lld: shard %lld has two workers", (long long)meeting->number, (long long)s);
-    if (meeting->formed++ == 0 && job->step == 0 && meeting->number > 1 && all->front >= 0) {
+    bool has_state = !job->roles.on && meeting->founded; /* and goes on from there, though others may be farther */
+    if (meeting->formed++ == 0 && job->step == 0 && meeting->number > 1 && all->front >= 0 && !has_state) {
         all->result->begun_anew++;
         fleet_loss_check(all, worker, "begins the run anew");
     }

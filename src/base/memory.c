@@ -138,12 +138,63 @@ void *tri_alloc_bulk(size_t nbytes)
     return finish(base, BULK_ALIGN, nbytes, KIND_ALIGNED);
 }
 
+/* The first `nbytes` of one block to another, so that never more than a piece of them is there twice: what was copied
+ * goes. */
+static void pages_copy(char *from, char *to, size_t nbytes)
+{
+    for (size_t at = 0; at < nbytes; at += HUGE_NBYTES) {
+        size_t piece = nbytes - at < HUGE_NBYTES ? nbytes - at : HUGE_NBYTES;
+        memcpy(to + at, from + at, piece);
+        madvise(from + at, round_up(piece, PAGE_NBYTES), MADV_DONTNEED);
+    }
+}
+
+/* A mapped block of another length, without a second copy: its end goes, or its pages move to where there is room
+ * behind them. Not counted so far. */
+static char *map_again(char *memory, size_t before, size_t after)
+{
+    const size_t old_block = round_up(before, PAGE_NBYTES), block = round_up(after, PAGE_NBYTES);
+    if (block <= old_block) {
+        if (block < old_block)
+            munmap(memory + block, old_block - block);
+        return memory;
+    }
+    char *base = map_huge(after);
+    if (!base)
+        return NULL;
+    char *grown = base + PAGE_NBYTES;
+    /* a block that has moved before may be two mappings, which older kernels do not move at once */
+    if (mremap(memory, old_block, old_block, MREMAP_MAYMOVE | MREMAP_FIXED, grown) == MAP_FAILED) {
+        pages_copy(memory, grown, before);
+        munmap(memory, old_block);
+    }
+    munmap(memory - PAGE_NBYTES, PAGE_NBYTES);
+    return grown;
+}
+
+static void *mapped_resize(char *memory, size_t before, size_t nbytes)
+{
+    if (nbytes > LIMIT_NBYTES || (nbytes > before && must_fail(nbytes - before)))
+        return fail_for(nbytes);
+    char *resized = map_again(memory, before, nbytes);
+    if (!resized)
+        return fail_for(nbytes);
+    memory_header *header = (memory_header *)(void *)(resized - sizeof(memory_header));
+    *header = (memory_header){nbytes, KIND_MAPPED};
+    atomic_fetch_add_explicit(&calls_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&live_nbytes, before, memory_order_relaxed);
+    count_more(nbytes);
+    return resized;
+}
+
 void *tri_realloc(void *old, size_t nbytes)
 {
     if (!old)
         return tri_alloc(nbytes);
     memory_header *header = header_of(old);
     size_t before = header->nbytes;
+    if (header->kind == KIND_MAPPED && nbytes >= HUGE_NBYTES)
+        return mapped_resize(old, before, nbytes);
     if (header->kind != KIND_PLAIN) {
         void *memory = tri_alloc_bulk(nbytes);
         if (memory) {

@@ -15,6 +15,7 @@
 void *tri_alloc(size_t nbytes);
 /* count * each bytes of zeros; NULL when the product overflows. */
 void *tri_alloc_zero(size_t count, size_t each);
+/* The pages of a bulk block of 2 MiB and more move: no second copy is made. */
 void *tri_realloc(void *old, size_t nbytes);
 /* 64-byte aligned zeros for bulk data; from 2 MiB on on huge pages where the system has them. Free with tri_free. */
 void *tri_alloc_bulk(size_t nbytes);

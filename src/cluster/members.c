@@ -7,7 +7,8 @@
  * of g - 1 that has registered for g; gen/<g>/newcomers how many newcomers have, gen/<g>/new/<i> each of them; gen/now
  * a number that is not above the newest generation; gen/over set: there will be none any more; gone/<id> a process that
  * has ended or leaves; news/<i>, each claimed: "gone <id>" or "call <g>" (members of g - 1 are asked to form g), for
- * all ears; news/count: how many of these there are at least.
+ * all ears; news/count: how many of these there are at least. What has become of no use is forgotten
+ * (members_forget.c): below gen/oldest there are no generations, and below news/oldest no news.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,12 +25,6 @@
 #define LINE     (3 * TRI_MEMBER_NBYTES + TRI_MEMBER_NOTE_NBYTES)
 
 /* --- texts --- */
-
-static const char *key_of(char text[KEY], int64_t generation, const char *what, const char *id)
-{
-    snprintf(text, KEY, "gen/%" PRId64 "%s%s", generation, what, id);
-    return text;
-}
 
 static void generation_fini(tri_generation *generation)
 {
@@ -74,14 +69,26 @@ static tri_status adopt(tri_members *members, tri_generation *list)
     return TRI_OK;
 }
 
-/* If generation `number` is closed by then: it is the present one. TRI_ETIMEOUT: it is not. */
+/* If generation `number` is closed by then: it is the present one. TRI_ETIMEOUT: it is not. TRI_ENOTFOUND: it is over,
+ * and forgotten; what stands there now somebody has claimed who was late, like this one. */
 static tri_status look(tri_members *members, int64_t number, int64_t until_ns)
 {
-    char key[KEY], *text;
+    char key[KEY], *text = NULL;
+    int64_t oldest = 0;
     tri_generation list = {0};
+    tri_status status = value_find(members, tri_members_key(key, number, "", ""), until_ns, &text), known;
 
-    TRI_TRY(value_find(members, key_of(key, number, "", ""), until_ns, &text));
-    tri_status status = tri_members_parse(text, number, &list);
+    if (status != TRI_OK)
+        text = NULL;
+    if (status != TRI_OK && status != TRI_ETIMEOUT)
+        return status;
+    known = tri_members_number(members->setup.store, "gen/oldest", &oldest);
+    status = known == TRI_OK ? status : known;
+    if (oldest > number)
+        status = tri_fail(TRI_ENOTFOUND, "generation %" PRId64 " is over: the others are at %" PRId64 " or later",
+                          number, oldest);
+    if (status == TRI_OK)
+        status = tri_members_parse(text, number, &list);
     tri_free(text);
     if (status == TRI_OK)
         status = adopt(members, &list);
@@ -100,16 +107,19 @@ static tri_status later_find(tri_members *members)
     return status == TRI_ETIMEOUT ? TRI_OK : status;
 }
 
-/* A process that is in none finds the newest. */
+/* A process that is in none finds the newest: not forgotten, or gen/now is farther on by now. */
 static tri_status newest_find(tri_members *members, int64_t deadline_ns)
 {
     int64_t number = 0;
-    tri_status status = tri_store_add(members->setup.store, "gen/now", 0, &number, deadline_ns);
+    tri_status status;
 
-    if (status == TRI_OK && number > members->now.number)
-        status = look(members, number, deadline_ns);
-    if (status == TRI_OK)
-        status = later_find(members);
+    do {
+        status = tri_members_number(members->setup.store, "gen/now", &number);
+        if (status == TRI_OK && number > members->now.number)
+            status = look(members, number, tri_now_ns());
+        if (status == TRI_OK)
+            status = later_find(members);
+    } while (status == TRI_ENOTFOUND && tri_now_ns() < deadline_ns);
     return status == TRI_ETIMEOUT && tri_now_ns() < deadline_ns ? TRI_OK : status;
 }
 
@@ -129,27 +139,6 @@ static tri_status founders_make(tri_members *members)
 
 /* --- registering --- */
 
-/* In the first place that is free, which is claimed with the text itself: whoever dies meanwhile leaves no gap at which
- * ears would wait. The same words of somebody else will do. news/count only says where to begin, and is never ahead of
- * what stands. */
-static tri_status news_add(tri_store *store, const char *text, int64_t deadline_ns)
-{
-    char key[KEY], count[24], *stands;
-    int64_t place;
-    size_t nbytes;
-    bool told = false;
-
-    TRI_TRY(tri_store_add(store, "news/count", 0, &place, deadline_ns));
-    while (!told) {
-        snprintf(key, sizeof key, "news/%" PRId64, ++place);
-        TRI_TRY(tri_store_claim(store, key, text, strlen(text), &stands, &nbytes, deadline_ns));
-        told = strcmp(stands, text) == 0;
-        tri_free(stands);
-    }
-    snprintf(count, sizeof count, "%" PRId64, place);
-    return tri_store_set(store, "news/count", count, strlen(count), deadline_ns);
-}
-
 static int own_line(const tri_members *members, int64_t progress, char text[LINE])
 {
     return snprintf(text, LINE, "%s %s %" PRId64 " %s\n", members->id, members->host, progress, members->note);
@@ -160,10 +149,10 @@ static tri_status register_newcomer(tri_members *members, int64_t number, int64_
     char key[KEY], place[24], text[LINE];
     tri_store *store = members->setup.store;
 
-    TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
+    TRI_TRY(tri_store_add(store, tri_members_key(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
     snprintf(place, sizeof place, "%" PRId64, members->ticket);
     int nbytes = own_line(members, progress, text);
-    TRI_TRY(tri_store_set(store, key_of(key, number, "/new/", place), text, (size_t)nbytes, deadline_ns));
+    TRI_TRY(tri_store_set(store, tri_members_key(key, number, "/new/", place), text, (size_t)nbytes, deadline_ns));
     members->called_ns = 0;
     return TRI_OK;
 }
@@ -206,7 +195,7 @@ static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns
         return TRI_OK;
     members->called_ns = now_ns + CALL_NS;
     snprintf(text, sizeof text, "call %" PRId64, number);
-    return news_add(members->setup.store, text, deadline_ns);
+    return tri_members_tell(members->setup.store, text, deadline_ns);
 }
 
 static tri_status register_for(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
@@ -221,11 +210,26 @@ static tri_status register_for(tri_members *members, int64_t number, int64_t pro
     else {
         int nbytes = own_line(members, progress, text);
 
-        TRI_TRY(tri_store_set(members->setup.store, key_of(key, number, "/in/", members->id), text, (size_t)nbytes,
-                              deadline_ns));
+        TRI_TRY(tri_store_set(members->setup.store, tri_members_key(key, number, "/in/", members->id), text,
+                              (size_t)nbytes, deadline_ns));
     }
     members->registered = number;
     return TRI_OK;
+}
+
+/* The generation is closed without this one: its line is of no use there, and nobody else may take it away. */
+static void registration_drop(tri_members *members, bool forgotten, int64_t deadline_ns)
+{
+    char key[KEY], place[24];
+    tri_store *store = members->setup.store;
+
+    snprintf(place, sizeof place, "%" PRId64, members->ticket);
+    if (members->ticket > 0)
+        (void)tri_store_remove(store, tri_members_key(key, members->registered, "/new/", place), deadline_ns);
+    else
+        (void)tri_store_remove(store, tri_members_key(key, members->registered, "/in/", members->id), deadline_ns);
+    if (members->ticket > 0 && forgotten)
+        (void)tri_store_remove(store, tri_members_key(key, members->registered, "/newcomers", ""), deadline_ns);
 }
 
 /* --- closing --- */
@@ -301,12 +305,12 @@ static tri_status leads(tri_members *members, bool *yes)
     return TRI_OK;
 }
 
-static tri_status news_find(tri_members *members, int64_t number, int64_t deadline_ns)
+static tri_status news_find(tri_members *members, int64_t number)
 {
     char key[KEY], place[24];
     int64_t count = 0;
 
-    TRI_TRY(tri_store_add(members->setup.store, key_of(key, number, "/newcomers", ""), 0, &count, deadline_ns));
+    TRI_TRY(tri_members_number(members->setup.store, tri_members_key(key, number, "/newcomers", ""), &count));
     while ((int64_t)members->news.count < count) {
         candidate one = {.member = {.progress = -1}};
 
@@ -317,7 +321,7 @@ static tri_status news_find(tri_members *members, int64_t number, int64_t deadli
         candidate *one = tri_vector_at(&members->news, i);
 
         snprintf(place, sizeof place, "%zu", i + 1);
-        TRI_TRY(find_here(members, one, key_of(key, number, "/new/", place)));
+        TRI_TRY(find_here(members, one, tri_members_key(key, number, "/new/", place)));
         if (one->here)
             TRI_TRY(find_gone(members, one, -1));
     }
@@ -335,7 +339,7 @@ static tri_status missing_find(tri_members *members, int64_t number, const candi
 
         TRI_TRY(find_gone(members, one, (int)i));
         if (!one->buried) /* one that was given up may live all the same */
-            TRI_TRY(find_here(members, one, key_of(key, number, "/in/", one->member.id)));
+            TRI_TRY(find_here(members, one, tri_members_key(key, number, "/in/", one->member.id)));
         one->gone = one->gone || (!one->here && i != (size_t)members->rank && is_silent(members));
         if (!one->gone && !one->here && !*first)
             *first = one;
@@ -479,12 +483,15 @@ static tri_status claim(tri_members *members, int64_t number, const tri_vector *
 
     tri_status status = list_print(members, list, &text);
     if (status == TRI_OK)
-        status = tri_store_claim(members->setup.store, key_of(key, number, "", ""), tri_string_text(&text), text.nbytes,
-                                 &stands, &nbytes, deadline_ns);
+        status = tri_store_claim(members->setup.store, tri_members_key(key, number, "", ""), tri_string_text(&text),
+                                 text.nbytes, &stands, &nbytes, deadline_ns);
     tri_string_fini(&text);
     TRI_TRY(status);
     tri_free(stands);
-    return look(members, number, deadline_ns);
+    status = look(members, number, tri_now_ns()); /* not there: forgotten, and nothing to wait for */
+    if (status == TRI_ENOTFOUND)                  /* it was of use to nobody before this one claimed it */
+        (void)tri_store_remove(members->setup.store, key, deadline_ns);
+    return status;
 }
 
 /* Those that are here have no whole state, and one that may have it has not ended: it is worth waiting for. */
@@ -528,12 +535,13 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
 
     TRI_TRY(missing_find(members, number, &missing));
     if (missing) { /* on, once it registers */
-        tri_status status = value_find(members, key_of(key, number, "/in/", missing->member.id), slice_ns, &text);
+        tri_status status =
+            value_find(members, tri_members_key(key, number, "/in/", missing->member.id), slice_ns, &text);
         if (status == TRI_OK)
             tri_free(text);
         return status == TRI_OK ? TRI_ETIMEOUT : status;
     }
-    TRI_TRY(news_find(members, number, deadline_ns));
+    TRI_TRY(news_find(members, number));
     for (size_t i = 0; i < members->strays.count; i++)
         TRI_TRY(find_gone(members, tri_vector_at(&members->strays, i), -1));
     tri_status status = list_make(members, &list);
@@ -563,7 +571,7 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
         if (members->rank < 0) {
             TRI_TRY(newcomer_check(members));
             TRI_TRY(call(members, number, deadline_ns));
-            TRI_TRY(news_find(members, number, deadline_ns));
+            TRI_TRY(news_find(members, number));
         }
         TRI_TRY(leads(members, &yes));
         status = yes ? close_try(members, number, few_ns, deadline_ns) : look(members, number, tri_now_ns() + SLICE_NS);
@@ -581,8 +589,7 @@ const atomic_bool *tri_members_broken(const tri_members *members)
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns)
 {
-    char text[24];
-    int64_t few_ns = tri_now_ns() + members->setup.wait_ns;
+    int64_t few_ns = tri_now_ns() + members->setup.wait_ns, newest;
 
     members->lost = lost;
     members->lost_arg = arg;
@@ -592,20 +599,27 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
         int64_t number = members->now.number + 1;
         TRI_TRY_IN(register_for(members, number, progress, deadline_ns), "while registering for generation %" PRId64,
                    number);
-        TRI_TRY(closed_wait(members, number, few_ns, deadline_ns));
-        TRI_TRY(later_find(members));
+        tri_status status = closed_wait(members, number, few_ns, deadline_ns);
+        if (status == TRI_OK)
+            status = later_find(members);
+        if (status == TRI_ENOTFOUND) {
+            tri_log(TRI_LOG_INFO, "%s; this worker was away, and asks to be in the next one", tri_last_error());
+            members->rank = -1;
+        }
+        TRI_TRY(status == TRI_ENOTFOUND ? TRI_OK : status);
+        if (members->rank < 0)
+            registration_drop(members, status == TRI_ENOTFOUND, deadline_ns);
         members->lost = NULL; /* its ranks are others */
     } while (members->rank < 0);
     members->waits = false;
-    if (members->rank > 0)
-        return TRI_OK;
-    int nbytes = snprintf(text, sizeof text, "%" PRId64, members->now.number);
-    return tri_store_set(members->setup.store, "gen/now", text, (size_t)nbytes, deadline_ns);
+    return members->rank > 0
+               ? TRI_OK
+               : tri_store_raise(members->setup.store, "gen/now", members->now.number, &newest, deadline_ns);
 }
 
-tri_status tri_members_spares(tri_members *members, int *count, int64_t deadline_ns)
+tri_status tri_members_spares(tri_members *members, int *count)
 {
-    TRI_TRY(news_find(members, members->now.number + 1, deadline_ns));
+    TRI_TRY(news_find(members, members->now.number + 1));
     *count = newcomers_count(members);
     return TRI_OK;
 }
@@ -637,43 +651,22 @@ bool tri_members_called(const tri_members *members)
                                                       memory_order_relaxed) == members->now.number + 1;
 }
 
-tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns)
-{
-    char key[KEY];
-
-    snprintf(key, sizeof key, "gone/%s", id);
-    TRI_TRY(tri_store_set(store, key, "", 0, deadline_ns));
-    snprintf(key, sizeof key, "gone %s", id);
-    return news_add(store, key, deadline_ns);
-}
-
-tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns)
-{
-    char key[KEY], place[24];
-    tri_store *store = members->setup.store;
-    int64_t number = members->now.number, count = 0;
-
-    for (int r = 0; r < members->now.count; r++)
-        TRI_TRY(tri_store_remove(store, key_of(key, number, "/in/", members->now.members[r].id), deadline_ns));
-    TRI_TRY(tri_store_add(store, key_of(key, number, "/newcomers", ""), 0, &count, deadline_ns));
-    for (int64_t i = 1; i <= count; i++) {
-        snprintf(place, sizeof place, "%" PRId64, i);
-        TRI_TRY(tri_store_remove(store, key_of(key, number, "/new/", place), deadline_ns));
-    }
-    return tri_store_remove(store, key_of(key, number, "/newcomers", ""), deadline_ns);
-}
-
 tri_status tri_members_formed(tri_members *members, bool word, bool *stands, int64_t deadline_ns)
 {
     char key[KEY], *said;
     const char *mine = word ? "yes" : "no";
     size_t nbytes;
+    int64_t oldest;
 
-    TRI_TRY(tri_store_claim(members->setup.store, key_of(key, members->now.number, "/formed", ""), mine, strlen(mine),
-                            &said, &nbytes, deadline_ns));
+    TRI_TRY(tri_store_claim(members->setup.store, tri_members_key(key, members->now.number, "/formed", ""), mine,
+                            strlen(mine), &said, &nbytes, deadline_ns));
     *stands = strcmp(said, "yes") == 0;
     tri_free(said);
-    return TRI_OK;
+    TRI_TRY(tri_members_number(members->setup.store, "gen/oldest", &oldest));
+    if (oldest <= members->now.number)
+        return TRI_OK;
+    *stands = false; /* the word that was there is forgotten; a later generation has a state */
+    return tri_store_remove(members->setup.store, key, deadline_ns);
 }
 
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns)

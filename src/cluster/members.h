@@ -73,14 +73,18 @@ int tri_members_rank(const tri_members *members);
 /* Somebody asks for the next generation: one relaxed load; known to rank 0 alone, and a moment later. */
 bool tri_members_called(const tri_members *members);
 /* Newcomers that are ready, and would be in the next generation if there were room. */
-tri_status tri_members_spares(tri_members *members, int *count, int64_t deadline_ns);
+tri_status tri_members_spares(tri_members *members, int *count);
 /* Set while a member of the present generation is known to have ended: making links to it is in vain. Valid until
  * close. */
 const atomic_bool *tri_members_broken(const tri_members *members);
-/* Has the present generation formed? Of all that say whether it has, the first is right, and all are given its word. */
+/* Has the present generation formed? Of all that say whether it has, the first is right, and all are given its word;
+ * no, where that is forgotten. */
 tri_status tri_members_formed(tri_members *members, bool word, bool *stands, int64_t deadline_ns);
-/* The members of the present generation have met: what was there for its making alone goes. */
-tri_status tri_members_sweep(tri_members *members, int64_t deadline_ns);
+/* The present generation has formed, says its rank 0: what was there for its making alone goes, and all of earlier ones
+ * and of who has ended since, which nobody needs any more: a process that asks for it finds that it was left out.
+ * forget (NULL: nothing) is called for each earlier one that never formed, with its number and members. */
+typedef tri_status (*tri_members_forget)(void *arg, int64_t generation, int count);
+tri_status tri_members_sweep(tri_members *members, tri_members_forget forget, void *arg, int64_t deadline_ns);
 /* The work is done: newcomers need not wait. */
 tri_status tri_members_end(tri_members *members, int64_t deadline_ns);
 /* This process takes no further part: nobody waits for it. */

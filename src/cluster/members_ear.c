@@ -11,7 +11,10 @@
 
 #define EAR_NS  (100 * TRI_NS_PER_MS) /* of one wait for news */
 #define SLOW_NS (800 * TRI_NS_PER_MS) /* longer than it: the store has not answered at all */
-#define BEAT_NS TRI_NS_PER_S          /* between two looks at a launcher's beat */
+#define BEAT_NS TRI_NS_PER_S          /* between two looks at a launcher's beat, and at which news are forgotten */
+#define AWAY_NS                                                                                                        \
+    (10 * TRI_NS_PER_S) /* no answer takes so long: this process stood still, and knows nothing of that time */
+#define DEAD 256        /* that are remembered: who ended before them is in no generation to come */
 
 bool tri_members_has(const tri_generation *generation, const char *id)
 {
@@ -31,10 +34,38 @@ static void news_read(tri_members *members, const char *text)
     if (sscanf(text, "gone %39s", id) != 1)
         return;
     tri_mutex_lock(&members->mutex);
+    if (members->dead.count >= DEAD) {
+        members->dead.count = DEAD / 2;
+        memmove(members->dead.items, tri_vector_at(&members->dead, DEAD / 2), (size_t)DEAD / 2 * TRI_MEMBER_NBYTES);
+    }
     (void)tri_vector_push(&members->dead, id); /* forgotten where memory is out: its links tell */
     if (tri_members_has(&members->now, id))
         atomic_store(&members->broken, true);
     tri_mutex_unlock(&members->mutex);
+}
+
+/* Who was away so long that the others have gone on has missed news of those that it takes for members. */
+static void left_behind(tri_members *members)
+{
+    int64_t newest;
+
+    if (tri_members_number(members->setup.ear, "gen/now", &newest) != TRI_OK)
+        return;
+    tri_mutex_lock(&members->mutex);
+    if (newest > members->now.number)
+        atomic_store(&members->broken, true);
+    tri_mutex_unlock(&members->mutex);
+}
+
+/* Behind news that are forgotten, of which none will come. */
+static int64_t news_seek(tri_members *members, int64_t next)
+{
+    int64_t oldest;
+
+    if (tri_members_number(members->setup.ear, "news/oldest", &oldest) != TRI_OK || oldest <= next)
+        return next;
+    left_behind(members);
+    return oldest;
 }
 
 /* What the ear knows of the launcher. */
@@ -71,6 +102,8 @@ static void ear_check(tri_members *members, tri_status status, int64_t asked_ns,
 
     if (members->setup.alone_ns == 0)
         return;
+    if (tri_now_ns() - asked_ns > AWAY_NS)
+        sign->seen_ns += tri_now_ns() - asked_ns;
     launcher_look(members, sign, answers);
     if (tri_now_ns() - sign->seen_ns < members->setup.alone_ns)
         return;
@@ -83,7 +116,7 @@ void tri_members_ear(void *arg)
     tri_members *members = arg;
     char key[KEY], *text;
     size_t nbytes;
-    int64_t next = members->first_news;
+    int64_t next = members->first_news, seek_ns = tri_now_ns() + BEAT_NS;
     launcher_sign sign = {.seen_ns = tri_now_ns()};
 
     while (!atomic_load(&members->closing)) {
@@ -95,7 +128,11 @@ void tri_members_ear(void *arg)
             news_read(members, text);
             tri_free(text);
             next++;
-        } else if (status != TRI_ETIMEOUT)
+        } else if (status != TRI_ETIMEOUT) {
             tri_sleep_ns(EAR_NS);
+        } else if (tri_now_ns() >= seek_ns) {
+            next = news_seek(members, next);
+            seek_ns = tri_now_ns() + BEAT_NS;
+        }
     }
 }

@@ -41,6 +41,13 @@ struct tri_members {
     tri_vector dead;       /* ids, as they were told */
 };
 
+/* members_forget.c. Returns text. */
+const char *tri_members_key(char text[KEY], int64_t generation, const char *what, const char *id);
+/* A number as it stands; 0: there is none. */
+tri_status tri_members_number(tri_store *store, const char *key, int64_t *number);
+/* A word for all ears. */
+tri_status tri_members_tell(tri_store *store, const char *text, int64_t deadline_ns);
+
 /* members_ear.c. Is a process in that generation? */
 bool tri_members_has(const tri_generation *generation, const char *id);
 /* The ear's thread, until members->closing. */

@@ -4,6 +4,8 @@
  */
 #include "cluster/store.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cluster/store_impl.h"
@@ -83,6 +85,24 @@ tri_status tri_store_key_check(const char *key, size_t nbytes)
             return tri_fail(TRI_EINVAL, "store key: want bytes of [A-Za-z0-9_./-], got byte %d at %zu",
                             (unsigned char)c, i);
     }
+    return TRI_OK;
+}
+
+tri_status tri_store_sum_make(const char *text, size_t nbytes, tri_store_sum sum, int64_t *after)
+{
+    long long before = 0, result;
+    char *end = NULL;
+
+    errno = 0;
+    if (text)
+        before = strtoll(text, &end, 10);
+    if (text && (end == text || end != text + nbytes || errno))
+        return tri_fail(TRI_EINVAL, "want a number there, got other bytes");
+    if (sum.raises)
+        result = before > sum.amount ? before : (long long)sum.amount;
+    else if (__builtin_add_overflow(before, (long long)sum.amount, &result))
+        return tri_fail(TRI_EINVAL, "the sum is beyond 64 bits");
+    *after = result;
     return TRI_OK;
 }
 
@@ -192,6 +212,13 @@ tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int6
     return store->ops->add(store, key, amount, after, deadline_ns);
 }
 
+tri_status tri_store_raise(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    *after = 0;
+    TRI_TRY(tri_store_key_check(key, strlen(key)));
+    return store->ops->raise(store, key, least, after, deadline_ns);
+}
+
 tri_status tri_store_remove(tri_store *store, const char *key, int64_t deadline_ns)
 {
     TRI_TRY(tri_store_key_check(key, strlen(key)));
@@ -267,6 +294,15 @@ static tri_status prefix_add(tri_store *store, const char *key, int64_t amount, 
     return tri_store_add(inner, full, amount, after, deadline_ns);
 }
 
+static tri_status prefix_raise(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    char full[2 * TRI_STORE_KEY_NBYTES + 2];
+    tri_store *inner;
+
+    TRI_TRY(prefixed(store, key, full, &inner));
+    return tri_store_raise(inner, full, least, after, deadline_ns);
+}
+
 static tri_status prefix_remove(tri_store *store, const char *key, int64_t deadline_ns)
 {
     char full[2 * TRI_STORE_KEY_NBYTES + 2];
@@ -300,6 +336,7 @@ static const tri_store_ops prefix_ops = {
     .set = prefix_set,
     .wait = prefix_wait,
     .add = prefix_add,
+    .raise = prefix_raise,
     .remove = prefix_remove,
     .claim = prefix_claim,
     .close = prefix_close,

@@ -22,6 +22,8 @@ typedef struct tri_store_ops {
     tri_status (*wait)(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns);
     /* Adds to a number (0 when absent), atomically; *after is the new value. */
     tri_status (*add)(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns);
+    /* Makes a number (0 when absent) at least so large, atomically; *after is what stands. May be said twice. */
+    tri_status (*raise)(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns);
     tri_status (*remove)(tri_store *store, const char *key, int64_t deadline_ns);
     /* Sets a key that is not there, atomically; *bytes is what stands then, as with wait. */
     tri_status (*claim)(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,
@@ -49,6 +51,7 @@ tri_status tri_store_memory(tri_store **out);
 tri_status tri_store_set(tri_store *store, const char *key, const void *bytes, size_t nbytes, int64_t deadline_ns);
 tri_status tri_store_wait(tri_store *store, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns);
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns);
+tri_status tri_store_raise(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns);
 tri_status tri_store_remove(tri_store *store, const char *key, int64_t deadline_ns);
 /* Of all that claim a key the first has its value kept; all are given that one. */
 tri_status tri_store_claim(tri_store *store, const char *key, const void *mine, size_t mine_nbytes, char **bytes,

@@ -264,40 +264,28 @@ static tri_status etcd_wait(tri_store *base, const char *key, char **bytes, size
                : status;
 }
 
-/* The sum as a text, or why there is none. */
-static tri_status sum_make(const char *key, const found *at, int64_t amount, char text[32], int64_t *sum)
-{
-    long long before = 0, after;
-    char *end = NULL;
-
-    if (at->is_there) {
-        before = strtoll(at->bytes, &end, 10);
-        if (end == at->bytes || end != at->bytes + at->nbytes || at->nbytes > 20)
-            return tri_fail(TRI_EINVAL, "store key %s: add: want a number there, got other bytes", key);
-    }
-    if (__builtin_add_overflow(before, (long long)amount, &after))
-        return tri_fail(TRI_EINVAL, "store key %s: add: the sum is beyond 64 bits", key);
-    snprintf(text, 32, "%lld", after);
-    *sum = after;
-    return TRI_OK;
-}
-
-static tri_status etcd_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+/* What changes nothing is a look alone. */
+static tri_status number_change(tri_store *base, const char *key, tri_store_sum sum, int64_t *after,
+                                int64_t deadline_ns)
 {
     etcd_store *store = tri_container_of(base, etcd_store, base);
     char text[32];
     bool done = false;
     found at;
+    int64_t before;
 
     tri_mutex_lock(&store->mutex);
     tri_status status = look(store, key, deadline_ns, &at);
     while (status == TRI_OK && !done) {
         found now = {0};
 
-        status = sum_make(key, &at, amount, text, after);
-        if (status == TRI_OK && amount == 0 && !at.is_there)
-            break; /* a look needs no key */
-        if (status == TRI_OK && amount == 0)
+        status = tri_store_sum_make(at.bytes, at.nbytes, (tri_store_sum){0}, &before);
+        if (status == TRI_OK)
+            status = tri_store_sum_make(at.bytes, at.nbytes, sum, after);
+        if (status != TRI_OK)
+            tri_fail_context(status, "store key %s", key);
+        snprintf(text, sizeof text, "%lld", (long long)*after);
+        if (status == TRI_OK && *after == before)
             done = true;
         else if (status == TRI_OK)
             status = swap(store, key, "MOD", at.changed, text, strlen(text), deadline_ns, &done, &now);
@@ -307,6 +295,16 @@ static tri_status etcd_add(tri_store *base, const char *key, int64_t amount, int
     tri_mutex_unlock(&store->mutex);
     tri_free(at.bytes);
     return status;
+}
+
+static tri_status etcd_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+{
+    return number_change(base, key, (tri_store_sum){amount, false}, after, deadline_ns);
+}
+
+static tri_status etcd_raise(tri_store *base, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    return number_change(base, key, (tri_store_sum){least, true}, after, deadline_ns);
 }
 
 static tri_status etcd_remove(tri_store *base, const char *key, int64_t deadline_ns)
@@ -388,6 +386,7 @@ static const tri_store_ops etcd_ops = {
     .set = etcd_set,
     .wait = etcd_wait,
     .add = etcd_add,
+    .raise = etcd_raise,
     .remove = etcd_remove,
     .claim = etcd_claim,
     .clear = etcd_clear,

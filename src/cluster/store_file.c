@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -101,7 +100,7 @@ typedef struct key_change {
     size_t nbytes;
     char **claimed; /* claim */
     size_t *claimed_nbytes;
-    int64_t amount; /* add */
+    tri_store_sum sum; /* add, raise */
     int64_t *after;
 } key_change;
 
@@ -177,33 +176,32 @@ static tri_status file_claim(tri_store *base, const char *key, const void *mine,
     return change_locked(base, key, &change, deadline_ns);
 }
 
-static tri_status add_locked(const char *path, const char *key, const key_change *change)
+static tri_status sum_locked(const char *path, const char *key, const key_change *change)
 {
-    char *bytes = NULL, *end, text[32];
+    char *bytes = NULL, text[32];
     size_t nbytes = 0;
-    long long before = 0, sum;
     tri_status status = read_key(path, &bytes, &nbytes);
 
-    if (status == TRI_OK) {
-        errno = 0;
-        before = strtoll(bytes, &end, 10);
-        if (nbytes == 0 || end != bytes + nbytes || errno)
-            status = tri_fail(TRI_EINVAL, "store key %s: add: want a number there, got other bytes", key);
-        tri_free(bytes);
-    } else if (status == TRI_ENOTFOUND) {
-        status = TRI_OK;
-    }
-    TRI_TRY(status);
-    if (__builtin_add_overflow(before, (long long)change->amount, &sum))
-        return tri_fail(TRI_EINVAL, "store key %s: add: the sum is beyond 64 bits", key);
-    TRI_TRY(write_key(path, key, text, (size_t)snprintf(text, sizeof text, "%lld", sum)));
-    *change->after = sum;
-    return TRI_OK;
+    if (status != TRI_OK && status != TRI_ENOTFOUND)
+        return status;
+    status = tri_store_sum_make(bytes, nbytes, change->sum, change->after);
+    tri_free(bytes);
+    TRI_TRY_IN(status, "store key %s", key);
+    return write_key(path, key, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)*change->after));
 }
 
 static tri_status file_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
 {
-    return change_locked(base, key, &(key_change){.make = add_locked, .amount = amount, .after = after}, deadline_ns);
+    const key_change change = {.make = sum_locked, .sum = {amount, false}, .after = after};
+
+    return change_locked(base, key, &change, deadline_ns);
+}
+
+static tri_status file_raise(tri_store *base, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    const key_change change = {.make = sum_locked, .sum = {least, true}, .after = after};
+
+    return change_locked(base, key, &change, deadline_ns);
 }
 
 static tri_status remove_locked(const char *path, const char *key, const key_change *change)
@@ -231,6 +229,7 @@ static const tri_store_ops file_ops = {
     .set = file_set,
     .wait = file_wait,
     .add = file_add,
+    .raise = file_raise,
     .remove = file_remove,
     .claim = file_claim,
     .close = file_close,

@@ -27,6 +27,7 @@ typedef enum tri_store_op {
     TRI_STORE_ADD,
     TRI_STORE_REMOVE,
     TRI_STORE_CLAIM,
+    TRI_STORE_RAISE,
     TRI_STORE_OP_COUNT
 } tri_store_op;
 
@@ -36,7 +37,8 @@ typedef struct tri_store_message {
     uint16_t key_nbytes;
     uint32_t value_nbytes;
     uint32_t ticket; /* the client's number of the request, in its reply too */
-    int64_t number; /* ADD: the amount, in the reply the new value; WAIT: nanoseconds the client waits, -1 = for ever */
+    int64_t number;  /* ADD, RAISE: the amount, in the reply the new value; WAIT: nanoseconds the client waits, -1 = for
+                        ever */
 } tri_store_message;
 
 void tri_store_message_write(const tri_store_message *message, unsigned char out[TRI_STORE_HEADER_NBYTES]);
@@ -49,6 +51,14 @@ tri_status tri_store_proof(const char *token, const char *who, const unsigned ch
 
 /* TRI_EINVAL unless 1 to 255 bytes of [A-Za-z0-9_./-]. */
 tri_status tri_store_key_check(const char *key, size_t nbytes);
+
+/* What a number becomes. */
+typedef struct tri_store_sum {
+    int64_t amount;
+    bool raises; /* to at least `amount`; else it is added */
+} tri_store_sum;
+/* text: of the number that stands, with a 0 byte after it; NULL: there is none. TRI_EINVAL where it is none. */
+tri_status tri_store_sum_make(const char *text, size_t nbytes, tri_store_sum sum, int64_t *after);
 
 typedef struct tri_store_url {
     bool is_file, is_etcd;

@@ -2,7 +2,6 @@
  *
  * store_memory.c: a store for ranks of one process: threads, or fibers of a simulation. They share the object.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,34 +125,36 @@ static tri_status memory_wait(tri_store *base, const char *key, char **bytes, si
 }
 
 /* Under the lock. */
-static tri_status number_add(memory_store *store, const char *key, int64_t amount, int64_t *after)
+static tri_status number_change(memory_store *store, const char *key, tri_store_sum sum, int64_t *after)
 {
     const memory_value *found = value_at(store, key);
-    long long before = 0, sum;
-    char text[32], *end;
+    char text[32];
 
-    if (found) {
-        errno = 0;
-        before = strtoll(found->bytes, &end, 10);
-        if (end == found->bytes || end != found->bytes + found->nbytes || errno)
-            return tri_fail(TRI_EINVAL, "store key %s: add: want a number there, got other bytes", key);
-    }
-    if (__builtin_add_overflow(before, (long long)amount, &sum))
-        return tri_fail(TRI_EINVAL, "store key %s: add: the sum is beyond 64 bits", key);
-    TRI_TRY(value_put(store, key, text, (size_t)snprintf(text, sizeof text, "%lld", sum)));
-    *after = sum;
-    return TRI_OK;
+    TRI_TRY_IN(tri_store_sum_make(found ? found->bytes : NULL, found ? found->nbytes : 0, sum, after), "store key %s",
+               key);
+    return value_put(store, key, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)*after));
+}
+
+static tri_status change_locked(tri_store *base, const char *key, tri_store_sum sum, int64_t *after)
+{
+    memory_store *store = tri_container_of(base, memory_store, base);
+
+    tri_mutex_lock(&store->mutex);
+    tri_status status = number_change(store, key, sum, after);
+    tri_mutex_unlock(&store->mutex);
+    return status;
 }
 
 static tri_status memory_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
 {
-    memory_store *store = tri_container_of(base, memory_store, base);
-
     (void)deadline_ns;
-    tri_mutex_lock(&store->mutex);
-    tri_status status = number_add(store, key, amount, after);
-    tri_mutex_unlock(&store->mutex);
-    return status;
+    return change_locked(base, key, (tri_store_sum){amount, false}, after);
+}
+
+static tri_status memory_raise(tri_store *base, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    (void)deadline_ns;
+    return change_locked(base, key, (tri_store_sum){least, true}, after);
 }
 
 static tri_status memory_remove(tri_store *base, const char *key, int64_t deadline_ns)
@@ -210,6 +211,7 @@ static const tri_store_ops memory_ops = {
     .set = memory_set,
     .wait = memory_wait,
     .add = memory_add,
+    .raise = memory_raise,
     .remove = memory_remove,
     .claim = memory_claim,
     .close = memory_close,

@@ -6,9 +6,7 @@
  * together, half-received ones too, stay below TRI_STORE_TOTAL_NBYTES. Knows no sockets: bytes come in and go out by
  * store_server.c.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -319,32 +317,31 @@ static void answer_wait(tri_store_server *server, store_client *client)
     }
 }
 
-static void answer_add(tri_store_server *server, store_client *client)
+/* What changes nothing leaves nothing: neither a key nor a record in the journal. */
+static void answer_number(tri_store_server *server, store_client *client, bool raises)
 {
-    store_entry *entry = entry_make(server, client->key);
-    store_value *value;
-    char text[32], *end = NULL;
-    long long before = 0, after;
+    store_entry *entry = entry_find(server, client->key);
+    store_value *value = entry ? entry->value : NULL;
+    char text[32];
+    int64_t before, after;
+    tri_store_sum none = {0}, sum = {client->request.number, raises};
+    tri_status status = tri_store_sum_make(value ? value->bytes : NULL, value ? value->nbytes : 0, none, &before);
 
-    if (!entry) {
-        reply_full(server, client);
+    if (status == TRI_OK)
+        status = tri_store_sum_make(value ? value->bytes : NULL, value ? value->nbytes : 0, sum, &after);
+    if (status != TRI_OK) {
+        reply_error(server, client, status, tri_last_error());
         return;
     }
-    if (entry->value) {
-        errno = 0;
-        before = strtoll(entry->value->bytes, &end, 10);
-        if (end == entry->value->bytes || *end || errno || end != entry->value->bytes + entry->value->nbytes) {
-            reply_error(server, client, TRI_EINVAL, "add: want a number there, got other bytes");
-            return;
-        }
-    }
-    if (__builtin_add_overflow(before, (long long)client->request.number, &after)) {
-        reply_error(server, client, TRI_EINVAL, "add: the sum is beyond 64 bits");
+    if (after == before) {
+        reply_start(client, TRI_OK, after, NULL);
         return;
     }
-    value = value_create(server, (uint32_t)snprintf(text, sizeof text, "%lld", after));
+    entry = entry_make(server, client->key);
+    value = entry ? value_create(server, (uint32_t)snprintf(text, sizeof text, "%lld", (long long)after)) : NULL;
     if (!value) {
-        entry_settle(server, entry);
+        if (entry)
+            entry_settle(server, entry);
         reply_full(server, client);
         return;
     }
@@ -376,7 +373,9 @@ static void answer(tri_store_server *server, store_client *client)
     } else if (client->request.op == TRI_STORE_CLAIM) {
         answer_claim(server, client);
     } else if (client->request.op == TRI_STORE_ADD) {
-        answer_add(server, client);
+        answer_number(server, client, false);
+    } else if (client->request.op == TRI_STORE_RAISE) {
+        answer_number(server, client, true);
     } else {
         entry = entry_find(server, client->key);
         if (entry) {

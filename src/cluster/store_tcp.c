@@ -372,9 +372,10 @@ static tri_status tcp_wait(tri_store *store, const char *key, char **bytes, size
     return status;
 }
 
-static tri_status tcp_add(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+static tri_status number_call(tri_store *store, tri_store_op op, const char *key, int64_t number, int64_t *after,
+                              int64_t deadline_ns)
 {
-    tri_store_message message = {.op = TRI_STORE_ADD, .number = amount};
+    tri_store_message message = {.op = (uint8_t)op, .number = number};
     char *reply;
     tri_status status = tcp_call(store, &message, key, NULL, &reply, deadline_ns);
 
@@ -382,6 +383,16 @@ static tri_status tcp_add(tri_store *store, const char *key, int64_t amount, int
     if (status == TRI_OK)
         *after = message.number;
     return status;
+}
+
+static tri_status tcp_add(tri_store *store, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)
+{
+    return number_call(store, TRI_STORE_ADD, key, amount, after, deadline_ns);
+}
+
+static tri_status tcp_raise(tri_store *store, const char *key, int64_t least, int64_t *after, int64_t deadline_ns)
+{
+    return number_call(store, TRI_STORE_RAISE, key, least, after, deadline_ns);
 }
 
 static tri_status tcp_remove(tri_store *store, const char *key, int64_t deadline_ns)
@@ -420,6 +431,7 @@ static const tri_store_ops tcp_ops = {
     .set = tcp_set,
     .wait = tcp_wait,
     .add = tcp_add,
+    .raise = tcp_raise,
     .remove = tcp_remove,
     .claim = tcp_claim,
     .close = tcp_close,

@@ -140,6 +140,7 @@ int64_t tri_sampler_batch(const tri_sampler *sampler, int64_t step, int64_t shar
 #define TRI_LOADER_THREAD "data" /* name of the thread that prepares batches ahead */
 
 typedef struct tri_loader tri_loader;
+typedef struct tri_held tri_held; /* samples in memory (held.h) */
 
 /* One worker's shards of one batch, ready to compute; the loader's until the next tri_loader_next. */
 typedef struct tri_loader_batch {
@@ -172,12 +173,14 @@ typedef struct tri_loader_setup {
     bool skips_input, skips_target;   /* nobody reads them here */
     int64_t first_step;               /* where to begin: resume is this one number */
     int64_t end_step;                 /* after the last one */
+    tri_held *held; /* borrowed: has the samples of an earlier loader, of any parts, and keeps those of this one when it
+                     * is closed; NULL: all are read, and go with it */
     tri_loader_crew crew;
 } tri_loader_setup;
 
-/* Reads this worker's parts into memory (as stored: bytes stay bytes), closes nothing; a thread then prepares batches
- * ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only during this call. Data that stay
- * where they lie are not read: the loader holds the data set. */
+/* Reads this worker's parts into memory (as stored: bytes stay bytes; of setup->held what is missing), closes nothing;
+ * a thread then prepares batches ahead, or the crew does when asked (data.prefetch). `dataset` must stay open only
+ * during this call. Data that stay where they lie are not read: the loader holds the data set. */
 tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup,
                            tri_loader **out);
 /* The next batch, in order of steps; waits until it is prepared. */

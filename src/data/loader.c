@@ -2,22 +2,20 @@
  *
  * loader.c: one worker's samples in memory, and its shards of the coming batches prepared from them.
  *
- * All reading and checking is done in open, so that preparing computes only and cannot fail. (Tokens that stay in their
- * files are the exception: they are checked as they are drawn.) Where a core is free for
- * it, a thread fills a ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a
- * thread would only stop the others in the middle of a product: there the crew prepares each batch when it is asked
- * for. A batch is a pure function of its step: nothing depends on who asks or where it began. Nothing is allocated
- * after open.
+ * All reading and checking is done in open (held.c), so that preparing computes only and cannot fail. (Tokens that stay
+ * in their files are the exception: they are checked as they are drawn.) Where a core is free for it, a thread fills a
+ * ring of prefetch + 1 slots: one is the caller's, the others wait for it. Where none is, such a thread would only stop
+ * the others in the middle of a product: there the crew prepares each batch when it is asked for. A batch is a pure
+ * function of its step: nothing depends on who asks or where it began. Nothing is allocated after open.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "data/augment.h"
 #include "data/data.h"
+#include "data/held.h"
 #include "data/normalize.h"
 
 #define LINE_NBYTES  64 /* of the cache */
@@ -44,11 +42,9 @@ struct tri_loader {
     float *black;                                      /* [channels] */
     float *unmoved;                                    /* one sample for each tile; NULL: no augmentation */
     size_t sample_nbytes, input_nbytes, target_nbytes; /* of one sample */
-    int64_t count;                                     /* samples held */
-    unsigned char *samples, *targets;                  /* [count], in the order of their indices */
-    int64_t *indices;                                  /* [count] in the data set, ascending */
-    int64_t *places;                                   /* [count] where in `samples` the k-th sample of a part lies */
-    int64_t *part_first;                               /* [shard_count + 1] of each part in `places` */
+    tri_held own;                                      /* of this loader alone */
+    tri_held *held;                                    /* samples of its parts: `own`, or what outlives it */
+    int64_t *part_first;                               /* [shard_count + 1] of each part in held->places */
     loader_slot *slots;
     int64_t slot_count;
     tri_thread *thread;
@@ -58,16 +54,6 @@ struct tri_loader {
     int64_t made, taken; /* batches */
     bool stop;
 };
-
-typedef struct index_place {
-    int64_t index, place;
-} index_place;
-
-static int compare_indices(const void *a, const void *b)
-{
-    int64_t left = ((const index_place *)a)->index, right = ((const index_place *)b)->index;
-    return (left > right) - (left < right);
-}
 
 static void *alloc_array(int64_t count, size_t each)
 {
@@ -150,8 +136,8 @@ static tri_status plan_augment(tri_loader *loader, const tri_dataset_info *info,
     return TRI_OK;
 }
 
-/* The samples of this worker's parts, sorted by index; remembers where each one comes to lie. */
-static tri_status plan_places(tri_loader *loader)
+/* Of each part, where its samples begin among those of this worker. */
+static tri_status plan_parts(tri_loader *loader)
 {
     const tri_loader_setup *setup = &loader->setup;
     loader->part_first = alloc_array(setup->shard_count + 1, sizeof(int64_t));
@@ -160,86 +146,6 @@ static tri_status plan_places(tri_loader *loader)
     for (int64_t s = 0; s < setup->shard_count; s++)
         loader->part_first[s + 1] =
             loader->part_first[s] + tri_sampler_part_count(&setup->sampler, setup->first_shard + s);
-    if (draws(loader))
-        return TRI_OK;
-    loader->count = loader->part_first[setup->shard_count];
-    loader->indices = alloc_array(loader->count, sizeof(int64_t));
-    loader->places = alloc_array(loader->count, sizeof(int64_t));
-    index_place *order = alloc_array(loader->count, sizeof(*order));
-    if (loader->indices == NULL || loader->places == NULL || order == NULL) {
-        tri_free(order);
-        return TRI_ENOMEM;
-    }
-    for (int64_t s = 0; s < setup->shard_count; s++)
-        for (int64_t i = loader->part_first[s]; i < loader->part_first[s + 1]; i++)
-            order[i] = (index_place){
-                tri_sampler_part_index(&setup->sampler, setup->first_shard + s, i - loader->part_first[s]), i};
-    qsort(order, (size_t)loader->count, sizeof(*order), compare_indices);
-    for (int64_t i = 0; i < loader->count; i++) {
-        loader->indices[i] = order[i].index;
-        loader->places[order[i].place] = i;
-    }
-    tri_free(order);
-    return TRI_OK;
-}
-
-/* Floats must be finite, tokens must fit 32 bits. */
-static tri_status check_samples(const tri_loader *loader)
-{
-    int64_t count = loader->normalizer.count;
-    tri_dtype dtype = loader->normalizer.from;
-    if (dtype == TRI_I64) {
-        const int64_t *tokens = (const int64_t *)(const void *)loader->samples;
-        for (int64_t i = 0; i < loader->count * count; i++)
-            if (tokens[i] < INT32_MIN || tokens[i] > INT32_MAX)
-                return tri_fail(TRI_EFORMAT, "sample %" PRId64 " holds the token %" PRId64 ", want 32 bits",
-                                loader->indices[i / count], tokens[i]);
-        return TRI_OK;
-    }
-    if (dtype != TRI_F32 && dtype != TRI_F64 && dtype != TRI_F16)
-        return TRI_OK;
-    float *values = alloc_array(count, sizeof(float));
-    if (values == NULL)
-        return TRI_ENOMEM;
-    tri_status status = TRI_OK;
-    for (int64_t i = 0; i < loader->count && status == TRI_OK; i++) {
-        tri_normalizer_apply(&loader->normalizer, loader->samples + (size_t)i * loader->sample_nbytes, values);
-        for (int64_t j = 0; j < count && status == TRI_OK; j++)
-            if (!isfinite(values[j]))
-                status = tri_fail(TRI_ENUMERIC, "element %" PRId64 " of sample %" PRId64 " is not a finite number", j,
-                                  loader->indices[i]);
-    }
-    tri_free(values);
-    return status;
-}
-
-/* A data set reads both; what nobody wants does not stay. */
-static void samples_let_go(tri_loader *loader)
-{
-    if (loader->setup.skips_input) {
-        tri_free(loader->samples);
-        loader->samples = NULL;
-    }
-    if (loader->setup.skips_target) {
-        tri_free(loader->targets);
-        loader->targets = NULL;
-    }
-}
-
-static tri_status read_samples(tri_loader *loader, tri_dataset *dataset)
-{
-    size_t samples, targets;
-    if (__builtin_mul_overflow((size_t)loader->count, loader->sample_nbytes, &samples) ||
-        __builtin_mul_overflow((size_t)loader->count, loader->target_nbytes, &targets))
-        return tri_fail(TRI_ENOMEM, "loader: %" PRId64 " samples of %zu bytes are more than an address can count",
-                        loader->count, loader->sample_nbytes);
-    loader->samples = tri_alloc_bulk(samples);
-    loader->targets = tri_alloc_bulk(targets);
-    if (loader->samples == NULL || loader->targets == NULL)
-        return TRI_ENOMEM;
-    TRI_TRY(tri_dataset_read(dataset, loader->indices, loader->count, loader->samples, loader->targets));
-    TRI_TRY(check_samples(loader));
-    samples_let_go(loader);
     return TRI_OK;
 }
 
@@ -291,7 +197,7 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
  * table are asked for before the first is read. */
 static void find_places(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k, int64_t count, int64_t *places)
 {
-    const int64_t *table = loader->places + loader->part_first[s];
+    const int64_t *table = loader->held->places + loader->part_first[s];
     for (int64_t i = 0; i < count; i++) {
         places[i] = tri_sampler_order(&loader->setup.sampler, epoch, loader->setup.first_shard + s, k + i);
         __builtin_prefetch(table + places[i]);
@@ -303,7 +209,7 @@ static void find_places(const tri_loader *loader, int64_t epoch, int64_t s, int6
 /* Shuffled samples lie far apart: their bytes are asked for some samples ahead. */
 static void ask_for(const tri_loader *loader, int64_t place)
 {
-    const unsigned char *stored = loader->samples + (size_t)place * loader->sample_nbytes;
+    const unsigned char *stored = loader->held->samples + (size_t)place * loader->sample_nbytes;
     for (size_t at = 0; at < loader->sample_nbytes && at < AHEAD_NBYTES; at += LINE_NBYTES)
         __builtin_prefetch(stored + at);
 }
@@ -312,16 +218,16 @@ static void prepare_row(const tri_loader *loader, int64_t epoch, int64_t place, 
                         unsigned char *target)
 {
     if (target != NULL)
-        memcpy(target, loader->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
+        memcpy(target, loader->held->targets + (size_t)place * loader->target_nbytes, loader->target_nbytes);
     if (input == NULL)
         return;
-    const unsigned char *stored = loader->samples + (size_t)place * loader->sample_nbytes;
+    const unsigned char *stored = loader->held->samples + (size_t)place * loader->sample_nbytes;
     if (unmoved == NULL) {
         tri_normalizer_apply(&loader->normalizer, stored, input);
         return;
     }
     tri_normalizer_apply(&loader->normalizer, stored, unmoved);
-    tri_augment_move move = tri_augment_draw(&loader->augment, epoch, loader->indices[place]);
+    tri_augment_move move = tri_augment_draw(&loader->augment, epoch, loader->held->indices[place]);
     tri_augment_apply(&loader->augment, move, unmoved, loader->black, (float *)(void *)input);
 }
 
@@ -389,7 +295,7 @@ static void prepare_tile(void *arg, int64_t number)
         if (keeps_input(loader))
             ask_for(loader, places[i - first + AHEAD_ROWS]);
         prepare_row(loader, epoch, places[i - first], unmoved, input_at(v, place + i), target_at(v, place + i));
-        marks = tri_sampler_marks_add(marks, tri_sampler_mark(loader->indices[places[i - first]]));
+        marks = tri_sampler_marks_add(marks, tri_sampler_mark(loader->held->indices[places[i - first]]));
     }
     v->slot->marks[tile] = marks;
     size_t padding = (size_t)(last - valid);
@@ -470,9 +376,9 @@ static tri_status build(tri_loader *loader, tri_dataset *dataset, const tri_data
         tri_dataset_hold(dataset);
         loader->drawn = dataset;
     }
-    TRI_TRY(plan_places(loader));
+    TRI_TRY(plan_parts(loader));
     if (!draws(loader) && !skips_all(loader))
-        TRI_TRY(read_samples(loader, dataset));
+        TRI_TRY(tri_held_change(loader->held, dataset, &loader->normalizer, &loader->setup));
     TRI_TRY(make_slots(loader, config));
     return runs_ahead(loader) ? tri_thread_start(&loader->thread, TRI_LOADER_THREAD, thread_body, loader) : TRI_OK;
 }
@@ -486,6 +392,7 @@ tri_status tri_loader_open(tri_dataset *dataset, const tri_data_config *config, 
     if (loader == NULL)
         return TRI_ENOMEM;
     loader->setup = *setup;
+    loader->held = setup->held != NULL ? setup->held : &loader->own;
     tri_mutex_init(&loader->fault);
     tri_mutex_init(&loader->mutex);
     tri_cond_init(&loader->moved);
@@ -570,8 +477,9 @@ tri_status tri_loader_part(tri_loader *loader, int64_t step, int64_t first, int6
 
 size_t tri_loader_nbytes(const tri_loader *loader)
 {
-    size_t sample = (loader->samples ? loader->sample_nbytes : 0) + (loader->targets ? loader->target_nbytes : 0);
-    return (size_t)loader->count * sample;
+    const tri_held *held = loader->held;
+    return (size_t)held->count *
+           ((held->samples ? held->sample_nbytes : 0) + (held->targets ? held->target_nbytes : 0));
 }
 
 void tri_loader_close(tri_loader *loader)
@@ -592,10 +500,7 @@ void tri_loader_close(tri_loader *loader)
     }
     tri_dataset_close(loader->drawn);
     tri_free(loader->slots);
-    tri_free(loader->samples);
-    tri_free(loader->targets);
-    tri_free(loader->indices);
-    tri_free(loader->places);
+    tri_held_fini(&loader->own);
     tri_free(loader->part_first);
     tri_free(loader->black);
     tri_free(loader->unmoved);

@@ -22,7 +22,6 @@
 #define FORM_ROUNDS  100
 #define APART_MS     (INT64_C(7) * 24 * 3600 * 1000)
 #define LEFT_MS      1000
-#define SPARES_MS    500
 #define LAST_NS      (2 * TRI_NS_PER_S)
 
 typedef struct elastic {
@@ -89,7 +88,7 @@ static bool may_go(void *arg)
     if (at->job->world - 1 >= at->setup->members.least)
         return true;
     store->patience_ns = 0;
-    tri_status status = tri_members_spares(at->members, &spares, tri_deadline_after_ms(SPARES_MS));
+    tri_status status = tri_members_spares(at->members, &spares);
     store->patience_ns = patience_ns;
     return status == TRI_OK && spares > 0;
 }
@@ -178,7 +177,16 @@ static tri_status cluster_make(elastic *at, tri_cluster *cluster)
     return token_make(at, now->number, cluster->token);
 }
 
-/* By rank 0: the store holds nothing that grows with the number of members and of generations; and people hear. */
+/* The addresses with which an earlier generation tried to form. */
+static tri_status addresses_forget(void *arg, int64_t generation, int count)
+{
+    tri_cluster before = ((const elastic *)arg)->cluster;
+    before.generation = generation;
+    before.world = count;
+    return tri_comm_sweep(&before, tri_deadline_after_ms(FORM_MS));
+}
+
+/* By rank 0: the store holds nothing that grows with the number of generations; and people hear. */
 static void generation_tell(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
@@ -188,7 +196,8 @@ static void generation_tell(elastic *at)
         return;
     if (at->job->roles.wish.tensor > 1 || at->job->roles.wish.pipeline > 1)
         snprintf(mesh, sizeof(mesh), " as %s", tri_mesh_print(&at->job->mesh, text));
-    if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK || tri_members_sweep(at->members, until_ns) != TRI_OK)
+    if (tri_comm_sweep(&at->cluster, until_ns) != TRI_OK ||
+        tri_members_sweep(at->members, addresses_forget, at, until_ns) != TRI_OK)
         tri_log(TRI_LOG_WARN, "what generation %lld was made with stays in the store: %s", (long long)now->number,
                 tri_last_error());
     int nbytes = snprintf(told, sizeof(told), "generation %lld: %d worker%s%s, step %lld", (long long)now->number,

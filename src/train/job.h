@@ -9,6 +9,7 @@
 
 #include "base/strain.h"
 #include "base/trace_id.h"
+#include "data/held.h"
 #include "interop/pretrained.h"
 #include "monitor/ledger.h"
 #include "monitor/metrics.h"
@@ -157,6 +158,7 @@ typedef struct tri_job_elastic {
     bool or_begin;       /* with resume: begins where that run has no checkpoint yet */
     tri_dataset *data;   /* of training */
     tri_dataset *test;   /* NULL: not opened yet, or none */
+    tri_held held[2];    /* samples of either, from generation to generation */
     int64_t number;      /* of the generation */
     tri_job_rest before; /* the step under way */
     /* What stands in the store: has the generation formed? The first word of all that ask is everybody's. NULL: there

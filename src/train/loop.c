@@ -205,6 +205,8 @@ void tri_job_close(tri_job *job)
     tri_shares_fini(&job->shares);
     tri_dataset_close(job->elastic.data);
     tri_dataset_close(job->elastic.test);
+    tri_held_fini(&job->elastic.held[0]);
+    tri_held_fini(&job->elastic.held[1]);
     tri_free(job->elastic.resume);
     tri_free(job->elastic.common);
     tri_free(job->run_folder);

@@ -4,16 +4,31 @@
  * function of the product that it is.
  *
  * DROP=n (environment) leaves out rule n of docs/design/028-membership.md; 17, 18 and 19 are parts of 6 and 7 that were
- * missing before the simulator and this model asked for them.
+ * missing before the simulator and this model asked for them, 20 is a part of 10.
  */
 #include "rules.h"
 
 enum { NO_TWO_LISTS = 1, NO_LOST_STATE, NO_OTHER_INPUTS, NO_TWO_RUNS, NO_END };
 
-/* Its links are silent, or closed: it is dead, stopped, or in trouble itself (tri_comm_has_lost). */
+/* Its links are silent, or closed: it is dead, stopped, cut off (tri_comm_has_lost). */
 static int is_silent(int j)
 {
-    return now.dead[j] || now.stopped[j];
+    return now.dead[j] || now.stopped[j] || now.deaf[j];
+}
+
+/* Others have gone on without it, or are done; or no other one of its generation is left that has a state, and could go
+ * on without its own: it is waited for then (7), for which there is no limit here. */
+static int is_left(int i)
+{
+    int others = 0;
+    for (int j = 0; j < ALL; j++)
+        others |= j != i && !now.dead[j] && now.state[j] && now.gen[j] == now.gen[i] && has(now.list[now.gen[i]], j);
+    if (!others)
+        return 1;
+    for (int g = now.gen[i] + 1; g <= GENERATIONS; g++)
+        if (now.list[g] && !has(now.list[g], i))
+            return 1;
+    return now.over;
 }
 
 static int has_quit(int j, int g)
@@ -39,6 +54,7 @@ static void forget(void)
 static void die(int i)
 {
     now.dead[i] = 1;
+    now.deaf[i] = now.unlinked[i] = 0;
     now.stopped[i] = now.calls[i] = now.lost[i] = now.looked[i] = now.seen[i] = now.seen_strays[i] = now.gen[i] = 0;
     forget();
 }
@@ -47,7 +63,7 @@ static void enter(int i, int g) /* members.c, adopt() */
 {
     now.gen[i] = (uchar)g;
     now.lost[i] = now.calls[i] = now.seen[i] = now.seen_strays[i] = 0;
-    now.looked[i] = 0;
+    now.looked[i] = now.unlinked[i] = 0;
     now.at[i] = has(now.list[g], i) ? FORM : OUT;
     must(g <= GENERATIONS, NO_END);
     forget();
@@ -70,9 +86,15 @@ static void newcomer(int i) /* members.c, newest_find(), register_newcomer() */
 
 /* --- (5), (6), (7): members.c, leads(), missing_find(), list_make() --- */
 
+/* (10) Where links were never made a member takes for lost whoever has not registered, at any time, be it too early
+ * (members.c: is_silent(), missing_find()). */
 static int is_away(int i, int j)
 {
-    return has(now.gone, j) || (now.at[i] == MEMBER && (has(now.lost[i], j) || is_silent(j)));
+    if (has(now.gone, j))
+        return 1;
+    if (now.at[i] == MEMBER && now.unlinked[i])
+        return DROP != 10 && i != j && !has(now.inside[now.gen[i] + 1], j);
+    return now.at[i] == MEMBER && (has(now.lost[i], j) || is_silent(j));
 }
 
 static int best_of(int mask)
@@ -101,8 +123,8 @@ static int list_of(int i, int *left_out)
             continue;
         int here = has(now.inside[g + 1], j), away = is_away(i, j);
         old |= (here && !away) << j;
-        if (DROP != 5 && !away && (!here || (now.at[i] == NEWCOMER) || j < i))
-            return -1;
+        if (DROP != 5 && !away && (!here || now.at[i] == NEWCOMER || (j < i && !(now.unlinked[i] && DROP != 20))))
+            return -1; /* (10): the first may have registered and be deaf (leads()) */
     }
     if (DROP != 5 && now.at[i] == NEWCOMER && (news & ((1 << i) - 1)))
         return -1;
@@ -256,7 +278,8 @@ static int has_trouble(int i)
 static void give_up(int i)
 {
     int g = now.gen[i];
-    for (int j = 0; j < ALL; j++)
+    now.unlinked[i] = now.at[i] == FORM && now.came[g] != now.list[g];
+    for (int j = 0; j < ALL && !now.unlinked[i]; j++)
         now.lost[i] |= (j != i && has(now.list[g], j) && is_silent(j)) << j;
     now.inside[g + 1] |= 1 << i;
     now.at[i] = MEMBER;

@@ -19,11 +19,14 @@
 #ifndef STOPS
 #define STOPS 1
 #endif
+#ifndef DEAF /* that are heard and hear nothing, until the others have gone on */
+#define DEAF 0
+#endif
 #ifndef STEPS
 #define STEPS 2
 #endif
 #define ALL (N + JOINS)
-#define GENERATIONS (KILLS + 2 * STOPS + 2 * JOINS + 3) /* more than the faults can ask for */
+#define GENERATIONS (KILLS + 2 * STOPS + 3 * DEAF + 2 * JOINS + 3) /* more than the faults can ask for */
 #define CALLS (STEPS + 2)
 
 /* where a process is: not started; in no list; registered for the next list, from outside or from inside the present
@@ -47,7 +50,8 @@ bool over;                     /* gen/over */
 
 /* --- processes --- */
 byte at[ALL];
-bool dead[ALL], stopped[ALL];
+bool dead[ALL], stopped[ALL], deaf[ALL];
+bool unlinked[ALL]; /* its generation has no links: nobody's watch tells who is there (10) */
 byte gen[ALL];    /* the generation it knows of */
 byte state[ALL];  /* s + 1: after s steps; 0: none */
 byte calls[ALL];  /* collective calls that it has made in this generation */
@@ -61,14 +65,14 @@ byte given[(GENERATIONS + 2) * CALLS];   /* whose part of a sum is there */
 byte of_step[(GENERATIONS + 2) * CALLS]; /* that it is of */
 
 byte front, front_gen; /* the newest step that anybody has made, and the generation that made it first */
-byte kills = KILLS, stops = STOPS;
+byte kills = KILLS, stops = STOPS, deafs = DEAF;
 byte broken; /* what must not be: a line of members.h */
 
 c_code {
 #include "members.h"
 }
 
-#define RUNS (!dead[i] && !stopped[i])
+#define RUNS (!dead[i] && !stopped[i] && !deaf[i])
 
 proctype worker(byte i)
 {
@@ -105,6 +109,8 @@ end:
     :: atomic { kills > 0 && at[i] != BORN && at[i] != DONE && !dead[i] -> kills--; c_code { die(Pfate->i); } }
     :: atomic { stops > 0 && at[i] != BORN && at[i] != DONE && RUNS -> stops--; stopped[i] = true }
     :: atomic { stopped[i] -> stopped[i] = false }
+    :: atomic { deafs > 0 && at[i] != BORN && at[i] != DONE && RUNS -> deafs--; deaf[i] = true }
+    :: atomic { deaf[i] && c_expr { (is_left(Pfate->i)) } -> deaf[i] = false }
     :: atomic { (dead[i] || at[i] == DONE) && (gone & (1 << i)) == 0 -> gone = gone | (1 << i) }
     od
 }

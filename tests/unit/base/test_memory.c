@@ -103,6 +103,48 @@ static void realloc_keeps_the_contents_of_every_kind(void **state)
     tri_free(bulk);
 }
 
+static void fill(char *bytes, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i += 4096)
+        memcpy(bytes + i, &i, sizeof i);
+}
+
+static void is_filled(const char *bytes, size_t to)
+{
+    for (size_t i = 0; i < to; i += 4096)
+        assert_memory_equal(bytes + i, &i, sizeof i);
+}
+
+/* Also a second time: a block that has moved may be several mappings. */
+static void bulk_grows_and_shrinks_without_a_second_copy(void **state)
+{
+    (void)state;
+    tri_memory_counts before = tri_memory_now();
+    const size_t sizes[] = {5 * MIB + 777, 9 * MIB, 14 * MIB + 1, 3 * MIB, 3 * MIB + 5000, 16 * MIB, 2 * MIB};
+    char *bulk = tri_alloc_bulk(4 * MIB);
+    size_t had = 4 * MIB;
+    fill(bulk, 0, had);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        tri_memory_limit_set(before.live_nbytes + (sizes[i] > had ? sizes[i] : had)); /* no room for both */
+        bulk = tri_realloc(bulk, sizes[i]);
+        tri_memory_limit_set(0);
+        assert_non_null(bulk);
+        assert_int_equal((uintptr_t)bulk % (2 * MIB), 0);
+        assert_int_equal(tri_memory_now().live_nbytes, before.live_nbytes + sizes[i]);
+        is_filled(bulk, had < sizes[i] ? had : sizes[i]);
+        if (had < sizes[i])
+            fill(bulk, (had + 4095) / 4096 * 4096, sizes[i] - sizeof(size_t));
+        had = sizes[i] / 4096 * 4096;
+    }
+    tri_memory_limit_set(before.live_nbytes + 3 * MIB);
+    assert_null(tri_realloc(bulk, 4 * MIB));
+    tri_memory_limit_set(0);
+    is_filled(bulk, had);
+    tri_free(bulk);
+    assert_int_equal(tri_memory_now().live, before.live);
+    assert_int_equal(tri_memory_now().live_nbytes, before.live_nbytes);
+}
+
 static void impossible_wishes_fail_with_a_message(void **state)
 {
     (void)state;
@@ -213,6 +255,7 @@ int main(void)
         cmocka_unit_test(blocks_hold_what_is_written_over_their_whole_length),
         cmocka_unit_test(bulk_is_zero_also_when_memory_is_used_again),
         cmocka_unit_test(realloc_keeps_the_contents_of_every_kind),
+        cmocka_unit_test(bulk_grows_and_shrinks_without_a_second_copy),
         cmocka_unit_test(impossible_wishes_fail_with_a_message),
         cmocka_unit_test(the_nth_allocation_fails_and_only_it),
         cmocka_unit_test(beyond_the_limit_allocations_fail),

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/held.h"
 #include "data/normalize.h"
 #include "tensor/tree.h"
 #include "unit/data/data_files.h"
@@ -360,6 +361,166 @@ static void what_nobody_reads_is_not_prepared(void **state)
     drop_folder(folder);
 }
 
+/* --- what a loader keeps of the one before it --- */
+
+static const tri_dataset_ops *real_ops;
+static int64_t rows_read; /* of the files */
+static bool reading_fails;
+
+static tri_status counted_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples,
+                               void *targets)
+{
+    rows_read += count;
+    return reading_fails ? tri_fail(TRI_EIO, "the disk fails")
+                         : real_ops->read(dataset, indices, count, samples, targets);
+}
+
+static tri_dataset *counted_open(const tri_data_config *config, tri_dataset_ops *ops)
+{
+    tri_dataset *dataset;
+    assert_int_equal(tri_dataset_open(config, false, &dataset), TRI_OK);
+    real_ops = dataset->ops;
+    *ops = *real_ops;
+    ops->read = counted_read;
+    dataset->ops = ops;
+    rows_read = 0;
+    return dataset;
+}
+
+static int64_t rows_of(const tri_loader_setup *setup, int64_t first, int64_t end)
+{
+    int64_t rows = 0;
+    for (int64_t s = 0; s < setup->shard_count; s++)
+        if (setup->first_shard + s >= first && setup->first_shard + s < end)
+            rows += tri_sampler_part_count(&setup->sampler, setup->first_shard + s);
+    return rows;
+}
+
+/* The batches of one worker of some setup are those of a loader that has read all of it. */
+static void held_check(tri_dataset *dataset, const tri_data_config *config, const tri_loader_setup *setup)
+{
+    tri_loader *loader, *fresh;
+    tri_loader_setup other = *setup;
+    tri_loader_batch batch, wanted;
+    other.held = NULL;
+    assert_int_equal(tri_loader_open(dataset, config, setup, &loader), TRI_OK);
+    const int64_t before = rows_read;
+    assert_int_equal(tri_loader_open(dataset, config, &other, &fresh), TRI_OK);
+    rows_read = before;
+    assert_int_equal(tri_loader_nbytes(loader), tri_loader_nbytes(fresh));
+    for (int64_t step = setup->first_step; step < STEPS; step++) {
+        assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
+        assert_int_equal(tri_loader_next(fresh, &wanted), TRI_OK);
+        const size_t rows = (size_t)batch.shards * ROWS_MAX;
+        assert_true((batch.input != NULL) == (wanted.input != NULL) &&
+                    (batch.target != NULL) == (wanted.target != NULL));
+        if (batch.input)
+            assert_memory_equal(batch.input, wanted.input, rows * PIXELS * sizeof(float));
+        if (batch.target)
+            assert_memory_equal(batch.target, wanted.target, rows * sizeof(int32_t));
+        assert_true(batch.marks == wanted.marks);
+    }
+    tri_loader_close(loader);
+    tri_loader_close(fresh);
+}
+
+/* One worker through generations of 1 to 8, at any rank: it reads what it has not got, once. */
+static void parts_that_stay_are_not_read_again(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset_ops ops;
+    tri_dataset *dataset = counted_open(&config, &ops);
+    tri_held held = {0};
+    int64_t first = 0, end = 0, kept = 0, all = 0;
+    config.crop = 1;
+    for (int round = 0; round < 200; round++) {
+        int world = 1 + round * 5 % SHARDS, rank = round * 11 % world;
+        tri_loader_setup setup = setup_for(rank, world, round % STEPS);
+        const int64_t before = rows_read, stays = rows_of(&setup, first, end), rows = rows_of(&setup, 0, SHARDS);
+        setup.held = &held;
+        held_check(dataset, &config, &setup);
+        assert_int_equal(rows_read - before, rows - stays);
+        assert_int_equal(held.count, rows);
+        first = setup.first_shard;
+        end = first + setup.shard_count;
+        kept += stays;
+        all += rows;
+    }
+    assert_true(kept > all / 4 && held.read_count == rows_read);
+    tri_held_fini(&held);
+    tri_dataset_close(dataset);
+    drop_folder(folder);
+}
+
+/* Another seed, another data set, samples that were not wanted before: nothing of it is of use. */
+static void what_is_of_other_samples_is_let_go(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset_ops ops;
+    tri_dataset *dataset = counted_open(&config, &ops);
+    tri_held held = {0};
+    tri_loader_setup setup = setup_for(0, 2, 0);
+    setup.held = &held;
+    held_check(dataset, &config, &setup);
+    const int64_t rows = rows_read;
+    held_check(dataset, &config, &setup);
+    assert_int_equal(rows_read, rows);
+    setup.skips_input = true; /* a stage that wants targets alone */
+    held_check(dataset, &config, &setup);
+    assert_true(held.samples == NULL && rows_read == rows);
+    setup.first_shard = SHARDS - setup.shard_count; /* another part of these */
+    held_check(dataset, &config, &setup);
+    assert_true(held.samples == NULL && rows_read == rows + held.count);
+    setup.skips_input = false;
+    held_check(dataset, &config, &setup);
+    assert_int_equal(rows_read, rows + 2 * held.count);
+    setup.sampler.seed++;
+    held_check(dataset, &config, &setup);
+    assert_int_equal(rows_read, rows + 3 * held.count);
+    tri_held_fini(&held);
+    tri_dataset_close(dataset);
+    drop_folder(folder);
+}
+
+/* A read that fails, and each allocation: an error, nothing held, and the next loader reads all. */
+static void what_cannot_be_read_is_not_held(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "auto");
+    tri_dataset_ops ops;
+    tri_dataset *dataset = counted_open(&config, &ops);
+    tri_held held = {0};
+    tri_loader *loader;
+    const uint64_t live = tri_memory_now().live;
+    bool done = false;
+    for (uint64_t n = 0; !done; n++) {
+        assert_true(n < 1000);
+        tri_loader_setup setup = setup_for(0, 2, 0);
+        setup.held = &held;
+        held_check(dataset, &config, &setup);
+        setup = setup_for(1, 3, 0);
+        setup.held = &held;
+        reading_fails = n == 0;
+        tri_memory_fail_at(n);
+        tri_status status = tri_loader_open(dataset, &config, &setup, &loader);
+        tri_memory_fail_at(0);
+        reading_fails = false;
+        done = status == TRI_OK;
+        tri_loader_close(loader);
+        assert_true(n > 0 || held.count == 0);
+        held_check(dataset, &config, &setup);
+        tri_held_fini(&held);
+        assert_int_equal(tri_memory_now().live, live);
+    }
+    tri_dataset_close(dataset);
+    drop_folder(folder);
+}
+
 static void setups_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -458,6 +619,9 @@ int main(void)
         cmocka_unit_test(figures_of_the_data_set_are_applied),
         cmocka_unit_test(samples_that_no_model_can_eat_are_named),
         cmocka_unit_test(what_nobody_reads_is_not_prepared),
+        cmocka_unit_test(parts_that_stay_are_not_read_again),
+        cmocka_unit_test(what_is_of_other_samples_is_let_go),
+        cmocka_unit_test(what_cannot_be_read_is_not_held),
         cmocka_unit_test(setups_that_cannot_be_are_refused),
         cmocka_unit_test(closing_early_joins_and_batches_allocate_nothing),
         cmocka_unit_test(every_failing_allocation_gives_an_error_and_no_leak),
