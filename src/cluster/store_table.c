@@ -41,8 +41,7 @@ static void value_release(tri_store_server *server, store_value *value)
     }
 }
 
-/* Keys stay for as long as the job does (who has ended, each generation): an entry is one block, found by its bucket.
- */
+/* An entry is one block, found by its bucket. */
 static store_entry **bucket_of(const tri_store_server *server, const char *key)
 {
     return &server->buckets[XXH3_64bits(key, strlen(key)) & (server->bucket_count - 1)];

@@ -70,8 +70,7 @@ static double taken(const tri_slow_row *row, tri_slow_cause cause)
         return strain->stolen_seconds_total;
     case TRI_SLOW_queue:
         return strain->queue_seconds_total;
-    case TRI_SLOW_stopped: /* neither on a core, nor wanting one, nor waiting for others, also those of its own process
-                            */
+    case TRI_SLOW_stopped: /* neither on a core, nor wanting one, nor waiting for others or a thread of its own */
         still = row->wall_s - row->comm - row->waited - strain->cpu_seconds_total - strain->queue_seconds_total;
         return strain->cpu_seconds_total > 0 && still > 0 ? still : 0;
     case TRI_SLOW_memory:

@@ -6,11 +6,8 @@ import functools
 import http.server
 import json
 import pathlib
-import shutil
 import subprocess
-import tempfile
 import threading
-import time
 
 from browser import Browser
 from launched import PYPI
@@ -38,20 +35,25 @@ def folder_of_interface():
     return path if found.returncode == 0 and (path / "index.html").exists() else None
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """The interface's files, and the trace beside them."""
+
+    def __init__(self, trace, *words, **options):
+        self.trace = str(trace)
+        super().__init__(*words, **options)
+
+    def translate_path(self, path):
+        return self.trace if path == "/trace.json" else super().translate_path(path)
+
     def log_message(self, *_):
         pass
 
 
 class Perfetto:
-    """One trace, opened: with Perfetto(path) as perfetto: perfetto.ask("select ...")."""
+    """One trace, opened: with Perfetto(folder_of_interface(), path) as perfetto: perfetto.ask("select ...")."""
 
-    def __init__(self, path):
-        self.temporary = tempfile.TemporaryDirectory()
-        root = pathlib.Path(self.temporary.name, "root")
-        shutil.copytree(folder_of_interface(), root)
-        shutil.copy(path, root / "trace.json")
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=root))
+    def __init__(self, interface, trace):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, trace, directory=interface))
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.browser = Browser()
 
@@ -65,7 +67,6 @@ class Perfetto:
         self.browser.close()
         self.server.shutdown()
         self.server.server_close()
-        self.temporary.cleanup()
 
     def ask(self, query):
         """Rows of lists, or the text of an error."""

