@@ -182,12 +182,10 @@ void tri_ledger_rewind(tri_ledger *ledger, int64_t step)
         ledger->end = step > ledger->from ? step : ledger->from;
 }
 
-void tri_ledger_forget(tri_ledger *ledger)
+void tri_ledger_drop_lead(tri_ledger *ledger)
 {
-    if (!ledger)
-        return;
-    ledger->leads = false;
-    ledger->from = ledger->end = 0;
+    if (ledger)
+        ledger->leads = false;
 }
 
 void tri_ledger_write(tri_ledger *ledger, int64_t step, uint64_t marks, int64_t generation)

@@ -30,8 +30,8 @@ tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int6
 void tri_ledger_rewind(tri_ledger *ledger, int64_t step);
 /* From now on it writes no more, once it has written what it has; NULL does nothing. */
 void tri_ledger_yield(tri_ledger *ledger);
-/* Nor that: others have gone on for long. NULL does nothing. */
-void tri_ledger_forget(tri_ledger *ledger);
+/* Nor that, at once: others have gone on. It is kept, for one who has not seen these steps. NULL does nothing. */
+void tri_ledger_drop_lead(tri_ledger *ledger);
 /* The step is made, of samples whose marks have this sum, by that generation of ranks. Written each second; a disk that
  * fails is told, and the steps wait. No allocation. */
 void tri_ledger_write(tri_ledger *ledger, int64_t step, uint64_t marks, int64_t generation);

@@ -186,11 +186,9 @@ tri_status tri_metrics_rewind(tri_metrics *metrics, int64_t step)
     return status;
 }
 
-void tri_metrics_forget(tri_metrics *metrics)
+void tri_metrics_drop_lead(tri_metrics *metrics)
 {
-    tri_string_clear(&metrics->lines);
     metrics->leads = false;
-    metrics->last = -1;
 }
 
 void tri_metrics_yield(tri_metrics *metrics)

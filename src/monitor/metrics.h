@@ -42,8 +42,8 @@ void tri_metrics_yield(tri_metrics *metrics);
 tri_status tri_metrics_flush(tri_metrics *metrics);
 /* The run goes back to `step`: lines of it and of later ones are forgotten; somebody leads again afterwards. */
 tri_status tri_metrics_rewind(tri_metrics *metrics, int64_t step);
-/* Nor that: somebody else has gone on with the file for long, and perhaps from an earlier step. */
-void tri_metrics_forget(tri_metrics *metrics);
+/* Nor that, at once: somebody else has gone on with the file. The lines are kept: perhaps nobody else has them. */
+void tri_metrics_drop_lead(tri_metrics *metrics);
 /* Gets the lines that have just been written to the file; NULL: nobody does. */
 typedef void (*tri_metrics_reader)(void *arg, const char *lines, size_t nbytes);
 void tri_metrics_reader_set(tri_metrics *metrics, tri_metrics_reader reader, void *arg);

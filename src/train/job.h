@@ -392,6 +392,9 @@ int64_t tri_job_progress(const tri_job *job);
 bool tri_job_is_saved(const tri_job *job, int64_t step);
 /* The ranks went on without this one for a while: others have written on. */
 void tri_job_lost_touch(tri_job *job);
+/* Of one that is about to hand its state to ranks which have not seen all steps before it: metrics and ledger of these
+ * steps are in their files then. So whoever has a state can write all that the files lack, whoever dies. */
+tri_status tri_job_lines_settle(tri_job *job);
 typedef struct tri_job_generation {
     int64_t number;             /* from 1 */
     int count;                  /* of ranks */
@@ -424,6 +427,8 @@ void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found);
 /* Nobody has a state: that of the seed, of model.from, or the newest checkpoint; *found: that. Collective. */
 tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found);
 tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation);
+/* Is there a rank, by the progress of each, that has not seen how the state after step `newest` came about? */
+bool tri_job_state_is_news(const tri_job *job, const int64_t *progress, int64_t newest);
 /* reform_parts.c: the whole state of all ranks that have it ([world], the same on all) to the others; collective. */
 tri_status tri_job_state_hand(tri_job *job, const bool *has);
 

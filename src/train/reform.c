@@ -130,9 +130,38 @@ int64_t tri_job_progress(const tri_job *job)
 void tri_job_lost_touch(tri_job *job)
 {
     if (job->metrics)
-        tri_metrics_forget(job->metrics);
+        tri_metrics_drop_lead(job->metrics);
     tri_job_show_yield(job);
-    tri_ledger_forget(job->used.ledger);
+    tri_ledger_drop_lead(job->used.ledger);
+}
+
+/* --- lines of the run: metrics and ledger --- */
+
+static tri_status lines_lead(tri_job *job)
+{
+    if (job->metrics)
+        TRI_TRY(tri_metrics_lead(job->metrics, job->step));
+    return tri_job_used_lead(job);
+}
+
+static void lines_yield(tri_job *job)
+{
+    if (job->metrics)
+        tri_metrics_yield(job->metrics);
+    tri_ledger_yield(job->used.ledger);
+}
+
+tri_status tri_job_lines_settle(tri_job *job)
+{
+    char path[1200];
+    if (job->rank == 0)
+        return lines_lead(job);
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder ? job->run_folder : "");
+    if (!job->metrics || !tri_fs_exists(path)) /* this host does not see the run's folder */
+        return TRI_OK;
+    TRI_TRY(lines_lead(job));
+    lines_yield(job);
+    return TRI_OK;
 }
 
 /* --- generations --- */
@@ -188,10 +217,8 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
         tri_console_close(job->console);
         job->console = NULL;
         job->figures.peak = 0;
-        if (job->metrics)
-            tri_metrics_yield(job->metrics);
+        lines_yield(job);
         tri_job_show_yield(job);
-        tri_ledger_yield(job->used.ledger);
     }
     return TRI_OK;
 }
@@ -220,10 +247,8 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_inventories_open(job));
     TRI_TRY(tri_job_mirror_open(job));
     TRI_TRY(job->roles.on ? tri_job_roles_find(job, generation) : tri_job_state_find(job, generation));
-    if (job->metrics && job->rank == 0)
-        TRI_TRY(tri_metrics_lead(job->metrics, job->step));
     if (job->rank == 0)
-        TRI_TRY(tri_job_used_lead(job));
+        TRI_TRY(lines_lead(job));
     TRI_TRY(tri_job_check_equal(job)); /* before which no newcomer has a state, which has not seen the lines so far */
     TRI_TRY(tri_job_roles_settle(job));
     job->elastic.has_state = true;

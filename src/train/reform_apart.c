@@ -122,6 +122,8 @@ static tri_status places_take(tri_job *job, const int64_t *all)
         if (job->rank == 0 && all[2 * r] >= 0 && all[2 * r] < newest)
             tri_log(TRI_LOG_WARN, "rank %d is behind the others: it goes on as a copy of rank %d", r, first);
     }
+    if (takers > 0 && job->rank == first)
+        TRI_TRY(tri_job_lines_settle(job));
     if (takers > 0)
         TRI_TRY(copies_of(job, first, own < newest));
     job->elastic.owes = newest % 2 == 0;

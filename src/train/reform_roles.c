@@ -316,6 +316,8 @@ static tri_status state_take(tri_job *job, const tri_job_generation *generation)
         acted = acted && done;
     }
     tri_job_rest rest = tri_job_rest_of(job);
+    if (job->rank == first && tri_job_state_is_news(job, generation->progress, roles->state.step))
+        TRI_TRY(tri_job_lines_settle(job));
     TRI_TRY(tri_stocks_move(job->group, &job->tensors, from, to, states_of(job)));
     if (is_gathered(job)) {
         TRI_TRY(job->sync->ops->publish(job->sync));

@@ -33,6 +33,11 @@ tri_job_rest tri_job_rest_of(const tri_job *job)
 tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_state)
 {
     tri_job_test *test = &job->test;
+    if (rest->step < job->step) {
+        tri_ledger_rewind(job->used.ledger, rest->step);
+        if (job->metrics)
+            TRI_TRY(tri_metrics_rewind(job->metrics, rest->step));
+    }
     job->step = rest->step;
     job->step_before = rest->step_before;
     job->guard.loss = rest->guard[0];
@@ -97,10 +102,28 @@ static tri_status newest_find(tri_job *job, const int64_t *progress, int64_t new
     return status;
 }
 
+bool tri_job_state_is_news(const tri_job *job, const int64_t *progress, int64_t newest)
+{
+    bool is = false;
+    for (int r = 0; r < job->world; r++)
+        is = is || step_of(progress[r]) < newest - 1; /* who is one step behind hears of that one */
+    return is;
+}
+
+static int first_of(const bool *has)
+{
+    int first = 0;
+    while (!has[first])
+        first++;
+    return first;
+}
+
 static tri_status state_share(tri_job *job, const int64_t *progress, int64_t newest)
 {
     bool *has = tri_alloc((size_t)job->world * sizeof(bool));
     tri_status status = has ? newest_find(job, progress, newest, has) : TRI_ENOMEM;
+    if (status == TRI_OK && tri_job_state_is_news(job, progress, newest) && job->rank == first_of(has))
+        status = tri_job_lines_settle(job);
     if (status == TRI_OK)
         status = tri_job_state_hand(job, has);
     tri_free(has);

@@ -123,7 +123,7 @@ static void writer_kill(int64_t steps)
         lines_write(both[i], 1, "b");
     disk_fill(false);
     file_is("0 1!a");
-    tri_metrics_forget(both[0]);
+    tri_metrics_drop_lead(both[0]);
     for (int64_t step = 1; step < steps; step++)
         lines_write(both[1], step, NULL);
     assert_int_equal(tri_metrics_lead(both[1], steps), TRI_OK);
