@@ -12,6 +12,15 @@ endfunction()
 tri_need(YAML yaml-0.1 libyaml-dev)
 tri_need(JANSSON jansson libjansson-dev)
 tri_need(XXHASH libxxhash libxxhash-dev)
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)
+check_c_source_compiles("#define XXH_STATIC_LINKING_ONLY
+#include <xxh_x86dispatch.h>
+int main(void) { return (int)XXH3_64bits_withSeed_dispatch(\"\", 0, 0); }" TRI_XXH_DISPATCH)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(TRI_XXH_DISPATCH) # base/hash_wide.h
+  set_property(TARGET PkgConfig::XXHASH APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS TRI_XXH_DISPATCH)
+endif()
 tri_need(ZLIB zlib zlib1g-dev)
 tri_need(MICROHTTPD libmicrohttpd libmicrohttpd-dev)
 tri_need(CRYPTO libcrypto libssl-dev)

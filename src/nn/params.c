@@ -10,9 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY
-#include <xxhash.h>
 
+#include "base/hash_wide.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"

@@ -4,9 +4,7 @@
  * behind the writing, against one of what is there now. Of the two processes that have a role each knows so much of
  * its own memory; and the sum of the hashes is the same in both where they have the same elements, wherever these lie.
  */
-#define XXH_STATIC_LINKING_ONLY
-#include <xxhash.h>
-
+#include "base/hash_wide.h"
 #include "base/memory.h"
 #include "train/stock.h"
 

@@ -13,10 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY
-#include <xxhash.h>
 
 #include "base/events.h"
+#include "base/hash_wide.h"
 #include "base/memory.h"
 #include "net/host.h"
 #include "train/job.h"
