@@ -162,7 +162,7 @@ struct tri_comm {
     uint32_t generation; /* in every frame */
     int64_t timeout_ms;  /* of one wait */
     int64_t far_us;      /* round trip between the two ranks that are the farthest apart, alike on all; 0: not known */
-    double us_per_byte, us_per_byte_reduced, latency_us; /* measured between hosts, alike on all; 0: not */
+    double us_per_byte, us_per_byte_reduced, latency_us, message_us; /* measured between hosts, alike on all; 0: not */
     bool any_order;
     tri_engine *engine;     /* NULL: our own algorithms run everything */
     unsigned engine_cannot; /* bit of each operation that the engine left to the host */
@@ -351,6 +351,7 @@ extern const tri_algorithm tri_all_gather_by_sharing, tri_all_to_all_by_sharing,
 extern const tri_algorithm tri_gather_by_sharing, tri_scatter_by_sharing;
 extern const tri_algorithm tri_all_reduce_by_direct, tri_reduce_by_direct, tri_reduce_scatter_by_direct;
 extern const tri_algorithm tri_all_reduce_by_exchange;
+extern const tri_algorithm tri_all_reduce_by_doubling;
 extern const tri_algorithm tri_tree_by_subtree, tri_tree_by_parts;
 extern const tri_algorithm tri_scatter_tree_by_subtree, tri_scatter_tree_by_parts;
 extern const tri_algorithm tri_all_reduce_by_ring, tri_reduce_scatter_by_ring;

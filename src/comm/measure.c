@@ -3,16 +3,20 @@
  * measure.c: what the links between hosts and this machine's additions really cost, found out while a comm opens.
  *
  * Every rank exchanges with its neighbours in the order of ranks, all at the same time, as a collective would: a
- * little, to see what a message costs, and more. The slowest rank's figures are everybody's, since all must price
- * alike. Takes some milliseconds; far links are not measured (slow start would be all that is seen) but guessed by
- * their round trip. Inside a host nothing is measured: lanes and shared memory are cheaper than anything else whatever
- * it costs.
+ * little, to see what a phase costs, and more; and a little with all others, to see what a message more costs (where
+ * cores are few, more than a phase). The slowest rank's figures are everybody's, since all must price alike. Takes some
+ * milliseconds; far links are not measured (slow start would be all that is seen) but guessed by their round trip.
+ * Inside a host nothing is measured: lanes and shared memory are cheaper than anything else whatever it costs.
  */
+#include <stdlib.h>
+
 #include "comm/comm_impl.h"
 
 /* A phase of large messages begins and ends with waiting for the slower side: measured, as many little ones. */
 enum { PHASE_LITTLES = 2 };
 enum { LITTLE_NBYTES = 1 << 10, MUCH_NBYTES = 256 << 10, TURNS = 8, ADDED_COUNT = 16 << 10 };
+/* Beyond so many ranks nobody sends to all, and with two there is only one. */
+enum { ALL_LEAST = 3, ALL_MOST = 16, ALL_TURNS = 15 };
 #define FAR_US INT64_C(5000)
 
 /* The shortest of a few exchanges of nbytes with both neighbours. */
@@ -27,6 +31,46 @@ static tri_status exchange_ns(tri_call *call, char *give, char *take, size_t nby
         int64_t took_ns = tri_now_ns() - start_ns;
         *least_ns = took_ns < *least_ns ? took_ns : *least_ns;
     }
+    return TRI_OK;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The middle one of some exchanges of a little with the next `others` ranks on either side. */
+static tri_status exchange_all_ns(tri_call *call, const char *give, char *take, int others, int64_t *middle_ns)
+{
+    const tri_group *group = call->group;
+    int64_t took_ns[ALL_TURNS];
+    for (uint32_t turn = 0; turn < ALL_TURNS; turn++) {
+        int64_t start_ns = tri_now_ns();
+        tri_moves_begin(call);
+        for (int i = 1; i <= others; i++) {
+            int to = (group->rank + i) % group->count, from = (group->rank + group->count - i) % group->count;
+            tri_moves_send(call, to, turn, give, LITTLE_NBYTES);
+            tri_moves_receive(call, from, turn, take + (ptrdiff_t)i * LITTLE_NBYTES, LITTLE_NBYTES);
+        }
+        TRI_TRY(tri_moves_run(call));
+        took_ns[turn] = tri_now_ns() - start_ns;
+    }
+    qsort(took_ns, ALL_TURNS, sizeof(took_ns[0]), compare_times);
+    *middle_ns = took_ns[ALL_TURNS / 2];
+    return TRI_OK;
+}
+
+/* What an exchange with a neighbour takes, and what each message to another one adds. */
+static tri_status messages_ns(tri_call *call, const char *give, char *take, int64_t *one_ns, int64_t *more_ns)
+{
+    int others = call->group->count - 1;
+    int64_t all_ns;
+    if (call->group->count < ALL_LEAST || call->group->count > ALL_MOST)
+        return TRI_OK;
+    TRI_TRY(exchange_all_ns(call, give, take, 1, one_ns));
+    TRI_TRY(exchange_all_ns(call, give, take, others, &all_ns));
+    *more_ns = (all_ns - *one_ns) / (others - 1);
     return TRI_OK;
 }
 
@@ -57,14 +101,16 @@ tri_status tri_prices_measure(tri_comm *comm)
     tri_status status = exchange_ns(&call, bytes, bytes + MUCH_NBYTES, LITTLE_NBYTES, &little_ns);
     if (status == TRI_OK)
         status = exchange_ns(&call, bytes, bytes + MUCH_NBYTES, MUCH_NBYTES, &much_ns);
-    int64_t found_ns[3] = {much_ns - little_ns, 0, little_ns};
+    int64_t found_ns[5] = {much_ns - little_ns, 0, PHASE_LITTLES * little_ns, 0, 0};
+    if (status == TRI_OK)
+        status = messages_ns(&call, bytes, bytes + MUCH_NBYTES, &found_ns[3], &found_ns[4]);
     if (status == TRI_OK) {
         found_ns[1] = adding_ns((float *)(void *)bytes, (const float *)(const void *)(bytes + MUCH_NBYTES));
         tri_call agree = {.group = group,
                           .op = TRI_COMM_ALL_REDUCE,
                           .dtype = TRI_I64,
                           .reduce = TRI_REDUCE_MAX,
-                          .count = 3,
+                          .count = TRI_COUNT_OF(found_ns),
                           .in = found_ns,
                           .out = found_ns,
                           .canonical = true,
@@ -80,7 +126,9 @@ tri_status tri_prices_measure(tri_comm *comm)
     if (found_ns[1] > 0)
         comm->us_per_byte_reduced = (double)found_ns[1] * 1e-3 / (ADDED_COUNT * sizeof(float));
     if (found_ns[2] > 0)
-        comm->latency_us = PHASE_LITTLES * (double)found_ns[2] * 1e-3;
+        comm->latency_us = (double)(found_ns[3] > found_ns[2] ? found_ns[3] : found_ns[2]) * 1e-3;
+    if (found_ns[4] > 0)
+        comm->message_us = (double)found_ns[4] * 1e-3;
     group->price = tri_price_of_group(group);
     return TRI_OK;
 }

@@ -16,6 +16,7 @@ const tri_algorithm *const tri_algorithms[] = {
     &tri_all_reduce_by_sharing,
     &tri_all_reduce_by_direct,
     &tri_all_reduce_by_exchange,
+    &tri_all_reduce_by_doubling,
     &tri_all_reduce_by_ring,
     &tri_reduce_by_tree,
     &tri_reduce_by_direct,
@@ -148,7 +149,9 @@ static void price_by_measure(const tri_comm *comm, tri_price *price)
     if (!price->between_hosts || comm->latency_us <= 0 || comm->far_us >= NEAR_US)
         return;
     price->latency_us = comm->latency_us;
-    if (price->message_us > comm->latency_us / 2)
+    if (comm->message_us > 0)
+        price->message_us = comm->message_us;
+    else if (price->message_us > comm->latency_us / 2)
         price->message_us = comm->latency_us / 2;
 }
 

@@ -14,9 +14,9 @@
 #include "base/runtime.h"
 #include "net/tcp_impl.h"
 
-#define CROWDED_TURN_NS  (50 * INT64_C(1000))
+#define CROWDED_TURN_NS  (250 * INT64_C(1000))
 #define CROWDED_LIMIT_NS (10 * TRI_NS_PER_MS)
-#define HOT_LEAST_NS     INT64_C(2000)
+#define HOT_LEAST_NS     INT64_C(100)
 #define SPIN_READS       4 /* so many links are read while spinning, more are polled */
 
 /* What to ask of a strand; 0: nothing. Every strand of a wanted link is asked whether it still stands. */
@@ -129,7 +129,7 @@ static bool links_look(tcp_transport *tcp, const unsigned char *want)
 /* The first part without yielding pays only where the answer comes soon: it grows when it does and shrinks when not. */
 static void hot_learn(tcp_transport *tcp, int64_t took_ns, bool ready)
 {
-    int64_t next_ns = ready && took_ns < TRI_TCP_HOT_NS ? 2 * tcp->hot_ns : tcp->hot_ns / 2;
+    int64_t next_ns = ready && took_ns < 2 * tcp->hot_ns ? 2 * tcp->hot_ns : tcp->hot_ns / 2;
 
     tcp->hot_ns = next_ns < HOT_LEAST_NS ? HOT_LEAST_NS : next_ns > TRI_TCP_HOT_NS ? TRI_TCP_HOT_NS : next_ns;
 }

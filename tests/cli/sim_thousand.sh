@@ -1,2 +1,2 @@
-trireme sim all_reduce --ranks 1024 --sizes 1k --algorithm halving
+trireme sim all_reduce --ranks 1024 --sizes 1k --algorithm doubling
 trireme sim all_reduce --ranks 1000 --sizes 1k --algorithm tree

@@ -202,6 +202,7 @@ static void every_algorithm_gives_the_canonical_bits(void **state)
         "all_reduce:0-=halving;reduce:0-=direct;broadcast:0-=direct;all_gather:0-=doubling",
         "all_reduce:0-=direct;reduce:0-=direct;broadcast:0-=scatter;all_gather:0-=ring",
         "all_reduce:0-=exchange;all_gather:0-=dissemination",
+        "all_reduce:0-=doubling",
     };
     for (size_t a = 0; a < TRI_COUNT_OF(algorithms); a++) {
         ops_case ops = {.algorithm = algorithms[a],

@@ -48,7 +48,7 @@ static void each_mistake_is_named(void **state)
         {"all_reduce:tree", "number of bytes"},
         {"all_reduce:0=tree", "range of bytes"},
         {"all_reduce:0-64k", "'='"},
-        {"all_reduce:0-=scatter", "tree, halving, shared, direct, exchange, ring"},
+        {"all_reduce:0-=scatter", "tree, halving, shared, direct, exchange, doubling, ring"},
         {"all_reduce:64k-64k=tree", "empty"},
         {"all_reduce:0-64k=tree,32k-=direct", "overlap"},
         {"all_reduce:0-=ring", "comm.order = any"},
