@@ -3,8 +3,10 @@
 `trireme train examples/gpt/small.yaml parallel.sync=zero3`: prints one JSON object on rank 0.
 
 usage: peer_fsdp.py [--ranks N] [--layers 6] [--heads 6] [--width 384] [--context 256] [--batch B] [--steps S] [--mode fsdp|ddp]
+                    [--dropout 0.2] [--attention-dropout 0]
 
-BATCH is of each process, one thread each. Data are random and lie in memory. Needs a PyTorch whose fully_shard takes CPU
+BATCH is of each process, one thread each. Data are random and lie in memory. The weights that attention gives are dropped with
+--attention-dropout (nanoGPT: as much as all else; Trireme's attn_pdrop). Needs a PyTorch whose fully_shard takes CPU
 tensors (2.15 does; Debian's 1.13 asserts that it was compiled with CUDA).
 """
 import argparse
@@ -24,6 +26,7 @@ def parse():
                         ("batch", 8), ("steps", 8)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--dropout", type=float, default=0.2)
+    parser.add_argument("--attention-dropout", type=float, default=0)
     parser.add_argument("--mode", choices=["fsdp", "ddp"], default="fsdp")
     return parser.parse_args()
 
@@ -58,7 +61,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     torch.distributed.init_process_group("gloo", rank=RANK, world_size=ARGS.ranks)
-    net = Gpt(ARGS.layers, ARGS.heads, ARGS.width, ARGS.context, ARGS.words, ARGS.dropout)
+    net = Gpt(ARGS.layers, ARGS.heads, ARGS.width, ARGS.context, ARGS.words, ARGS.dropout, ARGS.attention_dropout)
     if ARGS.mode == "ddp":
         net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
     else:

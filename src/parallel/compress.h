@@ -3,8 +3,8 @@
  * compress.h: sums over ranks whose elements cross the wire in fewer bytes: one table, one row a way to save them.
  *
  * A sum takes two legs, so that no rank sends more than twice what it has however many there are: send begins the
- * first, turn ends it and begins the second, take ends that. Each leg is one queued call, and all ranks have the same
- * result. What the first leg loses stays with its rank and is added to its next sum (error feedback), where the row
+ * first, turn ends it and begins the second, take ends that. A row may have a third, between turn_again and take. A
+ * leg is one queued call, or a few, in the same order on all ranks, and all ranks have the same result. What the first leg loses stays with its rank and is added to its next sum (error feedback), where the row
  * says so. The result depends on the number of ranks, and for that number on nothing else.
  */
 #ifndef TRI_PARALLEL_COMPRESS_H
@@ -41,6 +41,7 @@ typedef struct tri_compress_ops {
     /* Begins the sum of the spans of `values`, which is read before it returns. */
     tri_status (*send)(tri_compress *compress, const float *values);
     tri_status (*turn)(tri_compress *compress);
+    tri_status (*turn_again)(tri_compress *compress); /* NULL: two legs are all */
     /* The spans of `values` are the sum. */
     tri_status (*take)(tri_compress *compress, float *values);
     /* Waits for what is under way. */

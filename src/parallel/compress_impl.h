@@ -31,6 +31,10 @@ tri_status tri_chunks_turn(tri_compress *compress);
 tri_status tri_chunks_take(tri_compress *compress, float *values);
 void tri_chunks_destroy(tri_compress *compress);
 
+/* A sum of that kind in two bits an element, with feedback: for what another row's bytes do not say. No row itself. */
+tri_status tri_two_bits_create(const tri_compress_setup *setup, tri_compress **out);
+size_t tri_two_bits_sum_nbytes(const tri_compress_setup *setup, int ranks);
+
 /* The slots of a row of that kind. */
 #define TRI_CHUNKS_SLOTS                                                                                               \
     .send = tri_chunks_send, .turn = tri_chunks_turn, .take = tri_chunks_take, .destroy = tri_chunks_destroy

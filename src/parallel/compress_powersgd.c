@@ -3,7 +3,8 @@
  * compress_powersgd.c: each matrix M as P Q', of a few columns: one step of power iteration from the last sum's Q.
  *
  * P = sum of M Q, made orthonormal on every rank; Q = sum of M' P; the sum of M is taken for P Q'. Both travel in bf16.
- * What a rank's own M has besides stays with it. Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank
+ * What a rank's own M has besides crosses in two bits an element (parallel.compress_rest), and what those do not say
+ * stays with it; or all of it stays, as in the source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical low-rank
  * gradient compression for distributed optimization", NeurIPS 2019. Here rows of P and Q are stored as columns
  * (transposed), so that all loops go along the rows of M; each sum has one order, whatever the threads.
  */
@@ -35,7 +36,8 @@ typedef struct compress_powersgd {
     int threads;
     bool forgets;
     int64_t count, left_count, right_count;
-    float *values, *lefts, *rights; /* of all matrices, one after the other; values: what was lost so far */
+    float *values, *lefts, *rights; /* of all matrices, one after the other; values: what P Q' does not say */
+    tri_compress *rest;             /* sums `values`, and keeps what is lost; NULL: it stays in `values` */
     uint16_t *halves;               /* lefts or rights on their way, bf16 */
     uint64_t redrawn;               /* columns that had nothing to say and were drawn anew */
     tri_work *work;
@@ -59,6 +61,7 @@ static void powersgd_destroy(tri_compress *compress)
     compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
     if (low->work)
         (void)tri_work_wait(low->work);
+    tri_compress_destroy(low->rest);
     tri_free(low->spans);
     tri_free(low->matrices);
     tri_free(low->values);
@@ -107,16 +110,34 @@ static tri_status powersgd_allocate(compress_powersgd *low, const tri_parallel_c
     return TRI_OK;
 }
 
+static bool sends_rest(const tri_parallel_config *config)
+{
+    return strcmp(config->compress_rest, "none") != 0;
+}
+
+/* `values` as a sum of its own. */
+static tri_compress_setup rest_setup(const tri_compress_setup *setup, tri_compress_span *all)
+{
+    tri_compress_setup rest = *setup;
+    *all = (tri_compress_span){.count = tri_compress_count(setup->spans, setup->span_count), .rows = 1};
+    all->columns = all->count;
+    rest.spans = all;
+    rest.span_count = 1;
+    return rest;
+}
+
 static size_t powersgd_nbytes(const tri_compress_setup *setup, int ranks)
 {
     int64_t lefts = 0, rights = 0;
-    (void)ranks;
+    tri_compress_span all;
+    const tri_compress_setup rest = rest_setup(setup, &all);
     for (int s = 0; s < setup->span_count; s++) {
         lefts += rank_of(setup->config, &setup->spans[s]) * setup->spans[s].rows;
         rights += rank_of(setup->config, &setup->spans[s]) * setup->spans[s].columns;
     }
-    int64_t values = tri_compress_count(setup->spans, setup->span_count) + lefts + rights;
-    return (size_t)values * sizeof(float) + (size_t)(lefts > rights ? lefts : rights) * sizeof(uint16_t);
+    size_t nbytes = (size_t)(all.count + lefts + rights) * sizeof(float);
+    nbytes += (size_t)(lefts > rights ? lefts : rights) * sizeof(uint16_t);
+    return nbytes + (sends_rest(setup->config) ? tri_two_bits_sum_nbytes(&rest, ranks) : 0);
 }
 
 static tri_status powersgd_create(const tri_compress_setup *setup, tri_compress **out)
@@ -132,7 +153,11 @@ static tri_status powersgd_create(const tri_compress_setup *setup, tri_compress 
     low->count = tri_compress_count(setup->spans, setup->span_count);
     low->spans = tri_spans_copy(setup);
     snprintf(low->name, sizeof(low->name), "%s", setup->name);
+    tri_compress_span all;
+    const tri_compress_setup rest = rest_setup(setup, &all);
     tri_status status = powersgd_allocate(low, setup->config);
+    if (status == TRI_OK && sends_rest(setup->config))
+        status = tri_two_bits_create(&rest, &low->rest);
     if (status != TRI_OK) {
         powersgd_destroy(&low->base);
         return status;
@@ -211,9 +236,10 @@ static void right_tile(void *arg, int64_t tile)
                        count);
 }
 
-/* out = P Q': some rows. */
+/* out = P Q', and the sum of what that does not say: some rows. */
 typedef struct product {
     const matrix *m;
+    const float *rest; /* [m n], or NULL */
     float *out;
 } product;
 
@@ -222,7 +248,10 @@ static void product_tile(void *arg, int64_t tile)
     const product *p = arg;
     const matrix *m = p->m;
     for (int64_t i = tile * ROW_TILE; i < tile_end(tile, ROW_TILE, m->rows); i++) {
-        memset(p->out + i * m->columns, 0, (size_t)m->columns * sizeof(float));
+        if (p->rest)
+            memcpy(p->out + i * m->columns, p->rest + i * m->columns, (size_t)m->columns * sizeof(float));
+        else
+            memset(p->out + i * m->columns, 0, (size_t)m->columns * sizeof(float));
         for (int64_t c = 0; c < m->rank; c++)
             add_scaled(p->out + i * m->columns, m->right + c * m->columns, m->left[c * m->rows + i], m->columns);
     }
@@ -286,7 +315,7 @@ static tri_status leg_end(compress_powersgd *low, float *values, int64_t count)
 static tri_status powersgd_send(tri_compress *compress, const float *values)
 {
     compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
-    if (low->forgets)
+    if (low->forgets || low->rest)
         memset(low->values, 0, (size_t)low->count * sizeof(float));
     tri_spans_add(low->spans, low->span_count, values, low->values);
     for (matrix *m = low->matrices; m < low->matrices + low->span_count; m++) {
@@ -304,15 +333,25 @@ static tri_status powersgd_turn(tri_compress *compress)
         orthonormalize(low, m);
         tri_tiles_run(low->threads, tile_count(m->columns, COLUMN_TILE), right_tile, m);
     }
-    return leg_start(low, low->rights, low->right_count);
+    TRI_TRY(leg_start(low, low->rights, low->right_count));
+    return low->rest ? low->rest->ops->send(low->rest, low->values) : TRI_OK;
+}
+
+static tri_status powersgd_turn_again(tri_compress *compress)
+{
+    compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
+    return low->rest ? low->rest->ops->turn(low->rest) : TRI_OK;
 }
 
 static tri_status powersgd_take(tri_compress *compress, float *values)
 {
     compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
     TRI_TRY(leg_end(low, low->rights, low->right_count));
+    if (low->rest)
+        TRI_TRY(low->rest->ops->take(low->rest, low->values));
     for (int s = 0; s < low->span_count; s++) {
-        product p = {&low->matrices[s], values + low->spans[s].first};
+        const matrix *m = &low->matrices[s];
+        product p = {m, low->rest ? m->values : NULL, values + low->spans[s].first};
         tri_tiles_run(low->threads, tile_count(p.m->rows, ROW_TILE), product_tile, &p);
     }
     return TRI_OK;
@@ -320,12 +359,13 @@ static tri_status powersgd_take(tri_compress *compress, float *values)
 
 const tri_compress_ops tri_compress_powersgd = {
     .name = "powersgd",
-    .does = "each matrix as a product of two thin ones; what is lost is added to the next sum",
+    .does = "each matrix as a product of two thin ones, the rest in two bits; what is lost is added to the next sum",
     .takes = powersgd_takes,
     .create = powersgd_create,
     .nbytes = powersgd_nbytes,
     .send = powersgd_send,
     .turn = powersgd_turn,
+    .turn_again = powersgd_turn_again,
     .take = powersgd_take,
     .destroy = powersgd_destroy,
 };

@@ -56,6 +56,8 @@
     X(INT, compress_block, "256", 16, 65536, NULL, "int8: elements that share a scale")                                \
     X(REAL, compress_keep, "0.01", 1e-9, 1, NULL, "topk: part of the elements that is sent")                           \
     X(INT, compress_rank, "4", 1, 1024, NULL, "powersgd: columns of each of the two thin matrices")                    \
+    X(NAME, compress_rest, "two_bits", 0, 0, "none|two_bits",                                                          \
+      "powersgd: what the thin matrices do not say: two_bits: crosses in two bits an element; none: is kept back")     \
     X(INT, compress_after, "0", 0, 1e15, NULL, "allreduce: steps at the start of a run that nothing is compressed in") \
     X(INT, local_steps, "50", 1, 1e9, NULL, "local, diloco: steps of each rank from one exchange to the next")         \
     X(REAL, outer_lr, "0.7", 0, 100, NULL, "diloco: learning rate of the outer step")                                  \

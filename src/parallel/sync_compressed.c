@@ -293,6 +293,9 @@ static tri_status finish_leaders(sync_compressed *small)
         if (small->sums[b])
             TRI_TRY(small->sums[b]->ops->turn(small->sums[b]));
     for (int b = 0; small->base.step >= small->after && b < small->buckets.count; b++)
+        if (small->sums[b] && small->sums[b]->ops->turn_again)
+            TRI_TRY(small->sums[b]->ops->turn_again(small->sums[b]));
+    for (int b = 0; small->base.step >= small->after && b < small->buckets.count; b++)
         if (small->sums[b])
             TRI_TRY(small->sums[b]->ops->take(small->sums[b], grads));
     return TRI_OK;

@@ -151,3 +151,101 @@ void tri_int8_add(const void *bytes, int64_t count, int64_t block, float *sums)
 {
     blocks_run(bytes, count, block, sums, block_add);
 }
+
+/* --- two bits --- */
+
+/* Of a normal distribution whose mean square is 1: magnitudes below the border are said as the small one. */
+static const float border = 0.9816f, small = 0.4528f, large = 1.510f;
+enum { SIGN = 1, LARGE = 2, PARTS = 4, SQUARE_LANES = 16 };
+
+size_t tri_two_bits_nbytes(int64_t count)
+{
+    int64_t whole = count / TRI_TWO_BITS_BLOCK, rest = count % TRI_TWO_BITS_BLOCK;
+    return (size_t)(block_count(count, TRI_TWO_BITS_BLOCK) * (int64_t)sizeof(uint16_t) +
+                    whole * TRI_TWO_BITS_BLOCK / PARTS + (rest + PARTS - 1) / PARTS);
+}
+
+/* In f64: the square of any finite number is one there. */
+TRI_CLONES static float root_mean_square(const float *values, int64_t count)
+{
+    double lanes[SQUARE_LANES] = {0}, sum = 0;
+    int64_t whole = count / SQUARE_LANES * SQUARE_LANES;
+    for (int64_t i = 0; i < whole; i += SQUARE_LANES)
+        for (int l = 0; l < SQUARE_LANES; l++)
+            lanes[l] += (double)values[i + l] * (double)values[i + l];
+    for (int64_t i = whole; i < count; i++)
+        lanes[i - whole] += (double)values[i] * (double)values[i];
+    for (int l = 0; l < SQUARE_LANES; l++)
+        sum += lanes[l];
+    return (float)sqrt(sum / (double)count);
+}
+
+/* A block of up to PARTS * nbytes numbers: byte b has numbers b, nbytes + b, 2 nbytes + b ... */
+TRI_CLONES static void bits_encode(const float *values, int64_t count, int64_t nbytes, float scale, uint8_t *out,
+                                   float *left)
+{
+    const float over = border * scale, low = small * scale, high = large * scale;
+    memset(out, 0, (size_t)nbytes);
+    for (int64_t first = 0, shift = 0; first < count; first += nbytes, shift += 2) {
+        int64_t length = count - first < nbytes ? count - first : nbytes;
+        TRI_APART
+        for (int64_t b = 0; b < length; b++) {
+            float value = values[first + b], magnitude = fabsf(value), said = magnitude > over ? high : low;
+            int code = (value < 0 ? SIGN : 0) | (magnitude > over ? LARGE : 0);
+            out[b] = (uint8_t)(out[b] | code << shift);
+            left[first + b] = value - (value < 0 ? -said : said);
+        }
+    }
+}
+
+TRI_CLONES static void bits_add(const uint8_t *in, int64_t count, int64_t nbytes, float scale, float *sums)
+{
+    const float low = small * scale, high = large * scale;
+    for (int64_t first = 0, shift = 0; first < count; first += nbytes, shift += 2) {
+        int64_t length = count - first < nbytes ? count - first : nbytes;
+        TRI_APART
+        for (int64_t b = 0; b < length; b++) {
+            int code = in[b] >> shift;
+            float said = code & LARGE ? high : low;
+            sums[first + b] += code & SIGN ? -said : said;
+        }
+    }
+}
+
+static int64_t bits_nbytes(int64_t count)
+{
+    return (count + PARTS - 1) / PARTS;
+}
+
+void tri_two_bits_encode(const float *values, int64_t count, void *bytes, float *left)
+{
+    char *scales = bytes;
+    uint8_t *bits = (uint8_t *)bytes + block_count(count, TRI_TWO_BITS_BLOCK) * (int64_t)sizeof(uint16_t);
+    for (int64_t first = 0; first < count; first += TRI_TWO_BITS_BLOCK, scales += sizeof(uint16_t)) {
+        int64_t length = count - first < TRI_TWO_BITS_BLOCK ? count - first : TRI_TWO_BITS_BLOCK;
+        uint16_t said = half_to_bf16(root_mean_square(values + first, length));
+        float scale = half_from_bf16(said);
+        if (isfinite(scale))
+            bits_encode(values + first, length, bits_nbytes(length), scale, bits, left + first);
+        else {
+            said = half_to_bf16(NAN);
+            memset(bits, 0, (size_t)bits_nbytes(length));
+            memset(left + first, 0, (size_t)length * sizeof(float));
+        }
+        memcpy(scales, &said, sizeof(said));
+        bits += bits_nbytes(length);
+    }
+}
+
+void tri_two_bits_add(const void *bytes, int64_t count, float *sums)
+{
+    const char *scales = bytes;
+    const uint8_t *bits = (const uint8_t *)bytes + block_count(count, TRI_TWO_BITS_BLOCK) * (int64_t)sizeof(uint16_t);
+    for (int64_t first = 0; first < count; first += TRI_TWO_BITS_BLOCK, scales += sizeof(uint16_t)) {
+        int64_t length = count - first < TRI_TWO_BITS_BLOCK ? count - first : TRI_TWO_BITS_BLOCK;
+        uint16_t said;
+        memcpy(&said, scales, sizeof(said));
+        bits_add(bits, length, bits_nbytes(length), half_from_bf16(said), sums + first);
+        bits += bits_nbytes(length);
+    }
+}

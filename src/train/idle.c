@@ -30,7 +30,7 @@ static const idle_row rows[] = {
     {"compress_between compress_after", "parallel.compress", "none", true},
     {"compress_block", "parallel.compress", "int8", false},
     {"compress_keep", "parallel.compress", "topk", false},
-    {"compress_rank", "parallel.compress", "powersgd", false},
+    {"compress_rank compress_rest", "parallel.compress", "powersgd", false},
     {"momentum nesterov", "optim.name", "sgd", false},
     {"beta1 beta2", "optim.name", "adam|adamw", false},
     {"epsilon", "optim.name", "adam|adamw|adagrad", false},

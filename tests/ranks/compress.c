@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
+#include "base/rng.h"
 #include "ranks/comm_spawn.h"
 
 /* Two matrices with something between them that is not to be touched. */
@@ -78,6 +79,7 @@ static void run_sum(sum_rank *rank, float *values)
     const tri_compress_ops *ops = rank->sum->ops;
     SPAWN_CHECK(rank->self, ops->send(rank->sum, values) == TRI_OK);
     SPAWN_CHECK(rank->self, ops->turn(rank->sum) == TRI_OK);
+    SPAWN_CHECK(rank->self, !ops->turn_again || ops->turn_again(rank->sum) == TRI_OK);
     SPAWN_CHECK(rank->self, ops->take(rank->sum, values) == TRI_OK);
 }
 
@@ -221,7 +223,9 @@ static void what_one_sum_loses_comes_with_the_next(void **state)
     run_case(&(sum_case){.compress = "int8", .body = feedback, .bound = 0.02});
     run_case(
         &(sum_case){.compress = "topk", .option = "compress_keep", .value = "0.1", .body = feedback, .bound = 0.1});
-    run_case(&(sum_case){.compress = "powersgd", .body = feedback, .bound = 0.2});
+    run_case(&(sum_case){
+        .compress = "powersgd", .option = "compress_rest", .value = "none", .body = feedback, .bound = 0.2});
+    run_case(&(sum_case){.compress = "powersgd", .body = feedback, .bound = 0.05});
 }
 
 static void twice(sum_rank *rank)
@@ -288,8 +292,43 @@ static void zeros_first(sum_rank *rank)
 static void powersgd_gives_sums_of_its_rank(void **state)
 {
     (void)state;
-    run_case(&(sum_case){.compress = "powersgd", .body = low_rank});
-    run_case(&(sum_case){.compress = "powersgd", .body = zeros_first});
+    static const char *const rests[] = {"none", "two_bits"};
+    for (size_t i = 0; i < TRI_COUNT_OF(rests); i++) {
+        sum_case at = {.compress = "powersgd", .option = "compress_rest", .value = rests[i], .body = low_rank};
+        run_case(&at);
+        at.body = zeros_first;
+        run_case(&at);
+    }
+}
+
+/* No product of thin matrices is near. */
+static float noise(int rank, int64_t i)
+{
+    return tri_rng_normal((tri_rng){.seed = 1, .stream = tri_rng_stream("noise", (uint64_t)rank, 0)}, (uint64_t)i);
+}
+
+static void expect_square_error(sum_rank *rank)
+{
+    float values[COUNT];
+    double error = 0, square = 0;
+    fill(rank, values, noise);
+    run_sum(rank, values);
+    for (int64_t i = 0; i < COUNT; i++) {
+        double sum = true_sum(rank, noise, i), difference = (double)values[i] - sum;
+        error += is_summed(rank, i) ? difference * difference : 0;
+        square += is_summed(rank, i) ? sum * sum : 0;
+    }
+    bool none = strcmp(rank->at->value, "none") == 0;
+    SPAWN_CHECK(rank->self, none ? error > 0.6 * square : error < 0.3 * square);
+}
+
+static void what_thin_matrices_do_not_say_crosses_in_two_bits(void **state)
+{
+    (void)state;
+    sum_case at = {.compress = "powersgd", .option = "compress_rest", .value = "none", .body = expect_square_error};
+    run_case(&at);
+    at.value = "two_bits";
+    run_case(&at);
 }
 
 static void threads(sum_rank *rank)
@@ -320,6 +359,7 @@ int main(void)
         cmocka_unit_test(nothing_is_kept_where_it_forgets),
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(powersgd_gives_sums_of_its_rank),
+        cmocka_unit_test(what_thin_matrices_do_not_say_crosses_in_two_bits),
         cmocka_unit_test(threads_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,7 @@ static void compressed_sums_take_what_was_foretold(void **state)
         {mlp, 4, {"parallel.compress=none"}, {"parallel.compress=int8"}},
         {mlp, 3, {"parallel.compress=none"}, {"parallel.compress=topk", "parallel.compress_keep=0.1"}},
         {mlp, 4, {"parallel.compress=none"}, {"parallel.compress=powersgd", "parallel.compress_rank=8"}},
+        {mlp, 3, {"parallel.compress=none"}, {"parallel.compress=powersgd", "parallel.compress_rest=none"}},
         {mlp, 4, {"parallel.sync=local", "parallel.local_steps=1"}, {"parallel.sync=diloco", "parallel.local_steps=1"}},
         {mlp,
          4,

@@ -32,7 +32,8 @@ static const char conv[] = "model:\n"
                            "data: {name: synthetic, synthetic_count: 210, synthetic_width: 32}\n"
                            "train: {batch: 50, shards: 8, epochs: 3, seed: 7, threads: 1}\n"
                            "optim: {lr: 0.05, momentum: 0.9, weight_decay: 1e-4, clip_norm: 1, schedule: cosine}\n"
-                           "parallel: {bucket_kib: 1, compress_block: 64, compress_keep: 0.1, compress_rank: 2}\n";
+                           "parallel: {bucket_kib: 1, compress_block: 64, compress_keep: 0.1, compress_rank: 2, "
+                           "compress_rest: none}\n";
 
 /* Tied weights. */
 static const char gpt[] = "model: {name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1}\n"
