@@ -4,8 +4,9 @@
  *
  * A sum takes two legs, so that no rank sends more than twice what it has however many there are: send begins the
  * first, turn ends it and begins the second, take ends that. A row may have a third, between turn_again and take. A
- * leg is one queued call, or a few, in the same order on all ranks, and all ranks have the same result. What the first leg loses stays with its rank and is added to its next sum (error feedback), where the row
- * says so. The result depends on the number of ranks, and for that number on nothing else.
+ * leg is one queued call, or a few, in the same order on all ranks, and all ranks have the same result. What the first
+ * leg loses stays with its rank and is added to its next sum (error feedback), where the row says so. The result
+ * depends on the number of ranks, and for that number on nothing else.
  */
 #ifndef TRI_PARALLEL_COMPRESS_H
 #define TRI_PARALLEL_COMPRESS_H
