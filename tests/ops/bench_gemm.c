@@ -3,8 +3,9 @@
  * bench_gemm.c: the three products of linear layers of transformers, in f32 and bf16, as shares of the peak of the
  * cores, beside oneDNN's matmul on packed weights (packed outside of the clock). Not a test.
  *
- * bench_gemm [word [threads [rounds]]]: shapes whose name contains the word; 1 thread, 7 rounds, taken in turns;
- * medians. Ours is the whole op: packing and the canonical tree over shards included.
+ * bench_gemm [word [threads [rounds [f32|bf16]]]]: shapes whose name contains the word; 1 thread, 7 rounds, taken in
+ * turns; medians. Ours is the whole op: packing and the canonical tree over shards included. Where a type is named,
+ * oneDNN alone: lines of "shape pass FLOPs seconds" for bench/share.
  */
 #include <immintrin.h>
 #include <omp.h>
@@ -273,18 +274,49 @@ static void bench_shape(const op_case *c, int threads, int rounds, double peak)
     op_close(&run);
 }
 
+/* oneDNN alone: seconds of each product. */
+static void bench_peer(const op_case *c, int threads, int rounds)
+{
+    op_run run;
+    if (op_open(&run, "cpu", c, threads, false) != TRI_OK) {
+        fprintf(stderr, "bench_gemm: %s: %s\n", c->name, tri_last_error());
+        exit(1);
+    }
+    const double flops = 2.0 * (double)(run.output_count * run.call.shards * c->x[1]);
+    for (int pass = 0; pass < PASSES; pass++) {
+        double times[MAX_ROUNDS];
+        peer other = {0};
+        peer_open(&other, &run, pass, c->half);
+        time_runs(&run, &other, pass);
+        for (int round = 0; round < rounds; round++) {
+            times[round] = time_runs(&run, &other, pass);
+        }
+        printf("%s %s %.0f %.9f\n", c->name, pass_names[pass], flops, median(times, rounds));
+        peer_close(&other);
+    }
+    op_close(&run);
+}
+
 int main(int argc, char **argv)
 {
-    const char *word = argc > 1 ? argv[1] : "";
+    const char *word = argc > 1 ? argv[1] : "", *type = argc > 4 ? argv[4] : NULL;
     const int threads = argc > 2 ? atoi(argv[2]) : 1, rounds = argc > 3 ? atoi(argv[3]) : 7;
-    if (threads < 1 || rounds < 1 || rounds > MAX_ROUNDS) {
-        fprintf(stderr, "bench_gemm: want at least 1 thread and 1 to %d rounds\n", MAX_ROUNDS);
+    if (threads < 1 || rounds < 1 || rounds > MAX_ROUNDS ||
+        (type != NULL && strcmp(type, "f32") != 0 && strcmp(type, "bf16") != 0)) {
+        fprintf(stderr, "bench_gemm: want at least 1 thread, 1 to %d rounds, and f32 or bf16\n", MAX_ROUNDS);
         return 2;
     }
     omp_set_num_threads(threads);
     must(dnnl_engine_create(&engine, dnnl_cpu, 0), "an engine");
     must(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "a stream");
-    for (int half = 0; half < 2; half++) {
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] && type != NULL; i++) {
+        op_case c = shapes[i];
+        c.half = type[0] == 'b' ? TRI_BF16 : TRI_F32;
+        if (strstr(c.name, word) != NULL) {
+            bench_peer(&c, threads, rounds);
+        }
+    }
+    for (int half = 0; half < 2 && type == NULL; half++) {
         const double peak = peak_measure(half, threads);
         printf("%s: peak %.0f GFLOP/s on %d thread%s; of it: Trireme, oneDNN, their ratio\n", half ? "bf16" : "f32",
                peak * 1e-9, threads, threads == 1 ? "" : "s");

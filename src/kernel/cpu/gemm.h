@@ -37,6 +37,18 @@ typedef struct tri_gemm_close {
     int64_t out_step;
 } tri_gemm_close;
 
+/* Whole row tiles times all panels of a group, over pairs of bf16, from zero. */
+typedef struct tri_gemm_band {
+    const uint16_t *a; /* rows lda apart */
+    const uint32_t *packed;
+    const float *bias; /* NULL: none */
+    uint16_t *c;       /* rows ldc apart */
+    int64_t m, n;      /* m: a multiple of mr */
+    int64_t pairs;     /* of k: a multiple of the depth */
+    int64_t lda, ldc;  /* elements */
+    bool relu;
+} tri_gemm_band;
+
 typedef struct tri_gemm_ops {
     const char *name;
     int mr, nr, lanes; /* rows and columns of a register tile; elements of one vector */
@@ -46,6 +58,8 @@ typedef struct tri_gemm_ops {
      * is one segment, and rows of a, and of c, are equally far apart. */
     void (*dot)(int m, int n, int64_t segments, int64_t len, const float *const *a, const float *b, float *const *c,
                 const float *bias, unsigned flags);
+    /* What dot does over pairs, of many tiles whose results are bf16. NULL: they go through dot. */
+    void (*band)(const tri_gemm_band *band);
     /* c[mr][nr] (+)= sum over the walk of a[0..m) b[0..n), n rounded up to whole vectors; other columns are left.
      * close: NULL, or what comes after. */
     void (*outer)(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags,

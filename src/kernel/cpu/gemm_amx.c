@@ -207,6 +207,58 @@ static void dot(int m, int n, int64_t segments, int64_t len, const float *const 
     }
 }
 
+/* A tile of sums that leaves while the next one is computed. */
+typedef struct band_tile {
+    const float (*sums)[NR];
+    uint16_t *c;
+    int n;
+    int row; /* rows from here on are still there */
+    const float *bias;
+} band_tile;
+
+INLINE void band_put(band_tile *tile, int end, int64_t ldc, unsigned flags)
+{
+    float *c[MR];
+    const int count = end - tile->row;
+    for (int i = 0; i < count; i++) {
+        c[i] = (float *)(void *)(tile->c + (tile->row + i) * ldc);
+    }
+    rows_put(count, tile->n, tile->sums + tile->row, c, tile->bias, flags);
+    tile->row = end;
+}
+
+/* The sums of a tile leave a few rows at a time, between the steps of the next: so conversion and stores cost little,
+ * and loads of tiles do not queue up behind each other. */
+static void band(const tri_gemm_band *v)
+{
+    float sums[2][MR][NR] __attribute__((aligned(64)));
+    band_tile last = {.row = MR};
+    const unsigned flags = TRI_GEMM_HALF | (v->relu ? TRI_GEMM_RELU : 0u);
+    const int each = (int)((MR * DEPTH + v->pairs - 1) / v->pairs);
+    int turn = 0;
+    for (int64_t row = 0; row < v->m; row += MR) {
+        for (int64_t first = 0; first < v->n; first += NR) {
+            const uint16_t *a = v->a + row * v->lda;
+            const float *b = (const float *)(const void *)(v->packed + first * v->pairs);
+            sums_zero(true);
+            for (int64_t k = 0; k < v->pairs; k += DEPTH) {
+                step(true, a + 2 * k, 2 * v->lda, b + k * NR, NR * sizeof(float));
+                if (last.row < MR) {
+                    band_put(&last, last.row + each < MR ? last.row + each : MR, v->ldc, flags);
+                }
+            }
+            sums_store(true, sums[turn][0], sizeof sums[0][0]);
+            memory_written();
+            last = (band_tile){.sums = (const float(*)[NR])sums[turn],
+                               .c = v->c + row * v->ldc + first,
+                               .n = (int)tri_int64_min(NR, v->n - first),
+                               .bias = v->bias != NULL ? v->bias + first : NULL};
+            turn ^= 1;
+        }
+    }
+    band_put(&last, MR, v->ldc, flags);
+}
+
 /* Adds what stands to the left of the sums in c, and puts them where they belong. */
 INLINE void outer_close(int m, int n, const tri_gemm_close *close, float *c)
 {
@@ -313,6 +365,7 @@ const tri_gemm_ops tri_gemm_amx = {.name = "amx_bf16",
                                    .lanes = NR,
                                    .depth = DEPTH,
                                    .dot = dot,
+                                   .band = band,
                                    .outer = outer,
                                    .turn = turn,
                                    .enter = enter,

@@ -12,6 +12,7 @@
 
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B, reused for all rows of a task */
 #define GROUP_PANELS 12
+#define BAND_NBYTES  (INT64_C(1280) << 10) /* the same where rows stay in L1 meanwhile: processors with AMX have 2 MiB */
 #define PANELS       INT64_C(8)   /* of one task of packing where n lies together, */
 #define PIECE        INT64_C(128) /* and its k; even */
 
@@ -184,13 +185,34 @@ static void rows_ahead(const run_arg *v, int64_t row, int64_t last, int64_t part
     }
 }
 
+/* The whole row tiles from `row` on, at once, where the instruction set has a loop for that; returns the rows done. */
+static int64_t run_band(const run_arg *v, int64_t row, int64_t last, int64_t panel, int64_t end)
+{
+    const tri_gemm_half_call *call = v->call;
+    const int64_t m = (last - row) / v->ops->mr * v->ops->mr, first = panel * v->ops->nr;
+    if (v->ops->band == NULL || call->c == NULL || call->add || m == 0 || call->k % (2 * v->ops->depth) != 0) {
+        return 0;
+    }
+    v->ops->band(&(tri_gemm_band){.a = call->a + row * call->lda,
+                                  .packed = call->packed + first * tri_pairs(call->k),
+                                  .bias = call->bias != NULL ? call->bias + first : NULL,
+                                  .c = call->c + row * call->ldc + first,
+                                  .m = m,
+                                  .n = tri_int64_min(end * v->ops->nr, call->n) - first,
+                                  .pairs = tri_pairs(call->k),
+                                  .lda = call->lda,
+                                  .ldc = call->ldc,
+                                  .relu = call->relu});
+    return m;
+}
+
 static void run_tile(void *arg, int64_t tile)
 {
     const run_arg *v = arg;
     const int64_t first = tile / v->groups * v->rows, last = tri_int64_min(first + v->rows, v->call->m);
     const int64_t panel = tile % v->groups * v->group, end = tri_int64_min(panel + v->group, v->panels);
     tri_gemm_enter(v->ops);
-    for (int64_t row = first; row < last; row += v->ops->mr) {
+    for (int64_t row = first + run_band(v, first, last, panel, end); row < last; row += v->ops->mr) {
         for (int64_t p = panel; p < end; p++) {
             rows_ahead(v, row, last, p - panel, end - panel);
             half_tile(v, row, p, (int)tri_int64_min(v->ops->mr, last - row));
@@ -204,7 +226,9 @@ void tri_gemm_half_run(const tri_gemm_ops *ops, int threads, const tri_gemm_half
     const int64_t panels = tri_int64_ceil(call->n, ops->nr),
                   nbytes = tri_pairs(call->k) * ops->nr * (int64_t)sizeof(float);
     run_arg arg = {.ops = ops, .call = call, .panels = panels};
-    arg.group = tri_int64_max(1, tri_int64_min(tri_int64_min(panels, GROUP_PANELS), GROUP_NBYTES / nbytes));
+    arg.group = ops->band != NULL ? tri_int64_min(panels, BAND_NBYTES / nbytes)
+                                  : tri_int64_min(tri_int64_min(panels, GROUP_PANELS), GROUP_NBYTES / nbytes);
+    arg.group = tri_int64_max(1, arg.group);
     arg.groups = tri_int64_ceil(panels, arg.group);
     arg.rows = tri_gemm_rows(ops, threads, call->m, arg.groups);
     tri_tiles_run(threads, arg.groups * tri_int64_ceil(call->m, arg.rows), run_tile, &arg);
