@@ -49,6 +49,17 @@ typedef struct tri_gemm_band {
     bool relu;
 } tri_gemm_band;
 
+/* Row tiles, one after the other, times one panel, both packed: trees over leaves of pairs of samples. */
+typedef struct tri_gemm_column {
+    const float *a, *b; /* leaf after leaf; tiles of a a_step apart */
+    float *c;           /* tiles [mr][nr] */
+    int64_t m, n;       /* rows of all tiles, columns: those that are there */
+    int64_t a_step;
+    int64_t leaves, pairs;       /* a power of two; pairs of each: a multiple of the depth, zeros fill it up */
+    unsigned flags;              /* TRI_GEMM_FIRST */
+    const tri_gemm_close *close; /* of the first tile; NULL: the sums of one leaf stay in c */
+} tri_gemm_column;
+
 typedef struct tri_gemm_ops {
     const char *name;
     int mr, nr, lanes; /* rows and columns of a register tile; elements of one vector */
@@ -64,6 +75,8 @@ typedef struct tri_gemm_ops {
      * close: NULL, or what comes after. */
     void (*outer)(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags,
                   const tri_gemm_close *close);
+    /* What outer does with trees over leaves. NULL: each leaf goes through outer. */
+    void (*column)(const tri_gemm_column *column);
     /* c[row][0..n) = tree over `leaves` (a power of two), step[0] apart, of the sum over count[1] of a[0..m) b[0..n), n
      * rounded up to whole vectors. NULL: leaves are packed and go through outer, however short they are. */
     void (*tree)(int m, int n, int64_t leaves, const tri_gemm_walk *walk, const float *a, const float *b, float *c,
@@ -71,6 +84,9 @@ typedef struct tri_gemm_ops {
     /* a for outer: to[ceil(k / depth)][mr][depth] = from[k][m], rows `from_step` apart; zeros behind k and m <= mr.
      * NULL: depth is 1, and a is read where it lies. */
     void (*turn)(float *to, const float *from, int64_t from_step, int64_t k, int64_t m);
+    /* For column, tri_gemm_half_pass() with zeros up to a multiple of the depth; rows turned, tiles of mr. */
+    void (*pack_rows)(uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t count, int64_t step);
+    void (*pack_columns)(uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t count, int64_t step);
     /* Around the tiles of a task, on its thread. NULL: registers are always there. */
     void (*enter)(void);
     void (*leave)(void);

@@ -8,20 +8,9 @@
  * steps of 16 pairs begin, which is where k does, never on which rows and columns are computed together. The tiles are
  * always configured whole: what is missing at an edge is filled up with zeros in memory.
  */
-#include <immintrin.h>
+#include "kernel/cpu/gemm_amx.h"
+
 #include <math.h>
-#include <string.h>
-
-#include "kernel/cpu/gemm_half.h"
-
-#define MR     TRI_GEMM_HALF_MR
-#define NR     TRI_GEMM_MAX_NR
-#define DEPTH  16 /* pairs of a step; also rows and columns of a tile */
-#define INLINE static inline __attribute__((always_inline))
-/* What was stored is in memory before a tile is loaded from there: compilers do not see that tiles read it. */
-#define memory_written() __asm__ volatile("" ::: "memory")
-
-_Static_assert(MR == 2 * DEPTH && NR == 2 * DEPTH, "two tiles each way");
 
 /* Intel 64 and IA-32 Architectures Software Developer's Manual, LDTILECFG. */
 typedef struct tile_config {
@@ -42,64 +31,6 @@ static void leave(void)
     _tile_release();
 }
 
-/* Sums are tiles 0 and 1, below them 2 and 3 where a tile is tall; rows 4 and 5, columns 6 and 7. */
-INLINE void sums_zero(const bool tall)
-{
-    _tile_zero(0);
-    _tile_zero(1);
-    if (tall) {
-        _tile_zero(2);
-        _tile_zero(3);
-    }
-}
-
-INLINE void sums_load(const bool tall, const float *c, int64_t stride)
-{
-    memory_written();
-    _tile_loadd(0, c, stride);
-    _tile_loadd(1, c + DEPTH, stride);
-    if (tall) {
-        _tile_loadd(2, (const char *)c + DEPTH * stride, stride);
-        _tile_loadd(3, (const char *)(c + DEPTH) + DEPTH * stride, stride);
-    }
-}
-
-INLINE void sums_store(const bool tall, float *c, int64_t stride)
-{
-    _tile_stored(0, c, stride);
-    _tile_stored(1, c + DEPTH, stride);
-    if (tall) {
-        _tile_stored(2, (char *)c + DEPTH * stride, stride);
-        _tile_stored(3, (char *)(c + DEPTH) + DEPTH * stride, stride);
-    }
-}
-
-/* 16 pairs of k: rows a_stride bytes apart, pairs of columns b_stride. */
-INLINE void step(const bool tall, const void *a, int64_t a_stride, const float *b, int64_t b_stride)
-{
-    _tile_loadd(6, b, b_stride);
-    _tile_loadd(7, b + DEPTH, b_stride);
-    _tile_loadd(4, a, a_stride);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    if (tall) {
-        _tile_loadd(5, (const char *)a + DEPTH * a_stride, a_stride);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-    }
-}
-
-/* The last `count` of its pairs are missing. */
-INLINE const float *columns_filled(float (*to)[NR], const float *b, int64_t b_step, int64_t count)
-{
-    for (int64_t l = 0; l < count; l++) {
-        memcpy(to[l], b + l * b_step, sizeof to[l]);
-    }
-    memset(to[count], 0, (size_t)(DEPTH - count) * sizeof to[0]);
-    memory_written();
-    return to[0];
-}
-
 /* Steps from `k` on whose rows or pairs are not all there. */
 INLINE void edge_steps(const bool tall, int m, int64_t k, int64_t len, const float *const *a, const float *b)
 {
@@ -114,12 +45,6 @@ INLINE void edge_steps(const bool tall, int m, int64_t k, int64_t len, const flo
         const float *right = rest < DEPTH ? columns_filled(columns, b + k * NR, NR, rest) : b + k * NR;
         step(tall, rows, sizeof rows[0], right, NR * sizeof(float));
     }
-}
-
-/* The first n of 16 columns. */
-INLINE __mmask16 first_columns(int n)
-{
-    return (__mmask16)(n >= DEPTH ? 0xffffu : n > 0 ? (1u << n) - 1 : 0u);
 }
 
 /* Sums of m rows to where they belong. */
@@ -259,106 +184,6 @@ static void band(const tri_gemm_band *v)
     band_put(&last, MR, v->ldc, flags);
 }
 
-/* Adds what stands to the left of the sums in c, and puts them where they belong. */
-INLINE void outer_close(int m, int n, const tri_gemm_close *close, float *c)
-{
-    const __mmask16 low = first_columns(n), high = first_columns(n - DEPTH);
-    for (int i = 0; i < m; i++) {
-        __m512 left = _mm512_loadu_ps(c + i * NR), right = _mm512_loadu_ps(c + i * NR + DEPTH);
-        for (int level = 0; level < close->count; level++) {
-            left = _mm512_add_ps(_mm512_loadu_ps(close->left[level] + i * NR), left);
-            right = _mm512_add_ps(_mm512_loadu_ps(close->left[level] + i * NR + DEPTH), right);
-        }
-        if (close->out != NULL) {
-            _mm512_mask_storeu_ps(close->out + i * close->out_step, low, left);
-            _mm512_mask_storeu_ps(close->out + i * close->out_step + DEPTH, high, right);
-        } else {
-            _mm512_storeu_ps(c + i * NR, left);
-            _mm512_storeu_ps(c + i * NR + DEPTH, right);
-        }
-    }
-}
-
-INLINE void outer_body(const bool tall, int m, int n, const tri_gemm_walk *walk, const float *a, const float *b,
-                       float *c, unsigned flags, const tri_gemm_close *close)
-{
-    float columns[DEPTH][NR] __attribute__((aligned(64)));
-    const int64_t b_step = walk->b_step[1], len = walk->count[1];
-    if ((flags & TRI_GEMM_FIRST) != 0) {
-        sums_zero(tall);
-    } else {
-        sums_load(tall, c, NR * sizeof(float));
-    }
-    for (int64_t r = 0; r < walk->count[0]; r++) {
-        const float *rows = a + r * walk->a_step[0], *right = b + r * walk->b_step[0];
-        int64_t k = 0;
-        for (; k + DEPTH <= len; k += DEPTH) {
-            step(tall, rows + k * MR, DEPTH * sizeof(float), right + k * b_step, b_step * (int64_t)sizeof(float));
-        }
-        if (k < len) {
-            step(tall, rows + k * MR, DEPTH * sizeof(float),
-                 columns_filled(columns, right + k * b_step, b_step, len - k), sizeof columns[0]);
-        }
-    }
-    sums_store(tall, c, NR * sizeof(float));
-    if (close != NULL) {
-        outer_close(m, n, close, c);
-    }
-}
-
-static void outer(int m, int n, const tri_gemm_walk *walk, const float *a, const float *b, float *c, unsigned flags,
-                  const tri_gemm_close *close)
-{
-    memory_written();
-    if (m > DEPTH) {
-        outer_body(true, m, n, walk, a, b, c, flags, close);
-    } else {
-        outer_body(false, m, n, walk, a, b, c, flags, close);
-    }
-}
-
-/* 16 rows of 16 elements change places with their columns: first within quarters of a vector, then the quarters. */
-INLINE void turn_block(float *to, const __m512i *from)
-{
-    __m512i pair[DEPTH], quad[DEPTH];
-    for (int i = 0; i < DEPTH; i += 2) {
-        pair[i] = _mm512_unpacklo_epi32(from[i], from[i + 1]);
-        pair[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
-    }
-    for (int i = 0; i < DEPTH; i += 4) { /* quad[i + j]: elements j, 4 + j, 8 + j, 12 + j of rows i to i + 3 */
-        quad[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
-        quad[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
-        quad[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
-        quad[i + 3] = _mm512_unpackhi_epi64(pair[i + 1], pair[i + 3]);
-    }
-    for (int j = 0; j < 4; j++) {
-        const __m512i low = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x88);
-        const __m512i low_odd = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xdd);
-        const __m512i high = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x88);
-        const __m512i high_odd = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xdd);
-        _mm512_storeu_si512(to + j * DEPTH, _mm512_shuffle_i32x4(low, high, 0x88));
-        _mm512_storeu_si512(to + (4 + j) * DEPTH, _mm512_shuffle_i32x4(low_odd, high_odd, 0x88));
-        _mm512_storeu_si512(to + (8 + j) * DEPTH, _mm512_shuffle_i32x4(low, high, 0xdd));
-        _mm512_storeu_si512(to + (12 + j) * DEPTH, _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd));
-    }
-}
-
-static void turn(float *to, const float *from, int64_t from_step, int64_t k, int64_t m)
-{
-    for (int64_t first = 0; first < k; first += DEPTH) {
-        const int64_t count = tri_int64_min(DEPTH, k - first);
-        for (int64_t column = 0; column < MR; column += DEPTH, to += DEPTH * DEPTH) {
-            const __mmask16 there = first_columns((int)(m - column));
-            __m512i rows[DEPTH];
-            for (int64_t l = 0; l < DEPTH; l++) {
-                rows[l] = l < count ? _mm512_maskz_loadu_epi32(there, from + (first + l) * from_step + column)
-                                    : _mm512_setzero_si512();
-            }
-            turn_block(to, rows);
-        }
-    }
-}
-
 const tri_gemm_ops tri_gemm_amx = {.name = "amx_bf16",
                                    .mr = MR,
                                    .nr = NR,
@@ -366,7 +191,10 @@ const tri_gemm_ops tri_gemm_amx = {.name = "amx_bf16",
                                    .depth = DEPTH,
                                    .dot = dot,
                                    .band = band,
-                                   .outer = outer,
-                                   .turn = turn,
+                                   .outer = tri_gemm_amx_outer,
+                                   .column = tri_gemm_amx_column,
+                                   .pack_rows = tri_gemm_amx_pack_rows,
+                                   .pack_columns = tri_gemm_amx_pack_columns,
+                                   .turn = tri_gemm_amx_turn,
                                    .enter = enter,
                                    .leave = leave};

@@ -84,25 +84,6 @@ void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int6
     }
 }
 
-void tri_gemm_half_pass_rows(const tri_gemm_ops *ops, uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows,
-                             int64_t count, int64_t step)
-{
-    if (ops->turn == NULL) {
-        tri_gemm_half_pass(to, from, stride, rows, count, ops->mr, step);
-        return;
-    }
-    const int64_t mr = ops->mr, block = 2 * ops->depth;
-    for (int64_t row = 0; row < rows; row += block, to += mr * ops->depth) {
-        uint32_t pairs[TRI_GEMM_HALF_MR * TRI_GEMM_HALF_MR / 2];
-        for (int64_t first = 0; first < count; first += mr) {
-            const int64_t here = tri_int64_min(block, rows - row), width = tri_int64_min(mr, count - first);
-            tri_gemm_half_pass(pairs, from + row * stride + first, stride, here, width, mr, 0);
-            ops->turn((float *)(void *)(to + first / mr * step), (const float *)(const void *)pairs, mr,
-                      tri_pairs(here), width);
-        }
-    }
-}
-
 typedef struct pack_arg {
     const tri_gemm_ops *ops;
     uint32_t *packed;

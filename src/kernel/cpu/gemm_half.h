@@ -38,10 +38,6 @@ void tri_half_pair(uint32_t *to, const uint16_t *from, int64_t rows, int64_t col
 void tri_gemm_half_pass(uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t count, int64_t width,
                         int64_t step);
 
-/* The same for the rows of a tile that `outer` multiplies: as `ops` wants them, parts of ops->mr. */
-void tri_gemm_half_pass_rows(const tri_gemm_ops *ops, uint32_t *to, const uint16_t *from, int64_t stride, int64_t rows,
-                             int64_t count, int64_t step);
-
 /* Panels [n / nr][pairs of k][nr] of pairs, from f32 weights src[k * k_step + n * n_step], one step is 1. */
 void tri_gemm_half_pack(const tri_gemm_ops *ops, int threads, uint32_t *packed, const float *src, int64_t k, int64_t n,
                         int64_t k_step, int64_t n_step);

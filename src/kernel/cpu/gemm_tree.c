@@ -23,6 +23,11 @@
 #define TASK_TILES   32
 #define TASK_PANELS  12  /* panels in one task of long leaves */
 #define PASS         128 /* of k: a panel of B and two row tiles lie in L1 */
+/* Where leaves go through `column`: a leaf of 512 samples is one pass, so its sums leave the tiles once; a task's rows,
+ * columns and levels lie in an L2 of 2 MiB. */
+#define COLUMN_PASS  256
+#define COLUMN_BLOCK 128 /* of k: a panel and a tile of it lie in L1 */
+#define COLUMN_TILES 12
 
 static int levels_of(int64_t shards)
 {
@@ -34,10 +39,15 @@ static int levels_of(int64_t shards)
     return levels;
 }
 
+static int64_t pass_of(const tri_gemm_ops *ops)
+{
+    return ops->column != NULL ? COLUMN_PASS : PASS;
+}
+
 /* Register tiles of rows in one task of long leaves, at most. */
 static int64_t task_tiles(const tri_gemm_ops *ops)
 {
-    return tri_int64_min(TASK_TILES, TASK_ROWS / ops->mr);
+    return ops->column != NULL ? COLUMN_TILES : tri_int64_min(TASK_TILES, TASK_ROWS / ops->mr);
 }
 
 /* Elements of a level of the stack of long leaves: [panel][row tile][mr][nr]. */
@@ -47,9 +57,25 @@ static int64_t level_count(const tri_gemm_ops *ops)
 }
 
 /* From one tile or panel of `width` to the next: more than it takes, so that they do not meet in one set of L1. */
-static int64_t pass_step(int64_t width)
+static int64_t pass_step(const tri_gemm_ops *ops, int64_t width)
 {
-    return PASS * width + 32;
+    return pass_of(ops) * width + 32;
+}
+
+/* k of a leaf as it is packed: whole steps. */
+static int64_t leaf_len(const tri_gemm_ops *ops, int64_t k)
+{
+    return ops->column != NULL ? tri_int64_ceil(k, ops->depth) * ops->depth : k;
+}
+
+/* Leaves of a part of `count` that one pass takes: a power of two. */
+static int64_t leaves_at_once(const tri_gemm_ops *ops, int64_t k, int64_t count)
+{
+    int64_t leaves = 1;
+    while (ops->column != NULL && 2 * leaves <= count && 2 * leaves * leaf_len(ops, k) <= COLUMN_BLOCK) {
+        leaves *= 2;
+    }
+    return leaves;
 }
 
 static bool is_pages(int64_t count)
@@ -67,7 +93,7 @@ bool tri_gemm_tree_is_short(const tri_gemm_ops *ops, const tri_gemm_tree *tree)
 static int64_t thread_count(const tri_gemm_ops *ops, int64_t k, int64_t shards)
 {
     const int64_t panel = tri_align_count(ops->nr * k * shards) + SHORT_COUNT;
-    const int64_t passes = task_tiles(ops) * pass_step(ops->mr) + TASK_PANELS * pass_step(ops->nr) +
+    const int64_t passes = task_tiles(ops) * pass_step(ops, ops->mr) + TASK_PANELS * pass_step(ops, ops->nr) +
                            (1 + levels_of(shards)) * level_count(ops);
     if (!tri_gemm_tree_may_be_short(ops, k)) {
         return passes;
@@ -206,24 +232,36 @@ void tri_gemm_pass(float *to, const float *from, int64_t stride, int64_t len, in
     }
 }
 
-/* Rows and columns of one pass over [k, k + len) of a leaf. */
-static void pack_task(const long_task *l, int64_t leaf, int64_t k, int64_t len)
+/* Rows and columns of one pass over pairs [k, k + len) of a leaf of bf16, behind `at` others. */
+static void pack_half(const long_task *l, int64_t leaf, int64_t k, int64_t len, int64_t at)
 {
     const tri_gemm_ops *ops = l->v->ops;
     const tri_gemm_tree *t = l->v->tree;
     const int64_t first = l->tile * ops->mr, rows = tri_int64_min(l->last_tile * ops->mr, t->m) - first;
     const int64_t left = l->panel * ops->nr, columns = tri_int64_min(l->last_panel * ops->nr, t->n) - left;
-    if (t->half_a != NULL) {
-        const int64_t row = leaf * t->rows + 2 * k, count = tri_int64_min(2 * len, t->rows - 2 * k);
-        tri_gemm_half_pass_rows(ops, (uint32_t *)(void *)l->rows, t->half_a + row * l->v->lda + first, l->v->lda, count,
-                                rows, pass_step(ops->mr));
-        tri_gemm_half_pass((uint32_t *)(void *)l->columns, t->half_b + row * t->n + left, t->n, count, columns, ops->nr,
-                           pass_step(ops->nr));
+    const int64_t row = leaf * t->rows + 2 * k, count = tri_int64_min(2 * len, t->rows - 2 * k);
+    const uint16_t *a = t->half_a + row * l->v->lda + first, *b = t->half_b + row * t->n + left;
+    uint32_t *to_rows = (uint32_t *)(void *)(l->rows + at * ops->mr);
+    uint32_t *to_columns = (uint32_t *)(void *)(l->columns + at * ops->nr);
+    if (ops->column != NULL) {
+        ops->pack_rows(to_rows, a, l->v->lda, count, rows, pass_step(ops, ops->mr));
+        ops->pack_columns(to_columns, b, t->n, count, columns, pass_step(ops, ops->nr));
         return;
     }
+    tri_gemm_half_pass(to_rows, a, l->v->lda, count, rows, ops->mr, pass_step(ops, ops->mr));
+    tri_gemm_half_pass(to_columns, b, t->n, count, columns, ops->nr, pass_step(ops, ops->nr));
+}
+
+/* The same in f32. */
+static void pack_wide(const long_task *l, int64_t leaf, int64_t k, int64_t len)
+{
+    const tri_gemm_ops *ops = l->v->ops;
+    const tri_gemm_tree *t = l->v->tree;
+    const int64_t first = l->tile * ops->mr, rows = tri_int64_min(l->last_tile * ops->mr, t->m) - first;
+    const int64_t left = l->panel * ops->nr, columns = tri_int64_min(l->last_panel * ops->nr, t->n) - left;
     const int64_t row = leaf * t->k + k;
-    tri_gemm_pass(l->rows, t->a + row * l->v->lda + first, l->v->lda, len, rows, ops->mr, pass_step(ops->mr));
-    tri_gemm_pass(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr, pass_step(ops->nr));
+    tri_gemm_pass(l->rows, t->a + row * l->v->lda + first, l->v->lda, len, rows, ops->mr, pass_step(ops, ops->mr));
+    tri_gemm_pass(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr, pass_step(ops, ops->nr));
 }
 
 /* Tile `tile` of panel `panel` of what comes after a leaf: the same tile of each level, and its place in the gradient.
@@ -240,29 +278,73 @@ static void close_at(const long_task *l, const tri_gemm_close *leaf, int64_t pan
     close->out_step = leaf->out_step;
 }
 
-/* acc = sum over one leaf's rows, by passes, and what comes after it. */
-static void long_leaf(const long_task *l, int64_t leaf, float *acc, const tri_gemm_close *after)
+/* The tiles of one panel in one pass. */
+static void pass_tiles(const long_task *l, int64_t panel, const tri_gemm_walk *walk, float *acc, unsigned flags,
+                       const tri_gemm_close *after)
 {
     const tri_gemm_ops *ops = l->v->ops;
     const tri_gemm_tree *t = l->v->tree;
-    const int64_t tiles = l->last_tile - l->tile, area = ops->mr * ops->nr;
-    for (int64_t k = 0; k < t->k; k += PASS) {
-        const int64_t len = tri_int64_min(PASS, t->k - k);
-        const bool last = k + len == t->k;
+    const int64_t n = tri_int64_min(ops->nr, t->n - panel * ops->nr), area = ops->mr * ops->nr;
+    const float *columns = l->columns + (panel - l->panel) * pass_step(ops, ops->nr);
+    for (int64_t tile = 0; tile < l->last_tile - l->tile; tile++) {
+        tri_gemm_close close;
+        if (after != NULL) {
+            close_at(l, after, panel, tile, &close);
+        }
+        ops->outer((int)tri_int64_min(ops->mr, t->m - (l->tile + tile) * ops->mr), (int)n, walk,
+                   l->rows + tile * pass_step(ops, ops->mr), columns, acc + tile * area, flags,
+                   after != NULL ? &close : NULL);
+    }
+}
+
+/* The same by `column`, of some leaves, or of one in blocks of k. */
+static void pass_column(const long_task *l, int64_t panel, int64_t leaves, int64_t len, float *acc, unsigned flags,
+                        const tri_gemm_close *after)
+{
+    const tri_gemm_ops *ops = l->v->ops;
+    const tri_gemm_tree *t = l->v->tree;
+    const int64_t all = leaf_len(ops, len), block = leaves > 1 ? all : COLUMN_BLOCK;
+    tri_gemm_close close;
+    if (after != NULL) {
+        close_at(l, after, panel, 0, &close);
+    }
+    for (int64_t k = 0; k < all; k += block) {
+        ops->column(&(tri_gemm_column){.a = l->rows + k * ops->mr,
+                                       .b = l->columns + (panel - l->panel) * pass_step(ops, ops->nr) + k * ops->nr,
+                                       .c = acc,
+                                       .m = tri_int64_min(l->last_tile * ops->mr, t->m) - l->tile * ops->mr,
+                                       .n = tri_int64_min(ops->nr, t->n - panel * ops->nr),
+                                       .a_step = pass_step(ops, ops->mr),
+                                       .leaves = leaves,
+                                       .pairs = tri_int64_min(block, all - k),
+                                       .flags = k == 0 ? flags : 0,
+                                       .close = k + block >= all && after != NULL ? &close : NULL});
+    }
+}
+
+/* acc = tree over the sums of some leaves' rows, by passes, and what comes after it. More than one leaf are one pass. */
+static void long_leaves(const long_task *l, int64_t first, int64_t leaves, float *acc, const tri_gemm_close *after)
+{
+    const tri_gemm_ops *ops = l->v->ops;
+    const tri_gemm_tree *t = l->v->tree;
+    const int64_t pass = pass_of(ops);
+    for (int64_t k = 0; k < t->k; k += pass) {
+        const int64_t len = tri_int64_min(pass, t->k - k);
+        const tri_gemm_close *close = k + len == t->k ? after : NULL;
+        const unsigned flags = k == 0 ? TRI_GEMM_FIRST : 0;
         const tri_gemm_walk walk = {.count = {1, len}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
-        pack_task(l, leaf, k, len);
+        for (int64_t leaf = 0; leaf < leaves && t->half_a != NULL; leaf++) {
+            pack_half(l, first + leaf, k, len, leaf * leaf_len(ops, len));
+        }
+        if (t->half_a == NULL) {
+            pack_wide(l, first, k, len);
+        }
         for (int64_t panel = l->panel; panel < l->last_panel; panel++) {
-            const int64_t n = tri_int64_min(ops->nr, t->n - panel * ops->nr);
-            const float *columns = l->columns + (panel - l->panel) * pass_step(ops->nr);
-            for (int64_t tile = 0; tile < tiles; tile++) {
-                tri_gemm_close close;
-                if (last) {
-                    close_at(l, after, panel, tile, &close);
-                }
-                ops->outer((int)tri_int64_min(ops->mr, t->m - (l->tile + tile) * ops->mr), (int)n, &walk,
-                           l->rows + tile * pass_step(ops->mr), columns,
-                           acc + ((panel - l->panel) * tiles + tile) * area, k == 0 ? TRI_GEMM_FIRST : 0,
-                           last ? &close : NULL);
+            float *sums = acc + (panel - l->panel) * (l->last_tile - l->tile) * ops->mr * ops->nr;
+            if (ops->column != NULL) {
+                pass_column(l, panel, leaves, len, sums, flags, close);
+            } else {
+                pass_tiles(l, panel, &walk, sums, flags, close);
             }
         }
     }
@@ -277,15 +359,16 @@ static void long_part(const long_task *l, int part)
     for (int i = 0; i <= top; i++) {
         slot[i] = l->levels + i * level_count(v->ops);
     }
-    for (int64_t leaf = 0; leaf < range.count; leaf++) {
+    const int64_t leaves = leaves_at_once(v->ops, v->tree->k, range.count);
+    for (int64_t leaf = 0; leaf < range.count; leaf += leaves) {
         float *acc = slot[top];
         tri_gemm_close after = {.out_step = v->tree->n};
-        for (int64_t rest = leaf; (rest & 1) != 0; rest >>= 1) {
+        for (int64_t rest = leaf / leaves; (rest & 1) != 0; rest >>= 1) {
             after.left[after.count] = slot[after.count];
             after.count++;
         }
-        after.out = leaf + 1 == range.count ? v->out[part] : NULL;
-        long_leaf(l, range.first + leaf, acc, &after);
+        after.out = leaf + leaves == range.count ? v->out[part] : NULL;
+        long_leaves(l, range.first + leaf, leaves, acc, &after);
         slot[top] = slot[after.count];
         slot[after.count] = acc;
     }
@@ -299,8 +382,8 @@ static void long_tile(void *arg, int64_t tile)
     l.last_tile = tri_int64_min(l.tile + v->group, v->row_tiles);
     l.last_panel = tri_int64_min(l.panel + TASK_PANELS, v->panels);
     l.rows = buffer_of(v);
-    l.columns = l.rows + task_tiles(v->ops) * pass_step(v->ops->mr);
-    l.levels = l.columns + TASK_PANELS * pass_step(v->ops->nr);
+    l.columns = l.rows + task_tiles(v->ops) * pass_step(v->ops, v->ops->mr);
+    l.levels = l.columns + TASK_PANELS * pass_step(v->ops, v->ops->nr);
     tri_gemm_enter(v->ops);
     for (int part = 0; part < v->call->part_count; part++) {
         long_part(&l, part);
