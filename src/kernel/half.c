@@ -12,6 +12,7 @@
 #endif
 
 #include "tensor/half.h"
+#include "tensor/loops.h"
 
 #define TILE_COUNT INT64_C(16384) /* elements of one tile of a conversion */
 
@@ -124,6 +125,7 @@ static void weights_tile(void *arg, int64_t tile)
 
 typedef struct add_arg {
     half_type type;
+    bool bf16;
     uint16_t *out;
     const uint16_t *a, *b;
     int64_t count;
@@ -136,13 +138,28 @@ TRI_CLONES static void add_chunk(float *a, const float *b, int64_t count)
     }
 }
 
+/* out may be a. */
+TRI_CLONES static void add_pairs(uint16_t *out, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    TRI_APART
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = half_to_bf16(half_from_bf16(a[i]) + half_from_bf16(b[i]));
+    }
+}
+
 static void add_tile(void *arg, int64_t tile)
 {
     const add_arg *v = arg;
     const int64_t end = tri_int64_min((tile + 1) * TILE_COUNT, v->count);
     float a[CHUNK], b[CHUNK];
     for (int64_t at = tile * TILE_COUNT; at < end; at += CHUNK) {
-        const int64_t count = tri_int64_min(CHUNK, end - at);
+        const int64_t count = tri_int64_min(CHUNK, end - at), more = tri_int64_min(CHUNK, v->count - at - count);
+        tri_ahead(v->a + at + count, (size_t)more * sizeof *v->a);
+        tri_ahead(v->b + at + count, (size_t)more * sizeof *v->b);
+        if (v->bf16) {
+            add_pairs(v->out + at, v->a + at, v->b + at, count);
+            continue;
+        }
         v->type.widen(a, v->a + at, count);
         v->type.widen(b, v->b + at, count);
         add_chunk(a, b, count);
@@ -153,7 +170,7 @@ static void add_tile(void *arg, int64_t tile)
 void tri_vector_add_half(int threads, tri_dtype dtype, uint16_t *out, const uint16_t *a, const uint16_t *b,
                          int64_t count)
 {
-    add_arg arg = {type_find(dtype), out, a, b, count};
+    add_arg arg = {type_find(dtype), dtype == TRI_BF16, out, a, b, count};
     tri_tiles_run(threads, tri_int64_ceil(count, TILE_COUNT), add_tile, &arg);
 }
 

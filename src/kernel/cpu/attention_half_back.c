@@ -155,7 +155,14 @@ static void backward_tile(void *arg, int64_t tile)
                                .sample = row / h->length,
                                .head = head,
                                .rows = tri_int64_min(QUERIES, h->length - query)};
+            if (head == key * h->group) {
+                tri_attention_half_ahead(a, sample, key, query, query + block.rows);
+            }
             for (int64_t r = 0; r < block.rows; r++) {
+                if (key + 1 < h->keys) { /* the head that comes after */
+                    tri_ahead(block.dy + r * stride + h->group * h->width, (size_t)h->width * sizeof *y);
+                    tri_ahead(y + r * stride + h->group * h->width, (size_t)h->width * sizeof *y);
+                }
                 block.mean[r] = a->loops->product(block.dy + r * stride, y + r * stride, h->width);
             }
             block_backward(a, &block, scratch);

@@ -8,6 +8,7 @@
 
 #define COLUMNS       32   /* at once: sums in registers */
 #define HALF_COLUMNS  384  /* of bf16, at least: sums in L1 */
+#define AHEAD         8    /* rows that are asked for ahead */
 #define TILE_ELEMENTS 2048 /* of a shard, about: a smaller tile costs more than it computes */
 
 typedef struct columns_arg {
@@ -27,6 +28,7 @@ TRI_CLONES static void sum_tile(float *dy, const float *y, float *sums, int64_t 
     float sum[COLUMNS] = {0};
     for (int64_t r = 0; r < rows; r++) {
         float *g = dy + r * stride;
+        tri_ahead(dy + tri_int64_min(r + AHEAD, rows - 1) * stride, COLUMNS * sizeof(float));
         if (y != NULL) {
             const float *o = y + r * stride;
             for (int c = 0; c < COLUMNS; c++) {
@@ -85,6 +87,9 @@ static void half_tile(uint16_t *dy, const uint16_t *y, float *sums, int64_t rows
             half_mask(dy + r * stride, y + r * stride, count);
         }
         if (sums != NULL) {
+            if (r + AHEAD < rows) {
+                tri_ahead(dy + (r + AHEAD) * stride, (size_t)count * sizeof *dy);
+            }
             loops->add(sums, dy + r * stride, count);
         }
     }

@@ -164,10 +164,15 @@ static void band(const tri_gemm_band *v)
     for (int64_t row = 0; row < v->m; row += MR) {
         for (int64_t first = 0; first < v->n; first += NR) {
             const uint16_t *a = v->a + row * v->lda;
+            const int64_t ahead = row + MR < v->m ? MR : 0; /* each panel asks for some of the next tile's rows */
+            const int64_t begin = ahead * first / v->n, end = ahead * tri_int64_min(first + NR, v->n) / v->n;
             const float *b = (const float *)(const void *)(v->packed + first * v->pairs);
             sums_zero(true);
             for (int64_t k = 0; k < v->pairs; k += DEPTH) {
                 step(true, a + 2 * k, 2 * v->lda, b + k * NR, NR * sizeof(float));
+                for (int64_t next = MR + begin; next < MR + end; next++) {
+                    _mm_prefetch((const char *)(a + next * v->lda + 2 * k), _MM_HINT_T1);
+                }
                 if (last.row < MR) {
                     band_put(&last, last.row + each < MR ? last.row + each : MR, v->ldc, flags);
                 }

@@ -9,6 +9,7 @@
 #include "kernel/cpu/half_loops.h"
 
 #define ROW_TILE INT64_C(64) /* rows of a block */
+#define AHEAD    2           /* rows that are asked for ahead */
 
 typedef struct norm_arg {
     const tri_kernel *kernel;
@@ -45,6 +46,13 @@ static void norm_run(const norm_arg *v, tri_tile_fn body)
     tri_tiles_run(v->kernel->desc.threads, v->blocks * v->call->shards, body, (void *)v);
 }
 
+static void row_ahead(const norm_arg *v, const void *value, int64_t row)
+{
+    if (row + AHEAD < v->rows * v->call->shards) {
+        tri_ahead((const uint16_t *)value + (row + AHEAD) * v->width, (size_t)v->width * sizeof(uint16_t));
+    }
+}
+
 static void forward_tile(void *arg, int64_t tile)
 {
     const norm_arg *v = arg;
@@ -52,6 +60,7 @@ static void forward_tile(void *arg, int64_t tile)
     const float epsilon = attr->epsilon == 0 ? 1e-5f : attr->epsilon;
     const int64_t base = tile / v->blocks * v->rows, first = tile % v->blocks * v->tall;
     for (int64_t r = base + first; r < base + tri_int64_min(first + v->tall, v->rows); r++) {
+        row_ahead(v, v->call->input[0], r);
         v->loops->norm((uint16_t *)v->call->output + r * v->width, (const uint16_t *)v->call->input[0] + r * v->width,
                        v->call->param[0], v->call->param[1], epsilon, (float *)v->call->saved + 2 * r, v->width);
     }
@@ -67,6 +76,8 @@ static void backward_tile(void *arg, int64_t tile)
     memset(dshift, 0, (size_t)v->width * sizeof(float));
     for (int64_t r = base + first; r < base + tri_int64_min(first + v->tall, v->rows); r++) {
         const int64_t at = r * v->width;
+        row_ahead(v, v->call->input[0], r);
+        row_ahead(v, v->call->doutput, r);
         v->loops->norm_back(dx != NULL ? dx + at : NULL, dscale, dshift, (const uint16_t *)v->call->doutput + at,
                             (const uint16_t *)v->call->input[0] + at, v->call->param[0],
                             (const float *)v->call->saved + 2 * r, v->width);
