@@ -9,9 +9,9 @@
 #include "kernel/cpu/half_loops.h"
 
 /* Of a block: whole register tiles of rows and of columns in every instruction set; even. */
-#define TRI_ATTENTION_HALF_QUERIES 48
+#define TRI_ATTENTION_HALF_QUERIES 96
 #define TRI_ATTENTION_HALF_KEYS    288
-#define TRI_ATTENTION_HALF_BLOCK   (INT64_C(48) * 288)
+#define TRI_ATTENTION_HALF_BLOCK   (INT64_C(96) * 288)
 
 /* One call: sizes, and where the scratch of a thread lies, in elements of 32 bits. */
 typedef struct tri_attention_half {

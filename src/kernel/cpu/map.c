@@ -10,7 +10,7 @@
 #include "tensor/loops.h"
 
 #define MAP_TILE   INT64_C(8192) /* elements */
-#define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16; also those asked for ahead */
+#define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
 #define SQRT_HALF  0.70710678f
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
@@ -165,36 +165,22 @@ static void half_chunk(const map_arg *v, int64_t first, int64_t count)
     tri_half_round((uint16_t *)(uintptr_t)v->to.data + first, sum, count);
 }
 
-static void map_ahead(map_value value, int64_t first, int64_t count)
-{
-    const size_t width = value.half ? sizeof(uint16_t) : sizeof(float);
-    if (value.data != NULL && count > 0) {
-        tri_ahead((const char *)value.data + (size_t)first * width, (size_t)count * width);
-    }
-}
-
-static void map_chunk(const map_arg *v, int64_t first, int64_t count)
-{
-    const int64_t next = first + count, more = tri_int64_min(HALF_CHUNK, v->count - next);
-    map_ahead(v->a, next, more);
-    map_ahead(v->b, next, more);
-    if (v->all_half) {
-        v->body->half((uint16_t *)(uintptr_t)v->to.data + first, (const uint16_t *)v->a.data + first,
-                      v->b.data != NULL ? (const uint16_t *)v->b.data + first : NULL, count);
-    } else if (!v->half) {
-        v->body->wide((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
-                      v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
-    } else {
-        half_chunk(v, first, count);
-    }
-}
-
 static void map_tile(void *arg, int64_t tile)
 {
     const map_arg *v = arg;
-    const int64_t end = tri_int64_min((tile + 1) * MAP_TILE, v->count);
-    for (int64_t first = tile * MAP_TILE; first < end; first += HALF_CHUNK) {
-        map_chunk(v, first, tri_int64_min(HALF_CHUNK, end - first));
+    const int64_t first = tile * MAP_TILE, count = tri_int64_min(MAP_TILE, v->count - first);
+    if (v->all_half) {
+        v->body->half((uint16_t *)(uintptr_t)v->to.data + first, (const uint16_t *)v->a.data + first,
+                      v->b.data != NULL ? (const uint16_t *)v->b.data + first : NULL, count);
+        return;
+    }
+    if (!v->half) {
+        v->body->wide((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
+                      v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
+        return;
+    }
+    for (int64_t at = 0; at < count; at += HALF_CHUNK) {
+        half_chunk(v, first + at, tri_int64_min(HALF_CHUNK, count - at));
     }
 }
 
