@@ -103,6 +103,19 @@ static void products_are_right_at_every_edge(void **state)
     }
 }
 
+/* Both factors of one leaf, as passes over rows pack them. */
+static void pass_pack(const tri_gemm_ops *ops, uint32_t *a, uint32_t *b, const uint16_t *from_a, const uint16_t *from_b,
+                      int64_t rows, int64_t m, int64_t n, int64_t stride, int64_t step)
+{
+    if (ops->column != NULL) {
+        ops->pack_rows(a, from_a, stride, rows, m, step);
+        ops->pack_columns(b, from_b, stride, rows, n, step);
+        return;
+    }
+    tri_gemm_half_pass(a, from_a, stride, rows, m, ops->mr, step);
+    tri_gemm_half_pass(b, from_b, stride, rows, n, ops->nr, step);
+}
+
 /* c[m][n] = sum over rows of a[row][m] b[row][n], with what stands to the left of it, from factors as a pass packs
  * them. */
 static void check_outer(const tri_gemm_ops *ops, int64_t rows, int64_t m, int64_t n)
@@ -116,8 +129,7 @@ static void check_outer(const tri_gemm_ops *ops, int64_t rows, int64_t m, int64_
     op_fill(x, 2 * rows * WIDE, 3);
     op_fill(left, mr * nr, 4);
     tri_half_round(half, x, 2 * rows * WIDE);
-    tri_gemm_half_pass_rows(ops, a, half, WIDE, rows, m, STEP);
-    tri_gemm_half_pass(b, half + rows * WIDE, WIDE, rows, n, (int)nr, STEP);
+    pass_pack(ops, a, b, half, half + rows * WIDE, rows, m, n, WIDE, STEP);
     const tri_gemm_walk walk = {.count = {1, tri_pairs(rows)}, .a_step = {0, mr}, .b_step = {0, nr}};
     tri_gemm_close close = {.count = 1, .left = {left}, .out = out, .out_step = WIDE};
     tri_gemm_enter(ops);
@@ -144,6 +156,88 @@ static void check_outer(const tri_gemm_ops *ops, int64_t rows, int64_t m, int64_
     tri_free(b);
     tri_free(sums);
     tri_free(out);
+}
+
+/* The bits of outer for each leaf, and of their tree, with what stands to the left of it. */
+static void check_column(const tri_gemm_ops *ops, int64_t leaves, int64_t rows, int64_t m, int64_t n, bool leaves_tiles)
+{
+    enum { WIDE = 96, STEP = 512 * 32, TILES = 3 };
+    const int64_t mr = ops->mr, nr = ops->nr, area = mr * nr;
+    const int64_t pairs = tri_int64_ceil(tri_pairs(rows), ops->depth) * ops->depth, all = leaves * rows * WIDE;
+    float *x = tri_alloc_bulk((size_t)(2 * all) * 4), *left = tri_alloc_bulk((size_t)(TILES * area) * 4);
+    uint16_t *half = tri_alloc_bulk((size_t)(2 * all) * 2);
+    uint32_t *a = tri_alloc_bulk(TILES * STEP * 4), *b = tri_alloc_bulk(STEP * 4);
+    float *want = tri_alloc_bulk((size_t)(leaves * area) * 4), *sums = tri_alloc_bulk((size_t)(TILES * area) * 4);
+    float *out = tri_alloc_zero((size_t)(TILES * mr * WIDE), 4);
+    op_fill(x, 2 * all, 5);
+    op_fill(left, TILES * area, 6);
+    tri_half_round(half, x, 2 * all);
+    for (int64_t leaf = 0; leaf < leaves; leaf++) {
+        pass_pack(ops, a + leaf * pairs * mr, b + leaf * pairs * nr, half + leaf * rows * WIDE,
+                  half + all + leaf * rows * WIDE, rows, m, n, WIDE, STEP);
+    }
+    const tri_gemm_close close = {
+        .count = 1, .left = {left}, .out = leaves_tiles ? out : NULL, .out_step = WIDE};
+    const tri_gemm_walk walk = {.count = {1, pairs}, .a_step = {0, mr}, .b_step = {0, nr}};
+    tri_gemm_enter(ops);
+    ops->column(&(tri_gemm_column){.a = (const float *)(const void *)a,
+                                   .b = (const float *)(const void *)b,
+                                   .c = sums,
+                                   .m = m,
+                                   .n = n,
+                                   .a_step = STEP,
+                                   .leaves = leaves,
+                                   .pairs = pairs,
+                                   .flags = TRI_GEMM_FIRST,
+                                   .close = &close});
+    for (int64_t tile = 0; tile * mr < m; tile++) {
+        for (int64_t leaf = 0; leaf < leaves; leaf++) {
+            ops->outer((int)mr, (int)nr, &walk, (const float *)(const void *)(a + tile * STEP + leaf * pairs * mr),
+                       (const float *)(const void *)(b + leaf * pairs * nr), want + leaf * area, TRI_GEMM_FIRST, NULL);
+        }
+        for (int64_t step = 1; step < leaves; step *= 2) {
+            for (int64_t i = 0; i < area * leaves; i++) {
+                if (i / area % (2 * step) == 0) {
+                    want[i] += want[i + step * area];
+                }
+            }
+        }
+        for (int64_t i = 0; i < area && tile * mr + i / nr < m; i++) {
+            const float sum = left[tile * area + i] + want[i];
+            const float got = leaves_tiles ? out[(tile * mr + i / nr) * WIDE + i % nr] : sums[tile * area + i];
+            const bool here = !leaves_tiles || i % nr < n;
+            if (here ? memcmp(&sum, &got, sizeof sum) != 0 : got != 0) {
+                fail_msg("%s: %d leaves of %d rows, [%d, %d], tile %d at %d: want %g, got %g", ops->name, (int)leaves,
+                         (int)rows, (int)m, (int)n, (int)tile, (int)i, (double)sum, (double)got);
+            }
+        }
+    }
+    tri_gemm_leave(ops);
+    tri_free(x);
+    tri_free(left);
+    tri_free(half);
+    tri_free(a);
+    tri_free(b);
+    tri_free(want);
+    tri_free(sums);
+    tri_free(out);
+}
+
+static void columns_of_leaves_have_the_bits_of_their_tree(void **state)
+{
+    (void)state;
+    const tri_gemm_ops *list[5];
+    const int count = sets(list);
+    for (int s = 0; s < count; s++) {
+        if (list[s]->column == NULL) {
+            continue;
+        }
+        for (int64_t leaves = 1; leaves <= 8; leaves *= 2) {
+            check_column(list[s], leaves, 64, 64, 32, true);
+            check_column(list[s], leaves, 33, 70, 19, true);
+            check_column(list[s], leaves, 7, 20, 32, false);
+        }
+    }
 }
 
 static void sums_over_rows_are_right_at_every_edge(void **state)
@@ -228,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right_at_every_edge),
         cmocka_unit_test(sums_over_rows_are_right_at_every_edge),
+        cmocka_unit_test(columns_of_leaves_have_the_bits_of_their_tree),
         cmocka_unit_test(results_are_rounded_to_nearest_even_and_a_nan_stays),
         cmocka_unit_test(rows_are_paired_and_an_odd_one_meets_zeros),
     };
