@@ -104,7 +104,6 @@ void tri_gemm_amx_turn(float *to, const float *from, int64_t from_step, int64_t 
     }
 }
 
-
 /* A sum that is complete, and where it goes with what stands to its left, while the next one is computed. */
 typedef struct column_sum {
     const float (*sums)[NR];

@@ -322,7 +322,8 @@ static void pass_column(const long_task *l, int64_t panel, int64_t leaves, int64
     }
 }
 
-/* acc = tree over the sums of some leaves' rows, by passes, and what comes after it. More than one leaf are one pass. */
+/* acc = tree over the sums of some leaves' rows, by passes, and what comes after it. More than one leaf are one pass.
+ */
 static void long_leaves(const long_task *l, int64_t first, int64_t leaves, float *acc, const tri_gemm_close *after)
 {
     const tri_gemm_ops *ops = l->v->ops;

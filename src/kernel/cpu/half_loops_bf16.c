@@ -17,7 +17,7 @@
 #define ALL    ((__mmask16)0xffff)
 #define LOG2_E 1.44269504f
 /* Elements of each stream that are asked for ahead: the processor's own guesses end with each page. */
-#define AHEAD  1024
+#define AHEAD 1024
 
 /* Lanes of the vector that begins at i. */
 INLINE __mmask16 lanes_of(int64_t count, int64_t i)

@@ -176,8 +176,7 @@ static void check_column(const tri_gemm_ops *ops, int64_t leaves, int64_t rows, 
         pass_pack(ops, a + leaf * pairs * mr, b + leaf * pairs * nr, half + leaf * rows * WIDE,
                   half + all + leaf * rows * WIDE, rows, m, n, WIDE, STEP);
     }
-    const tri_gemm_close close = {
-        .count = 1, .left = {left}, .out = leaves_tiles ? out : NULL, .out_step = WIDE};
+    const tri_gemm_close close = {.count = 1, .left = {left}, .out = leaves_tiles ? out : NULL, .out_step = WIDE};
     const tri_gemm_walk walk = {.count = {1, pairs}, .a_step = {0, mr}, .b_step = {0, nr}};
     tri_gemm_enter(ops);
     ops->column(&(tri_gemm_column){.a = (const float *)(const void *)a,
