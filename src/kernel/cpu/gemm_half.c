@@ -12,11 +12,10 @@
 
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B, reused for all rows of a task */
 #define GROUP_PANELS 12
-#define BAND_NBYTES                                                                                                    \
-    (INT64_C(1280) << 10)   /* the same where rows stay in L1 meanwhile: processors with AMX have 2 MiB                \
-                             */
-#define PANELS INT64_C(8)   /* of one task of packing where n lies together, */
-#define PIECE  INT64_C(128) /* and its k; even */
+/* The same where rows stay in L1 meanwhile: processors with AMX have an L2 of 2 MiB. */
+#define BAND_NBYTES (INT64_C(1280) << 10)
+#define PANELS      INT64_C(8)   /* of one task of packing where n lies together, */
+#define PIECE       INT64_C(128) /* and its k; even */
 
 const tri_gemm_ops *tri_gemm_half_find(void)
 {
