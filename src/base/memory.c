@@ -138,6 +138,14 @@ void *tri_alloc_bulk(size_t nbytes)
     return finish(base, BULK_ALIGN, nbytes, KIND_ALIGNED);
 }
 
+void tri_memory_touch(void *memory, size_t nbytes)
+{
+    enum { POPULATE_WRITE = 23 }; /* of madvise, since Linux 5.14; headers of before do not name it */
+    char *page = memory ? (char *)memory - (uintptr_t)memory % PAGE_NBYTES : NULL;
+    if (memory)
+        madvise(page, round_up((size_t)((char *)memory + nbytes - page), PAGE_NBYTES), POPULATE_WRITE);
+}
+
 /* The first `nbytes` of one block to another, so that never more than a piece of them is there twice: what was copied
  * goes. */
 static void pages_copy(char *from, char *to, size_t nbytes)

@@ -19,6 +19,9 @@ void *tri_alloc_zero(size_t count, size_t each);
 void *tri_realloc(void *old, size_t nbytes);
 /* 64-byte aligned zeros for bulk data; from 2 MiB on on huge pages where the system has them. Free with tri_free. */
 void *tri_alloc_bulk(size_t nbytes);
+/* A wish: pages of writable memory are there on return, their content as it was, so that whoever writes them first does
+ * not wait for the system. */
+void tri_memory_touch(void *memory, size_t nbytes);
 void tri_free(void *memory);
 char *tri_strdup(const char *text);
 char *tri_strndup(const char *text, size_t nbytes);

@@ -581,6 +581,11 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
 
 /* --- the calls of others --- */
 
+tri_status tri_members_look(tri_members *members, int64_t deadline_ns)
+{
+    return members->rank < 0 ? newest_find(members, deadline_ns) : TRI_OK;
+}
+
 const atomic_bool *tri_members_broken(const tri_members *members)
 {
     return &members->broken;

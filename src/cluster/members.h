@@ -55,6 +55,8 @@ typedef struct tri_members tri_members;
 tri_status tri_members_open(const tri_members_setup *setup, tri_members **out);
 void tri_members_close(tri_members *members);
 
+/* Of a process that is in no list: the newest is the present one, as far as it is known now. */
+tri_status tri_members_look(tri_members *members, int64_t deadline_ns);
 /* Registers for the next generation and waits until this process is in one. progress: of its own state. lost (NULL:
  * nothing is known) is asked about ranks of the present generation, if this process is in it. TRI_ETIMEOUT at
  * the deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of

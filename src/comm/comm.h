@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "cluster/cluster.h"
 #include "net/net.h"
+#include "net/region.h"
 #include "tensor/tree.h"
 
 #define TRI_COMM_OPTIONS(X)                                                                                            \
@@ -43,6 +44,24 @@ tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config 
 /* One rank of a hub of this process (threads or fibers): no store. */
 tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_config *config,
                              const tri_net_config *net, tri_comm **out);
+
+/* This rank's part of a group's memory, between two groups: its pages, and what was written there, stay. */
+typedef struct tri_group_memory {
+    size_t nbytes;
+    tri_region region; /* zeros: none */
+    void *plain;       /* NULL: none */
+} tri_group_memory;
+
+/* Pages that are there, for tri_group_alloc_kept(): `shared`, of memory that other processes of the host reach. */
+tri_status tri_group_memory_make(size_t nbytes, bool shared, tri_group_memory *out);
+void tri_group_memory_free(tri_group_memory *memory);
+/* As tri_group_alloc(), in what is kept where that has this length and the kind that the group takes; what it takes is
+ * no longer kept. Bytes that come from there are what they were. */
+tri_status tri_group_alloc_kept(tri_group *group, size_t nbytes, tri_group_memory *kept, void **out);
+/* As tri_group_free(), but what is ordinary memory stays in `kept`, and with `shared` the other kind too: only after a
+ * call that all ranks were in and that came behind the last one that used this memory. Then nobody of this group writes
+ * there any more, whatever he is stopped in. */
+void tri_group_free_kept(tri_group *group, void *memory, bool shared, tri_group_memory *kept);
 
 /* As tri_reduce_scatter_tree() in a group that has the shards of some of the ranks alone: of each whole subtree of
  * these (tri_tree_parts) every rank gets its block of the sum, in outs[0], outs[1] ... outs[0] may lie where the block

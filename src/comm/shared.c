@@ -57,7 +57,26 @@ static tri_status shared_connect(tri_shared *shared, shared_ticket *tickets)
     return reached ? TRI_OK : tri_fail(TRI_EUNSUPPORTED, "shared memory: not all ranks reach each other");
 }
 
-static tri_status shared_create(tri_group *group, size_t nbytes, tri_shared **out)
+/* A rank that has none says so to all. */
+static void region_take(tri_shared *shared, tri_group_memory *kept)
+{
+    if (!kept->region.bytes || kept->nbytes != shared->nbytes) {
+        (void)tri_region_create(shared->nbytes, &shared->own);
+        return;
+    }
+    shared->own = kept->region;
+    kept->region = (tri_region){0};
+}
+
+static tri_status plain_take(tri_shared *shared, tri_group_memory *kept)
+{
+    bool fits = kept->plain && kept->nbytes == shared->nbytes;
+    shared->plain = fits ? kept->plain : tri_alloc_bulk(shared->nbytes);
+    kept->plain = fits ? NULL : kept->plain;
+    return shared->plain ? TRI_OK : TRI_ENOMEM;
+}
+
+static tri_status shared_create(tri_group *group, size_t nbytes, tri_group_memory *kept, tri_shared **out)
 {
     size_t count = (size_t)group->count;
     tri_shared *shared = tri_alloc_zero(1, sizeof(*shared));
@@ -69,15 +88,15 @@ static tri_status shared_create(tri_group *group, size_t nbytes, tri_shared **ou
     }
     tri_status status = shared && tickets && shared->peers && shared->base ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK && group->count > 1 && group->price.shares_memory) {
-        (void)tri_region_create(nbytes, &shared->own); /* a rank that has none says so to all */
+        region_take(shared, kept);
         status = shared_connect(shared, tickets);
         shared->direct = status == TRI_OK;
         if (status == TRI_EUNSUPPORTED)
             status = TRI_OK;
     }
     if (status == TRI_OK && !shared->direct) {
-        shared->plain = tri_alloc_bulk(nbytes);
-        status = shared->plain ? TRI_OK : TRI_ENOMEM;
+        tri_region_close(&shared->own);
+        status = plain_take(shared, kept);
     }
     tri_free(tickets);
     if (status != TRI_OK) {
@@ -93,11 +112,11 @@ static char *shared_bytes(const tri_shared *shared)
     return shared->direct ? shared->own.bytes : shared->plain;
 }
 
-tri_status tri_group_alloc(tri_group *group, size_t nbytes, void **out)
+tri_status tri_group_alloc_kept(tri_group *group, size_t nbytes, tri_group_memory *kept, void **out)
 {
     tri_shared *shared;
     tri_comm *comm = group->comm;
-    TRI_TRY(shared_create(group, nbytes, &shared));
+    TRI_TRY(shared_create(group, nbytes, kept, &shared));
     tri_mutex_lock(&comm->mutex);
     shared->number = ++group->regions;
     shared->next = comm->shared;
@@ -107,9 +126,15 @@ tri_status tri_group_alloc(tri_group *group, size_t nbytes, void **out)
     return TRI_OK;
 }
 
-void tri_group_free(tri_group *group, void *memory)
+tri_status tri_group_alloc(tri_group *group, size_t nbytes, void **out)
 {
-    tri_comm *comm = group->comm;
+    tri_group_memory none = {0};
+    return tri_group_alloc_kept(group, nbytes, &none, out);
+}
+
+/* No longer listed: nothing finds it any more. */
+static tri_shared *shared_remove(tri_comm *comm, const void *memory)
+{
     tri_shared *found = NULL;
     tri_mutex_lock(&comm->mutex);
     for (tri_shared **at = &comm->shared; memory && *at; at = &(*at)->next)
@@ -119,7 +144,43 @@ void tri_group_free(tri_group *group, void *memory)
             break;
         }
     tri_mutex_unlock(&comm->mutex);
+    return found;
+}
+
+void tri_group_free(tri_group *group, void *memory)
+{
+    shared_destroy(shared_remove(group->comm, memory));
+}
+
+void tri_group_free_kept(tri_group *group, void *memory, bool shared, tri_group_memory *kept)
+{
+    tri_shared *found = shared_remove(group->comm, memory);
+    tri_group_memory_free(kept);
+    if (found && found->direct && shared) {
+        *kept = (tri_group_memory){.nbytes = found->nbytes, .region = found->own};
+        found->own = (tri_region){0};
+    } else if (found && !found->direct) {
+        *kept = (tri_group_memory){.nbytes = found->nbytes, .plain = found->plain};
+        found->plain = NULL;
+    }
     shared_destroy(found);
+}
+
+tri_status tri_group_memory_make(size_t nbytes, bool shared, tri_group_memory *out)
+{
+    *out = (tri_group_memory){.nbytes = nbytes};
+    if (shared)
+        return tri_region_create(nbytes, &out->region);
+    out->plain = tri_alloc_bulk(nbytes);
+    tri_memory_touch(out->plain, nbytes);
+    return out->plain ? TRI_OK : TRI_ENOMEM;
+}
+
+void tri_group_memory_free(tri_group_memory *memory)
+{
+    tri_region_close(&memory->region);
+    tri_free(memory->plain);
+    *memory = (tri_group_memory){0};
 }
 
 const tri_shared *tri_shared_find(const tri_group *group, const void *data, size_t nbytes)

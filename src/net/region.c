@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/runtime.h"
 
 static size_t pages_of(size_t nbytes)
@@ -51,6 +52,7 @@ tri_status tri_region_create(size_t nbytes, tri_region *region)
         return status;
     }
     region->ticket = (tri_region_ticket){.process = getpid(), .file = file, .nbytes = (int64_t)nbytes};
+    tri_memory_touch(region->bytes, region->mapped_nbytes); /* all at once takes less than half of one by one */
     tri_entropy(&region->ticket.mark, sizeof(region->ticket.mark));
     *mark_of(region) = region->ticket.mark;
     return TRI_OK;

@@ -33,7 +33,7 @@ void tri_grads_fini(tri_grads *grads)
     if (grads->tail_work)
         (void)tri_work_wait(grads->tail_work);
     tri_pool_fini(&grads->pool);
-    tri_sync_arrays_free(grads->zero, grads->arrays, grads->part_count);
+    tri_sync_arrays_free(grads->zero, grads->arrays, grads->part_count, NULL);
     tri_free(grads->states);
     tri_free(grads->parts);
     tri_free(grads->sum_places);
@@ -46,7 +46,7 @@ void tri_grads_fini(tri_grads *grads)
 
 static tri_status whole_alloc(tri_grads *grads)
 {
-    TRI_TRY(tri_sync_arrays_alloc(grads->zero, grads->params, grads->part_count, &grads->arrays));
+    TRI_TRY(tri_sync_arrays_alloc(grads->zero, grads->params, grads->part_count, NULL, &grads->arrays));
     for (int u = 0; u < grads->units->count; u++) {
         const tri_unit *unit = &grads->units->items[u];
         for (int p = 0; p < grads->part_count; p++)

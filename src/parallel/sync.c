@@ -90,6 +90,11 @@ tri_status tri_shares_of(const tri_shares *shares, int rank, tri_slice **slices,
     return TRI_OK;
 }
 
+bool tri_sync_keeps(const tri_parallel_config *config)
+{
+    return ops_find(config) == &tri_sync_ddp && !tri_compress_find(config);
+}
+
 bool tri_sync_is_apart(const tri_parallel_config *config)
 {
     const tri_sync_ops *ops = ops_find(config);
@@ -162,35 +167,6 @@ void tri_sync_destroy(tri_sync *sync)
 }
 
 /* --- what strategies share --- */
-
-tri_status tri_sync_arrays_alloc(tri_group *group, const tri_params *params, int part_count, float ***out)
-{
-    size_t nbytes = (size_t)(tri_params_grad_count(params) + TRI_PARAMS_TAIL) * sizeof(float);
-    float **arrays = tri_alloc_zero((size_t)part_count, sizeof(float *));
-    void *first = NULL;
-    if (!arrays)
-        return TRI_ENOMEM;
-    tri_status status = tri_group_alloc(group, nbytes, &first);
-    arrays[0] = first;
-    for (int p = 1; p < part_count && status == TRI_OK; p++)
-        status = (arrays[p] = tri_alloc_bulk(nbytes)) ? TRI_OK : TRI_ENOMEM;
-    *out = arrays;
-    if (status == TRI_OK)
-        return TRI_OK;
-    tri_sync_arrays_free(group, arrays, part_count);
-    *out = NULL;
-    return status;
-}
-
-void tri_sync_arrays_free(tri_group *group, float **arrays, int part_count)
-{
-    if (!arrays)
-        return;
-    for (int p = 1; p < part_count; p++)
-        tri_free(arrays[p]);
-    tri_group_free(group, arrays[0]);
-    tri_free(arrays);
-}
 
 /* Bytes of the `count` largest units at once. */
 static size_t largest_nbytes(const tri_units *units, int count)

@@ -21,6 +21,7 @@ typedef struct sync_ddp {
     const tri_params *params;
     int64_t leaves;
     int part_count;
+    tri_sync_kept *kept; /* NULL: its arrays go with it */
     bool alone;
     bool overlap;
     tri_buckets buckets;
@@ -39,7 +40,7 @@ static void ddp_destroy(tri_sync *sync)
     tri_free(ddp->works);
     tri_free(ddp->part_slice);
     tri_buckets_fini(&ddp->buckets);
-    tri_sync_arrays_free(ddp->group, ddp->base.grads, ddp->part_count);
+    tri_sync_arrays_free(ddp->group, ddp->base.grads, ddp->part_count, ddp->kept);
     tri_free(ddp);
 }
 
@@ -50,7 +51,7 @@ static tri_status ddp_allocate(sync_ddp *ddp)
     ddp->part_slice = tri_alloc_zero(count * parts, sizeof(float *));
     if (!ddp->works || !ddp->part_slice)
         return TRI_ENOMEM;
-    TRI_TRY(tri_sync_arrays_alloc(ddp->group, ddp->params, ddp->part_count, &ddp->base.grads));
+    TRI_TRY(tri_sync_arrays_alloc(ddp->group, ddp->params, ddp->part_count, ddp->kept, &ddp->base.grads));
     ddp->base.whole = true;
     ddp->base.tail = ddp->base.grads[0] + tri_params_grad_count(ddp->params);
     for (size_t p = 0; p < parts; p++) {
@@ -77,6 +78,7 @@ static tri_status ddp_create(const tri_sync_setup *setup, tri_sync **out)
     ddp->base.ops = &tri_sync_ddp;
     ddp->group = setup->group;
     ddp->params = setup->params;
+    ddp->kept = tri_sync_keeps(setup->config) ? setup->kept : NULL;
     ddp->leaves = setup->leaves;
     ddp->part_count = setup->part_count;
     ddp->alone = tri_group_count(setup->group) == 1 && setup->part_count == 1;

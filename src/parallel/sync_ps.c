@@ -49,7 +49,7 @@ static void ps_destroy(tri_sync *sync)
     sync_ps *ps = ps_of(sync);
     tri_ps_dense_close(ps->dense);
     tri_ps_spec_fini(&ps->spec);
-    tri_sync_arrays_free(ps->group, ps->base.grads, ps->part_count);
+    tri_sync_arrays_free(ps->group, ps->base.grads, ps->part_count, NULL);
     tri_free(ps->tails);
     tri_free(ps->missing);
     tri_free(ps->needs);
@@ -93,7 +93,7 @@ static tri_status ps_allocate(sync_ps *ps)
     ps->tails = tri_alloc_zero((size_t)ps->part_count, sizeof(float *));
     if (!ps->missing || !ps->needs || !ps->first_cut || !ps->last_cut || !ps->tails)
         return TRI_ENOMEM;
-    TRI_TRY(tri_sync_arrays_alloc(ps->group, ps->params, ps->part_count, &ps->base.grads));
+    TRI_TRY(tri_sync_arrays_alloc(ps->group, ps->params, ps->part_count, NULL, &ps->base.grads));
     for (int p = 0; p < ps->part_count; p++)
         ps->tails[p] = ps->base.grads[p] + tri_params_grad_count(ps->params);
     ps->base.tail = ps->tails[0];

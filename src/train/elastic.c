@@ -321,6 +321,19 @@ static tri_status save_alone(elastic *at)
     return tri_job_give_up(at->job, at->setup->members.least);
 }
 
+/* Of a newcomer, which will be the last rank. Once it asks the others wait for it. What fails here is tried again
+ * where it is needed. */
+static void newcomer_prepare(elastic *at)
+{
+    const tri_generation *now = tri_members_now(at->members);
+    bool one_host = true;
+    if (tri_members_look(at->members, tri_deadline_after_ms(FORM_MS)) != TRI_OK)
+        return;
+    for (int r = 0; r < now->count; r++)
+        one_host = one_host && strcmp(now->members[r].host, at->setup->members.host) == 0;
+    (void)tri_job_state_prepare(at->job, now->count + 1, one_host);
+}
+
 /* The next generation, of which this process is one; its links. */
 static tri_status generation_find(elastic *at)
 {
@@ -334,8 +347,10 @@ static tri_status generation_find(elastic *at)
     tri_role_note has = tri_job_role_note(at->job);
     tri_role_note_print(&has, note);
     tri_members_note(at->members, note);
-    if (tri_members_rank(at->members) < 0 && at->asked_ns == 0)
+    if (status == TRI_OK && tri_members_rank(at->members) < 0 && at->asked_ns == 0) {
+        newcomer_prepare(at);
         at->asked_ns = tri_now_ns();
+    }
     if (status == TRI_OK)
         status =
             tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));

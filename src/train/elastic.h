@@ -14,7 +14,8 @@ typedef struct tri_elastic_place {
     void *arg;
     /* Where the members of a generation meet; lives until all of them are in another one. */
     tri_status (*hub)(void *arg, const tri_generation *now, tri_hub **out);
-    /* The state of this worker is that after job->step: a generation was formed, or a step was made. */
+    /* The state of this worker is that after job->step: a generation was formed (also where it heard so from the store,
+     * after the one who had claimed it was gone), or a step was made. */
     void (*stepped)(void *arg, const tri_job *job);
 } tri_elastic_place;
 

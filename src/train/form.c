@@ -30,6 +30,7 @@ static void hooks_set(tri_job *job)
 tri_status tri_job_form_moves(tri_job *job)
 {
     tri_sync_setup setup = tri_job_sync_setup(job);
+    setup.kept = job->elastic.on && !job->roles.on ? &job->elastic.grads : NULL;
     setup.between_hosts = tri_group_is_between_hosts(job->mesh.data_group);
     TRI_TRY(tri_sync_create(&setup, &job->sync));
     TRI_TRY(tri_job_verify_open(job));
@@ -184,7 +185,8 @@ tri_status tri_job_check_equal(tri_job *job)
     const char *kernels = tri_kernel_arithmetic();
     int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
-                                 [EQUAL_WEIGHTS] = (int64_t)tri_params_hash_here(job->params)};
+                                 [EQUAL_WEIGHTS] = job->elastic.hashed ? job->elastic.hash
+                                                                       : (int64_t)tri_params_hash_here(job->params)};
     int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));
     if (!all)
         return TRI_ENOMEM;

@@ -149,6 +149,9 @@ typedef struct tri_job_elastic {
     bool owes;           /* ranks apart: the step is made but for the exchange behind it */
     float *common;       /* ranks apart: what is alike on all, between generations; NULL: nothing is */
     bool kept;           /* it is there */
+    tri_sync_kept grads; /* gradient arrays, from generation to generation */
+    int64_t hash;        /* of the weights that this rank has handed on, while a generation forms */
+    bool hashed;         /* it stands there */
     bool dropped;        /* nobody knows whose state is right: none counts */
     bool ends;           /* after this step: the ranks shall be others; the same on all */
     bool leaves;         /* then: this one does */
@@ -382,6 +385,10 @@ tri_status tri_job_stage_plan(const tri_config *config, int ranks, int stage, tr
 tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
                             tri_string *notes);
 
+/* reform_state.c: a newcomer's memory is there before it asks to be one of `world`: weights, state and gradients, as
+ * they will lie where all are on its host, or not. Without it the others wait in the first step until the system has
+ * made them. */
+tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host);
 /* reform.c: a job whose ranks come and go. Whether a configuration can have that. */
 tri_status tri_elastic_check(const tri_config *config);
 /* Without any ranks (setup->comm is not looked at): data sets, weights, optimizer. */

@@ -238,7 +238,7 @@ static tri_status store_renew(tri_job *job)
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation)
 {
     job->elastic.number = generation->number;
-    job->elastic.given_up = false;
+    job->elastic.given_up = job->elastic.hashed = job->elastic.grads.shared = false;
     TRI_TRY(ranks_take(job, comm));
     TRI_TRY(job->roles.on ? tri_job_roles_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));
@@ -293,8 +293,10 @@ static tri_status generation_run(tri_job *job)
     }
     if (done)
         job->elastic.ends = false;
-    if (job->elastic.ends && !job->stop_wanted)
+    if (job->elastic.ends && !job->stop_wanted) {
+        job->elastic.grads.shared = true; /* all have had all sums of the last step */
         return tri_job_leave_agree(job);
+    }
     if (!done)
         TRI_TRY(tri_job_save(job));
     else

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "train/job.h"
+#include "train/elastic.h"
 
 /* --- what the configuration asks for --- */
 
@@ -126,6 +126,8 @@ static tri_status sets_resolve(tri_job *job)
     if (!roles->formed || !stands)
         return kept_take(job);
     kept_close(job);
+    if (job->elastic.place) /* nobody has told it, so nothing was said of it then */
+        job->elastic.place->stepped(job->elastic.place->arg, job);
     return TRI_OK;
 }
 

@@ -9,6 +9,22 @@
 #include "base/log.h"
 #include "train/job.h"
 
+tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host)
+{
+    int64_t shards = job->config.train.shards;
+    tri_tree_part parts[TRI_TREE_MAX_PARTS];
+    if (job->roles.on || job->elastic.has_state || !job->params->device->shares_host || world > shards)
+        return TRI_OK;
+    tri_memory_touch(job->params->values, (size_t)job->params->count * sizeof(float));
+    for (int i = 0; i < tri_optim_states(&job->config.optim); i++)
+        tri_memory_touch(tri_optim_state(job->optim, i), (size_t)tri_optim_count(job->optim) * sizeof(float));
+    int count = tri_tree_parts(shards, tri_tree_first(shards, world - 1, world),
+                               tri_tree_count(shards, world - 1, world), parts);
+    const char *transport = job->config.net.transport;
+    bool shared = one_host && (strcmp(transport, "auto") == 0 || strcmp(transport, "shm") == 0);
+    return tri_sync_kept_make(&job->elastic.grads, &job->config.parallel, job->params, count, shared);
+}
+
 static int64_t step_of(int64_t progress)
 {
     return progress < 0 ? -1 : progress / 2;
@@ -98,6 +114,8 @@ static tri_status newest_find(tri_job *job, const int64_t *progress, int64_t new
             tri_log(TRI_LOG_WARN, "after step %lld weights of rank %d differ from most replicas': repaired from these",
                     (long long)newest, r);
     }
+    job->elastic.hash = mine;
+    job->elastic.hashed = status == TRI_OK && has[job->rank]; /* they stay what they are */
     tri_free(hashes);
     return status;
 }

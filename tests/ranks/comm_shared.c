@@ -247,6 +247,52 @@ static void blocks_move_through_shared_memory(void **state)
     over_kinds(move_blocks);
 }
 
+/* The next group's memory is where the last one's was, with what lay there, and is as good as new: sums in it are
+ * right, and all reach it. Other lengths are fresh. */
+static void keep_memory(spawn_rank *self, void *arg)
+{
+    const bool *shares = arg;
+    bool direct = *shares && self->world > 1;
+    size_t nbytes = LARGEST * sizeof(float);
+    tri_group_memory kept = {0};
+    void *memory = NULL, *before = NULL;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *world = tri_comm_world(comm), *other = NULL;
+    SPAWN_CHECK(self, tri_group_split(world, 0, self->world - self->rank, &other) == TRI_OK);
+    for (int turn = 0; turn < 3; turn++) {
+        tri_group *group = turn % 2 ? other : world;
+        SPAWN_CHECK(self, tri_group_alloc_kept(group, nbytes, &kept, &memory) == TRI_OK);
+        SPAWN_CHECK(self, (tri_shared_find(group, memory, nbytes) != NULL) == direct);
+        SPAWN_CHECK(self, !kept.plain && !kept.region.bytes && (!before || memory == before));
+        float *data = memory;
+        SPAWN_CHECK(self, data[LARGEST - 1] == (float)(turn * self->world));
+        for (int i = 0; i < LARGEST; i++)
+            data[i] = (float)(turn + 1);
+        SPAWN_CHECK(self, tri_all_reduce(group, data, data, LARGEST, TRI_F32, TRI_REDUCE_SUM, NULL) == TRI_OK);
+        SPAWN_CHECK(self, data[0] == data[LARGEST - 1] && data[0] == (float)((turn + 1) * self->world));
+        SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+        tri_group_free_kept(group, memory, true, &kept);
+        SPAWN_CHECK(self, (kept.region.bytes != NULL) == direct && (kept.plain != NULL) == !direct);
+        before = memory;
+    }
+    SPAWN_CHECK(self, tri_group_alloc_kept(world, nbytes / 2, &kept, &memory) == TRI_OK);
+    SPAWN_CHECK(self, ((float *)memory)[0] == 0 && (kept.plain || kept.region.bytes));
+    SPAWN_CHECK(self, tri_barrier(world, NULL) == TRI_OK);
+    tri_group_free_kept(world, memory, false, &kept); /* whoever may still write there has it alone */
+    SPAWN_CHECK(self, !kept.region.bytes && (kept.plain != NULL) == !direct);
+    tri_group_memory_free(&kept);
+    tri_group_destroy(other);
+    tri_comm_leave(comm);
+}
+
+static void memory_that_is_kept_serves_the_next_group(void **state)
+{
+    (void)state;
+    over_kinds(keep_memory);
+}
+
 static void a_region_is_found_by_its_ticket_and_by_no_other(void **state)
 {
     (void)state;
@@ -277,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_sum_over_shards_has_the_bits_of_one_rank),
         cmocka_unit_test(ranks_may_pass_different_places),
         cmocka_unit_test(blocks_move_through_shared_memory),
+        cmocka_unit_test(memory_that_is_kept_serves_the_next_group),
         cmocka_unit_test(a_region_is_found_by_its_ticket_and_by_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  */
 #include "base/memory.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -116,6 +118,30 @@ static void is_filled(const char *bytes, size_t to)
 }
 
 /* Also a second time: a block that has moved may be several mappings. */
+static int pages_there(void *memory, size_t nbytes)
+{
+    unsigned char there[8 * MIB / 4096];
+    int count = 0;
+    assert_int_equal(mincore(memory, nbytes, there), 0);
+    for (size_t i = 0; i < nbytes / 4096; i++)
+        count += there[i] & 1;
+    return count;
+}
+
+static void touched_pages_are_there_with_what_was_in_them(void **state)
+{
+    (void)state;
+    unsigned char *bulk = tri_alloc_bulk(8 * MIB), *own = (unsigned char *)((uintptr_t)bulk + 4 * MIB);
+    memset(bulk, 7, 3 * MIB);
+    assert_int_equal(pages_there(own, 4 * MIB), 0);
+    tri_memory_touch(own + 5, 4 * MIB - 5);
+    bool old = madvise(own, 4096, 23) != 0 && errno == EINVAL; /* Linux before 5.14 */
+    assert_int_equal(pages_there(own, 4 * MIB), old ? 0 : 1024);
+    assert_true(bulk[0] == 7 && bulk[3 * MIB - 1] == 7 && is_zero(bulk + 3 * MIB, 5 * MIB));
+    tri_memory_touch(NULL, 100);
+    tri_free(bulk);
+}
+
 static void bulk_grows_and_shrinks_without_a_second_copy(void **state)
 {
     (void)state;
@@ -255,6 +281,7 @@ int main(void)
         cmocka_unit_test(blocks_hold_what_is_written_over_their_whole_length),
         cmocka_unit_test(bulk_is_zero_also_when_memory_is_used_again),
         cmocka_unit_test(realloc_keeps_the_contents_of_every_kind),
+        cmocka_unit_test(touched_pages_are_there_with_what_was_in_them),
         cmocka_unit_test(bulk_grows_and_shrinks_without_a_second_copy),
         cmocka_unit_test(impossible_wishes_fail_with_a_message),
         cmocka_unit_test(the_nth_allocation_fails_and_only_it),
