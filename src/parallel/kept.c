@@ -43,8 +43,11 @@ static tri_status arrays_fill(tri_group *group, tri_sync_kept *kept, int part_co
 {
     void *first = NULL;
     tri_group_memory *memory = &kept->first;
-    if (!memory->plain && !memory->region.bytes && kept->count > 0)
-        *memory = (tri_group_memory){.nbytes = kept->nbytes, .plain = kept->others[--kept->count]};
+    if (!memory->plain &&
+        kept->count > 0) { /* also beside a region: the first rank on another host makes that useless */
+        memory->plain = kept->others[--kept->count];
+        memory->nbytes = kept->nbytes;
+    }
     TRI_TRY(tri_group_alloc_kept(group, kept->nbytes, memory, &first));
     arrays[0] = first;
     for (int p = 1; p < part_count; p++) {

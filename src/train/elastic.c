@@ -327,7 +327,7 @@ static void newcomer_prepare(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
     bool one_host = true;
-    if (tri_members_look(at->members, tri_deadline_after_ms(FORM_MS)) != TRI_OK)
+    if (!tri_job_state_is_large(at->job) || tri_members_look(at->members, tri_deadline_after_ms(FORM_MS)) != TRI_OK)
         return;
     for (int r = 0; r < now->count; r++)
         one_host = one_host && strcmp(now->members[r].host, at->setup->members.host) == 0;

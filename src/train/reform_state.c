@@ -9,11 +9,17 @@
 #include "base/log.h"
 #include "train/job.h"
 
+bool tri_job_state_is_large(const tri_job *job)
+{
+    enum { LARGE = 1 << 20 }; /* weights: their pages are a millisecond */
+    return !job->roles.on && job->params->device->shares_host && job->params->count >= LARGE;
+}
+
 tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host)
 {
     int64_t shards = job->config.train.shards;
     tri_tree_part parts[TRI_TREE_MAX_PARTS];
-    if (job->roles.on || job->elastic.has_state || !job->params->device->shares_host || world > shards)
+    if (!tri_job_state_is_large(job) || job->elastic.has_state || world > shards)
         return TRI_OK;
     tri_memory_touch(job->params->values, (size_t)job->params->count * sizeof(float));
     for (int i = 0; i < tri_optim_states(&job->config.optim); i++)

@@ -8,6 +8,8 @@ trireme sim recovery --ranks 8 --spares 2 --stragglers --first 31 --seeds 30 --t
 # states that are spread (docs/design/044-simulated-layouts.md)
 trireme sim recovery --layout all --ranks 6 --seeds 28 --twice
 trireme sim recovery --layout stages --ranks 5 --seeds 1
+# 3067: one that had not been told that a generation has formed, and asked, was taken to have what it had before (044)
+trireme sim recovery --layout all --ranks 3 --spares 2 --first 3067 --seeds 1
 # who was ready makes a step only if one is seen that has (docs/design/032-mirrors.md)
 trireme sim recovery --layout all --ranks 14 --faults 14 --first 10525 --seeds 1
 trireme sim recovery --layout all --ranks 14 --faults 14 --first 11099 --seeds 1
