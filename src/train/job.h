@@ -385,11 +385,10 @@ tri_status tri_job_stage_plan(const tri_config *config, int ranks, int stage, tr
 tri_status tri_job_describe(const tri_config *config, int ranks, tri_job_memory *memory, const char *prefix,
                             tri_string *notes);
 
-/* reform_state.c: are its pages worth a question? */
+/* reform_state.c: are its pages worth a question? A newcomer's memory is there before it asks to be one of `world`:
+ * weights, state and gradients, as they will lie where all are on its host, or not. Without it the others wait in the
+ * first step until the system has made them. */
 bool tri_job_state_is_large(const tri_job *job);
-/* A newcomer's memory is there before it asks to be one of `world`: weights, state and gradients, as
- * they will lie where all are on its host, or not. Without it the others wait in the first step until the system has
- * made them. */
 tri_status tri_job_state_prepare(tri_job *job, int world, bool one_host);
 /* reform.c: a job whose ranks come and go. Whether a configuration can have that. */
 tri_status tri_elastic_check(const tri_config *config);
