@@ -40,6 +40,8 @@ static const char *cannot(const tri_call *call)
     int ranks = call->group->count;
     if (ranks & (ranks - 1))
         return "the number of ranks is no power of two";
+    if (ranks == 2)
+        return "of two ranks it is the exchange";
     if (call->canonical && tri_call_adds_in(call) != call->dtype)
         return "would round halves at every step";
     return tri_call_nbytes(call, call->count) > DOUBLING_LIMIT_NBYTES ? "is for little: halving moves less" : NULL;
