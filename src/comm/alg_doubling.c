@@ -18,14 +18,15 @@ static tri_status all_reduce_run(tri_call *call)
 {
     int rank = call->group->rank, ranks = call->group->count;
     size_t nbytes = tri_call_nbytes(call, call->count), room = (nbytes + 63) & ~(size_t)63;
-    char *scratch = tri_call_scratch(call, 2 * room), *sum = scratch;
+    char *scratch = tri_call_scratch(call, 2 * room);
     const char *held = call->in;
     if (!scratch)
         return TRI_ENOMEM;
     for (int distance = 1, step = 0; distance < ranks; distance *= 2, step++) {
         bool last = 2 * distance == ranks;
         int partner = rank ^ distance;
-        sum = last && held != call->out ? call->out : scratch + (size_t)(step & 1) * room; /* held is on its way */
+        char *sum =
+            last && held != call->out ? call->out : scratch + (size_t)(step & 1) * room; /* held is on its way */
         TRI_TRY(tri_verb_exchange_reduce(call, partner, held, call->count, partner, held, sum, call->count,
                                          (uint32_t)step));
         held = sum;
