@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 static bool has_tail(const tri_job *job)
 {
@@ -79,7 +80,7 @@ static void wish_note(tri_job *job)
         return;
     }
     job->asks.wish = steps > 0 ? steps : job->asks.wish;
-    job->asks.look = tri_job_watch_is_due(job) || (steps > 0 && !tri_job_follows(job));
+    job->asks.look = tri_job_watch_is_due(job) || (job->asks.wish > 0 && !tri_job_follows(job));
 }
 
 /* Without a tail. */

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "text/tokenizer.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 /* How the graphs find what is on its way or elsewhere. */
 static void hooks_set(tri_job *job)

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 /* A group of one, for programs that take part in no job. */
 static tri_status open_alone(tri_job *job)

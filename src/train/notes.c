@@ -3,8 +3,9 @@
  * notes.c: what workers of parameter servers tell each other, who have no group: what each did since its last look (for
  * watch.c), and which steps all trace, by notes at a server (ps/note.h), each as often as it looks.
  *
- * A window is told by the first worker, so far ahead that all have looked before it begins. A wish of another worker
- * stands in its note until it hears of a window.
+ * A window is told by the first worker, so far ahead that all should have looked before it begins. Steps may be faster
+ * by then, or a look late: who hears of it too late says so with its trace, and the window is tried again, further
+ * ahead. A wish of another worker stands in its note until it hears of a window.
  */
 #include <math.h>
 #include <string.h>
@@ -12,10 +13,13 @@
 #include "base/ask.h"
 #include "ps/client.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 #define LOOKS_AHEAD 1.5 /* until all have looked once more */
 #define MARGIN_S    0.2
 #define STEPS_AHEAD 2
+#define MOVED_MOST  3
+#define FURTHER     4 /* times as far, each time */
 
 typedef struct look_note {
     tri_slow_row row;
@@ -26,13 +30,27 @@ typedef struct look_note {
 static tri_status window_choose(tri_job *job, int steps, double step_s)
 {
     const double ahead_s = LOOKS_AHEAD * job->config.monitor.watch_every_s + MARGIN_S;
-    const int64_t ahead = STEPS_AHEAD + (step_s > 0 ? (int64_t)ceil(ahead_s / step_s) : 0);
+    int64_t ahead = STEPS_AHEAD + (step_s > 0 ? (int64_t)ceil(ahead_s / step_s) : 0);
+    for (int i = 0; i < job->asks.moved; i++)
+        ahead *= FURTHER;
     job->asks.wish = 0;
     if (tri_job_trace_is_due(job) || job->step >= job->steps)
         return tri_job_trace_ask(job, steps); /* which says so */
     job->asks.from = job->step + ahead < job->steps ? job->step + ahead : job->steps - 1;
     job->asks.to = job->asks.from + steps - 1;
     return tri_job_trace_ask_at(job, job->asks.from, job->asks.to);
+}
+
+bool tri_job_notes_move(tri_job *job, bool late)
+{
+    tri_job_asks *asks = &job->asks;
+    if (!late || asks->to == 0 || asks->moved == MOVED_MOST || asks->to + (asks->to - asks->from) >= job->steps) {
+        asks->moved = 0;
+        return false;
+    }
+    asks->moved++;
+    asks->wish = (int)(asks->to - asks->from + 1);
+    return true;
 }
 
 /* Of the first worker. */

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "parallel/compress.h"
 #include "train/elastic.h"
+#include "train/looks.h"
 
 tri_status tri_elastic_check(const tri_config *config)
 {

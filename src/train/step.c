@@ -11,6 +11,7 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 /* Time since *mark in seconds; *mark moves to now. */
 static double lap(int64_t *mark_ns)

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "net/host.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 #define JUDGE_S 0.5
 

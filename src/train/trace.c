@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "monitor/trace.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 #define RING_COUNT 65536 /* of the ring */
 #define PINGS      16
@@ -23,6 +24,7 @@ struct tri_job_trace {
     tri_trace_window window;
     int64_t begin_ns; /* 0: it has not begun */
     bool over, asked; /* asked: by a signal */
+    bool late;        /* this worker has heard of it when it had begun */
 };
 
 tri_status tri_job_trace_open(tri_job *job)
@@ -47,10 +49,11 @@ tri_status tri_job_trace_ask_at(tri_job *job, int64_t from, int64_t to)
     char folder[1100];
     tri_job_trace *trace = job->trace;
     if (tri_job_follows(job) && job->step > to)
-        return tri_job_trace_give(job, from, &(tri_trace_rank){.lost = true});
+        return tri_job_trace_give(job, from, &(tri_trace_rank){.lost = true}, true);
     if (!trace && !(trace = job->trace = tri_alloc_zero(1, sizeof(*trace))))
         return TRI_ENOMEM;
-    *trace = (tri_job_trace){.asked = true, .window = {.from = from, .to = to < job->steps ? to : job->steps - 1}};
+    *trace = (tri_job_trace){
+        .asked = true, .late = job->step > from, .window = {.from = from, .to = to < job->steps ? to : job->steps - 1}};
     if (tri_job_follows(job))
         return TRI_OK;
     snprintf(folder, sizeof(folder), "%.1000s/traces", job->run_folder);
@@ -238,16 +241,17 @@ static tri_status collect(tri_job *job)
     const int count = of_all ? tri_job_count(job) : 1;
     tri_trace_rank *ranks = tri_alloc_zero((size_t)count, sizeof(*ranks)), own = {0};
     tri_trace_servers servers = {0};
+    bool late = false;
     tri_status status = ranks ? rows_read(job, &own) : TRI_ENOMEM;
     if (status == TRI_OK)
         ranks[0] = own;
     if (status == TRI_OK && !job->servers.client)
         status = ranks_meet(job, &own, ranks);
     else if (status == TRI_OK && tri_job_follows(job))
-        status = tri_job_trace_give(job, trace->window.from, &own);
+        status = tri_job_trace_give(job, trace->window.from, &own, trace->late);
     else if (status == TRI_OK)
-        status = tri_job_trace_servers(job, trace->window.from, trace->begin_ns, count, ranks, &servers);
-    if (status == TRI_OK && tri_job_number(job) == 0)
+        status = tri_job_trace_servers(job, trace->window.from, trace->begin_ns, count, ranks, &servers, &late);
+    if (status == TRI_OK && tri_job_number(job) == 0 && !tri_job_notes_move(job, late))
         file_write(job, ranks, count, &servers);
     tri_job_trace_servers_free(&servers);
     for (int r = 1; ranks && r < count; r++)

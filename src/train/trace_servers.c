@@ -10,6 +10,7 @@
 #include "monitor/trace.h"
 #include "ps/client.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 #define ROWS_MOST 32768 /* of a note */
 #define WAIT_MS   5000  /* for workers that are not as far */
@@ -17,7 +18,7 @@
 
 /* Before the rows of a note. */
 typedef struct trace_note {
-    int64_t count, lost;
+    int64_t count, lost, late;
     int64_t server, ahead_ns, uncertain_ns; /* its clock before this worker's */
 } trace_note;
 
@@ -91,10 +92,11 @@ static tri_status clock_find(const tri_job *job, trace_note *note)
     return status;
 }
 
-tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *own)
+tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *own, bool late)
 {
     trace_note note = {.count = own->count < ROWS_MOST ? own->count : ROWS_MOST,
-                       .lost = own->lost || own->count > ROWS_MOST};
+                       .lost = own->lost || own->count > ROWS_MOST,
+                       .late = late};
     const tri_trace_row *latest = own->rows ? own->rows + (own->count - note.count) : NULL;
     tri_string text = {0};
     int count;
@@ -125,7 +127,7 @@ static tri_status notes_await(tri_job *job, int64_t tag, tri_string *all)
 
 /* What one worker has left; anything that is no such note counts for nothing. */
 static tri_status note_keep(const ps_note_head *head, const char *text, const tri_trace_servers *servers,
-                            tri_trace_rank *worker)
+                            tri_trace_rank *worker, bool *late)
 {
     trace_note note;
     if (head->nbytes < sizeof(note))
@@ -145,11 +147,12 @@ static tri_status note_keep(const ps_note_head *head, const char *text, const tr
         return TRI_ENOMEM;
     }
     memcpy(worker->rows, text + sizeof(note), (size_t)note.count * sizeof(*worker->rows));
+    *late = *late || note.late != 0;
     return TRI_OK;
 }
 
 tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, int count, tri_trace_rank *workers,
-                                 tri_trace_servers *servers)
+                                 tri_trace_servers *servers, bool *late)
 {
     tri_string all = {0};
     ps_note_head head;
@@ -162,7 +165,7 @@ tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, in
     tri_status status = notes_await(job, tag, &all);
     for (const void *text; status == TRI_OK && (text = tri_ps_note_next(&all, &at, &head));)
         if (head.worker > 0 && head.worker < (uint32_t)count && !workers[head.worker].rows)
-            status = note_keep(&head, text, servers, &workers[head.worker]);
+            status = note_keep(&head, text, servers, &workers[head.worker], late);
     tri_string_fini(&all);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "train/job.h"
+#include "train/looks.h"
 
 #define IN_A_ROW   3
 #define LINKS_MOST 256 /* microseconds each */

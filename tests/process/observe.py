@@ -255,6 +255,18 @@ class Observe(unittest.TestCase):
         lines = self.end(launcher)
         self.assertNotIn("have not told in time", lines)
 
+    def test_a_window_of_which_workers_hear_too_late_is_tried_again(self):
+        """The first worker, which says from which step on all trace, is a second behind the others."""
+        launcher = self.begin("-n", "3", "--servers", "1", "ps.consistency=async", "monitor.watch_every_s=0.2", "comm.heartbeat_ms=0")
+        first = workers_in(self.folder)[0]
+        for number, seconds in ((signal.SIGSTOP, 1.2), (signal.SIGCONT, 0)):
+            os.kill(first, number)
+            time.sleep(seconds)
+        steps = self.steps_of(self.folder / self.call("trace", "run").stdout.decode().strip())
+        self.assertEqual([steps[0], len(steps[0])], [steps[1], 10])
+        self.assertEqual(steps[0], steps[2])
+        self.end(launcher)
+
 
 if __name__ == "__main__":
     unittest.main()
