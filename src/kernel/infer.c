@@ -143,6 +143,17 @@ static tri_status check_window(tri_op_desc *desc, bool pool)
     return TRI_OK;
 }
 
+/* Places of the last row or column of an odd image are in no window. */
+static tri_status infer_fused_pool(tri_op_desc *desc)
+{
+    if (!desc->attr.relu || desc->output.dim[1] < 2 || desc->output.dim[2] < 2) {
+        return fail(desc, "2x2 places at least, behind a relu, for a fused pool", "output", desc->output);
+    }
+    desc->output.dim[1] /= 2;
+    desc->output.dim[2] /= 2;
+    return TRI_OK;
+}
+
 static tri_status infer_conv(tri_op_desc *desc, int64_t units)
 {
     TRI_TRY(tri_infer_input(desc, 0, 4, 4, TRI_F32));
@@ -159,7 +170,7 @@ static tri_status infer_conv(tri_op_desc *desc, int64_t units)
     if (desc->attr.bias) {
         TRI_TRY(tri_infer_param(desc, vector_of(units)));
     }
-    return TRI_OK;
+    return desc->attr.pool ? infer_fused_pool(desc) : TRI_OK;
 }
 
 static tri_status infer_pool(tri_op_desc *desc)
@@ -427,6 +438,9 @@ tri_window tri_window_make(const tri_op_desc *desc)
         w.stride[i] = desc->attr.stride[i] == 0 ? 1 : desc->attr.stride[i];
         w.dilation[i] = desc->attr.dilation[i] == 0 ? 1 : desc->attr.dilation[i];
         w.pad[i] = desc->attr.pad[i];
+        if (desc->attr.pool) {
+            w.out[i] = (w.in[i] + 2 * w.pad[i] - w.dilation[i] * (w.kernel[i] - 1) - 1) / w.stride[i] + 1;
+        }
     }
     return w;
 }

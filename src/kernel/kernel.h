@@ -21,7 +21,7 @@
 #define TRI_OP_LIST(X)                                                                                                 \
     X(TRI_OP_LINEAR, "linear")           /* x[B..,C] w[D,C] (b[D]) -> y[B..,D] = act(x w' + b) */                      \
     X(TRI_OP_MATMUL, "matmul")           /* a[B..,M,K] b[B..,K,N] -> y[B..,M,N], batched over leading dims */          \
-    X(TRI_OP_CONV, "conv2d")             /* x[B,H,W,C] w[D,C/groups,kh,kw] (b[D]) -> y[B,H',W',D], act */              \
+    X(TRI_OP_CONV, "conv2d")             /* x[B,H,W,C] w[D,C/groups,kh,kw] (b[D]) -> y[B,H',W',D], act, pooled */      \
     X(TRI_OP_MAX_POOL, "max_pool")       /* x[B,H,W,C] -> y[B,H',W',C] */                                              \
     X(TRI_OP_AVG_POOL, "avg_pool")       /* divides by the window's area inside the image */                           \
     X(TRI_OP_GLOBAL_POOL, "global_pool") /* mean over H and W: x[B,H,W,C] -> y[B,C] */                                 \
@@ -76,6 +76,7 @@ typedef struct tri_op_attr {
     int groups;                                    /* 0 = 1 */
     bool relu;                                     /* linear, conv2d, batch_norm, add: y = max(y, 0), fused */
     bool bias;                                     /* linear, conv2d: parameter 1 is there */
+    bool pool;                                     /* conv2d with relu: then max_pool of 2x2, stride 2, fused */
     float epsilon;                                 /* norms; 0 = 1e-5 */
     float momentum;                                /* batch_norm running statistics; 0 = 0.1 */
     bool sync;                                     /* batch_norm: statistics of the whole batch (tri_op_batch) */
@@ -202,6 +203,7 @@ typedef struct tri_kernel_ops {
     bool backward_output;  /* backward reads output */
     bool half;             /* takes values in bf16 too, any of them */
     bool f16;              /* the same for f16 */
+    bool pools;            /* takes attr.pool, and is faster so than with a pool behind it */
     bool view;             /* output may be input[0] itself, and go on being read as that; both gradients may be one */
 } tri_kernel_ops;
 

@@ -292,9 +292,15 @@ static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
     } while (conv_next(&w, &at));
 }
 
+static bool conv_can(const tri_op_desc *desc)
+{
+    return !desc->attr.pool;
+}
+
 const tri_kernel_ops tri_reference_conv = {
     .op = TRI_OP_CONV,
     .name = "reference",
+    .can = conv_can,
     .plan = weights_plan,
     .forward = conv_forward,
     .backward = conv_backward,

@@ -92,7 +92,7 @@ static inline int64_t tri_align_count(int64_t count)
     return (count + 15) & ~INT64_C(15);
 }
 
-/* Window arithmetic of conv2d and pools, defaults filled in. Index 0 is H, 1 is W. */
+/* Window arithmetic of conv2d and pools, defaults filled in. Index 0 is H, 1 is W. out: before a fused pool. */
 typedef struct tri_window {
     int64_t batch, in[2], channels, out[2], out_channels;
     int64_t kernel[2], stride[2], pad[2], dilation[2];
@@ -217,6 +217,7 @@ void tri_attention_drop_row(const tri_attention_drop *drop, int64_t b, int64_t h
     X(tri_reference_linear)                                                                                            \
     X(tri_reference_matmul)                                                                                            \
     X(tri_reference_conv)                                                                                              \
+    X(tri_reference_conv_pool)                                                                                         \
     X(tri_reference_max_pool)                                                                                          \
     X(tri_reference_avg_pool)                                                                                          \
     X(tri_reference_global_pool)                                                                                       \

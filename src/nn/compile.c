@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compile.c: from a model's nodes to planned kernels: drops reshapes, fuses relu, decides which gradients are wanted.
+ * compile.c: from a model's nodes to planned kernels: drops reshapes, fuses relus and pools, decides which gradients
+ * are wanted.
  *
  * Gradients of the input and the target are never wanted, nor those of anything computed from them alone. What is
  * compiled depends on the model and the configuration only, so that every rank runs the same kernels.
@@ -9,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "kernel/row.h"
 #include "nn/build.h"
 #include "nn/graph_impl.h"
 
@@ -261,6 +263,50 @@ static tri_status descs_infer(tri_graph *graph, const tri_model *model)
     return TRI_OK;
 }
 
+/* The op that writes a value, -1: none. */
+static int writer_of(const tri_graph *graph, int value)
+{
+    for (int o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].output == value)
+            return o;
+    return -1;
+}
+
+/* A max pool of 2x2 that alone uses the output of a convolution whose kernel is faster with it becomes part of that
+ * one. Returns whether this one did; the bits are the same. */
+static bool pool_fuse(tri_graph *graph, const graph_op *pool)
+{
+    const tri_op_attr *attr = &pool->desc.attr;
+    const tri_window w = tri_window_make(&pool->desc);
+    bool fits = pool->desc.op == TRI_OP_MAX_POOL && graph->values[pool->input[0]].use_count == 1;
+    for (int i = 0; i < 2; i++)
+        fits = fits && attr->kernel[i] == 2 && w.stride[i] == 2 && w.dilation[i] == 1 && attr->pad[i] == 0;
+    const int writer = fits ? writer_of(graph, pool->input[0]) : -1;
+    if (writer < 0 || graph->ops[writer].desc.op != TRI_OP_CONV || graph->ops[writer].block != pool->block)
+        return false;
+    graph_op *conv = &graph->ops[writer];
+    tri_op_desc fused = conv->desc;
+    fused.attr.pool = true;
+    fused.output = pool->desc.output;
+    const tri_kernel_ops *ops = fused.attr.relu ? tri_kernel_choose(graph->config.kind, &fused) : NULL;
+    if (!ops || !ops->pools || fused.output_dtype != pool->desc.output_dtype)
+        return false;
+    conv->desc = fused;
+    conv->output = pool->output;
+    conv->last_node = pool->last_node;
+    return true;
+}
+
+static void pools_fuse(tri_graph *graph)
+{
+    for (int o = 1; o < graph->op_count; o++)
+        if (pool_fuse(graph, &graph->ops[o])) {
+            memmove(&graph->ops[o], &graph->ops[o + 1], (size_t)(graph->op_count - o - 1) * sizeof(*graph->ops));
+            graph->op_count--;
+            o--;
+        }
+}
+
 static tri_status kernels_plan(tri_graph *graph)
 {
     for (int o = 0; o < graph->op_count; o++) {
@@ -292,7 +338,9 @@ tri_status tri_graph_decide(tri_graph *graph, const tri_model *model)
     graph->logits = graph->values[model->logits].root;
     types_decide(graph);
     grads_decide(graph);
-    return descs_infer(graph, model);
+    TRI_TRY(descs_infer(graph, model));
+    pools_fuse(graph);
+    return TRI_OK;
 }
 
 static tri_status graph_fill(tri_graph *graph, const tri_model *model)

@@ -214,11 +214,11 @@ static tri_status cut_before(const tri_sections *sections, int node, const char 
         if (sections->items[s].first_node < node)
             near = sections->items[s].layer;
     }
-    return tri_fail(
-        TRI_ECONFIG,
-        "parallel.cut_at: the model cannot be cut before '%s': it begins it, or a fused relu or a block that is "
-        "formed again would be torn%s%s",
-        layer, near[0] ? "; the nearest place before it: " : "", near);
+    return tri_fail(TRI_ECONFIG,
+                    "parallel.cut_at: the model cannot be cut before '%s': it begins it, or a fused relu or pool, or a "
+                    "block that is "
+                    "formed again would be torn%s%s",
+                    layer, near[0] ? "; the nearest place before it: " : "", near);
 }
 
 tri_status tri_stages_by_hand(const tri_model *model, const tri_sections *sections, const char *const *names, int count,

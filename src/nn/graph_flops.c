@@ -2,6 +2,7 @@
  *
  * graph_flops.c: counts the multiplications and additions of products: the work that makes up a step.
  */
+#include "kernel/row.h"
 #include "nn/graph_impl.h"
 
 /* Terms of one element of the output. */
@@ -23,9 +24,18 @@ static int64_t terms_of(const tri_op_desc *desc)
     }
 }
 
+/* Elements of which each is a sum of terms: before a fused pool. */
+static int64_t outputs_of(const tri_op_desc *desc)
+{
+    if (!desc->attr.pool)
+        return tri_shape_count(desc->output);
+    const tri_window w = tri_window_make(desc);
+    return w.batch * w.out[0] * w.out[1] * w.out_channels;
+}
+
 static double one_pass(const tri_graph *graph, const graph_op *op)
 {
-    double outputs = (double)tri_shape_count(op->desc.output), terms = (double)terms_of(&op->desc);
+    double outputs = (double)outputs_of(&op->desc), terms = (double)terms_of(&op->desc);
     if (op->desc.op == TRI_OP_VOCAB_LOSS || op->desc.op == TRI_OP_VOCAB_PART) {
         outputs = (double)tri_shape_count(op->desc.input[1]) * (double)op->desc.param[0].dim[0];
         terms = (double)op->desc.param[0].dim[1];

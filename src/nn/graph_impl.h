@@ -33,7 +33,8 @@ typedef struct graph_slot {
 
 typedef enum graph_source { GRAPH_COMPUTED, GRAPH_INPUT, GRAPH_TARGET, GRAPH_SUMS } graph_source;
 
-/* One value of the model. Reshapes and fused relus have no memory of their own: `root` is the value that has. */
+/* One value of the model. Reshapes and fused relus have no memory of their own: `root` is the value that has.
+ * What a fused pool alone reads is of no op and has no memory. */
 typedef struct graph_value {
     int root;
     tri_dtype dtype;
@@ -50,7 +51,7 @@ typedef struct graph_value {
 typedef struct graph_op {
     tri_kernel kernel;
     tri_op_desc desc;
-    int node, last_node;                  /* of the model: its first, and its last where a relu is fused */
+    int node, last_node;                  /* of the model: its first, and its last where others are fused */
     int input[TRI_OP_MAX_INPUTS], output; /* roots */
     int number[TRI_OP_MAX_PARAMS];        /* of its parameters, in the model */
     int param[TRI_OP_MAX_PARAMS];         /* entries of the store; -1: not there */

@@ -150,10 +150,11 @@ static tri_status check_span(const tri_graph *graph, int node_count, int first_n
     for (int side = 0; side < 2; side++) {
         int o = side ? end : first;
         if (o > 0 && o < graph->op_count && !tri_graph_may_begin(graph, o))
-            return tri_fail(TRI_EINVAL,
-                            "graph: the model cannot be cut before node %d (%s): a fused relu or a block that is "
-                            "formed again would be torn",
-                            side ? end_node : first_node, tri_op_name(graph->ops[o].desc.op));
+            return tri_fail(
+                TRI_EINVAL,
+                "graph: the model cannot be cut before node %d (%s): a fused relu or pool, or a block that is "
+                "formed again would be torn",
+                side ? end_node : first_node, tri_op_name(graph->ops[o].desc.op));
     }
     return TRI_OK;
 }

@@ -455,7 +455,7 @@ static void conv_backward(const tri_kernel *kernel, const tri_op_call *call)
 
 static bool fits(const tri_op_desc *desc)
 {
-    return desc->attr.kernel[0] <= MAX_TAPS / desc->attr.kernel[1];
+    return desc->attr.kernel[0] <= MAX_TAPS / desc->attr.kernel[1] && !desc->attr.pool;
 }
 
 static bool fits_relu(const tri_op_desc *desc)

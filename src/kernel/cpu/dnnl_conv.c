@@ -247,7 +247,7 @@ static bool fits(const tri_op_desc *desc)
             return false;
         }
     }
-    return true;
+    return !desc->attr.pool;
 }
 
 static bool fits_relu(const tri_op_desc *desc)

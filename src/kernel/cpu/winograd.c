@@ -5,10 +5,13 @@
  * Forward and the gradient of x (taps turned, padding 2 - p) are one sweep over blocks of tiles of all shards: source
  * transform, products, target transform, all in cache. The gradient of w sums over the tiles of a shard in 36 products,
  * one chain each, and is transformed once a shard; shards in tree order. S, T: channels of the source, the target.
+ *
+ * With a fused pool neither the output before it nor its gradient is ever in memory (winograd_pool.h).
  */
 #include "kernel/cpu/winograd.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm.h"
+#include "kernel/cpu/winograd_pool.h"
 
 #define IN     TRI_WINO_IN
 #define OUT    TRI_WINO_OUT
@@ -30,6 +33,7 @@ typedef struct grid {
 /* Where things lie in scratch, in elements; transformed weights lie at 0. */
 typedef struct layout {
     grid up, down;
+    int64_t pooled[2];                                    /* of a fused pool's output */
     int64_t batch, channels, units, block, weights_block; /* blocks in tiles */
     int64_t padded;                                       /* units and what a register tile reads behind them */
     int64_t leaves, leaf_count, bias_leaves, zeros, buffers, buffer_count, total;
@@ -63,7 +67,8 @@ static layout layout_make(const tri_op_desc *desc)
 {
     const tri_gemm_ops *ops = tri_gemm_find();
     const tri_window w = tri_window_make(desc);
-    layout l = {.batch = w.batch, .channels = w.channels, .units = w.out_channels};
+    layout l = {
+        .batch = w.batch, .channels = w.channels, .units = w.out_channels, .pooled = {w.out[0] / 2, w.out[1] / 2}};
     const int64_t down_pad[2] = {TAPS - 1 - w.pad[0], TAPS - 1 - w.pad[1]}, both = w.channels + w.out_channels;
     l.up = grid_make(w.out, w.in, w.pad, w.channels, w.out_channels);
     l.down = grid_make(w.in, w.out, down_pad, w.out_channels, w.channels);
@@ -96,7 +101,7 @@ typedef struct wino_arg {
     const float *source, *bias;
     float *target, *scratch;
     int64_t tile_count, splits; /* of the sweep; of a shard's gradient of w */
-    bool back, relu, mask, sum_bias;
+    bool back, relu, pool, mask, sum_bias;
 } wino_arg;
 
 /* Weights of the panel's target channels and one source channel to their 36 places. w[D][C][3][3]; back: the target is
@@ -237,6 +242,37 @@ static int64_t tile_place(const grid *g, int64_t tile, int64_t *top, int64_t *le
     return tile / each;
 }
 
+/* What is known of `edge` x `edge` windows of a pool's image from h, v on, on the way down; zeros outside. */
+static void windows_point(const wino_arg *v, tri_wino_window *at, int edge, int64_t image, int64_t h, int64_t w)
+{
+    const int64_t *area = v->l->pooled, units = v->l->units;
+    const float *zeros = v->scratch + v->l->zeros;
+    const tri_wino_window outside = {zeros, zeros, (const uint8_t *)zeros};
+    for (int i = 0; i < edge; i++) {
+        for (int j = 0; j < edge; j++) {
+            const bool inside = h + i >= 0 && h + i < area[0] && w + j >= 0 && w + j < area[1];
+            const int64_t first = ((image * area[0] + h + i) * area[1] + w + j) * units;
+            at[i * edge + j] = inside ? (tri_wino_window){(const float *)v->call->output + first,
+                                                          (const float *)v->call->doutput + first,
+                                                          (const uint8_t *)v->call->saved + first}
+                                      : outside;
+        }
+    }
+}
+
+/* The same as source_tile() of the gradient before the pool. A source's place 2 h + odd is in window h. */
+static void unpooled_tile(const wino_arg *v, int64_t tile, float *to, int64_t step)
+{
+    const grid *g = &v->l->down;
+    tri_wino_window at[TRI_WINO_WINDOWS * TRI_WINO_WINDOWS];
+    int64_t top, left;
+    const int64_t image = tile_place(g, tile, &top, &left);
+    const int64_t h = top - g->pad[0], w = left - g->pad[1];
+    const int odd[2] = {(int)(h & 1), (int)(w & 1)};
+    windows_point(v, at, TRI_WINO_WINDOWS, image, (h - odd[0]) / 2, (w - odd[1]) / 2);
+    tri_wino_source_unpooled(to, step, at, odd, g->source_channels);
+}
+
 static void source_tile(const wino_arg *v, const grid *g, const float *source, int64_t tile, float *to, int64_t step)
 {
     const float *at[PLACES];
@@ -245,6 +281,25 @@ static void source_tile(const wino_arg *v, const grid *g, const float *source, i
     point(at, IN, source + image * g->source[0] * g->source[1] * g->source_channels, g->source, g->source_channels,
           top - g->pad[0], left - g->pad[1], v->scratch + v->l->zeros);
     source_run(to, step, at, g->source_channels);
+}
+
+static void pooled_tile(const wino_arg *v, int64_t tile, const float *from, int64_t step)
+{
+    const grid *g = v->g;
+    const int64_t *area = v->l->pooled;
+    float *window[OUT / 2 * OUT / 2];
+    uint8_t *winner[OUT / 2 * OUT / 2];
+    int64_t top, left;
+    const int64_t image = tile_place(g, tile, &top, &left);
+    for (int i = 0; i < OUT / 2; i++) {
+        for (int j = 0; j < OUT / 2; j++) {
+            const bool inside = top / 2 + i < area[0] && left / 2 + j < area[1];
+            const int64_t at = ((image * area[0] + top / 2 + i) * area[1] + left / 2 + j) * g->target_channels;
+            window[i * OUT / 2 + j] = inside ? v->target + at : NULL;
+            winner[i * OUT / 2 + j] = inside ? (uint8_t *)v->call->saved + at : NULL;
+        }
+    }
+    tri_wino_target_pooled(window, winner, from, step, g->target_channels, v->bias);
 }
 
 static void target_tile(const wino_arg *v, int64_t tile, const float *from, int64_t step)
@@ -278,7 +333,11 @@ static void sweep_tile(void *arg, int64_t block)
     const int64_t packed_step = whole_panels(v->ops, targets) * sources;
     float *in = buffer_of(v), *out = in + PLACES * in_step;
     for (int64_t i = 0; i < count; i++) {
-        source_tile(v, g, v->source, first + i, in + i * sources, in_step);
+        if (v->pool && v->back) {
+            unpooled_tile(v, first + i, in + i * sources, in_step);
+        } else {
+            source_tile(v, g, v->source, first + i, in + i * sources, in_step);
+        }
     }
     for (int p = 0; p < PLACES; p++) {
         tri_gemm_block(v->ops, &(tri_gemm_call){.a = in + p * in_step,
@@ -291,7 +350,11 @@ static void sweep_tile(void *arg, int64_t block)
                                                 .ldc = targets});
     }
     for (int64_t i = 0; i < count; i++) {
-        target_tile(v, first + i, out + i * targets, out_step);
+        if (v->pool && !v->back) {
+            pooled_tile(v, first + i, out + i * targets, out_step);
+        } else {
+            target_tile(v, first + i, out + i * targets, out_step);
+        }
     }
 }
 
@@ -317,7 +380,8 @@ static void wino_forward(const tri_kernel *kernel, const tri_op_call *call)
                     .bias = kernel->desc.attr.bias ? call->param[1] : NULL,
                     .target = call->output,
                     .scratch = call->scratch,
-                    .relu = kernel->desc.attr.relu};
+                    .relu = kernel->desc.attr.relu,
+                    .pool = kernel->desc.attr.pool};
     sweep_run(&arg);
 }
 
@@ -365,9 +429,15 @@ static void spread_tile(const wino_arg *v, int64_t tile, float *to, int64_t step
     const float *at[OUT * OUT];
     int64_t top, left;
     const int64_t image = tile_place(g, tile, &top, &left), units = v->l->units;
-    point(at, OUT, (const float *)v->call->doutput + image * g->area[0] * g->area[1] * units, g->area, units, top, left,
-          v->scratch + v->l->zeros);
-    spread_run(to, step, at, units);
+    if (v->pool) {
+        tri_wino_window window[OUT / 2 * OUT / 2];
+        windows_point(v, window, OUT / 2, image, top / 2, left / 2);
+        tri_wino_spread_unpooled(to, step, window, units);
+    } else {
+        point(at, OUT, (const float *)v->call->doutput + image * g->area[0] * g->area[1] * units, g->area, units, top,
+              left, v->scratch + v->l->zeros);
+        spread_run(to, step, at, units);
+    }
     for (int p = 0; p < PLACES && units < v->l->padded; p++) {
         memset(to + p * step + units, 0, (size_t)(v->l->padded - units) * sizeof(float));
     }
@@ -424,6 +494,19 @@ static void turn_tile(void *arg, int64_t unit)
     }
 }
 
+/* The gradient of the bias where it is not there as an array: sums over the places before the pool, in order. */
+static void bias_tile(void *arg, int64_t shard)
+{
+    const wino_arg *v = arg;
+    const layout *l = v->l;
+    const int64_t count = l->batch * l->pooled[0] * l->pooled[1], first = shard * count * l->units;
+    tri_wino_sum_unpooled(v->scratch + l->bias_leaves + shard * l->units,
+                          &(tri_wino_window){(const float *)v->call->output + first,
+                                             (const float *)v->call->doutput + first,
+                                             (const uint8_t *)v->call->saved + first},
+                          l->batch * l->pooled[0], l->pooled[1], l->units);
+}
+
 static void weights_run(wino_arg *v)
 {
     const layout *l = v->l;
@@ -449,13 +532,16 @@ static void wino_backward(const tri_kernel *kernel, const tri_op_call *call)
                     .scratch = call->scratch,
                     .splits = 1,
                     .back = true,
+                    .pool = kernel->desc.attr.pool,
                     .sum_bias = kernel->desc.attr.bias && tri_call_wants_dparam(call, 1)};
     if (call->shards < threads) {
         arg.splits = tri_int64_min(tri_int64_ceil(l.units, arg.ops->nr), tri_int64_ceil(threads, call->shards));
     }
-    arg.mask = dweights && arg.splits == 1;
+    arg.mask = dweights && arg.splits == 1 && !arg.pool;
     memset(arg.scratch + l.zeros, 0, (size_t)tri_int64_max(l.channels, l.units) * sizeof(float));
-    if (!arg.mask) {
+    if (arg.pool) {
+        tri_tiles_run(threads, arg.sum_bias ? call->shards : 0, bias_tile, &arg);
+    } else if (!arg.mask) {
         tri_cpu_mask_columns(kernel, call, l.batch * l.up.area[0] * l.up.area[1], l.units, kernel->desc.attr.relu,
                              arg.sum_bias ? bias_leaves : NULL);
     }
@@ -473,6 +559,7 @@ static void wino_backward(const tri_kernel *kernel, const tri_op_call *call)
 static tri_status wino_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     kernel->scratch_nbytes = (size_t)layout_make(desc).total * sizeof(float);
+    kernel->saved_nbytes = desc->attr.pool ? (size_t)tri_shape_count(desc->output) : 0; /* winners */
     return TRI_OK;
 }
 
@@ -504,6 +591,7 @@ const tri_kernel_ops tri_wino_conv_relu = {
     .backward_input = true,
     .input_for_weight = true,
     .backward_output = true,
+    .pools = true,
 };
 
 const tri_kernel_ops tri_wino_conv = {

@@ -180,6 +180,27 @@ static inline tri_model *rig_lenet(void)
     return m;
 }
 
+/* Convolutions whose pools are fused where that is faster; `apart`: not, for what lies between, which changes nothing.
+ */
+static inline tri_model *rig_pooled_as(bool apart)
+{
+    tri_value x, y;
+    tri_model *m = rig_start(TRI_F32, 3, (int64_t[]){8, 9, 16}, &x, &y);
+    for (int i = 0; i < 2; i++) {
+        x = tri_conv(m, x, (tri_conv_options){.channels = 16, .kernel = {3}, .pad = {1}, .relu = true});
+        if (apart)
+            x = tri_max_pool(m, x, (tri_pool_options){.kernel = {1}});
+        x = tri_max_pool(m, x, (tri_pool_options){.kernel = {2}});
+    }
+    tri_cross_entropy(m, tri_linear(m, tri_flatten(m, x), (tri_linear_options){.units = 5}), y, 0);
+    return m;
+}
+
+static inline tri_model *rig_pooled(void)
+{
+    return rig_pooled_as(false);
+}
+
 static inline tri_model *rig_resnet(void)
 {
     tri_value x, y;
@@ -323,6 +344,7 @@ static const struct {
     int64_t classes;
 } rig_models[] = {{"mlp", rig_mlp, 5},
                   {"lenet", rig_lenet, 5},
+                  {"pooled", rig_pooled, 5},
                   {"resnet", rig_resnet, 5},
                   {"dropout", rig_dropout, 5},
                   {"attention", rig_attention, 5},

@@ -403,6 +403,28 @@ static void relu_is_fused_only_where_nobody_else_reads(void **state)
     }
 }
 
+static void a_pool_is_fused_to_the_bit_where_that_is_faster(void **state)
+{
+    (void)state;
+    rig fused, apart, plain;
+    rig_open(&fused, rig_pooled(), 5, "cpu", 1, true);
+    rig_open(&apart, rig_pooled_as(true), 5, "cpu", 1, true);
+    rig_open(&plain, rig_pooled(), 5, "tiles", 1, true);
+    assert_int_equal(plain.graph->op_count, 6); /* tiles know no fused pool */
+    assert_true(fused.graph->op_count < 6);     /* the first one at least */
+    assert_int_equal(apart.graph->op_count, 8);
+    assert_true(tri_graph_flops(fused.graph) == tri_graph_flops(plain.graph));
+    assert_true(fused.graph->planned_nbytes < apart.graph->planned_nbytes);
+    for (uint64_t step = 0; step < 2; step++) {
+        rig_run_whole(&fused, step);
+        rig_run_whole(&apart, step);
+        assert_memory_equal(fused.grads[0], apart.grads[0], rig_grad_nbytes(&fused));
+    }
+    rig_close(&fused);
+    rig_close(&apart);
+    rig_close(&plain);
+}
+
 /* Points inside or outside a ring. */
 static void an_mlp_learns_a_toy_problem(void **state)
 {
@@ -468,6 +490,7 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(flops_are_those_of_the_products),
         cmocka_unit_test(relu_is_fused_only_where_nobody_else_reads),
+        cmocka_unit_test(a_pool_is_fused_to_the_bit_where_that_is_faster),
         cmocka_unit_test(an_mlp_learns_a_toy_problem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
