@@ -443,6 +443,19 @@ static void spread_tile(const wino_arg *v, int64_t tile, float *to, int64_t step
     }
 }
 
+/* The gradient of the bias where it is not there as an array: sums over the places before the pool, in order. */
+static void bias_tile(void *arg, int64_t shard)
+{
+    const wino_arg *v = arg;
+    const layout *l = v->l;
+    const int64_t count = l->batch * l->pooled[0] * l->pooled[1], first = shard * count * l->units;
+    tri_wino_sum_unpooled(v->scratch + l->bias_leaves + shard * l->units,
+                          &(tri_wino_window){(const float *)v->call->output + first,
+                                             (const float *)v->call->doutput + first,
+                                             (const uint8_t *)v->call->saved + first},
+                          l->batch * l->pooled[0], l->pooled[1], l->units);
+}
+
 static void weights_tile(void *arg, int64_t tile)
 {
     const wino_arg *v = arg;
@@ -455,6 +468,9 @@ static void weights_tile(void *arg, int64_t tile)
                   dy_step = place_count(l->weights_block, l->padded);
     const int64_t sums_step = tri_align_count(rows * mr * panel_count * nr);
     float *x = buffer_of(v), *dy = x + PLACES * x_step, *sums = dy + PLACES * dy_step;
+    if (v->pool && v->sum_bias && part == 0) { /* what it reads is wanted again at once */
+        bias_tile(arg, shard);
+    }
     if (v->mask) {
         tri_cpu_mask_shard(tri_call_doutput(v->kernel, v->call, shard),
                            v->kernel->desc.attr.relu ? tri_call_output(v->kernel, v->call, shard) : NULL,
@@ -494,19 +510,6 @@ static void turn_tile(void *arg, int64_t unit)
     }
 }
 
-/* The gradient of the bias where it is not there as an array: sums over the places before the pool, in order. */
-static void bias_tile(void *arg, int64_t shard)
-{
-    const wino_arg *v = arg;
-    const layout *l = v->l;
-    const int64_t count = l->batch * l->pooled[0] * l->pooled[1], first = shard * count * l->units;
-    tri_wino_sum_unpooled(v->scratch + l->bias_leaves + shard * l->units,
-                          &(tri_wino_window){(const float *)v->call->output + first,
-                                             (const float *)v->call->doutput + first,
-                                             (const uint8_t *)v->call->saved + first},
-                          l->batch * l->pooled[0], l->pooled[1], l->units);
-}
-
 static void weights_run(wino_arg *v)
 {
     const layout *l = v->l;
@@ -540,7 +543,7 @@ static void wino_backward(const tri_kernel *kernel, const tri_op_call *call)
     arg.mask = dweights && arg.splits == 1 && !arg.pool;
     memset(arg.scratch + l.zeros, 0, (size_t)tri_int64_max(l.channels, l.units) * sizeof(float));
     if (arg.pool) {
-        tri_tiles_run(threads, arg.sum_bias ? call->shards : 0, bias_tile, &arg);
+        tri_tiles_run(threads, arg.sum_bias && !dweights ? call->shards : 0, bias_tile, &arg);
     } else if (!arg.mask) {
         tri_cpu_mask_columns(kernel, call, l.batch * l.up.area[0] * l.up.area[1], l.units, kernel->desc.attr.relu,
                              arg.sum_bias ? bias_leaves : NULL);

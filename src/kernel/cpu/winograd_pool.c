@@ -13,6 +13,7 @@
 #define OUT    TRI_WINO_OUT
 #define PLACES TRI_WINO_PLACES
 #define LANES  TRI_LANES
+#define SUMS   4 /* vectors of channels at once */
 
 typedef uint8_t winner_bytes __attribute__((vector_size(LANES)));
 
@@ -163,23 +164,40 @@ void tri_wino_spread_unpooled(float *to, int64_t place_step, const tri_wino_wind
     spread_run(to, place_step, at, channels);
 }
 
-/* A row of windows is two rows of places: in each, a window adds what its winner has there. */
-TRI_CLONES static void sum_run(float *sums, const tri_wino_window *all, int64_t rows, int64_t columns, int64_t channels)
+/* A row of windows is two rows of places: in each, a window adds what its winner has there. `count` vectors of channels
+ * at once, so that no addition waits for the one before. */
+TRI_LANES_INLINE sum_each(float *sums, const tri_wino_window *all, int64_t rows, int64_t columns, int64_t channels,
+                          int count)
 {
-    for (int64_t c = 0; c < channels; c += LANES) {
-        tri_lanes sum = {0}, gradient;
-        tri_lanes_bits won;
-        for (int64_t row = 0; row < rows; row++) {
-            for (int upper = 0; upper < 2; upper++) {
-                for (int64_t w = row * columns; w < (row + 1) * columns; w++) {
-                    const tri_wino_window at = {all->y + w * channels, all->dy + w * channels,
-                                                all->winner + w * channels};
-                    window_get(&gradient, &won, &at, c);
-                    sum += (tri_lanes)((tri_lanes_bits)gradient & (won >> 1 == upper));
+    tri_lanes sum[SUMS] = {0}, gradient;
+    tri_lanes_bits won;
+    for (int64_t row = 0; row < rows; row++) {
+        for (int upper = 0; upper < 2; upper++) {
+            for (int64_t w = row * columns * channels; w < (row + 1) * columns * channels; w += channels) {
+                const tri_wino_window at = {all->y + w, all->dy + w, all->winner + w};
+                for (int k = 0; k < count; k++) {
+                    window_get(&gradient, &won, &at, k * LANES);
+                    sum[k] += (tri_lanes)((tri_lanes_bits)gradient & (won >> 1 == upper));
                 }
             }
         }
-        tri_lanes_store(sums + c, &sum);
+    }
+    for (int k = 0; k < count; k++) {
+        tri_lanes_store(sums + k * LANES, &sum[k]);
+    }
+}
+
+TRI_CLONES static void sum_run(float *sums, const tri_wino_window *all, int64_t rows, int64_t columns, int64_t channels)
+{
+    for (int64_t c = 0; c < channels;) {
+        const tri_wino_window at = {all->y + c, all->dy + c, all->winner + c};
+        if (channels - c >= SUMS * LANES) {
+            sum_each(sums + c, &at, rows, columns, channels, SUMS);
+            c += SUMS * LANES;
+        } else {
+            sum_each(sums + c, &at, rows, columns, channels, 1);
+            c += LANES;
+        }
     }
 }
 
