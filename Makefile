@@ -27,14 +27,14 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 	@$(MAKE) --no-print-directory $(BUILD)/trireme
 	@tools/demo $(BUILD)
 
-test: ## builds everything, runs all tests
+test: ## builds everything, runs all tests, several at once: threads that wait do not spin
 	@tools/deps build test demo
 	@tools/deps etcd ssh slurm mpi python || echo "make test: tests that want these skip themselves"
 	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \
 	  echo "make test: nothing from PyPI ('make pypi' says why): tests that want it skip themselves"
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
 	@cmake --build $(BUILD) --parallel $(JOBS)
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300
+	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300
 
 check: ## format, layers, headers, names in documents, lengths
 	@tools/deps build check
