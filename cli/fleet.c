@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fleet.c: a simulated elastic job: its launcher, which starts workers, says who has ended and starts others in their
- * place, and the faults that a seed asks for.
+ * place.
  */
 #include "cli/fleet.h"
 
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,20 +13,16 @@
 #include "base/log.h"
 #include "base/rng.h"
 
-#define TICK_NS  TRI_NS_PER_MS /* of the launcher */
-#define WAIT_NS  (10 * TRI_NS_PER_S)
-#define LIMIT_NS (1800 * TRI_NS_PER_S) /* of a run */
-#define QUIET_NS (60 * TRI_NS_PER_S)   /* without any new step: longer is in vain */
-#define STACK    ((size_t)512 << 10)
+#define TICK_NS   TRI_NS_PER_MS /* of the launcher */
+#define WAIT_NS   (10 * TRI_NS_PER_S)
+#define LIMIT_NS  (1800 * TRI_NS_PER_S) /* of a run */
+#define QUIET_NS  (60 * TRI_NS_PER_S)   /* without any new step: longer is in vain */
+#define LINGER_NS TRI_NS_PER_S /* a killed one whose fibers still wait: the launcher sees no process any more */
+#define STACK     ((size_t)512 << 10)
 
 uint64_t fleet_draw(fleet *all, uint64_t below)
 {
     return tri_rng_below((tri_rng){.seed = all->config->seed, .stream = 0xf1ee7}, all->drawn++, below);
-}
-
-static bool chance(fleet *all, uint64_t of)
-{
-    return fleet_draw(all, of) == 0;
 }
 
 void fleet_broke(fleet *all, const char *format, ...)
@@ -51,7 +46,7 @@ void fleet_trace(fleet *all, uint64_t a, uint64_t b)
     all->result->trace = sum;
 }
 
-static void happens(fleet *all, const fleet_worker *worker, uint64_t what, const char *words)
+void fleet_happens(fleet *all, const fleet_worker *worker, uint64_t what, const char *words)
 {
     tri_log(TRI_LOG_INFO, "%s %s, step %lld", worker->id, words, (long long)worker->step);
     fleet_trace(all, (uint64_t)worker->number, what);
@@ -63,21 +58,43 @@ static int founders_of(const fleet *all)
     return all->config->is_quiet ? 1 : all->config->ranks;
 }
 
-static int spares_of(const fleet *all)
+int fleet_spares_of(const fleet *all)
 {
     return all->config->is_quiet ? 0 : all->config->spares;
 }
 
 /* --- workers --- */
 
+/* Parts of the state are lost: it has found so, or others that did have told it. */
+static bool is_lost(const fleet *all, tri_status status)
+{
+    bool told = status == TRI_EABORT && strstr(tri_last_error(), "are lost with the workers that held them");
+    return all->config->layout->parallel[0] && (status == TRI_ENOTFOUND || told);
+}
+
+/* The run ends with an error where its last checkpoint finds no room, or its folder cannot be begun; its launcher
+ * starts workers anew, who go on from the checkpoint before. */
+static bool is_unsaved(const fleet *all, tri_status status)
+{
+    return all->folder[0] && (status == TRI_EIO || status == TRI_EABORT) &&
+           (strstr(tri_last_error(), "checkpoint of step") || strstr(tri_last_error(), "config.yaml") ||
+            strstr(tri_last_error(), "dataset.yaml")) &&
+           (strstr(tri_last_error(), "no space left") || strstr(tri_last_error(), "nor say why"));
+}
+
 static void worker_judge(fleet_worker *worker, tri_status status)
 {
     fleet *all = worker->fleet;
     /* The launcher starts another one; they begin anew. */
-    if (status == TRI_ENOTFOUND && !worker->process.dead && all->config->layout->parallel[0]) {
+    if (!worker->process.dead && is_lost(all, status)) {
         tri_log(TRI_LOG_INFO, "ends: %s", tri_last_error());
         fleet_loss_check(all, worker, "ends as parts of the state are lost");
         all->result->lost++;
+        worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
+        return;
+    }
+    if (!worker->process.dead && is_unsaved(all, status)) {
+        tri_log(TRI_LOG_INFO, "ends: %s", tri_last_error());
         worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
         return;
     }
@@ -92,18 +109,19 @@ static void worker_run(void *arg)
     fleet *all = worker->fleet;
     tri_sim_process_enter(&worker->process);
     tri_log_label_set(worker->id);
-    tri_status status = tri_elastic_run(&(tri_elastic_setup){.job = {.config_text = all->text},
-                                                             .members = {.store = &worker->store.base,
-                                                                         .ear = &worker->ear.base,
-                                                                         .id = worker->id,
-                                                                         .host = worker->host,
-                                                                         .founders = founders_of(all),
-                                                                         .least = 1,
-                                                                         .most = all->config->ranks,
-                                                                         .wait_ns = WAIT_NS},
-                                                             .started_by = "a simulation",
-                                                             .token = all->token,
-                                                             .place = &worker->place});
+    tri_status status = tri_elastic_run(
+        &(tri_elastic_setup){.job = {.config_text = all->text, .run_folder = all->folder[0] ? all->folder : NULL},
+                             .members = {.store = &worker->store.base,
+                                         .ear = &worker->ear.base,
+                                         .id = worker->id,
+                                         .host = worker->host,
+                                         .founders = founders_of(all),
+                                         .least = 1,
+                                         .most = all->config->ranks,
+                                         .wait_ns = WAIT_NS},
+                             .started_by = "a simulation",
+                             .token = all->token,
+                             .place = &worker->place});
     fleet_meeting_leave(worker);
     worker_judge(worker, status);
     if (status == TRI_OK && !all->finished && !worker->leaving && worker->step < all->config->steps)
@@ -126,7 +144,7 @@ static tri_status room_make(fleet *all)
     return TRI_OK;
 }
 
-static tri_status worker_start(fleet *all, int number)
+tri_status fleet_worker_start(fleet *all, int number)
 {
     TRI_TRY(room_make(all));
     fleet_worker *worker = tri_alloc_zero(1, sizeof(*worker));
@@ -136,7 +154,8 @@ static tri_status worker_start(fleet *all, int number)
     worker->number = number;
     worker->step = -1;
     /* Some are slow. */
-    worker->step_ns = TRI_NS_PER_MS + (int64_t)fleet_draw(all, (uint64_t)(chance(all, 16) ? 60 : 6) * TRI_NS_PER_MS);
+    worker->step_ns =
+        TRI_NS_PER_MS + (int64_t)fleet_draw(all, (uint64_t)(fleet_chance(all, 16) ? 60 : 6) * TRI_NS_PER_MS);
     worker->place = (tri_elastic_place){.arg = worker, .hub = fleet_hub, .stepped = fleet_stepped};
     snprintf(worker->id, sizeof(worker->id), "%d.%d", number, all->starts[number]++);
     snprintf(worker->host, sizeof(worker->host), "host%d", number / all->config->layout->per_host);
@@ -144,140 +163,27 @@ static tri_status worker_start(fleet *all, int number)
     fleet_store_init(&worker->ear, worker);
     all->workers[all->count++] = worker;
     all->alive++;
-    happens(all, worker, 1, "is started");
+    fleet_happens(all, worker, 1, "is started");
     return tri_thread_start(&worker->thread, worker->id, worker_run, worker);
-}
-
-/* --- faults --- */
-
-/* One that runs; NULL: none does. */
-static fleet_worker *victim_find(fleet *all)
-{
-    for (int tries = 0; tries < 64; tries++) {
-        fleet_worker *worker = all->workers[fleet_draw(all, (uint64_t)all->count)];
-        if (!worker->ended && !worker->process.dead)
-            return worker;
-    }
-    return NULL;
-}
-
-void fleet_kill(fleet_worker *worker)
-{
-    fleet *all = worker->fleet;
-    tri_sim_process_kill(&worker->process);
-    all->result->kills++;
-    all->alive--;
-    /* The launcher's --restarts; somebody is left in any case. */
-    if (all->alive < 2 || !chance(all, 8))
-        worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
-    happens(all, worker, 2, "is killed");
-}
-
-/* All of its machine. */
-static void host_kill(fleet *all, const fleet_worker *worker)
-{
-    for (int i = 0; i < all->count; i++) {
-        fleet_worker *other = all->workers[i];
-        if (!other->ended && !other->process.dead && strcmp(other->host, worker->host) == 0)
-            fleet_kill(other);
-    }
-}
-
-static void fault_kill(fleet *all, fleet_worker *worker)
-{
-    if (all->config->layout->per_host > 1 && chance(all, 3)) {
-        host_kill(all, worker);
-        return;
-    }
-    uint64_t more = all->alive > 0 && chance(all, 8) ? fleet_draw(all, (uint64_t)all->alive) : 0; /* a rack */
-    fleet_kill(worker);
-    for (uint64_t i = 0; i < more; i++) {
-        fleet_worker *other = victim_find(all);
-        if (other)
-            fleet_kill(other);
-    }
-}
-
-/* With a request of its own under way. */
-static void fault_request(fleet *all, fleet_worker *worker)
-{
-    (void)all;
-    worker->doomed = true;
-}
-
-static void fault_stop(fleet *all, fleet_worker *worker)
-{
-    tri_sim_process_stop(&worker->process, (int64_t)fleet_draw(all, 2000 * TRI_NS_PER_MS) + TRI_NS_PER_MS);
-    all->result->stops++;
-    happens(all, worker, 3, "stands still");
-}
-
-static void fault_cut(fleet *all, fleet_worker *worker)
-{
-    uint64_t links = chance(all, 4) ? TRI_SIM_CUTS : 1;
-    for (uint64_t i = 0; i < links; i++) {
-        fleet_worker *other = victim_find(all);
-        if (!other || other == worker)
-            continue;
-        tri_sim_process_cut(&worker->process, &other->process,
-                            (int64_t)fleet_draw(all, 3000 * TRI_NS_PER_MS) + TRI_NS_PER_MS);
-        all->result->cuts++;
-        happens(all, worker, 4, "is cut off from");
-        happens(all, other, 4, "is that one");
-    }
-}
-
-static void fault_leave(fleet *all, fleet_worker *worker)
-{
-    if (all->alive < 3 || worker->leaving)
-        return;
-    worker->leaving = true;
-    worker->process.signal = SIGTERM;
-    all->alive--;
-    all->result->leaves++;
-    happens(all, worker, 5, "shall leave");
-}
-
-static void fault_join(fleet *all, fleet_worker *worker)
-{
-    (void)worker;
-    if (all->numbers >= 2 * all->config->ranks + spares_of(all))
-        return;
-    all->result->joins++;
-    if (worker_start(all, all->numbers++) != TRI_OK)
-        fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
-}
-
-static void (*const faults[])(fleet *all, fleet_worker *worker) = {
-    fault_kill, fault_kill, fault_kill, fault_request, fault_stop, fault_stop, fault_cut, fault_leave, fault_join};
-
-/* They come in bursts, so that recovery is struck too. */
-static void faults_make(fleet *all, int64_t now_ns)
-{
-    static const int64_t gaps_ns[] = {5 * TRI_NS_PER_MS, 30 * TRI_NS_PER_MS, 400 * TRI_NS_PER_MS};
-    while (all->faults_left > 0 && now_ns >= all->fault_ns && !all->finished) {
-        fleet_worker *worker = victim_find(all);
-        all->faults_left--;
-        all->fault_ns = now_ns + (int64_t)fleet_draw(all, (uint64_t)gaps_ns[fleet_draw(all, TRI_COUNT_OF(gaps_ns))]);
-        if (worker)
-            faults[fleet_draw(all, TRI_COUNT_OF(faults))](all, worker);
-    }
 }
 
 /* --- the launcher --- */
 
 static void worker_look(fleet *all, fleet_worker *worker, int64_t now_ns)
 {
-    if (worker->ended && worker->bury_ns > 0 && now_ns >= worker->bury_ns) {
+    bool lingers = worker->killed_ns > 0 && now_ns - worker->killed_ns > LINGER_NS && !worker->buried;
+    if (lingers || (worker->ended && worker->bury_ns > 0 && now_ns >= worker->bury_ns && !worker->buried)) {
         worker->bury_ns = 0;
+        worker->buried = true;
         if (!worker->process.dead && !worker->leaving)
             all->alive--;
         if (tri_members_bury(all->store, worker->id, now_ns + TRI_NS_PER_S) != TRI_OK)
             fleet_broke(all, "an end cannot be told: %s", tri_last_error());
     }
+    fleet_slow_turn(worker, now_ns);
     if (worker->restart_ns > 0 && now_ns >= worker->restart_ns) {
         worker->restart_ns = 0;
-        if (!all->finished && worker_start(all, worker->number) != TRI_OK)
+        if (!all->finished && fleet_worker_start(all, worker->number) != TRI_OK)
             fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
     }
 }
@@ -312,8 +218,8 @@ static void launcher_run(int index, void *arg)
     all->faults_left = all->config->is_quiet ? 0 : all->config->faults;
     all->flips_left = all->config->flips;
     all->fault_ns = (int64_t)fleet_draw(all, 100 * TRI_NS_PER_MS);
-    for (int i = 0; i < founders_of(all) + spares_of(all) && !all->result->broken[0]; i++)
-        if (worker_start(all, i) != TRI_OK)
+    for (int i = 0; i < founders_of(all) + fleet_spares_of(all) && !all->result->broken[0]; i++)
+        if (fleet_worker_start(all, i) != TRI_OK)
             fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
     while (!is_over(all)) {
         int64_t now_ns = tri_now_ns();
@@ -323,7 +229,8 @@ static void launcher_run(int index, void *arg)
             for (int i = 0; i < all->count; i++)
                 tri_sim_process_kill(&all->workers[i]->process);
         end_look(all);
-        faults_make(all, now_ns);
+        fleet_files_look(all);
+        fleet_faults_make(all, now_ns);
         for (int i = 0; i < all->count; i++)
             worker_look(all, all->workers[i], now_ns);
         tri_sleep_ns(TICK_NS);
@@ -354,19 +261,21 @@ static void fleet_fini(fleet *all)
         tri_free(all->workers[i]);
     tri_free(all->workers);
     tri_free(all->starts);
+    fleet_files_close(all);
     tri_store_close(all->store);
 }
 
 static tri_status fleet_init(fleet *all)
 {
     all->shards = shards_of(all->config->ranks);
-    all->numbers = all->config->ranks + spares_of(all);
+    all->numbers = all->config->ranks + fleet_spares_of(all);
     all->front = -1;
     snprintf(all->token, sizeof(all->token), "%064llx", (unsigned long long)all->config->seed);
     fleet_text_make(all);
     all->starts = tri_alloc_zero((size_t)all->numbers + (size_t)all->config->ranks, sizeof(*all->starts));
     if (!all->starts)
         return TRI_ENOMEM;
+    TRI_TRY(fleet_files_open(all));
     return tri_store_memory(&all->store);
 }
 
@@ -374,6 +283,7 @@ tri_status fleet_run(const fleet_config *config, fleet_result *result)
 {
     fleet all = {.config = config, .result = result};
     uint64_t before = tri_memory_now().live_nbytes, found = tri_counter_now(TRI_COUNT_SPOILT_PARTS);
+    uint64_t saved = tri_counter_now(TRI_COUNT_SAVES), unsaved = tri_counter_now(TRI_COUNT_SAVE_FAILURES);
     *result = (fleet_result){0};
     tri_status status = fleet_init(&all);
     if (status == TRI_OK)
@@ -383,8 +293,11 @@ tri_status fleet_run(const fleet_config *config, fleet_result *result)
         fleet_broke(&all, "%s", tri_last_error());
         status = TRI_OK;
     }
+    fleet_files_check(&all);
     fleet_fini(&all);
     result->left_nbytes = (int64_t)(tri_memory_now().live_nbytes - before);
+    result->saved = (int64_t)(tri_counter_now(TRI_COUNT_SAVES) - saved);
+    result->unsaved = (int64_t)(tri_counter_now(TRI_COUNT_SAVE_FAILURES) - unsaved);
     result->found = (int64_t)(tri_counter_now(TRI_COUNT_SPOILT_PARTS) - found);
     return status;
 }

@@ -3,9 +3,9 @@
  * fleet.h: a whole elastic job in a simulation (`trireme sim recovery`): workers that run the production code from
  * train/elastic.h down, each in a process that may be killed, stopped, cut off, sent away or joined by others.
  *
- * fleet.c starts the workers and does to them what the seed says, fleet_flip.c to their memory; fleet_watch.c looks at
- * every step of every worker and fleet_state.c at what it has then; fleet_layout.c says what they train, fleet_store.c
- * is their way to the store.
+ * fleet.c starts the workers, fleet_faults.c does to them what the seed says, fleet_flip.c to their memory;
+ * fleet_watch.c looks at every step of every worker and fleet_state.c at what it has then; fleet_layout.c says what
+ * they train, fleet_store.c is their way to the store.
  */
 #ifndef TRI_CLI_FLEET_H
 #define TRI_CLI_FLEET_H
@@ -42,6 +42,8 @@ typedef struct fleet_config {
     int ranks;     /* workers that begin; later at most twice as many at a time */
     int64_t steps; /* of the run */
     int faults;
+    uint64_t kinds;  /* of faults: rows of fleet_faults.c */
+    bool saves;      /* checkpoints, the ledger and the lines of the run, in a folder */
     int spares;      /* that wait beside them from the beginning */
     int flips;       /* bits of spread states, at most; each comparison then is made */
     bool stragglers; /* slow ones are replaced */
@@ -55,12 +57,14 @@ typedef struct fleet_result {
     uint64_t trace;                  /* of all that happened, and when */
     int64_t generations, steps_made; /* by all workers */
     int kills, stops, cuts, joins, leaves, begun_anew, replaced, flips;
-    int64_t found;               /* of these by the workers themselves (spoilt_parts_total) */
-    int lost;                    /* workers that ended because parts of the state were lost */
-    int64_t took_ns, longest_ns; /* virtual: of the run; without any new step */
-    uint64_t peak_nbytes;        /* of all workers */
-    int64_t left_nbytes;         /* after the run: more than before */
-    char broken[512];            /* what must not be; "": all is well */
+    int64_t saved, unsaved, resumed; /* checkpoints; those that failed; how often a run went back to one */
+    int troubles;                    /* links, processors, clocks and frames that were bad */
+    int64_t found;                   /* of these by the workers themselves (spoilt_parts_total) */
+    int lost;                        /* workers that ended because parts of the state were lost */
+    int64_t took_ns, longest_ns;     /* virtual: of the run; without any new step */
+    uint64_t peak_nbytes;            /* of all workers */
+    int64_t left_nbytes;             /* after the run: more than before */
+    char broken[512];                /* what must not be; "": all is well */
 } fleet_result;
 
 /* A simulation of its own. */
@@ -86,14 +90,16 @@ typedef struct fleet_worker {
     int number;
     tri_thread *thread;
     int64_t bury_ns, restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
-    bool ended, leaving;
+    int64_t killed_ns;
+    bool ended, leaving, buried;
     bool left;   /* it has said that it takes no further part */
     bool doomed; /* it is killed when it changes something in the store the next time, before it is answered */
-    fleet_meeting *meeting; /* of its generation */
-    int64_t generation;     /* in which it had a state last */
-    int64_t step;           /* of its state; -1: none */
-    tri_role_set set;       /* what it has of a spread one */
-    int64_t step_ns;        /* one takes it */
+    fleet_meeting *meeting;              /* of its generation */
+    int64_t generation;                  /* in which it had a state last */
+    int64_t step;                        /* of its state; -1: none */
+    tri_role_set set;                    /* what it has of a spread one */
+    int64_t step_ns;                     /* one takes it */
+    int64_t slow_until_ns, slow_turn_ns; /* it stands still now and then; when it does so next */
 } fleet_worker;
 
 /* What the workers of one generation share. */
@@ -124,11 +130,16 @@ struct fleet {
     char text[1024]; /* the job's configuration */
     char token[65];
     fleet_meeting *meetings; /* the newest first */
+    int64_t tip;             /* the newest step since the run went back last */
     int64_t front, front_ns; /* the newest step that anybody has made, and when */
     int64_t front_generation;
     int faults_left, flips_left;
     int64_t fault_ns; /* when the next one is due */
     bool finished;
+    char folder[64]; /* of the run; "": it saves nothing */
+    int full_disks;
+    int64_t saved_step; /* the newest checkpoint that was seen there; -1: none */
+    int64_t looked_ns;  /* when */
 };
 
 /* A number of this seed. */
@@ -136,6 +147,29 @@ uint64_t fleet_draw(fleet *all, uint64_t below);
 /* Notes the first thing that must not be. */
 void fleet_broke(fleet *all, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void fleet_trace(fleet *all, uint64_t a, uint64_t b);
+/* True once in so many times. */
+bool fleet_chance(fleet *all, uint64_t of);
+/* It is told, and part of the trace. */
+void fleet_happens(fleet *all, const fleet_worker *worker, uint64_t what, const char *words);
+tri_status fleet_worker_start(fleet *all, int number);
+int fleet_spares_of(const fleet *all);
+/* Those that are due. */
+void fleet_faults_make(fleet *all, int64_t now_ns);
+/* Of one with a slow processor. */
+void fleet_slow_turn(fleet_worker *worker, int64_t now_ns);
+/* Names with commas between them; NULL: all. */
+tri_status fleet_kinds_read(const char *text, uint64_t *kinds);
+/* The folder of the run, if it has one. */
+tri_status fleet_files_open(fleet *all);
+void fleet_files_close(fleet *all);
+/* Notes what is saved. */
+void fleet_files_look(fleet *all);
+/* The worker has a state of so many steps that it did not get from another: from a checkpoint, or from the beginning.
+ */
+void fleet_files_back(fleet *all, const fleet_worker *worker, int64_t step);
+/* After the run: what is saved can be read, and each sample was used once. */
+void fleet_files_check(fleet *all);
+bool fleet_kinds_has(uint64_t kinds, const char *name);
 void fleet_kill(fleet_worker *worker);
 void fleet_store_init(fleet_store *store, fleet_worker *worker);
 /* Slots of tri_elastic_place; arg is the worker. */

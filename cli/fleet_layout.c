@@ -52,8 +52,9 @@ void fleet_text_make(fleet *all)
              "seed: 5, threads: 1, verify_every: %s, on_spike: skip, spike_window: 3, spike_factor: 1.05, guard_limit: "
              "0, on_straggler: "
              "%s, straggler_factor: 2, straggler_steps: 2}\n"
-             "optim: {%s}\n%scomm: {transport: sim, timeout_s: 30, slot_kib: 64}\n%s",
+             "optim: {%s}\n%scomm: {transport: sim, timeout_s: 30, slot_kib: 64}\n%s%s",
              layout->model, 3 * batch + 1, batch, (long long)all->shards, steps, steps,
              all->config->flips > 0 ? "1" : "auto", replace ? "replace" : "off", layout->optim, layout->parallel,
-             layout->parallel[0] ? "" : "monitor: {watch_every_s: 0.1}\n");
+             layout->parallel[0] ? "" : "monitor: {watch_every_s: 0.1}\n",
+             all->config->saves && !all->config->is_quiet ? "checkpoint: {every_steps: 4, keep: 2}\n" : "");
 }

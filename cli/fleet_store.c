@@ -13,7 +13,8 @@
 
 static bool travel(const fleet_store *store)
 {
-    tri_sleep_ns((int64_t)fleet_draw(store->worker->fleet, (uint64_t)TRIP_NS));
+    tri_sleep_ns((int64_t)fleet_draw(store->worker->fleet, (uint64_t)TRIP_NS) +
+                 tri_sim_process_late_ns(&store->worker->process, NULL));
     return !store->worker->process.dead;
 }
 

@@ -135,9 +135,12 @@ static void formed(fleet_worker *worker, const tri_job *job)
             meeting->shards[place * all->shards + s]++ > 0)
             fleet_broke(all, "generation %lld: shard %lld has two workers", (long long)meeting->number, (long long)s);
     bool has_state = !job->roles.on && meeting->founded; /* and goes on from there, though others may be farther */
-    if (meeting->formed++ == 0 && job->step == 0 && meeting->number > 1 && all->front >= 0 && !has_state) {
-        all->result->begun_anew++;
-        fleet_loss_check(all, worker, "begins the run anew");
+    bool is_first = meeting->formed++ == 0 && meeting->number > 1 && all->front >= 0 && !has_state;
+    bool is_had = job->roles.on && job->roles.state.generation > 0; /* by members of this generation */
+    /* Whoever is a step behind may have got that from another one. */
+    if (is_first && (job->step == 0 || (job->step < all->tip - 1 && !is_had))) {
+        fleet_files_back(all, worker, job->step);
+        all->tip = job->step;
     }
 }
 
@@ -157,6 +160,7 @@ static void coverage_check(fleet *all, fleet_meeting *meeting)
 static void front_move(fleet *all, int64_t step, const fleet_meeting *meeting)
 {
     int64_t now_ns = tri_now_ns(), passed_ns = now_ns - all->front_ns;
+    all->tip = step > all->tip ? step : all->tip;
     if (step <= all->front)
         return;
     if (meeting->number < all->front_generation)

@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/ledger.h"
 #include "data/data.h"
 #include "monitor/ledger.h"
 
@@ -216,6 +217,32 @@ static tri_status audit_open(const char *run, audit *at)
     return at->indices && at->counts && at->ticks ? TRI_OK : TRI_ENOMEM;
 }
 
+static void audit_close(audit *at)
+{
+    tri_ledger_view_fini(&at->view);
+    tri_free(at->indices);
+    tri_free(at->counts);
+    tri_free(at->ticks);
+    tri_string_fini(&at->told);
+}
+
+tri_status tri_ledger_audit(const char *run, tri_ledger_verdict *verdict)
+{
+    audit at = {0};
+    tri_status status = audit_open(run, &at);
+    if (status == TRI_OK)
+        audit_run(&at);
+    *verdict = (tri_ledger_verdict){.first = at.view.first,
+                                    .end = at.view.end,
+                                    .missing = at.missing,
+                                    .wrong = at.wrong,
+                                    .broken = at.broken,
+                                    .told = at.told};
+    at.told = (tri_string){0};
+    audit_close(&at);
+    return status;
+}
+
 static int ledger_run(const char *run)
 {
     audit at = {0};
@@ -228,11 +255,7 @@ static int ledger_run(const char *run)
             audit_print(&at);
     }
     int code = status != TRI_OK ? tri_command_fail(status) : is_whole(&at) ? 0 : 1;
-    tri_ledger_view_fini(&at.view);
-    tri_free(at.indices);
-    tri_free(at.counts);
-    tri_free(at.ticks);
-    tri_string_fini(&at.told);
+    audit_close(&at);
     return code;
 }
 

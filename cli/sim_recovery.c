@@ -16,7 +16,7 @@
 #define PROGRESS_NS (10 * TRI_NS_PER_S)
 
 static struct {
-    const char *ranks, *seeds, *first, *steps, *faults, *flips, *layout, *spares, *stragglers, *twice, *verbose;
+    const char *ranks, *seeds, *first, *steps, *faults, *kinds, *flips, *layout, *spares, *stragglers, *twice, *verbose;
 } given;
 static const tri_flag flags[] = {
     {"--ranks", "N", "workers that begin (default 64)", &given.ranks},
@@ -24,6 +24,7 @@ static const tri_flag flags[] = {
     {"--first", "S", "the first of them (default 1)", &given.first},
     {"--steps", "N", "of each run (default 20)", &given.steps},
     {"--faults", "N", "of each run (default 12)", &given.faults},
+    {"--kinds", "LIST", "of faults, such as kill,delay,loss (default: all of them, docs/simulator.md)", &given.kinds},
     {"--flips", "N", "bits of parts of the state, and of their mirrors, that flip (default 0)", &given.flips},
     {"--layout", "NAME", "data (default), zero1, zero2, zero3, stages, tensor, mesh; all: by the seed", &given.layout},
     {"--spares", "N", "workers that wait beside them (default 0)", &given.spares},
@@ -66,6 +67,13 @@ static tri_status layout_read(recovery *all)
     return all->references ? TRI_OK : TRI_ENOMEM;
 }
 
+/* Every other seed of each layout has a folder, if disks may be full. */
+static bool saves_by_seed(const recovery *all)
+{
+    int each = all->by_seed ? fleet_layout_count : 1;
+    return fleet_kinds_has(all->one.kinds, "full-disk") && all->one.seed / (uint64_t)each % 2 == 0;
+}
+
 static tri_status plan_read(recovery *all)
 {
     int64_t ranks, faults, flips, spares;
@@ -75,6 +83,7 @@ static tri_status plan_read(recovery *all)
     TRI_TRY(number_read("--steps", given.steps, 20, 1, FLEET_STEPS_MAX, &all->one.steps));
     TRI_TRY(number_read("--faults", given.faults, 12, 0, 100000, &faults));
     TRI_TRY(number_read("--flips", given.flips, 0, 0, 100000, &flips));
+    TRI_TRY(fleet_kinds_read(given.kinds, &all->one.kinds));
     all->one.ranks = (int)ranks;
     all->one.flips = (int)flips;
     TRI_TRY(number_read("--spares", given.spares, 0, 0, RANKS_MAX, &spares));
@@ -97,6 +106,10 @@ static void add(recovery *all, const fleet_result *one)
     sum->begun_anew += one->begun_anew;
     sum->replaced += one->replaced;
     sum->lost += one->lost;
+    sum->troubles += one->troubles;
+    sum->saved += one->saved;
+    sum->unsaved += one->unsaved;
+    sum->resumed += one->resumed;
     sum->flips += one->flips;
     sum->found += one->found;
     sum->took_ns += one->took_ns;
@@ -151,6 +164,7 @@ static tri_status layout_choose(recovery *all)
     fleet_result one;
     if (all->by_seed)
         all->one.layout = &fleet_layouts[all->one.seed % (uint64_t)fleet_layout_count];
+    all->one.saves = saves_by_seed(all);
     fleet_reference *reference = &all->references[all->one.layout - fleet_layouts];
     all->one.reference = reference;
     if (reference->hashes[0] || reference->values)
@@ -186,6 +200,13 @@ static tri_status end_tell(const recovery *all)
            (long long)all->done, all->one.ranks, (long long)sum->generations, sum->kills, sum->stops, sum->cuts,
            sum->leaves, sum->joins, sum->begun_anew, (double)sum->longest_ns / 1e9, (double)sum->peak_nbytes / 0x1p20,
            (long long)all->failed);
+    if (sum->troubles > 0)
+        printf("%d times links were late or lost packets, a processor was slow, a clock wrong, a frame damaged or a "
+               "disk full\n",
+               sum->troubles);
+    if (sum->saved + sum->unsaved > 0)
+        printf("%lld checkpoints saved, %lld not; %lld times a run went back to its newest\n", (long long)sum->saved,
+               (long long)sum->unsaved, (long long)sum->resumed);
     if (sum->lost > 0)
         printf("%d workers ended as all that held parts of the state were killed\n", sum->lost);
     if (all->one.flips > 0)

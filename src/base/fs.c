@@ -22,6 +22,7 @@
 #include "base/chaos.h"
 #include "base/containers.h"
 #include "base/map_guard.h"
+#include "base/sim_process.h"
 
 static const char *reason(int error, char *buffer, size_t nbytes)
 {
@@ -35,6 +36,13 @@ static const char *reason(int error, char *buffer, size_t nbytes)
     }
 }
 
+/* Was this a process of a simulation that is dead? Its fibers still unwind, but nothing of that is seen. */
+static bool is_dead(void)
+{
+    const tri_sim_process *process = tri_sim_process_now();
+    return process && process->dead;
+}
+
 tri_status tri_fs_fail(const char *path, const char *verb, int error)
 {
     char buffer[128];
@@ -45,6 +53,10 @@ tri_status tri_fs_fail(const char *path, const char *verb, int error)
 int tri_fs_open_retrying(const char *path, int flags)
 {
     int fd;
+    if ((flags & (O_CREAT | O_TRUNC)) && is_dead()) {
+        errno = EIO;
+        return -1;
+    }
     do
         fd = open(path, flags | O_CLOEXEC, 0666);
     while (fd < 0 && errno == EINTR);
@@ -145,8 +157,10 @@ tri_status tri_fs_nbytes(const char *path, uint64_t *nbytes)
 
 ssize_t tri_fs_put(int fd, const void *bytes, size_t nbytes, off_t at)
 {
-    if (tri_chaos_disk_is_full()) {
-        errno = ENOSPC;
+    const tri_sim_process *process = tri_sim_process_now();
+    bool is_full = process ? tri_now_ns() < process->disk_until_ns : tri_chaos_disk_is_full();
+    if (is_full || is_dead()) {
+        errno = is_full ? ENOSPC : EIO;
         return -1;
     }
     return at < 0 ? write(fd, bytes, nbytes) : pwrite(fd, bytes, nbytes, at);
@@ -173,6 +187,8 @@ static tri_status write_all(int fd, const char *path, const void *bytes, size_t 
 tri_status tri_fs_sync_fd(int fd, const char *path)
 {
     int rc;
+    if (tri_sim_process_now()) /* the power of the machine below a simulation is not what is tried */
+        return TRI_OK;
     do
         rc = fsync(fd);
     while (rc != 0 && errno == EINTR);
@@ -222,6 +238,13 @@ static tri_status temporary_open(const char *path, char **name, int *fd)
     }
 }
 
+/* rename(2), but not by the dead. */
+static int rename_living(const char *from, const char *to)
+{
+    errno = EIO;
+    return is_dead() ? -1 : rename(from, to);
+}
+
 static tri_status write_whole(const char *path, const void *bytes, size_t nbytes, bool lasts)
 {
     char *name;
@@ -232,11 +255,11 @@ static tri_status write_whole(const char *path, const void *bytes, size_t nbytes
         status = tri_fs_sync_fd(fd, path);
     if (close(fd) != 0 && errno != EINTR && status == TRI_OK)
         status = tri_fs_fail(path, "close", errno);
-    if (status == TRI_OK && rename(name, path) != 0)
+    if (status == TRI_OK && rename_living(name, path) != 0)
         status = tri_fs_fail(path, "put in place", errno);
-    if (status != TRI_OK)
+    if (status != TRI_OK && !is_dead())
         unlink(name);
-    else if (lasts)
+    else if (status == TRI_OK && lasts)
         status = sync_folder_of(path);
     tri_free(name);
     return status;
@@ -283,6 +306,8 @@ tri_status tri_fs_append_at(const char *path, const void *bytes, size_t nbytes, 
 tri_status tri_fs_cut(const char *path, uint64_t nbytes)
 {
     int rc;
+    if (is_dead())
+        return tri_fs_fail(path, "cut short", EIO);
     do
         rc = truncate(path, (off_t)nbytes);
     while (rc != 0 && errno == EINTR);
@@ -330,8 +355,8 @@ tri_status tri_fs_make_folder(const char *path)
             continue;
         char after = at[1];
         at[1] = '\0';
-        if (mkdir(part, 0777) != 0) {
-            int error = errno;
+        if (is_dead() || mkdir(part, 0777) != 0) {
+            int error = is_dead() ? EIO : errno;
             /* Others may be creating the same folder; a parent may exist in a place we may not write to. */
             if (!tri_fs_is_folder(part))
                 status = tri_fs_fail(part, "create folder", error == EEXIST ? ENOTDIR : error);
@@ -356,6 +381,8 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
 tri_status tri_fs_remove(const char *path)
 {
     struct stat info;
+    if (is_dead())
+        return tri_fs_fail(path, "remove", EIO);
     if (lstat(path, &info) != 0)
         return errno == ENOENT || errno == ENOTDIR ? TRI_OK : tri_fs_fail(path, "remove", errno);
     int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS);
@@ -366,7 +393,7 @@ tri_status tri_fs_remove(const char *path)
 
 tri_status tri_fs_rename(const char *from, const char *to)
 {
-    if (rename(from, to) == 0)
+    if (rename_living(from, to) == 0)
         return TRI_OK;
     int error = errno;
     char buffer[128];

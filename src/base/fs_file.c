@@ -10,6 +10,7 @@
 
 #include "base/containers.h"
 #include "base/fs_direct.h"
+#include "base/sim_process.h"
 
 struct tri_fs_file {
     char *path;
@@ -37,7 +38,7 @@ tri_status tri_fs_file_open(const char *path, bool anew, tri_fs_file **out)
 
 void tri_fs_file_pass_cache(tri_fs_file *file)
 {
-    if (!file->direct)
+    if (!file->direct && !tri_sim_process_now()) /* simulated disks are in memory */
         file->direct = tri_fs_direct_open(file->path);
 }
 
@@ -77,6 +78,9 @@ tri_status tri_fs_file_close(tri_fs_file *file)
 
 tri_status tri_fs_exchange(const char *a, const char *b)
 {
+    const tri_sim_process *process = tri_sim_process_now();
+    if (process && process->dead)
+        return tri_fs_fail(a, "exchange with another name", EIO);
     if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0)
         return TRI_OK;
     if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP)

@@ -23,6 +23,15 @@ static int64_t sim_now_ns(void)
     return tri_fiber_now->sim->now_ns;
 }
 
+/* That of a process may be wrong. */
+static int64_t sim_wall_ns(void)
+{
+    const tri_sim_process *process = tri_fiber_now->process;
+    int64_t now_ns = sim_now_ns();
+
+    return now_ns + (process && now_ns < process->clock_until_ns ? process->clock_ns : 0);
+}
+
 static void sim_yield(void)
 {
     tri_fiber *self = tri_fiber_now;
@@ -177,7 +186,7 @@ static void sim_cond_wake(tri_cond *cond, bool everybody)
 const tri_runtime_ops tri_runtime_sim = {
     .name = "sim",
     .now_ns = sim_now_ns,
-    .wall_ns = sim_now_ns,
+    .wall_ns = sim_wall_ns,
     .sleep_ns = sim_sleep_ns,
     .yield = sim_yield,
     .added = sim_added,

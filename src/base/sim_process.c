@@ -6,6 +6,12 @@
 
 #include "base/runtime_sched.h"
 
+/* Of TCP: after how long a lost packet is sent again that others behind it have told of, or that nothing has (Linux:
+ * 200 ms, twice as long each time). */
+#define SEEN_NS     TRI_NS_PER_MS
+#define TIMEOUT_NS  (200 * TRI_NS_PER_MS)
+#define RESENDS_MAX 4
+
 void tri_sim_process_enter(tri_sim_process *process)
 {
     TRI_ASSERT(tri_fiber_now);
@@ -99,6 +105,36 @@ int64_t tri_sim_process_reach_ns(const tri_sim_process *from, const tri_sim_proc
         cut_find(to, from, &since_ns, &until_ns);
     }
     return until_ns;
+}
+
+static int64_t delayed_ns(const tri_sim_process *process, int64_t now_ns)
+{
+    if (!process || process->delay_until_ns <= now_ns)
+        return 0;
+    return process->delay_ns + (int64_t)(tri_sim_random() % (uint64_t)(process->delay_ns + 1));
+}
+
+/* A stream is whole and in order, whatever is lost: what is behind a lost packet waits until it has come again. */
+static int64_t resent_ns(const tri_sim_process *process, int64_t now_ns)
+{
+    int64_t late_ns = 0, timeout_ns = TIMEOUT_NS;
+
+    if (!process || process->loss_until_ns <= now_ns)
+        return 0;
+    for (int i = 0; i < RESENDS_MAX && tri_sim_random() % 1000 < (uint64_t)process->loss_permille; i++) {
+        bool seen = tri_sim_random() % 4 > 0; /* by later ones that came, which the last ones of a row do not have */
+
+        late_ns += seen ? SEEN_NS : timeout_ns;
+        timeout_ns *= seen ? 1 : 2;
+    }
+    return late_ns;
+}
+
+int64_t tri_sim_process_late_ns(const tri_sim_process *from, const tri_sim_process *to)
+{
+    int64_t now_ns = tri_now_ns();
+
+    return delayed_ns(from, now_ns) + delayed_ns(to, now_ns) + resent_ns(from, now_ns) + resent_ns(to, now_ns);
 }
 
 int64_t tri_sim_process_silent_ns(const tri_sim_process *here, const tri_sim_process *there)

@@ -171,6 +171,14 @@ tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tr
     return written;
 }
 
+tri_status tri_checkpoint_draft_miss(tri_checkpoint_draft *draft, int number)
+{
+    char *path = part_path(draft, number);
+    tri_status status = path ? tri_fs_write_swap(path, "", 0) : TRI_ENOMEM;
+    tri_free(path);
+    return status;
+}
+
 static const char *called(const tri_checkpoint_draft *draft)
 {
     return draft->setup.writers ? draft->setup.writers : "rank";
@@ -186,7 +194,10 @@ static tri_status part_take(tri_checkpoint_draft *draft, int number, bool *told)
     tri_status status = path == NULL ? TRI_ENOMEM : TRI_OK;
     if (*told)
         status = tri_fs_read(path, 0, &text, &nbytes);
-    if (*told && status == TRI_OK)
+    if (*told && status == TRI_OK && nbytes == 0)
+        status = tri_fail(TRI_EIO, "%s %d could not write its part, nor say why: its own log does", called(draft),
+                          number - draft->setup.writers_from);
+    else if (*told && status == TRI_OK)
         status = draft_part_take(text, nbytes, path, draft->files, draft->file_count, &part);
     draft->put_nbytes += part.put_nbytes;
     if (status == TRI_OK && part.status != TRI_OK)
@@ -210,13 +221,23 @@ static tri_status late(const tri_checkpoint_draft *draft, const bool *told, int 
     return status;
 }
 
+/* A first writer that others gave up, and that woke, may have cleared it for a save of its own: nobody tells here. */
+static bool is_cleared(const tri_checkpoint_draft *draft)
+{
+    char *mark = mark_path(draft);
+    bool is = mark != NULL && !tri_fs_exists(mark);
+    tri_free(mark);
+    return is;
+}
+
 static tri_status gather(tri_checkpoint_draft *draft, bool *told, int count, int64_t patience_ms)
 {
     int left = count - 1;
     int64_t pause_ns = LOOK_MIN_NS, deadline_ns = tri_deadline_after_ms(patience_ms);
     while (left > 0) {
         const atomic_bool *given_up = draft->setup.given_up; /* who told before it was set is still heard */
-        bool ends = (given_up != NULL && atomic_load(given_up)) || tri_now_ns() > deadline_ns;
+        bool ends = (given_up != NULL && atomic_load(given_up)) || tri_now_ns() > deadline_ns ||
+                    (draft->setup.lost && draft->setup.lost(draft->setup.arg));
         int before = left;
         for (int i = 1; i < count; i++)
             if (!told[i]) {
@@ -225,6 +246,8 @@ static tri_status gather(tri_checkpoint_draft *draft, bool *told, int count, int
             }
         if (left > 0 && ends)
             return late(draft, told, count);
+        if (left > 0 && is_cleared(draft))
+            return tri_fail(TRI_EIO, "%s: somebody else has cleared it meanwhile", draft->names.temporary);
         if (left < before)
             deadline_ns = tri_deadline_after_ms(patience_ms);
         else

@@ -24,6 +24,8 @@ typedef struct tri_checkpoint_draft_setup {
     const char *writers;            /* what others are called in messages, from this number on: NULL: "rank", */
     int writers_from;               /* 0 */
     const atomic_bool *given_up;    /* set by anybody: who has not told by now never will; or NULL */
+    bool (*lost)(void *arg);        /* asked while writers are waited for: the same; NULL: never */
+    void *arg;
 } tri_checkpoint_draft_setup;
 
 /* The first writer: clears what a crash has left, makes the hidden folder and the files with their headers. */
@@ -41,6 +43,9 @@ void tri_checkpoint_draft_note(tri_checkpoint_draft *draft, const char *text);
 const char *tri_checkpoint_draft_notes(const tri_checkpoint_draft *draft);
 /* Writer `number` (above 0) to the first: it is done, or (status, with its message) it has failed. */
 tri_status tri_checkpoint_draft_tell(tri_checkpoint_draft *draft, int number, tri_status status);
+/* The same of a failure, where there is no room for a word: a file without bytes, for which a full disk has room
+ * mostly. Else the first would wait for this writer in vain. */
+tri_status tri_checkpoint_draft_miss(tri_checkpoint_draft *draft, int number);
 /* The first: waits for writers 1 to count - 1. Fails with the message of one that failed, or names those that are late
  * when patience_ms pass without news. */
 tri_status tri_checkpoint_draft_gather(tri_checkpoint_draft *draft, int count, int64_t patience_ms);

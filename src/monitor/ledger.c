@@ -26,6 +26,8 @@ enum { WORD_MAGIC, WORD_FIRST, WORD_SEED, WORD_COUNT, WORD_BATCH, WORD_SHARDS, W
 struct tri_ledger {
     char *path;
     bool leads, failed;
+    bool headless; /* while it leads: the file is to begin anew, with this plan */
+    tri_ledger_plan plan;
     uint64_t *ring; /* [RING_COUNT] entry of step s at s modulo its length */
     int64_t first;  /* of the file: where the plan begins; while it leads */
     int64_t from;   /* the ring has steps [from, end), */
@@ -109,6 +111,18 @@ static tri_status steps_write(tri_ledger *ledger)
     return status != TRI_OK ? status : closed;
 }
 
+/* The file begins anew, if it is to. */
+static tri_status head_write(tri_ledger *ledger)
+{
+    char head[HEAD_NBYTES];
+    if (!ledger->headless)
+        return TRI_OK;
+    head_make(&ledger->plan, ledger->first, head);
+    TRI_TRY_IN(tri_fs_write_atomic(ledger->path, head, sizeof(head)), "while beginning the ledger");
+    ledger->headless = false;
+    return TRI_OK;
+}
+
 /* A disk that fails ends no run. */
 static void flush(tri_ledger *ledger)
 {
@@ -117,9 +131,9 @@ static void flush(tri_ledger *ledger)
     if (ledger->written < ledger->first)
         ledger->written = ledger->first;
     ledger->written_ns = tri_now_ns();
-    if (ledger->written >= ledger->end)
+    if (ledger->written >= ledger->end && !ledger->headless)
         return;
-    bool failed = steps_write(ledger) != TRI_OK;
+    bool failed = head_write(ledger) != TRI_OK || steps_write(ledger) != TRI_OK;
     if (failed && !ledger->failed)
         tri_log(TRI_LOG_WARN, "%s; training goes on, and the newest steps are kept", tri_last_error());
     ledger->failed = failed;
@@ -142,7 +156,6 @@ static bool file_look(const tri_ledger *ledger, const tri_ledger_plan *plan, int
 
 tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int64_t first_step)
 {
-    char head[HEAD_NBYTES];
     int64_t end;
     if (ledger->leads) {
         flush(ledger);
@@ -152,8 +165,8 @@ tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int6
     if (!goes_on) {
         bool known = ledger->from < ledger->end && ledger->end == first_step;
         ledger->first = known ? ledger->from : first_step;
-        head_make(plan, ledger->first, head);
-        TRI_TRY_IN(tri_fs_write_atomic(ledger->path, head, sizeof(head)), "while beginning the ledger");
+        ledger->plan = *plan;
+        ledger->headless = true;
         end = ledger->first;
     } else if (end > first_step) {
         TRI_TRY(tri_fs_cut(ledger->path, HEAD_NBYTES + 8 * (uint64_t)(first_step - ledger->first)));

@@ -71,6 +71,20 @@ static tri_status abort_read(tri_net *net, int peer, bool *moved)
     return abort_said(net, net->abort_peer);
 }
 
+/* Where the next head would be after a damaged one, nobody knows: the link is lost, and with it the peer, as if it had
+ * been cut. Those who can go on over new links do. */
+static tri_status head_decode(tri_net *net, int peer)
+{
+    tri_net_link *link = net->links[peer];
+    char why[TRI_ERROR_NBYTES];
+
+    if (tri_frame_decode(link->head, &link->frame) == TRI_OK)
+        return TRI_OK;
+    snprintf(why, sizeof why, "%s", tri_last_error());
+    link->gone = link->deaf = true;
+    return tri_fail(TRI_EPEER, "from rank %d: %s (damaged on its way: this link is lost)", peer, why);
+}
+
 tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved)
 {
     tri_net_link *link = net->links[peer];
@@ -89,7 +103,7 @@ tri_status tri_net_link_listen(tri_net *net, int peer, bool *moved)
         link->head_nbytes += given;
         if (link->head_nbytes < sizeof link->head)
             continue;
-        TRI_TRY_IN(tri_frame_decode(link->head, &link->frame), "from rank %d", peer);
+        TRI_TRY(head_decode(net, peer));
         link->decoded = true;
         if (link->frame.kind == TRI_FRAME_BYE) {
             link->bye = true;
@@ -188,7 +202,9 @@ static tri_net_link *link_told(const tri_net *net, int peer)
 {
     tri_net_link *link = net->links[peer];
 
-    return link && !link->gone && !link->partial && (link->written || !link->transport->ops->write_rest) ? link : NULL;
+    return link && (!link->gone || link->deaf) && !link->partial && (link->written || !link->transport->ops->write_rest)
+               ? link
+               : NULL;
 }
 
 void tri_net_tell_all(tri_net *net, const unsigned char *bytes, size_t nbytes, int64_t limit_ns)

@@ -205,6 +205,13 @@ tri_fabric_trip tri_fabric_send(tri_fabric *fabric, int from, int to, tri_fabric
     return trip;
 }
 
+void tri_fabric_hold(tri_fabric_link *link, tri_fabric_trip *trip, int64_t ns)
+{
+    trip->head_ns += ns;
+    trip->tail_ns += ns;
+    link->latest_ns += ns;
+}
+
 int64_t tri_fabric_receive(tri_fabric *fabric, int to, tri_fabric_trip trip, size_t nbytes)
 {
     fabric_host *host = &fabric->hosts[tri_fabric_host(fabric, to)];

@@ -53,6 +53,8 @@ typedef struct tri_fabric_trip {
 
 /* A message of nbytes is written now (inside a simulation). */
 tri_fabric_trip tri_fabric_send(tri_fabric *fabric, int from, int to, tri_fabric_link *link, size_t nbytes);
+/* It is late by so much more, and so is what comes behind it on its link. */
+void tri_fabric_hold(tri_fabric_link *link, tri_fabric_trip *trip, int64_t ns);
 /* It passes the interface of the host of `to`, after all that were given to this call before: when it is there. To be
  * called in the order of head_ns, ranks of one host together; not for messages inside a host. */
 int64_t tri_fabric_receive(tri_fabric *fabric, int to, tri_fabric_trip trip, size_t nbytes);

@@ -318,11 +318,12 @@ static void frames_finish(const move_run *mover)
             size_t index = link->sending;
             bool moved = false;
 
-            if (index == SIZE_MAX || link->gone || mover->moves[index].done_nbytes == 0)
+            if (index == SIZE_MAX || (link->gone && !link->deaf) || mover->moves[index].done_nbytes == 0)
                 continue;
-            if (tri_move_send(mover, peer, &moved) != TRI_OK)
+            if (tri_move_send(mover, peer, &moved) != TRI_OK) {
                 link->gone = true;
-            else if (link->sending == index) {
+                link->deaf = false;
+            } else if (link->sending == index) {
                 net->want[peer] = TRI_WANT_WRITE;
                 left = true;
             } else

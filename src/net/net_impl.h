@@ -26,6 +26,7 @@ typedef struct tri_net_link {
     bool claimed; /* the frame agrees with what the running call expects */
     bool bye;     /* the peer said goodbye: nothing more will come */
     bool gone;    /* the connection is closed */
+    bool deaf;    /* gone, as what came is damaged: the peer still hears */
     uint64_t payload_nbytes;
     unsigned char carry[TRI_NET_BLOCK_NBYTES]; /* part of a block that was read but not yet consumed */
     size_t carry_nbytes;

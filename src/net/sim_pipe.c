@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "net/bytes.h"
+#include "net/frame.h"
 #include "net/sim_impl.h"
 
 /* What a message holds at most, so that the first bytes of much arrive before the last are sent. */
@@ -85,6 +87,17 @@ static sim_pipe *pipe_make(const sim_endpoint *end, int peer)
     return pipe;
 }
 
+/* What TCP's sum has let pass. Of the payload nobody would know without comm.encrypt: then it is as if it were lost. */
+static void head_damage(tri_sim_process *process, sim_message *message)
+{
+    uint64_t bit = tri_sim_random() % (8 * TRI_FRAME_NBYTES);
+
+    if (message->nbytes < TRI_FRAME_NBYTES || tri_bytes_read_u32(message->bytes) != TRI_FRAME_MAGIC)
+        return;
+    message->bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    process->damages = false;
+}
+
 static tri_status message_send(sim_endpoint *end, sim_pipe *pipe, const void *bytes, size_t nbytes)
 {
     tri_sim_hub *sim = end->sim;
@@ -102,7 +115,10 @@ static tri_status message_send(sim_endpoint *end, sim_pipe *pipe, const void *by
     at = ((uintptr_t)(message + 1) + ALIGN - 1) / ALIGN * ALIGN + pipe->written_nbytes % ALIGN;
     *message = (sim_message){.pipe = pipe, .at_ns = TRI_FOREVER, .nbytes = nbytes, .bytes = (unsigned char *)at};
     memcpy(message->bytes, bytes, nbytes);
+    if (end->process && end->process->damages)
+        head_damage(end->process, message);
     message->trip = tri_fabric_send(sim->fabric, pipe->from, pipe->to, &pipe->link, nbytes);
+    tri_fabric_hold(&pipe->link, &message->trip, tri_sim_process_late_ns(end->process, port->process));
     if (pipe->last)
         pipe->last->next = message;
     else
@@ -169,7 +185,8 @@ void tri_sim_write_rest(tri_transport *transport, const void *bytes, size_t nbyt
         return;
     memcpy(port->rest + used, bytes, nbytes);
     port->rests[port->rest_count].upto = used + nbytes;
-    port->rests[port->rest_count].at_ns = tri_now_ns() + tri_fabric_ahead_ns(end->sim->fabric);
+    port->rests[port->rest_count].at_ns =
+        tri_now_ns() + tri_fabric_ahead_ns(end->sim->fabric) + tri_sim_process_late_ns(end->process, NULL);
     tri_sim_news_spread(end, port->rests[port->rest_count++].at_ns);
 }
 

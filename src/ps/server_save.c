@@ -89,9 +89,11 @@ static void draft_end(ps_save *save, int number, tri_status status)
         status = ps_save_note_print(save->least, save->most, &note);
     if (note.nbytes > 0)
         tri_checkpoint_draft_note(draft, tri_string_text(&note));
-    if (tri_checkpoint_draft_tell(draft, save->writer, status) != TRI_OK)
+    if (tri_checkpoint_draft_tell(draft, save->writer, status) != TRI_OK) {
         tri_log(TRI_LOG_WARN, "this server's part of the checkpoint of step %lld is not saved: %s",
                 (long long)save->step, tri_last_error());
+        (void)tri_checkpoint_draft_miss(draft, save->writer);
+    }
     tri_string_fini(&note);
     tri_checkpoint_draft_close(draft);
     save->drafts[number] = NULL;

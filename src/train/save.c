@@ -165,6 +165,17 @@ void tri_job_saver_close(tri_job *job)
 
 /* --- the ranks agree --- */
 
+/* Asked by the thread that writes. Where a worker is gone its part does not come, and the others wait for this rank to
+ * form the next generation. */
+static bool has_lost_any(void *arg)
+{
+    const tri_job *job = arg;
+    bool lost = false;
+    for (int r = 0; r < job->world && !lost; r++)
+        lost = tri_comm_has_lost(job->comm, r);
+    return lost;
+}
+
 void save_target_begin(const tri_job *job, const save_work *work, save_target *target, bool first)
 {
     const tri_checkpoint_draft_setup setup = {.place = {target->folder, target->keep, target->keep_every},
@@ -173,7 +184,9 @@ void save_target_begin(const tri_job *job, const save_work *work, save_target *t
                                               .mark = target->mark,
                                               .writers = work->served ? "server" : "rank",
                                               .writers_from = work->served,
-                                              .given_up = &job->saver->given_up};
+                                              .given_up = &job->saver->given_up,
+                                              .lost = job->elastic.on && job->comm ? has_lost_any : NULL,
+                                              .arg = (void *)(uintptr_t)job};
     tri_status status =
         first ? tri_checkpoint_draft_create(&setup, &target->draft) : tri_checkpoint_draft_join(&setup, &target->draft);
     if (status != TRI_OK && first)

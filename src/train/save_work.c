@@ -218,8 +218,11 @@ static void tell(const save_work *work, save_target *target)
             tri_fail_copy(target->status, target->message);
         told = tri_checkpoint_draft_tell(target->draft, work->rank, target->status);
     }
-    if (told != TRI_OK)
-        save_target_fail(target, told);
+    if (told == TRI_OK)
+        return;
+    save_target_fail(target, told);
+    (void)tri_checkpoint_draft_miss(target->draft,
+                                    work->rank); /* else the first waits for as long as it has patience */
 }
 
 void save_work_run(save_work *work)

@@ -212,7 +212,7 @@ static void damaged(spawn_rank *self, void *arg)
     if (self->rank == 1) {
         SPAWN_CHECK(self, move_one(net, 0, true, frame_of(100), bytes, 5000) == TRI_OK);
     } else {
-        SPAWN_CHECK(self, move_one(net, 1, false, frame_of(100), bytes, 5000) == TRI_EFORMAT);
+        SPAWN_CHECK(self, move_one(net, 1, false, frame_of(100), bytes, 5000) == TRI_EPEER);
         SPAWN_CHECK(self, strncmp(tri_last_error(), "from rank 1: frame", 18) == 0);
     }
     spawn_barrier(self);
