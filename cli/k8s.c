@@ -285,8 +285,9 @@ static tri_status kind_know(manifest *at)
                                  : strcmp(config->kind, "pytorchjob") == 0 ? "pytorchjob-port"
                                                                            : "meet")},
         {"subdomain", tri_strdup(job ? "subdomain: ${name}\n" : "")},
-        {"elastic-args",
-         elastic ? tri_format("- --elastic\n- \"%lld:%lld\"\n", (long long)config->least, workers) : tri_strdup("")},
+        {"elastic-args", elastic ? tri_format("- --elastic\n- \"%lld:%lld\"\n- --grace\n- \"%lld\"\n",
+                                              (long long)config->least, workers, (long long)config->grace_s)
+                                 : tri_strdup("")},
         {"hosts-volume", tri_strdup(mpi ? "- {name: hosts, configMap: {name: ${name}-hosts}}\n" : "")},
         {"hosts-mount", tri_strdup(mpi ? "- {name: hosts, mountPath: /etc/trireme-hosts, readOnly: true}\n" : "")},
         /* A pod that fails takes the others with it, except where they are elastic. */

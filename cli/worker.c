@@ -30,11 +30,8 @@ tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **a
     config.attach = roles.attach;
     const struct {
         const char *field, *value;
-    } texts[] = {{"hosts", hosts},
-                 {"journal", roles.journal},
-                 {"store", roles.store},
-                 {"listen", roles.listen},
-                 {"join", roles.join}};
+    } texts[] = {{"hosts", hosts},       {"journal", roles.journal}, {"grace_s", roles.grace_s},
+                 {"store", roles.store}, {"listen", roles.listen},   {"join", roles.join}};
     for (size_t i = 0; i < TRI_COUNT_OF(texts); i++)
         if (texts[i].value)
             TRI_TRY(tri_options_set(&tri_launch_options, &config, texts[i].field, texts[i].value));

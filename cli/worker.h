@@ -16,6 +16,7 @@ typedef struct tri_worker_roles {
     const char *journal;               /* launch.journal; NULL: none */
     bool attach;                       /* launch.attach */
     const char *store, *listen, *join; /* launch.store, .listen, .join; NULL: none */
+    const char *grace_s;               /* launch.grace_s; NULL: the default */
 } tri_worker_roles;
 
 /* Runs this program with the words of argv (NULL at the end; argv[0] is set here) as ranks, and waits. hosts:

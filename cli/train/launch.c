@@ -55,6 +55,10 @@ int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const
         argv[count++] = "--alone";
         argv[count++] = (char *)words->alone_s;
     }
+    if (words->grace_s) {
+        argv[count++] = "--grace";
+        argv[count++] = (char *)words->grace_s;
+    }
     for (int i = 0; words->overrides[i]; i++) {
         if (count + 3 == (int)TRI_COUNT_OF(argv))
             return tri_command_fail(tri_fail(TRI_ECONFIG, "too many section.key=value words: want at most %d", i));

@@ -48,6 +48,20 @@ static tri_status check_servers(const tri_config *config)
     return TRI_OK;
 }
 
+/* Whoever is its launcher by then may not be its parent. */
+static void exit_tell(const void *arg, int code)
+{
+    const tri_train_words *words = arg;
+    tri_cluster_place place;
+    char logs[1300];
+    if (!words->elastic || tri_train_alone_s(words) <= 0 || tri_cluster_detect(NULL, NULL, &place) != TRI_OK ||
+        place.starts < 0)
+        return;
+    snprintf(logs, sizeof(logs), "%s/log", words->folder);
+    if (tri_fs_is_folder(logs))
+        tri_launch_exit_note(logs, place.rank, place.starts, code);
+}
+
 static tri_status train_elastic(const tri_train_words *words, const tri_config *config)
 {
     int64_t least, most, wait_s = 60;
@@ -64,20 +78,10 @@ static tri_status train_elastic(const tri_train_words *words, const tri_config *
                                                   .least = (int)least,
                                                   .most = (int)most,
                                                   .wait_s = (double)wait_s,
-                                                  .alone_s = tri_train_alone_s(words)});
-}
-
-/* Whoever is its launcher by then may not be its parent. */
-static void exit_tell(const tri_train_words *words, int code)
-{
-    tri_cluster_place place;
-    char logs[1300];
-    if (!words->elastic || tri_train_alone_s(words) <= 0 || tri_cluster_detect(NULL, NULL, &place) != TRI_OK ||
-        place.starts < 0)
-        return;
-    snprintf(logs, sizeof(logs), "%s/log", words->folder);
-    if (tri_fs_is_folder(logs))
-        tri_launch_exit_note(logs, place.rank, place.starts, code);
+                                                  .alone_s = tri_train_alone_s(words),
+                                                  .grace_s = tri_train_grace_s(words),
+                                                  .ends = exit_tell,
+                                                  .ends_arg = words});
 }
 
 /* One rank. */

@@ -37,6 +37,11 @@ static const tri_flag flags[] = {
      "with --elastic: how long workers whose launcher was killed go on without one, before they save and end (default "
      "300; 0: they are killed with it)",
      &given.alone_s},
+    {"--grace", "SECONDS",
+     "with --elastic: between SIGTERM to a worker and its SIGKILL (a spot instance, a pod); one whose step takes "
+     "longer "
+     "leaves at once, 2 s before (default: nobody kills it)",
+     &given.grace_s},
     {"--attach", "RUN",
      "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given "
      "again",

@@ -11,8 +11,8 @@
 
 /* Flags as they were given (NULL: not), and what they and the other words say together. */
 typedef struct tri_train_words {
-    const char *ranks, *servers, *restarts, *elastic, *spares, *wait_s, *alone_s, *attach, *store, *listen, *join,
-        *hosts, *metrics, *page, *trace, *out, *resume, *keep_on, *dry_run;
+    const char *ranks, *servers, *restarts, *elastic, *spares, *wait_s, *alone_s, *grace_s, *attach, *store, *listen,
+        *join, *hosts, *metrics, *page, *trace, *out, *resume, *keep_on, *dry_run;
     const char *config_path;
     const char *const *overrides;
     char folder[1200]; /* of the run; "": not known yet */
@@ -33,6 +33,8 @@ bool tri_train_launches(const tri_train_words *words, const tri_worker_roles *ro
 tri_status tri_train_elastic_read(const tri_train_words *words, int64_t *least, int64_t *most);
 /* --alone. */
 double tri_train_alone_s(const tri_train_words *words);
+/* --grace; 0: it was not given. */
+double tri_train_grace_s(const tri_train_words *words);
 /* What flags say of the configuration, and what they want of it; it is checked. */
 tri_status tri_train_configure(tri_train_words *words, const tri_worker_roles *roles, tri_config *config);
 

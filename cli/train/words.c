@@ -15,7 +15,8 @@
 #include "monitor/trace.h"
 #include "train/job.h"
 
-#define ALONE_S 300
+#define ALONE_S     300
+#define GRACE_MAX_S 86400
 
 tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
 {
@@ -76,6 +77,14 @@ double tri_train_alone_s(const tri_train_words *words)
                                                                                                      : (double)seconds;
 }
 
+double tri_train_grace_s(const tri_train_words *words)
+{
+    int64_t seconds = 0;
+    return words->grace_s && tri_flag_int("--grace", words->grace_s, 1, GRACE_MAX_S, &seconds) != TRI_OK
+               ? 0
+               : (double)seconds;
+}
+
 bool tri_train_launches(const tri_train_words *words, const tri_worker_roles *roles)
 {
     return roles->workers > 1 || (words->ranks && (words->hosts || roles->servers > 0 || words->elastic));
@@ -104,6 +113,10 @@ static tri_status elastic_check(const tri_train_words *words, const tri_worker_r
         return tri_fail(TRI_ECONFIG, "--spares goes without --join: whoever joins beyond MAX workers is a spare");
     if (words->alone_s && !words->elastic)
         return tri_fail(TRI_ECONFIG, "--alone goes with --elastic");
+    if (words->grace_s && !words->elastic)
+        return tri_fail(TRI_ECONFIG, "--grace goes with --elastic");
+    if (words->grace_s)
+        TRI_TRY(tri_flag_int("--grace", words->grace_s, 1, GRACE_MAX_S, &wait_s));
     if (words->alone_s)
         TRI_TRY(tri_flag_int("--alone", words->alone_s, 0, 1000000, &wait_s));
     if (words->wait_s)
@@ -138,6 +151,7 @@ tri_status tri_train_roles_read(const tri_train_words *words, tri_worker_roles *
             TRI_ECONFIG,
             "--restarts goes with --servers or --elastic: ranks of other jobs cannot be replaced one by one");
     roles->elastic = words->elastic != NULL;
+    roles->grace_s = words->grace_s;
     roles->store = words->store;
     roles->listen = words->listen;
     roles->join = words->join;

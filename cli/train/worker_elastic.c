@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cluster/launch.h"
 #include "net/host.h"
 #include "train/elastic.h"
 
@@ -59,6 +60,14 @@ static void stop(void)
     kill(getpid(), SIGINT); /* threads take none */
 }
 
+/* This thread's word is the last: nothing is flushed or closed, as nothing is of one that is killed. */
+static void overdue(void *arg)
+{
+    const tri_elastic_words *words = arg;
+    words->ends(words->ends_arg, TRI_LAUNCH_LEFT_CODE);
+    _exit(TRI_LAUNCH_LEFT_CODE);
+}
+
 static tri_status worker_run(const tri_elastic_words *words, const tri_cluster_place *place, tri_store *store,
                              tri_store *ear)
 {
@@ -84,7 +93,10 @@ static tri_status worker_run(const tri_elastic_words *words, const tri_cluster_p
                                          .alone_ns = (int64_t)(words->alone_s * 1e9)},
                              .started_by = place->started_by,
                              .token = place->token,
-                             .stop = stop});
+                             .stop = stop,
+                             .grace_ns = (int64_t)(words->grace_s * 1e9),
+                             .overdue = overdue,
+                             .overdue_arg = (void *)(uintptr_t)words});
 }
 
 tri_status tri_train_elastic(const tri_elastic_words *words)

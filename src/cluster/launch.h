@@ -57,6 +57,9 @@ typedef struct tri_launch_result {
 tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, const char *log_folder, bool quiet_others,
                           tri_launch_result *result);
 
+/* With which a worker of an elastic job ends that was asked to leave and has no time to do so well: 128 + SIGTERM. */
+#define TRI_LAUNCH_LEFT_CODE 143
+
 /* For a process that tri_launch_run() started with a journal, as its last act: a launcher that is not its parent learns
  * its exit code by this. */
 void tri_launch_exit_note(const char *log_folder, int rank, int starts, int exit_code);

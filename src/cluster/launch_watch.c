@@ -245,6 +245,19 @@ static bool others_go_on(launch *job, const launch_rank *rank, int signal)
     return true;
 }
 
+/* One that was asked to leave, and could not within its grace, has said so and ended. Its place is taken back by
+ * whoever asked, so it is not started again here. */
+static bool has_left(launch *job, const launch_rank *rank, const siginfo_t *info)
+{
+    if (!job->config->elastic || info->si_code != CLD_EXITED || info->si_status != TRI_LAUNCH_LEFT_CODE ||
+        job->signal_passed || job->stopping || (job->alive == 0 && !tri_launch_is_needed(job)))
+        return false;
+    rank_bury(job, rank);
+    tri_launch_say(job, "trireme: worker %d left before its step had ended (exit code %d); the others go on\n",
+                   rank->rank, info->si_status);
+    return true;
+}
+
 static void restarted_note(launch *job, int64_t restarted)
 {
     char text[24];
@@ -317,6 +330,8 @@ static void ends_check(launch *job)
         siginfo_t info;
 
         if ((rank->pidfd >= 0 && !job->polls[3 + 3 * r + 2].revents) || !rank_reap(job, rank, &info))
+            continue;
+        if (has_left(job, rank, &info))
             continue;
         if (info.si_code != CLD_EXITED)
             end.signal = info.si_status;

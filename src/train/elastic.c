@@ -17,12 +17,14 @@
 #include "comm/comm.h"
 #include "net/auth.h"
 
-#define FORM_MS      2000 /* until all of a new generation are linked; twice as long each time it fails */
-#define FORM_DOUBLES 6
-#define FORM_ROUNDS  100
-#define APART_MS     (INT64_C(7) * 24 * 3600 * 1000)
-#define LEFT_MS      1000
-#define LAST_NS      (2 * TRI_NS_PER_S)
+#define FORM_MS       2000 /* until all of a new generation are linked; twice as long each time it fails */
+#define FORM_DOUBLES  6
+#define FORM_ROUNDS   100
+#define APART_MS      (INT64_C(7) * 24 * 3600 * 1000)
+#define LEFT_MS       1000
+#define MARGIN_NS     (2 * TRI_NS_PER_S) /* before the end of a grace; a quarter of it, if that is less */
+#define GRACE_LOOK_NS (10 * TRI_NS_PER_MS)
+#define LAST_NS       (2 * TRI_NS_PER_S)
 
 typedef struct elastic {
     const tri_elastic_setup *setup;
@@ -35,6 +37,8 @@ typedef struct elastic {
     int failures;        /* to form a generation, in a row */
     int64_t asked_ns;    /* a newcomer: since when it waits to be a member; 0: it is one */
     atomic_bool alone;   /* there was no launcher for too long */
+    tri_thread *grace;   /* NULL: there is no limit */
+    atomic_bool closing;
 } elastic;
 
 /* --- what members say of a spread state --- */
@@ -63,6 +67,35 @@ static bool is_whole(void *arg, const tri_member *members, int count)
 static int fit_of(void *arg, int count)
 {
     return tri_job_roles_fit(((const elastic *)arg)->job, count);
+}
+
+/* --- how long a leave may take --- */
+
+int64_t tri_elastic_leave_ns(int64_t grace_ns)
+{
+    return grace_ns - (grace_ns / 4 < MARGIN_NS ? grace_ns / 4 : MARGIN_NS);
+}
+
+static void grace_watch(void *arg)
+{
+    elastic *at = arg;
+    const tri_elastic_setup *setup = at->setup;
+    int64_t asked_ns = 0, limit_ns = tri_elastic_leave_ns(setup->grace_ns);
+    while (!atomic_load(&at->closing)) {
+        int64_t now_ns = tri_now_ns();
+        if (asked_ns == 0 && tri_stop_signal())
+            asked_ns = now_ns;
+        if (asked_ns > 0 && now_ns - asked_ns >= limit_ns) {
+            tri_log(
+                TRI_LOG_WARN,
+                "was asked to leave %.3g s ago, and its step, or what it had to save, has not ended: leaves at once, "
+                "as if it had been killed, before --grace (%.3g s) is over",
+                (double)(now_ns - asked_ns) / 1e9, (double)setup->grace_ns / 1e9);
+            setup->overdue(setup->overdue_arg);
+            return;
+        }
+        tri_sleep_ns(GRACE_LOOK_NS);
+    }
 }
 
 /* --- opening --- */
@@ -429,10 +462,16 @@ tri_status tri_elastic_run(const tri_elastic_setup *setup)
 {
     elastic at = {.setup = setup};
     char message[TRI_ERROR_NBYTES];
-    tri_status status = elastic_open(&at);
+    tri_status status = TRI_OK;
+    if (setup->grace_ns > 0)
+        status = tri_thread_start(&at.grace, "grace", grace_watch, &at);
+    if (status == TRI_OK)
+        status = elastic_open(&at);
     if (status == TRI_OK)
         status = generations_run(&at);
     snprintf(message, sizeof(message), "%s", tri_last_error());
     elastic_close(&at);
+    atomic_store(&at.closing, true);
+    tri_thread_join(at.grace);
     return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
 }

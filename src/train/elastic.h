@@ -23,11 +23,19 @@ typedef struct tri_elastic_setup {
     tri_job_setup job;         /* comm is not looked at */
     tri_members_setup members; /* its stores too are the caller's */
     const char *started_by;
-    const char *token;              /* of the job */
-    void (*stop)(void);             /* there was no launcher for members.alone_ns: all shall stop as by Ctrl-C */
+    const char *token;  /* of the job */
+    void (*stop)(void); /* there was no launcher for members.alone_ns: all shall stop as by Ctrl-C */
+    /* Asked to stop, this worker has so long until it is killed; 0: nobody will. Where its step, or what it has to save
+     * or to hand over, does not end in time, overdue is called, on a thread of its own: it is to end the process at
+     * once, as if it had been killed, before somebody does so in the midst of a write. */
+    int64_t grace_ns;
+    void (*overdue)(void *arg);
+    void *overdue_arg;
     const tri_elastic_place *place; /* NULL: a process of its own, and its machine's network */
 } tri_elastic_setup;
 
+/* How long after it was asked to stop a worker leaves at once: a little before it would be killed. */
+int64_t tri_elastic_leave_ns(int64_t grace_ns);
 /* Until the run is over, this worker shall leave, or it cannot go on. */
 tri_status tri_elastic_run(const tri_elastic_setup *setup);
 

@@ -240,6 +240,26 @@ class Elastic(Runs):
         self.assertIn("leaves after step", run.text())
         self.assertNotIn("killed", run.text())
 
+    def test_one_that_is_asked_to_has_a_grace_to_end_its_step(self):
+        run = self.start_running("grace", "-n", "3", "--elastic", "1:3", "--grace", "60", "--restarts", "2", *LONG)
+        run.signal(2, signal.SIGTERM)
+        self.assertTrue(run.wait_for("leaves after step"), run.text())
+        self.check(run, *LONG)
+        self.assertNotIn("leaves at once", run.text())
+
+    def test_one_whose_step_does_not_end_within_its_grace_leaves_at_once(self):
+        # One that stands still, and is not given up for it, makes the step last; what only the one that leaves has is in
+        # a mirror.
+        run = self.start_running("late", "-n", "3", "--elastic", "1:3", "--grace", "1", "--restarts", "2", "parallel.sync=zero2",
+                                 "comm.heartbeat_ms=10000", *LONG)
+        stopped = run.signal(1, signal.SIGSTOP)
+        run.signal(2, signal.SIGTERM)
+        self.assertTrue(run.wait_for("worker 2 left before its step had ended (exit code 143); the others go on"), run.text())
+        os.kill(stopped, signal.SIGCONT)
+        self.check(run, *LONG)
+        self.assertIn("leaves at once, as if it had been killed, before --grace (1 s) is over", run.text())
+        self.assertNotIn("started again", run.text())
+
     def test_a_stopped_worker_is_done_without_and_comes_back(self):
         run = self.start_running("stop", "-n", "3", "--elastic", "1:8", *LONG)
         pid = run.signal(0, signal.SIGSTOP)
