@@ -71,6 +71,11 @@ static void region_take(tri_shared *shared, tri_group_memory *kept)
 static tri_status plain_take(tri_shared *shared, tri_group_memory *kept)
 {
     bool fits = kept->plain && kept->nbytes == shared->nbytes;
+    /* Of an earlier group, all of whose ranks were on this host: nobody else writes there any more. */
+    if (!fits && kept->region.bytes && kept->nbytes == shared->nbytes) {
+        region_take(shared, kept);
+        return TRI_OK;
+    }
     shared->plain = fits ? kept->plain : tri_alloc_bulk(shared->nbytes);
     kept->plain = fits ? NULL : kept->plain;
     return shared->plain ? TRI_OK : TRI_ENOMEM;
@@ -109,7 +114,7 @@ static tri_status shared_create(tri_group *group, size_t nbytes, tri_group_memor
 
 static char *shared_bytes(const tri_shared *shared)
 {
-    return shared->direct ? shared->own.bytes : shared->plain;
+    return shared->plain ? shared->plain : shared->own.bytes;
 }
 
 tri_status tri_group_alloc_kept(tri_group *group, size_t nbytes, tri_group_memory *kept, void **out)
@@ -156,7 +161,7 @@ void tri_group_free_kept(tri_group *group, void *memory, bool shared, tri_group_
 {
     tri_shared *found = shared_remove(group->comm, memory);
     tri_group_memory_free(kept);
-    if (found && found->direct && shared) {
+    if (found && found->own.bytes && (shared || !found->direct)) {
         *kept = (tri_group_memory){.nbytes = found->nbytes, .region = found->own};
         found->own = (tri_region){0};
     } else if (found && !found->direct) {

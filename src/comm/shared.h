@@ -18,7 +18,7 @@ typedef struct tri_shared {
     tri_region own;
     tri_region *peers; /* [group->count], empty for this rank */
     char **base;       /* [group->count]: where each rank's memory lies for this rank */
-    void *plain;       /* instead, where not direct */
+    void *plain;       /* instead, where not direct; NULL: `own` serves there, as ordinary memory */
     struct tri_shared *next;
 } tri_shared;
 

@@ -259,8 +259,9 @@ static void keep_memory(spawn_rank *self, void *arg)
     tri_comm *comm = comm_spawn_open(self, NULL, NULL);
     if (!comm)
         return;
-    tri_group *world = tri_comm_world(comm), *other = NULL;
+    tri_group *world = tri_comm_world(comm), *other = NULL, *alone = NULL;
     SPAWN_CHECK(self, tri_group_split(world, 0, self->world - self->rank, &other) == TRI_OK);
+    SPAWN_CHECK(self, tri_group_split(world, self->rank, 0, &alone) == TRI_OK);
     for (int turn = 0; turn < 3; turn++) {
         tri_group *group = turn % 2 ? other : world;
         SPAWN_CHECK(self, tri_group_alloc_kept(group, nbytes, &kept, &memory) == TRI_OK);
@@ -276,6 +277,13 @@ static void keep_memory(spawn_rank *self, void *arg)
         tri_group_free_kept(group, memory, true, &kept);
         SPAWN_CHECK(self, (kept.region.bytes != NULL) == direct && (kept.plain != NULL) == !direct);
         before = memory;
+        /* A group that does not share memory takes the shared kind too, and leaves it for one that does. */
+        SPAWN_CHECK(self, tri_group_alloc_kept(alone, nbytes, &kept, &memory) == TRI_OK);
+        SPAWN_CHECK(self, memory == before && !tri_shared_find(alone, memory, nbytes));
+        SPAWN_CHECK(self, ((float *)memory)[LARGEST - 1] == data[0]);
+        tri_group_free_kept(alone, memory, false, &kept);
+        SPAWN_CHECK(self, (kept.region.bytes != NULL) == direct && (kept.plain != NULL) == !direct);
+        SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
     }
     SPAWN_CHECK(self, tri_group_alloc_kept(world, nbytes / 2, &kept, &memory) == TRI_OK);
     SPAWN_CHECK(self, ((float *)memory)[0] == 0 && (kept.plain || kept.region.bytes));
@@ -283,6 +291,7 @@ static void keep_memory(spawn_rank *self, void *arg)
     tri_group_free_kept(world, memory, false, &kept); /* whoever may still write there has it alone */
     SPAWN_CHECK(self, !kept.region.bytes && (kept.plain != NULL) == !direct);
     tri_group_memory_free(&kept);
+    tri_group_destroy(alone);
     tri_group_destroy(other);
     tri_comm_leave(comm);
 }
