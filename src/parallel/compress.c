@@ -83,11 +83,11 @@ tri_status tri_compress_memory(const tri_compress_setup *setup, const tri_params
     return TRI_OK;
 }
 
-double tri_compress_value_nbytes(const tri_parallel_config *config)
+double tri_compress_value_nbytes(const tri_parallel_config *config, bool undoes)
 {
     enum { SIDE = 1024, RANKS = 8 };
     const tri_compress_span matrix = {.count = SIDE * SIDE, .rows = SIDE, .columns = SIDE};
-    const tri_compress_setup sum = {.config = config, .spans = &matrix, .span_count = 1};
+    const tri_compress_setup sum = {.config = config, .spans = &matrix, .span_count = 1, .undoes = undoes};
     const tri_compress_ops *ops = tri_compress_find(config);
     return ops ? (double)ops->nbytes(&sum, RANKS) / (SIDE * SIDE) : 0;
 }

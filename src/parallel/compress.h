@@ -27,6 +27,7 @@ typedef struct tri_compress_setup {
     int span_count;
     int threads;
     bool forgets; /* what is lost is lost: nothing is kept from one sum to the next */
+    bool undoes;  /* undo may be called: what is kept is held twice */
 } tri_compress_setup;
 
 typedef struct tri_compress tri_compress;
@@ -45,6 +46,9 @@ typedef struct tri_compress_ops {
     tri_status (*turn_again)(tri_compress *compress); /* NULL: two legs are all */
     /* The spans of `values` are the sum. */
     tri_status (*take)(tri_compress *compress, float *values);
+    /* The sum that was taken last counts for nothing: what is kept is what it was before that. On all ranks, once;
+     * with setup->undoes. */
+    void (*undo)(tri_compress *compress);
     /* Waits for what is under way. */
     void (*destroy)(tri_compress *compress);
 } tri_compress_ops;
@@ -70,7 +74,7 @@ int tri_compress_spans(const tri_parallel_config *config, const tri_params *para
 tri_status tri_compress_memory(const tri_compress_setup *setup, const tri_params *params, int first, int end, int ranks,
                                size_t *nbytes);
 /* Bytes of an element of a large matrix; 0: nothing is compressed. */
-double tri_compress_value_nbytes(const tri_parallel_config *config);
+double tri_compress_value_nbytes(const tri_parallel_config *config, bool undoes);
 int64_t tri_compress_count(const tri_compress_span *spans, int span_count);
 
 void tri_compress_destroy(tri_compress *compress);

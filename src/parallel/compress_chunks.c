@@ -18,7 +18,7 @@ typedef struct compress_chunks {
     tri_group *group;
     tri_compress_span *spans;
     int span_count;
-    bool feeds_back;
+    bool feeds_back, undoes;
     int rank, ranks;
     int64_t count;
     int64_t *firsts;       /* [ranks + 1]: elements */
@@ -26,7 +26,8 @@ typedef struct compress_chunks {
     float *values; /* [count]: this rank's, spans end to end; between sums: what was lost of them; then the sum */
     float *lost;   /* [count], where it feeds back: what is left while `values` holds the sum */
     float *chunk;  /* the sum of this rank's chunk; between sums: what was lost of it */
-    char *sent, *received, *summed; /* bytes: of all chunks; of mine from all; of all sums */
+    float *lost_before, *chunk_before; /* where it undoes: the two before the last sum */
+    char *sent, *received, *summed;    /* bytes: of all chunks; of mine from all; of all sums */
     tri_work *work;
     char name[48];
 } compress_chunks;
@@ -45,6 +46,8 @@ void tri_chunks_destroy(tri_compress *compress)
     tri_free(chunks->values);
     tri_free(chunks->lost);
     tri_free(chunks->chunk);
+    tri_free(chunks->lost_before);
+    tri_free(chunks->chunk_before);
     tri_free(chunks->sent);
     tri_free(chunks->received);
     tri_free(chunks->summed);
@@ -66,14 +69,15 @@ static int64_t chunk_first(int64_t count, int rank, int ranks)
 size_t tri_chunks_nbytes(const tri_compress_setup *setup, const tri_codec *codec, int ranks)
 {
     int64_t count = tri_compress_count(setup->spans, setup->span_count), largest = 0;
-    size_t all = 0, arrays = codec->feeds_back && !setup->forgets ? 2 : 1;
+    bool keeps = codec->feeds_back && !setup->forgets, undoes = keeps && setup->undoes;
+    size_t all = 0, arrays = undoes ? 3 : keeps ? 2 : 1;
     for (int r = 0; r < ranks; r++) {
         int64_t chunk = chunk_first(count, r + 1, ranks) - chunk_first(count, r, ranks);
         all += codec->nbytes(setup->config, chunk);
         largest = chunk > largest ? chunk : largest;
     }
     size_t received = (size_t)ranks * codec->nbytes(setup->config, largest);
-    return (arrays * (size_t)count + (size_t)largest) * sizeof(float) + 2 * all + received;
+    return (arrays * (size_t)count + (undoes ? 2 : 1) * (size_t)largest) * sizeof(float) + 2 * all + received;
 }
 
 static tri_status chunks_cut(compress_chunks *chunks)
@@ -93,6 +97,15 @@ static tri_status chunks_cut(compress_chunks *chunks)
     return TRI_OK;
 }
 
+static tri_status allocate_before(compress_chunks *chunks)
+{
+    if (!chunks->undoes)
+        return TRI_OK;
+    chunks->lost_before = tri_alloc_bulk((size_t)chunks->count * sizeof(float));
+    chunks->chunk_before = tri_alloc_bulk((size_t)chunk_count(chunks, chunks->rank) * sizeof(float) + 1);
+    return chunks->lost_before && chunks->chunk_before ? TRI_OK : TRI_ENOMEM;
+}
+
 static tri_status chunks_allocate(compress_chunks *chunks)
 {
     size_t all = 0, mine = 0;
@@ -107,10 +120,9 @@ static tri_status chunks_allocate(compress_chunks *chunks)
     chunks->sent = tri_alloc_bulk(all + 1);
     chunks->summed = tri_alloc_bulk(all + 1);
     chunks->received = tri_alloc_bulk(mine + 1);
-    return chunks->values && (chunks->lost || !chunks->feeds_back) && chunks->chunk && chunks->sent && chunks->summed &&
-                   chunks->received
-               ? TRI_OK
-               : TRI_ENOMEM;
+    bool there = chunks->values && (chunks->lost || !chunks->feeds_back) && chunks->chunk && chunks->sent &&
+                 chunks->summed && chunks->received;
+    return there ? allocate_before(chunks) : TRI_ENOMEM;
 }
 
 tri_status tri_chunks_create(const tri_compress_setup *setup, const tri_compress_ops *ops, const tri_codec *codec,
@@ -126,6 +138,7 @@ tri_status tri_chunks_create(const tri_compress_setup *setup, const tri_compress
     chunks->rank = tri_group_rank(setup->group);
     chunks->ranks = tri_group_count(setup->group);
     chunks->feeds_back = codec->feeds_back && !setup->forgets;
+    chunks->undoes = chunks->feeds_back && setup->undoes;
     chunks->span_count = setup->span_count;
     chunks->count = tri_compress_count(setup->spans, setup->span_count);
     chunks->spans = tri_spans_copy(setup);
@@ -141,6 +154,13 @@ tri_status tri_chunks_create(const tri_compress_setup *setup, const tri_compress
     return TRI_OK;
 }
 
+static void swap(float **a, float **b)
+{
+    float *array = *a;
+    *a = *b;
+    *b = array;
+}
+
 static tri_status wait_leg(compress_chunks *chunks)
 {
     tri_work *work = chunks->work;
@@ -152,8 +172,10 @@ tri_status tri_chunks_send(tri_compress *compress, const float *values)
 {
     compress_chunks *chunks = tri_container_of(compress, compress_chunks, base);
     size_t nbytes = (size_t)chunks->count * sizeof(float);
+    if (chunks->undoes)
+        swap(&chunks->lost, &chunks->lost_before);
     if (chunks->feeds_back)
-        memcpy(chunks->values, chunks->lost, nbytes);
+        memcpy(chunks->values, chunks->undoes ? chunks->lost_before : chunks->lost, nbytes);
     else
         memset(chunks->values, 0, nbytes);
     tri_spans_add(chunks->spans, chunks->span_count, values, chunks->values);
@@ -174,6 +196,8 @@ tri_status tri_chunks_turn(tri_compress *compress)
     TRI_TRY(wait_leg(chunks));
     if (!chunks->feeds_back)
         memset(chunks->chunk, 0, (size_t)count * sizeof(float));
+    if (chunks->undoes)
+        memcpy(chunks->chunk_before, chunks->chunk, (size_t)count * sizeof(float));
     const char *bytes = chunks->received;
     for (int r = 0; r < chunks->ranks; bytes += chunks->theirs[r++])
         chunks->codec->add(chunks->config, bytes, count, chunks->chunk);
@@ -196,4 +220,13 @@ tri_status tri_chunks_take(tri_compress *compress, float *values)
         chunks->codec->add(chunks->config, bytes, chunk_count(chunks, r), chunks->values + chunks->firsts[r]);
     tri_spans_put(chunks->spans, chunks->span_count, chunks->values, values);
     return TRI_OK;
+}
+
+void tri_chunks_undo(tri_compress *compress)
+{
+    compress_chunks *chunks = tri_container_of(compress, compress_chunks, base);
+    TRI_ASSERT(chunks->undoes || !chunks->feeds_back);
+    swap(&chunks->lost, &chunks->lost_before);
+    if (chunks->undoes)
+        swap(&chunks->chunk, &chunks->chunk_before);
 }

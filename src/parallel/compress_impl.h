@@ -29,6 +29,7 @@ size_t tri_chunks_nbytes(const tri_compress_setup *setup, const tri_codec *codec
 tri_status tri_chunks_send(tri_compress *compress, const float *values);
 tri_status tri_chunks_turn(tri_compress *compress);
 tri_status tri_chunks_take(tri_compress *compress, float *values);
+void tri_chunks_undo(tri_compress *compress);
 void tri_chunks_destroy(tri_compress *compress);
 
 /* A sum of that kind in two bits an element, with feedback: for what another row's bytes do not say. No row itself. */
@@ -37,7 +38,8 @@ size_t tri_two_bits_sum_nbytes(const tri_compress_setup *setup, int ranks);
 
 /* The slots of a row of that kind. */
 #define TRI_CHUNKS_SLOTS                                                                                               \
-    .send = tri_chunks_send, .turn = tri_chunks_turn, .take = tri_chunks_take, .destroy = tri_chunks_destroy
+    .send = tri_chunks_send, .turn = tri_chunks_turn, .take = tri_chunks_take, .undo = tri_chunks_undo,                \
+    .destroy = tri_chunks_destroy
 
 /* packed, the spans end to end, grows by their elements. */
 void tri_spans_add(const tri_compress_span *spans, int span_count, const float *values, float *packed);

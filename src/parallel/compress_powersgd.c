@@ -36,10 +36,12 @@ typedef struct compress_powersgd {
     int threads;
     bool forgets;
     int64_t count, left_count, right_count;
-    float *values, *lefts, *rights; /* of all matrices, one after the other; values: what P Q' does not say */
-    tri_compress *rest;             /* sums `values`, and keeps what is lost; NULL: it stays in `values` */
-    uint16_t *halves;               /* lefts or rights on their way, bf16 */
-    uint64_t redrawn;               /* columns that had nothing to say and were drawn anew */
+    float *values, *lefts, *rights;       /* of all matrices, one after the other; values: what P Q' does not say */
+    tri_compress *rest;                   /* sums `values`, and keeps what is lost; NULL: it stays in `values` */
+    uint16_t *halves;                     /* lefts or rights on their way, bf16 */
+    uint64_t redrawn;                     /* columns that had nothing to say and were drawn anew */
+    float *values_before, *rights_before; /* before the last sum; NULL: `values` are not kept, or nothing is undone */
+    uint64_t redrawn_before;
     tri_work *work;
     char name[48];
 } compress_powersgd;
@@ -67,6 +69,8 @@ static void powersgd_destroy(tri_compress *compress)
     tri_free(low->values);
     tri_free(low->lefts);
     tri_free(low->rights);
+    tri_free(low->values_before);
+    tri_free(low->rights_before);
     tri_free(low->halves);
     tri_free(low);
 }
@@ -115,6 +119,21 @@ static bool sends_rest(const tri_parallel_config *config)
     return strcmp(config->compress_rest, "none") != 0;
 }
 
+/* `values` are kept where nothing else keeps what is lost of them. */
+static bool keeps_values(const tri_compress_setup *setup)
+{
+    return !setup->forgets && !sends_rest(setup->config);
+}
+
+static tri_status allocate_before(compress_powersgd *low, const tri_compress_setup *setup)
+{
+    if (!setup->undoes)
+        return TRI_OK;
+    low->rights_before = tri_alloc_bulk((size_t)low->right_count * sizeof(float));
+    low->values_before = keeps_values(setup) ? tri_alloc_bulk((size_t)low->count * sizeof(float)) : NULL;
+    return low->rights_before && (low->values_before || !keeps_values(setup)) ? TRI_OK : TRI_ENOMEM;
+}
+
 /* `values` as a sum of its own. */
 static tri_compress_setup rest_setup(const tri_compress_setup *setup, tri_compress_span *all)
 {
@@ -135,7 +154,8 @@ static size_t powersgd_nbytes(const tri_compress_setup *setup, int ranks)
         lefts += rank_of(setup->config, &setup->spans[s]) * setup->spans[s].rows;
         rights += rank_of(setup->config, &setup->spans[s]) * setup->spans[s].columns;
     }
-    size_t nbytes = (size_t)(all.count + lefts + rights) * sizeof(float);
+    int64_t before = setup->undoes ? rights + (keeps_values(setup) ? all.count : 0) : 0;
+    size_t nbytes = (size_t)(all.count + lefts + rights + before) * sizeof(float);
     nbytes += (size_t)(lefts > rights ? lefts : rights) * sizeof(uint16_t);
     return nbytes + (sends_rest(setup->config) ? tri_two_bits_sum_nbytes(&rest, ranks) : 0);
 }
@@ -156,6 +176,8 @@ static tri_status powersgd_create(const tri_compress_setup *setup, tri_compress 
     tri_compress_span all;
     const tri_compress_setup rest = rest_setup(setup, &all);
     tri_status status = powersgd_allocate(low, setup->config);
+    if (status == TRI_OK)
+        status = allocate_before(low, setup);
     if (status == TRI_OK && sends_rest(setup->config))
         status = tri_two_bits_create(&rest, &low->rest);
     if (status != TRI_OK) {
@@ -312,9 +334,18 @@ static tri_status leg_end(compress_powersgd *low, float *values, int64_t count)
     return tri_convert(values, TRI_F32, low->halves, TRI_BF16, count);
 }
 
+static void copy(float *to, const float *from, int64_t count)
+{
+    if (to)
+        memcpy(to, from, (size_t)count * sizeof(float));
+}
+
 static tri_status powersgd_send(tri_compress *compress, const float *values)
 {
     compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
+    copy(low->values_before, low->values, low->count);
+    copy(low->rights_before, low->rights, low->right_count);
+    low->redrawn_before = low->redrawn;
     if (low->forgets || low->rest)
         memset(low->values, 0, (size_t)low->count * sizeof(float));
     tri_spans_add(low->spans, low->span_count, values, low->values);
@@ -357,6 +388,18 @@ static tri_status powersgd_take(tri_compress *compress, float *values)
     return TRI_OK;
 }
 
+static void powersgd_undo(tri_compress *compress)
+{
+    compress_powersgd *low = tri_container_of(compress, compress_powersgd, base);
+    TRI_ASSERT(low->rights_before);
+    memcpy(low->rights, low->rights_before, (size_t)low->right_count * sizeof(float));
+    if (low->values_before)
+        memcpy(low->values, low->values_before, (size_t)low->count * sizeof(float));
+    low->redrawn = low->redrawn_before;
+    if (low->rest)
+        low->rest->ops->undo(low->rest);
+}
+
 const tri_compress_ops tri_compress_powersgd = {
     .name = "powersgd",
     .does = "each matrix as a product of two thin ones, the rest in two bits; what is lost is added to the next sum",
@@ -367,5 +410,6 @@ const tri_compress_ops tri_compress_powersgd = {
     .turn = powersgd_turn,
     .turn_again = powersgd_turn_again,
     .take = powersgd_take,
+    .undo = powersgd_undo,
     .destroy = powersgd_destroy,
 };

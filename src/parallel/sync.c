@@ -208,7 +208,7 @@ static tri_status sums_memory(const tri_sync_setup *setup, tri_sync_place place,
     if (is_diloco(config))
         return tri_outer_nbytes(config, setup->params, place.ranks, &bytes->outer);
     if (ops_find(config) == &tri_sync_ddp && tri_compress_is_used(config, place.ranks, true))
-        TRI_TRY(tri_sync_compressed_nbytes(config, setup->params, place.ranks, &compressed));
+        TRI_TRY(tri_sync_compressed_nbytes(setup, place.ranks, &compressed));
     bytes->gradients += compressed;
     return TRI_OK;
 }

@@ -104,6 +104,7 @@ typedef struct tri_sync_setup {
     int threads;                     /* of this rank */
     bool between_hosts;              /* not all ranks are on one */
     bool whole_gradients;            /* the batch is computed in pieces, which are added before the sum over ranks */
+    bool undoes;                     /* undo may be called */
     const tri_sync_servers *servers; /* NULL: there are none */
     tri_sync_kept *kept;             /* the same for all syncs of this store, or NULL: none */
 } tri_sync_setup;
@@ -132,6 +133,9 @@ typedef struct tri_sync_ops {
     /* Waits until the slice of the sum is complete in grads[0], with the tail; or, where there are pieces, the sums of
      * these. Those of ties are apart until they are folded. */
     tri_status (*finish)(tri_sync *sync, tri_sync_slice *slice);
+    /* The sums that finish left count for nothing, on any rank: what goes on from step to step is what it was before.
+     * Once for each finish, with setup->undoes. NULL: nothing goes on. */
+    void (*undo)(tri_sync *sync);
     /* Adds the sums of ties to those of their entries; between the two, what this rank has of the sum of a gradient
      * (numbers as tri_params_tail() has them) that several stages make. NULL, both: all is in grads[0]. */
     void (*fold)(tri_sync *sync);

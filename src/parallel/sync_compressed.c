@@ -150,7 +150,8 @@ static tri_status plan_sums(sync_compressed *small, const tri_sync_setup *setup)
                                         .group = small->leaders,
                                         .name = small->buckets.items[b].name,
                                         .spans = spans,
-                                        .threads = setup->threads};
+                                        .threads = setup->threads,
+                                        .undoes = setup->undoes};
         of_bucket.span_count = tri_compress_spans(setup->config, small->params, first, end, false, spans);
         if (of_bucket.span_count > 0 && small->leaders)
             status = tri_compress_find(setup->config)->create(&of_bucket, &small->sums[b]);
@@ -159,12 +160,13 @@ static tri_status plan_sums(sync_compressed *small, const tri_sync_setup *setup)
     return status == TRI_OK ? allocate_exact(small) : status;
 }
 
-tri_status tri_sync_compressed_nbytes(const tri_parallel_config *config, const tri_params *params, int ranks,
-                                      size_t *nbytes)
+tri_status tri_sync_compressed_nbytes(const tri_sync_setup *setup, int ranks, size_t *nbytes)
 {
+    const tri_parallel_config *config = setup->config;
+    const tri_params *params = setup->params;
     int entries = tri_params_tail(params) + 1;
     tri_buckets buckets;
-    tri_compress_setup of_bucket = {.config = config};
+    tri_compress_setup of_bucket = {.config = config, .undoes = setup->undoes};
     tri_status status = tri_buckets_init(&buckets, params, config->bucket_kib * 1024);
     *nbytes = 0;
     for (int b = 0; b < buckets.count && status == TRI_OK; b++) {
@@ -342,6 +344,14 @@ static tri_status compressed_finish(tri_sync *sync, tri_sync_slice *slice)
     return status;
 }
 
+static void compressed_undo(tri_sync *sync)
+{
+    sync_compressed *small = tri_container_of(sync, sync_compressed, base);
+    for (int b = 0; small->base.step >= small->after && b < small->buckets.count; b++)
+        if (small->sums[b])
+            small->sums[b]->ops->undo(small->sums[b]);
+}
+
 const tri_sync_ops tri_sync_compressed = {
     .name = "compressed",
     .does = "every rank has all weights and all gradients, which cross between hosts compressed",
@@ -349,5 +359,6 @@ const tri_sync_ops tri_sync_compressed = {
     .begin = compressed_begin,
     .ready = compressed_ready,
     .finish = compressed_finish,
+    .undo = compressed_undo,
     .destroy = compressed_destroy,
 };

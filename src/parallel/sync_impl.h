@@ -13,8 +13,7 @@ extern const tri_sync_ops tri_sync_ddp, tri_sync_zero1, tri_sync_zero2, tri_sync
 extern const tri_sync_ops tri_sync_compressed;
 
 /* Bytes that sums of so many ranks take there, besides gradients. */
-tri_status tri_sync_compressed_nbytes(const tri_parallel_config *config, const tri_params *params, int ranks,
-                                      size_t *nbytes);
+tri_status tri_sync_compressed_nbytes(const tri_sync_setup *setup, int ranks, size_t *nbytes);
 
 /* Does the strategy take setup->kept, and leave its arrays there? */
 bool tri_sync_keeps(const tri_parallel_config *config);

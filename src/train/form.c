@@ -43,8 +43,7 @@ tri_status tri_job_form_moves(tri_job *job)
     }
     /* Clipping, the loss scale, guards that skip and ties need all sums at once; pieces of the batch write all
      * gradients before any is ready. */
-    bool skips =
-        job->scale.now > 0 || job->guard.on_nonfinite >= TRI_GUARD_SKIP || job->guard.on_spike >= TRI_GUARD_SKIP;
+    bool skips = job->scale.now > 0 || tri_guard_skips(&job->config);
     job->ahead = job->sync->ahead && job->config.optim.clip_norm == 0 && !skips && job->params->tie_count == 0 &&
                  job->graph && job->waves.shards == job->shard_count;
     tri_job_waves_plan(job);

@@ -36,11 +36,6 @@ tri_status tri_guard_skip_check(const tri_config *config, const char *what, cons
         return tri_fail(TRI_ECONFIG,
                         "%s wants all workers to skip the same steps: parallel.sync %s lets each go by itself (%s)",
                         what, config->parallel.sync, besides);
-    if (strcmp(config->parallel.compress, "none") != 0)
-        return tri_fail(TRI_ECONFIG,
-                        "%s sends gradients that may be no numbers, which parallel.compress %s would keep in its error "
-                        "feedback (%s)",
-                        what, config->parallel.compress, besides);
     return TRI_OK;
 }
 
@@ -58,10 +53,17 @@ tri_status tri_guard_check(const tri_config *config)
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
         char what[64];
         snprintf(what, sizeof(what), "%s %.16s", rows[i].key, rows[i].text);
-        if (act_of(rows[i].text) >= TRI_GUARD_SKIP)
+        /* Workers that go by themselves can each leave its own step out; the mean of losses would be each one's too. */
+        bool own = i == 0 && act_of(rows[i].text) == TRI_GUARD_SKIP && tri_sync_is_apart(&config->parallel);
+        if (act_of(rows[i].text) >= TRI_GUARD_SKIP && !own)
             TRI_TRY(tri_guard_skip_check(config, what, "stop can be had"));
     }
     return TRI_OK;
+}
+
+bool tri_guard_skips(const tri_config *config)
+{
+    return act_of(config->train.on_nonfinite) >= TRI_GUARD_SKIP || act_of(config->train.on_spike) >= TRI_GUARD_SKIP;
 }
 
 bool tri_guard_copies(const tri_config *config)
@@ -168,10 +170,10 @@ tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text)
     tri_event_write(&(tri_event){.start_ns = tri_now_ns(), .what = event, .rank = job->rank});
     if (tri_job_follows(job))
         return TRI_OK;
-    if (job->rank == 0) {
+    if (job->rank == 0 || tri_sync_is_apart(&job->config.parallel)) /* nobody else sees what one of these does */
         tri_log(TRI_LOG_WARN, "%s", text);
+    if (job->rank == 0)
         tri_job_live_event(job, event, text);
-    }
     return job->metrics ? tri_metrics_write_event(job->metrics, job->step, event, text) : TRI_OK;
 }
 

@@ -60,16 +60,17 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                               .progress_arg = given->progress_arg};
     if (!tri_dtype_find(config->train.precision, &setup->precision))
         return tri_fail(TRI_ECONFIG, "train.precision: want f32, bf16 or f16, got '%s'", config->train.precision);
-    setup->job = (tri_plan_job){.batch = config->train.batch,
-                                .shards = config->train.shards,
-                                .shards_at_once = config->train.shards_at_once,
-                                .steps = tri_sampler_steps(&sampler),
-                                .states = tri_optim_states(&config->optim),
-                                .clips = config->optim.clip_norm > 0 || setup->precision == TRI_F16,
-                                .half = setup->precision != TRI_F32,
-                                .overlap = config->parallel.overlap,
-                                .compress_nbytes = tri_compress_value_nbytes(&config->parallel),
-                                .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
+    setup->job =
+        (tri_plan_job){.batch = config->train.batch,
+                       .shards = config->train.shards,
+                       .shards_at_once = config->train.shards_at_once,
+                       .steps = tri_sampler_steps(&sampler),
+                       .states = tri_optim_states(&config->optim),
+                       .clips = config->optim.clip_norm > 0 || setup->precision == TRI_F16,
+                       .half = setup->precision != TRI_F32,
+                       .overlap = config->parallel.overlap,
+                       .compress_nbytes = tri_compress_value_nbytes(&config->parallel, tri_guard_skips(config)),
+                       .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
     return TRI_OK;
 }
 

@@ -31,6 +31,11 @@ tri_status tri_loss_scale_check(const tri_config *config)
                         (long long)train->loss_scale_init);
     if (strcmp(train->precision, "f16") != 0)
         return TRI_OK;
+    if (strcmp(config->parallel.compress, "none") != 0)
+        return tri_fail(TRI_ECONFIG,
+                        "train.precision f16 changes the scale of the gradients, of which parallel.compress %s would "
+                        "keep back some in the one before (bf16 has no loss scale)",
+                        config->parallel.compress);
     return tri_guard_skip_check(config, "train.precision f16", "bf16 has no loss scale");
 }
 

@@ -250,11 +250,20 @@ static tri_status step_judge(tri_job *job)
     return TRI_OK;
 }
 
+/* Of sums that count for nothing nothing stays. */
+static void sums_undo(tri_job *job)
+{
+    if (job->sync->ops->undo && tri_guard_skips(&job->config))
+        job->sync->ops->undo(job->sync);
+}
+
 /* Where the next step may begin before all sums are there nothing is clipped, and norm and pictures come last. */
 static tri_status move_weights(tri_job *job, tri_sync_slice slice)
 {
     if (!job->record.skipped)
         weights_step(job, slice);
+    else
+        sums_undo(job);
     if (job->roles.on)
         tri_job_mirror_move(job);
     if (job->ahead && (norm_is_wanted(job) || tri_job_show_wants_gradients(job)))
@@ -294,6 +303,7 @@ static tri_status sums_verify(tri_job *job, const tri_loader_batch *loaded, tri_
         if (tri_job_mirrors_due(job, job->step))
             TRI_TRY(tri_job_mirrors_compare(job, "mirrors", &same));
         TRI_TRY(same ? tri_job_verify_repair(job) : tri_job_mirrors_repair(job));
+        sums_undo(job);
         TRI_TRY(sums_make(job, loaded, slice));
     }
     return TRI_OK;
@@ -327,6 +337,7 @@ static tri_status step_agree(tri_job *job, const tri_loader_batch *loaded, tri_s
         if (same)
             return TRI_OK;
         TRI_TRY(tri_job_mirrors_repair(job));
+        sums_undo(job);
         TRI_TRY(tri_job_rest_take(job, &job->elastic.before, false));
         job->record = begun;
     }

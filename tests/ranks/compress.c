@@ -37,8 +37,8 @@ struct sum_case {
     const char *option, *value; /* one more, or NULL */
     void (*body)(sum_rank *rank);
     int threads;
-    bool forgets, few;
-    double bound;
+    bool forgets, undoes, few;
+    double bound; /* or a number of that test's own */
 };
 
 /* Of rank r, with few bits, so that true sums are exact. */
@@ -122,7 +122,8 @@ static void body_run(spawn_rank *self, void *arg)
                                 .spans = at->few ? few : both,
                                 .span_count = at->few ? 1 : 2,
                                 .threads = at->threads ? at->threads : 1,
-                                .forgets = at->forgets};
+                                .forgets = at->forgets,
+                                .undoes = at->undoes};
     tri_compress *sum = NULL;
     SPAWN_CHECK(self, tri_compress_find(&config)->create(&setup, &sum) == TRI_OK);
     if (sum)
@@ -266,6 +267,56 @@ static void what_is_no_number_stays_none(void **state)
         run_case(&(sum_case){.compress = names[i], .body = not_a_number});
 }
 
+/* --- sums that count for nothing --- */
+
+/* Rising sums; where `bad` is not 0, with sums in between that have it at one rank, and are undone. */
+static void sums_around(sum_rank *rank, float bad, float *values)
+{
+    for (int round = 0; round < 6; round++) {
+        fill(rank, values, element);
+        for (int64_t i = 0; i < COUNT; i++)
+            values[i] *= (float)(1 + round);
+        run_sum(rank, values);
+        for (int again = 0; bad != 0 && round % 2 == 0 && again < 2; again++) {
+            float spoilt[COUNT];
+            fill(rank, spoilt, element);
+            spoilt[3] = spoilt[SECOND + 7] = rank->self->rank == rank->self->world - 1 ? bad : 1;
+            run_sum(rank, spoilt);
+            rank->sum->ops->undo(rank->sum);
+        }
+    }
+}
+
+static void undone(sum_rank *rank)
+{
+    static float without[8][COUNT];
+    float values[COUNT], bad = (float)rank->at->bound;
+    sums_around(rank, bad, values);
+    if (bad == 0)
+        memcpy(without[rank->self->rank], values, sizeof(values));
+    SPAWN_CHECK(rank->self, memcmp(values, without[rank->self->rank], sizeof(values)) == 0);
+}
+
+static void a_sum_that_is_undone_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    static const char *const ways[][2] = {
+        {"bf16", "none"}, {"int8", "none"}, {"topk", "none"}, {"powersgd", "none"}, {"powersgd", "two_bits"}};
+    static const double bad[] = {0, NAN, INFINITY, -1e38, 5}; /* 0: none, what the others are compared with */
+    for (size_t i = 0; i < TRI_COUNT_OF(ways); i++)
+        for (int world = 2; world <= 5; world++)
+            for (size_t b = 0; b < TRI_COUNT_OF(bad); b++) {
+                sum_case at = {.compress = ways[i][0],
+                               .option = "compress_rest",
+                               .value = ways[i][1],
+                               .body = undone,
+                               .undoes = true,
+                               .bound = bad[b]};
+                if (!spawn_ranks(&(spawn_config){.kind = SPAWN_INPROC, .world = world}, body_run, &at))
+                    fail_msg("%s, rest %s, %d ranks, %g", ways[i][0], ways[i][1], world, bad[b]);
+            }
+}
+
 /* --- powersgd --- */
 
 static void low_rank(sum_rank *rank)
@@ -358,6 +409,7 @@ int main(void)
         cmocka_unit_test(what_one_sum_loses_comes_with_the_next),
         cmocka_unit_test(nothing_is_kept_where_it_forgets),
         cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(a_sum_that_is_undone_leaves_nothing_behind),
         cmocka_unit_test(powersgd_gives_sums_of_its_rank),
         cmocka_unit_test(what_thin_matrices_do_not_say_crosses_in_two_bits),
         cmocka_unit_test(threads_change_nothing),

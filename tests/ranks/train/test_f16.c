@@ -141,7 +141,7 @@ static void what_cannot_be_is_one_line(void **state)
     } cases[] = {
         {{"parallel.sync=local", NULL}, TRI_ECONFIG, "wants all workers to skip the same steps: parallel.sync local"},
         {{"parallel.sync=ps", NULL}, TRI_ECONFIG, "wants all workers to skip the same steps: parallel.sync ps"},
-        {{"parallel.compress=int8", NULL}, TRI_ECONFIG, "which parallel.compress int8 would keep"},
+        {{"parallel.compress=int8", NULL}, TRI_ECONFIG, "of which parallel.compress int8 would keep back some"},
         {{"train.loss_scale=1000", NULL}, TRI_ECONFIG, "train.loss_scale: want a power of two or 0, found 1000"},
         {{"train.loss_scale_init=3", NULL}, TRI_ECONFIG, "train.loss_scale_init: want a power of two, found 3"},
         {{"train.loss_scale=549755813888", "train.epochs=20", NULL},

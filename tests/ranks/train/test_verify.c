@@ -83,6 +83,8 @@ static const struct {
     {mlp, {"parallel.sync=zero2", "parallel.zero_ranks=2", NULL}, 6},
     {mlp, {"parallel.sync=zero3", "parallel.zero_ranks=2", NULL}, 6},
     {mlp, {"comm.order=any", NULL}, 3},
+    {mlp, {"parallel.compress=int8", "parallel.compress_between=ranks", "train.on_nonfinite=skip", NULL}, 3},
+    {gpt, {"parallel.compress=powersgd", "parallel.compress_between=ranks", "train.on_nonfinite=skip", NULL}, 4},
     {gpt, {NULL}, 3},
     {gpt, {"parallel.tensor=2", NULL}, 6},
     {gpt, {"parallel.pipeline=2", NULL}, 6},
