@@ -35,7 +35,8 @@ void tri_sections_fini(tri_sections *sections);
 tri_status tri_sections_measure(const tri_model *model, const tri_graph_config *config, double seconds,
                                 tri_sections *sections);
 
-/* One of them, about `seconds`. */
+/* One of them, about `seconds`. With config->slots several runs go up one after the other, then all of them down, as
+ * where micro-batches of a pipeline stand at the same time; seconds are those of one. */
 tri_status tri_section_measure(const tri_model *model, const tri_graph_config *config, double seconds,
                                tri_section *section);
 

@@ -88,6 +88,11 @@ static tri_status no_gather(void *arg, const void *in, void *out, int64_t count,
     return TRI_OK;
 }
 
+static int slot_count(const tri_graph_config *config)
+{
+    return config->slots > 1 ? config->slots : 1;
+}
+
 static tri_status trial_open(const tri_model *model, const tri_graph_config *config, const tri_section *section,
                              trial *t)
 {
@@ -104,7 +109,7 @@ static tri_status trial_open(const tri_model *model, const tri_graph_config *con
     tri_graph_config own = *config;
     own.first_node = section->first_node;
     own.end_node = section->end_node;
-    own.slots = 1;
+    own.slots = slot_count(config);
     TRI_TRY(tri_graph_compile(model, t->params, &own, &t->graph));
     tri_graph_across_set(t->graph, &(tri_op_ranks){.sum = no_sum, .gather = no_gather});
     return trial_allocate(config, t);
@@ -115,11 +120,15 @@ static tri_status trial_run(const tri_graph_config *config, trial *t, double *se
     tri_batch batch = {config->shards, t->rows, t->first_sample, t->input, t->target};
     const float(*sums)[TRI_LOSS_COLUMNS];
     int64_t start_ns = tri_now_ns();
-    tri_graph_slot_enter(t->graph, 0, &t->places);
-    TRI_TRY(tri_graph_forward(t->graph, &batch, 0, config->training, &sums));
-    if (config->training)
+    for (int slot = 0; slot < slot_count(config); slot++) {
+        tri_graph_slot_enter(t->graph, slot, &t->places);
+        TRI_TRY(tri_graph_forward(t->graph, &batch, 0, config->training, &sums));
+    }
+    for (int slot = 0; config->training && slot < slot_count(config); slot++) {
+        tri_graph_slot_enter(t->graph, slot, &t->places);
         TRI_TRY(tri_graph_backward(t->graph, NULL, NULL));
-    *seconds = (double)(tri_now_ns() - start_ns) / 1e9;
+    }
+    *seconds = (double)(tri_now_ns() - start_ns) / 1e9 / slot_count(config);
     return TRI_OK;
 }
 
@@ -144,7 +153,7 @@ static tri_status section_measure(const tri_model *model, const tri_graph_config
     double best = 0, spent = 0, once = 0;
     for (int run = 0; status == TRI_OK && run < MOST && (run < LEAST || spent < seconds); run++) {
         status = trial_run(config, &t, &once);
-        spent += once;
+        spent += once * slot_count(config);
         best = run == 0 || once < best ? once : best;
     }
     if (status == TRI_OK)

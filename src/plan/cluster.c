@@ -114,10 +114,15 @@ static double link_s(tri_plan_link link, double messages, double nbytes)
     return messages * link.latency_s + nbytes / link.bytes_per_s;
 }
 
+static double ways_of(tri_plan_call call)
+{
+    return call == TRI_PLAN_SUM || call == TRI_PLAN_OWN_SUM ? 2 : 1;
+}
+
 static double group_s(const tri_plan_cluster *cluster, tri_plan_edge edge, int rank, tri_plan_call call, double nbytes)
 {
     spread at = spread_of(cluster, edge, rank);
-    double ways = call == TRI_PLAN_SUM ? 2 : 1, groups = (double)at.workers / at.most;
+    double ways = ways_of(call), groups = (double)at.workers / at.most;
     if (call == TRI_PLAN_MESSAGE)
         return at.hosts > 1 ? link_s(cluster->network, 1, nbytes * at.workers) : link_s(cluster->local, 1, nbytes);
     /* Shares are blocks of different lengths, which every rank sends to their owners itself (comm/alg_direct.c). */
@@ -169,7 +174,7 @@ double tri_plan_call_nbytes(tri_plan_edge edge, tri_plan_call call, double nbyte
         return 0;
     if (call == TRI_PLAN_MESSAGE)
         return nbytes;
-    return (call == TRI_PLAN_SUM ? 2 : 1) * nbytes * (edge.count - 1) / edge.count;
+    return ways_of(call) * nbytes * (edge.count - 1) / edge.count;
 }
 
 bool tri_plan_call_hides(const tri_plan_cluster *cluster, tri_plan_edge edge)

@@ -81,17 +81,17 @@ static double tensor_run_s(const sums *v, const tri_plan_chunk *chunk)
         return 0;
     double nbytes = chunk->sum_nbytes * v->run_samples / chunk->sum_count;
     if (!v->job->half)
-        return chunk->sum_count * tri_plan_call_s(v->cluster, v->tensor, TRI_PLAN_SUM, nbytes);
+        return chunk->sum_count * tri_plan_call_s(v->cluster, v->tensor, TRI_PLAN_OWN_SUM, nbytes);
     double seconds = 0;
     for (int stride = 1; stride < v->tensor.count; stride *= 2)
-        seconds += tri_plan_call_s(v->cluster, (tri_plan_edge){2, stride}, TRI_PLAN_SUM, nbytes);
+        seconds += tri_plan_call_s(v->cluster, (tri_plan_edge){2, stride}, TRI_PLAN_OWN_SUM, nbytes);
     return chunk->sum_count * seconds;
 }
 
 static double tensor_run_nbytes(const sums *v, const tri_plan_chunk *chunk)
 {
     double all = chunk->sum_nbytes * v->run_samples;
-    return tri_plan_call_nbytes(v->tensor, TRI_PLAN_SUM, all);
+    return tri_plan_call_nbytes(v->tensor, TRI_PLAN_OWN_SUM, all);
 }
 
 /* Gradients of runs are added to those before: two arrays are read and one written, where a norm reads one. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * measure_calls.c: times calls of two lengths in all groups of a length at once, as a step makes them, and draws a line
- * through both. Memory is the group's, where gradients lie.
+ * through both. Memory is the group's, where gradients lie, but for sums of values that a rank has for itself.
  */
 #include "plan/measure_calls.h"
 
@@ -41,6 +41,8 @@ static tri_status trial_call(const trial *t)
     switch (t->call) {
     case TRI_PLAN_SUM:
         return tri_all_reduce(t->group, t->values, t->values, count, TRI_F32, TRI_REDUCE_SUM, NULL);
+    case TRI_PLAN_OWN_SUM:
+        return tri_all_reduce(t->group, t->whole, t->whole, count, TRI_F32, TRI_REDUCE_SUM, NULL);
     case TRI_PLAN_SCATTER:
         return tri_reduce_scatter(t->group, t->values, t->whole, share, TRI_F32, TRI_REDUCE_SUM, NULL);
     case TRI_PLAN_GATHER:

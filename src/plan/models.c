@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "parallel/schedule.h"
 
 #define RATE_S       0.03 /* of measuring the peak */
 #define RATE_SHARE   0.6  /* of the peak that products reach, where none was measured */
@@ -197,11 +198,14 @@ static bool is_measured(const tri_plan_models *models)
     return !gflops;
 }
 
-/* What a run of the whole model takes by the sum of its sections, which find more in caches, the more so the shorter
- * the run: where it fits and is short, else 1. */
-static tri_status whole_measure(const tri_plan_models *models, const tri_plan_variant *variant, int64_t shards,
-                                double free_nbytes, const double *seconds, double *factor)
+/* What a run of the whole model takes by the sum of its sections, where it fits and is short, else 1. Sections find
+ * more in caches, the more so the shorter the run and the more runs stand at a time; but each by itself has ends of its
+ * own, which count where many of them do little. */
+static tri_status whole_measure(const tri_plan_models *models, const tri_plan_variant *variant,
+                                const tri_plan_timing *timing, double free_nbytes, double *factor)
 {
+    const double *seconds = timing->seconds;
+    int64_t shards = timing->shards;
     const tri_sections *sections = &variant->sections;
     tri_section whole = {.end_node = (int)variant->model->nodes.count, .layer = "the whole model"};
     int64_t rows = tri_plan_rows(&models->setup->job);
@@ -217,56 +221,100 @@ static tri_status whole_measure(const tri_plan_models *models, const tri_plan_va
     while (shards > 1 && sum * (double)(rows * shards) > WHOLE_S)
         shards /= 2;
     if (models->estimated || sum * (double)(rows * shards) > 4 * WHOLE_S ||
-        !run_fits(models, &whole, free_nbytes, &rows, &shards))
+        !run_fits(models, &whole, free_nbytes / timing->standing, &rows, &shards))
         return TRI_OK;
     tri_graph_config config = graph_config(models, rows, shards);
+    for (config.slots = timing->standing; config.slots > 1; config.slots--)
+        if (sum * (double)(rows * shards * config.slots) <= WHOLE_S)
+            break;
     tri_status status = TRI_OK;
     if (models->crew->computes)
         status = tri_section_measure(variant->model, &config, SECTION_S, &whole);
     figure = whole.seconds / slowest_speed(models);
     TRI_TRY(tri_plan_crew_status(models->crew, status));
     TRI_TRY(tri_plan_crew_agree(models->crew, &figure, 1));
-    *factor = figure > sum ? figure / sum : 1;
+    *factor = figure / sum;
     return TRI_OK;
 }
 
-static tri_status timing_make(tri_plan_models *models, const tri_plan_variant *variant, int64_t shards, double *seconds)
+/* Each section alone. */
+static tri_status sections_time(tri_plan_models *models, const tri_plan_variant *variant, double free_nbytes,
+                                tri_plan_timing *timing)
 {
     tri_status status = TRI_OK;
-    double free_nbytes = -tri_plan_host_memory(1), factor = 1;
-    if (is_measured(models)) {
-        TRI_TRY(tri_plan_crew_agree(models->crew, &free_nbytes, 1)); /* the least */
-        for (int s = 0; s < variant->sections.count && status == TRI_OK; s++)
-            if (section_like(&variant->sections, s) == s)
-                status = section_time(models, variant, s, shards, -free_nbytes / tri_plan_crew_count(models->crew),
-                                      &seconds[s]);
-        TRI_TRY(tri_plan_crew_status(models->crew, status));
-    }
-    TRI_TRY(timing_finish(models, &variant->sections, seconds));
+    for (int s = 0; is_measured(models) && s < variant->sections.count && status == TRI_OK; s++)
+        if (section_like(&variant->sections, s) == s)
+            status = section_time(models, variant, s, timing->shards, free_nbytes, &timing->seconds[s]);
+    TRI_TRY(tri_plan_crew_status(models->crew, status));
+    return timing_finish(models, &variant->sections, timing->seconds);
+}
+
+/* other: one of runs of the same length, whose sections are the same; NULL: there is none. */
+static tri_status timing_make(tri_plan_models *models, const tri_plan_variant *variant, const tri_plan_timing *other,
+                              tri_plan_timing *timing)
+{
+    double free_nbytes = -tri_plan_host_memory(1);
+    TRI_TRY(tri_plan_crew_agree(models->crew, &free_nbytes, 1)); /* the least */
+    free_nbytes = -free_nbytes / tri_plan_crew_count(models->crew);
+    timing->factor = 1;
+    for (int s = 0; other && s < variant->sections.count; s++)
+        timing->seconds[s] = other->seconds[s] / other->factor;
+    if (!other)
+        TRI_TRY(sections_time(models, variant, free_nbytes, timing));
     if (is_measured(models))
-        TRI_TRY(
-            whole_measure(models, variant, shards, -free_nbytes / tri_plan_crew_count(models->crew), seconds, &factor));
+        TRI_TRY(whole_measure(models, variant, timing, free_nbytes, &timing->factor));
     for (int s = 0; s < variant->sections.count; s++)
-        seconds[s] *= factor;
+        timing->seconds[s] *= timing->factor;
     return TRI_OK;
 }
 
-static tri_status timing_find(tri_plan_models *models, tri_plan_variant *variant, int64_t shards,
+/* Of a pipeline's rank, in whole models: of a half model four micro-batches are two. */
+static tri_status standing_find(const tri_plan_models *models, const tri_layout *layout, int *standing)
+{
+    *standing = 1;
+    if (layout->pipeline == 1)
+        return TRI_OK;
+    int64_t each = tri_plan_run_shards(&models->setup->job, layout);
+    int64_t runs = (tri_plan_shards_of(&models->setup->job, layout->data) + each - 1) / each;
+    int most = 0, chunks = layout->pipeline * layout->chunks;
+    tri_pipe_schedule schedule;
+    tri_status status =
+        tri_pipe_schedule_make(layout->schedule, layout->pipeline, layout->chunks, (int)runs, true, &schedule);
+    if (status != TRI_OK)
+        return status == TRI_ECONFIG ? TRI_OK : status; /* its cost says why */
+    status = tri_pipe_schedule_check(&schedule);
+    for (int rank = 0; rank < layout->pipeline && status == TRI_OK; rank++) {
+        int here = 0;
+        for (int c = rank; c < chunks; c += layout->pipeline)
+            here += schedule.slots[c];
+        most = here > most ? here : most;
+    }
+    tri_pipe_schedule_fini(&schedule);
+    *standing = most > chunks ? (most + chunks / 2) / chunks : 1;
+    return status;
+}
+
+static tri_status timing_find(tri_plan_models *models, tri_plan_variant *variant, const tri_layout *layout,
                               const double **seconds)
 {
+    const tri_plan_timing *other = NULL;
+    tri_plan_timing timing = {.shards = tri_plan_run_shards(&models->setup->job, layout)};
+    TRI_TRY(standing_find(models, layout, &timing.standing));
     for (size_t i = 0; i < variant->timings.count; i++) {
-        const tri_plan_timing *timing = tri_vector_at(&variant->timings, i);
-        *seconds = timing->seconds;
-        if (timing->shards == shards)
+        const tri_plan_timing *found = tri_vector_at(&variant->timings, i);
+        *seconds = found->seconds;
+        if (found->shards == timing.shards && found->standing == timing.standing)
             return TRI_OK;
+        other = found->shards == timing.shards ? found : other;
     }
-    tri_plan_timing timing = {shards, tri_alloc_zero((size_t)variant->sections.count, sizeof(double))};
-    if (!timing.seconds || !tri_vector_push(&variant->timings, &timing)) {
-        tri_free(timing.seconds);
-        return TRI_ENOMEM;
-    }
+    timing.seconds = tri_alloc_zero((size_t)variant->sections.count, sizeof(double));
+    tri_status status = timing.seconds ? timing_make(models, variant, other, &timing) : TRI_ENOMEM;
     *seconds = timing.seconds;
-    return timing_make(models, variant, shards, timing.seconds);
+    if (status == TRI_OK && !tri_vector_push(&variant->timings, &timing))
+        status = TRI_ENOMEM;
+    if (status != TRI_OK)
+        tri_free(timing.seconds);
+    return status;
 }
 
 /* --- chunks --- */
@@ -383,7 +431,7 @@ tri_status tri_plan_models_chunks(tri_plan_models *models, const tri_layout *lay
     if (layout->pipeline * layout->chunks > variant->sections.count)
         return tri_fail(TRI_ECONFIG, "pipeline %d%s: the model has %d sections between places where it may be cut",
                         layout->pipeline, layout->chunks > 1 ? " in chunks" : "", variant->sections.count);
-    TRI_TRY(timing_find(models, variant, tri_plan_run_shards(&models->setup->job, layout), &seconds));
+    TRI_TRY(timing_find(models, variant, layout, &seconds));
     tri_stages *stages = tri_alloc_zero(1, sizeof(*stages));
     bool *seen = tri_alloc_zero(variant->model->params.count + 1, sizeof(bool));
     tri_status status = stages && seen ? stages_find(models, variant, layout, seconds, stages) : TRI_ENOMEM;

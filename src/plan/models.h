@@ -32,9 +32,11 @@ typedef struct tri_plan_setup {
     void *progress_arg;
 } tri_plan_setup;
 
-/* Seconds of a sample in each section, in runs of so many shards. */
+/* Seconds of a sample in each section, in runs of so many shards, of which the values of so many stand at a time. */
 typedef struct tri_plan_timing {
     int64_t shards;
+    int standing;
+    double factor;   /* in them: what the whole model takes by the sum of its sections alone */
     double *seconds; /* [sections] up and down */
 } tri_plan_timing;
 

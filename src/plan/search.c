@@ -166,29 +166,37 @@ static tri_status rows_of_chunks(const search *v, tri_layout layout, const tri_p
     return TRI_OK;
 }
 
-/* A mesh in stages of so many chunks, with all schedules for which that is right. */
-static tri_status rows_of_stages(const search *v, tri_layout layout)
+/* A mesh in stages of so many chunks, whose micro-batches stand as the schedule says. */
+static tri_status rows_of_stages(const search *v, tri_layout layout, bool *refused)
 {
-    bool refused = false;
     tri_plan_chunk *chunks = tri_alloc_zero((size_t)layout.pipeline * (size_t)layout.chunks, sizeof(*chunks));
     if (!chunks)
         return TRI_ENOMEM;
     tri_status status = tri_plan_models_chunks(v->models, &layout, chunks);
-    if (status == TRI_ECONFIG) {
-        refused = true;
+    *refused = status == TRI_ECONFIG;
+    if (*refused) {
+        layout.schedule = "";
         status = refuse(v, &layout, tri_last_error());
-    }
-    for (size_t i = 0; i < TRI_COUNT_OF(schedules) && status == TRI_OK && !refused && layout.pipeline > 1; i++) {
+    } else if (status == TRI_OK)
+        status = rows_of_chunks(v, layout, chunks);
+    tri_free(chunks);
+    return status;
+}
+
+/* With all schedules for which that number of chunks is right; what cannot be cut is said once. */
+static tri_status rows_of_schedules(const search *v, tri_layout layout)
+{
+    bool refused = false;
+    if (layout.pipeline == 1)
+        return rows_of_stages(v, layout, &refused);
+    for (size_t i = 0; i < TRI_COUNT_OF(schedules) && !refused; i++) {
         bool interleaved = strcmp(schedules[i], "interleaved") == 0;
         if (interleaved != (layout.chunks > 1) || (v->wish->schedule && strcmp(v->wish->schedule, schedules[i]) != 0))
             continue;
         layout.schedule = schedules[i];
-        status = rows_of_chunks(v, layout, chunks);
+        TRI_TRY(rows_of_stages(v, layout, &refused));
     }
-    if (status == TRI_OK && !refused && layout.pipeline == 1)
-        status = rows_of_chunks(v, layout, chunks);
-    tri_free(chunks);
-    return status;
+    return TRI_OK;
 }
 
 static tri_status rows_of_mesh(const search *v, tri_layout layout)
@@ -201,13 +209,13 @@ static tri_status rows_of_mesh(const search *v, tri_layout layout)
         return refuse(v, &layout, why);
     }
     if (layout.pipeline == 1 || v->wish->chunks <= 1)
-        TRI_TRY(rows_of_stages(v, layout));
+        TRI_TRY(rows_of_schedules(v, layout));
     bool wanted = !v->wish->schedule || strcmp(v->wish->schedule, "interleaved") == 0;
     if (layout.pipeline == 1 || !wanted || v->wish->chunks == 1)
         return TRI_OK;
     layout.chunks = v->wish->chunks > 1 ? v->wish->chunks : CHUNKS;
     layout.schedule = "interleaved";
-    return rows_of_stages(v, layout);
+    return rows_of_schedules(v, layout);
 }
 
 /* --- order and choice --- */

@@ -224,6 +224,7 @@ static void every_section_can_be_measured(void **state)
         tri_stages stages;
         sections_open(model, &sections);
         config.shards = 3;
+        config.slots = (int)k % 3;
         config.precision = k % 2 ? TRI_BF16 : TRI_F32;
         OK(tri_sections_measure(model, &config, 0.01, &sections));
         for (int s = 0; s < sections.count; s++) {

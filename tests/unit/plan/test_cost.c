@@ -245,6 +245,24 @@ static void measured_groups_come_before_links(void **state)
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){3, 1}, TRI_PLAN_SUM, 10), 2 + 2.5);
 }
 
+/* Those of a layer are in a rank's own memory, those of gradients where all reach them. */
+static void sums_of_layers_and_of_gradients_have_rates_of_their_own(void **state)
+{
+    (void)state;
+    tri_plan_cluster cluster = one_host(4);
+    tri_plan_chunk cut = whole;
+    cut.sum_count = 2;
+    cut.sum_nbytes = 20;
+    cluster.group_count = 1;
+    cluster.groups[0] = (tri_plan_group){.count = 2};
+    cluster.groups[0].rate[0][TRI_PLAN_SUM] = (tri_plan_rate){1, 0.5};
+    cluster.groups[0].rate[0][TRI_PLAN_OWN_SUM] = (tri_plan_rate){3, 0.25};
+    tri_plan_cost cost = cost_of(&job, &cluster, layout_of(2, 2, 1, TRI_PLAN_ALLREDUCE), &cut);
+    double samples = (double)job.batch / 2;
+    NEAR(cost.tensor_s, 2 * (3 + 0.25 * 10 * samples));
+    NEAR(cost.sum_s, 1 + 0.5 * 4 * cut.values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +278,7 @@ int main(void)
         cmocka_unit_test(groups_of_a_host_share_its_interface),
         cmocka_unit_test(copies_send_the_sums_of_their_shares),
         cmocka_unit_test(measured_groups_come_before_links),
+        cmocka_unit_test(sums_of_layers_and_of_gradients_have_rates_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
