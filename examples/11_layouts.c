@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 11_layouts.c: one training, once on each rank alone and then shared out by all of them in every way that their number
- * allows: data, sharded state, stages of a pipeline, parts of layers. The weights are the same to the bit. A hook keeps
+ * allows: data, sharded state, stages of a pipeline, parts of layers, and those together. The weights are the same to
+ * the bit. A hook keeps
  * each element of the gradient below a bound, wherever it is.
  */
 #include "example.h"
@@ -35,27 +36,38 @@ static uint64_t train(tri_comm *comm, const char *const *layout)
     return result.weights_hash;
 }
 
+/* How a number of ranks that `of` divides (0: a power of two) shares the training out. */
+typedef struct layout {
+    int of;
+    const char *words[4];
+} layout;
+static const layout layouts[] = {
+    {1, {"parallel.data=auto"}},
+    {1, {"parallel.sync=zero1"}},
+    {1, {"parallel.sync=zero2"}},
+    {1, {"parallel.sync=zero3"}},
+    {2, {"parallel.sync=zero3", "parallel.zero_ranks=2"}},
+    {1, {"parallel.pipeline=auto", "parallel.data=1"}},
+    {0, {"parallel.tensor=auto", "parallel.data=1"}},
+    {4, {"parallel.tensor=2", "parallel.sync=zero2"}},
+    {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sync=zero1"}},
+};
+
 int main(void)
 {
-    static const char *const layouts[][3] = {
-        {"parallel.data=auto"},
-        {"parallel.sync=zero1"},
-        {"parallel.sync=zero2"},
-        {"parallel.sync=zero3"},
-        {"parallel.pipeline=auto", "parallel.data=1"},
-        {"parallel.tensor=auto", "parallel.data=1"},
-    };
     tri_comm *comm;
     check(tri_comm_join(60, &comm));
     int ranks = tri_group_count(tri_comm_world(comm)), rank = tri_group_rank(tri_comm_world(comm)), differ = 0;
     uint64_t alone = train(NULL, NULL);
-    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
-        if (i == 5 && (ranks & (ranks - 1)) != 0) /* tensor ranks are a power of two */
+    for (const layout *at = layouts; at < layouts + sizeof(layouts) / sizeof(layouts[0]); at++) {
+        if (at->of > 0 ? ranks % at->of != 0 : (ranks & (ranks - 1)) != 0)
             continue;
-        uint64_t hash = train(comm, layouts[i]);
+        uint64_t hash = train(comm, at->words);
         differ += hash != alone;
+        for (int i = 0; rank == 0 && at->words[i]; i++)
+            printf("%s ", at->words[i]);
         if (rank == 0)
-            printf("%-24s %d ranks, weights %016llx\n", layouts[i][0], ranks, (unsigned long long)hash);
+            printf("on %d ranks: weights %016llx\n", ranks, (unsigned long long)hash);
     }
     tri_comm_leave(comm);
     return differ == 0 ? 0 : 1;
