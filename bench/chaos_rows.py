@@ -368,7 +368,9 @@ def campaign(bench, args):
     for model in (args.model,) if args.model else tuple(MODELS):
         config, steps = MODELS[model]
         steps = args.steps or steps
-        _, quiet = Job(args, f"{model}-quiet", config, steps, "-n", "2").end()
+        code, quiet = Job(args, f"{model}-quiet", config, steps, "-n", "2").end()
+        if code != 0:
+            raise SystemExit(f"bench/reliability campaign: the quiet run of {model} itself ended with exit code {code}")
         ended, struck, counted, number = 0, 0, 0, -1
         while counted < args.runs and number < 4 * args.runs:
             number += 1
