@@ -47,17 +47,38 @@ void tri_attention_pack_elements(const tri_attention_run *a, const float *from, 
     }
 }
 
-void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t rows,
+void tri_attention_ahead(const tri_attention_run *a, const float *sample, int64_t key, int64_t first, int64_t last)
+{
+    const tri_heads *h = &a->h;
+    if (key + 1 >= h->keys) {
+        return; /* the next sample is new rows, which come one after the other */
+    }
+    const size_t nbytes = (size_t)h->width * sizeof *sample;
+    for (int64_t place = first; place < last; place++) {
+        const float *row = sample + place * h->stride;
+        tri_ahead(row + (key + 1) * h->group * h->width, (size_t)h->group * nbytes);
+        tri_ahead(row + (h->queries + key + 1) * h->width, nbytes);
+        tri_ahead(row + (h->queries + h->keys + key + 1) * h->width, nbytes);
+    }
+}
+
+void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t query, int64_t rows,
                           const float *packed, int64_t first, int64_t count, float *s)
 {
-    tri_gemm_block(a->ops, &(tri_gemm_call){.a = from,
-                                            .packed = packed + first * a->h.width,
-                                            .c = s,
-                                            .m = rows,
-                                            .n = count,
-                                            .k = a->h.width,
-                                            .lda = stride,
-                                            .ldc = TRI_ATTENTION_KEYS});
+    for (int64_t r = 0, group; r < rows; r += group) {
+        group = tri_int64_min(a->ops->mr, rows - r);
+        const int64_t seen = tri_int64_min(count, query + r + group - first);
+        if (seen > 0) {
+            tri_gemm_block(a->ops, &(tri_gemm_call){.a = from + r * stride,
+                                                    .packed = packed + first * a->h.width,
+                                                    .c = s + r * TRI_ATTENTION_KEYS,
+                                                    .m = group,
+                                                    .n = seen,
+                                                    .k = a->h.width,
+                                                    .lda = stride,
+                                                    .ldc = TRI_ATTENTION_KEYS});
+        }
+    }
 }
 
 void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query, int64_t rows, const float *packed,
@@ -80,13 +101,17 @@ void tri_attention_mix(const tri_attention_run *a, const float *s, int64_t query
     }
 }
 
-/* s = exp(s scale - top) for `valid` of them, zeros up to `count`. */
+/* s = exp(s scale - top) for `valid` of them, zeros up to `count` and the end of the lanes: whole ones are computed,
+ * since the rest of a row, one at a time, would take longer than the row. */
 TRI_CLONES static void exp_scaled(float *s, float scale, float top, int64_t valid, int64_t count)
 {
-    for (int64_t i = 0; i < valid; i++) {
-        s[i] = tri_exp(s[i] * scale - top);
+    const int64_t whole = tri_row_whole(valid);
+    for (int64_t first = 0; first < whole; first += TRI_ROW_LANES) {
+        for (int64_t i = first; i < first + TRI_ROW_LANES; i++) {
+            s[i] = tri_exp(s[i] * scale - top);
+        }
     }
-    for (int64_t i = valid; i < count; i++) {
+    for (int64_t i = valid; i < tri_int64_max(count, whole); i++) {
         s[i] = 0;
     }
 }
@@ -110,7 +135,7 @@ static void block_softmax(const tri_attention_run *a, float *s, int64_t query, i
         }
         top[r] = first > 0 && top[r] > best ? top[r] : best;
         exp_scaled(row, a->scale, top[r], valid, count);
-        sum[r] = (first > 0 ? sum[r] : 0) + tri_row_sum(row, valid);
+        sum[r] = (first > 0 ? sum[r] : 0) + tri_row_sum(row, tri_row_whole(valid));
     }
 }
 
@@ -140,7 +165,7 @@ void tri_attention_block(const tri_attention_run *a, const tri_attention_queries
     float top[TRI_ATTENTION_QUERIES], sum[TRI_ATTENTION_QUERIES];
     for (int64_t first = 0; first < b->first + b->count; first += TRI_ATTENTION_KEYS) {
         const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, b->first + b->count - first);
-        tri_attention_scores(a, b->q, a->h.stride, b->count, b->keys, first, count, b->scores);
+        tri_attention_scores(a, b->q, a->h.stride, b->first, b->count, b->keys, first, count, b->scores);
         block_softmax(a, b->scores, b->first, b->count, first, count, top, sum, b->y, stride);
         if (a->drop.on) {
             block_drop(a, b, first, count);
@@ -170,6 +195,9 @@ static void forward_tile(void *arg, int64_t tile)
     for (int64_t head = key * h->group; head < (key + 1) * h->group; head++) {
         for (int64_t query = first; query < last; query += TRI_ATTENTION_QUERIES) {
             const int64_t rows = tri_int64_min(TRI_ATTENTION_QUERIES, last - query);
+            if (head == key * h->group) {
+                tri_attention_ahead(a, sample, key, query, query + rows);
+            }
             tri_attention_block(a, &(tri_attention_queries){
                                        .q = sample + query * h->stride + head * h->width,
                                        .first = query,

@@ -7,7 +7,7 @@
 
 #include "kernel/cpu/gemm.h"
 
-#define TRI_ATTENTION_QUERIES 32  /* of a block */
+#define TRI_ATTENTION_QUERIES 36  /* of a block: whole register tiles of rows */
 #define TRI_ATTENTION_KEYS    288 /* of a block: whole register tiles of rows and of columns in every instruction set */
 
 /* One call: sizes and where the scratch of a thread lies. */
@@ -33,8 +33,10 @@ void tri_attention_make(const tri_op_desc *desc, tri_attention_run *a);
 void tri_attention_pack_places(const tri_attention_run *a, const float *from, int64_t count, float *packed);
 /* The same for products over places: columns are elements of a head; panels are [count][nr]. */
 void tri_attention_pack_elements(const tri_attention_run *a, const float *from, int64_t count, float *packed);
-/* s[rows][count] = from[rows][D] times the packed places [first, first + count). */
-void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t rows,
+/* Asks for places [first, last) of the heads that come after those of `key`: of a row they are a few lines. */
+void tri_attention_ahead(const tri_attention_run *a, const float *sample, int64_t key, int64_t first, int64_t last);
+/* s[rows][count] = from[rows][D] times the packed places [first, first + count), as far as rows see them. */
+void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t query, int64_t rows,
                           const float *packed, int64_t first, int64_t count, float *s);
 /* to[rows][D] (+)= s[rows][count] times the packed elements of places [first, first + count) of `all`. Row r sees the
  * places up to query + r: the zeros behind are left out where whole register tiles have them. */

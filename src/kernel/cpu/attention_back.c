@@ -18,13 +18,15 @@ TRI_CLONES static void keep_row(float *x, const float *keep, int64_t count)
     }
 }
 
-/* p = exp(p scale - log_sum); d = p (d - mean) scale, for `valid` of them; zeros up to `count`. */
+/* p = exp(p scale - log_sum); d = p (d - mean) scale, for `valid` of them, by whole lanes; zeros up to `count`. */
 TRI_CLONES static void weights_row(float *p, float *d, float scale, float log_sum, float mean, int64_t valid,
                                    int64_t count)
 {
-    for (int64_t i = 0; i < valid; i++) {
-        p[i] = tri_exp(p[i] * scale - log_sum);
-        d[i] = p[i] * (d[i] - mean) * scale;
+    for (int64_t first = 0; first < valid; first += TRI_ROW_LANES) {
+        for (int64_t i = first; i < first + TRI_ROW_LANES; i++) {
+            p[i] = tri_exp(p[i] * scale - log_sum);
+            d[i] = p[i] * (d[i] - mean) * scale;
+        }
     }
     for (int64_t i = valid; i < count; i++) {
         p[i] = 0;
@@ -76,6 +78,7 @@ typedef struct block_arg {
     float *dq;
     int64_t query, rows;
     int64_t sample, head; /* of dropout */
+    bool next;            /* heads of another head of keys come after */
 } block_arg;
 
 /* Weights and gradients of scores of a block, in place of its scores and products with dy. What was left out has no
@@ -108,16 +111,32 @@ static void block_backward(const tri_attention_run *a, const block_arg *b, float
     rows_copy(a, b->q, a->h.stride, b->rows, q);
     rows_copy(a, b->dy, stride, b->rows, dy);
     for (int64_t r = 0; r < b->rows; r++) {
+        tri_ahead(b->dq + r * a->h.stride, (size_t)width * sizeof(float));
+        if (b->next) { /* of the head that comes after */
+            tri_ahead(b->dy + r * stride + a->h.group * width, (size_t)width * sizeof(float));
+            tri_ahead(b->y + r * stride + a->h.group * width, (size_t)width * sizeof(float));
+        }
         mean[r] = tri_row_product(b->dy + r * stride, b->y + r * stride, width);
     }
     for (int64_t first = 0; first < b->query + b->rows; first += TRI_ATTENTION_KEYS) {
         const int64_t count = tri_int64_min(TRI_ATTENTION_KEYS, b->query + b->rows - first);
-        tri_attention_scores(a, q, a->padded, b->rows, scratch, first, count, p);
-        tri_attention_scores(a, dy, a->padded, b->rows, scratch + a->keys, first, count, d);
+        tri_attention_scores(a, q, a->padded, b->query, b->rows, scratch, first, count, p);
+        tri_attention_scores(a, dy, a->padded, b->query, b->rows, scratch + a->keys, first, count, d);
         block_weights(a, b, mean, first, count, p, d);
         tri_attention_mix(a, d, b->query, b->rows, scratch + a->values, a->h.length, first, count, b->dq, a->h.stride);
         sums_add(a, p, dy, b->query, b->rows, first, count, dv);
         sums_add(a, d, q, b->query, b->rows, first, count, dk);
+    }
+}
+
+/* Asks for where the gradients of keys and values of places [first, last) go when all queries are done. */
+static void results_ahead(const tri_attention_run *a, const float *dsample, int64_t key, int64_t first, int64_t last)
+{
+    const tri_heads *h = &a->h;
+    for (int64_t place = first; place < last; place++) {
+        const float *row = dsample + place * h->stride + (h->queries + key) * h->width;
+        tri_ahead(row, (size_t)h->width * sizeof *row);
+        tri_ahead(row + h->keys * h->width, (size_t)h->width * sizeof *row);
     }
 }
 
@@ -145,7 +164,12 @@ static void backward_tile(void *arg, int64_t tile)
                                      .query = query,
                                      .sample = row / h->length,
                                      .head = head,
+                                     .next = key + 1 < h->keys,
                                      .rows = tri_int64_min(TRI_ATTENTION_QUERIES, h->length - query)};
+            if (head == key * h->group) {
+                tri_attention_ahead(a, sample, key, query, query + block.rows);
+                results_ahead(a, dsample, key, query, query + block.rows);
+            }
             block_backward(a, &block, scratch);
         }
     }

@@ -11,6 +11,8 @@
 
 #define MAP_TILE   INT64_C(8192) /* elements */
 #define HALF_CHUNK INT64_C(1024) /* elements in f32 at once, where values are bf16 */
+#define PIECE      INT64_C(512)  /* in f32 between two looks ahead, */
+#define AHEAD      INT64_C(1024) /* and how far ahead that is */
 #define SQRT_HALF  0.70710678f
 
 /* One pass over a slice: to[i] from a[i] and b[i], where b is only there backward. */
@@ -165,6 +167,20 @@ static void half_chunk(const map_arg *v, int64_t first, int64_t count)
     tri_half_round((uint16_t *)(uintptr_t)v->to.data + first, sum, count);
 }
 
+/* A piece of values in f32; what is AHEAD of it is asked for. */
+static void wide_piece(const map_arg *v, int64_t first, int64_t count)
+{
+    const int64_t next = tri_int64_min(first + AHEAD, v->count);
+    const size_t nbytes = (size_t)tri_int64_min(PIECE, v->count - next) * sizeof(float);
+    const float *a = v->a.data, *b = v->b.data;
+    tri_ahead(a + next, nbytes);
+    if (b != NULL) {
+        tri_ahead(b + next, nbytes);
+        b += first;
+    }
+    v->body->wide((float *)(uintptr_t)v->to.data + first, a + first, b, count);
+}
+
 static void map_tile(void *arg, int64_t tile)
 {
     const map_arg *v = arg;
@@ -174,9 +190,10 @@ static void map_tile(void *arg, int64_t tile)
                       v->b.data != NULL ? (const uint16_t *)v->b.data + first : NULL, count);
         return;
     }
+    for (int64_t at = 0; at < count && !v->half; at += PIECE) {
+        wide_piece(v, first + at, tri_int64_min(PIECE, count - at));
+    }
     if (!v->half) {
-        v->body->wide((float *)(uintptr_t)v->to.data + first, (const float *)v->a.data + first,
-                      v->b.data != NULL ? (const float *)v->b.data + first : NULL, count);
         return;
     }
     for (int64_t at = 0; at < count; at += HALF_CHUNK) {

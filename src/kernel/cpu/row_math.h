@@ -10,6 +10,12 @@
 
 #define TRI_ROW_LANES 16
 
+/* count and the rest of its last lanes. */
+static inline int64_t tri_row_whole(int64_t count)
+{
+    return (count + TRI_ROW_LANES - 1) / TRI_ROW_LANES * TRI_ROW_LANES;
+}
+
 static inline float tri_row_lanes_sum(float *lane)
 {
     for (int step = TRI_ROW_LANES / 2; step > 0; step /= 2) {
