@@ -111,7 +111,6 @@ static void block_backward(const tri_attention_run *a, const block_arg *b, float
     rows_copy(a, b->q, a->h.stride, b->rows, q);
     rows_copy(a, b->dy, stride, b->rows, dy);
     for (int64_t r = 0; r < b->rows; r++) {
-        tri_ahead(b->dq + r * a->h.stride, (size_t)width * sizeof(float));
         if (b->next) { /* of the head that comes after */
             tri_ahead(b->dy + r * stride + a->h.group * width, (size_t)width * sizeof(float));
             tri_ahead(b->y + r * stride + a->h.group * width, (size_t)width * sizeof(float));
@@ -126,17 +125,6 @@ static void block_backward(const tri_attention_run *a, const block_arg *b, float
         tri_attention_mix(a, d, b->query, b->rows, scratch + a->values, a->h.length, first, count, b->dq, a->h.stride);
         sums_add(a, p, dy, b->query, b->rows, first, count, dv);
         sums_add(a, d, q, b->query, b->rows, first, count, dk);
-    }
-}
-
-/* Asks for where the gradients of keys and values of places [first, last) go when all queries are done. */
-static void results_ahead(const tri_attention_run *a, const float *dsample, int64_t key, int64_t first, int64_t last)
-{
-    const tri_heads *h = &a->h;
-    for (int64_t place = first; place < last; place++) {
-        const float *row = dsample + place * h->stride + (h->queries + key) * h->width;
-        tri_ahead(row, (size_t)h->width * sizeof *row);
-        tri_ahead(row + h->keys * h->width, (size_t)h->width * sizeof *row);
     }
 }
 
@@ -168,7 +156,6 @@ static void backward_tile(void *arg, int64_t tile)
                                      .rows = tri_int64_min(TRI_ATTENTION_QUERIES, h->length - query)};
             if (head == key * h->group) {
                 tri_attention_ahead(a, sample, key, query, query + block.rows);
-                results_ahead(a, dsample, key, query, query + block.rows);
             }
             block_backward(a, &block, scratch);
         }

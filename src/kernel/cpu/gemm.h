@@ -163,6 +163,7 @@ typedef struct tri_gemm_tree {
                                         those for pairs. a and b: the same as pairs of rows, for short shards */
     int64_t rows;
     float *scratch;
+    float *sums; /* NULL, or [shards][m]: the columns of a of each shard, rows in order; only where shards are long */
 } tri_gemm_tree;
 int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads);
 /* Shards may be so short that both factors are read where they lie, those of bf16 as pairs of rows; and they are. */

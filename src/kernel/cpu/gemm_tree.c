@@ -7,10 +7,13 @@
  * panels follow, a task packs its rows once for all of them: where they lie, they are a few elements of a line each, in
  * few sets of L1. Long leaves: a task packs
  * what it needs for one pass over k, a block of rows for L2 and one panel after the other for L1; a level of the stack
- * is a buffer. Rows that are whole pages apart meet in one set of L1, so these are packed from half that length on. The
+ * is a buffer; what the next pass packs is asked for while this one multiplies, and the sums of columns (a bias's
+ * gradient) are formed where rows are packed anyway. Rows that are whole pages apart meet in one set of L1, so these are packed from half that length on. The
  * bits are the same either way: a chain a leaf, then the tree.
  */
 #include "kernel/cpu/gemm_half.h"
+#include "kernel/cpu/half_loops.h"
+#include "tensor/loops.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -19,6 +22,7 @@
 #define SHORT_PANELS 8     /* ... panels, from which on packing rows pays */
 #define SHORT_COUNT  49152 /* elements of such rows: they lie in L2 */
 #define SHORT_PAD    16    /* between two tiles of them, so that they do not meet in one set of L1 */
+#define SUM_AHEAD    8     /* rows of bf16 that sums of columns ask for ahead */
 #define TASK_ROWS    384   /* rows in one task of long leaves, and register tiles of them, at most */
 #define TASK_TILES   32
 #define TASK_PANELS  12  /* panels in one task of long leaves */
@@ -264,6 +268,40 @@ static void pack_wide(const long_task *l, int64_t leaf, int64_t k, int64_t len)
     tri_gemm_pass(l->columns, t->b + row * t->n + left, t->n, len, columns, ops->nr, pass_step(ops, ops->nr));
 }
 
+TRI_CLONES static void row_add(float *sums, const float *row, int64_t count)
+{
+    TRI_APART
+    for (int64_t i = 0; i < count; i++) {
+        sums[i] += row[i];
+    }
+}
+
+/* Adds the rows of one pass to the sums of their columns, before they are packed: they are in L2. */
+static void sum_rows(const long_task *l, int64_t leaf, int64_t k, int64_t len)
+{
+    const tri_gemm_tree *t = l->v->tree;
+    const tri_half_loops *loops = tri_half_loops_find();
+    const bool half = t->half_a != NULL;
+    const int64_t first = l->tile * l->v->ops->mr, count = tri_int64_min(l->last_tile * l->v->ops->mr, t->m) - first;
+    const int64_t height = half ? t->rows : t->k, begin = half ? 2 * k : k;
+    const int64_t end = tri_int64_min(begin + (half ? 2 * len : len), height);
+    float *sums = t->sums + leaf * t->m + first;
+    if (k == 0) {
+        memset(sums, 0, (size_t)count * sizeof *sums);
+    }
+    for (int64_t row = leaf * height + begin; row < leaf * height + end; row++) {
+        if (half) {
+            const uint16_t *from = t->half_a + row * l->v->lda + first;
+            if (row + SUM_AHEAD < leaf * height + end) {
+                tri_ahead(from + SUM_AHEAD * l->v->lda, (size_t)count * sizeof *from);
+            }
+            loops->add(sums, from, count);
+        } else {
+            row_add(sums, t->a + row * l->v->lda + first, count);
+        }
+    }
+}
+
 /* Tile `tile` of panel `panel` of what comes after a leaf: the same tile of each level, and its place in the gradient.
  */
 static void close_at(const long_task *l, const tri_gemm_close *leaf, int64_t panel, int64_t tile, tri_gemm_close *close)
@@ -278,9 +316,52 @@ static void close_at(const long_task *l, const tri_gemm_close *leaf, int64_t pan
     close->out_step = leaf->out_step;
 }
 
+/* Rows that the next pass packs, and how far they have been asked for: a few lines a tile, so that packing finds them
+ * in L2. */
+typedef struct pass_ahead {
+    const char *from; /* of the next row */
+    int64_t stride;   /* bytes */
+    int64_t rows, lines, line;
+    int64_t each; /* lines a tile */
+} pass_ahead;
+
+static void ahead_step(pass_ahead *ahead)
+{
+    for (int64_t count = ahead->each; count > 0 && ahead->rows > 0; count--) {
+        __builtin_prefetch(ahead->from + 64 * ahead->line, 0, 2);
+        if (++ahead->line == ahead->lines) {
+            ahead->line = 0;
+            ahead->from += ahead->stride;
+            ahead->rows--;
+        }
+    }
+}
+
+/* The rows behind those of leaf `leaf` from k on: of a (first: of its tiles) or of b. */
+static pass_ahead ahead_make(const long_task *l, bool is_a, int64_t leaf, int64_t k)
+{
+    const tri_gemm_ops *ops = l->v->ops;
+    const tri_gemm_tree *t = l->v->tree;
+    const bool half = t->half_a != NULL;
+    const int64_t nbytes = half ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float), height = half ? t->rows : t->k;
+    const int64_t first = is_a ? l->tile * ops->mr : l->panel * ops->nr, width = is_a ? t->m : t->n;
+    const int64_t last = tri_int64_min(is_a ? l->last_tile * ops->mr : l->last_panel * ops->nr, width);
+    const int64_t stride = is_a ? l->v->lda : t->n, row = leaf * height + (half ? 2 * k : k);
+    const char *from = is_a ? (half ? (const char *)t->half_a : (const char *)t->a)
+                            : (half ? (const char *)t->half_b : (const char *)t->b);
+    pass_ahead ahead = {.from = from + (row * stride + first) * nbytes,
+                        .stride = stride * nbytes,
+                        .rows =
+                            tri_int64_min(half ? 2 * pass_of(ops) : pass_of(ops), l->v->call->shards * height - row),
+                        .lines = tri_int64_ceil((last - first) * nbytes, 64)};
+    const int64_t tiles = (l->last_panel - l->panel) * (l->last_tile - l->tile);
+    ahead.each = tri_int64_ceil(ahead.rows * ahead.lines, tiles);
+    return ahead;
+}
+
 /* The tiles of one panel in one pass. */
 static void pass_tiles(const long_task *l, int64_t panel, const tri_gemm_walk *walk, float *acc, unsigned flags,
-                       const tri_gemm_close *after)
+                       const tri_gemm_close *after, pass_ahead *ahead)
 {
     const tri_gemm_ops *ops = l->v->ops;
     const tri_gemm_tree *t = l->v->tree;
@@ -294,6 +375,8 @@ static void pass_tiles(const long_task *l, int64_t panel, const tri_gemm_walk *w
         ops->outer((int)tri_int64_min(ops->mr, t->m - (l->tile + tile) * ops->mr), (int)n, walk,
                    l->rows + tile * pass_step(ops, ops->mr), columns, acc + tile * area, flags,
                    after != NULL ? &close : NULL);
+        ahead_step(&ahead[0]);
+        ahead_step(&ahead[1]);
     }
 }
 
@@ -334,18 +417,23 @@ static void long_leaves(const long_task *l, int64_t first, int64_t leaves, float
         const tri_gemm_close *close = k + len == t->k ? after : NULL;
         const unsigned flags = k == 0 ? TRI_GEMM_FIRST : 0;
         const tri_gemm_walk walk = {.count = {1, len}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
+        for (int64_t leaf = 0; leaf < leaves && t->sums != NULL && l->panel == 0; leaf++) {
+            sum_rows(l, first + leaf, k, len);
+        }
         for (int64_t leaf = 0; leaf < leaves && t->half_a != NULL; leaf++) {
             pack_half(l, first + leaf, k, len, leaf * leaf_len(ops, len));
         }
         if (t->half_a == NULL) {
             pack_wide(l, first, k, len);
         }
+        pass_ahead ahead[2] = {ahead_make(l, true, first + leaves - 1, k + len),
+                               ahead_make(l, false, first + leaves - 1, k + len)};
         for (int64_t panel = l->panel; panel < l->last_panel; panel++) {
             float *sums = acc + (panel - l->panel) * (l->last_tile - l->tile) * ops->mr * ops->nr;
             if (ops->column != NULL) {
                 pass_column(l, panel, leaves, len, sums, flags, close);
             } else {
-                pass_tiles(l, panel, &walk, sums, flags, close);
+                pass_tiles(l, panel, &walk, sums, flags, close, ahead);
             }
         }
     }

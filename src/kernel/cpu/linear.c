@@ -81,18 +81,22 @@ static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     const layout l = layout_make(&kernel->desc);
     float *scratch = call->scratch, *leaves = scratch + l.leaves;
-    const bool bias = kernel->desc.attr.bias && tri_call_wants_dparam(call, 1);
-    tri_cpu_mask_columns(kernel, call, l.rows, l.units, kernel->desc.attr.relu, bias ? leaves : NULL);
+    const bool bias = kernel->desc.attr.bias && tri_call_wants_dparam(call, 1), relu = kernel->desc.attr.relu;
+    tri_gemm_tree tree = {.a = call->doutput,
+                          .b = call->input[0],
+                          .m = l.units,
+                          .n = l.channels,
+                          .k = l.rows,
+                          .scratch = scratch + l.tree};
+    if (bias && !relu && tri_call_wants_dparam(call, 0) && !tri_gemm_tree_is_short(tri_gemm_find(), &tree)) {
+        tree.sums = leaves;
+    } else {
+        tri_cpu_mask_columns(kernel, call, l.rows, l.units, relu, bias ? leaves : NULL);
+    }
+    tri_gemm_tree_run(tri_gemm_find(), kernel, call, 0, &tree);
     if (bias) {
         tri_leaves_sum(kernel, call, 1, leaves, l.units, l.units);
     }
-    tri_gemm_tree_run(tri_gemm_find(), kernel, call, 0,
-                      &(tri_gemm_tree){.a = call->doutput,
-                                       .b = call->input[0],
-                                       .m = l.units,
-                                       .n = l.channels,
-                                       .k = l.rows,
-                                       .scratch = scratch + l.tree});
     if (call->dinput[0] != NULL) {
         product(kernel, call,
                 &(tri_gemm_call){.a = call->doutput,

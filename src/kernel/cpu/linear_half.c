@@ -126,18 +126,32 @@ static void pairs_make(const tri_op_call *call, uint32_t *to, const uint16_t *fr
     }
 }
 
-/* The weights' gradient: both factors dense. */
-static void weights_backward(const tri_kernel *kernel, const tri_op_call *call, const layout *l)
+static tri_gemm_tree tree_make(const tri_op_call *call, const layout *l)
+{
+    return (tri_gemm_tree){.m = l->units,
+                           .n = l->channels,
+                           .k = tri_pairs(l->rows),
+                           .rows = l->rows,
+                           .scratch = (float *)call->scratch + l->tree};
+}
+
+/* The sums of dy's columns can be formed where the weights' gradient packs it. */
+static bool tree_sums(const tri_kernel *kernel, const tri_op_call *call, const layout *l)
+{
+    const tri_gemm_tree tree = tree_make(call, l);
+    return !kernel->desc.attr.relu && kernel->desc.output_dtype == TRI_BF16 && tri_call_wants_dparam(call, 0) &&
+           !tri_gemm_tree_is_short(tri_gemm_half_find(), &tree);
+}
+
+/* The weights' gradient: both factors dense. sums: NULL, or where those of dy's columns go. */
+static void weights_backward(const tri_kernel *kernel, const tri_op_call *call, const layout *l, float *sums)
 {
     float *scratch = call->scratch;
     const operands o = operands_make(kernel, call, l, l->channels, l->units);
-    tri_gemm_tree tree = {.m = l->units,
-                          .n = l->channels,
-                          .k = tri_pairs(l->rows),
-                          .half_a = o.dy,
-                          .half_b = o.x,
-                          .rows = l->rows,
-                          .scratch = scratch + l->tree};
+    tri_gemm_tree tree = tree_make(call, l);
+    tree.half_a = o.dy;
+    tree.half_b = o.x;
+    tree.sums = sums;
     if (tri_gemm_tree_is_short(tri_gemm_half_find(), &tree)) {
         pairs_make(call, (uint32_t *)(void *)(scratch + l->dy_pairs), o.dy, l->rows, l->units);
         pairs_make(call, (uint32_t *)(void *)(scratch + l->x_pairs), o.x, l->rows, l->channels);
@@ -153,13 +167,15 @@ static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
     const layout l = layout_make(desc);
     const tri_gemm_ops *ops = tri_gemm_half_find();
     float *leaves = (float *)call->scratch + l.leaves;
-    const bool bias = desc->attr.bias && tri_call_wants_dparam(call, 1);
-    tri_cpu_mask_columns(kernel, call, l.rows, l.units, desc->attr.relu, bias ? leaves : NULL);
-    if (bias) {
-        tri_leaves_sum(kernel, call, 1, leaves, l.units, l.units);
+    const bool bias = desc->attr.bias && tri_call_wants_dparam(call, 1), sums = bias && tree_sums(kernel, call, &l);
+    if (!sums) {
+        tri_cpu_mask_columns(kernel, call, l.rows, l.units, desc->attr.relu, bias ? leaves : NULL);
     }
     if (tri_call_wants_dparam(call, 0)) {
-        weights_backward(kernel, call, &l);
+        weights_backward(kernel, call, &l, sums ? leaves : NULL);
+    }
+    if (bias) {
+        tri_leaves_sum(kernel, call, 1, leaves, l.units, l.units);
     }
     if (call->dinput[0] != NULL) {
         const operands o = operands_make(kernel, call, &l, 0, 2 * tri_pairs(l.units));

@@ -10,6 +10,7 @@
 #include "kernel/cpu/vector_math.h"
 
 #define ROW_TILE    INT64_C(16) /* rows of one tile */
+#define ROWS_AHEAD  4           /* rows that are asked for ahead */
 #define COLUMN_TILE 64          /* columns of one tile of sums over rows */
 
 /* Declares name(a, b, p, q, count): the sum over i of `term`. */
@@ -82,21 +83,6 @@ static void norm_forward_tile(void *arg, int64_t tile)
     }
 }
 
-static void norm_input_tile(void *arg, int64_t tile)
-{
-    const rows_arg *v = arg;
-    const float *saved = v->call->saved, *scale = v->call->param[0];
-    const float n = (float)v->width;
-    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
-        const int64_t at = r * v->width;
-        const float *x = (const float *)v->call->input[0] + at, *dy = (const float *)v->call->doutput + at;
-        const float mean = saved[2 * r], rstd = saved[2 * r + 1];
-        const float base = tri_row_product(dy, scale, v->width) / n;
-        const float lean = sum_scaled(dy, x, scale, mean, v->width) * rstd * rstd / n;
-        norm_back((float *)v->call->dinput[0] + at, dy, x, scale, (const float[]){mean, rstd, base, lean}, v->width);
-    }
-}
-
 TRI_CLONES static void norm_columns(float *dscale, float *dshift, const float *dy, const float *x, float mean,
                                     float rstd, int64_t count)
 {
@@ -123,6 +109,48 @@ static void norm_params_tile(void *arg, int64_t tile)
     memcpy(v->dshift + block * v->width + first, dshift, (size_t)count * sizeof(float));
 }
 
+static void norm_row_back(const rows_arg *v, int64_t r)
+{
+    const float *saved = v->call->saved, *scale = v->call->param[0];
+    const int64_t at = r * v->width;
+    const float *x = (const float *)v->call->input[0] + at, *dy = (const float *)v->call->doutput + at;
+    const float n = (float)v->width, mean = saved[2 * r], rstd = saved[2 * r + 1];
+    const float base = tri_row_product(dy, scale, v->width) / n;
+    const float lean = sum_scaled(dy, x, scale, mean, v->width) * rstd * rstd / n;
+    norm_back((float *)v->call->dinput[0] + at, dy, x, scale, (const float[]){mean, rstd, base, lean}, v->width);
+}
+
+static void norm_input_tile(void *arg, int64_t tile)
+{
+    const rows_arg *v = arg;
+    for (int64_t r = tile * ROW_TILE; r < tri_int64_min((tile + 1) * ROW_TILE, v->total); r++) {
+        norm_row_back(v, r);
+    }
+}
+
+/* Both for one block of rows, in one pass over its values. */
+static void norm_block_tile(void *arg, int64_t block)
+{
+    const rows_arg *v = arg;
+    const int64_t rows = v->rows / v->blocks;
+    const float *saved = v->call->saved;
+    float *dscale = v->dscale + block * v->width, *dshift = v->dshift + block * v->width;
+    memset(dscale, 0, (size_t)v->width * sizeof(float));
+    memset(dshift, 0, (size_t)v->width * sizeof(float));
+    for (int64_t r = block * rows; r < (block + 1) * rows; r++) {
+        const float *x = (const float *)v->call->input[0] + r * v->width;
+        const float *dy = (const float *)v->call->doutput + r * v->width;
+        if (r + ROWS_AHEAD < v->total) {
+            tri_ahead(x + ROWS_AHEAD * v->width, (size_t)v->width * sizeof(float));
+            tri_ahead(dy + ROWS_AHEAD * v->width, (size_t)v->width * sizeof(float));
+        }
+        norm_columns(dscale, dshift, dy, x, saved[2 * r], saved[2 * r + 1], v->width);
+        if (v->call->dinput[0] != NULL) {
+            norm_row_back(v, r);
+        }
+    }
+}
+
 static tri_status norm_plan(const tri_op_desc *desc, tri_kernel *kernel)
 {
     const int64_t width = tri_shape_last(&desc->input[0]);
@@ -139,13 +167,18 @@ static void norm_forward(const tri_kernel *kernel, const tri_op_call *call)
 static void norm_backward(const tri_kernel *kernel, const tri_op_call *call)
 {
     rows_arg arg = rows_make(kernel, call);
-    tri_tiles_run(kernel->desc.threads, call->shards * arg.blocks * tri_int64_ceil(arg.width, COLUMN_TILE),
-                  norm_params_tile, &arg);
+    const int64_t blocks = call->shards * arg.blocks;
+    const bool once = blocks >= 2 * (int64_t)kernel->desc.threads; /* enough for all; the bits are the same */
+    if (once) {
+        tri_tiles_run(kernel->desc.threads, blocks, norm_block_tile, &arg);
+    } else {
+        tri_tiles_run(kernel->desc.threads, blocks * tri_int64_ceil(arg.width, COLUMN_TILE), norm_params_tile, &arg);
+    }
     tri_blocks_fold(kernel, call, arg.dscale, arg.width);
     tri_blocks_fold(kernel, call, arg.dshift, arg.width);
     tri_leaves_sum(kernel, call, 0, arg.dscale, arg.width, arg.width);
     tri_leaves_sum(kernel, call, 1, arg.dshift, arg.width, arg.width);
-    if (call->dinput[0] != NULL) {
+    if (call->dinput[0] != NULL && !once) {
         rows_run(kernel, call, norm_input_tile);
     }
 }
