@@ -14,7 +14,9 @@
 #define BEAT_NS TRI_NS_PER_S          /* between two looks at a launcher's beat, and at which news are forgotten */
 #define AWAY_NS                                                                                                        \
     (10 * TRI_NS_PER_S) /* no answer takes so long: this process stood still, and knows nothing of that time */
-#define DEAD 256        /* that are remembered: who ended before them is in no generation to come */
+/* Ends that are remembered at least, and for each member: who ended before them is in no generation to come. */
+#define DEAD        128
+#define DEAD_MEMBER 2
 
 bool tri_members_has(const tri_generation *generation, const char *id)
 {
@@ -34,9 +36,10 @@ static void news_read(tri_members *members, const char *text)
     if (sscanf(text, "gone %39s", id) != 1)
         return;
     tri_mutex_lock(&members->mutex);
-    if (members->dead.count >= DEAD) {
-        members->dead.count = DEAD / 2;
-        memmove(members->dead.items, tri_vector_at(&members->dead, DEAD / 2), (size_t)DEAD / 2 * TRI_MEMBER_NBYTES);
+    size_t kept = DEAD + DEAD_MEMBER * (size_t)members->now.count, count = members->dead.count;
+    if (count >= 2 * kept) {
+        memmove(members->dead.items, tri_vector_at(&members->dead, count - kept), kept * TRI_MEMBER_NBYTES);
+        members->dead.count = kept;
     }
     (void)tri_vector_push(&members->dead, id); /* forgotten where memory is out: its links tell */
     if (tri_members_has(&members->now, id))
