@@ -5,10 +5,11 @@
  *
  * Short leaves: each register tile runs through all shards of a part and adds them on a stack (gemm.tmpl.h). Where many
  * panels follow, a task packs its rows once for all of them: where they lie, they are a few elements of a line each, in
- * few sets of L1. Long leaves: a task packs what it needs for one pass over k, a block of rows for L2 and one panel after
- * the other for L1; a level of the stack is a buffer. What the next pass packs is asked for while this one multiplies,
- * and the sums of columns (a bias's gradient) are formed where rows are packed. Rows that are whole pages apart meet in
- * one set of L1, so these are packed from half that length on. The bits are the same: a chain a leaf, then the tree.
+ * few sets of L1. Long leaves: a task packs what it needs for one pass over k, a block of rows for L2 and one panel
+ * after the other for L1; a level of the stack is a buffer. What the next pass packs is asked for while this one
+ * multiplies, and the sums of columns (a bias's gradient) are formed where rows are packed. Rows that are whole pages
+ * apart meet in one set of L1, so these are packed from half that length on. The bits are the same: a chain a leaf,
+ * then the tree.
  */
 #include "kernel/cpu/gemm_half.h"
 #include "kernel/cpu/half_loops.h"
