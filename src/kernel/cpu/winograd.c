@@ -210,13 +210,7 @@ TRI_CLONES static void target_run(float *const *pixel, const float *from, int64_
         if (bias != NULL) {
             tri_lanes_load(&add, bias + c);
         }
-        for (int j = 0; j < IN; j++) {
-            tri_lanes x[IN];
-            for (int i = 0; i < IN; i++) {
-                tri_lanes_load(&x[i], from + (i * IN + j) * place_step + c);
-            }
-            tri_wino_target(half + j, IN, x, 1);
-        }
+        tri_wino_target_half(half, from + c, place_step);
         for (int i = 0; i < OUT; i++) {
             tri_lanes y[OUT];
             tri_wino_target(y, 1, half + i * IN, 1);

@@ -39,6 +39,18 @@ TRI_LANES_INLINE tri_wino_target(tri_lanes *y, int to, const tri_lanes *x, int f
     y[3 * to] = b + 8 * d + x[5 * from];
 }
 
+/* half[4][6]: A' times the 6 x 6 places of a tile, eight channels of them. */
+TRI_LANES_INLINE tri_wino_target_half(tri_lanes *half, const float *from, int64_t place_step)
+{
+    for (int j = 0; j < TRI_WINO_IN; j++) {
+        tri_lanes x[TRI_WINO_IN];
+        for (int i = 0; i < TRI_WINO_IN; i++) {
+            tri_lanes_load(&x[i], from + (i * TRI_WINO_IN + j) * place_step);
+        }
+        tri_wino_target(half + j, TRI_WINO_IN, x, 1);
+    }
+}
+
 /* y[6] = A x[4] */
 TRI_LANES_INLINE tri_wino_spread(tri_lanes *y, int to, const tri_lanes *x, int from)
 {

@@ -42,13 +42,7 @@ TRI_CLONES static void target_run(float *const *y, uint8_t *const *winner, const
         if (bias != NULL) {
             tri_lanes_load(&add, bias + c);
         }
-        for (int j = 0; j < IN; j++) {
-            tri_lanes x[IN];
-            for (int i = 0; i < IN; i++) {
-                tri_lanes_load(&x[i], from + (i * IN + j) * place_step + c);
-            }
-            tri_wino_target(half + j, IN, x, 1);
-        }
+        tri_wino_target_half(half, from + c, place_step);
         for (int i = 0; i < OUT / 2; i++) {
             tri_lanes rows[2 * OUT];
             for (int k = 0; k < 2 * OUT; k += OUT) {
