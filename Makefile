@@ -27,7 +27,8 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 	@$(MAKE) --no-print-directory $(BUILD)/trireme
 	@tools/demo $(BUILD)
 
-test: ## builds everything, runs all tests, several at once: threads that wait do not spin
+# Tests run side by side: threads that wait must not spin.
+test: ## builds everything, runs all tests
 	@tools/deps build test demo
 	@tools/deps etcd ssh slurm mpi python || echo "make test: tests that want these skip themselves"
 	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \

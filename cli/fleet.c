@@ -85,17 +85,13 @@ static bool is_unsaved(const fleet *all, tri_status status)
 static void worker_judge(fleet_worker *worker, tri_status status)
 {
     fleet *all = worker->fleet;
-    /* The launcher starts another one; they begin anew. */
-    if (!worker->process.dead && is_lost(all, status)) {
+    bool lost = !worker->process.dead && is_lost(all, status);
+    if (lost || (!worker->process.dead && is_unsaved(all, status))) {
         tri_log(TRI_LOG_INFO, "ends: %s", tri_last_error());
-        fleet_loss_check(all, worker, "ends as parts of the state are lost");
-        all->result->lost++;
-        worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
-        return;
-    }
-    if (!worker->process.dead && is_unsaved(all, status)) {
-        tri_log(TRI_LOG_INFO, "ends: %s", tri_last_error());
-        worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
+        if (lost)
+            fleet_loss_check(all, worker, "ends as parts of the state are lost");
+        all->result->lost += lost;
+        fleet_restart(worker);
         return;
     }
     /* A newcomer that is not needed ends well too. */

@@ -136,7 +136,7 @@ struct fleet {
     int faults_left, flips_left;
     int64_t fault_ns; /* when the next one is due */
     bool finished;
-    char folder[64]; /* of the run; "": it saves nothing */
+    char folder[512]; /* of the run; "": it saves nothing */
     int full_disks;
     int64_t saved_step; /* the newest checkpoint that was seen there; -1: none */
     int64_t looked_ns;  /* when */
@@ -171,6 +171,8 @@ void fleet_files_back(fleet *all, const fleet_worker *worker, int64_t step);
 void fleet_files_check(fleet *all);
 bool fleet_kinds_has(uint64_t kinds, const char *name);
 void fleet_kill(fleet_worker *worker);
+/* The launcher starts another one in its place, soon. */
+void fleet_restart(fleet_worker *worker);
 void fleet_store_init(fleet_store *store, fleet_worker *worker);
 /* Slots of tri_elastic_place; arg is the worker. */
 tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out);

@@ -28,6 +28,11 @@ static fleet_worker *victim_find(fleet *all)
     return NULL;
 }
 
+void fleet_restart(fleet_worker *worker)
+{
+    worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(worker->fleet, 400 * TRI_NS_PER_MS) + 1;
+}
+
 void fleet_kill(fleet_worker *worker)
 {
     fleet *all = worker->fleet;
@@ -37,7 +42,7 @@ void fleet_kill(fleet_worker *worker)
     all->alive--;
     /* The launcher's --restarts; somebody is left in any case. */
     if (all->alive < 2 || !fleet_chance(all, 8))
-        worker->restart_ns = tri_now_ns() + (int64_t)fleet_draw(all, 400 * TRI_NS_PER_MS) + 1;
+        fleet_restart(worker);
     fleet_happens(all, worker, 2, "is killed");
 }
 
@@ -222,8 +227,14 @@ bool fleet_kinds_has(uint64_t kinds, const char *name)
     return (kinds & kind_find(name, strlen(name))) != 0;
 }
 
-static const char *const kinds_words =
-    "kill, request, stop, cut, leave, join, delay, loss, slow, clock, damage, full-disk";
+static tri_status kinds_refuse(const char *name, size_t nbytes)
+{
+    char words[256] = "";
+    for (size_t i = 0; i < TRI_COUNT_OF(faults); i++)
+        if (i == 0 || faults[i].make != faults[i - 1].make)
+            snprintf(words + strlen(words), sizeof(words) - strlen(words), "%s%s", i ? ", " : "", faults[i].name);
+    return tri_fail(TRI_ECONFIG, "--kinds wants a list of %s, found '%.*s'", words, (int)nbytes, name);
+}
 
 tri_status fleet_kinds_read(const char *text, uint64_t *kinds)
 {
@@ -232,7 +243,7 @@ tri_status fleet_kinds_read(const char *text, uint64_t *kinds)
         size_t nbytes = strcspn(at, ",");
         uint64_t bits = kind_find(at, nbytes);
         if (bits == 0)
-            return tri_fail(TRI_ECONFIG, "--kinds wants a list of %s, found '%.*s'", kinds_words, (int)nbytes, at);
+            return kinds_refuse(at, nbytes);
         *kinds |= bits;
     }
     return TRI_OK;

@@ -22,7 +22,7 @@
 /* Of no machine: nobody is to measure one. */
 static tri_status peak_write(const fleet *all)
 {
-    char path[128], text[256];
+    char path[640], text[256];
     snprintf(path, sizeof(path), "%s/peak.json", all->folder);
     int nbytes = snprintf(text, sizeof(text), "{\"of\":\"f32\",\"threads\":1,\"kernels\":\"%s\",\"flops\":1e9}\n",
                           tri_kernel_arithmetic());
@@ -31,17 +31,15 @@ static tri_status peak_write(const fleet *all)
 
 tri_status fleet_files_open(fleet *all)
 {
-    const char *place = getenv("TMPDIR");
+    const char *given = getenv("TMPDIR"), *place = given && given[0] ? given : "/tmp";
     all->saved_step = -1;
     if (!all->config->saves || all->config->is_quiet)
         return TRI_OK;
-    char *folder = tri_format("%s/trireme-sim-XXXXXX", place && place[0] ? place : "/tmp");
-    if (!folder || strlen(folder) >= sizeof(all->folder) || !mkdtemp(folder)) {
-        tri_free(folder);
-        return tri_fail(TRI_EIO, "sim recovery: no folder for its runs can be made in %s", place ? place : "/tmp");
+    int nbytes = snprintf(all->folder, sizeof(all->folder), "%s/trireme-sim-XXXXXX", place);
+    if (nbytes >= (int)sizeof(all->folder) || !mkdtemp(all->folder)) {
+        all->folder[0] = '\0';
+        return tri_fail(TRI_EIO, "sim recovery: no folder for its runs can be made in %s (TMPDIR)", place);
     }
-    memcpy(all->folder, folder, strlen(folder) + 1);
-    tri_free(folder);
     return peak_write(all);
 }
 
@@ -54,7 +52,7 @@ void fleet_files_close(fleet *all)
 /* The newest whole checkpoint (tri_free); NULL: none. */
 static char *newest_find(const fleet *all, int64_t *step)
 {
-    char folder[128], *path = NULL;
+    char folder[640], *path = NULL;
     long long found = -1;
     snprintf(folder, sizeof(folder), "%s/checkpoints", all->folder);
     if (!tri_fs_exists(folder) || tri_checkpoint_newest(folder, &path, NULL) != TRI_OK)

@@ -2,8 +2,7 @@
  *
  * 11_layouts.c: one training, once on each rank alone and then shared out by all of them in every way that their number
  * allows: data, sharded state, stages of a pipeline, parts of layers, and those together. The weights are the same to
- * the bit. A hook keeps
- * each element of the gradient below a bound, wherever it is.
+ * the bit. A hook keeps each element of the gradient below a bound, wherever it is.
  */
 #include "example.h"
 

@@ -39,8 +39,7 @@ static const tri_flag flags[] = {
      &given.alone_s},
     {"--grace", "SECONDS",
      "with --elastic: between SIGTERM to a worker and its SIGKILL (a spot instance, a pod); one whose step takes "
-     "longer "
-     "leaves at once, 2 s before (default: nobody kills it)",
+     "longer leaves at once, 2 s before (default: nobody kills it)",
      &given.grace_s},
     {"--attach", "RUN",
      "be the launcher of this run, whose own one was killed while its workers go on; as if the command were given "

@@ -36,13 +36,6 @@ static const char *reason(int error, char *buffer, size_t nbytes)
     }
 }
 
-/* Was this a process of a simulation that is dead? Its fibers still unwind, but nothing of that is seen. */
-static bool is_dead(void)
-{
-    const tri_sim_process *process = tri_sim_process_now();
-    return process && process->dead;
-}
-
 tri_status tri_fs_fail(const char *path, const char *verb, int error)
 {
     char buffer[128];
@@ -53,7 +46,7 @@ tri_status tri_fs_fail(const char *path, const char *verb, int error)
 int tri_fs_open_retrying(const char *path, int flags)
 {
     int fd;
-    if ((flags & (O_CREAT | O_TRUNC)) && is_dead()) {
+    if ((flags & (O_CREAT | O_TRUNC)) && tri_sim_process_is_dead()) {
         errno = EIO;
         return -1;
     }
@@ -159,7 +152,7 @@ ssize_t tri_fs_put(int fd, const void *bytes, size_t nbytes, off_t at)
 {
     const tri_sim_process *process = tri_sim_process_now();
     bool is_full = process ? tri_now_ns() < process->disk_until_ns : tri_chaos_disk_is_full();
-    if (is_full || is_dead()) {
+    if (is_full || tri_sim_process_is_dead()) {
         errno = is_full ? ENOSPC : EIO;
         return -1;
     }
@@ -242,7 +235,7 @@ static tri_status temporary_open(const char *path, char **name, int *fd)
 static int rename_living(const char *from, const char *to)
 {
     errno = EIO;
-    return is_dead() ? -1 : rename(from, to);
+    return tri_sim_process_is_dead() ? -1 : rename(from, to);
 }
 
 static tri_status write_whole(const char *path, const void *bytes, size_t nbytes, bool lasts)
@@ -257,7 +250,7 @@ static tri_status write_whole(const char *path, const void *bytes, size_t nbytes
         status = tri_fs_fail(path, "close", errno);
     if (status == TRI_OK && rename_living(name, path) != 0)
         status = tri_fs_fail(path, "put in place", errno);
-    if (status != TRI_OK && !is_dead())
+    if (status != TRI_OK && !tri_sim_process_is_dead())
         unlink(name);
     else if (status == TRI_OK && lasts)
         status = sync_folder_of(path);
@@ -306,7 +299,7 @@ tri_status tri_fs_append_at(const char *path, const void *bytes, size_t nbytes, 
 tri_status tri_fs_cut(const char *path, uint64_t nbytes)
 {
     int rc;
-    if (is_dead())
+    if (tri_sim_process_is_dead())
         return tri_fs_fail(path, "cut short", EIO);
     do
         rc = truncate(path, (off_t)nbytes);
@@ -355,8 +348,8 @@ tri_status tri_fs_make_folder(const char *path)
             continue;
         char after = at[1];
         at[1] = '\0';
-        if (is_dead() || mkdir(part, 0777) != 0) {
-            int error = is_dead() ? EIO : errno;
+        if (tri_sim_process_is_dead() || mkdir(part, 0777) != 0) {
+            int error = tri_sim_process_is_dead() ? EIO : errno;
             /* Others may be creating the same folder; a parent may exist in a place we may not write to. */
             if (!tri_fs_is_folder(part))
                 status = tri_fs_fail(part, "create folder", error == EEXIST ? ENOTDIR : error);
@@ -381,7 +374,7 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
 tri_status tri_fs_remove(const char *path)
 {
     struct stat info;
-    if (is_dead())
+    if (tri_sim_process_is_dead())
         return tri_fs_fail(path, "remove", EIO);
     if (lstat(path, &info) != 0)
         return errno == ENOENT || errno == ENOTDIR ? TRI_OK : tri_fs_fail(path, "remove", errno);

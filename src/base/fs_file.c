@@ -78,8 +78,7 @@ tri_status tri_fs_file_close(tri_fs_file *file)
 
 tri_status tri_fs_exchange(const char *a, const char *b)
 {
-    const tri_sim_process *process = tri_sim_process_now();
-    if (process && process->dead)
+    if (tri_sim_process_is_dead())
         return tri_fs_fail(a, "exchange with another name", EIO);
     if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0)
         return TRI_OK;

@@ -12,6 +12,12 @@
 #define TIMEOUT_NS  (200 * TRI_NS_PER_MS)
 #define RESENDS_MAX 4
 
+bool tri_sim_process_is_dead(void)
+{
+    const tri_sim_process *process = tri_sim_process_now();
+    return process && process->dead;
+}
+
 void tri_sim_process_enter(tri_sim_process *process)
 {
     TRI_ASSERT(tri_fiber_now);

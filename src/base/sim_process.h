@@ -49,6 +49,8 @@ tri_sim_process *tri_sim_process_now(void);
 void tri_sim_process_stop(tri_sim_process *process, int64_t ns);
 void tri_sim_process_kill(tri_sim_process *process);
 void tri_sim_process_hear(tri_sim_process *process, tri_sim_ear *ear);
+/* Was the caller part of one that is dead? Its fibers still unwind, but nothing of that is seen. */
+bool tri_sim_process_is_dead(void);
 void tri_sim_process_unhear(tri_sim_process *process, tri_sim_ear *ear);
 /* Nothing passes between the two for so long, either way. */
 void tri_sim_process_cut(tri_sim_process *a, tri_sim_process *b, int64_t ns);

@@ -276,11 +276,12 @@ static int writer_of(const tri_graph *graph, int value)
  * one. Returns whether this one did; the bits are the same. */
 static bool pool_fuse(tri_graph *graph, const graph_op *pool)
 {
-    const tri_op_attr *attr = &pool->desc.attr;
+    if (pool->desc.op != TRI_OP_MAX_POOL)
+        return false;
     const tri_window w = tri_window_make(&pool->desc);
-    bool fits = pool->desc.op == TRI_OP_MAX_POOL && graph->values[pool->input[0]].use_count == 1;
+    bool fits = graph->values[pool->input[0]].use_count == 1;
     for (int i = 0; i < 2; i++)
-        fits = fits && attr->kernel[i] == 2 && w.stride[i] == 2 && w.dilation[i] == 1 && attr->pad[i] == 0;
+        fits = fits && w.kernel[i] == 2 && w.stride[i] == 2 && w.dilation[i] == 1 && w.pad[i] == 0;
     const int writer = fits ? writer_of(graph, pool->input[0]) : -1;
     if (writer < 0 || graph->ops[writer].desc.op != TRI_OP_CONV || graph->ops[writer].block != pool->block)
         return false;

@@ -216,8 +216,7 @@ static tri_status cut_before(const tri_sections *sections, int node, const char 
     }
     return tri_fail(TRI_ECONFIG,
                     "parallel.cut_at: the model cannot be cut before '%s': it begins it, or a fused relu or pool, or a "
-                    "block that is "
-                    "formed again would be torn%s%s",
+                    "block that is formed again would be torn%s%s",
                     layer, near[0] ? "; the nearest place before it: " : "", near);
 }
 

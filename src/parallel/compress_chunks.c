@@ -226,7 +226,8 @@ void tri_chunks_undo(tri_compress *compress)
 {
     compress_chunks *chunks = tri_container_of(compress, compress_chunks, base);
     TRI_ASSERT(chunks->undoes || !chunks->feeds_back);
+    if (!chunks->undoes)
+        return;
     swap(&chunks->lost, &chunks->lost_before);
-    if (chunks->undoes)
-        swap(&chunks->chunk, &chunks->chunk_before);
+    swap(&chunks->chunk, &chunks->chunk_before);
 }

@@ -71,7 +71,8 @@ static int fit_of(void *arg, int count)
 
 /* --- how long a leave may take --- */
 
-int64_t tri_elastic_leave_ns(int64_t grace_ns)
+/* How long after it was asked to stop a worker leaves at once: a little before it would be killed. */
+static int64_t leave_ns(int64_t grace_ns)
 {
     return grace_ns - (grace_ns / 4 < MARGIN_NS ? grace_ns / 4 : MARGIN_NS);
 }
@@ -80,7 +81,7 @@ static void grace_watch(void *arg)
 {
     elastic *at = arg;
     const tri_elastic_setup *setup = at->setup;
-    int64_t asked_ns = 0, limit_ns = tri_elastic_leave_ns(setup->grace_ns);
+    int64_t asked_ns = 0, limit_ns = leave_ns(setup->grace_ns);
     while (!atomic_load(&at->closing)) {
         int64_t now_ns = tri_now_ns();
         if (asked_ns == 0 && tri_stop_signal())

@@ -34,8 +34,6 @@ typedef struct tri_elastic_setup {
     const tri_elastic_place *place; /* NULL: a process of its own, and its machine's network */
 } tri_elastic_setup;
 
-/* How long after it was asked to stop a worker leaves at once: a little before it would be killed. */
-int64_t tri_elastic_leave_ns(int64_t grace_ns);
 /* Until the run is over, this worker shall leave, or it cannot go on. */
 tri_status tri_elastic_run(const tri_elastic_setup *setup);
 

@@ -188,7 +188,8 @@ typedef struct tri_job_asks {
     /* With parameter servers (notes.c): */
     int wish;         /* steps that somebody has asked this worker to have traced */
     int64_t from, to; /* the latest window that the first worker has told of; both 0: none */
-    int moved;        /* how often it was, because some worker had heard of it too late */
+    int64_t ahead;    /* how many steps ahead of it that was told */
+    int moved;        /* how often it was told again, because some worker had heard of it too late */
 } tri_job_asks;
 /* What monitor.metrics needs (live.c). */
 typedef struct tri_job_live tri_job_live;

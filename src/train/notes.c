@@ -30,13 +30,14 @@ typedef struct look_note {
 static tri_status window_choose(tri_job *job, int steps, double step_s)
 {
     const double ahead_s = LOOKS_AHEAD * job->config.monitor.watch_every_s + MARGIN_S;
-    int64_t ahead = STEPS_AHEAD + (step_s > 0 ? (int64_t)ceil(ahead_s / step_s) : 0);
+    int64_t *ahead = &job->asks.ahead;
+    *ahead = STEPS_AHEAD + (step_s > 0 ? (int64_t)ceil(ahead_s / step_s) : 0);
     for (int i = 0; i < job->asks.moved; i++)
-        ahead *= FURTHER;
+        *ahead *= FURTHER;
     job->asks.wish = 0;
     if (tri_job_trace_is_due(job) || job->step >= job->steps)
         return tri_job_trace_ask(job, steps); /* which says so */
-    job->asks.from = job->step + ahead < job->steps ? job->step + ahead : job->steps - 1;
+    job->asks.from = job->step + *ahead < job->steps ? job->step + *ahead : job->steps - 1;
     job->asks.to = job->asks.from + steps - 1;
     return tri_job_trace_ask_at(job, job->asks.from, job->asks.to);
 }
@@ -44,12 +45,14 @@ static tri_status window_choose(tri_job *job, int steps, double step_s)
 bool tri_job_notes_move(tri_job *job, bool late)
 {
     tri_job_asks *asks = &job->asks;
-    if (!late || asks->to == 0 || asks->moved == MOVED_MOST || asks->to + (asks->to - asks->from) >= job->steps) {
+    int64_t count = asks->to - asks->from + 1;
+    if (!late || asks->ahead == 0 || asks->moved == MOVED_MOST ||
+        job->step + FURTHER * asks->ahead + count > job->steps) {
         asks->moved = 0;
         return false;
     }
     asks->moved++;
-    asks->wish = (int)(asks->to - asks->from + 1);
+    asks->wish = (int)count;
     return true;
 }
 

@@ -47,18 +47,18 @@ void tri_attention_pack_elements(const tri_attention_run *a, const float *from, 
     }
 }
 
-void tri_attention_ahead(const tri_attention_run *a, const float *sample, int64_t key, int64_t first, int64_t last)
+void tri_attention_ahead(const tri_heads *h, const void *sample, size_t element_nbytes, int64_t key, int64_t first,
+                         int64_t last)
 {
-    const tri_heads *h = &a->h;
     if (key + 1 >= h->keys) {
         return; /* the next sample is new rows, which come one after the other */
     }
-    const size_t nbytes = (size_t)h->width * sizeof *sample;
+    const int64_t head = h->width * (int64_t)element_nbytes;
     for (int64_t place = first; place < last; place++) {
-        const float *row = sample + place * h->stride;
-        tri_ahead(row + (key + 1) * h->group * h->width, (size_t)h->group * nbytes);
-        tri_ahead(row + (h->queries + key + 1) * h->width, nbytes);
-        tri_ahead(row + (h->queries + h->keys + key + 1) * h->width, nbytes);
+        const char *row = (const char *)sample + place * h->stride * (int64_t)element_nbytes;
+        tri_ahead(row + (key + 1) * h->group * head, (size_t)(h->group * head));
+        tri_ahead(row + (h->queries + key + 1) * head, (size_t)head);
+        tri_ahead(row + (h->queries + h->keys + key + 1) * head, (size_t)head);
     }
 }
 
@@ -196,7 +196,7 @@ static void forward_tile(void *arg, int64_t tile)
         for (int64_t query = first; query < last; query += TRI_ATTENTION_QUERIES) {
             const int64_t rows = tri_int64_min(TRI_ATTENTION_QUERIES, last - query);
             if (head == key * h->group) {
-                tri_attention_ahead(a, sample, key, query, query + rows);
+                tri_attention_ahead(h, sample, sizeof *sample, key, query, query + rows);
             }
             tri_attention_block(a, &(tri_attention_queries){
                                        .q = sample + query * h->stride + head * h->width,

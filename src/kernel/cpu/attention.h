@@ -34,7 +34,8 @@ void tri_attention_pack_places(const tri_attention_run *a, const float *from, in
 /* The same for products over places: columns are elements of a head; panels are [count][nr]. */
 void tri_attention_pack_elements(const tri_attention_run *a, const float *from, int64_t count, float *packed);
 /* Asks for places [first, last) of the heads that come after those of `key`: of a row they are a few lines. */
-void tri_attention_ahead(const tri_attention_run *a, const float *sample, int64_t key, int64_t first, int64_t last);
+void tri_attention_ahead(const tri_heads *h, const void *sample, size_t element_nbytes, int64_t key, int64_t first,
+                         int64_t last);
 /* s[rows][count] = from[rows][D] times the packed places [first, first + count), as far as rows see them. */
 void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t stride, int64_t query, int64_t rows,
                           const float *packed, int64_t first, int64_t count, float *s);

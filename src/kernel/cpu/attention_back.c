@@ -155,7 +155,7 @@ static void backward_tile(void *arg, int64_t tile)
                                      .next = key + 1 < h->keys,
                                      .rows = tri_int64_min(TRI_ATTENTION_QUERIES, h->length - query)};
             if (head == key * h->group) {
-                tri_attention_ahead(a, sample, key, query, query + block.rows);
+                tri_attention_ahead(h, sample, sizeof *sample, key, query, query + block.rows);
             }
             block_backward(a, &block, scratch);
         }

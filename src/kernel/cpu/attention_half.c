@@ -167,22 +167,6 @@ static void block_forward(const tri_attention_half *a, const block_arg *b, float
     }
 }
 
-void tri_attention_half_ahead(const tri_attention_half *a, const uint16_t *sample, int64_t key, int64_t first,
-                              int64_t last)
-{
-    const tri_heads *h = &a->h;
-    if (key + 1 >= h->keys) {
-        return; /* the next sample is new rows, which come one after the other */
-    }
-    const size_t nbytes = (size_t)h->width * sizeof *sample;
-    for (int64_t place = first; place < last; place++) {
-        const uint16_t *row = sample + place * h->stride;
-        tri_ahead(row + (key + 1) * h->group * h->width, (size_t)h->group * nbytes);
-        tri_ahead(row + (h->queries + key + 1) * h->width, nbytes);
-        tri_ahead(row + (h->queries + h->keys + key + 1) * h->width, nbytes);
-    }
-}
-
 static void forward_tile(void *arg, int64_t tile)
 {
     const tri_attention_half *a = arg;
@@ -201,7 +185,7 @@ static void forward_tile(void *arg, int64_t tile)
             const int64_t rows = tri_int64_min(TRI_ATTENTION_HALF_QUERIES, last - query);
             const int64_t at = (row + query) * h->queries + head;
             if (head == key * h->group) {
-                tri_attention_half_ahead(a, sample, key, query, query + rows);
+                tri_attention_ahead(h, sample, sizeof *sample, key, query, query + rows);
             }
             block_forward(a,
                           &(block_arg){.q = sample + query * h->stride + head * h->width,

@@ -5,6 +5,7 @@
 #ifndef TRI_KERNEL_CPU_ATTENTION_HALF_H
 #define TRI_KERNEL_CPU_ATTENTION_HALF_H
 
+#include "kernel/cpu/attention.h"
 #include "kernel/cpu/gemm_half.h"
 #include "kernel/cpu/half_loops.h"
 
@@ -40,9 +41,6 @@ void tri_attention_half_make(const tri_op_desc *desc, tri_attention_half *a);
 void tri_attention_half_pack_places(const tri_attention_half *a, const uint16_t *from, int64_t count, float *packed);
 /* The same for products over pairs of places: columns are elements of a head. */
 void tri_attention_half_pack_elements(const tri_attention_half *a, const uint16_t *from, int64_t count, float *packed);
-/* Asks for places [first, last) of the heads that come after those of `key`: of a row they are a few lines. */
-void tri_attention_half_ahead(const tri_attention_half *a, const uint16_t *sample, int64_t key, int64_t first,
-                              int64_t last);
 /* s[rows][count] = from[rows][D] times the packed places [first, first + count), as far as rows see them. */
 void tri_attention_half_scores(const tri_attention_half *a, const uint16_t *from, int64_t stride, int64_t query,
                                int64_t rows, const float *packed, int64_t first, int64_t count, float *s);

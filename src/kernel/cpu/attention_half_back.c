@@ -156,7 +156,7 @@ static void backward_tile(void *arg, int64_t tile)
                                .head = head,
                                .rows = tri_int64_min(QUERIES, h->length - query)};
             if (head == key * h->group) {
-                tri_attention_half_ahead(a, sample, key, query, query + block.rows);
+                tri_attention_ahead(h, sample, sizeof *sample, key, query, query + block.rows);
             }
             for (int64_t r = 0; r < block.rows; r++) {
                 if (key + 1 < h->keys) { /* the head that comes after */

@@ -190,14 +190,9 @@ static void map_tile(void *arg, int64_t tile)
                       v->b.data != NULL ? (const uint16_t *)v->b.data + first : NULL, count);
         return;
     }
-    for (int64_t at = 0; at < count && !v->half; at += PIECE) {
-        wide_piece(v, first + at, tri_int64_min(PIECE, count - at));
-    }
-    if (!v->half) {
-        return;
-    }
-    for (int64_t at = 0; at < count; at += HALF_CHUNK) {
-        half_chunk(v, first + at, tri_int64_min(HALF_CHUNK, count - at));
+    const int64_t piece = v->half ? HALF_CHUNK : PIECE;
+    for (int64_t at = 0; at < count; at += piece) {
+        (v->half ? half_chunk : wide_piece)(v, first + at, tri_int64_min(piece, count - at));
     }
 }
 

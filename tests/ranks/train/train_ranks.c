@@ -182,6 +182,12 @@ static void fiber_body(int index, void *arg)
     rank_body(&places[index]);
 }
 
+/* Of one rank, as a launcher takes it: who only heard that another one failed is not the cause. */
+static bool is_sooner(tri_status status, tri_status known)
+{
+    return status != TRI_OK && (known == TRI_OK || (known == TRI_EABORT && status != TRI_EABORT));
+}
+
 static train_outcome outcome_of(const rank_place *places, const train_case *test)
 {
     train_outcome outcome = {.all_equal = true,
@@ -193,7 +199,7 @@ static train_outcome outcome_of(const rank_place *places, const train_case *test
                              .step = places[0].result.step};
     memcpy(outcome.stats, places[0].stats, sizeof(outcome.stats));
     for (int r = 0; r < test->world + test->servers; r++) {
-        if (places[r].status != TRI_OK && outcome.status == TRI_OK) {
+        if (is_sooner(places[r].status, outcome.status)) {
             outcome.status = places[r].status;
             memcpy(outcome.message, places[r].message, sizeof(outcome.message));
         }

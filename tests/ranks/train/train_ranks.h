@@ -21,7 +21,7 @@ typedef struct train_case {
 } train_case;
 
 typedef struct train_outcome {
-    tri_status status; /* first failure of any rank */
+    tri_status status; /* first failure of any rank, of its own before what it heard of another one's */
     char message[256];
     uint64_t hash;  /* of rank 0 */
     bool all_equal; /* every rank has rank 0's hash */
