@@ -204,6 +204,7 @@ static const op_case op_cases[] = {
      .other = {2, 60},
      .units = 2111,
      .attr = {.smoothing = 0.05f}},
+    {.name = "vocab_loss_tiles_odd", .op = TRI_OP_VOCAB_LOSS, .x = {2, 60, 25}, .other = {2, 60}, .units = 2111},
     {.name = "vocab_loss_forgetful",
      .op = TRI_OP_VOCAB_LOSS,
      .x = {2, 13, 24},

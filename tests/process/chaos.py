@@ -14,6 +14,7 @@ import elastic
 from launched import TRIREME, ranks_of
 
 STEPS = ("train.steps=4000",)
+FOR_EVER = ("train.steps=100000000",)  # until it is asked to end
 SCHEDULE = """# each kind that needs no root
 0.1 full-disk #0 0.4
 0.3 kill 1
@@ -70,7 +71,7 @@ class Chaos(elastic.Elastic):
         self.assertRegex(run.text(), r"count for nothing: the run goes on from step \d*00, its newest checkpoint")
 
     def test_what_it_cannot_do_is_said_in_one_line(self):
-        run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *elastic.LONG)
+        run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *FOR_EVER)
         launcher, folder = run.process.pid, self.path / "plain"
         for words, code, says in (
             ((folder, "--faults", "corrupt"), 2, "corrupt: happens inside of a worker: want a run with comm.chaos=on, worker 0 has it off"),
@@ -88,7 +89,7 @@ class Chaos(elastic.Elastic):
 
     def test_what_was_stopped_goes_on_when_chaos_is_ended(self):
         (self.path / "faults").write_text("0 stop 0 60\n")
-        run = self.start_running("asked", "-n", "2", "--elastic", "1:2", *elastic.LONG)
+        run = self.start_running("asked", "-n", "2", "--elastic", "1:2", *FOR_EVER)
         player = subprocess.Popen([TRIREME, "chaos", self.path / "asked", "--schedule", self.path / "faults"], stdout=subprocess.DEVNULL)
         pid, until = ranks_of(run.process.pid)[0], time.monotonic() + 30
         while self.state_of(pid) != "T" and time.monotonic() < until:

@@ -31,6 +31,7 @@ typedef struct vocab {
     bool kept;
     bool few;                /* rows, so that they are packed for the logits, once, and words are read where they lie */
     bool half;               /* x is bf16 */
+    bool x_is_paired;        /* half: by an earlier tile of this call */
     int64_t dx, dense, even; /* half, of scratch: the gradient of x in f32; that of a tile's logits, also with rows of
                                 an even length */
     int64_t dense_pairs, x_pairs;                 /* half, of scratch: pairs of rows of both, for short shards */
@@ -349,7 +350,7 @@ static void half_pairs(const vocab *v, int64_t to, const uint16_t *from, int64_t
     }
 }
 
-static void half_weights(const vocab *v)
+static void half_weights(vocab *v)
 {
     if (!tri_call_wants_dparam(v->call, 0)) {
         return;
@@ -369,8 +370,9 @@ static void half_weights(const vocab *v)
                           .scratch = scratch + v->tree};
     if (tri_gemm_tree_is_short(tri_gemm_half_find(), &tree)) {
         half_pairs(v, v->dense_pairs, tree.half_a, v->here);
-        if (v->first == 0) {
+        if (!v->x_is_paired) { /* tiles are short or not by their words: the first of them need not be */
             half_pairs(v, v->x_pairs, tree.half_b, v->width);
+            v->x_is_paired = true;
         }
         tree.a = scratch + v->dense_pairs;
         tree.b = scratch + v->x_pairs;

@@ -40,6 +40,7 @@ typedef struct vocab {
     int64_t tree, block, states, lead, dx, e, e_pairs, x_pairs, count; /* of scratch; packed weights lie at 0 */
     int64_t saved;                                                     /* of one shard */
     int64_t first, here, wide; /* words of the current tile, and whole lanes of them */
+    bool x_is_paired;          /* by an earlier tile of this call */
 } vocab;
 
 static int64_t lanes_up(int64_t count)
@@ -306,7 +307,7 @@ static void pairs_make(const vocab *v, int64_t to, const uint16_t *from, int64_t
 }
 
 /* The gradient of the tile's words. */
-static void tile_weights(const vocab *v)
+static void tile_weights(vocab *v)
 {
     if (!tri_call_wants_dparam(v->call, 0)) {
         return;
@@ -327,8 +328,9 @@ static void tile_weights(const vocab *v)
                           .scratch = scratch_of(v, v->tree)};
     if (tri_gemm_tree_is_short(v->ops, &tree)) {
         pairs_make(v, v->e_pairs, tree.half_a, v->wide);
-        if (v->first == 0) {
+        if (!v->x_is_paired) { /* tiles are short or not by their words: the first of them need not be */
             pairs_make(v, v->x_pairs, tree.half_b, v->width);
+            v->x_is_paired = true;
         }
         tree.a = scratch_of(v, v->e_pairs);
         tree.b = scratch_of(v, v->x_pairs);
