@@ -157,26 +157,45 @@ static bool is_named(const tri_generation *list, const char *id)
     return false;
 }
 
-/* Has it registered for the generation after the present one, as a newcomer? */
-static tri_status newcomer_find(tri_store *store, int64_t number, const char *id, bool *found)
+/* Place `place` among the newcomers of a generation: "" where nothing is registered there yet. */
+static tri_status newcomer_read(tri_store *store, int64_t number, int64_t place, char name[TRI_MEMBER_NBYTES])
 {
-    char key[KEY], place[24], *text, name[TRI_MEMBER_NBYTES];
+    char key[KEY], at[24], *text;
+
+    name[0] = '\0';
+    snprintf(at, sizeof at, "%" PRId64, place);
+    TRI_TRY(text_find(store, tri_members_key(key, number, "/new/", at), &text));
+    if (text && sscanf(text, "%39s", name) != 1)
+        name[0] = '\0';
+    tri_free(text);
+    return TRI_OK;
+}
+
+/* Has it registered for the generation `number`, as a newcomer? `known`: names of the first places, which are read once
+ * for many questions. */
+static tri_status newcomer_find(tri_store *store, int64_t number, tri_vector *known, const char *id, bool *found)
+{
+    char key[KEY], name[TRI_MEMBER_NBYTES];
     int64_t count;
 
     *found = false;
     TRI_TRY(tri_members_number(store, tri_members_key(key, number, "/newcomers", ""), &count));
-    for (int64_t i = 1; i <= count && !*found; i++) {
-        snprintf(place, sizeof place, "%" PRId64, i);
-        TRI_TRY(text_find(store, tri_members_key(key, number, "/new/", place), &text));
-        *found = text && sscanf(text, "%39s", name) == 1 && strcmp(name, id) == 0;
-        tri_free(text);
+    for (size_t i = 0; i < known->count && !*found; i++)
+        *found = strcmp(tri_vector_at(known, i), id) == 0;
+    for (int64_t place = (int64_t)known->count + 1; place <= count && !*found; place++) {
+        TRI_TRY(newcomer_read(store, number, place, name));
+        *found = strcmp(name, id) == 0;
+        const bool follows = (int64_t)known->count + 1 == place;
+        if (name[0] && follows && !tri_vector_push(known, name))
+            return TRI_ENOMEM;
     }
     return TRI_OK;
 }
 
 /* A word that nobody needs: a call for what is there, or the end of one that is in no list and will be in none, since
  * it has not registered either. *id: of that one, or empty. *needed: may it be? */
-static tri_status word_judge(tri_members *members, const char *text, char id[TRI_MEMBER_NBYTES], bool *needed)
+static tri_status word_judge(tri_members *members, tri_vector *newcomers, const char *text, char id[TRI_MEMBER_NBYTES],
+                             bool *needed)
 {
     int64_t number = 0;
 
@@ -184,7 +203,7 @@ static tri_status word_judge(tri_members *members, const char *text, char id[TRI
     if (sscanf(text, "call %" SCNd64, &number) == 1)
         *needed = *needed && number > members->now.number;
     else if (sscanf(text, "gone %39s", id) == 1 && *needed && !is_named(&members->now, id))
-        TRI_TRY(newcomer_find(members->setup.store, members->now.number + 1, id, needed));
+        TRI_TRY(newcomer_find(members->setup.store, members->now.number + 1, newcomers, id, needed));
     return TRI_OK;
 }
 
@@ -226,7 +245,8 @@ static tri_status words_drop(tri_store *store, int64_t first, const tri_vector *
 }
 
 /* Whom the news from `first` on tell of, up to the first word that is needed; below `oldest` none is. */
-static tri_status words_find(tri_members *members, int64_t first, int64_t oldest, tri_vector *ids)
+static tri_status words_find(tri_members *members, tri_vector *newcomers, int64_t first, int64_t oldest,
+                             tri_vector *ids)
 {
     char key[KEY], id[TRI_MEMBER_NBYTES], *text;
 
@@ -237,7 +257,7 @@ static tri_status words_find(tri_members *members, int64_t first, int64_t oldest
         TRI_TRY(text_find(members->setup.store, key, &text));
         if (!text && needed)
             return TRI_OK;
-        tri_status status = word_judge(members, text ? text : "", id, &needed);
+        tri_status status = word_judge(members, newcomers, text ? text : "", id, &needed);
         tri_free(text);
         TRI_TRY(status);
         if (needed)
@@ -252,14 +272,14 @@ static tri_status words_find(tri_members *members, int64_t first, int64_t oldest
 static tri_status news_drop(tri_members *members, int64_t deadline_ns)
 {
     tri_store *store = members->setup.store;
-    tri_vector ids = {.each = TRI_MEMBER_NBYTES};
+    tri_vector ids = {.each = TRI_MEMBER_NBYTES}, newcomers = {.each = TRI_MEMBER_NBYTES};
     int64_t clean, oldest, after;
     bool newest = false;
 
     TRI_TRY(tri_members_number(store, "news/clean", &clean));
     TRI_TRY(tri_members_number(store, "news/oldest", &oldest));
     clean = clean > 1 ? clean : 1;
-    tri_status status = words_find(members, clean, oldest, &ids);
+    tri_status status = words_find(members, &newcomers, clean, oldest, &ids);
     const int64_t next = clean + (int64_t)ids.count;
     if (status == TRI_OK && ids.count > 0)
         status = is_newest(members, &newest);
@@ -272,6 +292,7 @@ static tri_status news_drop(tri_members *members, int64_t deadline_ns)
     if (status == TRI_OK && newest)
         status = tri_store_raise(store, "news/clean", next, &after, deadline_ns);
     tri_vector_fini(&ids);
+    tri_vector_fini(&newcomers);
     return status;
 }
 

@@ -23,6 +23,8 @@ trireme sim recovery --kinds $NEW,full-disk --layout all --ranks 6 --first 1166 
 trireme sim recovery --kinds $NEW,full-disk --layout all --ranks 14 --faults 16 --first 10854 --seeds 1
 # a worker that heard of 256 ends crashed
 trireme sim recovery --kinds kill --ranks 150 --faults 90 --steps 40 --first 2 --seeds 1
+# Hundreds that die while others register: rank 0 asked the store for each newcomer once for each of the dead, 12 s long.
+trireme sim recovery --kinds kill --ranks 200 --faults 60 --first 1 --seeds 1
 # 3067: one that had not been told that a generation has formed, and asked, was taken to have what it had before (044)
 trireme sim recovery --kinds $OLD --layout all --ranks 3 --spares 2 --first 3067 --seeds 1
 # who was ready makes a step only if one is seen that has (docs/design/032-mirrors.md)
