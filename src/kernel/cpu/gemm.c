@@ -143,17 +143,19 @@ static void dot_block(const tri_gemm_ops *ops, const tri_gemm_call *call, int64_
         const int64_t len = tri_int64_min(PASS, call->k - k);
         const bool last = k + len == call->k;
         const unsigned flags = (k == 0 && !call->add ? TRI_GEMM_FIRST : 0u) | (last && call->relu ? TRI_GEMM_RELU : 0u);
-        for (int64_t panel = first_panel; panel < last_panel; panel++) {
-            const int n = (int)tri_int64_min(nr, call->n - panel * nr);
-            for (int64_t row = first_row; row < last_row; row += ops->mr) {
-                const int m = (int)tri_int64_min(ops->mr, last_row - row);
-                const float *a[TRI_GEMM_MAX_MR];
+        for (int64_t row = first_row; row < last_row; row += ops->mr) {
+            const int m = (int)tri_int64_min(ops->mr, last_row - row);
+            const float *a[TRI_GEMM_MAX_MR];
+            for (int i = 0; i < m; i++) {
+                a[i] = call->a + (row + i) * call->lda + k;
+            }
+            for (int64_t panel = first_panel; panel < last_panel; panel++) {
+                const int n = (int)tri_int64_min(nr, call->n - panel * nr);
                 float *c[TRI_GEMM_MAX_MR];
-                for (int i = 0; i < m; i++) { /* and what the next row tile reads and writes is asked for */
-                    a[i] = call->a + (row + i) * call->lda + k;
+                for (int i = 0; i < m; i++) { /* and what the next panel's sums go to is asked for */
                     c[i] = call->c + (row + i) * call->ldc + panel * nr;
-                    __builtin_prefetch(c[i] + ops->mr * call->ldc, 1, 3);
-                    __builtin_prefetch(c[i] + ops->mr * call->ldc + LINE, 1, 3);
+                    __builtin_prefetch(c[i] + nr, 1, 3);
+                    __builtin_prefetch(c[i] + nr + LINE, 1, 3);
                 }
                 ops->dot(m, n, 1, len, a, call->packed + (panel * call->k + k) * nr, c,
                          last && call->bias != NULL ? call->bias + panel * nr : NULL, flags);
