@@ -18,7 +18,6 @@
 #define LIMIT_NS  (1800 * TRI_NS_PER_S) /* of a run */
 #define QUIET_NS  (60 * TRI_NS_PER_S)   /* without any new step: longer is in vain */
 #define LINGER_NS TRI_NS_PER_S /* a killed one whose fibers still wait: the launcher sees no process any more */
-#define STACK     ((size_t)512 << 10)
 
 uint64_t fleet_draw(fleet *all, uint64_t below)
 {
@@ -283,8 +282,7 @@ tri_status fleet_run(const fleet_config *config, fleet_result *result)
     *result = (fleet_result){0};
     tri_status status = fleet_init(&all);
     if (status == TRI_OK)
-        status = tri_sim_run(&(tri_sim_config){.seed = config->seed, .limit_ns = LIMIT_NS, .stack_nbytes = STACK}, 1,
-                             launcher_run, &all);
+        status = tri_sim_run(&(tri_sim_config){.seed = config->seed, .limit_ns = LIMIT_NS}, 1, launcher_run, &all);
     if (status == TRI_EINTERNAL || status == TRI_ETIMEOUT) {
         fleet_broke(&all, "%s", tri_last_error());
         status = TRI_OK;

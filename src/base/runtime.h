@@ -74,7 +74,7 @@ void tri_cond_broadcast(tri_cond *cond);
 typedef struct tri_sim_config {
     uint64_t seed;       /* of the scheduler and of tri_entropy */
     int64_t limit_ns;    /* virtual time at which the run is given up, 0 = one virtual day */
-    size_t stack_nbytes; /* of each fiber, 0 = 512 KiB */
+    size_t stack_nbytes; /* of each fiber, 0 = 512 KiB (4 MiB under AddressSanitizer) */
 } tri_sim_config;
 
 /* Runs body(i, arg) for i in [0, count) as fibers until all (and the threads they started) ended. TRI_EINTERNAL when

@@ -11,8 +11,12 @@
 #include "base/memory.h"
 #include "base/runtime_sched.h"
 
+#ifdef __SANITIZE_ADDRESS__ /* frames of kernels are many times as large */
+#define DEFAULT_STACK_NBYTES ((size_t)4 << 20)
+#else
 #define DEFAULT_STACK_NBYTES ((size_t)512 << 10)
-#define DEFAULT_LIMIT_NS     (INT64_C(86400) * TRI_NS_PER_S)
+#endif
+#define DEFAULT_LIMIT_NS (INT64_C(86400) * TRI_NS_PER_S)
 /* One lock in so many gives way to others first, to show races. */
 #define SWITCH_AT_LOCK 4
 
