@@ -172,7 +172,7 @@ static tri_status newcomer_read(tri_store *store, int64_t number, int64_t place,
 }
 
 /* Has it registered for the generation `number`, as a newcomer? `known`: names of the first places, which are read once
- * for many questions. */
+ * for many questions; up to a place that is still empty, which may be filled before the next. */
 static tri_status newcomer_find(tri_store *store, int64_t number, tri_vector *known, const char *id, bool *found)
 {
     char key[KEY], name[TRI_MEMBER_NBYTES];
@@ -185,8 +185,7 @@ static tri_status newcomer_find(tri_store *store, int64_t number, tri_vector *kn
     for (int64_t place = (int64_t)known->count + 1; place <= count && !*found; place++) {
         TRI_TRY(newcomer_read(store, number, place, name));
         *found = strcmp(name, id) == 0;
-        const bool follows = (int64_t)known->count + 1 == place;
-        if (name[0] && follows && !tri_vector_push(known, name))
+        if (name[0] && place == (int64_t)known->count + 1 && !tri_vector_push(known, name))
             return TRI_ENOMEM;
     }
     return TRI_OK;
