@@ -253,7 +253,7 @@ def silent_corruption(bench, args):
 def parsers(bench, args):
     if subprocess.run(["which", "clang"], stdout=subprocess.DEVNULL).returncode != 0:
         raise bench.Skipped("no clang")
-    done = subprocess.run([bench.ROOT / "tools/fuzz", str(3600 if args.long else 5)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run([bench.ROOT / "tools/fuzz", *(("--inputs", "40000000") if args.long else ("5",))], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     found = {name: int(count) for name, count in re.findall(r"^(\S+)\s+(\d+) inputs, no finding", done.stdout, re.M)}
     least = min(found.values(), default=0)
     return f"{len(found)} targets, {sum(found.values())} inputs, least {least}; findings: {'none' if done.returncode == 0 else done.stdout[-500:]}", \
