@@ -8,6 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "ps/coding.h"
 #include "ps/gather.h"
+#include "ps/kv_body.h"
 #include "ps/save.h"
 #include "ps/sparse.h"
 #include "ps/sum.h"
@@ -95,10 +96,47 @@ static void read_plan(const uint8_t *bytes, size_t nbytes)
     tri_arena_fini(&arena);
 }
 
+/* What a letter about rows holds: its slots and its keys or their hash, and values in every coding. */
+static void read_body(const uint8_t *bytes, size_t nbytes)
+{
+    ps_rows_room room = {0};
+    ps_rows_body body;
+    ps_slots slots;
+    XXH128_hash_t hash;
+    if (nbytes < 1)
+        return;
+    bool slots_are_there = ps_rows_slots_read(bytes + 1, nbytes - 1, &slots) == TRI_OK;
+    bool named = ps_rows_name_read(bytes + 1, nbytes - 1, &hash);
+    const int count = bytes[0] & 7, wire = (bytes[0] >> 3 & 3) % PS_WIRE_COUNT, dim = 1 + (bytes[0] >> 6);
+    if (ps_rows_body_read(bytes + 1, nbytes - 1, count, dim, wire, bytes[0] >> 5 & 1, &room, &body) == TRI_OK) {
+        tri_fuzz_accepted++;
+        TRI_ASSERT(slots_are_there && body.count == count && (body.keys != NULL) == !named);
+    }
+    ps_rows_room_fini(&room);
+}
+
+/* A change as the store has it, and the notes of servers in a draft: lines of text. */
+static void read_notes(const uint8_t *bytes, size_t nbytes)
+{
+    int64_t code, least, most;
+    ps_change change;
+    if (nbytes < sizeof(code))
+        return;
+    memcpy(&code, bytes, sizeof(code));
+    if (ps_change_read(code, &change) == TRI_OK) {
+        tri_fuzz_accepted++;
+        TRI_ASSERT(change.number >= 0 && change.number < PS_MAX_SERVERS && ps_change_code(&change) == code);
+    }
+    char *notes = tri_format("%.*s", (int)(nbytes - sizeof(code)), (const char *)bytes + sizeof(code));
+    TRI_ASSERT(notes != NULL);
+    tri_fuzz_accepted += ps_save_notes_read(notes, &least, &most);
+    tri_free(notes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 {
-    static void (*const readers[])(const uint8_t *bytes, size_t nbytes) = {read_keys,   read_view, read_sum,
-                                                                           read_gather, read_rows, read_plan};
+    static void (*const readers[])(const uint8_t *bytes, size_t nbytes) = {read_keys, read_view, read_sum,  read_gather,
+                                                                           read_rows, read_plan, read_body, read_notes};
     if (nbytes > 0)
         readers[bytes[0] % TRI_COUNT_OF(readers)](bytes + 1, nbytes - 1);
     return 0;

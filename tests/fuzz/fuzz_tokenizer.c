@@ -51,6 +51,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
     "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},\"decoder\":{\"type\":\"ByteLevel\"}"
 #define GAP "\xe2\x96\x81"
 
+/* Patterns as they stand in JSON. */
+#define GPT "'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+"
+#define LLAMA                                                                                                          \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+"   \
+    "[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+#define SPLIT_OF(pattern)                                                                                              \
+    "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\xc4\xa0\":3,\"\xc4\x8a\":4,\"1\":5,\"'\":6,\"!\":7,\"s\":8},"  \
+    "\"merges\":[[\"a\",\"b\"]]},\"pre_tokenizer\":{\"type\":"                                                         \
+    "\"Sequence\","                                                                                                    \
+    "\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"Isolated\","        \
+    "\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"                     \
+    "\"decoder\":{\"type\":\"ByteLevel\"}}"
+
 const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_SEED("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\xc4\xa0\":3,\"\xc4\xa0"
                   "ab\":4},\"merges\":"
@@ -67,6 +80,13 @@ const tri_fuzz_seed tri_fuzz_seeds[] = {
                   "{\"type\":\"Metaspace\",\"replacement\":\"" GAP "\",\"prepend_scheme\":\"first\",\"split\":true},"
                   "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"a\"}},"
                   "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"a\":{\"ids\":[0]}}}}\0ab"),
+    TRI_FUZZ_SEED("{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"" GAP "\":2},\"merges\":[]},\"pre_tokenizer\":{\"type\":"
+                  "\"Metaspace\",\"replacement\":\"" GAP
+                  "\",\"prepend_scheme\":\"always\",\"split\":true},\"decoder\":{"
+                  "\"type\":\"Metaspace\",\"replacement\":\"" GAP "\",\"prepend_scheme\":\"always\"},\"added_tokens\":["
+                  "{\"id\":3,\"content\":\"<s>\",\"rstrip\":true},{\"id\":4,\"content\":\"</s>\"}]}\0" GAP "a b<s>  a"),
+    TRI_FUZZ_SEED(SPLIT_OF(LLAMA) "\0 ab1111 b's\n a!!\n"),
+    TRI_FUZZ_SEED(SPLIT_OF(GPT) "\0 ab1111 b's\n a!  "),
     TRI_FUZZ_REFUSED("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
                      "{\"Regex\":\"x\"},\"behavior\":\"Isolated\",\"invert\":false}}"),
 };

@@ -35,14 +35,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
     return 0;
 }
 
-#define ZEROS "\0\0\0\0\0\0\0\0"
+#define ZEROS  "\0\0\0\0\0\0\0\0"
+#define ZEROS4 ZEROS ZEROS ZEROS ZEROS
+/* 1,012 of them: the rest of the head of a file of llm.c. */
+#define HEAD                                                                                                           \
+    ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4    \
+        ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS4 ZEROS \
+            ZEROS "\0\0\0\0"
 const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_SEED(
         "\x10TRITOKEN\x01\0\0\0\x02\0\0\0\x08\0\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0" ZEROS ZEROS ZEROS
         "\x01\0\x02\0\x03\0\x04\0\x05\0\x06\0\x07\0\x09\0"),
     TRI_FUZZ_SEED("\x05\0\0\x01\0\x02\0\x03\0\x04\0"),
+    TRI_FUZZ_SEED("\x10\x88\xd8\x34\x01\1\0\0\0\4\0\0\0" HEAD "\1\0\2\0\3\0\4\0"),
+    TRI_FUZZ_SEED("\x10\xa1\xd9\x34\x01\7\0\0\0\3\0\0\0" HEAD "\1\0\0\0\2\0\1\0\3\0\0\0"),
+    TRI_FUZZ_REFUSED("\x10\x88\xd8\x34\x01\2\0\0\0\4\0\0\0" HEAD "\1\0\2\0\3\0\4\0"),
     TRI_FUZZ_REFUSED("\x10\0\0\x01\0\x02\0\x03\0\x04\0"),
 };
 const size_t tri_fuzz_seed_count = TRI_COUNT_OF(tri_fuzz_seeds);
-const char *const tri_fuzz_words[] = {"TRITOKEN", "\x28\xd8\x34\x01", "\xff\xff\xff\xff\xff\xff\xff\x7f"};
+const char *const tri_fuzz_words[] = {"TRITOKEN", "\x88\xd8\x34\x01", "\xa1\xd9\x34\x01",
+                                      "\xff\xff\xff\xff\xff\xff\xff\x7f"};
 const size_t tri_fuzz_word_count = TRI_COUNT_OF(tri_fuzz_words);
