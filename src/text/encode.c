@@ -30,7 +30,8 @@ struct tri_encoder {
     tri_bpe_scratch scratch;
     tri_ids symbols;
     tri_string normal[2], words[2], letters;
-    word_slot *slots;
+    void *room;       /* zeros that become memory where a word is kept: a short text touches few of its pages */
+    word_slot *slots; /* in it, at a multiple of their size */
 };
 
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out)
@@ -40,11 +41,13 @@ tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out)
         return TRI_ENOMEM;
     encoder->tokenizer = tokenizer;
     if (tokenizer->bpe.count > 0) {
-        encoder->slots = tri_alloc_bulk(sizeof(word_slot) << SLOT_BITS);
-        if (encoder->slots == NULL) {
+        encoder->room = tri_alloc_zero(((size_t)1 << SLOT_BITS) + 1, sizeof(word_slot));
+        if (encoder->room == NULL) {
             tri_encoder_destroy(encoder);
             return TRI_ENOMEM;
         }
+        const uintptr_t room = (uintptr_t)encoder->room, each = sizeof(word_slot);
+        encoder->slots = (word_slot *)((room + each - 1) / each * each);
     }
     *out = encoder;
     return TRI_OK;
@@ -61,7 +64,7 @@ void tri_encoder_destroy(tri_encoder *encoder)
         tri_string_fini(&encoder->words[i]);
     }
     tri_string_fini(&encoder->letters);
-    tri_free(encoder->slots);
+    tri_free(encoder->room);
     tri_free(encoder);
 }
 
