@@ -109,7 +109,7 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .leaves = job->config.train.shards,
                             .part_count = job->part_count,
                             .whole_gradients = tri_job_is_pieced(job),
-                            .undoes = tri_guard_skips(&job->config),
+                            .undoes = tri_sums_may_be_undone(&job->config),
                             .servers = job->servers.client ? &job->servers : NULL,
                             .threads = job->threads};
 }

@@ -112,6 +112,8 @@ tri_status tri_loss_scale_check(const tri_config *config);
 tri_status tri_guard_check(const tri_config *config);
 /* Whether a step may move nothing. */
 bool tri_guard_skips(const tri_config *config);
+/* Whether sums may count for nothing: those of a step that moves nothing, or of weights that had to be repaired. */
+bool tri_sums_may_be_undone(const tri_config *config);
 /* Whether weights and state are kept once more, to go back to. */
 bool tri_guard_copies(const tri_config *config);
 /* `what` lets a step move nothing, which wants all workers to do so together; `besides` ends the message. */

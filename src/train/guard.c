@@ -66,6 +66,11 @@ bool tri_guard_skips(const tri_config *config)
     return act_of(config->train.on_nonfinite) >= TRI_GUARD_SKIP || act_of(config->train.on_spike) >= TRI_GUARD_SKIP;
 }
 
+bool tri_sums_may_be_undone(const tri_config *config)
+{
+    return tri_guard_skips(config) || strcmp(config->train.verify_every, "off") != 0;
+}
+
 bool tri_guard_copies(const tri_config *config)
 {
     return act_of(config->train.on_nonfinite) == TRI_GUARD_ROLLBACK ||

@@ -69,7 +69,7 @@ static tri_status setup_fill(const tri_layout_setup *given, const tri_dataset *d
                        .clips = config->optim.clip_norm > 0 || setup->precision == TRI_F16,
                        .half = setup->precision != TRI_F32,
                        .overlap = config->parallel.overlap,
-                       .compress_nbytes = tri_compress_value_nbytes(&config->parallel, tri_guard_skips(config)),
+                       .compress_nbytes = tri_compress_value_nbytes(&config->parallel, tri_sums_may_be_undone(config)),
                        .bucket_nbytes = (double)config->parallel.bucket_kib * 1024};
     return TRI_OK;
 }

@@ -253,7 +253,7 @@ static tri_status step_judge(tri_job *job)
 /* Of sums that count for nothing nothing stays. */
 static void sums_undo(tri_job *job)
 {
-    if (job->sync->ops->undo && tri_guard_skips(&job->config))
+    if (job->sync->ops->undo && tri_sums_may_be_undone(&job->config))
         job->sync->ops->undo(job->sync);
 }
 
