@@ -87,6 +87,31 @@ static int64_t adding_ns(float *sums, const float *values)
     return least_ns;
 }
 
+enum { BYTES_NS, ADDING_NS, PHASE_NS, ALL_NS, MESSAGE_NS, PRICE_COUNT };
+
+/* What this rank measures, and the most of all ranks. `bytes`: twice MUCH_NBYTES. */
+static tri_status prices_find(tri_call *call, char *bytes, int64_t found_ns[PRICE_COUNT])
+{
+    char *take = bytes + MUCH_NBYTES;
+    int64_t little_ns, much_ns;
+    TRI_TRY(exchange_ns(call, bytes, take, LITTLE_NBYTES, &little_ns));
+    TRI_TRY(exchange_ns(call, bytes, take, MUCH_NBYTES, &much_ns));
+    found_ns[BYTES_NS] = much_ns - little_ns;
+    found_ns[PHASE_NS] = PHASE_LITTLES * little_ns;
+    TRI_TRY(messages_ns(call, bytes, take, &found_ns[ALL_NS], &found_ns[MESSAGE_NS]));
+    found_ns[ADDING_NS] = adding_ns((float *)(void *)bytes, (const float *)(const void *)take);
+    tri_call agree = {.group = call->group,
+                      .op = TRI_COMM_ALL_REDUCE,
+                      .dtype = TRI_I64,
+                      .reduce = TRI_REDUCE_MAX,
+                      .count = PRICE_COUNT,
+                      .in = found_ns,
+                      .out = found_ns,
+                      .canonical = true,
+                      .algorithm = &tri_all_reduce_by_tree};
+    return tri_work_submit(&agree, NULL);
+}
+
 tri_status tri_prices_measure(tri_comm *comm)
 {
     tri_group *group = comm->world_group;
@@ -97,38 +122,21 @@ tri_status tri_prices_measure(tri_comm *comm)
         return TRI_ENOMEM;
     tri_call call = {.group = group, .op = TRI_COMM_ALL_GATHER, .dtype = TRI_U8, .count = MUCH_NBYTES};
     tri_call_fill_frame(&call);
-    int64_t little_ns = 0, much_ns = 0;
-    tri_status status = exchange_ns(&call, bytes, bytes + MUCH_NBYTES, LITTLE_NBYTES, &little_ns);
-    if (status == TRI_OK)
-        status = exchange_ns(&call, bytes, bytes + MUCH_NBYTES, MUCH_NBYTES, &much_ns);
-    int64_t found_ns[5] = {much_ns - little_ns, 0, PHASE_LITTLES * little_ns, 0, 0};
-    if (status == TRI_OK)
-        status = messages_ns(&call, bytes, bytes + MUCH_NBYTES, &found_ns[3], &found_ns[4]);
-    if (status == TRI_OK) {
-        found_ns[1] = adding_ns((float *)(void *)bytes, (const float *)(const void *)(bytes + MUCH_NBYTES));
-        tri_call agree = {.group = group,
-                          .op = TRI_COMM_ALL_REDUCE,
-                          .dtype = TRI_I64,
-                          .reduce = TRI_REDUCE_MAX,
-                          .count = TRI_COUNT_OF(found_ns),
-                          .in = found_ns,
-                          .out = found_ns,
-                          .canonical = true,
-                          .algorithm = &tri_all_reduce_by_tree};
-        status = tri_work_submit(&agree, NULL);
-    }
+    int64_t found_ns[PRICE_COUNT] = {0};
+    tri_status status = prices_find(&call, bytes, found_ns);
     tri_free(bytes);
     if (status != TRI_OK)
         return status;
     /* A clock that stood still tells nothing. */
-    if (found_ns[0] > 0)
-        comm->us_per_byte = (double)found_ns[0] * 1e-3 / (MUCH_NBYTES - LITTLE_NBYTES);
-    if (found_ns[1] > 0)
-        comm->us_per_byte_reduced = (double)found_ns[1] * 1e-3 / (ADDED_COUNT * sizeof(float));
-    if (found_ns[2] > 0)
-        comm->latency_us = (double)(found_ns[3] > found_ns[2] ? found_ns[3] : found_ns[2]) * 1e-3;
-    if (found_ns[4] > 0)
-        comm->message_us = (double)found_ns[4] * 1e-3;
+    if (found_ns[BYTES_NS] > 0)
+        comm->us_per_byte = (double)found_ns[BYTES_NS] * 1e-3 / (MUCH_NBYTES - LITTLE_NBYTES);
+    if (found_ns[ADDING_NS] > 0)
+        comm->us_per_byte_reduced = (double)found_ns[ADDING_NS] * 1e-3 / (ADDED_COUNT * sizeof(float));
+    if (found_ns[PHASE_NS] > 0)
+        comm->latency_us =
+            (double)(found_ns[ALL_NS] > found_ns[PHASE_NS] ? found_ns[ALL_NS] : found_ns[PHASE_NS]) * 1e-3;
+    if (found_ns[MESSAGE_NS] > 0)
+        comm->message_us = (double)found_ns[MESSAGE_NS] * 1e-3;
     group->price = tri_price_of_group(group);
     return TRI_OK;
 }
