@@ -62,42 +62,20 @@ static tri_status folder_add(tri_vector *entries, const char *folder)
     return status;
 }
 
-/* tri_free() each. */
-typedef struct ckpt_folders {
-    char *items[TRI_CHECKPOINT_MAX_LEVELS + 1];
-    int count;
-} ckpt_folders;
-
-static void folders_fini(ckpt_folders *folders)
-{
-    for (int i = 0; i < folders->count; i++)
-        tri_free(folders->items[i]);
-    *folders = (ckpt_folders){0};
-}
-
-static tri_status folders_add(ckpt_folders *folders, char *folder)
-{
-    if (!folder)
-        return TRI_ENOMEM;
-    folders->items[folders->count++] = folder;
-    return TRI_OK;
-}
-
 /* All places of a run; or the folder itself. */
-static tri_status folders_find(const char *path, ckpt_folders *folders)
+static tri_status folders_find(const char *path, tri_checkpoint_folders *folders)
 {
     char *config_path = tri_format("%s/config.yaml", path);
     tri_config config = {0};
-    tri_checkpoint_levels levels;
-    if (!config_path)
-        return TRI_ENOMEM;
-    bool is_run = tri_fs_exists(config_path);
-    tri_status status =
-        is_run ? tri_config_load(config_path, NULL, NULL, &config) : folders_add(folders, tri_strdup(path));
-    if (is_run && status == TRI_OK)
-        status = tri_checkpoint_levels_read(&config.checkpoint, &levels);
-    for (int i = 0; is_run && status == TRI_OK && i < levels.count; i++)
-        status = folders_add(folders, tri_checkpoint_level_folder(&levels.items[i], path));
+    tri_status status = config_path ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK && tri_fs_exists(config_path)) {
+        status = tri_config_load(config_path, NULL, NULL, &config);
+        if (status == TRI_OK)
+            status = tri_checkpoint_folders_find(&config.checkpoint, path, folders);
+    } else if (status == TRI_OK) {
+        *folders = (tri_checkpoint_folders){.items = {tri_strdup(path)}, .count = 1};
+        status = folders->items[0] ? TRI_OK : TRI_ENOMEM;
+    }
     tri_config_fini(&config);
     tri_free(config_path);
     return status;
@@ -123,7 +101,7 @@ static tri_status entries_find(const char *path, bool with_best, tri_vector *ent
                         tri_fs_exists(path) ? "a file" : "nothing");
     if (is_checkpoint(path, &step))
         return entry_add(entries, tri_strdup(path), step);
-    ckpt_folders folders = {0};
+    tri_checkpoint_folders folders = {0};
     tri_status status = folders_find(path, &folders);
     char *best = tri_format("%s/best", path);
     for (int i = 0; i < folders.count && status == TRI_OK; i++)
@@ -131,7 +109,7 @@ static tri_status entries_find(const char *path, bool with_best, tri_vector *ent
     if (status == TRI_OK && with_best)
         status = best ? folder_add(entries, best) : TRI_ENOMEM;
     tri_free(best);
-    folders_fini(&folders);
+    tri_checkpoint_folders_fini(&folders);
     if (status == TRI_OK && entries->count == 0)
         status = tri_fail(TRI_ENOTFOUND, "%s: no checkpoints here", path);
     return status;
@@ -269,7 +247,7 @@ static tri_status folder_prune(const tri_checkpoint_place *place)
 static tri_status prune(const char *path)
 {
     int64_t keep, keep_every = 0, step;
-    ckpt_folders folders = {0};
+    tri_checkpoint_folders folders = {0};
     if (!given.keep)
         return tri_fail(TRI_ECONFIG, "ckpt prune: want --keep N, how many stay");
     TRI_TRY(tri_flag_int("--keep", given.keep, 1, 1000000, &keep));
@@ -280,7 +258,7 @@ static tri_status prune(const char *path)
     tri_status status = folders_find(path, &folders);
     for (int i = 0; i < folders.count && status == TRI_OK; i++)
         status = folder_prune(&(tri_checkpoint_place){folders.items[i], keep, keep_every});
-    folders_fini(&folders);
+    tri_checkpoint_folders_fini(&folders);
     return status;
 }
 

@@ -149,11 +149,12 @@ static tri_status attach_words(int *argc, char ***argv)
     for (int i = 1; all && i < count; i++) /* the program's name; "train", as what the command was called by */
         all[i - 1] = words[i];
     tri_free(words);
-    if (!all)
-        return TRI_ENOMEM;
-    if (chdir(folder) != 0)
-        return tri_fail(TRI_EIO, "%s: the run was begun in this folder, which cannot be entered: %s", folder,
-                        strerror(errno));
+    tri_status status = all ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK && chdir(folder) != 0)
+        status = tri_fail(TRI_EIO, "%s: the run was begun in this folder, which cannot be entered: %s", folder,
+                          strerror(errno));
+    tri_free(folder);
+    TRI_TRY(status);
     given = (tri_train_words){0};
     TRI_TRY(tri_flags_parse(tri_command_of(cmd_train), flags, TRI_COUNT_OF(flags), count - 1, all, &count));
     given.attach = given.out = tri_strdup(run);

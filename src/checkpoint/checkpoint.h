@@ -44,8 +44,26 @@ typedef struct tri_checkpoint_levels {
 tri_status tri_checkpoint_levels_read(const tri_checkpoint_config *config, tri_checkpoint_levels *levels);
 /* The folder of a level's checkpoints for a run folder; tri_free() it. */
 char *tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char *run_folder);
+/* The folders of a run's checkpoints, its own first; further places that are another run's are left out. Fini it. */
+typedef struct tri_checkpoint_folders {
+    char *items[TRI_CHECKPOINT_MAX_LEVELS];
+    int count;
+} tri_checkpoint_folders;
+tri_status tri_checkpoint_folders_find(const tri_checkpoint_config *config, const char *run_folder,
+                                       tri_checkpoint_folders *out);
+void tri_checkpoint_folders_fini(tri_checkpoint_folders *folders);
+/* Places as they are from wherever the run goes on: those that are relative, are so to the working folder of now. */
+tri_status tri_checkpoint_levels_settle(tri_checkpoint_config *config);
 /* Whether something is saved before the end. */
 bool tri_checkpoint_levels_repeat(const tri_checkpoint_levels *levels);
+
+/* owner.c: a further place, which is this run's from now on. TRI_ECONFIG: it is another one's; TRI_EIO, .. */
+tri_status tri_checkpoint_own(const char *folder, const char *run_folder);
+bool tri_checkpoint_is_others(const char *folder, const char *run_folder);
+/* The path of the run whose a further place is (tri_free); NULL: nobody's. */
+char *tri_checkpoint_owner(const char *folder);
+/* Where a run begins anew: a folder that has checkpoints is renamed, and that is said. */
+tri_status tri_checkpoint_set_aside(const char *folder);
 
 /* Where arrays that do not lie here as a whole come from, and go to. What `at` means, whoever made the slices knows. */
 typedef struct tri_checkpoint_pieces {

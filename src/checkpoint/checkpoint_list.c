@@ -127,7 +127,10 @@ tri_status tri_checkpoint_newest_of(const char *const *folders, int count, char 
     for (size_t i = 0; i < all.count && *path == NULL && status == TRI_OK; i++)
         status = try_entry(tri_vector_at(&all, i), path, skipped);
     if (status == TRI_OK && *path == NULL)
-        status = tri_fail(TRI_ENOTFOUND, "%s: no whole checkpoint: %zu looked at, all damaged", folders[0], all.count);
+        status = all.count > 0 ? tri_fail(TRI_ENOTFOUND, "%s: no whole checkpoint: %zu looked at, all damaged",
+                                          folders[0], all.count)
+                               : tri_fail(TRI_ENOTFOUND, "%s: no checkpoint there%s", folders[0],
+                                          count > 1 ? ", nor in the further places (checkpoint.levels)" : "");
     for (size_t i = 0; i < all.count; i++)
         tri_free(((found_entry *)tri_vector_at(&all, i))->entry.name);
     tri_vector_fini(&all);

@@ -2,7 +2,9 @@
  *
  * levels.c: when the run is saved, and where: the options of the section, and the list of further places.
  */
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/yaml.h"
 #include "checkpoint/checkpoint.h"
@@ -41,6 +43,8 @@ static tri_status level_read(const tri_yaml *node, tri_checkpoint_level *level)
         return tri_fail(TRI_ECONFIG, "want fields such as {to: /local, every_s: 300}");
     for (const tri_yaml *field = node->child; field; field = field->next)
         TRI_TRY(level_field(field, level));
+    for (size_t nbytes = strlen(level->to); nbytes > 1 && level->to[nbytes - 1] == '/';)
+        level->to[--nbytes] = '\0';
     if (!level->to[0])
         return tri_fail(TRI_ECONFIG, "want to, a folder");
     if (level->every_steps == 0 && level->every_s <= 0)
@@ -83,6 +87,22 @@ tri_status tri_checkpoint_levels_read(const tri_checkpoint_config *config, tri_c
     return status;
 }
 
+/* The last part of the run folder's own name, whatever way it was called: that of `.` is another one. */
+static char *run_name(const char *run_folder)
+{
+    char *real = realpath(run_folder, NULL);
+    const char *path = real ? real : run_folder;
+    size_t nbytes = strlen(path);
+    while (nbytes > 1 && path[nbytes - 1] == '/')
+        nbytes--;
+    size_t first = nbytes;
+    while (first > 0 && path[first - 1] != '/')
+        first--;
+    char *name = tri_format("%.*s", (int)(nbytes - first), path + first);
+    free(real);
+    return name;
+}
+
 /* TO/RUN, so that runs do not meet there. */
 char *tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char *run_folder)
 {
@@ -91,10 +111,76 @@ char *tri_checkpoint_level_folder(const tri_checkpoint_level *level, const char 
         nbytes--;
     if (!level->to[0])
         return tri_format("%.*s/checkpoints", (int)nbytes, run_folder);
-    size_t first = nbytes;
-    while (first > 0 && run_folder[first - 1] != '/')
-        first--;
-    return tri_format("%s/%.*s", level->to, (int)(nbytes - first), run_folder + first);
+    char *name = run_name(run_folder), *folder = name ? tri_format("%s/%s", level->to, name) : NULL;
+    tri_free(name);
+    return folder;
+}
+
+tri_status tri_checkpoint_folders_find(const tri_checkpoint_config *config, const char *run_folder,
+                                       tri_checkpoint_folders *out)
+{
+    tri_checkpoint_levels levels;
+    *out = (tri_checkpoint_folders){0};
+    tri_status status = tri_checkpoint_levels_read(config, &levels);
+    for (int i = 0; i < levels.count && status == TRI_OK; i++) {
+        char *folder = tri_checkpoint_level_folder(&levels.items[i], run_folder);
+        status = folder ? TRI_OK : TRI_ENOMEM;
+        if (folder && i > 0 && tri_checkpoint_is_others(folder, run_folder))
+            tri_free(folder);
+        else
+            out->items[out->count++] = folder;
+    }
+    if (status != TRI_OK)
+        tri_checkpoint_folders_fini(out);
+    return status;
+}
+
+void tri_checkpoint_folders_fini(tri_checkpoint_folders *folders)
+{
+    for (int i = 0; i < folders->count; i++)
+        tri_free(folders->items[i]);
+    *folders = (tri_checkpoint_folders){0};
+}
+
+/* A place as a list has it: options that are not the usual ones behind `to`, in quotes. */
+static tri_status level_print(const tri_checkpoint_level *level, const char *cwd, tri_string *out)
+{
+    const bool relative = level->to[0] != '/';
+    TRI_TRY(tri_string_appendf(out, "%s{to: '", out->nbytes > 1 ? ", " : ""));
+    for (const char *part = relative ? cwd : ""; *part; part++)
+        TRI_TRY(tri_string_appendf(out, *part == '\'' ? "''" : "%c", *part));
+    TRI_TRY(tri_string_append(out, relative ? "/" : ""));
+    for (const char *part = level->to; *part; part++)
+        TRI_TRY(tri_string_appendf(out, *part == '\'' ? "''" : "%c", *part));
+    TRI_TRY(tri_string_append(out, "'"));
+    for (size_t i = 1; i < TRI_COUNT_OF(level_rows); i++) {
+        TRI_TRY(tri_string_appendf(out, ", %s: ", level_rows[i].field));
+        TRI_TRY(tri_options_print(&level_rows[i], level, out));
+    }
+    return tri_string_append(out, "}");
+}
+
+tri_status tri_checkpoint_levels_settle(tri_checkpoint_config *config)
+{
+    tri_checkpoint_levels levels;
+    tri_string text = {0};
+    bool relative = false;
+    TRI_TRY(tri_checkpoint_levels_read(config, &levels));
+    for (int i = 1; i < levels.count; i++)
+        relative = relative || levels.items[i].to[0] != '/';
+    char *cwd = relative ? getcwd(NULL, 0) : NULL;
+    if (!cwd)
+        return TRI_OK;
+    tri_status status = tri_string_append(&text, "[");
+    for (int i = 1; i < levels.count && status == TRI_OK; i++)
+        status = level_print(&levels.items[i], cwd, &text);
+    if (status == TRI_OK)
+        status = tri_string_append(&text, "]");
+    if (status == TRI_OK)
+        status = tri_options_set(&tri_checkpoint_options, config, "levels", tri_string_text(&text));
+    tri_string_fini(&text);
+    free(cwd);
+    return status;
 }
 
 bool tri_checkpoint_levels_repeat(const tri_checkpoint_levels *levels)

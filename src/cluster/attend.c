@@ -124,8 +124,12 @@ static tri_status rank_keep(void *arg, const launch_rank *rank)
 
 static tri_status rank_start(attendant *here)
 {
-    const launch_start start = {
-        .argv = here->setup->argv, .token = here->token, .keep = rank_keep, .keep_arg = here, .report_fd = -1};
+    const launch_start start = {.argv = here->setup->argv,
+                                .token = here->token,
+                                .keep = rank_keep,
+                                .keep_arg = here,
+                                .log_folder = here->setup->folder,
+                                .report_fd = -1};
 
     others_end(here);
     threads_set(here->setup->local_world);

@@ -92,6 +92,14 @@ void tri_launch_exit_note(const char *log_folder, int rank, int starts, int exit
                 tri_last_error());
 }
 
+tri_status tri_launch_exit_forget(const char *log_folder, int rank)
+{
+    char path[1400];
+
+    exit_path(path, log_folder, rank);
+    return tri_fs_remove(path);
+}
+
 int tri_launch_exit_read(const char *log_folder, int rank, int starts)
 {
     char path[1400], *text;

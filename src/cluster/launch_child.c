@@ -228,7 +228,11 @@ static tri_status files_make(launch_rank *rank, child_ends *ends)
 
 static tri_status ends_make(const launch_start *start, launch_rank *rank, bool inherits, child_ends *ends)
 {
-    TRI_TRY(start->keep && !rank->host ? files_make(rank, ends) : pipes_make(rank, ends));
+    bool keeps = start->keep && !rank->host;
+
+    if (keeps && start->log_folder)
+        TRI_TRY(tri_launch_exit_forget(start->log_folder, rank->rank));
+    TRI_TRY(keeps ? files_make(rank, ends) : pipes_make(rank, ends));
     if (rank->host)
         return write_token(ends->input[1], start->token);
     if (!inherits && (ends->input[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)

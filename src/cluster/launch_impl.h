@@ -258,6 +258,8 @@ void tri_launch_process_forget(tri_journal *journal, const launch_rank *rank);
 void tri_launch_seen_note(tri_journal *journal, launch_rank *rank);
 /* The exit code that the process of a rank's start has left; -1: none. */
 int tri_launch_exit_read(const char *log_folder, int rank, int starts);
+/* What a process of an earlier job has left there, before one of this job is started. */
+tri_status tri_launch_exit_forget(const char *log_folder, int rank);
 /* When a process began, in ticks since the machine did; 0: there is none, or it has ended. */
 uint64_t tri_launch_began(pid_t pid);
 

@@ -213,6 +213,32 @@ static tri_status write_head(tri_job *job)
 }
 
 /* Rank 0: the run folder with the resolved configuration. */
+/* A place of checkpoints is this run's, and those of an earlier one that it does not go on from are set aside. */
+static tri_status place_open(const tri_job *job, const char *folder, bool further)
+{
+    bool begins = job->step == 0 && job->saved_step != 0;
+    if (begins && !(further && tri_checkpoint_is_others(folder, job->run_folder)))
+        TRI_TRY(tri_checkpoint_set_aside(folder));
+    return further ? tri_checkpoint_own(folder, job->run_folder) : TRI_OK;
+}
+
+/* A further place that cannot be written now is told of here and at every save. */
+static tri_status places_open(const tri_job *job)
+{
+    tri_checkpoint_levels levels;
+    tri_status status = tri_checkpoint_levels_read(&job->config.checkpoint, &levels);
+    for (int i = 0; i < levels.count && status == TRI_OK; i++) {
+        char *folder = tri_checkpoint_level_folder(&levels.items[i], job->run_folder);
+        status = folder ? place_open(job, folder, i > 0) : TRI_ENOMEM;
+        if (i > 0 && status != TRI_OK && status != TRI_ECONFIG && status != TRI_ENOMEM) {
+            tri_log(TRI_LOG_WARN, "checkpoint.levels: %s", tri_last_error());
+            status = TRI_OK;
+        }
+        tri_free(folder);
+    }
+    return status;
+}
+
 static tri_status open_run_folder(tri_job *job)
 {
     if (job->rank != 0 || !job->run_folder)
@@ -223,6 +249,7 @@ static tri_status open_run_folder(tri_job *job)
     if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
         return TRI_OK;
     TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
+    TRI_TRY(places_open(job));
     tri_status status = tri_config_print(&job->config, &text);
     snprintf(path, sizeof(path), "%s/config.yaml", job->run_folder);
     if (status == TRI_OK)

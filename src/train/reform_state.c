@@ -154,13 +154,15 @@ static tri_status state_share(tri_job *job, const int64_t *progress, int64_t new
     return status;
 }
 
-/* The newest checkpoint of this run (tri_free); NULL: there is none. */
+/* The newest checkpoint of this run, wherever it is (tri_free); NULL: there is none. */
 static char *checkpoint_newest(const tri_job *job)
 {
-    char folder[1200], *path = NULL;
-    snprintf(folder, sizeof(folder), "%s/checkpoints", job->run_folder ? job->run_folder : "");
-    if (job->run_folder && tri_fs_exists(folder))
-        (void)tri_checkpoint_newest(folder, &path, NULL);
+    tri_checkpoint_folders folders;
+    char *path = NULL;
+    if (!job->run_folder || tri_checkpoint_folders_find(&job->config.checkpoint, job->run_folder, &folders) != TRI_OK)
+        return NULL;
+    (void)tri_checkpoint_newest_of((const char *const *)folders.items, folders.count, &path, NULL);
+    tri_checkpoint_folders_fini(&folders);
     return path;
 }
 

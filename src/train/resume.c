@@ -68,25 +68,18 @@ static tri_status agree(tri_job *job, tri_status status)
 
 tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path)
 {
-    tri_checkpoint_levels levels;
-    char *folders[TRI_CHECKPOINT_MAX_LEVELS] = {NULL};
+    tri_checkpoint_folders folders;
     tri_string skipped = {0};
-    TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &levels));
-    tri_status status = TRI_OK;
-    for (int i = 0; i < levels.count && status == TRI_OK; i++) {
-        folders[i] = tri_checkpoint_level_folder(&levels.items[i], run_folder);
-        status = folders[i] ? TRI_OK : TRI_ENOMEM;
-        if (status == TRI_OK && tri_checkpoint_clear(folders[i]) != TRI_OK) /* a crash may have left one aside */
-            tri_log(TRI_LOG_WARN, "%s: what a crash has left there stays: %s", folders[i], tri_last_error());
-    }
-    if (status == TRI_OK)
-        status = tri_checkpoint_newest_of((const char *const *)folders, levels.count, path, &skipped);
+    TRI_TRY(tri_checkpoint_folders_find(&job->config.checkpoint, run_folder, &folders));
+    for (int i = 0; i < folders.count; i++)
+        if (tri_checkpoint_clear(folders.items[i]) != TRI_OK) /* a crash may have left one aside */
+            tri_log(TRI_LOG_WARN, "%s: what a crash has left there stays: %s", folders.items[i], tri_last_error());
+    tri_status status = tri_checkpoint_newest_of((const char *const *)folders.items, folders.count, path, &skipped);
     if (skipped.nbytes)
         tri_log(TRI_LOG_WARN, "passed over: %s", tri_string_text(&skipped));
-    if (status == TRI_OK && (skipped.nbytes || levels.count > 1))
+    if (status == TRI_OK && (skipped.nbytes || folders.count > 1))
         tri_log(TRI_LOG_WARN, "going on with %s", *path);
-    for (int i = 0; i < levels.count; i++)
-        tri_free(folders[i]);
+    tri_checkpoint_folders_fini(&folders);
     tri_string_fini(&skipped);
     return status;
 }

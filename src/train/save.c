@@ -25,6 +25,7 @@ struct tri_job_saver {
     atomic_bool done, given_up;
     save_work work; /* of the thread */
     int64_t saved, failed, whole_step;
+    int64_t level_step[TRI_CHECKPOINT_MAX_LEVELS]; /* of the newest save of each level, or under way; -1: none */
 };
 
 static save_work *work_make(tri_job *job)
@@ -56,8 +57,10 @@ tri_status tri_job_saver_open(tri_job *job)
     job->saver = saver;
     saver->whole_step = job->saved_step;
     TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &saver->levels));
-    for (int i = 0; i < saver->levels.count; i++)
+    for (int i = 0; i < saver->levels.count; i++) {
         saver->last_ns[i] = tri_now_ns();
+        saver->level_step[i] = job->saved_step;
+    }
     bool writes = job->run_folder && (job->rank == 0 || tri_job_saves_together(job));
     if (!writes || job->servers.client || !job->config.checkpoint.async ||
         !tri_checkpoint_levels_repeat(&saver->levels))
@@ -126,8 +129,8 @@ static void work_end(tri_job *job, save_work *work)
         else if (target->status != TRI_OK)
             tri_log(TRI_LOG_WARN, "this rank's part of the checkpoint of step %" PRId64 " is not saved: %s",
                     work->manifest.step, target->message);
-        if (target->status != TRI_OK && i == 0 && job->saved_step == work->manifest.step)
-            job->saved_step = -1;
+        if (target->status != TRI_OK && target->level >= 0)
+            job->saver->level_step[target->level] = -1;
     }
     save_work_fini(work);
 }
@@ -326,9 +329,10 @@ static tri_status write_all(tri_job *job, save_work *work, bool lasting)
     return TRI_OK;
 }
 
-static tri_status level_target(const tri_job *job, const tri_checkpoint_level *level, save_target *target)
+static tri_status level_target(const tri_job *job, int i, save_target *target)
 {
-    *target = (save_target){.keep = level->keep, .keep_every = level->keep_every};
+    const tri_checkpoint_level *level = &job->saver->levels.items[i];
+    *target = (save_target){.level = i, .keep = level->keep, .keep_every = level->keep_every};
     if (!job->run_folder)
         return TRI_OK;
     char *folder = tri_checkpoint_level_folder(level, job->run_folder);
@@ -351,8 +355,9 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
     tri_free(made);
     for (int i = 0; i < saver->levels.count; i++)
         if (wanted >> i & 1) {
-            TRI_TRY(level_target(job, &saver->levels.items[i], &work->targets[work->target_count++]));
+            TRI_TRY(level_target(job, i, &work->targets[work->target_count++]));
             saver->last_ns[i] = tri_now_ns();
+            saver->level_step[i] = job->step;
         }
     job->saved_step = job->step;
     /* A run that goes on from here has the lines and the entries so far. */
@@ -413,7 +418,9 @@ tri_status tri_job_save(tri_job *job)
 {
     tri_job_saver *saver = job->saver;
     previous_end(job);
-    int64_t wanted = job->run_folder && job->saved_step != job->step ? (INT64_C(1) << saver->levels.count) - 1 : 0;
+    int64_t wanted = 0;
+    for (int i = 0; job->run_folder && i < saver->levels.count; i++)
+        wanted |= (int64_t)(job->saved_step != job->step || saver->level_step[i] != job->step) << i;
     TRI_TRY(tri_job_first_decides(job, &wanted));
     return wanted ? save_levels(job, wanted, true) : TRI_OK;
 }
@@ -424,6 +431,7 @@ tri_status tri_job_save_to(tri_job *job, const char *folder, int64_t keep, bool 
     if (!work)
         return TRI_ENOMEM;
     work->target_count = 1;
+    work->targets[0].level = -1;
     work->targets[0].keep = keep;
     snprintf(work->targets[0].folder, sizeof(work->targets[0].folder), "%s", folder);
     tri_status status = write_all(job, work, true);

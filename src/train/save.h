@@ -26,6 +26,7 @@ typedef struct save_item {
 /* One place it goes to. */
 typedef struct save_target {
     char folder[SAVE_FOLDER_NBYTES];
+    int level; /* -1: none */
     int64_t keep, keep_every;
     uint64_t mark;
     tri_checkpoint_draft *draft; /* NULL: it could not be begun */

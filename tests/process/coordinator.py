@@ -66,6 +66,21 @@ class Coordinator(Elastic):
         self.wait_until_over()
         self.check(self.start("run", "-n", "2", "--elastic", "1:8"))
 
+    def test_how_an_earlier_job_ended_says_nothing_of_this_one(self):
+        words = ("-n", "2", "--elastic", "1:8", "--continue", *LONG)
+        first = self.start_running("run", *words)
+        first.process.terminate()
+        first.end()
+        second = self.start("run", *words)
+        self.assertTrue(second.wait_for("epoch"), second.text())
+        self.kill_launcher(second)
+        for rank in list(workers_in(self.path)):
+            self.kill_worker(rank)
+        self.wait_until_over()
+        third = self.start("run", *words)
+        self.check(third, *LONG)
+        self.assertIn("none of its workers is left: it begins anew", third.text())
+
     def test_nobody_comes(self):
         """All are there; and one was killed, so that the others have to save without each other."""
         for name, killed in (("all", False), ("some", True)):

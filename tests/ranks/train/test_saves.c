@@ -55,6 +55,8 @@ static void assert_names(const char *folder, const char *wanted)
     size_t count;
     assert_int_equal(tri_fs_list(folder, &names, &count), TRI_OK);
     for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], ".run") == 0) /* whose place it is */
+            continue;
         strcat(text, names[i]);
         strcat(text, " ");
     }
@@ -293,6 +295,44 @@ static void each_place_has_its_own_times_and_keeps_its_own(void **state)
     folders_drop();
 }
 
+/* Checkpoints of an earlier run are neither those of one that begins anew, nor lost. */
+static void what_an_earlier_run_left_is_set_aside(void **state)
+{
+    (void)state;
+    const char *overrides[] = {"train.steps=5", "checkpoint.every_steps=2", "checkpoint.keep=2",
+                               "checkpoint.levels=[{to: " FAR_FOLDER "/a, every_steps: 3}]", NULL};
+    train_case test = {.config = gpt, .overrides = overrides, .run_folder = RUN_FOLDER, .world = 1};
+    folders_drop();
+    assert_int_equal(train_threads(&test).status, TRI_OK);
+    overrides[0] = "train.steps=3";
+    assert_int_equal(train_threads(&test).status, TRI_OK);
+    assert_names(RUN_FOLDER "/checkpoints", "step-00000002 step-00000003 ");
+    assert_names(RUN_FOLDER "/checkpoints.1", "step-00000004 step-00000005 ");
+    assert_names(FAR_FOLDER "/a/" RUN_FOLDER, "step-00000003 ");
+    assert_names(FAR_FOLDER "/a/" RUN_FOLDER ".1", "step-00000003 step-00000005 ");
+    test.resume = RUN_FOLDER;
+    overrides[0] = "train.steps=4";
+    assert_int_equal(train_threads(&test).step, 4);
+    assert_false(tri_fs_exists(RUN_FOLDER "/checkpoints.2"));
+    folders_drop();
+}
+
+static void a_place_of_another_run_is_refused(void **state)
+{
+    (void)state;
+    const char *const overrides[] = {"train.steps=3", "checkpoint.levels=[{to: " FAR_FOLDER "/a, every_steps: 3}]",
+                                     NULL};
+    train_case test = {.config = gpt, .overrides = overrides, .run_folder = RUN_FOLDER "/one/run", .world = 1};
+    folders_drop();
+    assert_int_equal(train_threads(&test).status, TRI_OK);
+    test.run_folder = RUN_FOLDER "/two/run";
+    train_outcome outcome = train_threads(&test);
+    assert_int_equal(outcome.status, TRI_ECONFIG);
+    assert_non_null(strstr(outcome.message, "is the place of another run"));
+    assert_names(FAR_FOLDER "/a/run", "step-00000003 ");
+    folders_drop();
+}
+
 static int lines_with(const char *text)
 {
     char *lines;
@@ -348,6 +388,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_layout_writes_the_same_files),
         cmocka_unit_test(ranks_with_weights_of_their_own_write_their_own),
         cmocka_unit_test(each_place_has_its_own_times_and_keeps_its_own),
+        cmocka_unit_test(what_an_earlier_run_left_is_set_aside),
+        cmocka_unit_test(a_place_of_another_run_is_refused),
         cmocka_unit_test(a_disk_that_fails_stops_no_training),
         cmocka_unit_test(a_save_holds_the_values_of_its_call),
     };

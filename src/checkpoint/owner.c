@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * owner.c: the checkpoints of a folder are of one run. What an earlier one has left where a run begins is set aside, so
+ * that no step of it is taken for one of this run; a place that is another run's is refused.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "checkpoint/manifest.h"
+
+#define MARK        ".run" /* in a further place: the run whose it is, by its path */
+#define MARK_NBYTES 4096
+#define ASIDE_MAX   100000
+
+/* The path that a mark has, or would have (tri_free); NULL: none. */
+static char *real_path(const char *run_folder)
+{
+    char *found = realpath(run_folder, NULL), *path = tri_strdup(found ? found : run_folder);
+    free(found);
+    return path;
+}
+
+char *tri_checkpoint_owner(const char *folder)
+{
+    size_t nbytes;
+    char *path = tri_format("%s/" MARK, folder), *text = NULL;
+    if (path && tri_fs_read(path, MARK_NBYTES, &text, &nbytes) == TRI_OK)
+        text[strcspn(text, "\n")] = '\0';
+    tri_free(path);
+    return text;
+}
+
+bool tri_checkpoint_is_others(const char *folder, const char *run_folder)
+{
+    char *owner = tri_checkpoint_owner(folder), *mine = real_path(run_folder);
+    bool is = owner && mine && strcmp(owner, mine) != 0;
+    tri_free(owner);
+    tri_free(mine);
+    return is;
+}
+
+tri_status tri_checkpoint_own(const char *folder, const char *run_folder)
+{
+    if (tri_checkpoint_is_others(folder, run_folder)) {
+        char *owner = tri_checkpoint_owner(folder);
+        tri_status status = tri_fail(TRI_ECONFIG,
+                                     "checkpoint.levels: %s is the place of another run, %s: want another place, or "
+                                     "another name of the run folder (if that run was moved here: remove %s/" MARK ")",
+                                     folder, owner ? owner : "", folder);
+        tri_free(owner);
+        return status;
+    }
+    char *mine = real_path(run_folder), *path = tri_format("%s/" MARK, folder), *text = tri_format("%s\n", mine);
+    tri_status status = mine && path && text ? tri_fs_make_folder(folder) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, text, strlen(text));
+    tri_free(mine);
+    tri_free(path);
+    tri_free(text);
+    return status;
+}
+
+/* Renames it to the first name of folder.1, .2 .. that is free. */
+static tri_status move_aside(const char *folder, int64_t newest)
+{
+    for (int i = 1; i < ASIDE_MAX; i++) {
+        char *to = tri_format("%s.%d", folder, i);
+        if (!to)
+            return TRI_ENOMEM;
+        bool taken = tri_fs_exists(to), moved = !taken && rename(folder, to) == 0;
+        int why = errno;
+        if (moved)
+            tri_log(TRI_LOG_WARN,
+                    "%s has checkpoints of an earlier run, up to step %" PRId64 ", and this one begins anew: they are "
+                    "in %s now (--resume would have gone on from them)",
+                    folder, newest, to);
+        tri_free(to);
+        if (moved)
+            return TRI_OK;
+        if (!taken)
+            return tri_fail(TRI_EIO, "%s has checkpoints of an earlier run, which cannot be moved aside: %s", folder,
+                            strerror(why));
+    }
+    return tri_fail(TRI_EIO, "%s: has been moved aside too often: remove some of %s.1, ...", folder, folder);
+}
+
+tri_status tri_checkpoint_set_aside(const char *folder)
+{
+    tri_vector list;
+    if (!tri_fs_is_folder(folder))
+        return TRI_OK;
+    TRI_TRY(tri_checkpoint_list(folder, &list));
+    int64_t newest = list.count > 0 ? ((tri_checkpoint_entry *)tri_vector_at(&list, 0))->step : -1;
+    tri_checkpoint_list_free(&list);
+    return newest < 0 ? TRI_OK : move_aside(folder, newest);
+}
