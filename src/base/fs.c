@@ -371,6 +371,14 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
     return 1;
 }
 
+char *tri_fs_absolute(const char *path)
+{
+    char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *whole = path[0] == '/' ? tri_strdup(path) : cwd ? tri_format("%s/%s", cwd, path) : NULL;
+    free(cwd);
+    return whole;
+}
+
 tri_status tri_fs_remove(const char *path)
 {
     struct stat info;

@@ -37,6 +37,9 @@ tri_status tri_fs_make_folder(const char *path);
 tri_status tri_fs_remove(const char *path);
 tri_status tri_fs_rename(const char *from, const char *to);
 bool tri_fs_exists(const char *path);
+/* The path from the root, by the working folder of now; links are not followed (tri_free). NULL: no memory, no folder.
+ */
+char *tri_fs_absolute(const char *path);
 /* When its content was last written, on the tri_wall_ns() scale. */
 tri_status tri_fs_changed(const char *path, int64_t *wall_ns);
 bool tri_fs_is_folder(const char *path);

@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/fs.h"
 #include "base/yaml.h"
 #include "checkpoint/checkpoint.h"
 
@@ -142,16 +142,15 @@ void tri_checkpoint_folders_fini(tri_checkpoint_folders *folders)
     *folders = (tri_checkpoint_folders){0};
 }
 
-/* A place as a list has it: options that are not the usual ones behind `to`, in quotes. */
-static tri_status level_print(const tri_checkpoint_level *level, const char *cwd, tri_string *out)
+/* A place as a list has it, `to` in quotes. */
+static tri_status level_print(const tri_checkpoint_level *level, tri_string *out)
 {
-    const bool relative = level->to[0] != '/';
-    TRI_TRY(tri_string_appendf(out, "%s{to: '", out->nbytes > 1 ? ", " : ""));
-    for (const char *part = relative ? cwd : ""; *part; part++)
-        TRI_TRY(tri_string_appendf(out, *part == '\'' ? "''" : "%c", *part));
-    TRI_TRY(tri_string_append(out, relative ? "/" : ""));
-    for (const char *part = level->to; *part; part++)
-        TRI_TRY(tri_string_appendf(out, *part == '\'' ? "''" : "%c", *part));
+    char *to = tri_fs_absolute(level->to);
+    tri_status status = to ? tri_string_appendf(out, "%s{to: '", out->nbytes > 1 ? ", " : "") : TRI_ENOMEM;
+    for (const char *at = to; status == TRI_OK && *at; at++)
+        status = tri_string_appendf(out, *at == '\'' ? "''" : "%c", *at);
+    tri_free(to);
+    TRI_TRY(status);
     TRI_TRY(tri_string_append(out, "'"));
     for (size_t i = 1; i < TRI_COUNT_OF(level_rows); i++) {
         TRI_TRY(tri_string_appendf(out, ", %s: ", level_rows[i].field));
@@ -168,18 +167,16 @@ tri_status tri_checkpoint_levels_settle(tri_checkpoint_config *config)
     TRI_TRY(tri_checkpoint_levels_read(config, &levels));
     for (int i = 1; i < levels.count; i++)
         relative = relative || levels.items[i].to[0] != '/';
-    char *cwd = relative ? getcwd(NULL, 0) : NULL;
-    if (!cwd)
+    if (!relative)
         return TRI_OK;
     tri_status status = tri_string_append(&text, "[");
     for (int i = 1; i < levels.count && status == TRI_OK; i++)
-        status = level_print(&levels.items[i], cwd, &text);
+        status = level_print(&levels.items[i], &text);
     if (status == TRI_OK)
         status = tri_string_append(&text, "]");
     if (status == TRI_OK)
         status = tri_options_set(&tri_checkpoint_options, config, "levels", tri_string_text(&text));
     tri_string_fini(&text);
-    free(cwd);
     return status;
 }
 
