@@ -199,7 +199,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     if (status == TRI_OK)
         tri_job_servers_plan(job);
     tri_job_scale_open(job);
-    tri_job_guard_open(job);
+    if (status == TRI_OK)
+        status = tri_job_guard_open(job);
     if (status == TRI_OK)
         status = tri_job_form_moves(job);
     if (status == TRI_OK)

@@ -102,6 +102,8 @@ tri_status tri_config_hash(const tri_config *config, uint64_t *hash)
         status = patterns_append("reinit", &config->reinit, &text);
     for (const tri_config_section *at = tri_config_sections; at->table && status == TRI_OK; at++)
         status = hash_text_append(config, at, &text);
+    if (status == TRI_OK && tri_guard_copies(config)) /* it says what a rollback goes back to */
+        status = tri_string_appendf(&text, "checkpoint.every_steps=%lld\n", (long long)config->checkpoint.every_steps);
     *hash = XXH3_64bits(tri_string_text(&text), text.nbytes);
     tri_string_fini(&text);
     return status;

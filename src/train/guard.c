@@ -127,7 +127,7 @@ bool tri_job_guard_wants_norm(const tri_job *job)
 /* --- the copy to go back to --- */
 
 /* What this rank holds, and moves: nothing travels. */
-static tri_status copies_make(tri_job *job)
+tri_status tri_job_guard_copy(tri_job *job, int64_t step)
 {
     tri_job_guard *guard = &job->guard;
     tri_job_arrays arrays;
@@ -135,7 +135,7 @@ static tri_status copies_make(tri_job *job)
     for (int i = 0; status == TRI_OK && i < arrays.count; i++)
         memcpy(guard->copies[i], arrays.views[i].host, (size_t)array_count(job, i) * sizeof(float));
     tri_job_arrays_close(&arrays);
-    guard->copy_step = job->step;
+    guard->copy_step = step;
     guard->copy_loss = guard->loss;
     guard->copy_steps = guard->steps;
     guard->copy_scale = job->scale;
@@ -164,7 +164,7 @@ tri_status tri_job_guard_begin(tri_job *job)
     if (!job->guard.copies[0] || (job->guard.copy_step >= 0 && (every == 0 || job->step % every != 0)))
         return TRI_OK;
     TRI_TRY(tri_job_settle(job));
-    TRI_TRY_IN(copies_make(job), "while copying the weights to go back to");
+    TRI_TRY_IN(tri_job_guard_copy(job, job->step), "while copying the weights to go back to");
     return TRI_OK;
 }
 

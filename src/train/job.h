@@ -557,6 +557,8 @@ tri_status tri_job_guard_open(tri_job *job);
 void tri_job_guard_close(tri_job *job);
 tri_status tri_job_guard_spread(tri_job *job);
 tri_status tri_job_guard_begin(tri_job *job);
+/* What the run is now, before `step`, becomes what a rollback goes back to; with tri_guard_copies(). */
+tri_status tri_job_guard_copy(tri_job *job, int64_t step);
 /* Whether the norm of each step is wanted, on all ranks, before anything moves. */
 bool tri_job_guard_wants_norm(const tri_job *job);
 /* Once the sums of a step are there: a loss that ends the run at once; and all else that may be wrong with it. A step

@@ -94,7 +94,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     if (!job->roles.on)
         TRI_TRY(store_open(job));
     tri_job_scale_open(job);
-    tri_job_guard_open(job);
+    TRI_TRY(tri_job_guard_open(job));
     job->acted = true;
     elastic->begin = tri_job_rest_of(job);
     if (!job->run_folder)

@@ -84,32 +84,41 @@ tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path
     return status;
 }
 
-/* Rank 0: newest checkpoint -> weights, state; step into *step. */
-static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *step)
+/* Rank 0: checkpoint -> weights, state; step into *step. */
+static tri_status load_all(tri_job *job, const char *path, int64_t *step, uint64_t *config_hash)
 {
-    char *path = NULL;
     tri_job_slices slices = {0};
     tri_checkpoint_manifest manifest;
-    tri_status status = tri_job_newest_find(job, run_folder, &path);
-    if (status == TRI_OK)
-        status = tri_job_slices_open(job, true, &slices);
+    tri_status status = tri_job_slices_open(job, true, &slices);
     if (status == TRI_OK)
         status = tri_checkpoint_load(path, &manifest, &slices.content);
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
         tri_job_apart_written(&slices.apart);
         *step = manifest.step;
+        *config_hash = manifest.config_hash;
         if (job->scale.now > 0 && job->config.train.loss_scale == 0 && manifest.loss_scale > 0)
             job->scale = (tri_job_scale){manifest.loss_scale, manifest.loss_scale_good, manifest.loss_scale_lost};
         job->guard.loss = manifest.guard_loss;
         job->guard.steps = manifest.guard_steps;
         job->guard.acts = manifest.guard_acts;
-        if (manifest.config_hash != job->config_hash) {
-            snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
-            tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with", path);
-        }
     }
     tri_job_slices_close(&slices);
+    return status;
+}
+
+/* The newest one. */
+static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *step)
+{
+    char *path = NULL;
+    uint64_t config_hash = job->config_hash;
+    tri_status status = tri_job_newest_find(job, run_folder, &path);
+    if (status == TRI_OK)
+        status = load_all(job, path, step, &config_hash);
+    if (status == TRI_OK && config_hash != job->config_hash) {
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
+        tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with", path);
+    }
     tri_free(path);
     return status;
 }
@@ -197,9 +206,77 @@ tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
     return TRI_OK;
 }
 
+/* --- what a rollback goes back to --- */
+
+enum { COPY_HERE = -1, COPY_GONE = -2 };
+
+/* Rank 0: the step before which the run that is resumed had made its copy, with the checkpoint of that step; 0: before
+ * its first one; COPY_HERE: where it goes on; COPY_GONE: that checkpoint is not there. */
+static tri_status copy_find(tri_job *job, const char *run_folder, int64_t *copied, char **path)
+{
+    const int64_t every = job->config.checkpoint.every_steps;
+    tri_checkpoint_folders folders;
+    char *newest = NULL;
+    long long step = 0;
+    TRI_TRY(tri_job_newest_find(job, run_folder, &newest));
+    bool named = sscanf(strrchr(newest, '/'), "/step-%lld", &step) == 1;
+    tri_free(newest);
+    *copied = every > 0 ? step - step % every : 0;
+    if (!named || *copied == step) {
+        *copied = COPY_HERE;
+        return TRI_OK;
+    }
+    TRI_TRY(tri_checkpoint_folders_find(&job->config.checkpoint, run_folder, &folders));
+    for (int i = 0; i<folders.count && * copied> 0 && !*path; i++) {
+        *path = tri_format("%s/step-%08lld", folders.items[i], (long long)*copied);
+        if (*path && tri_checkpoint_verify(*path) != TRI_OK) {
+            tri_free(*path);
+            *path = NULL;
+        }
+    }
+    tri_checkpoint_folders_fini(&folders);
+    if (*copied > 0 && !*path) {
+        tri_log(TRI_LOG_WARN,
+                "a rollback before step %lld would go back to the weights before step %lld, whose checkpoint is not "
+                "there: it goes back to those of step %lld (checkpoint.keep, checkpoint.keep_every)",
+                (step / (long long)every + 1) * (long long)every, (long long)*copied, step);
+        *copied = COPY_GONE;
+    }
+    return TRI_OK;
+}
+
+/* The copy is part of what the run is: it is made of the checkpoint, or of the initial weights, before the newest
+ * state is loaded over them. */
+static tri_status copy_restore(tri_job *job, const char *run_folder)
+{
+    int64_t copied = COPY_HERE;
+    uint64_t config_hash;
+    char *path = NULL;
+    tri_status status = job->rank == 0 ? copy_find(job, run_folder, &copied, &path) : TRI_OK;
+    TRI_TRY_IN(agree(job, status), "while looking for checkpoints of %s", run_folder);
+    if (job->world > 1)
+        TRI_TRY(tri_broadcast(job->group, &copied, 1, TRI_I64, 0, NULL));
+    if (copied == COPY_GONE)
+        snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed without what a rollback goes back to)");
+    if (copied < 0)
+        return TRI_OK;
+    if (copied == 0) {
+        TRI_TRY(tri_job_weights_find(job));
+        return tri_job_guard_copy(job, 0);
+    }
+    status = job->rank == 0 ? load_all(job, path, &copied, &config_hash) : tri_job_slices_follow(job, true, false);
+    tri_free(path);
+    TRI_TRY_IN(loaded(job, status, true, &copied), "while resuming %s", run_folder);
+    TRI_TRY(tri_job_scale_spread(job));
+    TRI_TRY(tri_job_guard_spread(job));
+    return tri_job_guard_copy(job, copied);
+}
+
 tri_status tri_job_resume(tri_job *job, const char *run_folder)
 {
     int64_t step = 0;
+    if (tri_guard_copies(&job->config))
+        TRI_TRY(copy_restore(job, run_folder));
     tri_status status = job->rank == 0 ? load_newest(job, run_folder, &step) : tri_job_slices_follow(job, true, false);
     if (tri_job_is_apart(job) && job->rank == 0 && status != TRI_OK)
         status =

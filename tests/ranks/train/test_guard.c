@@ -409,6 +409,34 @@ static void a_resumed_run_judges_as_if_it_had_not_stopped(void **state)
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
+/* What a rollback goes back to is older than where the run was stopped. */
+static void a_resumed_run_rolls_back_as_if_it_had_not_stopped(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *every, *keep;
+        int64_t stop;
+        bool kept; /* the checkpoint of the copy */
+    } runs[] = {{"checkpoint.every_steps=4", "checkpoint.keep=3", 6, true},
+                {"checkpoint.every_steps=0", "checkpoint.keep=3", 3, true},
+                {"checkpoint.every_steps=4", "checkpoint.keep=1", 6, false}};
+    for (size_t i = 0; i < TRI_COUNT_OF(runs); i++) {
+        char stop[32];
+        snprintf(stop, sizeof(stop), "train.steps=%lld", (long long)runs[i].stop);
+        const char *const whole[] = {"train.on_nonfinite=rollback", runs[i].every, runs[i].keep, NULL};
+        const char *const half[] = {"train.on_nonfinite=rollback", runs[i].every, runs[i].keep, stop, NULL};
+        const uint64_t alone = hash_with(1, whole);
+        for (int world = 1; world <= 3; world += 2) {
+            assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+            expect_run(&(train_case){.config = config, .overrides = half, .run_folder = RUN_FOLDER, .world = 2});
+            uint64_t hash = expect_run(&(train_case){
+                .config = config, .overrides = whole, .run_folder = RUN_FOLDER, .resume = RUN_FOLDER, .world = world});
+            assert_true((hash == alone) == runs[i].kept);
+        }
+    }
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
 /* --- what ends in words --- */
 
 static void what_ends_the_run_and_what_cannot_be_is_one_line(void **state)
@@ -470,6 +498,7 @@ int main(void)
         cmocka_unit_test(what_guards_do_is_told),
         cmocka_unit_test(weights_that_are_back_do_not_jump_again),
         cmocka_unit_test(a_resumed_run_judges_as_if_it_had_not_stopped),
+        cmocka_unit_test(a_resumed_run_rolls_back_as_if_it_had_not_stopped),
         cmocka_unit_test(what_ends_the_run_and_what_cannot_be_is_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
