@@ -119,6 +119,8 @@ tri_status tri_checkpoint_clear(const char *folder);
 /* Removes checkpoints with a manifest that do not stay; that of step `but` does. *removed (may be NULL): how many. */
 tri_status tri_checkpoint_prune(const tri_checkpoint_place *place, int64_t but, int *removed);
 
+/* The step of the last one of a folder by its name, whole or not; -1: there is none. */
+int64_t tri_checkpoint_last_step(const char *folder);
 /* The newest whole checkpoint of a folder: its path (tri_free). TRI_ENOTFOUND when there is none. Damaged ones are
  * passed over and named in `skipped` (may be NULL). */
 tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped);

@@ -55,6 +55,16 @@ tri_status tri_checkpoint_list(const char *folder, tri_vector *out)
     return status;
 }
 
+int64_t tri_checkpoint_last_step(const char *folder)
+{
+    tri_vector list;
+    if (tri_checkpoint_list(folder, &list) != TRI_OK)
+        return -1;
+    int64_t step = list.count > 0 ? ((tri_checkpoint_entry *)tri_vector_at(&list, 0))->step : -1;
+    tri_checkpoint_list_free(&list);
+    return step;
+}
+
 void tri_checkpoint_list_free(tri_vector *list)
 {
     for (size_t i = 0; i < list->count; i++)

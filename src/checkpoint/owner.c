@@ -11,7 +11,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/checkpoint.h"
 
 #define MARK        ".run" /* in a further place: the run whose it is, by its path */
 #define MARK_NBYTES 4096
@@ -91,11 +91,6 @@ static tri_status move_aside(const char *folder, int64_t newest)
 
 tri_status tri_checkpoint_set_aside(const char *folder)
 {
-    tri_vector list;
-    if (!tri_fs_is_folder(folder))
-        return TRI_OK;
-    TRI_TRY(tri_checkpoint_list(folder, &list));
-    int64_t newest = list.count > 0 ? ((tri_checkpoint_entry *)tri_vector_at(&list, 0))->step : -1;
-    tri_checkpoint_list_free(&list);
+    int64_t newest = tri_checkpoint_last_step(folder);
     return newest < 0 ? TRI_OK : move_aside(folder, newest);
 }

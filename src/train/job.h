@@ -153,6 +153,7 @@ typedef struct tri_job_elastic {
     int64_t hash;        /* of the weights that this rank has handed on, while a generation forms */
     bool hashed;         /* it stands there */
     bool dropped;        /* nobody knows whose state is right: none counts */
+    bool behind;         /* whoever has a state was away so long that a checkpoint is newer */
     bool ends;           /* after this step: the ranks shall be others; the same on all */
     bool leaves;         /* then: this one does */
     bool wished;         /* in the tail of this step it said that it wants to, */
@@ -434,6 +435,8 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
 void tri_job_state_drop(tri_job *job);
 /* Says so. */
 void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found);
+/* The newest state that anybody has is that after `step`: is a checkpoint more than a step newer? Collective. */
+tri_status tri_job_is_behind(tri_job *job, int64_t generation, int64_t step, bool *behind);
 /* Nobody has a state: that of the seed, of model.from, or the newest checkpoint; *found: that. Collective. */
 tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found);
 tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation);

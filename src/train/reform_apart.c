@@ -158,11 +158,14 @@ tri_status tri_job_apart_find(tri_job *job, int64_t generation)
         status = TRI_ENOMEM;
     if (status == TRI_OK)
         status = tri_all_gather(job->group, mine, all, 2, TRI_I64, NULL);
-    bool none = status == TRI_OK;
-    for (int r = 0; none && r < job->world; r++)
-        none = all[2 * r] < 0;
+    int64_t newest = -1;
+    bool behind = false;
+    for (int r = 0; status == TRI_OK && r < job->world; r++)
+        newest = all[2 * r] > newest ? all[2 * r] : newest;
+    if (status == TRI_OK && newest >= 0)
+        status = tri_job_is_behind(job, generation, newest / 2, &behind);
     if (status == TRI_OK)
-        status = none ? begin(job, generation) : places_take(job, all);
+        status = newest < 0 || behind ? begin(job, generation) : places_take(job, all);
     tri_free(all);
     return status;
 }

@@ -375,7 +375,10 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
 tri_status tri_job_roles_find(tri_job *job, const tri_job_generation *generation)
 {
     tri_job_roles *roles = &job->roles;
-    TRI_TRY(roles->state.generation > 0 ? state_take(job, generation) : state_begin(job, generation));
+    bool behind = false;
+    if (roles->state.generation > 0)
+        TRI_TRY(tri_job_is_behind(job, generation->number, roles->state.step, &behind));
+    TRI_TRY(roles->state.generation > 0 && !behind ? state_take(job, generation) : state_begin(job, generation));
     roles->formed = true;
     tri_job_mirrors_written(job, &roles->now, job->step);
     return TRI_OK;

@@ -175,6 +175,34 @@ bool tri_job_is_saved(const tri_job *job, int64_t step)
     return is;
 }
 
+/* The step of the newest checkpoint that is whole, if one is behind `step`; else -1. Only then are files read. */
+static int64_t saved_behind(const tri_job *job, int64_t step)
+{
+    tri_checkpoint_folders folders;
+    long long newest = -1;
+    bool some = false;
+    if (!job->run_folder || tri_checkpoint_folders_find(&job->config.checkpoint, job->run_folder, &folders) != TRI_OK)
+        return -1;
+    for (int i = 0; i < folders.count; i++)
+        some = some || tri_checkpoint_last_step(folders.items[i]) > step;
+    tri_checkpoint_folders_fini(&folders);
+    char *path = some ? checkpoint_newest(job) : NULL;
+    if (path && sscanf(strrchr(path, '/'), "/step-%lld", &newest) != 1)
+        newest = -1;
+    tri_free(path);
+    return newest > step ? newest : -1;
+}
+
+tri_status tri_job_is_behind(tri_job *job, int64_t generation, int64_t step, bool *behind)
+{
+    /* One step is made again sooner than a checkpoint is read. */
+    int64_t saved = job->rank == 0 && generation > 1 ? saved_behind(job, step + 1) : -1;
+    if (generation > 1)
+        TRI_TRY(tri_broadcast(job->group, &saved, 1, TRI_I64, 0, NULL));
+    *behind = job->elastic.behind = saved >= 0;
+    return TRI_OK;
+}
+
 /* Is there one? The same on all ranks. */
 static tri_status checkpoint_find(tri_job *job, int64_t *found)
 {
@@ -220,7 +248,9 @@ void tri_job_begin_tell(const tri_job *job, int64_t generation, bool found)
     if (generation > 1 && job->rank == 0)
         tri_log(TRI_LOG_WARN, "%s: the run goes on from step %lld%s",
                 job->elastic.dropped ? "copies that differ without a majority count for nothing"
-                                     : "none of the workers so far is left",
+                : job->elastic.behind
+                    ? "the workers that are left had been away, and what they have is older than what is saved"
+                    : "none of the workers so far is left",
                 (long long)job->step, found ? ", its newest checkpoint" : "");
 }
 
@@ -236,7 +266,7 @@ static tri_status state_begin(tri_job *job, const tri_job_generation *generation
 tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation)
 {
     int64_t newest = -1;
-    bool acted = true;
+    bool acted = true, behind = false;
     if (tri_job_is_apart(job))
         return tri_job_apart_find(job, generation->number);
     for (int r = 0; r < job->world; r++)
@@ -245,7 +275,10 @@ tri_status tri_job_state_find(tri_job *job, const tri_job_generation *generation
     for (int r = 0; r < job->world; r++)
         if (step_of(generation->progress[r]) == newest && newest >= 0 && generation->progress[r] % 2 == 0)
             acted = false;
-    TRI_TRY(newest < 0 ? state_begin(job, generation) : state_share(job, generation->progress, newest));
+    if (newest >= 0)
+        TRI_TRY(tri_job_is_behind(job, generation->number, newest, &behind));
+    acted = acted || behind;
+    TRI_TRY(newest < 0 || behind ? state_begin(job, generation) : state_share(job, generation->progress, newest));
     job->acted = acted;
     if (!acted)
         job->saved_step = -1; /* whoever was to save it may be gone */

@@ -38,6 +38,10 @@ comm: {timeout_s: 60}
 LONG = ("train.steps=10000",)
 
 
+def last_saved(run):
+    return max((int(path.name[5:]) for path in (run / "checkpoints").glob("step-*")), default=0)
+
+
 class Run:
     """A run in the background; its lines come with the time at which they were read."""
 
@@ -267,6 +271,22 @@ class Elastic(Runs):
         os.kill(pid, signal.SIGCONT)
         self.assertTrue(run.wait_for("generation 3: 3 workers"), run.text())
         self.check(run, *LONG)
+
+    def test_who_was_away_is_behind_what_is_saved(self):
+        """All that had gone on without it are lost: the newest checkpoint counts, not what it still has."""
+        words = ("train.steps=4000",)
+        for sync in ("allreduce", "zero1"):
+            run = self.start_running(sync, "-n", "2", "--elastic", "1:2", "--restarts", "9", f"parallel.sync={sync}", "checkpoint.every_steps=100",
+                                     *words)
+            away, other = run.signal(0, signal.SIGSTOP), ranks_of(run.process.pid)[1]
+            self.assertTrue(run.wait_for("generation 2: "), run.text())
+            begun, until = last_saved(self.path / sync), time.monotonic() + 20
+            while last_saved(self.path / sync) < begun + 300 and time.monotonic() < until:
+                time.sleep(0.01)
+            os.kill(other, signal.SIGKILL)
+            os.kill(away, signal.SIGCONT)
+            self.check(run, *words)
+            self.assertRegex(run.text(), r"what they have is older than what is saved: the run goes on from step \d+00, its newest checkpoint")
 
     def test_a_spare_takes_the_place_of_one_that_is_missing(self):
         run = self.start_running("spare", "-n", "3", "--elastic", "1:3", "--spares", "1", "--restarts", "9", *LONG)
