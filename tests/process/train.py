@@ -10,6 +10,7 @@ import pathlib
 import random
 import re
 import resource
+import resource
 import signal
 import subprocess
 import tempfile
@@ -348,6 +349,35 @@ class Train(unittest.TestCase):
         self.assertEqual(process.returncode, 1, process.stderr)
         self.assertEqual(len(self.error_lines(process.stderr)), 1, process.stderr)
         self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
+
+    def test_a_launcher_whose_output_and_logs_find_no_room_goes_on(self):
+        path = pathlib.Path(self.folder.name, "out")
+        with open(path, "w") as file:
+            process = subprocess.Popen([TRIREME, "train", str(self.config), "-n", "2", "train.epochs=100000", "train.eval_every_steps=10"],
+                                       cwd=self.folder.name, stdout=file, stderr=subprocess.PIPE, text=True,
+                                       preexec_fn=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
+        err = ""
+
+        def read_until(*words):
+            nonlocal err
+            while not all(word in err for word in words):
+                line = process.stderr.readline()
+                self.assertNotEqual(line, "", err)
+                err += line
+
+        while path.stat().st_size == 0:
+            time.sleep(0.01)
+        limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, limits[1]))
+        read_until("standard output cannot be written: File too large; the run goes on", "log/rank-0.log: cannot write")
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+        read_until("standard output is written again", "logs of ranks are written again")
+        process.send_signal(signal.SIGTERM)
+        err += process.communicate(timeout=30)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+        self.assertEqual(err.count("cannot be written"), 1, err)
+        for line in path.read_text().splitlines():
+            self.assertRegex(line, r"^epoch .* samples/s$")
 
     def test_killed_while_it_saves_it_goes_on_from_a_whole_checkpoint(self):
         """kill -9 of the launcher, again and again, in a run whose ranks write their parts beside the training after each step."""
