@@ -320,6 +320,12 @@ static void cause_tell(launch *job, tri_launch_result *cause)
     }
 }
 
+/* It ended as all_end() asked it to, whatever the signal was that this process got. */
+static bool was_asked(const launch *job, const tri_launch_result *end)
+{
+    return job->config->elastic && job->signal_passed && end->exit_code == 128 + SIGINT;
+}
+
 static void ends_check(launch *job)
 {
     tri_launch_result cause = {.rank = -1};
@@ -350,6 +356,8 @@ static void ends_check(launch *job)
         return;
     cause_tell(job, &cause);
     *job->result = cause;
+    if (was_asked(job, &cause))
+        job->result->exit_code = 128 + tri_stop_signal();
     tri_launch_stop_others(job);
 }
 
