@@ -18,10 +18,17 @@
 #define ALONE_S     300
 #define GRACE_MAX_S 86400
 
+/* A folder may be called lr=0.1. */
+static bool is_file(const char *word)
+{
+    size_t nbytes = strcspn(word, "=");
+    return !word[nbytes] || memchr(word, '/', nbytes) || tri_fs_exists(word);
+}
+
 tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
 {
     int first_override = 0;
-    if (count > 0 && !strchr(argv[0], '=')) {
+    if (count > 0 && is_file(argv[0])) {
         words->config_path = argv[0];
         first_override = 1;
     }
