@@ -403,6 +403,19 @@ class Train(unittest.TestCase):
         self.assertEqual(self.weights(*words, "--resume", run), one)
         self.assertEqual([name for name in os.listdir(f"{run}/checkpoints") if not name.startswith("step-")], [])
 
+    def test_a_checkpoint_that_a_run_removes_is_not_called_damaged(self):
+        process = self.start("train.epochs=100000", "checkpoint.every_steps=1", "checkpoint.keep=20")
+        while not list(pathlib.Path(self.out).glob("checkpoints/step-*")):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        told, deadline = [], time.time() + 2
+        while time.time() < deadline:
+            told.append(subprocess.run([TRIREME, "ckpt", "verify", self.out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        process.kill()
+        process.communicate()
+        for done in told:
+            self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_a_damaged_checkpoint_is_passed_over_or_named(self):
         run = f"{self.folder.name}/damaged"
         one = self.weights()
