@@ -34,13 +34,13 @@ typedef struct ckpt_entry {
     char *path;
     int64_t step; /* of its name; -1: another name */
     uint64_t nbytes;
-    int64_t damages;
-    char first[TRI_ERROR_NBYTES]; /* "": it is whole */
+    tri_vector damages; /* of char *, what is wrong; none: it is whole */
+    bool unheard;       /* there was no memory for one */
 } ckpt_entry;
 
 static tri_status entry_add(tri_vector *entries, char *path, int64_t step)
 {
-    ckpt_entry entry = {.path = path, .step = step};
+    ckpt_entry entry = {.path = path, .step = step, .damages = {.each = sizeof(char *)}};
     if (path && tri_vector_push(entries, &entry))
         return TRI_OK;
     tri_free(path);
@@ -117,42 +117,50 @@ static tri_status entries_find(const char *path, bool with_best, tri_vector *ent
 
 static void entries_fini(tri_vector *entries)
 {
-    for (size_t i = 0; i < entries->count; i++)
-        tri_free(((ckpt_entry *)tri_vector_at(entries, i))->path);
+    for (size_t i = 0; i < entries->count; i++) {
+        ckpt_entry *entry = tri_vector_at(entries, i);
+        for (size_t k = 0; k < entry->damages.count; k++)
+            tri_free(*(char **)tri_vector_at(&entry->damages, k));
+        tri_vector_fini(&entry->damages);
+        tri_free(entry->path);
+    }
     tri_vector_fini(entries);
 }
 
 /* --- looking at one --- */
 
-typedef struct ckpt_listener {
-    ckpt_entry *entry;
-    tri_json *json; /* a list; NULL: lines */
-    bool silent;
-} ckpt_listener;
+static const char *damage_at(const ckpt_entry *entry, size_t i)
+{
+    return *(char **)tri_vector_at(&entry->damages, i);
+}
 
 static void hear(void *arg, const char *what)
 {
-    ckpt_listener *listener = arg;
-    if (listener->entry->damages++ == 0)
-        snprintf(listener->entry->first, sizeof(listener->entry->first), "%s", what);
-    if (listener->json)
-        tri_json_text(listener->json, NULL, what);
-    else if (!listener->silent)
-        printf("  %s\n", what);
+    ckpt_entry *entry = arg;
+    char *copy = tri_strdup(what);
+    if (copy && tri_vector_push(&entry->damages, &copy))
+        return;
+    tri_free(copy);
+    entry->unheard = true;
 }
 
-static tri_status entry_examine(ckpt_entry *entry, tri_json *json, bool silent)
+static tri_status entry_examine(ckpt_entry *entry)
 {
     tri_manifest manifest;
-    ckpt_listener listener = {entry, json, silent};
     if (tri_manifest_load(entry->path, &manifest) == TRI_OK) {
         for (int i = 0; i < manifest.file_count; i++)
             entry->nbytes += manifest.files[i].nbytes;
         entry->step = manifest.run.step;
         tri_manifest_fini(&manifest);
     }
-    tri_status status = tri_checkpoint_examine(entry->path, hear, &listener);
-    return status == TRI_ENOMEM ? status : TRI_OK;
+    tri_status status = tri_checkpoint_examine(entry->path, hear, entry);
+    return status == TRI_ENOMEM || entry->unheard ? TRI_ENOMEM : TRI_OK;
+}
+
+/* A run that goes on has removed it meanwhile. */
+static bool entry_is_gone(const ckpt_entry *entry)
+{
+    return entry->damages.count > 0 && !tri_fs_exists(entry->path);
 }
 
 static void entry_json(tri_json *json, const ckpt_entry *entry)
@@ -160,44 +168,54 @@ static void entry_json(tri_json *json, const ckpt_entry *entry)
     tri_json_text(json, "path", entry->path);
     tri_json_int(json, "step", entry->step);
     tri_json_int(json, "nbytes", (int64_t)entry->nbytes);
-    tri_json_bool(json, "whole", entry->damages == 0);
+    tri_json_bool(json, "whole", entry->damages.count == 0);
 }
 
 /* --- verify, list --- */
 
-static tri_status entry_tell(ckpt_entry *entry, bool everything, tri_json *list)
+static tri_status entry_list(const ckpt_entry *entry, tri_json *list)
 {
-    tri_json object = list ? tri_json_object_in(list, NULL) : (tri_json){0};
-    tri_json damages = list ? tri_json_array_in(&object, "damages") : (tri_json){0};
-    tri_status status = entry_examine(entry, list ? &damages : NULL, !everything);
-    if (list) {
-        tri_json_end(&damages);
-        entry_json(&object, entry);
-        return tri_json_end(&object) == TRI_OK ? status : TRI_ENOMEM;
-    }
-    if (entry->damages == 0)
+    tri_json object = tri_json_object_in(list, NULL), damages = tri_json_array_in(&object, "damages");
+    for (size_t i = 0; i < entry->damages.count; i++)
+        tri_json_text(&damages, NULL, damage_at(entry, i));
+    tri_json_end(&damages);
+    entry_json(&object, entry);
+    return tri_json_end(&object);
+}
+
+static void entry_print(const ckpt_entry *entry, bool everything)
+{
+    size_t count = entry->damages.count;
+    for (size_t i = 0; everything && i < count; i++)
+        printf("  %s\n", damage_at(entry, i));
+    if (count == 0)
         printf("%s: whole, step %" PRId64 ", %" PRIu64 " bytes\n", entry->path, entry->step, entry->nbytes);
     else if (everything)
-        printf("%s: damaged in %" PRId64 " place%s, see above\n", entry->path, entry->damages,
-               entry->damages == 1 ? "" : "s");
+        printf("%s: damaged in %zu place%s, see above\n", entry->path, count, count == 1 ? "" : "s");
     else
-        printf("%s: damaged: %s\n", entry->path, entry->first);
-    return status;
+        printf("%s: damaged: %s\n", entry->path, damage_at(entry, 0));
 }
 
 static tri_status entries_tell(tri_vector *entries, bool everything, tri_json *list)
 {
-    size_t damaged = 0;
+    size_t damaged = 0, count = 0;
     const char *first = NULL;
     for (size_t i = 0; i < entries->count; i++) {
         ckpt_entry *entry = tri_vector_at(entries, i);
-        TRI_TRY(entry_tell(entry, everything, list));
-        damaged += entry->damages > 0;
-        first = first || entry->damages == 0 ? first : entry->first;
+        TRI_TRY(entry_examine(entry));
+        if (entry_is_gone(entry))
+            continue;
+        if (list)
+            TRI_TRY(entry_list(entry, list));
+        else
+            entry_print(entry, everything);
+        count++;
+        damaged += entry->damages.count > 0;
+        first = first || entry->damages.count == 0 ? first : damage_at(entry, 0);
     }
     if (damaged == 0 || !everything)
         return TRI_OK;
-    return tri_fail(TRI_EFORMAT, "%zu of %zu checkpoints damaged: %s", damaged, entries->count, first);
+    return tri_fail(TRI_EFORMAT, "%zu of %zu checkpoints damaged: %s", damaged, count, first);
 }
 
 static tri_status tell(const char *path, bool everything)

@@ -20,6 +20,7 @@
 
 #define TOLD_STEPS   10 /* that are wrong, in full */
 #define TOLD_SAMPLES 8
+#define SEARCH_COUNT (INT64_C(1) << 29) /* samples, in all: a second or two */
 
 static const char *json_wanted;
 static const tri_flag flags[] = {{"--json", NULL, "one JSON object", &json_wanted}};
@@ -28,13 +29,15 @@ typedef struct audit {
     tri_ledger_view view;
     tri_sampler sampler;
     int64_t steps_per_epoch;
-    int64_t *indices;         /* of one step, */
-    int64_t *counts;          /* shard by shard */
-    unsigned char *ticks;     /* [count] of the epoch: how often, 2: more */
-    int64_t wrong, missing;   /* steps */
-    int64_t whole, open_used; /* epochs of which each sample was used once; of the last, open one */
-    int64_t broken;           /* epochs that end within the ledger, and are not whole */
-    int64_t generations;      /* changes of it, and 1 */
+    int64_t *indices;       /* of one step, */
+    int64_t *counts;        /* shard by shard */
+    unsigned char *ticks;   /* [count] of the epoch: how often, 2: more; */
+    int64_t used, twice;    /* how many of them are 1, and 2 */
+    int64_t searched;       /* samples that were looked at for one too many */
+    int64_t wrong, missing; /* steps */
+    int64_t whole;          /* epochs of which each sample was used once */
+    int64_t broken;         /* epochs that end within the ledger, and are not whole */
+    int64_t generations;    /* changes of it, and 1 */
     tri_string told;
 } audit;
 
@@ -80,7 +83,7 @@ static bool difference_tell(audit *at, int64_t count, uint64_t wanted, uint64_t 
         (void)tri_string_appendf(&at->told, "sample %" PRId64 " was not used", at->indices[i]);
         return true;
     }
-    for (int64_t index = 0; index < at->sampler.count; index++) {
+    for (int64_t index = 0; index < at->sampler.count && at->searched < SEARCH_COUNT; index++, at->searched++) {
         if (tri_sampler_marks_add(wanted, tri_sampler_mark(index)) != found)
             continue;
         (void)tri_string_appendf(&at->told, "sample %" PRId64 " was used besides", index);
@@ -106,17 +109,22 @@ static void step_wrong(audit *at, int64_t step, bool known, int64_t count, uint6
     (void)tri_string_append(&at->told, "\n");
 }
 
+/* Nothing here looks at all samples: a damaged head may speak of any number. */
+static void sample_tick(audit *at, int64_t index)
+{
+    unsigned char *tick = &at->ticks[index];
+    at->used += *tick == 0 ? 1 : *tick == 1 ? -1 : 0;
+    at->twice += *tick == 1;
+    *tick = *tick ? 2 : 1;
+}
+
 /* Whether each sample of the epoch was used once. */
 static bool epoch_close(audit *at)
 {
-    int64_t used = 0, twice = 0;
-    for (int64_t i = 0; i < at->sampler.count; i++) {
-        used += at->ticks[i] == 1;
-        twice += at->ticks[i] > 1;
-    }
+    bool whole = at->used == at->sampler.count && at->twice == 0;
     memset(at->ticks, 0, (size_t)at->sampler.count);
-    at->open_used = used;
-    return used == at->sampler.count && twice == 0;
+    at->used = at->twice = 0;
+    return whole;
 }
 
 static void audit_run(audit *at)
@@ -132,17 +140,14 @@ static void audit_run(audit *at)
         if (!known || wanted != found)
             step_wrong(at, step, known, count, wanted, found);
         for (int64_t i = 0; known && wanted == found && i < count; i++)
-            at->ticks[at->indices[i]] = at->ticks[at->indices[i]] ? 2 : 1;
+            sample_tick(at, at->indices[i]);
         bool begun = step / at->steps_per_epoch * at->steps_per_epoch >= at->view.first;
         if (step % at->steps_per_epoch != at->steps_per_epoch - 1)
             continue;
         bool whole = epoch_close(at);
         at->whole += whole;
         at->broken += begun && !whole;
-        at->open_used = 0;
     }
-    if (at->view.end % at->steps_per_epoch != 0)
-        (void)epoch_close(at);
 }
 
 static bool is_whole(const audit *at)
@@ -162,8 +167,7 @@ static void audit_print(const audit *at)
         printf("and %" PRId64 " steps more\n", at->wrong + at->missing - TOLD_STEPS);
     printf("each sample was used once in %" PRId64 " epochs", at->whole);
     if (at->view.end % at->steps_per_epoch != 0)
-        printf("; of epoch %" PRId64 " so far %" PRId64 " samples, once", at->view.end / at->steps_per_epoch,
-               at->open_used);
+        printf("; of epoch %" PRId64 " so far %" PRId64 " samples, once", at->view.end / at->steps_per_epoch, at->used);
     if (!is_whole(at))
         printf("; not so in %" PRId64 " epochs: %" PRId64 " steps are not in the ledger, %" PRId64
                " used other samples",
@@ -214,7 +218,9 @@ static tri_status audit_open(const char *run, audit *at)
     at->indices = tri_alloc_zero((size_t)plan->batch, sizeof(int64_t));
     at->counts = tri_alloc_zero((size_t)plan->shards, sizeof(int64_t));
     at->ticks = tri_alloc_zero((size_t)plan->count, 1);
-    return at->indices && at->counts && at->ticks ? TRI_OK : TRI_ENOMEM;
+    if (at->indices && at->counts && at->ticks)
+        return TRI_OK;
+    return tri_fail_context(TRI_ENOMEM, "%s: of %" PRId64 " samples", run, plan->count);
 }
 
 static void audit_close(audit *at)

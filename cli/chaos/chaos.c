@@ -3,13 +3,18 @@
  * chaos.c: `trireme chaos`: plays a plan of faults against a job that runs, and tells what the job made of each.
  *
  * One loop, which wakes each half a millisecond: looks how far the job is, ends faults whose time is over, begins those
- * that are due. What it has begun it undoes, also when it is asked to stop.
+ * that are due. What it has begun it undoes, also when it is asked to stop, or when nobody reads any more what it
+ * tells.
  */
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "cli/chaos/chaos.h"
@@ -49,7 +54,7 @@ typedef struct chaos_play {
     int64_t start_ns, limit_ns, gone_ns;
     int64_t first_step, step, step_ns; /* the newest, and when it was seen */
     int64_t gap_ns, gap_at_ns;         /* the longest time without one, and when it began */
-    bool ended;
+    bool ended, unheard;               /* unheard: nobody reads what it tells */
 } chaos_play;
 
 static chaos_strike *strike_at(chaos_play *play, size_t i)
@@ -211,12 +216,37 @@ static tri_status events_begin(chaos_play *play)
 
 /* --- the play --- */
 
+static atomic_bool terminal_gone;
+
+static void hangup_arrived(int number)
+{
+    (void)number;
+    atomic_store(&terminal_gone, true);
+}
+
+/* Nothing may end this process before its faults are undone. */
+static void ends_catch(void)
+{
+    struct sigaction action = {.sa_handler = hangup_arrived}, before;
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* as nohup has it */
+        sigaction(SIGHUP, &action, NULL);
+    tri_stop_catch();
+}
+
+static bool is_asked_to_end(chaos_play *play)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    play->unheard = play->unheard || (poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
+    return play->unheard || atomic_load(&terminal_gone) || tri_stop_signal();
+}
+
 static bool is_over(chaos_play *play)
 {
     int64_t now_ns = tri_now_ns();
     bool all_begun = play->due == play->plan.events.count;
     play->ended = now_ns - play->gone_ns > GONE_NS;
-    if (play->ended || tri_stop_signal() || now_ns - play->step_ns > play->limit_ns)
+    if (play->ended || is_asked_to_end(play) || now_ns - play->step_ns > play->limit_ns)
         return true;
     for (size_t i = 0; i < play->strikes.count; i++)
         if (strike_at(play, i)->lasts)
@@ -228,7 +258,7 @@ static bool is_over(chaos_play *play)
 static tri_status play_run(chaos_play *play)
 {
     tri_status status = TRI_OK;
-    tri_stop_catch();
+    ends_catch();
     play->start_ns = play->step_ns = play->gone_ns = tri_now_ns();
     play->first_step = play->step = chaos_job_step(&play->job);
     while (status == TRI_OK && !is_over(play)) {
@@ -247,7 +277,8 @@ static tri_status play_run(chaos_play *play)
 
 static bool hangs(const chaos_play *play)
 {
-    return !play->ended && !tri_stop_signal() && tri_now_ns() - play->step_ns > play->limit_ns;
+    return !play->ended && !play->unheard && !atomic_load(&terminal_gone) && !tri_stop_signal() &&
+           tri_now_ns() - play->step_ns > play->limit_ns;
 }
 
 static const char *verdict(const chaos_play *play)
@@ -388,6 +419,7 @@ static tri_status kinds_check(const chaos_play *play)
 
 static tri_status job_strike(chaos_play *play, const char *what)
 {
+    signal(SIGPIPE, SIG_IGN); /* of nft too: where it is not to be had, that shall be said */
     TRI_TRY(chaos_job_find(what, &play->job));
     TRI_TRY(kinds_check(play));
     if (!given.json)
@@ -411,7 +443,10 @@ static int chaos_run(int count, char **argv)
                           count);
     if (status == TRI_OK)
         status = given.dry_run ? plan_show(&play.plan) : job_strike(&play, argv[0]);
-    int code = status != TRI_OK ? tri_command_fail(status) : !given.dry_run && hangs(&play) ? 1 : 0;
+    int code = status != TRI_OK                 ? tri_command_fail(status)
+               : play.unheard                   ? 128 + SIGPIPE
+               : !given.dry_run && hangs(&play) ? 1
+                                                : 0;
     chaos_job_close(&play.job);
     chaos_plan_fini(&play.plan);
     tri_vector_fini(&play.strikes);

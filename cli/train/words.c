@@ -15,13 +15,29 @@
 #include "monitor/trace.h"
 #include "train/job.h"
 
-#define ALONE_S     300
-#define GRACE_MAX_S 86400
+#define ALONE_S       300
+#define GRACE_MAX_S   86400
+#define FOLDER_NBYTES 1000 /* of a path: names of files are put behind it */
+
+/* A folder may be called lr=0.1. */
+static bool is_file(const char *word)
+{
+    size_t nbytes = strcspn(word, "=");
+    return !word[nbytes] || memchr(word, '/', nbytes) || tri_fs_exists(word);
+}
+
+static tri_status folder_check(const char *flag, const char *folder)
+{
+    if (!folder || strlen(folder) <= FOLDER_NBYTES)
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "%s wants the path of a folder of at most %d bytes, found %zu", flag, FOLDER_NBYTES,
+                    strlen(folder));
+}
 
 tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
 {
     int first_override = 0;
-    if (count > 0 && !strchr(argv[0], '=')) {
+    if (count > 0 && is_file(argv[0])) {
         words->config_path = argv[0];
         first_override = 1;
     }
@@ -38,6 +54,8 @@ tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
         argv[count++] = words->trace_word;
     }
     argv[count] = NULL;
+    TRI_TRY(folder_check("--out", words->out));
+    TRI_TRY(folder_check("--resume", words->resume));
     if (words->keep_on && (words->resume || !words->out))
         return tri_fail(TRI_ECONFIG, "--continue wants %s",
                         words->resume ? "no --resume beside it" : "--out FOLDER, the run's");

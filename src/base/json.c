@@ -21,10 +21,9 @@ static void add_bytes(tri_json *json, const char *bytes, size_t nbytes)
         json->status = tri_string_append_bytes(json->out, bytes, nbytes);
 }
 
-/* Bytes of the UTF-8 character at `text` (which ends in a 0), 0 when it is none: RFC 3629, so no overlong forms, no
- * surrogates, nothing above U+10FFFF. */
-static size_t character_nbytes(const unsigned char *text)
+size_t tri_utf8_nbytes(const char *character)
 {
+    const unsigned char *text = (const unsigned char *)character;
     unsigned char first = text[0];
     if (first < 0x80)
         return 1;
@@ -58,7 +57,7 @@ static void add_quoted(tri_json *json, const char *text)
     const char *plain = text; /* start of what needs no change */
     for (const char *at = text; *at;) {
         unsigned char byte = (unsigned char)*at;
-        size_t nbytes = character_nbytes((const unsigned char *)at);
+        size_t nbytes = tri_utf8_nbytes(at);
         if (nbytes != 0 && byte >= 0x20 && byte != '"' && byte != '\\') {
             at += nbytes;
             continue;

@@ -30,4 +30,8 @@ void tri_json_real(tri_json *json, const char *key, double value); /* shortest t
 void tri_json_bool(tri_json *json, const char *key, bool value);
 tri_status tri_json_end(tri_json *json);
 
+/* Bytes of the UTF-8 character at the beginning of a text that ends in a 0, 0 when it is none: RFC 3629, so no overlong
+ * forms, no surrogates, nothing above U+10FFFF. */
+size_t tri_utf8_nbytes(const char *character);
+
 #endif

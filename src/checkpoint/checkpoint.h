@@ -116,7 +116,8 @@ tri_status tri_checkpoint_save(const tri_checkpoint_place *place, const tri_chec
                                const tri_checkpoint_content *content);
 /* Removes what a crashed save left in a folder, or puts it back in its place; fine when there is no folder. */
 tri_status tri_checkpoint_clear(const char *folder);
-/* Removes checkpoints with a manifest that do not stay; that of step `but` does. *removed (may be NULL): how many. */
+/* Removes checkpoints with a manifest that do not stay, and what earlier removals left; that of step `but` stays.
+ * *removed (may be NULL): how many. */
 tri_status tri_checkpoint_prune(const tri_checkpoint_place *place, int64_t but, int *removed);
 
 /* The step of the last one of a folder by its name, whole or not; -1: there is none. */

@@ -14,7 +14,8 @@
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
 
-#define OLD_ENDING ".old.tmp"
+#define OLD_ENDING  ".old.tmp"
+#define GONE_ENDING ".gone.tmp"
 
 static bool ends_in(const char *text, const char *ending)
 {
@@ -54,10 +55,24 @@ tri_status tri_checkpoint_clear(const char *folder)
     return status;
 }
 
+/* What a removal that was killed has left: whoever writes here meanwhile has no use for it. */
+static tri_status clear_gone(const char *folder)
+{
+    char **names = NULL;
+    size_t count = 0;
+    TRI_TRY(tri_fs_list(folder, &names, &count));
+    tri_status status = TRI_OK;
+    for (size_t i = 0; i < count && status == TRI_OK; i++)
+        if (strncmp(names[i], ".step-", 6) == 0 && ends_in(names[i], GONE_ENDING))
+            status = clear_one(folder, names[i]);
+    tri_fs_list_free(names, count);
+    return status;
+}
+
 /* Hides the folder first, so that nobody sees half of it. */
 static tri_status remove_checkpoint(const char *folder, const char *name)
 {
-    char *path = tri_format("%s/%s", folder, name), *hidden = tri_format("%s/.%s.gone.tmp", folder, name);
+    char *path = tri_format("%s/%s", folder, name), *hidden = tri_format("%s/.%s" GONE_ENDING, folder, name);
     tri_status status = TRI_ENOMEM;
     if (path != NULL && hidden != NULL) {
         status = tri_fs_rename(path, hidden);
@@ -83,6 +98,7 @@ static bool has_manifest(const char *folder, const char *name)
 tri_status tri_checkpoint_prune(const tri_checkpoint_place *place, int64_t but, int *removed)
 {
     tri_vector list;
+    TRI_TRY(clear_gone(place->folder));
     TRI_TRY(tri_checkpoint_list(place->folder, &list));
     tri_status status = TRI_OK;
     int64_t newer = 0;

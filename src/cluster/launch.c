@@ -99,7 +99,8 @@ static tri_status ranks_make(launch *job, const char *log_folder, bool quiet_oth
                                                .rank = r,
                                                .prefix = job->config->prefix,
                                                .sink = hides && i == 0 ? NULL : &job->sinks[i],
-                                               .log_path = rank->log_path};
+                                               .log_path = rank->log_path,
+                                               .log_loss = &job->log_loss};
         }
         if (rank->host)
             tri_launch_words_init(rank);

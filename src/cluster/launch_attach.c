@@ -186,8 +186,8 @@ static tri_status job_take(void *arg, const char *key, const char *bytes, size_t
     if (strcmp(key, "job") == 0) {
         if (sscanf(bytes, "%64s %d %d %d %d %d", job->token, &job->port, &job->start.master_port, &world, &job->first,
                    &job->start.founders) != 6)
-            return tri_fail(TRI_EFORMAT, "%s: want token, ports and numbers of processes of a job, got '%.80s'",
-                            job->config->journal, bytes);
+            return tri_fail(TRI_EFORMAT, "%s: want token, ports and numbers of processes of a job, found another text",
+                            job->config->journal);
         if (world != job->world)
             return tri_fail(TRI_ECONFIG,
                             "%s is of a job of %d processes, whose launcher was killed: want -n %d, got %d",

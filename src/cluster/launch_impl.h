@@ -82,9 +82,19 @@ int tri_launch_kill_marked(const char *token);
 #define TRI_LAUNCH_LINE_NBYTES    (64u << 10)
 #define TRI_LAUNCH_PENDING_NBYTES (1u << 20)
 
+/* Lines that find no place, such as on a full disk: no reason to end a run. */
+typedef struct launch_loss {
+    bool is, told;
+    const char *path; /* of ranks' logs: the one that could not be written first */
+    char why[TRI_ERROR_NBYTES];
+    int64_t nbytes; /* dropped since then */
+} launch_loss;
+
 typedef struct launch_sink {
     int fd;
-    bool is_file, broken;
+    bool is_file;
+    bool broken; /* nobody will ever read it */
+    launch_loss loss;
     tri_string pending;
     size_t at;    /* bytes of pending written */
     tri_map said; /* "error: ..." and "hint: ..." lines so far, where ranks' lines bear no prefix */
@@ -98,15 +108,16 @@ struct launch_stream {
     bool follows;         /* a file that the rank writes: its end is not the end of what it says */
     launch_sink *sink;    /* NULL: log only */
     const char *log_path; /* NULL: none */
-    tri_string line;      /* not yet whole */
-    int64_t at, noted;    /* bytes that were read, line among them; of a file: passed on, as the journal knows */
+    launch_loss *log_loss;
+    tri_string line;   /* not yet whole */
+    int64_t at, noted; /* bytes that were read, line among them; of a file: passed on, as the journal knows */
     /* Takes a line that ends at byte `at`, instead of its being passed on; NULL: it is. */
     tri_status (*put)(launch_stream *stream, const char *line, size_t nbytes);
     void *put_arg;
 };
 
 void tri_launch_sink_init(launch_sink *sink, int fd);
-/* Writes what the descriptor takes without blocking. */
+/* Writes what the descriptor takes without blocking. Where it fails, the newest lines are kept for the next call. */
 void tri_launch_sink_write(launch_sink *sink);
 bool tri_launch_sink_is_full(const launch_sink *sink);
 /* Reads what is there and passes whole lines on; at the end completes the last one and closes. */
@@ -201,6 +212,7 @@ struct launch {
     tri_store *store;   /* elastic: where ends of ranks are told */
     launch_guard guard; /* without a journal */
     launch_sink sinks[2];
+    launch_loss log_loss;
     int report_fd;
     int *cpus;
     struct pollfd *polls; /* report, two sinks, then per rank two streams and a pidfd, then files_fd */

@@ -3,13 +3,15 @@
  * launch_output.c: carries the ranks' output to the launcher's own, line by line, without ever blocking on either.
  *
  * A sink holds whole lines only, so that lines never mix; when its reader is slow, the ranks' pipes are left full and
- * the ranks wait. A line longer than TRI_LAUNCH_LINE_NBYTES is put out in pieces, each as a line. Ranks that may
- * outlive their launcher write files, which are followed.
+ * the ranks wait; when it cannot be written, they go on, and lines are dropped. A line longer than
+ * TRI_LAUNCH_LINE_NBYTES is put out in pieces, each as a line. Ranks that may outlive their launcher write files, which
+ * are followed.
  */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,7 +30,35 @@ void tri_launch_sink_init(launch_sink *sink, int fd)
 
 bool tri_launch_sink_is_full(const launch_sink *sink)
 {
-    return sink && !sink->broken && sink->pending.nbytes - sink->at > TRI_LAUNCH_PENDING_NBYTES;
+    return sink && !sink->broken && !sink->loss.is && sink->pending.nbytes - sink->at > TRI_LAUNCH_PENDING_NBYTES;
+}
+
+/* Half of the room stays for the newest lines, and the line that may be out in part already. */
+static void sink_thin(launch_sink *sink)
+{
+    tri_string *pending = &sink->pending;
+    char *stop = pending->text + pending->nbytes, *half = stop - TRI_LAUNCH_PENDING_NBYTES / 2;
+    char *first = memchr(pending->text + sink->at, '\n', (size_t)(half - pending->text) - sink->at);
+    char *kept = memchr(half, '\n', (size_t)(stop - half));
+
+    if (!first || !kept)
+        return;
+    memmove(first, kept, (size_t)(stop - kept) + 1);
+    pending->nbytes -= (size_t)(kept - first);
+    sink->loss.nbytes += kept - first;
+}
+
+static void sink_fail(launch_sink *sink, int error)
+{
+    sink->broken = error == EPIPE || error == ECONNRESET;
+    if (sink->broken)
+        return;
+    if (!sink->loss.is)
+        snprintf(sink->loss.why, sizeof sink->loss.why, "standard %s cannot be written: %s",
+                 sink->fd == STDOUT_FILENO ? "output" : "error", strerror(error));
+    sink->loss.is = true;
+    if (sink->pending.nbytes - sink->at > TRI_LAUNCH_PENDING_NBYTES)
+        sink_thin(sink);
 }
 
 void tri_launch_sink_write(launch_sink *sink)
@@ -49,13 +79,17 @@ void tri_launch_sink_write(launch_sink *sink)
         if (!sink->is_file && poll(&one, 1, 0) <= 0)
             return;
         written = write(sink->fd, sink->pending.text + sink->at, nbytes);
-        if (written > 0)
+        if (written > 0) {
             sink->at += (size_t)written;
-        else if (written < 0 && errno == EAGAIN)
+        } else if (written < 0 && errno == EAGAIN) {
             return;
-        else if (written < 0 && errno != EINTR)
-            sink->broken = true;
+        } else if (written < 0 && errno != EINTR) {
+            sink_fail(sink, errno);
+            if (!sink->broken)
+                return;
+        }
     }
+    sink->loss.is = false;
     tri_string_clear(&sink->pending);
     sink->at = 0;
 }
@@ -125,12 +159,30 @@ static tri_status line_pass(launch_stream *stream, const char *line, size_t nbyt
     return status;
 }
 
+/* A log that cannot be written ends no run. */
+static void log_write(launch_stream *stream, const tri_string *log)
+{
+    launch_loss *loss = stream->log_loss;
+
+    if (log->nbytes == 0)
+        return;
+    if (tri_fs_append(stream->log_path, log->text, log->nbytes) == TRI_OK) {
+        loss->is = loss->is && loss->path != stream->log_path;
+        return;
+    }
+    loss->nbytes += (int64_t)log->nbytes;
+    if (loss->is)
+        return;
+    loss->is = true;
+    loss->path = stream->log_path;
+    snprintf(loss->why, sizeof loss->why, "%s", tri_last_error());
+}
+
 tri_status tri_launch_line_pass(launch_stream *stream, const char *line, size_t nbytes)
 {
     tri_string log = {0};
     tri_status status = line_pass(stream, line, nbytes, &log);
-    if (status == TRI_OK && log.nbytes > 0)
-        status = tri_fs_append(stream->log_path, log.text, log.nbytes);
+    log_write(stream, &log);
     tri_string_fini(&log);
     return status;
 }
@@ -188,8 +240,7 @@ tri_status tri_launch_stream_read(launch_stream *stream)
             break;
         }
     }
-    if (status == TRI_OK && log.nbytes > 0)
-        status = tri_fs_append(stream->log_path, log.text, log.nbytes);
+    log_write(stream, &log);
     tri_string_fini(&log);
     return status;
 }

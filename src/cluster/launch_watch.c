@@ -320,6 +320,12 @@ static void cause_tell(launch *job, tri_launch_result *cause)
     }
 }
 
+/* It ended as all_end() asked it to, whatever the signal was that this process got. */
+static bool was_asked(const launch *job, const tri_launch_result *end)
+{
+    return job->config->elastic && job->signal_passed && end->exit_code == 128 + SIGINT;
+}
+
 static void ends_check(launch *job)
 {
     tri_launch_result cause = {.rank = -1};
@@ -350,15 +356,32 @@ static void ends_check(launch *job)
         return;
     cause_tell(job, &cause);
     *job->result = cause;
+    if (was_asked(job, &cause))
+        job->result->exit_code = 128 + tri_stop_signal();
     tri_launch_stop_others(job);
 }
 
 /* --- the loop --------------------------------------------------------------------------------------------------- */
 
+/* Once that lines are lost, and once that they no longer are. */
+static void loss_tell(launch *job, launch_loss *loss, const char *what)
+{
+    if (loss->is && !loss->told)
+        tri_launch_say(job, "trireme: %s; the run goes on, and lines without room are dropped\n", loss->why);
+    else if (!loss->is && loss->told)
+        tri_launch_say(job, "trireme: %s again; %lld bytes of lines were dropped\n", what, (long long)loss->nbytes);
+    if (!loss->is)
+        loss->nbytes = 0;
+    loss->told = loss->is;
+}
+
 static void sinks_check(launch *job)
 {
     for (int i = 0; i < 2; i++)
         tri_launch_sink_write(&job->sinks[i]);
+    loss_tell(job, &job->sinks[0].loss, "standard output is written");
+    loss_tell(job, &job->sinks[1].loss, "standard error is written");
+    loss_tell(job, &job->log_loss, "logs of ranks are written");
     if (job->sinks[0].broken && !job->stopping) {
         /* Like a program that writes to a closed pipe itself: no words about it. */
         job->quiet = true;
@@ -394,9 +417,11 @@ static void wait_turn(launch *job)
     struct timespec limit;
 
     polls[0] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
-    for (int i = 0; i < 2; i++)
-        polls[1 + i] =
-            (struct pollfd){.fd = job->sinks[i].pending.nbytes > 0 ? job->sinks[i].fd : -1, .events = POLLOUT};
+    for (int i = 0; i < 2; i++) {
+        bool waits = job->sinks[i].pending.nbytes > 0 && !job->sinks[i].loss.is; /* a full disk polls as writable */
+
+        polls[1 + i] = (struct pollfd){.fd = waits ? job->sinks[i].fd : -1, .events = POLLOUT};
+    }
     for (int r = 0; r < job->world; r++) {
         launch_rank *rank = &job->ranks[r];
 

@@ -4,6 +4,7 @@
  */
 #include "monitor/ledger.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/containers.h"
@@ -20,6 +21,10 @@
 #define LANE_BITS     11
 #define LANES         4
 #define GENERATION_AT (LANES * LANE_BITS)
+#define MOST_STEPS    (UINT64_C(1) << 60)
+#define MOST_SAMPLES  (UINT64_C(1) << 40)
+#define MOST_BATCH    UINT64_C(1000000000)
+#define MOST_SHARDS   UINT64_C(65536)
 
 enum { WORD_MAGIC, WORD_FIRST, WORD_SEED, WORD_COUNT, WORD_BATCH, WORD_SHARDS, WORD_SHUFFLE };
 
@@ -239,6 +244,14 @@ tri_status tri_ledger_close(tri_ledger *ledger)
 
 /* --- reading --- */
 
+/* What the options of a run allow (train.batch, train.shards); a set of more samples would fit on no disk. */
+static bool head_is_good(const uint64_t *words)
+{
+    return words[WORD_FIRST] < MOST_STEPS && words[WORD_COUNT] >= 1 && words[WORD_COUNT] <= MOST_SAMPLES &&
+           words[WORD_SHARDS] >= 1 && words[WORD_SHARDS] <= MOST_SHARDS && words[WORD_BATCH] >= words[WORD_SHARDS] &&
+           words[WORD_BATCH] <= MOST_BATCH && words[WORD_SHUFFLE] <= 1;
+}
+
 tri_status tri_ledger_load(const char *path, tri_ledger_view *view)
 {
     uint64_t words[HEAD_WORDS];
@@ -247,13 +260,16 @@ tri_status tri_ledger_load(const char *path, tri_ledger_view *view)
     TRI_TRY(tri_fs_read(path, 0, &view->bytes, &nbytes));
     for (int i = 0; nbytes >= HEAD_NBYTES && i < HEAD_WORDS; i++)
         words[i] = word_read(view->bytes + 8 * i);
-    bool good = nbytes >= HEAD_NBYTES && words[WORD_MAGIC] == MAGIC && words[WORD_FIRST] < (UINT64_C(1) << 60);
-    for (int i = WORD_COUNT; good && i <= WORD_SHARDS; i++)
-        good = words[i] >= 1 && words[i] < (UINT64_C(1) << 60);
-    if (!good || words[WORD_SHUFFLE] > 1) {
+    if (nbytes < HEAD_NBYTES || words[WORD_MAGIC] != MAGIC || !head_is_good(words)) {
+        bool is_short = nbytes < HEAD_NBYTES || words[WORD_MAGIC] != MAGIC;
         tri_ledger_view_fini(view);
-        return tri_fail(TRI_EFORMAT, "%s: want a ledger: %d bytes of head that begin with its mark, got %zu bytes",
-                        path, HEAD_NBYTES, nbytes);
+        return is_short ? tri_fail(TRI_EFORMAT,
+                                   "%s: want a ledger: %d bytes of head that begin with its mark, got %zu bytes", path,
+                                   HEAD_NBYTES, nbytes)
+                        : tri_fail(TRI_EFORMAT,
+                                   "%s: damaged: no run has %" PRIu64 " samples in batches of %" PRIu64 " and %" PRIu64
+                                   " shards from step %" PRIu64 " on",
+                                   path, words[WORD_COUNT], words[WORD_BATCH], words[WORD_SHARDS], words[WORD_FIRST]);
     }
     view->plan = (tri_ledger_plan){.seed = (int64_t)words[WORD_SEED],
                                    .count = (int64_t)words[WORD_COUNT],

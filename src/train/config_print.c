@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "train/config.h"
 
 static const void *section_struct(const tri_config *config, const tri_config_section *section)
@@ -38,6 +39,34 @@ static tri_status print_scalar(const tri_option *row, const char *text, tri_stri
     return tri_string_append(out, "\"");
 }
 
+/* Characters that YAML has no place for, and those that end a line. */
+static bool is_plain(const char *text, size_t nbytes)
+{
+    static const char *const others[] = {"\xe2\x80\xa8", "\xe2\x80\xa9", "\xef\xbb\xbf", "\xef\xbf\xbe",
+                                         "\xef\xbf\xbf"};
+    const unsigned char *bytes = (const unsigned char *)text;
+    for (size_t i = 0; nbytes == 3 && i < TRI_COUNT_OF(others); i++)
+        if (memcmp(text, others[i], 3) == 0)
+            return false;
+    return nbytes == 1 ? bytes[0] >= ' ' && bytes[0] != 0x7f : !(bytes[0] == 0xc2 && bytes[1] < 0xa0);
+}
+
+/* The name of a file may have any byte. */
+static tri_status print_origin(const char *text, tri_string *out)
+{
+    while (*text) {
+        size_t nbytes = tri_utf8_nbytes(text);
+        if (nbytes > 0 && is_plain(text, nbytes)) {
+            TRI_TRY(tri_string_append_bytes(out, text, nbytes));
+        } else {
+            nbytes = 1;
+            TRI_TRY(tri_string_appendf(out, "\\x%02x", (unsigned char)*text));
+        }
+        text += nbytes;
+    }
+    return TRI_OK;
+}
+
 static tri_status print_section(const tri_config *config, const tri_config_section *section, tri_string *out)
 {
     const tri_option_table *table = section->table;
@@ -49,7 +78,11 @@ static tri_status print_section(const tri_config *config, const tri_config_secti
         if (status == TRI_OK)
             status = print_scalar(&table->rows[i], tri_string_text(&value), out);
         if (status == TRI_OK)
-            status = tri_string_appendf(out, "  # %s\n", origin_of(config, table->section, table->rows[i].field));
+            status = tri_string_append(out, "  # ");
+        if (status == TRI_OK)
+            status = print_origin(origin_of(config, table->section, table->rows[i].field), out);
+        if (status == TRI_OK)
+            status = tri_string_append(out, "\n");
         tri_string_fini(&value);
         TRI_TRY(status);
     }

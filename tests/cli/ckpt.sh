@@ -14,7 +14,9 @@ echo "exit $?"
 trireme ckpt verify run --json
 trireme ckpt verify far/run/step-00000030
 echo "exit $?"
+mkdir -p far/run/.step-00000030.gone.tmp/left far/run/.step-00000010.gone.tmp
 trireme ckpt prune run --keep 1
+find far/run -name '.step-*'
 trireme ckpt list run/checkpoints
 trireme train --resume run train.epochs=7 2>&1 | grep -e 'passed over' -e 'going on' | cut -c 20-
 trireme ckpt prune far/run --keep 1 --keep-every 30

@@ -89,15 +89,19 @@ class Chaos(elastic.Elastic):
 
     def test_what_was_stopped_goes_on_when_chaos_is_ended(self):
         (self.path / "faults").write_text("0 stop 0 60\n")
-        run = self.start_running("asked", "-n", "2", "--elastic", "1:2", *FOR_EVER)
-        player = subprocess.Popen([TRIREME, "chaos", self.path / "asked", "--schedule", self.path / "faults"], stdout=subprocess.DEVNULL)
-        pid, until = ranks_of(run.process.pid)[0], time.monotonic() + 30
-        while self.state_of(pid) != "T" and time.monotonic() < until:
-            time.sleep(0.01)
-        self.assertEqual(self.state_of(pid), "T")
-        player.send_signal(signal.SIGINT)
-        self.assertEqual(player.wait(30), 0)
-        self.assertNotEqual(self.state_of(pid), "T")
+        run = self.start_running("asked", "-n", "2", "--elastic", "1:2", "comm.chaos=on", *FOR_EVER)
+        pid = ranks_of(run.process.pid)[0]
+        for end, code in ((lambda player: player.send_signal(signal.SIGINT), 0), (lambda player: player.send_signal(signal.SIGHUP), 0),
+                          (lambda player: player.stdout.close(), 128 + signal.SIGPIPE)):
+            player = subprocess.Popen([TRIREME, "chaos", self.path / "asked", "--schedule", self.path / "faults"], stdout=subprocess.PIPE)
+            until = time.monotonic() + 30
+            while self.state_of(pid) != "T" and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertEqual(self.state_of(pid), "T")
+            end(player)
+            self.assertEqual(player.wait(30), code)
+            self.assertNotEqual(self.state_of(pid), "T")
+            player.stdout.close()
         run.process.send_signal(signal.SIGINT)
 
     @staticmethod

@@ -9,6 +9,7 @@ import re
 import signal
 import time
 import unittest
+import unittest.mock
 
 from elastic import LONG, Elastic
 from launched import workers_in
@@ -103,7 +104,7 @@ class Coordinator(Elastic):
                     os.kill(pid, signal.SIGKILL)
 
     def test_workers_of_another_launcher_join_and_outlive_the_first_ones(self):
-        os.environ["TRIREME_TOKEN"] = "of this test"
+        os.environ["TRIREME_TOKEN"] = "of-this-test"
         words = ("--elastic", "1:8", *LONG)
         first = self.start_running("run", "-n", "2", "--listen", "127.0.0.1", *words)
         address = re.search(r"--join (\S+),", first.text()).group(1)
@@ -114,7 +115,7 @@ class Coordinator(Elastic):
         self.assertEqual(first.end(), 0, first.text())
         self.assertIn("the others go on", first.text())
         self.check(second, *LONG)
-        os.environ["TRIREME_TOKEN"] = "of another one"
+        os.environ["TRIREME_TOKEN"] = "of-another-one"
         other = self.start("other", "-n", "2", "--join", address, *words)
         self.assertNotEqual(other.end(), 0, other.text())
         del os.environ["TRIREME_TOKEN"]
@@ -205,6 +206,14 @@ class Coordinator(Elastic):
             run = self.start("refused", *words)
             self.assertNotEqual(run.end(), 0, run.text())
             self.assertIn(says, run.text())
+
+    def test_a_token_with_a_blank_is_refused_and_not_shown(self):
+        for token in ("se cret", "secret\n", "sec\x7fret"):
+            with unittest.mock.patch.dict(os.environ, TRIREME_TOKEN=token):
+                run = self.start("refused", "-n", "2", "--elastic", "1:8", "--listen", "127.0.0.1")
+            self.assertEqual(run.end(), 2, run.text())
+            self.assertIn("TRIREME_TOKEN: want no blanks and no control characters", run.text())
+            self.assertNotIn("cret", run.text())
 
 
 if __name__ == "__main__":

@@ -324,6 +324,12 @@ class Elastic(Runs):
         self.assertIn("is saved: --resume goes on", run.text())
         self.check(self.start("stopped", "-n", "3", "--elastic", "1:8", "--resume", "stopped", *LONG), *LONG)
 
+    def test_a_launcher_that_is_asked_to_end_says_by_which_signal(self):
+        run = self.start_running("asked", "-n", "2", "--elastic", "1:8", *LONG)
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.end(), 128 + signal.SIGTERM, run.text())
+        self.assertIn("is saved: --resume goes on", run.text())
+
     def test_what_cannot_be_is_refused(self):
         for words, says in (
             (["--elastic", "3"], "--elastic wants MIN:MAX"),

@@ -104,6 +104,21 @@ class Ledger(unittest.TestCase):
         self.assertIn("want a ledger", self.told(whole[:40]))
         self.assertIn("want a ledger", self.told(b"x" * 200))
 
+    def test_a_damaged_head_is_one_line_at_once(self):
+        self.train("run")
+        whole = self.bytes_of("run")
+        for place, value, says in ((8, 1 << 61, "damaged: no run has 110 samples in batches of 20 and 8 shards from step 2305843009213693952 on"),
+                                   (24, 1 << 41, "damaged: no run has 2199023255552 samples"), (24, 0, "no run has 0 samples"),
+                                   (32, 1 << 31, "in batches of 2147483648"), (32, 7, "in batches of 7 and 8 shards"),
+                                   (40, 1 << 31, "and 2147483648 shards"), (48, 2, "damaged"),
+                                   (24, 1 << 32, "17 used other samples"), (32, 1 << 29, "17 used other samples")):
+            data = whole[:place] + value.to_bytes(8, "little") + whole[place + 8:]
+            (self.path / "run" / "ledger").write_bytes(data)
+            done = subprocess.run([TRIREME, "ledger", "run"], cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  timeout=20)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(says, done.stdout)
+
     def told(self, data):
         (self.path / "run" / "ledger").write_bytes(data)
         return self.audit("run", 1)

@@ -10,6 +10,7 @@ import pathlib
 import random
 import re
 import resource
+import resource
 import signal
 import subprocess
 import tempfile
@@ -349,6 +350,35 @@ class Train(unittest.TestCase):
         self.assertEqual(len(self.error_lines(process.stderr)), 1, process.stderr)
         self.assertEqual(sorted(n for n in os.listdir(f"{run}/checkpoints") if n.startswith("step-")), before)
 
+    def test_a_launcher_whose_output_and_logs_find_no_room_goes_on(self):
+        path = pathlib.Path(self.folder.name, "out")
+        with open(path, "w") as file:
+            process = subprocess.Popen([TRIREME, "train", str(self.config), "-n", "2", "train.epochs=100000", "train.eval_every_steps=10"],
+                                       cwd=self.folder.name, stdout=file, stderr=subprocess.PIPE, text=True,
+                                       preexec_fn=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
+        err = ""
+
+        def read_until(*words):
+            nonlocal err
+            while not all(word in err for word in words):
+                line = process.stderr.readline()
+                self.assertNotEqual(line, "", err)
+                err += line
+
+        while path.stat().st_size == 0:
+            time.sleep(0.01)
+        limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, limits[1]))
+        read_until("standard output cannot be written: File too large; the run goes on", "log/rank-0.log: cannot write")
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+        read_until("standard output is written again", "logs of ranks are written again")
+        process.send_signal(signal.SIGTERM)
+        err += process.communicate(timeout=30)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+        self.assertEqual(err.count("cannot be written"), 1, err)
+        for line in path.read_text().splitlines():
+            self.assertRegex(line, r"^epoch .* samples/s$")
+
     def test_killed_while_it_saves_it_goes_on_from_a_whole_checkpoint(self):
         """kill -9 of the launcher, again and again, in a run whose ranks write their parts beside the training after each step."""
         one = self.weights()
@@ -372,6 +402,19 @@ class Train(unittest.TestCase):
                 time.sleep(0.02)
         self.assertEqual(self.weights(*words, "--resume", run), one)
         self.assertEqual([name for name in os.listdir(f"{run}/checkpoints") if not name.startswith("step-")], [])
+
+    def test_a_checkpoint_that_a_run_removes_is_not_called_damaged(self):
+        process = self.start("train.epochs=100000", "checkpoint.every_steps=1", "checkpoint.keep=20")
+        while not list(pathlib.Path(self.out).glob("checkpoints/step-*")):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        told, deadline = [], time.time() + 2
+        while time.time() < deadline:
+            told.append(subprocess.run([TRIREME, "ckpt", "verify", self.out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        process.kill()
+        process.communicate()
+        for done in told:
+            self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_a_damaged_checkpoint_is_passed_over_or_named(self):
         run = f"{self.folder.name}/damaged"

@@ -217,6 +217,23 @@ static void what_is_the_trainers_is_taken_out_of_the_model(void **state)
     expect_error("model: {name: mlp, freeze: []}\n", NULL, "model.freeze: want names of parameters");
 }
 
+static void the_name_of_a_file_may_have_any_byte(void **state)
+{
+    (void)state;
+    tri_config config, again;
+    tri_string printed = {0};
+    static const char name[] = "caf\xe9 \xc3\xa9\n\x01\x7f\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xed\xa0\x80/run.yaml";
+    assert_int_equal(tri_config_load(name, text, NULL, &config), TRI_OK);
+    assert_int_equal(tri_config_print(&config, &printed), TRI_OK);
+    assert_non_null(strstr(printed.text, "lr: 0.2  # caf\\xe9 \xc3\xa9\\x0a\\x01\\x7f\\xc2\\x85\\xe2\\x80\\xa8"
+                                         "\\xef\\xbb\\xbf\\xed\\xa0\\x80/run.yaml\n"));
+    assert_int_equal(tri_config_load(NULL, printed.text, NULL, &again), TRI_OK);
+    assert_true(again.optim.lr == 0.2);
+    tri_config_fini(&again);
+    tri_config_fini(&config);
+    tri_string_fini(&printed);
+}
+
 static void where_weights_come_from_does_not_decide_the_bits_but_what_stands_still_does(void **state)
 {
     (void)state;
@@ -270,6 +287,7 @@ int main(void)
         cmocka_unit_test(contradictions_are_found),
         cmocka_unit_test(what_only_changes_the_layout_leaves_the_hash),
         cmocka_unit_test(what_is_the_trainers_is_taken_out_of_the_model),
+        cmocka_unit_test(the_name_of_a_file_may_have_any_byte),
         cmocka_unit_test(where_weights_come_from_does_not_decide_the_bits_but_what_stands_still_does),
         cmocka_unit_test(given_fields_stand_over_those_of_the_source),
     };
