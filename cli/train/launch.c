@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fs.h"
 #include "base/log.h"
@@ -31,6 +32,22 @@ tri_status tri_train_page_serve(const tri_train_words *words, tri_page_server **
     TRI_TRY_IN(tri_page_serve(words->page, NULL, folders, 1, url, out), "--page");
     tri_log(TRI_LOG_INFO, "page of this run at %s", url);
     return TRI_OK;
+}
+
+tri_status tri_train_hold(const char *folder)
+{
+    char path[1300], text[200], host[100] = "this host", *theirs;
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(path, sizeof(path), "%s/lock", folder);
+    snprintf(text, sizeof(text), "process %d on %s\n", (int)getpid(), host);
+    if (tri_fs_hold(path, text, &theirs))
+        return TRI_OK;
+    tri_status status = tri_fail(TRI_ECONFIG,
+                                 "%s: a run writes here, begun by %.*s: want another --out, or the end of that one "
+                                 "(its workers, where its launcher has ended already)",
+                                 folder, theirs ? (int)strcspn(theirs, "\n") : 0, theirs ? theirs : "");
+    tri_free(theirs);
+    return status;
 }
 
 int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const char *metrics)
@@ -78,6 +95,9 @@ int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const
         argv[count++] = METRICS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", words->folder);
     tri_status status = tri_fs_make_folder(logs);
+    /* Whether workers of a launcher that was killed are taken on, or others live, their journal says. */
+    if (status == TRI_OK && !words->join && !(roles.journal && tri_fs_exists(journal)))
+        status = tri_train_hold(words->folder);
     tri_launch_result result;
     tri_http *http = NULL;
     tri_page_server *page = NULL;

@@ -33,6 +33,7 @@ static tri_status log_open_alone(const tri_train_words *words)
         return TRI_OK; /* a wrong environment is told by tri_worker_join() */
     snprintf(path, sizeof(path), "%s/log", words->folder);
     TRI_TRY_IN(tri_fs_make_folder(path), "while making the run folder");
+    TRI_TRY(tri_train_hold(words->folder));
     snprintf(path, sizeof(path), "%s/log/rank-0.log", words->folder);
     return tri_log_copy_open(path);
 }

@@ -57,6 +57,9 @@ int tri_train_evaluate(const tri_train_words *words);
 /* By torchrun, mpirun, srun or a launcher of ours. */
 bool tri_train_is_started(void);
 /* Launchers on other hosts may have the same run folder. */
+/* The run folder is this process's, and that of those it starts, until all have ended. TRI_ECONFIG: another run writes
+ * there. */
+tri_status tri_train_hold(const char *folder);
 void tri_train_journal_path(const char *folder, bool joins, char path[1300]);
 /* --page. */
 tri_status tri_train_page_serve(const tri_train_words *words, tri_page_server **out);

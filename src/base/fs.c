@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -377,6 +378,33 @@ char *tri_fs_absolute(const char *path)
     char *whole = path[0] == '/' ? tri_strdup(path) : cwd ? tri_format("%s/%s", cwd, path) : NULL;
     free(cwd);
     return whole;
+}
+
+static int held_fd = -1; /* not closed by exec */
+
+void tri_fs_hold_leave(void)
+{
+    if (held_fd >= 0)
+        close(held_fd);
+    held_fd = -1;
+}
+
+bool tri_fs_hold(const char *path, const char *text, char **theirs)
+{
+    int fd = open(path, O_RDWR | O_CREAT, 0666);
+    *theirs = NULL;
+    if (fd < 0)
+        return true;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(fd);
+        if (tri_fs_read(path, 4096, theirs, NULL) != TRI_OK)
+            *theirs = NULL;
+        return false;
+    }
+    bool written = ftruncate(fd, 0) == 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    (void)written; /* else nobody will know whose it is */
+    held_fd = fd;
+    return true;
 }
 
 tri_status tri_fs_remove(const char *path)

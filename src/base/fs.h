@@ -51,6 +51,11 @@ void tri_fs_list_free(char **names, size_t count);
 /* Both names are there: each stands for what the other one stood for, at once. TRI_EUNSUPPORTED: the file system cannot
  * do that. */
 tri_status tri_fs_exchange(const char *a, const char *b);
+/* Holds a file, created with this text, for this process and those that it starts, until the last of them has ended.
+ * False: somebody else holds it, whose text is *theirs (tri_free; may be NULL). True also where nothing can be held. */
+bool tri_fs_hold(const char *path, const char *text, char **theirs);
+/* In a process that was started, and is to outlive what is held. */
+void tri_fs_hold_leave(void);
 /* fsync of a file or folder. */
 tri_status tri_fs_sync(const char *path);
 /* As tri_fs_make_folder(), and after a power cut those that it made are still there. */

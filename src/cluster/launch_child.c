@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "cluster/launch_impl.h"
 
 extern char **environ;
@@ -277,6 +278,8 @@ tri_status tri_launch_child_fork(const launch_start *start, launch_rank *rank, c
         if (rank->pid == 0) {
             if (ends.go[1] >= 0)
                 close(ends.go[1]); /* its own end would keep it waiting */
+            if (rank->host)        /* a connection writes nothing here itself */
+                tri_fs_hold_leave();
             child_run(start, rank, &plan);
         }
         if (rank->pid < 0) {
