@@ -85,6 +85,16 @@ bool tri_added_find(const tri_added_set *set, const char *text, size_t nbytes, s
     return false;
 }
 
+bool tri_added_ends(const tri_added_set *set, const char *text, size_t at)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        const tri_added *added = &set->items[i];
+        if (added->nbytes <= at && memcmp(text + at - added->nbytes, added->text, added->nbytes) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool tri_added_reaches(const tri_added_set *set, const char *text, size_t nbytes, size_t at)
 {
     for (size_t i = 0; i < set->count; i++) {

@@ -98,8 +98,10 @@ bool tri_tokenizer_is_special(const tri_tokenizer *tokenizer, int32_t id)
 
 static bool is_cut(const tri_tokenizer *tokenizer, const unsigned char *text, size_t nbytes, size_t at)
 {
-    if (!tokenizer->cuts_anywhere)
-        return tri_scan_is_cut(tokenizer->scan, text, nbytes, at);
+    if (!tokenizer->cuts_anywhere) /* behind an added token a space may be put, or be left out */
+        return tri_scan_is_cut(tokenizer->scan, text, nbytes, at) &&
+               !tri_added_ends(&tokenizer->raw, (const char *)text, at) &&
+               !tri_added_ends(&tokenizer->normalized, (const char *)text, at);
     if ((text[at] & 0xc0) == 0x80)
         return false;
     return !tri_added_reaches(&tokenizer->raw, (const char *)text, nbytes, at) &&

@@ -122,6 +122,8 @@ typedef struct tri_added_match {
 } tri_added_match;
 bool tri_added_find(const tri_added_set *set, const char *text, size_t nbytes, size_t from, size_t taken,
                     tri_added_match *match);
+/* Whether an added token ends at `at`. */
+bool tri_added_ends(const tri_added_set *set, const char *text, size_t at);
 /* Whether an added token begins before `at` and ends after it. */
 bool tri_added_reaches(const tri_added_set *set, const char *text, size_t nbytes, size_t at);
 

@@ -85,6 +85,9 @@ const tri_fuzz_seed tri_fuzz_seeds[] = {
                   "\",\"prepend_scheme\":\"always\",\"split\":true},\"decoder\":{"
                   "\"type\":\"Metaspace\",\"replacement\":\"" GAP "\",\"prepend_scheme\":\"always\"},\"added_tokens\":["
                   "{\"id\":3,\"content\":\"<s>\",\"rstrip\":true},{\"id\":4,\"content\":\"</s>\"}]}\0" GAP "a b<s>  a"),
+    TRI_FUZZ_SEED(
+        "{\"model\":{\"vocab\":{\"<unk>\":0,\"a\":1},\"merges\":[],\"unk_token\":\"<unk>\"},\"added_tokens\":["
+        "{\"id\":2,\"content\":\"<s>\"}],\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}\0aaa<s>\f\faaa"),
     TRI_FUZZ_SEED(SPLIT_OF(LLAMA) "\0 ab1111 b's\n a!!\n"),
     TRI_FUZZ_SEED(SPLIT_OF(GPT) "\0 ab1111 b's\n a!  "),
     TRI_FUZZ_REFUSED("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
