@@ -95,8 +95,9 @@ int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const
         argv[count++] = METRICS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", words->folder);
     tri_status status = tri_fs_make_folder(logs);
-    /* Whether workers of a launcher that was killed are taken on, or others live, their journal says. */
-    if (status == TRI_OK && !words->join && !(roles.journal && tri_fs_exists(journal)))
+    /* Whether workers of a launcher that was killed are taken on, or another one lives, their journal says, if it can.
+     */
+    if (status == TRI_OK && !words->join && !(roles.journal && tri_fs_has_bytes(journal)))
         status = tri_train_hold(words->folder);
     tri_launch_result result;
     tri_http *http = NULL;

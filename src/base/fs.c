@@ -372,6 +372,12 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
     return 1;
 }
 
+bool tri_fs_has_bytes(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISREG(found.st_mode) && found.st_size > 0;
+}
+
 char *tri_fs_absolute(const char *path)
 {
     char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);

@@ -37,6 +37,8 @@ tri_status tri_fs_make_folder(const char *path);
 tri_status tri_fs_remove(const char *path);
 tri_status tri_fs_rename(const char *from, const char *to);
 bool tri_fs_exists(const char *path);
+/* Is it a file that is not empty? */
+bool tri_fs_has_bytes(const char *path);
 /* The path from the root, by the working folder of now; links are not followed (tri_free). NULL: no memory, no folder.
  */
 char *tri_fs_absolute(const char *path);

@@ -25,8 +25,10 @@
 #define HEAD_NBYTES  (sizeof MAGIC - 1 + BOOT_NBYTES)
 #define ENTRY_NBYTES 12
 #define GONE         UINT32_MAX
-#define TIDY_NBYTES  (4u << 20) /* below that nothing is gained by writing it anew */
-#define TIDY_TIMES   4          /* as long as it was when it was written anew */
+#define TIDY_NBYTES  (4u << 20)  /* below that nothing is gained by writing it anew */
+#define KEPT_NBYTES  (16u << 20) /* of records in memory while the disk is full */
+#define AGAIN_NS     INT64_C(500000000)
+#define TIDY_TIMES   4 /* as long as it was when it was written anew */
 
 struct tri_journal {
     char *path;
@@ -34,7 +36,9 @@ struct tri_journal {
     tri_mutex mutex;
     char head[HEAD_NBYTES + 1];
     uint64_t nbytes, tidy_nbytes;
-    bool broken; /* nothing is kept any more */
+    bool broken, lost; /* nothing is in the file; nor in memory */
+    tri_string kept;   /* broken: all records */
+    int64_t again_ns;  /* broken: when it is tried again */
 };
 
 /* What stands: the file's bytes, and by key the offset of its record. */
@@ -198,26 +202,20 @@ static bool is_there(int fd, const char *path)
            mine.st_dev == found.st_dev;
 }
 
-/* Writes what stands into a new file that takes the place of the old one, locked before it is seen. */
-static tri_status tidy(tri_journal *journal)
+/* A new file with head and records takes the place of the old one, locked before it is seen. */
+static tri_status file_replace(tri_journal *journal, const tri_string *records)
 {
-    table all;
-    tri_string text = {0};
     char *path = tri_format("%s.new", journal->path);
-    tri_status status = path ? table_read(journal, &all) : TRI_ENOMEM;
+    tri_status status = path ? TRI_OK : TRI_ENOMEM;
     int fd = -1;
 
-    if (!path)
-        return status;
-    if (status == TRI_OK)
-        status = tri_string_append_bytes(&text, journal->head, HEAD_NBYTES);
-    if (status == TRI_OK)
-        status = table_each(&all, record_keep, &text);
     if (status == TRI_OK && ((fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600)) < 0 ||
                              flock(fd, LOCK_EX | LOCK_NB) != 0))
         status = failed(journal, "make it anew");
     if (status == TRI_OK)
-        status = write_all(journal, fd, text.text, text.nbytes);
+        status = write_all(journal, fd, journal->head, HEAD_NBYTES);
+    if (status == TRI_OK && records->nbytes > 0)
+        status = write_all(journal, fd, records->text, records->nbytes);
     if (status == TRI_OK)
         status = tri_fs_rename(path, journal->path);
     if (status == TRI_OK) {
@@ -225,13 +223,36 @@ static tri_status tidy(tri_journal *journal)
 
         journal->fd = fd;
         fd = before;
-        journal->nbytes = journal->tidy_nbytes = text.nbytes;
+        journal->nbytes = journal->tidy_nbytes = HEAD_NBYTES + records->nbytes;
+    } else if (fd >= 0) {
+        unlink(path);
     }
     if (fd >= 0)
         close(fd);
-    tri_string_fini(&text);
-    table_fini(&all);
     tri_free(path);
+    return status;
+}
+
+/* The records that stand. */
+static tri_status records_read(tri_journal *journal, tri_string *out)
+{
+    table all;
+    tri_status status = table_read(journal, &all);
+
+    if (status == TRI_OK)
+        status = table_each(&all, record_keep, out);
+    table_fini(&all);
+    return status;
+}
+
+static tri_status tidy(tri_journal *journal)
+{
+    tri_string text = {0};
+    tri_status status = records_read(journal, &text);
+
+    if (status == TRI_OK)
+        status = file_replace(journal, &text);
+    tri_string_fini(&text);
     return status;
 }
 
@@ -249,16 +270,43 @@ static tri_status add(tri_journal *journal, const char *key, const void *bytes, 
     return status;
 }
 
+/* A file that lacks its last record would tell of processes that are gone: it is emptied, and all is kept in memory. */
+static void break_off(tri_journal *journal, const char *key, const void *bytes, size_t nbytes)
+{
+    tri_log(TRI_LOG_WARN,
+            "if this launcher is killed, no other can go on with its workers, until there is room again: %s",
+            tri_last_error());
+    journal->broken = true;
+    journal->lost =
+        records_read(journal, &journal->kept) != TRI_OK || record_make(&journal->kept, key, bytes, nbytes) != TRI_OK;
+    journal->again_ns = tri_now_ns() + AGAIN_NS;
+    if (ftruncate(journal->fd, 0) != 0)
+        unlink(journal->path);
+}
+
+/* Tried now and then; for ever without what memory has no room for. */
+static void take_up(tri_journal *journal, const char *key, const void *bytes, size_t nbytes)
+{
+    journal->lost = journal->lost || journal->kept.nbytes > KEPT_NBYTES ||
+                    record_make(&journal->kept, key, bytes, nbytes) != TRI_OK;
+    if (journal->lost || tri_now_ns() < journal->again_ns)
+        return;
+    journal->again_ns = tri_now_ns() + AGAIN_NS;
+    if (file_replace(journal, &journal->kept) != TRI_OK)
+        return;
+    tri_log(TRI_LOG_INFO, "%s: there is room again: if this launcher is killed, another can go on with its workers",
+            journal->path);
+    journal->broken = false;
+    tri_string_fini(&journal->kept);
+}
+
 void tri_journal_put(tri_journal *journal, const char *key, const void *bytes, size_t nbytes)
 {
     tri_mutex_lock(&journal->mutex);
-    tri_status status = journal->broken ? TRI_OK : add(journal, key, bytes, nbytes);
-    if (status != TRI_OK) {
-        tri_log(TRI_LOG_WARN, "if this launcher is killed, no other can go on with its workers: %s", tri_last_error());
-        journal->broken = true;
-        if (ftruncate(journal->fd, 0) != 0)
-            unlink(journal->path);
-    }
+    if (journal->broken)
+        take_up(journal, key, bytes, nbytes);
+    else if (add(journal, key, bytes, nbytes) != TRI_OK)
+        break_off(journal, key, bytes, nbytes);
     tri_mutex_unlock(&journal->mutex);
 }
 
@@ -272,6 +320,8 @@ tri_status tri_journal_clear(tri_journal *journal)
     if (status == TRI_OK)
         status = write_all(journal, journal->fd, journal->head, HEAD_NBYTES);
     journal->nbytes = journal->tidy_nbytes = HEAD_NBYTES;
+    journal->broken = journal->lost = false;
+    tri_string_fini(&journal->kept);
     tri_mutex_unlock(&journal->mutex);
     return status;
 }
@@ -354,6 +404,7 @@ void tri_journal_close(tri_journal *journal, bool remove)
     if (journal->fd >= 0)
         close(journal->fd);
     tri_mutex_fini(&journal->mutex);
+    tri_string_fini(&journal->kept);
     tri_free(journal->path);
     tri_free(journal);
 }

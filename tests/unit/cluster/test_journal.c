@@ -5,10 +5,12 @@
  */
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -188,6 +190,44 @@ static void what_cannot_be_written_is_not_gone_on_with(void **state)
     }
 }
 
+/* Files may grow to so many bytes: what a full disk is like. */
+static void limit_files(rlim_t nbytes)
+{
+    struct rlimit limit;
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = nbytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void a_disk_that_is_full_for_a_while_leaves_nothing_out(void **state)
+{
+    tri_journal *journal = opened();
+    struct stat info;
+
+    (void)state;
+    tri_journal_put(journal, "a", "1", 1);
+    tri_journal_put(journal, "b", "2", 1);
+    assert_int_equal(stat(path, &info), 0);
+    limit_files((rlim_t)info.st_size + 3);
+    tri_journal_put(journal, "a", "3", 1);
+    tri_journal_put(journal, "c", "4", 1);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_size, 0); /* nobody goes on with what is not so any more */
+    limit_files(RLIM_INFINITY);
+    for (int i = 0; i < 100 && info.st_size == 0; i++) {
+        usleep(20000);
+        tri_journal_put(journal, "d", "5", 1);
+        assert_int_equal(stat(path, &info), 0);
+    }
+    tri_journal_put(journal, "e", "6", 1);
+    tri_journal_close(journal, false);
+    journal = opened();
+    holds(journal, "a=3;b=2;c=4;d=5;e=6;");
+    tri_journal_close(journal, true);
+}
+
 /* --- a server by it --- */
 
 static int64_t soon(void)
@@ -271,6 +311,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_of_before_the_machine_started_is_empty, begin, end),
         cmocka_unit_test_setup_teardown(it_is_written_anew_before_it_grows_without_end, begin, end),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_is_not_gone_on_with, begin, end),
+        cmocka_unit_test_setup_teardown(a_disk_that_is_full_for_a_while_leaves_nothing_out, begin, end),
         cmocka_unit_test_setup_teardown(a_server_in_its_place_lets_nothing_be_claimed_twice, begin, end),
         cmocka_unit_test_setup_teardown(patience_ends, begin, end),
     };
