@@ -297,6 +297,12 @@ class Elastic(Runs):
         self.check(run, *LONG)
         self.assertIn("none of the workers so far is left: the run goes on from step", run.text())
 
+    def test_all_meet_at_a_checkpoint_that_is_due_by_time(self):
+        words = ("train.verify_every=off", "checkpoint.every_s=0.02")
+        run = self.start("timed", "-n", "2", "--elastic", "1:2", *words)
+        self.check(run, *words)
+        self.assertGreater((self.path / "timed" / "metrics.jsonl").read_text().count('"checkpoint":'), 1, run.text())
+
     def test_ctrl_c_saves_and_the_run_can_be_continued(self):
         run = self.start_running("stopped", "-n", "2", "--elastic", "1:8", *LONG)
         run.process.send_signal(signal.SIGINT)
