@@ -114,6 +114,8 @@ static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
     if (!slices)
         return TRI_ENOMEM;
     tri_status status = tri_job_arrays_slices(arrays, 0, slices);
+    if (status == TRI_OK && !job->source) /* closed with the first generation of a run that begins anew */
+        status = tri_pretrained_open(job->config.from, &job->source);
     if (status == TRI_OK)
         status = tri_pretrained_read(job->source, slices, job->tensors.count, &load);
     tri_free(slices);
