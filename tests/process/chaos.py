@@ -81,6 +81,13 @@ class Chaos(elastic.Elastic):
         self.assertIn("count for nothing: the run goes on from step 0", run.text())
         self.assertNotIn("killed by signal", run.text())
 
+    def test_what_they_begin_with_has_no_best_of_later_steps(self):
+        words = ("optim.lr=0", "model.freeze=[bn1.*]", "checkpoint.keep_best=true", "train.eval_every_steps=100", *STEPS)
+        run = self.tie(*words)
+        self.check(run, *words)
+        self.assertIn("count for nothing: the run goes on from step 0", run.text())
+        self.assertEqual(json.loads((self.path / "tie/best/best.json").read_text())["step"], 100)  # no later one is better
+
     def test_what_it_cannot_do_is_said_in_one_line(self):
         run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *FOR_EVER)
         launcher, folder = run.process.pid, self.path / "plain"
