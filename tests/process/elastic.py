@@ -184,6 +184,8 @@ class Elastic(Runs):
             self.assertEqual((plain.end(), quiet.end()), (0, 0), plain.text() + quiet.text())
             self.assertEqual(self.hash_of(quiet), self.hash_of(plain))
             self.assertIn("with --elastic: as workers come and go", quiet.text())
+            ledgers = [(self.path / f"{name}-{kind}" / "ledger").exists() for kind in ("plain", "quiet")]
+            self.assertEqual(ledgers, [name == "rounded"] * 2)
             run = self.start_running(name, "-n", "3", "--elastic", "1:8", "--restarts", "9", *words, *steps)
             for rank, number, says in ((0, signal.SIGKILL, ": 3 workers, step"), (1, signal.SIGTERM, "leaves after step")):
                 self.assertTrue(run.signal(rank, number), run.text())
