@@ -254,8 +254,8 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_roles_settle(job));
     job->elastic.has_state = true;
     job->elastic.dropped = false;
-    if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) &&
-        tri_compress_find(&job->config.parallel) && strcmp(job->config.parallel.compress, "bf16") != 0)
+    const tri_compress_ops *compress = tri_compress_find(&job->config.parallel);
+    if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) && compress && compress->keeps)
         tri_log(TRI_LOG_INFO, "what parallel.compress %s had kept back of gradients so far is lost: it begins anew",
                 job->config.parallel.compress);
     if (job->elastic.place)
