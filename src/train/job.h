@@ -568,6 +568,9 @@ tri_status tri_job_guard_judge(tri_job *job, double norm);
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */
 tri_status tri_job_verify_open(tri_job *job);
+/* A newcomer counts the repairs that the others have made, since all must find at once that they are too many;
+ * collective. */
+tri_status tri_job_verify_meet(tri_job *job);
 void tri_job_verify_close(tri_job *job);
 /* The figures of this rank's weights, into the tail of a step's gradient before it leaves. */
 void tri_job_verify_tail(tri_job *job);
