@@ -710,6 +710,8 @@ void tri_job_apart_written(const tri_job_apart *apart);
 /* An entry in an array of this rank. */
 const float *tri_job_apart_values(const tri_job_apart *apart, int array, int entry);
 int tri_job_apart_slice_count(const tri_job_apart *apart);
+/* Is it a checkpoint of such ranks? */
+bool tri_job_apart_saved(const tri_job *job, const char *checkpoint);
 tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_checkpoint_slice *out);
 /* All ranks but 0, while it saves or loads. */
 tri_status tri_job_apart_exchange(tri_job *job, bool saves);

@@ -154,6 +154,10 @@ static void a_checkpoint_of_another_layout_is_one_clear_error(void **state)
     assert_true(outcome.status != TRI_OK);
     if (!strstr(outcome.message, "parallel.sync diloco goes on with the ranks it had (model.from takes weights alone)"))
         fail_msg("%s", outcome.message);
+    outcome = train_threads(&(train_case){.config = conv, .resume = RUN_FOLDER, .world = 2});
+    assert_int_equal(outcome.status, TRI_EFORMAT);
+    if (!strstr(outcome.message, "local or diloco have saved it, each its own weights, with which allreduce does not"))
+        fail_msg("%s", outcome.message);
     /* The weights alone, anywhere. */
     const char *const from[] = {"model.from=" RUN_FOLDER, "train.steps=2", NULL};
     expect_run(&(train_case){.config = conv, .overrides = from, .world = 3});
