@@ -99,6 +99,9 @@ tri_status(tri_fail_context)(tri_status code, const char *format, ...)
     int written = vsnprintf(context, sizeof(context), format, args);
     va_end(args);
     const char *before = slot_now();
+    size_t nbytes = strlen(context);
+    if (written >= 0 && strncmp(before, context, nbytes) == 0 && before[nbytes] == ':')
+        return code; /* another rank has failed in the same place, and said where */
     snprintf(text, sizeof(text), "%s: %s", written < 0 ? tri_status_text(code) : context,
              before[0] ? before : tri_status_text(code));
     store(text);

@@ -204,6 +204,8 @@ static void entry_step(const step_arg *step, int e, int64_t first, int64_t count
     const tri_param *entry = &optim->params->entries[e];
     if (entry->frozen)
         return;
+    if (entry->buffer && step->buffer_scale == 0)
+        return;
     if (entry->buffer) {
         float momentum = entry->momentum > 0 ? entry->momentum : 0.1f;
         buffer_step(momentum, step->buffer_scale, values, grads, count);

@@ -63,7 +63,7 @@ typedef struct tri_optim_figures {
     int64_t step; /* from 0 */
     float lr;
     float grad_scale;   /* multiplies each gradient: clip factor / global weight */
-    float buffer_scale; /* multiplies each buffer's sum: 1 / shards */
+    float buffer_scale; /* multiplies each buffer's sum: 1 / shards; 0: there were none, and buffers stand still */
 } tri_optim_figures;
 
 /* State: arrays of params->count elements, in the device of the params, which must outlive the optimizer.

@@ -35,6 +35,7 @@ typedef struct tri_compress tri_compress;
 typedef struct tri_compress_ops {
     const char *name;
     const char *does;
+    bool keeps; /* what a sum loses is kept for the next one, unless setup->forgets */
     /* Is the span smaller so? Those that are not are not given to it. NULL: all are. */
     bool (*takes)(const tri_parallel_config *config, const tri_compress_span *span);
     tri_status (*create)(const tri_compress_setup *setup, tri_compress **out);

@@ -36,6 +36,7 @@ static size_t int8_sum_nbytes(const tri_compress_setup *setup, int ranks)
 const tri_compress_ops tri_compress_int8 = {
     .name = "int8",
     .does = "each element in a byte, with a scale for each block; what is lost is added to the next sum",
+    .keeps = true,
     .create = int8_create,
     .nbytes = int8_sum_nbytes,
     TRI_CHUNKS_SLOTS,

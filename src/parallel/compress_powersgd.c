@@ -403,6 +403,7 @@ static void powersgd_undo(tri_compress *compress)
 const tri_compress_ops tri_compress_powersgd = {
     .name = "powersgd",
     .does = "each matrix as a product of two thin ones, the rest in two bits; what is lost is added to the next sum",
+    .keeps = true,
     .takes = powersgd_takes,
     .create = powersgd_create,
     .nbytes = powersgd_nbytes,

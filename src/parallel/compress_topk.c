@@ -97,6 +97,7 @@ static size_t topk_sum_nbytes(const tri_compress_setup *setup, int ranks)
 const tri_compress_ops tri_compress_topk = {
     .name = "topk",
     .does = "the greatest elements alone; the others wait for the next sum",
+    .keeps = true,
     .create = topk_create,
     .nbytes = topk_sum_nbytes,
     TRI_CHUNKS_SLOTS,

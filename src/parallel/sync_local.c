@@ -124,12 +124,19 @@ static tri_status local_finish(tri_sync *sync, tri_sync_slice *slice)
     return TRI_OK;
 }
 
-/* values: the store's elements, then the tail's. */
+/* values: the store's elements, then the tail's. The mean of equal numbers may be another one, by rounding: what is
+ * frozen stays this rank's. */
 static tri_status average(sync_local *local, float *values)
 {
+    const tri_params *params = local->params;
+    const float *own = local->weights.host;
     tri_group_name_next(local->group, "mean of the weights");
-    return tri_all_reduce(local->group, values, values, local->params->count + TRI_PARAMS_TAIL, TRI_F32,
-                          TRI_REDUCE_AVERAGE, NULL);
+    TRI_TRY(tri_all_reduce(local->group, values, values, params->count + TRI_PARAMS_TAIL, TRI_F32, TRI_REDUCE_AVERAGE,
+                           NULL));
+    for (const tri_param *entry = params->entries; entry < params->entries + params->entry_count; entry++)
+        if (entry->frozen)
+            memcpy(values + entry->first, own + entry->first, (size_t)entry->count * sizeof(float));
+    return TRI_OK;
 }
 
 /* The gradients have done their work: their array is large enough for the store and a tail. */

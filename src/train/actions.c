@@ -14,7 +14,7 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
 {
     TRI_TRY_IN(tri_job_evaluate(job), "while evaluating after step %lld", (long long)job->step);
     const tri_job_test *test = &job->test;
-    if (isnan(test->loss))
+    if (!test->loader)
         return TRI_OK;
     if (job->metrics)
         TRI_TRY(tri_metrics_write_test(job->metrics, job->step - 1, test->loss, test->accuracy, test->perplexity));

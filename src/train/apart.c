@@ -10,6 +10,9 @@
  */
 #include <string.h>
 
+#include "base/memory.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
 #include "parallel/sync_ps.h"
 #include "train/job.h"
 
@@ -126,6 +129,18 @@ const float *tri_job_apart_values(const tri_job_apart *apart, int array, int ent
 {
     const tri_params *params = apart->job->params;
     return own_place(apart, array * params->count + params->entries[entry].first);
+}
+
+bool tri_job_apart_saved(const tri_job *job, const char *checkpoint)
+{
+    tri_safetensors *file = NULL;
+    char *path = tri_format("%s/" TRI_STATE_FILE, checkpoint);
+    char *name = tri_format("rank0.weights.%s", job->tensors.items[0].name);
+    bool saved = path && name && tri_safetensors_open(path, &file) == TRI_OK && tri_safetensors_find(file, name);
+    tri_safetensors_close(file);
+    tri_free(path);
+    tri_free(name);
+    return saved;
 }
 
 int tri_job_apart_slice_count(const tri_job_apart *apart)

@@ -47,6 +47,7 @@ tri_status tri_job_best_open(tri_job *job)
     double loss;
     if (!is_kept(job))
         return TRI_OK;
+    job->best_loss = INFINITY; /* of this rank's own that may be of a later step, too */
     snprintf(folder, sizeof(folder), "%s/best", job->run_folder);
     snprintf(path, sizeof(path), "%s/" BEST_FILE, folder);
     if (!tri_fs_exists(path))

@@ -114,6 +114,8 @@ static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
     if (!slices)
         return TRI_ENOMEM;
     tri_status status = tri_job_arrays_slices(arrays, 0, slices);
+    if (status == TRI_OK && !job->source) /* closed with the first generation of a run that begins anew */
+        status = tri_pretrained_open(job->config.from, &job->source);
     if (status == TRI_OK)
         status = tri_pretrained_read(job->source, slices, job->tensors.count, &load);
     tri_free(slices);
@@ -153,15 +155,15 @@ tri_status tri_job_weights_find(tri_job *job)
 static void compression_print(const tri_job *job, tri_console *console)
 {
     const tri_parallel_config *parallel = &job->config.parallel;
-    if (strcmp(parallel->compress, "none") == 0 ||
-        tri_sync_is_apart(parallel)) /* it compresses always, and keeps nothing */
+    const tri_compress_ops *compress = tri_compress_find(parallel);
+    if (!compress || tri_sync_is_apart(parallel)) /* it compresses always, and keeps nothing */
         return;
     if (!tri_compress_is_used(parallel, job->mesh.data, tri_group_is_between_hosts(job->mesh.data_group)))
         tri_console_line(console,
                          "parallel.compress %s: nothing is compressed, all ranks are on one host "
                          "(parallel.compress_between: ranks compresses there too)",
                          parallel->compress);
-    else if (job->step > 0)
+    else if (job->step > 0 && compress->keeps)
         tri_console_line(console, "parallel.compress %s: what earlier steps left to be sent is not in the checkpoint",
                          parallel->compress);
 }

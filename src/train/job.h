@@ -573,6 +573,9 @@ tri_status tri_job_guard_judge(tri_job *job, double norm);
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */
 tri_status tri_job_verify_open(tri_job *job);
+/* A newcomer counts the repairs that the others have made, since all must find at once that they are too many;
+ * collective. */
+tri_status tri_job_verify_meet(tri_job *job);
 void tri_job_verify_close(tri_job *job);
 /* The figures of this rank's weights, into the tail of a step's gradient before it leaves. */
 void tri_job_verify_tail(tri_job *job);
@@ -712,6 +715,8 @@ void tri_job_apart_written(const tri_job_apart *apart);
 /* An entry in an array of this rank. */
 const float *tri_job_apart_values(const tri_job_apart *apart, int array, int entry);
 int tri_job_apart_slice_count(const tri_job_apart *apart);
+/* Is it a checkpoint of such ranks? */
+bool tri_job_apart_saved(const tri_job *job, const char *checkpoint);
 tri_status tri_job_apart_slices(tri_job_apart *apart, tri_arena *arena, tri_checkpoint_slice *out);
 /* All ranks but 0, while it saves or loads. */
 tri_status tri_job_apart_exchange(tri_job *job, bool saves);

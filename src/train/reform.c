@@ -247,6 +247,7 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_form_moves(job));
     TRI_TRY(tri_job_inventories_open(job));
     TRI_TRY(tri_job_mirror_open(job));
+    TRI_TRY(tri_job_verify_meet(job));
     TRI_TRY(job->roles.on ? tri_job_roles_find(job, generation) : tri_job_state_find(job, generation));
     if (job->rank == 0)
         TRI_TRY(lines_lead(job));
@@ -254,8 +255,8 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_roles_settle(job));
     job->elastic.has_state = true;
     job->elastic.dropped = false;
-    if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) &&
-        tri_compress_find(&job->config.parallel) && strcmp(job->config.parallel.compress, "bf16") != 0)
+    const tri_compress_ops *compress = tri_compress_find(&job->config.parallel);
+    if (generation->number > 1 && job->rank == 0 && !tri_job_is_apart(job) && compress && compress->keeps)
         tri_log(TRI_LOG_INFO, "what parallel.compress %s had kept back of gradients so far is lost: it begins anew",
                 job->config.parallel.compress);
     if (job->elastic.place)

@@ -84,6 +84,21 @@ tri_status tri_job_newest_find(tri_job *job, const char *run_folder, char **path
     return status;
 }
 
+/* Names that are missing or too many say little of why. */
+static tri_status misfit_tell(const tri_job *job, const char *path, tri_status status)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    bool saved_apart = !tri_job_is_apart(job) && tri_job_apart_saved(job, path);
+    status = tri_fail_copy(status, message);
+    if (saved_apart)
+        status = tri_fail_context(status,
+                                  "workers of parallel.sync local or diloco have saved it, each its own weights, "
+                                  "with which %s does not go on (model.from takes weights alone)",
+                                  job->config.parallel.sync);
+    return status;
+}
+
 /* Rank 0: checkpoint -> weights, state; step into *step. */
 static tri_status load_all(tri_job *job, const char *path, int64_t *step, uint64_t *config_hash)
 {
@@ -92,6 +107,8 @@ static tri_status load_all(tri_job *job, const char *path, int64_t *step, uint64
     tri_status status = tri_job_slices_open(job, true, &slices);
     if (status == TRI_OK)
         status = tri_checkpoint_load(path, &manifest, &slices.content);
+    if (status == TRI_EFORMAT)
+        status = misfit_tell(job, path, status);
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
         tri_job_apart_written(&slices.apart);

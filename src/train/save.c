@@ -399,7 +399,8 @@ tri_status tri_job_save_look(tri_job *job)
         saver->due = 0;
     if (!possible)
         return TRI_OK;
-    return job->verify.every > 0 ? tri_job_first_tells(job, &saver->due) : tri_job_first_decides(job, &saver->due);
+    bool all_meet = job->verify.every > 0 || job->elastic.on; /* beside a save that rank 0 writes alone */
+    return all_meet ? tri_job_first_tells(job, &saver->due) : tri_job_first_decides(job, &saver->due);
 }
 
 bool tri_job_save_is_due(const tri_job *job)

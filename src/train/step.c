@@ -210,7 +210,7 @@ static void figures_find(tri_job *job)
     job->moves = (tri_optim_figures){.step = job->step,
                                      .lr = (float)job->record.lr,
                                      .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
-                                     .buffer_scale = 1.0f / tail[TRI_TAIL_SHARDS]};
+                                     .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
 }
 
 /* What this rank moves: its pieces, or the slice whose sums have come. */

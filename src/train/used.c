@@ -18,7 +18,8 @@ _Static_assert(TRI_TAIL_USED_COUNT == TRI_MARK_LANES, "a column for each lane");
 
 static bool is_kept(const tri_job *job)
 {
-    return job->run_folder && !job->servers.client && !tri_job_is_apart(job) && job->world <= MOST_RANKS;
+    return job->run_folder && !job->servers.client && !tri_sync_is_apart(&job->config.parallel) &&
+           job->world <= MOST_RANKS;
 }
 
 static tri_ledger_plan plan_of(const tri_job *job)

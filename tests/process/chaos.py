@@ -57,18 +57,49 @@ class Chaos(elastic.Elastic):
         self.assertEqual(run.end(), 0, run.text())
         self.assertRegex(run.text(), r"after step \d+ weights of rank 0 differ from most replicas': repaired from these")
 
-    def test_replicas_that_differ_without_a_majority_begin_at_the_newest_checkpoint(self):
+    def tie(self, *words):
         """One stands still, so that the bits of two others flip before the same step: two of four are right."""
         (self.path / "faults").write_text("0 stop 0 1\n0.1 corrupt 1\n0.2 corrupt 2\n")
-        run = self.start_running("tie", "-n", "4", "--elastic", "4:4", "comm.chaos=on", "comm.heartbeat_ms=2000", "train.verify_every=1",
-                                 "checkpoint.every_steps=300", *STEPS)
-        while run.is_running() and not list((self.path / "tie/checkpoints").glob("step-*")):
+        run = self.start_running("tie", "-n", "4", "--elastic", "4:4", "comm.chaos=on", "comm.heartbeat_ms=2000", "train.verify_every=1", *words)
+        while "checkpoint.every_steps=300" in words and run.is_running() and not list((self.path / "tie/checkpoints").glob("step-*")):
             time.sleep(0.01)
         done = chaos(self.path / "tie", "--schedule", self.path / "faults")
         self.assertEqual(done.returncode, 0, done.stderr)
+        return run
+
+    def test_replicas_that_differ_without_a_majority_begin_at_the_newest_checkpoint(self):
+        run = self.tie("checkpoint.every_steps=300", *STEPS)
         self.check(run, *STEPS)
         self.assertRegex(run.text(), r"differ before step \d+, and none has a majority: .* none of them counts")
         self.assertRegex(run.text(), r"count for nothing: the run goes on from step \d*00, its newest checkpoint")
+
+    def test_without_one_they_begin_with_the_weights_of_another_model_as_at_first(self):
+        self.assertEqual(self.start("source", "train.steps=5").end(), 0)
+        words = ("model.from=source", *STEPS)
+        run = self.tie(*words)
+        self.check(run, *words)
+        self.assertIn("count for nothing: the run goes on from step 0", run.text())
+        self.assertNotIn("killed by signal", run.text())
+
+    def test_what_they_begin_with_has_no_best_of_later_steps(self):
+        words = ("optim.lr=0", "model.freeze=[bn1.*]", "checkpoint.keep_best=true", "train.eval_every_steps=100", *STEPS)
+        run = self.tie(*words)
+        self.check(run, *words)
+        self.assertIn("count for nothing: the run goes on from step 0", run.text())
+        self.assertEqual(json.loads((self.path / "tie/best/best.json").read_text())["step"], 100)  # no later one is better
+
+    def test_repairs_count_on_when_all_that_saw_them_are_gone(self):
+        (self.path / "faults").write_text("0 corrupt 1\n")
+        run = self.start_running("limit", "-n", "3", "--elastic", "1:3", "--restarts", "9", "comm.chaos=on", "train.verify_every=1",
+                                 "train.guard_limit=1", *FOR_EVER)
+        chaos(self.path / "limit", "--schedule", self.path / "faults")
+        self.assertTrue(run.wait_for("repaired from these"), run.text())
+        for rank in range(3):
+            self.assertTrue(run.signal(rank, signal.SIGKILL), run.text())
+            self.assertTrue(run.wait_for(": 3 workers, step", rank + 1), run.text())
+        chaos(self.path / "limit", "--schedule", self.path / "faults")
+        self.assertTrue(run.wait_for("2 repairs (train.guard_limit)", limit=20), run.text())
+        self.assertEqual(run.end(), 1, run.text())
 
     def test_what_it_cannot_do_is_said_in_one_line(self):
         run = self.start_running("plain", "-n", "2", "--elastic", "1:2", *FOR_EVER)

@@ -188,6 +188,8 @@ class Elastic(Runs):
             self.assertEqual((plain.end(), quiet.end()), (0, 0), plain.text() + quiet.text())
             self.assertEqual(self.hash_of(quiet), self.hash_of(plain))
             self.assertIn("with --elastic: as workers come and go", quiet.text())
+            ledgers = [(self.path / f"{name}-{kind}" / "ledger").exists() for kind in ("plain", "quiet")]
+            self.assertEqual(ledgers, [name == "rounded"] * 2)
             run = self.start_running(name, "-n", "3", "--elastic", "1:8", "--restarts", "9", *words, *steps)
             for rank, number, says in ((0, signal.SIGKILL, ": 3 workers, step"), (1, signal.SIGTERM, "leaves after step")):
                 self.assertTrue(run.signal(rank, number), run.text())
@@ -316,6 +318,12 @@ class Elastic(Runs):
             os.kill(pid, signal.SIGKILL)
         self.check(run, *LONG)
         self.assertIn("none of the workers so far is left: the run goes on from step", run.text())
+
+    def test_all_meet_at_a_checkpoint_that_is_due_by_time(self):
+        words = ("train.verify_every=off", "checkpoint.every_s=0.02")
+        run = self.start("timed", "-n", "2", "--elastic", "1:2", *words)
+        self.check(run, *words)
+        self.assertGreater((self.path / "timed" / "metrics.jsonl").read_text().count('"checkpoint":'), 1, run.text())
 
     def test_ctrl_c_saves_and_the_run_can_be_continued(self):
         run = self.start_running("stopped", "-n", "2", "--elastic", "1:8", *LONG)

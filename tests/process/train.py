@@ -281,6 +281,16 @@ class Train(unittest.TestCase):
             out, _ = self.train("-n", "2", "train.steps=2", *args)
             self.assertIn(line, out.splitlines())
 
+    def test_what_is_kept_back_of_gradients_is_lost_in_a_resume_and_told_where_there_is_any(self):
+        for name in ("bf16", "int8"):
+            run = f"{self.folder.name}/{name}"
+            words = (f"parallel.compress={name}", "parallel.compress_between=ranks")
+            whole = self.weights("-n", "2", *words, "train.steps=10")
+            self.train("-n", "2", "--out", run, *words, "train.steps=5")
+            out, _ = self.train("-n", "2", "--resume", run, *words, "train.steps=10")
+            says = f"parallel.compress {name}: what earlier steps left to be sent is not in the checkpoint"
+            self.assertEqual((says in out, whole in out), (name != "bf16", name == "bf16"), out)
+
     def test_compressed_gradients_are_fewer_bytes_by_the_runs_own_count(self):
         def sent(*args):
             run = tempfile.mkdtemp(dir=self.folder.name)

@@ -154,6 +154,10 @@ static void a_checkpoint_of_another_layout_is_one_clear_error(void **state)
     assert_true(outcome.status != TRI_OK);
     if (!strstr(outcome.message, "parallel.sync diloco goes on with the ranks it had (model.from takes weights alone)"))
         fail_msg("%s", outcome.message);
+    outcome = train_threads(&(train_case){.config = conv, .resume = RUN_FOLDER, .world = 2});
+    assert_int_equal(outcome.status, TRI_EFORMAT);
+    if (!strstr(outcome.message, "local or diloco have saved it, each its own weights, with which allreduce does not"))
+        fail_msg("%s", outcome.message);
     /* The weights alone, anywhere. */
     const char *const from[] = {"model.from=" RUN_FOLDER, "train.steps=2", NULL};
     expect_run(&(train_case){.config = conv, .overrides = from, .world = 3});
@@ -199,6 +203,22 @@ static void the_outer_step_is_nesterovs(void **state)
     assert_true(fabs(losses[0] - losses[1]) < 1e-5); /* 0.4 * 1.25 */
     assert_true(fabs(losses[2] - plain) < 1e-5);
     assert_true(fabs(losses[0] - plain) > 1e-4);
+}
+
+/* In batches of 2 samples two of the four have none: they see no statistics, and keep those that they had. */
+static void a_rank_without_samples_keeps_its_running_statistics(void **state)
+{
+    (void)state;
+    static const char config[] = "model: {layers: [linear: 16, batch_norm, relu, linear: classes]}\n"
+                                 "data: {name: synthetic, synthetic_count: 42}\n"
+                                 "train: {batch: 40, shards: 8, epochs: 3, threads: 1}\n"
+                                 "parallel: {local_steps: 2}\n";
+    static const char *const syncs[][2] = {{"parallel.sync=local"}, {"parallel.sync=diloco"}};
+    for (size_t s = 0; s < TRI_COUNT_OF(syncs); s++) {
+        double loss = expect_outcome(&(train_case){.config = config, .overrides = syncs[s], .world = 4}).test_loss;
+        if (!isfinite(loss))
+            fail_msg("%s: test loss %f", syncs[s][0], loss);
+    }
 }
 
 static void expect_refused(const char *const *options, const char *text)
@@ -247,6 +267,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_of_another_layout_is_one_clear_error),
         cmocka_unit_test(an_exchange_after_each_step_is_plain_data_parallel),
         cmocka_unit_test(the_outer_step_is_nesterovs),
+        cmocka_unit_test(a_rank_without_samples_keeps_its_running_statistics),
         cmocka_unit_test(what_does_not_go_together_is_refused),
         cmocka_unit_test(the_outer_state_is_in_the_plan),
     };

@@ -133,6 +133,24 @@ static void frozen_parts_stand_still_and_all_else_moves(void **state)
     assert_int_equal(tri_fs_remove(FOLDER), TRI_OK);
 }
 
+/* By one third of a sum of three that are the same many elements would move. */
+static void nor_do_frozen_parts_move_by_means_of_workers_apart(void **state)
+{
+    (void)state;
+    static const char *const syncs[] = {"parallel.sync=local", "parallel.sync=diloco"};
+    for (size_t s = 0; s < TRI_COUNT_OF(syncs); s++) {
+        const char *const overrides[] = {"model.from=" FOLDER "/a", "model.freeze=[fc1.*]", syncs[s],
+                                         "parallel.local_steps=1", NULL};
+        assert_int_equal(tri_fs_remove(FOLDER), TRI_OK);
+        expect_run(mlp, 1, FOLDER "/a", NULL);
+        expect_run(mlp, 3, FOLDER "/b", overrides);
+        assert_true(is_same(FOLDER "/a", FOLDER "/b", "fc1.weight"));
+        assert_true(is_same(FOLDER "/a", FOLDER "/b", "fc1.bias"));
+        assert_false(is_same(FOLDER "/a", FOLDER "/b", "fc2.weight"));
+    }
+    assert_int_equal(tri_fs_remove(FOLDER), TRI_OK);
+}
+
 static void a_head_of_another_size_begins_anew_when_asked(void **state)
 {
     (void)state;
@@ -228,6 +246,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fine_tuned_model_is_the_same_for_any_number_of_ranks),
         cmocka_unit_test(frozen_parts_stand_still_and_all_else_moves),
+        cmocka_unit_test(nor_do_frozen_parts_move_by_means_of_workers_apart),
         cmocka_unit_test(a_head_of_another_size_begins_anew_when_asked),
         cmocka_unit_test(a_resumed_run_needs_its_source_no_more),
         cmocka_unit_test(what_does_not_fit_is_said_on_every_rank),

@@ -397,6 +397,28 @@ static void rates_of_tokens_and_operations_follow_from_samples(void **state)
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
+static void statistics_spoil(tri_job *job)
+{
+    job->params->values[tri_params_find(job->params, "bn1.running_mean")->first] = NAN;
+}
+
+/* Training is by statistics of the batch: only the evaluation sees it. */
+static void a_test_loss_that_is_no_number_is_told(void **state)
+{
+    (void)state;
+    static const char config[] = "model: {layers: [linear: 16, batch_norm, relu, linear: classes]}\n"
+                                 "data: {name: synthetic, synthetic_count: 640}\n"
+                                 "train: {batch: 64, epochs: 2, threads: 1}\n";
+    for (int world = 1; world <= 2; world++) {
+        assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+        train_outcome outcome = expect_outcome(
+            &(train_case){.config = config, .world = world, .run_folder = RUN_FOLDER, .before_step = statistics_spoil});
+        assert_true(isnan(outcome.test_loss));
+        assert_int_equal(lines_with(RUN_FOLDER, "\"test_loss\":null"), 2); /* epochs */
+    }
+    assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +432,7 @@ int main(void)
         cmocka_unit_test(the_best_checkpoint_is_that_with_the_least_loss),
         cmocka_unit_test(the_peak_is_measured_once_for_a_folder),
         cmocka_unit_test(rates_of_tokens_and_operations_follow_from_samples),
+        cmocka_unit_test(a_test_loss_that_is_no_number_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

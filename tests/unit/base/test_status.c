@@ -77,6 +77,10 @@ static void context_goes_in_front(void **state)
     tri_fail_copy(TRI_EIO, "");
     tri_fail_context(TRI_EIO, "saving");
     assert_string_equal(tri_last_error(), "saving: input/output failed");
+    tri_fail_context(TRI_EIO, "saving"); /* heard of another rank */
+    assert_string_equal(tri_last_error(), "saving: input/output failed");
+    tri_fail_context(TRI_EIO, "sav");
+    assert_string_equal(tri_last_error(), "sav: saving: input/output failed");
 }
 
 static void messages_are_one_line(void **state)

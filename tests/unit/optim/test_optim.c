@@ -116,6 +116,11 @@ static void running_statistics_take_in_the_mean_over_shards(void **state)
     tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
     for (int64_t i = store_entries[2].first; i < store_entries[2].first + 4; i++)
         assert_float_equal(values[i], 0.9f * expected[i] + 0.1f * grads[i] * 0.25f, 1e-6f);
+    memcpy(expected, values, sizeof(values));
+    figures.buffer_scale = 0; /* no shard has any */
+    tri_optim_step(optim, &figures, values, grads, 0, STORE_COUNT);
+    const int64_t first = store_entries[2].first;
+    assert_memory_equal(values + first, expected + first, 4 * sizeof(float));
     tri_optim_destroy(optim);
 }
 
