@@ -129,7 +129,8 @@ typedef struct tri_job_saver tri_job_saver;
 typedef struct tri_job_rest {
     int64_t step, step_before, first_step, saved_step;
     tri_job_scale scale;
-    double guard[3];
+    double guard[2];
+    int32_t guard_acts, repairs; /* of the run, whoever has seen them */
     uint64_t used;
     tri_step_record record;
     double test[4];
@@ -573,9 +574,6 @@ tri_status tri_job_guard_judge(tri_job *job, double norm);
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */
 tri_status tri_job_verify_open(tri_job *job);
-/* A newcomer counts the repairs that the others have made, since all must find at once that they are too many;
- * collective. */
-tri_status tri_job_verify_meet(tri_job *job);
 void tri_job_verify_close(tri_job *job);
 /* The figures of this rank's weights, into the tail of a step's gradient before it leaves. */
 void tri_job_verify_tail(tri_job *job);

@@ -247,7 +247,6 @@ tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *
     TRI_TRY(tri_job_form_moves(job));
     TRI_TRY(tri_job_inventories_open(job));
     TRI_TRY(tri_job_mirror_open(job));
-    TRI_TRY(tri_job_verify_meet(job));
     TRI_TRY(job->roles.on ? tri_job_roles_find(job, generation) : tri_job_state_find(job, generation));
     if (job->rank == 0)
         TRI_TRY(lines_lead(job));

@@ -97,17 +97,6 @@ tri_status tri_job_verify_open(tri_job *job)
     return job->verify.digests ? TRI_OK : TRI_ENOMEM;
 }
 
-tri_status tri_job_verify_meet(tri_job *job)
-{
-    if (job->world == 1)
-        return TRI_OK;
-    tri_group_name_next(job->group, "repairs so far");
-    tri_status status =
-        tri_all_reduce(job->group, &job->verify.repairs, &job->verify.repairs, 1, TRI_I64, TRI_REDUCE_MAX, NULL);
-    tri_group_name_next(job->group, "");
-    return status;
-}
-
 void tri_job_verify_close(tri_job *job)
 {
     tri_free(job->verify.digests);
