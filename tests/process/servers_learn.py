@@ -65,7 +65,7 @@ class Learns(unittest.TestCase):
         text = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, text)
         losses = [line["loss"] for line in map(json.loads, (self.path / name / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
-        self.assertGreater(len(losses), 30, text)
+        self.assertGreater(len(losses), 15, text)  # by demand one of two may make few
         return re.search(r"weights: xxh3 (\w+)", text).group(1), statistics.mean(losses[:5]), statistics.mean(losses[-10:])
 
     def learns(self, config):
