@@ -53,12 +53,10 @@ void fleet_files_close(fleet *all)
 static char *newest_find(const fleet *all, int64_t *step)
 {
     char folder[640], *path = NULL;
-    long long found = -1;
     snprintf(folder, sizeof(folder), "%s/checkpoints", all->folder);
     if (!tri_fs_exists(folder) || tri_checkpoint_newest(folder, &path, NULL) != TRI_OK)
         return NULL;
-    (void)sscanf(strrchr(path, '/'), "/step-%lld", &found);
-    *step = found;
+    *step = tri_checkpoint_path_step(path);
     return path;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/runtime.h"
 #include "cli/command.h"
 #include "cli/train/metrics.h"
 #include "cli/train/train.h"
@@ -15,6 +16,8 @@
 
 /* What --servers stands for in the configuration. */
 #define SERVERS_WORD "parallel.sync=ps"
+#define HOLD_NS      (3 * TRI_NS_PER_S)
+#define HOLD_LOOK_NS (20 * TRI_NS_PER_MS)
 /* What the launcher serves, workers leave where it finds it. */
 #define METRICS_WORD "monitor.metrics=" TRI_MONITOR_GATHERED
 
@@ -34,20 +37,29 @@ tri_status tri_train_page_serve(const tri_train_words *words, tri_page_server **
     return TRI_OK;
 }
 
-tri_status tri_train_hold(const char *folder)
+static tri_status hold_refuse(const char *folder, char *theirs)
 {
-    char path[1300], text[200], host[100] = "this host", *theirs;
-    (void)gethostname(host, sizeof(host) - 1);
-    snprintf(path, sizeof(path), "%s/lock", folder);
-    snprintf(text, sizeof(text), "process %d on %s\n", (int)getpid(), host);
-    if (tri_fs_hold(path, text, &theirs))
-        return TRI_OK;
     tri_status status = tri_fail(TRI_ECONFIG,
                                  "%s: a run writes here, begun by %.*s: want another --out, or the end of that one "
                                  "(its workers, where its launcher has ended already)",
                                  folder, theirs ? (int)strcspn(theirs, "\n") : 0, theirs ? theirs : "");
     tri_free(theirs);
     return status;
+}
+
+tri_status tri_train_hold(const char *folder)
+{
+    char path[1300], text[200], host[100] = "this host", *theirs;
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(path, sizeof(path), "%s/lock", folder);
+    snprintf(text, sizeof(text), "process %d on %s\n", (int)getpid(), host);
+    /* Workers of a launcher that was killed a moment ago may still be ending. */
+    for (int64_t limit_ns = tri_now_ns() + HOLD_NS; !tri_fs_hold(path, text, &theirs); tri_free(theirs)) {
+        if (tri_now_ns() >= limit_ns)
+            return hold_refuse(folder, theirs);
+        tri_sleep_ns(HOLD_LOOK_NS);
+    }
+    return TRI_OK;
 }
 
 int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const char *metrics)

@@ -60,8 +60,6 @@ bool tri_checkpoint_levels_repeat(const tri_checkpoint_levels *levels);
 /* owner.c: a further place, which is this run's from now on. TRI_ECONFIG: it is another one's; TRI_EIO, .. */
 tri_status tri_checkpoint_own(const char *folder, const char *run_folder);
 bool tri_checkpoint_is_others(const char *folder, const char *run_folder);
-/* The path of the run whose a further place is (tri_free); NULL: nobody's. */
-char *tri_checkpoint_owner(const char *folder);
 /* Where a run begins anew: a folder that has checkpoints is renamed, and that is said. */
 tri_status tri_checkpoint_set_aside(const char *folder);
 
@@ -120,6 +118,8 @@ tri_status tri_checkpoint_clear(const char *folder);
  * *removed (may be NULL): how many. */
 tri_status tri_checkpoint_prune(const tri_checkpoint_place *place, int64_t but, int *removed);
 
+/* The step in the last part of a checkpoint's path; -1: it has another name. */
+int64_t tri_checkpoint_path_step(const char *path);
 /* The step of the last one of a folder by its name, whole or not; -1: there is none. */
 int64_t tri_checkpoint_last_step(const char *folder);
 /* The newest whole checkpoint of a folder: its path (tri_free). TRI_ENOTFOUND when there is none. Damaged ones are

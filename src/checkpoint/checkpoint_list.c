@@ -22,6 +22,13 @@ bool tri_checkpoint_name_step(const char *name, int64_t *step)
     return true;
 }
 
+int64_t tri_checkpoint_path_step(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    int64_t step;
+    return tri_checkpoint_name_step(slash ? slash + 1 : path, &step) ? step : -1;
+}
+
 static int compare_steps(const void *a, const void *b)
 {
     const tri_checkpoint_entry *left = a, *right = b;

@@ -25,7 +25,8 @@ static char *real_path(const char *run_folder)
     return path;
 }
 
-char *tri_checkpoint_owner(const char *folder)
+/* The path of the run whose a further place is (tri_free); NULL: nobody's. */
+static char *owner_of(const char *folder)
 {
     size_t nbytes;
     char *path = tri_format("%s/" MARK, folder), *text = NULL;
@@ -37,7 +38,7 @@ char *tri_checkpoint_owner(const char *folder)
 
 bool tri_checkpoint_is_others(const char *folder, const char *run_folder)
 {
-    char *owner = tri_checkpoint_owner(folder), *mine = real_path(run_folder);
+    char *owner = owner_of(folder), *mine = real_path(run_folder);
     bool is = owner && mine && strcmp(owner, mine) != 0;
     tri_free(owner);
     tri_free(mine);
@@ -47,7 +48,7 @@ bool tri_checkpoint_is_others(const char *folder, const char *run_folder)
 tri_status tri_checkpoint_own(const char *folder, const char *run_folder)
 {
     if (tri_checkpoint_is_others(folder, run_folder)) {
-        char *owner = tri_checkpoint_owner(folder);
+        char *owner = owner_of(folder);
         tri_status status = tri_fail(TRI_ECONFIG,
                                      "checkpoint.levels: %s is the place of another run, %s: want another place, or "
                                      "another name of the run folder (if that run was moved here: remove %s/" MARK ")",

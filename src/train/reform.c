@@ -239,7 +239,7 @@ static tri_status store_renew(tri_job *job)
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation)
 {
     job->elastic.number = generation->number;
-    job->elastic.given_up = job->elastic.hashed = job->elastic.grads.shared = false;
+    job->elastic.given_up = job->elastic.hashed = job->elastic.behind = job->elastic.grads.shared = false;
     TRI_TRY(ranks_take(job, comm));
     TRI_TRY(job->roles.on ? tri_job_roles_build(job) : store_renew(job));
     TRI_TRY(tri_job_build_graph(job));

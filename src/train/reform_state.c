@@ -170,20 +170,10 @@ static char *checkpoint_newest(const tri_job *job)
     return path;
 }
 
-bool tri_job_is_saved(const tri_job *job, int64_t step)
-{
-    char *path = checkpoint_newest(job);
-    long long newest = -1;
-    bool is = path && sscanf(strrchr(path, '/'), "/step-%lld", &newest) == 1 && newest >= step;
-    tri_free(path);
-    return is;
-}
-
 /* The step of the newest checkpoint that is whole, if one is behind `step`; else -1. Only then are files read. */
 static int64_t saved_behind(const tri_job *job, int64_t step)
 {
     tri_checkpoint_folders folders;
-    long long newest = -1;
     bool some = false;
     if (!job->run_folder || tri_checkpoint_folders_find(&job->config.checkpoint, job->run_folder, &folders) != TRI_OK)
         return -1;
@@ -191,10 +181,14 @@ static int64_t saved_behind(const tri_job *job, int64_t step)
         some = some || tri_checkpoint_last_step(folders.items[i]) > step;
     tri_checkpoint_folders_fini(&folders);
     char *path = some ? checkpoint_newest(job) : NULL;
-    if (path && sscanf(strrchr(path, '/'), "/step-%lld", &newest) != 1)
-        newest = -1;
+    int64_t newest = path ? tri_checkpoint_path_step(path) : -1;
     tri_free(path);
     return newest > step ? newest : -1;
+}
+
+bool tri_job_is_saved(const tri_job *job, int64_t step)
+{
+    return saved_behind(job, step - 1) >= 0;
 }
 
 tri_status tri_job_is_behind(tri_job *job, int64_t generation, int64_t step, bool *behind)

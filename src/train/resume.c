@@ -5,6 +5,7 @@
  *
  * What a run is at a step: weights, optimizer state, and one number, the step. Everything else is a function of them.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -234,18 +235,18 @@ static tri_status copy_find(tri_job *job, const char *run_folder, int64_t *copie
     const int64_t every = job->config.checkpoint.every_steps;
     tri_checkpoint_folders folders;
     char *newest = NULL;
-    long long step = 0;
     TRI_TRY(tri_job_newest_find(job, run_folder, &newest));
-    bool named = sscanf(strrchr(newest, '/'), "/step-%lld", &step) == 1;
+    const int64_t step = tri_checkpoint_path_step(newest);
     tri_free(newest);
     *copied = every > 0 ? step - step % every : 0;
-    if (!named || *copied == step) {
+    if (step < 0 || *copied == step) {
         *copied = COPY_HERE;
         return TRI_OK;
     }
     TRI_TRY(tri_checkpoint_folders_find(&job->config.checkpoint, run_folder, &folders));
-    for (int i = 0; i<folders.count && * copied> 0 && !*path; i++) {
-        *path = tri_format("%s/step-%08lld", folders.items[i], (long long)*copied);
+    const int places = *copied > 0 ? folders.count : 0;
+    for (int i = 0; i < places && !*path; i++) {
+        *path = tri_format("%s/step-%08" PRId64, folders.items[i], *copied);
         if (*path && tri_checkpoint_verify(*path) != TRI_OK) {
             tri_free(*path);
             *path = NULL;
@@ -254,9 +255,10 @@ static tri_status copy_find(tri_job *job, const char *run_folder, int64_t *copie
     tri_checkpoint_folders_fini(&folders);
     if (*copied > 0 && !*path) {
         tri_log(TRI_LOG_WARN,
-                "a rollback before step %lld would go back to the weights before step %lld, whose checkpoint is not "
-                "there: it goes back to those of step %lld (checkpoint.keep, checkpoint.keep_every)",
-                (step / (long long)every + 1) * (long long)every, (long long)*copied, step);
+                "a rollback before step %" PRId64 " would go back to the weights before step %" PRId64
+                ", whose checkpoint is not there: it goes back to those of step %" PRId64
+                " (checkpoint.keep, checkpoint.keep_every)",
+                (step / every + 1) * every, *copied, step);
         *copied = COPY_GONE;
     }
     return TRI_OK;

@@ -131,6 +131,8 @@ static void work_end(tri_job *job, save_work *work)
                     work->manifest.step, target->message);
         if (target->status != TRI_OK && target->level >= 0)
             job->saver->level_step[target->level] = -1;
+        if (target->status != TRI_OK && target->level == 0 && job->saved_step == work->manifest.step)
+            job->saved_step = -1; /* which goes on to who joins */
     }
     save_work_fini(work);
 }

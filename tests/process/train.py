@@ -350,6 +350,19 @@ class Train(unittest.TestCase):
         process.kill()
         process.communicate(timeout=30)
 
+    def test_one_run_at_a_time_writes_in_a_folder_and_the_next_one_right_after_it_was_killed(self):
+        run = f"{self.folder.name}/mine"
+        first = self.start("-n", "2", "--out", run, "train.epochs=100000")
+        deadline = time.time() + 20
+        while not os.path.exists(f"{run}/metrics.jsonl") and time.time() < deadline:
+            time.sleep(0.02)
+        _, err = self.train("--out", run, code=2)
+        self.assertIn(f"error: {run}: a run writes here, begun by process {first.pid} on ", err)
+        self.assertIsNone(first.poll())
+        first.kill()
+        self.train("-n", "2", "--out", run)
+        first.communicate(timeout=30)
+
     def test_a_full_disk_is_one_line_and_the_last_checkpoint_survives(self):
         run = f"{self.folder.name}/full"
         self.train("--out", run, "train.steps=5")
