@@ -5,7 +5,7 @@ PYTHON ?= /usr/bin/python3
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test check docs pypi bench compare install deb wheel clean deps dev tsan fuzz
+.PHONY: all demo test check docs pypi bench compare install deb wheel clean deps dev tsan valgrind fuzz
 
 all: $(BUILD)/trireme
 
@@ -70,15 +70,15 @@ wheel: $(BUILD)/CMakeCache.txt ## the Python bindings and libtrireme as a wheel 
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@TRIREME_DIR=$(abspath $(BUILD)) TRIREME_BUNDLE=1 $(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel bindings/python
 
-dev tsan: ## the tests under sanitizers
-	@tools/deps build test
+dev tsan valgrind: ## the tests under sanitizers; under memcheck
+	@tools/deps build test $(filter valgrind,$@)
 	@cmake --preset $@
 	@cmake --build build-$@ --parallel $(JOBS)
-	@ctest --test-dir build-$@ --output-on-failure --parallel $(JOBS) --timeout 600
+	@ctest --test-dir build-$@ --output-on-failure --parallel $(JOBS) --timeout 1800 $(if $(filter valgrind,$@),-E '^(process|python|interop|fuzz|cli)')
 
 fuzz: ## SECONDS=300 of each fuzz target
 	@tools/deps build test fuzz
 	@tools/fuzz $(if $(SECONDS),$(SECONDS),300)
 
 clean:
-	@rm -rf $(BUILD) build-dev build-tsan build-minimal build-fuzz
+	@rm -rf $(BUILD) build-dev build-tsan build-valgrind build-minimal build-fuzz build-afl build-coverage
