@@ -19,8 +19,7 @@
 #include "doctor/doctor.h"
 #include "kernel/kernel.h"
 
-#define MATRIX   "#" /* begins a line that is no finding */
-#define SELF_MAX 1024
+#define MATRIX "#" /* begins a line that is no finding */
 
 typedef struct doctor_flags {
     const char *ranks, *hosts, *wait, *json, *checked;
@@ -199,15 +198,6 @@ static int run_rank(doctor_report *report)
 
 /* --- starting ranks --- */
 
-static tri_status self_path(char self[SELF_MAX])
-{
-    ssize_t length = readlink("/proc/self/exe", self, SELF_MAX - 1);
-    if (length < 0)
-        return tri_fail(TRI_EIO, "/proc/self/exe cannot be read");
-    self[length] = 0;
-    return TRI_OK;
-}
-
 static void judge_host(const tri_host_answer *answer, const char *self, tri_finding *finding)
 {
     TRI_FINDING_SET(finding->wanted, "answers by ssh without a password, and has trireme %s at %s", TRI_VERSION, self);
@@ -231,10 +221,10 @@ static void judge_host(const tri_host_answer *answer, const char *self, tri_find
 /* Asks each host; those that answer well go into `good` as lines of a host file, with their slots. */
 static tri_status ask_hosts(doctor_report *report, tri_string *good, int64_t *slots)
 {
-    char self[SELF_MAX];
+    char self[TRI_FS_PROGRAM_NBYTES];
     tri_launch_config config;
     tri_vector answers = {.each = sizeof(tri_host_answer)};
-    TRI_TRY(self_path(self));
+    TRI_TRY(tri_fs_program(self));
     tri_options_defaults(&tri_launch_options, &config);
     TRI_TRY(tri_options_set(&tri_launch_options, &config, "hosts", given.hosts));
     char *argv[] = {self, "--version", NULL};

@@ -5,19 +5,16 @@
 #include "cli/worker.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
+#include "base/fs.h"
 #include "base/log.h"
 #include "cli/command.h"
 
 tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **argv, const char *log_folder,
                              tri_launch_result *result)
 {
-    char self[1024];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (length < 0)
-        return tri_fail(TRI_EIO, "/proc/self/exe cannot be read");
-    self[length] = 0;
+    char self[TRI_FS_PROGRAM_NBYTES];
+    TRI_TRY(tri_fs_program(self));
     argv[0] = self;
     tri_launch_config config;
     tri_options_defaults(&tri_launch_options, &config);

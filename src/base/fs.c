@@ -426,6 +426,15 @@ tri_status tri_fs_remove(const char *path)
     return rc < 0 && errno != ENOENT ? tri_fs_fail(path, "remove", errno) : TRI_OK;
 }
 
+tri_status tri_fs_program(char path[TRI_FS_PROGRAM_NBYTES])
+{
+    ssize_t length = readlink("/proc/self/exe", path, TRI_FS_PROGRAM_NBYTES - 1);
+    if (length < 0)
+        return tri_fs_fail("/proc/self/exe", "read", errno);
+    path[length] = 0;
+    return TRI_OK;
+}
+
 tri_status tri_fs_rename(const char *from, const char *to)
 {
     if (rename_living(from, to) == 0)

@@ -44,6 +44,9 @@ bool tri_fs_has_bytes(const char *path);
 char *tri_fs_absolute(const char *path);
 /* When its content was last written, on the tri_wall_ns() scale. */
 tri_status tri_fs_changed(const char *path, int64_t *wall_ns);
+/* Of the file that this process runs, as it is at the moment. */
+#define TRI_FS_PROGRAM_NBYTES 1024
+tri_status tri_fs_program(char path[TRI_FS_PROGRAM_NBYTES]);
 bool tri_fs_is_folder(const char *path);
 /* Whether somebody may be watching what is written to an open descriptor. */
 bool tri_fs_is_terminal(int fd);

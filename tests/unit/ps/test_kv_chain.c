@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "cluster/store.h"
 #include "ps/key.h"
 #include "unit/ps/kv_rig.h"
@@ -220,10 +221,12 @@ static void member_start(job *at, int rank)
                                     {"TRIREME_TOKEN", TOKEN},       {"KV_MEMBER", at->what}};
     for (size_t i = 0; i < sizeof(environment) / sizeof(environment[0]); i++)
         setenv(environment[i][0], environment[i][1], 1);
+    char self[TRI_FS_PROGRAM_NBYTES]; /* not "/proc/self/exe": under valgrind that is valgrind */
+    assert_int_equal(tri_fs_program(self), TRI_OK);
     at->members[rank] = fork();
     if (at->members[rank] == 0) {
         dup2(fileno(at->said), STDERR_FILENO);
-        execl("/proc/self/exe", "member", (char *)NULL);
+        execl(self, "member", (char *)NULL);
         _exit(127);
     }
 }
