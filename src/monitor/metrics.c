@@ -48,8 +48,9 @@ static int64_t line_number(const char *line, const char *end)
     return strtoll(found + sizeof(step) - 1, NULL, 10) * LINE_KINDS + kind;
 }
 
-/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. *last: the highest number
- * of those kept, and how many have it: a step has any number of events. */
+/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. That of a save comes when it
+ * has ended, among those of later steps. *last: the highest number of those kept, and how many have it: a step has any
+ * number of events. */
 static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t *last, int *count)
 {
     char *text;
@@ -59,18 +60,25 @@ static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t
     if (!tri_fs_exists(path))
         return TRI_OK;
     TRI_TRY(tri_fs_read(path, 0, &text, &nbytes));
-    size_t kept = 0;
-    for (char *line = text; line < text + nbytes;) {
-        char *end = memchr(line, '\n', (size_t)(text + nbytes - line));
-        int64_t number = end ? line_number(line, end) : -1;
-        if (number < 0 || number / LINE_KINDS >= first_step)
+    size_t first = 0, kept = 0; /* bytes before the first line that goes, and those that stay, which move up */
+    bool all = true;
+    for (char *line = text, *end; (end = memchr(line, '\n', (size_t)(text + nbytes - line))); line = end + 1) {
+        int64_t number = line_number(line, end);
+        size_t length = (size_t)(end + 1 - line);
+        if (number < 0)
             break;
+        all = all && number / LINE_KINDS < first_step;
+        if (number / LINE_KINDS >= first_step)
+            continue;
         *count = number > *last ? 1 : *count + (number == *last);
-        *last = number > *last ? number : *last; /* that of a save comes when it has ended */
-        kept = (size_t)(end + 1 - text);
-        line = end + 1;
+        *last = number > *last ? number : *last;
+        memmove(text + kept, line, length);
+        kept += length;
+        first = all ? kept : first;
     }
-    tri_status status = kept < nbytes ? tri_fs_cut(path, kept) : TRI_OK;
+    tri_status status = first < nbytes ? tri_fs_cut(path, first) : TRI_OK;
+    if (status == TRI_OK && kept > first)
+        status = tri_fs_append(path, text + first, kept - first);
     tri_free(text);
     return status;
 }

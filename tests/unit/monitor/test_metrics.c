@@ -140,12 +140,31 @@ static void who_goes_on_has_the_events_too(void **state)
     file_is("0 1!a 1!b 1 2");
 }
 
+/* The line of a save that ended while later steps were made. */
+static void what_is_told_late_of_a_step_stays_with_it(void **state)
+{
+    (void)state;
+    (void)tri_fs_remove(path);
+    for (int resumed = 0; resumed < 2; resumed++) {
+        tri_metrics *metrics;
+        assert_int_equal(tri_metrics_follow(path, &metrics), TRI_OK);
+        assert_int_equal(tri_metrics_lead(metrics, resumed ? 2 : 0), TRI_OK);
+        for (int64_t step = resumed ? 2 : 0; step < 4; step++)
+            lines_write(metrics, step, NULL);
+        lines_write(metrics, resumed ? 3 : 1, resumed ? "b" : "a");
+        lines_write(metrics, 4, NULL);
+        assert_int_equal(tri_metrics_close(metrics), TRI_OK);
+        file_is(resumed ? "0 1 1!a 2 3 3!b 4" : "0 1 2 3 1!a 4");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_wait_while_the_disk_is_full),
         cmocka_unit_test(a_disk_that_stays_full_is_told_at_the_end),
         cmocka_unit_test(who_goes_on_has_the_events_too),
+        cmocka_unit_test(what_is_told_late_of_a_step_stays_with_it),
     };
     if (!mkdtemp(folder) || tri_chaos_offer() != TRI_OK)
         return 1;
