@@ -51,7 +51,7 @@ typedef struct tri_cluster_place {
 /* TRI_ECONFIG for an environment that contradicts itself or is half set (names the variable, wanted and found). */
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place);
 
-/* The job's secret, TRIREME_TOKEN; TRI_ECONFIG where it is not set or not one word of at most 64 bytes. */
+/* The job's secret, TRIREME_TOKEN; TRI_ECONFIG where it is not set or has more than 64 bytes. */
 tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65]);
 
 /* TRIREME_COMM, "" where it is not set: options of links and operations for programs without a configuration. */

@@ -390,15 +390,6 @@ bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg)
     return row->fill == tf_fill && tri_environment_tf_evaluates(lookup("TF_CONFIG", arg));
 }
 
-/* One word of a journal and of a shell's line. */
-static bool is_word(const char *token)
-{
-    for (; *token; token++)
-        if ((unsigned char)*token <= ' ' || *token == 0x7f)
-            return false;
-    return true;
-}
-
 tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65])
 {
     const char *text = (lookup ? lookup : lookup_own)("TRIREME_TOKEN", arg);
@@ -409,8 +400,6 @@ tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65
                         text ? "an empty text" : "nothing");
     if (strlen(text) > 64)
         return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want at most 64 bytes, found %zu", strlen(text));
-    if (!is_word(text))
-        return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want no blanks and no control characters, found some");
     snprintf(token, 65, "%s", text);
     return TRI_OK;
 }

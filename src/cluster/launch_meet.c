@@ -18,6 +18,15 @@
 #define BEAT_NS  TRI_NS_PER_S
 #define ASK_NS   (TRI_NS_PER_S / 2)
 
+/* One word of a journal and of a shell's line. */
+static bool is_word(const char *token)
+{
+    for (; *token; token++)
+        if ((unsigned char)*token <= ' ' || *token == 0x7f)
+            return false;
+    return true;
+}
+
 /* The user's own, so that those who join may be given it too; else a new one. */
 static tri_status token_make(launch *job)
 {
@@ -30,8 +39,11 @@ static tri_status token_make(launch *job)
     if (job->config->join[0] && (!given || !given[0]))
         return tri_fail(TRI_ECONFIG,
                         "--join: want the token of that job in the environment (TRIREME_TOKEN), found none");
-    if (asked && given && given[0])
+    if (asked && given && given[0]) {
+        if (!is_word(given))
+            return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want no blanks and no control characters, found some");
         return tri_cluster_token(NULL, NULL, job->token);
+    }
     if (job->config->listen[0])
         return tri_fail(TRI_ECONFIG, "--listen: want a token that those who join know too, in the environment "
                                      "(TRIREME_TOKEN), found none");

@@ -169,17 +169,14 @@ static void one_process_needs_no_store(void **state)
     tri_cluster_leave(&cluster);
 }
 
-static void a_token_is_one_word(void **state)
+static void a_token_is_there_and_short(void **state)
 {
     static const struct {
         const char *given, *says;
     } cases[] = {
-        {"TRIREME_TOKEN=p4 ss", "no blanks"},
-        {"TRIREME_TOKEN=p4ss\n", "no blanks"},
-        {"TRIREME_TOKEN=p4\x7fss", "no control characters"},
         {"TRIREME_TOKEN=", "found an empty text"},
-        {"TRIREME_TOKENS=secret", "found nothing"},
-        {"TRIREME_TOKEN=12345678901234567890123456789012345678901234567890123456789012345",
+        {"TRIREME_TOKENS=p4ss", "found nothing"},
+        {"TRIREME_TOKEN=p43456789011234567890123456789012345678901234567890123456789012345",
          "at most 64 bytes, found 65"},
     };
     char token[65];
@@ -192,9 +189,9 @@ static void a_token_is_one_word(void **state)
         assert_non_null(strstr(tri_last_error(), cases[c].says));
         assert_null(strstr(tri_last_error(), "p4"));
     }
-    rank at = {.variables = {"TRIREME_TOKEN=s3cret/+="}};
+    rank at = {.variables = {"TRIREME_TOKEN=p4 ss/+=\n"}};
     assert_int_equal(tri_cluster_token(look, &at, token), TRI_OK);
-    assert_string_equal(token, "s3cret/+=");
+    assert_string_equal(token, "p4 ss/+=\n");
 }
 
 int main(void)
@@ -204,7 +201,7 @@ int main(void)
         cmocka_unit_test(ranks_of_mpirun_meet_in_a_folder_and_remove_it),
         cmocka_unit_test(an_exchange_names_the_rank_that_is_missing),
         cmocka_unit_test(one_process_needs_no_store),
-        cmocka_unit_test(a_token_is_one_word),
+        cmocka_unit_test(a_token_is_there_and_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
