@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime_fiber.c: stacks of their own and the switch between them, told to the sanitizers.
+ * runtime_fiber.c: stacks of their own and the switch between them, told to the sanitizers and to valgrind.
  *
  * A stack is mapped, with a page below it that must not be touched: an overflow faults instead of writing elsewhere.
  * The switch keeps registers, floating-point environment and errno; contexts stay on the OS thread that made them.
@@ -35,6 +35,9 @@
 #endif
 #ifdef FIBER_TSAN
 #include <sanitizer/tsan_interface.h>
+#endif
+#ifdef TRI_VALGRIND
+#include <valgrind/memcheck.h>
 #endif
 
 /* A hardware shadow stack must be told of a switch, which swapcontext does. */
@@ -166,6 +169,9 @@ static tri_status stack_map(tri_context *context, size_t wanted_nbytes)
     context->stack_nbytes = stack_nbytes;
     context->bottom = context->stack;
     context->bottom_nbytes = stack_nbytes;
+#ifdef TRI_VALGRIND
+    context->number = VALGRIND_STACK_REGISTER(context->stack, (char *)context->stack + stack_nbytes - 1);
+#endif
     return TRI_OK;
 }
 
@@ -199,6 +205,9 @@ void tri_context_renew(tri_context *context, void (*entry)(void))
 #ifdef FIBER_TSAN
     __tsan_destroy_fiber(context->race_fiber);
     context->race_fiber = __tsan_create_fiber(0);
+#endif
+#ifdef TRI_VALGRIND
+    (void)VALGRIND_MAKE_MEM_UNDEFINED(context->stack, context->stack_nbytes);
 #endif
     context->fake_stack = NULL;
     context->error_number = 0;
@@ -252,6 +261,9 @@ void tri_context_destroy(tri_context *context)
 #endif
 #ifdef FIBER_TSAN
         __tsan_destroy_fiber(context->race_fiber);
+#endif
+#ifdef TRI_VALGRIND
+        VALGRIND_STACK_DEREGISTER(context->number);
 #endif
         munmap((char *)context->stack - page_nbytes, context->stack_nbytes + page_nbytes);
     }
