@@ -48,9 +48,9 @@ static int64_t line_number(const char *line, const char *end)
     return strtoll(found + sizeof(step) - 1, NULL, 10) * LINE_KINDS + kind;
 }
 
-/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. That of a save comes when it
- * has ended, among those of later steps. *last: the highest number of those kept, and how many have it: a step has any
- * number of events. */
+/* Keeps the lines of an earlier run up to first_step: a resumed run writes the others again. That of a save comes when
+ * it has ended, among those of later steps. *last: the highest number of those kept, and how many have it: a step has
+ * any number of events. */
 static tri_status drop_later_lines(const char *path, int64_t first_step, int64_t *last, int *count)
 {
     char *text;
