@@ -74,7 +74,7 @@ dev tsan valgrind: ## the tests under sanitizers; under memcheck
 	@tools/deps build test $(filter valgrind,$@)
 	@cmake --preset $@
 	@cmake --build build-$@ --parallel $(JOBS)
-	@ctest --test-dir build-$@ --output-on-failure --parallel $(JOBS) --timeout 1800 $(if $(filter valgrind,$@),-E '^(process|python|interop|fuzz|cli)')
+	@ctest --test-dir build-$@ --output-on-failure --parallel $(JOBS) $(if $(filter valgrind,$@),--timeout 1800 -E '^(process|python|interop|fuzz|cli)',--timeout 600)
 
 fuzz: ## SECONDS=300 of each fuzz target
 	@tools/deps build test fuzz

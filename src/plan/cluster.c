@@ -34,12 +34,11 @@ tri_status tri_plan_cluster_cut(tri_plan_cluster *cluster, int workers)
     return TRI_OK;
 }
 
-int tri_plan_host_of(const tri_plan_cluster *cluster, int rank)
+int tri_plan_host_next(const tri_plan_cluster *cluster, tri_plan_place *at, int rank)
 {
-    int host = 0;
-    for (; host + 1 < cluster->host_count && rank >= cluster->hosts[host].workers; host++)
-        rank -= cluster->hosts[host].workers;
-    return host;
+    for (; at->host + 1 < cluster->host_count && rank - at->first >= cluster->hosts[at->host].workers; at->host++)
+        at->first += cluster->hosts[at->host].workers;
+    return at->host;
 }
 
 /* Bytes of a value are read, its gradient and its states too; value and states are written. */
@@ -95,9 +94,10 @@ typedef struct spread {
 static spread spread_of(const tri_plan_cluster *cluster, tri_plan_edge edge, int rank)
 {
     spread v = {0};
+    tri_plan_place at = {0};
     int last = -1, here = 0;
     for (int i = 0; i < edge.count; i++) {
-        int host = tri_plan_host_of(cluster, rank + i * edge.stride);
+        int host = tri_plan_host_next(cluster, &at, rank + i * edge.stride);
         here = host == last ? here + 1 : 1;
         v.hosts += host != last;
         if (here > v.most) {

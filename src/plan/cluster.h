@@ -69,8 +69,12 @@ void tri_plan_cluster_fini(tri_plan_cluster *cluster);
 
 /* Cuts it down to the first `workers` ones; TRI_ECONFIG when there are fewer. */
 tri_status tri_plan_cluster_cut(tri_plan_cluster *cluster, int workers);
-/* Number of the host of a rank. */
-int tri_plan_host_of(const tri_plan_cluster *cluster, int rank);
+/* A host, and the first of its ranks; {0}: the first host. */
+typedef struct tri_plan_place {
+    int host, first;
+} tri_plan_place;
+/* Number of the host of a rank, sought from `at` on: ranks that ascend cost one walk through the hosts in all. */
+int tri_plan_host_next(const tri_plan_cluster *cluster, tri_plan_place *at, int rank);
 /* Seconds for one more value of an optimizer that keeps so many states. */
 double tri_plan_optim_s(const tri_plan_cluster *cluster, int states);
 /* Of a value in the norm of the gradient. */

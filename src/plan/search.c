@@ -109,8 +109,9 @@ static tri_status zero_find(const search *v, const tri_layout *layout, const cha
     int workers = v->models->cluster->workers, *host = tri_alloc((size_t)workers * sizeof(int));
     if (!host)
         return TRI_ENOMEM;
+    tri_plan_place at = {0};
     for (int r = 0; r < workers; r++)
-        host[r] = tri_plan_host_of(v->models->cluster, r);
+        host[r] = tri_plan_host_next(v->models->cluster, &at, r);
     tri_options_defaults(&tri_parallel_options, &config);
     tri_status status = tri_options_set(&tri_parallel_options, &config, "sync", tri_plan_sync_names[layout->sync]);
     if (status == TRI_OK)

@@ -67,9 +67,9 @@ class Learns(unittest.TestCase):
             text = done.stdout + done.stderr
             self.assertEqual(done.returncode, 0, text)
             losses = [line["loss"] for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
-            if len(losses) > 15:
+            if len(losses) > 30:
                 break
-        self.assertGreater(len(losses), 15, text)
+        self.assertGreater(len(losses), 30, text)
         return re.search(r"weights: xxh3 (\w+)", text).group(1), statistics.mean(losses[:5]), statistics.mean(losses[-10:])
 
     def learns(self, config):

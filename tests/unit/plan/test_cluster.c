@@ -25,8 +25,9 @@ static void a_file_becomes_hosts_and_links(void **state)
     OK(parse(good, &cluster));
     assert_int_equal(cluster.host_count, 4);
     assert_int_equal(cluster.workers, 14);
-    assert_int_equal(tri_plan_host_of(&cluster, 11), 2);
-    assert_int_equal(tri_plan_host_of(&cluster, 12), 3);
+    tri_plan_place at = {0};
+    assert_int_equal(tri_plan_host_next(&cluster, &at, 11), 2);
+    assert_int_equal(tri_plan_host_next(&cluster, &at, 12), 3);
     assert_string_equal(cluster.hosts[3].name, "big");
     NEAR(cluster.local.bytes_per_s, 8e9);
     NEAR(cluster.network.latency_s, 30e-6);
