@@ -22,30 +22,39 @@ tri_status tri_plan_cluster_cut(tri_plan_cluster *cluster, int workers)
     if (workers < 1 || workers > cluster->workers)
         return tri_fail(TRI_ECONFIG, "-n: want 1 to %d workers, as many as the cluster has, found %d", cluster->workers,
                         workers);
-    int left = workers;
-    for (int h = 0; h < cluster->host_count; h++) {
-        if (cluster->hosts[h].workers >= left) {
-            cluster->hosts[h].workers = left;
-            cluster->host_count = h + 1;
-        }
-        left -= cluster->hosts[h].workers;
+    tri_plan_place at = {0};
+    int hosts = tri_plan_host_next(cluster, &at, workers - 1) + 1;
+    tri_plan_host *last = &cluster->hosts[at.kind];
+    int full = (workers - at.rank) / last->workers, rest = (workers - at.rank) % last->workers;
+    if (full > 0 && rest > 0) { /* the last host is of a kind of its own */
+        last->count = full;
+        last[1] = last[0];
+        last++;
     }
+    last->count = rest > 0 ? 1 : full;
+    last->workers = rest > 0 ? rest : last->workers;
+    cluster->kind_count = (int)(last - cluster->hosts) + 1;
+    cluster->host_count = hosts;
     cluster->workers = workers;
     return TRI_OK;
 }
 
 int tri_plan_host_next(const tri_plan_cluster *cluster, tri_plan_place *at, int rank)
 {
-    for (; at->host + 1 < cluster->host_count && rank - at->first >= cluster->hosts[at->host].workers; at->host++)
-        at->first += cluster->hosts[at->host].workers;
-    return at->host;
+    const tri_plan_host *kind = &cluster->hosts[at->kind];
+    for (; at->kind + 1 < cluster->kind_count && rank - at->rank >= kind->count * kind->workers; kind++) {
+        at->kind++;
+        at->host += kind->count;
+        at->rank += kind->count * kind->workers;
+    }
+    return at->host + (rank - at->rank) / kind->workers;
 }
 
 /* Bytes of a value are read, its gradient and its states too; value and states are written. */
 double tri_plan_optim_s(const tri_plan_cluster *cluster, int states)
 {
     double slowest = cluster->optim_s_per_value;
-    for (int h = 0; h < cluster->host_count; h++)
+    for (int h = 0; h < cluster->kind_count; h++)
         if (cluster->hosts[h].memory_rate > 0)
             slowest = fmax(slowest, 4.0 * (3 + 2 * states) / cluster->hosts[h].memory_rate);
     return slowest;
@@ -54,7 +63,7 @@ double tri_plan_optim_s(const tri_plan_cluster *cluster, int states)
 double tri_plan_norm_s(const tri_plan_cluster *cluster)
 {
     double slowest = cluster->norm_s_per_value;
-    for (int h = 0; h < cluster->host_count; h++)
+    for (int h = 0; h < cluster->kind_count; h++)
         if (cluster->hosts[h].memory_rate > 0)
             slowest = fmax(slowest, 4.0 / cluster->hosts[h].memory_rate);
     return slowest;
@@ -63,7 +72,7 @@ double tri_plan_norm_s(const tri_plan_cluster *cluster)
 double tri_plan_worker_memory(const tri_plan_cluster *cluster)
 {
     double least = INFINITY;
-    for (int h = 0; h < cluster->host_count; h++)
+    for (int h = 0; h < cluster->kind_count; h++)
         least = fmin(least, cluster->hosts[h].memory_nbytes / cluster->hosts[h].workers);
     return least;
 }
@@ -71,8 +80,8 @@ double tri_plan_worker_memory(const tri_plan_cluster *cluster)
 double tri_plan_price(const tri_plan_cluster *cluster)
 {
     double price = 0;
-    for (int h = 0; h < cluster->host_count; h++)
-        price += cluster->hosts[h].price_per_hour;
+    for (int h = 0; h < cluster->kind_count; h++)
+        price += cluster->hosts[h].count * cluster->hosts[h].price_per_hour;
     return price;
 }
 
@@ -102,7 +111,7 @@ static spread spread_of(const tri_plan_cluster *cluster, tri_plan_edge edge, int
         v.hosts += host != last;
         if (here > v.most) {
             v.most = here;
-            v.workers = cluster->hosts[host].workers;
+            v.workers = cluster->hosts[at.kind].workers;
         }
         last = host;
     }

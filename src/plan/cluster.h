@@ -11,9 +11,11 @@
 #include "base/arena.h"
 #include "base/yaml.h"
 
+/* Hosts next to each other that are alike: `count` of them, each with what the others say. */
 typedef struct tri_plan_host {
     char name[64];
-    int workers, threads;  /* threads: of each worker */
+    int count;
+    int workers, threads;  /* of a host; of each worker */
     double speed;          /* of a worker, that of one here with as many threads being 1 */
     double gflops;         /* of a worker, reached in products; 0: speed counts */
     double memory_rate;    /* bytes/s of a worker that goes through arrays; 0: measured here */
@@ -50,9 +52,9 @@ typedef struct tri_plan_group {
 
 typedef struct tri_plan_cluster {
     tri_arena arena;
-    tri_plan_host *hosts;
-    int host_count;
-    int workers; /* of all hosts */
+    tri_plan_host *hosts; /* kinds of them, in the order of their ranks */
+    int kind_count;
+    int host_count, workers; /* in all */
     tri_plan_link local, network;
     bool hides_local, hides_network; /* sums go on while workers compute: there are cores for that */
     /* Measured here; s_per_value 0: not, memory_rate of the hosts counts. */
@@ -69,11 +71,12 @@ void tri_plan_cluster_fini(tri_plan_cluster *cluster);
 
 /* Cuts it down to the first `workers` ones; TRI_ECONFIG when there are fewer. */
 tri_status tri_plan_cluster_cut(tri_plan_cluster *cluster, int workers);
-/* A host, and the first of its ranks; {0}: the first host. */
+/* A kind of hosts, the first of them and the first of their ranks; {0}: the first kind. */
 typedef struct tri_plan_place {
-    int host, first;
+    int kind, host, rank;
 } tri_plan_place;
-/* Number of the host of a rank, sought from `at` on: ranks that ascend cost one walk through the hosts in all. */
+/* Number of the host of a rank, whose kind becomes `at->kind`, sought from `at` on: ranks that ascend cost one walk
+ * through the kinds in all. */
 int tri_plan_host_next(const tri_plan_cluster *cluster, tri_plan_place *at, int rank);
 /* Seconds for one more value of an optimizer that keeps so many states. */
 double tri_plan_optim_s(const tri_plan_cluster *cluster, int states);

@@ -99,19 +99,18 @@ static tri_status links_read(const tri_yaml *root, const char *origin, tri_plan_
 }
 
 /* One entry of the list: a host, or `count` of them alike. */
-static tri_status host_read(const tri_yaml *node, const char *origin, tri_plan_host *host, int *count)
+static tri_status host_read(const tri_yaml *node, const char *origin, tri_plan_host *host)
 {
     static const char *const keys[] = {"name",   "count",      "workers",     "threads", "speed",
                                        "gflops", "memory_gib", "memory_gb_s", "price",   NULL};
     double memory = INFINITY, rate = 0;
-    *host = (tri_plan_host){.workers = 1, .threads = 1, .speed = 1};
-    *count = 1;
+    *host = (tri_plan_host){.count = 1, .workers = 1, .threads = 1, .speed = 1};
     TRI_TRY(keys_check(node, "a host", origin, keys));
     const tri_yaml *name = tri_yaml_find(node, "name");
     if (name && (name->kind != TRI_YAML_SCALAR || strlen(name->text) > 40))
         return tri_fail(TRI_ECONFIG, "%s:%d: want a host's name of at most 40 bytes", origin, name->line);
     snprintf(host->name, sizeof(host->name), "%s", name ? name->text : "host");
-    TRI_TRY(count_read(node, "hosts", origin, "count", count));
+    TRI_TRY(count_read(node, "hosts", origin, "count", &host->count));
     TRI_TRY(count_read(node, "hosts", origin, "workers", &host->workers));
     TRI_TRY(count_read(node, "hosts", origin, "threads", &host->threads));
     TRI_TRY(number_read(node, "hosts", origin, "speed", &host->speed));
@@ -137,23 +136,23 @@ static tri_status hosts_read(const tri_yaml *root, const char *origin, tri_plan_
     if (!hosts || hosts->kind != TRI_YAML_LIST || !hosts->child)
         return tri_fail(TRI_ECONFIG, "%s: want hosts: a list such as [{name: node, count: 4, workers: 8}]", origin);
     for (const tri_yaml *node = hosts->child; node && status == TRI_OK; node = node->next) {
-        tri_plan_host host;
-        int count = 0;
-        status = host_read(node, origin, &host, &count);
-        workers += (int64_t)count * host.workers;
+        tri_plan_host host = {0};
+        status = host_read(node, origin, &host);
+        cluster->host_count += host.count;
+        workers += (int64_t)host.count * host.workers;
         if (status == TRI_OK && workers > WORKER_LIMIT)
             status = tri_fail(TRI_ECONFIG, "%s:%d: want at most %d workers, found %lld", origin, node->line,
                               WORKER_LIMIT, (long long)workers);
-        for (int i = 0; i < count && status == TRI_OK; i++)
+        if (status == TRI_OK)
             status = tri_vector_push(&all, &host) ? TRI_OK : TRI_ENOMEM;
     }
     if (status == TRI_OK) {
-        cluster->hosts = tri_arena_alloc(&cluster->arena, all.count, sizeof(tri_plan_host));
+        cluster->hosts = tri_arena_alloc(&cluster->arena, all.count + 1, sizeof(tri_plan_host)); /* to cut one */
         status = cluster->hosts ? TRI_OK : TRI_ENOMEM;
     }
     if (status == TRI_OK)
         memcpy(cluster->hosts, all.items, all.count * sizeof(tri_plan_host));
-    cluster->host_count = (int)all.count;
+    cluster->kind_count = (int)all.count;
     cluster->workers = (int)workers;
     tri_vector_fini(&all);
     return status;

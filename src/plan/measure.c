@@ -142,17 +142,19 @@ static tri_status hosts_fill(const tri_plan_crew *crew, double price, const int6
     for (int r = 0; r < count; r++) {
         const int64_t *fact = facts + r * FACT_COUNT;
         if (r > 0 && fact[FACT_HOST] == fact[FACT_HOST - FACT_COUNT]) {
-            cluster->hosts[cluster->host_count - 1].workers++;
+            cluster->hosts[cluster->kind_count - 1].workers++;
             continue;
         }
-        tri_plan_host *host = &cluster->hosts[cluster->host_count++];
-        *host = (tri_plan_host){.workers = 1,
+        tri_plan_host *host = &cluster->hosts[cluster->kind_count++];
+        *host = (tri_plan_host){.count = 1,
+                                .workers = 1,
                                 .threads = crew->threads,
                                 .speed = 1,
                                 .memory_nbytes = fact[FACT_MEMORY] < 0 ? INFINITY : (double)fact[FACT_MEMORY],
                                 .price_per_hour = price};
-        snprintf(host->name, sizeof(host->name), "host %d", cluster->host_count);
+        snprintf(host->name, sizeof(host->name), "host %d", cluster->kind_count);
     }
+    cluster->host_count = cluster->kind_count;
     cluster->workers = count;
     return TRI_OK;
 }

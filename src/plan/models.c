@@ -24,7 +24,7 @@ tri_status tri_plan_models_open(const tri_plan_setup *setup, const tri_plan_crew
 {
     *models = (tri_plan_models){.setup = setup, .crew = crew, .cluster = cluster};
     double slowness = 1e-15, gflops = 0;
-    for (int h = 0; h < cluster->host_count; h++)
+    for (int h = 0; h < cluster->kind_count; h++)
         if (cluster->hosts[h].gflops > 0)
             gflops = gflops > 0 ? fmin(gflops, cluster->hosts[h].gflops) : cluster->hosts[h].gflops;
     if (gflops > 0) {
@@ -169,7 +169,7 @@ static tri_status section_time(tri_plan_models *models, const tri_plan_variant *
 static double slowest_speed(const tri_plan_models *models)
 {
     double speed = INFINITY;
-    for (int h = 0; h < models->cluster->host_count; h++)
+    for (int h = 0; h < models->cluster->kind_count; h++)
         speed = fmin(speed, models->cluster->hosts[h].speed);
     return speed;
 }
@@ -193,7 +193,7 @@ static tri_status timing_finish(const tri_plan_models *models, const tri_section
 static bool is_measured(const tri_plan_models *models)
 {
     bool gflops = false;
-    for (int h = 0; h < models->cluster->host_count; h++)
+    for (int h = 0; h < models->cluster->kind_count; h++)
         gflops = gflops || models->cluster->hosts[h].gflops > 0;
     return !gflops;
 }

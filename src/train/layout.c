@@ -88,7 +88,7 @@ static tri_status cluster_fill(const tri_layout_setup *given, tri_layouts *layou
     if (threads > tri_cores_online())
         threads = tri_cores_online();
     layouts->crew = tri_plan_crew_of(NULL, threads);
-    for (int h = 0; h < layouts->cluster.host_count; h++)
+    for (int h = 0; h < layouts->cluster.kind_count; h++)
         if (layouts->cluster.hosts[h].gflops > 0)
             return TRI_OK;
     return tri_plan_optim_measure(&given->config->optim, threads, &layouts->cluster.optim_s_per_value,

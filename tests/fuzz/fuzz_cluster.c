@@ -12,15 +12,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 {
     tri_plan_cluster cluster;
     if (tri_plan_cluster_parse((const char *)bytes, nbytes, "f", &cluster) == TRI_OK) {
-        int workers = 0;
+        int workers = 0, hosts = 0;
         tri_fuzz_accepted++;
-        for (int h = 0; h < cluster.host_count; h++) {
-            workers += cluster.hosts[h].workers;
-            TRI_ASSERT(cluster.hosts[h].workers >= 1 && cluster.hosts[h].speed > 0);
+        for (int k = 0; k < cluster.kind_count; k++) {
+            const tri_plan_host *host = &cluster.hosts[k];
+            hosts += host->count;
+            workers += host->count * host->workers;
+            TRI_ASSERT(host->count >= 1 && host->workers >= 1 && host->speed > 0);
         }
-        TRI_ASSERT(workers == cluster.workers && workers >= 1);
+        TRI_ASSERT(workers == cluster.workers && workers >= 1 && hosts == cluster.host_count);
         tri_plan_edge all = {workers, 1};
         TRI_ASSERT(workers == 1 || tri_plan_call_s(&cluster, all, TRI_PLAN_SUM, 1e6) > 0);
+        tri_plan_place at = {0};
+        TRI_ASSERT(tri_plan_host_next(&cluster, &at, workers - 1) == hosts - 1);
+        TRI_ASSERT(tri_plan_cluster_cut(&cluster, (workers + 1) / 2) == TRI_OK);
         TRI_ASSERT(tri_plan_cluster_cut(&cluster, 1) == TRI_OK && cluster.host_count == 1);
     }
     tri_plan_cluster_fini(&cluster);

@@ -28,7 +28,7 @@ static void a_file_becomes_hosts_and_links(void **state)
     tri_plan_place at = {0};
     assert_int_equal(tri_plan_host_next(&cluster, &at, 11), 2);
     assert_int_equal(tri_plan_host_next(&cluster, &at, 12), 3);
-    assert_string_equal(cluster.hosts[3].name, "big");
+    assert_string_equal(cluster.hosts[at.kind].name, "big");
     NEAR(cluster.local.bytes_per_s, 8e9);
     NEAR(cluster.network.latency_s, 30e-6);
     NEAR(tri_plan_price(&cluster), 7.5);
@@ -45,10 +45,26 @@ static void fewer_workers_are_the_first_ones(void **state)
     OK(parse(good, &cluster));
     OK(tri_plan_cluster_cut(&cluster, 6));
     assert_int_equal(cluster.host_count, 2);
-    assert_int_equal(cluster.hosts[1].workers, 2);
+    tri_plan_place at = {0};
+    assert_int_equal(tri_plan_host_next(&cluster, &at, 3), 0);
+    assert_int_equal(tri_plan_host_next(&cluster, &at, 4), 1);
+    assert_int_equal(cluster.hosts[at.kind].workers, 2);
     NEAR(tri_plan_price(&cluster), 5);
     FAILS(tri_plan_cluster_cut(&cluster, 7), TRI_ECONFIG, "want 1 to 6 workers, as many as the cluster has, found 7");
     tri_plan_cluster_fini(&cluster);
+    for (int workers = 14; workers > 0; workers--) {
+        OK(parse(good, &cluster));
+        OK(tri_plan_cluster_cut(&cluster, workers));
+        int sum = 0, hosts = 0;
+        for (int k = 0; k < cluster.kind_count; k++) {
+            hosts += cluster.hosts[k].count;
+            sum += cluster.hosts[k].count * cluster.hosts[k].workers;
+        }
+        assert_int_equal(sum, workers);
+        assert_int_equal(hosts, cluster.host_count);
+        assert_int_equal(hosts, workers > 12 ? 4 : (workers + 3) / 4);
+        tri_plan_cluster_fini(&cluster);
+    }
 }
 
 static void mistakes_are_named(void **state)

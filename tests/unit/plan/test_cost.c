@@ -7,17 +7,17 @@
 
 #include "unit/plan/plan_rig.h"
 
-static tri_plan_host two_hosts[2] = {
-    {.workers = 2, .threads = 1, .speed = 1, .memory_nbytes = 1e9, .price_per_hour = 3},
-    {.workers = 2, .threads = 1, .speed = 1, .memory_nbytes = 1e9, .price_per_hour = 3},
-};
+static tri_plan_host two_hosts = {
+    .count = 2, .workers = 2, .threads = 1, .speed = 1, .memory_nbytes = 1e9, .price_per_hour = 3};
 
 static tri_plan_cluster one_host(int workers)
 {
     static tri_plan_host host;
-    host = two_hosts[0];
+    host = two_hosts;
+    host.count = 1;
     host.workers = workers;
     return (tri_plan_cluster){.hosts = &host,
+                              .kind_count = 1,
                               .host_count = 1,
                               .workers = workers,
                               .local = {0, 1000},
@@ -191,8 +191,13 @@ static void odd_workers_hold_several_parts(void **state)
 static void groups_of_a_host_share_its_interface(void **state)
 {
     (void)state;
-    tri_plan_cluster cluster = {
-        .hosts = two_hosts, .host_count = 2, .workers = 4, .local = {0, 1000}, .network = {0, 100}, .crowd = 1};
+    tri_plan_cluster cluster = {.hosts = &two_hosts,
+                                .kind_count = 1,
+                                .host_count = 2,
+                                .workers = 4,
+                                .local = {0, 1000},
+                                .network = {0, 100},
+                                .crowd = 1};
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SUM, 1000), 1 + 10);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SCATTER, 1000), 0.5 + 2 * 5); /* from each rank */
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 1}, TRI_PLAN_SUM, 1000), 1);
@@ -207,7 +212,8 @@ static void groups_of_a_host_share_its_interface(void **state)
 static void copies_send_the_sums_of_their_shares(void **state)
 {
     (void)state;
-    tri_plan_cluster cluster = {.hosts = two_hosts,
+    tri_plan_cluster cluster = {.hosts = &two_hosts,
+                                .kind_count = 1,
                                 .host_count = 2,
                                 .workers = 4,
                                 .local = {0, 1000},
