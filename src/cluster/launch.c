@@ -169,8 +169,7 @@ static tri_status ranks_start(launch *job)
     int ends[2];
     tri_status status = TRI_OK;
 
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return tri_fail(TRI_EIO, "launch: no pipe: %s", strerror(errno));
+    TRI_TRY(tri_launch_pipe(ends, O_CLOEXEC | O_NONBLOCK, "launch"));
     job->report_fd = ends[0];
     job->start.report_fd = ends[1];
     for (int r = 0; r < job->world && status == TRI_OK && !tri_stop_signal(); r++) {

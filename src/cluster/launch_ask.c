@@ -29,11 +29,12 @@ typedef struct asked {
 static tri_status ask_start(const tri_launch_config *config, const char *command, asked *one)
 {
     launch_shell shell;
+    char whose[300];
     int ends[2], input;
 
     tri_launch_shell(config, one->answer->name, command, &shell);
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return tri_fail(TRI_EIO, "host %s: no pipe: %s", one->answer->name, strerror(errno));
+    snprintf(whose, sizeof whose, "host %s", one->answer->name);
+    TRI_TRY(tri_launch_pipe(ends, O_CLOEXEC, whose));
     one->pid = fork();
     if (one->pid == 0) {
         setpgid(0, 0);

@@ -204,11 +204,29 @@ static void ends_close(child_ends *ends)
     }
 }
 
+tri_status tri_launch_pipe(int ends[2], int flags, const char *whose)
+{
+    struct rlimit files;
+
+    if (pipe2(ends, flags) == 0)
+        return TRI_OK;
+    if (errno != EMFILE || getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return tri_fail(TRI_EIO, "%s: no pipe: %s", whose, strerror(errno));
+    return tri_fail(TRI_EIO,
+                    "%s: no pipe: this process may have no more than %llu files open: a larger limit before it is "
+                    "started, such as ulimit -n %llu, as far as the administrator's goes",
+                    whose, (unsigned long long)files.rlim_cur, 2ULL * files.rlim_cur);
+}
+
 static tri_status pipes_make(launch_rank *rank, child_ends *ends)
 {
-    if (pipe2(ends->output, O_CLOEXEC) != 0 || pipe2(ends->errors, O_CLOEXEC) != 0 ||
-        (rank->host && pipe2(ends->input, O_CLOEXEC) != 0))
-        return tri_fail(TRI_EIO, "launch: no pipes for rank %d: %s", rank->rank, strerror(errno));
+    char whose[32];
+
+    snprintf(whose, sizeof whose, "launch: rank %d", rank->rank);
+    TRI_TRY(tri_launch_pipe(ends->output, O_CLOEXEC, whose));
+    TRI_TRY(tri_launch_pipe(ends->errors, O_CLOEXEC, whose));
+    if (rank->host)
+        TRI_TRY(tri_launch_pipe(ends->input, O_CLOEXEC, whose));
     rank->streams[0].fd = ends->output[0];
     rank->streams[1].fd = ends->errors[0];
     return TRI_OK;
@@ -224,7 +242,7 @@ static tri_status files_make(launch_rank *rank, child_ends *ends)
         if (*writes[i] < 0)
             return tri_fail(TRI_EIO, "%s: cannot open: %s", rank->paths[i], strerror(errno));
     }
-    return pipe2(ends->go, O_CLOEXEC) == 0 ? TRI_OK : tri_fail(TRI_EIO, "launch: no pipe: %s", strerror(errno));
+    return tri_launch_pipe(ends->go, O_CLOEXEC, "launch");
 }
 
 static tri_status ends_make(const launch_start *start, launch_rank *rank, bool inherits, child_ends *ends)

@@ -124,8 +124,7 @@ tri_status tri_launch_guard_start(launch_guard *guard, int world, const char *to
     guard->pids = tri_alloc_zero((size_t)world, sizeof *guard->pids);
     if (!guard->pids)
         return TRI_ENOMEM;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return tri_fail(TRI_EIO, "launch: no pipe: %s", strerror(errno));
+    TRI_TRY(tri_launch_pipe(ends, O_CLOEXEC, "launch"));
     guard->pid = fork();
     if (guard->pid == 0) {
         sigfillset(&all);

@@ -190,6 +190,8 @@ typedef struct launch_start {
     uint64_t files;   /* soft limit of descriptors to give back to children, 0: unchanged */
 } launch_start;
 
+/* pipe2(); TRI_EIO says whose pipe it was to be, and how more files may be open where that was the reason. */
+tri_status tri_launch_pipe(int ends[2], int flags, const char *whose);
 tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank);
 /* Files or pipes, fork, exec. */
 tri_status tri_launch_child_fork(const launch_start *start, launch_rank *rank, char *const *argv,

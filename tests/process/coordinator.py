@@ -156,7 +156,7 @@ class Coordinator(Elastic):
         return found
 
     def test_workers_on_other_hosts_outlive_launcher_and_connection(self):
-        steps = "train.steps=6000"
+        steps = "train.steps=12000"
         words = (*self.hosts(), steps)
         first = self.start_running("run", *words)
         self.kill_launcher(first)
@@ -181,7 +181,7 @@ class Coordinator(Elastic):
         self.assertTrue(cut and second.wait_for("is there again, and worker", len(cut)), second.text())
         self.check(second, steps)
         printed = re.findall(r"step (\d+)  loss \S+  test loss", first.text() + second.text())
-        self.assertEqual(sorted(int(step) for step in printed), list(range(200, 6001, 200)), "lines were lost, or came twice")
+        self.assertEqual(sorted(int(step) for step in printed), list(range(200, 12001, 200)), "lines were lost, or came twice")
         self.assertEqual(first.text().count("what a login says"), 3)
 
     def test_a_launcher_that_is_asked_to_end_leaves_nobody_on_other_hosts(self):

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import time
 import unittest
 
 from elastic import Runs
@@ -36,6 +37,12 @@ class Spread(Runs):
     def flip(self, run, *words):
         done = chaos(self.path / run.name, *words, "--faults", "corrupt")
         self.assertEqual(done.returncode, 0, done.stderr)
+        before = self.steps(run)
+        while run.is_running() and self.steps(run) < before + 4:  # what flipped last is compared, before somebody else is lost
+            time.sleep(0.01)
+
+    def steps(self, run):
+        return (self.path / run.name / "metrics.jsonl").read_text().count('"loss"')
 
     def check_from_memory(self, run, *words):
         self.check(run, *words)
