@@ -21,6 +21,7 @@
 #define SHORT_TILES  8     /* register tiles of rows for each thread, and ... */
 #define SHORT_PANELS 8     /* ... panels, from which on packing rows pays */
 #define SHORT_COUNT  49152 /* elements of such rows: they lie in L2 */
+#define SHORT_EVEN   4     /* rows of a task are a multiple of it */
 #define SHORT_PAD    16    /* between two tiles of them, so that they do not meet in one set of L1 */
 #define SUM_AHEAD    8     /* rows of bf16 that sums of columns ask for ahead */
 #define TASK_ROWS    384   /* rows in one task of long leaves, and register tiles of them, at most */
@@ -119,7 +120,8 @@ typedef struct tree_arg {
     int64_t lda;         /* of a */
     int64_t row_tiles;   /* ceil(m / mr) */
     int64_t panels;      /* ceil(n / nr) */
-    int64_t group;       /* register tiles of rows in one task */
+    int64_t group;       /* register tiles of rows in one task of long leaves, */
+    int64_t short_rows;  /* rows in one of short leaves */
     bool packs_rows;     /* short leaves */
     float *buffers;      /* of the threads */
     int64_t buffer_count;
@@ -180,9 +182,8 @@ static void short_panel(const tree_arg *v, int64_t panel, int64_t first, int64_t
 static void short_tile(void *arg, int64_t tile)
 {
     const tree_arg *v = arg;
-    const int64_t stride = v->group * v->ops->mr;
-    const int64_t first = (v->packs_rows ? tile : tile / v->panels) * stride;
-    const int64_t last = tri_int64_min(first + stride, v->tree->m);
+    const int64_t first = (v->packs_rows ? tile : tile / v->panels) * v->short_rows;
+    const int64_t last = tri_int64_min(first + v->short_rows, v->tree->m);
     if (!v->packs_rows) {
         short_panel(v, tile % v->panels, first, last, NULL);
         return;
@@ -480,17 +481,19 @@ static void long_tile(void *arg, int64_t tile)
     tri_gemm_leave(v->ops);
 }
 
-/* Groups of rows that fit the buffer, equal, and as many for each thread. */
+/* Groups of rows that fit the buffer, equal, and as many for each thread: a register tile that is not full costs less
+ * than a thread that waits. */
 static void run_short(tree_arg *v, int threads)
 {
     const int64_t fit = SHORT_COUNT / short_step(v);
     v->packs_rows = v->panels >= SHORT_PANELS && v->row_tiles >= SHORT_TILES * threads && fit >= SHORT_TILES;
-    v->group = SHORT_ROWS;
+    v->short_rows = SHORT_ROWS * v->ops->mr;
     if (v->packs_rows) {
         const int64_t groups = tri_int64_ceil(tri_int64_ceil(v->row_tiles, fit), threads) * threads;
-        v->group = tri_int64_ceil(v->row_tiles, groups);
+        v->short_rows = tri_int64_ceil(tri_int64_ceil(v->tree->m, groups), SHORT_EVEN) * SHORT_EVEN;
     }
-    tri_tiles_run(threads, tri_int64_ceil(v->row_tiles, v->group) * (v->packs_rows ? 1 : v->panels), short_tile, v);
+    const int64_t tasks = tri_int64_ceil(v->tree->m, v->short_rows);
+    tri_tiles_run(threads, tasks * (v->packs_rows ? 1 : v->panels), short_tile, v);
 }
 
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,

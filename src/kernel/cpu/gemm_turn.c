@@ -10,12 +10,12 @@
 
 /* A task: register tiles of matrix rows times panels. All panels of a usual batch, so that one core alone reads a row:
  * a line that two caches hold is slow to write for the optimizer. */
-#define BLOCK_ROWS   64 /* at most, and whole lanes: 48 or 64 */
+#define BLOCK_ROWS   INT64_C(64) /* at most, and whole lanes */
 #define BLOCK_PANELS 8
-#define BLOCK_COUNT  ((int64_t)BLOCK_ROWS * BLOCK_PANELS * TRI_GEMM_MAX_NR)
+#define BLOCK_COUNT  (BLOCK_ROWS * BLOCK_PANELS * TRI_GEMM_MAX_NR)
 #define PASS         INT64_C(256) /* of k: a panel of samples stays in L1 */
 #define LINE         16           /* elements of a cache line */
-#define SLAB_COUNT   ((int64_t)BLOCK_ROWS * PASS)
+#define SLAB_COUNT   ((BLOCK_ROWS + TRI_GEMM_MAX_MR) * PASS) /* whole register tiles */
 
 typedef struct turn_arg {
     const tri_gemm_ops *ops;
@@ -168,7 +168,9 @@ static void turn_tile(void *arg, int64_t tile)
 void tri_gemm_turn_run(const tri_gemm_ops *ops, int threads, const tri_gemm_turn *turn)
 {
     turn_arg arg = {.ops = ops, .turn = turn, .panels = tri_int64_ceil(turn->n, ops->nr)};
-    arg.rows = BLOCK_ROWS % ops->mr == 0 ? BLOCK_ROWS : 48;
+    /* As many tasks for each thread: what does not fill a register tile costs less than a thread that waits. */
+    const int64_t tasks = tri_int64_ceil(turn->m, threads * BLOCK_ROWS) * threads;
+    arg.rows = tri_int64_ceil(tri_int64_ceil(turn->m, tasks), TRI_LANES) * TRI_LANES;
     arg.groups = tri_int64_ceil(arg.panels, BLOCK_PANELS);
     tri_tiles_run(threads, tri_int64_ceil(turn->m, arg.rows) * arg.groups, turn_tile, &arg);
 }
