@@ -13,14 +13,16 @@
 #define BLOCK_ROWS   INT64_C(64) /* at most, and whole lanes */
 #define BLOCK_PANELS 8
 #define BLOCK_COUNT  (BLOCK_ROWS * BLOCK_PANELS * TRI_GEMM_MAX_NR)
-#define PASS         INT64_C(256) /* of k: a panel of samples stays in L1 */
+#define SLAB_PASS    INT64_C(256) /* of k where rows are packed: a panel of samples stays in L1 */
+#define LONG_PASS    INT64_C(800) /* where they are not: a panel streams from L2, and sums are taken up as seldom */
 #define LINE         16           /* elements of a cache line */
-#define SLAB_COUNT   ((BLOCK_ROWS + TRI_GEMM_MAX_MR) * PASS) /* whole register tiles */
+#define SLAB_COUNT   ((BLOCK_ROWS + TRI_GEMM_MAX_MR) * SLAB_PASS) /* whole register tiles */
 
 typedef struct turn_arg {
     const tri_gemm_ops *ops;
     const tri_gemm_turn *turn;
     int64_t rows;           /* of a task */
+    int64_t len;            /* of a pass over k */
     int64_t panels, groups; /* of panels */
 } turn_arg;
 
@@ -76,10 +78,11 @@ typedef struct turn_pass {
     int64_t stride, lines, width;
 } turn_pass;
 
-static turn_pass pass_make(const tri_gemm_turn *t, int64_t first, int64_t rows, int64_t k)
+static turn_pass pass_make(const turn_arg *v, int64_t first, int64_t rows, int64_t k)
 {
+    const tri_gemm_turn *t = v->turn;
     const float *at = t->a + first * t->row_step + k * t->k_step;
-    const int64_t len = tri_int64_min(PASS, t->k - k);
+    const int64_t len = tri_int64_min(v->len, t->k - k);
     return t->row_step == 1 ? (turn_pass){at, t->k_step, len, rows} : (turn_pass){at, t->row_step, rows, len};
 }
 
@@ -101,7 +104,7 @@ static void tile_sum(const turn_arg *v, const turn_pass *pass, const float *slab
     const tri_gemm_ops *ops = v->ops;
     if (v->turn->row_step == 1) {
         const tri_gemm_walk walk = {.count = {1, pass->lines}, .a_step = {0, ops->mr}, .b_step = {0, ops->nr}};
-        ops->outer(m, n, &walk, slab + row * PASS, b, sums, flags, NULL);
+        ops->outer(m, n, &walk, slab + row * SLAB_PASS, b, sums, flags, NULL);
         return;
     }
     const float *from[TRI_GEMM_MAX_MR];
@@ -123,13 +126,13 @@ static void task_pass(const turn_arg *v, const turn_task *task, int64_t k, float
 {
     const tri_gemm_turn *t = v->turn;
     const int64_t nr = v->ops->nr, mr = v->ops->mr, after = task->first + task->count;
-    const bool more = k + PASS < t->k;
-    const turn_pass pass = pass_make(t, task->first, task->count, k);
-    const turn_pass next = more ? pass_make(t, task->first, task->count, k + PASS)
-                                : pass_make(t, after, tri_int64_min(v->rows, t->m - after), 0);
+    const bool more = k + v->len < t->k;
+    const turn_pass pass = pass_make(v, task->first, task->count, k);
+    const turn_pass next = more ? pass_make(v, task->first, task->count, k + v->len)
+                                : pass_make(v, after, tri_int64_min(v->rows, t->m - after), 0);
     const int64_t tiles = tri_int64_ceil(task->count, mr), calls = (task->end - task->panel) * tiles;
     if (t->row_step == 1) {
-        tri_gemm_pass(slab, pass.at, pass.stride, pass.lines, pass.width, mr, PASS * mr);
+        tri_gemm_pass(slab, pass.at, pass.stride, pass.lines, pass.width, mr, SLAB_PASS * mr);
     }
     for (int64_t i = 0; i < calls; i++) {
         const int64_t p = task->panel + i / tiles, row = i % tiles * mr;
@@ -150,7 +153,7 @@ static void turn_tile(void *arg, int64_t tile)
                             .panel = panel,
                             .end = tri_int64_min(panel + BLOCK_PANELS, v->panels)};
     _Alignas(64) float sums[BLOCK_COUNT], slab[SLAB_COUNT];
-    for (int64_t k = 0; k < t->k; k += PASS) {
+    for (int64_t k = 0; k < t->k; k += v->len) {
         task_pass(v, &task, k, slab, sums);
     }
     for (int64_t p = panel; p < task.end; p++) {
@@ -172,5 +175,7 @@ void tri_gemm_turn_run(const tri_gemm_ops *ops, int threads, const tri_gemm_turn
     const int64_t tasks = tri_int64_ceil(turn->m, threads * BLOCK_ROWS) * threads;
     arg.rows = tri_int64_ceil(tri_int64_ceil(turn->m, tasks), TRI_LANES) * TRI_LANES;
     arg.groups = tri_int64_ceil(arg.panels, BLOCK_PANELS);
+    const int64_t pass = turn->row_step == 1 ? SLAB_PASS : LONG_PASS, passes = tri_int64_ceil(turn->k, pass);
+    arg.len = tri_int64_min(pass, tri_int64_ceil(tri_int64_ceil(turn->k, passes), LINE) * LINE);
     tri_tiles_run(threads, tri_int64_ceil(turn->m, arg.rows) * arg.groups, turn_tile, &arg);
 }
