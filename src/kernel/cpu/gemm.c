@@ -8,8 +8,8 @@
 
 #include "kernel/cpu/lanes.h"
 
-#define PASS         INT64_C(384) /* of k: eight rows of A stay in L1, and C is passed over as seldom as that allows */
-#define GROUP_NBYTES (INT64_C(192) << 10) /* of packed B in one pass, reused for all rows of a task */
+#define PASS         INT64_C(768) /* of k, at most: a tile's rows of A stay in L1, and C is seldom passed over */
+#define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B in one pass, reused for all rows of a task */
 #define ROW_TILES    16                   /* register tiles of rows in one task, at most */
 #define LINE         16                   /* elements of a cache line */
 #define AHEAD        (8 * LINE)           /* of each row that is turned while it is packed */
@@ -134,13 +134,19 @@ void tri_gemm_pack_all(const tri_gemm_ops *ops, int threads, float *packed, cons
     tri_tiles_run(threads, n_step != 1 ? panels : pieces, pack_tile, &arg);
 }
 
+/* Passes over k are equally long. */
+static int64_t pass_len(int64_t k)
+{
+    return tri_int64_ceil(tri_int64_ceil(k, tri_int64_max(1, tri_int64_ceil(k, PASS))), LINE) * LINE;
+}
+
 /* Rows [0, m) of the call times the panels [first_panel, last_panel). */
 static void dot_block(const tri_gemm_ops *ops, const tri_gemm_call *call, int64_t first_row, int64_t last_row,
                       int64_t first_panel, int64_t last_panel)
 {
-    const int64_t nr = ops->nr;
-    for (int64_t k = 0; k < call->k; k += PASS) {
-        const int64_t len = tri_int64_min(PASS, call->k - k);
+    const int64_t nr = ops->nr, pass = pass_len(call->k);
+    for (int64_t k = 0; k < call->k; k += pass) {
+        const int64_t len = tri_int64_min(pass, call->k - k);
         const bool last = k + len == call->k;
         const unsigned flags = (k == 0 && !call->add ? TRI_GEMM_FIRST : 0u) | (last && call->relu ? TRI_GEMM_RELU : 0u);
         for (int64_t row = first_row; row < last_row; row += ops->mr) {
@@ -190,7 +196,7 @@ int64_t tri_gemm_rows(const tri_gemm_ops *ops, int threads, int64_t m, int64_t g
 
 void tri_gemm_run(const tri_gemm_ops *ops, int threads, const tri_gemm_call *call)
 {
-    const int64_t panels = tri_int64_ceil(call->n, ops->nr), kc = tri_int64_min(call->k, PASS);
+    const int64_t panels = tri_int64_ceil(call->n, ops->nr), kc = pass_len(call->k);
     run_arg arg = {.ops = ops, .call = call, .panels = panels};
     arg.group = tri_int64_max(1, tri_int64_min(panels, GROUP_NBYTES / (kc * ops->nr * (int64_t)sizeof(float))));
     arg.groups = tri_int64_ceil(panels, arg.group);
