@@ -7,6 +7,7 @@
  */
 #include "base/containers.h"
 
+#include <float.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ tri_status tri_string_append_real(tri_string *string, double value)
     char text[40];
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     locale_t before = plain ? uselocale(plain) : (locale_t)0;
-    for (int digits = 9; digits <= 17; digits++) {
+    for (int digits = DBL_DIG; digits <= DBL_DECIMAL_DIG; digits++) { /* %g leaves zeros at the end out */
         snprintf(text, sizeof(text), "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;
