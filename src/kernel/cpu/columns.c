@@ -131,6 +131,17 @@ void tri_cpu_mask_shard(float *dy, const float *y, float *sums, int64_t rows, in
     }
 }
 
+void tri_cpu_columns_ready(void *columns, int64_t first, int64_t last)
+{
+    const tri_cpu_columns *v = columns;
+    const columns_arg arg = {.dy = v->dy, .y = v->y, .leaves = v->leaves, .rows = v->rows, .columns = v->columns};
+    for (int64_t shard = 0; (v->y != NULL || v->leaves != NULL) && shard < v->shards; shard++) {
+        for (int64_t column = first; column < last; column += COLUMNS) {
+            columns_run(&arg, shard, column, tri_int64_min(COLUMNS, last - column));
+        }
+    }
+}
+
 void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t columns, bool relu,
                           float *leaves)
 {

@@ -71,7 +71,16 @@ TRI_CPU_ROWS(TRI_ROW_DECLARE)
  * f32 or bf16. */
 void tri_cpu_mask_columns(const tri_kernel *kernel, const tri_op_call *call, int64_t rows, int64_t columns, bool relu,
                           float *leaves);
-/* The same for one shard on the calling thread; y NULL: no relu, sums NULL: not wanted. */
+/* What tri_cpu_mask_columns() does, of f32, to columns [first, last) of all shards. */
+typedef struct tri_cpu_columns {
+    float *dy;
+    const float *y; /* NULL: not cut */
+    float *leaves;  /* NULL: not summed */
+    int64_t rows, columns;
+    int shards;
+} tri_cpu_columns;
+void tri_cpu_columns_ready(void *columns, int64_t first, int64_t last);
+/* tri_cpu_mask_columns() of one shard, on the calling thread; y NULL: no relu, sums NULL: not wanted. */
 void tri_cpu_mask_shard(float *dy, const float *y, float *sums, int64_t rows, int64_t columns);
 
 #endif

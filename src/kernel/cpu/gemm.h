@@ -164,6 +164,9 @@ typedef struct tri_gemm_tree {
     int64_t rows;
     float *scratch;
     float *sums; /* NULL, or [shards][m]: the columns of a of each shard, rows in order; only where shards are long */
+    /* NULL, or makes columns [first, last) of a ready, for who packs them; only where tri_gemm_tree_packs(). */
+    void (*ready)(void *arg, int64_t first, int64_t last);
+    void *arg;
 } tri_gemm_tree;
 int64_t tri_gemm_tree_count(const tri_gemm_ops *ops, int64_t k, int shards, int threads);
 /* Shards may be so short that both factors are read where they lie, those of bf16 as pairs of rows; and they are. */
@@ -172,6 +175,8 @@ static inline bool tri_gemm_tree_may_be_short(const tri_gemm_ops *ops, int64_t k
     return ops->tree != NULL && k < TRI_GEMM_LONG;
 }
 bool tri_gemm_tree_is_short(const tri_gemm_ops *ops, const tri_gemm_tree *tree);
+/* Shards are short, and each column of a is packed once, by one task. */
+bool tri_gemm_tree_packs(const tri_gemm_ops *ops, int threads, int shards, const tri_gemm_tree *tree);
 void tri_gemm_tree_run(const tri_gemm_ops *ops, const tri_kernel *kernel, const tri_op_call *call, int p,
                        const tri_gemm_tree *tree);
 

@@ -138,6 +138,18 @@ static int64_t short_step(const tree_arg *v)
     return v->rows_of_all * v->ops->mr + SHORT_PAD;
 }
 
+/* Register tiles of short leaves' rows, of `count` samples in all, that a thread's buffer takes. */
+static int64_t short_fit(const tri_gemm_ops *ops, int64_t count)
+{
+    return SHORT_COUNT / (count * ops->mr + SHORT_PAD);
+}
+
+bool tri_gemm_tree_packs(const tri_gemm_ops *ops, int threads, int shards, const tri_gemm_tree *tree)
+{
+    return tri_gemm_tree_is_short(ops, tree) && tri_int64_ceil(tree->n, ops->nr) >= SHORT_PANELS &&
+           tri_int64_ceil(tree->m, ops->mr) >= SHORT_TILES * threads && short_fit(ops, tree->k * shards) >= SHORT_TILES;
+}
+
 /* B's panel [k of all shards][nr] in this thread's buffer. */
 static const float *pack_panel(const tree_arg *v, int64_t panel)
 {
@@ -187,6 +199,9 @@ static void short_tile(void *arg, int64_t tile)
     if (!v->packs_rows) {
         short_panel(v, tile % v->panels, first, last, NULL);
         return;
+    }
+    if (v->tree->ready != NULL) {
+        v->tree->ready(v->tree->arg, first, last);
     }
     const float *rows = pack_rows(v, first, last);
     for (int64_t panel = 0; panel < v->panels; panel++) {
@@ -485,8 +500,9 @@ static void long_tile(void *arg, int64_t tile)
  * than a thread that waits. */
 static void run_short(tree_arg *v, int threads)
 {
-    const int64_t fit = SHORT_COUNT / short_step(v);
-    v->packs_rows = v->panels >= SHORT_PANELS && v->row_tiles >= SHORT_TILES * threads && fit >= SHORT_TILES;
+    const int64_t fit = short_fit(v->ops, v->rows_of_all);
+    v->packs_rows = tri_gemm_tree_packs(v->ops, threads, v->call->shards, v->tree);
+    TRI_ASSERT(v->packs_rows || v->tree->ready == NULL);
     v->short_rows = SHORT_ROWS * v->ops->mr;
     if (v->packs_rows) {
         const int64_t groups = tri_int64_ceil(tri_int64_ceil(v->row_tiles, fit), threads) * threads;

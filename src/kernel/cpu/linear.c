@@ -88,8 +88,18 @@ static void linear_backward(const tri_kernel *kernel, const tri_op_call *call)
                           .n = l.channels,
                           .k = l.rows,
                           .scratch = scratch + l.tree};
-    if (bias && !relu && tri_call_wants_dparam(call, 0) && !tri_gemm_tree_is_short(tri_gemm_find(), &tree)) {
+    const bool weights = tri_call_wants_dparam(call, 0);
+    tri_cpu_columns columns = {.dy = (float *)call->doutput,
+                               .y = relu ? call->output : NULL,
+                               .leaves = bias ? leaves : NULL,
+                               .rows = l.rows,
+                               .columns = l.units,
+                               .shards = call->shards};
+    if (weights && bias && !relu && !tri_gemm_tree_is_short(tri_gemm_find(), &tree)) {
         tree.sums = leaves;
+    } else if (weights && tri_gemm_tree_packs(tri_gemm_find(), kernel->desc.threads, call->shards, &tree)) {
+        tree.ready = tri_cpu_columns_ready;
+        tree.arg = &columns;
     } else {
         tri_cpu_mask_columns(kernel, call, l.rows, l.units, relu, bias ? leaves : NULL);
     }
