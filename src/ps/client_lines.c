@@ -83,9 +83,11 @@ static tri_status link_dial(tri_ps_client *client, int server, int64_t deadline_
     TRI_TRY(status);
     ps_head head = {.kind = PS_HELLO, .request = PS_VERSION, .clock = client->setup.worker};
     tri_letter letter = ps_head_write(&head);
+    tri_mutex_lock(&client->mutex);
     client->links[server].line = line;
     client->links[server].cut = false;
     client->links[server].lost_ns = 0;
+    tri_mutex_unlock(&client->mutex);
     TRI_TRY(tri_post_send(line, (unsigned)INT32_MAX, &letter, NULL, NULL, NULL));
     if (!client->dense)
         return TRI_OK;
