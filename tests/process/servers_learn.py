@@ -61,9 +61,11 @@ class Learns(unittest.TestCase):
     def train(self, config, name, *words):
         """The hash of the weights, and the losses at the beginning and at the end."""
         (self.path / "run.yaml").write_text(config)
-        for attempt in range(4):  # by demand one of two may make few of the steps, or, where it begins late, one
-            folder = self.path / f"{name}-{attempt}"
-            done = subprocess.run([TRIREME, "train", "run.yaml", "--out", folder, *words], cwd=self.path, capture_output=True, text=True, timeout=240)
+        steps = int(re.search(r"steps: (\d+)", config).group(1))
+        for attempt in range(4):  # by demand one of two may make few of the steps, or, where it begins late, one: then of more
+            folder, more = self.path / f"{name}-{attempt}", ("train.epochs=100000", f"train.steps={steps * 4 ** attempt}")
+            done = subprocess.run([TRIREME, "train", "run.yaml", "--out", folder, *words, *more], cwd=self.path, capture_output=True, text=True,
+                                  timeout=240)
             text = done.stdout + done.stderr
             self.assertEqual(done.returncode, 0, text)
             losses = [line["loss"] for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
