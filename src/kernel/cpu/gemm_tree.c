@@ -500,13 +500,14 @@ static void long_tile(void *arg, int64_t tile)
  * than a thread that waits. */
 static void run_short(tree_arg *v, int threads)
 {
-    const int64_t fit = short_fit(v->ops, v->rows_of_all);
     v->packs_rows = tri_gemm_tree_packs(v->ops, threads, v->call->shards, v->tree);
     TRI_ASSERT(v->packs_rows || v->tree->ready == NULL);
     v->short_rows = SHORT_ROWS * v->ops->mr;
     if (v->packs_rows) {
-        const int64_t groups = tri_int64_ceil(tri_int64_ceil(v->row_tiles, fit), threads) * threads;
+        const int64_t most = short_fit(v->ops, v->rows_of_all) * v->ops->mr / SHORT_EVEN * SHORT_EVEN;
+        const int64_t groups = tri_int64_ceil(tri_int64_ceil(v->tree->m, most), threads) * threads;
         v->short_rows = tri_int64_ceil(tri_int64_ceil(v->tree->m, groups), SHORT_EVEN) * SHORT_EVEN;
+        TRI_ASSERT(v->short_rows <= most);
     }
     const int64_t tasks = tri_int64_ceil(v->tree->m, v->short_rows);
     tri_tiles_run(threads, tasks * (v->packs_rows ? 1 : v->panels), short_tile, v);
