@@ -79,11 +79,12 @@ tri_status tri_string_appendv(tri_string *string, const char *format, va_list ar
 
 tri_status tri_string_append_real(tri_string *string, double value)
 {
+    static const int digits[] = {9, DBL_DIG, DBL_DIG + 1, DBL_DECIMAL_DIG}; /* %g leaves zeros at the end out */
     char text[40];
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     locale_t before = plain ? uselocale(plain) : (locale_t)0;
-    for (int digits = DBL_DIG; digits <= DBL_DECIMAL_DIG; digits++) { /* %g leaves zeros at the end out */
-        snprintf(text, sizeof(text), "%.*g", digits, value);
+    for (size_t i = 0; i < TRI_COUNT_OF(digits); i++) {
+        snprintf(text, sizeof(text), "%.*g", digits[i], value);
         if (strtod(text, NULL) == value)
             break;
     }

@@ -91,6 +91,8 @@ static void numbers_are_short_and_read_back(void **state)
     assert_real(0.1, "0.1");
     assert_real(1e-5, "1e-05");
     assert_real(3, "3");
+    assert_real(1e9, "1e+09");
+    assert_real(1234567890123.5, "1234567890123.5");
     assert_real(-0.0, "-0");
     assert_real(1.0 / 3.0, "0.3333333333333333");
     assert_real(0.1F, "0.10000000149011612");
