@@ -167,6 +167,15 @@ static tri_status line_read(const char *text, size_t nbytes, const line_place *p
     return status;
 }
 
+/* What is set aside for calls follows from the lines that are there, not from the number that the head gives. */
+static size_t lines_count(const char *at, const char *end)
+{
+    size_t count = 1;
+    for (; at < end; at++)
+        count += *at == '\n';
+    return count;
+}
+
 tri_status tri_flight_parse(const char *text, size_t nbytes, const char *origin, tri_flight_record *out)
 {
     line_place place = {.origin = origin};
@@ -182,7 +191,8 @@ tri_status tri_flight_parse(const char *text, size_t nbytes, const char *origin,
         else
             status = line_read(at, length, &place, out);
         if (status == TRI_OK && place.number == 1) {
-            out->list = tri_alloc_zero(out->kept + 1, sizeof(*out->list));
+            size_t lines = lines_count(at + length, end);
+            out->list = tri_alloc_zero((out->kept < lines ? out->kept : lines) + 1, sizeof(*out->list));
             status = out->list ? TRI_OK : TRI_ENOMEM;
         }
         at += length + (stop != NULL);
