@@ -167,8 +167,16 @@ static void files_watch(launch *job)
 static tri_status ranks_start(launch *job)
 {
     int ends[2];
+    struct rlimit files;
+    rlim_t need = 3 * (rlim_t)job->world + 3; /* of fewer ppoll() takes no list of all ranks */
     tri_status status = TRI_OK;
 
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need)
+        return tri_fail(TRI_EIO,
+                        "launch: want at least %llu open files for %d ranks, the limit of this process is %llu: ulimit "
+                        "-n %llu before it is started, as far as the administrator's limit goes",
+                        (unsigned long long)need, job->world, (unsigned long long)files.rlim_cur,
+                        4ULL * (unsigned long long)job->world + 256);
     TRI_TRY(tri_launch_pipe(ends, O_CLOEXEC | O_NONBLOCK, "launch"));
     job->report_fd = ends[0];
     job->start.report_fd = ends[1];

@@ -68,12 +68,12 @@ void tri_attention_scores(const tri_attention_run *a, const float *from, int64_t
     for (int64_t r = 0, group; r < rows; r += group) {
         group = tri_int64_min(a->ops->mr, rows - r);
         const int64_t seen = tri_int64_min(count, query + r + group - first);
-        if (seen > 0) { /* whole vectors: what nobody sees of them is not read */
+        if (seen > 0) {
             tri_gemm_block(a->ops, &(tri_gemm_call){.a = from + r * stride,
                                                     .packed = packed + first * a->h.width,
                                                     .c = s + r * TRI_ATTENTION_KEYS,
                                                     .m = group,
-                                                    .n = tri_int64_ceil(seen, a->ops->lanes) * a->ops->lanes,
+                                                    .n = seen,
                                                     .k = a->h.width,
                                                     .lda = stride,
                                                     .ldc = TRI_ATTENTION_KEYS});

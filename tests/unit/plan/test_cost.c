@@ -26,6 +26,17 @@ static tri_plan_cluster one_host(int workers)
                               .norm_s_per_value = 1e-5};
 }
 
+static tri_plan_cluster two_hosts_of_two(void)
+{
+    return (tri_plan_cluster){.hosts = &two_hosts,
+                              .kind_count = 1,
+                              .host_count = 2,
+                              .workers = 4,
+                              .local = {0, 1000},
+                              .network = {0, 100},
+                              .crowd = 1};
+}
+
 static const tri_plan_job job = {
     .batch = 8, .shards = 4, .tokens = 16, .steps = 100, .states = 2, .overlap = true, .bucket_nbytes = 1e9};
 static const tri_plan_chunk whole = {.up_s = 0.01, .down_s = 0.02, .values = 1000, .largest = 600, .activations = 500};
@@ -191,13 +202,7 @@ static void odd_workers_hold_several_parts(void **state)
 static void groups_of_a_host_share_its_interface(void **state)
 {
     (void)state;
-    tri_plan_cluster cluster = {.hosts = &two_hosts,
-                                .kind_count = 1,
-                                .host_count = 2,
-                                .workers = 4,
-                                .local = {0, 1000},
-                                .network = {0, 100},
-                                .crowd = 1};
+    tri_plan_cluster cluster = two_hosts_of_two();
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SUM, 1000), 1 + 10);
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){4, 1}, TRI_PLAN_SCATTER, 1000), 0.5 + 2 * 5); /* from each rank */
     NEAR(tri_plan_call_s(&cluster, (tri_plan_edge){2, 1}, TRI_PLAN_SUM, 1000), 1);
@@ -212,14 +217,8 @@ static void groups_of_a_host_share_its_interface(void **state)
 static void copies_send_the_sums_of_their_shares(void **state)
 {
     (void)state;
-    tri_plan_cluster cluster = {.hosts = &two_hosts,
-                                .kind_count = 1,
-                                .host_count = 2,
-                                .workers = 4,
-                                .local = {0, 1000},
-                                .network = {0, 100},
-                                .crowd = 1,
-                                .optim_s_per_value = 1e-4};
+    tri_plan_cluster cluster = two_hosts_of_two();
+    cluster.optim_s_per_value = 1e-4;
     tri_layout layout = layout_of(4, 1, 1, TRI_PLAN_ZERO1);
     layout.zero = 2;
     tri_plan_cost cost = cost_of(&job, &cluster, layout, &whole);

@@ -1,0 +1,1 @@
+(ulimit -n 24; trireme launch -n 12 -- true)
