@@ -15,11 +15,11 @@ from elastic import Runs
 from chaos import chaos
 from launched import ranks_of
 
-SLICES = Runs.config.replace("comm:", "parallel: {bucket_kib: 4}\ncomm:")
+SLICES = Runs.config.replace("steps: 1500", "steps: 3000").replace("comm:", "parallel: {bucket_kib: 4}\ncomm:")
 STAGES = """
 model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 16, resid_pdrop: 0.1, embd_pdrop: 0.1, attn_pdrop: 0.1, tie_word_embeddings: true}
 data: {name: synthetic, synthetic_tokens: true, classes: 30, synthetic_count: 75, synthetic_width: 12}
-train: {batch: 20, shards: 8, epochs: 4000, steps: 300, seed: 7, threads: 1, eval_every: 100}
+train: {batch: 20, shards: 8, epochs: 4000, steps: 600, seed: 7, threads: 1, eval_every: 100}
 optim: {name: adamw, lr: 0.01, weight_decay: 0.1, decay: weights, clip_norm: 1}
 parallel: {bucket_kib: 4, tensor_parts: 2}
 comm: {timeout_s: 60}

@@ -145,17 +145,18 @@ class Servers(unittest.TestCase):
 
     def test_stopped_and_killed_servers(self):
         """A server that is stopped keeps its lines; when it goes on it finds that others have its place."""
-        text = self.killed_run([2, 3, 4], 5, 0.05, 1500, 3, "ps.replicas=2", stops=True)
+        text = self.killed_run([2, 3, 4], 5, 0.05, 3000, 3, "ps.replicas=2", stops=True)
         self.assertIn("has been silent for", text)
         self.assertIn("does without this server: it begins anew", text)
 
     def test_servers_that_are_killed_or_hang_before_they_have_weights(self):
         """The moment is one of the first milliseconds; whichever it meets, the run goes on with the same weights."""
-        alone = self.weights("--out", "alone", "train.steps=20")
+        short = ("train.epochs=4000", "train.steps=1500")
+        alone = self.weights("--out", "alone", *short)
         said = self.path / "said"
         for number, (pause, stops) in enumerate(((0.001, True), (0.002, True), (0.01, False), (0.02, False))):
             process = self.start("--out", f"early{number}", "--restarts", "9", "-n", "2", "--servers", "2", "ps.replicas=2",
-                                 "train.steps=20")
+                                 *short)
             while "table 'weights'" not in said.read_text() and process.poll() is None:
                 time.sleep(0.001)
             time.sleep(pause)
@@ -233,7 +234,7 @@ class Servers(unittest.TestCase):
         return list((self.path / "killed" / "checkpoints").glob("step-*"))
 
     def test_a_killed_server_without_a_backup_takes_the_run_back_to_its_checkpoint(self):
-        text = self.killed_run([2, 3], 2, 0.1, 800, 2, "checkpoint.every_steps=50")
+        text = self.killed_run([2, 3], 2, 0.1, 2400, 2, "checkpoint.every_steps=50")
         steps = re.findall(r"goes back from step (\d+) to step (\d+), its newest checkpoint; the (\d+) steps between", text)
         self.assertGreaterEqual(len(steps), 1, text)
         for reached, back, between in steps:
@@ -241,7 +242,7 @@ class Servers(unittest.TestCase):
             self.assertEqual(int(back) % 50, 0, text)
 
     def test_where_weights_have_no_common_step_the_killed_server_alone_goes_back(self):
-        process = self.start(*[word.replace("STEPS", "800") for word in LONG], "--out", "killed", "--restarts", "1000", "-n", "2",
+        process = self.start(*[word.replace("STEPS", "2400") for word in LONG], "--out", "killed", "--restarts", "1000", "-n", "2",
                              "--servers", "2", "ps.consistency=ssp", "checkpoint.every_steps=50")
         self.kill_some(process, [2, 3], 1, 0.1, 5)
         process.wait(120)
