@@ -163,12 +163,14 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 33);
 }
 
-uint64_t tri_rng_permute(tri_rng rng, uint64_t index, uint64_t count)
+void tri_rng_fill_permute(tri_rng rng, uint64_t first, uint64_t count, uint64_t bound, uint64_t *out)
 {
-    TRI_ASSERT(index < count);
-    if (count == 1)
-        return 0;
-    int half = (64 - __builtin_clzll(count - 1) + 1) / 2; /* bits of a half: the square has at most 4 * count places */
+    TRI_ASSERT(count <= bound && first <= bound - count);
+    if (bound == 1) {
+        memset(out, 0, count * sizeof *out);
+        return;
+    }
+    int half = (64 - __builtin_clzll(bound - 1) + 1) / 2; /* bits of a half: the square has at most 4 * bound places */
     uint64_t mask = (UINT64_C(1) << half) - 1;
     uint64_t keys[PERMUTE_ROUNDS];
     for (uint64_t i = 0; i < PERMUTE_ROUNDS; i += 2) {
@@ -177,16 +179,25 @@ uint64_t tri_rng_permute(tri_rng rng, uint64_t index, uint64_t count)
         keys[i] = (uint64_t)words[1] << 32 | words[0];
         keys[i + 1] = (uint64_t)words[3] << 32 | words[2];
     }
-    uint64_t place = index;
-    do {
-        /* A permutation of the square walks in cycles; a cycle that starts inside [0, count) comes back there. */
-        uint64_t left = place >> half, right = place & mask;
-        for (int i = 0; i < PERMUTE_ROUNDS; i++) {
-            uint64_t next = left ^ (mix(right + keys[i]) >> (64 - half));
-            left = right;
-            right = next;
-        }
-        place = left << half | right;
-    } while (place >= count);
+    for (uint64_t at = 0; at < count; at++) {
+        uint64_t place = first + at;
+        do {
+            /* A permutation of the square walks in cycles; a cycle that starts inside [0, bound) comes back there. */
+            uint64_t left = place >> half, right = place & mask;
+            for (int i = 0; i < PERMUTE_ROUNDS; i++) {
+                uint64_t next = left ^ (mix(right + keys[i]) >> (64 - half));
+                left = right;
+                right = next;
+            }
+            place = left << half | right;
+        } while (place >= bound);
+        out[at] = place;
+    }
+}
+
+uint64_t tri_rng_permute(tri_rng rng, uint64_t index, uint64_t bound)
+{
+    uint64_t place;
+    tri_rng_fill_permute(rng, index, 1, bound, &place);
     return place;
 }

@@ -30,8 +30,10 @@ float tri_rng_normal(tri_rng rng, uint64_t index);
 uint64_t tri_rng_below(tri_rng rng, uint64_t index, uint64_t bound);
 /* Fills out[i] with tri_rng_uniform(rng, first + i); four numbers a block, so faster than one by one, same values. */
 void tri_rng_fill_uniform(tri_rng rng, uint64_t first, uint64_t count, float *out);
-/* A permutation of [0, count) as a pure function: where position `index` goes. Feistel network with cycle walking, so
+/* A permutation of [0, bound) as a pure function: where position `index` goes. Feistel network with cycle walking, so
  * that no table is needed. */
-uint64_t tri_rng_permute(tri_rng rng, uint64_t index, uint64_t count);
+uint64_t tri_rng_permute(tri_rng rng, uint64_t index, uint64_t bound);
+/* Fills out[i] with tri_rng_permute(rng, first + i, bound); first + count <= bound. Faster than one by one. */
+void tri_rng_fill_permute(tri_rng rng, uint64_t first, uint64_t count, uint64_t bound, uint64_t *out);
 
 #endif

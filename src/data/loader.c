@@ -193,17 +193,21 @@ static tri_status make_slots(tri_loader *loader, const tri_data_config *config)
     return TRI_OK;
 }
 
-/* Where samples k to k + count - 1 lie of those that shard s of this worker takes in the epoch. All entries of the
- * table are asked for before the first is read. */
+/* Where samples k to k + count - 1 lie of those that shard s of this worker takes in the epoch. Entries of a table are
+ * all asked for before the first is read. */
 static void find_places(const tri_loader *loader, int64_t epoch, int64_t s, int64_t k, int64_t count, int64_t *places)
 {
-    const int64_t *table = loader->held->places + loader->part_first[s];
-    for (int64_t i = 0; i < count; i++) {
-        places[i] = tri_sampler_order(&loader->setup.sampler, epoch, loader->setup.first_shard + s, k + i);
-        __builtin_prefetch(table + places[i]);
-    }
+    const tri_held *held = loader->held;
+    const int64_t *table = held->places + loader->part_first[s];
+    tri_sampler_orders(&loader->setup.sampler, epoch, loader->setup.first_shard + s, k, count, places);
     for (int64_t i = 0; i < count; i++)
+        __builtin_prefetch(table + places[i]);
+    for (int64_t i = 0; i < count; i++) {
         places[i] = table[places[i]];
+        __builtin_prefetch(held->indices + places[i]);
+        if (held->targets != NULL)
+            __builtin_prefetch(held->targets + (size_t)places[i] * loader->target_nbytes);
+    }
 }
 
 /* Shuffled samples lie far apart: their bytes are asked for some samples ahead. */

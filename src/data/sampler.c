@@ -52,12 +52,24 @@ int64_t tri_sampler_part_index(const tri_sampler *sampler, int64_t shard, int64_
     return step * sampler->batch + before + (k - step * rows);
 }
 
+void tri_sampler_orders(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t first, int64_t count,
+                        int64_t *order)
+{
+    if (!sampler->shuffle) {
+        for (int64_t i = 0; i < count; i++)
+            order[i] = first + i;
+        return;
+    }
+    tri_rng rng = {sampler->seed, tri_rng_stream("data order", (uint64_t)epoch, (uint64_t)shard)};
+    tri_rng_fill_permute(rng, (uint64_t)first, (uint64_t)count, (uint64_t)tri_sampler_part_count(sampler, shard),
+                         (uint64_t *)order);
+}
+
 int64_t tri_sampler_order(const tri_sampler *sampler, int64_t epoch, int64_t shard, int64_t k)
 {
-    if (!sampler->shuffle)
-        return k;
-    tri_rng rng = {sampler->seed, tri_rng_stream("data order", (uint64_t)epoch, (uint64_t)shard)};
-    return (int64_t)tri_rng_permute(rng, (uint64_t)k, (uint64_t)tri_sampler_part_count(sampler, shard));
+    int64_t order;
+    tri_sampler_orders(sampler, epoch, shard, k, 1, &order);
+    return order;
 }
 
 int64_t tri_sampler_steps(const tri_sampler *sampler)
@@ -86,7 +98,8 @@ int64_t tri_sampler_batch(const tri_sampler *sampler, int64_t step, int64_t shar
     int64_t steps = tri_sampler_steps(sampler), epoch = step / steps, in_epoch = step % steps;
     int64_t rows = tri_sampler_rows(sampler, shard), first = in_epoch * rows;
     int64_t rest = tri_sampler_part_count(sampler, shard) - first, count = rest < rows ? rest : rows;
+    tri_sampler_orders(sampler, epoch, shard, first, count, indices);
     for (int64_t i = 0; i < count; i++)
-        indices[i] = tri_sampler_part_index(sampler, shard, tri_sampler_order(sampler, epoch, shard, first + i));
+        indices[i] = tri_sampler_part_index(sampler, shard, indices[i]);
     return count;
 }

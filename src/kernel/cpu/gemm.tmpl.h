@@ -215,6 +215,12 @@ INLINE void tree_body(const int m, const int nv, int n, int64_t leaves, const tr
                       const float *b, float *c, int64_t ldc)
 {
     vec stack[MAX_LEVELS][MR][NV]; /* stack[level]: a finished left subtree of 2^level leaves */
+    UNROLL_ALL
+    for (int i = 0; i < m; i++) {
+        for (int j = 0; j < nv; j++) {
+            __builtin_prefetch(c + i * ldc + j * LANES, 1, 3);
+        }
+    }
     for (int64_t leaf = 0; leaf < leaves; leaf++) {
         vec acc[MR][NV];
         UNROLL_ALL

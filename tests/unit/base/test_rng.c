@@ -160,6 +160,21 @@ static void permutations_are_bijections(void **state)
     tri_free(seen);
 }
 
+static void many_places_are_those_of_each(void **state)
+{
+    (void)state;
+    enum { MOST = 300 };
+    static const uint64_t bounds[] = {1, 2, 37, MOST, UINT64_C(1) << 62};
+    uint64_t places[MOST];
+    for (size_t i = 0; i < TRI_COUNT_OF(bounds); i++) {
+        tri_rng rng = {5, i};
+        uint64_t first = bounds[i] > MOST ? bounds[i] - MOST : bounds[i] / 3, count = bounds[i] - first;
+        tri_rng_fill_permute(rng, first, count, bounds[i], places);
+        for (uint64_t k = 0; k < count; k++)
+            assert_true(places[k] == tri_rng_permute(rng, first + k, bounds[i]));
+    }
+}
+
 static void permutations_of_huge_ranges_stay_in_them(void **state)
 {
     (void)state;
@@ -222,6 +237,7 @@ int main(void)
         cmocka_unit_test(below_reaches_every_value_evenly),
         cmocka_unit_test(filling_gives_the_same_numbers_from_any_start),
         cmocka_unit_test(permutations_are_bijections),
+        cmocka_unit_test(many_places_are_those_of_each),
         cmocka_unit_test(permutations_of_huge_ranges_stay_in_them),
         cmocka_unit_test(small_permutations_are_equally_likely),
         cmocka_unit_test(permutations_leave_no_trace_of_the_order),
