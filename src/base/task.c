@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "base/memory.h"
 
-#define STAT_MOST 4096
+#define STAT_MOST 1024 /* bytes of a line of some fifty numbers */
 
 static bool stat_parse(const char *text, tri_task *out)
 {
@@ -33,7 +32,7 @@ static bool stat_parse(const char *text, tri_task *out)
 
 bool tri_task_look(pid_t process, pid_t thread, tri_task *out)
 {
-    char path[64], *text;
+    char path[64], text[STAT_MOST];
     size_t nbytes;
 
     *out = (tri_task){0};
@@ -43,11 +42,10 @@ bool tri_task_look(pid_t process, pid_t thread, tri_task *out)
         snprintf(path, sizeof path, "/proc/%ld/task/%ld/stat", (long)process, (long)thread);
     else
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
-    if (tri_fs_read(path, STAT_MOST, &text, &nbytes) != TRI_OK)
+    if (tri_fs_read_part(path, 0, text, sizeof text - 1, &nbytes) != TRI_OK)
         return false;
-    bool ok = stat_parse(text, out);
-    tri_free(text);
-    return ok;
+    text[nbytes] = '\0';
+    return stat_parse(text, out);
 }
 
 bool tri_task_any_busy(pid_t process)

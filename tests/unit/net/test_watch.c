@@ -240,25 +240,24 @@ static void who_computes_for_long_on_a_full_machine_is_not_lost(void **state)
 
 /* ---- what the kernel says of a process is read while it goes on */
 
-static pid_t goes_on; /* 0: nobody; when its state is asked for, it goes on, beats, and sleeps again */
+static _Atomic pid_t goes_on; /* 0: nobody; when its state is asked for, it goes on, beats, and sleeps again */
 
-tri_status __real_tri_fs_read(const char *path, uint64_t limit_nbytes, char **data, size_t *nbytes);
-tri_status __wrap_tri_fs_read(const char *path, uint64_t limit_nbytes, char **data, size_t *nbytes);
-tri_status __wrap_tri_fs_read(const char *path, uint64_t limit_nbytes, char **data, size_t *nbytes)
+tri_status __real_tri_fs_read_part(const char *path, uint64_t at, void *bytes, size_t room, size_t *got);
+tri_status __wrap_tri_fs_read_part(const char *path, uint64_t at, void *bytes, size_t room, size_t *got);
+tri_status __wrap_tri_fs_read_part(const char *path, uint64_t at, void *bytes, size_t room, size_t *got)
 {
     char start[32];
 
     snprintf(start, sizeof start, "/proc/%d/", (int)goes_on);
-    tri_status status = __real_tri_fs_read(path, limit_nbytes, data, nbytes);
+    tri_status status = __real_tri_fs_read_part(path, at, bytes, room, got);
     if (goes_on == 0 || strncmp(path, start, strlen(start)) != 0)
         return status;
     kill(goes_on, SIGCONT);
     goes_on = 0;
     do {
-        tri_free(*data);
         tri_sleep_ns(50 * TRI_NS_PER_MS);
-        status = __real_tri_fs_read(path, limit_nbytes, data, nbytes);
-    } while (status == TRI_OK && !strstr(*data, ") S "));
+        status = __real_tri_fs_read_part(path, at, bytes, room, got);
+    } while (status == TRI_OK && !memmem(bytes, *got, ") S ", 4));
     return status;
 }
 
