@@ -91,7 +91,7 @@ void tri_console_step(tri_console *console, const tri_step_record *record)
     char left[32], line[256], figures[128];
     snprintf(line, sizeof(line), "epoch %lld/%lld  step %lld/%lld  loss %.4f%s  %s left",
              (long long)(record->step / console->steps_per_epoch + 1), (long long)console->epochs, (long long)done,
-             (long long)console->steps, record->loss, print_figures(console, record, figures),
+             (long long)console->steps, record->known_loss, print_figures(console, record, figures),
              print_seconds(left_s, left));
     char spark[TRI_SPARK_NBYTES];
     if (tri_log_format_now() == TRI_LOG_JSON) {

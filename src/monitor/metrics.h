@@ -16,7 +16,8 @@
 typedef struct tri_step_record {
     int64_t step;                       /* from 0 */
     double epoch;                       /* 1.25: a quarter into the second */
-    double loss, lr, grad_norm;         /* grad_norm NaN: not computed */
+    double loss, lr, grad_norm;         /* loss NaN: no target here counted; grad_norm NaN: not computed */
+    double known_loss;                  /* of the newest step that has one, for people */
     double samples_per_s, tokens_per_s; /* tokens_per_s NaN: samples are no sequences */
     int64_t sent_bytes;                 /* payload to other ranks since the record before */
     double loss_scale;                  /* that the gradients were made with; NaN: without */

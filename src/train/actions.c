@@ -25,8 +25,8 @@ tri_status tri_job_evaluate_and_tell(tri_job *job)
         snprintf(perplexity, sizeof(perplexity), "  test perplexity %.4g", test->perplexity);
     if (job->console && job->trained_s > 0) /* a run that was over is told by its end */
         tri_console_line(job->console, "epoch %.4g  step %lld  loss %.4f  test loss %.4f%s%s  %.0f samples/s",
-                         job->record.epoch, (long long)job->step, job->record.loss, test->loss, accuracy, perplexity,
-                         job->trained_samples / job->trained_s);
+                         job->record.epoch, (long long)job->step, job->record.known_loss, test->loss, accuracy,
+                         perplexity, job->trained_samples / job->trained_s);
     return tri_job_best_offer(job);
 }
 

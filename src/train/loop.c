@@ -43,6 +43,7 @@ tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out)
     tri_status status = TRI_OK;
     job->saved_step = job->hashed_step = -1;
     job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
+    job->record.known_loss = NAN;
     job->best_loss = INFINITY;
     job->acted = true;
     if (!job->comm)

@@ -206,7 +206,8 @@ static void figures_find(tri_job *job)
     float weight = tail[TRI_TAIL_WEIGHT], scale = job->scale.now > 0 ? (float)job->scale.now : 1.0f;
     wishes_read(job);
     tri_job_used_read(job);
-    job->record.loss = (double)tail[TRI_TAIL_LOSS] / (double)weight;
+    job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
+    job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
     job->moves = (tri_optim_figures){.step = job->step,
                                      .lr = (float)job->record.lr,
                                      .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
@@ -412,6 +413,7 @@ static tri_status step_make(tri_job *job)
     job->roles.step_start_ns = start_ns;
     job->record = (tri_step_record){
         .step = job->step,
+        .known_loss = job->record.known_loss,
         .lr = tri_schedule_rate(&job->config.optim, job->step, job->config.train.epochs * job->steps_per_epoch),
         .grad_norm = NAN};
     tri_log_step_set(job->step);

@@ -10,7 +10,6 @@ import pathlib
 import random
 import re
 import resource
-import resource
 import signal
 import subprocess
 import tempfile
@@ -322,6 +321,16 @@ class Train(unittest.TestCase):
             self.skipTest("the run was over before the signal came")
         self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
         self.assertEqual(self.weights("-n", "2", "--resume", run), one)
+
+    def test_a_step_without_a_sample_has_no_loss_and_people_see_the_last_one(self):
+        """The last batch of an epoch has one sample, of a shard of another rank than the first."""
+        run = pathlib.Path(self.folder.name) / "short"
+        out, err = self.train("-n", "4", "--out", str(run), "parallel.sync=local", "parallel.local_steps=2", "train.batch=8",
+                              "train.epochs=2", "data.synthetic_count=33", "optim.clip_norm=0")
+        self.assertRegex(out + err, r"step 5  loss \d")
+        self.assertNotIn("nan", out + err)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines if line.get("loss", 0) is None], [4, 9])
 
     def test_a_killed_worker_is_named_and_the_others_stop(self):
         process = self.start("-n", "3", "train.epochs=100000")
