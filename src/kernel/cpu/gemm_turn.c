@@ -33,10 +33,12 @@ typedef struct put_arg {
     bool relu;
 } put_arg;
 
-/* Eight samples of eight units; `count` of the units are stored. */
-TRI_LANES_INLINE put_block(const put_arg *v, int64_t sample, int64_t unit, int64_t count)
+/* `samples` of eight samples of eight units; `count` of the units are stored. */
+TRI_LANES_INLINE put_block(const put_arg *v, int64_t sample, int64_t samples, int64_t unit, int64_t count)
 {
     const tri_lanes zero = {0};
+    const bool relu = v->relu;
+    const int64_t ldc = v->ldc;
     tri_lanes block[TRI_LANES], shift = zero;
     if (v->bias != NULL) {
         memcpy(&shift, v->bias + unit, (size_t)count * sizeof(float));
@@ -45,29 +47,36 @@ TRI_LANES_INLINE put_block(const put_arg *v, int64_t sample, int64_t unit, int64
         tri_lanes_load(&block[r], v->from + (unit + r) * v->nr + sample);
     }
     tri_lanes_turn(block);
-    for (int64_t i = 0; i < tri_int64_min(TRI_LANES, v->samples - sample); i++) {
+    float *to = v->to + sample * ldc + unit;
+    for (int64_t i = 0; i < samples; i++) {
         tri_lanes y = block[i];
-        float *to = v->to + (sample + i) * v->ldc + unit;
         if (v->bias != NULL) {
             y += shift;
         }
-        if (v->relu) { /* keeps a NaN */
+        if (relu) { /* keeps a NaN */
             y = (tri_lanes)((tri_lanes_bits)y & ~(y < zero));
         }
         if (count == TRI_LANES) {
-            tri_lanes_store(to, &y);
+            tri_lanes_store(to + i * ldc, &y);
         } else {
-            memcpy(to, &y, (size_t)count * sizeof(float));
+            memcpy(to + i * ldc, &y, (size_t)count * sizeof(float));
         }
     }
 }
 
-/* Units before samples, so that the lines of a sample are filled in one go. */
-TRI_CLONES static void put_turned(const put_arg *v)
+/* Units before samples, so that the lines of a sample are filled in one go. Whole blocks have a loop of their own, of
+ * constants. */
+TRI_CLONES static void put_turned(const put_arg *from)
 {
-    for (int64_t sample = 0; sample < v->samples; sample += TRI_LANES) {
-        for (int64_t unit = 0; unit < v->units; unit += TRI_LANES) {
-            put_block(v, sample, unit, tri_int64_min(TRI_LANES, v->units - unit));
+    const put_arg v = *from; /* what is stored could be part of it, for all that the compiler knows */
+    for (int64_t sample = 0; sample < v.samples; sample += TRI_LANES) {
+        const int64_t samples = tri_int64_min(TRI_LANES, v.samples - sample);
+        int64_t unit = 0;
+        for (; samples == TRI_LANES && unit + TRI_LANES <= v.units; unit += TRI_LANES) {
+            put_block(&v, sample, TRI_LANES, unit, TRI_LANES);
+        }
+        for (; unit < v.units; unit += TRI_LANES) {
+            put_block(&v, sample, samples, unit, tri_int64_min(TRI_LANES, v.units - unit));
         }
     }
 }
