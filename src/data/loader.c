@@ -293,7 +293,7 @@ static void prepare_tile(void *arg, int64_t number)
         marks = tri_sampler_marks_add(
             marks,
             tri_sampler_mark(draw_row(loader, v->slot, s, k + i, input_at(v, place + i), target_at(v, place + i))));
-    if (!draws(loader))
+    if (!draws(loader) && valid > first) /* not behind a short batch */
         find_places(loader, epoch, s, k + first, valid - first, places);
     for (int64_t i = first; !draws(loader) && i < valid; i++) {
         if (keeps_input(loader))

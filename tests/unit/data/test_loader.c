@@ -231,6 +231,38 @@ static void an_epoch_holds_every_image_as_stored(void **state)
     drop_folder(folder);
 }
 
+/* The last batch of an epoch ends before a shard's second tile begins. */
+static void shards_of_more_than_a_tile_end_with_a_short_batch(void **state)
+{
+    (void)state;
+    char *folder = image_folder();
+    tri_data_config config = config_at(folder, "none");
+    for (int64_t batch = 17; batch < COUNT; batch++)
+        for (int64_t shards = 1; shards <= 2; shards++) {
+            tri_dataset *dataset;
+            tri_loader *loader;
+            tri_loader_batch loaded;
+            const int64_t steps = (COUNT + batch - 1) / batch;
+            const tri_loader_setup setup = {.sampler = {99, COUNT, batch, shards, true},
+                                            .shard_count = shards,
+                                            .rows_max = (batch + shards - 1) / shards,
+                                            .training = true,
+                                            .end_step = 2 * steps};
+            int64_t rows = 0;
+            assert_int_equal(tri_dataset_open(&config, false, &dataset), TRI_OK);
+            assert_int_equal(tri_loader_open(dataset, &config, &setup, &loader), TRI_OK);
+            for (int64_t step = 0; step < 2 * steps; step++) {
+                assert_int_equal(tri_loader_next(loader, &loaded), TRI_OK);
+                for (int64_t s = 0; s < shards; s++)
+                    rows += loaded.rows[s];
+            }
+            assert_int_equal(rows, 2 * COUNT);
+            tri_loader_close(loader);
+            tri_dataset_close(dataset);
+        }
+    drop_folder(folder);
+}
+
 static void moves_and_mirrors_are_windows_of_the_padded_image(void **state)
 {
     (void)state;
@@ -615,6 +647,7 @@ int main(void)
         cmocka_unit_test(seeking_equals_skipping),
         cmocka_unit_test(parts_of_a_batch_are_what_it_is_made_of),
         cmocka_unit_test(an_epoch_holds_every_image_as_stored),
+        cmocka_unit_test(shards_of_more_than_a_tile_end_with_a_short_batch),
         cmocka_unit_test(moves_and_mirrors_are_windows_of_the_padded_image),
         cmocka_unit_test(figures_of_the_data_set_are_applied),
         cmocka_unit_test(samples_that_no_model_can_eat_are_named),
