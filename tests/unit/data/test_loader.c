@@ -236,7 +236,7 @@ static void shards_of_more_than_a_tile_end_with_a_short_batch(void **state)
 {
     (void)state;
     char *folder = image_folder();
-    tri_data_config config = config_at(folder, "none");
+    tri_data_config config = config_at(folder, "auto");
     for (int64_t batch = 17; batch < COUNT; batch++)
         for (int64_t shards = 1; shards <= 2; shards++) {
             tri_dataset *dataset;
