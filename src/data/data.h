@@ -53,6 +53,12 @@ extern const tri_option_table tri_data_options; /* section "data" */
 typedef struct tri_dataset tri_dataset;
 struct tri_tokenizer;
 
+/* Samples that an embedding reads: they become i32, all others f32. */
+static inline bool tri_is_whole(tri_dtype dtype)
+{
+    return dtype == TRI_I32 || dtype == TRI_I64;
+}
+
 typedef struct tri_dataset_info {
     int64_t count;                 /* samples */
     tri_shape sample;              /* images: H W C */
@@ -174,6 +180,7 @@ typedef struct tri_loader_setup {
     int64_t rows_max;                 /* samples a shard is padded to */
     bool training;                    /* augmentation on */
     bool skips_input, skips_target;   /* nobody reads them here */
+    int64_t rows;                     /* of the embedding that reads whole numbers: they are below; 0: not known */
     int64_t first_step;               /* where to begin: resume is this one number */
     int64_t end_step;                 /* after the last one */
     tri_held *held; /* borrowed: has the samples of an earlier loader, of any parts, and keeps those of this one when it

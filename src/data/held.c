@@ -165,20 +165,33 @@ static tri_status rows_place(tri_held *held, held_plan *plan)
     return TRI_OK;
 }
 
-/* Floats must be finite, tokens must fit 32 bits. */
-static tri_status rows_check(const tri_normalizer *normalizer, const unsigned char *samples, const int64_t *indices,
-                             int64_t count)
+/* Whole numbers must fit 32 bits, and be rows of the embedding that reads them (rows 0: whatever it has). */
+static tri_status numbers_check(const tri_normalizer *normalizer, int64_t rows, const unsigned char *samples,
+                                const int64_t *indices, int64_t count)
+{
+    const int64_t each = normalizer->count, low = rows > 0 ? 0 : INT32_MIN, high = rows > 0 ? rows - 1 : INT32_MAX;
+    for (int64_t i = 0; i < count * each; i++) {
+        const int64_t number = normalizer->from == TRI_I64 ? ((const int64_t *)(const void *)samples)[i]
+                                                           : ((const int32_t *)(const void *)samples)[i];
+        if (number >= low && number <= high)
+            continue;
+        if (rows > 0)
+            return tri_fail(TRI_EFORMAT, "sample %" PRId64 " holds %" PRId64 ", the embedding has rows 0 to %" PRId64,
+                            indices[i / each], number, high);
+        return tri_fail(TRI_EFORMAT, "sample %" PRId64 " holds the token %" PRId64 ", want 32 bits", indices[i / each],
+                        number);
+    }
+    return TRI_OK;
+}
+
+/* Floats must be finite. */
+static tri_status rows_check(const tri_normalizer *normalizer, int64_t rows, const unsigned char *samples,
+                             const int64_t *indices, int64_t count)
 {
     const int64_t each = normalizer->count;
     const tri_dtype dtype = normalizer->from;
-    if (dtype == TRI_I64) {
-        const int64_t *tokens = (const int64_t *)(const void *)samples;
-        for (int64_t i = 0; i < count * each; i++)
-            if (tokens[i] < INT32_MIN || tokens[i] > INT32_MAX)
-                return tri_fail(TRI_EFORMAT, "sample %" PRId64 " holds the token %" PRId64 ", want 32 bits",
-                                indices[i / each], tokens[i]);
-        return TRI_OK;
-    }
+    if (tri_is_whole(dtype))
+        return numbers_check(normalizer, rows, samples, indices, count);
     if (dtype != TRI_F32 && dtype != TRI_F64 && dtype != TRI_F16)
         return TRI_OK;
     float *values = alloc_array(each, sizeof(float));
@@ -197,7 +210,7 @@ static tri_status rows_check(const tri_normalizer *normalizer, const unsigned ch
 }
 
 /* A data set reads samples and targets; what nobody wants goes at once. */
-static tri_status rows_read(tri_held *held, tri_dataset *dataset, const tri_normalizer *normalizer,
+static tri_status rows_read(tri_held *held, tri_dataset *dataset, const tri_normalizer *normalizer, int64_t rows,
                             const held_plan *plan)
 {
     const int64_t *indices = held->indices + plan->kept;
@@ -216,7 +229,7 @@ static tri_status rows_read(tri_held *held, tri_dataset *dataset, const tri_norm
     if (status == TRI_OK)
         status = tri_dataset_read(dataset, indices, plan->missing, samples, targets);
     if (status == TRI_OK)
-        status = rows_check(normalizer, samples, indices, plan->missing);
+        status = rows_check(normalizer, rows, samples, indices, plan->missing);
     if (held->samples == NULL)
         tri_free(samples);
     if (held->targets == NULL)
@@ -249,7 +262,7 @@ static tri_status change(tri_held *held, tri_dataset *dataset, const tri_normali
         TRI_TRY(rows_keep(held, plan));
     TRI_TRY(rows_resize(held, plan, setup));
     TRI_TRY(rows_place(held, plan));
-    return rows_read(held, dataset, normalizer, plan);
+    return rows_read(held, dataset, normalizer, setup->rows, plan);
 }
 
 tri_status tri_held_change(tri_held *held, tri_dataset *dataset, const tri_normalizer *normalizer,

@@ -35,7 +35,7 @@ static void fill_table(tri_normalizer *normalizer, bool unit)
 tri_status tri_normalizer_init(tri_normalizer *normalizer, const tri_dataset_info *info, const tri_data_config *config)
 {
     const char *how = config->normalize;
-    bool bytes = info->dtype == TRI_U8, tokens = info->dtype == TRI_I32 || info->dtype == TRI_I64;
+    bool bytes = info->dtype == TRI_U8, tokens = tri_is_whole(info->dtype);
     bool automatic = strcmp(how, "auto") == 0, none = strcmp(how, "none") == 0;
     int64_t known = tokens ? 0 : known_channels(info);
     memset(normalizer, 0, sizeof(*normalizer));

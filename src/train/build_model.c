@@ -8,14 +8,49 @@
 #include "base/memory.h"
 #include "train/job.h"
 
-static tri_status check_samples(const tri_model *model, const tri_dataset_info *info)
+static tri_status check_samples(const tri_value_spec *input, const tri_dataset_info *info)
 {
-    const tri_value_spec *input = tri_vector_at(&model->values, (size_t)model->input);
     char wanted[96], found[96];
-    if (tri_shape_count(input->sample) == tri_shape_count(info->sample))
+    if (tri_shape_count(input->sample) != tri_shape_count(info->sample))
+        return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
+                        tri_shape_print(input->sample, wanted), tri_shape_print(info->sample, found));
+    if (tri_is_whole(input->dtype) && !tri_is_whole(info->dtype))
+        return tri_fail(TRI_ECONFIG, "the model begins with an embedding and wants i32 or i64, the samples are %s",
+                        tri_dtype_name(info->dtype));
+    if (!tri_is_whole(input->dtype) && tri_is_whole(info->dtype))
+        return tri_fail(TRI_ECONFIG,
+                        "the model wants real numbers or bytes, the samples are %s, as an embedding reads them: want "
+                        "them stored as f32, or a model that begins with an embedding",
+                        tri_dtype_name(info->dtype));
+    return TRI_OK;
+}
+
+static tri_status check_targets(const tri_value_spec *target, const tri_dataset_info *info)
+{
+    char wanted[96], found[96];
+    if (tri_shape_count(target->sample) == tri_shape_count(info->target) && target->dtype == info->target_dtype)
         return TRI_OK;
-    return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data has %s",
-                    tri_shape_print(input->sample, wanted), tri_shape_print(info->sample, found));
+    return tri_fail(TRI_ECONFIG, "the model wants targets of shape %s (%s) for a sample, the data has %s (%s)",
+                    tri_shape_print(target->sample, wanted), tri_dtype_name(target->dtype),
+                    tri_shape_print(info->target, found), tri_dtype_name(info->target_dtype));
+}
+
+static tri_status check_data(const tri_model *model, const tri_dataset_info *info)
+{
+    TRI_TRY(check_samples(tri_vector_at(&model->values, (size_t)model->input), info));
+    return check_targets(tri_vector_at(&model->values, (size_t)model->target), info);
+}
+
+/* Rows of the embedding that reads the samples; 0: none does, or other ranks have some of them. */
+static int64_t find_rows(const tri_model *model)
+{
+    int64_t rows = 0;
+    for (size_t n = 0; n < model->nodes.count && model->split.parts <= 1; n++) {
+        const tri_node *node = tri_vector_at(&model->nodes, n);
+        if (node->op == TRI_OP_EMBEDDING && node->input[0] == model->input)
+            rows = ((const tri_param_spec *)tri_vector_at(&model->params, (size_t)node->param[0]))->shape.dim[0];
+    }
+    return rows;
 }
 
 static tri_status graph_config(const tri_job *job, tri_graph_config *config)
@@ -109,7 +144,8 @@ static void batch_size(tri_job *job, const tri_model *model)
 static tri_status store_build(tri_job *job, const tri_model *model)
 {
     TRI_TRY(tri_model_check(model));
-    TRI_TRY(check_samples(model, &job->info));
+    TRI_TRY(check_data(model, &job->info));
+    job->sample_rows = find_rows(model);
     batch_size(job, model);
     TRI_TRY(tri_tensors_init(model, &job->tensors));
     job->frozen = tri_alloc_zero(model->params.count, sizeof(bool));

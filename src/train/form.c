@@ -68,6 +68,17 @@ static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *fo
     if (tri_shape_count(found->sample) != tri_shape_count(info->sample))
         return tri_fail(TRI_ECONFIG, "the model wants samples of shape %s, the data to evaluate has %s",
                         tri_shape_print(info->sample, wanted), tri_shape_print(found->sample, text));
+    if (tri_is_whole(found->dtype) != tri_is_whole(info->dtype))
+        return tri_fail(TRI_ECONFIG, "the model was made for samples of %s, the data to evaluate has %s",
+                        tri_dtype_name(info->dtype), tri_dtype_name(found->dtype));
+    if ((found->dtype == TRI_U8) != (info->dtype == TRI_U8) && strcmp(job->config.data.normalize, "none") != 0)
+        return tri_fail(TRI_ECONFIG,
+                        "the model was made for samples of %s, the data to evaluate has %s, which data.normalize %s "
+                        "normalises in another way: want the same type",
+                        tri_dtype_name(info->dtype), tri_dtype_name(found->dtype), job->config.data.normalize);
+    if (!tri_shape_equal(found->target, info->target) || found->target_dtype != info->target_dtype)
+        return tri_fail(TRI_ECONFIG, "the model wants targets of shape %s, the data to evaluate has %s",
+                        tri_shape_print(info->target, wanted), tri_shape_print(found->target, text));
     if (found->classes > info->classes || (found->classes == 0) != (info->classes == 0))
         return tri_fail(TRI_ECONFIG, "the model knows %lld classes, the data to evaluate has %lld",
                         (long long)info->classes, (long long)found->classes);
@@ -91,6 +102,7 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
                               .first_shard = job->test.first_shard,
                               .shard_count = job->test.shard_count,
                               .rows_max = job->rows,
+                              .rows = job->sample_rows,
                               .training = false,
                               .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
                               .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),
@@ -153,6 +165,7 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
                               .first_shard = job->first_shard,
                               .shard_count = job->shard_count * parts,
                               .rows_max = job->rows,
+                              .rows = job->sample_rows,
                               .training = true,
                               .skips_input = job->pipeline && !tri_pipeline_reads_input(job->pipeline),
                               .skips_target = job->pipeline && !tri_pipeline_reads_target(job->pipeline),

@@ -11,6 +11,7 @@ import random
 import re
 import resource
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -55,6 +56,13 @@ MESHES = [
     (4, "pipeline=2 sync=zero3"),
     (8, "data=2 tensor=2 pipeline=2 sync=zero1"),
 ]
+
+
+def npy_write(path, kind, shape, values):
+    """An array as numpy.save writes it; kind: "<f4", "<i4", "|u1"."""
+    head = repr({"descr": kind, "fortran_order": False, "shape": tuple(shape)}).encode().ljust(117) + b"\n"
+    body = struct.pack(f"<{len(values)}{ {'<f4': 'f', '<i4': 'i', '|u1': 'B'}[kind] }", *values)
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + body)
 
 
 def is_held(name):
@@ -517,6 +525,29 @@ class Train(unittest.TestCase):
         _, err = self.train(code=1)
         self.assertEqual(len(self.error_lines(err)), 1, err)
         self.assertIn("train-images-idx3-ubyte", err)
+
+    def test_data_that_the_model_was_not_made_for_are_one_line(self):
+        ids, mlp = "[embedding: {rows: 4, width: 2}, flatten, linear: classes]", "[linear: classes]"
+        three = {"x_train": ("<f4", 2), "y_train": ("<f4", 3), "x_test": ("<f4", 2), "y_test": ("<f4", 3)}
+        classes = {"x_train": ("<f4", 2), "y_train": ("<i4", 0), "x_test": ("<f4", 2), "y_test": ("<i4", 0)}
+        for layers, files, says in (
+            (mlp, {**classes, "x_train": ("<i4", 2)}, "the model wants real numbers or bytes, the samples are i32"),
+            (ids, classes, "the model begins with an embedding and wants i32 or i64, the samples are f32"),
+            ("[linear: 2]", three, r"the model wants targets of shape [2] (f32) for a sample, the data has [3] (f32)"),
+            ("[linear: 3]", {**three, "y_test": ("<f4", 2)}, "the model wants targets of shape [3], the data to evaluate has [2]"),
+            (mlp, {**classes, "x_test": ("|u1", 2)}, "the model was made for samples of f32, the data to evaluate has u8"),
+            (ids.replace("4", "3"), {**classes, "x_train": ("<i4", 2), "x_test": ("<i4", 2)}, "holds 3, the embedding has rows 0 to 2"),
+        ):
+            folder = pathlib.Path(self.folder.name) / "odd"
+            folder.mkdir(exist_ok=True)
+            for name, (kind, width) in files.items():
+                npy_write(folder / f"{name}.npy", kind, (40, width) if width else (40,), [i % 4 for i in range(40 * max(1, width))])
+            (folder / "odd.yaml").write_text(f"model: {{layers: {layers}}}\ndata: {{path: {folder}}}\n"
+                                             "train: {batch: 8, shards: 4, epochs: 1}\noptim: {lr: 0.1}\n")
+            done = subprocess.run([TRIREME, "train", "odd.yaml", "--out", "out"], cwd=folder, text=True, capture_output=True)
+            self.assertIn(done.returncode, (1, 2), done.stdout + done.stderr)
+            self.assertEqual(len(self.error_lines(done.stderr)), 1, done.stderr)
+            self.assertIn(says, done.stderr)
 
     def test_a_data_file_cut_short_while_it_is_read_is_named(self):
         data = pathlib.Path(self.folder.name, "npy")
