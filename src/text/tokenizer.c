@@ -72,6 +72,21 @@ int64_t tri_tokenizer_count(const tri_tokenizer *tokenizer)
     return tri_vocabulary_count(&tokenizer->names);
 }
 
+bool tri_tokenizer_same(const tri_tokenizer *left, const tri_tokenizer *right)
+{
+    const int64_t count = tri_tokenizer_count(left);
+    if (tri_tokenizer_count(right) != count)
+        return false;
+    for (int32_t id = 0; id < count; id++) {
+        size_t nbytes = 0, other_nbytes = 0;
+        const char *token = tri_tokenizer_token(left, id, &nbytes);
+        const char *other = tri_tokenizer_token(right, id, &other_nbytes);
+        if (!token != !other || (token && (nbytes != other_nbytes || memcmp(token, other, nbytes) != 0)))
+            return false;
+    }
+    return true;
+}
+
 int32_t tri_tokenizer_end(const tri_tokenizer *tokenizer)
 {
     return tokenizer->end;

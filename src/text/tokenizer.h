@@ -41,6 +41,8 @@ tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 const char *tri_tokenizer_kind(const tri_tokenizer *tokenizer);
 /* One more than the greatest id. */
 int64_t tri_tokenizer_count(const tri_tokenizer *tokenizer);
+/* Whether each id is the same token in both. */
+bool tri_tokenizer_same(const tri_tokenizer *left, const tri_tokenizer *right);
 /* The token that ends a text: <|endoftext|>, <|end_of_text|>, </s>, <eos>, the first that is there; -1: none. */
 int32_t tri_tokenizer_end(const tri_tokenizer *tokenizer);
 /* The id of a token by its text as the vocabulary writes it; -1: none. */

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "generate/source.h"
 #include "text/tokenizer.h"
 #include "train/job.h"
 #include "train/looks.h"
@@ -85,9 +86,38 @@ static tri_status check_evaluated(const tri_job *job, const tri_dataset_info *fo
     return TRI_OK;
 }
 
+/* Whether ids mean the same to the data and to who trained the weights at `path`; so they do where either does not
+ * say. Rank 0. */
+static tri_status tokens_compare(const char *path, const tri_dataset *dataset, bool *same)
+{
+    tri_tokenizer *own = NULL;
+    *same = true;
+    if (!dataset->tokenizer)
+        return TRI_OK;
+    tri_status status = tri_text_tokenizer_find(path, &own);
+    if (status == TRI_OK)
+        *same = tri_tokenizer_same(own, dataset->tokenizer);
+    tri_tokenizer_close(own);
+    return status == TRI_ENOMEM ? status : TRI_OK; /* a damaged one says nothing */
+}
+
+static tri_status check_tokens(const char *path, const tri_dataset *dataset)
+{
+    bool same;
+    TRI_TRY(tokens_compare(path, dataset, &same));
+    if (same)
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG,
+                    "data.tokenizer: the data's tokens are others than those that the weights of %s were trained on: "
+                    "want the path of their tokenizer.json",
+                    path);
+}
+
 static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
 {
     TRI_TRY(check_evaluated(job, &dataset->info));
+    if (job->rank == 0 && job->weights_path[0])
+        TRI_TRY(check_tokens(job->weights_path, dataset));
     if (job->config.train.eval_batches > 0)
         tri_dataset_thin(dataset, job->config.train.eval_batches * job->config.train.batch);
     job->test.sampler = job->sampler;
@@ -282,6 +312,18 @@ static tri_status open_run_folder(tri_job *job)
     return tri_job_used_lead(job);
 }
 
+static tri_status warn_of_tokens(const char *from, const tri_dataset *dataset)
+{
+    bool same;
+    TRI_TRY(tokens_compare(from, dataset, &same));
+    if (!same)
+        tri_log(TRI_LOG_WARN,
+                "model.from %s has a tokenizer.json, and the data have other tokens: the same ids mean something else "
+                "(data.tokenizer)",
+                from);
+    return TRI_OK;
+}
+
 /* What the weights' tokens mean lies beside them: RUN/tokenizer.json. */
 static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
 {
@@ -291,6 +333,10 @@ static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
     snprintf(path, sizeof(path), "%s/tokenizer.json", job->run_folder);
     if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
         return TRI_OK;
+    if (job->step > 0)
+        TRI_TRY(check_tokens(job->run_folder, dataset));
+    else if (job->config.from)
+        TRI_TRY(warn_of_tokens(job->config.from, dataset));
     TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
     return tri_tokenizer_save(dataset->tokenizer, path);
 }

@@ -294,6 +294,7 @@ struct tri_job {
     int64_t first_shard, shard_count;        /* of this rank */
     int64_t rows;                            /* samples of a shard, at most */
     size_t input_nbytes, target_nbytes;      /* of one shard of the loader's batch */
+    char weights_path[1200];                 /* of who looks at a trained model: its checkpoint; empty: who trains */
     int64_t sample_rows;                     /* of the embedding that reads the samples; 0: not known */
     tri_tree_part parts[TRI_TREE_MAX_PARTS]; /* this rank's shards as whole subtrees, from shard 0 of the batch */
     int part_count;

@@ -130,6 +130,7 @@ static tri_status build(tri_job *job, const tri_trained_setup *setup)
     TRI_TRY(status);
     TRI_TRY(info_find(job, setup->trained, &info));
     job->forward_only = true;
+    snprintf(job->weights_path, sizeof(job->weights_path), "%s", setup->trained->checkpoint);
     if (setup->rows > 0) {
         job->rows = setup->rows;
         job->waves.shards = 1;

@@ -549,6 +549,28 @@ class Train(unittest.TestCase):
             self.assertEqual(len(self.error_lines(done.stderr)), 1, done.stderr)
             self.assertIn(says, done.stderr)
 
+    def test_a_text_of_other_characters_is_not_taken_for_that_of_the_weights(self):
+        folder = pathlib.Path(self.folder.name)
+        (folder / "one.txt").write_text("the same tokens " * 200)
+        (folder / "other.txt").write_text("THE SAME TOKENS " * 200)
+        self.config.write_text(f"model: {{name: gpt2, n_layer: 1, n_head: 2, n_embd: 16}}\ndata: {{path: {folder}/one.txt, context: 16}}\n"
+                               "train: {batch: 8, steps: 10}\noptim: {name: adamw, lr: 0.01}\n")
+        self.train("--out", str(folder / "run"))
+        kept = (folder / "run/tokenizer.json").read_bytes()
+        says = "the data's tokens are others than those that the weights of"
+        _, err = self.train("--resume", str(folder / "run"), f"data.path={folder}/other.txt", "train.steps=12", code=2)
+        self.assertIn(says, err)
+        self.assertEqual((folder / "run/tokenizer.json").read_bytes(), kept)
+        evaluate = [TRIREME, "eval", str(folder / "run"), f"data.path={folder}/other.txt"]
+        done = subprocess.run(evaluate, text=True, capture_output=True)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn(says, done.stderr)
+        (folder / "part.txt").write_text("the same " * 200)
+        done = subprocess.run([*evaluate, f"data.path={folder}/part.txt", f"data.tokenizer={folder}/run/tokenizer.json"], text=True,
+                              capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.train("--resume", str(folder / "run"), "train.steps=12")
+
     def test_a_data_file_cut_short_while_it_is_read_is_named(self):
         data = pathlib.Path(self.folder.name, "npy")
         data.mkdir()
