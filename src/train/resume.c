@@ -120,6 +120,8 @@ static tri_status load_all(tri_job *job, const char *path, int64_t *step, uint64
         job->guard.loss = manifest.guard_loss;
         job->guard.steps = manifest.guard_steps;
         job->guard.acts = manifest.guard_acts;
+        if (strcmp(job->bits, "reproducible") == 0) /* what led here has the last word */
+            snprintf(job->bits, sizeof(job->bits), "%s", manifest.bits);
     }
     tri_job_slices_close(&slices);
     return status;
@@ -304,6 +306,8 @@ tri_status tri_job_resume(tri_job *job, const char *run_folder)
     TRI_TRY_IN(loaded(job, status, true, &step), "while resuming %s", run_folder);
     TRI_TRY(tri_job_scale_spread(job));
     TRI_TRY(tri_job_guard_spread(job));
+    if (job->world > 1)
+        TRI_TRY(tri_broadcast(job->group, job->bits, sizeof(job->bits), TRI_U8, 0, NULL));
     job->first_step = job->step = job->saved_step = step;
     return tri_job_is_apart(job) ? tri_job_apart_loaded(job) : TRI_OK;
 }

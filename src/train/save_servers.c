@@ -8,6 +8,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -20,12 +21,20 @@
 
 /* --- the plan --- */
 
-static int by_place(const ps_save_row *rows, int64_t count)
+static int by_place(const void *left, const void *right)
 {
+    const ps_save_row *a = left, *b = right;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* Layers that are cut into parts have a tensor's columns one part after the other in the store. */
+static tri_status rows_sort(ps_save_row *rows, int64_t count)
+{
+    qsort(rows, (size_t)count, sizeof(*rows), by_place);
     for (int64_t i = 1; i < count; i++)
         if (rows[i].at < rows[i - 1].at + rows[i - 1].count)
-            return false;
-    return true;
+            return tri_fail(TRI_EINTERNAL, "two tensors share a place in the store");
+    return TRI_OK;
 }
 
 /* Runs of elements that are neighbours in the store and in a tensor; rows NULL: only counted. */
@@ -61,7 +70,7 @@ static tri_status plan_make(const save_work *work, ps_save_plan *plan, ps_save_r
     (void)rows_make(work, *rows);
     plan->rows = *rows;
     plan->row_count = count;
-    return by_place(*rows, count) ? TRI_OK : tri_fail(TRI_EINTERNAL, "tensors do not ascend in the store");
+    return rows_sort(*rows, count);
 }
 
 /* --- asking --- */

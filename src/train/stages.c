@@ -58,7 +58,8 @@ static tri_status cut_by_cost(tri_job *job, const tri_model *model, const tri_gr
     if (measured && job->rank == 0)
         TRI_TRY(tri_sections_measure(model, graph, MEASURE_S, sections));
     TRI_TRY(tri_stages_choose(sections, job->mesh.pipeline, (int)job->config.parallel.chunks, stages));
-    if (!measured || !job->comm)
+    /* Costs differ where a tensor rank has more words of the vocabulary than another. */
+    if (!job->comm || (!measured && job->mesh.tensor == 1))
         return TRI_OK;
     return tri_broadcast(job->group, stages->first_node, count + 1, TRI_I32, 0, NULL);
 }

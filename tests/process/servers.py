@@ -67,6 +67,14 @@ class Servers(unittest.TestCase):
             found = self.weights("-n", str(workers), "--servers", str(servers), f"ps.replicas={replicas}")
             self.assertEqual(found, alone, f"{workers} workers, {servers} servers, {replicas} replicas")
 
+    def test_layers_in_parts_are_saved_by_servers(self):
+        cut = ("model.hidden=[24]", "parallel.tensor_parts=4", "train.steps=10")
+        (self.path / "run.yaml").write_text(re.sub(r"model:.*?\ndata:", "model: {name: mlp, hidden: [24]}\ndata:", CONFIG, flags=re.S))
+        alone = self.weights("--out", "alone", *cut)
+        self.assertEqual(self.weights("-n", "2", "--servers", "2", "--out", "apart", "ps.block_kib=16", *cut), alone)
+        done = subprocess.run([TRIREME, "eval", "apart"], cwd=self.path, text=True, capture_output=True)
+        self.assertIn(alone, done.stdout, done.stderr)
+
     def test_encrypted_lines_and_half_a_run(self):
         alone = self.weights("--out", "alone")
         self.run_it("-n", "2", "--servers", "2", "comm.encrypt=on", "train.steps=20", "--out", "half")

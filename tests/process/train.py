@@ -202,6 +202,24 @@ class Train(unittest.TestCase):
                 self.assertEqual(self.weights("-n", str(ranks), *args, *more), one, f"{ranks} ranks, {layout} {more}")
 
     @unittest.skipIf(has_address_sanitizer(), "no limit of addresses with AddressSanitizer")
+    def test_stages_of_tensor_ranks_with_unequal_parts_of_a_vocabulary_are_cut_alike(self):
+        llama = "{name: llama, hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 8, intermediate_size: 32}"
+        for model, classes, words in ((llama, 19, []), ("{name: gpt2, n_layer: 2, n_head: 2, n_embd: 16, checkpoint: true}", 5,
+                                                        ["parallel.schedule=interleaved", "parallel.chunks=2"])):
+            self.config.write_text(f"model: {model}\ndata: {{name: synthetic, synthetic_tokens: true, synthetic_count: 22, "
+                                   f"classes: {classes}, synthetic_width: 16}}\ntrain: {{batch: 8, shards: 4, epochs: 1, threads: 1}}\n"
+                                   "parallel: {tensor_parts: 2}\n")
+            self.assertEqual(self.weights("-n", "6", "parallel.tensor=2", "parallel.pipeline=3", *words), self.weights(), model)
+
+    def test_what_was_not_reproducible_stays_so(self):
+        run = f"{self.folder.name}/any"
+        why = "bits: not reproducible (comm.order is any)"
+        out, err = self.train("-n", "3", "comm.order=any", "--out", run, "train.steps=10")
+        self.assertIn(why, out + err)
+        for ranks in ("2", "1"):
+            out, err = self.train("-n", ranks, "--resume", run, "comm.order=canonical", f"train.steps={14 - int(ranks)}")
+            self.assertIn(why, out + err)
+
     def test_a_model_that_is_too_big_for_one_worker_trains_on_four(self):
         # 32.6 M parameters: weights, gradients and Adam's state are 522 MB, a quarter of them 130.
         self.config.write_text(f"model: {{name: mlp, hidden: {[1024] * 32}}}\n"
