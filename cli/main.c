@@ -105,6 +105,16 @@ static void arenas_limit(void)
 #endif
 }
 
+/* What somebody asked for and did not get is a failure. train and launch have it in files too: these go on. */
+static int output_end(const char *command, int code)
+{
+    const bool kept = strcmp(command, "train") == 0 || strcmp(command, "launch") == 0;
+    if (kept || (fflush(stdout) == 0 && !ferror(stdout)))
+        return code;
+    fprintf(stderr, "error: what belongs on standard output could not be written there\n");
+    return code != 0 ? code : 1;
+}
+
 int main(int argc, char **argv)
 {
     arenas_limit();
@@ -114,7 +124,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help(stdout);
-        return 0;
+        return output_end("help", 0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         puts("trireme " TRI_VERSION);
@@ -125,6 +135,6 @@ int main(int argc, char **argv)
         return tri_command_fail(TRI_ECONFIG);
     for (const tri_command *command = tri_commands; command->name; command++)
         if (strcmp(command->name, argv[1]) == 0)
-            return command->run(argc - 1, argv + 1);
+            return output_end(command->name, command->run(argc - 1, argv + 1));
     return unknown_command(argv[1]);
 }

@@ -172,7 +172,12 @@ static tri_status work_run(tri_tune_work *work, const char *path)
     fprintf(stderr, "tune: %lld trials (%d known), %d at once, in %s\n", (long long)work->sweep.tune.trials,
             tri_trials_count(&work->trials), work->tuner.slot_count, work->folder);
     TRI_TRY(sweep_run(work));
-    return given.json ? TRI_OK : tri_tune_report(work, false);
+    if (!given.json)
+        TRI_TRY(tri_tune_report(work, false));
+    if (tri_trials_count(&work->trials) > 0 && !tri_trials_best(&work->trials, &work->sweep))
+        return tri_fail(TRI_EIO, "no trial came to a %s: %s/log has what each has said", work->sweep.tune.metric,
+                        work->folder);
+    return TRI_OK;
 }
 
 tri_status tri_tune_open(const char *folder, tri_tune_work *work)

@@ -206,8 +206,9 @@ tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t nbytes, con
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return tri_fail(TRI_ENOMEM, "%s: no memory for a YAML parser", origin);
+    const size_t mark = nbytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* some editors begin with it */
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)(nbytes > 0 ? text : ""), nbytes);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)(nbytes > 0 ? text + mark : ""), nbytes - mark);
     builder b = {.arena = arena, .origin = origin};
     tri_status status = builder_run(&b, &parser);
     yaml_parser_delete(&parser);

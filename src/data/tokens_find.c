@@ -3,6 +3,7 @@
  * tokens_find.c: which files of tokens belong together: shards of ours, of llm.c (NAME_train_000001.bin) and nanoGPT's
  * train.bin and val.bin.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/tokens.h"
@@ -26,6 +27,34 @@ static bool is_named(const char *name, bool validation)
         return strncmp(name, validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING,
                        strlen(validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING)) == 0;
     return ends_in(name, ".bin") && strstr(name, validation ? "val" : "train") != NULL;
+}
+
+/* The number before a name's ending, and how long it is; 0: there is none. */
+static int number_length(const char *name, long *number)
+{
+    const char *end = strrchr(name, '.');
+    int length = 0;
+    while (end != NULL && end - length > name && end[-length - 1] >= '0' && end[-length - 1] <= '9' && length < 9)
+        length++;
+    *number = length > 0 ? strtol(end - length, NULL, 10) : -1;
+    return length;
+}
+
+/* Shards are numbered in a row: one that is not there was lost, and nobody would notice. */
+static tri_status check_row(const char *folder, char *const *paths, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        long before, number;
+        const char *left = base_name(paths[i - 1]), *right = base_name(paths[i]);
+        const size_t length = (size_t)number_length(left, &before), other = (size_t)number_length(right, &number);
+        const size_t start = (size_t)(strrchr(left, '.') != NULL ? strrchr(left, '.') - left : 0) - length;
+        if (length == 0 || length != other || strlen(left) != strlen(right) || strncmp(left, right, start) != 0 ||
+            strcmp(left + start + length, right + start + length) != 0 || number <= before + 1)
+            continue;
+        return tri_fail(TRI_EFORMAT, "%s: %.*s%0*ld%s is not there, but %s is", folder, (int)start, left, (int)length,
+                        before + 1, left + start + length, right);
+    }
+    return TRI_OK;
 }
 
 static tri_status find_in_folder(const char *folder, bool validation, char ***paths, size_t *count)
@@ -82,8 +111,16 @@ tri_status tri_tokens_find(const char *path, bool validation, char ***paths, siz
 {
     *paths = NULL;
     *count = 0;
-    if (tri_fs_is_folder(path))
-        return find_in_folder(path, validation, paths, count);
+    if (tri_fs_is_folder(path)) {
+        TRI_TRY(find_in_folder(path, validation, paths, count));
+        tri_status status = check_row(path, *paths, *count);
+        if (status != TRI_OK) {
+            tri_fs_list_free(*paths, *count);
+            *paths = NULL;
+            *count = 0;
+        }
+        return status;
+    }
     if (validation)
         return find_sibling(path, paths, count);
     *paths = tri_alloc(sizeof(char *));

@@ -256,11 +256,16 @@ static tri_status write_head(tri_job *job)
 }
 
 /* Rank 0: the run folder with the resolved configuration. */
+
+static bool begins(const tri_job *job)
+{
+    return job->step == 0 && job->saved_step != 0;
+}
+
 /* A place of checkpoints is this run's, and those of an earlier one that it does not go on from are set aside. */
 static tri_status place_open(const tri_job *job, const char *folder, bool further)
 {
-    bool begins = job->step == 0 && job->saved_step != 0;
-    if (begins && !(further && tri_checkpoint_is_others(folder, job->run_folder)))
+    if (begins(job) && !(further && tri_checkpoint_is_others(folder, job->run_folder)))
         TRI_TRY(tri_checkpoint_set_aside(folder));
     return further ? tri_checkpoint_own(folder, job->run_folder) : TRI_OK;
 }
@@ -278,6 +283,11 @@ static tri_status places_open(const tri_job *job)
             status = TRI_OK;
         }
         tri_free(folder);
+    }
+    if (status == TRI_OK && begins(job)) {
+        char best[1200];
+        snprintf(best, sizeof(best), "%s/best", job->run_folder);
+        status = tri_checkpoint_set_aside(best);
     }
     return status;
 }

@@ -589,6 +589,18 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.train("--resume", str(folder / "run"), "train.steps=12")
 
+    def test_the_best_of_an_earlier_run_is_set_aside(self):
+        run = pathlib.Path(self.folder.name) / "kept"
+        best = lambda: json.loads((run / "best/best.json").read_text())
+        self.train("--out", str(run), "checkpoint.keep_best=true")
+        first = best()
+        self.train("--out", str(run), "optim.lr=0.00001", "train.epochs=1")
+        self.assertFalse((run / "best").exists())
+        self.train("--resume", str(run), "optim.lr=0.00001", "train.epochs=2", "checkpoint.keep_best=true")
+        self.assertGreater(best()["test_loss"], first["test_loss"])
+        aside = [path for path in run.glob("*/best.json") if path.parent.name != "best"]
+        self.assertEqual([json.loads(path.read_text()) for path in aside], [first])
+
     def test_a_data_file_cut_short_while_it_is_read_is_named(self):
         data = pathlib.Path(self.folder.name, "npy")
         data.mkdir()

@@ -82,6 +82,14 @@ static void a_document_becomes_a_tree_with_lines(void **state)
     tri_arena_fini(&arena);
 }
 
+static void a_mark_of_utf_8_is_passed_over(void **state)
+{
+    (void)state;
+    tri_arena arena = {0};
+    assert_true(same(parsed(&arena, "\xef\xbb\xbf# first\na: 1\nb: [2]\n"), parsed(&arena, "# first\na: 1\nb: [2]\n")));
+    tri_arena_fini(&arena);
+}
+
 static void an_empty_document_is_an_empty_map(void **state)
 {
     (void)state;
@@ -282,6 +290,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_document_becomes_a_tree_with_lines),
+        cmocka_unit_test(a_mark_of_utf_8_is_passed_over),
         cmocka_unit_test(an_empty_document_is_an_empty_map),
         cmocka_unit_test(hostile_documents_are_refused_with_a_reason),
         cmocka_unit_test(depth_nodes_and_keys_have_limits),

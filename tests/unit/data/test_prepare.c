@@ -202,9 +202,27 @@ static void characters_of_all_texts_are_one_vocabulary(void **state)
     drop_folder(folder);
 }
 
+static void a_shard_that_is_lost_is_named(void **state)
+{
+    (void)state;
+    char *folder = make_folder(), path[1100], **paths;
+    size_t count;
+    static const char *const names[] = {"train-00000.tokens", "train-00001.tokens", "train-00003.tokens"};
+    for (size_t i = 0; i < TRI_COUNT_OF(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_int_equal(tri_fs_write_atomic(path, "", 0), TRI_OK);
+        tri_status wanted = i < 2 ? TRI_OK : TRI_EFORMAT;
+        assert_int_equal(tri_tokens_find(folder, false, &paths, &count), wanted);
+        tri_fs_list_free(paths, count);
+    }
+    assert_non_null(strstr(tri_last_error(), "train-00002.tokens is not there, but train-00003.tokens is"));
+    drop_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shard_that_is_lost_is_named),
         cmocka_unit_test(any_number_of_threads_writes_the_same_bytes),
         cmocka_unit_test(documents_follow_each_other_with_their_boundaries),
         cmocka_unit_test(what_fails_leaves_nothing),

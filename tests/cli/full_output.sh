@@ -1,0 +1,9 @@
+trireme --help >/dev/full
+echo "exit $?"
+trireme sim all_reduce --json >/dev/full
+echo "exit $?"
+printf 'model: {name: mlp, hidden: [4]}\ndata: {name: synthetic, synthetic_count: 64}\ntrain: {steps: 2}\n' >c.yaml
+trireme train c.yaml --out run >/dev/full 2>/dev/full
+echo "exit $?"
+trireme eval run --json >/dev/full
+echo "exit $?"
