@@ -30,6 +30,10 @@ static tri_status check_one_piece(const tri_job *job)
         return tri_fail(TRI_ECONFIG, "%s: train.shards_at_once 0 (all), got %lld of up to %lld", wants,
                         (long long)train->shards_at_once,
                         (long long)((train->shards + job->mesh.data - 1) / job->mesh.data));
+    if (job->elastic.on && train->shards_at_once > 0 && train->shards_at_once < train->shards)
+        return tri_fail(TRI_ECONFIG,
+                        "%s: with --elastic train.shards_at_once 0 (all), got %lld of %lld that may fall to one", wants,
+                        (long long)train->shards_at_once, (long long)train->shards);
     if (tri_sync_is_apart(&job->config.parallel) || job->servers.client)
         return tri_fail(TRI_ECONFIG, "%s: another parallel.sync than %s, where each works for itself", wants,
                         job->config.parallel.sync);
