@@ -126,6 +126,10 @@ tri_status tri_trace_ask(const char *run, const char *steps_given, const char *w
     snprintf(traces, sizeof(traces), "%.1100s/traces", run);
     if (tri_fs_is_folder(traces))
         TRI_TRY(tri_fs_list(traces, &before, &count));
+    if (!found.pid)
+        fprintf(stderr,
+                "trace: no rank of %s is on this machine: rank 0, wherever it is, has %lld s to answer (--wait)\n", run,
+                (long long)wait_s);
     tri_status status = found.pid ? tri_ask_send(found.pid, (int)steps) : file_leave(run, steps, left);
     if (status == TRI_OK)
         status = wait_for(traces, before, count, wait_s, path);

@@ -210,12 +210,22 @@ static bool loss_is_none(const tri_job *job)
     return !isfinite(job->record.loss) && job->sync->tail[TRI_TAIL_WEIGHT] != 0;
 }
 
+/* Of one that is none: the sign of a NaN says nothing. */
+static const char *loss_text(const tri_job *job)
+{
+    return isnan(job->record.loss) ? "nan" : job->record.loss > 0 ? "inf" : "-inf";
+}
+
 tri_status tri_job_guard_loss(const tri_job *job)
 {
     if (!loss_is_none(job) || job->scale.now > 0 || job->guard.on_nonfinite != TRI_GUARD_STOP)
         return TRI_OK;
-    return tri_fail(TRI_ENUMERIC, "the loss of step %lld is %f: the learning rate (optim.lr, now %g) may be too high",
-                    (long long)job->step, job->record.loss, job->record.lr);
+    if (job->step == job->first_step) /* nothing has moved yet */
+        return tri_fail(TRI_ENUMERIC,
+                        "the loss of step %lld is %s: samples, targets or the weights to begin with are too large",
+                        (long long)job->step, loss_text(job));
+    return tri_fail(TRI_ENUMERIC, "the loss of step %lld is %s: the learning rate (optim.lr, now %g) may be too high",
+                    (long long)job->step, loss_text(job), job->record.lr);
 }
 
 /* Steps that are left out are not among those that others are compared with. */
@@ -247,7 +257,7 @@ tri_status tri_job_guard_judge(tri_job *job, double norm)
     if (!loss_is_none(job) && isfinite(norm))
         return spike_judge(job);
     if (loss_is_none(job))
-        snprintf(what, sizeof(what), "the loss of step %lld is %f", (long long)job->step, job->record.loss);
+        snprintf(what, sizeof(what), "the loss of step %lld is %s", (long long)job->step, loss_text(job));
     else
         snprintf(what, sizeof(what), "the gradient of step %lld is no number, its norm is %f", (long long)job->step,
                  norm);
