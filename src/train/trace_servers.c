@@ -14,6 +14,7 @@
 
 #define ROWS_MOST 32768 /* of a note */
 #define WAIT_MS   5000  /* for workers that are not as far */
+#define BSP_MS    1000  /* where they are, and make no further step meanwhile: who has not heard by then cannot */
 #define LOOK_MS   5
 
 /* Before the rows of a note. */
@@ -115,7 +116,8 @@ tri_status tri_job_trace_give(tri_job *job, int64_t tag, const tri_trace_rank *o
 /* Workers are as far at different times. Those that do not come are left out. */
 static tri_status notes_await(tri_job *job, int64_t tag, tri_string *all)
 {
-    const int64_t until_ns = tri_deadline_after_ms(WAIT_MS);
+    const bool together = tri_ps_consistency(&job->config.ps) == PS_BSP;
+    const int64_t until_ns = tri_deadline_after_ms(together ? BSP_MS : WAIT_MS);
     for (int count = 0; count < job->servers.workers - 1; tri_sleep_ns(LOOK_MS * TRI_NS_PER_MS)) {
         TRI_TRY(tri_ps_client_note(job->servers.client, PS_SUBJECT_TRACE, tag, NULL, 0, NULL, &count));
         if (count >= job->servers.workers - 1 || tri_now_ns() >= until_ns)
@@ -166,6 +168,8 @@ tri_status tri_job_trace_servers(tri_job *job, int64_t tag, int64_t since_ns, in
     for (const void *text; status == TRI_OK && (text = tri_ps_note_next(&all, &at, &head));)
         if (head.worker > 0 && head.worker < (uint32_t)count && !workers[head.worker].rows)
             status = note_keep(&head, text, servers, &workers[head.worker], late);
+    for (int w = 1; w < count; w++) /* it may hear of a window that is further ahead */
+        *late = *late || !workers[w].rows;
     tri_string_fini(&all);
     return status;
 }

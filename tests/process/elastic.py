@@ -345,7 +345,7 @@ class Elastic(Runs):
             (["-n", "2", "--elastic", "1:9"], "want at most train.shards workers, 8"),
             (["-n", "2", "--elastic", "1:8", "--servers", "1"], "--elastic goes without --servers"),
             (["-n", "2", "--elastic", "1:8", "parallel.sync=local", "parallel.outer_delay=1"], "parallel.outer_delay 0"),
-            (["-n", "2", "--elastic", "1:8", "model.sync_batch_norm=true", "train.shards_at_once=2"], "with --elastic train.shards_at_once 0"),
+            (["-n", "4", "--elastic", "2:8", "model.sync_batch_norm=true", "train.shards_at_once=2"], "with --elastic train.shards_at_once 0"),
             (["-n", "2", "--elastic", "1:8", "parallel.tensor=2"], "wants parallel.tensor_parts"),
             (["-n", "2", "--elastic", "1:8", "parallel.pipeline=auto"], "both auto: give one of them a number"),
             (["-n", "4", "--elastic", "1:8", "parallel.sync=zero1", "parallel.zero_ranks=2"], "parallel.zero_ranks all so far, got 2"),
