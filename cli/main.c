@@ -105,14 +105,15 @@ static void arenas_limit(void)
 #endif
 }
 
-/* What somebody asked for and did not get is a failure. train and launch have it in files too: these go on. */
+/* What somebody asked for and did not get is a failure, if none was told before. train and launch have it in files too:
+ * these go on. */
 static int output_end(const char *command, int code)
 {
     const bool kept = strcmp(command, "train") == 0 || strcmp(command, "launch") == 0;
-    if (kept || (fflush(stdout) == 0 && !ferror(stdout)))
+    if (kept || code != 0 || (fflush(stdout) == 0 && !ferror(stdout)))
         return code;
     fprintf(stderr, "error: what belongs on standard output could not be written there\n");
-    return code != 0 ? code : 1;
+    return 1;
 }
 
 int main(int argc, char **argv)
@@ -128,7 +129,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         puts("trireme " TRI_VERSION);
-        return 0;
+        return output_end("--version", 0);
     }
     tri_fs_cut_catch();
     if (tri_say_begin() != TRI_OK)

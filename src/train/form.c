@@ -255,8 +255,7 @@ static tri_status write_head(tri_job *job)
     return tri_metrics_write_head(job->metrics, job->step, job->trace_id, span);
 }
 
-/* Rank 0: the run folder with the resolved configuration. */
-
+/* A run in whose folder an earlier one may have left its own. */
 static bool begins(const tri_job *job)
 {
     return job->step == 0 && job->saved_step != 0;
@@ -292,6 +291,7 @@ static tri_status places_open(const tri_job *job)
     return status;
 }
 
+/* Rank 0: the run folder with the resolved configuration. */
 static tri_status open_run_folder(tri_job *job)
 {
     if (job->rank != 0 || !job->run_folder)
