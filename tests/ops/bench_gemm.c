@@ -5,7 +5,7 @@
  *
  * bench_gemm [word [threads [rounds [f32|bf16]]]]: shapes whose name contains the word; 1 thread, 7 rounds, taken in
  * turns; medians. Ours is the whole op: packing and the canonical tree over shards included. Where a type is named,
- * oneDNN alone: lines of "shape pass FLOPs seconds" for bench/share.
+ * oneDNN alone: lines of "shape pass FLOPs seconds" for bench/share, those of attention's products too.
  */
 #include <immintrin.h>
 #include <omp.h>
@@ -157,6 +157,19 @@ static void peer_memory(peer *p, int i, int name, const_dnnl_primitive_desc_t pd
     must(dnnl_memory_create(&p->arg[i].memory, md, engine, p->data[i]), "a memory");
 }
 
+static void peer_make(peer *p, const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *c)
+{
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_desc_t pd;
+    must(dnnl_matmul_desc_init(&desc, a, b, NULL, c), "matmul");
+    must(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL), "matmul");
+    must(dnnl_primitive_create(&p->primitive, pd), "matmul");
+    peer_memory(p, 0, DNNL_ARG_SRC, pd, dnnl_query_src_md, 0);
+    peer_memory(p, 1, DNNL_ARG_WEIGHTS, pd, dnnl_query_weights_md, 0);
+    peer_memory(p, 2, DNNL_ARG_DST, pd, dnnl_query_dst_md, 0);
+    dnnl_primitive_desc_destroy(pd);
+}
+
 static void peer_open(peer *p, const op_run *r, int pass, bool half)
 {
     const tri_op_desc *d = &r->kernel.desc;
@@ -168,15 +181,37 @@ static void peer_open(peer *p, const op_run *r, int pass, bool half)
     const dnnl_memory_desc_t a = form(m, k, type, pass == WEIGHT ? dnnl_ba : dnnl_ab);
     const dnnl_memory_desc_t b = form(k, n, type, pass == WEIGHT ? dnnl_ab : dnnl_format_tag_any);
     const dnnl_memory_desc_t c = form(m, n, pass == WEIGHT ? dnnl_f32 : type, dnnl_ab);
-    dnnl_matmul_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    must(dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c), "matmul");
-    must(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL), "matmul");
-    must(dnnl_primitive_create(&p->primitive, pd), "matmul");
-    peer_memory(p, 0, DNNL_ARG_SRC, pd, dnnl_query_src_md, 0);
-    peer_memory(p, 1, DNNL_ARG_WEIGHTS, pd, dnnl_query_weights_md, 0);
-    peer_memory(p, 2, DNNL_ARG_DST, pd, dnnl_query_dst_md, 0);
-    dnnl_primitive_desc_destroy(pd);
+    peer_make(p, &a, &b, &c);
+}
+
+/* Attention of the small GPT: all heads of all samples, and the six products of one head. Each head's rows lie
+ * together, and oneDNN forms whole squares of places by places, of which a causal model needs half. */
+enum { HEADS = 16 * 6, PLACES = 256, WIDTH = 64, HEAD_PRODUCTS = 6 };
+
+typedef struct head_product {
+    int pass;
+    int64_t m, k, n;
+    bool a_turned, b_turned;
+} head_product;
+
+static const head_product head_products[HEAD_PRODUCTS] = {
+    {FORWARD, PLACES, WIDTH, PLACES, false, true},  /* scores = q k' */
+    {FORWARD, PLACES, PLACES, WIDTH, false, false}, /* y = p v */
+    {INPUT, PLACES, WIDTH, PLACES, false, true},    /* dp = dy v' */
+    {INPUT, PLACES, PLACES, WIDTH, true, false},    /* dv = p' dy */
+    {INPUT, PLACES, PLACES, WIDTH, false, false},   /* dq = ds k */
+    {INPUT, PLACES, PLACES, WIDTH, true, false},    /* dk = ds' q */
+};
+
+static void peer_open_heads(peer *p, const head_product *h, bool half)
+{
+    const dnnl_data_type_t type = half ? dnnl_bf16 : dnnl_f32;
+    dnnl_memory_desc_t a, b, c;
+    const dnnl_format_tag_t tag[2] = {dnnl_abc, dnnl_acb};
+    must(dnnl_memory_desc_init_by_tag(&a, 3, (dnnl_dims_t){HEADS, h->m, h->k}, type, tag[h->a_turned]), "a layout");
+    must(dnnl_memory_desc_init_by_tag(&b, 3, (dnnl_dims_t){HEADS, h->k, h->n}, type, tag[h->b_turned]), "a layout");
+    must(dnnl_memory_desc_init_by_tag(&c, 3, (dnnl_dims_t){HEADS, h->m, h->n}, type, dnnl_abc), "a layout");
+    peer_make(p, &a, &b, &c);
 }
 #else
 #error "bench_gemm is written for oneDNN 2.x"
@@ -297,6 +332,31 @@ static void bench_peer(const op_case *c, int threads, int rounds)
     op_close(&run);
 }
 
+/* The same of attention: the products of a pass together. */
+static void bench_peer_heads(bool half, int rounds)
+{
+    for (int pass = FORWARD; pass <= INPUT; pass++) {
+        double flops = 0, seconds = 0;
+        for (int i = 0; i < HEAD_PRODUCTS; i++) {
+            const head_product *h = &head_products[i];
+            if (h->pass != pass) {
+                continue;
+            }
+            double times[MAX_ROUNDS];
+            peer other = {0};
+            peer_open_heads(&other, h, half);
+            time_runs(NULL, &other, pass);
+            for (int round = 0; round < rounds; round++) {
+                times[round] = time_runs(NULL, &other, pass);
+            }
+            flops += 2.0 * HEADS * (double)(h->m * h->k * h->n);
+            seconds += median(times, rounds);
+            peer_close(&other);
+        }
+        printf("nano.heads %s %.0f %.9f\n", pass_names[pass], flops, seconds);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "", *type = argc > 4 ? argv[4] : NULL;
@@ -315,6 +375,9 @@ int main(int argc, char **argv)
         if (strstr(c.name, word) != NULL) {
             bench_peer(&c, threads, rounds);
         }
+    }
+    if (type != NULL && strstr("nano.heads", word) != NULL) {
+        bench_peer_heads(type[0] == 'b', rounds);
     }
     for (int half = 0; half < 2 && type == NULL; half++) {
         const double peak = peak_measure(half, threads);

@@ -8,7 +8,7 @@
 
 #include "kernel/cpu/lanes.h"
 
-#define PASS         INT64_C(768) /* of k, at most: a tile's rows of A stay in L1, and C is seldom passed over */
+#define PASS         INT64_C(3072) /* of k, at most: passing over C costs more than rows of A that do not stay in L1 */
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B in one pass, reused for all rows of a task */
 #define ROW_TILES    16                   /* register tiles of rows in one task, at most */
 #define LINE         16                   /* elements of a cache line */
