@@ -50,8 +50,7 @@ static const char *cannot(const tri_call *call)
 
 static double cost_us(const tri_price *price, int ranks, double nbytes)
 {
-    return tri_log_ceil(ranks) * (price->latency_us + nbytes * (price->us_per_byte + price->us_per_byte_reduced)) +
-           price->message_us;
+    return tri_log_ceil(ranks) * (price->latency_us + nbytes * (price->us_per_byte + price->us_per_byte_reduced));
 }
 
 const tri_algorithm tri_all_reduce_by_doubling = {

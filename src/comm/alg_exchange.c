@@ -104,8 +104,8 @@ static const char *cannot(const tri_call *call)
 
 static double cost_us(const tri_price *price, int ranks, double nbytes)
 {
-    return price->latency_us +
-           (ranks - 1) * (price->message_us + nbytes * (price->us_per_byte + price->us_per_byte_reduced));
+    return price->latency_us + (ranks - 2) * price->message_us +
+           (ranks - 1) * nbytes * (price->us_per_byte + price->us_per_byte_reduced);
 }
 
 const tri_algorithm tri_all_reduce_by_exchange = {

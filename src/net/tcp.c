@@ -3,7 +3,7 @@
  * tcp.c: ranks of different machines: one or more TCP connections between each two.
  *
  * Sockets never block; poll() waits. How many connections a link has is decided by whoever dials, once it knows how
- * far the other is. Buffers of the kernel are left to its autotuning.
+ * far the other is. Buffers of the kernel are left to its autotuning but on near links (tcp_meet.c).
  */
 #include <errno.h>
 #include <limits.h>
@@ -138,17 +138,6 @@ static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_pl
     return true;
 }
 
-/* The shortest of a connection, microseconds; 0: not known. */
-static unsigned round_trip_us(int fd)
-{
-    struct tcp_info info = {.tcpi_min_rtt = 0};
-    socklen_t nbytes = sizeof info;
-
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &nbytes) == 0 && info.tcpi_min_rtt != UINT_MAX
-               ? info.tcpi_min_rtt
-               : 0;
-}
-
 /* Near, one connection moves as much as several. Far, each begins slowly and grows with every round trip, and does so
  * again after a pause: several begin so many times faster. And each interface that the user named has one. */
 static int tcp_strands(void *arg, int fd)
@@ -158,7 +147,7 @@ static int tcp_strands(void *arg, int fd)
     struct rlimit limit;
 
     if (strands == 0) {
-        strands = round_trip_us(fd) < FAR_US ? 1 : FAR_STRANDS;
+        strands = tri_tcp_round_trip_us(fd) < FAR_US ? 1 : FAR_STRANDS;
         for (const char *at = tcp->config->interface; strands < TRI_STRANDS_MAX && (at = strchr(at, ',')); at++)
             strands++;
     }
@@ -246,7 +235,7 @@ static void tcp_describe(const tri_transport *transport, int peer, char *text, s
     int count = 0;
 
     for (int strand = 0; strand < link->strands; strand++) {
-        unsigned us = round_trip_us(link->fds[strand]);
+        unsigned us = tri_tcp_round_trip_us(link->fds[strand]);
         int at = 0;
 
         least_us = us < least_us ? us : least_us;
@@ -268,7 +257,7 @@ static int64_t tcp_round_trip_ns(const tri_transport *transport, int peer)
 {
     const tcp_link *link = &((const tcp_transport *)transport)->links[peer];
 
-    return link->strands == 0 ? 0 : INT64_C(1000) * round_trip_us(link->fds[0]);
+    return link->strands == 0 ? 0 : INT64_C(1000) * tri_tcp_round_trip_us(link->fds[0]);
 }
 
 /* Of several connections the busiest one's time: they are busy together. */
