@@ -17,11 +17,11 @@
 #define KEEP_IDLE_S  15
 #define KEEP_EVERY_S 5
 #define KEEP_COUNT   4
-/* On a link whose round trip is this short so many bytes that wait to be sent are enough for 40 Gbit/s (the kernel takes
- * twice the number). By itself it would let megabytes wait, which leave the caches before they are read: between two
- * namespaces that halves the rate. */
-#define NEAR_US      50
-#define NEAR_NBYTES  (128 << 10)
+/* On a link whose round trip is this short so many bytes that wait to be sent are enough for 40 Gbit/s (the kernel
+ * takes twice the number). By itself it would let megabytes wait, which leave the caches before they are read: between
+ * two namespaces that halves the rate. */
+#define NEAR_US     50
+#define NEAR_NBYTES (128 << 10)
 
 static bool place_find(void *arg, const char *address, int attempt, tri_meeting_place *place)
 {
