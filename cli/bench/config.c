@@ -39,6 +39,19 @@ static tri_status read_dtypes(const char *list, bench_config *config)
     return config->dtype_count ? TRI_OK : tri_fail(TRI_ECONFIG, "--dtype wants at least one type, found ''");
 }
 
+/* Less than one element would be measured as nothing; nothing itself may be asked for. */
+static tri_status check_sizes(const bench_config *config)
+{
+    for (int s = 0; s < config->size_count; s++)
+        for (int t = 0; t < config->dtype_count; t++) {
+            int64_t each = (int64_t)tri_dtype_nbytes(config->dtypes[t]);
+            if (config->sizes[s] > 0 && config->sizes[s] < each)
+                return tri_fail(TRI_ECONFIG, "--sizes: %lld bytes hold no element of %s, which takes %lld",
+                                (long long)config->sizes[s], tri_dtype_name(config->dtypes[t]), (long long)each);
+        }
+    return TRI_OK;
+}
+
 static tri_status read_reduces(const char *list, bench_config *config)
 {
     char word[64];
@@ -59,6 +72,8 @@ static tri_status find_op(const char *name, const bench_op **op)
     const char *names[64] = {"start"};
     size_t count = 1;
     *op = NULL;
+    if (strcmp(name, names[0]) == 0)
+        return tri_fail(TRI_ECONFIG, "'start' is measured by itself: 'trireme bench start'");
     for (const bench_op *row = bench_ops; row->name; row++) {
         names[count++] = row->name;
         if (strcmp(row->name, name) == 0)
@@ -115,6 +130,7 @@ tri_status bench_config_read(const bench_flags *flags, const char *op_names, ben
     TRI_TRY(read_ops(op_names, config));
     TRI_TRY(read_sizes(flags->sizes ? flags->sizes : SIZES_USUAL, config));
     TRI_TRY(read_dtypes(flags->dtype ? flags->dtype : "f32", config));
+    TRI_TRY(check_sizes(config));
     TRI_TRY(read_reduces(flags->reduce ? flags->reduce : "sum", config));
     TRI_TRY(read_effort(flags, config));
     if (flags->memory && strcmp(flags->memory, "group") != 0 && strcmp(flags->memory, "ordinary") != 0)

@@ -22,7 +22,9 @@
 #define FLUSH_NS (5 * TRI_NS_PER_S)
 #define BURY_NS  (2 * TRI_NS_PER_S)
 
-#define SHELL_CODE 255 /* of ssh itself */
+#define SHELL_CODE  255 /* of ssh itself */
+#define CONFIG_CODE 2
+#define PEER_CODE   3
 
 /* The same as an object a line: without "trireme: " and the newline. */
 static void note_object(launch *job, const char *format, va_list args)
@@ -217,10 +219,15 @@ static bool rank_reap(launch *job, launch_rank *rank, siginfo_t *info)
     return true;
 }
 
-/* Which of two failures seen at once is the cause: a signal, then the program's own code, then "lost a peer". */
+/* Which of two failures seen at once is the cause: a signal, then a configuration that cannot be, then another code of
+ * the program's own, then "lost a peer". */
 static int cause_weight(const tri_launch_result *result)
 {
-    return result->signal ? 3 : result->exit_code == 3 ? 1 : result->exit_code ? 2 : 0;
+    if (result->signal)
+        return 4;
+    if (result->exit_code == CONFIG_CODE)
+        return 3;
+    return result->exit_code == PEER_CODE ? 1 : result->exit_code ? 2 : 0;
 }
 
 /* The others need not find out themselves. */
@@ -326,6 +333,15 @@ static bool was_asked(const launch *job, const tri_launch_result *end)
     return job->config->elastic && job->signal_passed && end->exit_code == 128 + SIGINT;
 }
 
+/* One rank found a configuration that cannot be, another lost it as a peer and ended first: the job's code is that of
+ * the configuration, whichever was faster. */
+static void code_settle(launch *job, const tri_launch_result *end)
+{
+    if (job->stopping && job->result->rank >= 0 && job->result->signal == 0 && end->signal == 0 &&
+        end->exit_code == CONFIG_CODE)
+        job->result->exit_code = CONFIG_CODE;
+}
+
 static void ends_check(launch *job)
 {
     tri_launch_result cause = {.rank = -1};
@@ -348,6 +364,7 @@ static void ends_check(launch *job)
             rank_bury(job, rank);
         if (rank_restart(job, rank, end.signal) || others_go_on(job, rank, end.signal))
             continue;
+        code_settle(job, &end);
         if (cause_weight(&end) > cause_weight(&cause))
             cause = end;
     }

@@ -4,4 +4,6 @@ trireme bench all_reduce --memory gpu
 trireme bench all_reduce --seconds 0
 trireme bench all_reduce --seconds 1 --iterations 5
 trireme bench all_reduce,brodcast -n 2
+trireme bench all_reduce --sizes 1k,3
+trireme bench all_reduce,start -n 2
 trireme bench all_reduce --hosts file
