@@ -60,16 +60,20 @@ bool isPlain(const at::Tensor &tensor)
     return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % align == 0;
 }
 
-void want(const at::Tensor &tensor)
+/* A stream takes longer to make than a small message to travel: only where something is wrong. */
+template <class... Words> [[noreturn]] void refuse(const Words &...words)
 {
     std::ostringstream text;
-    if (tensor.layout() != at::kStrided)
-        text << "want a dense tensor, got one of layout " << tensor.layout();
-    else if (!tensor.device().is_cpu())
-        text << "want a tensor on the CPU, got one on " << tensor.device();
-    else
-        return;
+    (text << ... << words);
     raise(TRI_EUNSUPPORTED, text.str());
+}
+
+void want(const at::Tensor &tensor)
+{
+    if (tensor.layout() != at::kStrided)
+        refuse("want a dense tensor, got one of layout ", tensor.layout());
+    if (!tensor.device().is_cpu())
+        refuse("want a tensor on the CPU, got one on ", tensor.device());
 }
 
 double factorOf(const c10d::ReduceOp &op)
@@ -123,16 +127,13 @@ Reduction reductionOf(const c10d::ReduceOp &op, const at::Tensor &tensor)
         reduction.op == TRI_REDUCE_SUM || reduction.op == TRI_REDUCE_AVERAGE || reduction.op == TRI_REDUCE_PREMUL_SUM;
     if (reduction.op == TRI_REDUCE_PREMUL_SUM)
         reduction.factor = factorOf(op);
-    std::ostringstream text;
     if (typeOf(tensor).each == 0)
-        text << "want numbers that can be combined (float64, float32, bfloat16, float16, complex, int64, int32, int8, "
-                "uint8, bool), got "
-             << tensor.scalar_type();
-    else if (tensor.is_complex() && !adds)
-        text << "complex numbers can be added, averaged and multiplied by a factor; got "
-             << tri_reduce_name(reduction.op);
-    if (!text.str().empty())
-        raise(TRI_EUNSUPPORTED, text.str());
+        refuse("want numbers that can be combined (float64, float32, bfloat16, float16, complex, int64, int32, int8, "
+               "uint8, bool), got ",
+               tensor.scalar_type());
+    if (tensor.is_complex() && !adds)
+        refuse("complex numbers can be added, averaged and multiplied by a factor; got ",
+               tri_reduce_name(reduction.op));
     if (tensor.scalar_type() == at::kBool) {
         /* As torch adds them: or, and. */
         if (reduction.op != TRI_REDUCE_AVERAGE && adds)
