@@ -54,7 +54,8 @@ static void a_list_that_is_none_is_named(void **state)
     fails_with((bench_flags){.dtype = "f32,f31"}, "all_reduce", "found 'f32,f31'");
     fails_with((bench_flags){.dtype = "f32,f32,f32,f32,f32,f32,f32,f32,f32"}, "all_reduce", "--dtype wants");
     fails_with((bench_flags){.reduce = "sum,mean"}, "all_reduce", "found 'sum,mean'");
-    fails_with((bench_flags){0}, "all_reduce,start", "there is no benchmark 'start'");
+    fails_with((bench_flags){0}, "all_reduce,start", "'start' is measured by itself");
+    fails_with((bench_flags){.sizes = "0,8,7", .dtype = "f32,f64"}, "all_reduce", "7 bytes hold no element of f64");
 }
 
 static void lists_of_types_and_reductions_keep_their_order(void **state)
