@@ -334,11 +334,11 @@ static bool was_asked(const launch *job, const tri_launch_result *end)
 }
 
 /* One rank found a configuration that cannot be, another lost it as a peer and ended first: the job's code is that of
- * the configuration, whichever was faster. */
+ * the configuration, whichever was faster. Who was asked to stop keeps the code of that. */
 static void code_settle(launch *job, const tri_launch_result *end)
 {
-    if (job->stopping && job->result->rank >= 0 && job->result->signal == 0 && end->signal == 0 &&
-        end->exit_code == CONFIG_CODE)
+    if (job->stopping && !job->signal_passed && job->result->rank >= 0 && job->result->signal == 0 &&
+        end->signal == 0 && end->exit_code == CONFIG_CODE)
         job->result->exit_code = CONFIG_CODE;
 }
 

@@ -16,9 +16,9 @@ from launched import PYPI, TRIREME
 from perfetto import Perfetto, folder_of_interface
 
 CONFIG = """
-model: {name: mlp, hidden: [64]}
-data: {name: synthetic, synthetic_count: 1000}
-train: {batch: 64, shards: 8, epochs: 3, threads: 1}
+model: {name: mlp, hidden: [512, 512]}
+data: {name: synthetic, synthetic_count: 16000}
+train: {batch: 1024, shards: 8, epochs: 3, threads: 1}
 """
 
 
@@ -47,15 +47,13 @@ class Trace(unittest.TestCase):
             own = [event for event in self.events if event["pid"] == rank]
             steps = [event for event in own if event["name"] == "step"]
             self.assertEqual([event["args"]["step"] for event in steps], [5, 6, 7, 8, 9])
-            outside = []  # of each step, what no phase takes: on a busy machine some other process, between two of them
             for step in steps:
                 inside = [e for e in own if e["cat"] == "compute" and e["args"]["step"] == step["args"]["step"]]
                 self.assertLessEqual({"data", "forward", "backward", "waiting", "optimizer"}, {e["name"] for e in inside})
                 for event in inside:
                     self.assertGreaterEqual(event["ts"], step["ts"] - 0.01)
                     self.assertLessEqual(event["ts"] + event["dur"], step["ts"] + step["dur"] + 0.01)
-                outside.append(step["dur"] - sum(e["dur"] for e in inside) - 0.3 * step["dur"])
-            self.assertLess(sorted(outside)[2], 100)
+                self.assertAlmostEqual(step["dur"], sum(e["dur"] for e in inside), delta=0.3 * step["dur"] + 100)
             calls = [event for event in own if event["cat"] == "communication"]
             self.assertTrue(calls and all(event["args"]["bytes"] >= 0 for event in calls))
             self.assertGreater(sum(event["args"]["bytes"] for event in calls), 5 * 4 * 32 * 64)
