@@ -332,13 +332,14 @@ struct tri_job {
     int64_t told_ns;      /* when the last line of a step was written, with monitor.step_every_s */
     tri_metrics *metrics; /* rank 0 with a run folder, else NULL */
     tri_console *console; /* rank 0 with console, else NULL */
+    bool result_told;     /* the run's last lines, by this process */
 };
 
 /* loop.c: a job with its place among the ranks of comm (NULL: alone), and nothing else. */
 tri_status tri_job_create(tri_comm *comm, const char *run_folder, tri_job **out);
 /* Closes what could not be opened; the others hear why. Returns `status`, whose message stays. */
 tri_status tri_job_open_failed(tri_job *job, tri_status status);
-/* The last lines of a run; collective. */
+/* The last lines of a run, once: a generation that ends what is done says nothing again. Collective. */
 tri_status tri_job_print_result(tri_job *job);
 /* TRI_ECANCELED: a signal has ended it, and the step is saved. */
 tri_status tri_job_stopped(const tri_job *job);

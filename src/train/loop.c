@@ -129,8 +129,9 @@ tri_status tri_job_print_result(tri_job *job)
     tri_job_result result;
     TRI_TRY(tri_job_stages_print(job));
     TRI_TRY(tri_job_result_read(job, &result));
-    if (!job->console)
+    if (!job->console || job->result_told)
         return TRI_OK;
+    job->result_told = true;
     if (!isnan(result.test_accuracy))
         tri_console_line(job->console, "test accuracy %.4f", result.test_accuracy);
     else if (!isnan(result.test_loss))

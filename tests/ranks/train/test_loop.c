@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -300,6 +301,35 @@ static void norms_come_every_so_many_steps_or_with_clipping_in_each(void **state
     assert_int_equal(tri_fs_remove(RUN_FOLDER), TRI_OK);
 }
 
+/* --- the last lines --- */
+
+/* One whose worker was lost in the last barrier ends what is done again, in another generation. */
+static void the_result_is_told_once(void **state)
+{
+    (void)state;
+    tri_job *job;
+    char line[200];
+    int told = 0;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(tri_job_open(&(tri_job_setup){.config_text = plain_config, .console = true}, &job), TRI_OK);
+    fflush(stdout);
+    int saved = dup(STDOUT_FILENO);
+    dup2(fileno(file), STDOUT_FILENO);
+    tri_status statuses[2] = {tri_job_run(job), tri_job_print_result(job)};
+    tri_job_close(job);
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    assert_int_equal(statuses[0], TRI_OK);
+    assert_int_equal(statuses[1], TRI_OK);
+    rewind(file);
+    while (fgets(line, sizeof(line), file))
+        told += strstr(line, "weights: xxh3") != NULL;
+    fclose(file);
+    assert_int_equal(told, 1);
+}
+
 /* --- the best checkpoint --- */
 
 static int64_t best_step(void)
@@ -429,6 +459,7 @@ int main(void)
         cmocka_unit_test(thinned_sets_read_every_nth_sample),
         cmocka_unit_test(evaluating_often_and_keeping_the_best_changes_no_weights),
         cmocka_unit_test(norms_come_every_so_many_steps_or_with_clipping_in_each),
+        cmocka_unit_test(the_result_is_told_once),
         cmocka_unit_test(the_best_checkpoint_is_that_with_the_least_loss),
         cmocka_unit_test(the_peak_is_measured_once_for_a_folder),
         cmocka_unit_test(rates_of_tokens_and_operations_follow_from_samples),
