@@ -35,7 +35,7 @@ static void stats_print(tri_ps_client *client)
 /* A run that has lost a server goes on from its own newest checkpoint, or from where it began if that was one. */
 static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, tri_job **job)
 {
-    bool again = tri_ps_client_era(client) > 0, goes_back = words->resume && strcmp(words->resume, words->folder) != 0;
+    bool again = tri_ps_client_era(client) > 0, from_other = words->resume && strcmp(words->resume, words->folder) != 0;
     tri_job_setup setup = {.config = words->config_path,
                            .overrides = words->overrides,
                            .servers = client,
@@ -47,7 +47,7 @@ static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tr
     if (!again || status != TRI_ENOTFOUND)
         return status;
     setup.resume = words->resume;
-    if (goes_back)
+    if (from_other)
         status = tri_job_open(&setup, job);
     return status != TRI_ENOTFOUND
                ? status
@@ -56,6 +56,12 @@ static tri_status job_open(const ps_words *words, const tri_cluster *cluster, tr
                      "a parameter server was lost with what it held, and there is no checkpoint in %s yet to go back "
                      "to: checkpoint.every_steps or every_s makes some, ps.replicas 2 has a copy of everything",
                      words->folder);
+}
+
+/* Without copies a server that is lost before the leader has saved the end takes everybody back. */
+static bool goes_back(const tri_ps_config *ps)
+{
+    return ps->replicas < 2 && tri_ps_consistency(ps) == PS_BSP;
 }
 
 static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps_client *client, int64_t *reached)
@@ -81,8 +87,11 @@ static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps
         (void)(leads ? tri_ps_client_bye(client) : tri_ps_client_await_leader(client));
     if (status != TRI_OK)
         return tri_fail_copy(status, message);
-    if (leads)
+    if (leads) {
+        tri_ps_client_done(client);
         stats_print(client);
+    } else if (goes_back(&words->config->ps))
+        TRI_TRY(tri_ps_client_await_leader(client));
     return tri_ps_client_bye(client);
 }
 
@@ -95,7 +104,7 @@ static tri_status worker_run(const ps_words *words, const tri_cluster *cluster)
         TRI_TRY(tri_ps_join(cluster, &words->config->net, &words->config->ps, &client));
         tri_status status = work(words, cluster, client, &reached);
         snprintf(message, sizeof(message), "%s", tri_last_error());
-        again = status != TRI_OK && tri_ps_client_is_past(client);
+        again = status != TRI_OK && status != TRI_ECANCELED && tri_ps_client_is_past(client);
         tri_ps_client_close(client);
         if (status != TRI_OK && !again)
             return tri_fail_copy(status, message);

@@ -97,6 +97,7 @@ void tri_ps_ask_anew(tri_ps_client *client, int server)
     ps_head head = *client->asked;
     head.request = link->question = ++client->question;
     head.table = link->table;
+    head.extra = client->asked_extras ? client->asked_extras[server] : head.extra;
     tri_ps_queue(client, server, (unsigned)INT32_MAX, &head, client->asked_body);
 }
 
@@ -352,11 +353,18 @@ tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out)
     return status;
 }
 
-tri_status tri_ps_client_bye(tri_ps_client *client)
+void tri_ps_client_done(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
     client->leaving = true;
     client->leave_ns = tri_deadline_after_ms(LEAVE_MS);
+    tri_mutex_unlock(&client->mutex);
+}
+
+tri_status tri_ps_client_bye(tri_ps_client *client)
+{
+    tri_ps_client_done(client);
+    tri_mutex_lock(&client->mutex);
     tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_BYE}, NULL, "goodbye");
     tri_mutex_unlock(&client->mutex);
     if (status == TRI_OK && client->setup.store) /* a server may come back yet, and others wait for the leader */
@@ -364,12 +372,30 @@ tri_status tri_ps_client_bye(tri_ps_client *client)
     return status;
 }
 
+/* Who has closed its table is not refused: it has to look itself. */
+static tri_status era_look(tri_ps_client *client)
+{
+    int64_t era;
+    TRI_TRY(tri_ps_views_era(client->setup.store, 0, &era));
+    tri_mutex_lock(&client->mutex);
+    if (era > client->era) {
+        client->is_past = true;
+        tri_ps_client_fail(client, tri_fail(TRI_EABORT, "a server was lost since the last step"));
+    }
+    tri_status status = client->status;
+    tri_mutex_unlock(&client->mutex);
+    return status;
+}
+
 tri_status tri_ps_client_await_leader(tri_ps_client *client)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
     for (bool left = false; !left && client->setup.store && tri_now_ns() < deadline_ns;
-         tri_sleep_ns(10 * TRI_NS_PER_MS))
+         tri_sleep_ns(10 * TRI_NS_PER_MS)) {
         TRI_TRY(tri_ps_views_has_left(client->setup.store, 0, &left));
+        if (!left)
+            TRI_TRY(era_look(client));
+    }
     return TRI_OK;
 }
 

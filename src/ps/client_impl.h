@@ -50,14 +50,15 @@ struct tri_ps_client {
     bool look;            /* a newer view may be in the store */
     const ps_head *asked; /* a question to all servers, until all have answered */
     const void *asked_body;
-    uint64_t question;      /* number of the latest */
-    tri_ps_dense *dense;    /* NULL: none */
-    struct ps_kv_lines *kv; /* calls about rows (client_kv.h), NULL: none */
-    tri_string stats;       /* of: */
-    tri_string save_why;    /* of the first server that does not save */
-    atomic_bool *save_lost; /* becomes true when a server is lost, NULL: no save is under way */
-    int home;               /* the server of the first block that moves: it chooses and deals; 0: there is none */
-    tri_ps_refill refill;   /* NULL: not this client's to do */
+    const double *asked_extras; /* [servers] `extra` of that question to each; NULL: the same to all */
+    uint64_t question;          /* number of the latest */
+    tri_ps_dense *dense;        /* NULL: none */
+    struct ps_kv_lines *kv;     /* calls about rows (client_kv.h), NULL: none */
+    tri_string stats;           /* of: */
+    tri_string save_why;        /* of the first server that does not save */
+    atomic_bool *save_lost;     /* becomes true when a server is lost, NULL: no save is under way */
+    int home;                   /* the server of the first block that moves: it chooses and deals; 0: there is none */
+    tri_ps_refill refill;       /* NULL: not this client's to do */
     void *refill_arg;
     int64_t era;  /* of the run, when this client was made */
     bool is_past; /* a server has said that another one has begun */

@@ -186,11 +186,11 @@ static void links_cut(tri_ps_client *client)
 static void links_mend(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
-    bool look = client->look, leaving = client->leaving;
-    if (leaving) /* time passes */
+    bool look = client->look, ends = client->leaving || client->status != TRI_OK;
+    if (client->leaving) /* time passes */
         tri_cond_broadcast(&client->moved);
     tri_mutex_unlock(&client->mutex);
-    if (leaving)
+    if (ends)
         return;
     if (look)
         view_look(client);

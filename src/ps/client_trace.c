@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/memory.h"
 #include "ps/client_impl.h"
 
 #define ASKED_TIMES 16
@@ -29,10 +30,20 @@ tri_status tri_ps_clocks_ask(tri_ps_client *client, tri_ps_deeds *of)
     return TRI_OK;
 }
 
+/* By each one's own clock, however long the question is on its way. */
 static tri_status events_ask(tri_ps_client *client, int64_t since_ns, tri_ps_deeds *of)
 {
-    const ps_head head = {.kind = PS_STATS, .flags = PS_FLAG_EVENTS, .clock = tri_now_ns() - since_ns};
-    TRI_TRY(tri_ps_ask_all(client, head, NULL, "what the servers did"));
+    double *since = tri_alloc((size_t)client->setup.servers * sizeof(*since));
+    if (!since)
+        return TRI_ENOMEM;
+    for (int s = 0; s < client->setup.servers; s++)
+        since[s] = (double)(since_ns + of[s].ahead_ns) - (double)of[s].uncertain_ns;
+    client->asked_extras = since;
+    tri_status status =
+        tri_ps_ask_all(client, (ps_head){.kind = PS_STATS, .flags = PS_FLAG_EVENTS}, NULL, "what the servers did");
+    client->asked_extras = NULL;
+    tri_free(since);
+    TRI_TRY(status);
     for (int s = 0; s < client->setup.servers; s++) {
         ps_link *link = &client->links[s];
         if (link->answered != link->question)

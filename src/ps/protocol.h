@@ -13,7 +13,7 @@
 #include "net/post.h"
 #include "tensor/tree.h"
 
-#define PS_VERSION 8
+#define PS_VERSION 9
 /* The text of a table. */
 #define PS_TEXT_LIMIT_NBYTES ((size_t)64 << 20)
 /* A folder and what is saved there. */
@@ -48,8 +48,8 @@ typedef enum ps_kind {
     PS_VALUES,     /* clock, block; body: values */
     PS_PULL_STATE, /* block, extra: number of the optimizer's array -> PS_STATE */
     PS_STATE,
-    PS_STATS, /* -> text for people; with PS_FLAG_TIME: -> clock: the server's, in ns; with PS_FLAG_EVENTS: clock: of
-                 the last so many ns -> body: ps_deed (ps/deed.h); extra: 1: it did more than it remembers */
+    PS_STATS, /* -> text for people; with PS_FLAG_TIME: -> clock: the server's, in ns; with PS_FLAG_EVENTS: extra:
+                 since when, by that -> body: ps_deed (ps/deed.h); extra: 1: it did more than it remembers */
     PS_NOTE,  /* clock: a tag, block: a subject (ps/note.h); body: a note of this worker, or nothing -> clock: how many
                  workers have left one of that tag; with PS_FLAG_ALL body: all of them */
     PS_SAVE, /* clock: a step, extra: version of the view; body: a plan (ps/save.h). The server will write its blocks as

@@ -458,6 +458,7 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
     tri_ps_chain_init(server);
     server->workers = tri_alloc_zero((size_t)setup->workers, sizeof(ps_guest *));
     server->left = tri_alloc_zero((size_t)setup->workers, sizeof(bool));
+    server->joined = tri_alloc_zero((size_t)setup->workers, sizeof(bool));
     tri_post_setup post = {
         .name = "parameter server",
         .config = setup->net,
@@ -469,7 +470,8 @@ tri_status tri_ps_server_open(const tri_ps_server_setup *setup, tri_ps_server **
         .world = setup->world,
         .handlers = {.arg = server, .opened = on_opened, .place = on_place, .letter = on_letter, .closed = on_closed},
     };
-    tri_status status = server->workers && server->left ? ps_view_first(setup->servers, &server->view) : TRI_ENOMEM;
+    bool placed = server->workers && server->left && server->joined;
+    tri_status status = placed ? ps_view_first(setup->servers, &server->view) : TRI_ENOMEM;
     if (status == TRI_OK)
         status = tri_ps_kv_create(setup->workers, &server->kv);
     if (status == TRI_OK)
@@ -552,5 +554,6 @@ void tri_ps_server_close(tri_ps_server *server)
     tri_ps_notes_free(server);
     tri_free(server->workers);
     tri_free(server->left);
+    tri_free(server->joined);
     tri_free(server);
 }

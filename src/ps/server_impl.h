@@ -109,6 +109,7 @@ struct tri_ps_server {
     int refused;        /* of these, who lose their line soon */
     ps_guest **workers; /* [setup.workers] by number, NULL: not here */
     bool *left;         /* [setup.workers] said goodbye */
+    bool *joined;       /* [setup.workers] has opened a table of this era */
     int left_count;
     struct ps_note *notes; /* [PS_SUBJECT_COUNT][setup.workers]; NULL: nobody has left one */
     ps_table *tables[PS_TABLES_MAX];
@@ -117,7 +118,8 @@ struct tri_ps_server {
     ps_save *save;    /* of the latest checkpoint, NULL: there was none */
     ps_spare spares[PS_SPARES];
     int64_t era;               /* tables of earlier ones are of a run that has gone back to a checkpoint since */
-    bool restored;             /* its values are of a checkpoint, and older than the run */
+    bool restored;             /* its values are of a checkpoint, and older than the run, */
+    bool goes_back;            /* which goes back there as a whole */
     uint64_t shared[PS_SLOTS]; /* version of the view that gave the slot to whom this server backs up; 0: none did */
     bool rows_came;            /* workers have changed rows here */
     bool signal_told;          /* that it goes on in spite of one */
@@ -225,7 +227,8 @@ int64_t tri_ps_push_number(const ps_table *table, int64_t clock);
 double tri_ps_rate(const ps_table *table, int64_t step);
 
 /* --- server_restore.c --- */
-/* To be called after each turn: who has left while this server was not there. */
+/* To be called after each turn: who has left while this server was not there. TRI_EPEER: who is left would wait for
+ * one that had ended before all went back. */
 tri_status tri_ps_restored_look(tri_ps_server *server);
 /* The leader has given the values of a checkpoint: what is in them does not count again. next_deal: of the next part,
  * as far as workers have told. */

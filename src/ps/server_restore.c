@@ -7,6 +7,8 @@
  * and begin again as if they were resumed. So nothing of two eras ever meets. Elsewhere the weights have no step that
  * is the same for all, and this server's blocks alone go back.
  */
+#include <string.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "ps/server_impl.h"
@@ -32,27 +34,42 @@ static tri_status left_look(tri_ps_server *server)
     return TRI_OK;
 }
 
+/* Had it left before this era? */
+static bool had_left(const tri_ps_server *server, int worker)
+{
+    return server->left[worker] && !server->joined[worker];
+}
+
+/* A run that goes back wants all its workers. The leader leaves when everything is done: then it need not go back. */
+static tri_status all_are_there(tri_ps_server *server)
+{
+    int before = 0;
+    for (int w = 0; w < server->setup.workers; w++)
+        before += had_left(server, w);
+    if (had_left(server, 0))
+        tri_ps_server_stop(server);
+    if (before == 0 || had_left(server, 0) || tri_stop_signal())
+        return TRI_OK;
+    return tri_fail(TRI_EPEER,
+                    "server %d was lost when %d of %d workers had ended: what it held is lost; --resume goes on from "
+                    "the newest checkpoint",
+                    server->setup.number, before, server->setup.workers);
+}
+
 tri_status tri_ps_server_restore(tri_ps_server *server, bool all)
 {
-    int number = server->setup.number;
-    server->restored = true;
-    TRI_TRY(left_look(server));
-    if (all && server->left_count > 0)
-        return tri_fail(
-            TRI_EPEER,
-            "server %d was lost when %d of %d workers had ended: what it held is lost; --resume goes on from "
-            "the newest checkpoint",
-            number, server->left_count, server->setup.workers);
     int64_t era;
-    TRI_TRY(tri_ps_views_era(server->setup.store, 1, &era));
-    if (!all) {
-        tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: that comes from the newest checkpoint",
-                number);
+    server->restored = true;
+    server->goes_back = all;
+    TRI_TRY(left_look(server));
+    if (all)
+        TRI_TRY(all_are_there(server));
+    if (all && had_left(server, 0))
         return TRI_OK;
-    }
-    server->era = era;
-    tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: all go back to the newest checkpoint",
-            number);
+    TRI_TRY(tri_ps_views_era(server->setup.store, 1, &era));
+    server->era = all ? era : server->era;
+    tri_log(TRI_LOG_WARN, "server %d is here again, without what it held: %s", server->setup.number,
+            all ? "all go back to the newest checkpoint" : "that comes from the newest checkpoint");
     return TRI_OK;
 }
 
@@ -62,7 +79,8 @@ tri_status tri_ps_restored_look(tri_ps_server *server)
     if (!server->restored || now_ns < server->look_ns)
         return TRI_OK;
     server->look_ns = now_ns + LOOK_NS;
-    return left_look(server);
+    TRI_TRY(left_look(server));
+    return server->goes_back ? all_are_there(server) : TRI_OK;
 }
 
 /* Pushes of the steps that the checkpoint has something of do not count: some would count twice. */
@@ -103,4 +121,5 @@ void tri_ps_era_begin(tri_ps_server *server, const ps_guest *but, int64_t era)
     for (int t = 0; t < server->table_count; t++)
         tri_ps_table_destroy(server->tables[t]);
     server->table_count = 0;
+    memset(server->joined, 0, (size_t)server->setup.workers * sizeof(*server->joined));
 }

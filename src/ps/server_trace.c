@@ -52,10 +52,9 @@ void tri_ps_trace_answered(ps_guest *guest, const ps_head *head)
     *asked_ns = 0;
 }
 
-/* Events of the last head->clock ns. */
+/* Events since head->extra ns. */
 static tri_status events_tell(const tri_ps_server *server, ps_guest *guest, const ps_head *head)
 {
-    const int64_t since_ns = tri_now_ns() - head->clock;
     tri_event *events = tri_alloc(EVENTS_MOST * sizeof(*events));
     ps_deed *deeds = tri_alloc_zero(EVENTS_MOST, sizeof(*deeds));
     tri_status status = events && deeds ? TRI_OK : TRI_ENOMEM;
@@ -64,7 +63,7 @@ static tri_status events_tell(const tri_ps_server *server, ps_guest *guest, cons
         const tri_event *event = &events[i];
         const bool pulls = strcmp(event->what, TRI_EVENT_SERVER_PULL) == 0;
         if ((strcmp(event->what, TRI_EVENT_SERVER_PUSH) != 0 && !pulls) || event->rank != server->setup.number ||
-            event->start_ns + event->duration_ns < since_ns)
+            (double)(event->start_ns + event->duration_ns) < head->extra)
             continue;
         deeds[count++] = (ps_deed){.start_ns = event->start_ns,
                                    .duration_ns = event->duration_ns,
@@ -77,7 +76,7 @@ static tri_status events_tell(const tri_ps_server *server, ps_guest *guest, cons
                       .flags = PS_FLAG_EVENTS,
                       .request = head->request,
                       .nbytes = count * sizeof(*deeds),
-                      .extra = found == EVENTS_MOST && events[0].start_ns > since_ns};
+                      .extra = found == EVENTS_MOST && (double)events[0].start_ns > head->extra};
     if (status == TRI_OK)
         tri_ps_answer(guest, &answer, deeds, false);
     tri_free(events);

