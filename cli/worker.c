@@ -38,7 +38,10 @@ tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **a
 tri_status tri_worker_join(const tri_comm_config *config, const tri_net_config *net, double timeout_s, tri_comm **out)
 {
     char label[TRI_LOG_LABEL_NBYTES];
-    TRI_TRY_IN(tri_comm_join_as(config, net, timeout_s, out), "while joining the job");
+    tri_status status = tri_comm_join_as(config, net, timeout_s, out);
+    if (status == TRI_ECONFIG) /* says what is wrong by itself, and is perhaps what another rank found */
+        return status;
+    TRI_TRY_IN(status, "while joining the job");
     snprintf(label, sizeof(label), "rank %d", tri_group_rank(tri_comm_world(*out)));
     tri_log_label_set(label);
     return TRI_OK;
@@ -58,7 +61,8 @@ static void hint_at_cause(tri_comm *comm)
 
 tri_status tri_worker_leave(tri_comm *comm, tri_status status)
 {
-    if (comm && status != TRI_OK)
+    status = comm ? tri_comm_settle(comm, status) : status;
+    if (comm && status != TRI_OK && status != TRI_ECONFIG)
         hint_at_cause(comm);
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());

@@ -148,6 +148,7 @@ tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_co
     if (status != TRI_OK) {
         char message[TRI_ERROR_NBYTES];
         snprintf(message, sizeof(message), "%s", tri_last_error());
+        status = tri_comm_settle(comm, status);
         tri_comm_leave(comm);
         return tri_fail_copy(status, message);
     }

@@ -41,6 +41,9 @@ tri_status tri_comm_sweep(tri_cluster *cluster, int64_t deadline_ns);
 /* tri_comm_join() with these options: the cluster that the environment tells of is joined, and left by
  * tri_comm_leave(). timeout_s: above 0, at most 1e6. */
 tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config *net, double timeout_s, tri_comm **out);
+/* What a rank ends with: a configuration that cannot be is all ranks', whichever found it first. Of a comm that has
+ * failed, which nobody uses any more. */
+tri_status tri_comm_settle(const tri_comm *comm, tri_status status);
 /* One rank of a hub of this process (threads or fibers): no store. */
 tri_status tri_comm_open_hub(tri_hub *hub, int rank, int world, const tri_comm_config *config,
                              const tri_net_config *net, tri_comm **out);

@@ -207,6 +207,7 @@ struct tri_comm {
     bool flight_written;
     int found_origin;       /* of the abort that came from a peer, -1: none */
     tri_status found_cause; /* what it said */
+    tri_status first_cause; /* of the rank that failed first; TRI_OK: nobody has */
 };
 
 /* verbs.c */

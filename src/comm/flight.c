@@ -19,10 +19,11 @@
 #define SYSTEM_FOLDER "/tmp"
 #define NO_RECORD     "none"
 
+/* A configuration that cannot be is no riddle. */
 bool tri_flight_path(const tri_comm *comm, char path[TRI_FLIGHT_PATH_NBYTES])
 {
     const char *folder = comm->flight_folder;
-    if (!comm->board || comm->world == 1 || strcmp(folder, NO_RECORD) == 0 ||
+    if (!comm->board || comm->world == 1 || comm->first_cause == TRI_ECONFIG || strcmp(folder, NO_RECORD) == 0 ||
         (!folder[0] && tri_net_is_local(comm->net)))
         return false;
     snprintf(path, TRI_FLIGHT_PATH_NBYTES, "%s/trireme-flight-%08" PRIx32 "-rank-%d.json",

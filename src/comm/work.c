@@ -50,11 +50,12 @@ static inline bool busy_take(tri_comm *comm)
     return atomic_compare_exchange_strong(&comm->busy, &idle, 1);
 }
 
-/* Under the lock. The first one stays. */
-static bool remember_cause(tri_comm *comm, tri_status status, int origin, const char *message)
+/* Under the lock. The first one stays. `first`: what the rank `origin` failed with. */
+static bool remember_cause(tri_comm *comm, tri_status status, tri_status first, int origin, const char *message)
 {
     if (comm_failed(comm) != TRI_OK)
         return false;
+    comm->first_cause = first;
     snprintf(comm->cause, sizeof(comm->cause), "%s", message);
     comm->told_nbytes = strlen(comm->cause);
     record_name(comm);
@@ -72,8 +73,10 @@ static void tell_others(tri_comm *comm, tri_status status)
     if (status != TRI_OK && tri_net_trouble(comm->net))
         tri_net_blame(comm->net, &comm->found_origin, &comm->found_cause);
     if (status != TRI_OK) {
-        int origin = comm->found_origin >= 0 ? comm->found_origin : comm->rank;
-        tells = remember_cause(comm, status, origin, tri_last_error()) || tells;
+        bool found = comm->found_origin >= 0;
+        tells = remember_cause(comm, status, found ? comm->found_cause : status,
+                               found ? comm->found_origin : comm->rank, tri_last_error()) ||
+                tells;
     }
     tri_mutex_unlock(&comm->mutex);
     /* What came from a peer is passed on: its own links may have broken inside a frame. */
@@ -292,7 +295,8 @@ void tri_work_thread_stop(tri_comm *comm)
 void tri_comm_abort(tri_comm *comm, tri_status cause, const char *message)
 {
     tri_mutex_lock(&comm->mutex);
-    bool tells = remember_cause(comm, cause == TRI_OK ? TRI_EABORT : cause, comm->rank, message ? message : "");
+    cause = cause == TRI_OK ? TRI_EABORT : cause;
+    bool tells = remember_cause(comm, cause, cause, comm->rank, message ? message : "");
     if (tells && !busy_take(comm)) {
         atomic_store(&comm->abort_waits, true); /* the links are in use: whoever uses them says it next */
         tells = busy_take(comm);                /* unless they were left just now */
@@ -329,6 +333,11 @@ bool tri_comm_has_lost(const tri_comm *comm, int rank)
 bool tri_comm_has_left(const tri_comm *comm, int rank)
 {
     return rank != comm->rank && tri_net_has_left(comm->net, rank);
+}
+
+tri_status tri_comm_settle(const tri_comm *comm, tri_status status)
+{
+    return status == TRI_EABORT && comm->first_cause == TRI_ECONFIG ? TRI_ECONFIG : status;
 }
 
 const char *tri_comm_cause(const tri_comm *comm, int *origin_rank)
