@@ -42,7 +42,10 @@ static tri_status read_dtypes(const char *list, bench_config *config)
 /* Less than one element would be measured as nothing; nothing itself may be asked for. */
 static tri_status check_sizes(const bench_config *config)
 {
-    for (int s = 0; s < config->size_count; s++)
+    int sized = 0;
+    for (int i = 0; i < config->op_count; i++)
+        sized += config->ops[i]->op != TRI_COMM_BARRIER;
+    for (int s = 0; s < config->size_count && sized > 0; s++)
         for (int t = 0; t < config->dtype_count; t++) {
             int64_t each = (int64_t)tri_dtype_nbytes(config->dtypes[t]);
             if (config->sizes[s] > 0 && config->sizes[s] < each)

@@ -185,11 +185,11 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
 {
     TRI_TRY(tri_job_configure(job, setup));
-    if (job->rank == 0 && !tri_job_follows(job))
-        tri_config_idle_tell(&job->config, setup->overrides);
     TRI_TRY(tri_stragglers_check(&job->config, false));
     tri_dataset *dataset = NULL;
     tri_status status = tri_job_open_train_data(job, &dataset);
+    if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job))
+        tri_config_idle_tell(&job->config, dataset->ops->name, setup->overrides);
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)

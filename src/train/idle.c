@@ -16,6 +16,8 @@ typedef struct idle_row {
     bool is_not;        /* any but these */
 } idle_row;
 
+#define FORMAT "data.format" /* the one that the data have, where it is auto */
+
 static const idle_row rows[] = {
     {"consistency staleness scale_lr values backup_workers deal block_kib replicas delay_compensation retry_s "
      "window_kib",
@@ -44,6 +46,10 @@ static const idle_row rows[] = {
     {"spike_factor spike_window", "train.on_spike", "off", true},
     {"sample_prompt sample_tokens", "train.sample_every", "0", true},
     {"histogram_every image_every notes", "monitor.tensorboard", "false", true},
+    {"test_part", FORMAT, "npy|csv|tokens", false},
+    {"target_column", FORMAT, "csv", false},
+    {"context windows tokenizer", FORMAT, "tokens", false},
+    {"synthetic_count synthetic_width synthetic_tokens synthetic_keys", FORMAT, "synthetic", false},
 };
 
 /* Whether `word` is one of those that `between` separates. */
@@ -87,13 +93,18 @@ static void choices_tell(const char *key, const idle_row *row, const char *found
     tri_string_fini(&wanted);
 }
 
+static tri_status gate_print(const tri_config *config, const char *format, const char *gate, tri_string *out)
+{
+    return strcmp(gate, FORMAT) == 0 ? tri_string_append(out, format) : value_print(config, gate, out);
+}
+
 /* The first row that lets it rest is told. */
-static void key_look(const tri_config *config, const char *key)
+static void key_look(const tri_config *config, const char *format, const char *key)
 {
     const char *field = strchr(key, '.') + 1;
     for (const idle_row *row = rows; row < rows + TRI_COUNT_OF(rows); row++) {
         tri_string found = {0};
-        if (is_of(row, key, field) && value_print(config, row->gate, &found) == TRI_OK) {
+        if (is_of(row, key, field) && gate_print(config, format, row->gate, &found) == TRI_OK) {
             const char *text = tri_string_text(&found);
             bool listed = has_word(row->values, "|", text, strlen(text));
             if (listed == row->is_not) {
@@ -105,12 +116,12 @@ static void key_look(const tri_config *config, const char *key)
     }
 }
 
-void tri_config_idle_tell(const tri_config *config, const char *const *overrides)
+void tri_config_idle_tell(const tri_config *config, const char *format, const char *const *overrides)
 {
     for (int i = 0; overrides && overrides[i]; i++) {
         char *key = tri_strndup(overrides[i], strcspn(overrides[i], "="));
         if (key && strchr(key, '.'))
-            key_look(config, key);
+            key_look(config, format, key);
         tri_free(key);
     }
 }
