@@ -60,16 +60,23 @@ static int64_t next_best(const double *answer, int64_t count, int64_t last)
     return best;
 }
 
-static void print_classes(tri_json *json, const double *answer, int64_t count, int64_t top)
+static void print_class(tri_json *json, const tri_predictor *predictor, const double *answer, int64_t class)
 {
-    int64_t class = next_best(answer, count, -1);
+    const char *name = tri_predictor_name(predictor, class);
     tri_json_int(json, "class", class);
+    if (name)
+        tri_json_text(json, "name", name);
     tri_json_real(json, "probability", answer[class]);
+}
+
+static void print_classes(tri_json *json, const tri_predictor *predictor, const double *answer, int64_t top)
+{
+    int64_t count = tri_predictor_answer_count(predictor), class = next_best(answer, count, -1);
+    print_class(json, predictor, answer, class);
     tri_json list = tri_json_array_in(json, "top");
     for (int64_t k = 0; k < top && class >= 0; k++, class = next_best(answer, count, class)) {
         tri_json one = tri_json_object_in(&list, NULL);
-        tri_json_int(&one, "class", class);
-        tri_json_real(&one, "probability", answer[class]);
+        print_class(&one, predictor, answer, class);
         tri_json_end(&one); /* a failure stays in the outer ones */
     }
     tri_json_end(&list);
@@ -86,7 +93,7 @@ static tri_status print_place(predict_run *run, int64_t row)
         tri_json_int(&json, "line", place->line);
         tri_json_text(&json, "error", place->error);
     } else if (tri_predictor_info(run->predictor)->classes > 0) {
-        print_classes(&json, answer, count, run->top);
+        print_classes(&json, run->predictor, answer, run->top);
     } else {
         tri_json list = tri_json_array_in(&json, "output");
         for (int64_t i = 0; i < count; i++)

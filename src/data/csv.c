@@ -155,6 +155,38 @@ static tri_status number_texts(csv_labels *labels)
     return TRI_OK;
 }
 
+static tri_class_names names_of(const csv_labels *labels)
+{
+    return (tri_class_names){(const char *const *)labels->texts.items, (int64_t)labels->texts.count};
+}
+
+/* Numbers them as `names` says. */
+static tri_status rename_texts(csv_labels *labels, const char *origin, const tri_class_names *names)
+{
+    tri_map numbers = {0};
+    tri_vector texts = {.each = sizeof(char *)};
+    tri_status status = TRI_OK;
+    for (int64_t i = 0; i < names->count && status == TRI_OK; i++) {
+        char *copy = tri_arena_strdup(&labels->arena, names->texts[i]);
+        status = copy && tri_vector_push(&texts, &copy) ? tri_map_set(&numbers, copy, i) : TRI_ENOMEM;
+    }
+    for (size_t i = 0; i < labels->texts.count && status == TRI_OK; i++) {
+        const char *text = *(char **)tri_vector_at(&labels->texts, i);
+        int64_t number;
+        if (!tri_map_find(&numbers, text, &number))
+            status = tri_fail(TRI_EFORMAT,
+                              "%s: the target '%.40s' is none of the %" PRId64 " classes that the model was trained on",
+                              origin, text, names->count);
+    }
+    tri_map_fini(status == TRI_OK ? &labels->numbers : &numbers);
+    tri_vector_fini(status == TRI_OK ? &labels->texts : &texts);
+    if (status != TRI_OK)
+        return status;
+    labels->numbers = numbers;
+    labels->texts = texts;
+    return TRI_OK;
+}
+
 /* Reads a whole file: checks every field, counts the rows, learns the targets. */
 static tri_status scan_rows(csv_dataset *csv, const tri_data_config *config, tri_csv_rows *rows)
 {
@@ -217,6 +249,7 @@ static tri_status plan_classes(csv_dataset *csv, const tri_data_config *config, 
         return tri_fail(TRI_EFORMAT, "%s: want %" PRId64 " classes, got %zu distinct texts", origin, config->classes,
                         labels->texts.count);
     TRI_TRY(number_texts(labels));
+    csv->base.names = names_of(labels);
     return tri_target_plan(info, config, origin, TRI_I64, (int64_t)labels->texts.count);
 }
 
@@ -270,6 +303,16 @@ static tri_status csv_read(tri_dataset *dataset, const int64_t *indices, int64_t
         status = read_rows(csv, &rows, indices, count, samples, targets);
     tri_csv_rows_close(&rows);
     return status;
+}
+
+static tri_status csv_rename(tri_dataset *dataset, const tri_class_names *names)
+{
+    csv_dataset *csv = tri_container_of(dataset, csv_dataset, base);
+    TRI_TRY(rename_texts(&csv->labels, csv->source.origin, names));
+    dataset->names = names_of(&csv->labels);
+    if (dataset->info.classes < names->count)
+        dataset->info.classes = names->count;
+    return TRI_OK;
 }
 
 static void csv_close(tri_dataset *dataset)
@@ -377,5 +420,6 @@ const tri_dataset_ops tri_dataset_csv = {
     .can = csv_can,
     .open = csv_open,
     .read = csv_read,
+    .rename = csv_rename,
     .close = csv_close,
 };

@@ -70,6 +70,12 @@ typedef struct tri_dataset_info {
                                       0: unknown */
 } tri_dataset_info;
 
+/* What classes are called where the data have texts for them: class i is texts[i]. texts NULL: they are numbers. */
+typedef struct tri_class_names {
+    const char *const *texts;
+    int64_t count;
+} tri_class_names;
+
 /* One row per format. */
 typedef struct tri_dataset_ops {
     const char *name;
@@ -83,6 +89,8 @@ typedef struct tri_dataset_ops {
     /* Copies the samples indices[0 .. count) (ascending) to samples and targets, one after the other; reads the file
      * from front to back once. targets are i32 or f32. */
     tri_status (*read)(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
+    /* See tri_dataset_rename(). NULL: classes of this format are numbers. */
+    tri_status (*rename)(tri_dataset *dataset, const tri_class_names *names);
     void (*close)(tri_dataset *dataset);
 } tri_dataset_ops;
 
@@ -90,6 +98,7 @@ typedef struct tri_dataset_ops {
 struct tri_dataset {
     const tri_dataset_ops *ops;
     tri_dataset_info info;
+    tri_class_names names;              /* of its classes; its own */
     int64_t stride;                     /* sample i of the set is sample i * stride of ops; 0: 1 */
     struct tri_tokenizer *tokenizer;    /* of the tokens, where it is known; closed with the data set */
     int holders;                        /* besides the one who opened it */
@@ -100,6 +109,10 @@ struct tri_dataset {
 tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);
 /* The samples indices[0 .. count), ascending; see tri_dataset_ops.read. TRI_EINVAL when one is out of range. */
 tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_t count, void *samples, void *targets);
+/* Numbers the classes as somebody else has: a model that was trained on other data, of which some classes may be
+ * missing here. For a set that was just opened. TRI_EFORMAT: a target is none of them; TRI_ECONFIG: targets here are
+ * numbers. */
+tri_status tri_dataset_rename(tri_dataset *dataset, const tri_class_names *names);
 /* Leaves at most `count` samples of the set, at equal distances; for an open set that was not thinned before. */
 void tri_dataset_thin(tri_dataset *dataset, int64_t count);
 /* Where sample i of the set lies among those of ops. */

@@ -201,6 +201,18 @@ tri_status tri_dataset_read(tri_dataset *dataset, const int64_t *indices, int64_
     return status;
 }
 
+tri_status tri_dataset_rename(tri_dataset *dataset, const tri_class_names *names)
+{
+    if (names->texts == NULL)
+        return TRI_OK;
+    if (dataset->names.texts == NULL || dataset->ops->rename == NULL)
+        return tri_fail(TRI_ECONFIG,
+                        "the model's classes are texts such as '%.40s', the targets of the data are numbers: which "
+                        "class a number is nobody knows",
+                        names->texts[0]);
+    return dataset->ops->rename(dataset, names);
+}
+
 void tri_dataset_thin(tri_dataset *dataset, int64_t count)
 {
     if (count >= dataset->info.count)

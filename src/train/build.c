@@ -114,9 +114,38 @@ tri_sync_setup tri_job_sync_setup(const tri_job *job)
                             .threads = job->threads};
 }
 
-tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset)
+tri_status tri_job_open_data(const tri_job *job, bool test, tri_dataset **dataset)
 {
-    TRI_TRY_IN(tri_dataset_open(&job->config.data, false, dataset), "while opening the training data");
+    TRI_TRY(tri_dataset_open(&job->config.data, test, dataset));
+    tri_status status = tri_dataset_rename(*dataset, &job->names);
+    if (status == TRI_OK)
+        return TRI_OK;
+    tri_dataset_close(*dataset);
+    *dataset = NULL;
+    return status;
+}
+
+/* Of the run that it goes on with, whatever classes the data have now. */
+static tri_status names_find(tri_job *job, const char *resume)
+{
+    char path[1200];
+    tri_dataset_info info;
+    if (!resume || !tri_dataset_info_find(resume, path))
+        return TRI_OK;
+    return tri_dataset_info_load(path, &info, &job->names_arena, &job->names);
+}
+
+tri_status tri_job_open_train_data(tri_job *job, const char *resume, tri_dataset **dataset)
+{
+    TRI_TRY(names_find(job, resume));
+    TRI_TRY_IN(tri_job_open_data(job, false, dataset), "while opening the training data");
+    tri_status status =
+        job->names.texts ? TRI_OK : tri_class_names_copy(&job->names_arena, &(*dataset)->names, &job->names);
+    if (status != TRI_OK) {
+        tri_dataset_close(*dataset);
+        *dataset = NULL;
+        return status;
+    }
     job->sampler.count = (*dataset)->info.count;
     job->steps_per_epoch = tri_sampler_steps(&job->sampler);
     job->steps = job->config.train.epochs * job->steps_per_epoch;
@@ -187,7 +216,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_job_configure(job, setup));
     TRI_TRY(tri_stragglers_check(&job->config, false));
     tri_dataset *dataset = NULL;
-    tri_status status = tri_job_open_train_data(job, &dataset);
+    tri_status status = tri_job_open_train_data(job, setup->resume, &dataset);
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job))
         tri_config_idle_tell(&job->config, dataset->ops->name, setup->overrides);
     if (status == TRI_OK)

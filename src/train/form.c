@@ -146,7 +146,7 @@ static tri_status open_evaluated(tri_job *job, tri_dataset *dataset)
 tri_status tri_job_open_evaluation(tri_job *job, bool test)
 {
     tri_dataset *dataset = NULL;
-    TRI_TRY(tri_dataset_open(&job->config.data, test, &dataset));
+    TRI_TRY(tri_job_open_data(job, test, &dataset));
     tri_status status = open_evaluated(job, dataset);
     tri_dataset_close(dataset);
     return status;
@@ -159,7 +159,7 @@ static tri_status open_test_data(tri_job *job)
         return TRI_OK;
     if (dataset)
         tri_dataset_hold(dataset);
-    tri_status status = dataset ? TRI_OK : tri_dataset_open(&job->config.data, true, &dataset);
+    tri_status status = dataset ? TRI_OK : tri_job_open_data(job, true, &dataset);
     if (status == TRI_ENOTFOUND) {
         if (job->rank == 0)
             tri_log(TRI_LOG_WARN, "there is no test set: %s", tri_last_error());
@@ -311,7 +311,7 @@ static tri_status open_run_folder(tri_job *job)
     TRI_TRY(status);
     TRI_TRY_IN(tri_job_config_write(job), "while writing the run folder");
     snprintf(path, sizeof(path), "%s/dataset.yaml", job->run_folder);
-    TRI_TRY(tri_dataset_info_save(&job->info, path));
+    TRI_TRY(tri_dataset_info_save(&job->info, &job->names, path));
     snprintf(path, sizeof(path), "%s/metrics.jsonl", job->run_folder);
     if (!job->metrics)
         TRI_TRY(tri_metrics_open(path, job->step, &job->metrics));

@@ -260,8 +260,10 @@ struct tri_job {
     tri_mesh mesh;
     char *run_folder;      /* NULL: nothing is written */
     char *seen_folder;     /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
-    tri_dataset_info info; /* of what it is or was trained on */
-    bool forward_only;     /* a trained model is looked at: the graph has no way down */
+    tri_dataset_info info; /* of what it is or was trained on, */
+    tri_class_names names; /* and what its classes are called; in: */
+    tri_arena names_arena;
+    bool forward_only; /* a trained model is looked at: the graph has no way down */
 
     tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
     bool *frozen;              /* [parameters of the model] those that stand still */
@@ -366,8 +368,11 @@ void tri_job_waves_plan(tri_job *job);
 tri_status tri_job_waves_open(tri_job *job);
 void tri_job_waves_close(tri_job *job);
 void tri_job_waves_step(tri_job *job);
-/* Also finds the number of steps. */
-tri_status tri_job_open_train_data(tri_job *job, tri_dataset **dataset);
+/* build.c: data whose classes are numbered as the job's are. */
+tri_status tri_job_open_data(const tri_job *job, bool test, tri_dataset **dataset);
+/* Also finds the number of steps, and the job's names of classes: those of the run that it goes on with (`resume`, a
+ * path, or NULL), else those of the data. */
+tri_status tri_job_open_train_data(tri_job *job, const char *resume, tri_dataset **dataset);
 /* For what this rank moves (job->shares). */
 tri_status tri_job_open_optim(tri_job *job);
 /* Finds out who owns what of the store; the slices of weights that are here (tri_free), NULL: all are. */
@@ -666,10 +671,14 @@ tri_status tri_job_measure_peak(tri_job *job);
  * later step; and keeping this one if it is better. */
 tri_status tri_job_best_open(tri_job *job);
 tri_status tri_job_best_offer(tri_job *job);
-/* dataset_info.c: dataset.yaml of a run folder: what the samples were, so that a trained model can be used where they
- * are not. */
-tri_status tri_dataset_info_save(const tri_dataset_info *info, const char *path);
-tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info);
+/* dataset_info.c: dataset.yaml of a run folder: what the samples were, and what their classes are called, so that a
+ * trained model can be used where they are not. Names are in the arena. */
+tri_status tri_dataset_info_save(const tri_dataset_info *info, const tri_class_names *names, const char *path);
+tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info, tri_arena *names_arena,
+                                 tri_class_names *names);
+/* Where it is for a run, its checkpoints, or one of these; false: there is none. */
+bool tri_dataset_info_find(const char *path, char out[1200]);
+tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out);
 /* arrays.c: who holds what; collective, once all objects are there. */
 tri_status tri_job_inventories_open(tri_job *job);
 void tri_job_inventories_close(tri_job *job);

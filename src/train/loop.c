@@ -215,6 +215,7 @@ void tri_job_close(tri_job *job)
     tri_free(job->elastic.common);
     tri_free(job->run_folder);
     tri_free(job->seen_folder);
+    tri_arena_fini(&job->names_arena);
     tri_config_fini(&job->config);
     tri_comm_leave(job->own_comm);
     tri_free(job);

@@ -56,7 +56,7 @@ static tri_status plan_rank(tri_job *job, tri_job_memory *memory, const char *pr
     tri_dataset *dataset = NULL;
     job->threads = tri_job_threads(&job->config, job->world);
     tri_job_split_shards(job);
-    TRI_TRY(tri_job_open_train_data(job, &dataset));
+    TRI_TRY(tri_job_open_train_data(job, NULL, &dataset));
     tri_status status = tri_job_build_model(job, NULL, &dataset->info);
     tri_dataset_close(dataset);
     TRI_TRY(status);

@@ -111,6 +111,12 @@ const tri_dataset_info *tri_predictor_info(const tri_predictor *predictor)
     return &predictor->job->info;
 }
 
+const char *tri_predictor_name(const tri_predictor *predictor, int64_t class)
+{
+    const tri_class_names *names = &predictor->job->names;
+    return class < names->count ? names->texts[class] : NULL;
+}
+
 /* --- samples --- */
 
 /* What an element of the data can hold. */
@@ -157,8 +163,7 @@ static tri_status dataset_open(tri_predictor *predictor)
     tri_dataset *dataset = NULL;
     if (predictor->dataset)
         return TRI_OK;
-    TRI_TRY_IN(tri_dataset_open(&predictor->job->config.data, predictor->test, &dataset),
-               "while opening the data of the run");
+    TRI_TRY_IN(tri_job_open_data(predictor->job, predictor->test, &dataset), "while opening the data of the run");
     if (!tri_shape_equal(dataset->info.sample, info->sample) || dataset->info.dtype != info->dtype ||
         tri_shape_count(dataset->info.target) != tri_shape_count(info->target)) {
         tri_status status = tri_fail(TRI_ECONFIG, "the model was trained on samples of %s %s, the data now have %s %s",

@@ -71,8 +71,7 @@ tri_status tri_trained_find(const char *path, const char *config, tri_trained *o
     for (int up = 0; up < 3 && !out->config[0]; up++) { /* RUN, RUN/checkpoints, RUN/checkpoints/step-N */
         if (is_there(place, "config.yaml", file)) {
             snprintf(out->config, sizeof(out->config), "%s", file);
-            if (is_there(place, "dataset.yaml", file))
-                snprintf(out->info, sizeof(out->info), "%s", file);
+            (void)tri_dataset_info_find(place, out->info);
         }
         strcat(place, "/..");
     }
@@ -89,15 +88,16 @@ tri_status tri_trained_find(const char *path, const char *config, tri_trained *o
 
 /* Of the run's folder, or, where it does not say, of the data itself: of the training data as the run had them, since
  * their classes count. */
-static tri_status info_find(const tri_job *job, const tri_trained *trained, tri_dataset_info *info)
+static tri_status info_find(tri_job *job, const tri_trained *trained, tri_dataset_info *info)
 {
     tri_dataset *dataset = NULL;
     if (trained->info[0])
-        return tri_dataset_info_load(trained->info, info);
+        return tri_dataset_info_load(trained->info, info, &job->names_arena, &job->names);
     TRI_TRY_IN(tri_dataset_open(&job->config.data, false, &dataset), "while looking for the shape of the samples");
     *info = dataset->info;
+    tri_status status = tri_class_names_copy(&job->names_arena, &dataset->names, &job->names);
     tri_dataset_close(dataset);
-    return TRI_OK;
+    return status;
 }
 
 /* The mesh that the run asked for says nothing of those who look at it. */

@@ -45,6 +45,8 @@ tri_status tri_predictor_run(tri_predictor *predictor, int64_t rows);
 /* Of a row of the last run: probabilities of the classes, or the numbers themselves where targets are real. */
 const double *tri_predictor_answer(const tri_predictor *predictor, int64_t row);
 int64_t tri_predictor_answer_count(const tri_predictor *predictor);
+/* What a class is called, NULL: nothing but its number. */
+const char *tri_predictor_name(const tri_predictor *predictor, int64_t class);
 const tri_dataset_info *tri_predictor_info(const tri_predictor *predictor);
 
 #endif

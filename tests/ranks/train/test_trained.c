@@ -180,8 +180,22 @@ static void what_samples_are_is_written_and_read_back(void **state)
                                    .mean = {0.286f, -0.1f},
                                    .deviation = {0.353f, 0.2f}};
     assert_int_equal(tri_fs_make_folder(DATA_FOLDER), TRI_OK);
-    assert_int_equal(tri_dataset_info_save(&info, path), TRI_OK);
-    assert_int_equal(tri_dataset_info_load(path, &read), TRI_OK);
+    const char *const texts[] = {"ant", "say \"bee\", \n: - [x]", "\xc3\xbc\t#1", "", "null", "10"};
+    const tri_class_names named = {texts, TRI_COUNT_OF(texts)}, none = {0};
+    tri_class_names names;
+    tri_arena arena = {0};
+    assert_int_equal(tri_dataset_info_save(&info, &named, path), TRI_OK);
+    assert_int_equal(tri_dataset_info_load(path, &read, &arena, &names), TRI_OK);
+    assert_int_equal(names.count, named.count);
+    for (int64_t i = 0; i < named.count; i++)
+        assert_string_equal(names.texts[i], texts[i]);
+    assert_int_equal(tri_dataset_info_save(&info, &none, path), TRI_OK);
+    assert_int_equal(tri_dataset_info_load(path, &read, &arena, &names), TRI_OK);
+    assert_null(names.texts);
+    const char *const broken[] = {"a", "\xe9t\xe9"}; /* Latin-1: not kept, and said */
+    assert_int_equal(tri_dataset_info_save(&info, &(tri_class_names){broken, 2}, path), TRI_OK);
+    assert_int_equal(tri_dataset_info_load(path, &read, &arena, &names), TRI_OK);
+    assert_null(names.texts);
     assert_true(tri_shape_equal(read.sample, info.sample) && read.target.ndim == 0);
     assert_true(read.dtype == TRI_U8 && read.target_dtype == TRI_I32 && read.classes == 10);
     assert_memory_equal(read.mean, info.mean, sizeof(info.mean));
@@ -196,11 +210,15 @@ static void what_samples_are_is_written_and_read_back(void **state)
         "sample: [1]\ndtype: u8\ntarget: []\ntarget_dtype: i32\nclasses: -1\nmean: []\ndeviation: []\n",
         "sample: [1]\ndtype: u8\ntarget: []\ntarget_dtype: i32\nclasses: 1\nmean: [x]\ndeviation: []\n",
         "sample: [1]\ndtype: u8\ntarget: []\ntarget_dtype: i32\nclasses: 1\nmean: []\n",
+        "sample: [1]\ndtype: u8\ntarget: []\ntarget_dtype: i32\nclasses: 1\nmean: []\ndeviation: []\nclass_names: []\n",
+        "sample: [1]\ndtype: u8\ntarget: []\ntarget_dtype: i32\nclasses: 1\nmean: []\ndeviation: []\nclass_names: x\n",
+        "sample: [1]\ndtype: u8\ntarget: []\ntarget_dtype: i32\nclasses: 1\nmean: []\ndeviation: []\nclass_names: "
+        "[[]]\n",
         "- [",
     };
     for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {
         assert_int_equal(tri_fs_write_atomic(path, wrong[i], strlen(wrong[i])), TRI_OK);
-        if (tri_dataset_info_load(path, &read) != TRI_EFORMAT)
+        if (tri_dataset_info_load(path, &read, &arena, &names) != TRI_EFORMAT)
             fail_msg("'%s' was taken", wrong[i]);
         assert_non_null(strstr(tri_last_error(), path));
     }

@@ -49,6 +49,38 @@ static void header_quotes_and_line_ends_do_not_matter(void **state)
     expect("\xef\xbb\xbf\"a, \"\"x\"\"\n\",b,c\r\n1,2.5,1\r\n-3,4e-4,0\r\n", &config, 2, 2, samples, targets);
 }
 
+static void classes_are_numbered_as_somebody_else_has_them(void **state)
+{
+    (void)state;
+    const char *const texts[] = {"red", "blue", "a green one"}, *const few[] = {"blue"};
+    const tri_class_names wanted = {texts, 3}, unknown = {few, 1};
+    const char text[] = "1,blue\n2,red\n3,blue\n";
+    tri_data_config config = whole_file();
+    tri_dataset *dataset;
+    void *samples, *targets;
+    assert_int_equal(parse(text, strlen(text), &config, false, &dataset), TRI_OK);
+    assert_int_equal(dataset->names.count, 2);
+    assert_string_equal(dataset->names.texts[0], "blue");
+    assert_int_equal(tri_dataset_rename(dataset, &(tri_class_names){0}), TRI_OK); /* nobody has names */
+    assert_int_equal(tri_dataset_rename(dataset, &unknown), TRI_EFORMAT);
+    assert_error_has("t.csv: the target 'red' is none of the 1 classes that the model was trained on");
+    assert_int_equal(tri_dataset_rename(dataset, &wanted), TRI_OK);
+    assert_int_equal(dataset->info.classes, 3);
+    assert_int_equal(dataset->names.count, 3);
+    assert_string_equal(dataset->names.texts[2], "a green one");
+    assert_int_equal(read_whole(dataset, &samples, &targets), TRI_OK);
+    assert_memory_equal(targets, ((const int32_t[]){1, 0, 1}), 12);
+    tri_free(samples);
+    tri_free(targets);
+    tri_dataset_close(dataset);
+    const char numbers[] = "1,0\n2,1\n";
+    assert_int_equal(parse(numbers, strlen(numbers), &config, false, &dataset), TRI_OK);
+    assert_null(dataset->names.texts);
+    assert_int_equal(tri_dataset_rename(dataset, &wanted), TRI_ECONFIG);
+    assert_error_has("such as 'red'");
+    tri_dataset_close(dataset);
+}
+
 static void texts_are_classes_in_the_order_of_their_bytes(void **state)
 {
     (void)state;
@@ -192,6 +224,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(header_quotes_and_line_ends_do_not_matter),
+        cmocka_unit_test(classes_are_numbered_as_somebody_else_has_them),
         cmocka_unit_test(texts_are_classes_in_the_order_of_their_bytes),
         cmocka_unit_test(real_targets_need_classes_minus_one),
         cmocka_unit_test(wrong_lines_are_named),
