@@ -25,7 +25,7 @@ struct predict_input {
     int fd;
     char *text; /* [capacity] what was read; [first, end) is not used up */
     size_t first, end, capacity, searched;
-    bool ended;
+    bool ended, begun; /* begun: the first line is behind */
     int64_t line;
     tri_vector numbers; /* double */
     /* npy: */
@@ -237,20 +237,56 @@ static tri_status json_line(predict_input *input, const char *line, size_t nbyte
     return status;
 }
 
+/* The end of the field that begins here: a comma between quotes is none. */
+static const char *field_end(const char *at)
+{
+    for (bool quoted = false; *at && (quoted || *at != ','); at++)
+        quoted ^= *at == '"';
+    return at;
+}
+
+/* The field at *at, with or without quotes; *at is moved to its end. */
+static bool csv_number(const char **at, double *number)
+{
+    const char *text = *at + strspn(*at, " \t");
+    bool quoted = *text == '"';
+    char *end;
+    text += quoted;
+    *number = strtod(text, &end);
+    bool is = end > text && (!quoted || *end == '"');
+    end += is && quoted;
+    end += strspn(end, " \t\r");
+    is = is && (!*end || *end == ',');
+    *at = is ? end : field_end(*at);
+    return is;
+}
+
+/* Names of columns, as a first line may have them: no field is a number. */
+static bool is_head(const char *line)
+{
+    double number;
+    for (const char *at = line;; at++) {
+        if (csv_number(&at, &number))
+            return false;
+        if (!*at)
+            return true;
+    }
+}
+
 static tri_status csv_line(predict_input *input, const char *line)
 {
-    for (int64_t column = 1;; column++) {
-        char *end;
-        double number = strtod(line, &end);
-        bool none = end == line;
-        end += strspn(end, " \t\r");
-        if (none || (*end && *end != ','))
+    for (int64_t column = 1;; column++, line++) {
+        const char *field = line;
+        double number;
+        if (!csv_number(&line, &number)) {
+            int nbytes =
+                (int)strcspn(field, "\r") < (int)(line - field) ? (int)strcspn(field, "\r") : (int)(line - field);
             return tri_fail(TRI_EFORMAT, "column %lld: want a number, found '%.*s'", (long long)column,
-                            (int)(strcspn(line, ",") < 40 ? strcspn(line, ",\r") : 40), line);
+                            nbytes < 40 ? nbytes : 40, field);
+        }
         TRI_TRY(add_number(input, number));
-        if (!*end)
+        if (!*line)
             return TRI_OK;
-        line = end + 1;
     }
 }
 
@@ -280,6 +316,9 @@ tri_status predict_input_next(predict_input *input, predict_sample *sample, bool
     if (input->format == PREDICT_NPY)
         return npy_row(input, sample, end);
     TRI_TRY(line_next(input, &line, &nbytes));
+    if (line && input->format == PREDICT_CSV && !input->begun && is_head(line))
+        TRI_TRY(line_next(input, &line, &nbytes));
+    input->begun = true;
     *end = line == NULL;
     if (*end)
         return TRI_OK;

@@ -12,6 +12,7 @@ echo "csv and npy"
 printf '1,2,3,4\r\n-1, 0.5,1e-1,4' >rows.csv
 trireme predict run rows.csv --top 0 | short
 trireme predict run --format csv --top 0 <rows.csv | short
+printf '\na,"b, or so",c,d\n"1", "2",3,4\n' | trireme predict run --format csv --top 0 | short
 {
     printf '\223NUMPY\001\000v\000'
     printf "%-117s\n" "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2, 2), }"
