@@ -61,11 +61,13 @@ static void hint_at_cause(tri_comm *comm)
 
 tri_status tri_worker_leave(tri_comm *comm, tri_status status)
 {
-    status = comm ? tri_comm_settle(comm, status) : status;
-    if (comm && status != TRI_OK && status != TRI_ECONFIG)
+    tri_status settled = comm ? tri_comm_settle(comm, status) : status;
+    /* What is wrong for all of one host's ranks is said by the first. */
+    bool is_said = settled != status && !tri_group_is_between_hosts(tri_comm_world(comm));
+    if (comm && status != TRI_OK && !is_said)
         hint_at_cause(comm);
     char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_comm_leave(comm);
-    return status == TRI_OK ? TRI_OK : tri_fail_copy(status, message);
+    return settled == TRI_OK ? TRI_OK : tri_fail_copy(settled, message);
 }

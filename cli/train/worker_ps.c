@@ -84,14 +84,14 @@ static tri_status work(const ps_words *words, const tri_cluster *cluster, tri_ps
     *reached = job ? job->step : *reached;
     tri_job_close(job);
     if (status == TRI_ECANCELED)
-        (void)(leads ? tri_ps_client_bye(client) : tri_ps_client_await_leader(client));
+        (void)(leads ? tri_ps_client_bye(client) : tri_ps_client_await_leader(client, false));
     if (status != TRI_OK)
         return tri_fail_copy(status, message);
     if (leads) {
-        tri_ps_client_done(client);
+        TRI_TRY(tri_ps_client_done(client));
         stats_print(client);
     } else if (goes_back(&words->config->ps))
-        TRI_TRY(tri_ps_client_await_leader(client));
+        TRI_TRY(tri_ps_client_await_leader(client, true));
     return tri_ps_client_bye(client);
 }
 

@@ -184,10 +184,15 @@ static tri_status sum_locked(const char *path, const char *key, const key_change
 
     if (status != TRI_OK && status != TRI_ENOTFOUND)
         return status;
+    const bool is_there = status == TRI_OK;
     status = tri_store_sum_make(bytes, nbytes, change->sum, change->after);
+    size_t length = 0;
+    if (status == TRI_OK)
+        length = (size_t)snprintf(text, sizeof text, "%lld", (long long)*change->after);
+    const bool stays = is_there && length == nbytes && memcmp(bytes, text, length) == 0;
     tri_free(bytes);
     TRI_TRY_IN(status, "store key %s", key);
-    return write_key(path, key, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)*change->after));
+    return stays ? TRI_OK : write_key(path, key, text, length); /* who only looks writes nothing */
 }
 
 static tri_status file_add(tri_store *base, const char *key, int64_t amount, int64_t *after, int64_t deadline_ns)

@@ -104,6 +104,17 @@ static tri_status check_alike(tri_comm *comm, const tri_comm_config *config)
     return told[0] == ~told[1] ? TRI_OK : report_unlike(comm, config);
 }
 
+tri_status tri_comm_open_failed(tri_comm *comm, tri_status status)
+{
+    char message[TRI_ERROR_NBYTES], from[24] = "";
+    tri_status settled = tri_comm_settle(comm, status);
+    if (settled != status && comm->local_count < comm->world) /* it may be the fault of one host */
+        snprintf(from, sizeof(from), "rank %d: ", comm->origin);
+    snprintf(message, sizeof(message), "%s%.*s", from, TRI_ERROR_NBYTES - (int)sizeof(from), tri_last_error());
+    tri_comm_leave(comm);
+    return tri_fail_copy(settled, message);
+}
+
 tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out)
 {
@@ -145,13 +156,8 @@ tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_co
         status = check_alike(comm, config);
     if (status == TRI_OK)
         status = tri_prices_measure(comm);
-    if (status != TRI_OK) {
-        char message[TRI_ERROR_NBYTES];
-        snprintf(message, sizeof(message), "%s", tri_last_error());
-        status = tri_comm_settle(comm, status);
-        tri_comm_leave(comm);
-        return tri_fail_copy(status, message);
-    }
+    if (status != TRI_OK)
+        return tri_comm_open_failed(comm, status);
     *out = comm;
     return TRI_OK;
 }

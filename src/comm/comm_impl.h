@@ -321,6 +321,8 @@ typedef struct tri_comm_place {
     int local_rank, local_count; /* among the ranks of its host */
     int64_t generation;          /* of the membership */
 } tri_comm_place;
+/* Closes one that could not be opened, and returns what the rank ends with; the message stays. */
+tri_status tri_comm_open_failed(tri_comm *comm, tri_status status);
 /* Common part of both ways to open; takes net, also on failure. */
 tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out);

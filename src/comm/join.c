@@ -59,9 +59,7 @@ static tri_status open_engine(tri_comm *comm, const tri_comm_config *config, con
         return TRI_OK;
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_comm_abort(comm, status, message);
-    status = tri_comm_settle(comm, status);
-    tri_comm_leave(comm);
-    return tri_fail_copy(status, message);
+    return tri_comm_open_failed(comm, tri_fail_copy(status, message));
 }
 
 tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net_config,

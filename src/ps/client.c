@@ -75,6 +75,8 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
 
 /* For all to answer a goodbye, where there are backups. */
 #define LEAVE_MS 3000
+/* Of who waits for the leader: a store of files writes at each look. */
+#define LEADER_LOOK_NS (100 * TRI_NS_PER_MS)
 
 /* Servers that are gone owe nothing; nor do those that a worker leaves and that are gone before, or hang when nobody is
  * left who could do without them: what they were told is on their backups, and the store says that all have left. */
@@ -353,17 +355,20 @@ tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out)
     return status;
 }
 
-void tri_ps_client_done(tri_ps_client *client)
+tri_status tri_ps_client_done(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
     client->leaving = true;
     client->leave_ns = tri_deadline_after_ms(LEAVE_MS);
     tri_mutex_unlock(&client->mutex);
+    if (client->setup.worker > 0 || !client->setup.store)
+        return TRI_OK;
+    return tri_ps_views_left(client->setup.store, 0);
 }
 
 tri_status tri_ps_client_bye(tri_ps_client *client)
 {
-    tri_ps_client_done(client);
+    TRI_TRY(tri_ps_client_done(client));
     tri_mutex_lock(&client->mutex);
     tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_BYE}, NULL, "goodbye");
     tri_mutex_unlock(&client->mutex);
@@ -372,29 +377,33 @@ tri_status tri_ps_client_bye(tri_ps_client *client)
     return status;
 }
 
-/* Who has closed its table is not refused: it has to look itself. */
-static tri_status era_look(tri_ps_client *client)
+/* Who has closed its table is not refused: it has to look itself. The era first: a leader that is done when it is newer
+ * needs nobody. */
+static tri_status leader_look(tri_ps_client *client, bool *ends)
 {
     int64_t era;
-    TRI_TRY(tri_ps_views_era(client->setup.store, 0, &era));
+    bool done;
+    *ends = true;
+    if (tri_ps_views_era(client->setup.store, 0, &era) != TRI_OK ||
+        tri_ps_views_has_left(client->setup.store, 0, &done) != TRI_OK)
+        return TRI_OK;
     tri_mutex_lock(&client->mutex);
-    if (era > client->era) {
+    if (era > client->era && !done) {
         client->is_past = true;
         tri_ps_client_fail(client, tri_fail(TRI_EABORT, "a server was lost since the last step"));
     }
     tri_status status = client->status;
     tri_mutex_unlock(&client->mutex);
+    *ends = done || status != TRI_OK;
     return status;
 }
 
-tri_status tri_ps_client_await_leader(tri_ps_client *client)
+tri_status tri_ps_client_await_leader(tri_ps_client *client, bool heeds)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
-    for (bool left = false; !left && client->setup.store && tri_now_ns() < deadline_ns;
-         tri_sleep_ns(10 * TRI_NS_PER_MS)) {
-        TRI_TRY(tri_ps_views_has_left(client->setup.store, 0, &left));
-        if (!left)
-            TRI_TRY(era_look(client));
+    for (bool ends = !client->setup.store; !ends; tri_sleep_ns(ends ? 0 : LEADER_LOOK_NS)) {
+        TRI_TRY(leader_look(client, &ends));
+        ends = ends || tri_now_ns() >= deadline_ns || (heeds && tri_stop_signal());
     }
     return TRI_OK;
 }

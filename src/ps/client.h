@@ -61,13 +61,15 @@ tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t
                               tri_string *all, int *count);
 /* The note at *at, which is moved on behind it; NULL: no more. */
 const void *tri_ps_note_next(const tri_string *all, size_t *at, ps_note_head *head);
-/* What servers held is not wanted any more: one that is lost from now on is not waited for. */
-void tri_ps_client_done(tri_ps_client *client);
+/* What servers held is not wanted any more: one that is lost from now on is not waited for. Of the leader: nobody needs
+ * to go back any more, which the store is told. */
+tri_status tri_ps_client_done(tri_ps_client *client);
 /* Says goodbye to all servers, and waits until they have heard it. */
 tri_status tri_ps_client_bye(tri_ps_client *client);
-/* Waits until the leader has said it, or for net->timeout_s: whoever starts processes ends them all with the first, and
- * a run that has to go back wants all its workers. TRI_EABORT: it does; or what this client has failed with. */
-tri_status tri_ps_client_await_leader(tri_ps_client *client);
+/* Waits until the leader is done, or for net->timeout_s, or while the store cannot be asked: whoever starts processes
+ * ends them all with the first, and a run that has to go back wants all its workers. heeds: or until this process is
+ * asked to stop. TRI_EABORT: it has to go back; or what this client has failed with. */
+tri_status tri_ps_client_await_leader(tri_ps_client *client, bool heeds);
 /* NULL does nothing. */
 void tri_ps_client_close(tri_ps_client *client);
 

@@ -186,15 +186,17 @@ static void links_cut(tri_ps_client *client)
 static void links_mend(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
-    bool look = client->look, ends = client->leaving || client->status != TRI_OK;
-    if (client->leaving) /* time passes */
+    bool look = client->look, leaving = client->leaving, failed = client->status != TRI_OK;
+    if (leaving) /* time passes */
         tri_cond_broadcast(&client->moved);
     tri_mutex_unlock(&client->mutex);
-    if (ends)
+    if (leaving)
         return;
-    if (look)
+    if (look && !failed)
         view_look(client);
     links_cut(client);
+    if (failed) /* nobody asks anything any more, and would be refused again and again */
+        return;
     for (int s = 0; s < client->setup.servers; s++)
         link_mend(client, s);
 }

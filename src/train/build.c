@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "checkpoint/manifest.h"
 #include "parallel/compress.h"
 #include "text/tokenizer.h"
 #include "train/job.h"
@@ -125,19 +126,57 @@ tri_status tri_job_open_data(const tri_job *job, bool test, tri_dataset **datase
     return status;
 }
 
-/* Of the run that it goes on with, whatever classes the data have now. */
-static tri_status names_find(tri_job *job, const char *resume)
+/* Only looks: others may be writing there. */
+static bool has_checkpoints(const tri_job *job, const char *run_folder)
+{
+    tri_checkpoint_folders folders;
+    bool has = false;
+    if (tri_checkpoint_folders_find(&job->config.checkpoint, run_folder, &folders) != TRI_OK)
+        return false;
+    for (int i = 0; i < folders.count && !has; i++) {
+        tri_vector list;
+        if (tri_checkpoint_list(folders.items[i], &list) != TRI_OK)
+            continue;
+        has = list.count > 0;
+        tri_checkpoint_list_free(&list);
+    }
+    tri_checkpoint_folders_fini(&folders);
+    return has;
+}
+
+/* dataset.yaml of the run that it goes on with; nothing, where that has no checkpoint and another begins. Rank 0. */
+static tri_status info_read(tri_job *job, const tri_job_setup *setup, const char *path, tri_string *out)
+{
+    char *text = NULL;
+    size_t nbytes;
+    if ((setup->or_begin && !has_checkpoints(job, setup->resume)) || !tri_fs_exists(path))
+        return TRI_OK;
+    TRI_TRY(tri_fs_read(path, TRI_DATASET_INFO_LIMIT, &text, &nbytes));
+    tri_status status = tri_string_append_bytes(out, text, nbytes);
+    tri_free(text);
+    return status;
+}
+
+/* Classes keep their numbers, whatever data there are now. */
+static tri_status names_find(tri_job *job, const tri_job_setup *setup)
 {
     char path[1200];
     tri_dataset_info info;
-    if (!resume || !tri_dataset_info_find(resume, path))
-        return TRI_OK;
-    return tri_dataset_info_load(path, &info, &job->names_arena, &job->names);
+    tri_string text = {0};
+    snprintf(path, sizeof(path), "%s/dataset.yaml", setup->resume);
+    tri_status status = job->rank == 0 ? info_read(job, setup, path, &text) : TRI_OK;
+    if (status == TRI_OK && job->world > 1)
+        status = tri_job_text_spread(job, &text, TRI_DATASET_INFO_LIMIT, path);
+    if (status == TRI_OK && text.nbytes > 0)
+        status = tri_dataset_info_parse(text.text, text.nbytes, path, &info, &job->names_arena, &job->names);
+    tri_string_fini(&text);
+    return status;
 }
 
-tri_status tri_job_open_train_data(tri_job *job, const char *resume, tri_dataset **dataset)
+tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri_dataset **dataset)
 {
-    TRI_TRY(names_find(job, resume));
+    if (setup && setup->resume)
+        TRI_TRY(names_find(job, setup));
     TRI_TRY_IN(tri_job_open_data(job, false, dataset), "while opening the training data");
     tri_status status =
         job->names.texts ? TRI_OK : tri_class_names_copy(&job->names_arena, &(*dataset)->names, &job->names);
@@ -216,7 +255,7 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_job_configure(job, setup));
     TRI_TRY(tri_stragglers_check(&job->config, false));
     tri_dataset *dataset = NULL;
-    tri_status status = tri_job_open_train_data(job, setup->resume, &dataset);
+    tri_status status = tri_job_open_train_data(job, setup, &dataset);
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job))
         tri_config_idle_tell(&job->config, dataset->ops->name, setup->overrides);
     if (status == TRI_OK)

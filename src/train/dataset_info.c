@@ -3,16 +3,15 @@
  * dataset_info.c: what the samples of a run are, as YAML: shapes, types, classes with their names, and the figures they
  * are normalised with.
  */
-#include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "train/job.h"
 
-#define FILE_NAME         "dataset.yaml"
-#define FILE_LIMIT_NBYTES ((size_t)64 << 20)
+#define FILE_NAME "dataset.yaml"
 
 #define DIM_LIMIT    (INT64_C(1) << 40)
 #define MAX_CHANNELS 16
@@ -36,38 +35,80 @@ static tri_status figures_print(const char *key, const float *figures, const flo
     return tri_string_append(out, "]\n");
 }
 
-static bool is_utf8(const char *text)
+/* An older file has none. */
+static tri_status names_read(const tri_yaml *root, tri_arena *arena, tri_class_names *names)
 {
-    for (size_t nbytes; *text; text += nbytes)
-        if ((nbytes = tri_utf8_nbytes(text)) == 0)
-            return false;
-    return true;
+    const tri_yaml *list = tri_yaml_find(root, "class_names");
+    *names = (tri_class_names){0};
+    if (!list)
+        return TRI_OK;
+    if (list->kind != TRI_YAML_LIST || !list->child)
+        return tri_fail(TRI_EFORMAT, "class_names: want a list of texts");
+    const char **texts = tri_arena_alloc(arena, (size_t)tri_yaml_count(list), sizeof(*texts));
+    for (const tri_yaml *node = list->child; node && texts; node = node->next) {
+        if (node->kind != TRI_YAML_SCALAR)
+            return tri_fail(TRI_EFORMAT, "class_names: want a list of texts");
+        if (!(texts[names->count++] = tri_arena_strdup(arena, node->text)))
+            return TRI_ENOMEM;
+    }
+    names->texts = texts;
+    return texts ? TRI_OK : TRI_ENOMEM;
 }
 
-/* As JSON writes them, which YAML reads. */
+static bool names_equal(const tri_class_names *a, const tri_class_names *b)
+{
+    bool equal = a->count == b->count;
+    for (int64_t i = 0; equal && i < a->count; i++)
+        equal = strcmp(a->texts[i], b->texts[i]) == 0;
+    return equal;
+}
+
+/* Whether a text that was written is read as these names. */
+static bool reads_as(const tri_string *text, const tri_class_names *names)
+{
+    tri_arena arena = {0};
+    tri_class_names found;
+    tri_yaml *root;
+    bool does = tri_yaml_parse(&arena, text->text, text->nbytes, FILE_NAME, &root) == TRI_OK &&
+                names_read(root, &arena, &found) == TRI_OK && names_equal(&found, names);
+    tri_arena_fini(&arena);
+    return does;
+}
+
+static tri_status names_write(const tri_class_names *names, tri_arena *arena, tri_string *out)
+{
+    tri_yaml *nodes = tri_arena_alloc(arena, (size_t)names->count, sizeof(*nodes));
+    tri_yaml list = {.kind = TRI_YAML_LIST, .child = nodes};
+    for (int64_t i = 0; nodes && i < names->count; i++)
+        nodes[i] = (tri_yaml){
+            .kind = TRI_YAML_SCALAR, .text = names->texts[i], .next = i + 1 < names->count ? &nodes[i + 1] : NULL};
+    TRI_TRY(nodes ? tri_string_append(out, "class_names: ") : TRI_ENOMEM);
+    TRI_TRY(tri_yaml_print_flow(&list, out));
+    return tri_string_append(out, "\n");
+}
+
+/* Texts of any bytes may be classes, and any number of them: not all of that is YAML. */
 static tri_status names_print(const tri_class_names *names, tri_string *out)
 {
-    for (int64_t i = 0; i < names->count; i++)
-        if (!is_utf8(names->texts[i])) {
-            tri_log(
-                TRI_LOG_WARN,
-                "class %lld is no UTF-8: what the classes are called is not kept, and data that are evaluated later "
-                "must have the same ones",
-                (long long)i);
-            return TRI_OK;
-        }
+    tri_arena arena = {0};
     tri_string text = {0};
-    tri_json json = tri_json_object(&text);
-    tri_json list = tri_json_array_in(&json, "class_names");
-    for (int64_t i = 0; i < names->count; i++)
-        tri_json_text(&list, NULL, names->texts[i]);
-    tri_json_end(&list);
-    tri_status status = tri_json_end(&json);
-    if (status == TRI_OK) /* without the object's braces, and a blank behind the key */
-        status = tri_string_appendf(out, "class_names: %.*s\n", (int)(text.nbytes - strlen("{\"class_names\":}")),
-                                    text.text + strlen("{\"class_names\":"));
+    tri_status status = names_write(names, &arena, &text);
+    if (status == TRI_OK && reads_as(&text, names))
+        status = tri_string_append_bytes(out, text.text, text.nbytes);
+    else if (status == TRI_OK)
+        tri_log(TRI_LOG_WARN, "what the classes are called is not kept (want UTF-8, and less than 100,000): data that "
+                              "are evaluated later must have the same ones");
     tri_string_fini(&text);
+    tri_arena_fini(&arena);
     return status;
+}
+
+uint64_t tri_class_names_hash(const tri_class_names *names)
+{
+    uint64_t hash = 0;
+    for (int64_t i = 0; i < names->count; i++)
+        hash = XXH3_64bits_withSeed(names->texts[i], strlen(names->texts[i]), hash);
+    return hash;
 }
 
 static tri_status info_print(const tri_dataset_info *info, const tri_class_names *names, tri_string *out)
@@ -154,26 +195,6 @@ static tri_status info_read(const tri_yaml *root, tri_dataset_info *info)
     return figures_read(root, "deviation", 0, info->deviation);
 }
 
-/* An older file has none. */
-static tri_status names_read(const tri_yaml *root, tri_arena *arena, tri_class_names *names)
-{
-    const tri_yaml *list = tri_yaml_find(root, "class_names");
-    *names = (tri_class_names){0};
-    if (!list)
-        return TRI_OK;
-    if (list->kind != TRI_YAML_LIST || !list->child)
-        return tri_fail(TRI_EFORMAT, "class_names: want a list of texts");
-    const char **texts = tri_arena_alloc(arena, (size_t)tri_yaml_count(list), sizeof(*texts));
-    for (const tri_yaml *node = list->child; node && texts; node = node->next) {
-        if (node->kind != TRI_YAML_SCALAR)
-            return tri_fail(TRI_EFORMAT, "class_names: want a list of texts");
-        if (!(texts[names->count++] = tri_arena_strdup(arena, node->text)))
-            return TRI_ENOMEM;
-    }
-    names->texts = texts;
-    return texts ? TRI_OK : TRI_ENOMEM;
-}
-
 tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out)
 {
     const char **texts = from->texts ? tri_arena_alloc(arena, (size_t)from->count, sizeof(*texts)) : NULL;
@@ -187,37 +208,30 @@ tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, t
     return texts ? TRI_OK : TRI_ENOMEM;
 }
 
-tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info, tri_arena *names_arena,
-                                 tri_class_names *names)
+tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *path, tri_dataset_info *info,
+                                  tri_arena *names_arena, tri_class_names *names)
 {
-    char *text;
-    size_t nbytes;
     tri_arena arena = {0};
     tri_yaml *root = NULL;
-    TRI_TRY(tri_fs_read(path, FILE_LIMIT_NBYTES, &text, &nbytes));
     tri_status status = tri_yaml_parse(&arena, text, nbytes, path, &root);
     if (status == TRI_OK)
         status = info_read(root, info);
     if (status == TRI_OK)
         status = names_read(root, names_arena, names);
     tri_arena_fini(&arena);
-    tri_free(text);
     if (status == TRI_ECONFIG) /* nobody's configuration: the file of a run */
         status = tri_fail_copy(TRI_EFORMAT, tri_last_error());
     TRI_TRY_IN(status, "%s", path);
     return TRI_OK;
 }
 
-bool tri_dataset_info_find(const char *path, char out[1200])
+tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info, tri_arena *names_arena,
+                                 tri_class_names *names)
 {
-    size_t nbytes = strlen(path);
-    while (nbytes > 1 && path[nbytes - 1] == '/')
-        nbytes--;
-    for (int up = 0; up < 3 && nbytes < 1000; up++) { /* RUN, RUN/checkpoints, RUN/checkpoints/step-N */
-        snprintf(out, 1200, "%.*s%s/" FILE_NAME, (int)nbytes, path, (const char *const[]){"", "/..", "/../.."}[up]);
-        if (tri_fs_exists(out))
-            return true;
-    }
-    out[0] = 0;
-    return false;
+    char *text;
+    size_t nbytes;
+    TRI_TRY(tri_fs_read(path, TRI_DATASET_INFO_LIMIT, &text, &nbytes));
+    tri_status status = tri_dataset_info_parse(text, nbytes, path, info, names_arena, names);
+    tri_free(text);
+    return status;
 }

@@ -208,9 +208,10 @@ static tri_status open_loader(tri_job *job, tri_dataset *dataset)
 
 /* What all ranks must have in common before the first step (weights: with those of the same place in the model), and
  * how a message calls it. */
-enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_WEIGHTS, EQUAL_COUNT };
+enum { EQUAL_CONFIG, EQUAL_KERNELS, EQUAL_CLASSES, EQUAL_WEIGHTS, EQUAL_COUNT };
 static const char *const equal_names[] = {[EQUAL_CONFIG] = "configuration",
                                           [EQUAL_KERNELS] = "instruction set or oneDNN",
+                                          [EQUAL_CLASSES] = "numbering of classes",
                                           [EQUAL_WEIGHTS] = "model or weights"};
 
 /* The first rank that must have what `rank` has. */
@@ -228,6 +229,7 @@ tri_status tri_job_check_equal(tri_job *job)
     const char *kernels = tri_kernel_arithmetic();
     int64_t mine[EQUAL_COUNT] = {[EQUAL_CONFIG] = (int64_t)job->config_hash,
                                  [EQUAL_KERNELS] = (int64_t)tri_rng_stream(kernels, 0, 0),
+                                 [EQUAL_CLASSES] = (int64_t)tri_class_names_hash(&job->names),
                                  [EQUAL_WEIGHTS] = job->elastic.hashed ? job->elastic.hash
                                                                        : (int64_t)tri_params_hash_here(job->params)};
     int64_t *all = tri_alloc((size_t)job->world * sizeof(mine));

@@ -26,14 +26,12 @@ static tri_status source_open(tri_job *job, tri_string *text)
     return found ? tri_hf_config_model(found, text) : TRI_OK;
 }
 
-/* Rank 0's text on all ranks. */
-static tri_status text_spread(tri_job *job, tri_string *text)
+tri_status tri_job_text_spread(tri_job *job, tri_string *text, size_t limit, const char *what)
 {
     int64_t nbytes = (int64_t)text->nbytes;
     TRI_TRY(tri_broadcast(job->group, &nbytes, 1, TRI_I64, 0, NULL));
-    if (nbytes < 0 || nbytes > ARCHITECTURE_LIMIT)
-        return tri_fail(TRI_EFORMAT, "model.from: want an architecture of at most %lld bytes, got %lld",
-                        (long long)ARCHITECTURE_LIMIT, (long long)nbytes);
+    if (nbytes < 0 || nbytes > (int64_t)limit)
+        return tri_fail(TRI_EFORMAT, "%s: want at most %zu bytes, got %lld", what, limit, (long long)nbytes);
     while ((int64_t)text->nbytes < nbytes)
         TRI_TRY(tri_string_append(text, " "));
     return nbytes > 0 ? tri_broadcast(job->group, text->text, nbytes, TRI_U8, 0, NULL) : TRI_OK;
@@ -46,7 +44,7 @@ tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup)
         return TRI_OK;
     tri_status status = job->rank == 0 ? source_open(job, &text) : TRI_OK;
     if (status == TRI_OK && job->world > 1)
-        status = text_spread(job, &text);
+        status = tri_job_text_spread(job, &text, ARCHITECTURE_LIMIT, "model.from: the architecture");
     if (status == TRI_OK && text.nbytes > 0 && !setup->model)
         status = tri_config_model_take(&job->config, text.text, job->config.from);
     tri_string_fini(&text);

@@ -370,9 +370,9 @@ void tri_job_waves_close(tri_job *job);
 void tri_job_waves_step(tri_job *job);
 /* build.c: data whose classes are numbered as the job's are. */
 tri_status tri_job_open_data(const tri_job *job, bool test, tri_dataset **dataset);
-/* Also finds the number of steps, and the job's names of classes: those of the run that it goes on with (`resume`, a
- * path, or NULL), else those of the data. */
-tri_status tri_job_open_train_data(tri_job *job, const char *resume, tri_dataset **dataset);
+/* Also finds the number of steps, and the job's names of classes: those of the run that it goes on with, else those of
+ * the data. setup NULL: it goes on with none. Collective over the job's comm, if it has one. */
+tri_status tri_job_open_train_data(tri_job *job, const tri_job_setup *setup, tri_dataset **dataset);
 /* For what this rank moves (job->shares). */
 tri_status tri_job_open_optim(tri_job *job);
 /* Finds out who owns what of the store; the slices of weights that are here (tri_free), NULL: all are. */
@@ -489,6 +489,9 @@ void tri_job_due_close(tri_job *job);
 /* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
  */
 tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
+/* Rank 0's text, of at most so many bytes, on all ranks of more than one; the others' is empty. `what` is for a
+ * message. */
+tri_status tri_job_text_spread(tri_job *job, tri_string *text, size_t limit, const char *what);
 /* Marks what model.freeze names, in job->frozen. */
 tri_status tri_job_freeze(tri_job *job, const tri_model *model);
 /* Weights, over those of the seed; collective. */
@@ -676,8 +679,12 @@ tri_status tri_job_best_offer(tri_job *job);
 tri_status tri_dataset_info_save(const tri_dataset_info *info, const tri_class_names *names, const char *path);
 tri_status tri_dataset_info_load(const char *path, tri_dataset_info *info, tri_arena *names_arena,
                                  tri_class_names *names);
-/* Where it is for a run, its checkpoints, or one of these; false: there is none. */
-bool tri_dataset_info_find(const char *path, char out[1200]);
+/* The same from its text, of at most so many bytes. */
+#define TRI_DATASET_INFO_LIMIT ((size_t)64 << 20)
+tri_status tri_dataset_info_parse(const char *text, size_t nbytes, const char *path, tri_dataset_info *info,
+                                  tri_arena *names_arena, tri_class_names *names);
+/* 0: there are none. */
+uint64_t tri_class_names_hash(const tri_class_names *names);
 tri_status tri_class_names_copy(tri_arena *arena, const tri_class_names *from, tri_class_names *out);
 /* arrays.c: who holds what; collective, once all objects are there. */
 tri_status tri_job_inventories_open(tri_job *job);

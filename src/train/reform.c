@@ -89,7 +89,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     if (setup->resume && !(elastic->resume = tri_strdup(setup->resume)))
         return TRI_ENOMEM;
     elastic->or_begin = setup->or_begin;
-    TRI_TRY(tri_job_open_train_data(job, setup->resume, &elastic->data));
+    TRI_TRY(tri_job_open_train_data(job, setup, &elastic->data));
     tri_dataset_keep(elastic->data, TRI_JOB_KEPT_NBYTES);
     if (!job->roles.on)
         TRI_TRY(store_open(job));

@@ -71,7 +71,8 @@ tri_status tri_trained_find(const char *path, const char *config, tri_trained *o
     for (int up = 0; up < 3 && !out->config[0]; up++) { /* RUN, RUN/checkpoints, RUN/checkpoints/step-N */
         if (is_there(place, "config.yaml", file)) {
             snprintf(out->config, sizeof(out->config), "%s", file);
-            (void)tri_dataset_info_find(place, out->info);
+            if (is_there(place, "dataset.yaml", file))
+                snprintf(out->info, sizeof(out->info), "%s", file);
         }
         strcat(place, "/..");
     }

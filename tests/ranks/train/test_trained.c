@@ -180,7 +180,9 @@ static void what_samples_are_is_written_and_read_back(void **state)
                                    .mean = {0.286f, -0.1f},
                                    .deviation = {0.353f, 0.2f}};
     assert_int_equal(tri_fs_make_folder(DATA_FOLDER), TRI_OK);
-    const char *const texts[] = {"ant", "say \"bee\", \n: - [x]", "\xc3\xbc\t#1", "", "null", "10"};
+    const char *const texts[] = {
+        "ant",  "say \"bee\", \n: - [x]",  "\xc3\xbc\t#1", "", "null", "10", "it\xc2\x92s", "\xc2\x85",
+        "\x7f", "\xef\xbb\xbf\xe2\x80\xa8"};
     const tri_class_names named = {texts, TRI_COUNT_OF(texts)}, none = {0};
     tri_class_names names;
     tri_arena arena = {0};
@@ -222,6 +224,7 @@ static void what_samples_are_is_written_and_read_back(void **state)
             fail_msg("'%s' was taken", wrong[i]);
         assert_non_null(strstr(tri_last_error(), path));
     }
+    tri_arena_fini(&arena);
 }
 
 static void every_allocation_may_fail(void **state)

@@ -233,14 +233,17 @@ static void a_part_alone_goes_back_whoever_had_left(void **state)
 static void awaits(void *arg)
 {
     rig *at = arg;
-    at->awaited = tri_ps_client_await_leader(at->workers[1].client);
+    at->awaited = tri_ps_client_await_leader(at->workers[1].client, false);
 }
 
-/* A follower that has made its last step: until the leader leaves, or the run goes back. */
+/* A follower that has made its last step: until the leader is done, or the run goes back; once it is done it does not.
+ */
 static void who_is_done_waits_for_the_leader(void **state)
 {
     (void)state;
-    for (int lost = 0; lost < 2; lost++) {
+    enum { LEADER_ENDS, LOST, LOST_TOO_LATE, CASES };
+    for (int which = 0; which < CASES; which++) {
+        const bool lost = which == LOST;
         static rig at;
         tri_thread *thread;
         int64_t era;
@@ -251,7 +254,9 @@ static void who_is_done_waits_for_the_leader(void **state)
         tri_ps_dense_close(at.workers[1].dense);
         at.workers[1].dense = NULL;
         OK(tri_thread_start(&thread, "follower", awaits, &at));
-        if (lost)
+        if (which == LOST_TOO_LATE)
+            OK(tri_ps_client_done(at.workers[0].client));
+        if (which != LEADER_ENDS)
             OK(tri_ps_views_era(at.store, 1, &era));
         else
             worker_leave(&at, 0);
