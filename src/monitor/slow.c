@@ -97,19 +97,22 @@ static double excess(const tri_slow_row *rows, int count, int rank, tri_slow_cau
     return taken(&rows[rank], cause) - others;
 }
 
-/* The first one that explains enough, from those that leave least doubt; a quota and a thief also show as a queue. */
+/* The first one that explains enough, from those that leave least doubt; a quota and a thief also show as a queue. Of
+ * several that only explain it together the greatest. */
 static void cause_find(const tri_slow_row *rows, int count, double delay_s, tri_slow_verdict *verdict)
 {
-    for (tri_slow_cause cause = TRI_SLOW_throttled; cause < TRI_SLOW_link; cause++) {
-        double seconds = excess(rows, count, verdict->rank, cause);
-        if (seconds < EXPLAINED * delay_s)
-            continue;
-        verdict->cause = cause;
-        verdict->explained_s = seconds;
-        return;
-    }
     verdict->cause = TRI_SLOW_compute;
     verdict->explained_s = excess(rows, count, verdict->rank, TRI_SLOW_compute);
+    for (tri_slow_cause cause = TRI_SLOW_throttled; cause < TRI_SLOW_link; cause++) {
+        double seconds = excess(rows, count, verdict->rank, cause);
+        bool is_enough = seconds >= EXPLAINED * delay_s;
+        if (is_enough || seconds > verdict->explained_s) {
+            verdict->cause = cause;
+            verdict->explained_s = seconds;
+        }
+        if (is_enough)
+            return;
+    }
 }
 
 /* --- all wait: is it a link? --- */

@@ -355,21 +355,25 @@ tri_status tri_ps_client_stats(tri_ps_client *client, tri_string *out)
     return status;
 }
 
+/* The mutex is held. */
+static void leaving_begin(tri_ps_client *client)
+{
+    client->leaving = true;
+    client->leave_ns = tri_deadline_after_ms(LEAVE_MS);
+}
+
 tri_status tri_ps_client_done(tri_ps_client *client)
 {
     tri_mutex_lock(&client->mutex);
-    client->leaving = true;
-    client->leave_ns = tri_deadline_after_ms(LEAVE_MS);
+    leaving_begin(client);
     tri_mutex_unlock(&client->mutex);
-    if (client->setup.worker > 0 || !client->setup.store)
-        return TRI_OK;
-    return tri_ps_views_left(client->setup.store, 0);
+    return client->setup.store ? tri_ps_views_left(client->setup.store, client->setup.worker) : TRI_OK;
 }
 
 tri_status tri_ps_client_bye(tri_ps_client *client)
 {
-    TRI_TRY(tri_ps_client_done(client));
     tri_mutex_lock(&client->mutex);
+    leaving_begin(client);
     tri_status status = tri_ps_ask_all(client, (ps_head){.kind = PS_BYE}, NULL, "goodbye");
     tri_mutex_unlock(&client->mutex);
     if (status == TRI_OK && client->setup.store) /* a server may come back yet, and others wait for the leader */

@@ -61,8 +61,8 @@ tri_status tri_ps_client_note(tri_ps_client *client, ps_subject subject, int64_t
                               tri_string *all, int *count);
 /* The note at *at, which is moved on behind it; NULL: no more. */
 const void *tri_ps_note_next(const tri_string *all, size_t *at, ps_note_head *head);
-/* What servers held is not wanted any more: one that is lost from now on is not waited for. Of the leader: nobody needs
- * to go back any more, which the store is told. */
+/* By the leader, once it has all: what servers held is not wanted any more, so one that is lost is not waited for, and
+ * nobody needs to go back, which the store is told. Goodbye is still to be said. */
 tri_status tri_ps_client_done(tri_ps_client *client);
 /* Says goodbye to all servers, and waits until they have heard it. */
 tri_status tri_ps_client_bye(tri_ps_client *client);

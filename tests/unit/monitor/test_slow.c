@@ -122,6 +122,22 @@ static void who_is_stopped_while_it_waits_for_data_or_prepares_them_was_stopped(
     assert_int_equal(tri_slow_find(rows, RANKS).cause, TRI_SLOW_data);
 }
 
+/* On a machine that others use too: it was stopped for 0.2 s, and wanted its core for 0.15. */
+static void of_causes_that_explain_it_together_the_greatest_is_told(void **state)
+{
+    (void)state;
+    tri_slow_row rows[RANKS];
+    rows_fill(rows, 0.5);
+    rows[SLOW].strain.queue_seconds_total = 0.15;
+    rows[SLOW].strain.cpu_seconds_total = 0.9 - 0.15 - 0.2;
+    rows[SLOW].data = 0.2; /* in all of its phases, and between steps */
+    rows[SLOW].forward = rows[SLOW].backward = 0.22;
+    tri_slow_verdict found = tri_slow_find(rows, RANKS);
+    assert_int_equal(found.rank, SLOW);
+    assert_int_equal(found.cause, TRI_SLOW_stopped);
+    assert_true(found.explained_s > 0.19 && found.explained_s < 0.21);
+}
+
 static void a_cause_that_all_have_is_none(void **state)
 {
     (void)state;
@@ -199,6 +215,7 @@ int main(void)
         cmocka_unit_test(each_cause_is_named),
         cmocka_unit_test(a_disk_that_nobody_waits_for_is_no_cause),
         cmocka_unit_test(who_is_stopped_while_it_waits_for_data_or_prepares_them_was_stopped),
+        cmocka_unit_test(of_causes_that_explain_it_together_the_greatest_is_told),
         cmocka_unit_test(a_cause_that_all_have_is_none),
         cmocka_unit_test(a_link_that_loses_is_named_where_all_wait),
         cmocka_unit_test(a_link_is_named_by_its_ends_where_the_kernel_tells_of_it),
