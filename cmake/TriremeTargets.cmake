@@ -53,14 +53,18 @@ endfunction()
 
 # tri_script(process/train train.py TIMEOUT 300 [ARGS ...]) adds a script of the folder to CTest; it is given the program
 # and ARGS. 77 as its exit code: skipped, for a reason that it says. Scripts run alone: they look at the whole machine,
-# or kill and stop processes at moments that other work would move.
+# or kill and stop processes at moments that other work would move; but for those that mostly wait (BESIDE).
 function(tri_script name script)
-  cmake_parse_arguments(T "" "TIMEOUT" "ARGS" ${ARGN})
+  cmake_parse_arguments(T "BESIDE" "TIMEOUT" "ARGS" ${ARGN})
   set(interpreter)
   if(script MATCHES "\\.py$")
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
     set(interpreter ${Python3_EXECUTABLE})
   endif()
   add_test(NAME ${name} COMMAND ${interpreter} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:trireme> ${T_ARGS})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77 RUN_SERIAL ON)
+  set(alone ON)
+  if(T_BESIDE)
+    set(alone OFF)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77 RUN_SERIAL ${alone})
 endfunction()
