@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/crc32c.h"
 #include "base/fs.h"
@@ -227,12 +228,21 @@ static void fail(tri_event_file *file)
     tri_log(TRI_LOG_WARN, "TensorBoard gets no more of this run: %s", tri_last_error());
 }
 
+/* Who removes it means it; and what is not there any more is nothing to go on with. */
+static bool is_removed(const tri_event_file *file)
+{
+    struct stat info;
+    return file->at > 0 && (stat(file->path, &info) != 0 || info.st_size == 0);
+}
+
 void tri_event_file_flush(tri_event_file *file)
 {
     if (file->failed || file->records.nbytes == 0)
         return;
-    tri_status status = tri_fs_append_at(file->path, file->records.text, file->records.nbytes, &file->at);
-    if (status == TRI_EMISMATCH) /* this process was stopped for a while, and another is rank 0 */
+    tri_status status = is_removed(file)
+                            ? tri_fail(TRI_ENOTFOUND, "%s was removed", file->path)
+                            : tri_fs_append_at(file->path, file->records.text, file->records.nbytes, &file->at);
+    if (status == TRI_EMISMATCH && !is_removed(file)) /* this process was stopped for a while, and another is rank 0 */
         file->failed = true;
     else if (status != TRI_OK)
         fail(file);

@@ -178,7 +178,7 @@ class TensorBoard(unittest.TestCase):
         file, folder = event_reader.event_file(self.folder / "lost"), self.folder / "folder"
         folder.mkdir()
         file.unlink()
-        while True: # the run makes its file anew as soon as it is gone: a folder in its place, which it cannot write
+        while True: # the run may just have made it anew: a folder in its place, which it cannot write
             try:
                 folder.rename(file)
                 break
