@@ -279,8 +279,8 @@ static tri_status csv_line(predict_input *input, const char *line)
         const char *field = line;
         double number;
         if (!csv_number(&line, &number)) {
-            int nbytes =
-                (int)strcspn(field, "\r") < (int)(line - field) ? (int)strcspn(field, "\r") : (int)(line - field);
+            int nbytes = (int)(line - field);
+            nbytes -= nbytes > 0 && field[nbytes - 1] == '\r';
             return tri_fail(TRI_EFORMAT, "column %lld: want a number, found '%.*s'", (long long)column,
                             nbytes < 40 ? nbytes : 40, field);
         }

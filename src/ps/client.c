@@ -75,7 +75,7 @@ tri_status tri_ps_await(tri_ps_client *client, bool (*done)(void *arg), void *ar
 
 /* For all to answer a goodbye, where there are backups. */
 #define LEAVE_MS 3000
-/* Of who waits for the leader: a store of files writes at each look. */
+/* Of who waits for the leader: each look is two questions to the store. */
 #define LEADER_LOOK_NS (100 * TRI_NS_PER_MS)
 
 /* Servers that are gone owe nothing; nor do those that a worker leaves and that are gone before, or hang when nobody is
@@ -405,9 +405,12 @@ static tri_status leader_look(tri_ps_client *client, bool *ends)
 tri_status tri_ps_client_await_leader(tri_ps_client *client, bool heeds)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
-    for (bool ends = !client->setup.store; !ends; tri_sleep_ns(ends ? 0 : LEADER_LOOK_NS)) {
+    while (client->setup.store) {
+        bool ends;
         TRI_TRY(leader_look(client, &ends));
-        ends = ends || tri_now_ns() >= deadline_ns || (heeds && tri_stop_signal());
+        if (ends || tri_now_ns() >= deadline_ns || (heeds && tri_stop_signal()))
+            break;
+        tri_sleep_ns(LEADER_LOOK_NS);
     }
     return TRI_OK;
 }

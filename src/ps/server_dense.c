@@ -155,7 +155,7 @@ static tri_status table_fill_in(const tri_ps_server *server, ps_table *table)
     return blocks_make(server, table);
 }
 
-static tri_status table_make(tri_ps_server *server, const ps_guest *guest, const char *text, size_t nbytes,
+tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const char *text, size_t nbytes,
                              ps_table **out)
 {
     uint64_t hash = XXH3_64bits(text, nbytes);
@@ -195,15 +195,6 @@ static tri_status table_make(tri_ps_server *server, const ps_guest *guest, const
     tri_log(TRI_LOG_INFO, "table '%s': %d of %d blocks, %s", table->spec.name, table->held, table->spec.cut_count,
             table->spec.ps.consistency);
     *out = table;
-    return TRI_OK;
-}
-
-tri_status tri_ps_table_make(tri_ps_server *server, const ps_guest *guest, const char *text, size_t nbytes,
-                             ps_table **out)
-{
-    TRI_TRY(table_make(server, guest, text, nbytes, out));
-    if (guest->server < 0)
-        server->joined[guest->number] = true;
     return TRI_OK;
 }
 

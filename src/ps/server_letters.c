@@ -92,6 +92,7 @@ static tri_status on_open(tri_ps_server *server, ps_guest *guest, const ps_head 
         TRI_TRY(tri_ps_chain_renew(server));
     if (guest->server >= 0)
         return TRI_OK;
+    server->joined[guest->number] = true;
     guest->opens = table->number;
     guest->request = head->request;
     if (table->restored && head->extra >= 0 && head->extra < (double)PS_CLOCK_MAX &&

@@ -11,7 +11,6 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "checkpoint/manifest.h"
 #include "parallel/compress.h"
 #include "text/tokenizer.h"
 #include "train/job.h"
@@ -133,13 +132,8 @@ static bool has_checkpoints(const tri_job *job, const char *run_folder)
     bool has = false;
     if (tri_checkpoint_folders_find(&job->config.checkpoint, run_folder, &folders) != TRI_OK)
         return false;
-    for (int i = 0; i < folders.count && !has; i++) {
-        tri_vector list;
-        if (tri_checkpoint_list(folders.items[i], &list) != TRI_OK)
-            continue;
-        has = list.count > 0;
-        tri_checkpoint_list_free(&list);
-    }
+    for (int i = 0; i < folders.count && !has; i++)
+        has = tri_checkpoint_last_step(folders.items[i]) >= 0;
     tri_checkpoint_folders_fini(&folders);
     return has;
 }

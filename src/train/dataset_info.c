@@ -11,8 +11,6 @@
 #include "base/log.h"
 #include "train/job.h"
 
-#define FILE_NAME "dataset.yaml"
-
 #define DIM_LIMIT    (INT64_C(1) << 40)
 #define MAX_CHANNELS 16
 
@@ -69,7 +67,7 @@ static bool reads_as(const tri_string *text, const tri_class_names *names)
     tri_arena arena = {0};
     tri_class_names found;
     tri_yaml *root;
-    bool does = tri_yaml_parse(&arena, text->text, text->nbytes, FILE_NAME, &root) == TRI_OK &&
+    bool does = tri_yaml_parse(&arena, text->text, text->nbytes, "dataset.yaml", &root) == TRI_OK &&
                 names_read(root, &arena, &found) == TRI_OK && names_equal(&found, names);
     tri_arena_fini(&arena);
     return does;

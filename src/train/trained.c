@@ -18,17 +18,6 @@ static bool is_there(const char *folder, const char *name, char out[1200])
     return snprintf(out, 1200, "%s/%s", folder, name) < 1200 && tri_fs_exists(out);
 }
 
-/* Whether checkpoints lie in the folder. */
-static bool holds_checkpoints(const char *folder)
-{
-    tri_vector list;
-    if (tri_checkpoint_list(folder, &list) != TRI_OK)
-        return false;
-    bool any = list.count > 0;
-    tri_checkpoint_list_free(&list);
-    return any;
-}
-
 static tri_status find_checkpoint(const char *path, char out[1200])
 {
     char folder[1200], *newest = NULL;
@@ -43,7 +32,7 @@ static tri_status find_checkpoint(const char *path, char out[1200])
     }
     if (!is_there(path, "checkpoints", folder))
         snprintf(folder, sizeof(folder), "%s", path);
-    if (!holds_checkpoints(folder))
+    if (tri_checkpoint_last_step(folder) < 0)
         return tri_fail(TRI_ENOTFOUND, "%s: want a run with checkpoints, or a checkpoint (manifest.json); found none",
                         path);
     tri_string skipped = {0};

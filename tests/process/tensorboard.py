@@ -168,22 +168,15 @@ class TensorBoard(unittest.TestCase):
         self.assertTrue(victim and "generation" in text, text)
         self.assert_each_once("elastic", 4000)
 
-    def test_a_file_that_cannot_be_written_is_told_once_and_training_goes_on(self):
-        run = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", "lost", "train.steps=1000000",
+    def told_once(self, out, spoil):
+        """A run whose file is spoilt says once that TensorBoard gets no more, and trains on."""
+        run = subprocess.Popen([TRIREME, "train", "run.yaml", "--out", out, "train.steps=1000000",
                                 "train.epochs=1000000"], cwd=self.folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         until = time.monotonic() + 30
-        while not has_steps(self.folder / "lost") and time.monotonic() < until:
+        while not has_steps(self.folder / out) and time.monotonic() < until:
             time.sleep(0.01)
-        file, folder = event_reader.event_file(self.folder / "lost"), self.folder / "folder"
-        folder.mkdir()
-        file.unlink()
-        while True: # the run may just have made it anew: a folder in its place, which it cannot write
-            try:
-                folder.rename(file)
-                break
-            except NotADirectoryError:
-                file.unlink(missing_ok=True)
+        spoil(event_reader.event_file(self.folder / out))
         seen = ""
         while "TensorBoard gets no more" not in seen:
             line = run.stdout.readline()
@@ -194,6 +187,22 @@ class TensorBoard(unittest.TestCase):
         text, _ = run.communicate(timeout=60)
         self.assertEqual(text.count("TensorBoard"), 0, text)
         self.assertIn("stopped by a signal", text)
+
+    def test_a_file_that_cannot_be_written_is_told_once_and_training_goes_on(self):
+        def spoil(file):
+            folder = self.folder / "folder"
+            folder.mkdir()
+            file.unlink()
+            while True: # the run may just have made it anew: a folder in its place, which it cannot write
+                try:
+                    folder.rename(file)
+                    break
+                except NotADirectoryError:
+                    file.unlink(missing_ok=True)
+        self.told_once("lost", spoil)
+
+    def test_a_file_that_is_removed_is_told_once_and_training_goes_on(self):
+        self.told_once("removed", lambda file: file.unlink())
 
     def test_tensorboard_reads_every_kind(self):
         if not pypi_has("tensorboard"):
