@@ -23,7 +23,8 @@ typedef struct convert_flags {
 static convert_flags given;
 static const tri_flag flags[] = {
     {"--to", "FORM", "hf or trireme (default: the other one than SRC is)", &given.to},
-    {"--dtype", "TYPE", "elements: f32, bf16 or f16 (default: as in SRC)", &given.dtype},
+    {"--dtype", "TYPE", "elements of all tensors: f32, bf16 or f16 (default: each tensor keeps its type)",
+     &given.dtype},
     {"--shard-size", "N", "bytes of a file at most, such as 500M or 5G, with an index (default: one file)",
      &given.shard},
     {"--json", NULL, "one JSON object", &given.json},
@@ -64,20 +65,32 @@ static tri_status read_flags(tri_tensor_save *save)
     return given.shard ? read_shard(given.shard, &save->shard_nbytes) : TRI_OK;
 }
 
+/* "bf16, f32": the types of the tensors. */
+static const char *list_dtypes(const tri_convert_result *result, char text[64])
+{
+    text[0] = 0;
+    for (int dtype = 0; dtype < TRI_DTYPE_COUNT; dtype++)
+        if (result->dtype_counts[dtype] > 0)
+            snprintf(text + strlen(text), 64 - strlen(text), "%s%s", text[0] ? ", " : "",
+                     tri_dtype_name((tri_dtype)dtype));
+    return text;
+}
+
 static tri_status print_result(const char *folder, const tri_convert_result *result)
 {
     tri_string text = {0};
     const char *form = result->to_hf ? "hf" : "trireme";
+    char dtypes[64];
     if (!given.json) {
         printf("%s: %d tensors, %s, %.1f MB in %d file%s, form %s\n", folder, result->tensor_count,
-               tri_dtype_name(result->dtype), (double)result->nbytes / 1e6, result->file_count,
+               list_dtypes(result, dtypes), (double)result->nbytes / 1e6, result->file_count,
                result->file_count == 1 ? "" : "s", form);
         return TRI_OK;
     }
     tri_json json = tri_json_object(&text);
     tri_json_text(&json, "folder", folder);
     tri_json_text(&json, "form", form);
-    tri_json_text(&json, "dtype", tri_dtype_name(result->dtype));
+    tri_json_text(&json, "dtype", list_dtypes(result, dtypes));
     tri_json_int(&json, "tensors", result->tensor_count);
     tri_json_int(&json, "bytes", (int64_t)result->nbytes);
     tri_json_int(&json, "files", result->file_count);
@@ -101,6 +114,8 @@ static tri_status convert(const char *from, const char *folder)
     TRI_TRY(tri_pretrained_open(from, &source));
     tri_status status = tri_model_convert(source, folder, given.to ? given.to : "", save, &result);
     tri_pretrained_close(source);
+    if (given.dtype)
+        tri_command_hint_set("without --dtype each tensor keeps its type");
     return status == TRI_OK ? print_result(folder, &result) : status;
 }
 

@@ -4,6 +4,8 @@
  */
 #include "checkpoint/tensor_save.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -11,7 +13,6 @@
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/tensor_set.h"
-#include "tensor/reduce.h"
 
 #define PIECE_COUNT                                                                                                    \
     (INT64_C(1) << 18) /* elements that are converted at once: rows of a transposed matrix in wide strips */
@@ -23,9 +24,13 @@ typedef struct save_pass {
     int *file_of;               /* view -> file */
     int count, file_count;
     uint64_t done, all; /* bytes */
-    float *piece;
-    void *narrow; /* the piece as the type that is written */
+    void *piece;        /* elements of a view as they are written */
 } save_pass;
+
+tri_dtype tri_tensor_save_dtype(const tri_tensor_save *options, const tri_tensor_view *view)
+{
+    return options->dtype == TRI_DTYPE_COUNT ? tri_tensor_view_dtype(view) : options->dtype;
+}
 
 static tri_status plan_files(save_pass *pass)
 {
@@ -33,9 +38,10 @@ static tri_status plan_files(save_pass *pass)
     pass->file_count = 1;
     for (int i = 0; i < pass->count; i++) {
         const tri_tensor_view *view = &pass->views[i];
-        size_t nbytes = (size_t)tri_shape_count(view->shape) * tri_dtype_nbytes(pass->options->dtype);
-        pass->tensors[i] = (tri_stored_tensor){
-            .name = view->name, .dtype = pass->options->dtype, .shape = view->shape, .nbytes = nbytes};
+        tri_dtype dtype = tri_tensor_save_dtype(pass->options, view);
+        size_t nbytes = (size_t)tri_shape_count(view->shape) * tri_dtype_nbytes(dtype);
+        pass->tensors[i] =
+            (tri_stored_tensor){.name = view->name, .dtype = dtype, .shape = view->shape, .nbytes = nbytes};
         if (used > 0 && pass->options->shard_nbytes > 0 && used + nbytes > pass->options->shard_nbytes) {
             pass->file_count++;
             used = 0;
@@ -56,19 +62,43 @@ static char *file_name(const save_pass *pass, int file)
     return tri_format("model-%05d-of-%05d.safetensors", file + 1, pass->file_count);
 }
 
-static tri_status put_view(save_pass *pass, const tri_tensor_view *view, tri_file_writer *writer)
+static bool is_infinite(tri_dtype dtype, const void *elements, int64_t at)
 {
+    if (dtype == TRI_F16)
+        return (((const uint16_t *)elements)[at] & 0x7fff) == 0x7c00;
+    if (dtype == TRI_BF16)
+        return (((const uint16_t *)elements)[at] & 0x7fff) == 0x7f80;
+    return dtype == TRI_F32 ? isinf(((const float *)elements)[at]) : isinf(((const double *)elements)[at]);
+}
+
+/* A finite element that became infinite is an error: a value that was stored must not be lost in silence. */
+static tri_status check_range(const tri_tensor_view *view, tri_dtype dtype, const void *piece, int64_t first,
+                              int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double before;
+        if (!is_infinite(dtype, piece, i))
+            continue;
+        tri_tensor_view_read_as(view, TRI_F64, first + i, 1, &before);
+        if (isfinite(before))
+            return tri_fail(TRI_EFORMAT, "tensor '%.100s': want values that %s holds, got %.9g at element %" PRId64,
+                            view->name, tri_dtype_name(dtype), before, first + i);
+    }
+    return TRI_OK;
+}
+
+static tri_status put_view(save_pass *pass, int index, tri_file_writer *writer)
+{
+    const tri_tensor_view *view = &pass->views[index];
+    tri_dtype dtype = pass->tensors[index].dtype;
     int64_t all = tri_shape_count(view->shape);
-    size_t each = tri_dtype_nbytes(pass->options->dtype);
+    size_t each = tri_dtype_nbytes(dtype);
     for (int64_t first = 0, count; first < all; first += count) {
         count = all - first < PIECE_COUNT ? all - first : PIECE_COUNT;
-        tri_tensor_view_read(view, first, count, pass->piece);
-        const void *bytes = pass->piece;
-        if (pass->options->dtype != TRI_F32) {
-            TRI_TRY(tri_convert(pass->narrow, pass->options->dtype, pass->piece, TRI_F32, count));
-            bytes = pass->narrow;
-        }
-        TRI_TRY(tri_file_writer_put(writer, bytes, (size_t)count * each));
+        tri_tensor_view_read_as(view, dtype, first, count, pass->piece);
+        if (dtype != tri_tensor_view_dtype(view))
+            TRI_TRY(check_range(view, dtype, pass->piece, first, count));
+        TRI_TRY(tri_file_writer_put(writer, pass->piece, (size_t)count * each));
         pass->done += (size_t)count * each;
         if (pass->options->progress != NULL)
             pass->options->progress(pass->options->progress_arg, pass->done, pass->all);
@@ -84,7 +114,7 @@ static tri_status put_file(save_pass *pass, const char *path, int first, int end
     tri_status status =
         tri_safetensors_put_header(writer, path, pass->tensors + first, end - first, pass->options->metadata);
     for (int i = first; i < end && status == TRI_OK; i++)
-        status = put_view(pass, &pass->views[i], writer);
+        status = put_view(pass, i, writer);
     if (status == TRI_OK)
         return tri_file_writer_close(writer);
     tri_file_writer_abandon(writer);
@@ -143,16 +173,14 @@ tri_status tri_tensor_save_all(const char *folder, const tri_tensor_view *views,
     save_pass pass = {.options = options, .views = views, .count = count};
     pass.tensors = tri_alloc_zero((size_t)count + 1, sizeof(*pass.tensors));
     pass.file_of = tri_alloc_zero((size_t)count + 1, sizeof(*pass.file_of));
-    pass.piece = tri_alloc((size_t)PIECE_COUNT * sizeof(float));
-    pass.narrow = tri_alloc((size_t)PIECE_COUNT * sizeof(uint16_t));
+    pass.piece = tri_alloc((size_t)PIECE_COUNT * sizeof(double));
     tri_status status = TRI_ENOMEM;
-    if (pass.tensors != NULL && pass.file_of != NULL && pass.piece != NULL && pass.narrow != NULL)
+    if (pass.tensors != NULL && pass.file_of != NULL && pass.piece != NULL)
         status = write_files(&pass, folder);
     if (file_count != NULL)
         *file_count = pass.file_count;
     tri_free(pass.tensors);
     tri_free(pass.file_of);
     tri_free(pass.piece);
-    tri_free(pass.narrow);
     return status;
 }

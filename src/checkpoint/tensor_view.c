@@ -26,12 +26,23 @@ tri_status tri_tensor_view_whole(const tri_stored_tensor *from, const char *name
     return TRI_OK;
 }
 
-/* Elements of a stored tensor from `first` on. The bytes of a file may lie at any address: they are copied first. */
-static void read_run(const tri_stored_tensor *from, int64_t first, int64_t count, float *out)
+tri_dtype tri_tensor_view_dtype(const tri_tensor_view *view)
 {
-    size_t each = tri_dtype_nbytes(from->dtype);
+    tri_dtype dtype = view->part_count > 0 ? view->parts[0].from->dtype : TRI_F32;
+    for (int p = 1; p < view->part_count; p++) {
+        tri_dtype other = view->parts[p].from->dtype;
+        if (dtype != other)
+            dtype = dtype == TRI_F64 || other == TRI_F64 ? TRI_F64 : TRI_F32;
+    }
+    return dtype;
+}
+
+/* Elements of a stored tensor from `first` on. The bytes of a file may lie at any address: they are copied first. */
+static void read_run(const tri_stored_tensor *from, tri_dtype dtype, int64_t first, int64_t count, char *out)
+{
+    size_t each = tri_dtype_nbytes(from->dtype), out_each = tri_dtype_nbytes(dtype);
     const char *bytes = (const char *)from->bytes + (size_t)first * each;
-    if (from->dtype == TRI_F32) {
+    if (from->dtype == dtype) {
         memcpy(out, bytes, (size_t)count * each);
         return;
     }
@@ -39,35 +50,50 @@ static void read_run(const tri_stored_tensor *from, int64_t first, int64_t count
     for (int64_t at = 0, run; at < count; at += run) {
         run = count - at < RUN_COUNT ? count - at : RUN_COUNT;
         memcpy(aligned, bytes + (size_t)at * each, (size_t)run * each);
-        tri_status status = tri_convert(out + at, TRI_F32, aligned, from->dtype, run);
+        tri_status status = tri_convert(out + (size_t)at * out_each, dtype, aligned, from->dtype, run);
         TRI_ASSERT(status == TRI_OK);
     }
 }
 
+/* One element of 2, 4 or 8 bytes. */
+static inline void copy_element(char *to, const char *from, size_t nbytes)
+{
+    if (nbytes == 2)
+        memcpy(to, from, 2);
+    else if (nbytes == 4)
+        memcpy(to, from, 4);
+    else
+        memcpy(to, from, 8);
+}
+
 /* Elements [first, first + count) of the transposed matrix [rows, columns], which is stored as [columns, rows]: the
  * rows that they touch in strips, each strip column by column. */
-static void read_turned(const tri_view_part *part, int64_t columns, int64_t first, int64_t count, float *out)
+static void read_turned(const tri_view_part *part, tri_dtype dtype, int64_t columns, int64_t first, int64_t count,
+                        char *out)
 {
-    float run[RUN_COUNT];
+    double aligned[RUN_COUNT];
+    char *run = (char *)aligned;
     int64_t rows = part->rows, end = first + count;
     int64_t last_row = (end - 1) / columns + 1;
+    size_t each = tri_dtype_nbytes(dtype);
     for (int64_t row = first / columns, strip; row < last_row; row += strip) {
         strip = last_row - row < RUN_COUNT ? last_row - row : RUN_COUNT;
         for (int64_t column = 0; column < columns; column++) {
-            read_run(part->from, column * rows + row, strip, run);
+            read_run(part->from, dtype, column * rows + row, strip, run);
             for (int64_t i = 0; i < strip; i++) {
                 int64_t at = (row + i) * columns + column;
                 if (at >= first && at < end)
-                    out[at - first] = run[i];
+                    copy_element(out + (size_t)(at - first) * each, run + (size_t)i * each, each);
             }
         }
     }
 }
 
-void tri_tensor_view_read(const tri_tensor_view *view, int64_t first, int64_t count, float *out)
+void tri_tensor_view_read_as(const tri_tensor_view *view, tri_dtype dtype, int64_t first, int64_t count, void *out)
 {
     int64_t rows = 0, all = tri_shape_count(view->shape);
-    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= all);
+    char *to = out;
+    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= all && tri_tensor_view_reads(dtype));
     for (int p = 0; p < view->part_count; p++)
         rows += view->parts[p].rows;
     int64_t columns = rows > 0 ? all / rows : 0;
@@ -79,11 +105,16 @@ void tri_tensor_view_read(const tri_tensor_view *view, int64_t first, int64_t co
             continue;
         }
         if (part->transposed)
-            read_turned(part, columns, first, taken, out);
+            read_turned(part, dtype, columns, first, taken, to);
         else
-            read_run(part->from, part->first_row * columns + first, taken, out);
-        out += taken;
+            read_run(part->from, dtype, part->first_row * columns + first, taken, to);
+        to += (size_t)taken * tri_dtype_nbytes(dtype);
         count -= taken;
         first = 0;
     }
+}
+
+void tri_tensor_view_read(const tri_tensor_view *view, int64_t first, int64_t count, float *out)
+{
+    tri_tensor_view_read_as(view, TRI_F32, first, count, out);
 }

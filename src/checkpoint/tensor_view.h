@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tensor_view.h: a tensor put together from stored ones: rows of one after rows of another, each perhaps transposed,
- * read as f32 piece by piece.
+ * read piece by piece as f32 or as another floating type.
  *
- * Nothing is copied before it is asked for, so a model is converted without a second one in memory. f32, f16 and bf16
- * come out exact, f64 rounded to the nearest.
+ * Nothing is copied before it is asked for, so a model is converted without a second one in memory. A type that holds
+ * an element gives it exactly; any other type gives the nearest, ties to even.
  */
 #ifndef TRI_CHECKPOINT_TENSOR_VIEW_H
 #define TRI_CHECKPOINT_TENSOR_VIEW_H
@@ -30,7 +30,11 @@ typedef struct tri_tensor_view {
 tri_status tri_tensor_view_whole(const tri_stored_tensor *from, const char *name, tri_tensor_view *view);
 /* Whether elements of this type can be read. */
 bool tri_tensor_view_reads(tri_dtype dtype);
-/* Elements [first, first + count) of the view, row by row. */
+/* The narrowest type that holds the elements of all parts exactly: their own type where they agree. */
+tri_dtype tri_tensor_view_dtype(const tri_tensor_view *view);
+/* Elements [first, first + count) of the view, row by row, as f32. */
 void tri_tensor_view_read(const tri_tensor_view *view, int64_t first, int64_t count, float *out);
+/* The same as elements of a floating type; elements that are stored in this type are copied to the bit. */
+void tri_tensor_view_read_as(const tri_tensor_view *view, tri_dtype dtype, int64_t first, int64_t count, void *out);
 
 #endif

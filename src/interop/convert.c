@@ -27,11 +27,25 @@ static tri_status check_folder(const char *folder)
     return TRI_OK;
 }
 
+/* The type that most elements have, for `torch_dtype`: what config.json says stays where some tensor has it. */
+static tri_dtype dtype_of_config(const tri_pretrained *source, const tri_tensor_view *views, int count,
+                                 const tri_tensor_save *save)
+{
+    uint64_t elements[TRI_DTYPE_COUNT] = {0};
+    tri_dtype said, most = TRI_F32;
+    for (int i = 0; i < count; i++)
+        elements[tri_tensor_save_dtype(save, &views[i])] += (uint64_t)tri_shape_count(views[i].shape);
+    if (tri_hf_config_dtype(tri_pretrained_config(source), &said) && elements[said] > 0)
+        return said;
+    for (int dtype = 0; dtype < TRI_DTYPE_COUNT; dtype++)
+        if (elements[dtype] > elements[most])
+            most = (tri_dtype)dtype;
+    return most;
+}
+
 static tri_status write_config(const tri_pretrained *source, const char *folder, tri_dtype dtype)
 {
     tri_string text = {0};
-    if (tri_pretrained_config(source) == NULL)
-        return TRI_OK;
     char *path = tri_format("%s/%s", folder, TRI_HF_CONFIG_FILE);
     tri_status status = path == NULL ? TRI_ENOMEM : tri_hf_config_print(tri_pretrained_config(source), dtype, &text);
     if (status == TRI_OK)
@@ -90,7 +104,8 @@ static tri_status write_all(const tri_pretrained *source, const char *folder, co
     TRI_TRY(tri_fs_remove(folder));
     TRI_TRY(tri_fs_make_folder(folder));
     TRI_TRY(tri_tensor_save_all(folder, views, count, &options, &result->file_count));
-    TRI_TRY(write_config(source, folder, options.dtype));
+    if (tri_pretrained_config(source) != NULL)
+        TRI_TRY(write_config(source, folder, dtype_of_config(source, views, count, save)));
     TRI_TRY(copy_companions(source, folder));
     return tri_fs_sync(folder);
 }
@@ -115,16 +130,6 @@ static tri_status write_aside(const tri_pretrained *source, const char *folder, 
     tri_free(target);
     tri_free(aside);
     return status;
-}
-
-static tri_dtype first_dtype(const tri_pretrained *source)
-{
-    for (int i = 0; i < tri_tensor_set_count(tri_pretrained_tensors(source)); i++) {
-        tri_dtype dtype = tri_tensor_set_at(tri_pretrained_tensors(source), i)->dtype;
-        if (dtype == TRI_F32 || dtype == TRI_BF16 || dtype == TRI_F16)
-            return dtype;
-    }
-    return TRI_F32;
 }
 
 static tri_status find_target(const tri_pretrained *source, const char *to, bool *to_hf)
@@ -161,11 +166,9 @@ tri_status tri_model_convert(const tri_pretrained *source, const char *folder, c
     tri_arena arena = {0};
     int count;
     const tri_tensor_view *views = tri_pretrained_views(source, &count);
-    *result = (tri_convert_result){.dtype = save.dtype};
+    *result = (tri_convert_result){0};
     TRI_TRY(check_folder(folder));
     TRI_TRY(find_target(source, to, &result->to_hf));
-    if (save.dtype == TRI_DTYPE_COUNT)
-        save.dtype = result->dtype = first_dtype(source);
     tri_tensor_view *renamed = NULL;
     tri_status status = TRI_OK;
     if (result->to_hf && tri_pretrained_is_hf(source))
@@ -177,8 +180,11 @@ tri_status tri_model_convert(const tri_pretrained *source, const char *folder, c
         views = renamed;
     if (status == TRI_OK)
         status = write_aside(source, folder, views, count, &save, result);
-    for (int i = 0; i < count && status == TRI_OK; i++)
-        result->nbytes += (uint64_t)tri_shape_count(views[i].shape) * tri_dtype_nbytes(save.dtype);
+    for (int i = 0; i < count && status == TRI_OK; i++) {
+        tri_dtype dtype = tri_tensor_save_dtype(&save, &views[i]);
+        result->dtype_counts[dtype]++;
+        result->nbytes += (uint64_t)tri_shape_count(views[i].shape) * tri_dtype_nbytes(dtype);
+    }
     result->tensor_count = count;
     tri_arena_fini(&arena);
     return status;

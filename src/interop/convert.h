@@ -11,14 +11,13 @@
 
 typedef struct tri_convert_result {
     bool to_hf;
-    tri_dtype dtype;
+    int dtype_counts[TRI_DTYPE_COUNT]; /* tensors of each type */
     int tensor_count, file_count;
     uint64_t nbytes; /* of all tensors */
 } tri_convert_result;
 
 /* `folder` must not exist or be empty; it appears whole or not at all. to: "hf", "trireme", or "" for the other one
- * than the source is. save->dtype TRI_DTYPE_COUNT: that of the source's first floating tensor. save->metadata is ours
- * to set. */
+ * than the source is. save->dtype TRI_DTYPE_COUNT: each tensor keeps its type. save->metadata is ours to set. */
 tri_status tri_model_convert(const tri_pretrained *source, const char *folder, const char *to, tri_tensor_save save,
                              tri_convert_result *result);
 

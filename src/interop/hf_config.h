@@ -37,6 +37,8 @@ tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, co
 /* A configuration for a model that came from nowhere. */
 tri_status tri_hf_config_make(const tri_family *family, const tri_yaml *model, const tri_hf_facts *facts,
                               tri_hf_config **out);
+/* The type that `torch_dtype` or `dtype` names; false where neither names one. */
+bool tri_hf_config_dtype(const tri_hf_config *config, tri_dtype *out);
 /* Appends the JSON text, for weights of this type: `torch_dtype` (or `dtype`, if that is there) follows; everything
  * else is as it was read. */
 tri_status tri_hf_config_print(tri_hf_config *config, tri_dtype dtype, tri_string *out);

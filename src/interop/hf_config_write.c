@@ -264,11 +264,30 @@ static tri_status print_json(const json_t *value, int indent, tri_string *out)
     }
 }
 
+static const char *const torch_names[TRI_DTYPE_COUNT] = {
+    [TRI_F32] = "float32", [TRI_F64] = "float64", [TRI_BF16] = "bfloat16", [TRI_F16] = "float16"};
+
+static const char *dtype_key(const tri_hf_config *config)
+{
+    return json_object_get(config->root, "dtype") != NULL ? "dtype" : "torch_dtype";
+}
+
+bool tri_hf_config_dtype(const tri_hf_config *config, tri_dtype *out)
+{
+    const char *name = json_string_value(json_object_get(config->root, dtype_key(config)));
+    for (int dtype = 0; dtype < TRI_DTYPE_COUNT && name != NULL; dtype++)
+        if (torch_names[dtype] != NULL && strcmp(name, torch_names[dtype]) == 0) {
+            *out = (tri_dtype)dtype;
+            return true;
+        }
+    return false;
+}
+
 tri_status tri_hf_config_print(tri_hf_config *config, tri_dtype dtype, tri_string *out)
 {
-    const char *name = dtype == TRI_BF16 ? "bfloat16" : dtype == TRI_F16 ? "float16" : "float32";
-    const char *key = json_object_get(config->root, "dtype") != NULL ? "dtype" : "torch_dtype";
+    const char *name = torch_names[dtype], *key = dtype_key(config);
     const char *before = json_string_value(json_object_get(config->root, key));
+    TRI_ASSERT(name != NULL);
     if (before == NULL || strcmp(before, name) != 0) {
         tri_free(config->text);
         config->text = NULL;

@@ -245,6 +245,87 @@ static void elements_are_written_to_the_nearest(void **state)
     folder_remove();
 }
 
+static void tensors_keep_their_types(void **state)
+{
+    (void)state;
+    const uint16_t bf16[4] = {0x4788, 0xff80, 0x7fc1, 0x0001}, f16[4] = {0x7bff, 0x7c00, 0x7e01, 0x8001};
+    const double f64[4] = {1.0 / 3, 1e300, -0.0, 5};
+    const float f32[4] = {1.0f / 3, 3e38f, 1e-45f, 5};
+    const tri_stored_tensor stored[] = {{"a", TRI_BF16, {1, {4}}, bf16, sizeof(bf16)},
+                                        {"b", TRI_F16, {2, {2, 2}}, f16, sizeof(f16)},
+                                        {"c", TRI_F64, {2, {2, 2}}, f64, sizeof(f64)},
+                                        {"d", TRI_F32, {1, {4}}, f32, sizeof(f32)}};
+    tri_tensor_view views[TRI_COUNT_OF(stored)];
+    const tri_tensor_save save = {.dtype = TRI_DTYPE_COUNT};
+    tri_tensor_set *set;
+    for (size_t i = 0; i < TRI_COUNT_OF(stored); i++)
+        assert_int_equal(tri_tensor_view_whole(&stored[i], stored[i].name, &views[i]), TRI_OK);
+    views[2].parts[0].transposed = true;
+    folder_make();
+    assert_int_equal(tri_tensor_save_all(folder, views, TRI_COUNT_OF(stored), &save, NULL), TRI_OK);
+    assert_int_equal(tri_tensor_set_open(folder, &set), TRI_OK);
+    for (size_t i = 0; i < TRI_COUNT_OF(stored); i++) {
+        const double turned[4] = {f64[0], f64[2], f64[1], f64[3]};
+        const tri_stored_tensor *found = tri_tensor_set_find(set, stored[i].name);
+        assert_int_equal(found->dtype, stored[i].dtype);
+        assert_memory_equal(found->bytes, i == 2 ? (const void *)turned : stored[i].bytes, stored[i].nbytes);
+    }
+    tri_tensor_set_close(set);
+    folder_remove();
+}
+
+/* A stack of bf16 and f16 is f32; with f64 it is f64. */
+static void a_stack_of_types_is_one_that_holds_them_all(void **state)
+{
+    (void)state;
+    const uint16_t bf16[2] = {0x4788, 0x3f80}, f16[2] = {0x3c01, 0x3c00};
+    const double f64[2] = {1.0 / 3, 2};
+    const tri_stored_tensor stored[] = {{"a", TRI_BF16, {2, {1, 2}}, bf16, sizeof(bf16)},
+                                        {"b", TRI_F16, {2, {1, 2}}, f16, sizeof(f16)},
+                                        {"c", TRI_F64, {2, {1, 2}}, f64, sizeof(f64)}};
+    tri_tensor_view view = {.name = "x", .shape = {2, {2, 2}}, .part_count = 2};
+    double all[6];
+    for (int i = 0; i < 3; i++)
+        view.parts[i] = (tri_view_part){.from = &stored[i], .rows = 1};
+    assert_int_equal(tri_tensor_view_dtype(&view), TRI_F32);
+    view.part_count = 3;
+    view.shape.dim[0] = 3;
+    assert_int_equal(tri_tensor_view_dtype(&view), TRI_F64);
+    tri_tensor_view_read_as(&view, TRI_F64, 0, 6, all);
+    assert_true(all[0] == 69632 && all[1] == 1 && all[2] == 1 + 1.0 / 1024 && all[4] == 1.0 / 3 && all[5] == 2);
+}
+
+static void a_value_that_the_type_cannot_hold_is_refused_by_name(void **state)
+{
+    (void)state;
+    const float f32[3] = {1, -65520.0f, 3.4e38f};
+    const double f64[2] = {-1.0 / 0.0, 4e38};
+    const struct {
+        tri_stored_tensor stored;
+        tri_dtype dtype;
+        const char *text;
+    } cases[] = {
+        {{"norm", TRI_F32, {1, {3}}, f32, 12},
+         TRI_F16,
+         "tensor 'norm': want values that f16 holds, got -65520 at element 1"},
+        {{"norm", TRI_F32, {1, {3}}, f32, 12},
+         TRI_BF16,
+         "want values that bf16 holds, got 3.39999995e+38 at element 2"},
+        {{"norm", TRI_F64, {1, {2}}, f64, 16}, TRI_F32, "want values that f32 holds, got 4e+38 at element 1"},
+        {{"norm", TRI_F64, {1, {1}}, f64, 8}, TRI_F32, NULL}, /* infinite before */
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        tri_tensor_view view;
+        const tri_tensor_save save = {.dtype = cases[i].dtype};
+        folder_make();
+        assert_int_equal(tri_tensor_view_whole(&cases[i].stored, "norm", &view), TRI_OK);
+        assert_int_equal(tri_tensor_save_all(folder, &view, 1, &save, NULL), cases[i].text ? TRI_EFORMAT : TRI_OK);
+        if (cases[i].text)
+            assert_non_null(strstr(tri_last_error(), cases[i].text));
+        folder_remove();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +336,9 @@ int main(void)
         cmocka_unit_test(halves_come_out_exact_and_doubles_to_the_nearest),
         cmocka_unit_test(shards_hold_what_fits_and_read_back),
         cmocka_unit_test(elements_are_written_to_the_nearest),
+        cmocka_unit_test(tensors_keep_their_types),
+        cmocka_unit_test(a_stack_of_types_is_one_that_holds_them_all),
+        cmocka_unit_test(a_value_that_the_type_cannot_hold_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "base/fs.h"
 #include "interop/convert.h"
 #include "interop/pretrained.h"
+#include "tensor/reduce.h"
 
 static const char *fixtures;
 static char folder[64];
@@ -103,6 +104,63 @@ static void models_go_there_and_back_to_the_bit(void **state)
         assert_int_equal(tri_fs_make_folder(folder), TRI_OK);
     }
     folder_remove();
+}
+
+/* The llama fixture with matrices in bf16 and f16 and norms in f32, as half-precision checkpoints often are. */
+static void write_mixed(tri_pretrained *source, const char *path, uint16_t halves[64][1024])
+{
+    const tri_tensor_set *set = tri_pretrained_tensors(source);
+    tri_stored_tensor tensors[64];
+    int count = tri_tensor_set_count(set);
+    assert_true(count <= 64);
+    for (int i = 0; i < count; i++) {
+        tensors[i] = *tri_tensor_set_at(set, i);
+        if (strstr(tensors[i].name, "norm") != NULL)
+            continue;
+        int64_t elements = tri_shape_count(tensors[i].shape);
+        assert_true(elements <= 1024);
+        tensors[i].dtype = strstr(tensors[i].name, "layers.0") != NULL ? TRI_BF16 : TRI_F16;
+        assert_int_equal(tri_convert(halves[i], tensors[i].dtype, tensors[i].bytes, TRI_F32, elements), TRI_OK);
+        tensors[i].bytes = halves[i];
+        tensors[i].nbytes /= 2;
+    }
+    assert_int_equal(tri_safetensors_write(path, tensors, count, NULL), TRI_OK);
+}
+
+static void each_tensor_keeps_its_type_there_and_back(void **state)
+{
+    (void)state;
+    static uint16_t halves[64][1024];
+    const tri_tensor_save as_it_is = {.dtype = TRI_DTYPE_COUNT};
+    const char *const types[] = {"bfloat16", "float16", "float32"};
+    for (size_t i = 0; i < TRI_COUNT_OF(types); i++) {
+        tri_pretrained *fixture = open_at(fixtures, "llama");
+        char path[160], *config = text_of(fixtures, "llama", "config.json"), *at, changed[2000];
+        folder_make();
+        snprintf(path, sizeof(path), "%s/mixed", folder);
+        assert_int_equal(tri_fs_make_folder(path), TRI_OK);
+        snprintf(path, sizeof(path), "%s/mixed/model.safetensors", folder);
+        write_mixed(fixture, path, halves);
+        at = strstr(config, "float32");
+        snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - config), config, types[i], at + strlen("float32"));
+        snprintf(path, sizeof(path), "%s/mixed/config.json", folder);
+        assert_int_equal(tri_fs_write_atomic(path, changed, strlen(changed)), TRI_OK);
+        tri_pretrained *theirs = open_at(folder, "mixed");
+        convert(theirs, "ours", "", as_it_is);
+        tri_pretrained *ours = open_at(folder, "ours");
+        convert(ours, "back", "", as_it_is);
+        tri_pretrained *back = open_at(folder, "back");
+        expect_same_tensors(tri_pretrained_tensors(theirs), tri_pretrained_tensors(back));
+        char *after = text_of(folder, "back", "config.json");
+        assert_string_equal(changed, after);
+        tri_free(after);
+        tri_free(config);
+        tri_pretrained_close(fixture);
+        tri_pretrained_close(theirs);
+        tri_pretrained_close(ours);
+        tri_pretrained_close(back);
+        folder_remove();
+    }
 }
 
 /* Elements of a view. */
@@ -274,6 +332,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_go_there_and_back_to_the_bit),
+        cmocka_unit_test(each_tensor_keeps_its_type_there_and_back),
         cmocka_unit_test(matrices_are_turned_and_stacked),
         cmocka_unit_test(files_may_lack_the_prefix_and_hold_masks),
         cmocka_unit_test(missing_and_unknown_tensors_are_named),
