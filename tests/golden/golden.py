@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""The weights that about forty configurations give, in some 150 layouts, against the hashes of cases.txt.
+
+usage: golden.py TRIREME [--accept] [NAME ...]
+
+--accept writes the hash of one process of each block (and of each line with hashes of its own) into cases.txt: a change
+of bits shows in the difference of that file, and CHANGELOG.md has to name it. NAME: only the blocks of these names.
+
+Two words of the table run more than one command:
+  resume STEP FLAGS : FLAGS   the first flags up to STEP, then --resume with the others
+  killed COUNT FLAGS          up to COUNT workers are killed, each when the run has made more steps than at the last kill
+"""
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TABLE = pathlib.Path(__file__).with_name("cases.txt")
+kills = []  # how many workers died in each run of "killed": a fast machine may end a run before the last kill
+HASH = re.compile(r"^weights: xxh3 ([0-9a-f]{16})$", re.M)
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "process"))
+from launched import TRIREME, ranks_of  # noqa: E402 (reads and removes the program from sys.argv)
+
+
+class Case:
+    """A line of the table: how a block is run, and the hash that it must give."""
+
+    def __init__(self, line, words, expected):
+        self.line, self.words, self.expected = line, words, expected
+
+
+class Block:
+    def __init__(self, name, expected):
+        self.name, self.options, self.cases = name, [], [Case(None, [], expected)]
+
+
+def read_table():
+    blocks = []
+    for number, line in enumerate(TABLE.read_text().splitlines()):
+        words = shlex.split(line, comments=line.startswith("#"))
+        if not words or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            blocks.append(Block(words[0], words[1]))
+            blocks[-1].cases[0].line = number
+        elif words[0] == ":":
+            blocks[-1].options += words[1:]
+        elif words[0] == "own":
+            blocks[-1].cases.append(Case(number, words[2:], words[1]))
+        else:
+            blocks[-1].cases.append(Case(None, words, None))
+    return blocks
+
+
+def has_recorded_kernels():
+    """The table is of AVX2 kernels; elsewhere the layouts of a block are compared with its one process."""
+    info = subprocess.run([TRIREME, "info", "--json"], capture_output=True, text=True, check=True)
+    return "own tiles for avx2," in json.loads(info.stdout)["kernels"]
+
+
+def environment():
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def train(folder, *words):
+    """The output of a run that must end well."""
+    done = subprocess.run([TRIREME, "train", *words], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=240)
+    if done.returncode != 0:
+        raise RuntimeError(f"exit code {done.returncode}: {done.stdout[-2000:]}")
+    return done.stdout
+
+
+def steps_of(run):
+    """The last step in metrics.jsonl."""
+    try:
+        lines = (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return 0
+    return max((json.loads(line).get("step", 0) for line in lines[-3:]), default=0)
+
+
+def train_killed(folder, count, words):
+    output = folder / "output"
+    with output.open("w") as file:
+        launcher = subprocess.Popen([TRIREME, "train", *words], cwd=folder, env=environment(), stdout=file, stderr=subprocess.STDOUT)
+    last, killed = 0, 0
+    while launcher.poll() is None and killed < count:
+        made, workers = steps_of(folder / "run"), ranks_of(launcher.pid)
+        if made > last and len(workers) > 1:
+            os.kill(workers[max(workers)], signal.SIGKILL)
+            last, killed = made, killed + 1
+        time.sleep(0.01)
+    if launcher.wait(timeout=240) != 0:
+        raise RuntimeError(f"exit code {launcher.returncode}: {output.read_text()[-2000:]}")
+    kills.append(killed)
+    return output.read_text()
+
+
+def run(block, words):
+    """The hash of the weights."""
+    with tempfile.TemporaryDirectory(prefix="trireme-golden-") as name:
+        folder = pathlib.Path(name)
+        (folder / "run.yaml").write_text("{}\n")
+        begin = ["run.yaml", "--out", "run", *block.options]
+        if words[:1] == ["resume"]:
+            middle = words.index(":")
+            train(folder, *begin, f"train.steps={words[1]}", *words[2:middle])
+            text = train(folder, "--resume", "run", "train.steps=0", *words[middle + 1:])
+        elif words[:1] == ["killed"]:
+            text = train_killed(folder, int(words[1]), [*begin, *words[2:]])
+        else:
+            text = train(folder, *begin, *words)
+    found = HASH.search(text)
+    if not found:
+        raise RuntimeError(f"no line 'weights:' in: {text[-2000:]}")
+    return found.group(1)
+
+
+def check(block, recorded, accept, lines):
+    """The number of cases whose hash is another one."""
+    wrong, alone = 0, block.cases[0].expected if recorded else None
+    for case in block.cases:
+        expected = alone if case.expected is None else case.expected if recorded else None
+        try:
+            found = run(block, case.words)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            print(f"{block.name} {' '.join(case.words)}: {error}", flush=True)
+            wrong += 1
+            continue
+        if accept and case.line is not None:
+            lines[case.line] = lines[case.line].replace(case.expected, found, 1)
+            alone = found if case is block.cases[0] else alone
+        elif expected is None:
+            alone = alone or found
+        elif found != expected:
+            print(f"{block.name} {' '.join(case.words) or '(one process)'}: want {expected}, got {found}", flush=True)
+            wrong += 1
+    return wrong
+
+
+def main():
+    accept, names = "--accept" in sys.argv, [word for word in sys.argv[1:] if word != "--accept"]
+    blocks, lines = read_table(), TABLE.read_text().splitlines()
+    wrong, count, recorded = 0, 0, has_recorded_kernels()
+    if not recorded:
+        print("other kernels than the table's: the layouts of each block are compared with one process")
+    if accept and not recorded:
+        return 2
+    for block in blocks:
+        if names and block.name not in names:
+            continue
+        began = time.monotonic()
+        wrong += check(block, recorded, accept, lines)
+        count += len(block.cases)
+        print(f"{block.name}: {len(block.cases)} runs, {time.monotonic() - began:.1f} s", flush=True)
+    if accept:
+        TABLE.write_text("\n".join(lines) + "\n")
+    print(f"{count} runs, {wrong} with other weights or none")
+    if kills and not any(kills):
+        print("no worker could be killed: the runs of 'killed' need more steps")
+        return 1
+    return 1 if wrong or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
