@@ -34,6 +34,8 @@ typedef struct tri_hf_facts {
 } tri_hf_facts;
 /* Puts the fields of `model:`, and facts where it says nothing, into the configuration. */
 tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, const tri_hf_facts *facts);
+/* Sets tie_word_embeddings to false, for files whose head is another matrix than their embedding. */
+tri_status tri_hf_config_untie(tri_hf_config *config);
 /* A configuration for a model that came from nowhere. */
 tri_status tri_hf_config_make(const tri_family *family, const tri_yaml *model, const tri_hf_facts *facts,
                               tri_hf_config **out);

@@ -162,6 +162,14 @@ tri_status tri_hf_config_update(tri_hf_config *config, const tri_yaml *model, co
     return tri_hf_config_read_fields(config);
 }
 
+tri_status tri_hf_config_untie(tri_hf_config *config)
+{
+    for (int i = 0; i < config->family->field_count; i++)
+        if (config->family->fields[i].role == TRI_ROLE_TIED)
+            TRI_TRY(set_field(config, &config->family->fields[i], json_false()));
+    return tri_hf_config_read_fields(config);
+}
+
 /* Every field with its default, so that no other program's default counts. */
 static tri_status put_fallbacks(tri_hf_config *config)
 {

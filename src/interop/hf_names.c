@@ -6,6 +6,7 @@
 #include "interop/hf_names.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -305,4 +306,59 @@ tri_status tri_hf_names_theirs(const tri_hf_config *config, const tri_tensor_set
                                tri_tensor_view **views, int *count)
 {
     return names_make(config, ours, false, arena, views, count);
+}
+
+/* --- a head beside tied embeddings --- */
+
+#define COMPARED_COUNT 4096 /* elements at once */
+
+static bool elements_equal(const tri_tensor_view *one, const tri_tensor_view *other)
+{
+    double left[COMPARED_COUNT], right[COMPARED_COUNT];
+    int64_t all = tri_shape_count(one->shape);
+    if (!tri_shape_equal(one->shape, other->shape))
+        return false;
+    for (int64_t first = 0, count; first < all; first += count) {
+        count = all - first < COMPARED_COUNT ? all - first : COMPARED_COUNT;
+        tri_tensor_view_read_as(one, TRI_F64, first, count, left);
+        tri_tensor_view_read_as(other, TRI_F64, first, count, right);
+        for (int64_t i = 0; i < count; i++)
+            if (left[i] != right[i] && !(isnan(left[i]) && isnan(right[i])))
+                return false;
+    }
+    return true;
+}
+
+/* Under our name or theirs, with the prefix or without; NULL when it is not there. */
+static const tri_stored_tensor *find_embedding(const tri_family *family, const tri_tensor_set *set)
+{
+    for (int i = 0; i < tri_tensor_set_count(set); i++) {
+        const tri_stored_tensor *tensor = tri_tensor_set_at(set, i);
+        for (int r = 0; r < family->rule_count; r++) {
+            const tri_name_rule *rule = &family->rules[r];
+            if (rule->ours != NULL && strcmp(rule->ours, family->embedding) == 0 &&
+                (strcmp(tensor->name, rule->ours) == 0 || name_matches(family, rule->theirs[0], tensor->name)))
+                return tensor;
+        }
+    }
+    return NULL;
+}
+
+tri_status tri_hf_names_head_differs(const tri_hf_config *config, const tri_tensor_set *set, bool *differs,
+                                     const tri_stored_tensor **head, const tri_stored_tensor **embedding)
+{
+    const tri_family *family = tri_hf_config_family(config);
+    tri_tensor_view one, other;
+    *differs = false;
+    *head = *embedding = NULL;
+    for (int r = 0; r < family->rule_count; r++)
+        if (family->rules[r].when == TRI_WHEN_TIED)
+            *head = tri_tensor_set_find(set, family->rules[r].theirs[0]);
+    *embedding = find_embedding(family, set);
+    if (tri_hf_config_number(config, TRI_ROLE_TIED) == 0 || *head == NULL || *embedding == NULL)
+        return TRI_OK;
+    TRI_TRY(tri_tensor_view_whole(*head, (*head)->name, &one));
+    TRI_TRY(tri_tensor_view_whole(*embedding, (*embedding)->name, &other));
+    *differs = !elements_equal(&one, &other);
+    return TRI_OK;
 }

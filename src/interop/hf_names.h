@@ -20,6 +20,11 @@ tri_status tri_hf_names_ours(const tri_hf_config *config, const tri_tensor_set *
 tri_status tri_hf_names_theirs(const tri_hf_config *config, const tri_tensor_set *ours, tri_arena *arena,
                                tri_tensor_view **views, int *count);
 
+/* Whether the configuration ties the head to the embedding, but the set has a head with other elements. *head and
+ * *embedding are then the two tensors; names are ours or Hugging Face's. */
+tri_status tri_hf_names_head_differs(const tri_hf_config *config, const tri_tensor_set *set, bool *differs,
+                                     const tri_stored_tensor **head, const tri_stored_tensor **embedding);
+
 /* Names for one message: the first few, and how many there are. */
 typedef struct tri_name_list {
     char text[400];

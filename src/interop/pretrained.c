@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "checkpoint/manifest.h"
 
 #define PIECE_COUNT (INT64_C(1) << 20) /* elements read between two words about progress */
@@ -101,6 +102,21 @@ static tri_status views_as_stored(tri_pretrained *source)
     return TRI_OK;
 }
 
+/* A head that differs is kept: with tied embeddings it would be passed over. */
+static tri_status untie_head(tri_pretrained *source)
+{
+    const tri_stored_tensor *head, *embedding;
+    bool differs;
+    TRI_TRY(tri_hf_names_head_differs(source->config, source->set, &differs, &head, &embedding));
+    if (!differs)
+        return TRI_OK;
+    tri_log(TRI_LOG_WARN,
+            "%s: '%s' differs from '%s' although tie_word_embeddings is true: both are used, as with "
+            "tie_word_embeddings: false",
+            tri_tensor_set_origin(source->set), head->name, embedding->name);
+    return tri_hf_config_untie(source->config);
+}
+
 static tri_status open_path(tri_pretrained *source, const char *path)
 {
     const char *weights;
@@ -116,6 +132,8 @@ static tri_status open_path(tri_pretrained *source, const char *path)
     TRI_TRY(tri_tensor_set_open(weights, &source->set));
     TRI_TRY(find_layout(source, weights));
     TRI_TRY(open_config(source, path, weights));
+    if (source->config != NULL)
+        TRI_TRY(untie_head(source));
     if (source->is_hf && source->config != NULL)
         TRI_TRY(tri_hf_names_ours(source->config, source->set, &source->arena, &source->views, &source->count));
     else

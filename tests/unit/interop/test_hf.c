@@ -242,6 +242,74 @@ static void files_may_lack_the_prefix_and_hold_masks(void **state)
     folder_remove();
 }
 
+/* A folder with a fixture's weights and a head beside them: a copy of the embedding in f16 whose element `at` is one
+ * more; -1: none is. */
+static void write_with_head(const char *fixture, const char *embedding, int64_t at)
+{
+    static uint16_t half[1024];
+    float values[1024];
+    tri_pretrained *source = open_at(fixtures, fixture);
+    const tri_tensor_set *set = tri_pretrained_tensors(source);
+    const tri_stored_tensor *rows = tri_tensor_set_find(set, embedding);
+    tri_stored_tensor tensors[64];
+    char path[160], *config = text_of(fixtures, fixture, "config.json");
+    int count = tri_tensor_set_count(set);
+    int64_t elements = tri_shape_count(rows->shape);
+    assert_true(elements <= 1024 && count < 64);
+    for (int i = 0; i < count; i++)
+        tensors[i] = *tri_tensor_set_at(set, i);
+    tensors[count] = *rows;
+    tensors[count].name = "lm_head.weight";
+    if (at >= 0) {
+        memcpy(values, rows->bytes, rows->nbytes);
+        values[at] += 1;
+        assert_int_equal(tri_convert(half, TRI_F16, values, TRI_F32, elements), TRI_OK);
+        tensors[count].dtype = TRI_F16;
+        tensors[count].nbytes /= 2;
+        tensors[count].bytes = half;
+    }
+    folder_make();
+    snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+    assert_int_equal(tri_safetensors_write(path, tensors, count + 1, NULL), TRI_OK);
+    snprintf(path, sizeof(path), "%s/config.json", folder);
+    assert_int_equal(tri_fs_write_atomic(path, config, strlen(config)), TRI_OK);
+    tri_free(config);
+    tri_pretrained_close(source);
+}
+
+static void a_head_that_differs_from_tied_embeddings_is_kept(void **state)
+{
+    (void)state;
+    const struct {
+        const char *fixture, *embedding;
+        int64_t at;
+    } cases[] = {{"gpt2", "transformer.wte.weight", 19 * 8 - 1},
+                 {"gpt2", "transformer.wte.weight", -1},
+                 {"llama_tied", "model.embed_tokens.weight", 0},
+                 {"llama_tied", "model.embed_tokens.weight", -1}};
+    const tri_tensor_save as_it_is = {.dtype = TRI_DTYPE_COUNT};
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        bool differs = cases[i].at >= 0;
+        write_with_head(cases[i].fixture, cases[i].embedding, cases[i].at);
+        tri_pretrained *theirs = open_at(folder, ".");
+        assert_int_equal(tri_pretrained_find(theirs, "lm_head.weight") != NULL, differs);
+        assert_int_equal(tri_hf_config_number(tri_pretrained_config(theirs), TRI_ROLE_TIED), !differs);
+        convert(theirs, "ours", "", as_it_is);
+        tri_pretrained *ours = open_at(folder, "ours");
+        convert(ours, "back", "", as_it_is);
+        tri_pretrained *back = open_at(folder, "back");
+        assert_int_equal(tri_hf_config_number(tri_pretrained_config(back), TRI_ROLE_TIED), !differs);
+        if (differs)
+            expect_same_tensors(tri_pretrained_tensors(theirs), tri_pretrained_tensors(back));
+        else
+            assert_null(tri_tensor_set_find(tri_pretrained_tensors(back), "lm_head.weight"));
+        tri_pretrained_close(theirs);
+        tri_pretrained_close(ours);
+        tri_pretrained_close(back);
+        folder_remove();
+    }
+}
+
 /* Opens a fixture's weights with another config.json; wants a failure that says so. */
 static void expect_names_fail(const char *name, const char *from, const char *to, const char *part)
 {
@@ -335,6 +403,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_tensor_keeps_its_type_there_and_back),
         cmocka_unit_test(matrices_are_turned_and_stacked),
         cmocka_unit_test(files_may_lack_the_prefix_and_hold_masks),
+        cmocka_unit_test(a_head_that_differs_from_tied_embeddings_is_kept),
         cmocka_unit_test(missing_and_unknown_tensors_are_named),
         cmocka_unit_test(reading_changes_nothing_unless_all_fits),
         cmocka_unit_test(folders_that_are_taken_are_left_alone),
