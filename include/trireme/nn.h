@@ -102,6 +102,7 @@ TRI_API tri_value tri_matmul(tri_model *model, tri_value a, tri_value b);
 /* Along `axis` of one sample (0 = its first dimension). */
 TRI_API tri_value tri_concat(tri_model *model, const tri_value *inputs, int count, int axis);
 TRI_API tri_value tri_reshape(tri_model *model, tri_value x, tri_shape sample);
+/* In the order of the sample's dimensions: H W C for images. PyTorch's is C H W: transpose by {2, 0, 1} before. */
 TRI_API tri_value tri_flatten(tri_model *model, tri_value x);
 /* axes: a permutation of the dimensions of one sample. */
 TRI_API tri_value tri_transpose(tri_model *model, tri_value x, const int *axes);

@@ -21,7 +21,7 @@ struct tri_pretrained {
     const char *folder;
     tri_tensor_set *set;
     tri_hf_config *config;
-    bool is_hf;
+    bool is_foreign, is_hf;
     tri_tensor_view *views;
     int count;
     tri_map names; /* -> index in views */
@@ -80,10 +80,12 @@ static tri_status find_layout(tri_pretrained *source, const char *weights)
 {
     const char *layout = tri_tensor_set_metadata(source->set, "layout");
     char *manifest = tri_arena_format(&source->arena, "%s/%s", weights, TRI_MANIFEST_FILE);
-    if (manifest == NULL)
+    char *beside = tri_arena_format(&source->arena, "%s/%s", source->folder, TRI_MANIFEST_FILE);
+    if (manifest == NULL || beside == NULL)
         return TRI_ENOMEM;
     bool checkpoint = tri_fs_exists(manifest);
     source->is_hf = !checkpoint && (layout == NULL || strcmp(layout, TRI_LAYOUT_NAME) != 0);
+    source->is_foreign = source->is_hf && !tri_fs_exists(beside);
     return checkpoint ? tri_checkpoint_verify(weights) : TRI_OK;
 }
 
@@ -162,6 +164,11 @@ tri_status tri_pretrained_open(const char *path, tri_pretrained **out)
 tri_hf_config *tri_pretrained_config(const tri_pretrained *source)
 {
     return source->config;
+}
+
+bool tri_pretrained_is_foreign(const tri_pretrained *source)
+{
+    return source->is_foreign;
 }
 
 bool tri_pretrained_is_hf(const tri_pretrained *source)

@@ -18,6 +18,8 @@ tri_status tri_pretrained_open(const char *path, tri_pretrained **out);
 void tri_pretrained_close(tri_pretrained *source);
 /* NULL where there is no config.json. */
 tri_hf_config *tri_pretrained_config(const tri_pretrained *source);
+/* Whether nothing says that Trireme wrote the files: neither a manifest beside them nor a mark in them. */
+bool tri_pretrained_is_foreign(const tri_pretrained *source);
 /* Whether the files have Hugging Face's names and not ours. */
 bool tri_pretrained_is_hf(const tri_pretrained *source);
 const tri_tensor_set *tri_pretrained_tensors(const tri_pretrained *source);

@@ -76,9 +76,14 @@ struct tri_model {
     uint64_t attention;                    /* number of the attention with dropout that was made last */
     int block, block_count;                /* the block that nodes belong to, 0: none; blocks so far */
     tri_value input, target, logits, loss; /* -1: none; logits: what the loss judges */
+    tri_shape unordered;                   /* image that is flattened in no stated order; ndim 0: there is none */
     tri_status status;
     char message[1024];
 };
+
+/* The order in which an image [H, W, C] is flattened; PyTorch's is C H W. Other samples are flattened as they are. */
+typedef enum tri_flatten_order { TRI_FLATTEN_UNSTATED, TRI_FLATTEN_HWC, TRI_FLATTEN_CHW } tri_flatten_order;
+tri_value tri_flatten_in_order(tri_model *model, tri_value x, tri_flatten_order order);
 
 /* The most channels of a batch norm over the whole batch, 0: there is none. */
 int64_t tri_model_sync_channels(const tri_model *model);

@@ -146,6 +146,7 @@ static tri_status store_build(tri_job *job, const tri_model *model)
     TRI_TRY(tri_model_check(model));
     TRI_TRY(check_data(model, &job->info));
     job->sample_rows = find_rows(model);
+    job->unordered = model->unordered;
     batch_size(job, model);
     TRI_TRY(tri_tensors_init(model, &job->tensors));
     job->frozen = tri_alloc_zero(model->params.count, sizeof(bool));

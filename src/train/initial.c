@@ -102,6 +102,20 @@ static bool is_begun_anew(void *arg, const char *name)
     return tri_patterns_match(arg, name);
 }
 
+/* Weights of PyTorch behind a flattened image are for C H W, those of Trireme for H W C: names and shapes agree in
+ * both, so that only the configuration can say which they are. */
+static tri_status order_check(const tri_job *job)
+{
+    char image[96];
+    if (!tri_pretrained_is_foreign(job->source) || job->unordered.ndim == 0)
+        return TRI_OK;
+    return tri_fail(
+        TRI_ECONFIG,
+        "%s: nothing says that Trireme wrote these weights, and the order of flatten for an image %s is "
+        "not given: want 'flatten: chw' (PyTorch's) or 'flatten: hwc' in the layers, or as a field of model",
+        job->config.from, tri_shape_print(job->unordered, image));
+}
+
 /* Rank 0. */
 static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
 {
@@ -114,6 +128,8 @@ static tri_status weights_read(tri_job *job, tri_job_arrays *arrays)
     tri_status status = tri_job_arrays_slices(arrays, 0, slices);
     if (status == TRI_OK && !job->source) /* closed with the first generation of a run that begins anew */
         status = tri_pretrained_open(job->config.from, &job->source);
+    if (status == TRI_OK)
+        status = order_check(job);
     if (status == TRI_OK)
         status = tri_pretrained_read(job->source, slices, job->tensors.count, &load);
     tri_free(slices);

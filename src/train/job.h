@@ -265,6 +265,7 @@ struct tri_job {
     tri_arena names_arena;
     bool forward_only; /* a trained model is looked at: the graph has no way down */
 
+    tri_shape unordered;       /* image that the model flattens in no stated order; ndim 0: there is none */
     tri_pretrained *source;    /* rank 0, while the job is built: what model.from names; else NULL */
     bool *frozen;              /* [parameters of the model] those that stand still */
     tri_tensors tensors;       /* of the whole model */

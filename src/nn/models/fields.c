@@ -51,6 +51,20 @@ tri_status tri_field_unknown(const tri_yaml *node, const char *what, const char 
     return tri_fail(TRI_ECONFIG, "%sthere is no %s '%.60s', only %s", place, what, word, all);
 }
 
+tri_status tri_field_order(const tri_yaml *node, const char *name, tri_flatten_order *out)
+{
+    const tri_yaml *field = tri_yaml_find(node, name);
+    char place[32];
+    if (!field)
+        return TRI_OK;
+    const char *text = field->kind == TRI_YAML_SCALAR ? field->text : "something else";
+    if (strcmp(text, "hwc") != 0 && strcmp(text, "chw") != 0)
+        return tri_fail(TRI_ECONFIG, "%s%s: want hwc or chw (PyTorch's order), got %.40s",
+                        tri_field_place(field, place), name, text);
+    *out = text[0] == 'h' ? TRI_FLATTEN_HWC : TRI_FLATTEN_CHW;
+    return TRI_OK;
+}
+
 tri_status tri_fields_check(const tri_yaml *node, const char *what, const char *const *names)
 {
     for (const tri_yaml *field = node ? node->child : NULL; field; field = field->next) {

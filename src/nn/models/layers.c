@@ -191,6 +191,15 @@ static tri_status transpose_layer(const tri_model_plan *plan, const layer_row *r
     return TRI_OK;
 }
 
+static tri_status flatten_layer(const tri_model_plan *plan, const layer_row *row, const tri_yaml *fields, tri_value *x)
+{
+    (void)row;
+    tri_flatten_order order = TRI_FLATTEN_UNSTATED;
+    TRI_TRY(tri_field_order(fields, "order", &order));
+    *x = tri_flatten_in_order(plan->model, *x, order);
+    return TRI_OK;
+}
+
 static tri_status embedding_layer(const tri_model_plan *plan, const layer_row *row, const tri_yaml *fields,
                                   tri_value *x)
 {
@@ -238,7 +247,7 @@ static const layer_row rows[] = {
     {"residual", "layers", {"layers", "shortcut", "relu"}, {"layers"}, residual_layer, NULL},
     {"reshape", "shape", {"shape"}, {"shape"}, reshape_layer, NULL},
     {"transpose", "axes", {"axes"}, {"axes"}, transpose_layer, NULL},
-    {.name = "flatten", .map = tri_flatten},
+    {"flatten", "order", {"order"}, {NULL}, flatten_layer, NULL},
     {.name = "global_pool", .map = tri_global_pool},
     {.name = "relu", .map = tri_relu},
     {.name = "gelu", .map = tri_gelu},

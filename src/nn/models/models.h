@@ -68,6 +68,8 @@ tri_value tri_layer_stack_add(tri_model *model, const tri_layer_stack *stack, tr
 tri_status tri_field_int(const tri_yaml *node, const char *name, int64_t low, int64_t high, int64_t *out);
 tri_status tri_field_real(const tri_yaml *node, const char *name, double low, double high, double *out);
 tri_status tri_field_bool(const tri_yaml *node, const char *name, bool *out);
+/* "hwc" or "chw". */
+tri_status tri_field_order(const tri_yaml *node, const char *name, tri_flatten_order *out);
 /* "line 3: ", or "" for what came from the command line. */
 const char *tri_field_place(const tri_yaml *node, char text[32]);
 /* TRI_ECONFIG for a key of `node` that is not among `names` (ends in NULL), with the nearest one. */

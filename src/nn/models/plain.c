@@ -31,6 +31,15 @@ static tri_status widths_read(const tri_yaml *config, const char *name, int limi
     return TRI_OK;
 }
 
+/* In the order of the field `flatten`. */
+static tri_status flatten_add(const tri_model_plan *plan, tri_value x, tri_value *flat)
+{
+    tri_flatten_order order = TRI_FLATTEN_UNSTATED;
+    TRI_TRY(tri_field_order(plan->config, "flatten", &order));
+    *flat = tri_flatten_in_order(plan->model, x, order);
+    return TRI_OK;
+}
+
 typedef struct mlp_form {
     int64_t widths[MAX_HIDDEN + 1]; /* of the hidden layers, and of the last one */
     int count;
@@ -66,7 +75,8 @@ tri_status tri_mlp_build(const tri_model_plan *plan, tri_value *logits)
     TRI_TRY(widths_read(plan->config, "hidden", MAX_HIDDEN, form.widths, &form.count));
     TRI_TRY(tri_field_real(plan->config, "dropout", 0, 0.999, &form.rate));
     form.widths[form.count] = tri_plan_outputs(plan);
-    tri_value x = tri_flatten(plan->model, plan->x);
+    tri_value x;
+    TRI_TRY(flatten_add(plan, plan->x, &x));
     for (int at = 0; at <= form.count; at += 2) {
         if (at < form.count)
             TRI_TRY(tri_plan_cut(plan, "hidden", "widths (of every second layer, from the first on)", form.widths[at]));
@@ -88,7 +98,7 @@ tri_status tri_lenet_build(const tri_model_plan *plan, tri_value *logits)
     x = tri_max_pool(m, x, (tri_pool_options){.kernel = {2}});
     x = tri_conv(m, x, (tri_conv_options){.channels = 16, .kernel = {5}, .relu = true});
     x = tri_max_pool(m, x, (tri_pool_options){.kernel = {2}});
-    x = tri_flatten(m, x);
+    TRI_TRY(flatten_add(plan, x, &x));
     x = tri_linear(m, x, (tri_linear_options){.units = 120, .relu = true});
     x = tri_linear(m, x, (tri_linear_options){.units = 84, .relu = true});
     *logits = tri_linear(m, x, (tri_linear_options){.units = tri_plan_outputs(plan)});
@@ -111,7 +121,7 @@ tri_status tri_cnn_build(const tri_model_plan *plan, tri_value *logits)
     x = tri_max_pool(m, x, (tri_pool_options){.kernel = {2}});
     if (rate > 0)
         x = tri_dropout(m, x, (float)rate);
-    x = tri_flatten(m, x);
+    TRI_TRY(flatten_add(plan, x, &x));
     x = tri_linear(m, x, (tri_linear_options){.units = hidden, .relu = true});
     if (rate > 0)
         x = tri_dropout(m, x, (float)rate);

@@ -44,12 +44,14 @@ tri_status tri_vgg_build(const tri_model_plan *plan, tri_value *logits)
 {
     int64_t height, width, depth = 11;
     bool norm = true;
+    tri_flatten_order order = TRI_FLATTEN_UNSTATED;
     TRI_TRY(tri_plan_image(plan, "vgg", &height, &width));
     bool large = height > 64 || width > 64;
     double rate = large ? 0.5 : 0;
     TRI_TRY(tri_field_int(plan->config, "depth", 1, 10000, &depth));
     TRI_TRY(tri_field_bool(plan->config, "batch_norm", &norm));
     TRI_TRY(tri_field_real(plan->config, "dropout", 0, 0.999, &rate));
+    TRI_TRY(tri_field_order(plan->config, "flatten", &order));
     const int *column = NULL;
     for (size_t i = 0; i < TRI_COUNT_OF(forms); i++)
         if (forms[i].depth == depth)
@@ -60,7 +62,7 @@ tri_status tri_vgg_build(const tri_model_plan *plan, tri_value *logits)
                         tri_field_place(tri_yaml_find(plan->config, "depth"), place), (long long)depth);
     tri_model *m = plan->model;
     m->conv_init = TRI_INIT_HE;
-    tri_value x = tri_flatten(m, features_add(m, plan->x, column, norm));
+    tri_value x = tri_flatten_in_order(m, features_add(m, plan->x, column, norm), order);
     for (int i = 0; i < 2 && large; i++) {
         x = tri_linear(m, x, (tri_linear_options){.units = 4096, .relu = true});
         if (rate > 0)

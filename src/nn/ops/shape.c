@@ -26,13 +26,23 @@ tri_value tri_reshape(tri_model *model, tri_value x, tri_shape sample)
     return tri_model_add(model, &build);
 }
 
-tri_value tri_flatten(tri_model *model, tri_value x)
+tri_value tri_flatten_in_order(tri_model *model, tri_value x, tri_flatten_order order)
 {
     const tri_value_spec *spec = tri_model_value(model, x);
     if (spec && spec->sample.ndim == 1)
         return x;
-    tri_shape flat = {.ndim = 1, .dim = {spec ? tri_shape_count(spec->sample) : 1}};
-    return tri_reshape(model, x, flat);
+    const tri_shape sample = spec ? spec->sample : (tri_shape){.ndim = 1, .dim = {1}};
+    const bool image = sample.ndim == 3 && sample.dim[2] > 1 && sample.dim[0] * sample.dim[1] > 1;
+    if (image && order == TRI_FLATTEN_UNSTATED)
+        model->unordered = sample;
+    if (image && order == TRI_FLATTEN_CHW)
+        x = tri_transpose(model, x, (const int[]){2, 0, 1});
+    return tri_reshape(model, x, (tri_shape){.ndim = 1, .dim = {tri_shape_count(sample)}});
+}
+
+tri_value tri_flatten(tri_model *model, tri_value x)
+{
+    return tri_flatten_in_order(model, x, TRI_FLATTEN_UNSTATED);
 }
 
 tri_value tri_transpose(tri_model *model, tri_value x, const int *axes)
