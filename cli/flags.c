@@ -127,6 +127,8 @@ static const char *hint_of(tri_status status, const char *message)
     const bool trains = given_command && strcmp(given_command->name, "train") == 0;
     switch (status) {
     case TRI_ECONFIG:
+        if (hint_given[0])
+            return hint_given;
         snprintf(help, sizeof(help), "'trireme %s --help' lists every option%s",
                  given_command ? given_command->name : "COMMAND", trains ? " with its bounds" : "");
         return help;

@@ -84,6 +84,13 @@ static bool is_unsaved(const fleet *all, tri_status status)
 static void worker_judge(fleet_worker *worker, tri_status status)
 {
     fleet *all = worker->fleet;
+    if (worker->misfit) { /* its launcher does not start it again */
+        if (status != TRI_EMISMATCH && !all->finished && !worker->process.dead && !worker->leaving)
+            fleet_broke(all, "worker %s does not fit (%s), and is not refused: %s", worker->id, worker->misfit,
+                        status == TRI_OK ? "it ends well" : tri_last_error());
+        tri_log(TRI_LOG_INFO, "ends: %s", tri_last_error());
+        return;
+    }
     bool lost = !worker->process.dead && is_lost(all, status);
     if (lost || (!worker->process.dead && is_unsaved(all, status))) {
         tri_log(TRI_LOG_INFO, "ends: %s", tri_last_error());
@@ -102,21 +109,22 @@ static void worker_run(void *arg)
 {
     fleet_worker *worker = arg;
     fleet *all = worker->fleet;
+    const char *const others[] = {worker->misfit, NULL};
     tri_sim_process_enter(&worker->process);
     tri_log_label_set(worker->id);
-    tri_status status = tri_elastic_run(
-        &(tri_elastic_setup){.job = {.config_text = all->text, .run_folder = all->folder[0] ? all->folder : NULL},
-                             .members = {.store = &worker->store.base,
-                                         .ear = &worker->ear.base,
-                                         .id = worker->id,
-                                         .host = worker->host,
-                                         .founders = founders_of(all),
-                                         .least = 1,
-                                         .most = all->config->ranks,
-                                         .wait_ns = WAIT_NS},
-                             .started_by = "a simulation",
-                             .token = all->token,
-                             .place = &worker->place});
+    tri_status status = tri_elastic_run(&(tri_elastic_setup){
+        .job = {.config_text = all->text, .overrides = others, .run_folder = all->folder[0] ? all->folder : NULL},
+        .members = {.store = &worker->store.base,
+                    .ear = &worker->ear.base,
+                    .id = worker->id,
+                    .host = worker->host,
+                    .founders = founders_of(all),
+                    .least = 1,
+                    .most = all->config->ranks,
+                    .wait_ns = WAIT_NS},
+        .started_by = "a simulation",
+        .token = all->token,
+        .place = &worker->place});
     fleet_meeting_leave(worker);
     worker_judge(worker, status);
     if (status == TRI_OK && !all->finished && !worker->leaving && worker->step < all->config->steps)
@@ -139,7 +147,7 @@ static tri_status room_make(fleet *all)
     return TRI_OK;
 }
 
-tri_status fleet_worker_start(fleet *all, int number)
+static tri_status worker_start(fleet *all, int number, const char *misfit, char *claims)
 {
     TRI_TRY(room_make(all));
     fleet_worker *worker = tri_alloc_zero(1, sizeof(*worker));
@@ -147,19 +155,37 @@ tri_status fleet_worker_start(fleet *all, int number)
         return TRI_ENOMEM;
     worker->fleet = all;
     worker->number = number;
+    worker->misfit = misfit;
+    worker->claims = claims;
     worker->step = -1;
     /* Some are slow. */
     worker->step_ns =
         TRI_NS_PER_MS + (int64_t)fleet_draw(all, (uint64_t)(fleet_chance(all, 16) ? 60 : 6) * TRI_NS_PER_MS);
-    worker->place = (tri_elastic_place){.arg = worker, .hub = fleet_hub, .stepped = fleet_stepped};
+    worker->place =
+        (tri_elastic_place){.arg = worker, .hub = fleet_hub, .stepped = fleet_stepped, .spec = worker->claims};
     snprintf(worker->id, sizeof(worker->id), "%d.%d", number, all->starts[number]++);
     snprintf(worker->host, sizeof(worker->host), "host%d", number / all->config->layout->per_host);
     fleet_store_init(&worker->store, worker);
     fleet_store_init(&worker->ear, worker);
     all->workers[all->count++] = worker;
-    all->alive++;
+    all->alive += !misfit;
     fleet_happens(all, worker, 1, "is started");
     return tri_thread_start(&worker->thread, worker->id, worker_run, worker);
+}
+
+tri_status fleet_worker_start(fleet *all, int number)
+{
+    return worker_start(all, number, NULL, NULL);
+}
+
+tri_status fleet_misfit_start(fleet *all, int number, const char *misfit)
+{
+    char *claims = NULL;
+    size_t nbytes;
+    bool lies = fleet_chance(all, 3);
+    if (lies && tri_store_wait(all->store, "spec", &claims, &nbytes, tri_now_ns()) != TRI_OK)
+        claims = NULL;
+    return worker_start(all, number, misfit, claims);
 }
 
 /* --- the launcher --- */
@@ -170,7 +196,7 @@ static void worker_look(fleet *all, fleet_worker *worker, int64_t now_ns)
     if (lingers || (worker->ended && worker->bury_ns > 0 && now_ns >= worker->bury_ns && !worker->buried)) {
         worker->bury_ns = 0;
         worker->buried = true;
-        if (!worker->process.dead && !worker->leaving)
+        if (!worker->process.dead && !worker->leaving && !worker->misfit)
             all->alive--;
         if (tri_members_bury(all->store, worker->id, now_ns + TRI_NS_PER_S) != TRI_OK)
             fleet_broke(all, "an end cannot be told: %s", tri_last_error());
@@ -252,8 +278,10 @@ static int64_t shards_of(int ranks)
 static void fleet_fini(fleet *all)
 {
     fleet_meetings_free(all);
-    for (int i = 0; i < all->count; i++)
+    for (int i = 0; i < all->count; i++) {
+        tri_free(all->workers[i]->claims);
         tri_free(all->workers[i]);
+    }
     tri_free(all->workers);
     tri_free(all->starts);
     fleet_files_close(all);

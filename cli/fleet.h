@@ -58,6 +58,7 @@ typedef struct fleet_result {
     int64_t generations, steps_made; /* by all workers */
     int kills, stops, cuts, joins, leaves, begun_anew, replaced, flips;
     int64_t saved, unsaved, resumed; /* checkpoints; those that failed; how often a run went back to one */
+    int misfits;                     /* newcomers with another configuration */
     int troubles;                    /* links, processors, clocks and frames that were bad */
     int64_t found;                   /* of these by the workers themselves (spoilt_parts_total) */
     int lost;                        /* workers that ended because parts of the state were lost */
@@ -92,8 +93,10 @@ typedef struct fleet_worker {
     int64_t bury_ns, restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
     int64_t killed_ns;
     bool ended, leaving, buried;
-    bool left;   /* it has said that it takes no further part */
-    bool doomed; /* it is killed when it changes something in the store the next time, before it is answered */
+    const char *misfit; /* an option that is not that of the run; NULL: it fits */
+    char *claims;       /* its description of the run, where it lies */
+    bool left;          /* it has said that it takes no further part */
+    bool doomed;        /* it is killed when it changes something in the store the next time, before it is answered */
     fleet_meeting *meeting;              /* of its generation */
     int64_t generation;                  /* in which it had a state last */
     int64_t step;                        /* of its state; -1: none */
@@ -152,6 +155,8 @@ bool fleet_chance(fleet *all, uint64_t of);
 /* It is told, and part of the trace. */
 void fleet_happens(fleet *all, const fleet_worker *worker, uint64_t what, const char *words);
 tri_status fleet_worker_start(fleet *all, int number);
+/* One whose configuration is not that of the run; misfit: "section.option=value". */
+tri_status fleet_misfit_start(fleet *all, int number, const char *misfit);
 int fleet_spares_of(const fleet *all);
 /* Those that are due. */
 void fleet_faults_make(fleet *all, int64_t now_ns);

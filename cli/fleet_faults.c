@@ -22,7 +22,7 @@ static fleet_worker *victim_find(fleet *all)
 {
     for (int tries = 0; tries < 64; tries++) {
         fleet_worker *worker = all->workers[fleet_draw(all, (uint64_t)all->count)];
-        if (!worker->ended && !worker->process.dead)
+        if (!worker->ended && !worker->process.dead && !worker->misfit)
             return worker;
     }
     return NULL;
@@ -51,7 +51,7 @@ static void host_kill(fleet *all, const fleet_worker *worker)
 {
     for (int i = 0; i < all->count; i++) {
         fleet_worker *other = all->workers[i];
-        if (!other->ended && !other->process.dead && strcmp(other->host, worker->host) == 0)
+        if (!other->ended && !other->process.dead && !other->misfit && strcmp(other->host, worker->host) == 0)
             fleet_kill(other);
     }
 }
@@ -118,6 +118,26 @@ static void fault_join(fleet *all, fleet_worker *worker)
         return;
     all->result->joins++;
     if (fleet_worker_start(all, all->numbers++) != TRI_OK)
+        fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
+}
+
+/* A newcomer with another configuration. */
+static void fault_misfit(fleet *all, fleet_worker *worker)
+{
+    static const char *const misfits[] = {"optim.lr=0.5",
+                                          "train.seed=6",
+                                          "train.eval_every_steps=3",
+                                          "train.steps=1000",
+                                          "checkpoint.every_steps=3",
+                                          "parallel.bucket_kib=17",
+                                          "comm.encrypt=on",
+                                          "data.synthetic_width=31"};
+    (void)worker;
+    if (all->numbers >= 2 * all->config->ranks + fleet_spares_of(all))
+        return;
+    all->result->misfits++;
+    const char *misfit = misfits[fleet_draw(all, TRI_COUNT_OF(misfits))];
+    if (fleet_misfit_start(all, all->numbers++, misfit) != TRI_OK)
         fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
 }
 
@@ -188,10 +208,10 @@ static void fault_disk(fleet *all, fleet_worker *worker)
 static const struct {
     const char *name;
     void (*make)(fleet *all, fleet_worker *worker);
-} faults[] = {{"kill", fault_kill},   {"kill", fault_kill},     {"kill", fault_kill},     {"request", fault_request},
-              {"stop", fault_stop},   {"stop", fault_stop},     {"cut", fault_cut},       {"leave", fault_leave},
-              {"join", fault_join},   {"delay", fault_delay},   {"loss", fault_loss},     {"slow", fault_slow},
-              {"clock", fault_clock}, {"damage", fault_damage}, {"full-disk", fault_disk}};
+} faults[] = {{"kill", fault_kill},   {"kill", fault_kill},     {"kill", fault_kill},      {"request", fault_request},
+              {"stop", fault_stop},   {"stop", fault_stop},     {"cut", fault_cut},        {"leave", fault_leave},
+              {"join", fault_join},   {"delay", fault_delay},   {"loss", fault_loss},      {"slow", fault_slow},
+              {"clock", fault_clock}, {"damage", fault_damage}, {"full-disk", fault_disk}, {"misfit", fault_misfit}};
 
 _Static_assert(TRI_COUNT_OF(faults) <= 8 * sizeof((fleet_config){0}.kinds), "a bit for each");
 

@@ -186,6 +186,13 @@ void fleet_stepped(void *arg, const tri_job *job)
     bool is_new = worker->meeting->formed == 0 || job->elastic.number != worker->generation;
     if (worker->process.dead) /* nobody knows of it */
         return;
+    if (worker->misfit && job->world > 1)
+        fleet_broke(all, "worker %s does not fit (%s), and is a member", worker->id, worker->misfit);
+    if (worker->misfit) { /* it lied, and all others had ended */
+        tri_sim_process_kill(&worker->process);
+        worker->killed_ns = tri_now_ns();
+        return;
+    }
     all->result->peak_nbytes = live_nbytes > all->result->peak_nbytes ? live_nbytes : all->result->peak_nbytes;
     fleet_state_check(worker, job);
     if (is_new)

@@ -106,6 +106,7 @@ static void add(recovery *all, const fleet_result *one)
     sum->begun_anew += one->begun_anew;
     sum->replaced += one->replaced;
     sum->lost += one->lost;
+    sum->misfits += one->misfits;
     sum->troubles += one->troubles;
     sum->saved += one->saved;
     sum->unsaved += one->unsaved;
@@ -204,6 +205,8 @@ static tri_status end_tell(const recovery *all)
         printf("%d times links were late or lost packets, a processor was slow, a clock wrong, a frame damaged or a "
                "disk full\n",
                sum->troubles);
+    if (sum->misfits > 0)
+        printf("%d newcomers had another configuration and were refused\n", sum->misfits);
     if (sum->saved + sum->unsaved > 0)
         printf("%lld checkpoints saved, %lld not; %lld times a run went back to its newest\n", (long long)sum->saved,
                (long long)sum->unsaved, (long long)sum->resumed);

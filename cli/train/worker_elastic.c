@@ -120,5 +120,10 @@ tri_status tri_train_elastic(const tri_elastic_words *words)
     }
     tri_store_close(ear);
     tri_store_close(store);
-    return status;
+    if (status != TRI_EMISMATCH)
+        return status;
+    tri_command_hint_set("the run's configuration is in its folder: config.yaml");
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    return tri_fail_copy(TRI_ECONFIG, message);
 }

@@ -17,10 +17,11 @@
 #include "cluster/launch_impl.h"
 #include "cluster/members.h"
 
-#define TICK_NS  (200 * TRI_NS_PER_MS)
-#define CUT_NS   TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
-#define FLUSH_NS (5 * TRI_NS_PER_S)
-#define BURY_NS  (2 * TRI_NS_PER_S)
+#define TICK_NS    (200 * TRI_NS_PER_MS)
+#define CUT_NS     TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
+#define FLUSH_NS   (5 * TRI_NS_PER_S)
+#define BURY_NS    (2 * TRI_NS_PER_S)
+#define REFUSED_NS (500 * TRI_NS_PER_MS)
 
 #define SHELL_CODE  255 /* of ssh itself */
 #define CONFIG_CODE 2
@@ -265,6 +266,23 @@ static bool has_left(launch *job, const launch_rank *rank, const siginfo_t *info
     return true;
 }
 
+/* It does not fit the run: started again it would be refused again. */
+static bool was_refused(launch *job, const launch_rank *rank, int code)
+{
+    char id[TRI_MEMBER_NBYTES], *why = NULL;
+
+    if (!job->config->elastic || !job->store || code != CONFIG_CODE || job->stopping ||
+        (job->alive == 0 && !tri_launch_is_needed(job)))
+        return false;
+    snprintf(id, sizeof id, "%d.%d", rank->rank, rank->starts - 1);
+    if (tri_members_refused(job->store, id, &why, tri_now_ns() + REFUSED_NS) != TRI_OK || !why)
+        return false;
+    tri_launch_say(job, "trireme: worker %d does not fit the run and is not started again; the others go on\n",
+                   rank->rank);
+    tri_free(why);
+    return true;
+}
+
 static void restarted_note(launch *job, int64_t restarted)
 {
     char text[24];
@@ -362,6 +380,8 @@ static void ends_check(launch *job)
         end.exit_code = end.signal ? 128 + end.signal : info.si_status;
         if (job->store && end.exit_code != 0) /* else it has told them itself */
             rank_bury(job, rank);
+        if (was_refused(job, rank, end.exit_code))
+            continue;
         if (rank_restart(job, rank, end.signal) || others_go_on(job, rank, end.signal))
             continue;
         code_settle(job, &end);

@@ -22,7 +22,7 @@
 #define SLICE_NS (10 * TRI_NS_PER_MS) /* between two looks at who is there */
 #define FIRST_NS (10 * TRI_NS_PER_S)  /* to ask the store for the first time */
 #define CALL_NS  TRI_NS_PER_S         /* between two calls of a newcomer */
-#define LINE     (3 * TRI_MEMBER_NBYTES + TRI_MEMBER_NOTE_NBYTES)
+#define LINE     (3 * TRI_MEMBER_NBYTES + TRI_MEMBER_NOTE_NBYTES + TRI_SPEC_DIGEST_NBYTES)
 
 /* --- texts --- */
 
@@ -141,7 +141,8 @@ static tri_status founders_make(tri_members *members)
 
 static int own_line(const tri_members *members, int64_t progress, char text[LINE])
 {
-    return snprintf(text, LINE, "%s %s %" PRId64 " %s\n", members->id, members->host, progress, members->note);
+    return snprintf(text, LINE, "%s %s %" PRId64 " %s\n%s%s%s", members->id, members->host, progress, members->note,
+                    members->spec[0] ? "spec " : "", members->spec, members->spec[0] ? "\n" : "");
 }
 
 static tri_status register_newcomer(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
@@ -252,24 +253,32 @@ static tri_status find_gone(tri_members *members, candidate *one, int rank)
     return status == TRI_ETIMEOUT ? TRI_OK : status;
 }
 
+/* One that cannot be read counts for nothing: whoever wrote it is waited for, or gone. */
+static bool registration_parse(const char *text, candidate *one)
+{
+    const char *rest = strchr(text, '\n');
+
+    if (sscanf(text, "%39s %39s %" SCNd64 " %139s", one->member.id, one->member.host, &one->member.progress,
+               one->member.note) != 4)
+        return false;
+    one->spec[0] = 0;
+    if (rest)
+        (void)sscanf(rest + 1, "spec %32s", one->spec);
+    return true;
+}
+
 static tri_status find_here(tri_members *members, candidate *one, const char *key)
 {
     char *text;
-    tri_generation list = {0};
 
     if (one->here)
         return TRI_OK;
     tri_status status = value_find(members, key, tri_now_ns(), &text);
     if (status != TRI_OK)
         return status == TRI_ETIMEOUT ? TRI_OK : status;
-    status = tri_members_parse(text, members->now.number + 1, &list);
+    one->here = registration_parse(text, one);
     tri_free(text);
-    if (status == TRI_OK && list.count == 1) {
-        one->member = list.members[0];
-        one->here = true;
-    }
-    generation_fini(&list);
-    return status;
+    return TRI_OK;
 }
 
 /* A generation without links: long enough for those of it that live. */
@@ -305,7 +314,7 @@ static tri_status leads(tri_members *members, bool *yes)
     return TRI_OK;
 }
 
-static tri_status news_find(tri_members *members, int64_t number)
+static tri_status news_find(tri_members *members, int64_t number, int64_t deadline_ns)
 {
     char key[KEY], place[24];
     int64_t count = 0;
@@ -322,8 +331,10 @@ static tri_status news_find(tri_members *members, int64_t number)
 
         snprintf(place, sizeof place, "%zu", i + 1);
         TRI_TRY(find_here(members, one, tri_members_key(key, number, "/new/", place)));
-        if (one->here)
+        if (one->here) {
             TRI_TRY(find_gone(members, one, -1));
+            TRI_TRY(tri_members_misfit_refuse(members, one, deadline_ns));
+        }
     }
     return TRI_OK;
 }
@@ -519,6 +530,7 @@ static tri_status newcomer_check(tri_members *members)
 
     if (tri_stop_signal())
         return tri_fail(TRI_ECANCELED, "stopped by a signal before it was a member");
+    TRI_TRY(tri_members_refusal_check(members));
     tri_status status = value_find(members, "gen/over", tri_now_ns(), &text);
     if (status == TRI_OK)
         tri_free(text);
@@ -541,7 +553,7 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
             tri_free(text);
         return status == TRI_OK ? TRI_ETIMEOUT : status;
     }
-    TRI_TRY(news_find(members, number));
+    TRI_TRY(news_find(members, number, deadline_ns));
     for (size_t i = 0; i < members->strays.count; i++)
         TRI_TRY(find_gone(members, tri_vector_at(&members->strays, i), -1));
     tri_status status = list_make(members, &list);
@@ -571,7 +583,7 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
         if (members->rank < 0) {
             TRI_TRY(newcomer_check(members));
             TRI_TRY(call(members, number, deadline_ns));
-            TRI_TRY(news_find(members, number));
+            TRI_TRY(news_find(members, number, deadline_ns));
         }
         TRI_TRY(leads(members, &yes));
         status = yes ? close_try(members, number, few_ns, deadline_ns) : look(members, number, tri_now_ns() + SLICE_NS);
@@ -601,6 +613,7 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
     do {
         if (members->rank < 0)
             TRI_TRY(newest_find(members, deadline_ns));
+        TRI_TRY(tri_members_spec_agree(members, deadline_ns));
         int64_t number = members->now.number + 1;
         TRI_TRY_IN(register_for(members, number, progress, deadline_ns), "while registering for generation %" PRId64,
                    number);
@@ -624,7 +637,7 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
 
 tri_status tri_members_spares(tri_members *members, int *count)
 {
-    TRI_TRY(news_find(members, members->now.number + 1));
+    TRI_TRY(news_find(members, members->now.number + 1, tri_now_ns() + CALL_NS));
     *count = newcomers_count(members);
     return TRI_OK;
 }
@@ -732,7 +745,9 @@ tri_status tri_members_open(const tri_members_setup *setup, tri_members **out)
     members->old.each = members->news.each = members->strays.each = sizeof(candidate);
     members->dead.each = TRI_MEMBER_NBYTES;
     tri_mutex_init(&members->mutex);
-    tri_status status = founders_make(members);
+    tri_status status = tri_members_spec_digest(setup->spec, members->spec);
+    if (status == TRI_OK)
+        status = founders_make(members);
     if (status == TRI_OK && setup->ear)
         status = news_begin(members);
     members->first_news++;

@@ -38,6 +38,7 @@ typedef struct tri_members_setup {
     tri_store *store; /* borrowed */
     tri_store *ear;   /* borrowed, used by a thread of its own that hears calls; NULL: none are heard */
     const char *id, *host;
+    const char *spec; /* lines "key=value" of what all members must have in common; NULL: nothing is compared */
     int founders;     /* processes "0.0", "1.0", ... that make the first generation */
     int least, most;  /* members */
     int64_t wait_ns;  /* how long fewer than `least`, or such as have no state, wait for others; then they go on */
@@ -60,7 +61,7 @@ tri_status tri_members_look(tri_members *members, int64_t deadline_ns);
 /* Registers for the next generation and waits until this process is in one. progress: of its own state. lost (NULL:
  * nothing is known) is asked about ranks of the present generation, if this process is in it. TRI_ETIMEOUT at
  * the deadline; TRI_ECANCELED: a newcomer is not needed any more, or was asked to stop. A process that was left out of
- * a generation comes back as a newcomer. */
+ * a generation comes back as a newcomer. TRI_EMISMATCH: it does not fit (spec), or was refused; nobody waits for it. */
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns);
 /* The present generation did not form, so it has no links that could tell who is there: whoever of it has not
@@ -93,5 +94,9 @@ tri_status tri_members_end(tri_members *members, int64_t deadline_ns);
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns);
 /* The same, said by who saw it end. */
 tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns);
+/* The process takes no further part, whether it likes or not, and is told why. */
+tri_status tri_members_refuse(tri_store *store, const char *id, const char *why, int64_t deadline_ns);
+/* *why (the caller's): the process was refused; NULL: it is not by then. */
+tri_status tri_members_refused(tri_store *store, const char *id, char **why, int64_t deadline_ns);
 
 #endif

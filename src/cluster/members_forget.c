@@ -223,6 +223,8 @@ static tri_status gone_drop(tri_store *store, const char *id, int64_t deadline_n
 {
     char key[KEY];
 
+    snprintf(key, sizeof key, "refused/%s", id);
+    TRI_TRY(tri_store_remove(store, key, deadline_ns));
     snprintf(key, sizeof key, "gone/%s", id);
     return tri_store_remove(store, key, deadline_ns);
 }

@@ -7,11 +7,13 @@
 
 #include "cluster/members.h"
 
-#define KEY (TRI_MEMBER_NBYTES + 64)
+#define KEY                    (TRI_MEMBER_NBYTES + 64)
+#define TRI_SPEC_DIGEST_NBYTES 33 /* of its text */
 
 /* What is known of one who may be in the next generation. */
 typedef struct candidate {
     tri_member member;
+    char spec[TRI_SPEC_DIGEST_NBYTES]; /* digest of what it registered with */
     bool here;
     bool buried; /* it has ended */
     bool gone;   /* or nothing is heard of it */
@@ -20,6 +22,8 @@ typedef struct candidate {
 struct tri_members {
     tri_members_setup setup;
     char id[TRI_MEMBER_NBYTES], host[TRI_MEMBER_NBYTES], note[TRI_MEMBER_NOTE_NBYTES];
+    char spec[TRI_SPEC_DIGEST_NBYTES]; /* digest of setup.spec; "": nothing is compared */
+    bool spec_agreed;
     tri_generation now;
     int rank;
     tri_vector old, news; /* candidates: members of now, and newcomers, for the next generation */
@@ -47,6 +51,17 @@ const char *tri_members_key(char text[KEY], int64_t generation, const char *what
 tri_status tri_members_number(tri_store *store, const char *key, int64_t *number);
 /* A word for all ears. */
 tri_status tri_members_tell(tri_store *store, const char *text, int64_t deadline_ns);
+
+/* members_spec.c. */
+tri_status tri_members_spec_digest(const char *spec, char hex[TRI_SPEC_DIGEST_NBYTES]);
+/* Appends "key: want VALUE, got VALUE; ..." for each line that differs; nothing where the two are equal. */
+tri_status tri_members_spec_compare(const char *want, const char *got, tri_string *out);
+/* Once: publishes this process's description, or compares it with the published one. TRI_EMISMATCH: they differ. */
+tri_status tri_members_spec_agree(tri_members *members, int64_t deadline_ns);
+/* TRI_EMISMATCH: this process was refused. */
+tri_status tri_members_refusal_check(const tri_members *members);
+/* Refuses a process that has registered with another description. */
+tri_status tri_members_misfit_refuse(tri_members *members, candidate *one, int64_t deadline_ns);
 
 /* members_ear.c. Is a process in that generation? */
 bool tri_members_has(const tri_generation *generation, const char *id);

@@ -69,6 +69,17 @@ static bool no_row_decides(const char *field)
     return false;
 }
 
+/* --- rows in which the workers of a run may differ: they concern one host or one process --- */
+
+bool tri_config_is_local(const char *key)
+{
+    static const char *const keys[] = {
+        "train.threads",    "train.shards_at_once", "data.path",    "data.prefetch", "comm.interface",
+        "comm.host",        "comm.report_s",        "comm.flight",  "comm.faults",   "comm.chaos",
+        "comm.mpi_library", "monitor.log",          "monitor.notes"};
+    return is_one_of(key, keys, TRI_COUNT_OF(keys));
+}
+
 const tri_config_section tri_config_sections[] = {
 #define SECTION_ROW(name, decides) {&tri_##name##_options, offsetof(tri_config, name), decides},
     TRI_CONFIG_SECTIONS(SECTION_ROW)

@@ -102,6 +102,8 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
 void tri_config_fini(tri_config *config);
 /* Contradictions between options, for a number of ranks; 0: not known yet, what depends on it is left out. */
 tri_status tri_config_check(const tri_config *config, int ranks);
+/* Whether the workers of one run may differ in "section.option". */
+bool tri_config_is_local(const char *key);
 /* idle.c: a line for each of these words that changes nothing in this run, once its layout is known, and the format
  * that its data have. */
 void tri_config_idle_tell(const tri_config *config, const char *format, const char *const *overrides);

@@ -14,8 +14,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/rng.h"
 #include "comm/comm.h"
 #include "net/auth.h"
+#include "train/spec.h"
 
 #define FORM_MS       2000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES  6
@@ -30,6 +32,7 @@ typedef struct elastic {
     const tri_elastic_setup *setup;
     tri_members *members;
     tri_job *job;
+    tri_string spec; /* what all workers must have in common */
     tri_comm_config comm_config;
     tri_net_config net_config;
     tri_cluster cluster; /* of this generation */
@@ -148,6 +151,10 @@ static tri_status elastic_open(elastic *at)
     members.whole = at->job->roles.on ? is_whole : NULL;
     members.fit = fit_of;
     members.arg = at;
+    TRI_TRY(tri_job_spec(at->job, &at->spec));
+    members.spec = setup->place && setup->place->spec ? setup->place->spec : tri_string_text(&at->spec);
+    at->job->elastic.spec_hash = tri_rng_stream(tri_string_text(&at->spec), 0, 0);
+    at->job->elastic.claimed_hash = tri_rng_stream(members.spec, 0, 0);
     TRI_TRY(tri_members_open(&members, &at->members));
     at->net_config = at->job->config.net;
     at->net_config.broken = tri_members_broken(at->members);
@@ -171,6 +178,7 @@ static void elastic_close(elastic *at)
     tri_job_close(at->job);
     tri_comm_leave(at->comm);
     tri_members_close(at->members);
+    tri_string_fini(&at->spec);
 }
 
 /* --- a generation --- */
@@ -280,6 +288,23 @@ static void silence_begin(elastic *at)
         tri_members_silence(at->members, tri_deadline_after_ms(form_limit_ms(at) / 2));
 }
 
+/* Does this worker differ in what all must have in common, whatever it has claimed? */
+static bool is_misfit(const elastic *at)
+{
+    return at->comm && at->job->elastic.misfit == at->cluster.rank;
+}
+
+/* A newcomer whose description was right, and whose configuration is not. */
+static void misfit_refuse(const elastic *at)
+{
+    char why[TRI_ERROR_NBYTES];
+    snprintf(why, sizeof(why), "%s", tri_last_error());
+    if (tri_members_refuse(at->setup->members.store, tri_members_now(at->members)->members[at->job->elastic.misfit].id,
+                           why, tri_deadline_after_ms(FORM_MS)) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "cannot refuse a worker: %s", tri_last_error());
+    tri_fail(TRI_EPEER, "%s", why);
+}
+
 static tri_status generation_form(elastic *at)
 {
     int64_t limit_ms = form_limit_ms(at);
@@ -292,8 +317,11 @@ static tri_status generation_form(elastic *at)
     if (status == TRI_OK)
         status = tri_job_form(at->job, at->comm, &generation);
     generation_drop(&generation);
+    if (status != TRI_OK && at->job->elastic.given_up && at->job->elastic.misfit >= 0)
+        misfit_refuse(at);
     if (status != TRI_OK) {
-        tri_comm_abort(at->comm, status, tri_last_error());
+        if (!is_misfit(at)) /* the others lose it, and go on */
+            tri_comm_abort(at->comm, status, tri_last_error());
         return status;
     }
     generation_tell(at);
@@ -390,7 +418,7 @@ static tri_status generation_find(elastic *at)
             tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)
         status = decide(at);
-    else
+    else if (status != TRI_EMISMATCH)
         tri_fail_context(status, "while looking for workers to go on with");
     if (status != TRI_OK && atomic_load(&at->alone) && is_first_left(at)) {
         tri_comm *links = at->comm; /* who sees them closed looks whether it is saved */
@@ -412,6 +440,8 @@ static bool goes_on(elastic *at, tri_status status)
         at->comm ? tri_comm_lost_peer(at->comm) : status == TRI_EPEER || status == TRI_ETIMEOUT || status == TRI_EABORT;
     if (at->job->elastic.dropped)
         tri_job_state_drop(at->job);
+    if (is_misfit(at))
+        return false;
     if (!(peer || at->job->elastic.dropped || at->job->elastic.given_up) || at->failures == FORM_ROUNDS)
         return false;
     if (at->cluster.local_rank == 0) /* one of each host tells: launchers of other hosts have output of their own */

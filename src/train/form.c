@@ -222,6 +222,34 @@ static int equal_to(const tri_job *job, int rank, int what)
     return what == EQUAL_WEIGHTS ? tri_mesh_rank(&mesh, 0, mesh.tensor_rank, mesh.stage) : 0;
 }
 
+/* One that claims to fit (cluster/members.h) and does not: it ends, and the others go on without it. */
+static tri_status misfit_found(tri_job *job, int rank)
+{
+    job->elastic.misfit = rank;
+    if (rank == job->rank)
+        return tri_fail(TRI_EMISMATCH, "this worker cannot join this run: it has another configuration than it claims");
+    job->elastic.given_up = true;
+    return tri_fail(TRI_EPEER, "rank %d is refused: it has another configuration than it claims", rank);
+}
+
+tri_status tri_job_check_spec(tri_job *job)
+{
+    if (job->world == 1)
+        return TRI_OK;
+    int64_t mine = (int64_t)job->elastic.spec_hash;
+    int64_t *all = tri_alloc((size_t)job->world * sizeof(*all));
+    if (!all)
+        return TRI_ENOMEM;
+    tri_group_name_next(job->group, "description of the run");
+    tri_status status = tri_all_gather(job->group, &mine, all, 1, TRI_I64, NULL);
+    tri_group_name_next(job->group, "");
+    for (int r = 0; r < job->world && status == TRI_OK; r++)
+        if (all[r] != (int64_t)job->elastic.claimed_hash)
+            status = misfit_found(job, r);
+    tri_free(all);
+    return status;
+}
+
 tri_status tri_job_check_equal(tri_job *job)
 {
     if (job->world == 1)

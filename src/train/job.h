@@ -170,6 +170,8 @@ typedef struct tri_job_elastic {
      * are no others. */
     tri_status (*formed)(void *arg, bool word, bool *stands);
     bool given_up;                         /* it stands that it has not */
+    uint64_t spec_hash, claimed_hash;      /* of what all must have in common (spec.h), and of what it has claimed */
+    int misfit;                            /* rank of one that differs in what all must have alike; -1: none */
     int64_t lost_ns;                       /* when it was called; 0: nothing was lost, or it has made a step since */
     bool (*called)(void *arg);             /* somebody wants to join; NULL: nobody can */
     bool (*may_go)(void *arg);             /* enough others are left, or a spare is there; NULL: nobody may */
@@ -353,6 +355,8 @@ tri_status tri_job_form_moves(tri_job *job);
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console);
 /* That all ranks have what they must have in common; collective. */
 tri_status tri_job_check_equal(tri_job *job);
+/* The same, of a worker that joins, before anything else is done together. */
+tri_status tri_job_check_spec(tri_job *job);
 /* build.c */
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup);
 /* Reads and checks the configuration; which shards are this rank's. */

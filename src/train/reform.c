@@ -208,6 +208,7 @@ static tri_status ranks_take(tri_job *job, tri_comm *comm)
     job->rank = tri_group_rank(job->group);
     job->world = tri_group_count(job->group);
     job->stop_wanted = job->elastic.ends = job->elastic.leaves = false;
+    TRI_TRY(tri_job_check_spec(job));
     TRI_TRY(tri_job_roles_lay(job, job->world));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_mesh_open(&job->config.parallel, comm, &job->mesh));
@@ -239,6 +240,7 @@ static tri_status store_renew(tri_job *job)
 tri_status tri_job_form(tri_job *job, tri_comm *comm, const tri_job_generation *generation)
 {
     job->elastic.number = generation->number;
+    job->elastic.misfit = -1;
     job->elastic.given_up = job->elastic.hashed = job->elastic.behind = job->elastic.grads.shared = false;
     TRI_TRY(ranks_take(job, comm));
     TRI_TRY(job->roles.on ? tri_job_roles_build(job) : store_renew(job));

@@ -105,6 +105,109 @@ static void of_64_members_half_are_lost(void **state)
     }
 }
 
+/* --- what all must have in common --- */
+
+static void check_difference(const char *want, const char *got, const char *told)
+{
+    tri_string text = {0};
+    assert_int_equal(tri_members_spec_compare(want, got, &text), TRI_OK);
+    assert_string_equal(tri_string_text(&text), told);
+    tri_string_fini(&text);
+}
+
+static void a_description_that_differs_is_named_by_its_keys(void **state)
+{
+    (void)state;
+    check_difference("a=1\nb=2\n", "a=1\nb=2\n", "");
+    check_difference("a=1\nb=2\n", "a=1\nb=22\n", "b: want 2, got 22");
+    check_difference("a=1\nb=2\n", "b=2\n", "a: want 1, got nothing");
+    check_difference("a=1\n", "a=1\nab=\n", "ab: want nothing, got ");
+    check_difference("a=1\nb=2\nc=3\nd=4\n", "a=0\nb=0\nc=0\nd=0\n",
+                     "a: want 1, got 0; b: want 2, got 0; c: want 3, got 0; and 1 more");
+    check_difference("a=x=y\n", "a=x=z\n", "a: want x=y, got x=z");
+}
+
+typedef struct misfit_run {
+    tri_store *store;
+    bool lies; /* the newcomer registers without having compared */
+    tri_status newcomer;
+    char told[TRI_ERROR_NBYTES];
+    int64_t generation; /* of the member, in the end */
+    int members;
+} misfit_run;
+
+static void newcomer_run(void *arg)
+{
+    misfit_run *both = arg;
+    tri_members *members;
+    tri_members_setup setup = {.store = both->store,
+                               .id = "1.0",
+                               .host = "here",
+                               .spec = "lr=2\n",
+                               .founders = 1,
+                               .least = 1,
+                               .most = 4,
+                               .wait_ns = TRI_NS_PER_S};
+    assert_int_equal(tri_members_open(&setup, &members), TRI_OK);
+    members->spec_agreed = both->lies;
+    both->newcomer = tri_members_next(members, -1, NULL, NULL, tri_now_ns() + 100 * TRI_NS_PER_S);
+    snprintf(both->told, sizeof both->told, "%s", tri_last_error());
+    tri_members_close(members);
+}
+
+static void member_run(int index, void *arg)
+{
+    misfit_run *both = arg;
+    tri_members *members;
+    tri_thread *thread;
+    int64_t limit_ns = tri_now_ns() + 1000 * TRI_NS_PER_S;
+    tri_members_setup setup = {.store = both->store,
+                               .id = "0.0",
+                               .host = "here",
+                               .spec = "lr=1\n",
+                               .founders = 1,
+                               .least = 1,
+                               .most = 4,
+                               .wait_ns = TRI_NS_PER_S};
+    (void)index;
+    assert_int_equal(tri_members_open(&setup, &members), TRI_OK);
+    assert_int_equal(tri_members_next(members, 0, NULL, NULL, limit_ns), TRI_OK);
+    assert_int_equal(tri_thread_start(&thread, "newcomer", newcomer_run, both), TRI_OK);
+    tri_sleep_ns(TRI_NS_PER_S);
+    assert_int_equal(tri_members_next(members, 0, NULL, NULL, limit_ns), TRI_OK);
+    both->generation = tri_members_now(members)->number;
+    both->members = tri_members_now(members)->count;
+    tri_thread_join(thread);
+    tri_members_close(members);
+}
+
+static misfit_run misfit_run_make(bool lies)
+{
+    misfit_run both = {.lies = lies};
+    assert_int_equal(tri_store_memory(&both.store), TRI_OK);
+    assert_int_equal(tri_sim_run(&(tri_sim_config){.seed = 1}, 1, member_run, &both), TRI_OK);
+    tri_store_close(both.store);
+    assert_int_equal(both.newcomer, TRI_EMISMATCH);
+    assert_int_equal(both.generation, 2);
+    assert_int_equal(both.members, 1);
+    return both;
+}
+
+static void a_newcomer_that_does_not_fit_refuses_itself(void **state)
+{
+    (void)state;
+    misfit_run both = misfit_run_make(false);
+    assert_string_equal(both.told, "worker 1.0 cannot join this run: lr: want 1, got 2");
+}
+
+static void members_refuse_a_newcomer_that_has_not_compared(void **state)
+{
+    (void)state;
+    misfit_run both = misfit_run_make(true);
+    assert_string_equal(both.told,
+                        "worker 1.0 cannot join this run: its description of the run is not that of the members");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +217,9 @@ int main(void)
         cmocka_unit_test(what_was_found_once_stays_found),
         cmocka_unit_test(a_store_holds_no_more_after_many_deaths),
         cmocka_unit_test(of_64_members_half_are_lost),
+        cmocka_unit_test(a_description_that_differs_is_named_by_its_keys),
+        cmocka_unit_test(a_newcomer_that_does_not_fit_refuses_itself),
+        cmocka_unit_test(members_refuse_a_newcomer_that_has_not_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
