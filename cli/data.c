@@ -74,7 +74,7 @@ static tri_status print_json(const tri_prepare_counts *counts, double seconds)
     return status;
 }
 
-static void print_text(const tri_prepare_counts *counts, double seconds)
+static void print_text(const tri_prepare_counts *counts, int files, double seconds)
 {
     static const char *const names[] = {"training", "validation"};
     for (int s = 0; s < 2; s++)
@@ -83,6 +83,8 @@ static void print_text(const tri_prepare_counts *counts, double seconds)
     printf("vocabulary  %lld tokens, %d bytes each\n", (long long)counts->vocabulary, counts->each);
     printf("text        %lld bytes, %.1f MB/s\n", (long long)counts->nbytes_all,
            (double)counts->nbytes_all * 1e-6 / seconds);
+    if (!counts->separated && files > 1)
+        puts("note: the tokenizer names no end-of-text token: nothing separates the texts");
     printf("written to  %s: trireme train CONFIG.yaml data.path=%s\n", given.out, given.out);
 }
 
@@ -123,7 +125,7 @@ static tri_status prepare(const char *const *files, int file_count)
     const double seconds = seconds_since(state.began_ns);
     if (given.json)
         return print_json(&counts, seconds);
-    print_text(&counts, seconds);
+    print_text(&counts, setup.file_count, seconds);
     return TRI_OK;
 }
 

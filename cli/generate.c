@@ -40,7 +40,7 @@ static const tri_flag flags[] = {
      &given.top_p},
     {"--repeat", "F", "make tokens that were there less likely, such as 1.1 (default 1: as they are)", &given.repeat},
     {"--seed", "N", "of the draws: the same seed gives the same text (default 1)", &given.seed},
-    {"--stop", "TEXT", "end before this text comes", &given.stop},
+    {"--stop", "TEXT", "end before this text, or this special token such as '<|im_end|>', comes", &given.stop},
     {"--echo", NULL, "print the prompt too", &given.echo},
     {"--at-once", "N", "prompts of a batch that are walked side by side (default 8)", &given.at_once},
     {"--context", "N", "tokens kept of a text at most, less memory (default: all that the model can see)",

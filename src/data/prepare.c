@@ -278,6 +278,7 @@ static void set_writers(work *all)
 {
     tri_prepare_counts *counts = all->counts;
     counts->vocabulary = tri_tokenizer_count(all->tokenizer);
+    counts->separated = tri_tokenizer_end(all->tokenizer) >= 0;
     counts->each = counts->vocabulary <= 65536 ? 2 : 4;
     for (int s = 0; s < 2; s++)
         all->writers[s] = (tri_shard_writer){.folder = all->hidden,

@@ -17,7 +17,8 @@ typedef struct generate_slot {
     tri_ids ids;           /* prompt, then what was generated */
     int64_t walked, first; /* number of the next token to walk, of the one at place 0 */
     tri_decoder decoder;
-    size_t told; /* bytes of the text */
+    size_t told;  /* bytes of the text */
+    int32_t stop; /* special token that is the stop text; -1: none */
 } generate_slot;
 
 struct tri_generator {
@@ -126,7 +127,7 @@ static tri_status prompt_encode(tri_generator *g, const tri_generate_request *re
     ids->count = 0;
     TRI_TRY_IN(tri_encode(g->encoder, request->prompt, request->prompt_nbytes, TRI_ENCODE_WHOLE, ids), "the prompt");
     /* An end that the template puts behind a text would end this one. */
-    if (ids->count > 1 && ids->items[ids->count - 1] == tri_tokenizer_end(g->tokenizer) && request->prompt_nbytes > 0)
+    if (ids->count > 1 && tri_tokenizer_is_end(g->tokenizer, ids->items[ids->count - 1]) && request->prompt_nbytes > 0)
         ids->count--;
     if (ids->count == 0)
         TRI_TRY(begin_push(g, ids));
@@ -158,6 +159,13 @@ static bool slot_fits(const tri_generator *g, generate_slot *slot, int64_t slide
     return slide > 0;
 }
 
+/* Special tokens leave no text that could be compared. */
+static int32_t stop_token(const tri_tokenizer *tokenizer, const char *stop)
+{
+    const int32_t id = stop && *stop ? tri_tokenizer_find(tokenizer, stop) : -1;
+    return id >= 0 && tri_tokenizer_is_special(tokenizer, id) ? id : -1;
+}
+
 /* What the prompt's tokens leave in the decoder belongs to them. */
 static tri_status slot_begin(generate_run *run, generate_slot *slot, int request)
 {
@@ -165,6 +173,7 @@ static tri_status slot_begin(generate_run *run, generate_slot *slot, int request
     tri_string dropped = {0};
     slot->walked = slot->first = 0;
     slot->told = 0;
+    slot->stop = stop_token(g->tokenizer, run->requests[request].stop);
     slot->decoder = tri_decoder_make(g->tokenizer, false);
     tri_status status = prompt_encode(g, &run->requests[request], &slot->ids);
     for (size_t i = 0; i < slot->ids.count && status == TRI_OK; i++)
@@ -239,14 +248,19 @@ static tri_status text_tell(generate_run *run, generate_slot *slot, bool last, b
     return run->watch->text(run->watch->arg, slot->request, result->text.text + slot->told - nbytes, nbytes);
 }
 
+/* Tells what was held back. */
+static tri_status text_flush(generate_run *run, generate_slot *slot, bool *stopped)
+{
+    TRI_TRY(tri_decoder_end(&slot->decoder, &run->results[slot->request].text));
+    return text_tell(run, slot, true, stopped);
+}
+
 static tri_status slot_end(generate_run *run, generate_slot *slot, tri_generate_end end)
 {
     const int request = slot->request;
     bool stopped = end == TRI_GENERATE_END_STOP;
-    if (!stopped) {
-        TRI_TRY(tri_decoder_end(&slot->decoder, &run->results[request].text));
-        TRI_TRY(text_tell(run, slot, true, &stopped));
-    }
+    if (!stopped)
+        TRI_TRY(text_flush(run, slot, &stopped));
     run->results[request].end = stopped ? TRI_GENERATE_END_STOP : end;
     slot->request = -1;
     return request_done(run, request);
@@ -263,7 +277,11 @@ static tri_status slot_pick(generate_run *run, generate_slot *slot, const float 
         tri_pick(g->picker, g->logits, g->words, &request->rule, slot->ids.items, (int64_t)slot->ids.count);
     if (result->tokens == 0)
         result->first_s = (double)(tri_now_ns() - run->began_ns) / (double)TRI_NS_PER_S;
-    if (token == tri_tokenizer_end(g->tokenizer))
+    if (token == slot->stop)
+        TRI_TRY(text_flush(run, slot, &stopped));
+    if (token == slot->stop)
+        return slot_end(run, slot, TRI_GENERATE_END_STOP);
+    if (tri_tokenizer_is_end(g->tokenizer, token))
         return slot_end(run, slot, TRI_GENERATE_END_TEXT);
     result->tokens++;
     TRI_TRY(tri_ids_push(&slot->ids, token));

@@ -26,10 +26,10 @@ typedef struct tri_generate_request {
     int64_t max_tokens;
     int64_t slide; /* once the context is full: tokens that the text goes on with, the newest; 0: it ends there */
     tri_pick_rule rule;
-    const char *stop; /* the text ends before it; NULL: none */
+    const char *stop; /* the text ends before it: a text, or a special token as the vocabulary writes it; NULL: none */
 } tri_generate_request;
 
-/* Why a text ended: as many tokens as asked for, the end-of-text token, the stop text, a full context. */
+/* Why a text ended: as many tokens as asked for, an end-of-text token, the stop text, a full context. */
 #define TRI_GENERATE_ENDS(X) X(LENGTH, "length") X(TEXT, "end") X(STOP, "stop") X(CONTEXT, "context")
 typedef enum tri_generate_end {
 #define TRI_GENERATE_END_ENUM(id, name) TRI_GENERATE_END_##id,

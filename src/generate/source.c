@@ -122,6 +122,8 @@ tri_status tri_text_model_open(const tri_source_setup *setup, tri_text_model *mo
         status = setup->tokenizer ? tri_tokenizer_open(setup->tokenizer, &model->tokenizer)
                                   : tri_text_tokenizer_find(setup->path, &model->tokenizer);
     if (status == TRI_OK)
+        status = tri_tokenizer_read_ends(model->tokenizer, tri_pretrained_folder(source));
+    if (status == TRI_OK)
         status = graph_make(setup, source, model);
     tri_pretrained_close(source);
     return status == TRI_OK ? tri_generator_create(model->graph, model->tokenizer, setup->sequences, model->places,

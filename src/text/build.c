@@ -38,6 +38,8 @@ void tri_tokenizer_close(tri_tokenizer *tokenizer)
     tri_vector_fini(&tokenizer->added);
     tri_ids_fini(&tokenizer->around[0]);
     tri_ids_fini(&tokenizer->around[1]);
+    tri_ids_fini(&tokenizer->ends);
+    tri_free(tokenizer->folder);
     tri_free(tokenizer->source);
     tri_arena_fini(&tokenizer->arena);
     tri_free(tokenizer);
@@ -276,7 +278,7 @@ static void find_cuts(tri_tokenizer *tokenizer)
     }
 }
 
-static void find_end(tri_tokenizer *tokenizer)
+static tri_status find_end(tri_tokenizer *tokenizer)
 {
     static const char *const names[] = {TRI_END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>"};
     const tri_added *added = tokenizer->added.items;
@@ -284,6 +286,7 @@ static void find_end(tri_tokenizer *tokenizer)
         for (size_t i = 0; i < tokenizer->added.count; i++)
             if (strcmp(added[i].text, names[n]) == 0)
                 tokenizer->end = added[i].id;
+    return tokenizer->end >= 0 ? tri_ids_push(&tokenizer->ends, tokenizer->end) : TRI_OK;
 }
 
 tri_status tri_tokenizer_finish(tri_tokenizer *tokenizer)
@@ -297,6 +300,5 @@ tri_status tri_tokenizer_finish(tri_tokenizer *tokenizer)
     TRI_TRY(make_set(tokenizer, true, &tokenizer->normalized));
     TRI_TRY(make_plain(tokenizer));
     find_cuts(tokenizer);
-    find_end(tokenizer);
-    return TRI_OK;
+    return find_end(tokenizer);
 }

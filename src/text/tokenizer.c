@@ -37,13 +37,30 @@ static tri_status open_folder(const char *folder, tri_tokenizer **out)
     return tri_fail(TRI_ENOTFOUND, "no tokenizer in %s: looked for tokenizer.json, encoder.json, vocab.json", folder);
 }
 
+/* With the ends that are stated beside it. */
+static tri_status open_path(const char *path, tri_tokenizer **out)
+{
+    const char *slash = strrchr(path, '/');
+    const bool folder = tri_fs_is_folder(path);
+    TRI_TRY(folder ? open_folder(path, out) : open_file(path, out));
+    (*out)->folder = folder          ? tri_strdup(path)
+                     : slash != NULL ? tri_strndup(path, (size_t)(slash - path + 1))
+                                     : tri_strdup(".");
+    tri_status status = (*out)->folder != NULL ? tri_tokenizer_read_ends(*out, (*out)->folder) : TRI_ENOMEM;
+    if (status != TRI_OK) {
+        tri_tokenizer_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 tri_status tri_tokenizer_open(const char *name, tri_tokenizer **out)
 {
     *out = NULL;
-    if (tri_fs_is_folder(name))
-        return open_folder(name, out);
-    if (strcmp(name, tri_tokenizer_byte.name) == 0 || strcmp(name, tri_tokenizer_char.name) == 0 || tri_fs_exists(name))
+    if (strcmp(name, tri_tokenizer_byte.name) == 0 || strcmp(name, tri_tokenizer_char.name) == 0)
         return open_file(name, out);
+    if (tri_fs_exists(name))
+        return open_path(name, out);
     return tri_fail(TRI_ENOTFOUND,
                     "no tokenizer '%s': want byte, char, or the path of a tokenizer.json, of an encoder.json with its "
                     "vocab.bpe, or of a folder with one of them",
@@ -52,14 +69,16 @@ tri_status tri_tokenizer_open(const char *name, tri_tokenizer **out)
 
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path)
 {
-    if (tokenizer->source != NULL)
-        return tri_fs_write_atomic(path, tokenizer->source, tokenizer->source_nbytes);
     tri_string text = {0};
-    tri_status status = tri_tokenizer_print(tokenizer, &text);
-    if (status == TRI_OK)
+    tri_status status = TRI_OK;
+    if (tokenizer->source == NULL)
+        status = tri_tokenizer_print(tokenizer, &text);
+    if (status == TRI_OK && tokenizer->source == NULL)
         status = tri_fs_write_atomic(path, text.text, text.nbytes);
+    else if (status == TRI_OK)
+        status = tri_fs_write_atomic(path, tokenizer->source, tokenizer->source_nbytes);
     tri_string_fini(&text);
-    return status;
+    return status == TRI_OK && tokenizer->ends_stated ? tri_tokenizer_save_ends(tokenizer, path) : status;
 }
 
 const char *tri_tokenizer_kind(const tri_tokenizer *tokenizer)

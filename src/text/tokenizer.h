@@ -35,7 +35,8 @@ tri_status tri_tokenizer_chars(const void *const *texts, const size_t *nbytes, i
                                tri_tokenizer **out);
 /* NULL does nothing. */
 void tri_tokenizer_close(tri_tokenizer *tokenizer);
-/* Writes a tokenizer.json that opens to the same tokenizer, here and in Hugging Face's library; all or nothing. */
+/* Writes a tokenizer.json that opens to the same tokenizer, here and in Hugging Face's library; all or nothing. Files
+ * beside it that state its ends are written too. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
 const char *tri_tokenizer_kind(const tri_tokenizer *tokenizer);
@@ -43,8 +44,13 @@ const char *tri_tokenizer_kind(const tri_tokenizer *tokenizer);
 int64_t tri_tokenizer_count(const tri_tokenizer *tokenizer);
 /* Whether each id is the same token in both. */
 bool tri_tokenizer_same(const tri_tokenizer *left, const tri_tokenizer *right);
-/* The token that ends a text: <|endoftext|>, <|end_of_text|>, </s>, <eos>, the first that is there; -1: none. */
+/* The token that separates documents: the first one that the files beside the tokenizer state as an end of a text
+ * (ends.c); where they state none, <|endoftext|>, <|end_of_text|>, </s> or <eos>, the first that is there; -1: none. */
 int32_t tri_tokenizer_end(const tri_tokenizer *tokenizer);
+/* Whether the token ends a text; there may be several. */
+bool tri_tokenizer_is_end(const tri_tokenizer *tokenizer, int32_t id);
+/* Adds the ends that the files of another folder state: those of the model. Before the tokenizer is shared. */
+tri_status tri_tokenizer_read_ends(tri_tokenizer *tokenizer, const char *folder);
 /* The id of a token by its text as the vocabulary writes it; -1: none. */
 int32_t tri_tokenizer_find(const tri_tokenizer *tokenizer, const char *text);
 /* How the vocabulary writes a token; NULL where the id has none. The tokenizer's. */

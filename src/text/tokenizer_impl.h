@@ -69,7 +69,10 @@ struct tri_tokenizer {
     bool fuse_unknown;
     bool byte_fallback;
     int32_t unknown;      /* -1: none */
-    int32_t end;          /* -1: none */
+    int32_t end;          /* separates documents; -1: none */
+    tri_ids ends;         /* all that end a text */
+    bool ends_stated;     /* by files beside the tokenizer, not by their names */
+    char *folder;         /* that it was opened from; NULL: none */
     int32_t bytes[256];   /* of a lone byte; -1: none */
     int32_t **characters; /* not byte_level: pages of 256 by character / 256, NULL: none there; else NULL */
     tri_scan_kind scan;
@@ -104,6 +107,9 @@ tri_status tri_rewrites_add(tri_tokenizer *tokenizer, tri_rewrites *rewrites, co
                             const char *to, size_t to_nbytes);
 /* Works out what follows from the rest. */
 tri_status tri_tokenizer_finish(tri_tokenizer *tokenizer);
+
+/* Puts beside a saved tokenizer.json what states the same ends. */
+tri_status tri_tokenizer_save_ends(const tri_tokenizer *tokenizer, const char *path);
 
 /* A tokenizer.json of the tables. */
 tri_status tri_tokenizer_print(const tri_tokenizer *tokenizer, tri_string *out);

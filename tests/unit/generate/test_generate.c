@@ -174,6 +174,18 @@ static void a_text_ends_where_it_should(void **state)
         tri_generate_result_fini(&result);
     }
     assert_in_range(ended, 2, 15);
+    for (uint64_t seed = 0; seed < 20; seed++) { /* the same token as a stop text */
+        request = request_of("a", 40, 1e6);
+        request.rule.seed = seed;
+        request.stop = "<|endoftext|>";
+        tri_string_clear(&h.text[0]);
+        OK(tri_generator_run(model.generator, &request, 1, &watch, &result));
+        assert_true(result.end != TRI_GENERATE_END_TEXT);
+        ended -= result.end == TRI_GENERATE_END_STOP;
+        assert_string_equal(tri_string_text(&h.text[0]), tri_string_text(&result.text));
+        tri_generate_result_fini(&result);
+    }
+    assert_int_equal(ended, 0);
     tri_string_fini(&h.text[0]);
     tri_text_model_close(&model);
 }

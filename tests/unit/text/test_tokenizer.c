@@ -259,6 +259,103 @@ static void what_was_saved_is_the_file_that_was_read(void **state)
     assert_int_equal(tri_fs_remove(path), TRI_OK);
 }
 
+#define ENDS_MAX 4
+
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    assert_int_equal(tri_fs_write_atomic(path, text, strlen(text)), TRI_OK);
+}
+
+/* Ids of SMALL: a 0, b 1, [X] 2, [Y] 3, </s> 4. */
+#define SMALL                                                                                                          \
+    "{\"added_tokens\": [{\"id\": 2, \"content\": \"[X]\", \"special\": true}, {\"id\": 3, \"content\": \"[Y]\", "     \
+    "\"special\": true}, {\"id\": 4, \"content\": \"</s>\", \"special\": true}], \"model\": {\"type\": \"BPE\", "      \
+    "\"vocab\": "                                                                                                      \
+    "{\"a\": 0, \"b\": 1}, \"merges\": []}}"
+
+static void expect_ends(const tri_tokenizer *tokenizer, const int *ends, const char *what)
+{
+    if (tri_tokenizer_end(tokenizer) != ends[0])
+        fail_msg("%s: want %d between documents, got %d", what, ends[0], tri_tokenizer_end(tokenizer));
+    for (int id = 0; id < 5; id++) {
+        bool wanted = false;
+        for (int i = 0; i < ENDS_MAX; i++)
+            wanted = wanted || ends[i] == id;
+        if (tri_tokenizer_is_end(tokenizer, id) != wanted)
+            fail_msg("%s: token %d", what, id);
+    }
+}
+
+static void ends_are_those_that_the_files_beside_state(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *text, *other, *other_text;
+        int ends[ENDS_MAX];
+    } cases[] = {
+        {NULL, NULL, NULL, NULL, {4, -1, -1, -1}}, /* by its name */
+        {"config.json", "{\"eos_token_id\": 2}", NULL, NULL, {2, -1, -1, -1}},
+        {"config.json", "{\"eos_token_id\": [3, 2]}", NULL, NULL, {3, 2, -1, -1}},
+        {"config.json", "{\"eos_token_id\": null}", NULL, NULL, {4, -1, -1, -1}},
+        {"config.json", "{\"eos_token_id\": 0}", NULL, NULL, {4, -1, -1, -1}}, /* of another vocabulary */
+        {"generation_config.json", "{\"eos_token_id\": [3]}", "config.json", "{\"eos_token_id\": 2}", {3, 2, -1, -1}},
+        {"tokenizer_config.json",
+         "{\"eos_token\": \"[X]\"}",
+         "generation_config.json",
+         "{\"eos_token_id\": [4, 3]}",
+         {2, 3, 4, -1}},
+        {"tokenizer_config.json", "{\"eos_token\": {\"content\": \"[Y]\"}}", NULL, NULL, {3, -1, -1, -1}},
+        {"special_tokens_map.json", "{\"eos_token\": \"[Y]\"}", NULL, NULL, {3, -1, -1, -1}},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        char folder[64] = "/tmp/trireme-ends-XXXXXX", saved[128], path[160];
+        tri_tokenizer *tokenizer;
+        assert_non_null(mkdtemp(folder));
+        snprintf(saved, sizeof(saved), "%s/saved", folder);
+        assert_int_equal(tri_fs_make_folder(saved), TRI_OK);
+        write_text(folder, "tokenizer.json", SMALL);
+        if (cases[i].file != NULL)
+            write_text(folder, cases[i].file, cases[i].text);
+        if (cases[i].other != NULL)
+            write_text(folder, cases[i].other, cases[i].other_text);
+        snprintf(path, sizeof(path), "%s/tokenizer.json", saved);
+        for (int round = 0; round < 2; round++) { /* of what is saved, too */
+            if (tri_tokenizer_open(round == 0 ? folder : saved, &tokenizer) != TRI_OK)
+                fail_msg("%s", tri_last_error());
+            expect_ends(tokenizer, cases[i].ends, cases[i].text);
+            if (round == 0)
+                assert_int_equal(tri_tokenizer_save(tokenizer, path), TRI_OK);
+            tri_tokenizer_close(tokenizer);
+        }
+        assert_int_equal(tri_fs_remove(folder), TRI_OK);
+    }
+}
+
+static void wrong_ends_are_refused_with_the_name_of_the_file(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {"config.json", "{\"eos_token_id\": \"x\"}",
+         "/config.json: eos_token_id: want a whole number or a list of them"},
+        {"generation_config.json", "{\"eos_token_id\": [1.5]}", "/generation_config.json: eos_token_id: want a whole"},
+        {"tokenizer_config.json", "{\"eos_token\": 3}", "/tokenizer_config.json: eos_token: want a text"},
+        {"tokenizer_config.json", "{", "/tokenizer_config.json:1: not JSON"},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        char folder[64] = "/tmp/trireme-ends-XXXXXX";
+        tri_tokenizer *tokenizer;
+        assert_non_null(mkdtemp(folder));
+        write_text(folder, "tokenizer.json", SMALL);
+        write_text(folder, cases[i][0], cases[i][1]);
+        assert_int_equal(tri_tokenizer_open(folder, &tokenizer), TRI_EFORMAT);
+        assert_non_null(strstr(tri_last_error(), cases[i][2]));
+        assert_null(tokenizer);
+        assert_int_equal(tri_fs_remove(folder), TRI_OK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +366,8 @@ int main(void)
         cmocka_unit_test(characters_are_those_of_the_text),
         cmocka_unit_test(files_of_gpt_are_read_and_saved_as_one),
         cmocka_unit_test(what_was_saved_is_the_file_that_was_read),
+        cmocka_unit_test(ends_are_those_that_the_files_beside_state),
+        cmocka_unit_test(wrong_ends_are_refused_with_the_name_of_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
