@@ -106,7 +106,7 @@ def add(row, skipped, tests_of):
         elastic, draw = tests_of(args, "elastic"), random.Random(args.seed)
         pathlib.Path(args.scratch, "run.yaml").write_text(elastic.CONFIG)
         hosts = Hosts(2, skipped)
-        os.environ["TRIREME_TOKEN"] = f"seed-{args.seed}"
+        os.environ["TRIREME_TOKEN"] = f"token-of-seed-{args.seed}"
         known, other, healed, seen = [], [], [], []
         try:
             words = ["--elastic", "1:8", "comm.heartbeat_ms=100", *FOREVER]

@@ -159,7 +159,7 @@ static tri_status hand_over(const doctor_report *report)
 
 static tri_status be_rank(tri_cluster *cluster, doctor_report *report)
 {
-    TRI_TRY(tri_cluster_join(NULL, NULL, tri_deadline_after_ms(wait_s * 1000), cluster));
+    TRI_TRY(tri_cluster_join(NULL, NULL, NULL, tri_deadline_after_ms(wait_s * 1000), cluster));
     tri_status status = tri_job_examine(cluster, tri_kernel_arithmetic(), given.checked, (double)wait_s,
                                         &report->findings, &report->matrix);
     char message[TRI_ERROR_NBYTES];

@@ -124,6 +124,9 @@ static const char *hint_of(tri_status status, const char *message)
     if (strstr(message, "did you mean") || strstr(message, "apt-get") || strstr(message, "--help"))
         return NULL;
     static char help[96];
+    if (strstr(message, "TRIREME_TOKEN"))
+        return "export TRIREME_TOKEN=$(openssl rand -hex 32) once, the same text for all processes of the job "
+               "(docs/security.md)";
     const bool trains = given_command && strcmp(given_command->name, "train") == 0;
     switch (status) {
     case TRI_ECONFIG:

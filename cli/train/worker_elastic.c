@@ -105,6 +105,7 @@ tri_status tri_train_elastic(const tri_elastic_words *words)
     tri_store *store = NULL, *ear = NULL;
     int64_t until_ns = tri_deadline_after_ms((int64_t)(words->config->net.timeout_s * 1000));
     TRI_TRY(place_find(&place));
+    TRI_TRY(tri_cluster_token_check(place.has_token, place.started_by, place.rank, place.world, &words->config->net));
     label_set(&place);
     tri_status status = tri_store_open(place.store_url, place.token, until_ns, &store);
     if (status == TRI_OK)

@@ -148,7 +148,7 @@ tri_status tri_train_ps(const char *config_path, const char *const *overrides, c
     tri_cluster cluster;
     char message[TRI_ERROR_NBYTES];
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(config->net.timeout_s * 1e3));
-    TRI_TRY_IN(tri_cluster_join(NULL, NULL, deadline_ns, &cluster), "while joining the job");
+    TRI_TRY_IN(tri_cluster_join(NULL, NULL, &config->net, deadline_ns, &cluster), "while joining the job");
     tri_status status = run_as(&words, &cluster);
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_cluster_leave(&cluster);

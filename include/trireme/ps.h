@@ -54,7 +54,7 @@ typedef struct tri_kv_merge_row {
 typedef struct tri_kv_server_setup {
     int number, servers;            /* of this one, from 0, and how many there are */
     int workers;                    /* that will come: their numbers are 0 to this - 1 */
-    const char *token;              /* a secret that servers and workers share; NULL: "" */
+    const char *token;              /* a secret of 16 bytes or more that servers and workers share; NULL: none */
     const char *const *options;     /* "comm.encrypt=on", "comm.interface=lo", ..., NULL at the end; or NULL */
     const tri_kv_merge_row *merges; /* copied; a row without a name ends them; or NULL */
 } tri_kv_server_setup;

@@ -2,9 +2,9 @@
  *
  * attend.c: starts or finds one rank, passes on what it writes and what it shall be told, and says how it ended.
  *
- * rank-N.place says who the rank is: "<job> <start of the machine> <starts> <pid> <start time>". It is locked while it
- * is looked at and written, and the rank runs only once it stands there: whatever happens to connections, one start of
- * a rank is made once. Lines for the launcher begin with TRI_FAR_MARK (launch_impl.h).
+ * rank-N.place says who the rank is: "<id of the job> <start of the machine> <starts> <pid> <start time>". It is locked
+ * while it is looked at and written, and the rank runs only once it stands there: whatever happens to connections, one
+ * start of a rank is made once. Lines for the launcher begin with TRI_FAR_MARK (launch_impl.h).
  */
 #include "cluster/attend.h"
 
@@ -26,6 +26,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "cluster/launch_impl.h"
+#include "net/auth.h"
 
 #define TICK_MS 200
 #define PATH    1400
@@ -33,7 +34,7 @@
 extern char **environ;
 
 typedef struct place {
-    char job[17], boot[40];
+    char job[TRI_AUTH_JOB_NBYTES], boot[40];
     int starts, pid;
     uint64_t start_time;
 } place;
@@ -42,7 +43,7 @@ typedef struct attendant {
     const tri_attend_setup *setup;
     launch_rank rank;
     launch_sink sink;
-    char token[80], job[17], boot[40];
+    char token[80], job[TRI_AUTH_JOB_NBYTES], boot[40];
     int place_fd, files_fd;
     tri_string heard; /* of standard input: not yet a line */
     bool is_child;
@@ -68,7 +69,7 @@ static bool place_read(int fd, place *found)
     char text[200];
     ssize_t got = pread(fd, text, sizeof text - 1, 0);
     text[got > 0 ? got : 0] = 0;
-    return sscanf(text, "%16s %39s %d %d %" SCNu64, found->job, found->boot, &found->starts, &found->pid,
+    return sscanf(text, "%32s %39s %d %d %" SCNu64, found->job, found->boot, &found->starts, &found->pid,
                   &found->start_time) == 5;
 }
 
@@ -311,8 +312,7 @@ static tri_status token_read(attendant *here)
     if (byte != '\n' || nbytes == 0)
         return tri_fail(TRI_ECONFIG, "attend: want the job's token as the first line of standard input, as a launcher "
                                      "of 'trireme train --hosts' says it, found none");
-    snprintf(here->job, sizeof here->job, "%.16s", here->token);
-    return TRI_OK;
+    return tri_auth_job_id(here->token, here->job);
 }
 
 static tri_status boot_read(attendant *here)

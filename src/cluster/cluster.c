@@ -57,7 +57,24 @@ static tri_status serve(const tri_store_url *url, const char *token, tri_store_s
     return status;
 }
 
-tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadline_ns, tri_cluster *out)
+/* Only processes of this user can read a private folder: the token that one of them puts there is a secret. */
+static tri_status folder_token(tri_cluster *cluster, int64_t deadline_ns)
+{
+    char mine[TRI_AUTH_HEX_NBYTES], *token;
+    size_t nbytes;
+
+    tri_auth_token_make(mine);
+    TRI_TRY(tri_store_claim(cluster->store, "token", mine, strlen(mine), &token, &nbytes, deadline_ns));
+    tri_status status =
+        nbytes < sizeof cluster->token ? TRI_OK : tri_fail(TRI_EFORMAT, "store key token: want 64 digits");
+    if (status == TRI_OK)
+        snprintf(cluster->token, sizeof cluster->token, "%s", token);
+    tri_free(token);
+    return status;
+}
+
+tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, const tri_net_config *config, int64_t deadline_ns,
+                            tri_cluster *out)
 {
     tri_cluster_place place;
     tri_store_url url;
@@ -72,8 +89,11 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadli
     out->local_world = place.local_world;
     out->servers = place.servers;
     memcpy(out->token, place.token, sizeof out->token);
+    out->has_token = place.has_token || place.private_folder;
     if (place.world == 1)
         return TRI_OK;
+    if (config)
+        TRI_TRY(tri_cluster_token_check(out->has_token, place.started_by, place.rank, place.world, config));
     TRI_TRY(tri_store_url_parse(place.store_url, &url));
     if (place.private_folder) {
         TRI_TRY(private_folder_make(url.path));
@@ -87,10 +107,13 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadli
             goto leave;
     }
     status = tri_store_open(place.store_url, place.token, deadline_ns, &out->store);
+    if (status == TRI_OK && !place.has_token && place.private_folder)
+        status = folder_token(out, deadline_ns);
     if (status == TRI_OK)
         return TRI_OK;
 leave:
     tri_fail_context(status, "rank %d of %d, started by %s", place.rank, place.world, place.started_by);
+    tri_store_close(out->store);
     tri_store_server_stop(out->server);
     tri_free(out->folder);
     memset(out, 0, sizeof *out);

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "cluster/store.h"
+#include "net/transport.h"
 
 typedef struct tri_cluster {
     const char *started_by; /* "torchrun" */
@@ -24,6 +25,7 @@ typedef struct tri_cluster {
     int64_t generation;        /* of the membership, which frames carry; 0: it never changes */
     const atomic_bool *broken; /* set: some rank will not come to an exchange; NULL: never */
     char token[65];            /* of the job; "" when the starter gave none */
+    bool has_token;            /* it is a secret; else it is made of what others can know */
     tri_store *store;          /* NULL when world is 1 */
     tri_store_server *server;  /* rank 0 of a foreign starter serves; else NULL */
     char *folder;              /* private folder of a file store, removed by the last one that leaves; else NULL */
@@ -43,6 +45,7 @@ typedef struct tri_cluster_place {
     char beat[96]; /* TRIREME_BEAT: key that the launcher changes while it lives; "": it serves the store */
     char store_url[1400];
     char token[65];
+    bool has_token;      /* TRIREME_TOKEN is set; else `token` is made of what others can know, or empty */
     bool serves;         /* this rank must run the store's server at store_url */
     bool store_given;    /* by TRIREME_STORE: somebody else may serve it */
     bool may_be_served;  /* with serves: the url is the user's, so that a server may be there already */
@@ -51,8 +54,14 @@ typedef struct tri_cluster_place {
 /* TRI_ECONFIG for an environment that contradicts itself or is half set (names the variable, wanted and found). */
 tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place);
 
-/* The job's secret, TRIREME_TOKEN; TRI_ECONFIG where it is not set or has more than 64 bytes. */
+/* The job's secret, TRIREME_TOKEN; TRI_ECONFIG where it is not set or does not have 16 to 64 bytes. */
 tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65]);
+/* TRIREME_TOKEN is set, to whatever. */
+bool tri_cluster_has_token(tri_cluster_lookup lookup, void *arg);
+/* Whether a job may start with the token that it has: TRI_ECONFIG if comm.encrypt or comm.require_token is on and
+ * nobody gave the job a secret. Else rank 0 of several ranks warns. */
+tri_status tri_cluster_token_check(bool has_token, const char *started_by, int rank, int world,
+                                   const tri_net_config *config);
 
 /* TRIREME_COMM, "" where it is not set: options of links and operations for programs without a configuration. */
 const char *tri_cluster_settings(tri_cluster_lookup lookup, void *arg);
@@ -60,8 +69,10 @@ const char *tri_cluster_settings(tri_cluster_lookup lookup, void *arg);
 /* Is this the task `evaluator` of a TF_CONFIG? It takes no part in the job. */
 bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg);
 
-/* detect + open (and serve, where this rank does). Waits for nobody but the store. */
-tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, int64_t deadline_ns, tri_cluster *out);
+/* detect + check of the token + open (and serve, where this rank does). Waits for nobody but the store. config: NULL
+ * accepts any token. */
+tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, const tri_net_config *config, int64_t deadline_ns,
+                            tri_cluster *out);
 /* Gathers one small text of each rank: texts[r] (the caller's, tri_free each). All ranks call it with the same name,
  * once per name. */
 tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const char *text, char **texts,

@@ -16,6 +16,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/task.h"
 #include "cluster/store_impl.h"
 #include "net/auth.h"
@@ -74,8 +75,8 @@ static tri_status job_end(job_id *job, char hex[65])
 
     if (status == TRI_OK)
         status = tri_auth_sha256(tri_string_text(&job->text), job->text.nbytes, digest);
-    for (int i = 0; status == TRI_OK && i < TRI_AUTH_NBYTES; i++)
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    if (status == TRI_OK)
+        tri_auth_hex(digest, sizeof digest, hex);
     tri_string_fini(&job->text);
     return status;
 }
@@ -398,9 +399,32 @@ tri_status tri_cluster_token(tri_cluster_lookup lookup, void *arg, char token[65
         return tri_fail(TRI_ECONFIG,
                         "TRIREME_TOKEN: want the secret of the job, the same for all of its processes, found %s",
                         text ? "an empty text" : "nothing");
-    if (strlen(text) > 64)
-        return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want at most 64 bytes, found %zu", strlen(text));
+    if (strlen(text) < TRI_AUTH_TOKEN_LEAST || strlen(text) > 64)
+        return tri_fail(TRI_ECONFIG, "TRIREME_TOKEN: want %d to 64 bytes, found %zu", TRI_AUTH_TOKEN_LEAST,
+                        strlen(text));
     snprintf(token, 65, "%s", text);
+    return TRI_OK;
+}
+
+bool tri_cluster_has_token(tri_cluster_lookup lookup, void *arg)
+{
+    return (lookup ? lookup : lookup_own)("TRIREME_TOKEN", arg) != NULL;
+}
+
+tri_status tri_cluster_token_check(bool has_token, const char *started_by, int rank, int world,
+                                   const tri_net_config *config)
+{
+    if (has_token || world == 1)
+        return TRI_OK;
+    if (config->require_token || config->encrypt)
+        return tri_fail(TRI_ECONFIG,
+                        "comm.%s = on: want a secret token for the job (TRIREME_TOKEN), found none (started by %s)",
+                        config->require_token ? "require_token" : "encrypt", started_by);
+    if (rank == 0)
+        tri_log(TRI_LOG_WARN,
+                "TRIREME_TOKEN is not set (started by %s): anyone who can reach the ports of this job can join it as a "
+                "rank; hint: set TRIREME_TOKEN=$(openssl rand -hex 32), the same for all ranks",
+                started_by);
     return TRI_OK;
 }
 
@@ -452,5 +476,6 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
         place->serves = place->rank == 0 && !url.is_file && !url.is_etcd && row->fill != trireme_fill;
         place->may_be_served = place->serves;
     }
-    return lookup("TRIREME_TOKEN", arg) ? tri_cluster_token(lookup, arg, place->token) : TRI_OK;
+    place->has_token = tri_cluster_has_token(lookup, arg);
+    return place->has_token ? tri_cluster_token(lookup, arg, place->token) : TRI_OK;
 }

@@ -27,6 +27,7 @@ struct tri_etcd {
     char *auth, *ca, *cert, *key;                  /* files; NULL: none */
     char user[NAME_NBYTES], password[NAME_NBYTES]; /* "": none */
     struct curl_slist *headers;                    /* with a user: its token */
+    bool insecure;                                 /* a password may go in clear */
     bool met;                                      /* one of them has answered */
     char reason[CURL_ERROR_SIZE];
 };
@@ -37,7 +38,7 @@ static tri_status wrong(const char *url, const char *why)
 {
     return tri_fail(TRI_ECONFIG,
                     "store url: want etcd[s]://host:port[,host:port ...][/prefix][?auth=FILE&ca=FILE&cert=FILE&"
-                    "key=FILE], %s: '%.200s'",
+                    "key=FILE&insecure=yes], %s: '%.200s'",
                     why, url);
 }
 
@@ -76,6 +77,10 @@ static tri_status settings_read(tri_etcd *etcd, char *text)
         *value++ = 0;
         while (row < TRI_COUNT_OF(rows) && strcmp(rows[row].name, one) != 0)
             row++;
+        if (strcmp(one, "insecure") == 0 && strcmp(value, "yes") == 0) {
+            etcd->insecure = true;
+            continue;
+        }
         if (row == TRI_COUNT_OF(rows))
             return wrong(etcd->url, "got another setting");
         if (!tri_fs_exists(value))
@@ -84,6 +89,25 @@ static tri_status settings_read(tri_etcd *etcd, char *text)
         if (!(*rows[row].file = tri_strdup(value)))
             return TRI_ENOMEM;
     }
+    return TRI_OK;
+}
+
+/* What goes there leaves this host. */
+static bool is_far(const char *member)
+{
+    return strncmp(member, "127.", 4) != 0 && strncmp(member, "localhost:", 10) != 0 &&
+           strncmp(member, "[::1]:", 6) != 0;
+}
+
+static tri_status password_check(const tri_etcd *etcd, bool tls)
+{
+    for (int i = 0; etcd->auth && !tls && !etcd->insecure && i < etcd->count; i++)
+        if (is_far(etcd->members[i]))
+            return tri_fail(
+                TRI_ECONFIG,
+                "store url: auth=FILE: want etcds:// (TLS), so that the password does not go to %s in clear, "
+                "got etcd:// (&insecure=yes permits it)",
+                etcd->members[i]);
     return TRI_OK;
 }
 
@@ -129,6 +153,7 @@ static tri_status url_read(tri_etcd *etcd, char *text, char prefix[TRI_ETCD_PREF
         TRI_TRY(settings_read(etcd, settings));
     if (!tls && (etcd->ca || etcd->cert || etcd->key))
         return wrong(etcd->url, "ca, cert and key go with etcds");
+    TRI_TRY(password_check(etcd, tls));
     return user_read(etcd);
 }
 

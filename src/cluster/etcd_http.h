@@ -12,7 +12,8 @@
 
 typedef struct tri_etcd tri_etcd;
 
-/* etcd://host:port[,host:port ...][/prefix][?auth=FILE&ca=FILE&cert=FILE&key=FILE], etcds:// for TLS. auth: a file with
+/* etcd://host:port[,host:port ...][/prefix][?auth=FILE&ca=FILE&cert=FILE&key=FILE], etcds:// for TLS, without which
+ * a password goes to this host alone, or with insecure=yes. auth: a file with
  * "user:password". Connects to nobody yet. prefix: with a slash at its end, or empty. */
 #define TRI_ETCD_PREFIX_NBYTES 200
 tri_status tri_etcd_open(const char *url, tri_etcd **out, char prefix[TRI_ETCD_PREFIX_NBYTES]);

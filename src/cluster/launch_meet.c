@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cluster/launch_impl.h"
 #include "cluster/store_impl.h"
+#include "net/auth.h"
 
 #define STORE_NS (10 * TRI_NS_PER_S) /* to reach a store */
 #define BEAT_NS  TRI_NS_PER_S
@@ -32,7 +33,6 @@ static tri_status token_make(launch *job)
 {
     const char *given = getenv("TRIREME_TOKEN");
     bool asked = job->config->listen[0] || job->config->join[0] || job->config->store[0];
-    unsigned char secret[32];
 
     if (job->attached)
         return TRI_OK;
@@ -47,9 +47,7 @@ static tri_status token_make(launch *job)
     if (job->config->listen[0])
         return tri_fail(TRI_ECONFIG, "--listen: want a token that those who join know too, in the environment "
                                      "(TRIREME_TOKEN), found none");
-    tri_entropy(secret, sizeof secret);
-    for (size_t i = 0; i < sizeof secret; i++)
-        snprintf(job->token + 2 * i, 3, "%02x", secret[i]);
+    tri_auth_token_make(job->token);
     return TRI_OK;
 }
 
@@ -126,14 +124,16 @@ static tri_status etcd_store(launch *job, const char *url, bool own)
     const char *settings = strchr(url, '?');
     int nbytes = (int)(settings ? settings - url : (long)strlen(url));
     tri_store_url parsed;
+    char id[TRI_AUTH_JOB_NBYTES];
 
     TRI_TRY(tri_store_url_parse(url, &parsed));
+    TRI_TRY(tri_auth_job_id(job->token, id));
     if (!parsed.is_etcd)
         return tri_fail(TRI_ECONFIG, "--store wants etcd[s]://host:port[,host:port ...], found '%.200s'", url);
     while (nbytes > 0 && url[nbytes - 1] == '/')
         nbytes--;
     if (!job->attached && own)
-        snprintf(job->store_url, sizeof job->store_url, "%.*s/trireme-%.16s%s", nbytes, url, job->token,
+        snprintf(job->store_url, sizeof job->store_url, "%.*s/trireme-%.16s%s", nbytes, url, id,
                  settings ? settings : "");
     else if (!job->attached)
         snprintf(job->store_url, sizeof job->store_url, "%s", url);

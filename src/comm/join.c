@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "comm/engine.h"
+#include "net/auth.h"
 
 static void free_texts(char **texts, int count)
 {
@@ -62,10 +63,23 @@ static tri_status open_engine(tri_comm *comm, const tri_comm_config *config, con
     return tri_comm_open_failed(comm, tri_fail_copy(status, message));
 }
 
+/* What others move for us is not encrypted: it must not pass for that. */
+static tri_status encrypt_check(const tri_comm_config *config, const tri_net_config *net)
+{
+    if (net->encrypt && strcmp(config->engine, "mpi") == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "comm.encrypt = on: want comm.engine = host, got mpi, whose library sends in clear");
+    if (net->encrypt && strcmp(net->transport, "ucx") == 0)
+        return tri_fail(TRI_ECONFIG,
+                        "comm.encrypt = on: want comm.transport = auto or tcp, got ucx, which sends in clear");
+    return TRI_OK;
+}
+
 tri_status tri_comm_open(tri_cluster *cluster, const tri_comm_config *config, const tri_net_config *net_config,
                          int64_t deadline_ns, tri_comm **out)
 {
     tri_net *net = NULL;
+    TRI_TRY(encrypt_check(config, net_config));
     TRI_TRY(tri_net_open(net_config, cluster->rank, cluster->world, cluster->token, net_config->hub, &net));
     tri_status status = connect_cluster(cluster, net, deadline_ns);
     if (status != TRI_OK) {
@@ -84,7 +98,7 @@ tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config 
     tri_cluster *cluster = tri_alloc_zero(1, sizeof(*cluster));
     if (!cluster)
         return TRI_ENOMEM;
-    tri_status status = tri_cluster_join(NULL, NULL, deadline_ns, cluster);
+    tri_status status = tri_cluster_join(NULL, NULL, net_config, deadline_ns, cluster);
     if (status != TRI_OK) {
         tri_free(cluster);
         return status;
@@ -125,20 +139,31 @@ static tri_status meeting_wait(const tri_meeting *meeting, const char *name, int
     return *text ? TRI_OK : tri_fail(TRI_ETIMEOUT, "join: want '%s' from another rank in time, got nothing", name);
 }
 
-static tri_status meeting_token(const tri_meeting *meeting, int rank, int64_t deadline_ns, char token[65])
+static tri_status meeting_token(const tri_meeting *meeting, int rank, int64_t deadline_ns,
+                                char token[TRI_AUTH_HEX_NBYTES])
 {
-    unsigned char bytes[32];
     const char *text;
     if (rank == 0) {
-        tri_entropy(bytes, sizeof(bytes));
-        for (size_t i = 0; i < sizeof(bytes); i++)
-            snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+        tri_auth_token_make(token);
         return meeting->set(meeting->arg, "trireme.token", token);
     }
     TRI_TRY(meeting_wait(meeting, "trireme.token", deadline_ns, &text));
     if (strlen(text) != 64)
         return tri_fail(TRI_EFORMAT, "join: want a token of 64 digits, got %zu bytes", strlen(text));
     memcpy(token, text, 65);
+    return TRI_OK;
+}
+
+/* With TRIREME_TOKEN in the environment, who can read the other library's table does not know this token yet. */
+static tri_status meeting_token_bind(char token[TRI_AUTH_HEX_NBYTES])
+{
+    char secret[65];
+    unsigned char digest[TRI_AUTH_NBYTES];
+    if (!tri_cluster_has_token(NULL, NULL))
+        return TRI_OK;
+    TRI_TRY(tri_cluster_token(NULL, NULL, secret));
+    TRI_TRY(tri_auth_prove(secret, token, strlen(token), digest));
+    tri_auth_hex(digest, sizeof(digest), token);
     return TRI_OK;
 }
 
@@ -227,7 +252,10 @@ tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, dou
     TRI_TRY(tri_comm_settings_read(NULL, NULL, &settings.config, &settings.net));
     char token[65];
     tri_net *net = NULL;
+    TRI_TRY(tri_cluster_token_check(tri_cluster_has_token(NULL, NULL), "another library", rank, world, &settings.net));
+    TRI_TRY(encrypt_check(&settings.config, &settings.net));
     TRI_TRY(meeting_token(meeting, rank, deadline_ns, token));
+    TRI_TRY(meeting_token_bind(token));
     TRI_TRY(tri_net_open(&settings.net, rank, world, token, NULL, &net));
     char **texts = tri_alloc_zero((size_t)world, sizeof(*texts));
     if (!texts) {

@@ -13,6 +13,8 @@
 #include <openssl/hmac.h>
 #include <string.h>
 
+#include "base/runtime.h"
+
 static tri_status crypto_fail(const char *what)
 {
     const char *reason = ERR_reason_error_string(ERR_get_error());
@@ -33,6 +35,35 @@ tri_status tri_auth_prove(const char *token, const void *message, size_t nbytes,
     TRI_ASSERT(key_nbytes <= INT32_MAX);
     return HMAC(EVP_sha256(), token, (int)key_nbytes, message, nbytes, out, NULL) ? TRI_OK
                                                                                   : crypto_fail("HMAC-SHA-256");
+}
+
+void tri_auth_hex(const unsigned char *bytes, size_t nbytes, char *hex)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < nbytes; i++) {
+        hex[2 * i] = digits[bytes[i] >> 4];
+        hex[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    hex[2 * nbytes] = 0;
+}
+
+void tri_auth_token_make(char token[TRI_AUTH_HEX_NBYTES])
+{
+    unsigned char bytes[TRI_AUTH_NBYTES];
+
+    tri_entropy(bytes, sizeof bytes);
+    tri_auth_hex(bytes, sizeof bytes, token);
+}
+
+tri_status tri_auth_job_id(const char *token, char id[TRI_AUTH_JOB_NBYTES])
+{
+    static const char label[] = "trireme job id";
+    unsigned char digest[TRI_AUTH_NBYTES];
+
+    TRI_TRY(tri_auth_prove(token, label, sizeof label - 1, digest));
+    tri_auth_hex(digest, (TRI_AUTH_JOB_NBYTES - 1) / 2, id);
+    return TRI_OK;
 }
 
 bool tri_auth_equals(const unsigned char a[TRI_AUTH_NBYTES], const unsigned char b[TRI_AUTH_NBYTES])

@@ -24,6 +24,7 @@
       "network interfaces or addresses to use, such as eth0,eth1; empty = found by trying")                            \
     X(INT, tcp_connections, "0", 0, 8, NULL, "TCP connections between each two ranks, 0 = by how far they are")        \
     X(BOOL, encrypt, "off", 0, 0, NULL, "TLS 1.3 on TCP connections between ranks, by a key from the job's token")     \
+    X(BOOL, require_token, "off", 0, 0, NULL, "refuse to start without a secret token (TRIREME_TOKEN)")                \
     X(NAME, host, "", 0, 0, NULL, "name of this host: ranks that say the same share memory, empty = found by itself")  \
     X(REAL, timeout_s, "300", 0.001, 1e6, NULL, "longest wait for a peer inside one call")                             \
     X(INT, heartbeat_ms, "100", 0, 60000, NULL,                                                                        \

@@ -12,5 +12,7 @@
 
 /* "comm.KEY=VALUE", "ps.KEY=VALUE", NULL at the end (or NULL), over the defaults. */
 tri_status tri_kv_options_read(const char *const *options, tri_net_config *net, tri_ps_config *ps);
+/* TRI_ECONFIG: a token that is too short, or none where the options need one. */
+tri_status tri_kv_token_check(const char *token, const tri_net_config *net);
 
 #endif

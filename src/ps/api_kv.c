@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/memory.h"
+#include "net/auth.h"
 #include "ps/api.h"
 #include "ps/api_table.h"
 #include "ps/pack.h"
@@ -63,6 +64,7 @@ static tri_status kv_open_setup(tri_kv *kv, const tri_kv_setup *setup)
     kv->token = tri_strdup(setup->token ? setup->token : "");
     if (!kv->token)
         return TRI_ENOMEM;
+    TRI_TRY(tri_kv_token_check(kv->token, &kv->net));
     if (setup->worker < 0 || setup->worker >= setup->workers)
         return tri_fail(TRI_EINVAL, "worker %d of %d", setup->worker, setup->workers);
     tri_ps_client_setup inner = {.net = &kv->net,
@@ -103,11 +105,8 @@ tri_status tri_kv_open(const tri_kv_setup *setup, tri_kv **out)
 /* One worker, and a server on a thread. */
 static tri_status join_alone(tri_kv *kv, const tri_kv_job *job)
 {
-    unsigned char secret[16];
-    char token[2 * sizeof(secret) + 1];
-    tri_entropy(secret, sizeof(secret));
-    for (size_t i = 0; i < sizeof(secret); i++)
-        snprintf(token + 2 * i, 3, "%02x", secret[i]);
+    char token[TRI_AUTH_HEX_NBYTES];
+    tri_auth_token_make(token);
     tri_kv_server_setup server = {
         .servers = 1, .workers = 1, .token = token, .options = job->options, .merges = job->merges};
     TRI_TRY(tri_kv_server_open(&server, &kv->own));
@@ -125,7 +124,7 @@ static tri_status join_job(tri_kv *kv, const tri_kv_job *job, bool *serves)
     if (!kv->cluster)
         return TRI_ENOMEM;
     tri_status status =
-        tri_cluster_join(NULL, NULL, tri_deadline_after_ms((int64_t)(kv->net.timeout_s * 1e3)), kv->cluster);
+        tri_cluster_join(NULL, NULL, &kv->net, tri_deadline_after_ms((int64_t)(kv->net.timeout_s * 1e3)), kv->cluster);
     if (status != TRI_OK) {
         tri_free(kv->cluster);
         kv->cluster = NULL;

@@ -5,8 +5,10 @@
 #include "ps/api.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
+#include "net/auth.h"
 #include "ps/ps.h"
 #include "ps/server.h"
 #include "ps/view.h"
@@ -43,6 +45,17 @@ tri_status tri_kv_options_read(const char *const *options, tri_net_config *net, 
     return TRI_OK;
 }
 
+tri_status tri_kv_token_check(const char *token, const tri_net_config *net)
+{
+    const size_t nbytes = strlen(token);
+    if (nbytes == 0 && (net->encrypt || net->require_token))
+        return tri_fail(TRI_ECONFIG, "comm.%s = on: want a token that servers and workers share, found none",
+                        net->encrypt ? "encrypt" : "require_token");
+    if (nbytes > 0 && nbytes < TRI_AUTH_TOKEN_LEAST)
+        return tri_fail(TRI_ECONFIG, "token: want at least %d bytes, found %zu", TRI_AUTH_TOKEN_LEAST, nbytes);
+    return TRI_OK;
+}
+
 /* --- the server --- */
 
 static tri_status merges_add(tri_ps_server *server, const tri_kv_merge_row *merges)
@@ -63,6 +76,7 @@ static tri_status server_fill_in(const tri_kv_server_setup *setup, tri_kv_server
     server->token = tri_strdup(setup->token ? setup->token : "");
     if (!server->token)
         return TRI_ENOMEM;
+    TRI_TRY(tri_kv_token_check(server->token, &server->net));
     tri_ps_server_setup inner = {.net = &server->net,
                                  .token = server->token,
                                  .number = setup->number,

@@ -196,8 +196,7 @@ static tri_status token_make(const elastic *at, int64_t number, char hex[65])
     unsigned char digest[TRI_AUTH_NBYTES];
     int nbytes = snprintf(text, sizeof(text), "generation %lld", (long long)number);
     TRI_TRY(tri_auth_prove(at->setup->token, text, (size_t)nbytes, digest));
-    for (int i = 0; i < TRI_AUTH_NBYTES; i++)
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    tri_auth_hex(digest, sizeof(digest), hex);
     return TRI_OK;
 }
 

@@ -114,7 +114,7 @@ class Coordinator(Elastic):
                     os.kill(pid, signal.SIGKILL)
 
     def test_workers_of_another_launcher_join_and_outlive_the_first_ones(self):
-        os.environ["TRIREME_TOKEN"] = "of-this-test"
+        os.environ["TRIREME_TOKEN"] = "a-token-of-this-test"
         words = ("--elastic", "1:8", *LONG)
         first = self.start_running("run", "-n", "2", "--listen", "127.0.0.1", *words)
         address = re.search(r"--join (\S+),", first.text()).group(1)
@@ -125,7 +125,7 @@ class Coordinator(Elastic):
         self.assertEqual(first.end(), 0, first.text())
         self.assertIn("the others go on", first.text())
         self.check(second, *LONG)
-        os.environ["TRIREME_TOKEN"] = "of-another-one"
+        os.environ["TRIREME_TOKEN"] = "a-token-of-another-one"
         other = self.start("other", "-n", "2", "--join", address, *words)
         self.assertNotEqual(other.end(), 0, other.text())
         del os.environ["TRIREME_TOKEN"]

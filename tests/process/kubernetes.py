@@ -199,7 +199,7 @@ class Kubernetes(unittest.TestCase):
         variables = {"OMP_NUM_THREADS": "1"}
         for item in container["env"]:
             source = item.get("valueFrom", {})
-            value = "job secret" if "secretKeyRef" in source else str(index) if "fieldRef" in source else item["value"]
+            value = "a secret of this job" if "secretKeyRef" in source else str(index) if "fieldRef" in source else item["value"]
             variables[item["name"]] = re.sub(r"digits-[a-z0-9.-]*digits|digits-store", "127.0.0.1", value)
         variables.update(further)
         words = [str(word).replace("/etc/trireme/", "").replace("/runs/", "") for word in container["args"]]
@@ -248,7 +248,7 @@ class Kubernetes(unittest.TestCase):
     @unittest.skipUnless(yaml, "no python3-yaml")
     def test_a_pod_that_comes_back_joins_under_its_old_name(self):
         store = subprocess.Popen([TRIREME, "store", "--listen", f"127.0.0.1:{self.port}"],
-                                 env={**os.environ, "TRIREME_TOKEN": "job secret"}, stderr=subprocess.DEVNULL)
+                                 env={**os.environ, "TRIREME_TOKEN": "a secret of this job"}, stderr=subprocess.DEVNULL)
         self.running.append(store)
         container = self.pods_of("elastic")
         container["args"] = [word.replace("=60", "=4000") for word in container["args"]]

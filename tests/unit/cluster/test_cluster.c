@@ -11,17 +11,20 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "cluster/cluster.h"
 #include "cluster/launch_impl.h"
 
 #define WORLD 8
 
 typedef struct rank {
-    char variables[8][96];
+    char variables[8][128];
     int rank, absent; /* absent: does not exchange, -1 = nobody */
     tri_status status;
     bool ok, served, beside; /* beside: another one can listen on the same port of another address */
     char message[512], folder[128];
+    char token[65];
+    bool has_token;
 } rank;
 
 static const char *look(const char *name, void *arg)
@@ -43,12 +46,14 @@ static void live(void *arg)
     char *texts[WORLD], *big = tri_alloc_zero(1, 300001), mine[32];
     int64_t deadline_ns = tri_deadline_after_ms(at->absent >= 0 ? 300 : 20000);
 
-    at->status = tri_cluster_join(look, at, tri_deadline_after_ms(20000), &cluster);
+    at->status = tri_cluster_join(look, at, NULL, tri_deadline_after_ms(20000), &cluster);
     if (at->status != TRI_OK) {
         snprintf(at->message, sizeof at->message, "%s", tri_last_error());
         tri_free(big);
         return;
     }
+    snprintf(at->token, sizeof at->token, "%s", cluster.token);
+    at->has_token = cluster.has_token;
     at->served = cluster.server != NULL;
     if (at->served) {
         tri_store_server *other = NULL;
@@ -122,6 +127,7 @@ static void ranks_of_torchrun_meet_beside_the_agents_port(void **state)
     run(ranks, "torchrun", -1, port);
     all_check(ranks);
     assert_true(ranks[0].served && !ranks[1].served);
+    assert_false(ranks[0].has_token);
     assert_true(ranks[0].beside); /* it listens where they look alone */
     free(ranks);
 }
@@ -137,6 +143,14 @@ static void ranks_of_mpirun_meet_in_a_folder_and_remove_it(void **state)
     all_check(ranks);
     assert_true(ranks[0].folder[0] == '/');
     assert_false(tri_fs_exists(ranks[0].folder));
+    /* Its token is a secret that they found in the folder, not one made of what the environment says. */
+    tri_cluster_place place;
+    assert_int_equal(tri_cluster_detect(look, &ranks[0], &place), TRI_OK);
+    for (int r = 0; r < WORLD; r++) {
+        assert_true(ranks[r].has_token && strlen(ranks[r].token) == 64);
+        assert_string_equal(ranks[r].token, ranks[0].token);
+        assert_string_not_equal(ranks[r].token, place.token);
+    }
     free(ranks);
 }
 
@@ -161,7 +175,7 @@ static void one_process_needs_no_store(void **state)
     char *text;
 
     (void)state;
-    assert_int_equal(tri_cluster_join(look, &alone, 0, &cluster), TRI_OK);
+    assert_int_equal(tri_cluster_join(look, &alone, NULL, 0, &cluster), TRI_OK);
     assert_null(cluster.store);
     assert_int_equal(tri_cluster_exchange(&cluster, "x", "hello", &text, 0), TRI_OK);
     assert_string_equal(text, "hello");
@@ -177,7 +191,8 @@ static void a_token_is_there_and_short(void **state)
         {"TRIREME_TOKEN=", "found an empty text"},
         {"TRIREME_TOKENS=p4ss", "found nothing"},
         {"TRIREME_TOKEN=p4345678901234567890123456789012345678901234567890123456789012345",
-         "at most 64 bytes, found 65"},
+         "want 16 to 64 bytes, found 65"},
+        {"TRIREME_TOKEN=p43456789012345", "want 16 to 64 bytes, found 15"},
     };
     char token[65];
 
@@ -189,9 +204,67 @@ static void a_token_is_there_and_short(void **state)
         assert_non_null(strstr(tri_last_error(), cases[c].says));
         assert_null(strstr(tri_last_error(), "p4"));
     }
-    rank at = {.variables = {"TRIREME_TOKEN=p4 ss/+=\n"}};
+    rank at = {.variables = {"TRIREME_TOKEN=p4 ss/+=\n12345678"}};
     assert_int_equal(tri_cluster_token(look, &at, token), TRI_OK);
-    assert_string_equal(token, "p4 ss/+=\n");
+    assert_string_equal(token, "p4 ss/+=\n12345678");
+}
+
+static void note(tri_log_level level, const char *line, void *arg)
+{
+    (void)level;
+    snprintf(arg, 512, "%s", line);
+}
+
+/* By each starter that gives no secret: refused if one is needed, else one warning, by rank 0. */
+static void a_job_without_a_token_is_refused_or_warned_of(void **state)
+{
+    static const char *const starters[][5] = {
+        {"RANK=%d", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"},
+        {"SLURM_PROCID=%d", "SLURM_NTASKS=2", "SLURM_STEP_NODELIST=a", "SLURM_LOCALID=0", "SLURM_JOB_ID=7"},
+        {"TF_CONFIG={\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"worker\",\"index\":%d}}"},
+        {"PET_NODE_RANK=%d", "PET_NNODES=2", "PET_MASTER_ADDR=a", "PET_MASTER_PORT=1"},
+    };
+    tri_cluster cluster;
+    tri_net_config config;
+    char said[512];
+
+    (void)state;
+    tri_options_defaults(&tri_net_options, &config);
+    assert_false(config.require_token);
+    tri_log_sink_set(note, said);
+    for (size_t s = 0; s < TRI_COUNT_OF(starters); s++) {
+        for (int r = 0; r < 2; r++) {
+            rank at = {.rank = r};
+            tri_cluster_place place;
+
+            for (int i = 0; i < 5 && starters[s][i]; i++)
+                snprintf(at.variables[i], sizeof at.variables[i], starters[s][i], r);
+            assert_int_equal(tri_cluster_detect(look, &at, &place), TRI_OK);
+            assert_false(place.has_token);
+            said[0] = 0;
+            assert_int_equal(tri_cluster_token_check(place.has_token, place.started_by, r, place.world, &config),
+                             TRI_OK);
+            assert_int_equal(strstr(said, "TRIREME_TOKEN is not set (started by ") != NULL, r == 0);
+            config.require_token = true;
+            assert_int_equal(tri_cluster_join(look, &at, &config, 0, &cluster), TRI_ECONFIG);
+            assert_non_null(strstr(tri_last_error(), "comm.require_token = on: want a secret token"));
+            config.require_token = false;
+            config.encrypt = true;
+            assert_int_equal(tri_cluster_join(look, &at, &config, 0, &cluster), TRI_ECONFIG);
+            assert_non_null(strstr(tri_last_error(), "comm.encrypt = on: want a secret token"));
+            config.encrypt = false;
+            snprintf(at.variables[7], sizeof at.variables[7], "TRIREME_TOKEN=0123456789abcdef");
+            assert_int_equal(tri_cluster_detect(look, &at, &place), TRI_OK);
+            assert_true(place.has_token);
+            said[0] = 0;
+            config.require_token = config.encrypt = true;
+            assert_int_equal(tri_cluster_token_check(place.has_token, place.started_by, r, place.world, &config),
+                             TRI_OK);
+            assert_string_equal(said, "");
+            config.require_token = config.encrypt = false;
+        }
+    }
+    tri_log_sink_set(NULL, NULL);
 }
 
 int main(void)
@@ -202,6 +275,7 @@ int main(void)
         cmocka_unit_test(an_exchange_names_the_rank_that_is_missing),
         cmocka_unit_test(one_process_needs_no_store),
         cmocka_unit_test(a_token_is_there_and_short),
+        cmocka_unit_test(a_job_without_a_token_is_refused_or_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,26 @@ int __wrap_EVP_Digest(const void *bytes, size_t nbytes, unsigned char *out, unsi
     return refuses ? 0 : __real_EVP_Digest(bytes, nbytes, out, out_nbytes, kind, engine);
 }
 
+/* Names of a job are seen by others: they have nothing of the token, and are alike for all its processes. */
+static void an_id_of_a_job_does_not_show_its_token(void **state)
+{
+    char token[TRI_AUTH_HEX_NBYTES], id[TRI_AUTH_JOB_NBYTES], again[TRI_AUTH_JOB_NBYTES];
+
+    (void)state;
+    assert_int_equal(tri_auth_job_id("0123456789abcdef", id), TRI_OK);
+    assert_string_equal(id, "cc0e37960611990c569c8e9856bd323c");
+    for (int i = 0; i < 100; i++) {
+        tri_auth_token_make(token);
+        assert_int_equal(strspn(token, "0123456789abcdef"), 64);
+        assert_int_equal(tri_auth_job_id(token, id), TRI_OK);
+        assert_int_equal(tri_auth_job_id(token, again), TRI_OK);
+        assert_string_equal(id, again);
+        assert_int_equal(strlen(id), 32);
+        id[8] = 0;
+        assert_null(strstr(token, id));
+    }
+}
+
 static void a_library_that_refuses_is_an_error(void **state)
 {
     unsigned char out[TRI_AUTH_NBYTES];
@@ -106,9 +126,8 @@ static void a_library_that_refuses_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sha256_gives_the_standard_digests),
-        cmocka_unit_test(hmac_gives_the_standard_proofs),
-        cmocka_unit_test(equality_looks_at_every_byte),
+        cmocka_unit_test(sha256_gives_the_standard_digests),  cmocka_unit_test(hmac_gives_the_standard_proofs),
+        cmocka_unit_test(equality_looks_at_every_byte),       cmocka_unit_test(an_id_of_a_job_does_not_show_its_token),
         cmocka_unit_test(a_library_that_refuses_is_an_error),
     };
 
