@@ -10,7 +10,7 @@
 
 #include "cluster/store_impl.h"
 
-static const unsigned char magic[4] = {'T', 'R', 'S', '1'};
+static const unsigned char magic[4] = {'T', 'R', 'S', '2'};
 
 static void put_number(unsigned char *out, uint64_t value, int nbytes)
 {
@@ -41,7 +41,7 @@ void tri_store_message_write(const tri_store_message *message, unsigned char out
 tri_status tri_store_message_read(const unsigned char in[TRI_STORE_HEADER_NBYTES], tri_store_message *message)
 {
     if (memcmp(in, magic, sizeof magic) != 0)
-        return tri_fail(TRI_EFORMAT, "store message: want it to begin with TRS1, got bytes %02x %02x %02x %02x", in[0],
+        return tri_fail(TRI_EFORMAT, "store message: want it to begin with TRS2, got bytes %02x %02x %02x %02x", in[0],
                         in[1], in[2], in[3]);
     message->op = in[4];
     message->status = in[5];

@@ -44,7 +44,8 @@ typedef struct tri_store_message {
 void tri_store_message_write(const tri_store_message *message, unsigned char out[TRI_STORE_HEADER_NBYTES]);
 /* TRI_EFORMAT for another protocol; TRI_EINVAL for a key or value beyond the limits (fields are filled then). */
 tri_status tri_store_message_read(const unsigned char in[TRI_STORE_HEADER_NBYTES], tri_store_message *message);
-/* HMAC under the token of who ("client", "server") and both nonces. */
+/* HMAC under the token of a word of six letters and both nonces: the proofs of "client" and "server", and "tlskey", by
+ * which the connection is encrypted. */
 tri_status tri_store_proof(const char *token, const char *who, const unsigned char server_nonce[TRI_STORE_NONCE_NBYTES],
                            const unsigned char client_nonce[TRI_STORE_NONCE_NBYTES],
                            unsigned char out[TRI_AUTH_NBYTES]);

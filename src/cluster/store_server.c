@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -55,6 +56,7 @@ static void client_destroy(tri_store_server *server, store_client *client)
         server->clients_end = client->link;
     /* A process that was forked a moment ago may hold the socket too: events of it would go on. */
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
+    tri_tls_close(client->tls);
     close(client->fd);
     tri_store_client_destroy(server, client);
 }
@@ -65,6 +67,41 @@ static void client_drop(tri_store_server *server, store_client *client)
     client_destroy(server, client);
 }
 
+/* As recv and send without waiting; -1 with EAGAIN: not now. */
+static ssize_t client_receive(store_client *client, void *bytes, size_t nbytes)
+{
+    size_t given = 0;
+
+    if (!client->tls)
+        return recv(client->fd, bytes, nbytes, MSG_DONTWAIT);
+    if (tri_tls_read(client->tls, bytes, nbytes, &given) != TRI_OK)
+        return 0;
+    errno = EAGAIN;
+    return given > 0 ? (ssize_t)given : -1;
+}
+
+static ssize_t client_send(store_client *client, const void *bytes, size_t nbytes, bool more)
+{
+    size_t taken = 0;
+    bool good;
+
+    if (!client->tls)
+        return send(client->fd, bytes, nbytes, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+    good = tri_tls_write(client->tls, bytes, nbytes, &taken) == TRI_OK;
+    errno = good ? EAGAIN : EPIPE;
+    return taken > 0 ? (ssize_t)taken : -1;
+}
+
+/* It knows the token: what follows is encrypted. False: drop the client. */
+static bool client_encrypt(tri_store_server *server, store_client *client)
+{
+    client->shakes = true;
+    client->deadline_ns = tri_now_ns() + UNPROVEN_NS;
+    if (client->deadline_ns < server->sweep_ns)
+        server->sweep_ns = client->deadline_ns;
+    return tri_tls_open(server->tls, client->fd, false, client->secret, &client->tls) == TRI_OK;
+}
+
 /* Reads what is there. False: drop the client. */
 static bool client_read(tri_store_server *server, store_client *client)
 {
@@ -72,7 +109,7 @@ static bool client_read(tri_store_server *server, store_client *client)
     char *room;
 
     while ((room = tri_store_client_room(client, &room_nbytes)) != NULL) {
-        ssize_t got = recv(client->fd, room, room_nbytes, MSG_DONTWAIT);
+        ssize_t got = client_receive(client, room, room_nbytes);
 
         if (got <= 0)
             return got < 0 && (errno == EAGAIN || errno == EINTR);
@@ -91,13 +128,15 @@ static bool client_write(tri_store_server *server, store_client *client)
 
     while ((from = tri_store_client_reply(client, &nbytes)) != NULL) {
         bool more = client->at < sizeof client->header && client->reply && client->reply->nbytes > 0;
-        ssize_t sent = send(client->fd, from, nbytes, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        ssize_t sent = client_send(client, from, nbytes, more);
 
         if (sent < 0)
             return errno == EAGAIN || errno == EINTR;
         client->at += (size_t)sent;
     }
-    return tri_store_client_next(server, client);
+    if (!tri_store_client_next(server, client))
+        return false;
+    return !client->proven || client->tls || client_encrypt(server, client);
 }
 
 /* What is polled for at a descriptor: EPOLL_CTL_ADD or EPOLL_CTL_MOD. */
@@ -164,29 +203,58 @@ static void clients_accept(tri_store_server *server)
     }
 }
 
+/* What its socket is polled for. */
+static bool client_watch(const tri_store_server *server, store_client *client, bool is_writing)
+{
+    if (client->is_writing == is_writing)
+        return true;
+    client->is_writing = is_writing;
+    return watch(server, EPOLL_CTL_MOD, client->fd, is_writing ? EPOLLOUT : EPOLLIN, client);
+}
+
+static bool client_reads(const store_client *client)
+{
+    return client->state == CLIENT_HEADER || client->state == CLIENT_BODY;
+}
+
+/* Bytes of it are here already, of which the poll does not tell. */
+static bool client_has_bytes(const store_client *client)
+{
+    return client->tls && !client->shakes && tri_tls_has_bytes(client->tls);
+}
+
 /* One client's turn. False: drop it. */
 static bool client_turn(tri_store_server *server, store_client *client, uint32_t events, int64_t now_ns)
 {
-    if (!client->proven && now_ns >= client->deadline_ns)
+    if ((!client->proven || client->shakes) && now_ns >= client->deadline_ns)
         return false;
+    if (client->shakes && events) {
+        short want;
+
+        if (tri_tls_shake(client->tls, &want) != TRI_OK)
+            return false;
+        client->shakes = want != 0;
+        if (client->shakes)
+            return client_watch(server, client, want == POLLOUT);
+    }
     if (client->state == CLIENT_WAITS) {
         char next;
-        bool has_more = events & EPOLLIN && recv(client->fd, &next, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+        bool has_more =
+            client_has_bytes(client) || (events & EPOLLIN && recv(client->fd, &next, 1, MSG_DONTWAIT | MSG_PEEK) == 1);
 
         if (events && !has_more)
             return false;                              /* it went away */
         if (has_more || now_ns >= client->deadline_ns) /* its next request also ends a wait */
             tri_store_client_give_up(server, client);
     }
-    if (events && client->state != CLIENT_REPLY && client->state != CLIENT_WAITS && !client_read(server, client))
-        return false;
-    if (client->state == CLIENT_REPLY && !client_write(server, client))
-        return false;
-    if (client->is_writing != (client->state == CLIENT_REPLY)) {
-        client->is_writing = !client->is_writing;
-        return watch(server, EPOLL_CTL_MOD, client->fd, client->is_writing ? EPOLLOUT : EPOLLIN, client);
-    }
-    return true;
+    do {
+        if ((events || client_has_bytes(client)) && client_reads(client) && !client->shakes &&
+            !client_read(server, client))
+            return false;
+        if (client->state == CLIENT_REPLY && !client_write(server, client))
+            return false;
+    } while (client_reads(client) && client_has_bytes(client));
+    return client_watch(server, client, client->state == CLIENT_REPLY);
 }
 
 /* Those whose time is over; the oldest strangers, when there are too many; the next deadline. */
@@ -201,7 +269,8 @@ static void clients_sweep(tri_store_server *server, int64_t now_ns)
         next = client->next;
         if (crowded || !client_turn(server, client, 0, now_ns))
             client_drop(server, client);
-        else if ((!client->proven || client->state == CLIENT_WAITS) && client->deadline_ns < server->sweep_ns)
+        else if ((!client->proven || client->shakes || client->state == CLIENT_WAITS) &&
+                 client->deadline_ns < server->sweep_ns)
             server->sweep_ns = client->deadline_ns;
     }
 }
@@ -264,6 +333,7 @@ static void server_destroy(tri_store_server *server)
     while (server->clients)
         client_destroy(server, server->clients);
     tri_store_table_fini(server);
+    tri_tls_context_destroy(server->tls);
     if (server->listener >= 0)
         close(server->listener);
     if (server->wake >= 0)
@@ -343,6 +413,8 @@ tri_status tri_store_server_start_kept(const char *address, int port, const char
             : listen_on(server, address, port);
     if (status == TRI_OK && !watch(server, EPOLL_CTL_ADD, server->listener, EPOLLIN, &server->listener))
         status = tri_fail(TRI_EIO, "store server: cannot poll its listener: %s", strerror(errno));
+    if (status == TRI_OK)
+        status = tri_tls_context_create(false, &server->tls);
     if (status == TRI_OK)
         status = tri_store_table_restore(server);
     if (status == TRI_OK)

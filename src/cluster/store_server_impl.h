@@ -12,6 +12,7 @@
 
 #include "cluster/journal.h"
 #include "cluster/store_impl.h"
+#include "net/tls.h"
 
 typedef struct store_value {
     int refs;
@@ -33,8 +34,11 @@ typedef struct store_client {
     client_state state;
     bool proven;
     bool ending;         /* close once the reply is out */
-    int64_t deadline_ns; /* unproven: to show the token; CLIENT_WAITS: of the wait */
+    int64_t deadline_ns; /* unproven: to show the token, to encrypt; CLIENT_WAITS: of the wait */
     unsigned char nonce[TRI_STORE_NONCE_NBYTES];
+    unsigned char secret[TRI_AUTH_NBYTES]; /* proven: key of the connection */
+    tri_tls *tls;                          /* NULL: not proven yet */
+    bool shakes;                           /* begins to encrypt, until the deadline */
     unsigned char header[TRI_STORE_HEADER_NBYTES];
     tri_store_message request;
     char key[TRI_STORE_KEY_NBYTES + 1];
@@ -57,6 +61,7 @@ struct tri_store_server {
     atomic_bool stop;
     atomic_int connected; /* proven clients */
     char token[65];
+    tri_tls_context *tls;
     store_entry **buckets; /* [bucket_count], a power of two: by the hash of the key */
     size_t bucket_count, entry_count;
     size_t held_nbytes;

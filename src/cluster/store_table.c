@@ -255,6 +255,8 @@ static void answer_prove(tri_store_server *server, store_client *client)
         return;
     }
     status = tri_store_proof(server->token, "server", client->nonce, nonce, want);
+    if (status == TRI_OK)
+        status = tri_store_proof(server->token, "tlskey", client->nonce, nonce, client->secret);
     if (status != TRI_OK) {
         reply_error(server, client, status, tri_last_error());
         return;

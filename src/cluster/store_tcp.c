@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cluster/store_impl.h"
+#include "net/tls.h"
 
 #define ATTEMPT_NS (5 * TRI_NS_PER_S)
 /* A stranger on one port of a range must not hold up the search for long. */
@@ -23,12 +24,19 @@
 #define ANSWER_NS        TRI_NS_PER_S         /* within which a server that is there answers */
 #define RETRY_PAUSE_NS   (20 * TRI_NS_PER_MS) /* of a patient store */
 
+/* A connection to a server. */
+typedef struct wire {
+    int fd;       /* -1: none */
+    tri_tls *tls; /* NULL: not proven yet */
+} wire;
+
 typedef struct tcp_store {
     tri_store base;
     tri_mutex mutex;
     tri_store_url url;
     char token[65];
-    int fd; /* -1: not connected */
+    tri_tls_context *tls;
+    wire wire;
     uint32_t ticket;
 } tcp_store;
 
@@ -58,18 +66,49 @@ static tri_status wait_for(int fd, short events, int64_t deadline_ns)
     }
 }
 
-static tri_status send_all(int fd, const void *bytes, size_t nbytes, int64_t deadline_ns)
+static void wire_close(wire *to)
+{
+    tri_tls_close(to->tls);
+    if (to->fd >= 0)
+        close(to->fd);
+    *to = (wire){.fd = -1};
+}
+
+/* As send and recv without waiting; -1 with EAGAIN: not now. */
+static ssize_t wire_send(const wire *to, const void *bytes, size_t nbytes)
+{
+    size_t taken = 0;
+
+    if (!to->tls)
+        return send(to->fd, bytes, nbytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    errno = tri_tls_write(to->tls, bytes, nbytes, &taken) == TRI_OK ? EAGAIN : EPIPE;
+    return taken > 0 ? (ssize_t)taken : -1;
+}
+
+static ssize_t wire_receive(const wire *from, void *bytes, size_t nbytes)
+{
+    size_t given = 0;
+
+    if (!from->tls)
+        return recv(from->fd, bytes, nbytes, MSG_DONTWAIT);
+    if (tri_tls_read(from->tls, bytes, nbytes, &given) != TRI_OK)
+        return 0;
+    errno = EAGAIN;
+    return given > 0 ? (ssize_t)given : -1;
+}
+
+static tri_status send_all(const wire *to, const void *bytes, size_t nbytes, int64_t deadline_ns)
 {
     const char *at = bytes;
 
     while (nbytes > 0) {
-        ssize_t sent = send(fd, at, nbytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = wire_send(to, at, nbytes);
 
         if (sent > 0) {
             at += sent;
             nbytes -= (size_t)sent;
         } else if (sent < 0 && errno == EAGAIN) {
-            TRI_TRY(wait_for(fd, POLLOUT, deadline_ns));
+            TRI_TRY(wait_for(to->fd, POLLOUT, deadline_ns));
         } else if (sent < 0 && errno != EINTR) {
             return TRI_EPEER;
         }
@@ -78,18 +117,18 @@ static tri_status send_all(int fd, const void *bytes, size_t nbytes, int64_t dea
 }
 
 /* *got: bytes read so far, also when it fails. */
-static tri_status receive_all(int fd, void *bytes, size_t nbytes, size_t *got, int64_t deadline_ns)
+static tri_status receive_all(const wire *from, void *bytes, size_t nbytes, size_t *got, int64_t deadline_ns)
 {
     *got = 0;
     while (*got < nbytes) {
-        ssize_t received = recv(fd, (char *)bytes + *got, nbytes - *got, MSG_DONTWAIT);
+        ssize_t received = wire_receive(from, (char *)bytes + *got, nbytes - *got);
 
         if (received > 0)
             *got += (size_t)received;
         else if (received == 0)
             return TRI_EPEER;
         else if (errno == EAGAIN)
-            TRI_TRY(wait_for(fd, POLLIN, deadline_ns));
+            TRI_TRY(wait_for(from->fd, POLLIN, deadline_ns));
         else if (errno != EINTR)
             return TRI_EPEER;
     }
@@ -124,8 +163,23 @@ static int connect_address(const struct addrinfo *address, int64_t deadline_ns)
     return -1;
 }
 
-/* Shows that this side knows the token, and has the server show it. TRI_ECONFIG: it is not the server of this job. */
-static tri_status shake_hands(tcp_store *store, int fd, int64_t deadline_ns)
+static tri_status wire_encrypt(wire *to, tri_tls_context *context, const unsigned char key[TRI_AUTH_NBYTES],
+                               int64_t deadline_ns)
+{
+    short events = POLLIN;
+
+    TRI_TRY(tri_tls_open(context, to->fd, true, key, &to->tls));
+    for (;;) {
+        TRI_TRY(tri_tls_shake(to->tls, &events));
+        if (events == 0)
+            return TRI_OK;
+        TRI_TRY(wait_for(to->fd, events, deadline_ns));
+    }
+}
+
+/* Shows that this side knows the token, and has the server show it; what follows is encrypted. TRI_ECONFIG: it is not
+ * the server of this job. */
+static tri_status shake_hands(tcp_store *store, wire *to, int64_t deadline_ns)
 {
     unsigned char header[TRI_STORE_HEADER_NBYTES], nonce[TRI_STORE_NONCE_NBYTES], text[1024];
     unsigned char message[TRI_STORE_HEADER_NBYTES + TRI_STORE_PROOF_NBYTES], *mine = message + TRI_STORE_HEADER_NBYTES;
@@ -133,27 +187,28 @@ static tri_status shake_hands(tcp_store *store, int fd, int64_t deadline_ns)
     tri_store_message in, out = {.op = TRI_STORE_PROVE, .value_nbytes = TRI_STORE_PROOF_NBYTES};
     size_t got;
 
-    TRI_TRY(receive_all(fd, header, sizeof header, &got, deadline_ns));
+    TRI_TRY(receive_all(to, header, sizeof header, &got, deadline_ns));
     if (tri_store_message_read(header, &in) != TRI_OK || in.op != (TRI_STORE_GREET | TRI_STORE_REPLY) ||
         in.value_nbytes != sizeof nonce)
         return tri_fail(TRI_ECONFIG, "wanted a Trireme store, found another service");
-    TRI_TRY(receive_all(fd, nonce, sizeof nonce, &got, deadline_ns));
+    TRI_TRY(receive_all(to, nonce, sizeof nonce, &got, deadline_ns));
     tri_entropy(mine, TRI_STORE_NONCE_NBYTES);
     TRI_TRY(tri_store_proof(store->token, "client", nonce, mine, mine + TRI_STORE_NONCE_NBYTES));
     tri_store_message_write(&out, message);
-    TRI_TRY(send_all(fd, message, sizeof message, deadline_ns));
-    TRI_TRY(receive_all(fd, header, sizeof header, &got, deadline_ns));
+    TRI_TRY(send_all(to, message, sizeof message, deadline_ns));
+    TRI_TRY(receive_all(to, header, sizeof header, &got, deadline_ns));
     if (tri_store_message_read(header, &in) != TRI_OK || in.op != (TRI_STORE_PROVE | TRI_STORE_REPLY) ||
         in.value_nbytes >= sizeof text)
         return tri_fail(TRI_ECONFIG, "wanted a Trireme store, found another service");
-    TRI_TRY(receive_all(fd, text, in.value_nbytes, &got, deadline_ns));
+    TRI_TRY(receive_all(to, text, in.value_nbytes, &got, deadline_ns));
     text[in.value_nbytes] = 0;
     if (in.status != TRI_OK)
         return tri_fail(TRI_ECONFIG, "%s", (char *)text);
     TRI_TRY(tri_store_proof(store->token, "server", nonce, mine, want));
     if (in.value_nbytes != sizeof want || !tri_auth_equals(want, text))
         return tri_fail(TRI_ECONFIG, "the server does not know the token of this job (TRIREME_TOKEN)");
-    return TRI_OK;
+    TRI_TRY(tri_store_proof(store->token, "tlskey", nonce, mine, want));
+    return wire_encrypt(to, store->tls, want, deadline_ns);
 }
 
 /* One try at one port. TRI_ETIMEOUT: nobody there yet (reason says why), try again. */
@@ -171,22 +226,22 @@ static tri_status connect_port(tcp_store *store, int port, int64_t deadline_ns, 
         return TRI_ETIMEOUT;
     }
     for (const struct addrinfo *address = list; address && status == TRI_ETIMEOUT; address = address->ai_next) {
-        int fd = connect_address(address, deadline_ns);
+        wire made = {.fd = connect_address(address, deadline_ns)};
 
-        if (fd < 0) {
+        if (made.fd < 0) {
             snprintf(reason, 128, "%s", strerror(errno));
             continue;
         }
-        status = shake_hands(store, fd, deadline_ns);
+        status = shake_hands(store, &made, deadline_ns);
         if (status == TRI_OK) {
-            store->fd = fd;
+            store->wire = made;
             break;
         }
         if (status == TRI_EPEER || status == TRI_ETIMEOUT) {
             snprintf(reason, 128, "%s", status == TRI_EPEER ? "connection closed" : "no answer");
             status = TRI_ETIMEOUT;
         }
-        close(fd);
+        wire_close(&made);
     }
     freeaddrinfo(list);
     return status;
@@ -231,13 +286,13 @@ static tri_status exchange(tcp_store *store, tri_store_message *message, const c
     message->ticket = ticket;
     tri_store_message_write(message, start);
     memcpy(start + TRI_STORE_HEADER_NBYTES, key, key_nbytes);
-    status = send_all(store->fd, start, TRI_STORE_HEADER_NBYTES + key_nbytes, deadline_ns);
+    status = send_all(&store->wire, start, TRI_STORE_HEADER_NBYTES + key_nbytes, deadline_ns);
     if (status == TRI_OK && message->value_nbytes > 0)
-        status = send_all(store->fd, value, message->value_nbytes, deadline_ns);
+        status = send_all(&store->wire, value, message->value_nbytes, deadline_ns);
     if (status != TRI_OK)
         goto broken;
     for (;;) {
-        status = receive_all(store->fd, start, TRI_STORE_HEADER_NBYTES, &got, deadline_ns);
+        status = receive_all(&store->wire, start, TRI_STORE_HEADER_NBYTES, &got, deadline_ns);
         if (status == TRI_ETIMEOUT && got == 0)
             return status; /* between two messages: the connection stays good */
         if (status != TRI_OK)
@@ -246,7 +301,7 @@ static tri_status exchange(tcp_store *store, tri_store_message *message, const c
         if (status != TRI_OK)
             goto broken;
         *bytes = tri_alloc((size_t)message->value_nbytes + 1);
-        status = *bytes ? receive_all(store->fd, *bytes, message->value_nbytes, &got, deadline_ns) : TRI_ENOMEM;
+        status = *bytes ? receive_all(&store->wire, *bytes, message->value_nbytes, &got, deadline_ns) : TRI_ENOMEM;
         if (status != TRI_OK)
             goto broken;
         (*bytes)[message->value_nbytes] = 0;
@@ -258,8 +313,7 @@ static tri_status exchange(tcp_store *store, tri_store_message *message, const c
 broken:
     tri_free(*bytes);
     *bytes = NULL;
-    close(store->fd);
-    store->fd = -1;
+    wire_close(&store->wire);
     return status;
 }
 
@@ -267,7 +321,7 @@ broken:
 static tri_status tcp_try(tcp_store *store, tri_store_message *message, const char *key, const void *value,
                           char **bytes, int64_t deadline_ns)
 {
-    tri_status status = store->fd < 0 ? tcp_connect(store, deadline_ns) : TRI_OK;
+    tri_status status = store->wire.fd < 0 ? tcp_connect(store, deadline_ns) : TRI_OK;
 
     if (status != TRI_OK) /* a stranger at its port may go again */
         return status == TRI_ETIMEOUT || store->base.patience_ns > 0 ? TRI_EPEER : status;
@@ -314,9 +368,8 @@ static tri_status tcp_try_on(tcp_store *store, tri_store_message *message, const
         tri_status status = tcp_try(store, message, key, value, bytes, try_until(store, message, deadline_ns));
         if (store->base.patience_ns == 0)
             return status;
-        if (status == TRI_ETIMEOUT && store->fd >= 0) {
-            close(store->fd);
-            store->fd = -1;
+        if (status == TRI_ETIMEOUT && store->wire.fd >= 0) {
+            wire_close(&store->wire);
         }
         if (status == TRI_OK && message->status == TRI_ETIMEOUT && deadline_ns > tri_now_ns()) {
             tri_free(*bytes); /* one slice of a longer wait */
@@ -419,8 +472,8 @@ static void tcp_close(tri_store *base)
 {
     tcp_store *store = tri_container_of(base, tcp_store, base);
 
-    if (store->fd >= 0)
-        close(store->fd);
+    wire_close(&store->wire);
+    tri_tls_context_destroy(store->tls);
     tri_mutex_fini(&store->mutex);
     tri_free(store);
 }
@@ -452,8 +505,10 @@ tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, int64
     tri_mutex_init(&store->mutex);
     store->url = *url;
     memcpy(store->token, token, strlen(token));
-    store->fd = -1;
-    status = tcp_connect(store, deadline_ns);
+    store->wire.fd = -1;
+    status = tri_tls_context_create(false, &store->tls);
+    if (status == TRI_OK)
+        status = tcp_connect(store, deadline_ns);
     if (status != TRI_OK) {
         tcp_close(&store->base);
         return status;

@@ -90,7 +90,7 @@ static tri_status tcp_open(tri_post *post)
         !tri_post_tcp_watch(tcp, EPOLL_CTL_ADD, tcp->wake_fd, EPOLLIN, &tcp->wake_source))
         status = tri_fail(TRI_EIO, "no eventfd or epoll: %s", strerror(errno));
     if (status == TRI_OK && post->config.encrypt)
-        status = tri_tls_context_create(&tcp->tls);
+        status = tri_tls_context_create(true, &tcp->tls);
     if (status == TRI_OK)
         status = tcp_listen(tcp);
     if (status != TRI_OK)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/runtime.h"
 #include "net/auth.h"
 
 /* Bytes that travel as one piece. */
@@ -19,9 +20,10 @@
 
 typedef struct tri_tls tri_tls;
 
-/* What all connections have alike; outlives them. */
+/* What all connections have alike; outlives them. bulk: they carry much, in records of TRI_TLS_RECORD_NBYTES of which
+ * several are read at once; else they take little memory. */
 typedef struct tri_tls_context tri_tls_context;
-tri_status tri_tls_context_create(tri_tls_context **out);
+tri_status tri_tls_context_create(bool bulk, tri_tls_context **out);
 void tri_tls_context_destroy(tri_tls_context *context);
 
 /* On a nonblocking socket; client: this end dialed. */
@@ -30,7 +32,16 @@ tri_status tri_tls_open(tri_tls_context *context, int fd, bool client, const uns
 /* Goes on with the handshake; *events: what of the socket to wait for (POLLIN or POLLOUT), 0: it is done. TRI_EPEER:
  * the other end does not know the key, or is gone. */
 tri_status tri_tls_shake(tri_tls *tls, short *events);
-/* Without blocking, as in transport.h; EPEER when the connection is gone. Bytes of which some were taken must go on to
+
+typedef struct tri_tls_end {
+    tri_tls *tls;
+    int fd, peer;
+} tri_tls_end;
+/* All handshakes at once, so that no order of peers can make two ranks wait for each other. name: of who asks, for
+ * messages. TRI_EPEER, TRI_ETIMEOUT: names the peer. */
+tri_status tri_tls_shake_all(const char *name, const tri_tls_end *ends, size_t count, int64_t deadline_ns);
+/* Without blocking, as in transport.h; EPEER when the connection is gone, and errno says why: 0: it was closed, EPROTO:
+ * what came is not of the other end. Bytes of which some were taken must go on to
  * be written: what is under way is a whole record. */
 tri_status tri_tls_write(tri_tls *tls, const void *bytes, size_t nbytes, size_t *taken);
 tri_status tri_tls_read(tri_tls *tls, void *bytes, size_t nbytes, size_t *given);

@@ -223,6 +223,7 @@ tri_status tri_watch_open(const tri_transport_setup *setup, bool over_tcp, void 
     watch->rank = setup->rank;
     watch->world = setup->world;
     watch->token = setup->token;
+    watch->encrypts = setup->config->encrypt;
     watch->beat_ns = setup->config->heartbeat_ms * TRI_NS_PER_MS;
     watch->broken = setup->config->broken;
     watch->wake = wake;

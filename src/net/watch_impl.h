@@ -14,6 +14,7 @@
 
 #include "net/local.h"
 #include "net/tcp_meet.h"
+#include "net/tls.h"
 #include "net/watch.h"
 
 #define TRI_WATCH_HEAD_NBYTES    ((size_t)24)
@@ -55,6 +56,7 @@ _Static_assert(sizeof(watch_page) <= TRI_WATCH_PAGE_NBYTES, "one page");
 typedef struct watch_peer {
     atomic_int state, verdict;
     int fd;                 /* -1: none (any more) */
+    tri_tls *tls;           /* of another host, with comm.encrypt; else NULL */
     int process_fd;         /* pidfd, -1: none */
     pid_t process;          /* 0: not of this host, or not to be seen */
     const watch_page *page; /* NULL: not of this host */
@@ -78,6 +80,8 @@ typedef struct watch_peer {
 struct tri_watch {
     int rank, world;
     const char *token;
+    bool encrypts;
+    tri_tls_context *tls; /* NULL: nothing is encrypted */
     char host_id[TRI_LOCAL_NAME_NBYTES];
     int64_t beat_ns; /* between two */
     const atomic_bool *broken;

@@ -131,14 +131,15 @@ static tri_status local_take(watch_peer *peer, int rank, int memory_fd)
     return TRI_OK;
 }
 
-static tri_status remote_take(watch_peer *peer)
+static tri_status remote_take(tri_watch *watch, int rank, const unsigned char key[TRI_AUTH_NBYTES])
 {
     const int on = 1, limit_ms = USER_TIMEOUT_MS;
+    watch_peer *peer = &watch->peers[rank];
 
     if (setsockopt(peer->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
         setsockopt(peer->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms) != 0)
         return tri_fail(TRI_EIO, "watch: cannot set an option of a socket: %s", strerror(errno));
-    return TRI_OK;
+    return watch->tls ? tri_tls_open(watch->tls, peer->fd, rank < watch->rank, key, &peer->tls) : TRI_OK;
 }
 
 /* Those that were met are the watch's. */
@@ -156,13 +157,30 @@ static tri_status peers_take(tri_watch *watch, tri_met *met, tri_status status)
         peer->heard_ns = now_ns;
         atomic_store(&peer->state, TRI_WATCH_ALIVE);
         watch->remote_count += met[rank].memory_fd < 0;
-        status = met[rank].memory_fd >= 0 ? local_take(peer, rank, met[rank].memory_fd) : remote_take(peer);
+        status = met[rank].memory_fd >= 0 ? local_take(peer, rank, met[rank].memory_fd)
+                                          : remote_take(watch, rank, met[rank].keys[0]);
     }
     for (int rank = 0; met && rank < watch->world; rank++) {
         file_close(&met[rank].fds[0]);
         file_close(&met[rank].memory_fd);
     }
     tri_free(met);
+    return status;
+}
+
+static tri_status remote_encrypt(const tri_watch *watch, int64_t deadline_ns)
+{
+    tri_tls_end *ends = tri_alloc_zero((size_t)watch->world, sizeof *ends);
+    size_t count = 0;
+
+    if (!ends)
+        return TRI_ENOMEM;
+    for (int rank = 0; rank < watch->world; rank++) {
+        if (watch->peers[rank].tls)
+            ends[count++] = (tri_tls_end){watch->peers[rank].tls, watch->peers[rank].fd, rank};
+    }
+    tri_status status = tri_tls_shake_all("watch", ends, count, deadline_ns);
+    tri_free(ends);
     return status;
 }
 
@@ -191,10 +209,13 @@ static tri_status remote_meet(tri_watch *watch, const char *const *addresses, in
 {
     tri_met *met = NULL;
     watch->door.broken = watch->broken;
+    if (watch->encrypts)
+        TRI_TRY(tri_tls_context_create(false, &watch->tls));
     tri_status status = tri_tcp_meet("watch", watch->rank, watch->world, watch->token, &watch->door, WATCH_SLOT_KIB,
                                      addresses, deadline_ns, &met);
 
-    return peers_take(watch, met, status);
+    status = peers_take(watch, met, status);
+    return status == TRI_OK && watch->tls ? remote_encrypt(watch, deadline_ns) : status;
 }
 
 tri_status tri_watch_meet(tri_watch *watch, const char *own, const char *const *addresses, int64_t deadline_ns)
@@ -223,12 +244,16 @@ void tri_watch_unlink(tri_watch *watch)
     for (int rank = 0; watch->peers && rank < watch->world; rank++) {
         watch_peer *peer = &watch->peers[rank];
 
+        tri_tls_close(peer->tls);
+        peer->tls = NULL;
         file_close(&peer->fd);
         file_close(&peer->process_fd);
         if (peer->page)
             munmap((void *)(uintptr_t)peer->page, TRI_WATCH_PAGE_NBYTES);
         peer->page = NULL;
     }
+    tri_tls_context_destroy(watch->tls);
+    watch->tls = NULL;
     if (watch->page)
         munmap(watch->page, TRI_WATCH_PAGE_NBYTES);
     watch->page = NULL;

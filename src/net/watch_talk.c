@@ -58,17 +58,44 @@ bool tri_watch_head_decode(const unsigned char bytes[TRI_WATCH_HEAD_NBYTES], wat
            head->verdict < TRI_VERDICT_COUNT && head->status < TRI_STATUS_COUNT;
 }
 
+/* Bytes that the connection took now. What is wrong with it is found by reading it. */
+static size_t peer_send(watch_peer *peer)
+{
+    size_t taken = 0;
+
+    if (peer->tls) {
+        (void)tri_tls_write(peer->tls, peer->out, peer->out_nbytes, &taken);
+        return taken;
+    }
+    ssize_t sent = send(peer->fd, peer->out, peer->out_nbytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent > 0 ? (size_t)sent : 0;
+}
+
+/* As recv: bytes, 0: the connection is closed, -1: errno. */
+static ssize_t peer_receive(watch_peer *peer, void *bytes, size_t nbytes)
+{
+    size_t given = 0;
+
+    if (!peer->tls)
+        return recv(peer->fd, bytes, nbytes, MSG_DONTWAIT);
+    if (tri_tls_read(peer->tls, bytes, nbytes, &given) != TRI_OK)
+        return errno ? -1 : 0;
+    if (given > 0)
+        return (ssize_t)given;
+    errno = EAGAIN;
+    return -1;
+}
+
 void tri_watch_flush(watch_peer *peer)
 {
-    ssize_t sent;
+    while (peer->fd >= 0 && peer->out_nbytes > 0) {
+        size_t sent = peer_send(peer);
 
-    if (peer->fd < 0 || peer->out_nbytes == 0)
-        return;
-    sent = send(peer->fd, peer->out, peer->out_nbytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent <= 0)
-        return; /* what is wrong with the connection is found by reading it */
-    peer->out_nbytes -= (size_t)sent;
-    memmove(peer->out, peer->out + sent, peer->out_nbytes);
+        if (sent == 0)
+            return;
+        peer->out_nbytes -= sent;
+        memmove(peer->out, peer->out + sent, peer->out_nbytes);
+    }
 }
 
 void tri_watch_say(watch_peer *peer, const watch_head *head, const void *payload)
@@ -185,7 +212,7 @@ void tri_watch_hear(tri_watch *watch, int from, int64_t now_ns)
     watch_peer *peer = &watch->peers[from];
 
     while (peer->fd >= 0 && !peer->closed) {
-        ssize_t got = recv(peer->fd, peer->in + peer->in_nbytes, sizeof peer->in - peer->in_nbytes, MSG_DONTWAIT);
+        ssize_t got = peer_receive(peer, peer->in + peer->in_nbytes, sizeof peer->in - peer->in_nbytes);
 
         if (got < 0 && errno == EINTR)
             continue;

@@ -118,12 +118,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
 }
 
 /* op, status, key bytes, value bytes, ticket, number; then key and value */
-#define SET    "TRS1\2\0\1\0\1\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0k5"
-#define WAIT   "TRS1\3\0\1\0\0\0\0\0\2\0\0\0\xff\xff\xff\xff\xff\xff\xff\xffk"
-#define ADD    "TRS1\4\0\1\0\0\0\0\0\3\0\0\0\7\0\0\0\0\0\0\0k"
-#define REMOVE "TRS1\5\0\1\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0k"
+#define SET    "TRS2\2\0\1\0\1\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0k5"
+#define WAIT   "TRS2\3\0\1\0\0\0\0\0\2\0\0\0\xff\xff\xff\xff\xff\xff\xff\xffk"
+#define ADD    "TRS2\4\0\1\0\0\0\0\0\3\0\0\0\7\0\0\0\0\0\0\0k"
+#define REMOVE "TRS2\5\0\1\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0k"
 #define PROVE                                                                                                          \
-    "TRS1\1\0\0\0\x40\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0nonce of the client, 32 bytes aan hmac of sha256, that is 32 here"
+    "TRS2\1\0\0\0\x40\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0nonce of the client, 32 bytes aan hmac of sha256, that is 32 here"
 const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_SEED("\1" WAIT SET WAIT ADD WAIT REMOVE ADD REMOVE),
     TRI_FUZZ_SEED("\1" WAIT WAIT "\xff" SET),
@@ -132,5 +132,5 @@ const tri_fuzz_seed tri_fuzz_seeds[] = {
     TRI_FUZZ_REFUSED("\0" PROVE SET),
 };
 const size_t tri_fuzz_seed_count = TRI_COUNT_OF(tri_fuzz_seeds);
-const char *const tri_fuzz_words[] = {"TRS1", "TRS1\2", "TRS1\3", "TRS1\4", "TRS1\5", "9223372036854775807"};
+const char *const tri_fuzz_words[] = {"TRS2", "TRS2\2", "TRS2\3", "TRS2\4", "TRS2\5", "9223372036854775807"};
 const size_t tri_fuzz_word_count = TRI_COUNT_OF(tri_fuzz_words);

@@ -34,6 +34,8 @@ static bool pair_shake(tls_pair *pair)
     return !events[0] && !events[1];
 }
 
+static bool bulk = true;
+
 static bool pair_open(tls_pair *pair, unsigned char first, unsigned char second)
 {
     unsigned char keys[2][TRI_AUTH_NBYTES];
@@ -41,7 +43,7 @@ static bool pair_open(tls_pair *pair, unsigned char first, unsigned char second)
     memset(keys[0], first, TRI_AUTH_NBYTES);
     memset(keys[1], second, TRI_AUTH_NBYTES);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair->fds), 0);
-    assert_int_equal(tri_tls_context_create(&pair->context), TRI_OK);
+    assert_int_equal(tri_tls_context_create(bulk, &pair->context), TRI_OK);
     for (int end = 0; end < 2; end++)
         assert_int_equal(tri_tls_open(pair->context, pair->fds[end], end == 1, keys[end], &pair->ends[end]), TRI_OK);
     return pair_shake(pair);
@@ -58,7 +60,7 @@ static void pair_close(tls_pair *pair)
 }
 
 /* The socket is full again and again: records go in parts. */
-static void every_byte_arrives_though_the_socket_is_full(void **state)
+static void every_byte_arrives(size_t record_nbytes)
 {
     enum { NBYTES = 3000017 };
     unsigned char *out = malloc(NBYTES), *in = calloc(1, NBYTES);
@@ -66,7 +68,6 @@ static void every_byte_arrives_though_the_socket_is_full(void **state)
     bool held = false;
     tls_pair pair;
 
-    (void)state;
     assert_true(pair_open(&pair, 7, 7));
     for (size_t i = 0; i < NBYTES; i++)
         out[i] = (unsigned char)(i * 7 + (i >> 9));
@@ -74,7 +75,7 @@ static void every_byte_arrives_though_the_socket_is_full(void **state)
         do {
             assert_int_equal(tri_tls_write(pair.ends[0], out + sent, NBYTES - sent, &moved), TRI_OK);
             sent += moved;
-            held |= moved > 0 && moved % TRI_TLS_RECORD_NBYTES == TRI_TLS_RECORD_NBYTES - 1;
+            held |= moved > 0 && moved % record_nbytes == record_nbytes - 1;
         } while (moved > 0 && sent < NBYTES);
         /* Not more than 10,000 bytes at a time: records stay in pieces. */
         do {
@@ -89,6 +90,15 @@ static void every_byte_arrives_though_the_socket_is_full(void **state)
     pair_close(&pair);
     free(out);
     free(in);
+}
+
+static void every_byte_arrives_though_the_socket_is_full(void **state)
+{
+    (void)state;
+    every_byte_arrives(TRI_TLS_RECORD_NBYTES);
+    bulk = false;
+    every_byte_arrives(4096);
+    bulk = true;
 }
 
 static void another_key_is_refused(void **state)

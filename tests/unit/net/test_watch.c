@@ -10,6 +10,7 @@
 #include "net/watch_impl.h"
 #include "ranks/spawn.h"
 #include "unit/net/cmocka_all.h"
+#include "unit/net/tap.h"
 
 #define HOGS 8
 
@@ -426,6 +427,95 @@ static void a_late_rank_of_the_same_process_is_not_lost(void **state)
     assert_true(spawn_ranks(&config, late_beat, NULL));
 }
 
+/* ---- somebody between two hosts */
+
+static tri_net *tapped_open(int rank, bool encrypts)
+{
+    tri_net_config config;
+    tri_net *net = NULL;
+
+    tri_options_defaults(&tri_net_options, &config);
+    snprintf(config.host, sizeof config.host, "host-%d", rank);
+    snprintf(config.interface, sizeof config.interface, "127.0.0.1");
+    config.encrypt = encrypts;
+    TRI_ASSERT(tri_net_open(&config, rank, 2, "token", NULL, &net) == TRI_OK);
+    return net;
+}
+
+typedef struct tapped {
+    tri_net *nets[2];
+    tap in; /* of the watch */
+} tapped;
+
+static void second_connect(void *arg)
+{
+    tapped *at = arg;
+    char text[TRI_NET_ADDRESS_NBYTES];
+    const char *own = tri_net_address(at->nets[0]), *watch = strstr(own, "watch_tcp="), *port = strchr(watch, '/') + 1;
+    const char *addresses[2] = {text, tri_net_address(at->nets[1])};
+
+    tap_open(&at->in, atoi(port));
+    snprintf(text, sizeof text, "%.*s%d%s", (int)(port - own), own, at->in.port, port + strspn(port, "0123456789"));
+    TRI_ASSERT(tri_net_connect(at->nets[1], addresses, tri_deadline_after_ms(20000)) == TRI_OK);
+}
+
+static void tapped_connect(tapped *at, bool encrypts)
+{
+    tri_thread *thread;
+
+    for (int r = 0; r < 2; r++)
+        at->nets[r] = tapped_open(r, encrypts);
+    const char *addresses[2] = {tri_net_address(at->nets[0]), tri_net_address(at->nets[1])};
+    assert_int_equal(tri_thread_start(&thread, "second", second_connect, at), TRI_OK);
+    assert_int_equal(tri_net_connect(at->nets[0], addresses, tri_deadline_after_ms(20000)), TRI_OK);
+    tri_thread_join(thread);
+}
+
+static void tapped_close(tapped *at)
+{
+    for (int r = 0; r < 2; r++)
+        tri_net_close(at->nets[r]);
+    tap_close(&at->in);
+}
+
+/* Until the ranks have said more than the handshake. */
+static void beats_await(tapped *at)
+{
+    size_t before = tap_nbytes(&at->in);
+
+    for (int64_t until_ns = tri_deadline_after_ms(20000); tap_nbytes(&at->in) < before + 500;) {
+        assert_true(tri_now_ns() < until_ns);
+        tri_sleep_ns(TRI_NS_PER_MS);
+    }
+}
+
+/* Without encryption both are possible: so this looks at the right place. */
+static void what_watches_say_cannot_be_read_or_forged_where_it_is_encrypted(void **state)
+{
+    (void)state;
+    for (int encrypts = 0; encrypts < 2; encrypts++) {
+        static const char words[] = "a forged cause";
+        const watch_head head = {.kind = WATCH_CAUSE, .status = TRI_EIO, .origin = 1, .subject = -1, .nbytes = 14};
+        unsigned char message[TRI_WATCH_HEAD_NBYTES + 14];
+        tapped at;
+
+        tapped_connect(&at, encrypts);
+        beats_await(&at);
+        assert_int_equal(tap_has(&at.in, "TRIW", 4), !encrypts);
+        assert_false(tri_watch_has_trouble(tri_net_watch(at.nets[0])));
+        tri_watch_head_encode(&head, message);
+        memcpy(message + TRI_WATCH_HEAD_NBYTES, words, 14);
+        assert_int_equal(send(at.in.ends[1], message, sizeof message, MSG_NOSIGNAL), sizeof message);
+        for (int64_t until_ns = tri_deadline_after_ms(20000); !tri_watch_has_trouble(tri_net_watch(at.nets[0]));) {
+            assert_true(tri_now_ns() < until_ns);
+            tri_sleep_ns(TRI_NS_PER_MS);
+        }
+        assert_int_equal(tri_watch_trouble(tri_net_watch(at.nets[0])), encrypts ? TRI_EPEER : TRI_EABORT);
+        assert_int_equal(strstr(tri_last_error(), "forged") == NULL, encrypts);
+        tapped_close(&at);
+    }
+}
+
 /* ---- another host: rank 0 is alone on its own, ranks 1 (another process) and 2 may be neighbours */
 
 static tri_net *far_open(const char *host, int rank)
@@ -627,6 +717,7 @@ int main(void)
         cmocka_unit_test(without_beats_nobody_watches),
         cmocka_unit_test(what_a_rank_tells_ends_the_waits_of_all),
         cmocka_unit_test(a_late_rank_of_the_same_process_is_not_lost),
+        cmocka_unit_test(what_watches_say_cannot_be_read_or_forged_where_it_is_encrypted),
         cmocka_unit_test(a_stopped_rank_of_another_host_is_lost_with_and_without_a_neighbour),
         cmocka_unit_test(a_late_rank_of_another_host_is_excused_by_its_neighbour),
         cmocka_unit_test(beats_carry_notes_and_questions_are_answered),
