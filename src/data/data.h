@@ -37,8 +37,9 @@
     X(INT, context, "256", 1, 1e8, NULL, "tokens: length of a sample")                                                 \
     X(NAME, windows, "shifted", 0, 0, "shifted|fixed|random",                                                          \
       "tokens: samples lie side by side, from another place each epoch, or always from the first token, or anywhere")  \
-    X(PATH, tokenizer, "char", 0, 0, NULL,                                                                             \
-      "tokens: how a text becomes numbers: byte, char, or the path of tokenizer.json or encoder.json")                 \
+    X(PATH, tokenizer, "auto", 0, 0, NULL,                                                                             \
+      "tokens: how a text becomes numbers: byte, char, or the path of tokenizer.json or encoder.json; auto: as "       \
+      "model.from has it, else char")                                                                                  \
     X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
     X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")                                      \
     X(BOOL, synthetic_tokens, "false", 0, 0, NULL,                                                                     \
@@ -47,6 +48,7 @@
       "synthetic: a log of clicks: samples are synthetic_width keys of so many, targets 1 or 0; 0 = not")
 typedef struct tri_data_config {
     TRI_DATA_OPTIONS(TRI_OPTION_FIELD)
+    const char *own_tokenizer; /* path of what `tokenizer: auto` stands for; NULL: char */
 } tri_data_config;
 extern const tri_option_table tri_data_options; /* section "data" */
 

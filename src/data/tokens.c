@@ -206,7 +206,7 @@ tri_status tri_tokens_parse(const tri_data_config *config, bool test, bool split
 static tri_status open_tokenizer(const tri_data_config *config, tri_tokenizer **out)
 {
     *out = NULL;
-    if (strcmp(config->tokenizer, "char") != 0)
+    if (strcmp(config->tokenizer, "char") != 0 && strcmp(config->tokenizer, "auto") != 0)
         return tri_tokenizer_open(config->tokenizer, out);
     const char *slash = strrchr(config->path, '/');
     const bool folder = tri_fs_is_folder(config->path);

@@ -90,11 +90,13 @@ tri_status tri_tokens_open_text(const tri_data_config *config, bool validation, 
 {
     tri_source source;
     *tokenizer = NULL;
+    const char *name = strcmp(config->tokenizer, "auto") != 0 ? config->tokenizer
+                       : config->own_tokenizer != NULL        ? config->own_tokenizer
+                                                              : "char";
     TRI_TRY(tri_source_open(&source, config->path));
-    tri_status status =
-        strcmp(config->tokenizer, "char") == 0
-            ? tri_tokenizer_chars((const void *const[]){source.bytes}, &source.nbytes, 1, false, tokenizer)
-            : tri_tokenizer_open(config->tokenizer, tokenizer);
+    tri_status status = strcmp(name, "char") == 0 ? tri_tokenizer_chars((const void *const[]){source.bytes},
+                                                                        &source.nbytes, 1, false, tokenizer)
+                                                  : tri_tokenizer_open(name, tokenizer);
     if (status == TRI_OK)
         status = encode_text(config, &source, validation, *tokenizer, out);
     if (status != TRI_OK)

@@ -12,21 +12,22 @@
 
 static const char *const tokenizer_files[] = {"tokenizer.json", "encoder.json", "vocab.json"};
 
-static tri_status tokenizer_try(const char *folder, const char *below, tri_tokenizer **out)
+static tri_status tokenizer_try(const char *folder, const char *below, char **out)
 {
-    tri_status status = TRI_ENOTFOUND;
-    for (size_t i = 0; i < TRI_COUNT_OF(tokenizer_files) && status == TRI_ENOTFOUND; i++) {
+    for (size_t i = 0; i < TRI_COUNT_OF(tokenizer_files); i++) {
         char *path = tri_format("%s%s/%s", folder, below, tokenizer_files[i]);
         if (!path)
             return TRI_ENOMEM;
-        if (tri_fs_exists(path))
-            status = tri_tokenizer_open(path, out);
+        if (tri_fs_exists(path)) {
+            *out = path;
+            return TRI_OK;
+        }
         tri_free(path);
     }
-    return status;
+    return TRI_ENOTFOUND;
 }
 
-tri_status tri_text_tokenizer_find(const char *path, tri_tokenizer **out)
+tri_status tri_text_tokenizer_path(const char *path, char **out)
 {
     const char *slash = strrchr(path, '/');
     const bool folder = tri_fs_is_folder(path);
@@ -42,6 +43,15 @@ tri_status tri_text_tokenizer_find(const char *path, tri_tokenizer **out)
                         "%s: no tokenizer: there is no tokenizer.json, encoder.json or vocab.json, nor in "
                         "the run above it",
                         path);
+    return status;
+}
+
+tri_status tri_text_tokenizer_find(const char *path, tri_tokenizer **out)
+{
+    char *found = NULL;
+    TRI_TRY(tri_text_tokenizer_path(path, &found));
+    tri_status status = tri_tokenizer_open(found, out);
+    tri_free(found);
     return status;
 }
 

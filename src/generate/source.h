@@ -30,6 +30,8 @@ typedef struct tri_text_model {
 tri_status tri_text_model_open(const tri_source_setup *setup, tri_text_model *model);
 void tri_text_model_close(tri_text_model *model);
 
+/* Its path; tri_free() it. */
+tri_status tri_text_tokenizer_path(const char *path, char **out);
 /* The tokenizer beside `path`, or in the run above a checkpoint. TRI_ENOTFOUND says where was looked. */
 tri_status tri_text_tokenizer_find(const char *path, tri_tokenizer **out);
 

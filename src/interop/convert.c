@@ -87,11 +87,17 @@ static tri_status copy_companion(const char *from, const char *to, const char *n
     return status;
 }
 
-static tri_status copy_companions(const tri_pretrained *source, const char *folder)
+tri_status tri_companions_copy(const tri_pretrained *source, const char *folder)
 {
-    for (size_t i = 0; i < TRI_COUNT_OF(companions); i++)
-        TRI_TRY(copy_companion(tri_pretrained_folder(source), folder, companions[i]));
-    return TRI_OK;
+    char *manifest = tri_format("%s/%s", tri_pretrained_folder(source), TRI_MANIFEST_FILE);
+    char *run = tri_format("%s/../..", tri_pretrained_folder(source));
+    tri_status status = manifest != NULL && run != NULL ? TRI_OK : TRI_ENOMEM;
+    const char *from = status == TRI_OK && tri_fs_exists(manifest) ? run : tri_pretrained_folder(source);
+    for (size_t i = 0; i < TRI_COUNT_OF(companions) && status == TRI_OK; i++)
+        status = copy_companion(from, folder, companions[i]);
+    tri_free(manifest);
+    tri_free(run);
+    return status;
 }
 
 static tri_status write_all(const tri_pretrained *source, const char *folder, const tri_tensor_view *views, int count,
@@ -106,7 +112,7 @@ static tri_status write_all(const tri_pretrained *source, const char *folder, co
     TRI_TRY(tri_tensor_save_all(folder, views, count, &options, &result->file_count));
     if (tri_pretrained_config(source) != NULL)
         TRI_TRY(write_config(source, folder, dtype_of_config(source, views, count, save)));
-    TRI_TRY(copy_companions(source, folder));
+    TRI_TRY(tri_companions_copy(source, folder));
     return tri_fs_sync(folder);
 }
 

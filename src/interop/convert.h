@@ -16,6 +16,10 @@ typedef struct tri_convert_result {
     uint64_t nbytes; /* of all tensors */
 } tri_convert_result;
 
+/* Copies what came with a model besides config.json and weights, such as its tokenizer, chat template and
+ * generation_config.json; of a checkpoint, what its run has. */
+tri_status tri_companions_copy(const tri_pretrained *source, const char *folder);
+
 /* `folder` must not exist or be empty; it appears whole or not at all. to: "hf", "trireme", or "" for the other one
  * than the source is. save->dtype TRI_DTYPE_COUNT: each tensor keeps its type. save->metadata is ours to set. */
 tri_status tri_model_convert(const tri_pretrained *source, const char *folder, const char *to, tri_tensor_save save,

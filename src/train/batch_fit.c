@@ -82,6 +82,7 @@ tri_status tri_batch_fit(tri_config *config, int ranks)
         return tri_fail(TRI_ECONFIG,
                         "train.batch auto and parallel.layout auto: want one of them, each needs the other");
     tri_dataset *dataset;
+    TRI_TRY(tri_config_tokenizer_find(config, NULL));
     TRI_TRY_IN(tri_dataset_open(&config->data, false, &dataset), "train.batch auto: while counting samples");
     batch_search search = {.config = config,
                            .ranks = ranks,

@@ -209,6 +209,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     TRI_TRY(tri_job_weak_open(job));
     TRI_TRY(tri_job_servers_find(job, setup->servers));
     TRI_TRY(tri_job_model_find(job, setup));
+    TRI_TRY(tri_job_tokenizer_find(job, setup));
     TRI_TRY(layout_find(job, setup));
     TRI_TRY(tri_mesh_open(&job->config.parallel, job->comm, &job->mesh));
     bool parts_open = job->config.parallel.tensor_parts == 0;

@@ -136,6 +136,9 @@ bool tri_config_model_is_open(const tri_config *config);
 tri_status tri_config_model_take(tri_config *config, const char *text, const char *origin);
 /* The same with the text that model.from's config.json gives, if it has one. */
 tri_status tri_config_model_find(tri_config *config);
+/* What data.tokenizer: auto stands for: the tokenizer of the run (a folder of it; NULL: it begins), else that of
+ * model.from; where there is neither, nothing. */
+tri_status tri_config_tokenizer_find(tri_config *config, const char *run);
 /* As YAML below `model:`. */
 tri_status tri_config_model_print(const tri_config *config, tri_string *out);
 

@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "generate/source.h"
 #include "interop/pretrained.h"
 #include "train/config.h"
 
@@ -104,12 +105,29 @@ tri_status tri_config_model_take(tri_config *config, const char *text, const cha
     return TRI_OK;
 }
 
+tri_status tri_config_tokenizer_find(tri_config *config, const char *run)
+{
+    char *path = NULL;
+    if (!config->from || strcmp(config->data.tokenizer, "auto") != 0)
+        return TRI_OK;
+    tri_status status = run ? tri_text_tokenizer_path(run, &path) : TRI_ENOTFOUND;
+    if (status == TRI_ENOTFOUND)
+        status = tri_text_tokenizer_path(config->from, &path);
+    if (status == TRI_ENOTFOUND)
+        return TRI_OK;
+    TRI_TRY(status);
+    config->data.own_tokenizer = tri_arena_strdup(&config->arena, path);
+    tri_free(path);
+    return config->data.own_tokenizer ? TRI_OK : TRI_ENOMEM;
+}
+
 tri_status tri_config_model_find(tri_config *config)
 {
     tri_pretrained *source;
     tri_string text = {0};
     if (!config->from)
         return TRI_OK;
+    TRI_TRY(tri_config_tokenizer_find(config, NULL));
     TRI_TRY_IN(tri_pretrained_open(config->from, &source), "model.from");
     tri_status status = TRI_OK;
     if (tri_pretrained_config(source))

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "generate/source.h"
+#include "interop/convert.h"
 #include "text/tokenizer.h"
 #include "train/job.h"
 #include "train/looks.h"
@@ -352,33 +353,35 @@ static tri_status open_run_folder(tri_job *job)
     return tri_job_used_lead(job);
 }
 
-static tri_status warn_of_tokens(const char *from, const tri_dataset *dataset)
+/* What came with the model that the run begins with is the run's, unless its data have other tokens. */
+static tri_status take_companions(const tri_job *job, const tri_dataset *dataset)
 {
     bool same;
-    TRI_TRY(tokens_compare(from, dataset, &same));
-    if (!same)
-        tri_log(TRI_LOG_WARN,
-                "model.from %s has a tokenizer.json, and the data have other tokens: the same ids mean something else "
-                "(data.tokenizer)",
-                from);
+    TRI_TRY(tokens_compare(job->config.from, dataset, &same));
+    if (same)
+        return job->source ? tri_companions_copy(job->source, job->run_folder) : TRI_OK;
+    tri_log(TRI_LOG_WARN,
+            "model.from %s has a tokenizer.json, and the data have other tokens: the same ids mean something else "
+            "(data.tokenizer)",
+            job->config.from);
     return TRI_OK;
 }
 
 /* What the weights' tokens mean lies beside them: RUN/tokenizer.json. */
 static tri_status save_tokenizer(const tri_job *job, const tri_dataset *dataset)
 {
-    if (job->rank != 0 || !job->run_folder || !dataset->tokenizer)
+    if (job->rank != 0 || !job->run_folder || (!dataset->tokenizer && !job->config.from))
         return TRI_OK;
     char path[1200];
     snprintf(path, sizeof(path), "%s/tokenizer.json", job->run_folder);
     if (job->elastic.number > 1 && tri_fs_exists(path)) /* by an earlier rank 0 */
         return TRI_OK;
+    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
     if (job->step > 0)
         TRI_TRY(check_tokens(job->run_folder, dataset));
-    else if (job->config.from)
-        TRI_TRY(warn_of_tokens(job->config.from, dataset));
-    TRI_TRY_IN(tri_fs_make_folder(job->run_folder), "while making the run folder");
-    return tri_tokenizer_save(dataset->tokenizer, path);
+    if (dataset->tokenizer)
+        TRI_TRY(tri_tokenizer_save(dataset->tokenizer, path));
+    return job->step == 0 && job->config.from ? take_companions(job, dataset) : TRI_OK;
 }
 
 tri_status tri_job_form_run(tri_job *job, tri_dataset *dataset, bool console)

@@ -51,6 +51,23 @@ tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup)
     return status;
 }
 
+tri_status tri_job_tokenizer_find(tri_job *job, const tri_job_setup *setup)
+{
+    tri_string path = {0};
+    tri_config *config = &job->config;
+    if (!config->from || strcmp(config->data.tokenizer, "auto") != 0)
+        return TRI_OK;
+    tri_status status = job->rank == 0 ? tri_config_tokenizer_find(config, setup->resume) : TRI_OK;
+    if (status == TRI_OK && job->rank == 0 && config->data.own_tokenizer)
+        status = tri_string_append(&path, config->data.own_tokenizer);
+    if (status == TRI_OK && job->world > 1)
+        status = tri_job_text_spread(job, &path, ARCHITECTURE_LIMIT, "data.tokenizer: the path");
+    if (status == TRI_OK && path.nbytes > 0)
+        config->data.own_tokenizer = tri_arena_strdup(&config->arena, path.text);
+    tri_string_fini(&path);
+    return status;
+}
+
 /* --- frozen parts --- */
 
 static tri_status patterns_check(const tri_patterns *patterns, const char *key, const tri_tensors *tensors)

@@ -494,6 +494,8 @@ void tri_job_due_close(tri_job *job);
 /* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
  */
 tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
+/* What data.tokenizer: auto stands for, as rank 0 finds it. */
+tri_status tri_job_tokenizer_find(tri_job *job, const tri_job_setup *setup);
 /* Rank 0's text, of at most so many bytes, on all ranks of more than one; the others' is empty. `what` is for a
  * message. */
 tri_status tri_job_text_spread(tri_job *job, tri_string *text, size_t limit, const char *what);
