@@ -193,7 +193,7 @@ typedef struct step_arg {
 static void buffer_step(float momentum, float scale, float *values, const float *sums, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        values[i] = (1.0f - momentum) * values[i] + momentum * (sums[i] * scale);
+        values[i] = optim_average(values[i], sums[i] * scale, momentum, 1.0f - momentum);
 }
 
 static void entry_step(const step_arg *step, int e, int64_t first, int64_t count)

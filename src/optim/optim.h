@@ -4,7 +4,7 @@
  *
  * One row per optimizer (tri_optim_table). State arrays lie over the same table of entries as the parameters. A step is
  * elementwise, so any cut into slices gives the same bits; buffers (running statistics) are entries too and follow
- * their own rule: value = (1 - momentum) value + momentum (sum / shards).
+ * their own rule: value += momentum (sum / shards - value).
  */
 #ifndef TRI_OPTIM_OPTIM_H
 #define TRI_OPTIM_OPTIM_H
@@ -61,7 +61,7 @@ tri_status tri_schedule_plot(const tri_optim_config *config, int64_t shown, int6
 /* Figures of one step, the same for all slices. */
 typedef struct tri_optim_figures {
     int64_t step; /* from 0 */
-    float lr;
+    double lr;
     float grad_scale;   /* multiplies each gradient: clip factor / global weight */
     float buffer_scale; /* multiplies each buffer's sum: 1 / shards; 0: there were none, and buffers stand still */
 } tri_optim_figures;

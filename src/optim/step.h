@@ -16,8 +16,9 @@ typedef struct optim_rates {
     float momentum; /* sgd */
     bool nesterov;  /* sgd */
     float beta1, beta2, epsilon;
-    float step_lr, root_scale; /* adam: lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
-    float beta, l1, l2;        /* ftrl */
+    float one_minus_beta1, one_minus_beta2; /* rounded once, from f64 */
+    float step_lr, root_scale;              /* adam: lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
+    float beta, l1, l2;                     /* ftrl */
 } optim_rates;
 
 typedef struct tri_optim_ops {
@@ -31,6 +32,14 @@ typedef struct tri_optim_ops {
 
 extern const tri_optim_ops tri_optim_sgd, tri_optim_sgd_plain, tri_optim_adam, tri_optim_adamw, tri_optim_adagrad,
     tri_optim_ftrl;
+
+/* A moving average takes in its newest value with weight `fraction`; kept is 1 - fraction. Near 1 the rounding of kept
+ * would shift the average (by 1.7e-4 at beta2 = 0.9999), so that a slow average moves by a fraction of the distance.
+ * Of a fast one that form would cancel the newest value. */
+static inline float optim_average(float average, float newest, float fraction, float kept)
+{
+    return fraction < 0.5f ? average + fraction * (newest - average) : kept * average + fraction * newest;
+}
 
 /* The row of optim.name, its options checked. */
 tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **out);

@@ -61,7 +61,7 @@ tri_status optim_ops_find(const tri_optim_config *config, const tri_optim_ops **
 
 optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_figures *figures, double lr_scale)
 {
-    double taken = (double)(figures->step + 1), lr = (double)figures->lr * lr_scale;
+    double taken = (double)(figures->step + 1), lr = figures->lr * lr_scale;
     return (optim_rates){
         .lr = (float)lr,
         .grad_scale = figures->grad_scale,
@@ -70,6 +70,8 @@ optim_rates optim_rates_make(const tri_optim_config *config, const tri_optim_fig
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
         .epsilon = (float)config->epsilon,
+        .one_minus_beta1 = (float)(1 - config->beta1),
+        .one_minus_beta2 = (float)(1 - config->beta2),
         .step_lr = (float)(lr / (1 - pow(config->beta1, taken))),
         .root_scale = (float)(1 / sqrt(1 - pow(config->beta2, taken))),
         .beta = (float)config->beta,

@@ -178,11 +178,11 @@ TRI_CLONES static void anchor_move(float *anchor, float *momentum, const float *
     }
 }
 
-TRI_CLONES static void mix(float *values, const float *anchor, float own, int64_t count)
+TRI_CLONES static void mix(float *values, const float *anchor, float own, float other, int64_t count)
 {
     TRI_APART
     for (int64_t i = 0; i < count; i++)
-        values[i] = own * values[i] + (1 - own) * anchor[i];
+        values[i] = own * values[i] + other * anchor[i];
 }
 
 /* --- the journey of a fragment --- */
@@ -253,7 +253,7 @@ static void fragment_apply(tri_outer *outer, const fragment *part)
         anchor_move(anchor, outer->momentum + entry->first, part->flight + (entry->first - part->first), lr, factor,
                     entry->count);
         if (config->outer_delay > 0)
-            mix(values, anchor, (float)config->outer_mix, entry->count);
+            mix(values, anchor, (float)config->outer_mix, (float)(1 - config->outer_mix), entry->count);
         else
             memcpy(values, anchor, (size_t)entry->count * sizeof(float));
     }

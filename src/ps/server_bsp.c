@@ -82,7 +82,7 @@ static void block_try(tri_ps_server *server, ps_table *table, ps_block *block)
         return;
     float shards = table->tail_sum[TRI_TAIL_SHARDS];
     tri_optim_figures figures = {.step = block->clock,
-                                 .lr = (float)tri_ps_rate(table, block->clock),
+                                 .lr = tri_ps_rate(table, block->clock),
                                  .grad_scale = table->scale,
                                  .buffer_scale = shards > 0 ? 1.0f / shards : 0};
     size_t count = (size_t)table->spec.cuts[block - table->blocks].count;

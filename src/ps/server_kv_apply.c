@@ -12,9 +12,8 @@
 
 static tri_optim_figures figures_of(const kv_table *table, int64_t step)
 {
-    return (tri_optim_figures){.step = step,
-                               .lr = (float)tri_schedule_rate(&table->spec.optim, step, table->spec.table.steps),
-                               .grad_scale = 1};
+    return (tri_optim_figures){
+        .step = step, .lr = tri_schedule_rate(&table->spec.optim, step, table->spec.table.steps), .grad_scale = 1};
 }
 
 static tri_status rows_merge(kv_table *table, int64_t clock, bool assigns, ps_look look, const uint64_t *keys,

@@ -61,7 +61,7 @@ tri_status tri_ps_ssp_push(const ps_guest *guest, const ps_table *table, ps_bloc
     double rate = tri_ps_rate(table, deals > 0 ? head->clock / deals : head->clock);
     double pushes = (double)(deals > 0 ? deals : table->spec.workers); /* of a step */
     tri_optim_figures figures = {.step = block->clock,
-                                 .lr = (float)(table->spec.ps.scale_lr ? rate / pushes : rate),
+                                 .lr = table->spec.ps.scale_lr ? rate / pushes : rate,
                                  .grad_scale = head->extra > 0 ? (float)(1 / head->extra) : 0,
                                  .buffer_scale = head->part.count > 0 ? 1.0f / (float)head->part.count : 0};
     if (block->seen && block->seen[guest->number])

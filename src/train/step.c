@@ -209,7 +209,7 @@ static void figures_find(tri_job *job)
     job->record.loss = weight != 0 ? (double)tail[TRI_TAIL_LOSS] / (double)weight : NAN;
     job->record.known_loss = weight != 0 ? job->record.loss : job->record.known_loss;
     job->moves = (tri_optim_figures){.step = job->step,
-                                     .lr = (float)job->record.lr,
+                                     .lr = job->record.lr,
                                      .grad_scale = weight != 0 ? 1.0f / weight / scale : 0,
                                      .buffer_scale = tail[TRI_TAIL_SHARDS] > 0 ? 1.0f / tail[TRI_TAIL_SHARDS] : 0};
 }

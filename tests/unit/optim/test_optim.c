@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
+#include "optim/rows.h"
 #include "unit/optim/optim_store.h"
 
 static float values[STORE_COUNT], grads[STORE_COUNT], expected[STORE_COUNT];
@@ -101,6 +103,122 @@ static void three_steps_follow_the_formulas(void **state)
             }
         tri_optim_destroy(optim);
     }
+}
+
+/* One element over many steps in double; state is what the optimizer keeps, in its order. */
+static double reference_step(const tri_optim_config *config, int64_t step, double g, double x, double state[2])
+{
+    const double lr = 0.001, taken = (double)(step + 1);
+    if (strcmp(config->name, "sgd") == 0) {
+        g += config->weight_decay * x;
+        state[0] = config->momentum * state[0] + g;
+        return x - lr * (config->nesterov ? g + config->momentum * state[0] : state[0]);
+    }
+    if (strcmp(config->name, "adagrad") == 0) {
+        state[0] += g * g;
+        return x - lr * g / (sqrt(state[0]) + config->epsilon);
+    }
+    if (strcmp(config->name, "ftrl") == 0) {
+        double before = state[1];
+        state[1] += g * g;
+        state[0] += g - (sqrt(state[1]) - sqrt(before)) / lr * x;
+        return -state[0] / ((config->beta + sqrt(state[1])) / lr);
+    }
+    state[0] = config->beta1 * state[0] + (1 - config->beta1) * g;
+    state[1] = config->beta2 * state[1] + (1 - config->beta2) * g * g;
+    double first = state[0] / (1 - pow(config->beta1, taken)), second = state[1] / (1 - pow(config->beta2, taken));
+    return x - lr * config->weight_decay * x - lr * first / (sqrt(second) + config->epsilon);
+}
+
+/* Compares at step 1, where a constant that is off shows in the bias correction, and at 40,000, where the averages are
+ * stationary and it shows in their mean. */
+static void long_runs_follow_a_reference_in_double(void **state)
+{
+    (void)state;
+    const char *const cases[][9] = {
+        {"name", "sgd", "momentum", "0.999", NULL},
+        {"name", "sgd", "nesterov", "true", "weight_decay", "0.1", NULL},
+        {"name", "adam", "beta2", "0.9999", NULL},
+        {"name", "adam", "beta1", "0.9999", "beta2", "0.99999", NULL},
+        {"name", "adam", "beta1", "0", "beta2", "0.3", NULL},
+        {"name", "adamw", "beta2", "0.9999", "weight_decay", "0.1", NULL},
+        {"name", "adagrad", NULL},
+        {"name", "ftrl", NULL},
+    };
+    for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
+        tri_optim_config config = config_of(cases[c]);
+        tri_optim_rows rows;
+        assert_int_equal(tri_optim_rows_init(&rows, &config), TRI_OK);
+        float x = 0.015625f, first = 0, second = 0, *pieces[] = {&first, &second};
+        double want = 0.015625, path = 0, kept[2] = {0};
+        tri_rng rng = {7, c};
+        for (int64_t step = 0; step < 40000; step++) {
+            float g = tri_rng_uniform(rng, (uint64_t)step) - 0.4f;
+            tri_optim_rows_begin(&rows, &(tri_optim_figures){step, 0.001, 1.0f, 1.0f});
+            tri_optim_rows_step(&rows, &x, &g, pieces, 1);
+            double before = want;
+            want = reference_step(&config, step, (double)g, before, kept);
+            path += fabs(want - before);
+            if (step != 0 && step != 99 && step != 39999)
+                continue;
+            for (int s = 0; s < rows.states; s++)
+                if (fabs((double)*pieces[s] - kept[s]) > 2e-5 * fabs(kept[s]))
+                    fail_msg("case %zu step %lld state %d: want %.9g, got %.9g", c, (long long)step, s, kept[s],
+                             (double)*pieces[s]);
+            if (fabs((double)x - want) > 2e-5 * path + 1e-7 * fabs(want))
+                fail_msg("case %zu step %lld: want %.9g, got %.9g", c, (long long)step, want, (double)x);
+        }
+    }
+}
+
+/* 1 - lr * decay in f32 has steps of 6e-8: a decay of 1e-6 would be 1.4 % off. */
+static void small_decoupled_decay_is_not_rounded(void **state)
+{
+    (void)state;
+    enum { COUNT = 1024 };
+    const char *const settings[] = {"name", "adamw", "weight_decay", "0.01", NULL};
+    tri_optim_config config = config_of(settings);
+    tri_optim_rows rows;
+    static float x[COUNT], g[COUNT], first[COUNT], second[COUNT];
+    float *pieces[] = {first, second};
+    assert_int_equal(tri_optim_rows_init(&rows, &config), TRI_OK);
+    double lost = 0;
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 1 + (float)i / COUNT;
+    tri_optim_rows_begin(&rows, &(tri_optim_figures){0, 1e-4, 1.0f, 1.0f});
+    tri_optim_rows_step(&rows, x, g, pieces, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        lost += 1 - (double)x[i] / (1 + (double)i / COUNT);
+    assert_true(fabs(lost / COUNT / 1e-6 - 1) < 2e-3);
+}
+
+static void slow_running_statistics_follow_a_reference_in_double(void **state)
+{
+    (void)state;
+    tri_param entry = {.name = "norm.variance", .count = 1, .buffer = true, .momentum = 1e-4f};
+    tri_params one = {.names = store_names,
+                      .model_count = 1,
+                      .entries = &entry,
+                      .entry_count = 1,
+                      .count = 1,
+                      .block_count = 1,
+                      .device = &tri_device_cpu};
+    const char *const none[] = {NULL};
+    tri_optim_config config = config_of(none);
+    tri_optim *optim;
+    assert_int_equal(tri_optim_create(&config, &one, 1, &optim), TRI_OK);
+    float average = 1;
+    double want = 1;
+    tri_rng rng = {7, 0};
+    for (int64_t step = 0; step < 60000; step++) {
+        float sum = 2 * tri_rng_uniform(rng, (uint64_t)step);
+        tri_optim_step(optim, &(tri_optim_figures){step, 0.1, 1.0f, 0.5f}, &average, &sum, 0, 1);
+        want += 1e-4 * ((double)sum / 2 - want);
+    }
+    if (fabs((double)average - want) > 2e-5 * want)
+        fail_msg("want %.9g, got %.9g", want, (double)average);
+    assert_true(optim_average(1.0f, 1e-9f, 1.0f, 0.0f) == 1e-9f); /* a fraction of 1: the newest alone, exactly */
+    tri_optim_destroy(optim);
 }
 
 static void running_statistics_take_in_the_mean_over_shards(void **state)
@@ -365,6 +483,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(three_steps_follow_the_formulas),
+        cmocka_unit_test(long_runs_follow_a_reference_in_double),
+        cmocka_unit_test(small_decoupled_decay_is_not_rounded),
+        cmocka_unit_test(slow_running_statistics_follow_a_reference_in_double),
         cmocka_unit_test(running_statistics_take_in_the_mean_over_shards),
         cmocka_unit_test(slices_and_threads_change_no_bit_and_gaps_stay_zero),
         cmocka_unit_test(adagrad_gives_the_figures_of_pytorch),
