@@ -76,7 +76,7 @@ static bool place_read(int fd, place *found)
 static bool place_lives(const attendant *here, const place *found)
 {
     return strcmp(found->boot, here->boot) == 0 && found->start_time > 0 &&
-           tri_launch_began(found->pid) == found->start_time;
+           tri_launch_began(found->pid) == found->start_time && tri_launch_is_of_job(found->pid, found->job);
 }
 
 /* What is left here of a job whose launcher is gone would go on beside this one, in the same folder. */
@@ -87,11 +87,15 @@ static void others_end(const attendant *here)
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         const char *dot = strrchr(entry->d_name, '.');
         place found;
-        int fd = dot && strcmp(dot, ".place") == 0 ? openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC) : -1;
+        int fd = dot && strcmp(dot, ".place") == 0
+                     ? openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+                     : -1;
 
         if (fd < 0)
             continue;
-        if (place_read(fd, &found) && strcmp(found.job, here->job) != 0 && place_lives(here, &found)) {
+        if (tri_journal_file_check(fd, entry->d_name, 022) != TRI_OK)
+            tri_log(TRI_LOG_WARN, "not believed: %s", tri_last_error());
+        else if (place_read(fd, &found) && strcmp(found.job, here->job) != 0 && place_lives(here, &found)) {
             tri_log(TRI_LOG_WARN, "process %d is of an earlier job in %s, whose launcher was killed: it is ended",
                     found.pid, here->setup->folder);
             kill(-found.pid, SIGKILL);
@@ -173,10 +177,12 @@ static tri_status rank_open(attendant *here)
 
     TRI_TRY(tri_fs_make_folder(here->setup->folder));
     snprintf(path, sizeof path, "%.1300s/rank-%d.place", here->setup->folder, here->rank.rank);
-    here->place_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    here->place_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (here->place_fd < 0 || flock(here->place_fd, LOCK_EX) != 0)
         return tri_fail(TRI_EIO, "%s: cannot open: %s", path, strerror(errno));
-    tri_status status = rank_take(here);
+    tri_status status = tri_journal_file_check(here->place_fd, path, 022);
+    if (status == TRI_OK)
+        status = rank_take(here);
     flock(here->place_fd, LOCK_UN);
     return status;
 }

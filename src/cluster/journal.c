@@ -117,10 +117,12 @@ static tri_status table_read(tri_journal *journal, table *all)
 {
     size_t limit, nbytes;
     uint32_t words[3];
-    char key[4097];
+    char key[4097], path[40];
 
     *all = (table){.offsets = {.each = sizeof(int64_t)}};
-    TRI_TRY(tri_fs_read(journal->path, 0, &all->text, &limit));
+    /* The file that was looked at, whatever is under its path by now. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", journal->fd);
+    TRI_TRY_IN(tri_fs_read(path, 0, &all->text, &limit), "%s", journal->path);
     all->nbytes = HEAD_NBYTES;
     if (limit < HEAD_NBYTES || memcmp(all->text, journal->head, HEAD_NBYTES) != 0)
         return TRI_OK; /* empty, or of before the machine was started again */
@@ -209,7 +211,9 @@ static tri_status file_replace(tri_journal *journal, const tri_string *records)
     tri_status status = path ? TRI_OK : TRI_ENOMEM;
     int fd = -1;
 
-    if (status == TRI_OK && ((fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600)) < 0 ||
+    if (path)
+        unlink(path); /* of a launcher that was killed, or somebody else's */
+    if (status == TRI_OK && ((fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600)) < 0 ||
                              flock(fd, LOCK_EX | LOCK_NB) != 0))
         status = failed(journal, "make it anew");
     if (status == TRI_OK)
@@ -328,6 +332,21 @@ tri_status tri_journal_clear(tri_journal *journal)
 
 /* --- opening --- */
 
+tri_status tri_journal_file_check(int fd, const char *path, unsigned forbidden)
+{
+    struct stat info;
+
+    if (fstat(fd, &info) != 0)
+        return tri_fail(TRI_EIO, "%s: cannot look at it: %s", path, strerror(errno));
+    if (info.st_uid != geteuid() || (info.st_mode & forbidden) != 0)
+        return tri_fail(TRI_ECONFIG,
+                        "%s: want a file of user %ld that others cannot %s, got one of user %ld, mode %04o (remove it, "
+                        "if nobody needs it)",
+                        path, (long)geteuid(), forbidden & 044 ? "read or write" : "write", (long)info.st_uid,
+                        (unsigned)info.st_mode & 07777);
+    return TRI_OK;
+}
+
 static tri_status lock(tri_journal *journal)
 {
     for (;;) {
@@ -341,7 +360,7 @@ static tri_status lock(tri_journal *journal)
                                                    journal->path)
                                         : failed(journal, "lock");
         if (is_there(journal->fd, journal->path))
-            return TRI_OK;
+            return tri_journal_file_check(journal->fd, journal->path, 077);
         close(journal->fd);
     }
 }

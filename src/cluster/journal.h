@@ -14,8 +14,11 @@
 
 typedef struct tri_journal tri_journal;
 
+/* Whether nobody but this user can have written an open file; TRI_ECONFIG names its owner and its mode. forbidden:
+ * bits of the mode, such as 022. */
+tri_status tri_journal_file_check(int fd, const char *path, unsigned forbidden);
 /* Makes the file (mode 0600: it holds the job's token) where there is none. TRI_ECONFIG while another process has it
- * open. */
+ * open, and of a file of another user, or that others can read or write. */
 tri_status tri_journal_open(const char *path, tri_journal **out);
 /* bytes NULL: the key goes. Calls of several threads queue. A journal that cannot be written any more is emptied, so
  * that nobody goes on by a part of it, and says so once. */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,9 +23,13 @@
 #include "base/log.h"
 #include "base/task.h"
 #include "cluster/launch_impl.h"
+#include "net/auth.h"
 
 #define KEY            48
 #define COMMAND_NBYTES (1u << 20)
+#define ENVIRON_NBYTES (8u << 20)
+#define EXEC_LOOKS     10 /* until a child that was forked runs its program */
+#define EXEC_NS        (10 * TRI_NS_PER_MS)
 
 /* --- processes --- */
 
@@ -33,6 +38,41 @@ uint64_t tri_launch_began(pid_t pid)
     tri_task task;
 
     return tri_task_look(pid, 0, &task) && !tri_task_has_ended(&task) ? task.start_ticks : 0;
+}
+
+/* The token of a process's environment; false: it has none, or it may not be seen. */
+static bool token_find(pid_t pid, char token[65])
+{
+    static const char name[] = "TRIREME_TOKEN=";
+    char path[48], *text;
+    size_t nbytes;
+    bool found = false;
+
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    if (tri_fs_read(path, ENVIRON_NBYTES, &text, &nbytes) != TRI_OK)
+        return false;
+    for (size_t at = 0; at < nbytes && !found; at += strlen(text + at) + 1) {
+        found = strncmp(text + at, name, sizeof name - 1) == 0;
+        if (found)
+            snprintf(token, 65, "%s", text + at + sizeof name - 1);
+    }
+    tri_free(text);
+    return found;
+}
+
+bool tri_launch_is_of_job(pid_t pid, const char *id)
+{
+    char token[65], own[TRI_AUTH_JOB_NBYTES];
+
+    for (int i = 0; i < EXEC_LOOKS; i++) {
+        if (i > 0)
+            tri_sleep_ns(EXEC_NS);
+        if (tri_launch_began(pid) == 0)
+            return false;
+        if (token_find(pid, token) && tri_auth_job_id(token, own) == TRI_OK && strcmp(own, id) == 0)
+            return true;
+    }
+    return false;
 }
 
 tri_status tri_launch_process_note(void *journal, const launch_rank *rank)
@@ -86,7 +126,10 @@ void tri_launch_exit_note(const char *log_folder, int rank, int starts, int exit
 
     exit_path(path, log_folder, rank);
     int nbytes = snprintf(text, sizeof text, "%d %d\n", starts, exit_code);
-    if (tri_fs_write_swap(path, text, (size_t)nbytes) != TRI_OK)
+    mode_t mask = umask(022); /* a file that others may write is not believed */
+    tri_status status = tri_fs_write_swap(path, text, (size_t)nbytes);
+    umask(mask);
+    if (status != TRI_OK)
         tri_log(TRI_LOG_WARN,
                 "a launcher that was not there from the beginning will not know how this process ended: %s",
                 tri_last_error());
@@ -107,7 +150,13 @@ int tri_launch_exit_read(const char *log_folder, int rank, int starts)
     int found, code;
 
     exit_path(path, log_folder, rank);
-    if (tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool own = fd >= 0 && tri_journal_file_check(fd, path, 022) == TRI_OK;
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 && !own)
+        tri_log(TRI_LOG_WARN, "how a process ended is not believed: %s", tri_last_error());
+    if (!own || tri_fs_read(path, 4096, &text, &nbytes) != TRI_OK)
         return -1;
     bool good = sscanf(text, "%d %d", &found, &code) == 2 && found == starts && code >= 0 && code < 256;
     tri_free(text);
@@ -197,11 +246,22 @@ static tri_status job_take(void *arg, const char *key, const char *bytes, size_t
     return TRI_OK;
 }
 
+/* A process with the number that was noted, which began then and has this job's token: not one that came later, nor one
+ * that somebody else has written into the file. */
+static bool lives(const launch_rank *rank, const char *id)
+{
+    return rank->start_time > 0 && tri_launch_began(rank->pid) == rank->start_time &&
+           tri_launch_is_of_job(rank->pid, id);
+}
+
 /* Whether somebody lives, or all have said how they ended: else there is nothing to go on with. */
 static bool is_worth_it(launch *job)
 {
-    bool lives = false, told = true;
+    bool any = false, told = true;
+    char id[TRI_AUTH_JOB_NBYTES];
 
+    if (!job->attached || tri_auth_job_id(job->token, id) != TRI_OK)
+        return false;
     for (int r = 0; r < job->world; r++) {
         launch_rank *rank = &job->ranks[r];
 
@@ -209,11 +269,11 @@ static bool is_worth_it(launch *job)
         if (!rank->adopted)
             continue;
         /* Those of other hosts are asked when they are taken on. */
-        bool here = rank->far.is || (rank->start_time > 0 && tri_launch_began(rank->pid) == rank->start_time);
-        lives = lives || here;
+        bool here = rank->far.is || lives(rank, id);
+        any = any || here;
         told = told && (here || tri_launch_exit_read(job->log_folder, rank->rank, rank->starts - 1) >= 0);
     }
-    return job->attached && (lives || told);
+    return any || told;
 }
 
 static tri_status begin_anew(launch *job)
@@ -285,7 +345,10 @@ static bool has_ended(int pidfd)
 
 tri_status tri_launch_adopt(launch *job)
 {
+    char id[TRI_AUTH_JOB_NBYTES];
     int here = 0;
+
+    TRI_TRY(tri_auth_job_id(job->token, id));
 
     for (int r = 0; r < job->world; r++) {
         launch_rank *rank = &job->ranks[r];
@@ -303,7 +366,7 @@ tri_status tri_launch_adopt(launch *job)
         rank->group = rank->pid;
         rank->pidfd = (int)syscall(SYS_pidfd_open, rank->pid, 0);
         /* Looked at after it is held: this number is nobody else's now. */
-        rank->left = tri_launch_began(rank->pid) != rank->start_time || (rank->pidfd >= 0 && has_ended(rank->pidfd));
+        rank->left = !lives(rank, id) || (rank->pidfd >= 0 && has_ended(rank->pidfd));
         if (rank->left && rank->pidfd >= 0) {
             close(rank->pidfd);
             rank->pidfd = -1;

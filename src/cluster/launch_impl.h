@@ -274,6 +274,9 @@ void tri_launch_seen_note(tri_journal *journal, launch_rank *rank);
 int tri_launch_exit_read(const char *log_folder, int rank, int starts);
 /* What a process of an earlier job has left there, before one of this job is started. */
 tri_status tri_launch_exit_forget(const char *log_folder, int rank);
+/* Whether a process was started with a token of this job (tri_auth_job_id): it has it in its environment. One that was
+ * forked a moment ago has it soon, and is waited for. */
+bool tri_launch_is_of_job(pid_t pid, const char *id);
 /* When a process began, in ticks since the machine did; 0: there is none, or it has ended. */
 uint64_t tri_launch_began(pid_t pid);
 

@@ -69,7 +69,7 @@ static void rank_signal(launch_rank *rank, int number, const char *name)
         tri_launch_far_signal(rank, name);
         return;
     }
-    if (rank->pid == 0)
+    if (rank->pid == 0 || (rank->adopted && rank->left)) /* its number may be another process's */
         return;
     if (!rank->host)
         tri_launch_signal(rank->pid, number);

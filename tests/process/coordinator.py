@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -224,6 +225,57 @@ class Coordinator(Elastic):
             self.assertEqual(run.end(), 2, run.text())
             self.assertIn("TRIREME_TOKEN: want no blanks and no control characters", run.text())
             self.assertNotIn("cret", run.text())
+
+    def victim(self):
+        """A process of this user that has nothing to do with any run."""
+        process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        start = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+        return process, f"{process.pid} {start}"
+
+    def test_a_journal_that_names_a_process_of_somebody_else_does_not_reach_it(self):
+        process, place = self.victim()
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        journal = self.path / "forged" / "launcher.journal"
+        journal.parent.mkdir()
+        records = {"command": "trireme\0", "folder": str(self.path), "hosts": "", "store": "",
+                   "job": f"{'0' * 64} 0 0 2 0 2", "process/0": f"0 {place}", "process/1": f"0 {place}"}
+        text = b"TRIJ0001" + boot.encode()
+        for key, value in records.items():
+            body = struct.pack("<II", len(key), len(value)) + key.encode() + value.encode()
+            text += body[:8] + struct.pack("<I", crc32c(body)) + body[8:]
+        for mode, code, says in ((0o666, 2, "want a file of user"), (0o644, 2, "that others cannot read or write"),
+                                 (0o600, 0, "none of its workers is left: it begins anew")):
+            journal.write_bytes(text)
+            journal.chmod(mode)
+            run = self.start("forged", "-n", "2", "--elastic", "1:8", "train.steps=20")
+            self.assertEqual(run.end(), code, run.text())
+            self.assertIn(says, run.text())
+            self.assertIsNone(process.poll(), "a process of somebody else was killed")
+
+    def test_a_place_that_names_a_process_of_somebody_else_does_not_reach_it(self):
+        process, place = self.victim()
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        words = (*self.hosts(), "train.steps=20")
+        log = self.path / "forged" / "log"
+        log.mkdir(parents=True)
+        for name, mode in (("rank-7.place", 0o600), ("rank-8.place", 0o666)):
+            (log / name).write_text(f"{'0' * 32} {boot} 0 {place}\n")
+            (log / name).chmod(mode)
+        run = self.start("forged", *words)
+        self.assertEqual(run.end(), 0, run.text())
+        self.assertIn("not believed: rank-8.place: want a file of user", run.text())
+        self.assertIsNone(process.poll(), "a process of somebody else was killed")
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
 
 
 if __name__ == "__main__":

@@ -12,13 +12,16 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/fs.h"
 #include "cluster/journal.h"
+#include "cluster/launch_impl.h"
 #include "cluster/store.h"
+#include "net/auth.h"
 
 static char folder[] = "/tmp/trireme-journal-XXXXXX", path[64];
 
@@ -190,6 +193,78 @@ static void what_cannot_be_written_is_not_gone_on_with(void **state)
     }
 }
 
+static void a_file_of_others_or_for_others_is_not_believed(void **state)
+{
+    static const mode_t modes[] = {0666, 0644, 0640, 0620, 0602};
+    tri_journal *journal = opened();
+    struct stat info;
+    char beside[80];
+
+    (void)state;
+    tri_journal_put(journal, "a", "1", 1);
+    tri_journal_close(journal, false);
+    for (size_t i = 0; i < TRI_COUNT_OF(modes); i++) {
+        assert_int_equal(chmod(path, modes[i]), 0);
+        assert_int_equal(tri_journal_open(path, &journal), TRI_ECONFIG);
+        assert_non_null(strstr(tri_last_error(), "that others cannot read or write, got one of user"));
+    }
+    assert_int_equal(chmod(path, 0600), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, 12345, 12345), 0);
+        assert_int_equal(tri_journal_open(path, &journal), TRI_ECONFIG);
+        assert_non_null(strstr(tri_last_error(), "of user 12345, mode 0600"));
+        assert_int_equal(chown(path, 0, 0), 0);
+    }
+    journal = opened();
+    holds(journal, "a=1;");
+    tri_journal_close(journal, false);
+    /* A file that somebody has put where the journal is written anew does not become the journal. */
+    snprintf(beside, sizeof beside, "%s.new", path);
+    int fd = open(beside, O_RDWR | O_CREAT, 0666);
+    assert_int_equal(fchmod(fd, 0666), 0);
+    journal = opened();
+    char *big = tri_alloc_zero(1, 100000);
+    for (int i = 0; i < 100; i++)
+        tri_journal_put(journal, "a", big, 100000);
+    assert_int_equal(fstat(fd, &info), 0);
+    assert_int_equal(info.st_size, 0);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    close(fd);
+    tri_free(big);
+    tri_journal_close(journal, true);
+}
+
+/* Of a process that runs a program with this token in its environment, "": without one; stopped by kill(). */
+static pid_t sleeper(const char *token)
+{
+    char text[96], *const environment[] = {text, NULL};
+
+    snprintf(text, sizeof text, "TRIREME_TOKEN=%s", token);
+    pid_t pid = fork();
+    if (pid == 0) {
+        execle("/bin/sleep", "sleep", "1000", NULL, token[0] ? environment : environment + 1);
+        _exit(1);
+    }
+    return pid;
+}
+
+static void a_process_is_of_the_job_whose_token_it_has(void **state)
+{
+    static const char token[] = "0123456789abcdef0123456789abcdef";
+    char id[TRI_AUTH_JOB_NBYTES];
+    pid_t pids[] = {sleeper(token), sleeper("0123456789abcdef0123456789abcdeF"), sleeper("")};
+
+    (void)state;
+    assert_int_equal(tri_auth_job_id(token, id), TRI_OK);
+    for (size_t i = 0; i < TRI_COUNT_OF(pids); i++) {
+        assert_int_equal(tri_launch_is_of_job(pids[i], id), i == 0);
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], NULL, 0);
+        assert_false(tri_launch_is_of_job(pids[i], id));
+    }
+}
+
 /* Files may grow to so many bytes: what a full disk is like. */
 static void limit_files(rlim_t nbytes)
 {
@@ -311,6 +386,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_of_before_the_machine_started_is_empty, begin, end),
         cmocka_unit_test_setup_teardown(it_is_written_anew_before_it_grows_without_end, begin, end),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_is_not_gone_on_with, begin, end),
+        cmocka_unit_test_setup_teardown(a_file_of_others_or_for_others_is_not_believed, begin, end),
+        cmocka_unit_test(a_process_is_of_the_job_whose_token_it_has),
         cmocka_unit_test_setup_teardown(a_disk_that_is_full_for_a_while_leaves_nothing_out, begin, end),
         cmocka_unit_test_setup_teardown(a_server_in_its_place_lets_nothing_be_claimed_twice, begin, end),
         cmocka_unit_test_setup_teardown(patience_ends, begin, end),
