@@ -127,9 +127,13 @@ static void ranks_meet_through_a_table_of_somebody_else(void **state)
 {
     (void)state;
     for (int world = 1; world <= 4; world++) {
-        table t = {.deaf = world == 2, .tcp = world == 4};
-        if (t.tcp)
+        table t = {.deaf = world == 2, .tcp = world >= 3};
+        if (world == 4)
             setenv("TRIREME_COMM", "comm.transport=tcp", 1);
+        if (world == 3) { /* who reads the table does not know what links are made by */
+            setenv("TRIREME_COMM", "comm.transport=tcp comm.encrypt=on comm.require_token=on", 1);
+            setenv("TRIREME_TOKEN", "0123456789abcdef", 1);
+        }
         tri_mutex_init(&t.mutex);
         spawn_config config = {.kind = SPAWN_AUTO, .world = world};
         bool held = spawn_ranks(&config, meets_through_a_table, &t);
@@ -139,6 +143,7 @@ static void ranks_meet_through_a_table_of_somebody_else(void **state)
         }
         tri_mutex_fini(&t.mutex);
         unsetenv("TRIREME_COMM");
+        unsetenv("TRIREME_TOKEN");
         assert_true(held);
     }
     tri_meeting meeting = {.set = table_set, .wait = table_wait};
@@ -146,6 +151,17 @@ static void ranks_meet_through_a_table_of_somebody_else(void **state)
     assert_int_equal(tri_comm_join_by(&meeting, 2, 2, 1, &comm), TRI_EINVAL);
     assert_string_equal(tri_last_error(), "join: want a rank below the number of ranks, got rank 2 of 2");
     assert_int_equal(tri_comm_join_by(&meeting, 0, 1, -1, &comm), TRI_EINVAL);
+    setenv("TRIREME_COMM", "comm.encrypt=on", 1);
+    assert_int_equal(tri_comm_join_by(&meeting, 0, 2, 1, &comm), TRI_ECONFIG);
+    assert_string_equal(tri_last_error(),
+                        "comm.encrypt = on: want a secret token for the job (TRIREME_TOKEN), found none "
+                        "(started by another library)");
+    setenv("TRIREME_TOKEN", "0123456789abcdef", 1);
+    setenv("TRIREME_COMM", "comm.encrypt=on comm.engine=mpi", 1);
+    assert_int_equal(tri_comm_join_by(&meeting, 0, 2, 1, &comm), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "want comm.engine = host, got mpi"));
+    unsetenv("TRIREME_COMM");
+    unsetenv("TRIREME_TOKEN");
 }
 
 static void a_process_started_by_nobody_is_one_rank(void **state)
