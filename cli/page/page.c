@@ -165,7 +165,7 @@ static tri_status library_read(const char *name, tri_string *out)
     return status;
 }
 
-static tri_status start(tri_page_server *server, const char *address, const char *token, char **folders, int count)
+static tri_status start(tri_page_server *server, const tri_page_place *at, const char *token, char **folders, int count)
 {
     tri_page *page = &server->page;
     TRI_TRY(library_read("dygraph.min.js", &page->dygraph_js));
@@ -174,24 +174,26 @@ static tri_status start(tri_page_server *server, const char *address, const char
         page->count++;
         TRI_TRY(tri_page_run_open(folders[i], &page->runs[i]));
     }
-    TRI_TRY(tri_http_open(&(tri_http_setup){.address = address,
+    TRI_TRY(tri_http_open(&(tri_http_setup){.address = at->address,
                                             .pages = tri_page_pages,
                                             .arg = server,
                                             .for_people = true,
                                             .token = token,
+                                            .names = at->names,
+                                            .tls_cert = at->tls_cert,
+                                            .tls_key = at->tls_key,
                                             .turn = turn},
                           &server->http));
     return tri_thread_start(&server->reader, "page", read_on, page);
 }
 
-tri_status tri_page_serve(const char *address, const char *token, char **folders, int count, char url[256],
-                          tri_page_server **out)
+tri_status tri_page_serve(const tri_page_place *at, char **folders, int count, char url[256], tri_page_server **out)
 {
     char made[33];
     if (count < 1 || count > TRI_PAGE_RUNS)
         return tri_fail(TRI_ECONFIG, "want the folders of 1 to %d runs, found %d", TRI_PAGE_RUNS, count);
     token_make(made);
-    token = token ? token : made;
+    const char *token = at->token ? at->token : made;
     TRI_TRY(token_check(token));
     tri_page_server *server = tri_alloc_zero(1, sizeof(*server));
     tri_page_run *runs = tri_alloc_zero((size_t)count, sizeof(*runs));
@@ -203,12 +205,13 @@ tri_status tri_page_serve(const char *address, const char *token, char **folders
     server->page.runs = runs;
     tri_mutex_init(&server->page.mutex);
     tri_cond_init(&server->page.answered);
-    tri_status status = start(server, address, token, folders, count);
+    tri_status status = start(server, at, token, folders, count);
     if (status != TRI_OK) {
         tri_page_close(server);
         return status;
     }
-    snprintf(url, 256, "http://%s/%s%s", tri_http_address(server->http), token[0] ? "?token=" : "", token);
+    snprintf(url, 256, "%s://%s/%s%s", tri_http_scheme(server->http), tri_http_address(server->http),
+             token[0] ? "?token=" : "", token);
     *out = server;
     return TRI_OK;
 }
@@ -236,13 +239,17 @@ void tri_page_close(tri_page_server *server)
 /* --- the command --- */
 
 static struct {
-    const char *address, *token, *no_token;
+    const char *address, *token, *no_token, *names, *cert, *key;
 } given;
 static const tri_flag flags[] = {
     {"--address", "ADDRESS",
      "where to serve, such as 9200 (loopback) or 0.0.0.0:9200 (default: any free port, loopback)", &given.address},
     {"--token", "WORD", "what readers have to know (default: a new one each time)", &given.token},
     {"--no-token", NULL, "whoever reaches the address may read", &given.no_token},
+    {"--names", "NAME,...", "names by which readers may ask, beside numbers, localhost and this machine's",
+     &given.names},
+    {"--tls-cert", "FILE", "certificates (PEM): serve by https; requires --tls-key", &given.cert},
+    {"--tls-key", "FILE", "their key (PEM)", &given.key},
 };
 
 static tri_status run(int count, char **argv)
@@ -254,8 +261,12 @@ static tri_status run(int count, char **argv)
     if (given.token && !given.token[0])
         return tri_fail(TRI_ECONFIG, "--token wants 8 to 64 letters, digits, - or _, found none (--no-token: none)");
     tri_stop_catch();
-    TRI_TRY(tri_page_serve(given.address ? given.address : "0", given.no_token ? "" : given.token, argv, count, url,
-                           &server));
+    const tri_page_place at = {.address = given.address ? given.address : "0",
+                               .token = given.no_token ? "" : given.token,
+                               .names = given.names,
+                               .tls_cert = given.cert,
+                               .tls_key = given.key};
+    TRI_TRY(tri_page_serve(&at, argv, count, url, &server));
     printf("%s\n", url);
     tri_status status = fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_EIO, "standard output: cannot be written");
     while (status == TRI_OK && !tri_stop_signal())

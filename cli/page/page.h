@@ -92,11 +92,14 @@ tri_status tri_page_tell(tri_page *page, tri_string *out);
 /* sweep.c: trials of a sweep's folder, from its database. */
 tri_status tri_page_trials(const tri_page_run *run, tri_string *out);
 
-/* page.c: serves runs, on two threads of its own; `token` "" for none, NULL for a new one. The address people open goes
- * to `url`. */
+/* page.c: serves runs, on two threads of its own; the address people open goes to `url`. */
 typedef struct tri_page_server tri_page_server;
-tri_status tri_page_serve(const char *address, const char *token, char **folders, int count, char url[256],
-                          tri_page_server **out);
+typedef struct tri_page_place {
+    const char *address;
+    const char *token;                      /* "" for none, NULL for a new one */
+    const char *names, *tls_cert, *tls_key; /* as in http.h */
+} tri_page_place;
+tri_status tri_page_serve(const tri_page_place *at, char **folders, int count, char url[256], tri_page_server **out);
 /* NULL does nothing. */
 void tri_page_close(tri_page_server *server);
 

@@ -28,11 +28,15 @@ void tri_train_journal_path(const char *folder, bool joins, char path[1300])
     snprintf(path, 1300, "%.1200s/launcher%s%s.journal", folder, joins ? "-" : "", joins ? host : "");
 }
 
-tri_status tri_train_page_serve(const tri_train_words *words, tri_page_server **out)
+tri_status tri_train_page_serve(const tri_train_words *words, const tri_monitor_config *monitor, tri_page_server **out)
 {
+    const tri_page_place at = {.address = words->page,
+                               .names = monitor->http_names,
+                               .tls_cert = monitor->tls_cert,
+                               .tls_key = monitor->tls_key};
     char url[256], *folders[] = {(char *)(uintptr_t)words->folder};
     TRI_TRY_IN(tri_fs_make_folder(words->folder), "while making the run folder");
-    TRI_TRY_IN(tri_page_serve(words->page, NULL, folders, 1, url, out), "--page");
+    TRI_TRY_IN(tri_page_serve(&at, folders, 1, url, out), "--page");
     tri_log(TRI_LOG_INFO, "page of this run at %s", url);
     return TRI_OK;
 }
@@ -62,7 +66,7 @@ tri_status tri_train_hold(const char *folder)
     return TRI_OK;
 }
 
-int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const char *metrics)
+int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const tri_monitor_config *monitor)
 {
     char *argv[1024] = {NULL, "train", (char *)words->config_path, "--out", (char *)words->folder};
     int count = 5;
@@ -103,7 +107,7 @@ int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const
         roles.journal = journal;
         roles.attach = words->attach != NULL;
     }
-    if (metrics[0])
+    if (monitor->metrics[0])
         argv[count++] = METRICS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", words->folder);
     tri_status status = tri_fs_make_folder(logs);
@@ -114,10 +118,10 @@ int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const
     tri_launch_result result;
     tri_http *http = NULL;
     tri_page_server *page = NULL;
-    if (status == TRI_OK && metrics[0] && strcmp(metrics, TRI_MONITOR_GATHERED) != 0)
-        status = tri_train_metrics_serve(metrics, words->folder, &http);
+    if (status == TRI_OK && monitor->metrics[0] && strcmp(monitor->metrics, TRI_MONITOR_GATHERED) != 0)
+        status = tri_train_metrics_serve(monitor, words->folder, &http);
     if (status == TRI_OK && words->page)
-        status = tri_train_page_serve(words, &page);
+        status = tri_train_page_serve(words, monitor, &page);
     if (status == TRI_OK)
         status = tri_worker_launch(roles, words->hosts, argv, logs, &result);
     tri_page_close(page);

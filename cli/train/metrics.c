@@ -29,12 +29,17 @@ static const tri_http_page pages[] = {{"/metrics", TRI_FIGURES_TYPE, metrics_mak
                                       {"/readyz", "text/plain", readyz_make, false},
                                       {NULL, NULL, NULL, false}};
 
-tri_status tri_train_metrics_serve(const char *address, const char *folder, tri_http **out)
+tri_status tri_train_metrics_serve(const tri_monitor_config *config, const char *folder, tri_http **out)
 {
     TRI_TRY(tri_figures_clear(folder));
-    TRI_TRY_IN(
-        tri_http_open(&(tri_http_setup){.address = address, .pages = pages, .arg = (void *)(uintptr_t)folder}, out),
-        "monitor.metrics");
-    tri_log(TRI_LOG_INFO, "metrics of all workers at http://%s/metrics", tri_http_address(*out));
+    TRI_TRY_IN(tri_http_open(&(tri_http_setup){.address = config->metrics,
+                                               .pages = pages,
+                                               .arg = (void *)(uintptr_t)folder,
+                                               .names = config->http_names,
+                                               .tls_cert = config->tls_cert,
+                                               .tls_key = config->tls_key},
+                             out),
+               "monitor.metrics");
+    tri_log(TRI_LOG_INFO, "metrics of all workers at %s://%s/metrics", tri_http_scheme(*out), tri_http_address(*out));
     return TRI_OK;
 }

@@ -6,8 +6,9 @@
 #define TRI_CLI_TRAIN_METRICS_H
 
 #include "monitor/http.h"
+#include "monitor/monitor.h"
 
 /* folder: of the run, borrowed. Ends with tri_http_close(). */
-tri_status tri_train_metrics_serve(const char *address, const char *folder, tri_http **out);
+tri_status tri_train_metrics_serve(const tri_monitor_config *config, const char *folder, tri_http **out);
 
 #endif

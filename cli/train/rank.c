@@ -129,7 +129,7 @@ int tri_train_here(const tri_train_words *words, const tri_config *config)
         status = tri_fail(TRI_ECONFIG, "--page goes with a launcher of ours, or with one process alone; of other runs "
                                        "'trireme page RUN' shows the same");
     else if (words->page)
-        status = tri_train_page_serve(words, &page);
+        status = tri_train_page_serve(words, &config->monitor, &page);
     if (status == TRI_OK)
         status = tri_train_report_start(words->folder, config->monitor.report_every_s, &report);
     if (status == TRI_OK)

@@ -123,7 +123,7 @@ static int run(int count, char **argv)
     else if (evaluates)
         code = tri_train_evaluate(&given);
     else if (launches)
-        code = tri_train_launch(&given, roles, config.monitor.metrics);
+        code = tri_train_launch(&given, roles, &config.monitor);
     else
         code = tri_train_here(&given, &config);
     tri_config_fini(&config);

@@ -46,7 +46,7 @@ void tri_train_folder_name(tri_train_words *words, const tri_config *config);
 /* dry_run.c: prints what would be. */
 int tri_train_dry_run(tri_config *config, int ranks);
 /* launch.c: starts this program on N ranks with the same words, and waits. metrics: where figures of all are served. */
-int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const char *metrics);
+int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const tri_monitor_config *monitor);
 /* rank.c: this process trains, as a rank of a job or alone. */
 int tri_train_here(const tri_train_words *words, const tri_config *config);
 /* rank.c: the evaluator of a TF_CONFIG: no rank of the job, it looks at what the chief writes. */
@@ -62,6 +62,6 @@ bool tri_train_is_started(void);
 tri_status tri_train_hold(const char *folder);
 void tri_train_journal_path(const char *folder, bool joins, char path[1300]);
 /* --page. */
-tri_status tri_train_page_serve(const tri_train_words *words, tri_page_server **out);
+tri_status tri_train_page_serve(const tri_train_words *words, const tri_monitor_config *monitor, tri_page_server **out);
 
 #endif

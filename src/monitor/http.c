@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +16,20 @@
 #include <strings.h>
 #include <sys/utsname.h>
 
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/runtime.h"
 
 #define HTTP_LIMIT_NBYTES 8192u  /* of a request with its headers, and what the library keeps of it */
 #define PEOPLE_NBYTES     65536u /* browsers send cookies of all servers of this host */
 #define CONNECTIONS       64u
+#define ADDRESS_QUOTA     48u /* of these, by one address: a proxy may stand for many readers */
+#define UNASKED           16  /* without a whole request; of more the oldest are dropped */
 #define LIFE_NS           (3 * TRI_NS_PER_S)
 #define PEOPLE_LIFE_NS    (60 * TRI_NS_PER_S) /* a phone far away */
 #define IDLE_S            2u
 #define TURN_MS           100
+#define PEM_NBYTES        (1u << 20)
 #define STREAMS           24u
 #define STREAM_NBYTES     (1u << 20) /* that wait for one reader */
 
@@ -33,6 +38,8 @@ typedef struct http_line {
     struct http_line *next, *before;
     int64_t start_ns;
     int fd;
+    bool asked;  /* its request is there */
+    bool ended;  /* about to be closed */
     bool stream; /* has no end */
 } http_line;
 
@@ -44,6 +51,9 @@ struct tri_http {
     void *arg;
     char address[128];
     char token[80], cookie[32];
+    char *names;      /* as in the setup */
+    char *cert, *key; /* texts; NULL: in clear */
+    char reason[200]; /* what the library said last */
     tri_thread *thread;
     atomic_bool stop;
     http_line *lines; /* the thread's */
@@ -248,12 +258,26 @@ static enum MHD_Result page_answer(tri_http *http, const tri_http_page *page, st
 
 /* A page of a name that somebody else owns may come to point here (DNS rebinding): then a browser would give what it
  * reads to that page. So Host has to be a number, localhost, or what this machine is called. */
-static bool host_is_ours(const char *host)
+static bool name_is_permitted(const char *names, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = names; *at; at += *at == ',') {
+        const size_t nbytes = strcspn(at, ",");
+        if (nbytes == length && length > 0 && strncasecmp(at, name, length) == 0)
+            return true;
+        at += nbytes;
+    }
+    return false;
+}
+
+static bool host_is_ours(const tri_http *http, const char *host)
 {
     char name[256];
     struct utsname own;
     struct in6_addr number;
-    if (!host || snprintf(name, sizeof(name), "%s", host) >= (int)sizeof(name))
+    if (!host) /* a browser always sends one */
+        return !http->setup.for_people;
+    if (snprintf(name, sizeof(name), "%s", host) >= (int)sizeof(name))
         return false;
     char *bracket = name[0] == '[' ? strchr(name, ']') : NULL, *colon = strrchr(bracket ? bracket : name, ':');
     if (colon)
@@ -263,7 +287,7 @@ static bool host_is_ours(const char *host)
         return inet_pton(AF_INET6, name + 1, &number) == 1;
     }
     return inet_pton(AF_INET, name, &number) == 1 || strcasecmp(name, "localhost") == 0 ||
-           (uname(&own) == 0 && strcasecmp(name, own.nodename) == 0);
+           (uname(&own) == 0 && strcasecmp(name, own.nodename) == 0) || name_is_permitted(http->names, name);
 }
 
 /* Takes as long whatever is wrong. */
@@ -284,7 +308,8 @@ static enum MHD_Result token_keep(tri_http *http, struct MHD_Connection *connect
     struct MHD_Response *response = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (!response)
         return MHD_NO;
-    snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Strict", http->cookie, http->token);
+    snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Strict%s", http->cookie, http->token,
+             http->cert ? "; Secure" : "");
     MHD_add_response_header(response, MHD_HTTP_HEADER_SET_COOKIE, cookie);
     MHD_add_response_header(response, MHD_HTTP_HEADER_LOCATION, url);
     return response_send(connection, MHD_HTTP_SEE_OTHER, "text/plain", response);
@@ -295,15 +320,19 @@ static enum MHD_Result request(void *arg, struct MHD_Connection *connection, con
 {
     tri_http *http = arg;
     const tri_http_page *page = http->setup.pages;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info && info->socket_context)
+        ((http_line *)info->socket_context)->asked = true;
     (void)version;
     (void)upload;
     (void)upload_nbytes;
     (void)state;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "want GET\n");
-    if (http->setup.for_people &&
-        !host_is_ours(MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
-        return refuse(connection, MHD_HTTP_MISDIRECTED_REQUEST, "want this machine's number or localhost as Host\n");
+    if (!host_is_ours(http, MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
+        return refuse(
+            connection, MHD_HTTP_MISDIRECTED_REQUEST,
+            "want this machine's number, its name or localhost as Host (monitor.http_names permits others)\n");
     while (page->path && strcmp(page->path, url) != 0)
         page++;
     if (http->token[0] && page->path &&
@@ -340,19 +369,59 @@ static void line_note(void *arg, struct MHD_Connection *connection, void **state
     }
 }
 
+static void line_end(http_line *line)
+{
+    line->ended = true;
+    shutdown(line->fd, SHUT_RDWR);
+}
+
+/* Whose time is over: of those that have asked, that for the answer; and of too many that have not, the oldest. */
+static void lines_judge(tri_http *http)
+{
+    const int64_t now_ns = tri_now_ns(), answer_ns = http->setup.for_people ? PEOPLE_LIFE_NS : LIFE_NS;
+    int unasked = 0;
+    for (http_line *line = http->lines; line; line = line->next) { /* the newest first */
+        if (line->ended || line->stream)
+            continue;
+        unasked += !line->asked;
+        if (now_ns - line->start_ns > (line->asked ? answer_ns : LIFE_NS) || (!line->asked && unasked > UNASKED))
+            line_end(line);
+    }
+}
+
 static void serve(void *arg)
 {
     tri_http *http = arg;
     while (!atomic_load(&http->stop)) {
         const bool more = http->setup.turn && http->setup.turn(http->arg, http);
         MHD_run_wait(http->daemon, more ? 0 : TURN_MS);
-        int64_t old_ns = tri_now_ns() - (http->setup.for_people ? PEOPLE_LIFE_NS : LIFE_NS);
-        for (const http_line *line = http->lines; line; line = line->next)
-            if (line->start_ns < old_ns && !line->stream)
-                shutdown(line->fd, SHUT_RDWR);
+        lines_judge(http);
     }
     for (http_stream *stream = http->streams; stream; stream = stream->next)
         stream_wake(stream);
+}
+
+/* What the library says, of clients too, is for its caller's message alone. */
+static void reason_note(void *arg, const char *format, va_list words)
+{
+    tri_http *http = arg;
+    if (vsnprintf(http->reason, sizeof(http->reason), format, words) > 0)
+        http->reason[strcspn(http->reason, "\n")] = 0;
+}
+
+static tri_status tls_read(tri_http *http)
+{
+    const char *cert = http->setup.tls_cert ? http->setup.tls_cert : "";
+    const char *key = http->setup.tls_key ? http->setup.tls_key : "";
+    size_t nbytes;
+    if (!cert[0] && !key[0])
+        return TRI_OK;
+    if (!cert[0] || !key[0])
+        return tri_fail(TRI_ECONFIG, "https: want certificates and their key, found only %s", cert[0] ? cert : key);
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return tri_fail(TRI_EUNSUPPORTED, "https: this libmicrohttpd was built without TLS");
+    TRI_TRY(tri_fs_read_config(cert, PEM_NBYTES, &http->cert, &nbytes));
+    return tri_fs_read_config(key, PEM_NBYTES, &http->key, &nbytes);
 }
 
 static tri_status start(tri_http *http, http_address *at)
@@ -366,11 +435,21 @@ static tri_status start(tri_http *http, http_address *at)
         four->sin_family = AF_INET;
         four->sin_port = htons((uint16_t)at->port);
     }
+    const struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, http->cert},
+                                         {MHD_OPTION_HTTPS_MEM_KEY, 0, http->key},
+                                         {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem *const more = http->cert ? tls : &tls[2];
+    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                           (at->six ? MHD_USE_IPv6 : 0u) | (http->cert ? MHD_USE_TLS : 0u);
     http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (at->six ? MHD_USE_IPv6 : 0u), (uint16_t)at->port, NULL, NULL,
-        request, http, MHD_OPTION_SOCK_ADDR, &at->place, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        flags, (uint16_t)at->port, NULL, NULL, request, http, MHD_OPTION_EXTERNAL_LOGGER, reason_note, http,
+        MHD_OPTION_SOCK_ADDR, &at->place, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)(http->setup.for_people ? PEOPLE_NBYTES : HTTP_LIMIT_NBYTES), MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
-        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_NOTIFY_CONNECTION, line_note, http, MHD_OPTION_END);
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, ADDRESS_QUOTA, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
+        MHD_OPTION_NOTIFY_CONNECTION, line_note, http, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+    if (!http->daemon && http->cert && strstr(http->reason, "TLS"))
+        return tri_fail(TRI_ECONFIG, "%s and %s: want certificates and their key (PEM), got: %s", http->setup.tls_cert,
+                        http->setup.tls_key, http->reason);
     if (!http->daemon)
         return tri_fail(TRI_EIO,
                         "cannot serve at %s port %d: another program may be there, or the address is not of "
@@ -394,7 +473,10 @@ tri_status tri_http_open(const tri_http_setup *setup, tri_http **out)
     http->setup = *setup;
     http->arg = setup->arg;
     snprintf(http->token, sizeof(http->token), "%s", setup->token ? setup->token : "");
-    tri_status status = start(http, &at);
+    http->names = tri_strdup(setup->names ? setup->names : "");
+    tri_status status = http->names ? tls_read(http) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = start(http, &at);
     if (status != TRI_OK) {
         tri_http_close(http);
         return status;
@@ -408,6 +490,11 @@ const char *tri_http_address(const tri_http *http)
     return http->address;
 }
 
+const char *tri_http_scheme(const tri_http *http)
+{
+    return http->cert ? "https" : "http";
+}
+
 void tri_http_close(tri_http *http)
 {
     if (!http)
@@ -417,5 +504,8 @@ void tri_http_close(tri_http *http)
         tri_thread_join(http->thread);
     if (http->daemon)
         MHD_stop_daemon(http->daemon);
+    tri_free(http->names);
+    tri_free(http->cert);
+    tri_free(http->key);
     tri_free(http);
 }

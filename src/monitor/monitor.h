@@ -24,6 +24,11 @@
     X(NAME, metrics, "", 0, 0, NULL,                                                                                   \
       "address of /metrics for Prometheus, such as 9100 (loopback) or 0.0.0.0:9100; --metrics is short for it; "       \
       "gathered: leave figures in RUN/live for whoever serves them")                                                   \
+    X(PATH, tls_cert, "", 0, 0, NULL, "certificates (PEM): serve /metrics and --page by https; with monitor.tls_key")  \
+    X(PATH, tls_key, "", 0, 0, NULL, "key of monitor.tls_cert (PEM)")                                                  \
+    X(PATH, http_names, "", 0, 0, NULL,                                                                                \
+      "names, separated by commas, by which readers may ask for /metrics and --page, beside numbers, localhost and "   \
+      "this machine's name")                                                                                           \
     X(INT, ranks_every, "5", 0, 86400, NULL,                                                                           \
       "seconds between lines of RUN/ranks/rank-N.jsonl, in which each rank says where its time went; 0: none")         \
     X(REAL, report_every_s, "10", 0, 86400, NULL,                                                                      \

@@ -77,11 +77,16 @@ static tri_status stand_start(tri_stand *stand, const tri_monitor_config *config
         TRI_TRY(tri_thread_start(&stand->thread, "figures", beat_body, stand));
     if (!config->metrics[0] || strcmp(config->metrics, TRI_MONITOR_GATHERED) == 0)
         return TRI_OK;
-    const tri_http_setup setup = {
-        .address = config->metrics, .offset = place->local_rank, .pages = pages, .arg = stand};
+    const tri_http_setup setup = {.address = config->metrics,
+                                  .offset = place->local_rank,
+                                  .pages = pages,
+                                  .arg = stand,
+                                  .names = config->http_names,
+                                  .tls_cert = config->tls_cert,
+                                  .tls_key = config->tls_key};
     TRI_TRY_IN(tri_http_open(&setup, &stand->http), "monitor.metrics");
-    tri_log(TRI_LOG_INFO, "metrics of this %s at http://%s/metrics", place->serves ? "server" : "worker",
-            tri_http_address(stand->http));
+    tri_log(TRI_LOG_INFO, "metrics of this %s at %s://%s/metrics", place->serves ? "server" : "worker",
+            tri_http_scheme(stand->http), tri_http_address(stand->http));
     return TRI_OK;
 }
 

@@ -5,6 +5,7 @@ something else, too much, or too slowly is refused and holds nobody up.
 usage: metrics.py TRIREME
 """
 import fcntl
+import http.client
 import json
 import os
 import pathlib
@@ -13,10 +14,12 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import tempfile
 import termios
+import threading
 import time
 import unittest
 import urllib.error
@@ -37,7 +40,7 @@ class Run:
         self.process = subprocess.Popen([TRIREME, "train", "run.yaml", "--metrics", "0", *words], cwd=folder, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.text = ""
-        while not (found := re.search(r"at http://127\.0\.0\.1:(\d+)/metrics", self.text)):
+        while not (found := re.search(r"at https?://127\.0\.0\.1:(\d+)/metrics", self.text)):
             line = self.process.stdout.readline()
             assert line, self.text
             self.text += line
@@ -245,6 +248,85 @@ class Metrics(unittest.TestCase):
         finally:
             for line in slow:
                 line.close()
+
+    def test_a_name_that_leads_here_is_not_asked_by(self):
+        """A page of somebody else whose name comes to mean this host (DNS rebinding) has the browser ask by that name."""
+        get = "GET /metrics HTTP/1.1\r\n{}Connection: close\r\n\r\n".format
+        for host in ("evil.example", f"evil.example:{self.run_.port}", "127.0.0.1.evil.example", "localhost.evil.example", ""):
+            self.assertRegex(self.run_.raw(get(f"Host: {host}\r\n").encode())[:12], b"HTTP/1.1 4", host)
+        for host in (f"127.0.0.1:{self.run_.port}", "localhost", "[::1]:9100", socket.gethostname()):
+            self.assertEqual(self.run_.raw(get(f"Host: {host}\r\n").encode())[:12], b"HTTP/1.1 200", host)
+        self.assertEqual(self.run_.raw(b"GET /metrics HTTP/1.0\r\n\r\n")[9:12], b"200")  # no browser
+        named = Run(self.folder, "--out", "named", "monitor.http_names=one.example,two.example")
+        for host, code in (("one.example", b"200"), ("TWO.example:1", b"200"), ("three.example", b"421"), ("one.example,two.example", b"4")):
+            self.assertIn(code, named.raw(get(f"Host: {host}\r\n").encode())[9:12], host)
+        named.end()
+
+    def test_many_slow_ones_do_not_lock_out_who_asks(self):
+        """Of a page, whose answers may take a minute: each slow one sends a byte now and then."""
+        page = subprocess.Popen([TRIREME, "page", "two", "--token", "12345678"], cwd=self.folder, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+        self.addCleanup(page.communicate)
+        self.addCleanup(page.terminate)
+        url = page.stdout.readline().strip()
+        if "libjs-dygraphs" in url:
+            self.skipTest(url)
+        port = int(re.search(r":(\d+)/", url)[1])
+        over, slow = threading.Event(), []
+
+        def crowd():
+            while not over.wait(0.2):
+                for line in list(slow):
+                    try:
+                        line.sendall(b"r")
+                    except OSError:
+                        line.close()
+                        slow.remove(line)
+                while len(slow) < 80 and not over.is_set():
+                    line = socket.create_connection(("127.0.0.1", port))
+                    slow.append(line)
+
+        thread = threading.Thread(target=crowd)
+        thread.start()
+        try:
+            while len(slow) < 80:
+                time.sleep(0.01)
+            for _ in range(5):
+                line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+                line.request("GET", "/", headers={"Cookie": f"trireme-{port}=12345678"})
+                self.assertEqual(line.getresponse().status, 200)
+                line.close()
+        finally:
+            over.set()
+            thread.join()
+            for line in slow:
+                line.close()
+
+    def test_it_is_served_by_https(self):
+        made = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                               "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"],
+                              cwd=self.folder, capture_output=True, check=False)
+        if made.returncode:
+            self.skipTest("no openssl")
+        words = ("--out", "tls", "monitor.tls_cert=cert.pem", "monitor.tls_key=key.pem")
+        run = Run(self.folder, *words)
+        url = f"https://127.0.0.1:{run.port}/metrics"
+        trusts = ssl.create_default_context(cafile=self.folder / "cert.pem")
+        with urllib.request.urlopen(url, context=trusts) as answer:
+            self.assertIn("trireme_up", answer.read().decode())
+        with self.assertRaises(urllib.error.URLError) as refusal:
+            urllib.request.urlopen(url)
+        self.assertIn("certificate verify failed", str(refusal.exception))
+        self.assertNotIn(b"trireme_up", run.raw(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
+        run.end()
+        self.assertIn("at https://127.0.0.1:", run.text)
+        for cert, key, says in (("cert.pem", "", "want certificates and their key, found only cert.pem"),
+                                ("key.pem", "cert.pem", "key.pem and cert.pem: want certificates and their key (PEM), got: "),
+                                ("cert.pem", "none.pem", "none.pem")):
+            wrong = subprocess.run([TRIREME, "train", "run.yaml", "--metrics", "0", "--out", "wrong", f"monitor.tls_cert={cert}",
+                                    f"monitor.tls_key={key}"], cwd=self.folder, text=True, capture_output=True, timeout=60)
+            self.assertEqual(wrong.returncode, 2, wrong.stderr)
+            self.assertIn(says, wrong.stderr)
 
     def test_a_worker_alone_serves_itself(self):
         alone = Run(self.folder, "--out", "alone")
