@@ -14,7 +14,7 @@
 #define SHARD_TOKENS "33554432"
 
 typedef struct data_flags {
-    const char *tokenizer, *out, *validation, *threads, *shard_tokens, *json;
+    const char *tokenizer, *out, *validation, *threads, *shard_tokens, *as_text, *json;
 } data_flags;
 
 static data_flags given;
@@ -26,6 +26,7 @@ static const tri_flag flags[] = {
     {"--validation", "PART", "the last part of the text, for validation (0.1)", &given.validation},
     {"--threads", "N", "threads that tokenize (as many as there are cores)", &given.threads},
     {"--shard-tokens", "N", "tokens in one file at most (" SHARD_TOKENS ")", &given.shard_tokens},
+    {"--as-text", NULL, "tokenize files as they are, also where they are JSON or UTF-16", &given.as_text},
     {"--json", NULL, "one JSON object at the end", &given.json},
 };
 
@@ -100,7 +101,8 @@ static tri_status read_part(const char *text, double *part)
 static tri_status prepare(const char *const *files, int file_count)
 {
     int64_t threads = tri_cores_online(), shard_tokens;
-    tri_prepare_setup setup = {.files = files, .file_count = file_count, .tokenizer = given.tokenizer};
+    tri_prepare_setup setup = {
+        .files = files, .file_count = file_count, .tokenizer = given.tokenizer, .as_text = given.as_text};
     if (file_count == 0)
         return tri_fail(TRI_ECONFIG, "data prepare wants the text files");
     if (!given.tokenizer || !given.out)

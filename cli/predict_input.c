@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/containers.h"
+#include "data/data.h"
 #include "data/npy.h"
 #include "tensor/reduce.h"
 
@@ -38,16 +39,10 @@ struct predict_input {
 
 /* --- opening --- */
 
-static bool ends_in(const char *text, const char *ending)
-{
-    size_t length = strlen(text), wanted = strlen(ending);
-    return length > wanted && strcmp(text + length - wanted, ending) == 0;
-}
-
 static tri_status format_find(const char *path, const char *word, predict_format *out)
 {
     static const char *const names[] = {[PREDICT_JSON] = "json", [PREDICT_CSV] = "csv", [PREDICT_NPY] = "npy"};
-    *out = ends_in(path, ".csv") ? PREDICT_CSV : ends_in(path, ".npy") ? PREDICT_NPY : PREDICT_JSON;
+    *out = tri_path_ends_in(path, ".csv") ? PREDICT_CSV : tri_path_ends_in(path, ".npy") ? PREDICT_NPY : PREDICT_JSON;
     if (!word || strcmp(word, "auto") == 0)
         return TRI_OK;
     for (size_t i = 0; i < TRI_COUNT_OF(names); i++)

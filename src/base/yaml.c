@@ -107,7 +107,9 @@ static tri_status scalar_add(builder *b, const yaml_event_t *event)
     int line = line_of(event);
     const char *value = (const char *)event->data.scalar.value;
     if (strlen(value) != event->data.scalar.length)
-        return tri_fail(TRI_ECONFIG, "%s:%d: zero byte in a text", b->origin, line);
+        return tri_fail(TRI_ECONFIG,
+                        "%s:%d: want text in UTF-8, got a zero byte (UTF-16? iconv -f UTF-16 -t UTF-8 FILE >NEW)",
+                        b->origin, line);
     char *text = tri_arena_strdup(b->arena, value);
     if (!text)
         return TRI_ENOMEM;

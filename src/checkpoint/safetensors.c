@@ -189,6 +189,29 @@ static tri_status read_entries(tri_safetensors *file, json_t *header)
     return check_layout(file);
 }
 
+/* Files of weights that are often taken for safetensors, by their first bytes. */
+static const struct {
+    const char *start, *kind, *advice;
+    size_t nbytes;
+} other_kinds[] = {
+    {"PK\3\4", "a zip archive, as torch.save writes it",
+     "in Python: from safetensors.torch import save_file; save_file(torch.load(FILE, weights_only=True), NEW)", 4},
+    {"\x80\2", "a pickle, as older versions of torch.save write it",
+     "in Python: from safetensors.torch import save_file; save_file(torch.load(FILE, weights_only=True), NEW)", 2},
+    {"\x89HDF", "HDF5, as Keras writes it", "convert it to safetensors, or to NumPy files", 4},
+    {"GGUF", "GGUF", "take the model's safetensors", 4},
+    {"\x93NUMPY", "a NumPy array", "write the arrays by safetensors.numpy.save_file", 6},
+};
+
+static tri_status check_kind(const tri_safetensors *file, const unsigned char *bytes, size_t nbytes)
+{
+    for (size_t i = 0; i < TRI_COUNT_OF(other_kinds); i++)
+        if (nbytes >= other_kinds[i].nbytes && memcmp(bytes, other_kinds[i].start, other_kinds[i].nbytes) == 0)
+            return tri_fail(TRI_EFORMAT, "%s: want a safetensors file, got %s (%s)", file->origin, other_kinds[i].kind,
+                            other_kinds[i].advice);
+    return TRI_OK;
+}
+
 static tri_status parse(tri_safetensors *file, const unsigned char *bytes, size_t nbytes)
 {
     uint64_t length = 0;
@@ -196,6 +219,7 @@ static tri_status parse(tri_safetensors *file, const unsigned char *bytes, size_
         return tri_fail(TRI_EFORMAT, "%s: no safetensors file: want at least 8 bytes, got %zu", file->origin, nbytes);
     for (int i = 0; i < 8; i++)
         length |= (uint64_t)bytes[i] << (8 * i);
+    TRI_TRY(check_kind(file, bytes, nbytes));
     if (length > TRI_SAFETENSORS_HEADER_LIMIT || length > nbytes - 8)
         return tri_fail(TRI_EFORMAT,
                         "%s: a header of %" PRIu64 " bytes does not fit: the file has %zu (limit %" PRIu64 ")",

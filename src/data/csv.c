@@ -369,12 +369,6 @@ tri_status tri_csv_parse(const tri_data_config *config, bool test, bool split, t
     return TRI_OK;
 }
 
-static bool ends_in(const char *text, const char *ending)
-{
-    size_t length = strlen(text), wanted = strlen(ending);
-    return length >= wanted && strcmp(text + length - wanted, ending) == 0;
-}
-
 static tri_status open_source(const tri_data_config *config, const char *name, tri_source *source)
 {
     char *start = tri_format("%s/", config->path), *path = NULL;
@@ -391,7 +385,8 @@ static tri_status open_source(const tri_data_config *config, const char *name, t
 static bool csv_can(const tri_data_config *config)
 {
     if (!tri_fs_is_folder(config->path))
-        return tri_fs_exists(config->path) && (ends_in(config->path, ".csv") || ends_in(config->path, ".csv.gz"));
+        return tri_fs_exists(config->path) &&
+               (tri_path_ends_in(config->path, ".csv") || tri_path_ends_in(config->path, ".csv.gz"));
     tri_source source = {0};
     bool can = open_source(config, "train.csv", &source) == TRI_OK;
     tri_source_fini(&source);

@@ -91,7 +91,10 @@ static tri_status step(tri_csv_rows *rows, unsigned char byte, enum csv_state *s
 {
     bool separates = byte == ',' || byte == '\n' || byte == '\r';
     if (byte == 0)
-        return tri_fail(TRI_EFORMAT, "%s:%" PRId64 ": a 0 byte is no text", rows->origin, rows->line);
+        return tri_fail(TRI_EFORMAT,
+                        "%s:%" PRId64
+                        ": want text in UTF-8, got a zero byte (UTF-16? iconv -f UTF-16 -t UTF-8 FILE >NEW)",
+                        rows->origin, rows->line);
     switch (*state) {
     case CSV_START:
         if (byte == '"') {

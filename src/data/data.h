@@ -40,6 +40,7 @@
     X(PATH, tokenizer, "auto", 0, 0, NULL,                                                                             \
       "tokens: how a text becomes numbers: byte, char, or the path of tokenizer.json or encoder.json; auto: as "       \
       "model.from has it, else char")                                                                                  \
+    X(BOOL, as_text, "false", 0, 0, NULL, "tokens: tokenize a file as it is, also where it is JSON or UTF-16")         \
     X(INT, synthetic_count, "4096", 1, 1e12, NULL, "synthetic: samples")                                               \
     X(INT, synthetic_width, "32", 1, 1e6, NULL, "synthetic: numbers in a sample")                                      \
     X(BOOL, synthetic_tokens, "false", 0, 0, NULL,                                                                     \
@@ -106,6 +107,9 @@ struct tri_dataset {
     int holders;                        /* besides the one who opened it */
     unsigned char *kept, *kept_targets; /* all that ops has, one after the other; NULL: it is read each time */
 };
+
+/* Whether a path has this ending, such as ".csv", in letters of either case. */
+bool tri_path_ends_in(const char *path, const char *ending);
 
 /* Opens the training or the test set; checks headers, lengths, targets' range (while reading). */
 tri_status tri_dataset_open(const tri_data_config *config, bool test, tri_dataset **out);

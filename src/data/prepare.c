@@ -203,6 +203,8 @@ static tri_status open_files(work *all)
         return TRI_ENOMEM;
     for (int f = 0; f < setup->file_count; f++) {
         TRI_TRY(tri_source_open(&all->files[f], setup->files[f]));
+        if (!setup->as_text)
+            TRI_TRY(tri_text_check(&all->files[f], "--as-text"));
         all->counts->nbytes_all += (int64_t)all->files[f].nbytes;
     }
     return all->counts->nbytes_all > 0 ? TRI_OK : tri_fail(TRI_EFORMAT, "%s: there is no text", setup->files[0]);

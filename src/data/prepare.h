@@ -24,6 +24,7 @@ typedef struct tri_prepare_setup {
     int file_count;
     const char *tokenizer; /* as for tri_tokenizer_open, or "char" */
     const char *folder;    /* made; holds no shards yet */
+    bool as_text;          /* files are tokenized as they are, JSON and UTF-16 too */
     double validation;     /* part of the text, 0 to 0.9 */
     int threads;
     int64_t shard_tokens; /* at most in one file */

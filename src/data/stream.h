@@ -27,6 +27,10 @@ tri_status tri_source_open(tri_source *source, const char *path);
 tri_status tri_source_init(tri_source *source, const void *bytes, size_t nbytes, const char *origin);
 /* Also for a zeroed source. */
 void tri_source_fini(tri_source *source);
+/* What iconv calls the encoding of a text in 2 bytes a character; NULL: the text is none of them. */
+const char *tri_text_wide_encoding(const void *text, size_t nbytes);
+/* TRI_EFORMAT for what is no plain text: UTF-16, JSON. `option`: what lets it pass, for the message. */
+tri_status tri_text_check(const tri_source *source, const char *option);
 
 typedef struct tri_stream {
     const tri_source *source;

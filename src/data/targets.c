@@ -94,6 +94,27 @@ int64_t tri_data_test_count(int64_t count, double test_part)
     return (int64_t)((double)count * test_part);
 }
 
+/* A file of a folder whose name has other capital letters; NULL: none. */
+static tri_status find_in_capitals(const char *path, char **out)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    char *folder = slash != NULL ? tri_strndup(path, (size_t)(slash - path + 1)) : tri_strdup("./"), **names = NULL;
+    size_t count = 0;
+    *out = NULL;
+    tri_status status = folder != NULL ? TRI_OK : TRI_ENOMEM;
+    if (status == TRI_OK && tri_fs_is_folder(folder) && tri_fs_list(folder, &names, &count) != TRI_OK)
+        count = 0; /* as if there were nothing */
+    for (size_t i = 0; i < count && status == TRI_OK && *out == NULL; i++)
+        if (strcasecmp(names[i], name) == 0) {
+            *out = tri_format("%s%s", folder, names[i]);
+            status = *out != NULL ? TRI_OK : TRI_ENOMEM;
+        }
+    if (names != NULL)
+        tri_fs_list_free(names, count);
+    tri_free(folder);
+    return status;
+}
+
 static tri_status find_one(const char *start, const char *name, char **path, bool *found)
 {
     static const char *const endings[] = {"", ".gz"};
@@ -103,6 +124,13 @@ static tri_status find_one(const char *start, const char *name, char **path, boo
         if (*path == NULL)
             return TRI_ENOMEM;
         *found = tri_fs_exists(*path) && !tri_fs_is_folder(*path);
+        if (*found)
+            return TRI_OK;
+        char *other = NULL;
+        TRI_TRY(find_in_capitals(*path, &other));
+        tri_free(*path);
+        *path = other;
+        *found = other != NULL && !tri_fs_is_folder(other);
         if (*found)
             return TRI_OK;
         tri_free(*path);

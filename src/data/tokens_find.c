@@ -8,12 +8,6 @@
 
 #include "data/tokens.h"
 
-static bool ends_in(const char *text, const char *ending)
-{
-    const size_t length = strlen(text), wanted = strlen(ending);
-    return length >= wanted && strcmp(text + length - wanted, ending) == 0;
-}
-
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -23,10 +17,10 @@ static const char *base_name(const char *path)
 /* Which set a file is of, by its name. */
 static bool is_named(const char *name, bool validation)
 {
-    if (ends_in(name, TRI_TOKENS_ENDING))
+    if (tri_path_ends_in(name, TRI_TOKENS_ENDING))
         return strncmp(name, validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING,
                        strlen(validation ? TRI_TOKENS_VALIDATION : TRI_TOKENS_TRAINING)) == 0;
-    return ends_in(name, ".bin") && strstr(name, validation ? "val" : "train") != NULL;
+    return tri_path_ends_in(name, ".bin") && strstr(name, validation ? "val" : "train") != NULL;
 }
 
 /* The number before a name's ending, and how long it is; 0: there is none. */
@@ -136,7 +130,7 @@ tri_status tri_tokens_find(const char *path, bool validation, char ***paths, siz
 
 bool tri_tokens_is_text(const char *path)
 {
-    return !tri_fs_is_folder(path) && !ends_in(path, TRI_TOKENS_ENDING) && !ends_in(path, ".bin");
+    return !tri_fs_is_folder(path) && !tri_path_ends_in(path, TRI_TOKENS_ENDING) && !tri_path_ends_in(path, ".bin");
 }
 
 static bool has_files(const char *folder, bool validation, const char *ending)
@@ -147,7 +141,7 @@ static bool has_files(const char *folder, bool validation, const char *ending)
     if (find_in_folder(folder, validation, &paths, &count) != TRI_OK)
         return false;
     for (size_t i = 0; i < count; i++)
-        found = found || ends_in(paths[i], ending);
+        found = found || tri_path_ends_in(paths[i], ending);
     tri_fs_list_free(paths, count);
     return found;
 }
@@ -157,7 +151,8 @@ bool tri_tokens_can(const char *path)
     if (tri_fs_is_folder(path)) /* CIFAR-100 has a train.bin too, but no validation */
         return has_files(path, false, TRI_TOKENS_ENDING) ||
                (has_files(path, false, ".bin") && has_files(path, true, ".bin"));
-    return tri_fs_exists(path) && (ends_in(path, TRI_TOKENS_ENDING) || ends_in(path, ".bin") || ends_in(path, ".txt"));
+    return tri_fs_exists(path) && (tri_path_ends_in(path, TRI_TOKENS_ENDING) || tri_path_ends_in(path, ".bin") ||
+                                   tri_path_ends_in(path, ".txt"));
 }
 
 tri_status tri_tokens_open_files(char *const *paths, size_t count, tri_token_files *out)
@@ -168,7 +163,7 @@ tri_status tri_tokens_open_files(char *const *paths, size_t count, tri_token_fil
         tri_source source;
         status = tri_source_open(&source, paths[i]);
         if (status == TRI_OK)
-            status = tri_token_file_parse(&source, ends_in(paths[i], ".bin"), &out->items[i]);
+            status = tri_token_file_parse(&source, tri_path_ends_in(paths[i], ".bin"), &out->items[i]);
         out->count += status == TRI_OK;
     }
     if (status != TRI_OK)

@@ -94,9 +94,14 @@ tri_status tri_tokens_open_text(const tri_data_config *config, bool validation, 
                        : config->own_tokenizer != NULL        ? config->own_tokenizer
                                                               : "char";
     TRI_TRY(tri_source_open(&source, config->path));
-    tri_status status = strcmp(name, "char") == 0 ? tri_tokenizer_chars((const void *const[]){source.bytes},
-                                                                        &source.nbytes, 1, false, tokenizer)
-                                                  : tri_tokenizer_open(name, tokenizer);
+    tri_status status = config->as_text ? TRI_OK : tri_text_check(&source, "data.as_text=true");
+    if (status != TRI_OK) {
+        tri_source_fini(&source);
+        return status;
+    }
+    status = strcmp(name, "char") == 0
+                 ? tri_tokenizer_chars((const void *const[]){source.bytes}, &source.nbytes, 1, false, tokenizer)
+                 : tri_tokenizer_open(name, tokenizer);
     if (status == TRI_OK)
         status = encode_text(config, &source, validation, *tokenizer, out);
     if (status != TRI_OK)

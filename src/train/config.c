@@ -42,7 +42,7 @@ static bool train_row_decides(const char *field)
 
 static bool data_row_decides(const char *field)
 {
-    static const char *const others[] = {"prefetch", "test_limit", "path", "tokenizer"};
+    static const char *const others[] = {"prefetch", "test_limit", "path", "tokenizer", "as_text"};
     return !is_one_of(field, others, TRI_COUNT_OF(others));
 }
 
