@@ -30,7 +30,8 @@ static int64_t wait_s = 15;
 static const tri_flag flags[] = {
     {"-n", "N", "also start N ranks and look at each pair; without it: this machine, or the job that started this",
      &given.ranks},
-    {"--hosts", "FILE", "start them by ssh: one 'host [slots=N]' per line; without -n: as many as there are slots",
+    {"--hosts", "FILE",
+     "start them by ssh: one '[user@]host [slots=N] [port=N]' per line; without -n: as many as there are slots",
      &given.hosts},
     {"--wait", "SECONDS", "longest wait for a host or a rank to go on (default 15)", &given.wait},
     {"--json", NULL, "one object a line: check, result, found, wanted, mend, host", &given.json},
@@ -207,15 +208,20 @@ static void judge_host(const tri_host_answer *answer, const char *self, tri_find
     finding->result = TRI_RESULT_FAIL;
     if (answer->exit_code < 0)
         TRI_FINDING_SET(finding->found, "no answer within %d s", (int)wait_s);
+    const char *at = strrchr(answer->name, '@');
+    const char *plain = at ? at + 1 : answer->name, *p = answer->port[0] ? "-p " : "",
+               *after = answer->port[0] ? " " : "";
     if (strstr(answer->text, "Permission denied"))
-        TRI_FINDING_SET(finding->mend, "ssh-copy-id %s", answer->name);
+        TRI_FINDING_SET(finding->mend, "ssh-copy-id %s%s%s%s", p, answer->port, after, answer->name);
     else if (strstr(answer->text, "Host key verification"))
-        TRI_FINDING_SET(finding->mend, "ssh-keyscan %s >> ~/.ssh/known_hosts", answer->name);
+        TRI_FINDING_SET(finding->mend, "ssh-keyscan %s%s%s%s >> ~/.ssh/known_hosts", p, answer->port, after, plain);
     else if (answer->exit_code == 127 || answer->exit_code == 126 || answer->exit_code == 0)
-        TRI_FINDING_SET(finding->mend, "ssh %s mkdir -p %.*s && scp %s %s:%s", answer->name,
-                        (int)(strrchr(self, '/') - self), self, self, answer->name, self);
+        TRI_FINDING_SET(finding->mend, "ssh %s%s%s%s mkdir -p %.*s && scp %s%s%s%s %s:%s", p, answer->port, after,
+                        answer->name, (int)(strrchr(self, '/') - self), self, answer->port[0] ? "-P " : "",
+                        answer->port, after, self, answer->name, self);
     else
-        TRI_FINDING_SET(finding->mend, "ssh -v %s true     # until this works", answer->name);
+        TRI_FINDING_SET(finding->mend, "ssh -v %s%s%s%s true     # until this works", p, answer->port, after,
+                        answer->name);
 }
 
 /* Asks each host; those that answer well go into `good` as lines of a host file, with their slots. */
@@ -241,7 +247,8 @@ static tri_status ask_hosts(doctor_report *report, tri_string *good, int64_t *sl
         if (finding->result != TRI_RESULT_OK)
             continue;
         *slots += answer->slots;
-        status = tri_string_appendf(good, "%s slots=%d\n", answer->name, answer->slots);
+        status = tri_string_appendf(good, "%s slots=%d%s%s\n", answer->name, answer->slots,
+                                    answer->port[0] ? " port=" : "", answer->port);
     }
     tri_vector_fini(&answers);
     return status;

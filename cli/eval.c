@@ -24,7 +24,8 @@ static eval_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "start N workers on this machine (or on --hosts)", &given.ranks},
     {"--hosts", "FILE",
-     "start the workers by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
+     "start the workers by ssh: one '[user@]host [slots=N] [port=N]' per line; slurm: by srun on the nodes of this job",
+     &given.hosts},
     {"--config", "FILE", "configuration of the model (default: config.yaml of the checkpoint's run)", &given.config},
     {"--train", NULL, "on the training data instead of the test data", &given.train},
     {"--json", NULL, "one JSON object", &given.json},
@@ -189,13 +190,13 @@ int cmd_eval(int argc, char **argv)
         status = plan_make(count, argv, &plan);
     if (status == TRI_OK && given.ranks)
         status = tri_flag_int("-n", given.ranks, 1, 65536, &ranks);
-    if (status == TRI_OK && given.hosts && !given.ranks)
-        status = tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
+    if (status == TRI_OK && given.hosts && !given.ranks && !given.follow)
+        status = tri_launch_hosts_share(given.hosts, 0, &ranks);
     if (status == TRI_OK && given.patience && !given.follow)
         status = tri_fail(TRI_ECONFIG, "--patience goes with --follow");
     if (status == TRI_OK && given.follow)
         status = follow(&plan);
-    else if (status == TRI_OK && given.ranks && (ranks > 1 || given.hosts))
+    else if (status == TRI_OK && (ranks > 1 || given.hosts))
         status = launch_ranks(&plan, ranks, &code);
     else if (status == TRI_OK)
         status = eval_rank(&plan);

@@ -137,7 +137,7 @@ static const char *hint_of(tri_status status, const char *message)
         return help;
     case TRI_EPEER:
     case TRI_ETIMEOUT:
-        if (!trains)
+        if (!trains || hint_given[0])
             return hint_given[0] ? hint_given : NULL;
         return "log/rank-N.log in the run folder has what each rank said; --resume goes on from the newest checkpoint";
     case TRI_ENOMEM:

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ask.h"
 #include "cli/command.h"
 
 typedef struct launch_flags {
@@ -15,9 +16,10 @@ typedef struct launch_flags {
 
 static launch_flags given;
 static const tri_flag flags[] = {
-    {"-n", "N", "number of processes", &given.ranks},
+    {"-n", "N", "number of processes (default: 1; with --hosts: as many as there are slots)", &given.ranks},
     {"--servers", "N", "start N parameter servers beside them: the last ranks (<trireme/ps.h>)", &given.servers},
-    {"--hosts", "FILE", "start them by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job",
+    {"--hosts", "FILE",
+     "start them by ssh: one '[user@]host [slots=N] [port=N]' per line; slurm: by srun on the nodes of this job",
      &given.hosts},
     {"--threads", "N", "threads of each rank (default: cores divided by local ranks)", &given.threads},
     {"--no-bind", NULL, "do not give each rank cores of its own", &given.no_bind},
@@ -31,16 +33,18 @@ static tri_status config_make(tri_launch_config *config)
     tri_options_defaults(&tri_launch_options, config);
     const struct {
         const char *field, *value;
-    } values[] = {{"ranks", given.ranks},
-                  {"servers", given.servers},
-                  {"hosts", given.hosts},
-                  {"threads", given.threads},
-                  {"bind", given.no_bind ? "false" : NULL},
-                  {"grace_s", given.grace_s},
-                  {"prefix", given.no_prefix ? "false" : NULL}};
+    } values[] = {{"ranks", given.ranks},     {"servers", given.servers},
+                  {"threads", given.threads}, {"bind", given.no_bind ? "false" : NULL},
+                  {"grace_s", given.grace_s}, {"prefix", given.no_prefix ? "false" : NULL},
+                  {"usr2_all", "true"}};
     for (size_t i = 0; i < TRI_COUNT_OF(values); i++)
         if (values[i].value)
             TRI_TRY(tri_options_set(&tri_launch_options, config, values[i].field, values[i].value));
+    if (given.hosts) {
+        TRI_TRY(tri_options_set(&tri_launch_options, config, "hosts", given.hosts));
+        if (!given.ranks)
+            TRI_TRY(tri_launch_hosts_share(given.hosts, config->servers, &config->ranks));
+    }
     config->ranks += config->servers;
     return TRI_OK;
 }
@@ -60,6 +64,7 @@ int cmd_launch(int argc, char **argv)
     if (status != TRI_OK)
         return tri_command_fail(status);
     tri_stop_catch();
+    tri_ask_catch();
     argv[count] = NULL;
     status = tri_launch_run(&config, argv, given.log, false, &result);
     return status == TRI_OK ? result.exit_code : tri_command_fail(status);

@@ -25,8 +25,8 @@ static plan_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "workers of this machine (or of --hosts, --cluster); without it: as many as it has cores, or all",
      &given.ranks},
-    {"--hosts", "FILE", "measure on the hosts of this list, started by ssh: one 'host [slots=N]' per line",
-     &given.hosts},
+    {"--hosts", "FILE",
+     "measure on the hosts of this list, started by ssh: one '[user@]host [slots=N] [port=N]' per line", &given.hosts},
     {"--cluster", "FILE", "plan for the workers that this YAML file describes (docs/formats/cluster.md)",
      &given.cluster},
     {"--price", "P", "of a host, an hour: the table then tells what an epoch costs", &given.price},

@@ -39,7 +39,11 @@ tri_status tri_worker_join(const tri_comm_config *config, const tri_net_config *
 {
     char label[TRI_LOG_LABEL_NBYTES];
     tri_status status = tri_comm_join_as(config, net, timeout_s, out);
-    if (status == TRI_ECONFIG) /* says what is wrong by itself, and is perhaps what another rank found */
+    if (status == TRI_ETIMEOUT)
+        tri_command_hint_set("start all ranks with the same number of ranks and the same address of rank 0; "
+                             "comm.timeout_s is the limit");
+    /* These say what is wrong by themselves, or what another rank found. */
+    if (status == TRI_ECONFIG || status == TRI_ETIMEOUT || status == TRI_ECANCELED)
         return status;
     TRI_TRY_IN(status, "while joining the job");
     snprintf(label, sizeof(label), "rank %d", tri_group_rank(tri_comm_world(*out)));

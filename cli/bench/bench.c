@@ -19,7 +19,8 @@ static bench_flags given;
 static const tri_flag flags[] = {
     {"-n", "N", "start N ranks on this machine; without it: join the job that started this process", &given.ranks},
     {"--hosts", "FILE",
-     "start the ranks by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
+     "start the ranks by ssh: one '[user@]host [slots=N] [port=N]' per line; slurm: by srun on the nodes of this job",
+     &given.hosts},
     {"--sizes", "LIST", "bytes of the whole data: 4,1k,64k, ranges that double 1k-64M, by another factor 1k-64M:x4",
      &given.sizes},
     {"--dtype", "LIST", "element types (default f32)", &given.dtype},
@@ -124,9 +125,10 @@ static tri_status launch_ranks(char **words, int word_count, tri_launch_result *
     char started[32];
     int64_t ranks;
     snprintf(started, sizeof(started), "%lld", (long long)tri_now_ns());
-    if (!given.ranks)
-        return tri_fail(TRI_ECONFIG, "--hosts wants the number of ranks too: -n N");
-    TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &ranks));
+    if (given.ranks)
+        TRI_TRY(tri_flag_int("-n", given.ranks, 1, 65536, &ranks));
+    else
+        TRI_TRY(tri_launch_hosts_share(given.hosts, 0, &ranks));
     char **argv = tri_alloc_zero(2 * TRI_COUNT_OF(flags) + (size_t)word_count + 3, sizeof(*argv));
     int count = 2;
     if (!argv)

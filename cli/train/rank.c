@@ -9,6 +9,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "cli/command.h"
 #include "cli/eval_follow.h"
 #include "cli/train/report.h"
@@ -109,7 +110,10 @@ static tri_status train_rank(const tri_train_words *words, const tri_config *con
                            .resume = words->resume,
                            .or_begin = words->keep_on,
                            .console = true};
-    tri_status status = tri_job_open(&setup, &job);
+    tri_status status = tri_stop_at_once_begin();
+    if (status == TRI_OK)
+        status = tri_job_open(&setup, &job);
+    tri_stop_at_once_end();
     if (status == TRI_OK && tri_group_rank(world) == 0)
         tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", tri_group_count(world), words->folder);
     if (status == TRI_OK)

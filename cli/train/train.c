@@ -18,7 +18,9 @@
 
 static tri_train_words given;
 static const tri_flag flags[] = {
-    {"-n", "N", "start N workers on this machine (or on --hosts); without it: join the job that started this process",
+    {"-n", "N",
+     "start N workers on this machine (or on --hosts; without it: one for each slot there); without it and --hosts: "
+     "join the job that started this process",
      &given.ranks},
     {"--servers", "N", "start N parameter servers beside the workers (parallel.sync=ps)", &given.servers},
     {"--restarts", "N",
@@ -56,7 +58,8 @@ static const tri_flag flags[] = {
      "with --elastic: the N workers join the run whose launcher listens there (or the URL of its etcd that it printed)",
      &given.join},
     {"--hosts", "FILE",
-     "start the workers by ssh: one 'host [slots=N]' per line; slurm: by srun on the nodes of this job", &given.hosts},
+     "start the workers by ssh: one '[user@]host [slots=N] [port=N]' per line; slurm: by srun on the nodes of this job",
+     &given.hosts},
     {"--metrics", "ADDRESS", "serve /metrics for Prometheus (monitor.metrics), such as 9100 or 0.0.0.0:9100",
      &given.metrics},
     {"--page", "ADDRESS", "serve a web page of the run, such as 0 (any port, loopback) or 0.0.0.0:9200 (docs/page.md)",

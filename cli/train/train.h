@@ -17,7 +17,7 @@ typedef struct tri_train_words {
     const char *const *overrides;
     char folder[1200]; /* of the run; "": not known yet */
     char resumed_config[1200];
-    char metrics_word[128], trace_word[1100];
+    char metrics_word[128], trace_word[1100], ranks_word[24];
     char batch[48]; /* the word that train.batch auto became; last of the overrides */
 } tri_train_words;
 
@@ -26,7 +26,7 @@ typedef struct tri_train_words {
 /* Where the run lives and which file configures it; argv: the words that are no flags, with room for more of them. */
 tri_status tri_train_words_read(tri_train_words *words, int count, char **argv);
 /* Who is started, by the flags; workers 0: nobody, this process is one of a job. */
-tri_status tri_train_roles_read(const tri_train_words *words, tri_worker_roles *roles);
+tri_status tri_train_roles_read(tri_train_words *words, tri_worker_roles *roles);
 /* Whether this process starts the workers, and is none. */
 bool tri_train_launches(const tri_train_words *words, const tri_worker_roles *roles);
 /* MIN:MAX. */

@@ -154,8 +154,29 @@ static tri_status elastic_check(const tri_train_words *words, const tri_worker_r
     return TRI_OK;
 }
 
-tri_status tri_train_roles_read(const tri_train_words *words, tri_worker_roles *roles)
+/* Without -n all slots of the hosts have a worker, of an elastic job at most MAX. */
+static tri_status hosts_count(tri_train_words *words)
 {
+    int64_t servers = 0, spares = 0, workers, least, most;
+    if (!words->hosts || words->ranks)
+        return TRI_OK;
+    if (words->servers)
+        TRI_TRY(tri_flag_int("--servers", words->servers, 1, 64, &servers));
+    if (words->spares)
+        TRI_TRY(tri_flag_int("--spares", words->spares, 1, 1024, &spares));
+    TRI_TRY(tri_launch_hosts_share(words->hosts, servers + spares, &workers));
+    if (words->elastic) {
+        TRI_TRY(tri_train_elastic_read(words, &least, &most));
+        workers = workers < most ? workers : most;
+    }
+    snprintf(words->ranks_word, sizeof(words->ranks_word), "%lld", (long long)workers);
+    words->ranks = words->ranks_word;
+    return TRI_OK;
+}
+
+tri_status tri_train_roles_read(tri_train_words *words, tri_worker_roles *roles)
+{
+    TRI_TRY(hosts_count(words));
     if (words->ranks)
         TRI_TRY(tri_flag_int("-n", words->ranks, 1, 65536, &roles->workers));
     if (words->servers)
@@ -176,8 +197,6 @@ tri_status tri_train_roles_read(const tri_train_words *words, tri_worker_roles *
     TRI_TRY(elastic_check(words, roles));
     if (words->servers && !words->ranks)
         return tri_fail(TRI_ECONFIG, "--servers wants the number of workers too: -n N");
-    if (words->hosts && !words->ranks)
-        return tri_fail(TRI_ECONFIG, "--hosts wants the number of workers too: -n N");
     return TRI_OK;
 }
 

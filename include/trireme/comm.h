@@ -31,13 +31,17 @@ typedef struct tri_meeting {
     void *arg;
     tri_status (*set)(void *arg, const char *name, const char *text);
     /* Waits until some rank has set the name, at most timeout_s. The text is valid until the next call with this arg.
-     * NULL: not there in time, or failed. */
+     * NULL: not there in time, and it is asked for again; sooner than half of that time: it failed. */
     const char *(*wait)(void *arg, const char *name, double timeout_s);
 } tri_meeting;
 /* As tri_comm_join, but the caller says who it is, and the ranks exchange addresses (and a token made by rank 0)
  * through the meeting: names "trireme.*", each once, so every comm wants a meeting of its own. Of the environment it
  * reads TRIREME_COMM alone. */
 TRI_API tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out);
+/* For programs whose own runtime receives the signals, such as Python: while a thread that has set this function joins,
+ * it calls it several times a second. When it returns the number of a signal, and not 0, the call ends with
+ * TRI_ECANCELED. NULL: it is not called any more. */
+TRI_API void tri_join_interrupt_set(int (*interrupted)(void));
 /* Leaves; NULL does nothing. Groups and works of it must not be used afterwards. */
 TRI_API void tri_comm_leave(tri_comm *comm);
 /* The group of all ranks; owned by comm. */

@@ -3,8 +3,8 @@
  * log.h: lines for people and machines about what the process does; one sink for the process.
  *
  * Levels are defined by volume: ERROR ends something, WARN is for the user to act on, INFO is a few lines a run, DEBUG
- * a few lines a step. The library logs nothing above DEBUG on its own; `train` and `cli` do. Exceptions, all WARN: an
- * operation that waits too long (comm/report.c), a flight record that cannot be written, a job without a secret token.
+ * a few lines a step. The library logs nothing above DEBUG on its own; `train` and `cli` do. Exceptions, all WARN:
+ * waits that last (comm/report.c, base/wait.h), a flight record that cannot be written, a job without a secret token.
  */
 #ifndef TRI_BASE_LOG_H
 #define TRI_BASE_LOG_H

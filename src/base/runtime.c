@@ -13,6 +13,8 @@
 
 #include "base/runtime_impl.h"
 #include "base/sim_process.h"
+#include "base/stop.h"
+#include "base/wait.h"
 
 static const tri_runtime_ops *runtime_here(void)
 {
@@ -118,28 +120,68 @@ void tri_cond_broadcast(tri_cond *cond)
 static atomic_int stop_number;
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may only use lock-free atomics");
 
+static atomic_bool stops_at_once;
+
 static void stop_arrived(int number)
 {
+    static const char line[] = "error: stopped by a signal before the first step\n";
     int none = 0;
 
     atomic_compare_exchange_strong(&stop_number, &none, number);
+    if (!atomic_load(&stops_at_once))
+        return;
+    if (write(STDERR_FILENO, line, sizeof line - 1) < 0) { /* nobody reads it */
+    }
+    _exit(128 + number);
+}
+
+tri_status tri_stop_at_once_begin(void)
+{
+    atomic_store(&stops_at_once, true);
+    return tri_wait_check("the run was prepared");
+}
+
+void tri_stop_at_once_end(void)
+{
+    atomic_store(&stops_at_once, false);
 }
 
 void tri_stop_catch(void)
 {
-    /* Without SA_RESTART: a main thread that waits in a system call comes back and can look at the flag. */
-    struct sigaction action = {.sa_handler = stop_arrived, .sa_flags = (int)SA_RESETHAND};
+    /* Without SA_RESTART: a main thread that waits in a system call comes back and can look at the flag. A scheduler
+     * and a launcher may both send USR1 or HUP, so these may come again. */
+    static const struct {
+        int number, flags;
+        bool stays_ignored;
+    } rows[] = {{SIGINT, (int)SA_RESETHAND, false},
+                {SIGTERM, (int)SA_RESETHAND, false},
+                {SIGHUP, 0, true},
+                {SIGUSR1, 0, false}};
+    struct sigaction before;
 
-    sigemptyset(&action.sa_mask);
-    TRI_ASSERT(sigaction(SIGINT, &action, NULL) == 0);
-    TRI_ASSERT(sigaction(SIGTERM, &action, NULL) == 0);
+    for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
+        struct sigaction action = {.sa_handler = stop_arrived, .sa_flags = rows[i].flags};
+
+        sigemptyset(&action.sa_mask);
+        TRI_ASSERT(sigaction(rows[i].number, NULL, &before) == 0);
+        if (!rows[i].stays_ignored || before.sa_handler != SIG_IGN)
+            TRI_ASSERT(sigaction(rows[i].number, &action, NULL) == 0);
+    }
+}
+
+static _Thread_local int (*stop_ask)(void);
+
+void tri_stop_ask_set(int (*ask)(void))
+{
+    stop_ask = ask;
 }
 
 int tri_stop_signal(void)
 {
     const tri_sim_process *process = tri_sim_process_now();
+    int number = process ? process->signal : atomic_load(&stop_number);
 
-    return process ? process->signal : atomic_load(&stop_number);
+    return number == 0 && stop_ask ? stop_ask() : number;
 }
 
 int tri_cores_online(void)

@@ -86,8 +86,8 @@ void tri_sim_add_rate_set(double bytes_per_second);
 /* A seeded number for models of networks and faults; only inside a simulation. */
 uint64_t tri_sim_random(void);
 
-/* Signals that ask the process to stop (INT, TERM): first one sets the flag, a second of the same kind kills as usual.
- */
+/* Signals that ask the process to stop (INT, TERM, USR1, and HUP unless it was ignored): the first one sets the flag. A
+ * second INT or TERM kills as usual. */
 void tri_stop_catch(void);
 /* 0, or the number of the signal that came; in a process of a simulation (sim_process.h), to that. */
 int tri_stop_signal(void);

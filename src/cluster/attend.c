@@ -227,7 +227,7 @@ static void word_take(attendant *here, const char *word)
     static const struct {
         const char *name;
         int number;
-    } signals[] = {{"INT", SIGINT}, {"TERM", SIGTERM}, {"KILL", SIGKILL}};
+    } signals[] = {{"INT", SIGINT}, {"TERM", SIGTERM}, {"HUP", SIGHUP}, {"USR1", SIGUSR1}, {"KILL", SIGKILL}};
 
     for (size_t i = 0; i < TRI_COUNT_OF(signals); i++)
         if (strcmp(word, signals[i].name) == 0 && !here->rank.left)

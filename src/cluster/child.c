@@ -37,7 +37,7 @@ static char **environment_make(char *threads)
 /* In the new process; does not return. */
 static void child_run(const tri_child_setup *setup, char *const *environment, int output, pid_t parent)
 {
-    static const int defaults[] = {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGHUP, SIGQUIT};
+    static const int defaults[] = {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t none;
     setpgid(0, 0); /* Ctrl-C is for the parent, which asks its children to stop */
     prctl(PR_SET_PDEATHSIG, SIGKILL);

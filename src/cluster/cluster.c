@@ -14,11 +14,15 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "cluster/store_impl.h"
 
 #define LEAVE_NS            (5 * TRI_NS_PER_S)
-#define TRI_EXCHANGE_NBYTES 2048                /* of a text that is swept, at most */
-#define BROKEN_NS           (5 * TRI_NS_PER_MS) /* between two looks at whether a wait is in vain */
+#define TRI_EXCHANGE_NBYTES 2048                  /* of a text that is swept, at most */
+#define BROKEN_NS           (5 * TRI_NS_PER_MS)   /* between two looks at whether a wait is in vain */
+#define PIECE_FIRST_NS      (20 * TRI_NS_PER_MS)  /* between two looks at stop signals, at first */
+#define PIECE_LAST_NS       (500 * TRI_NS_PER_MS) /* and at last: each look is a request to the store */
+#define NAMED               8                     /* ranks that a message names at most */
 
 /* Makes the folder, or takes the one that another rank of this user made; not one of somebody else. */
 static tri_status private_folder_make(const char *path)
@@ -73,6 +77,75 @@ static tri_status folder_token(tri_cluster *cluster, int64_t deadline_ns)
     return status;
 }
 
+/* Where the ranks meet: "host:port", a folder, or an url as it is. */
+static void meets_at_write(const tri_cluster_place *place, const tri_store_url *url, char text[320])
+{
+    const bool v6 = strchr(url->host, ':') != NULL;
+
+    if (url->is_file || url->is_etcd)
+        snprintf(text, 320, "%.300s", url->is_file ? url->path : place->store_url);
+    else
+        snprintf(text, 320, v6 ? "[%.255s]:%d" : "%.255s:%d", url->host, url->first_port);
+}
+
+/* Of the ranks of a host one reports that it cannot reach rank 0: the first one that is not rank 0. */
+static bool reports_late(const tri_cluster_place *place)
+{
+    return place->local_rank == (place->rank == place->local_rank && place->rank > 0 ? 1 : 0);
+}
+
+/* A wait for the store, which rank 0 serves or somebody else. */
+typedef struct store_wait {
+    const tri_cluster_place *place;
+    const char *meets_at;
+} store_wait;
+
+/* The ranks that a rank without a store waits for: "rank 0". */
+static void awaited_write(const tri_cluster_place *place, char text[64])
+{
+    if (place->rank > 0 || place->world == 2)
+        snprintf(text, 64, "rank %d", place->rank > 0 ? 0 : 1);
+    else
+        snprintf(text, 64, "ranks 1 to %d", place->world - 1);
+}
+
+/* "MASTER_ADDR nohost does not resolve: ..." */
+static void reason_write(const tri_cluster_place *place, const char *reason, char text[TRI_STORE_REASON_NBYTES])
+{
+    const bool is_name = strstr(reason, "does not resolve") != NULL && place->host_from;
+
+    snprintf(text, TRI_STORE_REASON_NBYTES, "%s%s%.300s", is_name ? place->host_from : "", is_name ? " " : "", reason);
+}
+
+static void store_late(void *arg, const char *reason)
+{
+    const store_wait *at = arg;
+    char awaited[64], why[TRI_STORE_REASON_NBYTES];
+
+    if (!reports_late(at->place))
+        return;
+    awaited_write(at->place, awaited);
+    reason_write(at->place, reason, why);
+    tri_log(TRI_LOG_WARN, "waiting for %s of %d at %s (%s)", awaited, at->place->world, at->meets_at, why);
+}
+
+/* The store of the ranks. TRI_ETIMEOUT names the rank that is missing. */
+static tri_status store_open(const tri_cluster_place *place, int64_t deadline_ns, tri_cluster *out)
+{
+    store_wait at = {place, out->meets_at};
+    tri_store_opening opening = {.wait = out->wait, .late = store_late, .arg = &at};
+    tri_status status = tri_store_open_as(place->store_url, place->token, &opening, deadline_ns, &out->store);
+    char awaited[64], why[TRI_STORE_REASON_NBYTES];
+
+    out->wait = opening.wait;
+    if (status != TRI_ETIMEOUT || !opening.reason[0])
+        return status;
+    awaited_write(place, awaited);
+    reason_write(place, opening.reason, why);
+    return tri_fail(TRI_ETIMEOUT, "%s did not join within %lld s (rendezvous at %s: %s)", awaited,
+                    tri_wait_limit_s(&out->wait, deadline_ns), out->meets_at, why);
+}
+
 tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, const tri_net_config *config, int64_t deadline_ns,
                             tri_cluster *out)
 {
@@ -87,6 +160,7 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, const tri_net_
     out->world = place.world;
     out->local_rank = place.local_rank;
     out->local_world = place.local_world;
+    out->counts_local = place.counts_local;
     out->servers = place.servers;
     memcpy(out->token, place.token, sizeof out->token);
     out->has_token = place.has_token || place.private_folder;
@@ -95,6 +169,8 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, const tri_net_
     if (config)
         TRI_TRY(tri_cluster_token_check(out->has_token, place.started_by, place.rank, place.world, config));
     TRI_TRY(tri_store_url_parse(place.store_url, &url));
+    tri_wait_begin(&out->wait);
+    meets_at_write(&place, &url, out->meets_at);
     if (place.private_folder) {
         TRI_TRY(private_folder_make(url.path));
         out->folder = tri_strdup(url.path);
@@ -106,13 +182,14 @@ tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, const tri_net_
         if (status != TRI_OK && !(status == TRI_EIO && place.may_be_served))
             goto leave;
     }
-    status = tri_store_open(place.store_url, place.token, deadline_ns, &out->store);
+    status = store_open(&place, deadline_ns, out);
     if (status == TRI_OK && !place.has_token && place.private_folder)
         status = folder_token(out, deadline_ns);
     if (status == TRI_OK)
         return TRI_OK;
 leave:
-    tri_fail_context(status, "rank %d of %d, started by %s", place.rank, place.world, place.started_by);
+    if (status != TRI_ETIMEOUT && status != TRI_ECANCELED) /* these say whom they waited for */
+        tri_fail_context(status, "rank %d of %d, started by %s", place.rank, place.world, place.started_by);
     tri_store_close(out->store);
     tri_store_server_stop(out->server);
     tri_free(out->folder);
@@ -157,23 +234,70 @@ static tri_status gather(tri_cluster *cluster, const char *name, int64_t deadlin
     return status;
 }
 
-/* Waits no longer than until a rank is known not to come. */
-static tri_status piece_wait(tri_cluster *cluster, const char *key, char **bytes, size_t *nbytes, int64_t deadline_ns)
+/* The ranks of an exchange that have not come: a short look at each key, a second at most. Appends "0, 5 and perhaps
+ * more"; *first: the lowest rank that has. Returns how many are named. */
+static int missing_find(tri_cluster *cluster, const char *name, tri_string *missing, int *first)
+{
+    char key[TRI_STORE_KEY_NBYTES + 1];
+    int64_t until_ns = tri_now_ns() + TRI_NS_PER_S;
+    int found = 0;
+
+    *first = cluster->world;
+    for (int rank = 0; rank < cluster->world && found < NAMED && tri_now_ns() < until_ns; rank++) {
+        char *text = NULL;
+        size_t nbytes;
+
+        snprintf(key, sizeof key, "exchange/%s/%d", name, rank);
+        tri_status status = tri_store_wait(cluster->store, key, &text, &nbytes, tri_now_ns());
+        if (status == TRI_OK && *first == cluster->world)
+            *first = rank;
+        if (status == TRI_ETIMEOUT && tri_string_appendf(missing, "%s%d", found++ ? ", " : "", rank) != TRI_OK)
+            break;
+        tri_free(text);
+    }
+    if (found == NAMED)
+        (void)tri_string_append(missing, " and perhaps more");
+    return found;
+}
+
+/* One line of the lowest rank that has come, and of the first one of each host. */
+static void exchange_late(tri_cluster *cluster, const char *name)
+{
+    tri_string missing = {0};
+    int first, found = missing_find(cluster, name, &missing, &first);
+
+    if (found > 0 && (first == cluster->rank || cluster->local_rank == 0))
+        tri_log(TRI_LOG_WARN, "waiting for rank%s %s of %d%s%s", found > 1 ? "s" : "", tri_string_text(&missing),
+                cluster->world, cluster->meets_at[0] ? " at " : "", cluster->meets_at);
+    tri_string_fini(&missing);
+}
+
+/* Waits no longer than until a rank is known not to come, or a signal asks this one to stop. Where ranks come and go,
+ * the membership decides what a signal does. */
+static tri_status piece_wait(tri_cluster *cluster, const char *name, const char *key, char **bytes, size_t *nbytes,
+                             tri_wait *wait, int64_t deadline_ns)
 {
     tri_status status = TRI_ETIMEOUT;
+    int64_t slice_ns = cluster->broken ? BROKEN_NS : PIECE_FIRST_NS;
 
-    if (!cluster->broken)
-        return tri_store_wait(cluster->store, key, bytes, nbytes, deadline_ns);
-    while (status == TRI_ETIMEOUT && tri_now_ns() < deadline_ns) {
-        if (atomic_load(cluster->broken))
+    while (status == TRI_ETIMEOUT) {
+        if (cluster->broken && atomic_load(cluster->broken))
             return tri_fail(TRI_EPEER, "a rank has ended before the ranks had met");
-        status = tri_store_wait(cluster->store, key, bytes, nbytes, tri_now_ns() + BROKEN_NS);
+        if (!cluster->broken)
+            TRI_TRY(tri_wait_check("waiting for the other ranks"));
+        status = tri_store_wait(cluster->store, key, bytes, nbytes, tri_wait_until(deadline_ns, slice_ns));
+        if (tri_now_ns() >= deadline_ns)
+            break;
+        if (status == TRI_ETIMEOUT && tri_wait_is_long(wait))
+            exchange_late(cluster, name);
+        if (!cluster->broken && slice_ns < PIECE_LAST_NS)
+            slice_ns *= 2;
     }
     return status;
 }
 
 /* Reads what gather wrote. */
-static tri_status collect(tri_cluster *cluster, const char *name, tri_string *all, int64_t deadline_ns)
+static tri_status collect(tri_cluster *cluster, const char *name, tri_string *all, tri_wait *wait, int64_t deadline_ns)
 {
     uint64_t total = sizeof total;
     char key[TRI_STORE_KEY_NBYTES + 1];
@@ -184,7 +308,7 @@ static tri_status collect(tri_cluster *cluster, const char *name, tri_string *al
         tri_status status;
 
         snprintf(key, sizeof key, "exchange/%s/all/%zu", name, piece);
-        TRI_TRY(piece_wait(cluster, key, &bytes, &nbytes, deadline_ns));
+        TRI_TRY(piece_wait(cluster, name, key, &bytes, &nbytes, wait, deadline_ns));
         status = nbytes > 0 ? tri_string_append_bytes(all, bytes, nbytes) : TRI_EFORMAT;
         tri_free(bytes);
         if (piece == 0 && status == TRI_OK && all->nbytes >= sizeof total)
@@ -216,32 +340,22 @@ static tri_status cut(const tri_string *all, int world, char **texts)
     return TRI_OK;
 }
 
-/* Adds to the message which ranks did not come: a short look at each key, a second at most. */
-static tri_status name_missing(tri_cluster *cluster, const char *name, tri_status status)
+/* One sentence that says which ranks did not come. */
+static tri_status name_missing(tri_cluster *cluster, const char *name, const tri_wait *wait, int64_t deadline_ns)
 {
     tri_string missing = {0};
-    char key[TRI_STORE_KEY_NBYTES + 1], cause[TRI_ERROR_NBYTES];
-    int64_t until_ns = tri_now_ns() + TRI_NS_PER_S;
-    int found = 0;
+    char cause[TRI_ERROR_NBYTES];
 
     snprintf(cause, sizeof cause, "%s", tri_last_error());
-    for (int rank = 0; rank < cluster->world && found < 8 && tri_now_ns() < until_ns; rank++) {
-        char *text;
-        size_t nbytes;
-
-        snprintf(key, sizeof key, "exchange/%s/%d", name, rank);
-        if (tri_store_wait(cluster->store, key, &text, &nbytes, tri_now_ns()) == TRI_ETIMEOUT &&
-            tri_string_appendf(&missing, "%s%d", found++ ? ", " : "", rank) != TRI_OK)
-            break;
-        tri_free(text);
-    }
+    int first, found = missing_find(cluster, name, &missing, &first);
     if (found > 0)
-        tri_fail(status, "exchange %s: want the texts of %d ranks before the deadline, got none of rank %s%s", name,
-                 cluster->world, tri_string_text(&missing), found == 8 ? " and perhaps more" : "");
+        tri_fail(TRI_ETIMEOUT, "rank%s %s did not join within %lld s%s%s%s", found > 1 ? "s" : "",
+                 tri_string_text(&missing), tri_wait_limit_s(wait, deadline_ns),
+                 cluster->meets_at[0] ? " (rendezvous at " : "", cluster->meets_at, cluster->meets_at[0] ? ")" : "");
     else
-        tri_fail(status, "exchange %s: %s", name, cause);
+        tri_fail(TRI_ETIMEOUT, "exchange %s: %s", name, cause);
     tri_string_fini(&missing);
-    return status;
+    return TRI_ETIMEOUT;
 }
 
 tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const char *text, char **texts,
@@ -250,8 +364,11 @@ tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const ch
     char key[TRI_STORE_KEY_NBYTES + 1];
     tri_string all = {0};
     int64_t arrived;
+    tri_wait wait = cluster->wait;
     tri_status status;
 
+    if (wait.begun_ns == 0)
+        tri_wait_begin(&wait);
     memset(texts, 0, (size_t)cluster->world * sizeof *texts);
     if (cluster->world == 1) {
         texts[0] = tri_strdup(text);
@@ -267,12 +384,12 @@ tri_status tri_cluster_exchange(tri_cluster *cluster, const char *name, const ch
     if (status == TRI_OK && arrived == cluster->world)
         status = gather(cluster, name, deadline_ns);
     if (status == TRI_OK)
-        status = collect(cluster, name, &all, deadline_ns);
+        status = collect(cluster, name, &all, &wait, deadline_ns);
     if (status == TRI_OK)
         status = cut(&all, cluster->world, texts);
     tri_string_fini(&all);
     if (status == TRI_ETIMEOUT)
-        name_missing(cluster, name, status);
+        status = name_missing(cluster, name, &wait, deadline_ns);
     for (int rank = 0; rank < cluster->world && status != TRI_OK; rank++) {
         tri_free(texts[rank]);
         texts[rank] = NULL;

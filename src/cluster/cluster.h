@@ -21,6 +21,7 @@ typedef struct tri_cluster {
     const char *started_by; /* "torchrun" */
     int rank, world;
     int local_rank, local_world;
+    bool counts_local;         /* the starter did not tell local_world: the ranks' addresses do (comm/join.c) */
     int servers;               /* the last so many ranks are parameter servers */
     int64_t generation;        /* of the membership, which frames carry; 0: it never changes */
     const atomic_bool *broken; /* set: some rank will not come to an exchange; NULL: never */
@@ -28,6 +29,8 @@ typedef struct tri_cluster {
     bool has_token;            /* it is a secret; else it is made of what others can know */
     tri_store *store;          /* NULL when world is 1 */
     tri_store_server *server;  /* rank 0 of a foreign starter serves; else NULL */
+    tri_wait wait;             /* for the other ranks, since tri_cluster_join(); 0s: none */
+    char meets_at[320];        /* where the ranks meet, for messages; "" */
     char *folder;              /* private folder of a file store, removed by the last one that leaves; else NULL */
 } tri_cluster;
 
@@ -39,11 +42,13 @@ typedef const char *(*tri_cluster_lookup)(const char *name, void *arg);
 typedef struct tri_cluster_place {
     const char *started_by;
     int rank, world, local_rank, local_world;
-    int servers;  /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
+    bool counts_local; /* the starter does not tell local_world */
+    int servers;       /* TRIREME_SERVERS, or the tasks of type ps: the last so many ranks */
     int starts;   /* TRIREME_STARTS: of a job whose processes come and go, how often this rank was started before; -1 */
     int founders; /* TRIREME_FOUNDERS: how many make its first generation; world where nobody says */
     char beat[96]; /* TRIREME_BEAT: key that the launcher changes while it lives; "": it serves the store */
     char store_url[1400];
+    const char *host_from; /* the variable that names the host of rank 0, for messages; NULL: none does */
     char token[65];
     bool has_token;      /* TRIREME_TOKEN is set; else `token` is made of what others can know, or empty */
     bool serves;         /* this rank must run the store's server at store_url */
@@ -69,8 +74,9 @@ const char *tri_cluster_settings(tri_cluster_lookup lookup, void *arg);
 /* Is this the task `evaluator` of a TF_CONFIG? It takes no part in the job. */
 bool tri_cluster_is_evaluator(tri_cluster_lookup lookup, void *arg);
 
-/* detect + check of the token + open (and serve, where this rank does). Waits for nobody but the store. config: NULL
- * accepts any token. */
+/* detect + check of the token + open (and serve, where this rank does). Waits for nobody but the store. This wait and
+ * that of an exchange are logged when they last, and end at a stop signal (TRI_ECANCELED). config: NULL accepts any
+ * token. */
 tri_status tri_cluster_join(tri_cluster_lookup lookup, void *arg, const tri_net_config *config, int64_t deadline_ns,
                             tri_cluster *out);
 /* Gathers one small text of each rank: texts[r] (the caller's, tri_free each). All ranks call it with the same name,

@@ -51,7 +51,9 @@ tri_status tri_environment_pair(tri_cluster_lookup lookup, void *arg, const char
 
 bool tri_environment_has(tri_cluster_lookup lookup, void *arg, const char *name)
 {
-    return lookup(name, arg) != NULL;
+    const char *text = lookup(name, arg);
+
+    return text && *text;
 }
 
 /* --- what a job is known by ------------------------------------------------------------------------------------- */
@@ -209,6 +211,19 @@ static bool torchrun_is_here(tri_cluster_lookup lookup, void *arg)
             !tri_environment_has(lookup, arg, "TF_CONFIG"));
 }
 
+/* PyTorch's env:// needs neither variable. Without the number of ranks of this host their addresses tell it. */
+static tri_status torchrun_local(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
+{
+    if (tri_environment_has(lookup, arg, "LOCAL_WORLD_SIZE"))
+        return tri_environment_pair(lookup, arg, "LOCAL_RANK", "LOCAL_WORLD_SIZE", &place->local_rank,
+                                    &place->local_world);
+    place->counts_local = true;
+    if (tri_environment_has(lookup, arg, "LOCAL_RANK"))
+        TRI_TRY(tri_environment_int(lookup, arg, "LOCAL_RANK", 0, place->world - 1, &place->local_rank));
+    place->local_world = place->local_rank + 1;
+    return TRI_OK;
+}
+
 static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_place *place)
 {
     const char *address = lookup("MASTER_ADDR", arg), *agent = lookup("TORCHELASTIC_USE_AGENT_STORE", arg);
@@ -216,9 +231,7 @@ static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluste
     int port, first, last;
 
     TRI_TRY(tri_environment_pair(lookup, arg, "RANK", "WORLD_SIZE", &place->rank, &place->world));
-    if (tri_environment_has(lookup, arg, "LOCAL_RANK") || tri_environment_has(lookup, arg, "LOCAL_WORLD_SIZE"))
-        TRI_TRY(tri_environment_pair(lookup, arg, "LOCAL_RANK", "LOCAL_WORLD_SIZE", &place->local_rank,
-                                     &place->local_world));
+    TRI_TRY(torchrun_local(lookup, arg, place));
     if (place->world == 1 || tri_environment_has(lookup, arg, "TRIREME_STORE"))
         return TRI_OK;
     if (!address || !*address)
@@ -237,6 +250,7 @@ static tri_status torchrun_fill(tri_cluster_lookup lookup, void *arg, tri_cluste
     job_add(&job, "run", lookup("TORCHELASTIC_RUN_ID", arg));
     job_add(&job, "restart", lookup("TORCHELASTIC_RESTART_COUNT", arg));
     TRI_TRY(job_end(&job, place->token));
+    place->host_from = "MASTER_ADDR";
     return tri_environment_meet(place, address, first, last);
 }
 
@@ -331,6 +345,7 @@ static tri_status slurm_fill(tri_cluster_lookup lookup, void *arg, tri_cluster_p
            (int)(strtoul((char[]){place->token[0], place->token[1], place->token[2], place->token[3], 0}, NULL, 16) %
                  1000u) *
                PORT_TRIES;
+    place->host_from = "SLURM_STEP_NODELIST";
     return tri_environment_meet(place, nodes == 1 ? "127.0.0.1" : host, port, port + PORT_TRIES - 1);
 }
 
@@ -468,9 +483,10 @@ tri_status tri_cluster_detect(tri_cluster_lookup lookup, void *arg, tri_cluster_
     if (place->world == 1 && place->starts < 0) {
         place->store_url[0] = 0;
         place->serves = place->private_folder = false;
-    } else if (store) {
+    } else if (store && *store) {
         TRI_TRY_IN(tri_store_url_parse(store, &url), "TRIREME_STORE");
         snprintf(place->store_url, sizeof place->store_url, "%s", store);
+        place->host_from = "TRIREME_STORE";
         place->private_folder = false;
         place->store_given = true;
         place->serves = place->rank == 0 && !url.is_file && !url.is_etcd && row->fill != trireme_fill;

@@ -33,6 +33,7 @@ bool tri_environment_tf_evaluates(const char *text);
 /* A whole number in [low, high]; TRI_ECONFIG names the variable, the wanted and the found. */
 tri_status tri_environment_int(tri_cluster_lookup lookup, void *arg, const char *name, int low, int high, int *out);
 
+/* It is there, and not empty. */
 bool tri_environment_has(tri_cluster_lookup lookup, void *arg, const char *name);
 /* A rank below its world, by two variables. */
 tri_status tri_environment_pair(tri_cluster_lookup lookup, void *arg, const char *rank_name, const char *world_name,

@@ -35,6 +35,7 @@ tri_status tri_environment_trainjob_fill(tri_cluster_lookup lookup, void *arg, t
         return tri_fail(TRI_ECONFIG, "PET_MASTER_ADDR: want the host of rank 0 (PET_NNODES is %d), found %s",
                         place->world, address ? "an empty text" : "nothing");
     TRI_TRY(tri_environment_int(lookup, arg, "PET_MASTER_PORT", 1, 65535, &port));
+    place->host_from = "PET_MASTER_ADDR";
     return tri_environment_meet(place, address, port, port);
 }
 
@@ -61,5 +62,6 @@ tri_status tri_environment_host_file_fill(tri_cluster_lookup lookup, void *arg, 
         return TRI_OK;
     if (tri_environment_has(lookup, arg, "TRIREME_PORT"))
         TRI_TRY(tri_environment_int(lookup, arg, "TRIREME_PORT", 1, 65535, &port));
+    place->host_from = "TRIREME_HOSTFILE";
     return tri_environment_meet(place, first, port, port);
 }

@@ -277,6 +277,7 @@ static tri_status tf_place(const json_t *root, tri_cluster_place *place)
     for (size_t i = 0; i < TRI_COUNT_OF(types); i++)
         TRI_TRY(tf_type_scan(cluster, types[i], &scan, place));
     place->serves = place->rank == 0;
+    place->host_from = "TF_CONFIG";
     snprintf(place->store_url, sizeof place->store_url, "tcp://%s:%d", scan.first_host, scan.first_port);
     if (place->world > 1) /* the first host may be no host, such as [] */
         TRI_TRY_IN(tri_store_url_parse(place->store_url, &url), "TF_CONFIG: cluster");

@@ -124,6 +124,8 @@ static void process_prepare(launch *job)
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGINT);
     sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGHUP);
+    sigaddset(&blocked, SIGUSR1);
     sigaddset(&blocked, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &blocked, &job->mask_before);
     sigaddset(&job->mask_before, SIGPIPE); /* during ppoll too */
@@ -253,6 +255,17 @@ static tri_status paths_make(launch *job)
     return TRI_OK;
 }
 
+/* The store may be somebody else's, and not there: a stop signal ends the wait for it. */
+static tri_status meet(launch *job)
+{
+    sigset_t blocked;
+
+    pthread_sigmask(SIG_SETMASK, &job->mask_before, &blocked);
+    tri_status status = tri_launch_meet(job);
+    pthread_sigmask(SIG_SETMASK, &blocked, NULL);
+    return status;
+}
+
 /* All that ranks are told, and what cares for them besides this process. */
 static tri_status job_open(launch *job)
 {
@@ -261,7 +274,7 @@ static tri_status job_open(launch *job)
     if (config->journal[0])
         TRI_TRY(tri_launch_journal_open(job));
     TRI_TRY(cores_make(job));
-    TRI_TRY(tri_launch_meet(job));
+    TRI_TRY(meet(job));
     TRI_TRY(paths_make(job));
     if (!config->journal[0])
         return tri_launch_guard_start(&job->guard, job->world, job->token);

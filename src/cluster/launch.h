@@ -21,7 +21,7 @@
     X(INT, spares, "0", 0, 65535, NULL,                                                                                \
       "of an elastic job: the last so many of them begin nothing; they wait, ready, until others are missing")         \
     X(PATH, hosts, "", 0, 0, NULL,                                                                                     \
-      "file with one 'host [slots=N]' per line, started by ssh; slurm = the nodes of this job, by srun; empty = here") \
+      "file of lines '[user@]host [slots=N] [port=N]', by ssh; slurm = the nodes of this job, by srun; empty = here")  \
     X(INT, restarts, "0", 0, 1e9, NULL,                                                                                \
       "times that processes killed by a signal are started again, together; 0 = the first one ends the job")           \
     X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \
@@ -38,6 +38,8 @@
     X(BOOL, bind, "true", 0, 0, NULL, "give each local rank cores of its own")                                         \
     X(BOOL, prefix, "true", 0, 0, NULL, "put '[rank] ' before each line of output")                                    \
     X(REAL, grace_s, "3", 0, 3600, NULL, "time between asking the others to stop and killing them")                    \
+    X(BOOL, usr2_all, "false", 0, 0, NULL,                                                                             \
+      "pass SIGUSR2 on to every process of this host that catches it; else to the first one, which tells the others")  \
     X(NAME, ssh, "ssh", 0, 0, NULL, "program that starts a command on a host")
 typedef struct tri_launch_config {
     TRI_LAUNCH_OPTIONS(TRI_OPTION_FIELD)
@@ -51,7 +53,7 @@ typedef struct tri_launch_result {
 } tri_launch_result;
 
 /* Runs argv (NULL at the end) and waits. Output of children goes to this process's stdout and stderr, line by line,
- * never mixed inside a line. Passes SIGINT and SIGTERM on (tri_stop_signal). log_folder: NULL, or a folder where rank
+ * never mixed inside a line. Passes stop signals on (tri_stop_signal). log_folder: NULL, or a folder where rank
  * N's output also goes to rank-N.log. quiet_rank_output: with prefix false, ranks other than 0 write their stdout to
  * the log only. */
 tri_status tri_launch_run(const tri_launch_config *config, char *const *argv, const char *log_folder, bool quiet_others,
@@ -71,6 +73,7 @@ tri_status tri_launch_command_read(const char *journal, char ***words, int *coun
 /* How a host answered a command. */
 typedef struct tri_host_answer {
     char name[256];
+    char port[8]; /* of its sshd; "": ssh decides */
     int slots;
     int exit_code;  /* of the command; 127, 255: of the remote shell; -1: nothing within the limit */
     char text[240]; /* the first line it wrote, to either stream */
@@ -82,5 +85,7 @@ tri_status tri_launch_hosts_ask(const tri_launch_config *config, char *const *ar
 
 /* Ranks that the hosts of a list may have together. */
 tri_status tri_launch_hosts_slots(const char *path, int64_t *slots);
+/* The same without those that are taken, for processes that nobody gave a number (-n); at least 1. */
+tri_status tri_launch_hosts_share(const char *path, int64_t taken, int64_t *ranks);
 
 #endif

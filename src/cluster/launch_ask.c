@@ -32,7 +32,7 @@ static tri_status ask_start(const tri_launch_config *config, const char *command
     char whose[300];
     int ends[2], input;
 
-    tri_launch_shell(config, one->answer->name, command, &shell);
+    tri_launch_shell(config, one->answer->name, one->answer->port, command, &shell);
     snprintf(whose, sizeof whose, "host %s", one->answer->name);
     TRI_TRY(tri_launch_pipe(ends, O_CLOEXEC, whose));
     one->pid = fork();
@@ -160,6 +160,7 @@ tri_status tri_launch_hosts_ask(const tri_launch_config *config, char *const *ar
         tri_host_answer answer = {.slots = host->slots, .exit_code = -1};
 
         memcpy(answer.name, host->name, sizeof answer.name);
+        memcpy(answer.port, host->port, sizeof answer.port);
         status = tri_vector_push(answers, &answer) ? TRI_OK : TRI_ENOMEM;
     }
     for (size_t i = 0; status == TRI_OK && i < hosts.count; i += AT_ONCE)

@@ -203,7 +203,8 @@ static tri_status hosts_text(launch *job, tri_string *out)
 {
     for (size_t i = 0; i < job->hosts.count; i++) {
         const launch_host *host = tri_vector_at(&job->hosts, i);
-        TRI_TRY(tri_string_appendf(out, "%s%s %d", i > 0 ? ", " : "", host->name, host->slots));
+        TRI_TRY(tri_string_appendf(out, "%s%s%s%s %d", i > 0 ? ", " : "", host->name, host->port[0] ? " port=" : "",
+                                   host->port, host->slots));
     }
     return TRI_OK;
 }

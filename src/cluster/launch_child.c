@@ -130,7 +130,7 @@ static void go_wait(int fd)
 /* In the new process. Does not return. */
 static void child_run(const launch_start *start, const launch_rank *rank, const child_plan *plan)
 {
-    static const int defaults[] = {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGHUP, SIGQUIT};
+    static const int defaults[] = {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGQUIT, SIGUSR1, SIGUSR2};
     int report[2] = {rank->rank, 0};
     struct rlimit files;
     sigset_t none;
@@ -145,7 +145,7 @@ static void child_run(const launch_start *start, const launch_rank *rank, const 
             _exit(1);
     }
     for (size_t i = 0; i < TRI_COUNT_OF(defaults); i++)
-        signal(defaults[i], SIG_DFL);
+        signal(defaults[i], SIG_DFL); /* SIGHUP stays ignored if it was (nohup), and is reset by exec otherwise */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (start->files > 0 && getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -335,7 +335,7 @@ static tri_status remote_make(const launch_start *start, const launch_rank *rank
         status = tri_launch_far_command(start, rank, settings, folder, pick_threads, command);
     else
         status = tri_launch_remote_command(settings, start->argv, folder, rank->host->count, pick_threads, command);
-    tri_launch_shell(start->config, rank->host->name, tri_string_text(command), shell);
+    tri_launch_shell(start->config, rank->host->name, rank->host->port, tri_string_text(command), shell);
     free(folder);
     return status;
 }

@@ -29,43 +29,76 @@ static bool name_is_local(const char *name)
            (own[0] && strcmp(name, own) == 0);
 }
 
+static const char *without_user(const char *name)
+{
+    const char *at = strrchr(name, '@');
+
+    return at ? at + 1 : name;
+}
+
+/* "[user@]host", and an address of IPv6 also in brackets. What ssh takes for an option is none. */
+static tri_status name_parse(const char *word, const char *origin, int number, launch_host *host)
+{
+    const size_t nbytes = strlen(word);
+    const char *name = without_user(word);
+    const char *colon = strchr(name, ':');
+
+    if (nbytes >= sizeof host->name || word[0] == '-' || name[0] == '-' || !name[0])
+        return tri_fail(TRI_ECONFIG,
+                        "%s:%d: want a host of at most %zu bytes that does not begin with '-', got '%.60s'", origin,
+                        number, sizeof host->name - 1, word);
+    for (size_t i = 0; i < nbytes; i++) {
+        if (!isalnum((unsigned char)word[i]) && !strchr(".-_:@%[]", word[i]))
+            return tri_fail(TRI_ECONFIG, "%s:%d: want a host name or address, got '%.60s'", origin, number, word);
+    }
+    if ((colon && !strchr(colon + 1, ':')) || (name[0] == '[' && name[strlen(name) - 1] != ']'))
+        return tri_fail(TRI_ECONFIG,
+                        "%s:%d: want 'host port=N' for a port of ssh, 'host slots=N' for a number of ranks, got "
+                        "'%.60s', which could mean both",
+                        origin, number, word);
+    if (name[0] == '[')
+        snprintf(host->name, sizeof host->name, "%.*s%.*s", (int)(name - word), word, (int)strlen(name) - 2, name + 1);
+    else
+        memcpy(host->name, word, nbytes + 1);
+    return TRI_OK;
+}
+
+/* "slots=N" or "port=N". */
+static tri_status setting_parse(const char *word, const char *origin, int number, launch_host *host)
+{
+    const bool is_port = strncmp(word, "port=", 5) == 0;
+    const char *digits = is_port ? word + 5 : strncmp(word, "slots=", 6) == 0 ? word + 6 : "";
+    char *end = NULL;
+    const long value = isdigit((unsigned char)*digits) ? strtol(digits, &end, 10) : -1;
+
+    if (value < 1 || value > (is_port ? 65535 : 65536) || *end)
+        return tri_fail(TRI_ECONFIG, "%s:%d: want slots=N with N of 1 to 65536 or port=N behind the host, got '%.60s'",
+                        origin, number, word);
+    if (is_port)
+        snprintf(host->port, sizeof host->port, "%ld", value);
+    else
+        host->slots = (int)value;
+    return TRI_OK;
+}
+
 static tri_status host_parse(char *line, const char *origin, int number, tri_vector *hosts)
 {
     static const char blank[] = " \t\r";
     launch_host host = {.slots = 1};
-    char *save = NULL, *word, *end;
-    size_t nbytes;
+    char *save = NULL, *word;
 
     line[strcspn(line, "#")] = 0;
     word = strtok_r(line, blank, &save);
     if (!word)
         return TRI_OK;
-    nbytes = strlen(word);
-    if (nbytes >= sizeof host.name || word[0] == '-')
-        return tri_fail(TRI_ECONFIG,
-                        "%s:%d: want a host of at most %zu bytes that does not begin with '-', got '%.60s'", origin,
-                        number, sizeof host.name - 1, word);
-    for (size_t i = 0; i < nbytes; i++) {
-        if (!isalnum((unsigned char)word[i]) && !strchr(".-_:@%[]", word[i]))
-            return tri_fail(TRI_ECONFIG, "%s:%d: want a host name or address, got '%.60s'", origin, number, word);
-    }
-    memcpy(host.name, word, nbytes + 1);
-    host.is_local = name_is_local(host.name);
-    word = strtok_r(NULL, blank, &save);
-    if (word) {
-        long slots =
-            strncmp(word, "slots=", 6) == 0 && isdigit((unsigned char)word[6]) ? strtol(word + 6, &end, 10) : -1;
-
-        if (slots < 1 || slots > 65536 || *end)
-            return tri_fail(TRI_ECONFIG, "%s:%d: want slots=N with N of 1 to 65536 behind the host, got '%.60s'",
-                            origin, number, word);
-        host.slots = (int)slots;
-        word = strtok_r(NULL, blank, &save);
-        if (word)
-            return tri_fail(TRI_ECONFIG, "%s:%d: want nothing behind slots=N, got '%.60s'", origin, number, word);
-    }
+    TRI_TRY(name_parse(word, origin, number, &host));
+    while ((word = strtok_r(NULL, blank, &save)) != NULL)
+        TRI_TRY(setting_parse(word, origin, number, &host));
+    host.is_local = !host.port[0] && name_is_local(without_user(host.name)); /* behind a port may be a container */
     for (size_t i = 0; i < hosts->count; i++) {
-        if (strcmp(((launch_host *)tri_vector_at(hosts, i))->name, host.name) == 0)
+        const launch_host *other = tri_vector_at(hosts, i);
+
+        if (strcmp(other->name, host.name) == 0 && strcmp(other->port, host.port) == 0)
             return tri_fail(TRI_ECONFIG, "%s:%d: want each host once (slots=N for more ranks), got %s again", origin,
                             number, host.name);
     }
@@ -91,7 +124,7 @@ tri_status tri_launch_hosts_parse(const char *text, size_t nbytes, const char *o
         at += line_nbytes + 1;
     }
     if (hosts->count == 0)
-        return tri_fail(TRI_ECONFIG, "%s: want lines 'host [slots=N]', got no host", origin);
+        return tri_fail(TRI_ECONFIG, "%s: want lines '[user@]host [slots=N] [port=N]', got no host", origin);
     return TRI_OK;
 }
 
@@ -106,21 +139,61 @@ tri_status tri_launch_quote(tri_string *out, const char *text)
     return tri_string_append(out, "'");
 }
 
-tri_status tri_launch_address(const char *host, char address[64])
+/* What ssh's configuration calls the host: "hostname 10.0.0.7" of `ssh -G`. The host file allows no byte in a name that
+ * a shell would read otherwise. */
+static bool ssh_name_find(const tri_launch_config *config, const launch_host *host, char name[256])
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM}, *list;
+    char command[700], line[512];
+    bool found = false;
+    FILE *answer;
+
+    snprintf(command, sizeof command, "%.200s -G %s%s %s 2>/dev/null </dev/null", config->ssh,
+             host->port[0] ? "-p " : "", host->port, host->name);
+    answer = popen(command, "re");
+    while (answer && fgets(line, sizeof line, answer)) {
+        line[strcspn(line, "\r\n")] = 0;
+        if (!found && strncmp(line, "hostname ", 9) == 0)
+            found = snprintf(name, 256, "%.255s", line + 9) > 0;
+    }
+    if (answer)
+        pclose(answer);
+    return found;
+}
+
+static int name_resolve(const char *name, struct addrinfo **list)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
+
+    return getaddrinfo(name, "9", &hints, list);
+}
+
+tri_status tri_launch_host_name(const tri_launch_config *config, const launch_host *host, char name[256])
+{
+    struct addrinfo *list;
+    int rc;
+
+    snprintf(name, 256, "%s", without_user(host->name));
+    rc = name_resolve(name, &list);
+    if (rc != 0 && strcmp(config->hosts, "slurm") != 0 && ssh_name_find(config, host, name))
+        rc = name_resolve(name, &list);
+    if (rc != 0)
+        return tri_fail(TRI_ECONFIG, "host %s: want a name that resolves, or one that '%s -G %s' knows, got: %s: %s",
+                        host->name, config->ssh, host->name, name, gai_strerror(rc));
+    freeaddrinfo(list);
+    return TRI_OK;
+}
+
+tri_status tri_launch_address(const char *name, char address[64])
+{
+    struct addrinfo *list;
     struct sockaddr_storage own;
     socklen_t own_nbytes;
-    const char *name = strchr(host, '@') ? strchr(host, '@') + 1 : host;
     char text[INET6_ADDRSTRLEN];
-    int rc = getaddrinfo(name, "9", &hints, &list);
+    int rc = name_resolve(name, &list);
     bool found = false;
 
     if (rc != 0)
-        return tri_fail(TRI_ECONFIG,
-                        "host %s: want a name with an address (names of ssh's configuration alone will not do), "
-                        "got: %s",
-                        name, gai_strerror(rc));
+        return tri_fail(TRI_ECONFIG, "host %s: %s", name, gai_strerror(rc));
     for (const struct addrinfo *at = list; at && !found; at = at->ai_next) {
         int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 

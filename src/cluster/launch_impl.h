@@ -26,31 +26,35 @@ bool tri_affinity_bind(const int *cpus, int count);
 /* --- launch_hosts.c --- */
 
 typedef struct launch_host {
-    char name[256];
+    char name[256]; /* as ssh is given it: "[user@]host" */
+    char port[8];   /* of its sshd; "": ssh decides */
     int slots;
     int first_rank, count; /* ranks on it */
     bool is_local;         /* its name says this machine */
     char store_url[1400];
 } launch_host;
 
-/* Lines "host [slots=N]", # comments. Appends launch_host; TRI_ECONFIG: "<origin>:<line>: ...". */
+/* Lines "[user@]host [slots=N] [port=N]", # comments. Appends launch_host; TRI_ECONFIG: "<origin>:<line>: ...". */
 tri_status tri_launch_hosts_parse(const char *text, size_t nbytes, const char *origin, tri_vector *hosts);
 /* Appends the text so that a POSIX shell reads it as one word. */
 tri_status tri_launch_quote(tri_string *out, const char *text);
+/* A name or address of a host that resolves: its own, without the user, or what ssh's configuration has for it. */
+tri_status tri_launch_host_name(const tri_launch_config *config, const launch_host *host, char name[256]);
 /* This machine's address on the way to a host ("[v6]" in brackets), by a socket that sends nothing. */
-tri_status tri_launch_address(const char *host, char address[64]);
+tri_status tri_launch_address(const char *name, char address[64]);
 /* A port nobody listens on now. */
 tri_status tri_launch_free_port(int *port);
 /* --- launch_shell.c --- */
 
 /* What runs a command line on a host: an argv, and a word of it that lives here. */
 typedef struct launch_shell {
-    char *argv[12]; /* NULL at the end */
+    char *argv[14]; /* NULL at the end */
     char node[300];
 } launch_shell;
 
-/* By config->ssh, or by srun where config->hosts is "slurm". Borrows host and command. */
-void tri_launch_shell(const tri_launch_config *config, const char *host, const char *command, launch_shell *shell);
+/* By config->ssh, or by srun where config->hosts is "slurm". Borrows host, port ("": none) and command. */
+void tri_launch_shell(const tri_launch_config *config, const char *host, const char *port, const char *command,
+                      launch_shell *shell);
 const char *tri_launch_shell_name(const tri_launch_config *config);
 /* The lines of the file config->hosts, or for its word "slurm" the nodes and tasks of this job. Appends launch_host. */
 tri_status tri_launch_hosts_read(const tri_launch_config *config, tri_vector *hosts);

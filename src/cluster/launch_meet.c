@@ -86,14 +86,15 @@ static tri_status listen_read(launch *job, char host[256])
 static tri_status own_store(launch *job)
 {
     const char *listen = "127.0.0.1";
-    char address[256] = "127.0.0.1", way[64];
+    char address[256] = "127.0.0.1", way[64], name[256];
     launch_host *hosts = job->hosts.items;
 
     for (size_t i = 0; i < job->hosts.count; i++) {
         snprintf(hosts[i].store_url, sizeof hosts[i].store_url, "127.0.0.1");
         if (hosts[i].is_local || hosts[i].count == 0)
             continue;
-        TRI_TRY(tri_launch_address(hosts[i].name, way));
+        TRI_TRY(tri_launch_host_name(job->config, &hosts[i], name));
+        TRI_TRY(tri_launch_address(name, way));
         snprintf(address, sizeof address, "%s", way);
         snprintf(hosts[i].store_url, sizeof hosts[i].store_url, "%s", way);
         listen = way[0] == '[' || strcmp(listen, "::") == 0 ? "::" : "0.0.0.0";
@@ -186,9 +187,12 @@ tri_status tri_launch_meet(launch *job)
     TRI_TRY(config->join[0]    ? joined_store(job)
             : config->store[0] ? etcd_store(job, config->store, true)
                                : own_store(job));
-    if (job->hosts.count > 0 && !hosts[0].is_local)
-        snprintf(job->master, sizeof job->master, "%s",
-                 strchr(hosts[0].name, '@') ? strchr(hosts[0].name, '@') + 1 : hosts[0].name);
+    if (job->hosts.count > 0 && !hosts[0].is_local) {
+        char name[256];
+
+        TRI_TRY(tri_launch_host_name(config, &hosts[0], name));
+        snprintf(job->master, sizeof job->master, "%s", name);
+    }
     if (job->start.master_port == 0)
         TRI_TRY(tri_launch_free_port(&job->start.master_port));
     if (!config->elastic)

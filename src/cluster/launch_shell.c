@@ -79,6 +79,16 @@ tri_status tri_launch_hosts_slots(const char *path, int64_t *slots)
     return status;
 }
 
+tri_status tri_launch_hosts_share(const char *path, int64_t taken, int64_t *ranks)
+{
+    TRI_TRY(tri_launch_hosts_slots(path, ranks));
+    if (*ranks <= taken)
+        return tri_fail(TRI_ECONFIG, "%s: want a slot besides the %lld of servers and spares, got %lld slots", path,
+                        (long long)taken, (long long)*ranks);
+    *ranks -= taken;
+    return TRI_OK;
+}
+
 static void shell_make(launch_shell *shell, const char *const *words)
 {
     int count = 0;
@@ -88,19 +98,23 @@ static void shell_make(launch_shell *shell, const char *const *words)
     shell->argv[count] = NULL;
 }
 
-void tri_launch_shell(const tri_launch_config *config, const char *host, const char *command, launch_shell *shell)
+void tri_launch_shell(const tri_launch_config *config, const char *host, const char *port, const char *command,
+                      launch_shell *shell)
 {
+    const char *at = port[0] ? "-p" : NULL;
+
     if (is_slurm(config)) {
         /* One step each: the end of one, or of its node, ends no other. The job's resources are shared by the steps. */
         snprintf(shell->node, sizeof shell->node, "--nodelist=%s", host);
         shell_make(shell, (const char *const[]){"srun", "--quiet", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none",
                                                 shell->node, "sh", "-c", command, NULL});
     } else if (strcmp(config->ssh, "ssh") == 0) { /* a host that does not answer, or no longer, is to be seen soon */
-        shell_make(shell,
-                   (const char *const[]){"ssh", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=5",
-                                         "-oServerAliveCountMax=3", host, command, NULL});
+        shell_make(shell, (const char *const[]){"ssh", "-oBatchMode=yes", "-oConnectTimeout=10",
+                                                "-oServerAliveInterval=5", "-oServerAliveCountMax=3", at ? at : host,
+                                                at ? port : command, at ? host : NULL, command, NULL});
     } else { /* the options are some that only ssh itself knows */
-        shell_make(shell, (const char *const[]){config->ssh, host, command, NULL});
+        shell_make(shell, (const char *const[]){config->ssh, at ? at : host, at ? port : command, at ? host : NULL,
+                                                command, NULL});
     }
 }
 

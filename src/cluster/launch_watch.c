@@ -73,6 +73,8 @@ static void rank_signal(launch_rank *rank, int number, const char *name)
         return;
     if (!rank->host)
         tri_launch_signal(rank->pid, number);
+    else if (!rank->words.begun) /* a remote shell that is still connecting */
+        kill(-rank->pid, number);
     else if (rank->control >= 0 && dprintf(rank->control, "%s\n", name) < 0)
         kill(-rank->pid, number); /* the connection is gone */
 }
@@ -83,13 +85,21 @@ static void all_signal(launch *job, int number, const char *name)
         rank_signal(&job->ranks[r], number, name);
 }
 
-/* Asks all to end. To one of those that come and go SIGTERM says that it alone shall leave. */
+/* Asks all to end, by the signal that this process got, since a program may know more than one way to end. To one of
+ * those that come and go all but SIGINT say that it alone shall leave. */
 static void all_end(launch *job, int number)
 {
-    if (number == SIGINT || job->config->elastic)
-        all_signal(job, SIGINT, "INT");
-    else
-        all_signal(job, SIGTERM, "TERM");
+    static const struct {
+        int number;
+        const char *name;
+    } rows[] = {{SIGINT, "INT"}, {SIGHUP, "HUP"}, {SIGUSR1, "USR1"}, {SIGTERM, "TERM"}};
+    size_t i = 0;
+
+    if (job->config->elastic)
+        number = SIGINT;
+    while (i < TRI_COUNT_OF(rows) - 1 && rows[i].number != number)
+        i++;
+    all_signal(job, rows[i].number, rows[i].name);
 }
 
 void tri_launch_stop_others(launch *job)
@@ -102,12 +112,19 @@ void tri_launch_stop_others(launch *job)
     job->kill_ns = tri_now_ns() + (int64_t)(job->config->grace_s * (double)TRI_NS_PER_S);
 }
 
-/* One rank is enough: it tells the others. Ranks that do not listen yet are asked later. */
+/* Ranks of ours that do not listen yet are asked later, and one is enough: it tells the others. Of other programs all
+ * that listen get the signal. */
 static void ask_pass(launch *job)
 {
     int asked = tri_ask_take();
     bool here = false;
 
+    if (asked > 0 && job->config->usr2_all) {
+        for (int r = 0; r < job->world; r++)
+            if (job->ranks[r].pid > 0 && !job->ranks[r].host)
+                (void)tri_ask_send(job->ranks[r].pid, asked);
+        return;
+    }
     job->asked = asked > 0 ? asked : job->asked;
     for (int r = 0; job->asked > 0 && r < job->world; r++) {
         const launch_rank *rank = &job->ranks[r];
@@ -335,8 +352,9 @@ static void cause_tell(launch *job, tri_launch_result *cause)
         const char *reason =
             tri_launch_words_reason(rank) ? rank->words.reason : "it ended with exit code 255, silently";
 
-        tri_launch_say(job, "trireme: rank %d: no connection to host %s: %s ('%s %s true' says more)%s\n", cause->rank,
-                       rank->host->name, reason, shell, rank->host->name, others);
+        tri_launch_say(job, "trireme: rank %d: no connection to host %s: %s ('%s %s%s%s true' says more)%s\n",
+                       cause->rank, rank->host->name, reason, shell, rank->host->port[0] ? "-p " : "", rank->host->port,
+                       rank->host->name, others);
         cause->exit_code = 1;
     } else {
         if (rank->host)

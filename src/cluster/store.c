@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cluster/store_impl.h"
 
 static const unsigned char magic[4] = {'T', 'R', 'S', '2'};
@@ -164,7 +165,8 @@ tri_status tri_store_url_parse(const char *text, tri_store_url *url)
     return TRI_OK;
 }
 
-tri_status tri_store_open(const char *url, const char *token, int64_t deadline_ns, tri_store **out)
+tri_status tri_store_open_as(const char *url, const char *token, tri_store_opening *opening, int64_t deadline_ns,
+                             tri_store **out)
 {
     tri_store_url parsed;
 
@@ -172,14 +174,27 @@ tri_status tri_store_open(const char *url, const char *token, int64_t deadline_n
     TRI_TRY(tri_store_url_parse(url, &parsed));
     if (parsed.is_etcd)
 #ifdef TRI_HAS_CURL
-        return tri_store_etcd_open(url, deadline_ns, out);
+        return tri_store_etcd_open(url, opening, deadline_ns, out);
 #else
         return tri_fail(TRI_EUNSUPPORTED,
                         "store %.200s: this build has no etcd (apt-get install libcurl4-openssl-dev, then build again)",
                         url);
 #endif
     return parsed.is_file ? tri_store_file_open(&parsed, token, deadline_ns, out)
-                          : tri_store_tcp_open(&parsed, token, deadline_ns, out);
+                          : tri_store_tcp_open(&parsed, token, opening, deadline_ns, out);
+}
+
+static void late_log(void *arg, const char *reason)
+{
+    tri_log(TRI_LOG_WARN, "waiting for the store %s (%s)", (const char *)arg, reason);
+}
+
+tri_status tri_store_open(const char *url, const char *token, int64_t deadline_ns, tri_store **out)
+{
+    tri_store_opening opening = {.late = late_log, .arg = (void *)(uintptr_t)url};
+
+    tri_wait_begin(&opening.wait);
+    return tri_store_open_as(url, token, &opening, deadline_ns, out);
 }
 
 static tri_status value_check(const char *key, size_t nbytes)

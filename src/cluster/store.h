@@ -11,6 +11,9 @@
 
 #include "base/containers.h"
 #include "base/runtime.h"
+#include "base/wait.h"
+
+#define TRI_STORE_REASON_NBYTES 400
 
 typedef struct tri_store tri_store;
 
@@ -41,8 +44,18 @@ struct tri_store {
 };
 
 /* url: "tcp://host:port", "file:///folder" or "etcd://host:port,.../prefix". Connecting retries with back-off until the
- * deadline: start order is free. token: of the job, checked by a tcp server ("" = none). */
+ * deadline: start order is free. A stop signal ends it (TRI_ECANCELED), and it is logged when it lasts. token: of the
+ * job, checked by a tcp server ("" = none). */
 tri_status tri_store_open(const char *url, const char *token, int64_t deadline_ns, tri_store **out);
+/* The same for a caller that reports a long wait for the connection itself. */
+typedef struct tri_store_opening {
+    tri_wait wait;                               /* begun */
+    void (*late)(void *arg, const char *reason); /* the wait is long; reason: of the last failure */
+    void *arg;
+    char reason[TRI_STORE_REASON_NBYTES]; /* after TRI_ETIMEOUT of a tcp store: why there is no connection */
+} tri_store_opening;
+tri_status tri_store_open_as(const char *url, const char *token, tri_store_opening *opening, int64_t deadline_ns,
+                             tri_store **out);
 /* Puts "<prefix>/" before each key. Takes inner. */
 tri_status tri_store_prefix(tri_store *inner, const char *prefix, tri_store **out);
 /* One that the threads of this process, or the fibers of a simulation, share. */

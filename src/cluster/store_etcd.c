@@ -23,6 +23,7 @@ typedef struct etcd_store {
     tri_mutex mutex;
     tri_etcd *etcd;
     char prefix[TRI_ETCD_PREFIX_NBYTES];
+    tri_store_opening *opening; /* until it is open: a stop signal ends its waits; else NULL */
 } etcd_store;
 
 /* --- base 64, as JSON carries bytes --- */
@@ -106,6 +107,10 @@ static bool asks_on(const etcd_store *store, patience *at, tri_status status, in
     if (store->base.patience_ns > 0 ? now_ns - at->gone_ns >= store->base.patience_ns || tri_stop_signal()
                                     : now_ns >= deadline_ns)
         return false;
+    if (store->opening && tri_stop_signal())
+        return false;
+    if (store->opening && store->opening->late && tri_wait_is_long(&store->opening->wait))
+        store->opening->late(store->opening->arg, tri_last_error());
     tri_sleep_ns(PAUSE_NS);
     return true;
 }
@@ -393,7 +398,7 @@ static const tri_store_ops etcd_ops = {
     .close = etcd_close,
 };
 
-tri_status tri_store_etcd_open(const char *url, int64_t deadline_ns, tri_store **out)
+tri_status tri_store_etcd_open(const char *url, tri_store_opening *opening, int64_t deadline_ns, tri_store **out)
 {
     etcd_store *store = tri_alloc_zero(1, sizeof *store);
     found at;
@@ -404,9 +409,13 @@ tri_status tri_store_etcd_open(const char *url, int64_t deadline_ns, tri_store *
     store->base.ops = &etcd_ops;
     tri_mutex_init(&store->mutex);
     tri_status status = tri_etcd_open(url, &store->etcd, store->prefix);
+    store->opening = opening;
     if (status == TRI_OK) /* somebody answers, and lets us in */
         status = look(store, "opened", deadline_ns, &at);
-    if (status == TRI_EPEER)
+    store->opening = NULL;
+    if (status == TRI_EPEER && tri_stop_signal())
+        status = tri_wait_check("connecting to etcd");
+    else if (status == TRI_EPEER)
         status = tri_fail_context(TRI_ETIMEOUT, "store %.200s: want an answer before the deadline", url);
     if (status != TRI_OK) {
         etcd_close(&store->base);

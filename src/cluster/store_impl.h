@@ -71,9 +71,10 @@ typedef struct tri_store_url {
  * looked at when it is opened; else TRI_ECONFIG. */
 tri_status tri_store_url_parse(const char *text, tri_store_url *url);
 
-tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out);
+tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, tri_store_opening *opening,
+                              int64_t deadline_ns, tri_store **out);
 #ifdef TRI_HAS_CURL
-tri_status tri_store_etcd_open(const char *url, int64_t deadline_ns, tri_store **out);
+tri_status tri_store_etcd_open(const char *url, tri_store_opening *opening, int64_t deadline_ns, tri_store **out);
 #endif
 tri_status tri_store_file_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out);
 

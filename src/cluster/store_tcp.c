@@ -28,6 +28,7 @@
 typedef struct wire {
     int fd;       /* -1: none */
     tri_tls *tls; /* NULL: not proven yet */
+    bool stops;   /* a stop signal ends its waits: TRI_ETIMEOUT */
 } wire;
 
 typedef struct tcp_store {
@@ -38,27 +39,23 @@ typedef struct tcp_store {
     tri_tls_context *tls;
     wire wire;
     uint32_t ticket;
+    tri_store_opening *opening; /* until it is open: a stop signal ends its waits; else NULL */
 } tcp_store;
 
-/* The earlier of the deadline and ns from now. */
-static int64_t at_most(int64_t deadline_ns, int64_t ns)
-{
-    int64_t now_ns = tri_now_ns();
-
-    return deadline_ns - now_ns > ns ? now_ns + ns : deadline_ns;
-}
-
 /* TRI_ETIMEOUT leaves no message: the caller knows what it waited for. */
-static tri_status wait_for(int fd, short events, int64_t deadline_ns)
+static tri_status wait_for(const wire *at, short events, int64_t deadline_ns)
 {
     for (;;) {
-        struct pollfd one = {.fd = fd, .events = events};
+        struct pollfd one = {.fd = at->fd, .events = events};
         int64_t left_ns = deadline_ns == TRI_FOREVER ? TRI_FOREVER : deadline_ns - tri_now_ns();
         int64_t ms = left_ns <= 0 ? 0 : (left_ns - 1) / TRI_NS_PER_MS + 1;
-        int ready = poll(&one, 1, ms > 60000 ? 60000 : (int)ms);
+        int64_t most_ms = at->stops ? TRI_WAIT_SLICE_NS / TRI_NS_PER_MS : 60000;
+        int ready = poll(&one, 1, ms > most_ms ? (int)most_ms : (int)ms);
 
         if (ready > 0)
             return TRI_OK;
+        if (at->stops && tri_stop_signal())
+            return TRI_ETIMEOUT;
         if (ready < 0 && errno != EINTR)
             return tri_fail(TRI_EIO, "store: cannot poll a socket: %s", strerror(errno));
         if (ready == 0 && left_ns <= 0)
@@ -108,7 +105,7 @@ static tri_status send_all(const wire *to, const void *bytes, size_t nbytes, int
             at += sent;
             nbytes -= (size_t)sent;
         } else if (sent < 0 && errno == EAGAIN) {
-            TRI_TRY(wait_for(to->fd, POLLOUT, deadline_ns));
+            TRI_TRY(wait_for(to, POLLOUT, deadline_ns));
         } else if (sent < 0 && errno != EINTR) {
             return TRI_EPEER;
         }
@@ -128,7 +125,7 @@ static tri_status receive_all(const wire *from, void *bytes, size_t nbytes, size
         else if (received == 0)
             return TRI_EPEER;
         else if (errno == EAGAIN)
-            TRI_TRY(wait_for(from->fd, POLLIN, deadline_ns));
+            TRI_TRY(wait_for(from, POLLIN, deadline_ns));
         else if (errno != EINTR)
             return TRI_EPEER;
     }
@@ -136,7 +133,7 @@ static tri_status receive_all(const wire *from, void *bytes, size_t nbytes, size
 }
 
 /* A connected socket to one address, or -1 with errno. */
-static int connect_address(const struct addrinfo *address, int64_t deadline_ns)
+static int connect_address(const struct addrinfo *address, bool stops, int64_t deadline_ns)
 {
     int on = 1, problem = 0;
     socklen_t problem_nbytes = sizeof problem;
@@ -149,7 +146,7 @@ static int connect_address(const struct addrinfo *address, int64_t deadline_ns)
     if (connect(fd, address->ai_addr, address->ai_addrlen) == 0)
         return fd;
     if (errno == EINPROGRESS) {
-        if (wait_for(fd, POLLOUT, deadline_ns) != TRI_OK)
+        if (wait_for(&(wire){.fd = fd, .stops = stops}, POLLOUT, deadline_ns) != TRI_OK)
             problem = ETIMEDOUT;
         else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &problem_nbytes) != 0)
             problem = errno;
@@ -173,7 +170,7 @@ static tri_status wire_encrypt(wire *to, tri_tls_context *context, const unsigne
         TRI_TRY(tri_tls_shake(to->tls, &events));
         if (events == 0)
             return TRI_OK;
-        TRI_TRY(wait_for(to->fd, events, deadline_ns));
+        TRI_TRY(wait_for(to, events, deadline_ns));
     }
 }
 
@@ -212,7 +209,7 @@ static tri_status shake_hands(tcp_store *store, wire *to, int64_t deadline_ns)
 }
 
 /* One try at one port. TRI_ETIMEOUT: nobody there yet (reason says why), try again. */
-static tri_status connect_port(tcp_store *store, int port, int64_t deadline_ns, char reason[128])
+static tri_status connect_port(tcp_store *store, int port, int64_t deadline_ns, char *reason)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list;
     char service[8];
@@ -222,23 +219,25 @@ static tri_status connect_port(tcp_store *store, int port, int64_t deadline_ns, 
     snprintf(service, sizeof service, "%d", port);
     rc = getaddrinfo(store->url.host, service, &hints, &list);
     if (rc != 0) {
-        snprintf(reason, 128, "%s", gai_strerror(rc));
+        snprintf(reason, TRI_STORE_REASON_NBYTES, "%s does not resolve: %s", store->url.host, gai_strerror(rc));
         return TRI_ETIMEOUT;
     }
     for (const struct addrinfo *address = list; address && status == TRI_ETIMEOUT; address = address->ai_next) {
-        wire made = {.fd = connect_address(address, deadline_ns)};
+        const bool stops = store->opening != NULL;
+        wire made = {.fd = connect_address(address, stops, deadline_ns), .stops = stops};
 
         if (made.fd < 0) {
-            snprintf(reason, 128, "%s", strerror(errno));
+            snprintf(reason, TRI_STORE_REASON_NBYTES, "%s", strerror(errno));
             continue;
         }
         status = shake_hands(store, &made, deadline_ns);
         if (status == TRI_OK) {
             store->wire = made;
+            store->wire.stops = false;
             break;
         }
         if (status == TRI_EPEER || status == TRI_ETIMEOUT) {
-            snprintf(reason, 128, "%s", status == TRI_EPEER ? "connection closed" : "no answer");
+            snprintf(reason, TRI_STORE_REASON_NBYTES, "%s", status == TRI_EPEER ? "connection closed" : "no answer");
             status = TRI_ETIMEOUT;
         }
         wire_close(&made);
@@ -247,29 +246,45 @@ static tri_status connect_port(tcp_store *store, int port, int64_t deadline_ns, 
     return status;
 }
 
-static tri_status tcp_connect(tcp_store *store, int64_t deadline_ns)
+/* The ports of the url, once each. TRI_ETIMEOUT: nobody there yet. */
+static tri_status ports_try(tcp_store *store, int64_t deadline_ns, char *reason)
 {
     bool is_range = store->url.last_port > store->url.first_port;
+
+    for (int port = store->url.first_port; port <= store->url.last_port; port++) {
+        tri_status status =
+            connect_port(store, port, tri_wait_until(deadline_ns, is_range ? RANGE_ATTEMPT_NS : ATTEMPT_NS), reason);
+
+        if (status == TRI_OK)
+            return TRI_OK;
+        if (status != TRI_ETIMEOUT && !is_range)
+            return tri_fail_context(status, "store tcp://%s:%d", store->url.host, port);
+        if (status != TRI_ETIMEOUT)
+            snprintf(reason, TRI_STORE_REASON_NBYTES, "%.120s", tri_last_error());
+        if (store->opening)
+            TRI_TRY(tri_wait_check("connecting to the other ranks"));
+    }
+    return TRI_ETIMEOUT;
+}
+
+static tri_status tcp_connect(tcp_store *store, int64_t deadline_ns)
+{
     int64_t pause_ns = TRI_NS_PER_MS;
-    char reason[128] = "nothing";
+    char own[TRI_STORE_REASON_NBYTES], *reason = store->opening ? store->opening->reason : own;
 
+    snprintf(reason, TRI_STORE_REASON_NBYTES, "nothing");
     for (;;) {
-        for (int port = store->url.first_port; port <= store->url.last_port; port++) {
-            tri_status status =
-                connect_port(store, port, at_most(deadline_ns, is_range ? RANGE_ATTEMPT_NS : ATTEMPT_NS), reason);
+        tri_status status = ports_try(store, deadline_ns, reason);
 
-            if (status == TRI_OK)
-                return TRI_OK;
-            if (status != TRI_ETIMEOUT && !is_range)
-                return tri_fail_context(status, "store tcp://%s:%d", store->url.host, port);
-            if (status != TRI_ETIMEOUT)
-                snprintf(reason, sizeof reason, "%.120s", tri_last_error());
-        }
+        if (status != TRI_ETIMEOUT)
+            return status;
         if (deadline_ns - tri_now_ns() <= 0)
             return tri_fail(TRI_ETIMEOUT, "store tcp://%s:%d: want a connection before the deadline, got: %s",
                             store->url.host, store->url.first_port, reason);
-        tri_sleep_ns(at_most(deadline_ns, pause_ns) - tri_now_ns());
-        if (pause_ns < 200 * TRI_NS_PER_MS)
+        if (store->opening && store->opening->late && tri_wait_is_long(&store->opening->wait))
+            store->opening->late(store->opening->arg, reason);
+        tri_sleep_ns(tri_wait_until(deadline_ns, pause_ns) - tri_now_ns());
+        if (pause_ns < TRI_WAIT_SLICE_NS)
             pause_ns *= 2;
     }
 }
@@ -490,7 +505,8 @@ static const tri_store_ops tcp_ops = {
     .close = tcp_close,
 };
 
-tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, int64_t deadline_ns, tri_store **out)
+tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, tri_store_opening *opening,
+                              int64_t deadline_ns, tri_store **out)
 {
     tcp_store *store;
     tri_status status;
@@ -507,8 +523,10 @@ tri_status tri_store_tcp_open(const tri_store_url *url, const char *token, int64
     memcpy(store->token, token, strlen(token));
     store->wire.fd = -1;
     status = tri_tls_context_create(false, &store->tls);
+    store->opening = opening;
     if (status == TRI_OK)
         status = tcp_connect(store, deadline_ns);
+    store->opening = NULL;
     if (status != TRI_OK) {
         tcp_close(&store->base);
         return status;

@@ -8,8 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "base/wait.h"
 #include "comm/engine.h"
 #include "net/auth.h"
+
+#define SLICE_FIRST_NS (20 * TRI_NS_PER_MS) /* of a wait for another rank, between two looks at stop signals */
+#define SLICE_LAST_NS  (500 * TRI_NS_PER_MS)
 
 static void free_texts(char **texts, int count)
 {
@@ -33,6 +38,23 @@ tri_status tri_comm_sweep(tri_cluster *cluster, int64_t deadline_ns)
                                : tri_cluster_exchange_sweep(cluster, exchange_name(cluster, name), deadline_ns);
 }
 
+/* Addresses begin with the host's id. */
+static bool same_host(const char *a, const char *b)
+{
+    size_t nbytes = strcspn(a, ";") + 1;
+    return strncmp(a, b, nbytes) == 0;
+}
+
+/* This rank among the ranks of its host. */
+static void local_count(char *const *addresses, int rank, int world, int *local_rank, int *local_world)
+{
+    *local_rank = *local_world = 0;
+    for (int r = 0; r < world; r++) {
+        *local_world += same_host(addresses[rank], addresses[r]);
+        *local_rank += r < rank && same_host(addresses[rank], addresses[r]);
+    }
+}
+
 /* Everybody's address by the cluster's store. One rank needs no store. */
 static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t deadline_ns)
 {
@@ -45,6 +67,8 @@ static tri_status connect_cluster(tri_cluster *cluster, tri_net *net, int64_t de
         return TRI_ENOMEM;
     tri_status status =
         tri_cluster_exchange(cluster, exchange_name(cluster, name), tri_net_address(net), addresses, deadline_ns);
+    if (status == TRI_OK && cluster->counts_local)
+        local_count(addresses, cluster->rank, cluster->world, &cluster->local_rank, &cluster->local_world);
     if (status == TRI_OK)
         status = tri_net_connect(net, (const char *const *)addresses, deadline_ns);
     free_texts(addresses, cluster->world);
@@ -113,6 +137,11 @@ tri_status tri_comm_join_as(const tri_comm_config *config, const tri_net_config 
     return TRI_OK;
 }
 
+void tri_join_interrupt_set(int (*interrupted)(void))
+{
+    tri_stop_ask_set(interrupted);
+}
+
 static tri_status check_limit(double timeout_s)
 {
     if (!(timeout_s > 0 && timeout_s <= 1e6))
@@ -132,22 +161,46 @@ tri_status tri_comm_join(double timeout_s, tri_comm **out)
 /* --- a meeting: rank 0 sets "trireme.token" and, of all "trireme.address.<rank>", one text "trireme.addresses" ------
  */
 
-static tri_status meeting_wait(const tri_meeting *meeting, const char *name, int64_t deadline_ns, const char **text)
+/* A meeting where this process joins, and how long it has waited there. */
+typedef struct join_meeting {
+    const tri_meeting *is;
+    tri_wait wait;
+    int world;
+    int64_t deadline_ns;
+} join_meeting;
+
+/* Waits for what a rank sets, in slices: between two the caller's meeting has given up without a failure when the whole
+ * slice has passed. */
+static tri_status meeting_wait(join_meeting *meeting, const char *name, int rank, const char **text)
 {
-    double left_s = (double)(deadline_ns - tri_now_ns()) / 1e9;
-    *text = meeting->wait(meeting->arg, name, left_s > 0.001 ? left_s : 0.001);
-    return *text ? TRI_OK : tri_fail(TRI_ETIMEOUT, "join: want '%s' from another rank in time, got nothing", name);
+    int64_t slice_ns = SLICE_FIRST_NS;
+    for (;;) {
+        TRI_TRY(tri_wait_check("waiting for the other ranks"));
+        const int64_t before_ns = tri_now_ns(), left_ns = meeting->deadline_ns - before_ns;
+        const int64_t turn_ns = left_ns < slice_ns ? (left_ns > TRI_NS_PER_MS ? left_ns : TRI_NS_PER_MS) : slice_ns;
+        *text = meeting->is->wait(meeting->is->arg, name, (double)turn_ns / 1e9);
+        if (*text)
+            return TRI_OK;
+        TRI_TRY(tri_wait_check("waiting for the other ranks"));
+        if (left_ns <= turn_ns)
+            return tri_fail(TRI_ETIMEOUT, "rank %d did not join within %lld s", rank,
+                            tri_wait_limit_s(&meeting->wait, meeting->deadline_ns));
+        if (tri_now_ns() - before_ns < turn_ns / 2)
+            return tri_fail(TRI_EPEER, "join: cannot wait for '%s' of rank %d", name, rank);
+        if (tri_wait_is_long(&meeting->wait))
+            tri_log(TRI_LOG_WARN, "waiting for rank %d of %d", rank, meeting->world);
+        slice_ns = slice_ns < SLICE_LAST_NS ? 2 * slice_ns : SLICE_LAST_NS;
+    }
 }
 
-static tri_status meeting_token(const tri_meeting *meeting, int rank, int64_t deadline_ns,
-                                char token[TRI_AUTH_HEX_NBYTES])
+static tri_status meeting_token(join_meeting *meeting, int rank, char token[TRI_AUTH_HEX_NBYTES])
 {
     const char *text;
     if (rank == 0) {
         tri_auth_token_make(token);
-        return meeting->set(meeting->arg, "trireme.token", token);
+        return meeting->is->set(meeting->is->arg, "trireme.token", token);
     }
-    TRI_TRY(meeting_wait(meeting, "trireme.token", deadline_ns, &text));
+    TRI_TRY(meeting_wait(meeting, "trireme.token", 0, &text));
     if (strlen(text) != 64)
         return tri_fail(TRI_EFORMAT, "join: want a token of 64 digits, got %zu bytes", strlen(text));
     memcpy(token, text, 65);
@@ -168,36 +221,36 @@ static tri_status meeting_token_bind(char token[TRI_AUTH_HEX_NBYTES])
 }
 
 /* Rank 0: one line per rank. */
-static tri_status meeting_gather(const tri_meeting *meeting, const char *own, int world, int64_t deadline_ns)
+static tri_status meeting_gather(join_meeting *meeting, const char *own)
 {
     tri_string all = {0};
     const char *text = own;
     char name[48];
     tri_status status = TRI_OK;
-    for (int r = 0; r < world && status == TRI_OK; r++) {
+    for (int r = 0; r < meeting->world && status == TRI_OK; r++) {
         snprintf(name, sizeof(name), "trireme.address.%d", r);
         if (r > 0)
-            status = meeting_wait(meeting, name, deadline_ns, &text);
+            status = meeting_wait(meeting, name, r, &text);
         if (status == TRI_OK)
             status = tri_string_appendf(&all, "%s\n", text);
     }
     if (status == TRI_OK)
-        status = meeting->set(meeting->arg, "trireme.addresses", tri_string_text(&all));
+        status = meeting->is->set(meeting->is->arg, "trireme.addresses", tri_string_text(&all));
     tri_string_fini(&all);
     return status;
 }
 
-static tri_status meeting_exchange(const tri_meeting *meeting, const tri_net *net, char **texts, int64_t deadline_ns)
+static tri_status meeting_exchange(join_meeting *meeting, const tri_net *net, char **texts)
 {
-    int rank = tri_net_rank(net), world = tri_net_world(net);
+    int rank = tri_net_rank(net), world = meeting->world;
     const char *all;
     char name[48];
     snprintf(name, sizeof(name), "trireme.address.%d", rank);
     if (rank == 0)
-        TRI_TRY(meeting_gather(meeting, tri_net_address(net), world, deadline_ns));
+        TRI_TRY(meeting_gather(meeting, tri_net_address(net)));
     else
-        TRI_TRY(meeting->set(meeting->arg, name, tri_net_address(net)));
-    TRI_TRY(meeting_wait(meeting, "trireme.addresses", deadline_ns, &all));
+        TRI_TRY(meeting->is->set(meeting->is->arg, name, tri_net_address(net)));
+    TRI_TRY(meeting_wait(meeting, "trireme.addresses", 0, &all));
     for (int r = 0; r < world; r++) {
         size_t nbytes = strcspn(all, "\n");
         if (all[nbytes] != '\n')
@@ -210,34 +263,24 @@ static tri_status meeting_exchange(const tri_meeting *meeting, const tri_net *ne
     return TRI_OK;
 }
 
-/* Addresses begin with the host's id. */
-static bool same_host(const char *a, const char *b)
-{
-    size_t nbytes = strcspn(a, ";") + 1;
-    return strncmp(a, b, nbytes) == 0;
-}
-
 typedef struct meeting_settings {
     tri_comm_config config;
     tri_net_config net;
 } meeting_settings;
 
-static tri_status open_by(const tri_meeting *meeting, const meeting_settings *settings, tri_net *net, char **texts,
-                          int64_t deadline_ns, tri_comm **out)
+static tri_status open_by(join_meeting *meeting, const meeting_settings *settings, tri_net *net, char **texts,
+                          tri_comm **out)
 {
-    int rank = tri_net_rank(net), local_rank = 0, local_count = 0;
-    tri_status status = meeting_exchange(meeting, net, texts, deadline_ns);
+    int local_rank, local_world;
+    tri_status status = meeting_exchange(meeting, net, texts);
     if (status == TRI_OK)
-        status = tri_net_connect(net, (const char *const *)texts, deadline_ns);
+        status = tri_net_connect(net, (const char *const *)texts, meeting->deadline_ns);
     if (status != TRI_OK) {
         tri_net_close(net);
         return status;
     }
-    for (int r = 0; r < tri_net_world(net); r++) {
-        local_count += same_host(texts[rank], texts[r]);
-        local_rank += r < rank && same_host(texts[rank], texts[r]);
-    }
-    tri_comm_place place = {local_rank, local_count, 0};
+    local_count(texts, tri_net_rank(net), tri_net_world(net), &local_rank, &local_world);
+    tri_comm_place place = {local_rank, local_world, 0};
     TRI_TRY(tri_comm_create(net, place, &settings->config, &settings->net, out));
     return open_engine(*out, &settings->config, "another library");
 }
@@ -247,14 +290,16 @@ tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, dou
     TRI_TRY(check_limit(timeout_s));
     if (world < 1 || rank < 0 || rank >= world)
         return tri_fail(TRI_EINVAL, "join: want a rank below the number of ranks, got rank %d of %d", rank, world);
-    int64_t deadline_ns = tri_deadline_after_ms((int64_t)(timeout_s * 1000));
+    join_meeting at = {
+        .is = meeting, .world = world, .deadline_ns = tri_deadline_after_ms((int64_t)(timeout_s * 1000))};
+    tri_wait_begin(&at.wait);
     meeting_settings settings;
     TRI_TRY(tri_comm_settings_read(NULL, NULL, &settings.config, &settings.net));
     char token[65];
     tri_net *net = NULL;
     TRI_TRY(tri_cluster_token_check(tri_cluster_has_token(NULL, NULL), "another library", rank, world, &settings.net));
     TRI_TRY(encrypt_check(&settings.config, &settings.net));
-    TRI_TRY(meeting_token(meeting, rank, deadline_ns, token));
+    TRI_TRY(meeting_token(&at, rank, token));
     TRI_TRY(meeting_token_bind(token));
     TRI_TRY(tri_net_open(&settings.net, rank, world, token, NULL, &net));
     char **texts = tri_alloc_zero((size_t)world, sizeof(*texts));
@@ -262,7 +307,7 @@ tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, dou
         tri_net_close(net);
         return TRI_ENOMEM;
     }
-    tri_status status = open_by(meeting, &settings, net, texts, deadline_ns, out);
+    tri_status status = open_by(&at, &settings, net, texts, out);
     free_texts(texts, world);
     return status;
 }

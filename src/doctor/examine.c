@@ -38,6 +38,18 @@ static tri_status tell(const examination *at, const char *what, const tri_string
     return tri_store_set(at->cluster->store, key, tri_string_text(text), text->nbytes, deadline(at));
 }
 
+static tri_status key_wait(const examination *at, const char *key, char **text, size_t *nbytes, int64_t deadline_ns)
+{
+    tri_status status = TRI_ETIMEOUT;
+
+    for (bool last = false; status == TRI_ETIMEOUT && !last;) {
+        TRI_TRY(tri_wait_check("waiting for the other ranks"));
+        last = deadline_ns - tri_now_ns() <= TRI_WAIT_SLICE_NS;
+        status = tri_store_wait(at->cluster->store, key, text, nbytes, tri_wait_until(deadline_ns, TRI_WAIT_SLICE_NS));
+    }
+    return status;
+}
+
 /* *text is the caller's. TRI_ETIMEOUT: the rank did not tell. */
 static tri_status hear(const examination *at, const char *what, int rank, int64_t deadline_ns, char **text)
 {
@@ -45,7 +57,7 @@ static tri_status hear(const examination *at, const char *what, int rank, int64_
     size_t nbytes;
 
     snprintf(key, sizeof key, "doctor/%s/%d", what, rank);
-    return tri_store_wait(at->cluster->store, key, text, &nbytes, deadline_ns);
+    return key_wait(at, key, text, &nbytes, deadline_ns);
 }
 
 /* --- facts --- */
@@ -344,7 +356,7 @@ static tri_status agree(examination *at, bool *go)
         TRI_TRY(gather_facts(at, go));
         return tri_store_set(at->cluster->store, "doctor/go", *go ? "1" : "0", 1, deadline(at));
     }
-    TRI_TRY(tri_store_wait(at->cluster->store, "doctor/go", &text, &nbytes, until_ns));
+    TRI_TRY(key_wait(at, "doctor/go", &text, &nbytes, until_ns));
     *go = nbytes == 1 && text[0] == '1';
     tri_free(text);
     return TRI_OK;

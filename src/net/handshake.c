@@ -13,8 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
-#include "base/runtime.h"
+#include "base/wait.h"
 #include "net/dial.h"
 
 #define CALL_LIMIT_NS (5 * TRI_NS_PER_S)
@@ -112,33 +113,60 @@ static void meeting_wait(meeting *all, int64_t until_ns)
             until_ns = all->calls[i].limit_ns;
     }
     now_ns = tri_now_ns();
-    if (until_ns > now_ns + (all->is->broken ? BROKEN_NS : TRI_NS_PER_S))
-        until_ns = now_ns + (all->is->broken ? BROKEN_NS : TRI_NS_PER_S);
+    if (until_ns > now_ns + (all->is->broken ? BROKEN_NS : TRI_WAIT_SLICE_NS))
+        until_ns = now_ns + (all->is->broken ? BROKEN_NS : TRI_WAIT_SLICE_NS);
     poll(all->polls, count, until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / TRI_NS_PER_MS) + 1);
 }
 
-static tri_status meeting_late(const meeting *all)
+#define LATE_NBYTES 512
+
+/* "rank 1 does not answer; rank 2 has not called" */
+static void late_write(const meeting *all, char text[LATE_NBYTES])
 {
-    char text[512];
     size_t used = 0;
 
     text[0] = 0;
-    for (int peer = 0; peer < all->is->world && used < sizeof text - 1; peer++) {
+    for (int peer = 0; peer < all->is->world && used < LATE_NBYTES - 1; peer++) {
         const char *why = "has not called";
 
         if (!is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]))
             continue;
         if (peer < all->is->rank)
             why = all->dials[peer].why[0] ? all->dials[peer].why : "does not answer";
-        used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d %s", used ? "; " : "", peer, why);
-        if (used > sizeof text - 1)
-            used = sizeof text - 1;
+        used += (size_t)snprintf(text + used, LATE_NBYTES - used, "%srank %d %s", used ? "; " : "", peer, why);
+        if (used > LATE_NBYTES - 1)
+            used = LATE_NBYTES - 1;
     }
-    return tri_fail(TRI_ETIMEOUT, "%s: rank %d is not linked to all in time: %s", all->is->name, all->is->rank, text);
+}
+
+/* Where ranks come and go, the membership decides what a stop signal does. */
+static tri_status meeting_check(meeting *all, tri_wait *wait, int64_t now_ns, int64_t deadline_ns)
+{
+    char late[LATE_NBYTES];
+
+    if (all->is->broken && atomic_load(all->is->broken))
+        return tri_fail(TRI_EPEER, "%s: a rank has ended before rank %d was linked to all", all->is->name,
+                        all->is->rank);
+    if (!all->is->broken)
+        TRI_TRY(tri_wait_check("connecting to the other ranks"));
+    if (now_ns >= deadline_ns) {
+        late_write(all, late);
+        return tri_fail(TRI_ETIMEOUT, "%s: rank %d is not linked to all within %lld s: %s", all->is->name,
+                        all->is->rank, tri_wait_limit_s(wait, deadline_ns), late);
+    }
+    if (tri_wait_is_long(wait)) {
+        late_write(all, late);
+        tri_log(TRI_LOG_WARN, "%s: rank %d of %d waits for connections: %s", all->is->name, all->is->rank,
+                all->is->world, late);
+    }
+    return TRI_OK;
 }
 
 static tri_status meeting_run(meeting *all, int64_t deadline_ns)
 {
+    tri_wait wait;
+
+    tri_wait_begin(&wait);
     for (;;) {
         int64_t now_ns = tri_now_ns();
         bool complete = true;
@@ -154,11 +182,7 @@ static tri_status meeting_run(meeting *all, int64_t deadline_ns)
             complete &= !is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]);
         if (complete)
             return TRI_OK;
-        if (all->is->broken && atomic_load(all->is->broken))
-            return tri_fail(TRI_EPEER, "%s: a rank has ended before rank %d was linked to all", all->is->name,
-                            all->is->rank);
-        if (now_ns >= deadline_ns)
-            return meeting_late(all);
+        TRI_TRY(meeting_check(all, &wait, now_ns, deadline_ns));
         meeting_wait(all, deadline_ns);
     }
 }

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/wait.h"
 #include "net/host.h"
 #include "net/tcp_meet.h"
 #include "net/ucx_impl.h"
@@ -96,8 +97,10 @@ const char *tri_ucx_address(const tri_transport *transport)
 /* ---- connecting */
 
 /* Sockets of the meeting do not block. */
-static tri_status socket_move(int fd, int peer, bool sends, void *bytes, size_t nbytes, int64_t deadline_ns)
+static tri_status socket_move(const ucx_transport *ucx, int peer, bool sends, void *bytes, size_t nbytes,
+                              int64_t deadline_ns)
 {
+    const int fd = ucx->links[peer].fd;
     size_t done = 0;
 
     while (done < nbytes) {
@@ -115,7 +118,10 @@ static tri_status socket_move(int fd, int peer, bool sends, void *bytes, size_t 
                             moved == 0 ? "connection closed" : strerror(errno));
         if (left_ns <= 0)
             return tri_fail(TRI_ETIMEOUT, "ucx: rank %d has not told its address in time", peer);
-        poll(&one, 1, left_ns > TRI_NS_PER_S ? 1000 : (int)(left_ns / TRI_NS_PER_MS) + 1);
+        if (!ucx->door.broken) /* else the membership decides what a stop signal does */
+            TRI_TRY(tri_wait_check("connecting to the other ranks"));
+        left_ns = left_ns > TRI_WAIT_SLICE_NS ? TRI_WAIT_SLICE_NS : left_ns;
+        poll(&one, 1, (int)(left_ns / TRI_NS_PER_MS) + 1);
     }
     return TRI_OK;
 }
@@ -138,8 +144,8 @@ static tri_status ticket_tell(const ucx_transport *ucx, int peer, ucp_address_t 
     tri_entropy(&link->in_tag, sizeof link->in_tag);
     link->in_tag &= ~TRI_UCX_COUNT_TAG;
     ticket.tag = link->in_tag;
-    TRI_TRY(socket_move(link->fd, peer, true, &ticket, sizeof ticket, deadline_ns));
-    return socket_move(link->fd, peer, true, address, nbytes, deadline_ns);
+    TRI_TRY(socket_move(ucx, peer, true, &ticket, sizeof ticket, deadline_ns));
+    return socket_move(ucx, peer, true, address, nbytes, deadline_ns);
 }
 
 static tri_status link_open(ucx_transport *ucx, int peer, int64_t deadline_ns)
@@ -154,7 +160,7 @@ static tri_status link_open(ucx_transport *ucx, int peer, int64_t deadline_ns)
     tri_status status;
     void *address;
 
-    TRI_TRY(socket_move(link->fd, peer, false, &ticket, sizeof ticket, deadline_ns));
+    TRI_TRY(socket_move(ucx, peer, false, &ticket, sizeof ticket, deadline_ns));
     if (ticket.address_nbytes == 0 || ticket.address_nbytes > ADDRESS_LIMIT_NBYTES ||
         ticket.slot_nbytes != ucx->slot_nbytes)
         return tri_fail(TRI_EFORMAT,
@@ -166,7 +172,7 @@ static tri_status link_open(ucx_transport *ucx, int peer, int64_t deadline_ns)
     address = tri_alloc(ticket.address_nbytes);
     status = link->in && link->out && address ? TRI_OK : TRI_ENOMEM;
     if (status == TRI_OK)
-        status = socket_move(link->fd, peer, false, address, ticket.address_nbytes, deadline_ns);
+        status = socket_move(ucx, peer, false, address, ticket.address_nbytes, deadline_ns);
     if (status == TRI_OK) {
         params.address = address;
         made = ucx->calls.ucp_ep_create(ucx->worker, &params, &link->ep);

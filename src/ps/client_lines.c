@@ -8,6 +8,7 @@
 #include "base/events.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/wait.h"
 #include "ps/client_impl.h"
 #include "ps/client_kv.h"
 #include "ps/views.h"
@@ -230,14 +231,21 @@ static void client_body(void *arg)
 
 /* The first time. A server may have died since it left its address: another one is in its place, or it is back with a
  * new one. */
-static tri_status link_open(tri_ps_client *client, int server, int64_t deadline_ns)
+static tri_status link_open(tri_ps_client *client, int server, tri_wait *wait, int64_t deadline_ns)
 {
     for (;;) {
+        TRI_TRY(tri_wait_check("waiting for a parameter server"));
         int64_t try_ns = tri_now_ns() + DIAL_FIRST_NS;
         bool last = !client->setup.store || try_ns >= deadline_ns;
         tri_status status = link_dial(client, server, last ? deadline_ns : try_ns);
-        if (status == TRI_OK || last)
+        if (status == TRI_OK || (last && status != TRI_ETIMEOUT))
             return status;
+        if (last)
+            return tri_fail(TRI_ETIMEOUT, "rank %d, a parameter server, did not join within %lld s",
+                            client->setup.workers + server, tri_wait_limit_s(wait, deadline_ns));
+        if (tri_wait_is_long(wait))
+            tri_log(TRI_LOG_WARN, "waiting for rank %d of %d, a parameter server", client->setup.workers + server,
+                    client->setup.workers + client->setup.servers);
         TRI_TRY(tri_ps_views_look(client->setup.store, &client->view));
         if (!ps_view_has(&client->view, server))
             return TRI_OK;
@@ -247,9 +255,11 @@ static tri_status link_open(tri_ps_client *client, int server, int64_t deadline_
 tri_status tri_ps_lines_open(tri_ps_client *client)
 {
     int64_t deadline_ns = tri_deadline_after_ms((int64_t)(client->setup.net->timeout_s * 1e3));
+    tri_wait wait;
+    tri_wait_begin(&wait);
     for (int s = 0; s < client->setup.servers; s++)
         if (ps_view_has(&client->view, s))
-            TRI_TRY_IN(link_open(client, s, deadline_ns), "while reaching parameter server %d of %d", s,
+            TRI_TRY_IN(link_open(client, s, &wait, deadline_ns), "while reaching parameter server %d of %d", s,
                        client->setup.servers);
     return tri_thread_start(&client->thread, "ps client", client_body, client);
 }

@@ -5,7 +5,10 @@
 #include "place.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
+
+#include <torch/csrc/utils/pybind.h>
 
 namespace trireme
 {
@@ -37,11 +40,20 @@ tri_status meetingSet(void *arg, const char *name, const char *text)
     }
 }
 
+/* It asks again and again: not every store stays usable after a wait that has timed out. */
 const char *meetingWait(void *arg, const char *name, double timeout_s)
 {
+    using Clock = std::chrono::steady_clock;
     auto *meeting = static_cast<Meeting *>(arg);
+    auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
+    auto pause = std::chrono::milliseconds(1);
     try {
-        meeting->store->wait({name}, std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000) + 1));
+        while (!meeting->store->check({name})) {
+            if (Clock::now() >= until)
+                return nullptr;
+            std::this_thread::sleep_until(std::min<Clock::time_point>(until, Clock::now() + pause));
+            pause = std::min(2 * pause, std::chrono::milliseconds(50));
+        }
         std::vector<uint8_t> bytes = meeting->store->get(name);
         meeting->text.assign(bytes.begin(), bytes.end());
         return meeting->text.c_str();
@@ -66,6 +78,40 @@ void clear(const c10::intrusive_ptr<c10d::Store> &store, int world)
     }
 }
 
+/* While it lives, a signal that Python receives (Ctrl-C) ends a wait for other ranks, and its exception is thrown. */
+class Interruptible
+{
+  public:
+    Interruptible()
+    {
+        raised_ = false;
+        tri_join_interrupt_set(look);
+    }
+    ~Interruptible()
+    {
+        tri_join_interrupt_set(nullptr);
+    }
+    void rethrow() const
+    {
+        if (!raised_)
+            return;
+        pybind11::gil_scoped_acquire gil;
+        throw pybind11::error_already_set();
+    }
+
+  private:
+    static int look()
+    {
+        if (raised_ || !PyGILState_GetThisThreadState())
+            return raised_ ? SIGINT : 0;
+        pybind11::gil_scoped_acquire gil;
+        raised_ = PyErr_CheckSignals() != 0;
+        return raised_ ? SIGINT : 0;
+    }
+    static thread_local bool raised_;
+};
+thread_local bool Interruptible::raised_ = false;
+
 std::mutex places_mutex;
 std::vector<std::weak_ptr<Place>> places;
 std::weak_ptr<Place> world_place;
@@ -88,7 +134,9 @@ std::shared_ptr<Place> Place::join(const c10::intrusive_ptr<c10d::Store> &store,
     Meeting meeting{store, {}, {}};
     tri_meeting table = {&meeting, meetingSet, meetingWait};
     tri_comm *comm = nullptr;
+    Interruptible signals;
     tri_status status = tri_comm_join_by(&table, rank, world, timeout_s, &comm);
+    signals.rethrow();
     if (status != TRI_OK)
         raise(status, tri_last_error() + (meeting.error.empty() ? "" : " (torch's store: " + meeting.error + ")"));
     std::shared_ptr<Place> place(new Place(comm));
@@ -101,7 +149,10 @@ std::shared_ptr<Place> Place::join(const c10::intrusive_ptr<c10d::Store> &store,
 std::shared_ptr<Place> Place::joinByStarter(double timeout_s)
 {
     tri_comm *comm = nullptr;
-    check(tri_comm_join(timeout_s, &comm));
+    Interruptible signals;
+    tri_status status = tri_comm_join(timeout_s, &comm);
+    signals.rethrow();
+    check(status);
     return keep(std::shared_ptr<Place>(new Place(comm)));
 }
 

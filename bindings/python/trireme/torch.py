@@ -7,7 +7,10 @@ Trireme knows; or from the arguments of init_process_group.
 import atexit
 import importlib
 import os
+import queue
 import socket
+import sys
+import threading
 from datetime import timedelta
 
 import torch
@@ -26,6 +29,30 @@ def _create(options, _backend_options=None):
                      options.global_ranks_in_group)
 
 
+def _beside(call, awaited):
+    """Runs a call of torch that waits for other ranks on another thread, so that Ctrl-C ends the wait; reports one that lasts."""
+    result = queue.SimpleQueue()
+
+    def run():
+        try:
+            result.put((call(), None))
+        except BaseException as error:
+            result.put((None, error))
+
+    threading.Thread(target=run, name="rendezvous", daemon=True).start()
+    pause = 10
+    while True:
+        try:
+            value, error = result.get(timeout=pause)
+            break
+        except queue.Empty:
+            print(f"trireme: waiting for {awaited}", file=sys.stderr, flush=True)
+            pause *= 2
+    if error:
+        raise error
+    return value
+
+
 def _meet(url, timeout=timedelta(minutes=30), **_kwargs):
     """trireme://: ranks and meeting point of whoever started this process; torch's store is served by rank 0."""
     rank, world, local_world = _C.join_by_starter(min(timeout.total_seconds(), 1e6))
@@ -36,15 +63,16 @@ def _meet(url, timeout=timedelta(minutes=30), **_kwargs):
     address = _C.tell(f"{host}:{store.port}" if rank == 0 else "")
     if rank != 0:
         host, port = address.rsplit(":", 1)
-        store = dist.TCPStore(host, int(port), world, False, timeout, False)
+        store = _beside(lambda: dist.TCPStore(host, int(port), world, False, timeout, False), f"rank 0 at {address}")
     yield store, rank, world
 
 
 def _env(url, **kwargs):
     """env://, where RANK may be said by another starter."""
-    if "RANK" in os.environ or "rank=" in url:
-        return _env_of_torch(url, **kwargs)
-    return _meet(url, **kwargs)
+    if not os.environ.get("RANK") and "rank=" not in url:
+        return _meet(url, **kwargs)
+    place = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
+    return iter([_beside(lambda: next(_env_of_torch(url, **kwargs)), f"the other ranks at {place}")])
 
 
 def _leave():

@@ -4,6 +4,9 @@
  */
 #include "unit/base/runtime_rig.h"
 
+#include "base/stop.h"
+#include "base/wait.h"
+
 static void four_count(void)
 {
     tri_thread *threads[4];
@@ -143,6 +146,125 @@ static void entropy_differs_from_call_to_call(void **state)
     assert_true(tri_wall_ns() > INT64_C(1600000000) * TRI_NS_PER_S);
 }
 
+/* How a child ends that runs body(). */
+static int end_of(void (*body)(void))
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        body();
+        _exit(tri_stop_signal() == 0 ? 0 : 100 + tri_stop_signal());
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void hang_up(void)
+{
+    tri_stop_catch();
+    raise(SIGHUP);
+    raise(SIGHUP);
+    raise(SIGUSR1);
+}
+
+static void hang_up_under_nohup(void)
+{
+    signal(SIGHUP, SIG_IGN);
+    tri_stop_catch();
+    raise(SIGHUP);
+}
+
+static void warn(void)
+{
+    tri_stop_catch();
+    raise(SIGUSR1);
+    raise(SIGUSR1);
+}
+
+static void stop_at_once(void)
+{
+    tri_stop_catch();
+    if (tri_stop_at_once_begin() != TRI_OK)
+        _exit(1);
+    raise(SIGTERM);
+    _exit(2);
+}
+
+static void stop_at_once_is_over(void)
+{
+    tri_stop_catch();
+    if (tri_stop_at_once_begin() != TRI_OK)
+        _exit(1);
+    tri_stop_at_once_end();
+    raise(SIGUSR1);
+    if (tri_stop_at_once_begin() != TRI_ECANCELED)
+        _exit(2);
+}
+
+static void hangups_and_warnings_stop_and_may_come_again(void **state)
+{
+    (void)state;
+    assert_int_equal(end_of(hang_up), 100 + SIGHUP);
+    assert_int_equal(end_of(warn), 100 + SIGUSR1);
+    assert_int_equal(end_of(hang_up_under_nohup), 0);
+}
+
+static void a_stop_ends_the_process_where_nothing_is_to_be_saved(void **state)
+{
+    (void)state;
+    assert_int_equal(end_of(stop_at_once), 128 + SIGTERM);
+    assert_int_equal(end_of(stop_at_once_is_over), 100 + SIGUSR1);
+}
+
+static int asked;
+
+static int ask(void)
+{
+    return asked;
+}
+
+static void a_runtime_with_signals_of_its_own_is_asked_for_them(void **state)
+{
+    (void)state;
+    tri_stop_ask_set(ask);
+    assert_int_equal(tri_stop_signal(), 0);
+    assert_int_equal(tri_wait_check("waiting"), TRI_OK);
+    asked = SIGINT;
+    assert_int_equal(tri_stop_signal(), SIGINT);
+    assert_int_equal(tri_wait_check("waiting for rank 1"), TRI_ECANCELED);
+    assert_string_equal(tri_last_error(), "stopped by signal 2 (Interrupt) while waiting for rank 1");
+    tri_stop_ask_set(NULL);
+    assert_int_equal(tri_stop_signal(), 0);
+}
+
+static void a_wait_reports_itself_seldom(int index, void *arg)
+{
+    int *told = arg;
+    tri_wait wait;
+
+    (void)index;
+    tri_wait_begin(&wait);
+    for (int second = 1; second <= 300; second++) {
+        tri_sleep_ns(TRI_NS_PER_S);
+        if (tri_wait_is_long(&wait))
+            told[second]++;
+    }
+    told[0] = (int)tri_wait_limit_s(&wait, wait.begun_ns + 300 * TRI_NS_PER_S);
+}
+
+static void a_long_wait_is_reported_after_ten_seconds_and_then_seldom(void **state)
+{
+    int told[301] = {0};
+
+    (void)state;
+    assert_int_equal(tri_sim_run(&(tri_sim_config){.seed = 1}, 1, a_wait_reports_itself_seldom, told), TRI_OK);
+    assert_int_equal(told[0], 300);
+    for (int second = 1; second <= 300; second++)
+        assert_int_equal(told[second], second == 10 || second == 20 || second == 40 || second == 80 || second == 160);
+}
+
 static void the_first_stop_sets_the_flag_and_the_second_kills(void **state)
 {
     pid_t child;
@@ -176,6 +298,10 @@ int main(void)
         cmocka_unit_test(the_same_bodies_pass_as_fibers_with_any_seed),
         cmocka_unit_test(threads_block_signals_and_their_starter_does_not),
         cmocka_unit_test(entropy_differs_from_call_to_call),
+        cmocka_unit_test(hangups_and_warnings_stop_and_may_come_again),
+        cmocka_unit_test(a_stop_ends_the_process_where_nothing_is_to_be_saved),
+        cmocka_unit_test(a_runtime_with_signals_of_its_own_is_asked_for_them),
+        cmocka_unit_test(a_long_wait_is_reported_after_ten_seconds_and_then_seldom),
         cmocka_unit_test(the_first_stop_sets_the_flag_and_the_second_kills),
     };
     return cmocka_run_group_tests_name("base/runtime", tests, NULL, NULL);

@@ -118,6 +118,10 @@ static void torchrun_is_understood(void **state)
          "tcp://[::1]:65519-65534"},
         {{"RANK=1", "WORLD_SIZE=2", MASTER}, "torchrun", 1, 2, 0, 1, false, "10.0.0.1"}, /* Kubeflow */
         {{"RANK=0", "WORLD_SIZE=1"}, "torchrun", 0, 1, 0, 1, false, ""},
+        {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", MASTER}, "torchrun", 1, 2, 1, 2, false, "10.0.0.1"}, /* env:// */
+        {{"RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0"}, "torchrun", 0, 1, 0, 1, false, ""},
+        {{"RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "MASTER_ADDR="}, "alone", 0, 1, 0, 1, false, ""},
+        {{"RANK=", "TRIREME_STORE="}, "alone", 0, 1, 0, 1, false, ""},
         {{TORCH("0"), "TRIREME_STORE=file:///shared/x"}, "torchrun", 0, 2, 0, 2, false, "file:///shared/x"},
         {{TORCH("0"), "TRIREME_STORE=tcp://h:1"}, "torchrun", 0, 2, 0, 2, true, "tcp://h:1"},
         {{"RANK=0"}, NULL, .says = "WORLD_SIZE: want"},
@@ -125,7 +129,8 @@ static void torchrun_is_understood(void **state)
         {{TORCH("0"), "MASTER_PORT=1"}, NULL, .says = "MASTER_ADDR: want"},
         {{TORCH("0"), "MASTER_ADDR=h"}, NULL, .says = "MASTER_PORT: want"},
         {{TORCH("0"), "MASTER_ADDR=h", "MASTER_PORT=70000"}, NULL, .says = "found '70000'"},
-        {{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", MASTER}, NULL, .says = "LOCAL_WORLD_SIZE: want"},
+        {{"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=2", MASTER}, NULL, .says = "LOCAL_RANK: want a whole number of 0 to 1"},
+        {{"RANK=", "WORLD_SIZE=2", MASTER}, NULL, .says = "RANK: want a whole number"},
         {{"RANK=-1", "WORLD_SIZE=2", MASTER}, NULL, .says = "found '-1'"},
     };
     (void)state;

@@ -5,7 +5,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -13,19 +16,28 @@
 
 static void host_files_are_read(void **state)
 {
-    static const char text[] = "# cluster\nnode1 slots=4\n\n  node2\t# one\r\nuser@10.0.0.3 slots=2\nlocalhost";
+    static const char text[] =
+        "# cluster\nnode1 slots=4\n\n  node2\t# one\r\nuser@10.0.0.3 slots=2\nlocalhost\n"
+        "anna@gpu7 port=2222 slots=3\ngpu7 port=2223\nroot@[fd00::7]\nfd00::8\nlocalhost port=22";
     tri_vector hosts = {.each = sizeof(launch_host)};
     const launch_host *host;
 
     (void)state;
     assert_int_equal(tri_launch_hosts_parse(text, sizeof text - 1, "hosts", &hosts), TRI_OK);
-    assert_int_equal(hosts.count, 4);
+    assert_int_equal(hosts.count, 9);
     host = hosts.items;
     assert_string_equal(host[0].name, "node1");
     assert_int_equal(host[0].slots, 4);
     assert_int_equal(host[1].slots, 1);
     assert_string_equal(host[2].name, "user@10.0.0.3");
     assert_true(host[3].is_local && !host[2].is_local);
+    assert_string_equal(host[3].port, "");
+    assert_string_equal(host[4].name, "anna@gpu7");
+    assert_string_equal(host[4].port, "2222");
+    assert_int_equal(host[4].slots, 3);
+    assert_string_equal(host[6].name, "root@fd00::7");
+    assert_string_equal(host[7].name, "fd00::8");
+    assert_false(host[8].is_local); /* what is behind a port may be a container */
     tri_vector_fini(&hosts);
 }
 
@@ -34,10 +46,20 @@ static void wrong_host_files_are_told_with_their_line(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"a\nb slots=0", "hosts:2: want slots=N"}, {"a slots=x", "hosts:1: want slots=N"},
-        {"a slots=2 b", "hosts:1: want nothing"},  {"\n\n-oProxyCommand=x", "hosts:3: want a host"},
-        {"a;reboot", "hosts:1: want a host name"}, {"a\nb\na", "hosts:3: want each host once"},
-        {"# nothing\n", "hosts: want lines"},      {"a slots=99999", "hosts:1: want slots=N"},
+        {"a\nb slots=0", "hosts:2: want slots=N"},
+        {"a slots=x", "hosts:1: want slots=N"},
+        {"a slots=2 b", "hosts:1: want slots=N"},
+        {"\n\n-oProxyCommand=x", "hosts:3: want a host"},
+        {"a;reboot", "hosts:1: want a host name"},
+        {"a\nb\na", "hosts:3: want each host once"},
+        {"# nothing\n", "hosts: want lines"},
+        {"a slots=99999", "hosts:1: want slots=N"},
+        {"a port=0", "hosts:1: want slots=N"},
+        {"a port=65536", "hosts:1: want slots=N"},
+        {"a:22", "want 'host port=N'"},
+        {"[::1]:22", "want 'host port=N'"},
+        {"me@-oX", "hosts:1: want a host"},
+        {"a port=7\na port=7", "hosts:2: want each host once"},
     };
 
     (void)state;
@@ -74,6 +96,60 @@ static void quoted_words_survive_a_shell(void **state)
     }
 }
 
+/* A name that only ssh's configuration knows, behind a port of its own. */
+static void a_name_that_does_not_resolve_is_asked_of_ssh(void **state)
+{
+    char folder[] = "/tmp/trireme-ssh-XXXXXX", path[64], name[256];
+    launch_host host = {.name = "anna@gpu7.invalid", .port = "2222"};
+    tri_launch_config config;
+    FILE *file;
+
+    (void)state;
+    tri_options_defaults(&tri_launch_options, &config);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/ssh", folder);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("#!/bin/sh\n[ \"$*\" = '-G -p 2222 anna@gpu7.invalid' ] && printf 'user anna\\nhostname 127.0.0.9\\nport "
+          "2222\\n'\n",
+          file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0755), 0);
+    assert_int_equal(tri_options_set(&tri_launch_options, &config, "ssh", path), TRI_OK);
+    assert_int_equal(tri_launch_host_name(&config, &host, name), TRI_OK);
+    assert_string_equal(name, "127.0.0.9");
+    host.port[0] = 0;
+    assert_int_equal(tri_launch_host_name(&config, &host, name), TRI_ECONFIG);
+    assert_non_null(strstr(tri_last_error(), "want a name that resolves, or one that"));
+    snprintf(host.name, sizeof host.name, "me@127.0.0.1");
+    assert_int_equal(tri_launch_host_name(&config, &host, name), TRI_OK);
+    assert_string_equal(name, "127.0.0.1");
+    unlink(path);
+    rmdir(folder);
+}
+
+static void a_port_is_an_option_of_ssh(void **state)
+{
+    tri_launch_config config;
+    launch_shell shell;
+    int at = 0;
+
+    (void)state;
+    tri_options_defaults(&tri_launch_options, &config);
+    tri_launch_shell(&config, "me@a", "2222", "true", &shell);
+    while (shell.argv[at] && strcmp(shell.argv[at], "-p") != 0)
+        at++;
+    assert_non_null(shell.argv[at]);
+    assert_string_equal(shell.argv[at + 1], "2222");
+    assert_string_equal(shell.argv[at + 2], "me@a");
+    assert_string_equal(shell.argv[at + 3], "true");
+    assert_null(shell.argv[at + 4]);
+    tri_launch_shell(&config, "a", "", "true", &shell);
+    for (at = 0; shell.argv[at]; at++)
+        assert_string_not_equal(shell.argv[at], "-p");
+    assert_string_equal(shell.argv[at - 2], "a");
+}
+
 static const char *lookup(const char *name, void *arg)
 {
     const char *const *pairs = arg;
@@ -107,7 +183,7 @@ static void the_nodes_of_a_slurm_job_are_hosts(void **state)
 
     tri_options_defaults(&tri_launch_options, &config);
     assert_int_equal(tri_options_set(&tri_launch_options, &config, "hosts", "slurm"), TRI_OK);
-    tri_launch_shell(&config, "n10", "true", &shell);
+    tri_launch_shell(&config, "n10", "", "true", &shell);
     assert_string_equal(shell.argv[0], "srun");
     assert_string_equal(shell.node, "--nodelist=n10");
     assert_string_equal(tri_launch_shell_name(&config), "srun");
@@ -118,6 +194,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_files_are_read),
         cmocka_unit_test(wrong_host_files_are_told_with_their_line),
+        cmocka_unit_test(a_name_that_does_not_resolve_is_asked_of_ssh),
+        cmocka_unit_test(a_port_is_an_option_of_ssh),
         cmocka_unit_test(the_nodes_of_a_slurm_job_are_hosts),
         cmocka_unit_test(quoted_words_survive_a_shell),
     };

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stop.h: phases in which a stop signal ends the process at once, since it has nothing to save: loading and building.
+ *
+ * Elsewhere a stop signal sets a flag that the program looks at (tri_stop_signal(), base/runtime.h).
+ */
+#ifndef TRI_BASE_STOP_H
+#define TRI_BASE_STOP_H
+
+#include "base/status.h"
+
+/* From here on a stop signal writes one line and ends the process with 128 + its number. TRI_ECANCELED: one has come
+ * already. */
+tri_status tri_stop_at_once_begin(void);
+/* From here on the first stop signal sets the flag again. */
+void tri_stop_at_once_end(void);
+
+#endif
