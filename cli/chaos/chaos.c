@@ -216,29 +216,11 @@ static tri_status events_begin(chaos_play *play)
 
 /* --- the play --- */
 
-static atomic_bool terminal_gone;
-
-static void hangup_arrived(int number)
-{
-    (void)number;
-    atomic_store(&terminal_gone, true);
-}
-
-/* Nothing may end this process before its faults are undone. */
-static void ends_catch(void)
-{
-    struct sigaction action = {.sa_handler = hangup_arrived}, before;
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* as nohup has it */
-        sigaction(SIGHUP, &action, NULL);
-    tri_stop_catch();
-}
-
 static bool is_asked_to_end(chaos_play *play)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};
     play->unheard = play->unheard || (poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
-    return play->unheard || atomic_load(&terminal_gone) || tri_stop_signal();
+    return play->unheard || tri_stop_signal();
 }
 
 static bool is_over(chaos_play *play)
@@ -258,7 +240,7 @@ static bool is_over(chaos_play *play)
 static tri_status play_run(chaos_play *play)
 {
     tri_status status = TRI_OK;
-    ends_catch();
+    tri_stop_catch(); /* nothing may end this process before its faults are undone */
     play->start_ns = play->step_ns = play->gone_ns = tri_now_ns();
     play->first_step = play->step = chaos_job_step(&play->job);
     while (status == TRI_OK && !is_over(play)) {
@@ -277,8 +259,7 @@ static tri_status play_run(chaos_play *play)
 
 static bool hangs(const chaos_play *play)
 {
-    return !play->ended && !play->unheard && !atomic_load(&terminal_gone) && !tri_stop_signal() &&
-           tri_now_ns() - play->step_ns > play->limit_ns;
+    return !play->ended && !play->unheard && !tri_stop_signal() && tri_now_ns() - play->step_ns > play->limit_ns;
 }
 
 static const char *verdict(const chaos_play *play)

@@ -12,7 +12,12 @@
 
 tri_status tri_job_evaluate_and_tell(tri_job *job)
 {
-    TRI_TRY_IN(tri_job_evaluate(job), "while evaluating after step %lld", (long long)job->step);
+    tri_status status = tri_job_evaluate(job);
+    if (status == TRI_ECANCELED) { /* what is due after it is done, and the run stops */
+        job->stop_wanted = true;
+        return TRI_OK;
+    }
+    TRI_TRY_IN(status, "while evaluating after step %lld", (long long)job->step);
     const tri_job_test *test = &job->test;
     if (!test->loader)
         return TRI_OK;

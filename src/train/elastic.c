@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/stop.h"
 #include "comm/comm.h"
 #include "net/auth.h"
 #include "train/spec.h"
@@ -143,7 +144,11 @@ static void alone_end(void *arg)
 static tri_status elastic_open(elastic *at)
 {
     const tri_elastic_setup *setup = at->setup;
-    TRI_TRY(tri_job_open_elastic(&setup->job, &at->job));
+    tri_status status = tri_stop_at_once_begin();
+    if (status == TRI_OK)
+        status = tri_job_open_elastic(&setup->job, &at->job);
+    tri_stop_at_once_end();
+    TRI_TRY(status);
     at->comm_config = at->job->config.comm;
     snprintf(at->comm_config.flight, sizeof(at->comm_config.flight), "none"); /* a lost rank is no riddle here */
     tri_members_setup members = setup->members;

@@ -6,6 +6,7 @@
  * on the number of ranks either.
  */
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 #include "train/job.h"
@@ -45,6 +46,24 @@ static tri_status evaluate_batch(tri_job *job, int64_t step)
     return TRI_OK;
 }
 
+/* Asked after every so many batches, since the answer is a message of all ranks. */
+#define STOP_BATCHES 8
+
+/* Whether a signal asks some rank to stop: the same answer on all of them. Where ranks come and go, one that is asked
+ * to leave does so after its step, or at the end of its grace. */
+static tri_status stop_check(tri_job *job, bool *stops)
+{
+    const int number = tri_stop_signal();
+    int64_t asked = number && (!job->elastic.on || number == SIGINT);
+    if (job->world > 1) {
+        tri_group_name_next(job->group, "evaluation, stop");
+        TRI_TRY(tri_all_reduce(job->group, &asked, &asked, 1, TRI_I64, TRI_REDUCE_MAX, NULL));
+        tri_group_name_next(job->group, "");
+    }
+    *stops = asked > 0;
+    return TRI_OK;
+}
+
 tri_status tri_job_evaluate(tri_job *job)
 {
     if (!job->test.loader)
@@ -52,8 +71,17 @@ tri_status tri_job_evaluate(tri_job *job)
     TRI_TRY(tri_job_settle(job));
     int64_t shards = job->sampler.shards, steps = tri_sampler_steps(&job->test.sampler);
     memset(job->test.sums, 0, (size_t)(shards * TRI_LOSS_COLUMNS) * sizeof(double));
-    for (int64_t step = 0; step < steps; step++)
+    for (int64_t step = 0; step < steps; step++) {
+        bool stops = false;
+        if (step % STOP_BATCHES == STOP_BATCHES - 1)
+            TRI_TRY(stop_check(job, &stops));
+        if (stops) {
+            job->test.loss = job->test.accuracy = job->test.perplexity = NAN;
+            return tri_fail(TRI_ECANCELED, "stopped by a signal in an evaluation, after batch %lld of %lld",
+                            (long long)step, (long long)steps);
+        }
         TRI_TRY(evaluate_batch(job, step));
+    }
     if (job->world > 1) {
         tri_group_name_next(job->group, "evaluation");
         TRI_TRY(tri_all_reduce(job->group, job->test.sums, job->test.sums, shards * TRI_LOSS_COLUMNS, TRI_F64,

@@ -39,14 +39,15 @@ static void wishes_put(tri_job *job)
     tri_job_elastic *elastic = &job->elastic;
     float *tail = job->sync->tail;
     int number = tri_stop_signal();
-    bool leaves = elastic->on && (number == SIGTERM || job->stragglers.leaves);
+    bool leaves = elastic->on && ((number && number != SIGINT) || job->stragglers.leaves);
     elastic->wished = leaves;
     tail[TRI_TAIL_STOP] = leaves ? 0 : (float)number;
     tri_job_asks_put(job);
     tail[TRI_TAIL_CALL] = leaves ? 1 : elastic->called && elastic->called(elastic->called_arg) ? TRI_CALL_JOIN : 0;
 }
 
-/* SIGTERM is the end of one rank where ranks come and go, and of the run where none would be left. */
+/* Every stop signal but SIGINT is the end of one rank where ranks come and go, and of the run where none would be left.
+ */
 static void wishes_read(tri_job *job)
 {
     const float *tail = job->sync->tail;

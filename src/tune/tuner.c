@@ -21,7 +21,7 @@
 #define TURN_NS       (50 * TRI_NS_PER_MS)
 #define LOG_LIMIT     (64u << 20)
 #define WORDS_MOST    (TRI_SPACE_MAX + 1024)
-#define STOPPED_CODES 130 /* 128 + SIGINT; 143 is SIGTERM's */
+#define STOPPED_CODES 129 /* 128 + the signal: SIGHUP's and up */
 
 void tri_tuner_run_folder(const char *folder, int number, char path[1300])
 {
