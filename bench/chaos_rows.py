@@ -40,6 +40,7 @@ comm: {timeout_s: 60}
 MODELS = {"cnn": (CNN, 6000), "gpt": (GPT, 2500)}
 FOREVER = 100000000
 FAULTS_LEAST = 5  # of a run of the campaign
+MISFITS = ["optim.lr=0.5", "train.seed=7", "train.batch=30", "parallel.sync=zero1", "train.eval_every=3", "comm.encrypt=on", "train.steps=77"]
 
 
 class Job:
@@ -63,6 +64,14 @@ class Job:
         if not done.stdout:
             raise SystemExit(f"trireme chaos: {done.stderr}")
         return json.loads(done.stdout)
+
+    def misfit(self, config, word):
+        """A newcomer with another configuration, and whether it alone is refused."""
+        address = re.search(r"--join (\S+),", self.text())
+        done = subprocess.run([self.trireme, "train", config, "--out", self.name, "-n", "1", "--elastic", "1:8", "--join", address.group(1), word],
+                              cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        refused = done.returncode == 2 and "cannot join this run" in done.stdout
+        return refused or self.process.poll() is not None or "the run is over" in done.stdout
 
     def ledger(self):
         done = subprocess.run([self.trireme, "ledger", self.folder / self.name, "--json"], stdout=subprocess.PIPE, text=True)
@@ -383,7 +392,8 @@ def campaign(bench, args):
         while counted < args.runs and number < 4 * args.runs:
             number += 1
             draw = random.Random(f"{args.seed} {model} {number}")
-            job = Job(args, f"{model}-{number}", config, steps, *elastic(draw.choice((3, 4, 5))))
+            os.environ["TRIREME_TOKEN"] = f"campaign-of-seed-{args.seed}"
+            job = Job(args, f"{model}-{number}", config, steps, *elastic(draw.choice((3, 4, 5))), "--listen", "127.0.0.1")
             job.wait_for_steps()
             # Not full-disk, which a run says at its end when it has it there, and not corrupt, which wants a majority to be left.
             kinds = ["kill", "kill", "stop", "slow"] + (["cut", "loss"] if os.geteuid() == 0 else [])
@@ -392,10 +402,14 @@ def campaign(bench, args):
                 at += draw.uniform(0.05, 0.8)
                 kind = draw.choice(kinds)
                 rows.append((round(at, 3), f"{kind} #{draw.randrange(1000)}" + ("" if kind in ("kill", "corrupt") else f" {draw.uniform(0.1, 1.2):.2f}")))
+            refused = []
+            misfit = threading.Thread(target=lambda: refused.append(job.misfit(f"{job.name}.yaml", draw.choice(MISFITS))))
+            misfit.start()
             seen = job.chaos("--schedule", schedule(args, rows))
+            misfit.join()
             code, weights = job.end()
             ledger = job.ledger()
-            right, enough = code == 0 and weights == quiet and ledger["whole"] and ledger["end"] == steps, len(seen["faults"]) >= FAULTS_LEAST
+            right, enough = code == 0 and refused[0] and weights == quiet and ledger["whole"] and ledger["end"] == steps, len(seen["faults"]) >= FAULTS_LEAST
             counted, good = counted + (enough or not right), good and right
             ended, struck = ended + (enough and right), struck + enough * len(seen["faults"])
             print(f"  {model} run {number}: {len(seen['faults'])} faults, {'as the quiet run' if right else 'NOT as the quiet run'}"

@@ -1,4 +1,4 @@
-"""Rows of bench/reliability about launchers, stores and hosts: 3 (partitions), 6 (growing), 7 (coordinators that die).
+"""Rows of bench/reliability about launchers, stores and hosts: 3 (partitions), 6 (growing), 7 (coordinators that die), 23 (one link between hosts).
 
 Hosts are network namespaces of this machine, joined by a bridge; they and everything in them go at the end, whatever happens.
 """
@@ -53,6 +53,20 @@ class Hosts:
             if how in ("both", hook[:-3]):
                 shell(*in_host(i), "nft", f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; }}")
                 shell(*in_host(i), "nft", f"add rule inet cut {hook} {'iif' if hook == 'input' else 'oif'} veth0 drop")
+
+    def cut_link(self, i, j):
+        """Nothing passes between hosts i and j; heal(i, "link") undoes it."""
+        shell(*in_host(i), "nft", "add", "table", "inet", "cut")
+        for hook, side in (("input", "saddr"), ("output", "daddr")):
+            shell(*in_host(i), "nft", f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; }}")
+            shell(*in_host(i), "nft", f"add rule inet cut {hook} ip {side} {NET}.{j + 1} drop")
+
+    def cut_all_but(self, i, port):
+        """Host i reaches this port alone, and answers of it."""
+        shell(*in_host(i), "nft", "add", "table", "inet", "cut")
+        for hook, side in (("input", "sport"), ("output", "dport")):
+            shell(*in_host(i), "nft", f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; }}")
+            shell(*in_host(i), "nft", f"add rule inet cut {hook} {'iif' if hook == 'input' else 'oif'} veth0 tcp {side} != {port} drop")
 
     def heal(self, i, how):
         if how == "port":
@@ -138,6 +152,53 @@ def add(row, skipped, tests_of):
         twice = len(seen) - len(set(seen))
         return (f"{len(kinds)} cuts: known {texts[0][0]}, by the other side {texts[1][0]}, whole again {texts[2][0]}, generations made twice {twice}, "
                 f"{wrong or 'weights of one process, each step once'}", all(good for _, good in texts) and twice == 0 and not wrong)
+
+    @row(23, "one link between hosts", "3 hosts, heartbeat 100 ms, the link between two is cut: the others make a step within 2 s, whole again 5 s after it heals; "
+         "a newcomer that reaches the store's port alone: nobody stands still for 1 s, it names what it cannot reach, and joins 5 s after that heals")
+    def one_link(args):
+        elastic, draw = tests_of(args, "elastic"), random.Random(args.seed)
+        pathlib.Path(args.scratch, "run.yaml").write_text(elastic.CONFIG)
+        hosts = Hosts(4, skipped)
+        os.environ["TRIREME_TOKEN"] = f"seed-{args.seed}-of-row-23"
+        gaps, healed, named, wrong = [], [], 0, ""
+        try:
+            words = ["--elastic", "1:8", "comm.heartbeat_ms=100", "comm.ports=40000-40100", *FOREVER]
+            main = elastic.Run(args.scratch, "run", "-n", "1", "--listen", f"{NET}.1", *words, before=in_host(0))
+            main.wait_for("ranks, run folder")
+            address = re.search(r"--join (\S+),", main.text()).group(1)
+            others = [elastic.Run(args.scratch, "run", "-n", "1", "--join", address, *words, before=in_host(i)) for i in (1, 2)]
+            main.wait_for("3 workers")
+            for _ in range(10 if args.long else 3):
+                time.sleep(1 + draw.random())
+                mark, start = len(main.lines), time.monotonic()
+                hosts.cut_link(1, 2)
+                gaps.append(line_after(main, start, r"goes on: step", 20, mark))
+                time.sleep(1 + draw.random())
+                named += "is left out of generation" in "".join(run.text() for run in (main, *others))
+                mark, start = len(main.lines), time.monotonic()
+                hosts.heal(1, "link")
+                healed.append(line_after(main, start, r"generation \d+: 3 workers", 30, mark))
+            hosts.cut_all_but(3, address.rsplit(":", 1)[1])
+            mark, made = len(main.lines), []
+            newcomer = elastic.Run(args.scratch, "run", "-n", "1", "--join", address, *words, before=in_host(3))
+            newcomer.wait_for("cannot reach worker", limit=20)
+            for _ in range(10):
+                made.append((pathlib.Path(args.scratch) / "run/metrics.jsonl").stat().st_size)
+                time.sleep(1)
+            still = any(later == before for before, later in zip(made, made[1:])) or any("generation" in line for _, line in main.lines[mark:])
+            told = "ports 40000-40100" in newcomer.text()
+            mark, start = len(main.lines), time.monotonic()
+            hosts.heal(3, "port alone")
+            joined = line_after(main, start, r"generation \d+: 4 workers", 30, mark)
+            wrong = finish(args, elastic, main)
+            for run in (*others, newcomer):
+                run.end()
+        finally:
+            hosts.end()
+        texts = [limits(gaps, 2), limits(healed, 5), limits([joined], 5)]
+        return (f"{len(gaps)} cuts: next step {texts[0][0]}, whole again {texts[1][0]}, {named} named; newcomer: {'the others stood still' if still else 'nobody stood still'}, "
+                f"ports {'named' if told else 'NOT named'}, joined {texts[2][0]}; {wrong or 'weights of one process, each step once'}",
+                all(good for _, good in texts) and named == len(gaps) and told and not still and not wrong)
 
     @row(6, "growing", "3 workers become 4, 50 MB of state: in within 1 s of asking, the others held up 200 ms at most, weights of one process")
     def grow(args):

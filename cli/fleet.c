@@ -161,8 +161,8 @@ static tri_status worker_start(fleet *all, int number, const char *misfit, char 
     /* Some are slow. */
     worker->step_ns =
         TRI_NS_PER_MS + (int64_t)fleet_draw(all, (uint64_t)(fleet_chance(all, 16) ? 60 : 6) * TRI_NS_PER_MS);
-    worker->place =
-        (tri_elastic_place){.arg = worker, .hub = fleet_hub, .stepped = fleet_stepped, .spec = worker->claims};
+    worker->place = (tri_elastic_place){
+        .arg = worker, .hub = fleet_hub, .stepped = fleet_stepped, .is_cut = fleet_is_cut, .spec = worker->claims};
     snprintf(worker->id, sizeof(worker->id), "%d.%d", number, all->starts[number]++);
     snprintf(worker->host, sizeof(worker->host), "host%d", number / all->config->layout->per_host);
     fleet_store_init(&worker->store, worker);

@@ -93,10 +93,11 @@ typedef struct fleet_worker {
     int64_t bury_ns, restart_ns; /* when the launcher says that it ended, and starts another one; 0: not (any more) */
     int64_t killed_ns;
     bool ended, leaving, buried;
-    const char *misfit; /* an option that is not that of the run; NULL: it fits */
-    char *claims;       /* its description of the run, where it lies */
-    bool left;          /* it has said that it takes no further part */
-    bool doomed;        /* it is killed when it changes something in the store the next time, before it is answered */
+    int64_t alone_until_ns; /* it reaches the store and no worker */
+    const char *misfit;     /* an option that is not that of the run; NULL: it fits */
+    char *claims;           /* its description of the run, where it lies */
+    bool left;              /* it has said that it takes no further part */
+    bool doomed; /* it is killed when it changes something in the store the next time, before it is answered */
     fleet_meeting *meeting;              /* of its generation */
     int64_t generation;                  /* in which it had a state last */
     int64_t step;                        /* of its state; -1: none */
@@ -182,6 +183,7 @@ void fleet_store_init(fleet_store *store, fleet_worker *worker);
 /* Slots of tri_elastic_place; arg is the worker. */
 tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out);
 void fleet_stepped(void *arg, const tri_job *job);
+bool fleet_is_cut(void *arg, const char *id);
 /* Its configuration. */
 void fleet_text_make(fleet *all);
 /* All that the worker has must be that of one process. */

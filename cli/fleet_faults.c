@@ -141,6 +141,35 @@ static void fault_misfit(fleet *all, fleet_worker *worker)
         fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
 }
 
+/* Nothing passes between two of them for longer than the others would wait: they go on without one of the two. */
+static void fault_partition(fleet *all, fleet_worker *worker)
+{
+    fleet_worker *other = victim_find(all);
+    if (!other || other == worker)
+        return;
+    tri_sim_process_cut(&worker->process, &other->process,
+                        (int64_t)fleet_draw(all, 5000 * TRI_NS_PER_MS) + TRI_NS_PER_S);
+    all->result->cuts++;
+    fleet_happens(all, worker, 14, "is cut off for long from");
+    fleet_happens(all, other, 14, "is that one");
+}
+
+/* A newcomer that reaches the store alone, at first. */
+static void fault_unreachable(fleet *all, fleet_worker *worker)
+{
+    (void)worker;
+    if (all->numbers >= 2 * all->config->ranks + fleet_spares_of(all))
+        return;
+    all->result->joins++;
+    if (fleet_worker_start(all, all->numbers++) != TRI_OK) {
+        fleet_broke(all, "a worker cannot be started: %s", tri_last_error());
+        return;
+    }
+    fleet_worker *newcomer = all->workers[all->count - 1];
+    newcomer->alone_until_ns = tri_now_ns() + TRI_NS_PER_S + (int64_t)fleet_draw(all, 9000 * TRI_NS_PER_MS);
+    fleet_happens(all, newcomer, 15, "reaches the store alone");
+}
+
 /* From 1 ms to so many from now. */
 static int64_t until_ns(fleet *all, int64_t most_ms)
 {
@@ -208,10 +237,12 @@ static void fault_disk(fleet *all, fleet_worker *worker)
 static const struct {
     const char *name;
     void (*make)(fleet *all, fleet_worker *worker);
-} faults[] = {{"kill", fault_kill},   {"kill", fault_kill},     {"kill", fault_kill},      {"request", fault_request},
-              {"stop", fault_stop},   {"stop", fault_stop},     {"cut", fault_cut},        {"leave", fault_leave},
-              {"join", fault_join},   {"delay", fault_delay},   {"loss", fault_loss},      {"slow", fault_slow},
-              {"clock", fault_clock}, {"damage", fault_damage}, {"full-disk", fault_disk}, {"misfit", fault_misfit}};
+} faults[] = {{"kill", fault_kill},       {"kill", fault_kill},           {"kill", fault_kill},
+              {"request", fault_request}, {"stop", fault_stop},           {"stop", fault_stop},
+              {"cut", fault_cut},         {"leave", fault_leave},         {"join", fault_join},
+              {"delay", fault_delay},     {"loss", fault_loss},           {"slow", fault_slow},
+              {"clock", fault_clock},     {"damage", fault_damage},       {"full-disk", fault_disk},
+              {"misfit", fault_misfit},   {"partition", fault_partition}, {"unreachable", fault_unreachable}};
 
 _Static_assert(TRI_COUNT_OF(faults) <= 8 * sizeof((fleet_config){0}.kinds), "a bit for each");
 

@@ -88,6 +88,19 @@ void fleet_meetings_free(fleet *all)
     }
 }
 
+bool fleet_is_cut(void *arg, const char *id)
+{
+    const fleet_worker *worker = arg;
+    const fleet *all = worker->fleet;
+    for (int i = all->count - 1; i >= 0; i--) {
+        const fleet_worker *other = all->workers[i];
+        if (strcmp(other->id, id) == 0)
+            return other->alone_until_ns > tri_now_ns() || worker->alone_until_ns > tri_now_ns() ||
+                   tri_sim_process_reach_ns(&worker->process, &other->process) > tri_now_ns();
+    }
+    return false;
+}
+
 tri_status fleet_hub(void *arg, const tri_generation *now, tri_hub **out)
 {
     fleet_worker *worker = arg;
@@ -186,13 +199,8 @@ void fleet_stepped(void *arg, const tri_job *job)
     bool is_new = worker->meeting->formed == 0 || job->elastic.number != worker->generation;
     if (worker->process.dead) /* nobody knows of it */
         return;
-    if (worker->misfit && job->world > 1)
+    if (worker->misfit)
         fleet_broke(all, "worker %s does not fit (%s), and is a member", worker->id, worker->misfit);
-    if (worker->misfit) { /* it lied, and all others had ended */
-        tri_sim_process_kill(&worker->process);
-        worker->killed_ns = tri_now_ns();
-        return;
-    }
     all->result->peak_nbytes = live_nbytes > all->result->peak_nbytes ? live_nbytes : all->result->peak_nbytes;
     fleet_state_check(worker, job);
     if (is_new)

@@ -22,7 +22,10 @@
 #define SLICE_NS (10 * TRI_NS_PER_MS) /* between two looks at who is there */
 #define FIRST_NS (10 * TRI_NS_PER_S)  /* to ask the store for the first time */
 #define CALL_NS  TRI_NS_PER_S         /* between two calls of a newcomer */
-#define LINE     (3 * TRI_MEMBER_NBYTES + TRI_MEMBER_NOTE_NBYTES + TRI_SPEC_DIGEST_NBYTES)
+/* How long those are waited for that are cut off from this one, or have closed their links, and may register. */
+#define SUSPECT_NS (500 * TRI_NS_PER_MS)
+/* Some do not reach each other: how long until all of them have found out and said so. */
+#define SETTLE_NS (300 * TRI_NS_PER_MS)
 
 /* --- texts --- */
 
@@ -42,6 +45,13 @@ static tri_status value_find(tri_members *members, const char *key, int64_t unti
 
 /* --- the present generation --- */
 
+static void candidates_clear(tri_vector *candidates)
+{
+    for (size_t i = 0; i < candidates->count; i++)
+        tri_free(((candidate *)tri_vector_at(candidates, i))->cuts);
+    candidates->count = 0;
+}
+
 /* Who of it may be in the next one. */
 static tri_status adopt(tri_members *members, tri_generation *list)
 {
@@ -56,7 +66,12 @@ static tri_status adopt(tri_members *members, tri_generation *list)
         if (tri_members_has(&members->now, tri_vector_at(&members->dead, i)))
             atomic_store(&members->broken, true);
     tri_mutex_unlock(&members->mutex);
-    members->old.count = members->news.count = members->strays.count = 0;
+    candidates_clear(&members->old);
+    candidates_clear(&members->news);
+    candidates_clear(&members->strays);
+    members->suspect_ns = members->settle_ns = 0;
+    tri_free(members->healed);
+    members->healed = NULL;
     for (int i = 0; i < members->now.count + members->now.stray_count; i++) {
         candidate one = {.member = members->now.members[i]};
         bool in = i < members->now.count;
@@ -137,26 +152,7 @@ static tri_status founders_make(tri_members *members)
     return adopt(members, &list);
 }
 
-/* --- registering --- */
-
-static int own_line(const tri_members *members, int64_t progress, char text[LINE])
-{
-    return snprintf(text, LINE, "%s %s %" PRId64 " %s\n%s%s%s", members->id, members->host, progress, members->note,
-                    members->spec[0] ? "spec " : "", members->spec, members->spec[0] ? "\n" : "");
-}
-
-static tri_status register_newcomer(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
-{
-    char key[KEY], place[24], text[LINE];
-    tri_store *store = members->setup.store;
-
-    TRI_TRY(tri_store_add(store, tri_members_key(key, number, "/newcomers", ""), 1, &members->ticket, deadline_ns));
-    snprintf(place, sizeof place, "%" PRId64, members->ticket);
-    int nbytes = own_line(members, progress, text);
-    TRI_TRY(tri_store_set(store, tri_members_key(key, number, "/new/", place), text, (size_t)nbytes, deadline_ns));
-    members->called_ns = 0;
-    return TRI_OK;
-}
+/* --- newcomers --- */
 
 static int newcomers_count(const tri_members *members)
 {
@@ -199,51 +195,18 @@ static tri_status call(tri_members *members, int64_t number, int64_t deadline_ns
     return tri_members_tell(members->setup.store, text, deadline_ns);
 }
 
-static tri_status register_for(tri_members *members, int64_t number, int64_t progress, int64_t deadline_ns)
-{
-    char key[KEY], text[LINE];
-
-    if (members->registered == number)
-        return TRI_OK;
-    members->ticket = 0;
-    if (members->rank < 0)
-        TRI_TRY(register_newcomer(members, number, progress, deadline_ns));
-    else {
-        int nbytes = own_line(members, progress, text);
-
-        TRI_TRY(tri_store_set(members->setup.store, tri_members_key(key, number, "/in/", members->id), text,
-                              (size_t)nbytes, deadline_ns));
-    }
-    members->registered = number;
-    return TRI_OK;
-}
-
-/* The generation is closed without this one: its line is of no use there, and nobody else may take it away. */
-static void registration_drop(tri_members *members, bool forgotten, int64_t deadline_ns)
-{
-    char key[KEY], place[24];
-    tri_store *store = members->setup.store;
-
-    snprintf(place, sizeof place, "%" PRId64, members->ticket);
-    if (members->ticket > 0)
-        (void)tri_store_remove(store, tri_members_key(key, members->registered, "/new/", place), deadline_ns);
-    else
-        (void)tri_store_remove(store, tri_members_key(key, members->registered, "/in/", members->id), deadline_ns);
-    if (members->ticket > 0 && forgotten)
-        (void)tri_store_remove(store, tri_members_key(key, members->registered, "/newcomers", ""), deadline_ns);
-}
-
 /* --- closing --- */
 
 /* rank: in the present generation, -1: a newcomer. */
 static tri_status find_gone(tri_members *members, candidate *one, int rank)
 {
-    char key[KEY], *text;
+    char key[KEY], where[TRI_MEMBER_WHERE_NBYTES], *text;
 
     if (strcmp(one->member.id, members->id) == 0 || one->buried)
         return TRI_OK;
-    if (rank >= 0 && members->rank >= 0 && members->lost && members->lost(members->lost_arg, rank))
-        one->gone = true;
+    if (rank >= 0)
+        one->way = tri_members_way(members, rank, where);
+    one->gone = one->gone || one->way == TRI_MEMBER_GONE;
     snprintf(key, sizeof key, "gone/%s", one->member.id);
     tri_status status = value_find(members, key, tri_now_ns(), &text);
     one->buried = status == TRI_OK;
@@ -251,20 +214,6 @@ static tri_status find_gone(tri_members *members, candidate *one, int rank)
     if (status == TRI_OK)
         tri_free(text);
     return status == TRI_ETIMEOUT ? TRI_OK : status;
-}
-
-/* One that cannot be read counts for nothing: whoever wrote it is waited for, or gone. */
-static bool registration_parse(const char *text, candidate *one)
-{
-    const char *rest = strchr(text, '\n');
-
-    if (sscanf(text, "%39s %39s %" SCNd64 " %139s", one->member.id, one->member.host, &one->member.progress,
-               one->member.note) != 4)
-        return false;
-    one->spec[0] = 0;
-    if (rest)
-        (void)sscanf(rest + 1, "spec %32s", one->spec);
-    return true;
 }
 
 static tri_status find_here(tri_members *members, candidate *one, const char *key)
@@ -276,7 +225,7 @@ static tri_status find_here(tri_members *members, candidate *one, const char *ke
     tri_status status = value_find(members, key, tri_now_ns(), &text);
     if (status != TRI_OK)
         return status == TRI_ETIMEOUT ? TRI_OK : status;
-    one->here = registration_parse(text, one);
+    one->here = tri_members_register_parse(text, one);
     tri_free(text);
     return TRI_OK;
 }
@@ -297,7 +246,7 @@ static tri_status leads(tri_members *members, bool *yes)
             return *yes = true, TRI_OK;
         candidate *one = tri_vector_at(&members->old, i);
         TRI_TRY(find_gone(members, one, (int)i));
-        if (!one->gone)
+        if (!one->gone && one->way == TRI_MEMBER_HEARD)
             return TRI_OK;
     }
     for (size_t i = 0; !*yes && i < members->news.count; i++) { /* nobody of the present one is left */
@@ -339,6 +288,54 @@ static tri_status news_find(tri_members *members, int64_t number, int64_t deadli
     return TRI_OK;
 }
 
+/* Are those worth waiting for that are cut off from this one? Not where it is in a majority without them, nor for one
+ * alone: they cannot be more then. */
+static bool cut_may_be_more(const tri_members *members)
+{
+    size_t sure = 0, cut = 0;
+
+    for (size_t i = 0; i < members->old.count; i++) {
+        const candidate *one = tri_vector_at(&members->old, i);
+
+        sure += (int)i == members->rank || (one->here && !one->gone);
+        cut += !one->here && !one->gone && one->way == TRI_MEMBER_CUT;
+    }
+    return cut > 1 && 2 * sure <= members->old.count;
+}
+
+/* Where some do not reach each other all get the time to say so, and what they have said is read again. */
+static bool is_settled(tri_members *members)
+{
+    if (!tri_members_any_cut(members))
+        return true;
+    if (members->settle_ns == 0)
+        members->settle_ns = tri_now_ns();
+    if (tri_now_ns() - members->settle_ns >= SETTLE_NS)
+        return true;
+    for (size_t i = 0; i < members->old.count; i++)
+        ((candidate *)tri_vector_at(&members->old, i))->here = false;
+    return false;
+}
+
+/* Those that are cut off, or have closed their links, and have not registered: the others have known it as long. */
+static const candidate *suspects_judge(tri_members *members)
+{
+    const candidate *first = NULL;
+    bool waits = cut_may_be_more(members);
+
+    for (size_t i = 0; i < members->old.count; i++) {
+        candidate *one = tri_vector_at(&members->old, i);
+
+        if (one->here || one->gone || one->way == TRI_MEMBER_HEARD || (int)i == members->rank)
+            continue;
+        if (members->suspect_ns == 0)
+            members->suspect_ns = tri_now_ns();
+        if ((one->way == TRI_MEMBER_LEFT || waits) && tri_now_ns() - members->suspect_ns < SUSPECT_NS)
+            first = first ? first : one;
+    }
+    return first;
+}
+
 /* Members of the present one that are neither registered nor gone; the first of them. */
 static tri_status missing_find(tri_members *members, int64_t number, const candidate **first)
 {
@@ -352,9 +349,11 @@ static tri_status missing_find(tri_members *members, int64_t number, const candi
         if (!one->buried) /* one that was given up may live all the same */
             TRI_TRY(find_here(members, one, tri_members_key(key, number, "/in/", one->member.id)));
         one->gone = one->gone || (!one->here && i != (size_t)members->rank && is_silent(members));
-        if (!one->gone && !one->here && !*first)
+        if (!one->gone && !one->here && one->way == TRI_MEMBER_HEARD && !*first)
             *first = one;
     }
+    if (!*first)
+        *first = suspects_judge(members);
     return TRI_OK;
 }
 
@@ -363,13 +362,13 @@ static tri_status list_append(tri_vector *list, const tri_vector *candidates)
     for (size_t i = 0; i < candidates->count; i++) {
         const candidate *one = tri_vector_at(candidates, i);
 
-        if (one->here && !one->gone && !tri_vector_push(list, &one->member))
+        if (one->here && !one->gone && !one->left_out && !tri_vector_push(list, &one->member))
             return TRI_ENOMEM;
     }
     return TRI_OK;
 }
 
-static bool is_whole(const tri_members *members, const tri_vector *list)
+bool tri_members_is_whole(const tri_members *members, const tri_vector *list)
 {
     if (members->setup.whole)
         return members->setup.whole(members->setup.arg, list->items, (int)list->count);
@@ -390,11 +389,11 @@ static void list_remove(tri_vector *list, size_t i)
 /* The last one without whom the others have what they have with him; the last one where there is no such. */
 static void list_shorten(const tri_members *members, tri_vector *list)
 {
-    for (size_t i = list->count; is_whole(members, list) && i-- > 0;) {
+    for (size_t i = list->count; tri_members_is_whole(members, list) && i-- > 0;) {
         tri_member one = *(tri_member *)tri_vector_at(list, i);
 
         list_remove(list, i);
-        if (is_whole(members, list))
+        if (tri_members_is_whole(members, list))
             return;
         (void)tri_vector_push(list, NULL); /* has room */
         tri_member *all = list->items;
@@ -418,13 +417,14 @@ static tri_status silent_append(tri_vector *list, const tri_vector *candidates)
 
 /* Those that are here, as many as can work together: members first, newcomers behind them; and where these have no
  * whole state, members of whom nothing is heard too. */
-static tri_status list_make(const tri_members *members, tri_vector *list)
+static tri_status list_make(tri_members *members, tri_vector *list)
 {
     const tri_members_setup *setup = &members->setup;
 
+    TRI_TRY(tri_members_connected_find(members));
     TRI_TRY(list_append(list, &members->old));
     TRI_TRY(list_append(list, &members->news));
-    if (!is_whole(members, list))
+    if (!tri_members_is_whole(members, list))
         TRI_TRY(silent_append(list, &members->old));
     int count = (int)list->count < setup->most ? (int)list->count : setup->most;
     int fit = setup->fit && count > 0 ? setup->fit(setup->arg, count) : count;
@@ -513,14 +513,25 @@ static bool state_may_come(const tri_members *members, int64_t number, const tri
     for (size_t i = 0; i < members->old.count; i++) {
         const candidate *one = tri_vector_at(&members->old, i);
 
-        may = may || (one->gone && !one->buried && !one->here); /* else it is in the list with what it has */
+        may = may || (one->left_out && !one->buried && !is_empty(one)) ||
+              ((one->gone || one->way != TRI_MEMBER_HEARD) && !one->buried &&
+               !one->here); /* else it is in the list with what it has */
     }
     for (size_t i = 0; i < members->strays.count; i++) {
         const candidate *one = tri_vector_at(&members->strays, i);
 
         may = may || (!one->buried && !has_come(members, one->member.id));
     }
-    return may && number > 1 && !is_whole(members, list);
+    return may && number > 1 && !tri_members_is_whole(members, list);
+}
+
+/* Registrations of members that do not reach others are read again. */
+static void cut_forget(tri_members *members)
+{
+    for (size_t i = 0; i < members->old.count; i++) {
+        candidate *one = tri_vector_at(&members->old, i);
+        one->here = one->here && !one->cuts;
+    }
 }
 
 /* Whether a newcomer waits in vain. */
@@ -553,23 +564,32 @@ static tri_status close_try(tri_members *members, int64_t number, int64_t few_ns
             tri_free(text);
         return status == TRI_OK ? TRI_ETIMEOUT : status;
     }
+    if (!is_settled(members)) {
+        tri_sleep_ns(SLICE_NS);
+        return TRI_ETIMEOUT;
+    }
     TRI_TRY(news_find(members, number, deadline_ns));
     for (size_t i = 0; i < members->strays.count; i++)
         TRI_TRY(find_gone(members, tri_vector_at(&members->strays, i), -1));
     tri_status status = list_make(members, &list);
     bool few = (int)list.count < members->setup.least && !tri_stop_signal();
     few = (few || state_may_come(members, number, &list)) && tri_now_ns() < few_ns;
+    if (few) /* a link that is whole again is said in another registration */
+        cut_forget(members);
     if (status == TRI_OK && few)
         status = look(members, number, slice_ns);
     else if (status == TRI_OK && members->rank < 0) /* the others may be gone because all is done */
         status = newcomer_check(members);
+    if (status == TRI_OK && !few)
+        tri_members_left_out_tell(members, number);
     if (status == TRI_OK && !few)
         status = claim(members, number, &list, deadline_ns);
     tri_vector_fini(&list);
     return status;
 }
 
-static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_ns, int64_t deadline_ns)
+static tri_status closed_wait(tri_members *members, int64_t number, int64_t progress, int64_t few_ns,
+                              int64_t deadline_ns)
 {
     bool yes;
     tri_status status = TRI_ETIMEOUT;
@@ -585,6 +605,7 @@ static tri_status closed_wait(tri_members *members, int64_t number, int64_t few_
             TRI_TRY(call(members, number, deadline_ns));
             TRI_TRY(news_find(members, number, deadline_ns));
         }
+        TRI_TRY(tri_members_register_again(members, number, progress, deadline_ns));
         TRI_TRY(leads(members, &yes));
         status = yes ? close_try(members, number, few_ns, deadline_ns) : look(members, number, tri_now_ns() + SLICE_NS);
     }
@@ -606,7 +627,8 @@ const atomic_bool *tri_members_broken(const tri_members *members)
 tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_lost lost, void *arg,
                             int64_t deadline_ns)
 {
-    int64_t few_ns = tri_now_ns() + members->setup.wait_ns, newest;
+    int64_t few_ns = tri_now_ns() + members->setup.wait_ns, limit_ns = deadline_ns - tri_now_ns(), newest;
+    bool ready, unformed = members->silent_ns > 0;
 
     members->lost = lost;
     members->lost_arg = arg;
@@ -614,10 +636,17 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
         if (members->rank < 0)
             TRI_TRY(newest_find(members, deadline_ns));
         TRI_TRY(tri_members_spec_agree(members, deadline_ns));
+        if (members->rank < 0)
+            TRI_TRY(newcomer_check(members));
+        TRI_TRY(tri_members_reach_look(members, &ready));
+        if (!ready) { /* it waits as long as it takes */
+            deadline_ns = tri_now_ns() + limit_ns;
+            continue;
+        }
         int64_t number = members->now.number + 1;
-        TRI_TRY_IN(register_for(members, number, progress, deadline_ns), "while registering for generation %" PRId64,
-                   number);
-        tri_status status = closed_wait(members, number, few_ns, deadline_ns);
+        TRI_TRY_IN(tri_members_register(members, number, progress, deadline_ns),
+                   "while registering for generation %" PRId64, number);
+        tri_status status = closed_wait(members, number, progress, few_ns, deadline_ns);
         if (status == TRI_OK)
             status = later_find(members);
         if (status == TRI_ENOTFOUND) {
@@ -625,8 +654,13 @@ tri_status tri_members_next(tri_members *members, int64_t progress, tri_members_
             members->rank = -1;
         }
         TRI_TRY(status == TRI_ENOTFOUND ? TRI_OK : status);
+        if (members->rank < 0 && members->cuts.nbytes > 0) {
+            members->outs += unformed;
+            members->out_ns = tri_now_ns();
+            members->reached_ns = 0;
+        }
         if (members->rank < 0)
-            registration_drop(members, status == TRI_ENOTFOUND, deadline_ns);
+            tri_members_register_drop(members, status == TRI_ENOTFOUND, deadline_ns);
         members->lost = NULL; /* its ranks are others */
     } while (members->rank < 0);
     members->waits = false;
@@ -705,9 +739,13 @@ void tri_members_close(tri_members *members)
     tri_thread_join(members->thread);
     tri_mutex_fini(&members->mutex);
     generation_fini(&members->now);
-    tri_vector_fini(&members->old);
-    tri_vector_fini(&members->news);
-    tri_vector_fini(&members->strays);
+    tri_string_fini(&members->cuts);
+    tri_free(members->healed);
+    tri_vector *all[] = {&members->old, &members->news, &members->strays};
+    for (size_t v = 0; v < TRI_COUNT_OF(all); v++) {
+        candidates_clear(all[v]);
+        tri_vector_fini(all[v]);
+    }
     tri_vector_fini(&members->dead);
     tri_free(members);
 }

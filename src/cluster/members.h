@@ -31,8 +31,23 @@ typedef struct tri_generation {
     tri_member *members; /* [count + stray_count]: by rank, then strays */
 } tri_generation;
 
-/* Does a member of the generation that ends know that this rank of it is lost or has left? */
-typedef bool (*tri_members_lost)(void *arg, int rank);
+/* What a member of the generation that ends knows of a rank of it. */
+typedef enum tri_member_way {
+    TRI_MEMBER_HEARD,
+    TRI_MEMBER_GONE, /* it has ended, or stands still */
+    TRI_MEMBER_CUT,  /* it is not heard, and may live */
+    TRI_MEMBER_LEFT  /* it has closed its links */
+} tri_member_way;
+/* where: text of fewer than TRI_MEMBER_WHERE_NBYTES bytes, for TRI_MEMBER_CUT: the address that is not reached. */
+typedef tri_member_way (*tri_members_lost)(void *arg, int rank, char *where);
+#define TRI_MEMBER_WHERE_NBYTES 160
+
+/* Whether one that wants to join reaches a member. */
+typedef struct tri_member_reach {
+    char *door; /* where that listens; NULL: not known */
+    bool cut;
+    char where[TRI_MEMBER_WHERE_NBYTES];
+} tri_member_reach;
 
 typedef struct tri_members_setup {
     tri_store *store; /* borrowed */
@@ -49,7 +64,11 @@ typedef struct tri_members_setup {
     bool (*whole)(void *arg, const tri_member *members, int count);
     /* How many of so many can work together, at least 1; the others wait as newcomers. NULL: all. */
     int (*fit)(void *arg, int count);
-    void *arg; /* of all three */
+    /* Finds which of these it does not reach now; within a second or two. NULL: it reaches all. */
+    tri_status (*reach)(void *arg, const tri_member *members, tri_member_reach *reach, int count);
+    const char *door;  /* where this process listens, for others to try; NULL: nowhere */
+    const char *ports; /* what a firewall has to let through, for people */
+    void *arg;         /* of all of these calls */
 } tri_members_setup;
 
 typedef struct tri_members tri_members;

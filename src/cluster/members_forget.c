@@ -225,6 +225,8 @@ static tri_status gone_drop(tri_store *store, const char *id, int64_t deadline_n
 
     snprintf(key, sizeof key, "refused/%s", id);
     TRI_TRY(tri_store_remove(store, key, deadline_ns));
+    snprintf(key, sizeof key, "door/%s", id);
+    TRI_TRY(tri_store_remove(store, key, deadline_ns));
     snprintf(key, sizeof key, "gone/%s", id);
     return tri_store_remove(store, key, deadline_ns);
 }

@@ -115,6 +115,15 @@ tri_status tri_comm_open_failed(tri_comm *comm, tri_status status)
     return tri_fail_copy(settled, message);
 }
 
+/* It was linked to all, and has lost some since: who asked for the comm may want to know whom. */
+static void cut_tell(const tri_comm *comm, const tri_net_config *config)
+{
+    char where[TRI_NET_DESCRIBE_NBYTES];
+    for (int r = 0; config->unmet && r < comm->world; r++)
+        if (r != comm->rank && tri_comm_is_cut(comm, r, where, sizeof(where)))
+            config->unmet(config->unmet_arg, r, where);
+}
+
 tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_config *config,
                            const tri_net_config *net_config, tri_comm **out)
 {
@@ -156,8 +165,10 @@ tri_status tri_comm_create(tri_net *net, tri_comm_place place, const tri_comm_co
         status = check_alike(comm, config);
     if (status == TRI_OK)
         status = tri_prices_measure(comm);
-    if (status != TRI_OK)
+    if (status != TRI_OK) {
+        cut_tell(comm, net_config);
         return tri_comm_open_failed(comm, status);
+    }
     *out = comm;
     return TRI_OK;
 }

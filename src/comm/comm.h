@@ -128,6 +128,8 @@ const char *tri_comm_transport(const tri_comm *comm, int peer);
 bool tri_comm_lost_peer(const tri_comm *comm);
 /* Is a rank known to be lost, or to have left? Nobody is where there is no watch. Any thread. */
 bool tri_comm_has_lost(const tri_comm *comm, int rank);
+/* It is lost, and may live all the same: its connection ended, or nothing of its host is heard. where: its address. */
+bool tri_comm_is_cut(const tri_comm *comm, int rank, char *where, size_t capacity);
 /* Did it say goodbye? */
 bool tri_comm_has_left(const tri_comm *comm, int rank);
 /* First cause of a failure and the rank it came from, which its text does not always name; "" and -1 when none. */

@@ -330,6 +330,17 @@ bool tri_comm_has_lost(const tri_comm *comm, int rank)
     return rank != comm->rank && tri_net_has_lost(comm->net, rank);
 }
 
+bool tri_comm_is_cut(const tri_comm *comm, int rank, char *where, size_t capacity)
+{
+    char text[TRI_NET_DESCRIBE_NBYTES];
+
+    if (!tri_net_is_cut(comm->net, rank))
+        return false;
+    tri_net_describe_peer(comm->net, rank, text);
+    snprintf(where, capacity, "%s", text);
+    return true;
+}
+
 bool tri_comm_has_left(const tri_comm *comm, int rank)
 {
     return rank != comm->rank && tri_net_has_left(comm->net, rank);

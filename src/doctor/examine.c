@@ -368,7 +368,7 @@ static tri_status examine(examination *at, const char *checked, tri_string *matr
     bool go = false;
     tri_status status;
 
-    (void)tri_tcp_door_open("", &door); /* for the others to try; the machine's checks say what is wrong */
+    (void)tri_tcp_door_open("", "", &door); /* for the others to try; the machine's checks say what is wrong */
     status = tell_facts(at, checked, door.address);
     if (status == TRI_OK && at->cluster->world > 1)
         status = agree(at, &go);

@@ -120,6 +120,16 @@ static void meeting_wait(meeting *all, int64_t until_ns)
 
 #define LATE_NBYTES 512
 
+/* Why a peer has no link yet; NULL: it has one, or needs none. */
+static const char *late_why(const meeting *all, int peer)
+{
+    if (!is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]))
+        return NULL;
+    if (peer >= all->is->rank)
+        return "has not called";
+    return all->dials[peer].why[0] ? all->dials[peer].why : "does not answer";
+}
+
 /* "rank 1 does not answer; rank 2 has not called" */
 static void late_write(const meeting *all, char text[LATE_NBYTES])
 {
@@ -127,12 +137,10 @@ static void late_write(const meeting *all, char text[LATE_NBYTES])
 
     text[0] = 0;
     for (int peer = 0; peer < all->is->world && used < LATE_NBYTES - 1; peer++) {
-        const char *why = "has not called";
+        const char *why = late_why(all, peer);
 
-        if (!is_expected(all->is, peer) || tri_met_is_complete(&all->met[peer]))
+        if (why == NULL)
             continue;
-        if (peer < all->is->rank)
-            why = all->dials[peer].why[0] ? all->dials[peer].why : "does not answer";
         used += (size_t)snprintf(text + used, LATE_NBYTES - used, "%srank %d %s", used ? "; " : "", peer, why);
         if (used > LATE_NBYTES - 1)
             used = LATE_NBYTES - 1;
@@ -150,6 +158,9 @@ static tri_status meeting_check(meeting *all, tri_wait *wait, int64_t now_ns, in
     if (!all->is->broken)
         TRI_TRY(tri_wait_check("connecting to the other ranks"));
     if (now_ns >= deadline_ns) {
+        for (int peer = 0; all->is->late && peer < all->is->world; peer++)
+            if (late_why(all, peer))
+                all->is->late(all->is->arg, peer, late_why(all, peer));
         late_write(all, late);
         return tri_fail(TRI_ETIMEOUT, "%s: rank %d is not linked to all within %lld s: %s", all->is->name,
                         all->is->rank, tri_wait_limit_s(wait, deadline_ns), late);

@@ -57,6 +57,8 @@ typedef struct tri_meeting {
     const atomic_bool *broken; /* set: somebody will not come; NULL: never */
     /* Is the other end of this socket allowed to talk at all? NULL: yes. */
     bool (*trusts)(void *arg, int fd);
+    /* At the deadline, for each peer without a link. NULL: nobody asks. */
+    void (*late)(void *arg, int peer, const char *why);
     void *arg;
 } tri_meeting;
 

@@ -93,6 +93,8 @@ bool tri_net_has_left(const tri_net *net, int peer);
 /* The watch of this rank, NULL: none. It is the net's. */
 /* Is a peer known to be lost, or to have left? Nobody is where nobody watches. */
 bool tri_net_has_lost(const tri_net *net, int peer);
+/* It is lost, and may live all the same: its connection ended, or nothing of its host is heard. */
+bool tri_net_is_cut(const tri_net *net, int peer);
 tri_watch *tri_net_watch(const tri_net *net);
 /* As tri_net_abort, from any thread and without the links: by the watch alone. False: there is none. */
 bool tri_net_tell(tri_net *net, tri_status cause, int origin_rank, const char *message);

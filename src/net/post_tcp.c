@@ -65,7 +65,7 @@ static void tcp_close(tri_post *post)
 
 static tri_status tcp_listen(tcp_post *tcp)
 {
-    TRI_TRY(tri_tcp_door_open(tcp->base.config.interface, &tcp->door));
+    TRI_TRY(tri_tcp_door_open(tcp->base.config.interface, tcp->base.config.ports, &tcp->door));
     /* Who only dials needs to know its own places, to see which of others' are near. */
     if (!tcp->base.setup.listens)
         tri_tcp_door_close(&tcp->door);

@@ -144,7 +144,7 @@ static void try_listening(tri_probe *out)
     tri_tcp_door door;
     int count;
 
-    if (tri_tcp_door_open("", &door) != TRI_OK) {
+    if (tri_tcp_door_open("", "", &door) != TRI_OK) {
         say_last(out->listen);
         snprintf(out->loopback, sizeof out->loopback, "not tried");
         return;

@@ -122,6 +122,7 @@ static tri_status sim_open(const tri_transport_setup *setup, tri_transport **out
     end->port = sim_port_of(end, setup->rank);
     end->port->state = TRI_PORT_OPEN;
     end->broken = setup->config->broken;
+    end->config = setup->config;
     end->process = tri_sim_process_now();
     end->port->process = end->process;
     end->ear = (tri_sim_ear){.killed = sim_killed, .arg = end};
@@ -141,6 +142,13 @@ static const char *sim_address(const tri_transport *transport)
     return ((const sim_endpoint *)transport)->address;
 }
 
+static void unmet_tell(sim_endpoint *end, const char *const *addresses)
+{
+    for (int peer = 0; end->config->unmet && peer < end->base.world; peer++)
+        if (peer != end->base.rank && addresses[peer] && sim_reach_ns(end, peer) > tri_now_ns())
+            end->config->unmet(end->config->unmet_arg, peer, "a link that is cut");
+}
+
 static tri_status sim_connect(tri_transport *transport, const char *const *addresses, int64_t deadline_ns)
 {
     sim_endpoint *end = (sim_endpoint *)transport;
@@ -151,8 +159,10 @@ static tri_status sim_connect(tri_transport *transport, const char *const *addre
         while (sim_port_of(end, peer)->state == TRI_PORT_NEW || sim_reach_ns(end, peer) > tri_now_ns()) {
             if (end->broken && atomic_load(end->broken))
                 return tri_fail(TRI_EPEER, "sim: a rank has ended before rank %d was linked to all", transport->rank);
-            if (tri_now_ns() >= deadline_ns)
+            if (tri_now_ns() >= deadline_ns) {
+                unmet_tell(end, addresses);
                 return tri_fail(TRI_ETIMEOUT, "rank %d does not come to the hub", peer);
+            }
             tri_sleep_ns(TRI_NS_PER_MS);
         }
     }

@@ -80,6 +80,7 @@ typedef struct sim_endpoint {
     tri_sim_process *process; /* NULL: none */
     tri_sim_ear ear;          /* for its end */
     const atomic_bool *broken;
+    const tri_net_config *config;
     bool *lost; /* [world]: peers that were silent for too long */
     size_t window_nbytes;
     int *woken; /* [world] */

@@ -112,7 +112,8 @@ static tri_status tcp_open(const tri_transport_setup *setup, tri_transport **out
     if (tcp->links && tcp->polls)
         status = tcp->wake_fd >= 0 ? TRI_OK : tri_fail(TRI_EIO, "tcp: eventfd: %s", strerror(errno));
     if (status == TRI_OK)
-        status = tri_tcp_listen(setup->config->interface, tcp->listeners, &tcp->listener_count, tcp->address);
+        status = tri_tcp_listen(setup->config->interface, setup->config->ports, tcp->listeners, &tcp->listener_count,
+                                tcp->address);
     if (status != TRI_OK) {
         tcp_close(&tcp->base);
         return status;
@@ -136,6 +137,20 @@ static bool tcp_find(void *arg, const char *address, int attempt, tri_meeting_pl
     place->nbytes = tri_tcp_place_nbytes(&found[attempt]);
     memcpy(&place->address, &found[attempt], place->nbytes);
     return true;
+}
+
+/* The nearest of its places. */
+static void tcp_late(void *arg, int peer, const char *why)
+{
+    const tcp_transport *tcp = arg;
+    tri_tcp_place found[TRI_TCP_PLACES_MAX];
+    char where[TRI_TCP_WHERE_NBYTES], text[TRI_TCP_WHERE_NBYTES + 96];
+
+    if (!tcp->config->unmet || tri_tcp_places(tcp->addresses[peer], tcp->address, found) == 0)
+        return;
+    tri_tcp_place_where(&found[0], where);
+    snprintf(text, sizeof text, "%s (%.80s)", where, why);
+    tcp->config->unmet(tcp->config->unmet_arg, peer, text);
 }
 
 /* Near, one connection moves as much as several. Far, each begins slowly and grows with every round trip, and does so
@@ -189,8 +204,10 @@ static tri_status tcp_connect(tri_transport *transport, const char *const *addre
                            .marks = tcp->config->encrypt ? TRI_MARK_ENCRYPTED : 0,
                            .spreads = strchr(tcp->config->interface, ',') != NULL,
                            .broken = tcp->config->broken,
+                           .late = tcp_late,
                            .arg = tcp};
     tri_met *met;
+    tcp->addresses = addresses;
     tri_status status = tri_meeting_hold(&meeting, deadline_ns, &met), taken;
     int local = 1;
 

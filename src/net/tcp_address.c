@@ -143,7 +143,17 @@ static tri_status list_add_named(place_list *list, const struct ifaddrs *all, co
     return TRI_OK;
 }
 
-static int socket_listen(const tri_tcp_place *place, tri_tcp_place *bound)
+/* ---- listening */
+
+static void port_set(tri_tcp_place *place, int port)
+{
+    if (place->any.sa_family == AF_INET)
+        place->four.sin_port = htons((in_port_t)port);
+    else
+        place->six.sin6_port = htons((in_port_t)port);
+}
+
+static int socket_listen(const tri_tcp_place *place, bool is_fixed, tri_tcp_place *bound)
 {
     int on = 1, error;
     socklen_t nbytes = sizeof *bound;
@@ -153,6 +163,8 @@ static int socket_listen(const tri_tcp_place *place, tri_tcp_place *bound)
         return -1;
     if (place->any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (is_fixed) /* connections of an earlier listener may still be closing */
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, &place->any, tri_tcp_place_nbytes(place)) == 0 && listen(fd, SOMAXCONN) == 0 &&
         getsockname(fd, &bound->any, &nbytes) == 0)
         return fd;
@@ -162,21 +174,54 @@ static int socket_listen(const tri_tcp_place *place, tri_tcp_place *bound)
     return -1;
 }
 
+/* On the first port of the range that is free; errno EADDRINUSE: none is. */
+static int range_listen(tri_tcp_place place, int first, int last, tri_tcp_place *bound)
+{
+    int fd = -1;
+
+    for (int port = first; port <= last && fd < 0; port++) {
+        port_set(&place, port);
+        fd = socket_listen(&place, first > 0, bound);
+        if (fd < 0 && errno != EADDRINUSE)
+            return -1;
+    }
+    return fd;
+}
+
+tri_status tri_tcp_ports_parse(const char *text, int *first, int *last)
+{
+    char rest;
+    int count = sscanf(text, "%d-%d%c", first, last, &rest);
+
+    if (!text[0]) {
+        *first = *last = 0;
+        return TRI_OK;
+    }
+    if (count == 1 && text[strspn(text, "0123456789")] == 0)
+        *last = *first;
+    else if (count != 2)
+        *first = -1;
+    if (*first < 1 || *last > 65535 || *first > *last)
+        return tri_fail(TRI_ECONFIG, "comm.ports: want a range of ports such as 40000-40100, got '%.40s'", text);
+    return TRI_OK;
+}
+
 static in_port_t port_of(const tri_tcp_place *place)
 {
     return place->any.sa_family == AF_INET ? place->four.sin_port : place->six.sin6_port;
 }
 
-tri_status tri_tcp_listen(const char *interfaces, int listeners[TRI_TCP_PLACES_MAX], int *count,
+tri_status tri_tcp_listen(const char *interfaces, const char *ports, int listeners[TRI_TCP_PLACES_MAX], int *count,
                           char text[TRI_TCP_ADDRESS_NBYTES])
 {
     place_list list = {.count = 0};
     char id[TRI_HOST_ID_NBYTES], one[INET6_ADDRSTRLEN];
     struct ifaddrs *all;
     tri_status status = TRI_OK;
-    int error = EADDRNOTAVAIL;
+    int error = EADDRNOTAVAIL, first, last;
 
     *count = 0;
+    TRI_TRY(tri_tcp_ports_parse(ports, &first, &last));
     tri_host_id(id);
     snprintf(text, TRI_TCP_ADDRESS_NBYTES, "%s", id);
     if (getifaddrs(&all) != 0)
@@ -190,11 +235,16 @@ tri_status tri_tcp_listen(const char *interfaces, int listeners[TRI_TCP_PLACES_M
     for (int i = 0; i < list.count; i++) {
         tri_tcp_place bound;
         size_t used = strlen(text);
-        int fd = socket_listen(&list.places[i], &bound);
+        int fd = range_listen(list.places[i], first, last, &bound);
 
         tri_tcp_place_print(&list.places[i], one);
         if (fd < 0) {
             error = errno;
+            if (first > 0 && error == EADDRINUSE)
+                return tri_fail(TRI_EIO,
+                                "comm.ports: want a free port for each listener of a rank (3 at most), got none "
+                                "of %s on %s",
+                                ports, one);
             /* An address that goes away or is still being checked is not worth a failure, unless the user named it. */
             if (interfaces[0])
                 return tri_fail(TRI_EIO, "tcp: cannot listen on %s (comm.interface = %s): %s", one, interfaces,
@@ -222,10 +272,7 @@ static bool part_place(char part[64], tri_tcp_place *place)
     port = strtoul(slash + 1, &end, 10);
     if (*end || port < 1 || port > 65535 || !place_parse(part, place))
         return false;
-    if (place->any.sa_family == AF_INET)
-        place->four.sin_port = htons((in_port_t)port);
-    else
-        place->six.sin6_port = htons((in_port_t)port);
+    port_set(place, (int)port);
     return true;
 }
 
@@ -305,12 +352,20 @@ bool tri_tcp_same_host(const char *text, const char *other)
     return nbytes > 0 && nbytes == strcspn(other, ",") && memcmp(text, other, nbytes) == 0;
 }
 
-tri_status tri_tcp_door_open(const char *interfaces, tri_tcp_door *door)
+void tri_tcp_place_where(const tri_tcp_place *place, char text[TRI_TCP_WHERE_NBYTES])
+{
+    char one[INET6_ADDRSTRLEN];
+
+    tri_tcp_place_print(place, one);
+    snprintf(text, TRI_TCP_WHERE_NBYTES, "%s/%u", one, (unsigned)ntohs(port_of(place)));
+}
+
+tri_status tri_tcp_door_open(const char *interfaces, const char *ports, tri_tcp_door *door)
 {
     tri_status status;
 
     *door = (tri_tcp_door){.count = 0};
-    status = tri_tcp_listen(interfaces, door->listeners, &door->count, door->address);
+    status = tri_tcp_listen(interfaces, ports, door->listeners, &door->count, door->address);
     if (status != TRI_OK)
         door->count = 0;
     return status;

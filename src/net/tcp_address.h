@@ -23,9 +23,14 @@ typedef union tri_tcp_place {
     struct sockaddr_in6 six;
 } tri_tcp_place;
 
-/* Nonblocking listeners on free ports, at most TRI_TCP_PLACES_MAX, and the text for the others. interfaces: names or
- * addresses, separated by commas; "" = one on each address of an interface that is up. */
-tri_status tri_tcp_listen(const char *interfaces, int listeners[TRI_TCP_PLACES_MAX], int *count,
+#define TRI_TCP_WHERE_NBYTES (INET6_ADDRSTRLEN + 8)
+
+/* "40000-40100" or one port; "": any, 0 to 0. TRI_ECONFIG names the option comm.ports. */
+tri_status tri_tcp_ports_parse(const char *text, int *first, int *last);
+
+/* Nonblocking listeners on free ports (of `ports`, see above), at most TRI_TCP_PLACES_MAX, and the text for the others.
+ * interfaces: names or addresses, separated by commas; "" = one on each address of an interface that is up. */
+tri_status tri_tcp_listen(const char *interfaces, const char *ports, int listeners[TRI_TCP_PLACES_MAX], int *count,
                           char text[TRI_TCP_ADDRESS_NBYTES]);
 /* Where a rank listens: a socket at each of its places, and the text that tells the others. */
 typedef struct tri_tcp_door {
@@ -35,7 +40,7 @@ typedef struct tri_tcp_door {
     const atomic_bool *broken; /* for the meeting, set by who holds it; NULL: never */
 } tri_tcp_door;
 
-tri_status tri_tcp_door_open(const char *interfaces, tri_tcp_door *door);
+tri_status tri_tcp_door_open(const char *interfaces, const char *ports, tri_tcp_door *door);
 /* A zeroed or closed one is fine. */
 void tri_tcp_door_close(tri_tcp_door *door);
 
@@ -46,6 +51,8 @@ int tri_tcp_places(const char *text, const char *own, tri_tcp_place places[TRI_T
 socklen_t tri_tcp_place_nbytes(const tri_tcp_place *place);
 /* The address alone, without port. */
 void tri_tcp_place_print(const tri_tcp_place *place, char text[INET6_ADDRSTRLEN]);
+/* With port: "10.0.0.1/40001". */
+void tri_tcp_place_where(const tri_tcp_place *place, char text[TRI_TCP_WHERE_NBYTES]);
 /* Does a text come from the host of another? */
 bool tri_tcp_same_host(const char *text, const char *other);
 

@@ -33,6 +33,7 @@ typedef struct tcp_link {
 typedef struct tcp_transport {
     tri_transport base;
     const tri_net_config *config;
+    const char *const *addresses; /* of all, while they meet */
     const char *token;
     int listeners[TRI_TCP_PLACES_MAX];
     int listener_count;

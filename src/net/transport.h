@@ -22,6 +22,8 @@
       "how bytes travel: auto takes shm inside a host, tcp between hosts; ucx both")                                   \
     X(PATH, interface, "", 0, 0, NULL,                                                                                 \
       "network interfaces or addresses to use, such as eth0,eth1; empty = found by trying")                            \
+    X(PATH, ports, "", 0, 0, NULL,                                                                                     \
+      "TCP ports to listen on, such as 40000-40100: what a firewall has to let through; empty = any free ones")        \
     X(INT, tcp_connections, "0", 0, 8, NULL, "TCP connections between each two ranks, 0 = by how far they are")        \
     X(BOOL, encrypt, "off", 0, 0, NULL, "TLS 1.3 on TCP connections between ranks, by a key from the job's token")     \
     X(BOOL, require_token, "off", 0, 0, NULL, "refuse to start without a secret token (TRIREME_TOKEN)")                \
@@ -41,6 +43,11 @@ typedef struct tri_net_config {
     /* No options: */
     const atomic_bool *broken; /* once it is set, links that are being made are given up; NULL: never */
     tri_hub *hub;              /* where ranks that meet in a store have their links: fibers; NULL: on the network */
+    /* Links could not be made in time, and this peer is one that was not reached; where: its address. NULL: nobody
+     * asks.
+     */
+    void (*unmet)(void *arg, int peer, const char *where);
+    void *unmet_arg;
 } tri_net_config;
 extern const tri_option_table tri_net_options; /* section "comm", beside the options of comm/ */
 

@@ -79,7 +79,7 @@ tri_status tri_ucx_open(const tri_transport_setup *setup, tri_transport **out)
     if (status == TRI_OK)
         status = worker_open(ucx);
     if (status == TRI_OK)
-        status = tri_tcp_door_open(setup->config->interface, &ucx->door);
+        status = tri_tcp_door_open(setup->config->interface, setup->config->ports, &ucx->door);
     ucx->door.broken = setup->config->broken;
     if (status != TRI_OK) {
         tri_ucx_close(&ucx->base);

@@ -42,7 +42,7 @@ tri_status tri_watch_listen(tri_watch *watch, const tri_transport_setup *setup, 
     TRI_TRY(tri_local_memory("watch", TRI_WATCH_PAGE_NBYTES, &watch->memory_fd, &map));
     watch->page = map;
     if (over_tcp)
-        TRI_TRY(tri_tcp_door_open(setup->config->interface, &watch->door));
+        TRI_TRY(tri_tcp_door_open(setup->config->interface, setup->config->ports, &watch->door));
     snprintf(watch->address, sizeof watch->address, "%s,%u%s%s", name, (unsigned)geteuid(),
              over_tcp ? ";watch_tcp=" : "", watch->door.address);
     return TRI_OK;

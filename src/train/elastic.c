@@ -16,11 +16,13 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/stop.h"
+#include "cluster/door.h"
 #include "comm/comm.h"
 #include "net/auth.h"
 #include "train/spec.h"
 
-#define FORM_MS       2000 /* until all of a new generation are linked; twice as long each time it fails */
+#define ASK_MS        2000 /* of the store */
+#define FORM_MS       1000 /* until all of a new generation are linked; twice as long each time it fails */
 #define FORM_DOUBLES  6
 #define FORM_ROUNDS   100
 #define APART_MS      (INT64_C(7) * 24 * 3600 * 1000)
@@ -33,6 +35,9 @@ typedef struct elastic {
     const tri_elastic_setup *setup;
     tri_members *members;
     tri_job *job;
+    tri_door *door; /* where others try whether they reach this process; NULL: nowhere */
+    char **unmet;   /* [unmet_count] of the generation that did not form: where a rank was not reached; NULL: it was */
+    int unmet_count;
     tri_string spec; /* what all workers must have in common */
     tri_comm_config comm_config;
     tri_net_config net_config;
@@ -113,7 +118,7 @@ static bool is_called(void *arg)
 static tri_status formed(void *arg, bool word, bool *stands)
 {
     const elastic *at = arg;
-    return tri_members_formed(at->members, word, stands, tri_deadline_after_ms(FORM_MS));
+    return tri_members_formed(at->members, word, stands, tri_deadline_after_ms(ASK_MS));
 }
 
 /* A store that is not there now has no spares to tell of, and nobody waits for it. */
@@ -141,6 +146,51 @@ static void alone_end(void *arg)
     at->setup->stop();
 }
 
+/* --- whether workers reach each other --- */
+
+static void unmet_clear(elastic *at)
+{
+    for (int r = 0; r < at->unmet_count; r++)
+        tri_free(at->unmet[r]);
+    tri_free(at->unmet);
+    at->unmet = NULL;
+    at->unmet_count = 0;
+}
+
+static void unmet_note(void *arg, int rank, const char *where)
+{
+    elastic *at = arg;
+    const tri_elastic_place *place = at->setup->place;
+    if (place && !place->is_cut(place->arg, tri_members_now(at->members)->members[rank].id))
+        return;
+    if (!at->unmet && (at->unmet = tri_alloc_zero((size_t)at->cluster.world, sizeof(*at->unmet))))
+        at->unmet_count = at->cluster.world;
+    if (rank < at->unmet_count && !at->unmet[rank])
+        at->unmet[rank] = tri_strdup(where);
+}
+
+static tri_status reach_find(void *arg, const tri_member *members, tri_member_reach *reach, int count)
+{
+    const elastic *at = arg;
+    const tri_elastic_place *place = at->setup->place;
+    if (!place)
+        return at->door ? tri_doors_try(at->door, reach, count) : TRI_OK;
+    for (int i = 0; i < count; i++)
+        reach[i].cut = place->is_cut(place->arg, members[i].id);
+    return TRI_OK;
+}
+
+/* One that cannot listen for trials can be a member all the same. */
+static void door_open(elastic *at, tri_members_setup *members)
+{
+    const tri_net_config *net = &at->job->config.net;
+    if (!at->setup->place && tri_door_open(net->interface, net->ports, &at->door) != TRI_OK)
+        tri_log(TRI_LOG_WARN, "others cannot try whether they reach this worker: %s", tri_last_error());
+    members->door = at->door ? tri_door_address(at->door) : NULL;
+    members->ports = net->ports;
+    members->reach = reach_find;
+}
+
 static tri_status elastic_open(elastic *at)
 {
     const tri_elastic_setup *setup = at->setup;
@@ -156,6 +206,7 @@ static tri_status elastic_open(elastic *at)
     members.whole = at->job->roles.on ? is_whole : NULL;
     members.fit = fit_of;
     members.arg = at;
+    door_open(at, &members);
     TRI_TRY(tri_job_spec(at->job, &at->spec));
     members.spec = setup->place && setup->place->spec ? setup->place->spec : tri_string_text(&at->spec);
     at->job->elastic.spec_hash = tri_rng_stream(tri_string_text(&at->spec), 0, 0);
@@ -163,6 +214,8 @@ static tri_status elastic_open(elastic *at)
     TRI_TRY(tri_members_open(&members, &at->members));
     at->net_config = at->job->config.net;
     at->net_config.broken = tri_members_broken(at->members);
+    at->net_config.unmet = unmet_note;
+    at->net_config.unmet_arg = at;
     at->job->elastic.called = is_called;
     at->job->elastic.may_go = may_go;
     at->job->elastic.formed = formed;
@@ -183,15 +236,38 @@ static void elastic_close(elastic *at)
     tri_job_close(at->job);
     tri_comm_leave(at->comm);
     tri_members_close(at->members);
+    tri_door_close(at->door);
+    unmet_clear(at);
     tri_string_fini(&at->spec);
 }
 
 /* --- a generation --- */
 
-static bool has_lost(void *arg, int rank)
+static bool has_lost(const elastic *at, int rank)
+{
+    return at->comm && tri_comm_has_lost(at->comm, rank);
+}
+
+/* In a simulation a cut is known from the one that made it. */
+static bool sim_is_cut(const elastic *at, int rank)
+{
+    const tri_elastic_place *place = at->setup->place;
+    return place && has_lost(at, rank) && place->is_cut(place->arg, tri_members_now(at->members)->members[rank].id);
+}
+
+static tri_member_way way_of(void *arg, int rank, char *where)
 {
     const elastic *at = arg;
-    return at->comm && tri_comm_has_lost(at->comm, rank);
+    if (!at->comm && rank < at->unmet_count && at->unmet[rank]) {
+        snprintf(where, TRI_MEMBER_WHERE_NBYTES, "%s", at->unmet[rank]);
+        return TRI_MEMBER_CUT;
+    }
+    if (!at->comm || !has_lost(at, rank))
+        return TRI_MEMBER_HEARD;
+    if (tri_comm_has_left(at->comm, rank))
+        return TRI_MEMBER_LEFT;
+    bool cut = tri_comm_is_cut(at->comm, rank, where, TRI_MEMBER_WHERE_NBYTES) || sim_is_cut(at, rank);
+    return cut ? TRI_MEMBER_CUT : TRI_MEMBER_GONE;
 }
 
 /* Nobody of an earlier generation knows it. */
@@ -229,14 +305,14 @@ static tri_status addresses_forget(void *arg, int64_t generation, int count)
     tri_cluster before = ((const elastic *)arg)->cluster;
     before.generation = generation;
     before.world = count;
-    return tri_comm_sweep(&before, tri_deadline_after_ms(FORM_MS));
+    return tri_comm_sweep(&before, tri_deadline_after_ms(ASK_MS));
 }
 
 /* By rank 0: the store holds nothing that grows with the number of generations; and people hear. */
 static void generation_tell(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
-    int64_t until_ns = tri_deadline_after_ms(FORM_MS);
+    int64_t until_ns = tri_deadline_after_ms(ASK_MS);
     char text[64], mesh[80] = "", told[200];
     if (tri_members_rank(at->members) > 0)
         return;
@@ -304,7 +380,7 @@ static void misfit_refuse(const elastic *at)
     char why[TRI_ERROR_NBYTES];
     snprintf(why, sizeof(why), "%s", tri_last_error());
     if (tri_members_refuse(at->setup->members.store, tri_members_now(at->members)->members[at->job->elastic.misfit].id,
-                           why, tri_deadline_after_ms(FORM_MS)) != TRI_OK)
+                           why, tri_deadline_after_ms(ASK_MS)) != TRI_OK)
         tri_log(TRI_LOG_WARN, "cannot refuse a worker: %s", tri_last_error());
     tri_fail(TRI_EPEER, "%s", why);
 }
@@ -314,6 +390,7 @@ static tri_status generation_form(elastic *at)
     int64_t limit_ms = form_limit_ms(at);
     tri_job_generation generation;
     TRI_TRY(cluster_make(at, &at->cluster));
+    unmet_clear(at);
     if (at->setup->place)
         TRI_TRY(at->setup->place->hub(at->setup->place->arg, tri_members_now(at->members), &at->net_config.hub));
     TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(limit_ms), &at->comm));
@@ -382,7 +459,7 @@ static tri_status save_alone(elastic *at)
     at->cluster =
         (tri_cluster){.started_by = at->setup->started_by, .world = 1, .local_world = 1, .generation = number};
     TRI_TRY(token_make(at, number, at->cluster.token));
-    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(FORM_MS), &at->comm));
+    TRI_TRY(tri_comm_open(&at->cluster, &at->comm_config, &at->net_config, tri_deadline_after_ms(ASK_MS), &at->comm));
     TRI_TRY(tri_job_form(at->job, at->comm, &alone));
     return tri_job_give_up(at->job, at->setup->members.least);
 }
@@ -393,7 +470,7 @@ static void newcomer_prepare(elastic *at)
 {
     const tri_generation *now = tri_members_now(at->members);
     bool one_host = true;
-    if (!tri_job_state_is_large(at->job) || tri_members_look(at->members, tri_deadline_after_ms(FORM_MS)) != TRI_OK)
+    if (!tri_job_state_is_large(at->job) || tri_members_look(at->members, tri_deadline_after_ms(ASK_MS)) != TRI_OK)
         return;
     for (int r = 0; r < now->count; r++)
         one_host = one_host && strcmp(now->members[r].host, at->setup->members.host) == 0;
@@ -418,8 +495,7 @@ static tri_status generation_find(elastic *at)
         at->asked_ns = tri_now_ns();
     }
     if (status == TRI_OK)
-        status =
-            tri_members_next(at->members, tri_job_progress(at->job), has_lost, at, tri_deadline_after_ms(limit_ms));
+        status = tri_members_next(at->members, tri_job_progress(at->job), way_of, at, tri_deadline_after_ms(limit_ms));
     if (status == TRI_OK)
         status = decide(at);
     else if (status != TRI_EMISMATCH)
@@ -456,7 +532,7 @@ static bool goes_on(elastic *at, tri_status status)
 /* The run is over, or this worker leaves it. Those who would like to know may be gone themselves. */
 static void part_end(elastic *at, bool over)
 {
-    int64_t until_ns = tri_deadline_after_ms(FORM_MS);
+    int64_t until_ns = tri_deadline_after_ms(ASK_MS);
     tri_store *store = at->setup->members.store;
     if (store->patience_ns > LAST_NS)
         store->patience_ns = LAST_NS;

@@ -17,6 +17,8 @@ typedef struct tri_elastic_place {
     /* The state of this worker is that after job->step: a generation was formed (also where it heard so from the store,
      * after the one who had claimed it was gone), or a step was made. */
     void (*stepped)(void *arg, const tri_job *job);
+    /* Is nothing passing between this worker and that one now? */
+    bool (*is_cut)(void *arg, const char *id);
     /* What the worker claims to have in common with the others, true or not; NULL: the truth. */
     const char *spec;
 } tri_elastic_place;

@@ -236,7 +236,7 @@ static tri_status misfit_found(tri_job *job, int rank)
 tri_status tri_job_check_spec(tri_job *job)
 {
     if (job->world == 1)
-        return TRI_OK;
+        return job->elastic.spec_hash == job->elastic.claimed_hash ? TRI_OK : misfit_found(job, 0);
     int64_t mine = (int64_t)job->elastic.spec_hash;
     int64_t *all = tri_alloc((size_t)job->world * sizeof(*all));
     if (!all)

@@ -135,11 +135,12 @@ static bool seems_lost(const process *other, int64_t generation)
 }
 
 /* As its links: closed once it works in another generation; silent while it only looks for one. */
-static bool is_lost(void *arg, int rank)
+static tri_member_way is_lost(void *arg, int rank, char *where)
 {
+    (void)where;
     process *p = arg;
     const tri_generation *now = tri_members_now(p->members);
-    return seems_lost(by_id(p->run, now->members[rank].id), now->number);
+    return seems_lost(by_id(p->run, now->members[rank].id), now->number) ? TRI_MEMBER_GONE : TRI_MEMBER_HEARD;
 }
 
 static bool in_trouble(process *p)

@@ -82,7 +82,7 @@ static void places_that_answer_are_told_from_others(void **state)
     for (int i = 0; i < 2; i++) {
         tri_tcp_place places[TRI_TCP_PLACES_MAX];
 
-        assert_int_equal(tri_tcp_door_open("", &doors[i]), TRI_OK);
+        assert_int_equal(tri_tcp_door_open("", "", &doors[i]), TRI_OK);
         assert_true(tri_tcp_places(doors[i].address, doors[i].address, places) > 0);
         rows[i].place = places[0];
     }

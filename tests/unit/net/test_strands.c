@@ -260,7 +260,7 @@ static void each_listener_is_bound_to_one_address(void **state)
     char text[TRI_TCP_ADDRESS_NBYTES];
 
     (void)state;
-    assert_int_equal(tri_tcp_listen("", fds, &count, text), TRI_OK);
+    assert_int_equal(tri_tcp_listen("", "", fds, &count, text), TRI_OK);
     assert_true(count >= 1);
     for (int i = 0; i < count; i++) {
         tri_tcp_place place;
@@ -274,11 +274,64 @@ static void each_listener_is_bound_to_one_address(void **state)
         assert_non_null(strstr(text, one));
         close(fds[i]);
     }
-    assert_int_equal(tri_tcp_listen("127.0.0.2,127.0.0.1", fds, &count, text), TRI_OK);
+    assert_int_equal(tri_tcp_listen("127.0.0.2,127.0.0.1", "", fds, &count, text), TRI_OK);
     assert_int_equal(count, 2);
     assert_true(strstr(text, ",127.0.0.2/") < strstr(text, ",127.0.0.1/"));
     close(fds[0]);
     close(fds[1]);
+}
+
+/* Two ports that are free just now, one after the other, as text. */
+static void ports_find(char ports[16])
+{
+    int fds[TRI_TCP_PLACES_MAX], count;
+    char text[TRI_TCP_ADDRESS_NBYTES];
+
+    assert_int_equal(tri_tcp_listen("127.0.0.1", "", fds, &count, text), TRI_OK);
+    int port = atoi(strrchr(text, '/') + 1) & ~1;
+    snprintf(ports, 16, "%d-%d", port, port + 1);
+    close(fds[0]);
+}
+
+static void listeners_keep_to_the_ports_that_are_given(void **state)
+{
+    int fds[3][TRI_TCP_PLACES_MAX], count;
+    char ports[16], text[TRI_TCP_ADDRESS_NBYTES], second[TRI_TCP_ADDRESS_NBYTES];
+
+    (void)state;
+    ports_find(ports);
+    int first = atoi(ports);
+    assert_int_equal(tri_tcp_listen("127.0.0.1", ports, fds[0], &count, text), TRI_OK);
+    assert_int_equal(tri_tcp_listen("127.0.0.1", ports, fds[1], &count, second), TRI_OK);
+    int used[2] = {atoi(strrchr(text, '/') + 1), atoi(strrchr(second, '/') + 1)};
+    assert_true(used[0] >= first && used[0] <= first + 1);
+    assert_true(used[1] >= first && used[1] <= first + 1);
+    assert_int_not_equal(used[0], used[1]);
+    assert_int_equal(tri_tcp_listen("127.0.0.1", ports, fds[2], &count, text), TRI_EIO);
+    assert_non_null(strstr(tri_last_error(), "comm.ports: want a free port"));
+    close(fds[0][0]);
+    close(fds[1][0]);
+    assert_int_equal(tri_tcp_listen("127.0.0.1", ports, fds[2], &count, text), TRI_OK);
+    close(fds[2][0]);
+}
+
+static void ranges_of_ports_that_cannot_be_are_refused(void **state)
+{
+    static const char *const wrong[] = {"40100-40000", "0-10",         "1-65536", "-5", "40000-",
+                                        "a",           "40000-40100x", "1 2",     "+5"};
+    int first, last;
+
+    (void)state;
+    for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {
+        assert_int_equal(tri_tcp_ports_parse(wrong[i], &first, &last), TRI_ECONFIG);
+        assert_non_null(strstr(tri_last_error(), "comm.ports: want a range of ports such as 40000-40100"));
+    }
+    assert_int_equal(tri_tcp_ports_parse("40000-40100", &first, &last), TRI_OK);
+    assert_true(first == 40000 && last == 40100);
+    assert_int_equal(tri_tcp_ports_parse("40000", &first, &last), TRI_OK);
+    assert_true(first == 40000 && last == 40000);
+    assert_int_equal(tri_tcp_ports_parse("", &first, &last), TRI_OK);
+    assert_true(first == 0 && last == 0);
 }
 
 static void wrong_interfaces_are_named(void **state)
@@ -292,7 +345,7 @@ static void wrong_interfaces_are_named(void **state)
 
     (void)state;
     for (size_t i = 0; i < TRI_COUNT_OF(wrong); i++) {
-        assert_int_not_equal(tri_tcp_listen(wrong[i][0], fds, &count, text), TRI_OK);
+        assert_int_not_equal(tri_tcp_listen(wrong[i][0], "", fds, &count, text), TRI_OK);
         assert_non_null(strstr(tri_last_error(), wrong[i][1]));
         assert_non_null(strstr(tri_last_error(), "comm.interface"));
         for (int k = 0; k < count; k++)
@@ -399,6 +452,8 @@ int main(void)
         cmocka_unit_test(an_address_of_another_rank_is_not_taken_for_the_right_one),
         cmocka_unit_test(places_are_sorted_by_nearness),
         cmocka_unit_test(each_listener_is_bound_to_one_address),
+        cmocka_unit_test(listeners_keep_to_the_ports_that_are_given),
+        cmocka_unit_test(ranges_of_ports_that_cannot_be_are_refused),
         cmocka_unit_test(wrong_interfaces_are_named),
         cmocka_unit_test(a_cut_of_one_of_several_connections_is_a_dead_peer),
         cmocka_unit_test(a_goodbye_over_several_connections_is_read_to_its_end),
