@@ -7,6 +7,9 @@
  *
  * Each operation exists once: with work == NULL it blocks; otherwise it is queued, *work is set, and the buffers are
  * borrowed until tri_work_wait() returns. A call and its wait may happen on any one thread at a time.
+ *
+ * A comm runs one operation at a time, those of all its groups in the order in which they were made. Threads that work
+ * independently of each other join a comm each.
  */
 #ifndef TRIREME_COMM_H
 #define TRIREME_COMM_H
@@ -104,9 +107,16 @@ TRI_API tri_status tri_scatter(tri_group *group, const void *in, void *out, int6
 TRI_API tri_status tri_all_to_all(tri_group *group, const void *in, void *out, int64_t count, tri_dtype dtype,
                                   tri_work **work);
 TRI_API tri_status tri_barrier(tri_group *group, tri_work **work);
+/* A send ends when the receiver, or the link, has taken its data, and the operations behind it wait for that end: ranks
+ * that all send before they receive (a ring) wait for each other as soon as the data does not fit into the links. Use a
+ * batch for that: the sends and receives of a batch travel at the same time. */
 TRI_API tri_status tri_send(tri_group *group, const void *data, int64_t count, tri_dtype dtype, int to,
                             tri_work **work);
 TRI_API tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dtype, int from, tri_work **work);
+/* Blocks until this rank has a message that it has not received, and returns its sender; the next tri_receive from that
+ * rank takes it. TRI_ETIMEOUT, TRI_EPEER (all other ranks have gone) as in operations; TRI_EUNSUPPORTED with an engine
+ * other than the host. */
+TRI_API tri_status tri_probe_sender(tri_group *group, int *from);
 
 /* Blocks of a buffer, one of each rank: block r has counts[r] elements and begins at element firsts[r]; firsts NULL:
  * they lie one after the other. What lies between blocks is not touched, and need not be memory. The arrays are

@@ -44,8 +44,7 @@ static tri_status await_part(tri_call *call, int peer, const char **part)
 
 static bool posts(const tri_call *call)
 {
-    bool from_root = call->op == TRI_COMM_BROADCAST || call->op == TRI_COMM_SCATTER;
-    return !tri_comm_has_root(call->op) || from_root == (call->group->rank == call->root);
+    return !tri_comm_has_root(call->op) || tri_call_only_gives(call);
 }
 
 /* With two ranks the reader of a slot is the only one: its writer gets the lines back whole (base/cache.h). */
@@ -170,6 +169,7 @@ tri_status tri_lane_run(tri_call *call)
     if (posts(call)) {
         write_message(call, tri_lane_message(lane, nbytes));
         tri_lane_post(lane, call);
+        lane->unchecked = tri_call_only_gives(call);
     } else {
         tri_lane_announce(call);
     }
@@ -177,7 +177,7 @@ tri_status tri_lane_run(tri_call *call)
     tri_lane_end(lane);
     if (posts(call))
         tri_lane_expect(lane, nbytes);
-    return TRI_OK;
+    return lane->unchecked ? tri_lane_check_root(call) : TRI_OK;
 }
 
 static const char *cannot(const tri_call *call)

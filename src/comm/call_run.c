@@ -170,6 +170,9 @@ static tri_status named(const tri_call *call, tri_status status)
         return status;
     char text[192];
     tri_call_describe(call->group->comm, &call->frame, text);
+    if (status == TRI_ETIMEOUT && call->op == TRI_COMM_SEND_RECV && call->sends)
+        return tri_fail(status, "%s: %s; ranks that send to each other before they receive need a batch", text,
+                        tri_last_error());
     return tri_fail_context(status, "%s", text);
 }
 
@@ -214,6 +217,8 @@ static inline bool is_short(const tri_call *call)
 
 tri_status tri_call_run(tri_call *call)
 {
+    if (call->sender)
+        return tri_call_probe(call);
     if (call->op != TRI_COMM_BATCH)
         tri_call_fill_frame(call);
     if (call->reduce == TRI_REDUCE_PREMUL_SUM)

@@ -319,6 +319,18 @@ tri_status tri_receive(tri_group *group, void *data, int64_t count, tri_dtype dt
     return submit_pair(&call, work);
 }
 
+tri_status tri_probe_sender(tri_group *group, int *from)
+{
+    tri_call call = {.group = group, .op = TRI_COMM_SEND_RECV, .dtype = TRI_U8, .sender = from};
+    if (group->collecting)
+        return tri_fail(TRI_EINVAL, "probe: want a call outside of a batch, got one inside");
+    if (group->count == 1)
+        return tri_fail(TRI_EINVAL, "probe: want a group of several ranks, got one rank");
+    if (group->comm->engine)
+        return tri_fail(TRI_EUNSUPPORTED, "probe: want comm.engine=host, got %s", tri_comm_engine(group->comm));
+    return tri_work_submit(&call, NULL);
+}
+
 /* Are these the parts of this rank's leaves, of `count` elements? */
 static tri_status check_parts(const tri_group *group, tri_comm_op op, tri_tree_place place, float *const *parts,
                               int part_count, int64_t count)

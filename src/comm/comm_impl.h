@@ -38,6 +38,7 @@ typedef struct tri_call {
     tri_blocks in_blocks, out_blocks; /* counts NULL: count elements each */
     double scale;                     /* TRI_REDUCE_PREMUL_SUM */
     tri_batch *batch;                 /* TRI_COMM_BATCH */
+    int *sender;                      /* tri_probe_sender: waits for a message, receives none */
     float *const *parts;              /* of the sums of shards: tri_comm_is_tree() */
     int part_count;
     tri_tree_place place; /* where this group's shards stand in the tree */
@@ -250,6 +251,8 @@ tri_status tri_call_finish(const tri_call *call, tri_dtype dtype, void *data, in
 tri_status tri_call_mismatch(const tri_call *call, const tri_frame *found, const char *name, int culprit);
 /* In a long wait outside the net: has anybody died, stopped, or called something else? */
 tri_status tri_call_look_around(tri_call *call);
+/* tri_probe_sender: *call->sender is the rank whose message waits. */
+tri_status tri_call_probe(tri_call *call);
 /* The failure of a call that waits for a rank whose link has ended: says why, if anybody knows. */
 tri_status tri_call_lost(tri_call *call, int peer);
 /* "all_reduce #12 f32 x 100 sum 'bucket 3'" */
@@ -335,6 +338,14 @@ tri_status tri_lane_run(tri_call *call);
 static inline bool tri_comm_has_root(tri_comm_op op)
 {
     return op == TRI_COMM_REDUCE || op == TRI_COMM_BROADCAST || op == TRI_COMM_GATHER || op == TRI_COMM_SCATTER;
+}
+
+/* Does this rank only give something away? Then nothing that it receives shows it that another rank has another root.
+ */
+static inline bool tri_call_only_gives(const tri_call *call)
+{
+    bool from_root = call->op == TRI_COMM_BROADCAST || call->op == TRI_COMM_SCATTER;
+    return tri_comm_has_root(call->op) && from_root == (call->group->rank == call->root);
 }
 
 /* Sums over shards: canonical whatever comm.order says. */

@@ -249,9 +249,44 @@ static uint64_t signature_of(const tri_call *call)
     return mixed ^ frame->name ^ (uint64_t)frame->group << 32;
 }
 
+static inline tri_lane_slot *slot_of(const tri_lane *lane, int rank)
+{
+    return &lane->pages[rank]->slots[lane->number % TRI_LANE_SLOTS];
+}
+
+static inline const tri_lane_note *posted_of(const tri_lane *lane, int rank)
+{
+    return &lane->pages[rank]->notes.posted[lane->number % TRI_LANE_SLOTS];
+}
+
+tri_status tri_lane_check_root(const tri_call *call)
+{
+    const tri_lane *lane = call->group->lane;
+    int rank = call->group->rank, first = 0, end = call->group->count;
+    const tri_lane_slot *own = slot_of(lane, rank);
+    const tri_frame *frame = &posted_of(lane, rank)->frame;
+    if (frame->op == TRI_COMM_REDUCE || frame->op == TRI_COMM_GATHER) { /* all but the root post */
+        first = (int)(frame->reduce >> 8);
+        end = first + 1;
+    }
+    for (int r = first; r < end; r++) {
+        const tri_lane_slot *slot = slot_of(lane, r);
+        if (r == rank || atomic_load_explicit(&slot->number, memory_order_acquire) != lane->number ||
+            slot->signature == own->signature)
+            continue;
+        const tri_lane_note *theirs = posted_of(lane, r);
+        tri_call mine = {.group = call->group, .frame = *frame};
+        return tri_call_mismatch(&mine, &theirs->frame, theirs->name, call->group->world_rank[r]);
+    }
+    return TRI_OK;
+}
+
 tri_status tri_lane_begin(tri_call *call)
 {
     tri_lane *lane = call->group->lane;
+    if (lane->unchecked)
+        TRI_TRY(tri_lane_check_root(call));
+    lane->unchecked = false;
     uint64_t number = ++lane->number;
     if (tri_net_trouble(call->group->comm->net))
         TRI_TRY(tri_call_look_around(call));
@@ -265,11 +300,6 @@ tri_status tri_lane_begin(tri_call *call)
         lane->seen_done[r] = atomic_load_explicit(done, memory_order_acquire);
     }
     return TRI_OK;
-}
-
-static inline tri_lane_slot *slot_of(const tri_lane *lane, int rank)
-{
-    return &lane->pages[rank]->slots[lane->number % TRI_LANE_SLOTS];
 }
 
 static inline const tri_lane_slot *next_slot_of(const tri_lane *lane, int rank)
@@ -305,7 +335,7 @@ tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **
     lines_beside beside = {slot->many, asks ? nbytes : 0};
     TRI_TRY(wait_for(call, peer, &slot->number, lane->number, beside));
     if (slot->signature != signature_of(call)) {
-        const tri_lane_note *theirs = &lane->pages[peer]->notes.posted[lane->number % TRI_LANE_SLOTS];
+        const tri_lane_note *theirs = posted_of(lane, peer);
         return tri_call_mismatch(call, &theirs->frame, theirs->name, call->group->world_rank[peer]);
     }
     /* Whoever posts a call has finished those before it. */

@@ -60,6 +60,7 @@ struct tri_lane {
     tri_lane_page **pages; /* [ranks] */
     tri_lane *next;        /* of the comm's open lanes */
     bool listed;           /* among them; a group may outlive its comm */
+    bool unchecked;        /* the latest call read nothing: tri_lane_check_root */
     uint64_t *seen_done;   /* [ranks]: what was last read of their `done` */
 };
 
@@ -78,6 +79,10 @@ void *tri_lane_message(const tri_lane *lane, size_t nbytes);
 void tri_lane_post(const tri_lane *lane, const tri_call *call);
 /* Waits for the message of a rank. TRI_EMISMATCH, TRI_ETIMEOUT, TRI_EPEER, TRI_EABORT. */
 tri_status tri_lane_await(tri_call *call, int peer, size_t nbytes, const void **message);
+/* After a call of which this rank read nothing, at its end and when the next one begins: has a rank that should have
+ * posted nothing posted the call with another root? Of two such ranks the later one finds the other's post; each looks
+ * twice because their stores may pass each other on the way. */
+tri_status tri_lane_check_root(const tri_call *call);
 /* This rank has read all it needs of the call. */
 void tri_lane_end(const tri_lane *lane);
 /* This rank's next message will probably be as long: asks for the lines of its slot, which lie with those who read them

@@ -42,7 +42,8 @@ static tri_move *moves_add(tri_call *call, int peer, uint32_t part, size_t nbyte
     if (comm->move_status != TRI_OK)
         return NULL;
     tri_move *move = &comm->moves[comm->move_count++];
-    *move = (tri_move){.peer = call->group->world_rank[peer], .frame = call->frame};
+    *move = (tri_move){
+        .peer = call->group->world_rank[peer], .collective = call->op != TRI_COMM_SEND_RECV, .frame = call->frame};
     move->frame.part = part;
     move->frame.nbytes = nbytes;
     return move;
@@ -214,6 +215,44 @@ tri_status tri_call_look_around(tri_call *call)
             return tri_call_mismatch(call, &found, NULL, peer);
     }
     return TRI_OK;
+}
+
+/* The first rank whose message waits; -1: none. *left: ranks that may still send. */
+static int find_sender(const tri_group *group, int *left)
+{
+    tri_frame found;
+    *left = 0;
+    for (int r = 0; r < group->count; r++) {
+        int peer = group->world_rank[r];
+        if (r == group->rank)
+            continue;
+        if (tri_net_pending(group->comm->net, peer, &found) && found.op == TRI_COMM_SEND_RECV &&
+            found.group == group->id)
+            return r;
+        *left += !tri_net_has_gone(group->comm->net, peer);
+    }
+    return -1;
+}
+
+tri_status tri_call_probe(tri_call *call)
+{
+    const tri_group *group = call->group;
+    int64_t began_ns = tri_now_ns(), deadline_ns = tri_deadline_after_ms(group->timeout_ms);
+    int64_t pause_ns = 1000, pause_limit_ns = TRI_NS_PER_MS;
+    for (;;) {
+        int left;
+        TRI_TRY(tri_call_look_around(call));
+        *call->sender = find_sender(group, &left);
+        if (*call->sender >= 0)
+            return TRI_OK;
+        if (left == 0)
+            return tri_fail(TRI_EPEER, "probe: all other ranks of the group have gone");
+        if (tri_now_ns() >= deadline_ns)
+            return tri_fail(TRI_ETIMEOUT, "probe: rank %d waited %.3f s for a message from any rank", group->comm->rank,
+                            (double)(tri_now_ns() - began_ns) * 1e-9);
+        tri_sleep_ns(pause_ns);
+        pause_ns = pause_ns * 2 < pause_limit_ns ? pause_ns * 2 : pause_limit_ns;
+    }
 }
 
 tri_status tri_moves_run(tri_call *call)

@@ -145,6 +145,8 @@ static void work_append(tri_comm *comm, tri_work *work)
 void tri_call_number(tri_call *call)
 {
     tri_group *group = call->group;
+    if (call->sender)
+        return;
     if (call->op == TRI_COMM_BATCH)
         tri_batch_number(call->batch);
     else if (call->op != TRI_COMM_SEND_RECV)

@@ -179,6 +179,24 @@ static tri_status peer_listen(const move_run *mover, int peer, bool *moved)
     return link && !link->gone && link->receiving == SIZE_MAX ? tri_move_listen(mover, peer, moved) : TRI_OK;
 }
 
+/* A peer that takes nothing may itself be sending the same call to this rank, as another root. */
+static tri_status peer_disagrees(const move_run *mover, int peer)
+{
+    const tri_net_link *link = mover->net->links[peer];
+    if (link->sending == SIZE_MAX || link->receiving != SIZE_MAX || !link->decoded)
+        return TRI_OK;
+    const tri_move *move = &mover->moves[link->sending];
+    tri_frame theirs = link->frame;
+    if (!move->collective || theirs.kind != TRI_FRAME_DATA || theirs.group != move->frame.group ||
+        theirs.sequence != move->frame.sequence)
+        return TRI_OK;
+    theirs.part = move->frame.part;
+    if (tri_frame_agrees(&move->frame, &theirs))
+        return TRI_OK;
+    tri_move_blame(mover, peer, &link->frame);
+    return tri_fail(TRI_EMISMATCH, "rank %d sends another call", peer);
+}
+
 /* Listens to the peers from whom nothing is expected, and asks about those who take nothing. */
 static tri_status patrol(const move_run *mover, bool *moved)
 {
@@ -187,8 +205,10 @@ static tri_status patrol(const move_run *mover, bool *moved)
     for (int peer = 0; peer < net->world; peer++) {
         TRI_TRY(peer_listen(mover, peer, moved));
         const tri_net_link *link = net->links[peer];
-        if (link && link->transport && !link->gone)
+        if (link && link->transport && !link->gone) {
             TRI_TRY(peer_unanswered(mover, peer));
+            TRI_TRY(peer_disagrees(mover, peer));
+        }
     }
     return TRI_OK;
 }

@@ -54,6 +54,7 @@ typedef void (*tri_net_consumer)(void *arg, size_t first, const void *bytes, siz
 typedef struct tri_move {
     int peer;
     bool send;
+    bool collective;           /* both ends make the same call: what the peer sends under its number agrees with it */
     tri_frame frame;           /* to send, or what is expected to come; nbytes is the payload's */
     void *bytes;               /* payload: read when sending, written when receiving (unless consumer) */
     tri_net_consumer consumer; /* receiving: NULL copies to bytes; else called piece by piece, bytes unused */

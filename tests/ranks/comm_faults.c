@@ -53,6 +53,42 @@ static tri_status other_root(tri_group *group, int rank)
     return tri_reduce(group, buffer[rank], buffer[rank], 100, TRI_F32, TRI_REDUCE_SUM, rank == 1 ? 1 : 0, NULL);
 }
 
+enum { FEW = 100, SOME = 5000, MANY = 60000, LARGE_RANKS = 3 };
+static float large[2][LARGE_RANKS][MANY];
+
+/* Ranks that believe to be the root themselves. */
+static tri_status own_root(tri_group *group, int rank)
+{
+    return tri_broadcast(group, large[0][rank], FEW, TRI_F32, rank, NULL);
+}
+
+static tri_status own_root_of_some(tri_group *group, int rank)
+{
+    return tri_broadcast(group, large[0][rank], SOME, TRI_F32, rank, NULL);
+}
+
+static tri_status own_root_of_many(tri_group *group, int rank)
+{
+    return tri_broadcast(group, large[0][rank], MANY, TRI_F32, rank, NULL);
+}
+
+static tri_status own_root_of_scatter(tri_group *group, int rank)
+{
+    return tri_scatter(group, large[0][rank], large[1][rank], FEW, TRI_F32, rank, NULL);
+}
+
+/* Each believes that another rank is the root, and nobody is. */
+static tri_status next_root_of_gather(tri_group *group, int rank)
+{
+    return tri_gather(group, large[0][rank], NULL, FEW, TRI_F32, (rank + 1) % tri_group_count(group), NULL);
+}
+
+static tri_status next_root_of_reduce(tri_group *group, int rank)
+{
+    return tri_reduce(group, large[0][rank], NULL, FEW, TRI_F32, TRI_REDUCE_SUM, (rank + 1) % tri_group_count(group),
+                      NULL);
+}
+
 static tri_status other_name(tri_group *group, int rank)
 {
     tri_group_name_next(group, rank == 1 ? "bucket 4" : "bucket 3");
@@ -99,17 +135,122 @@ static void mismatches_are_errors_on_all_ranks_with_both_calls(void **state)
         {other_dtype, {"f32 x 100", "i32 x 100", "rank 1 called", NULL}},
         {other_reduction, {"100 sum", "100 max", "rank 1 called", NULL}},
         {other_root, {"root 0", "root 1", "rank 1 called", NULL}},
+        {own_root, {"broadcast #", "root ", NULL}},
+        {own_root_of_some, {"broadcast #", "root ", NULL}},
+        {own_root_of_many, {"broadcast #", "root ", NULL}},
+        {own_root_of_scatter, {"scatter #", "root ", NULL}},
+        {next_root_of_gather, {"gather #", "root ", NULL}},
+        {next_root_of_reduce, {"reduce #", "root ", NULL}},
         {other_name, {"'bucket 3'", "'bucket 4'", "rank 1 called", NULL}},
     };
     for (size_t c = 0; c < TRI_COUNT_OF(cases); c++) {
         for (int world = 2; world <= 3; world++) {
-            const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
+            const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
             for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
                 spawn_config config = {.kind = kinds[k], .world = world, .seed = c + 1, .timeout_s = 10};
                 assert_true(spawn_ranks(&config, calls_once, (void *)(uintptr_t)&cases[c]));
             }
         }
     }
+}
+
+/* Rank 0 is through before the others begin: they find its message. */
+static void comes_later(spawn_rank *self, void *arg)
+{
+    atomic_int *through = arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *group = tri_comm_world(comm);
+    SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+    while (self->rank != 0 && atomic_load(through) == 0)
+        tri_sleep_ns(TRI_NS_PER_MS);
+    tri_status status = own_root(group, self->rank);
+    if (self->rank == 0)
+        atomic_store(through, 1);
+    SPAWN_CHECK(self, self->rank == 0 || status == TRI_EMISMATCH);
+    SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_EMISMATCH);
+    tri_comm_leave(comm);
+}
+
+static void another_root_is_an_error_of_the_call_itself(void **state)
+{
+    (void)state;
+    for (int world = 2; world <= 3; world++) {
+        const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP};
+        for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+            atomic_int through = 0;
+            spawn_config config = {.kind = kinds[k], .world = world, .timeout_s = 10};
+            assert_true(spawn_ranks(&config, comes_later, &through));
+        }
+    }
+}
+
+/* Rank 0 receives from whoever has sent. */
+static void sends_or_probes(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    if (!comm)
+        return;
+    tri_group *group = tri_comm_world(comm);
+    int own = 0, from = -1, seen = 0;
+    for (int round = 0; round < 3; round++) {
+        for (int more = 1; self->rank == 0 && more < self->world; more++) {
+            SPAWN_CHECK(self, tri_probe_sender(group, &from) == TRI_OK && from > 0 && from < self->world);
+            SPAWN_CHECK(self, tri_receive(group, &own, 1, TRI_I32, from, NULL) == TRI_OK && own == 100 * from);
+            seen += own;
+        }
+        own = 100 * self->rank;
+        SPAWN_CHECK(self, self->rank == 0 || tri_send(group, &own, 1, TRI_I32, 0, NULL) == TRI_OK);
+        SPAWN_CHECK(self, tri_barrier(group, NULL) == TRI_OK);
+    }
+    SPAWN_CHECK(self, self->rank != 0 || seen == 300 * self->world * (self->world - 1) / 2);
+    SPAWN_CHECK(self, self->rank == 0 || tri_barrier(group, NULL) == TRI_EABORT); /* they stay until rank 0 is late */
+    if (self->rank == 0) {
+        SPAWN_CHECK(self, tri_group_limit(group, 0.05) == TRI_OK);
+        SPAWN_CHECK(self, tri_probe_sender(group, &from) == TRI_ETIMEOUT);
+        SPAWN_CHECK(self, strstr(tri_last_error(), "probe: rank 0 waited") != NULL);
+    }
+    tri_comm_leave(comm);
+}
+
+static void a_probe_names_the_rank_whose_message_waits(void **state)
+{
+    (void)state;
+    const spawn_kind kinds[] = {SPAWN_INPROC, SPAWN_SHM, SPAWN_TCP, SPAWN_UCX, SPAWN_SIM};
+    for (size_t k = 0; k < TRI_COUNT_OF(kinds); k++) {
+        spawn_config config = {.kind = kinds[k], .world = 3, .timeout_s = 10};
+        assert_true(spawn_ranks(&config, sends_or_probes, NULL));
+    }
+}
+
+/* More than any link holds: each rank's send waits for a receive that its own queue holds back. */
+static void sends_in_a_ring(spawn_rank *self, void *arg)
+{
+    (void)arg;
+    enum { RING = 1 << 24 };
+    tri_comm *comm = comm_spawn_open(self, NULL, NULL);
+    char *data = calloc(2, RING);
+    if (!comm || !data)
+        return;
+    tri_group *group = tri_comm_world(comm);
+    int right = (self->rank + 1) % self->world, left = (self->rank + self->world - 1) % self->world;
+    tri_work *work = NULL;
+    SPAWN_CHECK(self, tri_group_limit(group, 0.3) == TRI_OK);
+    SPAWN_CHECK(self, tri_send(group, data, RING, TRI_U8, right, &work) == TRI_OK);
+    tri_status status = tri_receive(group, data + RING, RING, TRI_U8, left, NULL);
+    SPAWN_CHECK(self, status != TRI_OK && tri_work_wait(work) != TRI_OK);
+    SPAWN_CHECK(self, strstr(tri_last_error(), "need a batch") != NULL);
+    tri_comm_leave(comm);
+    free(data);
+}
+
+static void a_ring_of_sends_is_told_to_use_a_batch(void **state)
+{
+    (void)state;
+    spawn_config config = {.kind = SPAWN_INPROC, .world = 2, .timeout_s = 10};
+    assert_true(spawn_ranks(&config, sends_in_a_ring, NULL));
 }
 
 static void leaves_early(spawn_rank *self, void *arg)
@@ -287,6 +428,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mismatches_are_errors_on_all_ranks_with_both_calls),
+        cmocka_unit_test(another_root_is_an_error_of_the_call_itself),
+        cmocka_unit_test(a_probe_names_the_rank_whose_message_waits),
+        cmocka_unit_test(a_ring_of_sends_is_told_to_use_a_batch),
         cmocka_unit_test(a_rank_that_leaves_early_is_named_by_the_others),
         cmocka_unit_test(a_limit_that_passes_names_the_call),
         cmocka_unit_test(an_abort_reaches_all_with_its_text),
