@@ -12,8 +12,9 @@
 namespace trireme
 {
 
-Group::Group(std::shared_ptr<Members> of, double timeout_s)
-    : Base(tri_group_rank(of->group), tri_group_count(of->group)), members(std::move(of)), timeout_s_(timeout_s)
+Group::Group(std::shared_ptr<Members> of, c10::intrusive_ptr<c10d::Store> store, double timeout_s)
+    : Base(tri_group_rank(of->group), tri_group_count(of->group)), members(std::move(of)), store_(std::move(store)),
+      timeout_s_(timeout_s)
 {
     init();
 }
@@ -25,7 +26,7 @@ Group::~Group()
 
 double Group::limitOf(std::chrono::milliseconds timeout) const
 {
-    double seconds = timeout.count() > 0 ? static_cast<double>(timeout.count()) / 1000 : timeout_s_;
+    double seconds = timeout.count() >= 0 ? static_cast<double>(timeout.count()) / 1000 : timeout_s_;
     return std::min(std::max(seconds, 0.001), 1e6);
 }
 
@@ -143,13 +144,6 @@ WorkPtr Group::barrier(const c10d::BarrierOptions &opts)
 {
     return start(c10d::OpType::BARRIER, {}, blocks(opts), opts.timeout, {},
                  [group = members->group] { return tri_barrier(group, nullptr); });
-}
-
-/* The text of a barrier that nobody left in time names the ranks that are late. */
-void Group::monitoredBarrier(const c10d::BarrierOptions &opts, bool /* wait_all_ranks: always */)
-{
-    start(c10d::OpType::BARRIER, {}, true, opts.timeout, {},
-          [group = members->group] { return tri_barrier(group, nullptr); });
 }
 
 /* --- sums in one place -------------------------------------------------------------------------------------------- */

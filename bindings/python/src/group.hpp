@@ -34,7 +34,7 @@ using TensorLists = std::vector<Tensors>;
 class Group : public Base
 {
   public:
-    Group(std::shared_ptr<Members> members, double timeout_s);
+    Group(std::shared_ptr<Members> members, c10::intrusive_ptr<c10d::Store> store, double timeout_s);
     ~Group() override;
 
     const std::string getBackendName() const override
@@ -96,9 +96,11 @@ class Group : public Base
     void wantOne(const char *what, size_t count) const;
     void wantRoot(const char *what, int64_t root) const;
 
+    const c10::intrusive_ptr<c10d::Store> store_;
     double timeout_s_;
     uint64_t sequence_ = 0;
-    WorkPtr latest_; /* between startCoalescing and endCoalescing */
+    uint64_t monitored_ = 0; /* barriers of monitored_barrier so far */
+    WorkPtr latest_;         /* between startCoalescing and endCoalescing */
     bool coalescing_ = false;
 };
 

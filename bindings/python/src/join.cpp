@@ -140,7 +140,7 @@ WorkPtr Group::allreduceJoined(Tensors tensors, const c10d::ReduceOp &op, const 
         shapes.push_back(span.count);
     }
     own.op = reduce;
-    return start(c10d::OpType::ALLREDUCE_COALESCED, tensors, false, kNoTimeout, std::move(staging),
+    return start(c10d::OpType::ALLREDUCE_COALESCED, tensors, false, c10d::kUnsetTimeout, std::move(staging),
                  [group = members->group, data, own, reduce, shapes, name]() mutable {
                      std::vector<Word> all = tellAll(group, own);
                      wantAlike(all, name);
@@ -161,7 +161,7 @@ WorkPtr Group::allreduceJoined(Tensors tensors, const c10d::ReduceOp &op, const 
 int64_t Group::join()
 {
     int64_t last = -1;
-    start(c10d::OpType::BARRIER, {}, true, kNoTimeout, {}, [group = members->group, &last] {
+    start(c10d::OpType::BARRIER, {}, true, c10d::kUnsetTimeout, {}, [group = members->group, &last] {
         for (int64_t rounds = 1;; rounds++) {
             std::vector<Word> all = tellAll(group, {rounds, 0, 0, 0});
             int active = firstActive(all);

@@ -19,24 +19,13 @@ using GroupPtr = c10::intrusive_ptr<Group>;
 /* A place that was joined by the environment, until a default group takes it. */
 std::shared_ptr<Place> joined;
 
-/* The members of a group other than the default one create it; `ranks` are of the default group, empty: this is it. */
+/* Every group has links and a queue of its own, so that groups never wait for each other. */
 GroupPtr create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, std::chrono::milliseconds timeout,
-                const std::string &name, const std::vector<int64_t> &ranks)
+                bool is_world)
 {
     double timeout_s = std::min(std::max(static_cast<double>(timeout.count()) / 1000, 0.001), 1e6);
-    std::shared_ptr<Place> place = Place::world();
-    tri_group *group = nullptr;
-    if (!ranks.empty() && place) {
-        std::vector<int> members(ranks.begin(), ranks.end());
-        check(tri_group_create_of(place->comm(), members.data(), size, name.c_str(), &group));
-    } else if (ranks.empty() && joined) {
-        place = std::move(joined);
-    } else {
-        place = Place::join(store, rank, size, timeout_s);
-    }
-    if (ranks.empty())
-        Place::setWorld(place);
-    return c10::make_intrusive<Group>(std::make_shared<Members>(place, group), timeout_s);
+    std::shared_ptr<Place> place = is_world && joined ? std::move(joined) : Place::join(store, rank, size, timeout_s);
+    return c10::make_intrusive<Group>(std::make_shared<Members>(place), store, timeout_s);
 }
 
 /* Rank, ranks, ranks on this host. */

@@ -84,7 +84,7 @@ WorkPtr Group::pair(Tensors &tensors, int peer, int tag, bool sends)
     at::Tensor packed = sends ? staging.in(tensors[0]) : staging.out(tensors[0], false);
     Span span = spanOf(packed);
     Pairs::Pair asked = {sends, peer, tag, span.data, span.count, span.dtype, tensors[0], packed};
-    auto pairs = members->place->add(members, limitOf(kNoTimeout), asked);
+    auto pairs = members->place->add(members, limitOf(c10d::kUnsetTimeout), asked);
     sequence_++;
     if (coalescing_) {
         latest_ = pairs; /* they begin at the end, also when nobody keeps what is returned here */
@@ -103,9 +103,42 @@ WorkPtr Group::recv(Tensors &tensors, int from, int tag)
     return pair(tensors, from, tag, false);
 }
 
-WorkPtr Group::recvAnysource(Tensors & /* tensors */, int /* tag */)
+namespace
 {
-    raise(TRI_EUNSUPPORTED, "recv: want the rank that sends (src), got none: receiving from any rank is not supported");
+/* Waits for a message of any rank, then receives that. */
+class FromAny : public Pairs
+{
+  public:
+    FromAny(std::shared_ptr<Members> of, double limit_s, const Pair &pair) : Pairs(std::move(of), limit_s)
+    {
+        pairs.push_back(pair);
+    }
+
+    int sourceRank() const override
+    {
+        return pairs[0].peer;
+    }
+
+  protected:
+    void run() override
+    {
+        members->limit(limit_s_);
+        check(tri_probe_sender(members->group, &pairs[0].peer));
+        Pairs::run();
+    }
+};
+} // namespace
+
+WorkPtr Group::recvAnysource(Tensors &tensors, int tag)
+{
+    wantOne("recv", tensors.size());
+    at::Tensor packed = Staging().out(tensors[0], false);
+    Span span = spanOf(packed);
+    Pairs::Pair asked = {false, -1, tag, span.data, span.count, span.dtype, tensors[0], packed};
+    auto operation = c10::make_intrusive<FromAny>(members, limitOf(c10d::kUnsetTimeout), asked);
+    sequence_++;
+    members->place->submit(operation);
+    return operation;
 }
 
 bool Group::supportsCoalescing() const

@@ -15,6 +15,11 @@ namespace trireme
 
 /* --- torch's store as the table where ranks meet ------------------------------------------------------------------ */
 
+std::string barrierKey(int rank)
+{
+    return "trireme.barrier." + std::to_string(rank);
+}
+
 namespace
 {
 struct Meeting {
@@ -66,9 +71,11 @@ const char *meetingWait(void *arg, const char *name, double timeout_s)
 /* So that a later group may meet at the same names. All have read what they needed: they are linked. */
 void clear(const c10::intrusive_ptr<c10d::Store> &store, int world)
 {
-    std::vector<std::string> names = {"trireme.token", "trireme.addresses"};
-    for (int r = 1; r < world; r++)
+    std::vector<std::string> names = {"trireme.token", "trireme.addresses", barrierKey(0)};
+    for (int r = 1; r < world; r++) {
         names.push_back("trireme.address." + std::to_string(r));
+        names.push_back(barrierKey(r));
+    }
     for (const std::string &name : names) {
         try {
             store->deleteKey(name);
@@ -114,7 +121,6 @@ thread_local bool Interruptible::raised_ = false;
 
 std::mutex places_mutex;
 std::vector<std::weak_ptr<Place>> places;
-std::weak_ptr<Place> world_place;
 
 std::shared_ptr<Place> keep(std::shared_ptr<Place> place)
 {
@@ -156,27 +162,15 @@ std::shared_ptr<Place> Place::joinByStarter(double timeout_s)
     return keep(std::shared_ptr<Place>(new Place(comm)));
 }
 
-std::shared_ptr<Place> Place::world()
-{
-    std::lock_guard<std::mutex> lock(places_mutex);
-    return world_place.lock();
-}
-
-void Place::setWorld(const std::shared_ptr<Place> &place)
-{
-    std::lock_guard<std::mutex> lock(places_mutex);
-    world_place = place;
-}
-
 bool Place::leave(double seconds)
 {
     {
         std::unique_lock<std::mutex> lock(queue_->mutex);
         auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
         moveOpen(*queue_);
-        while (queue_->busy || !queue_->items.empty()) {
-            if (!queue_->busy) {
-                runFirst(*queue_, lock);
+        while (queue_->busy || queue_->marking || !queue_->items.empty() || !queue_->completed.empty()) {
+            if (!queue_->busy && !queue_->items.empty()) {
+                runFirst(queue_, lock);
                 continue;
             }
             queue_->waiting++;
@@ -188,10 +182,6 @@ bool Place::leave(double seconds)
         queue_->closed = true;
         queue_->work.notify_all();
     }
-    if (thread_.get_id() == std::this_thread::get_id())
-        thread_.detach();
-    else if (thread_.joinable())
-        thread_.join();
     tri_comm_leave(comm_);
     comm_ = nullptr;
     return true;
@@ -221,15 +211,8 @@ void Place::leaveAll()
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
-Members::Members(std::shared_ptr<Place> of, tri_group *made)
-    : place(std::move(of)), group(made ? made : tri_comm_world(place->comm())), owned_(made != nullptr)
+Members::Members(std::shared_ptr<Place> of) : place(std::move(of)), group(tri_comm_world(place->comm()))
 {
-}
-
-Members::~Members()
-{
-    if (owned_)
-        tri_group_destroy(group);
 }
 
 void Members::limit(double seconds)

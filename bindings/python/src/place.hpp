@@ -3,9 +3,10 @@
  * place.hpp: this process's place among the ranks (a tri_comm) and the one queue of operations on it.
  *
  * An operation is a c10d::Work that calls the C library's blocking form. It runs in whichever thread comes first: the
- * caller that blocks, whoever waits for it, or the queue's own thread, which is there so that works nobody waits for
+ * caller that blocks, whoever waits for it, or a thread of the queue, which is there so that works nobody waits for
  * make progress and futures complete. Operations run one at a time, in the order in which they were made. The thread
- * that runs one never holds the GIL.
+ * that runs one never holds the GIL. Callbacks of futures run in threads of the queue, after the operation has made way
+ * for the next: a callback may wait for other operations, since another thread serves the queue meanwhile.
  */
 #pragma once
 
@@ -30,6 +31,9 @@ namespace trireme
 /* Throws the latest failure of this thread unless status is TRI_OK. */
 void check(tri_status status);
 
+/* Where a rank of a group tells the number of its latest monitored barrier, in torch's store. */
+std::string barrierKey(int rank);
+
 class Place;
 
 class Operation : public c10d::Work
@@ -50,7 +54,9 @@ class Operation : public c10d::Work
 
   private:
     friend class Place;
-    void execute();
+    /* True: someone holds its future, which complete() then marks. */
+    bool execute();
+    void complete();
 
     std::shared_ptr<Place> place_; /* of the queue it is in */
     std::vector<at::Tensor> outputs_;
@@ -60,12 +66,11 @@ class Operation : public c10d::Work
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/* A group and the place that it needs. */
+/* All ranks of a place. */
 class Members
 {
   public:
-    Members(std::shared_ptr<Place> of, tri_group *made); /* made NULL: the world; else taken */
-    ~Members();
+    explicit Members(std::shared_ptr<Place> of);
     Members(const Members &) = delete;
 
     /* Limits the waits of what follows. For operations that run. */
@@ -75,7 +80,6 @@ class Members
     tri_group *const group;
 
   private:
-    const bool owned_;
     double limit_s_ = 0;
 };
 
@@ -100,11 +104,11 @@ class Pairs : public Operation
 
   protected:
     void run() override;
+    const double limit_s_;
 
   private:
     tri_status call(const Pair &pair);
     tri_status callAll();
-    const double limit_s_;
 };
 
 class Place : public std::enable_shared_from_this<Place>
@@ -116,9 +120,6 @@ class Place : public std::enable_shared_from_this<Place>
     static std::shared_ptr<Place> joinByStarter(double timeout_s);
     ~Place();
 
-    /* The place of the default group, NULL: none. */
-    static std::shared_ptr<Place> world();
-    static void setWorld(const std::shared_ptr<Place> &place);
     /* At the end of the process: leaves every place that is left. */
     static void leaveAll();
 
@@ -145,21 +146,26 @@ class Place : public std::enable_shared_from_this<Place>
         std::mutex mutex;
         std::condition_variable work, ended;
         std::deque<c10::intrusive_ptr<Operation>> items;
+        std::deque<c10::intrusive_ptr<Operation>> completed; /* their futures are to be marked */
         std::vector<c10::intrusive_ptr<Pairs>> open;
         bool busy = false, closed = false;
         int waiting = 0;
+        int idle = 0;    /* threads that look for something to do */
+        int marking = 0; /* threads that mark a future, and so may be in a callback */
     };
+    using QueuePtr = std::shared_ptr<Queue>;
 
     explicit Place(tri_comm *comm);
-    static void thread(const std::shared_ptr<Queue> &queue);
-    static void runFirst(Queue &queue, std::unique_lock<std::mutex> &lock);
+    static void thread(const QueuePtr &queue);
+    static void runFirst(const QueuePtr &queue, std::unique_lock<std::mutex> &lock);
+    static void completeFirst(const QueuePtr &queue, std::unique_lock<std::mutex> &lock);
+    static bool hasWork(const Queue &queue);
+    static void wakeThread(const QueuePtr &queue);
     static void moveOpen(Queue &queue);
     void enter(const c10::intrusive_ptr<Operation> &operation);
-    void startThread();
 
     tri_comm *comm_;
-    std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
-    std::thread thread_;
+    QueuePtr queue_ = std::make_shared<Queue>();
 };
 
 } // namespace trireme

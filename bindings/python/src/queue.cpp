@@ -10,9 +10,18 @@
 namespace trireme
 {
 
+/* The words by which scripts tell these failures from others. */
+static const char *kindOf(tri_status status)
+{
+    if (status == TRI_ETIMEOUT)
+        return "Timed out (timeout of the call or of its process group): ";
+    return status == TRI_EPEER ? "Connection closed: " : "";
+}
+
 void raise(tri_status status, const std::string &text)
 {
-    std::string message = "trireme: " + (text.empty() ? std::string(tri_status_text(status)) : text);
+    std::string message =
+        std::string("trireme: ") + kindOf(status) + (text.empty() ? std::string(tri_status_text(status)) : text);
     if (status == TRI_EINVAL || status == TRI_EUNSUPPORTED)
         throw std::invalid_argument(message);
 #if TORCH_VERSION_MAJOR >= 2
@@ -33,7 +42,7 @@ Operation::Operation(c10d::OpType type, std::vector<at::Tensor> outputs)
 {
 }
 
-void Operation::execute()
+bool Operation::execute()
 {
     try {
         at::NoGradGuard no_grad;
@@ -41,16 +50,17 @@ void Operation::execute()
     } catch (...) {
         error_ = std::current_exception();
     }
-    c10::intrusive_ptr<c10::ivalue::Future> future;
-    {
-        std::lock_guard<std::mutex> lock(future_mutex_);
-        done_.store(true, std::memory_order_release);
-        future = future_;
-    }
-    if (future && error_)
-        future->setError(error_);
-    else if (future)
-        future->markCompleted(c10::IValue(outputs_));
+    std::lock_guard<std::mutex> lock(future_mutex_);
+    done_.store(true, std::memory_order_release);
+    return future_ != nullptr;
+}
+
+void Operation::complete()
+{
+    if (error_)
+        future_->setError(error_);
+    else
+        future_->markCompleted(c10::IValue(outputs_));
 }
 
 bool Operation::isCompleted()
@@ -93,7 +103,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture()
     if (future_)
         return future_;
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    /* execute() marks it, unless it has ended already. */
+    /* complete() marks it, unless the operation has ended already. */
     if (isCompleted() && error_)
         future_->setError(error_);
     else if (isCompleted())
@@ -103,41 +113,77 @@ c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture()
 
 /* --- the queue; `lock` is of its mutex ---------------------------------------------------------------------------- */
 
-void Place::runFirst(Queue &queue, std::unique_lock<std::mutex> &lock)
+bool Place::hasWork(const Queue &queue)
 {
-    c10::intrusive_ptr<Operation> operation = std::move(queue.items.front());
-    queue.items.pop_front();
-    queue.busy = true;
+    return !queue.completed.empty() || (!queue.busy && !queue.items.empty());
+}
+
+/* Starts a thread unless one is idle. There are as many as callbacks that wait at the same time, and two. */
+void Place::wakeThread(const QueuePtr &queue)
+{
+    if (queue->idle > 0) {
+        queue->work.notify_one();
+        return;
+    }
+    queue->idle++;
+    std::thread([queue] { thread(queue); }).detach();
+}
+
+void Place::runFirst(const QueuePtr &queue, std::unique_lock<std::mutex> &lock)
+{
+    c10::intrusive_ptr<Operation> operation = std::move(queue->items.front());
+    queue->items.pop_front();
+    queue->busy = true;
     lock.unlock();
-    operation->execute();
+    bool has_future = operation->execute();
     lock.lock();
-    queue.busy = false;
-    if (queue.waiting)
-        queue.ended.notify_all();
-    if (!queue.items.empty())
-        queue.work.notify_one();
+    queue->busy = false;
+    if (has_future)
+        queue->completed.push_back(std::move(operation));
+    if (queue->waiting)
+        queue->ended.notify_all();
+    if (hasWork(*queue))
+        wakeThread(queue);
     /* The last owner of a place may be its operation, so this goes after the queue was looked at, unlocked. */
     lock.unlock();
     operation.reset();
     lock.lock();
 }
 
-void Place::thread(const std::shared_ptr<Queue> &queue)
+void Place::completeFirst(const QueuePtr &queue, std::unique_lock<std::mutex> &lock)
+{
+    c10::intrusive_ptr<Operation> operation = std::move(queue->completed.front());
+    queue->completed.pop_front();
+    queue->marking++;
+    if (hasWork(*queue))
+        wakeThread(queue);
+    lock.unlock();
+    operation->complete();
+    lock.lock();
+    queue->marking--;
+    if (queue->waiting)
+        queue->ended.notify_all();
+    lock.unlock();
+    operation.reset();
+    lock.lock();
+}
+
+void Place::thread(const QueuePtr &queue)
 {
     std::unique_lock<std::mutex> lock(queue->mutex);
     while (!queue->closed) {
-        if (!queue->busy && !queue->items.empty())
-            runFirst(*queue, lock);
-        else
+        if (!hasWork(*queue)) {
             queue->work.wait(lock);
+            continue;
+        }
+        queue->idle--;
+        if (!queue->completed.empty())
+            completeFirst(queue, lock);
+        else
+            runFirst(queue, lock);
+        queue->idle++;
     }
-}
-
-void Place::startThread()
-{
-    if (!thread_.joinable())
-        thread_ = std::thread([queue = queue_] { thread(queue); });
-    queue_->work.notify_one();
+    queue->idle--;
 }
 
 void Place::moveOpen(Queue &queue)
@@ -162,7 +208,7 @@ void Place::run(const c10::intrusive_ptr<Operation> &operation)
         moveOpen(*queue_);
         queue_->items.push_back(operation);
         if (queue_->items.size() == 1 && !queue_->busy)
-            runFirst(*queue_, lock);
+            runFirst(queue_, lock);
     }
     operation->wait();
 }
@@ -173,7 +219,8 @@ void Place::submit(const c10::intrusive_ptr<Operation> &operation)
     enter(operation);
     moveOpen(*queue_);
     queue_->items.push_back(operation);
-    startThread();
+    if (!queue_->busy)
+        wakeThread(queue_);
 }
 
 void Place::wait(Operation &operation, std::chrono::milliseconds timeout)
@@ -184,7 +231,7 @@ void Place::wait(Operation &operation, std::chrono::milliseconds timeout)
     moveOpen(*queue);
     while (!operation.isCompleted()) {
         if (!queue->busy && !queue->items.empty()) {
-            runFirst(*queue, lock);
+            runFirst(queue, lock);
             continue;
         }
         queue->waiting++;
@@ -231,7 +278,8 @@ void Place::flush()
     if (queue_->open.empty())
         return;
     moveOpen(*queue_);
-    startThread();
+    if (!queue_->busy)
+        wakeThread(queue_);
 }
 
 } // namespace trireme

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong is said as an exception with one line: the thing, the wanted, the got. Nobody hangs."""
 import os
+import signal
 import sys
+import tempfile
+import threading
 import time
 import unittest
 from datetime import timedelta
@@ -43,9 +46,6 @@ class Arguments(unittest.TestCase):
         self.refuses("want tensors of one type, got Float and Double|same dtype|Invalid usage of tensors",
                      dist.all_gather, [torch.ones(2, dtype=torch.float64)] * self.world, torch.ones(2))
 
-    def test_receiving_from_anybody(self):
-        self.refuses("receiving from any rank is not supported", dist.recv, torch.ones(1))
-
     def test_sending_to_itself(self):
         self.refuses("want another rank than this one|Invalid destination rank|self", dist.send, torch.ones(1),
                      self.rank)
@@ -55,8 +55,8 @@ class Arguments(unittest.TestCase):
 class Failures(unittest.TestCase):
     """Each ends its process group, so each is a job of its own."""
 
-    def job(self, name):
-        results = ranks.start([sys.executable, __file__, name], 2)
+    def job(self, name, world=2):
+        results = ranks.start([sys.executable, __file__, name], world)
         for status, output in results:
             self.assertEqual(status, 0, output)
 
@@ -74,6 +74,15 @@ class Failures(unittest.TestCase):
 
     def test_a_future_gets_the_error(self):
         self.job("future")
+
+    def test_ranks_with_other_roots(self):
+        self.job("roots")
+
+    def test_a_monitored_barrier_names_the_late_ranks(self):
+        self.job("monitored", 3)
+
+    def test_an_interrupt_ends_the_wait_for_other_ranks(self):
+        self.job("interrupt", 1)
 
 
 def fails(call, *texts):
@@ -99,7 +108,7 @@ def late(rank):
     dist.init_process_group("trireme", timeout=timedelta(seconds=60))
     group = dist.new_group(timeout=timedelta(seconds=1))
     if rank == 0:
-        took = fails(lambda: dist.all_reduce(torch.ones(3), group=group), "all_reduce", "rank 1")
+        took = fails(lambda: dist.all_reduce(torch.ones(3), group=group), "all_reduce", "rank 1", "Timed out", "timeout")
         assert took < 10, took
     else:
         time.sleep(2)
@@ -118,7 +127,7 @@ def dies(rank):
 def again(rank):
     store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, rank == 0, timedelta(seconds=20))
     for turn in range(3):  # torch 1.13's own barrier at a store is for one group only
-        group = trireme.torch._C.create(store, rank, 2, timedelta(seconds=20), "group", [])
+        group = trireme.torch._C.create(store, rank, 2, timedelta(seconds=20), True)
         tensor = torch.full((2,), turn + 1.0)
         group.allreduce([tensor], dist.AllreduceOptions()).wait()
         assert tensor[0].item() == 2 * (turn + 1)
@@ -131,6 +140,45 @@ def future(rank):
     fails(work.get_future().wait, "all_reduce")
     fails(work.wait, "all_reduce")
     assert work.is_completed() and not work.is_success()
+
+
+def roots(rank):
+    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+
+    def calls():
+        dist.broadcast(torch.full((100,), float(rank)), src=rank)
+        dist.barrier()
+    fails(calls, "broadcast", "root 0", "root 1")
+
+
+def monitored(rank):
+    dist.init_process_group("trireme", timeout=timedelta(seconds=20))
+    group = dist.distributed_c10d._get_default_group()
+    group.monitored_barrier(timedelta(seconds=20))
+    store = dist.distributed_c10d._get_default_store()
+    names = "Ranks 1, 2 failed to pass monitoredBarrier"
+    if rank == 0:
+        fails(lambda: group.monitored_barrier(timedelta(seconds=0.2), True), "Timed out", "timeout", f"{names} in 200 ms")
+        store.set("turn", "1")
+    else:  # too late: both hear of it
+        store.wait(["turn"])
+        fails(lambda: group.monitored_barrier(timedelta(seconds=20)), f"Rank {rank} successfully reached", names)
+    dist.barrier()
+    if rank == 0:
+        took = fails(lambda: group.monitored_barrier(timedelta(0)), "Rank 1 failed to pass monitoredBarrier")
+        assert took < 5, took
+    dist.barrier()  # the group still works
+
+
+def interrupt(rank):
+    with tempfile.TemporaryDirectory() as folder:
+        store = dist.FileStore(os.path.join(folder, "store"), 2)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            dist.init_process_group("trireme", store=store, rank=0, world_size=2, timeout=timedelta(seconds=20))
+        except KeyboardInterrupt:
+            return
+        raise AssertionError("want KeyboardInterrupt")
 
 
 if __name__ == "__main__":

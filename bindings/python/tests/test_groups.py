@@ -79,6 +79,69 @@ class Groups(unittest.TestCase):
         work.wait()
         self.assertEqual(work.get_future().wait()[0].item(), self.world)
 
+    def test_a_callback_may_wait_for_other_operations(self):
+        def by_work(future):
+            tensor = future.value()[0].clone()
+            dist.all_reduce(tensor, async_op=True).wait()
+            return tensor
+
+        def by_future(future):
+            return dist.all_reduce(future.value().clone(), async_op=True).get_future().wait()[0]
+
+        def blocking(future):
+            tensor = future.value().clone()
+            dist.all_reduce(tensor)
+            return tensor
+
+        future = dist.all_reduce(torch.ones(10), async_op=True).get_future()
+        future = future.then(by_work).then(by_future).then(blocking)
+        self.assertEqual(future.wait()[0].item(), self.world ** 4)
+
+    def test_threads_with_a_group_each_do_not_meet(self):
+        """Each rank's threads come in an order of their own: rank 0 makes the calls of one group first, rank 1 those of
+        the other."""
+        groups = [dist.new_group(), dist.new_group()]
+        results = [0, 0]
+
+        def calls(index):
+            for i in range(20):
+                tensor = torch.full((10 + 5000 * index,), float(i))
+                dist.all_reduce(tensor, group=groups[index])
+                results[index] += int(tensor[0].item() == i * self.world)
+
+        order = [0, 1] if self.rank == 0 else [1, 0]
+        threads = [threading.Thread(target=calls, args=(index,)) for index in order]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(results, [20, 20])
+
+    def test_a_group_waits_while_another_works(self):
+        """Rank 0 stands in an operation of one group until the others have made one of another group with it."""
+        groups = [dist.new_group(), dist.new_group()]
+        late = torch.ones(3)
+        if self.rank == 0:
+            work = dist.all_reduce(late, group=groups[0], async_op=True)
+        dist.barrier(group=groups[1])
+        if self.rank != 0:
+            work = dist.all_reduce(late, group=groups[0], async_op=True)
+        work.wait()
+        self.assertEqual(late[0].item(), self.world)
+
+    def test_receive_from_any_rank(self):
+        tensor = torch.full((1000,), float(self.rank))
+        if self.rank == 0:
+            got = []
+            for _ in range(self.world - 1):
+                source = dist.recv(tensor)
+                self.assertEqual(tensor[-1].item(), source)
+                got.append(source)
+            self.assertEqual(sorted(got), list(range(1, self.world)))
+        else:
+            dist.send(tensor, 0)
+        dist.barrier()
+
     def test_other_threads_of_python_run_while_one_waits(self):
         """Rank 0 waits for rank 1 in a barrier; rank 1 for a thread of rank 0."""
         store = dist.distributed_c10d._get_default_store()

@@ -25,8 +25,8 @@ def _create(options, _backend_options=None):
     timeout = options.timeout
     if not isinstance(timeout, timedelta):
         timeout = timedelta(seconds=timeout)
-    return _C.create(options.store, options.group_rank, options.group_size, timeout, options.group_id,
-                     options.global_ranks_in_group)
+    is_world = not options.global_ranks_in_group
+    return _C.create(options.store, options.group_rank, options.group_size, timeout, is_world)
 
 
 def _beside(call, awaited):
