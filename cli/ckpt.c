@@ -154,7 +154,9 @@ static tri_status entry_examine(ckpt_entry *entry)
         tri_manifest_fini(&manifest);
     }
     tri_status status = tri_checkpoint_examine(entry->path, hear, entry);
-    return status == TRI_ENOMEM || entry->unheard ? TRI_ENOMEM : TRI_OK;
+    if (status != TRI_OK && !tri_checkpoint_is_damage(status))
+        return status;
+    return entry->unheard ? TRI_ENOMEM : TRI_OK;
 }
 
 /* A run that goes on has removed it meanwhile. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/path.h"
 #include "base/runtime.h"
 #include "cli/command.h"
 
@@ -79,6 +80,24 @@ static const tri_flag *flag_find(const char *text, const tri_flag *flags, size_t
 
 static const tri_command *given_command; /* whose flags were read last */
 
+static const char local_hint[] = "give the path of a mounted file system, or copy the files here first";
+
+/* What a command reads and writes is in file systems. */
+static tri_status path_check(const char *name, const char *path)
+{
+    tri_status status = tri_path_check(path);
+    return status != TRI_OK && name ? tri_fail_context(status, "%s", name) : status;
+}
+
+static tri_status value_check(const tri_flag *flag)
+{
+    static const char *const paths[] = {"FILE", "FILE[:FROM-TO]", "FOLDER", "RUN", "T"};
+    for (size_t i = 0; flag->argument && i < TRI_COUNT_OF(paths); i++)
+        if (strcmp(flag->argument, paths[i]) == 0)
+            return path_check(flag->name, *flag->value);
+    return TRI_OK;
+}
+
 tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, size_t flag_count, int argc, char **argv,
                            int *count)
 {
@@ -95,6 +114,7 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
             return TRI_ECANCELED;
         }
         if (argv[i][0] != '-' || argv[i][1] == 0) {
+            TRI_TRY(path_check(NULL, argv[i]));
             argv[(*count)++] = argv[i];
             continue;
         }
@@ -107,6 +127,7 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
         if (!flag->argument && value)
             return tri_fail(TRI_ECONFIG, "%s takes no value, found '%s'", flag->name, value);
         *flag->value = !flag->argument ? "" : value ? value : argv[++i];
+        TRI_TRY(value_check(flag));
     }
     return TRI_OK;
 }
@@ -132,6 +153,8 @@ static const char *hint_of(tri_status status, const char *message)
     case TRI_ECONFIG:
         if (hint_given[0])
             return hint_given;
+        if (strstr(message, "got the URL scheme"))
+            return local_hint;
         snprintf(help, sizeof(help), "'trireme %s --help' lists every option%s",
                  given_command ? given_command->name : "COMMAND", trains ? " with its bounds" : "");
         return help;

@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fs.h"
 #include "base/log.h"
@@ -16,8 +15,6 @@
 
 /* What --servers stands for in the configuration. */
 #define SERVERS_WORD "parallel.sync=ps"
-#define HOLD_NS      (3 * TRI_NS_PER_S)
-#define HOLD_LOOK_NS (20 * TRI_NS_PER_MS)
 /* What the launcher serves, workers leave where it finds it. */
 #define METRICS_WORD "monitor.metrics=" TRI_MONITOR_GATHERED
 
@@ -38,31 +35,6 @@ tri_status tri_train_page_serve(const tri_train_words *words, const tri_monitor_
     TRI_TRY_IN(tri_fs_make_folder(words->folder), "while making the run folder");
     TRI_TRY_IN(tri_page_serve(&at, folders, 1, url, out), "--page");
     tri_log(TRI_LOG_INFO, "page of this run at %s", url);
-    return TRI_OK;
-}
-
-static tri_status hold_refuse(const char *folder, char *theirs)
-{
-    tri_status status = tri_fail(TRI_ECONFIG,
-                                 "%s: a run writes here, begun by %.*s: want another --out, or the end of that one "
-                                 "(its workers, where its launcher has ended already)",
-                                 folder, theirs ? (int)strcspn(theirs, "\n") : 0, theirs ? theirs : "");
-    tri_free(theirs);
-    return status;
-}
-
-tri_status tri_train_hold(const char *folder)
-{
-    char path[1300], text[200], host[100] = "this host", *theirs;
-    (void)gethostname(host, sizeof(host) - 1);
-    snprintf(path, sizeof(path), "%s/lock", folder);
-    snprintf(text, sizeof(text), "process %d on %s\n", (int)getpid(), host);
-    /* Workers of a launcher that was killed a moment ago may still be ending. */
-    for (int64_t limit_ns = tri_now_ns() + HOLD_NS; !tri_fs_hold(path, text, &theirs); tri_free(theirs)) {
-        if (tri_now_ns() >= limit_ns)
-            return hold_refuse(folder, theirs);
-        tri_sleep_ns(HOLD_LOOK_NS);
-    }
     return TRI_OK;
 }
 
@@ -110,11 +82,9 @@ int tri_train_launch(const tri_train_words *words, tri_worker_roles roles, const
     if (monitor->metrics[0])
         argv[count++] = METRICS_WORD;
     snprintf(logs, sizeof(logs), "%s/log", words->folder);
-    tri_status status = tri_fs_make_folder(logs);
-    /* Whether workers of a launcher that was killed are taken on, or another one lives, their journal says, if it can.
-     */
-    if (status == TRI_OK && !words->join && !(roles.journal && tri_fs_has_bytes(journal)))
-        status = tri_train_hold(words->folder);
+    tri_status status = words->join ? TRI_OK : tri_train_folder_begin(words, roles.journal);
+    if (status == TRI_OK)
+        status = tri_fs_make_folder(logs);
     tri_launch_result result;
     tri_http *http = NULL;
     tri_page_server *page = NULL;

@@ -32,9 +32,9 @@ static tri_status log_open_alone(const tri_train_words *words)
     char path[1300];
     if (tri_cluster_detect(NULL, NULL, &place) != TRI_OK || strcmp(place.started_by, "alone") != 0)
         return TRI_OK; /* a wrong environment is told by tri_worker_join() */
+    TRI_TRY(tri_train_folder_begin(words, NULL));
     snprintf(path, sizeof(path), "%s/log", words->folder);
     TRI_TRY_IN(tri_fs_make_folder(path), "while making the run folder");
-    TRI_TRY(tri_train_hold(words->folder));
     snprintf(path, sizeof(path), "%s/log/rank-0.log", words->folder);
     return tri_log_copy_open(path);
 }
@@ -86,6 +86,15 @@ static tri_status train_elastic(const tri_train_words *words, const tri_config *
                                                   .ends_arg = words});
 }
 
+/* Rank 0 of a job that others have started: our launcher has looked itself. */
+static tri_status folder_check(const tri_train_words *words)
+{
+    tri_cluster_place place;
+    TRI_TRY(tri_cluster_detect(NULL, NULL, &place));
+    bool own = place.world == 1 || strncmp(place.started_by, "trireme", 7) == 0;
+    return own || place.rank != 0 ? TRI_OK : tri_train_folder_check(words);
+}
+
 /* One rank. */
 static tri_status train_rank(const tri_train_words *words, const tri_config *config)
 {
@@ -101,7 +110,14 @@ static tri_status train_rank(const tri_train_words *words, const tri_config *con
     if (!comm_config.flight[0] && snprintf(comm_config.flight, sizeof(comm_config.flight), "%s/flight",
                                            words->folder) >= (int)sizeof(comm_config.flight))
         comm_config.flight[0] = 0; /* a run folder with so long a name keeps no records */
+    char message[TRI_ERROR_NBYTES];
+    tri_status refused = folder_check(words); /* before anything is opened there; the others hear of it */
+    snprintf(message, sizeof(message), "%s", tri_last_error());
     TRI_TRY(tri_worker_join(&comm_config, &config->net, config->net.timeout_s, &comm));
+    if (refused != TRI_OK) {
+        tri_comm_abort(comm, refused, message);
+        return tri_worker_leave(comm, tri_fail_copy(refused, message));
+    }
     tri_group *world = tri_comm_world(comm);
     tri_job_setup setup = {.config = words->config_path,
                            .overrides = words->overrides,
@@ -118,7 +134,6 @@ static tri_status train_rank(const tri_train_words *words, const tri_config *con
         tri_log(TRI_LOG_INFO, "%d ranks, run folder %s", tri_group_count(world), words->folder);
     if (status == TRI_OK)
         status = tri_job_run(job);
-    char message[TRI_ERROR_NBYTES];
     snprintf(message, sizeof(message), "%s", tri_last_error());
     tri_job_close(job);
     return tri_worker_leave(comm, status == TRI_OK ? TRI_OK : tri_fail_copy(status, message));

@@ -12,7 +12,7 @@
 /* Flags as they were given (NULL: not), and what they and the other words say together. */
 typedef struct tri_train_words {
     const char *ranks, *servers, *restarts, *elastic, *spares, *wait_s, *alone_s, *grace_s, *attach, *store, *listen,
-        *join, *hosts, *metrics, *page, *trace, *out, *resume, *keep_on, *dry_run;
+        *join, *hosts, *metrics, *page, *trace, *out, *resume, *keep_on, *overwrite, *dry_run;
     const char *config_path;
     const char *const *overrides;
     char folder[1200]; /* of the run; "": not known yet */
@@ -56,10 +56,13 @@ int tri_train_evaluate(const tri_train_words *words);
 
 /* By torchrun, mpirun, srun or a launcher of ours. */
 bool tri_train_is_started(void);
+/* folder.c: makes the run folder, which belongs to this process and those that it starts until all have ended. Refuses
+ * (TRI_ECONFIG) where another run writes there, or where an earlier run is stored that this one does not continue;
+ * --overwrite moves that one aside. journal: of the launcher, or NULL. */
+tri_status tri_train_folder_begin(const tri_train_words *words, const char *journal);
+/* The same of an earlier run alone, for a rank of a job that others have started. */
+tri_status tri_train_folder_check(const tri_train_words *words);
 /* Launchers on other hosts may have the same run folder. */
-/* The run folder is this process's, and that of those it starts, until all have ended. TRI_ECONFIG: another run writes
- * there. */
-tri_status tri_train_hold(const char *folder);
 void tri_train_journal_path(const char *folder, bool joins, char path[1300]);
 /* --page. */
 tri_status tri_train_page_serve(const tri_train_words *words, const tri_monitor_config *monitor, tri_page_server **out);

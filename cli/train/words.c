@@ -59,6 +59,9 @@ tri_status tri_train_words_read(tri_train_words *words, int count, char **argv)
     if (words->keep_on && (words->resume || !words->out))
         return tri_fail(TRI_ECONFIG, "--continue wants %s",
                         words->resume ? "no --resume beside it" : "--out FOLDER, the run's");
+    if (words->overwrite && (words->keep_on || !words->out))
+        return tri_fail(TRI_ECONFIG, "--overwrite %s",
+                        words->keep_on ? "cannot be combined with --continue" : "requires --out FOLDER");
     if (words->keep_on)
         words->resume = words->out;
     if (words->resume && !words->config_path) {

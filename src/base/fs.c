@@ -23,6 +23,7 @@
 #include "base/chaos.h"
 #include "base/containers.h"
 #include "base/map_guard.h"
+#include "base/path.h"
 #include "base/sim_process.h"
 
 static const char *reason(int error, char *buffer, size_t nbytes)
@@ -340,6 +341,7 @@ bool tri_fs_is_terminal(int fd)
 
 tri_status tri_fs_make_folder(const char *path)
 {
+    TRI_TRY(tri_path_check(path));
     char *part = tri_strdup(path);
     if (!part)
         return TRI_ENOMEM;

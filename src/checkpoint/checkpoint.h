@@ -123,10 +123,16 @@ int64_t tri_checkpoint_path_step(const char *path);
 /* The step of the last one of a folder by its name, whole or not; -1: there is none. */
 int64_t tri_checkpoint_last_step(const char *folder);
 /* The newest whole checkpoint of a folder: its path (tri_free). TRI_ENOTFOUND when there is none. Damaged ones are
- * passed over and named in `skipped` (may be NULL). */
+ * passed over and named in `skipped` (may be NULL); one that cannot be read now (TRI_EIO, TRI_ENOMEM), or that another
+ * version wrote (TRI_EUNSUPPORTED), is an error: it may be whole. */
 tri_status tri_checkpoint_newest(const char *folder, char **path, tri_string *skipped);
 /* Of several folders, some of which may not be there. */
 tri_status tri_checkpoint_newest_of(const char *const *folders, int count, char **path, tri_string *skipped);
+/* Whether what tri_checkpoint_verify() says is that files are damaged or missing. */
+static inline bool tri_checkpoint_is_damage(tri_status status)
+{
+    return status == TRI_EFORMAT || status == TRI_ENOTFOUND;
+}
 /* Whether a checkpoint is whole: manifest, lengths and checksums of the files, their headers, and the step in its name.
  * Fails with the first thing that is wrong. */
 tri_status tri_checkpoint_verify(const char *path);

@@ -121,8 +121,8 @@ static tri_status try_entry(const found_entry *found, char **path, tri_string *s
         return TRI_OK;
     }
     tri_free(candidate);
-    if (status == TRI_ENOMEM)
-        return status;
+    if (!tri_checkpoint_is_damage(status))
+        return tri_fail_context(status, "a checkpoint cannot be read now, and may be whole");
     if (skipped != NULL)
         return tri_string_appendf(skipped, "%s%s (%s)", skipped->nbytes > 0 ? "; " : "", found->entry.name,
                                   tri_last_error());

@@ -22,7 +22,7 @@ typedef struct examination {
 /* The last error is what is wrong: the status that ends the examination, or TRI_OK. */
 static tri_status wrong(examination *exam, tri_status status)
 {
-    if (exam->tell == NULL || status == TRI_ENOMEM)
+    if (exam->tell == NULL || !tri_checkpoint_is_damage(status))
         return status;
     if (exam->damages++ == 0)
         strncpy(exam->first, tri_last_error(), sizeof(exam->first) - 1);

@@ -3,7 +3,6 @@
  * owner.c: the checkpoints of a folder are of one run. What an earlier one has left where a run begins is set aside, so
  * that no step of it is taken for one of this run; a place that is another run's is refused.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +10,11 @@
 
 #include "base/fs.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
+#include "base/path.h"
+#include "checkpoint/manifest.h"
 
 #define MARK        ".run" /* in a further place: the run whose it is, by its path */
 #define MARK_NBYTES 4096
-#define ASIDE_MAX   100000
 
 /* The path that a mark has, or would have (tri_free); NULL: none. */
 static char *real_path(const char *run_folder)
@@ -66,32 +65,22 @@ tri_status tri_checkpoint_own(const char *folder, const char *run_folder)
     return status;
 }
 
-/* Renames it to the first name of folder.1, .2 .. that is free. */
-static tri_status move_aside(const char *folder, int64_t newest)
-{
-    for (int i = 1; i < ASIDE_MAX; i++) {
-        char *to = tri_format("%s.%d", folder, i);
-        if (!to)
-            return TRI_ENOMEM;
-        bool taken = tri_fs_exists(to), moved = !taken && rename(folder, to) == 0;
-        int why = errno;
-        if (moved)
-            tri_log(TRI_LOG_WARN,
-                    "%s has checkpoints of an earlier run, up to step %" PRId64 ", and this one begins anew: they are "
-                    "in %s now (--resume would have gone on from them)",
-                    folder, newest, to);
-        tri_free(to);
-        if (moved)
-            return TRI_OK;
-        if (!taken)
-            return tri_fail(TRI_EIO, "%s has checkpoints of an earlier run, which cannot be moved aside: %s", folder,
-                            strerror(why));
-    }
-    return tri_fail(TRI_EIO, "%s: has been moved aside too often: remove some of %s.1, ...", folder, folder);
-}
-
 tri_status tri_checkpoint_set_aside(const char *folder)
 {
-    int64_t newest = tri_checkpoint_last_step(folder);
-    return newest < 0 ? TRI_OK : move_aside(folder, newest);
+    char *to = NULL;
+    tri_vector list;
+    tri_status status = tri_checkpoint_list(folder, &list);
+    if (status != TRI_OK)
+        return status == TRI_ENOTFOUND ? TRI_OK : status;
+    int64_t newest = list.count > 0 ? ((tri_checkpoint_entry *)tri_vector_at(&list, 0))->step : -1;
+    tri_checkpoint_list_free(&list);
+    if (newest < 0)
+        return TRI_OK;
+    TRI_TRY_IN(tri_path_set_aside(folder, &to), "checkpoints of an earlier run cannot be moved aside");
+    tri_log(TRI_LOG_WARN,
+            "%s has checkpoints of an earlier run, up to step %" PRId64 ", and this one begins anew: they are in %s "
+            "now (--resume would have gone on from them)",
+            folder, newest, to);
+    tri_free(to);
+    return TRI_OK;
 }

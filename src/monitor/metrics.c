@@ -209,6 +209,20 @@ void tri_metrics_yield(tri_metrics *metrics)
     metrics->leads = false;
 }
 
+tri_status tri_metrics_has_steps(const char *path, bool *has)
+{
+    enum { FIRST_LINES_NBYTES = 256 << 10 }; /* events may come before the first step */
+    static const char step[] = "\"epoch\":";
+    char *text = tri_alloc(FIRST_LINES_NBYTES);
+    size_t nbytes = 0;
+    if (!text)
+        return TRI_ENOMEM;
+    tri_status status = tri_fs_read_part(path, 0, text, FIRST_LINES_NBYTES, &nbytes);
+    *has = status == TRI_OK && memmem(text, nbytes, step, sizeof(step) - 1);
+    tri_free(text);
+    return status == TRI_ENOTFOUND ? TRI_OK : status;
+}
+
 tri_status tri_metrics_open(const char *path, int64_t first_step, tri_metrics **out)
 {
     TRI_TRY(tri_metrics_follow(path, out));

@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "generate/source.h"
 #include "interop/pretrained.h"
 #include "train/config.h"
@@ -63,6 +64,8 @@ tri_status tri_config_model_split(tri_config *config)
     if (from && (from->kind != TRI_YAML_SCALAR || !from->text[0]))
         return tri_fail(TRI_ECONFIG, "model.from: want a folder or a safetensors file");
     config->from = from ? from->text : NULL;
+    if (config->from)
+        TRI_TRY_IN(tri_path_check(config->from), "model.from");
     TRI_TRY(patterns_read(config, "freeze", &config->freeze));
     TRI_TRY(patterns_read(config, "reinit", &config->reinit));
     if (config->reinit.count > 0 && !config->from)

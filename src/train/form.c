@@ -9,6 +9,7 @@
 #include "base/events.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/rng.h"
 #include "generate/source.h"
 #include "interop/convert.h"
@@ -300,6 +301,25 @@ static tri_status place_open(const tri_job *job, const char *folder, bool furthe
     return further ? tri_checkpoint_own(folder, job->run_folder) : TRI_OK;
 }
 
+/* Of an earlier run that made steps: what this one writes anew. Its checkpoints have a call of their own. */
+static tri_status files_set_aside(const char *run_folder)
+{
+    static const char *const names[] = {"metrics.jsonl", "config.yaml", "ledger"};
+    char path[1200], *to;
+    bool has;
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", run_folder);
+    TRI_TRY(tri_metrics_has_steps(path, &has));
+    for (size_t i = 0; has && i < TRI_COUNT_OF(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", run_folder, names[i]);
+        if (!tri_fs_exists(path))
+            continue;
+        TRI_TRY(tri_path_set_aside(path, &to));
+        tri_log(TRI_LOG_WARN, "%s is of an earlier run, and this one begins anew: it is %s now", path, to);
+        tri_free(to);
+    }
+    return TRI_OK;
+}
+
 /* A further place that cannot be written now is told of here and at every save. */
 static tri_status places_open(const tri_job *job)
 {
@@ -318,6 +338,8 @@ static tri_status places_open(const tri_job *job)
         char best[1200];
         snprintf(best, sizeof(best), "%s/best", job->run_folder);
         status = tri_checkpoint_set_aside(best);
+        if (status == TRI_OK)
+            status = files_set_aside(job->run_folder);
     }
     return status;
 }

@@ -201,23 +201,14 @@ tri_status tri_job_is_behind(tri_job *job, int64_t generation, int64_t step, boo
     return TRI_OK;
 }
 
-/* Is there one? The same on all ranks. */
-static tri_status checkpoint_find(tri_job *job, int64_t *found)
-{
-    char *path = job->rank == 0 ? checkpoint_newest(job) : NULL;
-    *found = path != NULL;
-    tri_free(path);
-    return tri_broadcast(job->group, found, 1, TRI_I64, 0, NULL);
-}
-
 tri_status tri_job_state_begin(tri_job *job, int64_t generation, bool *found)
 {
     const char *from = job->elastic.resume;
-    int64_t own = 0;
+    bool own = false;
     job->elastic.touched = true;
     TRI_TRY(tri_job_rest_take(job, &job->elastic.begin, false)); /* it may have had a part of a state, or all of one */
-    if (generation > 1)
-        TRI_TRY(checkpoint_find(job, &own));
+    if (generation > 1 && job->run_folder)
+        TRI_TRY(tri_job_can_resume(job, job->run_folder, &own));
     if (own)
         from = job->run_folder;
     *found = from != NULL;

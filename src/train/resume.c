@@ -247,14 +247,18 @@ static tri_status copy_find(tri_job *job, const char *run_folder, int64_t *copie
     }
     TRI_TRY(tri_checkpoint_folders_find(&job->config.checkpoint, run_folder, &folders));
     const int places = *copied > 0 ? folders.count : 0;
-    for (int i = 0; i < places && !*path; i++) {
+    tri_status status = TRI_OK;
+    for (int i = 0; i < places && !*path && status == TRI_OK; i++) {
         *path = tri_format("%s/step-%08" PRId64, folders.items[i], *copied);
-        if (*path && tri_checkpoint_verify(*path) != TRI_OK) {
+        status = *path ? tri_checkpoint_verify(*path) : TRI_ENOMEM;
+        if (*path && status != TRI_OK) {
             tri_free(*path);
             *path = NULL;
         }
+        status = tri_checkpoint_is_damage(status) ? TRI_OK : status;
     }
     tri_checkpoint_folders_fini(&folders);
+    TRI_TRY(status);
     if (*copied > 0 && !*path) {
         tri_log(TRI_LOG_WARN,
                 "a rollback before step %" PRId64 " would go back to the weights before step %" PRId64

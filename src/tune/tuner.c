@@ -291,10 +291,12 @@ static tri_status process_start(tri_tuner *tuner, tri_tuner_slot *slot, const ch
     const bool own = (int64_t)tuner->slot_count * cores <= tuner->cpu_count;
     snprintf(path, sizeof(path), "%s/checkpoints", run);
     tri_string skipped = {0};
-    const bool goes_on = tri_checkpoint_newest(path, &checkpoint, &skipped) == TRI_OK && checkpoint;
+    tri_status status = tri_checkpoint_newest(path, &checkpoint, &skipped);
+    const bool goes_on = status == TRI_OK;
     tri_string_fini(&skipped);
     tri_free(checkpoint);
-    tri_status status = goes_on ? TRI_OK : tri_fs_remove(run);
+    if (status == TRI_ENOTFOUND)
+        status = tri_fs_remove(run);
     if (status == TRI_OK)
         status = words_make(tuner, slot->trial, run, goes_on, &arena, words);
     snprintf(path, sizeof(path), "%s/log/trial-%04d.log", tuner->folder, slot->trial->number);

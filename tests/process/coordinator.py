@@ -191,7 +191,7 @@ class Coordinator(Elastic):
         left = workers_in(self.path)
         self.kill_launcher(first)
         (self.path / "run" / "launcher.journal").unlink()  # as after a restart of the launcher's machine
-        second = self.start("run", *words)
+        second = self.start("run", *words, "--overwrite")
         self.assertTrue(second.wait_for("is of an earlier job in run/log", 2), second.text())
         second.wait_for_steps()
         self.assertTrue(second.wait_for("3 ranks"), second.text())

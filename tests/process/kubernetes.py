@@ -215,7 +215,7 @@ class Kubernetes(unittest.TestCase):
     def alone(self, *words):
         if words in Kubernetes.hashes:
             return Kubernetes.hashes[words]
-        done = subprocess.run([TRIREME, "train", "run.yaml", "--out", "alone", *words], cwd=self.path, capture_output=True,
+        done = subprocess.run([TRIREME, "train", "run.yaml", "--out", "alone", "--overwrite", *words], cwd=self.path, capture_output=True,
                               text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
         Kubernetes.hashes[words] = re.findall(r"weights: xxh3 (\w+)", done.stdout)[-1]
         return Kubernetes.hashes[words]

@@ -193,7 +193,7 @@ class Slurm(unittest.TestCase):
         return found[-1]
 
     def alone(self, *words):
-        done = subprocess.run([TRIREME, "train", "run.yaml", "--out", "alone", *words], cwd=self.path, capture_output=True,
+        done = subprocess.run([TRIREME, "train", "run.yaml", "--out", "alone", "--overwrite", *words], cwd=self.path, capture_output=True,
                               text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
         return self.hash_of(done.stdout + done.stderr)
 

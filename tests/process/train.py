@@ -396,7 +396,7 @@ class Train(unittest.TestCase):
         self.assertIn(f"error: {run}: a run writes here, begun by process {first.pid} on ", err)
         self.assertIsNone(first.poll())
         first.kill()
-        self.train("-n", "2", "--out", run)
+        self.train("-n", "2", "--out", run, "--overwrite")
         first.communicate(timeout=30)
 
     def test_a_full_disk_is_one_line_and_the_last_checkpoint_survives(self):
@@ -595,12 +595,61 @@ class Train(unittest.TestCase):
         best = lambda: json.loads((run / "best/best.json").read_text())
         self.train("--out", str(run), "checkpoint.keep_best=true")
         first = best()
-        self.train("--out", str(run), "optim.lr=0.00001", "train.epochs=1")
+        self.train("--out", str(run), "--overwrite", "optim.lr=0.00001", "train.epochs=1")
         self.assertFalse((run / "best").exists())
         self.train("--resume", str(run), "optim.lr=0.00001", "train.epochs=2", "checkpoint.keep_best=true")
         self.assertGreater(best()["test_loss"], first["test_loss"])
-        aside = [path for path in run.glob("*/best.json") if path.parent.name != "best"]
-        self.assertEqual([json.loads(path.read_text()) for path in aside], [first])
+        self.assertEqual(json.loads((run.parent / "kept.1/best/best.json").read_text()), first)
+
+    def test_an_earlier_run_is_not_overwritten(self):
+        run = pathlib.Path(self.folder.name) / "run"
+        self.train("--out", str(run))
+        files = {name: (run / name).read_bytes() for name in ("metrics.jsonl", "config.yaml")}
+        for words in ((), ("-n", "2"), ("-n", "2", "--elastic", "1:2"), ("-n", "1", "--servers", "1", "parallel.sync=ps")):
+            _, err = self.train("--out", str(run), "train.epochs=1", *words, code=2)
+            self.assertEqual(len(self.error_lines(err)), 1, err)
+            self.assertIn(f"error: --out {run}: an earlier run is stored there (its newest checkpoint is of step 34)", err)
+            self.assertRegex(err, "hint: --resume .*--overwrite")
+        self.train("--out", str(run), "--continue", "--overwrite", code=2)
+        self.train("--resume", str(run), "train.steps=20", "--out", f"{run}/", code=2)  # it is over already
+        self.assertEqual({name: (run / name).read_bytes() for name in files}, files)
+        for number, words in ((1, ()), (2, ("-n", "2")), (3, ("-n", "2", "--elastic", "1:2"))):
+            self.train("--out", str(run), "--overwrite", "train.epochs=1", *words)
+            self.assertEqual(sorted(path.name for path in run.glob("*.1")), [])
+            self.assertTrue((run.parent / f"run.{number}/checkpoints").is_dir())
+        self.assertEqual({name: (run.parent / "run.1" / name).read_bytes() for name in files}, files)
+        self.train("--resume", f"{run}.1", "--out", str(run), code=2)
+        self.train("--out", str(run), "--continue", "train.epochs=2")  # as a job that is started again
+
+    def test_a_run_that_made_no_step_is_in_nobodys_way(self):
+        run = pathlib.Path(self.folder.name) / "run"
+        run.mkdir()
+        (run / "config.yaml").write_text(CONFIG)
+        (run / "metrics.jsonl").write_text('{"step":0,"event":"run","text":"trireme 0.1.0","trace_id":"1"}\n')
+        self.train("--out", str(run), "train.epochs=1")
+        self.assertEqual(sorted(path.name for path in run.parent.glob("run*")), ["run", "run.yaml"])
+
+    def test_a_checkpoint_that_cannot_be_read_now_stops_a_run_and_stays(self):
+        """A link to itself fails with ELOOP, for root too, as a disk or a mount does with EIO or ESTALE."""
+        run = pathlib.Path(self.folder.name) / "run"
+        whole = self.weights("-n", "2")
+        for words in ((), ("-n", "2"), ("-n", "2", "--elastic", "1:2")):
+            self.train("--out", str(run), "train.steps=20", "--overwrite")
+            step = next((run / "checkpoints").glob("step-*"))
+            for file in sorted(step.iterdir()):
+                kept = file.rename(file.with_suffix(".kept"))
+                file.symlink_to(file)
+                for way in (("--continue", "--out", str(run)), ("--resume", str(run))):
+                    _, err = self.train(*way, *words, code=1)
+                    self.assertIn("cannot be read now", err)
+                    self.assertIn(f"{step.name}/{file.name}", err)
+                done = subprocess.run([TRIREME, "ckpt", "verify", str(run)], capture_output=True, text=True)
+                self.assertEqual((done.returncode, "damaged" in done.stdout + done.stderr), (1, False), done.stderr)
+                done = subprocess.run([TRIREME, "ckpt", "prune", str(run), "--keep", "1"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                kept.rename(file)
+            self.assertEqual([path.name for path in run.glob("checkpoints*")], ["checkpoints"])
+            self.assertEqual(self.weights("--continue", "--out", str(run), *words), whole)
 
     def test_a_data_file_cut_short_while_it_is_read_is_named(self):
         data = pathlib.Path(self.folder.name, "npy")

@@ -310,6 +310,8 @@ static void what_an_earlier_run_left_is_set_aside(void **state)
     assert_names(RUN_FOLDER "/checkpoints.1", "step-00000004 step-00000005 ");
     assert_names(FAR_FOLDER "/a/" RUN_FOLDER, "step-00000003 ");
     assert_names(FAR_FOLDER "/a/" RUN_FOLDER ".1", "step-00000003 step-00000005 ");
+    assert_true(tri_fs_exists(RUN_FOLDER "/metrics.jsonl.1"));
+    assert_true(tri_fs_exists(RUN_FOLDER "/config.yaml.1"));
     test.resume = RUN_FOLDER;
     overrides[0] = "train.steps=4";
     assert_int_equal(train_threads(&test).step, 4);

@@ -208,6 +208,43 @@ static void a_file_of_another_checkpoint_or_in_anothers_place_is_refused(void **
     assert_int_equal(tri_checkpoint_verify(path_of(2, "")), TRI_OK);
 }
 
+static void told_of_none(void *arg, const char *what)
+{
+    (void)arg;
+    fail_msg("told as damage: %s", what);
+}
+
+/* A file that no process can open now, whoever runs the test: a link to itself is no damage to what it stands for. */
+static void what_cannot_be_read_now_is_neither_damaged_nor_passed_over(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"manifest.json", "model.safetensors", "optimizer.safetensors"};
+    tri_string skipped = {0};
+    for (size_t i = 0; i < TRI_COUNT_OF(names); i++) {
+        char *path = NULL, *kept = tri_format("%s.kept", path_of(2, names[i]));
+        assert_int_equal(rename(path_of(2, names[i]), kept), 0);
+        assert_int_equal(symlink(path_of(2, names[i]), path_of(2, names[i])), 0);
+        assert_int_equal(tri_checkpoint_newest(folder, &path, &skipped), TRI_EIO);
+        assert_null(path);
+        assert_non_null(strstr(tri_last_error(), names[i]));
+        assert_int_equal(tri_checkpoint_examine(path_of(2, ""), told_of_none, NULL), TRI_EIO);
+        assert_int_equal(rename(kept, path_of(2, names[i])), 0);
+        tri_free(kept);
+        assert_int_equal(tri_checkpoint_newest(folder, &path, &skipped), TRI_OK);
+        assert_int_equal(tri_checkpoint_path_step(path), 2);
+        tri_free(path);
+    }
+    assert_int_equal(skipped.nbytes, 0);
+    char *manifest = path_of(2, "manifest.json"), *kept = tri_format("%s.kept", manifest), *path = NULL;
+    assert_int_equal(rename(manifest, kept), 0); /* that is damage */
+    assert_int_equal(tri_checkpoint_newest(folder, &path, &skipped), TRI_OK);
+    assert_int_equal(tri_checkpoint_path_step(path), 1);
+    assert_int_equal(rename(kept, manifest), 0);
+    tri_free(path);
+    tri_free(kept);
+    tri_string_fini(&skipped);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +252,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_bit_of_the_payload_counts_and_its_place_is_named),
         cmocka_unit_test(a_file_of_any_other_length_is_refused),
         cmocka_unit_test(a_file_of_another_checkpoint_or_in_anothers_place_is_refused),
+        cmocka_unit_test(what_cannot_be_read_now_is_neither_damaged_nor_passed_over),
     };
     bool tells = argc > 1 && strcmp(argv[1], "--figures") == 0;
     random_bits = tells ? 100000 : random_bits;

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * path.c: paths are of local or mounted file systems; what stands in the way of another file gets a free name.
+ */
+#include "base/path.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/containers.h"
+#include "base/fs.h"
+
+#define ASIDE_LIMIT 100000
+
+tri_status tri_path_check(const char *path)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.";
+    size_t nbytes = strspn(path, letters);
+    if (nbytes == 0 || strncmp(path + nbytes, "://", 3) != 0)
+        return TRI_OK;
+    return tri_fail(TRI_ECONFIG, "%.400s: want a local path, got the URL scheme %.*s://", path, (int)nbytes, path);
+}
+
+tri_status tri_path_set_aside(const char *path, char **to)
+{
+    size_t nbytes = strlen(path);
+    while (nbytes > 1 && path[nbytes - 1] == '/')
+        nbytes--;
+    for (int i = 1; i < ASIDE_LIMIT; i++) {
+        struct stat info;
+        *to = tri_format("%.*s.%d", (int)nbytes, path, i);
+        if (!*to)
+            return TRI_ENOMEM;
+        if (lstat(*to, &info) != 0) {
+            tri_status status = tri_fs_rename(path, *to);
+            if (status != TRI_OK)
+                tri_free(*to);
+            return status;
+        }
+        tri_free(*to);
+    }
+    return tri_fail(TRI_EIO, "%s: was moved aside too often: remove some of %s.1, ...", path, path);
+}

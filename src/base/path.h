@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * path.h: what a path may be, and names that are free.
+ */
+#ifndef TRI_BASE_PATH_H
+#define TRI_BASE_PATH_H
+
+#include "base/status.h"
+
+/* TRI_ECONFIG: the path begins with the scheme of a URL, such as s3://, and would become a folder of that name. */
+tri_status tri_path_check(const char *path);
+/* Renames it to the first of path.1, path.2, ... that is free: *to (tri_free). */
+tri_status tri_path_set_aside(const char *path, char **to);
+
+#endif
