@@ -12,12 +12,21 @@
 #include "checkpoint/safetensors.h"
 
 #define TRI_CHECKPOINT_OPTIONS(X)                                                                                      \
-    X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps, 0 = only at the end")                          \
-    X(REAL, every_s, "0", 0, 1e9, NULL, "save each this many seconds, 0 = not by time")                                \
-    X(INT, keep, "3", 1, 1e6, NULL, "newest checkpoints that are kept")                                                \
+    X(INT, every_steps, "0", 0, 1e15, NULL, "save each this many steps, 0 = not by steps")                             \
+    X(INT, every_epochs, "1", 0, 1e9, NULL,                                                                            \
+      "save at the end of each this many epochs, where training since the last save took 20 times as long as that "    \
+      "save; 0 = not by epochs; without a value: 0 where every_steps or every_s is given")                             \
+    X(REAL, every_s, "600", 0, 1e9, NULL,                                                                              \
+      "save each this many seconds, 0 = not by time; without a value: 0 where every_steps or every_epochs is given")   \
+    X(INT, keep, "2", 1, 1e6, NULL, "newest checkpoints that are kept")                                                \
+    X(NAME, other_data, "stop", 0, 0, "stop|continue",                                                                 \
+      "the checkpoint that is resumed was made on other training data: stop, or continue, marked as not "              \
+      "reproducible")                                                                                                  \
     X(INT, keep_every, "0", 0, 1e15, NULL, "those of steps that this divides are kept too, 0 = none")                  \
     X(BOOL, keep_best, "false", 0, 0, NULL, "keep the one with the least test loss too, in RUN/best")                  \
-    X(BOOL, async, "true", 0, 0, NULL, "training goes on while a copy of the state is written, which takes memory")    \
+    X(BOOL, async, "true", 0, 0, NULL,                                                                                 \
+      "training goes on while a copy of the state is written, which takes memory; "                                    \
+      "without a value: false where no every_... is given")                                                            \
     X(LIST, levels, "[]", 0, 0, NULL,                                                                                  \
       "further places, such as [{to: /local, every_s: 300, keep: 2}, {to: /remote, every_s: 3600}]")
 typedef struct tri_checkpoint_config {
@@ -38,6 +47,7 @@ typedef struct tri_checkpoint_level {
 #define TRI_CHECKPOINT_MAX_LEVELS 8
 typedef struct tri_checkpoint_levels {
     tri_checkpoint_level items[TRI_CHECKPOINT_MAX_LEVELS]; /* the first is the run's own folder; its `to` is empty */
+    int64_t every_epochs;                                  /* of the first */
     int count;
 } tri_checkpoint_levels;
 /* What the options say, those of the list behind the run's own. */
@@ -91,6 +101,9 @@ typedef struct tri_checkpoint_manifest {
     int64_t loss_scale_good, loss_scale_lost; /* steps since it changed; skipped in a row */
     double guard_loss;                        /* mean of the latest losses, */
     int64_t guard_steps, guard_acts;          /* of so many steps; times that guards have acted; all 0: no guards */
+    int64_t data_count;                       /* samples of the training set; 0: not known */
+    uint64_t data_digest;                     /* of its content, */
+    char data_shape[96];                      /* and its shapes, as whoever made them says */
     bool has_pushes;                          /* it mixes steps (ps.consistency ssp, async): */
     int64_t pushes_least, pushes_most;        /* all pushes of so many steps are in it; some of so many */
 } tri_checkpoint_manifest;

@@ -77,7 +77,7 @@ tri_status tri_checkpoint_levels_read(const tri_checkpoint_config *config, tri_c
 {
     tri_arena arena = {0};
     tri_yaml *list = NULL;
-    *levels = (tri_checkpoint_levels){.count = 1};
+    *levels = (tri_checkpoint_levels){.count = 1, .every_epochs = config->every_epochs};
     levels->items[0] = (tri_checkpoint_level){.every_steps = config->every_steps,
                                               .every_s = config->every_s,
                                               .keep = config->keep,
@@ -187,5 +187,5 @@ bool tri_checkpoint_levels_repeat(const tri_checkpoint_levels *levels)
     for (int i = 0; i < levels->count; i++)
         if (levels->items[i].every_steps > 0 || levels->items[i].every_s > 0)
             return true;
-    return false;
+    return levels->every_epochs > 0;
 }

@@ -71,6 +71,12 @@ tri_status tri_manifest_print(const tri_manifest *manifest, tri_string *out)
         tri_json_int(&json, "guard_steps", manifest->run.guard_steps);
         tri_json_int(&json, "guard_acts", manifest->run.guard_acts);
     }
+    if (manifest->run.data_count > 0) {
+        tri_json_int(&json, "data_samples", manifest->run.data_count);
+        tri_json_text(&json, "data_shape", manifest->run.data_shape);
+        hash_print(manifest->run.data_digest, text);
+        tri_json_text(&json, "data", text);
+    }
     if (manifest->run.has_pushes) {
         tri_json_int(&json, "pushes_least", manifest->run.pushes_least);
         tri_json_int(&json, "pushes_most", manifest->run.pushes_most);
@@ -177,6 +183,18 @@ static tri_status read_guard(const json_t *object, const char *origin, tri_check
     return TRI_OK;
 }
 
+static tri_status read_data(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
+{
+    const char *shape = text_of(object, "data_shape");
+    if (json_object_get(object, "data_samples") == NULL)
+        return TRI_OK;
+    if (!read_int(object, "data_samples", &run->data_count) || shape == NULL ||
+        strlen(shape) >= sizeof(run->data_shape) || !read_hash(text_of(object, "data"), &run->data_digest))
+        return tri_fail(TRI_EFORMAT, "%s: want data_samples, data_shape and data, a hash", origin);
+    strcpy(run->data_shape, shape);
+    return TRI_OK;
+}
+
 static tri_status read_pushes(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
 {
     run->has_pushes = json_object_get(object, "pushes_least") != NULL;
@@ -204,6 +222,7 @@ static tri_status read_fields(const json_t *object, const char *origin, tri_mani
     strcpy(manifest->run.bits, bits);
     TRI_TRY(read_loss_scale(object, origin, &manifest->run));
     TRI_TRY(read_guard(object, origin, &manifest->run));
+    TRI_TRY(read_data(object, origin, &manifest->run));
     TRI_TRY(read_pushes(object, origin, &manifest->run));
     return read_files(json_object_get(object, "files"), origin, manifest);
 }

@@ -69,6 +69,8 @@ tri_status tri_checkpoint_set_aside(const char *folder)
 {
     char *to = NULL;
     tri_vector list;
+    if (tri_fs_exists(folder) && !tri_fs_is_folder(folder))
+        return TRI_OK; /* each save will tell */
     tri_status status = tri_checkpoint_list(folder, &list);
     if (status != TRI_OK)
         return status == TRI_ENOTFOUND ? TRI_OK : status;

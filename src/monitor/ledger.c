@@ -10,6 +10,7 @@
 #include "base/containers.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/runtime.h"
 
 #define MAGIC         UINT64_C(0x3152474c49525431) /* "1TRILGR1" */
@@ -26,7 +27,7 @@
 #define MOST_BATCH    UINT64_C(1000000000)
 #define MOST_SHARDS   UINT64_C(65536)
 
-enum { WORD_MAGIC, WORD_FIRST, WORD_SEED, WORD_COUNT, WORD_BATCH, WORD_SHARDS, WORD_SHUFFLE };
+enum { WORD_MAGIC, WORD_FIRST, WORD_SEED, WORD_COUNT, WORD_BATCH, WORD_SHARDS, WORD_SHUFFLE, WORD_DATA };
 
 struct tri_ledger {
     char *path;
@@ -74,7 +75,8 @@ static void head_make(const tri_ledger_plan *plan, int64_t first, char head[HEAD
                                         [WORD_COUNT] = (uint64_t)plan->count,
                                         [WORD_BATCH] = (uint64_t)plan->batch,
                                         [WORD_SHARDS] = (uint64_t)plan->shards,
-                                        [WORD_SHUFFLE] = plan->shuffle};
+                                        [WORD_SHUFFLE] = plan->shuffle,
+                                        [WORD_DATA] = plan->data};
     for (int i = 0; i < HEAD_WORDS; i++)
         word_write(head + 8 * i, words[i]);
 }
@@ -159,6 +161,27 @@ static bool file_look(const tri_ledger *ledger, const tri_ledger_plan *plan, int
     return same;
 }
 
+/* The steps before ledger->first, of another order of samples or other data, stay in a file of their own. */
+static tri_status part_keep(const tri_ledger *ledger)
+{
+    tri_ledger_view view;
+    char *to;
+    if (ledger->first == 0 || !tri_fs_exists(ledger->path) || tri_ledger_load(ledger->path, &view) != TRI_OK)
+        return TRI_OK;
+    const int64_t first = view.first, end = view.end;
+    tri_ledger_view_fini(&view);
+    if (first >= ledger->first || first >= end)
+        return TRI_OK;
+    if (end > ledger->first)
+        TRI_TRY(tri_fs_cut(ledger->path, HEAD_NBYTES + 8 * (uint64_t)(ledger->first - first)));
+    TRI_TRY(tri_path_set_aside(ledger->path, &to));
+    tri_log(TRI_LOG_INFO,
+            "the ledger of steps %" PRId64 " to %" PRId64 " is in %s: the later ones use samples by another plan",
+            first, (end < ledger->first ? end : ledger->first) - 1, to);
+    tri_free(to);
+    return TRI_OK;
+}
+
 tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int64_t first_step)
 {
     int64_t end;
@@ -171,6 +194,8 @@ tri_status tri_ledger_lead(tri_ledger *ledger, const tri_ledger_plan *plan, int6
         bool known = ledger->from < ledger->end && ledger->end == first_step;
         ledger->first = known ? ledger->from : first_step;
         ledger->plan = *plan;
+        if (part_keep(ledger) != TRI_OK)
+            tri_log(TRI_LOG_WARN, "%s; the ledger begins anew", tri_last_error());
         ledger->headless = true;
         end = ledger->first;
     } else if (end > first_step) {

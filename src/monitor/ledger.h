@@ -17,6 +17,7 @@
 typedef struct tri_ledger_plan {
     int64_t seed, count, batch, shards;
     bool shuffle;
+    uint64_t data; /* digest of the training set; 0: not known */
 } tri_ledger_plan;
 
 typedef struct tri_ledger tri_ledger;

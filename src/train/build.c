@@ -203,6 +203,12 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
 {
     char why[TRI_SYNC_BITS_NBYTES];
     TRI_TRY(tri_config_load(setup->config, setup->config_text, setup->overrides, &job->config));
+    if (setup->resume && !setup->model && !job->config.model && !job->config.from)
+        return tri_fail(
+            TRI_ECONFIG,
+            "%s: the program that began this run built its model in C, so config.yaml does not have it: want "
+            "that program to evaluate, ask or resume the run",
+            setup->resume);
     TRI_TRY(tri_job_roles_open(job));
     TRI_TRY(tri_config_check(&job->config, job->world));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));
@@ -245,6 +251,14 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
     return TRI_OK;
 }
 
+/* What is read for it is not read again by the loader. */
+static tri_status identify(tri_job *job, tri_dataset *dataset)
+{
+    tri_dataset_keep(dataset, TRI_JOB_KEPT_NBYTES);
+    TRI_TRY_IN(tri_dataset_identify(dataset, TRI_JOB_KEPT_NBYTES, &job->data), "while reading the training data");
+    return TRI_OK;
+}
+
 tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
 {
     TRI_TRY(tri_job_configure(job, setup));
@@ -253,6 +267,8 @@ tri_status tri_job_build(tri_job *job, const tri_job_setup *setup)
     tri_status status = tri_job_open_train_data(job, setup, &dataset);
     if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job))
         tri_config_idle_tell(&job->config, dataset->ops->name, setup->overrides);
+    if (status == TRI_OK && job->rank == 0 && !tri_job_follows(job) && (setup->run_folder || setup->resume))
+        status = identify(job, dataset);
     if (status == TRI_OK)
         status = tri_job_build_model(job, setup->model, &dataset->info);
     if (status == TRI_OK)

@@ -259,6 +259,26 @@ static void batch_auto_take(tri_config *config)
         batch->text = tri_options_find(&tri_train_options, "batch")->fallback;
 }
 
+static bool is_given(const tri_config *config, const char *key)
+{
+    int64_t origin;
+    return tri_map_find(&config->origins, key, &origin);
+}
+
+/* Whoever says when a run is saved says all of it. Saves that nobody asked for take no memory for a copy. */
+static void saves_settle(tri_config *config)
+{
+    tri_checkpoint_config *saves = &config->checkpoint;
+    bool steps = is_given(config, "checkpoint.every_steps"), epochs = is_given(config, "checkpoint.every_epochs"),
+         seconds = is_given(config, "checkpoint.every_s");
+    if (steps || (seconds && !epochs))
+        saves->every_epochs = epochs ? saves->every_epochs : 0;
+    if (steps || (epochs && !seconds))
+        saves->every_s = seconds ? saves->every_s : 0;
+    if (!steps && !epochs && !seconds && !is_given(config, "checkpoint.async"))
+        saves->async = false;
+}
+
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config)
 {
     *config = (tri_config){0};
@@ -277,6 +297,7 @@ tri_status tri_config_load(const char *path, const char *text, const char *const
     for (const tri_yaml *node = config->root->child; node; node = node->next)
         if (strcmp(node->key, "model") != 0)
             TRI_TRY(section_read(config, node, origin));
+    saves_settle(config);
     config->model = tri_yaml_find(config->root, "model");
     if (config->model && config->model->kind != TRI_YAML_MAP)
         return tri_fail(TRI_ECONFIG, "%s:%d: 'model' wants keys below it, such as 'name: cnn'", origin,

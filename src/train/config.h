@@ -128,6 +128,9 @@ tri_status tri_config_print(const tri_config *config, tri_string *out);
 /* xxh3 of what decides the bits: model, data, train (batch, shards, seed, epochs, kernels), optim. */
 tri_status tri_config_hash(const tri_config *config, uint64_t *hash);
 
+/* What decides the bits and differs, as "train.batch 40 -> 60, model". */
+tri_status tri_config_changes(const tri_config *before, const tri_config *now, tri_string *out);
+
 /* config_model.c: takes from, freeze and reinit out of `model:`. */
 tri_status tri_config_model_split(tri_config *config);
 /* Whether the architecture has to come from what model.from names. */

@@ -125,14 +125,18 @@ static tri_status patterns_append(const char *key, const tri_patterns *patterns,
     return TRI_OK;
 }
 
+static tri_status model_append(const tri_config *config, tri_string *text)
+{
+    if (config->model)
+        TRI_TRY(tri_yaml_print(config->model, 0, text));
+    TRI_TRY(patterns_append("freeze", &config->freeze, text));
+    return patterns_append("reinit", &config->reinit, text);
+}
+
 tri_status tri_config_hash(const tri_config *config, uint64_t *hash)
 {
     tri_string text = {0};
-    tri_status status = config->model ? tri_yaml_print(config->model, 0, &text) : TRI_OK;
-    if (status == TRI_OK)
-        status = patterns_append("freeze", &config->freeze, &text);
-    if (status == TRI_OK)
-        status = patterns_append("reinit", &config->reinit, &text);
+    tri_status status = model_append(config, &text);
     for (const tri_config_section *at = tri_config_sections; at->table && status == TRI_OK; at++)
         status = hash_text_append(config, at, &text);
     if (status == TRI_OK && tri_guard_copies(config)) /* it says what a rollback goes back to */
@@ -140,4 +144,53 @@ tri_status tri_config_hash(const tri_config *config, uint64_t *hash)
     *hash = XXH3_64bits(tri_string_text(&text), text.nbytes);
     tri_string_fini(&text);
     return status;
+}
+
+static tri_status changed_append(const char *section, const char *field, const char *before, const char *now,
+                                 tri_string *out)
+{
+    const char *comma = out->nbytes > 0 ? ", " : "";
+    return tri_string_appendf(out, "%s%s.%s %s -> %s", comma, section, field, before[0] ? before : "(none)",
+                              now[0] ? now : "(none)");
+}
+
+static tri_status row_compare(const tri_config_section *section, const tri_option *row, const tri_config *before,
+                              const tri_config *now, tri_string *out)
+{
+    tri_string texts[2] = {{0}, {0}};
+    tri_status status = tri_options_print(row, section_struct(before, section), &texts[0]);
+    if (status == TRI_OK)
+        status = tri_options_print(row, section_struct(now, section), &texts[1]);
+    const char *old = tri_string_text(&texts[0]), *new = tri_string_text(&texts[1]);
+    if (status == TRI_OK && strcmp(old, new) != 0)
+        status = changed_append(section->table->section, row->field, old, new, out);
+    tri_string_fini(&texts[0]);
+    tri_string_fini(&texts[1]);
+    return status;
+}
+
+static tri_status model_compare(const tri_config *before, const tri_config *now, tri_string *out)
+{
+    tri_string texts[2] = {{0}, {0}};
+    tri_status status = model_append(before, &texts[0]);
+    if (status == TRI_OK)
+        status = model_append(now, &texts[1]);
+    if (status == TRI_OK && strcmp(tri_string_text(&texts[0]), tri_string_text(&texts[1])) != 0)
+        status = tri_string_append(out, "model");
+    tri_string_fini(&texts[0]);
+    tri_string_fini(&texts[1]);
+    return status;
+}
+
+tri_status tri_config_changes(const tri_config *before, const tri_config *now, tri_string *out)
+{
+    TRI_TRY(model_compare(before, now, out));
+    for (const tri_config_section *at = tri_config_sections; at->table; at++)
+        for (size_t r = 0; r < at->table->count; r++)
+            if (at->row_decides(at->table->rows[r].field))
+                TRI_TRY(row_compare(at, &at->table->rows[r], before, now, out));
+    if (tri_guard_copies(now) && before->checkpoint.every_steps != now->checkpoint.every_steps)
+        return tri_string_appendf(out, "%scheckpoint.every_steps %lld -> %lld", out->nbytes > 0 ? ", " : "",
+                                  (long long)before->checkpoint.every_steps, (long long)now->checkpoint.every_steps);
+    return TRI_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/strain.h"
 #include "base/trace_id.h"
 #include "data/held.h"
+#include "data/identity.h"
 #include "interop/pretrained.h"
 #include "monitor/ledger.h"
 #include "monitor/metrics.h"
@@ -260,10 +261,11 @@ struct tri_job {
     char trace_id[TRI_TRACE_ID_NBYTES]; /* of the run; the same on all ranks */
     tri_sync_servers servers; /* parameter servers, of which this is a worker; then world is 1. client NULL: none */
     tri_mesh mesh;
-    char *run_folder;      /* NULL: nothing is written */
-    char *seen_folder;     /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
-    tri_dataset_info info; /* of what it is or was trained on, */
-    tri_class_names names; /* and what its classes are called; in: */
+    char *run_folder;       /* NULL: nothing is written */
+    char *seen_folder;      /* of a worker that does not write the run: where it says what it does; NULL: nowhere */
+    tri_dataset_info info;  /* of what it is or was trained on, */
+    tri_data_identity data; /* of the training set: on rank 0, and whoever may become it; */
+    tri_class_names names;  /* and what its classes are called; in: */
     tri_arena names_arena;
     bool forward_only; /* a trained model is looked at: the graph has no way down */
 

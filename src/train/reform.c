@@ -91,6 +91,7 @@ static tri_status elastic_build(tri_job *job, const tri_job_setup *setup)
     elastic->or_begin = setup->or_begin;
     TRI_TRY(tri_job_open_train_data(job, setup, &elastic->data));
     tri_dataset_keep(elastic->data, TRI_JOB_KEPT_NBYTES);
+    TRI_TRY_IN(tri_dataset_identify(elastic->data, TRI_JOB_KEPT_NBYTES, &job->data), "while reading the training data");
     if (!job->roles.on)
         TRI_TRY(store_open(job));
     tri_job_scale_open(job);

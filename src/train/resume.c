@@ -100,45 +100,119 @@ static tri_status misfit_tell(const tri_job *job, const char *path, tri_status s
     return status;
 }
 
-/* Rank 0: checkpoint -> weights, state; step into *step. */
-static tri_status load_all(tri_job *job, const char *path, int64_t *step, uint64_t *config_hash)
+/* Rank 0: checkpoint -> weights, state. */
+static tri_status load_all(tri_job *job, const char *path, tri_checkpoint_manifest *manifest)
 {
     tri_job_slices slices = {0};
-    tri_checkpoint_manifest manifest;
     tri_status status = tri_job_slices_open(job, true, &slices);
     if (status == TRI_OK)
-        status = tri_checkpoint_load(path, &manifest, &slices.content);
+        status = tri_checkpoint_load(path, manifest, &slices.content);
     if (status == TRI_EFORMAT)
         status = misfit_tell(job, path, status);
     if (status == TRI_OK) {
         tri_job_arrays_written(&slices.arrays);
         tri_job_apart_written(&slices.apart);
-        *step = manifest.step;
-        *config_hash = manifest.config_hash;
-        if (job->scale.now > 0 && job->config.train.loss_scale == 0 && manifest.loss_scale > 0)
-            job->scale = (tri_job_scale){manifest.loss_scale, manifest.loss_scale_good, manifest.loss_scale_lost};
-        job->guard.loss = manifest.guard_loss;
-        job->guard.steps = manifest.guard_steps;
-        job->guard.acts = manifest.guard_acts;
+        if (job->scale.now > 0 && job->config.train.loss_scale == 0 && manifest->loss_scale > 0)
+            job->scale = (tri_job_scale){manifest->loss_scale, manifest->loss_scale_good, manifest->loss_scale_lost};
+        job->guard.loss = manifest->guard_loss;
+        job->guard.steps = manifest->guard_steps;
+        job->guard.acts = manifest->guard_acts;
         if (strcmp(job->bits, "reproducible") == 0) /* what led here has the last word */
-            snprintf(job->bits, sizeof(job->bits), "%s", manifest.bits);
+            snprintf(job->bits, sizeof(job->bits), "%s", manifest->bits);
     }
     tri_job_slices_close(&slices);
     return status;
+}
+
+/* What weights come from is part of them: a run on other data is another one. Test data decide nothing. */
+static tri_status data_check(tri_job *job, const char *path, const tri_checkpoint_manifest *manifest)
+{
+    const tri_data_identity *data = &job->data;
+    char what[320] = "as many samples of the same shapes, with another content";
+    if (manifest->data_count == 0 || data->count == 0 || manifest->data_digest == data->digest)
+        return TRI_OK;
+    if (manifest->data_count != data->count || strcmp(manifest->data_shape, data->shape) != 0)
+        snprintf(what, sizeof(what), "%" PRId64 " samples (%s) there, %" PRId64 " (%s) here", manifest->data_count,
+                 manifest->data_shape, data->count, data->shape);
+    if (strcmp(job->config.checkpoint.other_data, "stop") == 0)
+        return tri_fail(
+            TRI_ECONFIG,
+            "%s was made on other training data: %s (checkpoint.other_data=continue goes on with these, and marks "
+            "the run as not reproducible)",
+            path, what);
+    tri_log(TRI_LOG_WARN, "%s was made on other training data: %s", path, what);
+    snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed on other training data)");
+    return TRI_OK;
+}
+
+/* What other steps of an epoch, and other ones in all, mean for a run that goes on at `step`. */
+static void schedule_tell(const tri_job *job, const tri_config *before, int64_t step)
+{
+    tri_sampler sampler = job->sampler;
+    sampler.batch = before->train.batch;
+    sampler.shards = before->train.shards;
+    const int64_t epoch = tri_sampler_steps(&sampler);
+    const int64_t all = before->train.epochs * epoch, all_now = job->config.train.epochs * job->steps_per_epoch;
+    const double rate = tri_schedule_rate(&before->optim, step, all);
+    const double rate_now = tri_schedule_rate(&job->config.optim, step, all_now);
+    const double at = (double)step / (double)epoch, at_now = (double)step / (double)job->steps_per_epoch;
+    char keeps[96] = "";
+    if (all != all_now)
+        snprintf(keeps, sizeof(keeps), " (optim.schedule_steps=%" PRId64 " keeps the earlier schedule)", all);
+    if (rate != rate_now)
+        tri_log(TRI_LOG_WARN,
+                "the learning rate of step %" PRId64
+                " is %.6g, and was to be %.6g: the schedule is that of a run of %" PRId64
+                " steps, and was that of %" PRId64 "%s",
+                step, rate_now, rate, all_now, all, keeps);
+    if (epoch != job->steps_per_epoch)
+        tri_log(TRI_LOG_WARN,
+                "an epoch has %" PRId64 " steps, and had %" PRId64
+                ": the run was at epoch %.4g and goes on at epoch %.4g, so "
+                "that samples of %.4g epochs are %s",
+                job->steps_per_epoch, epoch, at, at_now, at_now < at ? at - at_now : at_now - at,
+                at_now < at ? "used again" : "left out");
+}
+
+/* What the run was configured with is in its folder. */
+static tri_status changes_tell(const tri_job *job, const char *run_folder, const char *path,
+                               const tri_checkpoint_manifest *manifest)
+{
+    tri_config before = {0};
+    tri_string changes = {0};
+    uint64_t hash = 0;
+    char *file = tri_format("%s/config.yaml", run_folder);
+    tri_status status = file ? tri_config_load(file, NULL, NULL, &before) : TRI_ENOMEM;
+    if (status == TRI_OK)
+        status = tri_config_hash(&before, &hash);
+    bool known = status == TRI_OK && hash == manifest->config_hash;
+    if (known)
+        status = tri_config_changes(&before, &job->config, &changes);
+    tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with%s%s: the run is not reproducible",
+            path, changes.nbytes > 0 ? ": " : "", tri_string_text(&changes));
+    if (known)
+        schedule_tell(job, &before, manifest->step);
+    tri_string_fini(&changes);
+    tri_config_fini(&before);
+    tri_free(file);
+    return status == TRI_ENOMEM ? status : TRI_OK;
 }
 
 /* The newest one. */
 static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *step)
 {
     char *path = NULL;
-    uint64_t config_hash = job->config_hash;
+    tri_checkpoint_manifest manifest = {0};
     tri_status status = tri_job_newest_find(job, run_folder, &path);
     if (status == TRI_OK)
-        status = load_all(job, path, step, &config_hash);
-    if (status == TRI_OK && config_hash != job->config_hash) {
+        status = load_all(job, path, &manifest);
+    if (status == TRI_OK)
+        status = data_check(job, path, &manifest);
+    if (status == TRI_OK && manifest.config_hash != job->config_hash) {
         snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
-        tri_log(TRI_LOG_WARN, "the configuration is not the one that %s was made with", path);
+        status = changes_tell(job, run_folder, path, &manifest);
     }
+    *step = manifest.step;
     tri_free(path);
     return status;
 }
@@ -156,17 +230,14 @@ static tri_status spread(tri_job *job, bool with_state)
     return status;
 }
 
-static tri_status load_one(tri_job *job, const char *checkpoint, int64_t *step)
+static tri_status load_one(tri_job *job, const char *checkpoint, tri_checkpoint_manifest *manifest)
 {
     tri_job_slices slices = {0};
-    tri_checkpoint_manifest manifest;
     tri_status status = tri_job_slices_open(job, false, &slices);
     if (status == TRI_OK)
-        status = tri_checkpoint_load(checkpoint, &manifest, &slices.content);
-    if (status == TRI_OK) {
+        status = tri_checkpoint_load(checkpoint, manifest, &slices.content);
+    if (status == TRI_OK)
         tri_job_arrays_written(&slices.arrays);
-        *step = manifest.step;
-    }
     tri_job_slices_close(&slices);
     return status;
 }
@@ -183,8 +254,10 @@ static tri_status loaded(tri_job *job, tri_status status, bool with_state, int64
 
 tri_status tri_job_load_weights(tri_job *job, const char *checkpoint)
 {
-    int64_t step = 0;
-    tri_status status = job->rank == 0 ? load_one(job, checkpoint, &step) : tri_job_slices_follow(job, false, false);
+    tri_checkpoint_manifest manifest = {0};
+    tri_status status =
+        job->rank == 0 ? load_one(job, checkpoint, &manifest) : tri_job_slices_follow(job, false, false);
+    int64_t step = manifest.step;
     TRI_TRY(loaded(job, status, false, &step));
     job->step = step;
     return TRI_OK;
@@ -209,12 +282,15 @@ tri_status tri_job_can_resume(tri_job *job, const char *run_folder, bool *can)
 
 tri_status tri_job_resume_weights(tri_job *job, const char *run_folder)
 {
-    int64_t step = 0;
+    tri_checkpoint_manifest manifest = {0};
     char *path = NULL;
     tri_status status =
         job->rank == 0 ? tri_job_newest_find(job, run_folder, &path) : tri_job_slices_follow(job, false, false);
     if (status == TRI_OK && job->rank == 0)
-        status = load_one(job, path, &step);
+        status = load_one(job, path, &manifest);
+    if (status == TRI_OK && job->rank == 0)
+        status = data_check(job, path, &manifest);
+    int64_t step = manifest.step;
     tri_free(path);
     TRI_TRY_IN(loaded(job, status, false, &step), "while resuming %s", run_folder);
     if (job->rank == 0)
@@ -275,7 +351,7 @@ static tri_status copy_find(tri_job *job, const char *run_folder, int64_t *copie
 static tri_status copy_restore(tri_job *job, const char *run_folder)
 {
     int64_t copied = COPY_HERE;
-    uint64_t config_hash;
+    tri_checkpoint_manifest manifest;
     char *path = NULL;
     tri_status status = job->rank == 0 ? copy_find(job, run_folder, &copied, &path) : TRI_OK;
     TRI_TRY_IN(agree(job, status), "while looking for checkpoints of %s", run_folder);
@@ -289,7 +365,7 @@ static tri_status copy_restore(tri_job *job, const char *run_folder)
         TRI_TRY(tri_job_weights_find(job));
         return tri_job_guard_copy(job, 0);
     }
-    status = job->rank == 0 ? load_all(job, path, &copied, &config_hash) : tri_job_slices_follow(job, true, false);
+    status = job->rank == 0 ? load_all(job, path, &manifest) : tri_job_slices_follow(job, true, false);
     tri_free(path);
     TRI_TRY_IN(loaded(job, status, true, &copied), "while resuming %s", run_folder);
     TRI_TRY(tri_job_scale_spread(job));

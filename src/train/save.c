@@ -3,6 +3,8 @@
  * save.c: when a run is saved, and in what order: the ranks agree, each copies what it holds, and a thread of each
  * writes its part while training goes on. Nothing of the training depends on whether that succeeds.
  *
+ * By time, and at the ends of epochs, rank 0 decides, since clocks differ: the others hear it at steps that all know.
+ *
  * At most one save is under way; the next one waits for it. What the disk says is heard on rank 0, between two steps.
  * Where the ranks do not see the same folder, rank 0 writes what they send, and all wait.
  */
@@ -16,12 +18,21 @@
 #include "base/log.h"
 #include "ps/save.h"
 
+#define COST_FACTOR  20 /* an epoch's end waits for no save that takes more of the training than 1 in so many */
+#define FAILED_NS    (3 * TRI_NS_PER_S) /* what a save that failed counts as, at least */
+#define LOOK_NS      (TRI_NS_PER_S / 4) /* between looks at the clock, where all ranks hear of them */
+#define LOOK_MAX     1000               /* steps between them */
+#define WORD_LOOK_AT 16 /* bits of what rank 0 tells: levels that are due, then steps to the next look */
+
 struct tri_job_saver {
     tri_checkpoint_levels levels;
     int64_t last_ns[TRI_CHECKPOINT_MAX_LEVELS]; /* when each was begun */
     int64_t due;                                /* bits: levels that are due after this step */
-    float *copy;                                /* of this rank's elements; NULL: all saves are complete at once */
-    tri_thread *thread;                         /* that writes; NULL: none */
+    int64_t cost_ns;   /* of the latest save to the run's own folder, until it was on the disk; 0: there was none */
+    int64_t look_step; /* the clock is looked at after this step */
+    int64_t opened_ns, opened_step;
+    float *copy;        /* of this rank's elements; NULL: all saves are complete at once */
+    tri_thread *thread; /* that writes; NULL: none */
     atomic_bool done, given_up;
     save_work work; /* of the thread */
     int64_t saved, failed, whole_step;
@@ -38,6 +49,8 @@ static save_work *work_make(tri_job *job)
                             .start_ns = tri_now_ns(),
                             .manifest = {.step = job->step,
                                          .config_hash = job->config_hash,
+                                         .data_count = job->data.count,
+                                         .data_digest = job->data.digest,
                                          .loss_scale = job->scale.now,
                                          .loss_scale_good = job->scale.good,
                                          .loss_scale_lost = job->scale.lost,
@@ -46,6 +59,8 @@ static save_work *work_make(tri_job *job)
                                          .guard_acts = job->guard.acts}};
     if (work)
         memcpy(work->manifest.bits, job->bits, sizeof(job->bits));
+    if (work)
+        memcpy(work->manifest.data_shape, job->data.shape, sizeof(job->data.shape));
     return work;
 }
 
@@ -56,6 +71,8 @@ tri_status tri_job_saver_open(tri_job *job)
         return TRI_ENOMEM;
     job->saver = saver;
     saver->whole_step = job->saved_step;
+    saver->opened_ns = tri_now_ns();
+    saver->opened_step = saver->look_step = job->step;
     TRI_TRY(tri_checkpoint_levels_read(&job->config.checkpoint, &saver->levels));
     for (int i = 0; i < saver->levels.count; i++) {
         saver->last_ns[i] = tri_now_ns();
@@ -93,6 +110,8 @@ static void target_tell(tri_job *job, const save_work *work, const save_target *
     bool good = target->status == TRI_OK;
     saver->saved += good;
     saver->failed += !good;
+    if (target->level == 0)
+        saver->cost_ns = good || work->took_ns > FAILED_NS ? work->took_ns : FAILED_NS;
     if (good && work->manifest.step > saver->whole_step)
         saver->whole_step = work->manifest.step;
     tri_counter_add(good ? TRI_COUNT_SAVES : TRI_COUNT_SAVE_FAILURES, 1);
@@ -383,26 +402,62 @@ static tri_status save_levels(tri_job *job, int64_t wanted, bool lasting)
 
 /* --- when --- */
 
+static bool epoch_ends(const tri_job *job)
+{
+    int64_t every = job->saver->levels.every_epochs;
+    return every > 0 && tri_job_is_due(job, every * job->steps_per_epoch);
+}
+
+/* Whether something may be due now; the same on all ranks. */
+static bool looks(const tri_job *job)
+{
+    const tri_job_saver *saver = job->saver;
+    bool is = epoch_ends(job);
+    for (int i = 0; i < saver->levels.count; i++) {
+        const tri_checkpoint_level *level = &saver->levels.items[i];
+        is = is || tri_job_is_due(job, level->every_steps) || (level->every_s > 0 && job->step >= saver->look_step);
+    }
+    return is;
+}
+
+/* By this rank's clock. */
+static bool level_is_due(const tri_job *job, int i, int64_t now_ns)
+{
+    const tri_job_saver *saver = job->saver;
+    const tri_checkpoint_level *level = &saver->levels.items[i];
+    const int64_t since_ns = now_ns - saver->last_ns[i];
+    bool by_time = level->every_s > 0 && (double)since_ns / 1e9 >= level->every_s;
+    bool by_epoch = i == 0 && epoch_ends(job) && !saver->thread && since_ns / COST_FACTOR >= saver->cost_ns;
+    return tri_job_is_due(job, level->every_steps) || by_time || by_epoch;
+}
+
+/* How many steps take about LOOK_NS. */
+static int64_t look_steps(const tri_job *job, int64_t now_ns)
+{
+    const tri_job_saver *saver = job->saver;
+    int64_t made = job->step - saver->opened_step, spent_ns = now_ns - saver->opened_ns;
+    int64_t steps = made > 0 && spent_ns > 0 ? (int64_t)((double)LOOK_NS * (double)made / (double)spent_ns) : 1;
+    return steps < 1 ? 1 : steps < LOOK_MAX ? steps : LOOK_MAX;
+}
+
 tri_status tri_job_save_look(tri_job *job)
 {
     tri_job_saver *saver = job->saver;
-    bool possible = false;
     if (saver->thread && atomic_load(&saver->done))
         previous_end(job);
     saver->due = 0;
-    for (int i = 0; i < saver->levels.count; i++) {
-        const tri_checkpoint_level *level = &saver->levels.items[i];
-        bool by_steps = tri_job_is_due(job, level->every_steps);
-        bool by_time = level->every_s > 0 && (double)(tri_now_ns() - saver->last_ns[i]) / 1e9 >= level->every_s;
-        possible = possible || by_steps || level->every_s > 0;
-        saver->due |= (int64_t)(by_steps || by_time) << i;
-    }
-    if (!job->run_folder || job->saved_step == job->step)
-        saver->due = 0;
-    if (!possible)
+    if (!looks(job))
         return TRI_OK;
+    const int64_t now_ns = tri_now_ns();
+    int64_t word = look_steps(job, now_ns) << WORD_LOOK_AT;
+    for (int i = 0; job->run_folder && job->saved_step != job->step && i < saver->levels.count; i++)
+        word |= (int64_t)level_is_due(job, i, now_ns) << i;
     bool all_meet = job->verify.every > 0 || job->elastic.on; /* beside a save that rank 0 writes alone */
-    return all_meet ? tri_job_first_tells(job, &saver->due) : tri_job_first_decides(job, &saver->due);
+    if (tri_checkpoint_levels_repeat(&saver->levels))
+        TRI_TRY(all_meet ? tri_job_first_tells(job, &word) : tri_job_first_decides(job, &word));
+    saver->due = word & ((1 << WORD_LOOK_AT) - 1);
+    saver->look_step = job->step + (word >> WORD_LOOK_AT);
+    return TRI_OK;
 }
 
 bool tri_job_save_is_due(const tri_job *job)

@@ -59,6 +59,11 @@ static tri_status classes_print(const tri_job *job, tri_string *out)
                : tri_string_appendf(out, " with names %016llx", (unsigned long long)tri_class_names_hash(&job->names));
 }
 
+static tri_status content_print(const tri_job *job, tri_string *out)
+{
+    return tri_string_appendf(out, "%016llx", (unsigned long long)job->data.digest);
+}
+
 static tri_status steps_print(const tri_job *job, tri_string *out)
 {
     return tri_string_appendf(out, "%lld", (long long)job->steps);
@@ -74,6 +79,7 @@ static const struct {
     {"shape of a sample", sample_print},
     {"shape of a target", target_print},
     {"classes", classes_print},
+    {"digest of the training data", content_print},
     {"steps of the run", steps_print},
 };
 

@@ -29,7 +29,8 @@ static tri_ledger_plan plan_of(const tri_job *job)
                              .count = sampler->count,
                              .batch = sampler->batch,
                              .shards = sampler->shards,
-                             .shuffle = sampler->shuffle};
+                             .shuffle = sampler->shuffle,
+                             .data = job->data.digest};
 }
 
 tri_status tri_job_used_open(tri_job *job)

@@ -103,7 +103,7 @@ class Coordinator(Elastic):
             self.wait_until_over()
             self.assertIn("there was no launcher for 1 s: this run is saved and ends", self.log(1, name))
             self.assertIn("is saved: --resume goes on", "".join(self.log(rank, name) for rank in range(3)))
-            self.assertEqual(len(list((self.path / name / "checkpoints").glob("step-*"))), 1)
+            self.assertTrue(list((self.path / name / "checkpoints").glob("step-*")))
             told = self.start(name, "-n", "3", "--elastic", "1:8", "--alone", "1", *LONG, "train.steps=100000")
             if not killed:  # all of them said how they ended: 3 where a slow machine made them lose each other before
                 self.assertIn(told.end(), (3, 130), told.text())

@@ -78,7 +78,7 @@ class Slices(Spread):
         self.assertRegex(run.text(), r"2 of the 4 parts .* are lost .* goes on from step [2-9]00, its newest checkpoint")
 
     def test_two_partners_and_no_checkpoint_end_the_run(self):
-        run = self.start_running("gone", "-n", "4", "--elastic", "2:8", "parallel.sync=zero2")
+        run = self.start_running("gone", "-n", "4", "--elastic", "2:8", "parallel.sync=zero2", "checkpoint.every_epochs=0")
         for pid in [ranks_of(run.process.pid)[rank] for rank in (0, 2)]:
             os.kill(pid, signal.SIGKILL)
         self.assertEqual(run.end(), 1, run.text())

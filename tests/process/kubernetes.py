@@ -303,7 +303,7 @@ class Kubernetes(unittest.TestCase):
         (self.path / "token").write_text("secret\n")
         base = f"https://127.0.0.1:{port}/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/digits/status"
         names = {"URL": base, "CA_CERT": str(self.path / "ca.crt"), "TOKEN": str(self.path / "token")}
-        done = subprocess.run([TRIREME, "train", "run.yaml", "-n", "2", "--out", "told", "monitor.report_every_s=0.1", *words], cwd=self.path,
+        done = subprocess.run([TRIREME, "train", "run.yaml", "-n", "2", "--out", "told", "--overwrite", "monitor.report_every_s=0.1", *words], cwd=self.path,
                               env={**os.environ, **{f"KUBEFLOW_TRAINER_SERVER_{name}": value for name, value in names.items()}},
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -229,7 +229,7 @@ class Servers(unittest.TestCase):
         self.assertEqual(re.search(r"weights: xxh3 (\w+)", text).group(1), alone, text)
 
     def test_a_killed_server_without_a_backup_and_without_a_checkpoint_ends_the_run_with_a_way_out(self):
-        process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5",
+        process = self.start("--out", "killed", "-n", "2", "--servers", "2", "--restarts", "5", "checkpoint.every_epochs=0",
                              *[word.replace("STEPS", "100000") for word in LONG])
         self.kill_some(process, [3], 1, 0.2, 1)
         process.wait(60)
@@ -280,7 +280,7 @@ class Servers(unittest.TestCase):
 
     def test_a_run_that_is_stopped_is_saved_and_goes_on(self):
         long = [word.replace("STEPS", "3000") for word in LONG]
-        process = self.start(*long, "--out", "killed", "-n", "2", "--servers", "2")
+        process = self.start(*long, "--out", "killed", "-n", "2", "--servers", "2", "checkpoint.every_epochs=0")
         while not has_steps(self.path / "killed"):
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)

@@ -651,6 +651,123 @@ class Train(unittest.TestCase):
             self.assertEqual([path.name for path in run.glob("checkpoints*")], ["checkpoints"])
             self.assertEqual(self.weights("--continue", "--out", str(run), *words), whole)
 
+    def saves(self, run):
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        return [line for line in lines if "checkpoint" in line and line["checkpoint_bytes"] > 0]
+
+    def steps_saved(self, run):
+        return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
+
+    def test_a_run_that_is_killed_has_saved_its_epochs(self):
+        run = pathlib.Path(self.folder.name) / "run"
+        whole = self.weights("train.epochs=12")
+        for words in ((), ("-n", "2"), ("-n", "2", "parallel.sync=zero2")):
+            process = self.start("--out", str(run), "--overwrite", "train.epochs=1000000", *words)
+            deadline = time.time() + 60
+            while not (run / "checkpoints").is_dir() or not self.steps_saved(run):
+                self.assertIsNone(process.poll())
+                self.assertLess(time.time(), deadline)
+                time.sleep(0.01)
+            process.kill()
+            process.communicate(timeout=30)
+            saved = self.steps_saved(run)
+            if not words:  # ranks whose launcher ends save the step that they are at
+                self.assertEqual([step % 17 for step in saved], [0] * len(saved), saved)
+            _, err = self.train("--resume", str(run), f"train.steps={saved[-1] + 1}", *words)
+            self.assertIn(saved[-1] + 1, self.steps_saved(run))
+        self.assertEqual(self.weights("train.epochs=12", "checkpoint.every_epochs=0"), whole)
+
+    def test_short_epochs_are_not_all_saved(self):
+        """Training between two saves takes 20 times what the first of them took, so all of them a twentieth of the run."""
+        run = pathlib.Path(self.folder.name) / "run"
+        start = time.monotonic()
+        self.train("--out", str(run), "train.epochs=150", "train.eval_every=1000")
+        spent = time.monotonic() - start
+        saves = self.saves(run)
+        self.assertGreater(len(saves), 1)
+        self.assertLessEqual(sum(20 * line["checkpoint_took"] for line in saves[:-2]), spent)
+        self.assertEqual(len(self.steps_saved(run)), 2)
+
+    def test_who_says_when_to_save_says_all_of_it(self):
+        for word, want in (("checkpoint.every_epochs=0", [34]), ("checkpoint.every_steps=0", [34]), ("checkpoint.every_s=0", [34]),
+                           ("checkpoint.every_steps=30", [30, 34]), ("checkpoint.every_epochs=2", [34])):
+            run = pathlib.Path(self.folder.name) / word
+            self.train("--out", str(run), word)
+            self.assertEqual(self.steps_saved(run), want, word)
+
+    def table(self, name, rows):
+        path = pathlib.Path(self.folder.name, name)
+        path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+        return path
+
+    def test_other_training_data_are_not_resumed_without_a_word(self):
+        rows = [[i % 7 / 7, i % 5 / 5, i % 3] for i in range(50)]
+        path = self.table("a.csv", rows)
+        self.config.write_text(f"model: {{name: mlp, hidden: [8]}}\ndata: {{path: {path}}}\ntrain: {{batch: 10, shards: 2, steps: 6, epochs: 9}}\n")
+        run = pathlib.Path(self.folder.name) / "run"
+        changed = [list(row) for row in rows]
+        changed[44][1] = 0.77
+        other_class = [list(row) for row in rows]
+        other_class[20][2] = 1 - min(1, other_class[20][2])
+        for words in ((), ("-n", "2"), ("-n", "2", "--elastic", "1:2")):
+            self.train("--out", str(run), "--overwrite", *words)
+            more = ("--resume", str(run), "train.steps=9", *words)
+            for name, others, says in (("fewer.csv", rows[:40], "45 samples"), ("value.csv", changed, "another content"),
+                                       ("class.csv", other_class, "another content"), ("order.csv", rows[1:] + rows[:1], "another content")):
+                _, err = self.train(*more, f"data.path={self.table(name, others)}", code=2)
+                self.assertEqual(len(self.error_lines(err)), 1, err)
+                self.assertIn("was made on other training data: ", err)
+                self.assertIn(says, err)
+                self.assertIn("checkpoint.other_data=continue", err)
+            _, err = self.train(*more, f"data.path={self.table('class.csv', other_class)}", "checkpoint.other_data=continue")
+            self.assertIn("was made on other training data: ", err)
+            manifest = json.loads((run / "checkpoints/step-00000009/manifest.json").read_text())
+            self.assertEqual(manifest["bits"], "not reproducible (resumed on other training data)")
+            self.assertEqual((run / "ledger.1").stat().st_size, 64 + 8 * 6)  # of the first six steps
+
+    def test_test_data_and_another_place_are_no_other_training_data(self):
+        rows = [[i % 7 / 7, i % 5 / 5, i % 3] for i in range(50)]
+        self.config.write_text(f"model: {{name: mlp, hidden: [8]}}\ndata: {{path: {self.table('a.csv', rows)}}}\n"
+                               "train: {batch: 10, shards: 2, steps: 6, epochs: 9}\n")
+        run = pathlib.Path(self.folder.name) / "run"
+        self.train("--out", str(run))
+        self.train("--resume", str(run), "train.steps=7", f"data.path={self.table('moved.csv', rows)}")
+        rows[49] = [0.5, 0.5, 0]  # of the last tenth, which is tested
+        self.train("--resume", str(run), "train.steps=8", f"data.path={self.table('tested.csv', rows)}")
+        self.assertEqual(json.loads((run / "checkpoints/step-00000008/manifest.json").read_text())["bits"], "reproducible")
+
+    def test_a_changed_configuration_is_named_with_what_becomes_of_schedule_and_place(self):
+        run = pathlib.Path(self.folder.name) / "run"
+        for words in ((), ("-n", "2")):
+            self.train("--out", str(run), "--overwrite", "optim.schedule=cosine", "train.steps=20", *words)
+            _, err = self.train("--resume", str(run), "train.steps=22", "train.epochs=4", *words)
+            self.assertIn("was made with: train.epochs 2 -> 4: the run is not reproducible", err)
+            self.assertRegex(err, r"the learning rate of step 20 is \S+, and was to be \S+: the schedule is that of a run of 68 steps, "
+                                  r"and was that of 34 \(optim.schedule_steps=34 keeps the earlier schedule\)")
+            self.assertNotIn("an epoch has", err)
+            _, err = self.train("--resume", str(run), "train.steps=24", "train.batch=30", "optim.momentum=0.5", "model.layers=[flatten, linear: 10]",
+                                *words, code=1)  # the model is another one
+            _, err = self.train("--resume", str(run), "train.steps=24", "train.batch=30", "optim.momentum=0.5", *words)
+            self.assertRegex(err, r"train.batch 60 -> 30, optim.momentum \S+ -> 0.5")
+            self.assertIn("an epoch has 34 steps, and had 17: the run was at epoch 1.294 and goes on at epoch 0.6471, so that "
+                          "samples of 0.6471 epochs are used again", err)
+            self.assertEqual((run / "ledger.1").stat().st_size, 64 + 8 * 22)
+            _, err = self.train("--resume", str(run), "train.steps=25", *words)
+            self.assertNotIn("is not the one", err)
+
+    def test_a_model_that_a_program_built_is_left_to_it(self):
+        run = pathlib.Path(self.folder.name) / "run"
+        self.train("--out", str(run), "train.steps=3")
+        text = (run / "config.yaml").read_text()
+        (run / "config.yaml").write_text(text[re.search(r"^data:", text, re.M).start():])  # as a program leaves it
+        self.assertNotIn("model:", (run / "config.yaml").read_text())
+        for words in (("train", "--resume", run, "train.steps=5"), ("train", "--resume", run, "-n", "2", "train.steps=5"), ("eval", run),
+                      ("predict", run, "/dev/null")):
+            done = subprocess.run([TRIREME, *map(str, words)], capture_output=True, text=True, cwd=self.folder.name)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("the program that began this run built its model in C", done.stderr)
+            self.assertEqual(len(self.error_lines(done.stderr)), 1, done.stderr)
+
     def test_a_data_file_cut_short_while_it_is_read_is_named(self):
         data = pathlib.Path(self.folder.name, "npy")
         data.mkdir()
