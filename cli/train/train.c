@@ -24,7 +24,7 @@ static const tri_flag flags[] = {
      &given.ranks},
     {"--servers", "N", "start N parameter servers beside the workers (parallel.sync=ps)", &given.servers},
     {"--restarts", "N",
-     "with --servers or --elastic: start processes again that were killed by a signal, at most N times together "
+     "with --servers or --elastic: start processes again that were killed or failed, at most N times together "
      "(default 0)",
      &given.restarts},
     {"--elastic", "MIN:MAX",

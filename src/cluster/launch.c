@@ -113,7 +113,6 @@ static tri_status ranks_make(launch *job, const char *log_folder, bool quiet_oth
 /* Signals, descriptors, and being the parent of orphans: what is undone in process_restore. */
 static void process_prepare(launch *job)
 {
-    rlim_t need = (rlim_t)job->world * 4 + 256;
     struct rlimit files;
     sigset_t blocked;
 
@@ -132,9 +131,9 @@ static void process_prepare(launch *job)
     tri_stop_catch();
     prctl(PR_GET_CHILD_SUBREAPER, &job->subreaper_before);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < need) {
-        job->files_before = job->start.files = files.rlim_cur;
-        files.rlim_cur = files.rlim_max < need ? files.rlim_max : need;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        job->files_before = job->start.files = files.rlim_cur; /* ranks may hold programs that count on a low one */
+        files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
 }

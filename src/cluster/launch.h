@@ -22,8 +22,7 @@
       "of an elastic job: the last so many of them begin nothing; they wait, ready, until others are missing")         \
     X(PATH, hosts, "", 0, 0, NULL,                                                                                     \
       "file of lines '[user@]host [slots=N] [port=N]', by ssh; slurm = the nodes of this job, by srun; empty = here")  \
-    X(INT, restarts, "0", 0, 1e9, NULL,                                                                                \
-      "times that processes killed by a signal are started again, together; 0 = the first one ends the job")           \
+    X(INT, restarts, "0", 0, 1e9, NULL, "times that processes that were killed or failed are started again, together") \
     X(BOOL, elastic, "false", 0, 0, NULL,                                                                              \
       "processes may come and go: the others go on without those that were killed")                                    \
     X(PATH, store, "", 0, 0, NULL,                                                                                     \

@@ -95,6 +95,16 @@ void tri_launch_process_forget(tri_journal *journal, const launch_rank *rank)
     tri_journal_put(journal, key, NULL, 0);
 }
 
+void tri_launch_process_lost(tri_journal *journal, const launch_rank *rank)
+{
+    char key[KEY], text[80];
+
+    snprintf(key, sizeof key, "process/%d", rank->rank);
+    /* A start time that no process has. */
+    int nbytes = snprintf(text, sizeof text, "%d %d 1", rank->starts - 1, (int)rank->group);
+    tri_journal_put(journal, key, text, (size_t)nbytes);
+}
+
 void tri_launch_seen_note(tri_journal *journal, launch_rank *rank)
 {
     char key[KEY], text[24];

@@ -340,6 +340,16 @@ static tri_status remote_make(const launch_start *start, const launch_rank *rank
     return status;
 }
 
+/* What a process that does not exist would have written to. */
+static void start_undo(launch_rank *rank)
+{
+    if (rank->control >= 0)
+        close(rank->control);
+    rank->control = -1;
+    for (int i = 0; i < 2; i++)
+        tri_launch_stream_close(&rank->streams[i]);
+}
+
 tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
 {
     tri_vector settings = {.each = sizeof(char *)};
@@ -368,5 +378,7 @@ tri_status tri_launch_child_start(const launch_start *start, launch_rank *rank)
     tri_string_fini(&command);
     texts_free(&settings);
     rank->starts++;
+    if (status != TRI_OK && rank->pid == 0)
+        start_undo(rank);
     return status;
 }

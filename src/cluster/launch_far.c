@@ -180,7 +180,10 @@ static void connect_again(launch *job, launch_rank *rank)
 {
     rank->starts--; /* the same start */
     rank->far.again_ns = 0;
-    tri_launch_fail(job, tri_launch_child_start(&job->start, rank));
+    if (tri_launch_child_start(&job->start, rank) != TRI_OK && rank->pid == 0) {
+        rank->far.again_ns = tri_now_ns() + AGAIN_NS; /* out of descriptors or processes, for a while */
+        return;
+    }
     if (rank->pid > 0 && (job->signal_passed || job->stopping))
         tri_launch_far_signal(rank, job->killing ? "KILL" : "INT");
 }

@@ -115,6 +115,7 @@ struct launch_stream {
     launch_loss *log_loss;
     tri_string line;   /* not yet whole */
     int64_t at, noted; /* bytes that were read, line among them; of a file: passed on, as the journal knows */
+    char error[200];   /* the latest "error: ..." that came; of standard error */
     /* Takes a line that ends at byte `at`, instead of its being passed on; NULL: it is. */
     tri_status (*put)(launch_stream *stream, const char *line, size_t nbytes);
     void *put_arg;
@@ -133,6 +134,15 @@ tri_status tri_launch_stream_finish(launch_stream *stream);
 void tri_launch_stream_close(launch_stream *stream);
 
 /* --- launch_child.c --- */
+
+/* The end of a rank without which the others go on (launch_restart.c). */
+typedef struct launch_lost {
+    int64_t retry_ns;   /* when it is started again, or given up; 0: neither */
+    int64_t delay_ns;   /* between its latest end and that */
+    int64_t started_ns; /* the latest start */
+    int exit_code;
+    bool unstarted; /* its latest start failed */
+} launch_lost;
 
 /* Of a rank on another host that outlives the connection to it (launch_far.c). */
 typedef struct launch_far {
@@ -157,7 +167,8 @@ typedef struct launch_words {
 
 typedef struct launch_rank {
     int rank, local_rank;
-    launch_host *host;   /* NULL: here */
+    launch_host *host; /* NULL: here */
+    launch_lost lost;
     launch_far far;      /* of one with a host */
     launch_words words;  /* of one with a host */
     pid_t pid;           /* 0: not started or reaped; of one with a host: the remote shell's */
@@ -238,6 +249,7 @@ struct launch {
     int subreaper_before;
     bool is_blocked, stopping, killing, signal_passed, quiet;
     int64_t restarted; /* processes, so far */
+    char shared[200];  /* the error with which all ranks ended together before they were started again */
     int asked;         /* steps that a rank shall be asked to trace; 0: nobody wants that */
     int64_t kill_ns, cut_ns;
     struct {
@@ -257,6 +269,8 @@ tri_status tri_launch_beat_start(launch *job);
 void tri_launch_beat_stop(launch *job);
 /* All steps are done. */
 bool tri_launch_is_over(const launch *job);
+/* A worker has told that the run cannot go on whoever takes part (tri_members_fail). */
+bool tri_launch_is_failed(const launch *job);
 /* Ranks of other launchers need our store. */
 bool tri_launch_is_needed(const launch *job);
 
@@ -272,6 +286,8 @@ tri_status tri_launch_adopt(launch *job);
 /* A process was started, and is not there yet for others; it has ended. */
 tri_status tri_launch_process_note(void *journal, const launch_rank *rank);
 void tri_launch_process_forget(tri_journal *journal, const launch_rank *rank);
+/* It has ended and waits to be started again: a new launcher finds it as one that ended while no launcher was there. */
+void tri_launch_process_lost(tri_journal *journal, const launch_rank *rank);
 /* How far the rank's output was passed on. */
 void tri_launch_seen_note(tri_journal *journal, launch_rank *rank);
 /* The exit code that the process of a rank's start has left; -1: none. */
@@ -314,6 +330,19 @@ void tri_launch_far_check(launch *job);
 void tri_launch_far_leave(launch *job, launch_rank *rank);
 /* The connection is there, or was: tells it, or has it told by the next one. */
 void tri_launch_far_signal(launch_rank *rank, const char *name);
+
+/* --- launch_restart.c: the job goes on without a rank, and starts it again --- */
+
+/* Exit codes of this program's ranks. */
+#define TRI_LAUNCH_CONFIG_CODE 2
+#define TRI_LAUNCH_PEER_CODE   3
+
+/* Is a rank alive, or about to be, or does somebody elsewhere need the store of this launcher? */
+bool tri_launch_has_others(const launch *job);
+/* A rank has ended and is reaped. Returns true if the job goes on, with or without a new process in its place. */
+bool tri_launch_loss_bear(launch *job, launch_rank *rank, const tri_launch_result *end);
+/* Starts again those whose time has come. Returns the end that ends the job; rank -1: none. */
+tri_launch_result tri_launch_losses_check(launch *job);
 
 /* --- launch_death.c --- */
 

@@ -237,15 +237,25 @@ void tri_launch_beat_stop(launch *job)
     job->beat_store = NULL;
 }
 
-bool tri_launch_is_over(const launch *job)
+static bool store_has(const launch *job, const char *key)
 {
     char *text;
     size_t nbytes;
-    bool over = tri_store_wait(job->store, "gen/over", &text, &nbytes, tri_now_ns()) == TRI_OK;
+    bool has = job->store && tri_store_wait(job->store, key, &text, &nbytes, tri_now_ns()) == TRI_OK;
 
-    if (over)
+    if (has)
         tri_free(text);
-    return over;
+    return has;
+}
+
+bool tri_launch_is_over(const launch *job)
+{
+    return store_has(job, "gen/over");
+}
+
+bool tri_launch_is_failed(const launch *job)
+{
+    return store_has(job, "gen/failed");
 }
 
 bool tri_launch_is_needed(const launch *job)

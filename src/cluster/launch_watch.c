@@ -23,9 +23,7 @@
 #define BURY_NS    (2 * TRI_NS_PER_S)
 #define REFUSED_NS (500 * TRI_NS_PER_MS)
 
-#define SHELL_CODE  255 /* of ssh itself */
-#define CONFIG_CODE 2
-#define PEER_CODE   3
+#define SHELL_CODE 255 /* of ssh itself */
 
 /* The same as an object a line: without "trireme: " and the newline. */
 static void note_object(launch *job, const char *format, va_list args)
@@ -243,9 +241,9 @@ static int cause_weight(const tri_launch_result *result)
 {
     if (result->signal)
         return 4;
-    if (result->exit_code == CONFIG_CODE)
+    if (result->exit_code == TRI_LAUNCH_CONFIG_CODE)
         return 3;
-    return result->exit_code == PEER_CODE ? 1 : result->exit_code ? 2 : 0;
+    return result->exit_code == TRI_LAUNCH_PEER_CODE ? 1 : result->exit_code ? 2 : 0;
 }
 
 /* The others need not find out themselves. */
@@ -259,23 +257,12 @@ static void rank_bury(launch *job, const launch_rank *rank)
                        tri_last_error());
 }
 
-/* Whether the others go on without one that died by a signal. */
-static bool others_go_on(launch *job, const launch_rank *rank, int signal)
-{
-    if (!job->config->elastic || signal == 0 || job->stopping || (job->alive == 0 && !tri_launch_is_needed(job)))
-        return false;
-    char words[LAUNCH_DEATH_NBYTES];
-    tri_launch_death_words(job, rank, signal, words);
-    tri_launch_say(job, "trireme: worker %d %s; the others go on\n", rank->rank, words);
-    return true;
-}
-
 /* One that was asked to leave, and could not within its grace, has said so and ended. Its place is taken back by
  * whoever asked, so it is not started again here. */
 static bool has_left(launch *job, const launch_rank *rank, const siginfo_t *info)
 {
     if (!job->config->elastic || info->si_code != CLD_EXITED || info->si_status != TRI_LAUNCH_LEFT_CODE ||
-        job->signal_passed || job->stopping || (job->alive == 0 && !tri_launch_is_needed(job)))
+        job->signal_passed || job->stopping || !tri_launch_has_others(job))
         return false;
     rank_bury(job, rank);
     tri_launch_say(job, "trireme: worker %d left before its step had ended (exit code %d); the others go on\n",
@@ -288,8 +275,8 @@ static bool was_refused(launch *job, const launch_rank *rank, int code)
 {
     char id[TRI_MEMBER_NBYTES], *why = NULL;
 
-    if (!job->config->elastic || !job->store || code != CONFIG_CODE || job->stopping ||
-        (job->alive == 0 && !tri_launch_is_needed(job)))
+    if (!job->config->elastic || !job->store || code != TRI_LAUNCH_CONFIG_CODE || job->stopping ||
+        !tri_launch_has_others(job))
         return false;
     snprintf(id, sizeof id, "%d.%d", rank->rank, rank->starts - 1);
     if (tri_members_refused(job->store, id, &why, tri_now_ns() + REFUSED_NS) != TRI_OK || !why)
@@ -298,37 +285,6 @@ static bool was_refused(launch *job, const launch_rank *rank, int code)
                    rank->rank);
     tri_free(why);
     return true;
-}
-
-static void restarted_note(launch *job, int64_t restarted)
-{
-    char text[24];
-
-    job->restarted = restarted;
-    if (job->start.journal)
-        tri_journal_put(job->start.journal, "restarted", text,
-                        (size_t)snprintf(text, sizeof text, "%lld", (long long)restarted));
-}
-
-/* One that died by a signal runs again, where the job can go on without it for a while. */
-static bool rank_restart(launch *job, launch_rank *rank, int signal)
-{
-    if (signal == 0 || job->stopping || job->signal_passed || job->restarted >= job->config->restarts)
-        return false;
-    char words[LAUNCH_DEATH_NBYTES];
-    restarted_note(job, job->restarted + 1);
-    tri_launch_death_words(job, rank, signal, words);
-    tri_launch_say(job, "trireme: rank %d %s; started again (%lld of at most %lld)\n", rank->rank, words,
-                   (long long)job->restarted, (long long)job->config->restarts);
-    for (int i = 0; i < 2; i++)
-        tri_launch_stream_close(&rank->streams[i]);
-    tri_status status = tri_launch_child_start(&job->start, rank);
-    tri_launch_fail(job, status);
-    if (rank->pid > 0) {
-        job->alive++;
-        tri_launch_guard_add(&job->guard, rank->pid);
-    }
-    return status == TRI_OK;
 }
 
 /* The remote shell's own end, before anything ran over there. */
@@ -374,8 +330,8 @@ static bool was_asked(const launch *job, const tri_launch_result *end)
 static void code_settle(launch *job, const tri_launch_result *end)
 {
     if (job->stopping && !job->signal_passed && job->result->rank >= 0 && job->result->signal == 0 &&
-        end->signal == 0 && end->exit_code == CONFIG_CODE)
-        job->result->exit_code = CONFIG_CODE;
+        end->signal == 0 && end->exit_code == TRI_LAUNCH_CONFIG_CODE)
+        job->result->exit_code = TRI_LAUNCH_CONFIG_CODE;
 }
 
 static void ends_check(launch *job)
@@ -400,13 +356,15 @@ static void ends_check(launch *job)
             rank_bury(job, rank);
         if (was_refused(job, rank, end.exit_code))
             continue;
-        if (rank_restart(job, rank, end.signal) || others_go_on(job, rank, end.signal))
+        if (!has_no_connection(rank, &end) && tri_launch_loss_bear(job, rank, &end))
             continue;
         code_settle(job, &end);
         if (cause_weight(&end) > cause_weight(&cause))
             cause = end;
     }
     report_read(job);
+    if (cause.rank < 0)
+        cause = tri_launch_losses_check(job);
     if (cause.rank < 0 || job->result->rank >= 0 || job->status != TRI_OK || job->stopping)
         return;
     cause_tell(job, &cause);
@@ -528,7 +486,7 @@ void tri_launch_watch(launch *job)
     int64_t flush_ns = 0;
 
     tri_launch_death_begin(job);
-    while (job->alive > 0 || tri_launch_is_needed(job)) {
+    while (tri_launch_has_others(job)) {
         wait_turn(job);
         signals_check(job);
         tri_launch_far_check(job);

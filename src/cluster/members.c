@@ -726,6 +726,11 @@ tri_status tri_members_end(tri_members *members, int64_t deadline_ns)
     return tri_store_set(members->setup.store, "gen/over", "", 0, deadline_ns);
 }
 
+tri_status tri_members_fail(tri_members *members, const char *why, int64_t deadline_ns)
+{
+    return tri_store_set(members->setup.store, "gen/failed", why, strlen(why), deadline_ns);
+}
+
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns)
 {
     return tri_members_bury(members->setup.store, members->id, deadline_ns);

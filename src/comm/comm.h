@@ -124,7 +124,8 @@ tri_net_traffic tri_comm_traffic(const tri_comm *comm);
 /* Of the link to a peer, as tri_net_load(). */
 tri_link_load tri_comm_load(const tri_comm *comm, int peer);
 const char *tri_comm_transport(const tri_comm *comm, int peer);
-/* Is what ended it that a rank is lost, or the way to one? Then the others may go on without it. */
+/* Is what ended it that a rank is lost, or the way to one, or that another rank failed by itself? Then the others may
+ * go on without it. */
 bool tri_comm_lost_peer(const tri_comm *comm);
 /* Is a rank known to be lost, or to have left? Nobody is where there is no watch. Any thread. */
 bool tri_comm_has_lost(const tri_comm *comm, int rank);

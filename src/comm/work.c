@@ -320,11 +320,15 @@ bool tri_comm_lost_peer(const tri_comm *comm)
 {
     int origin = -1;
     tri_status cause = comm_failed(comm);
-    if (cause == TRI_EABORT)
+    if (cause == TRI_EABORT) {
         cause = comm->found_cause;
+        origin = comm->found_origin;
+    }
     if (tri_net_trouble(comm->net))
         tri_net_blame(comm->net, &origin, &cause);
-    return cause == TRI_EPEER || cause == TRI_ETIMEOUT;
+    bool is_own = cause == TRI_EIO || cause == TRI_ENOMEM || cause == TRI_ENOTFOUND || cause == TRI_EFORMAT ||
+                  cause == TRI_EINTERNAL; /* of one process or its machine */
+    return cause == TRI_EPEER || cause == TRI_ETIMEOUT || (is_own && origin >= 0 && origin != comm->rank);
 }
 
 bool tri_comm_has_lost(const tri_comm *comm, int rank)

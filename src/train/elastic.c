@@ -529,6 +529,15 @@ static bool goes_on(elastic *at, tri_status status)
     return true;
 }
 
+/* The others would fail alike, and so would a new process in this one's place. */
+static tri_status run_fail(elastic *at, tri_status status)
+{
+    char message[TRI_ERROR_NBYTES];
+    snprintf(message, sizeof(message), "%s", tri_last_error());
+    (void)tri_members_fail(at->members, message, tri_deadline_after_ms(LAST_NS / TRI_NS_PER_MS));
+    return tri_fail_copy(status, message);
+}
+
 /* The run is over, or this worker leaves it. Those who would like to know may be gone themselves. */
 static void part_end(elastic *at, bool over)
 {
@@ -556,7 +565,7 @@ static tri_status generations_run(elastic *at)
             silence_begin(at);
         at->failures = status == TRI_OK ? 0 : at->failures + 1;
         if (status == TRI_OK && at->job->world < at->setup->members.least)
-            return tri_job_give_up(at->job, at->setup->members.least);
+            return run_fail(at, tri_job_give_up(at->job, at->setup->members.least));
         if (status == TRI_OK)
             status = tri_job_run_generation(at->job);
         if (status == TRI_OK && (tri_job_is_over(at->job) || at->job->elastic.leaves)) {
@@ -565,7 +574,7 @@ static tri_status generations_run(elastic *at)
         }
         at->job->elastic.lost_ns = tri_now_ns();
         if (status != TRI_OK && !goes_on(at, status))
-            return status;
+            return status == TRI_ENUMERIC ? run_fail(at, status) : status;
     }
 }
 
