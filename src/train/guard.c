@@ -18,6 +18,8 @@
 #include "base/runtime.h"
 #include "train/job.h"
 
+#define GROWTH 1000.0 /* times the first loss: a run that has lost its way, not a noisy one */
+
 static tri_guard_act act_of(const char *text)
 {
     static const char *const names[] = {[TRI_GUARD_OFF] = "off",
@@ -246,6 +248,28 @@ static tri_status spike_judge(tri_job *job)
     guard->loss +=
         (loss - guard->loss) / (double)(guard->steps < train->spike_window ? guard->steps : train->spike_window);
     return TRI_OK;
+}
+
+/* Weights and the run go on as they are: who asked for no guard may know better. */
+tri_status tri_job_guard_growth(tri_job *job)
+{
+    tri_job_guard *guard = &job->guard;
+    char text[256];
+    double loss = job->record.loss;
+    if (!isfinite(loss) || guard->grown)
+        return TRI_OK;
+    if (guard->first_loss == 0)
+        guard->first_loss = loss;
+    if (guard->first_loss <= 0 || loss <= GROWTH * guard->first_loss)
+        return TRI_OK;
+    guard->grown = true;
+    if (job->rank != 0)
+        return TRI_OK;
+    snprintf(text, sizeof(text),
+             "the loss has grown from %g to %g by step %lld: a lower learning rate (optim.lr, now %g) or samples and "
+             "targets of a smaller scale (data.normalize) may be needed",
+             guard->first_loss, loss, (long long)job->step, job->record.lr);
+    return tri_job_event_tell(job, "growth", text);
 }
 
 tri_status tri_job_guard_judge(tri_job *job, double norm)

@@ -71,9 +71,11 @@ typedef struct tri_job_scale {
 typedef enum tri_guard_act { TRI_GUARD_OFF, TRI_GUARD_STOP, TRI_GUARD_SKIP, TRI_GUARD_ROLLBACK } tri_guard_act;
 typedef struct tri_job_guard {
     tri_guard_act on_nonfinite, on_spike;
-    double loss;   /* mean of the latest steps, */
-    int64_t steps; /* of so many */
-    int64_t acts;  /* steps of this run that were skipped or rolled back */
+    double loss;       /* mean of the latest steps, */
+    int64_t steps;     /* of so many */
+    int64_t acts;      /* steps of this run that were skipped or rolled back */
+    double first_loss; /* of the first step that had one, 0: none had */
+    bool grown;        /* the loss has grown far beyond it, which is warned of once */
     /* rollback: what the run was before step copy_step (-1: none yet); arrays as in tri_job_arrays */
     float *copies[1 + TRI_OPTIM_MAX_STATE];
     int64_t copy_step, copy_steps;
@@ -589,6 +591,10 @@ bool tri_job_guard_wants_norm(const tri_job *job);
  * that is not to be is marked as skipped in the record. */
 tri_status tri_job_guard_loss(const tri_job *job);
 tri_status tri_job_guard_judge(tri_job *job, double norm);
+/* isa.c: sets the instruction set of kernels, the same on all ranks of a job; before anything is computed. */
+tri_status tri_job_isa_settle(tri_job *job);
+/* Warns once if the loss has become a large multiple of the first one. */
+tri_status tri_job_guard_growth(tri_job *job);
 /* By all ranks: something happened in this step. Rank 0 tells it, to the log and metrics.jsonl; whoever may have to go
  * on with that file keeps the line. */
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);

@@ -426,6 +426,7 @@ static tri_status step_make(tri_job *job)
     job->record.data = lap_of(job, "data", &mark_ns);
     job->sync->step = job->step;
     TRI_TRY(step_agree(job, &loaded, &slice));
+    TRI_TRY(tri_job_guard_growth(job));
     mark_ns = tri_now_ns();
     TRI_TRY(move_weights(job, slice));
     job->record.optimizer += lap_of(job, "optimizer", &mark_ns);
