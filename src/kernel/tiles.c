@@ -9,9 +9,14 @@
 #ifdef _OPENMP
 #include <omp.h>
 #include <stdatomic.h>
+
+#include "base/log.h"
 #endif
 
 #include "kernel/row.h"
+
+#define MOST_THREADS  64 /* that OMP_NUM_THREADS may ask for whatever the number of cores is, */
+#define MOST_PER_CORE 8  /* and for each core: more help nobody, and hundreds of thousands end the process */
 
 #define TILE_COUNT INT64_C(16384) /* elements of one tile of a vector loop */
 
@@ -27,7 +32,16 @@ int tri_tile_worker(void)
 int tri_tiles_threads(void)
 {
 #ifdef _OPENMP
-    return omp_get_max_threads();
+    static atomic_bool told;
+    const int asked = omp_get_max_threads(), cores = omp_get_num_procs();
+    if (asked <= MOST_THREADS || asked <= MOST_PER_CORE * cores) {
+        return asked;
+    }
+    if (!atomic_exchange(&told, true)) {
+        tri_log(TRI_LOG_WARN, "OMP_NUM_THREADS: %d threads are too many for %d cores: %d are used", asked, cores,
+                cores);
+    }
+    return cores;
 #else
     return 1;
 #endif

@@ -114,11 +114,13 @@ static tri_status row_find(const tri_yaml *config, const tri_model_row **out)
         return tri_fail(TRI_ECONFIG, "model: want a name, such as 'name: cnn', or a list 'layers:'");
     if (name && name->kind != TRI_YAML_SCALAR)
         return tri_fail(TRI_ECONFIG, "line %d: model.name: want one name", name->line);
-    const char *word = layers ? "layers" : name->text; /* with layers, the name is only a title */
+    const char *word = layers ? "layers" : name->text; /* with layers, another name is only a title */
     for (size_t i = 0; i < TRI_COUNT_OF(rows); i++) {
         names[i] = rows[i].name;
         if (strcmp(rows[i].name, word) == 0)
             *out = &rows[i];
+        if (layers && name && strcmp(name->text, "layers") != 0 && strcmp(name->text, rows[i].name) == 0)
+            return tri_fail(TRI_ECONFIG, "model: want either name: %s or layers, got both", name->text);
     }
     return *out ? TRI_OK : tri_field_unknown(name, "model", word, names);
 }
@@ -201,6 +203,11 @@ static tri_status model_fill(const tri_model_row *row, const tri_yaml *config, t
     TRI_TRY(row->build(&plan, &logits));
     tri_model_scope(model, "");
     TRI_TRY(check_outputs(model, logits, classes));
+    if (sync && model->status == TRI_OK && tri_model_sync_channels(model) == 0)
+        return tri_fail(TRI_ECONFIG, "model.sync_batch_norm: want a model with batch norms, %s has none here",
+                        row->name);
+    if (smoothing > 0 && classes == 0)
+        return tri_fail(TRI_ECONFIG, "model.smoothing: want targets that are classes, got real numbers");
     loss_add(model, logits, classes, smoothing);
     return tri_model_finish(model);
 }

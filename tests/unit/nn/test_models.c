@@ -135,6 +135,9 @@ static void wrong_configurations_say_where_and_what_was_meant(void **state)
         {"{name: cnn, channels: [1, 2, 3, 4, 5, 6, 7]}", "window of at most"},
         {"{name: cnn, smoothing: 2}", "smoothing"},
         {"layers: 3", "want a list of layers"},
+        {"{name: cnn, layers: [flatten, linear: classes]}", "want either name: cnn or layers, got both"},
+        {"{layers: [flatten, linear: classes], sync_batch_norm: true}", "want a model with batch norms"},
+        {"{name: vgg, batch_norm: false, sync_batch_norm: true}", "want a model with batch norms"},
         {"layers:\n  - relu\n  - relo", "line 3: there is no layer 'relo'; did you mean 'relu'?"},
         {"layers:\n  - conv2d: {out: 3, kernal: 3}",
          "line 2: there is no field of conv2d 'kernal'; did you mean 'kernel'?"},
@@ -167,6 +170,10 @@ static void wrong_configurations_say_where_and_what_was_meant(void **state)
     assert_int_equal(tri_model_build(NULL, (tri_shape){0}, 10, &m), TRI_ECONFIG);
     assert_int_equal(build("name: resnet", 1, (int64_t[]){12}, 10, &m), TRI_ECONFIG);
     assert_int_equal(build("layers: [linear: classes]", 1, (int64_t[]){12}, 0, &m), TRI_ECONFIG);
+    assert_int_equal(build("{name: mlp, smoothing: 0.1}", 1, (int64_t[]){12}, 0, &m), TRI_ECONFIG);
+    assert_string_equal(tri_last_error(), "model.smoothing: want targets that are classes, got real numbers");
+    OK(build("{name: net, layers: [linear: classes]}", 1, (int64_t[]){12}, 10, &m)); /* a title */
+    tri_model_destroy(m);
 }
 
 static void help_names_every_model(void **state)
