@@ -4,7 +4,9 @@
  */
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fs.h"
 #include "cli/command.h"
@@ -105,6 +107,26 @@ static void arenas_limit(void)
 #endif
 }
 
+/* libgomp's threads spin for milliseconds at a barrier, which costs more than the work where another process has the
+ * core of one of them. How long is read from the environment when libgomp is loaded, so the program starts itself
+ * again. */
+static void spinning_limit(char **argv)
+{
+#ifdef _OPENMP
+    static const char *const computing[] = {"train", "eval", "predict", "generate", "plan"};
+    char program[4096];
+    ssize_t nbytes = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || nbytes <= 0)
+        return;
+    program[nbytes] = 0;
+    for (size_t i = 0; i < sizeof(computing) / sizeof(computing[0]); i++)
+        if (strcmp(computing[i], argv[1]) == 0 && setenv("GOMP_SPINCOUNT", "2000", 1) == 0)
+            (void)execv(program, argv); /* if this fails, they spin as before */
+#else
+    (void)argv;
+#endif
+}
+
 /* What somebody asked for and did not get is a failure, if none was told before. train and launch have it in files too:
  * these go on. */
 static int output_end(const char *command, int code)
@@ -131,6 +153,7 @@ int main(int argc, char **argv)
         puts("trireme " TRI_VERSION);
         return output_end("--version", 0);
     }
+    spinning_limit(argv);
     tri_fs_cut_catch();
     if (tri_say_begin() != TRI_OK)
         return tri_command_fail(TRI_ECONFIG);
