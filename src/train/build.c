@@ -20,9 +20,9 @@
  * wait for cores cost far more than the threads bring. */
 int tri_job_threads(const tri_config *config, int local_count)
 {
-    int threads = tri_tiles_threads();
     if (config->train.threads > 0)
         return (int)config->train.threads;
+    int threads = tri_tiles_threads();
     if (local_count > 1 && threads == tri_cores_online())
         threads = threads / local_count > 0 ? threads / local_count : 1;
     return threads;
@@ -211,6 +211,7 @@ tri_status tri_job_configure(tri_job *job, const tri_job_setup *setup)
             setup->resume);
     TRI_TRY(tri_job_roles_open(job));
     TRI_TRY(tri_config_check(&job->config, job->world));
+    TRI_TRY(tri_job_isa_settle(job));
     TRI_TRY(tri_checkpoint_levels_settle(&job->config.checkpoint));
     TRI_TRY(tri_job_weak_open(job));
     TRI_TRY(tri_job_servers_find(job, setup->servers));

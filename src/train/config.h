@@ -48,6 +48,8 @@
       "it leave")                                                                                                      \
     X(REAL, straggler_factor, "3", 2, 1e6, NULL, "how many times the median; one may have twice the shards")           \
     X(INT, straggler_steps, "10", 1, 1e9, NULL, "steps over which it is, at least, and half a second of work")         \
+    X(NAME, isa, "auto", 0, 0, "auto|native|generic|avx2|avx512|avx512_bf16|amx",                                      \
+      "instruction set of kernels: auto: the best that all processors of the run have; native: the best of each")      \
     X(NAME, kernels, "cpu", 0, 0, "cpu|reference", "who computes: reference is slow and plain")                        \
     X(INT, eval_every, "1", 0, 1e9, NULL, "epochs between evaluations on the test set, 0 = only at the end")           \
     X(INT, eval_every_steps, "0", 0, 1e15, NULL, "steps between them, instead of eval_every; 0 = eval_every counts")   \

@@ -465,3 +465,17 @@ void tri_dnnl_version(int version[3])
     version[1] = v->minor;
     version[2] = v->patch;
 }
+
+tri_status tri_dnnl_isa_set(tri_isa isa)
+{
+    static const dnnl_cpu_isa_t rows[] = {[TRI_ISA_GENERIC] = dnnl_cpu_isa_sse41,
+                                          [TRI_ISA_AVX2] = dnnl_cpu_isa_avx2,
+                                          [TRI_ISA_AVX512] = dnnl_cpu_isa_avx512_core,
+                                          [TRI_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+                                          [TRI_ISA_AMX] = dnnl_cpu_isa_avx512_core_amx};
+    if (dnnl_set_max_cpu_isa(rows[isa]) == dnnl_success) {
+        return TRI_OK;
+    }
+    return tri_fail(TRI_EUNSUPPORTED, "instruction set: want %s, but this process has computed with another one",
+                    tri_isa_name(isa));
+}

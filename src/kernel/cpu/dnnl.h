@@ -9,6 +9,7 @@
 #ifndef TRI_KERNEL_CPU_DNNL_H
 #define TRI_KERNEL_CPU_DNNL_H
 
+#include "kernel/isa.h"
 #include "kernel/row.h"
 
 #define TRI_DNNL_DIMS 6
@@ -63,6 +64,8 @@ void tri_dnnl_job_release(tri_dnnl_job *job);
 void tri_dnnl_run(const tri_dnnl_job *job, int worker, float *const *array, float *scratch);
 
 /* Major, minor, patch of the library that is loaded. */
+/* Limits what oneDNN generates code for; before it computes anything. */
+tri_status tri_dnnl_isa_set(tri_isa isa);
 void tri_dnnl_version(int version[3]);
 
 #endif

@@ -7,6 +7,7 @@
 #include "kernel/cpu/gemm.h"
 
 #include "kernel/cpu/lanes.h"
+#include "kernel/isa.h"
 
 #define PASS         INT64_C(3072) /* of k, at most: passing over C costs more than rows of A that do not stay in L1 */
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B in one pass, reused for all rows of a task */
@@ -19,11 +20,10 @@
 const tri_gemm_ops *tri_gemm_find(void)
 {
 #ifdef TRI_HAVE_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f")) {
+    if (tri_isa_now() >= TRI_ISA_AVX512) {
         return &tri_gemm_wide;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (tri_isa_now() == TRI_ISA_AVX2) {
         return &tri_gemm_avx;
     }
 #endif

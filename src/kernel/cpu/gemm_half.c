@@ -7,8 +7,8 @@
  */
 #include "kernel/cpu/gemm_half.h"
 
-#include "base/amx.h"
 #include "kernel/cpu/half_loops.h"
+#include "kernel/isa.h"
 
 #define GROUP_NBYTES (INT64_C(384) << 10) /* of packed B, reused for all rows of a task */
 #define GROUP_PANELS 12
@@ -20,18 +20,15 @@
 const tri_gemm_ops *tri_gemm_half_find(void)
 {
 #ifdef TRI_HAVE_X86
-    __builtin_cpu_init();
-    if (tri_amx_allowed()) {
-        return &tri_gemm_amx;
-    }
-    if (__builtin_cpu_supports("avx512f")) {
-        return __builtin_cpu_supports("avx512bf16") ? &tri_gemm_bf16 : &tri_gemm_bf16_wide;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        return &tri_gemm_bf16_avx;
-    }
-#endif
+    static const tri_gemm_ops *const rows[] = {[TRI_ISA_GENERIC] = &tri_gemm_bf16_generic,
+                                               [TRI_ISA_AVX2] = &tri_gemm_bf16_avx,
+                                               [TRI_ISA_AVX512] = &tri_gemm_bf16_wide,
+                                               [TRI_ISA_AVX512_BF16] = &tri_gemm_bf16,
+                                               [TRI_ISA_AMX] = &tri_gemm_amx};
+    return rows[tri_isa_now()];
+#else
     return &tri_gemm_bf16_generic;
+#endif
 }
 
 TRI_CLONES static void pair_rows(uint32_t *to, const uint16_t *low, const uint16_t *high, int64_t count)

@@ -8,6 +8,7 @@
 #include "kernel/cpu/row_math.h"
 #include "kernel/cpu/vector_math.h"
 #include "kernel/half.h"
+#include "kernel/isa.h"
 #include "tensor/half.h"
 #include "tensor/loops.h"
 
@@ -16,9 +17,7 @@
 const tri_half_loops *tri_half_loops_find(void)
 {
 #ifdef TRI_HAVE_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bf16")) {
+    if (tri_isa_now() >= TRI_ISA_AVX512_BF16) {
         return &tri_half_loops_bf16;
     }
 #endif

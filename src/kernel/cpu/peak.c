@@ -5,6 +5,7 @@
  */
 #include "base/runtime.h"
 #include "kernel/cpu/gemm_half.h"
+#include "kernel/isa.h"
 #include "kernel/kernel.h"
 
 #if defined(__x86_64__)
@@ -116,10 +117,9 @@ static peak_row row_find(tri_dtype precision)
     (void)precision;
 #endif
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f"))
+    if (tri_isa_now() >= TRI_ISA_AVX512)
         return (peak_row){run_wide, 16.0 * CHAINS};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (tri_isa_now() == TRI_ISA_AVX2)
         return (peak_row){run_avx, 8.0 * CHAINS};
 #endif
     return (peak_row){run_plain, CHAINS};
