@@ -14,6 +14,7 @@
 #endif
 
 #include "kernel/row.h"
+#include "kernel/tile_threads.h"
 
 #define MOST_THREADS  64 /* that OMP_NUM_THREADS may ask for whatever the number of cores is, */
 #define MOST_PER_CORE 8  /* and for each core: more help nobody, and hundreds of thousands end the process */
@@ -84,6 +85,7 @@ static void run_ranges(tile_range *ranges, int count, int own, tri_tile_fn body,
 void tri_tiles_run(int threads, int64_t tile_count, tri_tile_fn body, void *arg)
 {
 #ifdef _OPENMP
+    threads = tri_tiles_tuned(threads);
     if (threads > 1 && tile_count > 1 && tile_count < UINT32_MAX) {
         tile_range ranges[MAX_RANGES];
         const int count = threads < MAX_RANGES ? threads : MAX_RANGES;

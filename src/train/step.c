@@ -10,6 +10,7 @@
 
 #include "base/events.h"
 #include "base/log.h"
+#include "kernel/tile_threads.h"
 #include "train/job.h"
 #include "train/looks.h"
 
@@ -406,6 +407,14 @@ static void count_step(tri_job *job, double seconds)
     tri_counter_add(TRI_COUNT_SAMPLES, (uint64_t)samples);
 }
 
+/* By steps that are alike: whole batches, as many shards at once as there will be. */
+static void threads_tune(const tri_job *job)
+{
+    if (job->config.train.threads == 0 && job->threads > 1 && !job->waves.searching &&
+        batch_samples(job) == job->sampler.batch)
+        tri_tiles_tune(job->threads, job->record.forward + job->record.backward);
+}
+
 static tri_status step_make(tri_job *job)
 {
     int64_t start_ns = tri_now_ns(), mark_ns = start_ns;
@@ -438,6 +447,7 @@ static tri_status step_make(tri_job *job)
     tri_job_waves_step(job);
     tri_job_span(job, "step", start_ns, mark_ns);
     count_step(job, (double)(tri_now_ns() - start_ns) / 1e9);
+    threads_tune(job);
     step_advance(job);
     job->elastic.owes = false;
     tri_job_weak_tell(job);
