@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "cli/info.h"
+#include "interop/pretrained.h"
 
 /* A checkpoint that was found whole, with its files open. */
 typedef struct whole_checkpoint {
@@ -94,21 +95,24 @@ static void json_hash(tri_json *json, const char *key, uint64_t hash)
     tri_json_text(json, key, text);
 }
 
+static void json_tensor(tri_json *list, const tri_stored_tensor *tensor)
+{
+    tri_json one = tri_json_object_in(list, NULL);
+    tri_json_text(&one, "name", tensor->name);
+    tri_json_text(&one, "dtype", tri_dtype_name(tensor->dtype));
+    tri_json shape = tri_json_array_in(&one, "shape");
+    for (int d = 0; d < tensor->shape.ndim; d++)
+        tri_json_int(&shape, NULL, tensor->shape.dim[d]);
+    tri_json_end(&shape); /* a failure stays in the outer ones, here and below */
+    tri_json_int(&one, "nbytes", (int64_t)tensor->nbytes);
+    tri_json_end(&one);
+}
+
 static void json_tensors(tri_json *json, const tri_safetensors *file)
 {
     tri_json list = tri_json_array_in(json, "tensors");
-    for (int i = 0; i < tri_safetensors_count(file); i++) {
-        const tri_stored_tensor *tensor = tri_safetensors_at(file, i);
-        tri_json one = tri_json_object_in(&list, NULL);
-        tri_json_text(&one, "name", tensor->name);
-        tri_json_text(&one, "dtype", tri_dtype_name(tensor->dtype));
-        tri_json shape = tri_json_array_in(&one, "shape");
-        for (int d = 0; d < tensor->shape.ndim; d++)
-            tri_json_int(&shape, NULL, tensor->shape.dim[d]);
-        tri_json_end(&shape); /* a failure stays in the outer ones, here and below */
-        tri_json_int(&one, "nbytes", (int64_t)tensor->nbytes);
-        tri_json_end(&one);
-    }
+    for (int i = 0; i < tri_safetensors_count(file); i++)
+        json_tensor(&list, tri_safetensors_at(file, i));
     tri_json_end(&list);
 }
 
@@ -221,18 +225,76 @@ static bool is_there(const char *path, const char *name)
     return found;
 }
 
-/* Whether it is the folder of a checkpoint, or of a run. */
-static tri_status kind_of(const char *path, bool *is_checkpoint)
+/* --- a model, as convert writes it or others have it --- */
+
+static void print_model(const char *path, const tri_pretrained *model, const char *family, int64_t elements)
+{
+    const tri_tensor_set *set = tri_pretrained_tensors(model);
+    const int files = tri_tensor_set_file_count(set);
+    printf("model %s: %s, form %s, %d tensors in %d file%s, %" PRId64 " elements\n", path, family,
+           tri_pretrained_is_hf(model) ? "hf" : "trireme", tri_tensor_set_count(set), files, files == 1 ? "" : "s",
+           elements);
+    for (int i = 0; i < tri_tensor_set_count(set); i++) {
+        const tri_stored_tensor *tensor = tri_tensor_set_at(set, i);
+        char shape[96];
+        printf("    ");
+        print_name(tensor->name, 0);
+        printf("  %s %s  %zu bytes\n", tri_dtype_name(tensor->dtype), tri_shape_print(tensor->shape, shape),
+               tensor->nbytes);
+    }
+}
+
+static void json_model(const char *path, const tri_pretrained *model, const char *family, int64_t elements,
+                       tri_json *json)
+{
+    const tri_tensor_set *set = tri_pretrained_tensors(model);
+    tri_json_text(json, "path", path);
+    tri_json_text(json, "model", family);
+    tri_json_text(json, "form", tri_pretrained_is_hf(model) ? "hf" : "trireme");
+    tri_json_int(json, "elements", elements);
+    tri_json list = tri_json_array_in(json, "tensors");
+    for (int i = 0; i < tri_tensor_set_count(set); i++)
+        json_tensor(&list, tri_tensor_set_at(set, i));
+    tri_json_end(&list);
+}
+
+static tri_status tell_model(const char *path, tri_json *json)
+{
+    tri_pretrained *model;
+    TRI_TRY(tri_pretrained_open(path, &model));
+    const tri_hf_config *config = tri_pretrained_config(model);
+    const char *family = config ? tri_hf_config_family(config)->name : "no config.json";
+    int64_t elements = 0;
+    for (int i = 0; i < tri_tensor_set_count(tri_pretrained_tensors(model)); i++)
+        elements += tri_shape_count(tri_tensor_set_at(tri_pretrained_tensors(model), i)->shape);
+    if (json)
+        json_model(path, model, family, elements, json);
+    else
+        print_model(path, model, family, elements);
+    tri_pretrained_close(model);
+    return TRI_OK;
+}
+
+typedef enum path_kind { PATH_CHECKPOINT, PATH_RUN, PATH_MODEL } path_kind;
+
+/* Whether it is the folder of a checkpoint, of a run, or of a model; or a file of weights. */
+static tri_status kind_of(const char *path, path_kind *kind)
 {
     const char *slash = strrchr(path, '/');
     int64_t step;
-    if (!tri_fs_is_folder(path))
-        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run or of a checkpoint, found %s", path,
-                        tri_fs_exists(path) ? "a file" : "nothing");
-    *is_checkpoint = tri_checkpoint_name_step(slash ? slash + 1 : path, &step) || is_there(path, TRI_MANIFEST_FILE);
-    if (!*is_checkpoint && !is_there(path, "checkpoints") && !is_there(path, "config.yaml"))
+    if (!tri_fs_exists(path))
+        return tri_fail(TRI_ENOTFOUND, "%s: want the folder of a run, of a checkpoint or of a model, found nothing",
+                        path);
+    if (tri_checkpoint_name_step(slash ? slash + 1 : path, &step) || is_there(path, TRI_MANIFEST_FILE))
+        *kind = PATH_CHECKPOINT;
+    else if (is_there(path, "checkpoints") || is_there(path, "config.yaml"))
+        *kind = PATH_RUN;
+    else if (!tri_fs_is_folder(path) || is_there(path, TRI_MODEL_FILE) || is_there(path, TRI_INDEX_FILE))
+        *kind = PATH_MODEL;
+    else
         return tri_fail(TRI_ENOTFOUND,
-                        "%s: want the folder of a run (config.yaml, checkpoints) or of a checkpoint (manifest.json)",
+                        "%s: want the folder of a run (config.yaml, checkpoints), of a checkpoint (manifest.json) or "
+                        "of a model (model.safetensors)",
                         path);
     return TRI_OK;
 }
@@ -240,14 +302,16 @@ static tri_status kind_of(const char *path, bool *is_checkpoint)
 /* path without a slash at its end. */
 static tri_status tell(const char *path, bool as_json)
 {
-    bool is_checkpoint;
-    TRI_TRY(kind_of(path, &is_checkpoint));
+    path_kind kind;
+    TRI_TRY(kind_of(path, &kind));
     char *folder = tri_format("%s/checkpoints", path);
     if (!folder)
         return TRI_ENOMEM;
     tri_string text = {0};
     tri_json object = as_json ? tri_json_object(&text) : (tri_json){0}, *json = as_json ? &object : NULL;
-    tri_status status = is_checkpoint ? tell_checkpoint(path, json) : tell_run(path, folder, json);
+    tri_status status = kind == PATH_CHECKPOINT ? tell_checkpoint(path, json)
+                        : kind == PATH_RUN      ? tell_run(path, folder, json)
+                                                : tell_model(path, json);
     if (json) {
         tri_status written = tri_json_end(json);
         if (written == TRI_OK)

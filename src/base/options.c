@@ -417,5 +417,6 @@ const char *tri_options_nearest(const char *word, const char *const *candidates,
             best = candidates[i];
         }
     }
-    return best && least * 2 <= nbytes ? best : NULL;
+    const size_t most = nbytes <= 3 ? 1 : nbytes <= 8 ? 2 : 3;
+    return best && least <= most ? best : NULL;
 }

@@ -220,6 +220,8 @@ static tri_status parse(tri_safetensors *file, const unsigned char *bytes, size_
     for (int i = 0; i < 8; i++)
         length |= (uint64_t)bytes[i] << (8 * i);
     TRI_TRY(check_kind(file, bytes, nbytes));
+    if (length > TRI_SAFETENSORS_HEADER_LIMIT && (nbytes < 9 || bytes[8] != '{'))
+        return tri_fail(TRI_EFORMAT, "%s: want a safetensors file, got another kind of file", file->origin);
     if (length > TRI_SAFETENSORS_HEADER_LIMIT || length > nbytes - 8)
         return tri_fail(TRI_EFORMAT,
                         "%s: a header of %" PRIu64 " bytes does not fit: the file has %zu (limit %" PRIu64 ")",

@@ -51,6 +51,15 @@ static tri_status read_rope(const tri_hf_config *config, const tri_family_field 
     json_t *part;
     if (!json_is_object(value))
         return field_wrong(config, field, value, "null or an object");
+    const json_t *type = json_object_get(value, "rope_type");
+    if (type == NULL)
+        type = json_object_get(value, "type");
+    const char *name = json_string_value(type);
+    if (type != NULL && !json_is_null(type) && name == NULL)
+        return field_wrong(config, field, type, "a text as rope_type");
+    if (name != NULL && strcmp(name, "llama3") != 0 && strcmp(name, "default") != 0)
+        return tri_fail(TRI_EUNSUPPORTED, "%s: %s: want rope_type llama3 or default, got '%.40s'", config->origin,
+                        field->name, name);
     json_object_foreach((json_t *)(uintptr_t)value, key, part)
     {
         if (json_is_object(part) || json_is_array(part) || strlen(key) > 60)

@@ -110,30 +110,72 @@ static const tri_config_section *section_find(const char *name, const char *fiel
     return NULL;
 }
 
-/* Fails with the nearest key there is. */
+enum { KEY_LIMIT = 256 };
+
+typedef struct key_list {
+    char keys[KEY_LIMIT][96];
+    const char *items[KEY_LIMIT]; /* the fields in them */
+    size_t count;
+} key_list;
+
+/* The keys of one section, or of all (NULL). */
+static void keys_list(key_list *list, const char *section)
+{
+    static const char *const model[] = {"name", "layers", "from", "freeze", "reinit"};
+    list->count = 0;
+    for (size_t i = 0; i < TRI_COUNT_OF(model) && (!section || strcmp(section, "model") == 0); i++)
+        snprintf(list->keys[list->count++], sizeof(list->keys[0]), "model.%s", model[i]);
+    for (const tri_config_section *at = tri_config_sections; at->table; at++)
+        for (size_t r = 0; r < at->table->count && list->count < KEY_LIMIT; r++)
+            if (!section || strcmp(section, at->table->section) == 0)
+                snprintf(list->keys[list->count++], sizeof(list->keys[0]), "%s.%s", at->table->section,
+                         at->table->rows[r].field);
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i] = strchr(list->keys[i], '.') + 1;
+}
+
+static const char *section_nearest(const char *word)
+{
+    const char *names[64] = {"model"};
+    size_t count = 1;
+    for (const tri_config_section *at = tri_config_sections; at->table && count < TRI_COUNT_OF(names); at++)
+        names[count++] = at->table->section;
+    return tri_options_nearest(word, names, count);
+}
+
+/* A key that is meant: its field is near one of its section's, or is one of another section; or a section that is
+ * meant. The list's. */
+static const char *key_nearest(key_list *list, const char *key)
+{
+    char section[64];
+    const char *dot = strchr(key, '.'), *field = dot ? dot + 1 : key;
+    snprintf(section, sizeof(section), "%.*s", dot ? (int)(dot - key) : 0, key);
+    keys_list(list, section);
+    const char *near = tri_options_nearest(field, list->items, list->count);
+    for (size_t i = 0; near && i < list->count; i++)
+        if (list->items[i] == near)
+            return list->keys[i];
+    keys_list(list, NULL);
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], field) == 0)
+            return list->keys[i];
+    return dot ? NULL : section_nearest(key);
+}
+
+/* Fails with the key that is meant, where that is known. */
 static tri_status unknown_key(const char *origin, int line, const char *key)
 {
-    enum { KEY_LIMIT = 256 };
-    char keys[KEY_LIMIT][96];
-    const char *candidates[KEY_LIMIT];
-    size_t count = 0;
-    candidates[count++] = "model.name";
-    candidates[count++] = "model.layers";
-    candidates[count++] = "model.from";
-    candidates[count++] = "model.freeze";
-    candidates[count++] = "model.reinit";
-    for (const tri_config_section *at = tri_config_sections; at->table; at++)
-        for (size_t r = 0; r < at->table->count && count < KEY_LIMIT; r++) {
-            snprintf(keys[count], sizeof(keys[count]), "%s.%s", at->table->section, at->table->rows[r].field);
-            candidates[count] = keys[count];
-            count++;
-        }
-    const char *nearest = tri_options_nearest(key, candidates, count);
+    key_list list;
+    const char *last = strrchr(key, '.');
+    const tri_foreign_key *foreign = tri_foreign_key_find(last ? last + 1 : key);
     char place[1100];
     if (line > 0)
         snprintf(place, sizeof(place), "%s:%d", origin, line);
     else
         snprintf(place, sizeof(place), "%s", origin);
+    if (foreign && foreign->sentence)
+        return tri_fail(TRI_ECONFIG, "%s: there is no option '%s': %s", place, key, foreign->sentence);
+    const char *nearest = foreign ? foreign->key : key_nearest(&list, key);
     if (nearest)
         return tri_fail(TRI_ECONFIG, "%s: there is no option '%s'; did you mean '%s'?", place, key, nearest);
     return tri_fail(TRI_ECONFIG, "%s: there is no option '%s' (trireme train --help lists them)", place, key);

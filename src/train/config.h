@@ -103,6 +103,15 @@ typedef struct tri_config {
 tri_status tri_config_load(const char *path, const char *text, const char *const *overrides, tri_config *config);
 void tri_config_fini(tri_config *config);
 /* Contradictions between options, for a number of ranks; 0: not known yet, what depends on it is left out. */
+/* An option of other programs: its key here, or a sentence. */
+typedef struct tri_foreign_key {
+    const char *name, *key, *sentence; /* one of key and sentence is NULL */
+} tri_foreign_key;
+extern const tri_foreign_key tri_foreign_keys[];
+extern const int tri_foreign_key_count;
+/* NULL when the name is none of theirs. */
+const tri_foreign_key *tri_foreign_key_find(const char *name);
+
 tri_status tri_config_check(const tri_config *config, int ranks);
 /* Whether the workers of one run may differ in "section.option". */
 bool tri_config_is_local(const char *key);

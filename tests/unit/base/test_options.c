@@ -299,6 +299,8 @@ static void the_nearest_word_is_near(void **state)
     assert_null(tri_options_nearest("sox", words, count));                 /* 2 of 3 is not */
     assert_string_equal(tri_options_nearest("sim", words, count), "sim");
     assert_null(tri_options_nearest("checkpoint", words, count));
+    const char *const far[] = {"sample_tokens", "on_straggler", "eval_batches"};
+    assert_null(tri_options_nearest("early_stopping", far, 3));
     assert_null(tri_options_nearest("", words, count));
     assert_null(tri_options_nearest("x", words, 0));
     char huge[1000];

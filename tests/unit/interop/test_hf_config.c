@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -165,6 +166,32 @@ static void a_model_from_nowhere_gets_our_defaults(void **state)
     tri_arena_fini(&arena);
 }
 
+static void kinds_of_rope_that_no_model_has_are_refused_with_the_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rope;
+        tri_status status;
+    } cases[] = {
+        {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}", TRI_EUNSUPPORTED},
+        {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0}", TRI_EUNSUPPORTED},
+        {"\"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 4.0}", TRI_EUNSUPPORTED},
+        {"\"rope_scaling\": {\"rope_type\": 3}", TRI_EFORMAT},
+        {"\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}", TRI_OK},
+        {"\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}", TRI_OK},
+        {"\"rope_scaling\": null", TRI_OK},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++) {
+        char text[200];
+        tri_hf_config *config;
+        snprintf(text, sizeof(text), "{\"model_type\": \"llama\", %s}", cases[i].rope);
+        assert_int_equal(tri_hf_config_parse(text, strlen(text), "there/config.json", &config), cases[i].status);
+        if (cases[i].status != TRI_OK)
+            assert_non_null(strstr(tri_last_error(), "there/config.json: rope_scaling: want "));
+        tri_hf_config_close(config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +200,7 @@ int main(void)
         cmocka_unit_test(what_others_wrote_stays_in_config_json),
         cmocka_unit_test(fields_that_come_back_unchanged_keep_their_spelling),
         cmocka_unit_test(a_model_from_nowhere_gets_our_defaults),
+        cmocka_unit_test(kinds_of_rope_that_no_model_has_are_refused_with_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,6 +275,55 @@ static void given_fields_stand_over_those_of_the_source(void **state)
     tri_config_fini(&config);
 }
 
+/* "section.field" of a table, or of `model:`. */
+static bool is_key(const char *key)
+{
+    const char *dot = strchr(key, '.');
+    if (strncmp(key, "model.", 6) == 0)
+        return strcmp(dot, ".name") == 0 || strcmp(dot, ".layers") == 0 || strcmp(dot, ".from") == 0;
+    for (const tri_config_section *at = tri_config_sections; at->table; at++)
+        if (strlen(at->table->section) == (size_t)(dot - key) &&
+            strncmp(at->table->section, key, (size_t)(dot - key)) == 0)
+            return tri_options_find(at->table, dot + 1) != NULL;
+    return false;
+}
+
+static void names_of_other_programs_lead_to_the_key_here(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"train: {learning_rate: 1}", "there is no option 'train.learning_rate'; did you mean 'optim.lr'?"},
+        {"optim: {learning_rate: 1}", "did you mean 'optim.lr'?"},
+        {"train: {lr: 1}", "did you mean 'optim.lr'?"},
+        {"train: {gradient_accumulation_steps: 4}", "train.shards_at_once"},
+        {"train: {device: cuda}", "no device to choose"},
+        {"train: {early_stopping: true}", "there is no early stop: checkpoint.keep_best"},
+        {"train: {patience: 3}", "there is no early stop"},
+        {"monitor: {wandb: true}", "monitor.tensorboard"},
+        {"train: {loss: mse}", "the loss follows from the data"},
+        {"train: {momentum: 0.9}", "did you mean 'optim.momentum'?"}, /* of another section */
+        {"train: {epocs: 3}", "did you mean 'train.epochs'?"},
+        {"trian: {batch: 3}", "there is no option 'trian'; did you mean 'train'?"},
+        {"batch: 3", "there is no option 'batch'; did you mean 'train.batch'?"},
+        {"learning_rate: 3", "there is no option 'learning_rate'; did you mean 'optim.lr'?"},
+        {"train: {gpu: 1}", "there is no option 'train.gpu' (trireme train --help lists them)"},
+        {"train: {checkpoint_frequency: 1}", "(trireme train --help lists them)"},
+    };
+    for (size_t i = 0; i < TRI_COUNT_OF(cases); i++)
+        expect_error(cases[i][0], NULL, cases[i][1]);
+    expect_error("{}", "trian.batch=3", "did you mean 'train'?");
+    for (int i = 0; i < tri_foreign_key_count; i++) {
+        const tri_foreign_key *row = &tri_foreign_keys[i];
+        assert_true((row->key != NULL) != (row->sentence != NULL));
+        assert_ptr_equal(tri_foreign_key_find(row->name), row); /* once in the table */
+        if (row->key != NULL && !is_key(row->key))
+            fail_msg("%s: there is no option %s", row->name, row->key);
+        for (const tri_config_section *at = tri_config_sections; at->table && row->key; at++)
+            if (tri_options_find(at->table, row->name) && strcmp(row->name, strchr(row->key, '.') + 1) != 0)
+                fail_msg("%s.%s is an option here", at->table->section, row->name);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +339,7 @@ int main(void)
         cmocka_unit_test(the_name_of_a_file_may_have_any_byte),
         cmocka_unit_test(where_weights_come_from_does_not_decide_the_bits_but_what_stands_still_does),
         cmocka_unit_test(given_fields_stand_over_those_of_the_source),
+        cmocka_unit_test(names_of_other_programs_lead_to_the_key_here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
