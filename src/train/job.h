@@ -75,7 +75,7 @@ typedef struct tri_job_guard {
     int64_t steps;     /* of so many */
     int64_t acts;      /* steps of this run that were skipped or rolled back */
     double first_loss; /* of the first step that had one, 0: none had */
-    bool grown;        /* the loss has grown far beyond it, which is warned of once */
+    bool grown;        /* far beyond it, which is warned of once */
     /* rollback: what the run was before step copy_step (-1: none yet); arrays as in tri_job_arrays */
     float *copies[1 + TRI_OPTIM_MAX_STATE];
     int64_t copy_step, copy_steps;
@@ -500,8 +500,7 @@ void tri_job_due_close(tri_job *job);
 tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
 /* What data.tokenizer: auto stands for, as rank 0 finds it. */
 tri_status tri_job_tokenizer_find(tri_job *job, const tri_job_setup *setup);
-/* Rank 0's text, of at most so many bytes, on all ranks of more than one; the others' is empty. `what` is for a
- * message. */
+/* Rank 0's text, of at most so many bytes, on all ranks of more than one; the others' is empty. what: for messages. */
 tri_status tri_job_text_spread(tri_job *job, tri_string *text, size_t limit, const char *what);
 /* Marks what model.freeze names, in job->frozen. */
 tri_status tri_job_freeze(tri_job *job, const tri_model *model);
@@ -587,16 +586,14 @@ tri_status tri_job_guard_begin(tri_job *job);
 tri_status tri_job_guard_copy(tri_job *job, int64_t step);
 /* Whether the norm of each step is wanted, on all ranks, before anything moves. */
 bool tri_job_guard_wants_norm(const tri_job *job);
-/* Once the sums of a step are there: a loss that ends the run at once; and all else that may be wrong with it. A step
- * that is not to be is marked as skipped in the record. */
+/* Once the sums of a step are there: a loss that ends the run at once; all else that may be wrong with it (a step that
+ * is not to be is marked as skipped in the record); a warning, once, of a loss that is many times the first. */
 tri_status tri_job_guard_loss(const tri_job *job);
 tri_status tri_job_guard_judge(tri_job *job, double norm);
+tri_status tri_job_guard_growth(tri_job *job);
 /* isa.c: sets the instruction set of kernels, the same on all ranks of a job; before anything is computed. */
 tri_status tri_job_isa_settle(tri_job *job);
-/* Warns once if the loss has become a large multiple of the first one. */
-tri_status tri_job_guard_growth(tri_job *job);
-/* By all ranks: something happened in this step. Rank 0 tells it, to the log and metrics.jsonl; whoever may have to go
- * on with that file keeps the line. */
+/* By all ranks. Rank 0 writes it to the log and metrics.jsonl; a rank that may continue that file keeps the line. */
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */
 tri_status tri_job_verify_open(tri_job *job);
