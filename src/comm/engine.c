@@ -17,10 +17,7 @@ static tri_status host_run(tri_engine *engine, tri_call *call)
     if (!call->algorithm)
         call->algorithm = tri_algorithm_select(call);
     tri_lane_announce(call);
-    TRI_TRY(call->algorithm->run(call));
-    /* Whoever only sends reads what the others sent of this call, or notices at the next one. */
-    bool looks = tri_call_only_gives(call) && call->algorithm->run != tri_lane_run;
-    return looks ? tri_call_look_around(call) : TRI_OK;
+    return call->algorithm->run(call);
 }
 
 const tri_engine_ops tri_engine_host = {
