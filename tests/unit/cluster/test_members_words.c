@@ -201,11 +201,12 @@ static void generation_sweep(process *p)
         broke(p->run, tri_last_error());
 }
 
-static bool all_are_lost(void *arg, int rank)
+static tri_member_way all_are_lost(void *arg, int rank, char *where)
 {
     (void)arg;
     (void)rank;
-    return true;
+    (void)where;
+    return TRI_MEMBER_LEFT;
 }
 
 static void late_join(void *arg)
