@@ -206,7 +206,7 @@ static tri_member_way all_are_lost(void *arg, int rank, char *where)
     (void)arg;
     (void)rank;
     (void)where;
-    return TRI_MEMBER_LEFT;
+    return TRI_MEMBER_GONE;
 }
 
 static void late_join(void *arg)
