@@ -21,7 +21,7 @@
 #define CUT_NS     TRI_NS_PER_S /* for a remote side to die by itself before its connection is cut */
 #define FLUSH_NS   (5 * TRI_NS_PER_S)
 #define BURY_NS    (2 * TRI_NS_PER_S)
-#define REFUSED_NS (500 * TRI_NS_PER_MS)
+#define REFUSED_NS (10 * TRI_NS_PER_S)
 
 #define SHELL_CODE 255 /* of ssh itself */
 
@@ -273,14 +273,19 @@ static bool has_left(launch *job, const launch_rank *rank, const siginfo_t *info
 /* It does not fit the run: started again it would be refused again. */
 static bool was_refused(launch *job, const launch_rank *rank, int code)
 {
-    char id[TRI_MEMBER_NBYTES], *why = NULL;
+    char key[TRI_MEMBER_NBYTES + 16], *why = NULL;
+    size_t nbytes = 0;
 
     if (!job->config->elastic || !job->store || code != TRI_LAUNCH_CONFIG_CODE || job->stopping ||
         !tri_launch_has_others(job))
         return false;
-    snprintf(id, sizeof id, "%d.%d", rank->rank, rank->starts - 1);
-    if (tri_members_refused(job->store, id, &why, tri_now_ns() + REFUSED_NS) != TRI_OK || !why)
+    /* A claim is answered at once, whether the key is there or not, however late that is on a busy machine. */
+    snprintf(key, sizeof key, "refused/%d.%d", rank->rank, rank->starts - 1);
+    tri_status status = tri_store_claim(job->store, key, "", 0, &why, &nbytes, tri_now_ns() + REFUSED_NS);
+    if (status != TRI_OK || nbytes == 0) {
+        tri_free(status == TRI_OK ? why : NULL);
         return false;
+    }
     tri_launch_say(job, "trireme: worker %d does not fit the run and is not started again; the others go on\n",
                    rank->rank);
     tri_free(why);

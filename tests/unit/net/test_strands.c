@@ -282,21 +282,21 @@ static void each_listener_is_bound_to_one_address(void **state)
 }
 
 /* Two ports that are free just now, one after the other, as text. */
-static void ports_find(char ports[16])
+static void ports_find(char ports[32])
 {
     int fds[TRI_TCP_PLACES_MAX], count;
     char text[TRI_TCP_ADDRESS_NBYTES];
 
     assert_int_equal(tri_tcp_listen("127.0.0.1", "", fds, &count, text), TRI_OK);
     int port = atoi(strrchr(text, '/') + 1) & ~1;
-    snprintf(ports, 16, "%d-%d", port, port + 1);
+    snprintf(ports, 32, "%d-%d", port, port + 1);
     close(fds[0]);
 }
 
 static void listeners_keep_to_the_ports_that_are_given(void **state)
 {
     int fds[3][TRI_TCP_PLACES_MAX], count;
-    char ports[16], text[TRI_TCP_ADDRESS_NBYTES], second[TRI_TCP_ADDRESS_NBYTES];
+    char ports[32], text[TRI_TCP_ADDRESS_NBYTES], second[TRI_TCP_ADDRESS_NBYTES];
 
     (void)state;
     ports_find(ports);
