@@ -113,7 +113,7 @@ static bool client_read(tri_store_server *server, store_client *client)
 
         if (got <= 0)
             return got < 0 && (errno == EAGAIN || errno == EINTR);
-        client->has_spoken = true;
+        client->has_spoken = client->caller.has_spoken = true;
         if (!tri_store_client_take(server, client, (size_t)got))
             return false;
     }
@@ -160,8 +160,14 @@ static void address_print(const struct sockaddr_storage *from, char text[48])
 static void client_admit(tri_store_server *server, int fd, const struct sockaddr_storage *from)
 {
     int on = 1;
-    store_client *client = tri_alloc_zero(1, sizeof *client);
+    int64_t now_ns = tri_now_ns(), silence_ns;
+    uint64_t address = tri_caller_address((const struct sockaddr *)from);
+    tri_caller *leaves;
+    store_client *client =
+        tri_crowd_admits(&server->unproven, address, now_ns, &leaves) ? tri_alloc_zero(1, sizeof *client) : NULL;
 
+    if (leaves)
+        client_drop(server, tri_container_of(leaves, store_client, caller));
     if (!client || !watch(server, EPOLL_CTL_ADD, fd, EPOLLIN, client)) {
         tri_free(client);
         close(fd);
@@ -177,7 +183,11 @@ static void client_admit(tri_store_server *server, int fd, const struct sockaddr
     client->deadline_ns = tri_now_ns() + UNPROVEN_NS;
     if (client->deadline_ns < server->sweep_ns)
         server->sweep_ns = client->deadline_ns;
-    server->unproven++;
+    tri_crowd_add(&server->unproven, &client->caller, address, now_ns);
+    if (tri_crowd_silent(&server->unproven, now_ns, &silence_ns))
+        silence_ns = now_ns;
+    if (silence_ns < server->sweep_ns)
+        server->sweep_ns = silence_ns;
     tri_entropy(client->nonce, sizeof client->nonce);
     tri_store_client_greet(server, client);
     if (!client_write(server, client))
@@ -257,17 +267,17 @@ static bool client_turn(tri_store_server *server, store_client *client, uint32_t
     return client_watch(server, client, client->state == CLIENT_REPLY);
 }
 
-/* Those whose time is over; the oldest strangers, when there are too many; the next deadline. */
+/* Those whose time is over, silent ones of a crowd; the next deadline. */
 static void clients_sweep(tri_store_server *server, int64_t now_ns)
 {
     store_client *next;
+    tri_caller *silent;
 
-    server->sweep_ns = TRI_FOREVER;
+    while ((silent = tri_crowd_silent(&server->unproven, now_ns, &server->sweep_ns)) != NULL)
+        client_drop(server, tri_container_of(silent, store_client, caller));
     for (store_client *client = server->clients; client; client = next) {
-        bool crowded = !client->proven && server->unproven > UNPROVEN_LIMIT;
-
         next = client->next;
-        if (crowded || !client_turn(server, client, 0, now_ns))
+        if (!client_turn(server, client, 0, now_ns))
             client_drop(server, client);
         else if ((!client->proven || client->shakes || client->state == CLIENT_WAITS) &&
                  client->deadline_ns < server->sweep_ns)
@@ -323,7 +333,7 @@ static void serve(void *arg)
         }
         if (calls)
             clients_accept(server);
-        if (now_ns >= server->sweep_ns || server->unproven > UNPROVEN_LIMIT)
+        if (now_ns >= server->sweep_ns)
             clients_sweep(server, now_ns);
     }
 }
@@ -401,6 +411,7 @@ tri_status tri_store_server_start_kept(const char *address, int port, const char
     if (!server)
         return TRI_ENOMEM;
     server->clients_end = &server->clients;
+    tri_crowd_init(&server->unproven, UNPROVEN_LIMIT);
     server->sweep_ns = TRI_FOREVER;
     server->journal = journal;
     memcpy(server->token, token, strlen(token));

@@ -12,6 +12,7 @@
 
 #include "cluster/journal.h"
 #include "cluster/store_impl.h"
+#include "net/crowd.h"
 #include "net/tls.h"
 
 typedef struct store_value {
@@ -52,6 +53,7 @@ typedef struct store_client {
     struct store_client *next_owed, **owed_link; /* owed_link NULL: not among those */
     bool is_writing;                             /* what is polled for: room to write, else bytes to read */
     bool has_spoken;                             /* some byte came */
+    tri_caller caller;                           /* of server->unproven, until it is proven */
     char from[48];                               /* its address */
 } store_client;
 
@@ -70,7 +72,7 @@ struct tri_store_server {
     store_client *owed; /* by next_owed: whose wait somebody else has ended */
     int64_t sweep_ns;   /* no client has an earlier deadline */
     int epoll;
-    size_t unproven;
+    tri_crowd unproven;
     int64_t accept_after_ns; /* out of descriptors: not before this */
     int64_t refused_ns;      /* when a stranger was named last */
     uint64_t refused;        /* of those that were not named since */

@@ -157,7 +157,7 @@ void tri_store_client_destroy(tri_store_server *server, store_client *client)
     if (client->proven)
         atomic_fetch_sub(&server->connected, 1);
     else
-        server->unproven--;
+        tri_crowd_remove(&server->unproven, &client->caller);
     tri_free(client);
 }
 
@@ -263,7 +263,7 @@ static void answer_prove(tri_store_server *server, store_client *client)
     }
     client->ending = false;
     client->proven = true;
-    server->unproven--;
+    tri_crowd_remove(&server->unproven, &client->caller);
     atomic_fetch_add(&server->connected, 1);
     reply_text(server, client, TRI_OK, want, sizeof want);
 }

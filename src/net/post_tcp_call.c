@@ -18,11 +18,10 @@
 #include "net/post_tcp_impl.h"
 #include "net/tcp_meet.h"
 
-#define STRANGER_NS      (5 * TRI_NS_PER_S)
-#define STRANGER_LIMIT   256
-#define STRANGER_FAIR_NS TRI_NS_PER_S /* who proves within this is never put out for others */
-#define ACCEPT_LIMIT     256          /* at a time: those who are proven get their turn too */
-#define ACCEPT_AGAIN_NS  (100 * TRI_NS_PER_MS)
+#define STRANGER_NS     (5 * TRI_NS_PER_S)
+#define STRANGER_LIMIT  256
+#define ACCEPT_LIMIT    256 /* at a time: those who are proven get their turn too */
+#define ACCEPT_AGAIN_NS (100 * TRI_NS_PER_MS)
 
 _Static_assert(sizeof(tcp_stranger) <= 1024, "docs/formats/post.md says so");
 
@@ -60,7 +59,7 @@ static void stranger_destroy(tcp_post *tcp, tcp_stranger *stranger)
     if (stranger->fd >= 0)
         tri_post_tcp_close(tcp, stranger->fd);
     tri_post_node_remove(&stranger->all);
-    tcp->stranger_count--;
+    tri_crowd_remove(&tcp->crowd, &stranger->caller);
     tri_free(stranger);
 }
 
@@ -111,6 +110,7 @@ void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
 
     if (stranger->fd < 0) {
         tri_talk_advance(&is, &stranger->talk);
+        stranger->caller.has_spoken = stranger->talk.step > 1 || stranger->talk.done_nbytes > 0;
         if (stranger->talk.stage == TALK_IDLE) {
             /* Who leaves before a hello is whole was looking for an open port, or has found a nearer place. */
             if (stranger->talk.done_nbytes == TRI_HELLO_NBYTES)
@@ -147,7 +147,7 @@ static void stranger_create(tcp_post *tcp, int fd, const tri_tcp_place *from)
     place_print(from, stranger->from);
     tri_talk_answer(&stranger->talk, fd, stranger->limit_ns);
     tri_post_node_append(&tcp->strangers, &stranger->all);
-    tcp->stranger_count++;
+    tri_crowd_add(&tcp->crowd, &stranger->caller, tri_caller_address(&from->any), tri_now_ns());
     if (!tri_post_tcp_watch(tcp, EPOLL_CTL_ADD, fd, TRI_POST_TCP_EVENTS, &stranger->source))
         stranger_destroy(tcp, stranger);
 }
@@ -165,17 +165,18 @@ static void accept_later(tcp_post *tcp)
     listeners_watch(tcp, 0);
 }
 
-/* Is there room for one more stranger? */
-static bool stranger_fits(tcp_post *tcp)
+/* Makes room for one more stranger. False: it has to call again. */
+static bool stranger_fits(tcp_post *tcp, const tri_tcp_place *from)
 {
-    tcp_stranger *oldest;
+    tri_caller *leaves;
 
-    if (tcp->stranger_count < STRANGER_LIMIT)
-        return true;
-    oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
-    if (tri_now_ns() < oldest->limit_ns - STRANGER_NS + STRANGER_FAIR_NS)
+    if (tcp->crowd.limit == 0)
+        tri_crowd_init(&tcp->crowd, STRANGER_LIMIT);
+    if (!tri_crowd_admits(&tcp->crowd, tri_caller_address(&from->any), tri_now_ns(), &leaves))
         return false;
-    stranger_refuse(tcp, oldest, "too many call, and it did not prove that it knows the token");
+    if (leaves)
+        stranger_refuse(tcp, tri_container_of(leaves, tcp_stranger, caller),
+                        "too many call, and it did not prove that it knows the token");
     return true;
 }
 
@@ -189,10 +190,6 @@ void tri_post_tcp_accept(tcp_post *tcp)
             socklen_t nbytes = sizeof from;
             int fd;
 
-            if (!stranger_fits(tcp)) {
-                accept_later(tcp);
-                return;
-            }
             fd = accept4(tcp->door.listeners[i], &from.any, &nbytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
                 tri_post_note(&tcp->base, "somebody who calls has to wait: %s", strerror(errno));
@@ -201,7 +198,10 @@ void tri_post_tcp_accept(tcp_post *tcp)
             }
             if (fd < 0)
                 break;
-            stranger_create(tcp, fd, &from);
+            if (stranger_fits(tcp, &from))
+                stranger_create(tcp, fd, &from);
+            else
+                close(fd);
         }
     }
 }
@@ -212,15 +212,21 @@ int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
         tcp->accept_after_ns = 0;
         listeners_watch(tcp, EPOLLIN);
     }
+    tri_caller *silent;
+    int64_t next_ns;
+
+    while ((silent = tri_crowd_silent(&tcp->crowd, now_ns, &next_ns)) != NULL)
+        stranger_refuse(tcp, tri_container_of(silent, tcp_stranger, caller), "too many call, and it said nothing");
     while (!tri_post_is_empty(&tcp->strangers)) {
         tcp_stranger *oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
 
-        if (now_ns < oldest->limit_ns)
-            return tcp->accept_after_ns > 0 && tcp->accept_after_ns < oldest->limit_ns ? tcp->accept_after_ns
-                                                                                       : oldest->limit_ns;
+        if (now_ns < oldest->limit_ns) {
+            next_ns = oldest->limit_ns < next_ns ? oldest->limit_ns : next_ns;
+            break;
+        }
         stranger_refuse(tcp, oldest, "it did not prove in time that it knows the token");
     }
-    return tcp->accept_after_ns > 0 ? tcp->accept_after_ns : TRI_FOREVER;
+    return tcp->accept_after_ns > 0 && tcp->accept_after_ns < next_ns ? tcp->accept_after_ns : next_ns;
 }
 
 void tri_post_tcp_strangers_close(tcp_post *tcp)

@@ -8,6 +8,7 @@
 #ifndef TRI_NET_POST_TCP_IMPL_H
 #define TRI_NET_POST_TCP_IMPL_H
 
+#include "net/crowd.h"
 #include "net/handshake.h"
 #include "net/post_impl.h"
 #include "net/talk.h"
@@ -29,7 +30,8 @@ typedef struct tcp_line {
 /* Somebody who has called and has not proven anything, or not encrypted yet. */
 typedef struct tcp_stranger {
     tcp_source source;
-    post_node all; /* of tcp->strangers, the oldest first */
+    tri_caller caller; /* of tcp->crowd */
+    post_node all;     /* of tcp->strangers, the oldest first */
     net_talk talk;
     int fd;           /* when the talk is done */
     tri_tls *tls;     /* from then on */
@@ -44,7 +46,7 @@ typedef struct tcp_post {
     tri_tcp_door door;
     tri_tls_context *tls; /* NULL: nothing is encrypted */
     post_node strangers;
-    int stranger_count;
+    tri_crowd crowd;         /* the same strangers */
     bool is_called;          /* somebody waits at a listener */
     int64_t accept_after_ns; /* out of descriptors: not before this; 0: no such trouble */
 } tcp_post;

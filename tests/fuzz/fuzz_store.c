@@ -23,7 +23,7 @@ static store_client *client_make(tri_store_server *server, bool proven)
     if (proven)
         server->connected++;
     else
-        server->unproven++;
+        tri_crowd_add(&server->unproven, &client->caller, 0, 0);
     tri_store_client_greet(server, client);
     return client;
 }
@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
     }
     for (int c = 0; c < CLIENTS; c++)
         tri_store_client_destroy(&server, clients[c]);
-    TRI_ASSERT(server.connected == 0 && server.unproven == 0);
+    TRI_ASSERT(server.connected == 0 && server.unproven.count == 0);
     tri_store_table_fini(&server);
     TRI_ASSERT(server.held_nbytes == held_nbytes);
     return 0;
