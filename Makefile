@@ -5,7 +5,7 @@ PYTHON ?= /usr/bin/python3
 GENERATOR := $(if $(shell command -v ninja),-G Ninja,)
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test check docs pypi bench compare install deb wheel clean deps dev tsan valgrind fuzz
+.PHONY: all demo test test-all stress check docs pypi bench compare install deb wheel clean deps dev tsan valgrind fuzz
 
 all: $(BUILD)/trireme
 
@@ -27,15 +27,20 @@ demo: ## builds, trains a CNN on Fashion-MNIST on 2 workers, shows the result
 	@$(MAKE) --no-print-directory $(BUILD)/trireme
 	@tools/demo $(BUILD)
 
-# Tests run side by side: threads that wait must not spin.
-test: ## builds everything, runs all tests
+# Tests run side by side: threads that wait must not spin. tests/long.txt names those that only test-all runs.
+LONG := ^($(shell sed '/^\#/d;s/ .*//' tests/long.txt | paste -sd '|'))$$
+test: TESTS := -E '$(LONG)'
+test test-all: ## builds everything, runs the tests that take seconds; all of them
 	@tools/deps build test demo
 	@tools/deps etcd ssh slurm mpi python || echo "make test: tests that want these skip themselves"
 	@test -n "$$TRIREME_PYPI" || $(MAKE) --no-print-directory pypi >/dev/null 2>&1 || \
 	  echo "make test: nothing from PyPI ('make pypi' says why): tests that want it skip themselves"
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
 	@cmake --build $(BUILD) --parallel $(JOBS)
-	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300
+	@OMP_WAIT_POLICY=passive ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 300 $(TESTS)
+
+stress: ## N=10 runs of the tests of `make test` beside two busy loops (after `make test`)
+	@tools/stress $(if $(N),$(N),10) $(BUILD) -E '$(LONG)'
 
 check: ## format, layers, headers, names in documents, lengths
 	@tools/deps build check

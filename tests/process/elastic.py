@@ -125,7 +125,7 @@ class Runs(unittest.TestCase):
     def weights(self, *words):
         key = (self.config, *words)
         if key not in Runs.alone:
-            run = self.start("alone", *words)
+            run = self.start("alone", "--overwrite", *words)
             self.assertEqual(run.end(), 0, run.text())
             Runs.alone[key] = self.hash_of(run)
         return Runs.alone[key]
