@@ -45,13 +45,6 @@ static tri_status value_find(tri_members *members, const char *key, int64_t unti
 
 /* --- the present generation --- */
 
-static void candidates_clear(tri_vector *candidates)
-{
-    for (size_t i = 0; i < candidates->count; i++)
-        tri_free(((candidate *)tri_vector_at(candidates, i))->cuts);
-    candidates->count = 0;
-}
-
 /* Who of it may be in the next one. */
 static tri_status adopt(tri_members *members, tri_generation *list)
 {
@@ -66,9 +59,9 @@ static tri_status adopt(tri_members *members, tri_generation *list)
         if (tri_members_has(&members->now, tri_vector_at(&members->dead, i)))
             atomic_store(&members->broken, true);
     tri_mutex_unlock(&members->mutex);
-    candidates_clear(&members->old);
-    candidates_clear(&members->news);
-    candidates_clear(&members->strays);
+    tri_members_candidates_clear(&members->old);
+    tri_members_candidates_clear(&members->news);
+    tri_members_candidates_clear(&members->strays);
     members->suspect_ns = members->settle_ns = 0;
     tri_free(members->healed);
     members->healed = NULL;
@@ -748,7 +741,7 @@ void tri_members_close(tri_members *members)
     tri_free(members->healed);
     tri_vector *all[] = {&members->old, &members->news, &members->strays};
     for (size_t v = 0; v < TRI_COUNT_OF(all); v++) {
-        candidates_clear(all[v]);
+        tri_members_candidates_clear(all[v]);
         tri_vector_fini(all[v]);
     }
     tri_vector_fini(&members->dead);

@@ -85,6 +85,7 @@ tri_status tri_members_register_again(tri_members *members, int64_t number, int6
 void tri_members_register_drop(tri_members *members, bool forgotten, int64_t deadline_ns);
 /* False: it cannot be read. */
 bool tri_members_register_parse(const char *text, candidate *one);
+void tri_members_candidates_clear(tri_vector *candidates);
 
 /* members_reach.c. Marks as left_out those of the next generation that do not reach others of it. */
 tri_status tri_members_connected_find(tri_members *members);

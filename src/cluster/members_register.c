@@ -104,3 +104,10 @@ bool tri_members_register_parse(const char *text, candidate *one)
         one->cuts = tri_strdup(rest + 1); /* where memory is out it takes another try to find out */
     return true;
 }
+
+void tri_members_candidates_clear(tri_vector *candidates)
+{
+    for (size_t i = 0; i < candidates->count; i++)
+        tri_free(((candidate *)tri_vector_at(candidates, i))->cuts);
+    candidates->count = 0;
+}

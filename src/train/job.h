@@ -495,8 +495,7 @@ tri_status tri_job_due_keep(tri_job *job);
 tri_status tri_job_due_make(tri_job *job, tri_stock_set *set);
 void tri_job_due_close(tri_job *job);
 
-/* initial.c: model.from, model.freeze, model.reinit. The architecture, before the configuration is hashed; collective.
- */
+/* initial.c: model.from, model.freeze, model.reinit. The architecture, before its hash is formed; collective. */
 tri_status tri_job_model_find(tri_job *job, const tri_job_setup *setup);
 /* What data.tokenizer: auto stands for, as rank 0 finds it. */
 tri_status tri_job_tokenizer_find(tri_job *job, const tri_job_setup *setup);
@@ -798,5 +797,4 @@ tri_status tri_job_resume_weights(tri_job *job, const char *run_folder);
 tri_status tri_job_can_resume(tri_job *job, const char *run_folder, bool *can);
 /* The weights of one checkpoint, whose path rank 0 needs to know alone; job->step becomes its step. */
 tri_status tri_job_load_weights(tri_job *job, const char *checkpoint);
-
 #endif
