@@ -124,7 +124,7 @@ static atomic_bool stops_at_once;
 
 static void stop_arrived(int number)
 {
-    static const char line[] = "error: stopped by a signal before the first step\n";
+    static const char line[] = "trireme: stopped by a signal before the first step\n";
     int none = 0;
 
     atomic_compare_exchange_strong(&stop_number, &none, number);

@@ -1,7 +1,7 @@
 cat >c.yaml <<'END'
 model: {name: gpt2, n_layer: 4, n_head: 4, n_embd: 128}
 data: {name: synthetic, synthetic_tokens: true, synthetic_width: 64, classes: 256}
-train: {batch: 32, shards: 8}
+train: {batch: 32, shards: 8, isa: avx2} # kernels decide the memory of activations
 optim: adam
 END
 cat >cluster.yaml <<'END'
