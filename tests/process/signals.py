@@ -57,7 +57,7 @@ class Signals(unittest.TestCase):
     def train(self, config, *words, **options):
         self.config.write_text(config)
         self.run_folder = self.folder / f"run{len(self.processes)}"
-        return self.start(TRIREME, "train", str(self.config), "--out", str(self.run_folder), *words, **options)
+        return self.start(TRIREME, "train", str(self.config), "--out", str(self.run_folder), "checkpoint.every_epochs=0", *words, **options)
 
     def until(self, what, process):
         end = time.monotonic() + LIMIT_S
