@@ -50,7 +50,7 @@ class Chaos(elastic.Elastic):
 
     def test_a_flipped_bit_is_not_handed_on_when_its_finder_dies(self):
         """The bit flips, and a worker is killed before the next comparison: there the newcomer gets a state that most had."""
-        words = ("train.verify_every=100000", *STEPS)
+        words = ("train.verify_every=100000", "checkpoint.every_epochs=0", *STEPS)  # nobody compares before a save
         (self.path / "faults").write_text("0.2 corrupt 0\n0.4 kill 3\n")  # in worker 0, from whom others get their state
         run = self.start_running("flip", "-n", "4", "--elastic", "1:8", "--restarts", "99", "comm.chaos=on", *words)
         chaos(self.path / "flip", "--schedule", self.path / "faults", "--limit", "20")
@@ -75,14 +75,15 @@ class Chaos(elastic.Elastic):
 
     def test_without_one_they_begin_with_the_weights_of_another_model_as_at_first(self):
         self.assertEqual(self.start("source", "train.steps=5").end(), 0)
-        words = ("model.from=source", *STEPS)
+        words = ("model.from=source", "checkpoint.every_epochs=0", *STEPS)
         run = self.tie(*words)
         self.check(run, *words)
         self.assertIn("count for nothing: the run goes on from step 0", run.text())
         self.assertNotIn("killed by signal", run.text())
 
     def test_what_they_begin_with_has_no_best_of_later_steps(self):
-        words = ("optim.lr=0", "model.freeze=[bn1.*]", "checkpoint.keep_best=true", "train.eval_every_steps=100", *STEPS)
+        words = ("optim.lr=0", "model.freeze=[bn1.*]", "checkpoint.keep_best=true", "checkpoint.every_epochs=0",
+                 "train.eval_every_steps=100", *STEPS)
         run = self.tie(*words)
         self.check(run, *words)
         self.assertIn("count for nothing: the run goes on from step 0", run.text())
