@@ -51,7 +51,8 @@ static tri_status name_parse(const char *word, const char *origin, int number, l
         if (!isalnum((unsigned char)word[i]) && !strchr(".-_:@%[]", word[i]))
             return tri_fail(TRI_ECONFIG, "%s:%d: want a host name or address, got '%.60s'", origin, number, word);
     }
-    if ((colon && !strchr(colon + 1, ':')) || (name[0] == '[' && name[strlen(name) - 1] != ']'))
+    const bool is_wrong_address = name[0] == '[' && (!colon || name[1] == '-' || name[strlen(name) - 1] != ']');
+    if ((colon && !strchr(colon + 1, ':')) || is_wrong_address)
         return tri_fail(TRI_ECONFIG,
                         "%s:%d: want 'host port=N' for a port of ssh, 'host slots=N' for a number of ranks, got "
                         "'%.60s', which could mean both",

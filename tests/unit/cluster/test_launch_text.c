@@ -58,6 +58,8 @@ static void wrong_host_files_are_told_with_their_line(void **state)
         {"a port=65536", "hosts:1: want slots=N"},
         {"a:22", "want 'host port=N'"},
         {"[::1]:22", "want 'host port=N'"},
+        {"[]", "want 'host port=N'"},
+        {"[-::1]", "want 'host port=N'"},
         {"me@-oX", "hosts:1: want a host"},
         {"a port=7\na port=7", "hosts:2: want each host once"},
     };
