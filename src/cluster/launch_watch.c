@@ -282,6 +282,8 @@ static bool was_refused(launch *job, const launch_rank *rank, int code)
     /* A claim is answered at once, whether the key is there or not, however late that is on a busy machine. */
     snprintf(key, sizeof key, "refused/%d.%d", rank->rank, rank->starts - 1);
     tri_status status = tri_store_claim(job->store, key, "", 0, &why, &nbytes, tri_now_ns() + REFUSED_NS);
+    if (status == TRI_OK)
+        (void)tri_store_remove(job->store, key, tri_now_ns() + REFUSED_NS);
     if (status != TRI_OK || nbytes == 0) {
         tri_free(status == TRI_OK ? why : NULL);
         return false;

@@ -219,12 +219,11 @@ static tri_status is_newest(const tri_members *members, bool *yes)
     return TRI_OK;
 }
 
+/* refused/<id> stays: the launcher of that worker removes it when it has read it. */
 static tri_status gone_drop(tri_store *store, const char *id, int64_t deadline_ns)
 {
     char key[KEY];
 
-    snprintf(key, sizeof key, "refused/%s", id);
-    TRI_TRY(tri_store_remove(store, key, deadline_ns));
     snprintf(key, sizeof key, "door/%s", id);
     TRI_TRY(tri_store_remove(store, key, deadline_ns));
     snprintf(key, sizeof key, "gone/%s", id);
