@@ -122,21 +122,37 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may only use lock-fr
 
 static atomic_bool stops_at_once;
 
+/* A moment for a rank that is about to say why it ends by itself: a launcher stops the others as soon as one has
+ * failed. */
+enum { AT_ONCE_S = 1 };
+
 static void stop_arrived(int number)
 {
-    static const char line[] = "trireme: stopped by a signal before the first step\n";
     int none = 0;
 
     atomic_compare_exchange_strong(&stop_number, &none, number);
+    if (atomic_load(&stops_at_once))
+        alarm(AT_ONCE_S);
+}
+
+static void moment_is_over(int number)
+{
+    static const char line[] = "error: stopped by a signal before the first step\n";
+
+    (void)number;
     if (!atomic_load(&stops_at_once))
         return;
     if (write(STDERR_FILENO, line, sizeof line - 1) < 0) { /* nobody reads it */
     }
-    _exit(128 + number);
+    _exit(128 + atomic_load(&stop_number));
 }
 
 tri_status tri_stop_at_once_begin(void)
 {
+    struct sigaction action = {.sa_handler = moment_is_over};
+
+    sigemptyset(&action.sa_mask);
+    TRI_ASSERT(sigaction(SIGALRM, &action, NULL) == 0);
     atomic_store(&stops_at_once, true);
     return tri_wait_check("the run was prepared");
 }
@@ -144,6 +160,7 @@ tri_status tri_stop_at_once_begin(void)
 void tri_stop_at_once_end(void)
 {
     atomic_store(&stops_at_once, false);
+    alarm(0);
 }
 
 void tri_stop_catch(void)

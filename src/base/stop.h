@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 
-/* From here on a stop signal writes one line and ends the process with 128 + its number. TRI_ECANCELED: one has come
- * already. */
+/* From here on a process that a stop signal has not ended by itself within a second writes one line and ends with 128 +
+ * the signal's number. Uses SIGALRM. TRI_ECANCELED: one has come already. */
 tri_status tri_stop_at_once_begin(void);
 /* From here on the first stop signal sets the flag again. */
 void tri_stop_at_once_end(void);

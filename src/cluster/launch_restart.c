@@ -173,11 +173,12 @@ static bool is_same_error(const char *one, const char *other)
     }
 }
 
-/* The first of those that wait, if all of them ended with the same error and no worker is left; else NULL. */
+/* One of those that wait, if all of them ended with the same error and no worker is left; else NULL. The rank that
+ * finds a wrong configuration ends with the code of that; another one that only hears of it with another code. */
 static const launch_rank *shared_find(const launch *job)
 {
     int workers = job->world - (int)job->config->servers;
-    const launch_rank *first = NULL;
+    const launch_rank *shared = NULL;
 
     if (tri_launch_is_needed(job))
         return NULL;
@@ -188,12 +189,12 @@ static const launch_rank *shared_find(const launch *job)
             return NULL;
         if (!waits(rank))
             continue;
-        first = first ? first : rank;
-        if (rank->lost.exit_code != first->lost.exit_code ||
-            !is_same_error(rank->streams[1].error, first->streams[1].error))
+        if (shared && !is_same_error(rank->streams[1].error, shared->streams[1].error))
             return NULL;
+        if (!shared || rank->lost.exit_code == TRI_LAUNCH_CONFIG_CODE)
+            shared = rank;
     }
-    return first;
+    return shared;
 }
 
 /* A configuration stays wrong. Of another error the second time tells that it comes back. */

@@ -11,6 +11,7 @@ import queue
 import socket
 import sys
 import threading
+import time
 from datetime import timedelta
 
 import torch
@@ -67,6 +68,24 @@ def _meet(url, timeout=timedelta(minutes=30), **_kwargs):
     yield store, rank, world
 
 
+def _wait_for_listener(host, port, timeout):
+    """Until somebody listens there or the time is over; what happens then is the caller's."""
+    until = time.monotonic() + timeout.total_seconds()
+    while time.monotonic() < until:
+        try:
+            socket.create_connection((host, port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
+def _store_of_old_torch(host, port, world, is_master=False, timeout=timedelta(minutes=30), multi_tenant=False):
+    """The TCPStore of torch 1 holds Python's lock while it waits, for its server or its clients, so Ctrl-C could not end that."""
+    if not is_master:
+        _wait_for_listener(host, port, timeout)
+    return dist.TCPStore(host, port, world, is_master, timeout, wait_for_workers=False, multi_tenant=multi_tenant)
+
+
 def _env(url, **kwargs):
     """env://, where RANK may be said by another starter."""
     if not os.environ.get("RANK") and "rank=" not in url:
@@ -84,14 +103,17 @@ def register():
     """Makes the backend known to torch.distributed; importing this module does it."""
     if hasattr(dist.Backend, "TRIREME"):
         return
-    known = {"devices": ["cpu"]} if int(torch.__version__.split(".")[0]) >= 2 else {}
+    known = {} if _IS_OLD else {"devices": ["cpu"]}
     dist.Backend.register_backend("trireme", _create, extended_api=True, **known)
     dist.register_rendezvous_handler("trireme", _meet)
     # torch has no way to extend a scheme, and `init_process_group("trireme")` means env://.
     _rendezvous._rendezvous_handlers["env"] = _env
+    if _IS_OLD:
+        _rendezvous.TCPStore = _store_of_old_torch
     atexit.register(_leave)
 
 
+_IS_OLD = int(torch.__version__.split(".")[0]) < 2
 _PID = os.getpid()
 _env_of_torch = _rendezvous._rendezvous_handlers["env"]
 register()

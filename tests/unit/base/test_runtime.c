@@ -189,7 +189,17 @@ static void stop_at_once(void)
     if (tri_stop_at_once_begin() != TRI_OK)
         _exit(1);
     raise(SIGTERM);
-    _exit(2);
+    for (;;) /* it has nothing to say: the signal ends it */
+        pause();
+}
+
+static void stop_with_words(void)
+{
+    tri_stop_catch();
+    if (tri_stop_at_once_begin() != TRI_OK)
+        _exit(1);
+    raise(SIGTERM);
+    _exit(7); /* as one that has just found an error of its own */
 }
 
 static void stop_at_once_is_over(void)
@@ -215,6 +225,7 @@ static void a_stop_ends_the_process_where_nothing_is_to_be_saved(void **state)
 {
     (void)state;
     assert_int_equal(end_of(stop_at_once), 128 + SIGTERM);
+    assert_int_equal(end_of(stop_with_words), 7);
     assert_int_equal(end_of(stop_at_once_is_over), 100 + SIGUSR1);
 }
 
