@@ -5,6 +5,7 @@
  */
 #include "cluster/door.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,8 @@ static void door_run(void *arg)
             int fd = accept4(door->is.listeners[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
             if (fd >= 0)
                 close(fd);
+            else if (errno == EMFILE || errno == ENFILE)
+                tri_sleep_ns(TURN_MS * TRI_NS_PER_MS); /* the connection stays in the queue, so poll would not wait */
         }
     }
 }

@@ -224,12 +224,10 @@ static tri_status pipes_make(launch_rank *rank, child_ends *ends)
 
     snprintf(whose, sizeof whose, "launch: rank %d", rank->rank);
     TRI_TRY(tri_launch_pipe(ends->output, O_CLOEXEC, whose));
+    rank->streams[0].fd = ends->output[0]; /* each at once: a start that fails here is tried again */
     TRI_TRY(tri_launch_pipe(ends->errors, O_CLOEXEC, whose));
-    if (rank->host)
-        TRI_TRY(tri_launch_pipe(ends->input, O_CLOEXEC, whose));
-    rank->streams[0].fd = ends->output[0];
     rank->streams[1].fd = ends->errors[0];
-    return TRI_OK;
+    return rank->host ? tri_launch_pipe(ends->input, O_CLOEXEC, whose) : TRI_OK;
 }
 
 static tri_status files_make(launch_rank *rank, child_ends *ends)

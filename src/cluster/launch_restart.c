@@ -6,6 +6,7 @@
  * ranks end with the same error, no new process would do better, and that error ends the job. A start that fails is
  * tried again, later each time.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,10 +91,11 @@ static void start_again(launch *job, launch_rank *rank)
 {
     for (int i = 0; i < 2; i++)
         tri_launch_stream_close(&rank->streams[i]);
+    rank->streams[1].error[0] = 0; /* a silent end is not the same as the error before it */
     if (job->log_folder)
         (void)tri_fs_make_folder(job->log_folder); /* somebody may have removed it */
     tri_status status = tri_launch_child_start(&job->start, rank);
-    if (rank->pid <= 0 && !rank->far.is && status != TRI_OK) {
+    if (rank->pid <= 0 && status != TRI_OK) {
         start_failed(job, rank);
         return;
     }
@@ -132,7 +134,7 @@ static void go_on_without(launch *job, launch_rank *rank, int signal)
  * parameter servers' jobs a wrong configuration and a lost server are everybody's. */
 static bool is_bearable(const launch *job, int exit_code)
 {
-    if (exit_code == 0 || exit_code > SIGNAL_CODE)
+    if (exit_code == 0 || (exit_code > SIGNAL_CODE && exit_code <= SIGNAL_CODE + SIGRTMAX))
         return false;
     if (job->config->elastic)
         return true;

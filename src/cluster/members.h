@@ -115,9 +115,7 @@ tri_status tri_members_fail(tri_members *members, const char *why, int64_t deadl
 tri_status tri_members_leave(tri_members *members, int64_t deadline_ns);
 /* The same, said by who saw it end. */
 tri_status tri_members_bury(tri_store *store, const char *id, int64_t deadline_ns);
-/* The process takes no further part, whether it likes or not, and is told why. */
+/* The process takes no further part, even against its will, and is told why. */
 tri_status tri_members_refuse(tri_store *store, const char *id, const char *why, int64_t deadline_ns);
-/* *why (the caller's): the process was refused; NULL: it is not by then. */
-tri_status tri_members_refused(tri_store *store, const char *id, char **why, int64_t deadline_ns);
 
 #endif

@@ -26,8 +26,7 @@ tri_status tri_members_spec_digest(const char *spec, char hex[TRI_SPEC_DIGEST_NB
     if (!spec)
         return TRI_OK;
     TRI_TRY(tri_auth_sha256(spec, strlen(spec), digest));
-    for (int i = 0; i < TRI_SPEC_DIGEST_NBYTES / 2; i++)
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    tri_auth_hex(digest, TRI_SPEC_DIGEST_NBYTES / 2, hex);
     return TRI_OK;
 }
 
@@ -98,30 +97,28 @@ tri_status tri_members_refuse(tri_store *store, const char *id, const char *why,
     return tri_members_bury(store, id, deadline_ns);
 }
 
-tri_status tri_members_refused(tri_store *store, const char *id, char **why, int64_t deadline_ns)
+static tri_status refusal_fail(const tri_members *members, const char *why)
 {
-    char key[KEY];
-    size_t nbytes;
-
-    *why = NULL;
-    snprintf(key, sizeof key, "refused/%s", id);
-    tri_status status = tri_store_wait(store, key, why, &nbytes, deadline_ns);
-    return status == TRI_ETIMEOUT ? TRI_OK : status;
+    return tri_fail(TRI_EMISMATCH, "worker %s cannot join this run: %s", members->id, why);
 }
 
 tri_status tri_members_refusal_check(const tri_members *members)
 {
-    char *why;
+    char key[KEY], *why;
+    size_t nbytes;
 
-    TRI_TRY(tri_members_refused(members->setup.store, members->id, &why, tri_now_ns()));
-    tri_status status = why ? tri_fail(TRI_EMISMATCH, "worker %s cannot join this run: %s", members->id, why) : TRI_OK;
+    snprintf(key, sizeof key, "refused/%s", members->id);
+    tri_status status = tri_store_wait(members->setup.store, key, &why, &nbytes, tri_now_ns());
+    if (status != TRI_OK)
+        return status == TRI_ETIMEOUT ? TRI_OK : status;
+    status = refusal_fail(members, why);
     tri_free(why);
     return status;
 }
 
 tri_status tri_members_misfit_refuse(tri_members *members, candidate *one, int64_t deadline_ns)
 {
-    if (!one->here || one->buried || strcmp(one->spec, members->spec) == 0)
+    if (!members->spec[0] || !one->here || one->buried || strcmp(one->spec, members->spec) == 0)
         return TRI_OK;
     tri_log(TRI_LOG_WARN,
             "worker %s is refused: its description of the run (model, data, options, processor) is "
@@ -166,7 +163,7 @@ tri_status tri_members_spec_agree(tri_members *members, int64_t deadline_ns)
     if (status == TRI_OK && why.nbytes > 0)
         status = tri_members_refuse(members->setup.store, members->id, tri_string_text(&why), deadline_ns);
     if (status == TRI_OK && why.nbytes > 0)
-        status = tri_members_refusal_check(members);
+        status = refusal_fail(members, tri_string_text(&why));
     members->spec_agreed = status == TRI_OK;
     tri_string_fini(&why);
     return status;

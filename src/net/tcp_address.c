@@ -360,6 +360,13 @@ void tri_tcp_place_where(const tri_tcp_place *place, char text[TRI_TCP_WHERE_NBY
     snprintf(text, TRI_TCP_WHERE_NBYTES, "%s/%u", one, (unsigned)ntohs(port_of(place)));
 }
 
+void tri_tcp_door_close(tri_tcp_door *door)
+{
+    for (int i = 0; i < door->count; i++)
+        close(door->listeners[i]);
+    door->count = 0;
+}
+
 tri_status tri_tcp_door_open(const char *interfaces, const char *ports, tri_tcp_door *door)
 {
     tri_status status;
@@ -367,13 +374,6 @@ tri_status tri_tcp_door_open(const char *interfaces, const char *ports, tri_tcp_
     *door = (tri_tcp_door){.count = 0};
     status = tri_tcp_listen(interfaces, ports, door->listeners, &door->count, door->address);
     if (status != TRI_OK)
-        door->count = 0;
+        tri_tcp_door_close(door);
     return status;
-}
-
-void tri_tcp_door_close(tri_tcp_door *door)
-{
-    for (int i = 0; i < door->count; i++)
-        close(door->listeners[i]);
-    door->count = 0;
 }
