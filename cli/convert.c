@@ -114,7 +114,7 @@ static tri_status convert(const char *from, const char *folder)
     TRI_TRY(tri_pretrained_open(from, &source));
     tri_status status = tri_model_convert(source, folder, given.to ? given.to : "", save, &result);
     tri_pretrained_close(source);
-    if (given.dtype)
+    if (status == TRI_EFORMAT && given.dtype && strstr(tri_last_error(), "want values that"))
         tri_command_hint_set("without --dtype each tensor keeps its type");
     return status == TRI_OK ? print_result(folder, &result) : status;
 }

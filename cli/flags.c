@@ -114,7 +114,8 @@ tri_status tri_flags_parse(const tri_command *command, const tri_flag *flags, si
             return TRI_ECANCELED;
         }
         if (argv[i][0] != '-' || argv[i][1] == 0) {
-            TRI_TRY(path_check(NULL, argv[i]));
+            if (strcmp(command->name, "launch") != 0) /* its words are another program's */
+                TRI_TRY(path_check(NULL, argv[i]));
             argv[(*count)++] = argv[i];
             continue;
         }

@@ -43,7 +43,7 @@ typedef struct tri_meeting {
 TRI_API tri_status tri_comm_join_by(const tri_meeting *meeting, int rank, int world, double timeout_s, tri_comm **out);
 /* For programs whose own runtime receives the signals, such as Python: while a thread that has set this function joins,
  * it calls it several times a second. When it returns the number of a signal, and not 0, the call ends with
- * TRI_ECANCELED. NULL: it is not called any more. */
+ * TRI_ECANCELED. NULL stops the calls. */
 TRI_API void tri_join_interrupt_set(int (*interrupted)(void));
 /* Leaves; NULL does nothing. Groups and works of it must not be used afterwards. */
 TRI_API void tri_comm_leave(tri_comm *comm);

@@ -103,6 +103,7 @@ typedef struct tri_checkpoint_manifest {
     int64_t guard_steps, guard_acts;          /* of so many steps; times that guards have acted; all 0: no guards */
     int64_t data_count;                       /* samples of the training set; 0: not known */
     uint64_t data_digest;                     /* of its content, */
+    char kernels[128];                        /* tri_kernel_arithmetic() of rank 0; empty: not known */
     char data_shape[96];                      /* and its shapes, as whoever made them says */
     bool has_pushes;                          /* it mixes steps (ps.consistency ssp, async): */
     int64_t pushes_least, pushes_most;        /* all pushes of so many steps are in it; some of so many */

@@ -71,6 +71,8 @@ tri_status tri_manifest_print(const tri_manifest *manifest, tri_string *out)
         tri_json_int(&json, "guard_steps", manifest->run.guard_steps);
         tri_json_int(&json, "guard_acts", manifest->run.guard_acts);
     }
+    if (manifest->run.kernels[0])
+        tri_json_text(&json, "kernels", manifest->run.kernels);
     if (manifest->run.data_count > 0) {
         tri_json_int(&json, "data_samples", manifest->run.data_count);
         tri_json_text(&json, "data_shape", manifest->run.data_shape);
@@ -183,6 +185,17 @@ static tri_status read_guard(const json_t *object, const char *origin, tri_check
     return TRI_OK;
 }
 
+static tri_status read_kernels(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
+{
+    const char *kernels = text_of(object, "kernels");
+    if (json_object_get(object, "kernels") == NULL)
+        return TRI_OK;
+    if (kernels == NULL || strlen(kernels) >= sizeof(run->kernels))
+        return tri_fail(TRI_EFORMAT, "%s: want kernels, a text of fewer than %zu bytes", origin, sizeof(run->kernels));
+    strcpy(run->kernels, kernels);
+    return TRI_OK;
+}
+
 static tri_status read_data(const json_t *object, const char *origin, tri_checkpoint_manifest *run)
 {
     const char *shape = text_of(object, "data_shape");
@@ -223,6 +236,7 @@ static tri_status read_fields(const json_t *object, const char *origin, tri_mani
     TRI_TRY(read_loss_scale(object, origin, &manifest->run));
     TRI_TRY(read_guard(object, origin, &manifest->run));
     TRI_TRY(read_data(object, origin, &manifest->run));
+    TRI_TRY(read_kernels(object, origin, &manifest->run));
     TRI_TRY(read_pushes(object, origin, &manifest->run));
     return read_files(json_object_get(object, "files"), origin, manifest);
 }

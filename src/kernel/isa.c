@@ -74,17 +74,14 @@ tri_isa tri_isa_now(void)
 
 tri_status tri_isa_set(tri_isa isa)
 {
+    if (isa > tri_isa_best()) {
+        return tri_fail(TRI_EUNSUPPORTED, "instruction set: want %s, this processor has %s", names[isa],
+                        names[tri_isa_best()]);
+    }
     const int before = atomic_exchange(&limit, (int)isa);
     tri_status status = TRI_OK;
-    if (before == (int)isa) {
-        return TRI_OK;
-    }
-    if (isa > tri_isa_best()) {
-        status = tri_fail(TRI_EUNSUPPORTED, "instruction set: want %s, this processor has %s", names[isa],
-                          names[tri_isa_best()]);
-    }
 #ifdef TRI_HAVE_DNNL
-    if (status == TRI_OK) {
+    if (before != (int)isa) {
         status = tri_dnnl_isa_set(isa);
     }
 #endif

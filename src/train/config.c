@@ -307,16 +307,17 @@ static bool is_given(const tri_config *config, const char *key)
     return tri_map_find(&config->origins, key, &origin);
 }
 
-/* Whoever says when a run is saved says all of it. Saves that nobody asked for take no memory for a copy. */
+/* One of the three options that is given turns the defaults of the others off. Default saves take no memory for a copy.
+ */
 static void saves_settle(tri_config *config)
 {
     tri_checkpoint_config *saves = &config->checkpoint;
     bool steps = is_given(config, "checkpoint.every_steps"), epochs = is_given(config, "checkpoint.every_epochs"),
          seconds = is_given(config, "checkpoint.every_s");
-    if (steps || (seconds && !epochs))
-        saves->every_epochs = epochs ? saves->every_epochs : 0;
-    if (steps || (epochs && !seconds))
-        saves->every_s = seconds ? saves->every_s : 0;
+    if (!epochs && (steps || seconds))
+        saves->every_epochs = 0;
+    if (!seconds && (steps || epochs))
+        saves->every_s = 0;
     if (!steps && !epochs && !seconds && !is_given(config, "checkpoint.async"))
         saves->async = false;
 }

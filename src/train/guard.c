@@ -263,7 +263,8 @@ tri_status tri_job_guard_growth(tri_job *job)
     if (guard->first_loss <= 0 || loss <= GROWTH * guard->first_loss)
         return TRI_OK;
     guard->grown = true;
-    if (job->rank != 0)
+    if (job->rank != 0 &&
+        tri_sync_is_apart(&job->config.parallel)) /* each has a loss of its own: one warning is enough */
         return TRI_OK;
     snprintf(text, sizeof(text),
              "the loss has grown from %g to %g by step %lld: a lower learning rate (optim.lr, now %g) or samples and "

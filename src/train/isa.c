@@ -28,7 +28,7 @@ static tri_status least_find(const tri_job *job, tri_isa offer, int64_t *all, in
     return TRI_OK;
 }
 
-static tri_status isa_agree(const tri_job *job, tri_isa *isa, bool *lowers)
+static tri_status isa_agree(const tri_job *job, bool native, tri_isa *isa)
 {
     int least;
     bool alike;
@@ -38,8 +38,7 @@ static tri_status isa_agree(const tri_job *job, tri_isa *isa, bool *lowers)
     tri_status status = least_find(job, *isa, all, &least, &alike);
     if (status == TRI_OK && !alike) {
         *isa = (tri_isa)all[least];
-        *lowers = true;
-        if (job->rank == 0)
+        if (job->rank == 0 && !native)
             tri_log(TRI_LOG_INFO, "processors differ: all ranks compute with %s, as rank %d does (train.isa)",
                     tri_isa_name(*isa), least);
     }
@@ -51,11 +50,14 @@ tri_status tri_job_isa_settle(tri_job *job)
 {
     const char *wanted = job->config.train.isa;
     tri_isa isa = tri_isa_best();
-    bool set = tri_isa_find(wanted, &isa);
-    if (set && isa > tri_isa_best())
+    if (tri_isa_find(wanted, &isa) && isa > tri_isa_best())
         return tri_fail(TRI_ECONFIG, "train.isa: want %s, the processor of rank %d has %s", wanted, job->rank,
                         tri_isa_name(tri_isa_best()));
+    const bool native = strcmp(wanted, "native") == 0;
+    tri_isa common = isa;
     if (job->world > 1 && !job->elastic.on)
-        TRI_TRY(isa_agree(job, &isa, &set));
-    return set && strcmp(wanted, "native") != 0 ? tri_isa_set(isa) : TRI_OK;
+        TRI_TRY(isa_agree(job, native, &common));
+    if (!native) /* with native, ranks that differ are refused later */
+        isa = common;
+    return isa == tri_isa_now() ? TRI_OK : tri_isa_set(isa);
 }

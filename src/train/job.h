@@ -132,7 +132,7 @@ typedef struct tri_job_saver tri_job_saver;
 typedef struct tri_job_rest {
     int64_t step, step_before, first_step, saved_step;
     tri_job_scale scale;
-    double guard[2];
+    double guard[4];
     int32_t guard_acts, repairs; /* of the run, whoever has seen them */
     uint64_t used;
     tri_step_record record;
@@ -221,7 +221,7 @@ typedef struct tri_job_due {
     float *own_sums, *sums; /* theirs */
 } tri_job_due;
 
-/* Where ranks come and go and their state is spread over them (mirrors.c, reform_roles.c; docs/design/032-mirrors.md).
+/* Where ranks come and go and the state is sharded over them (mirrors.c, reform_roles.c; docs/design/032-mirrors.md).
  */
 typedef struct tri_job_roles {
     bool on;
@@ -554,8 +554,7 @@ int tri_job_servers_local(const tri_job *job);
 void tri_job_servers_plan(tri_job *job);
 /* The first weights go to the servers, or those that they have come here; the step with them. */
 tri_status tri_job_servers_start(tri_job *job);
-/* refill.c: from now on a server that is lost is given its blocks of a checkpoint, where the others need not go back.
- */
+/* refill.c: from now on a lost server is given its blocks of a checkpoint, where the others need not go back. */
 void tri_job_refill_open(tri_job *job);
 void tri_job_refill_close(tri_job *job);
 /* Parts of a batch that workers are dealt one by one; 0: each has its share. */
@@ -592,6 +591,8 @@ tri_status tri_job_guard_judge(tri_job *job, double norm);
 tri_status tri_job_guard_growth(tri_job *job);
 /* isa.c: sets the instruction set of kernels, the same on all ranks of a job; before anything is computed. */
 tri_status tri_job_isa_settle(tri_job *job);
+/* loop.c: a stop ended the evaluation that the end of the run asks for, so the run is not over. */
+bool tri_job_evaluation_is_cut(const tri_job *job);
 /* By all ranks. Rank 0 writes it to the log and metrics.jsonl; a rank that may continue that file keeps the line. */
 tri_status tri_job_event_tell(tri_job *job, const char *event, const char *text);
 /* verify.c: once the model is there. */

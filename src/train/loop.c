@@ -152,7 +152,7 @@ tri_status tri_job_stopped(const tri_job *job)
                     job->run_folder ? ", which is saved: --resume goes on" : "");
 }
 
-static bool evaluation_is_cut(const tri_job *job)
+bool tri_job_evaluation_is_cut(const tri_job *job)
 {
     return job->stop_wanted && job->test.loader && isnan(job->test.loss);
 }
@@ -164,11 +164,11 @@ tri_status tri_job_run(tri_job *job)
         TRI_TRY(tri_job_meet(job));
     if (done && isnan(job->test.loss))
         TRI_TRY(tri_job_evaluate_and_tell(job));
-    if (done && evaluation_is_cut(job))
+    if (done && tri_job_evaluation_is_cut(job))
         return tri_job_stopped(job);
     while (!done) {
         TRI_TRY(tri_job_step(job, &done));
-        if (!done ? job->stop_wanted : evaluation_is_cut(job)) {
+        if (!done ? job->stop_wanted : tri_job_evaluation_is_cut(job)) {
             TRI_TRY(tri_job_save(job));
             if (job->world > 1) /* nobody leaves, and is taken for lost, while rank 0 saves */
                 TRI_TRY(tri_barrier(job->group, NULL));

@@ -297,6 +297,7 @@ static tri_status generation_run(tri_job *job)
     }
     if (done)
         job->elastic.ends = false;
+    done = done && !tri_job_evaluation_is_cut(job);
     if (job->elastic.ends && !job->stop_wanted) {
         job->elastic.grads.shared = true; /* all have had all sums of the last step */
         return tri_job_leave_agree(job);

@@ -43,7 +43,7 @@ tri_job_rest tri_job_rest_of(const tri_job *job)
     const tri_job_test *test = &job->test;
     return (tri_job_rest){.step = job->step,
                           .step_before = job->step_before,
-                          .guard = {job->guard.loss, (double)job->guard.steps},
+                          .guard = {job->guard.loss, (double)job->guard.steps, job->guard.first_loss, job->guard.grown},
                           .guard_acts = (int32_t)job->guard.acts,
                           .repairs = (int32_t)job->verify.repairs,
                           .first_step = job->first_step,
@@ -66,6 +66,8 @@ tri_status tri_job_rest_take(tri_job *job, const tri_job_rest *rest, bool had_st
     job->step_before = rest->step_before;
     job->guard.loss = rest->guard[0];
     job->guard.steps = (int64_t)rest->guard[1];
+    job->guard.first_loss = rest->guard[2];
+    job->guard.grown = rest->guard[3] != 0;
     job->guard.acts = rest->guard_acts;
     if (rest->repairs > job->verify.repairs) /* a step that is redone takes none back */
         job->verify.repairs = rest->repairs;

@@ -145,6 +145,19 @@ static tri_status data_check(tri_job *job, const char *path, const tri_checkpoin
     return TRI_OK;
 }
 
+/* Other kernels add in another order (docs/bits.md). */
+static void kernels_check(tri_job *job, const char *path, const tri_checkpoint_manifest *manifest)
+{
+    const char *kernels = tri_kernel_arithmetic();
+    if (!manifest->kernels[0] || strcmp(manifest->kernels, kernels) == 0 ||
+        strcmp(job->config.train.kernels, "reference") == 0)
+        return;
+    tri_log(TRI_LOG_WARN,
+            "%s was made with other kernels (%s) than these (%s): the run is not reproducible (train.isa)", path,
+            manifest->kernels, kernels);
+    snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with other kernels)");
+}
+
 /* What other steps of an epoch, and other ones in all, mean for a run that goes on at `step`. */
 static void schedule_tell(const tri_job *job, const tri_config *before, int64_t step)
 {
@@ -208,6 +221,8 @@ static tri_status load_newest(tri_job *job, const char *run_folder, int64_t *ste
         status = load_all(job, path, &manifest);
     if (status == TRI_OK)
         status = data_check(job, path, &manifest);
+    if (status == TRI_OK)
+        kernels_check(job, path, &manifest);
     if (status == TRI_OK && manifest.config_hash != job->config_hash) {
         snprintf(job->bits, sizeof(job->bits), "not reproducible (resumed with another configuration)");
         status = changes_tell(job, run_folder, path, &manifest);

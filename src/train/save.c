@@ -57,10 +57,11 @@ static save_work *work_make(tri_job *job)
                                          .guard_loss = job->guard.loss,
                                          .guard_steps = job->guard.steps,
                                          .guard_acts = job->guard.acts}};
-    if (work)
-        memcpy(work->manifest.bits, job->bits, sizeof(job->bits));
-    if (work)
-        memcpy(work->manifest.data_shape, job->data.shape, sizeof(job->data.shape));
+    if (!work)
+        return NULL;
+    memcpy(work->manifest.bits, job->bits, sizeof(job->bits));
+    memcpy(work->manifest.data_shape, job->data.shape, sizeof(job->data.shape));
+    snprintf(work->manifest.kernels, sizeof(work->manifest.kernels), "%s", tri_kernel_arithmetic());
     return work;
 }
 

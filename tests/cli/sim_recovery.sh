@@ -6,7 +6,7 @@ trireme sim recovery --kinds $OLD --ranks 2 --first 2172 --seeds 1
 trireme sim recovery --kinds $OLD --ranks 4 --first 3727 --seeds 1
 trireme sim recovery --ranks 5 --seeds 40 --twice
 trireme sim recovery --ranks 64 --seeds 2
-trireme sim recovery --ranks 8 --spares 2 --stragglers --first 31 --seeds 30 --twice
+trireme sim recovery --ranks 8 --spares 2 --stragglers --first 1 --seeds 30 --twice
 # states that are spread (docs/design/044-simulated-layouts.md)
 trireme sim recovery --layout all --ranks 6 --seeds 28 --twice
 trireme sim recovery --layout stages --ranks 5 --seeds 1

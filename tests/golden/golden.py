@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The weights that about forty configurations give, in some 150 layouts, against the hashes of cases.txt.
+"""The weights that configurations give in many layouts, against the hashes of cases.txt.
 
 usage: golden.py TRIREME [--accept] [NAME ...]
 

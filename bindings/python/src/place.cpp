@@ -98,10 +98,13 @@ class Interruptible
     {
         tri_join_interrupt_set(nullptr);
     }
-    void rethrow() const
+    /* Where ranks were found all the same, they are left. */
+    void rethrow(tri_comm *comm) const
     {
         if (!raised_)
             return;
+        if (comm)
+            tri_comm_leave(comm);
         pybind11::gil_scoped_acquire gil;
         throw pybind11::error_already_set();
     }
@@ -142,7 +145,7 @@ std::shared_ptr<Place> Place::join(const c10::intrusive_ptr<c10d::Store> &store,
     tri_comm *comm = nullptr;
     Interruptible signals;
     tri_status status = tri_comm_join_by(&table, rank, world, timeout_s, &comm);
-    signals.rethrow();
+    signals.rethrow(status == TRI_OK ? comm : nullptr);
     if (status != TRI_OK)
         raise(status, tri_last_error() + (meeting.error.empty() ? "" : " (torch's store: " + meeting.error + ")"));
     std::shared_ptr<Place> place(new Place(comm));
@@ -157,7 +160,7 @@ std::shared_ptr<Place> Place::joinByStarter(double timeout_s)
     tri_comm *comm = nullptr;
     Interruptible signals;
     tri_status status = tri_comm_join(timeout_s, &comm);
-    signals.rethrow();
+    signals.rethrow(status == TRI_OK ? comm : nullptr);
     check(status);
     return keep(std::shared_ptr<Place>(new Place(comm)));
 }

@@ -125,8 +125,12 @@ void Place::wakeThread(const QueuePtr &queue)
         queue->work.notify_one();
         return;
     }
-    queue->idle++;
-    std::thread([queue] { thread(queue); }).detach();
+    try {
+        std::thread([queue] { thread(queue); }).detach();
+        queue->idle++;
+    } catch (const std::system_error &) {
+        /* No thread now: whoever waits serves the queue, and the next operation tries again. */
+    }
 }
 
 void Place::runFirst(const QueuePtr &queue, std::unique_lock<std::mutex> &lock)

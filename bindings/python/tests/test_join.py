@@ -22,7 +22,7 @@ try:
     {way}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
-    os._exit(7)
+    sys.exit(7)
 """
 
 

@@ -139,7 +139,8 @@ static void crowd_body(post_pair *pair)
     PAIR_UNTIL(pair, pair_count(&pair->ends[0], PAIR_OPENED) == 2);
     pair->ends[1].line = line;
     honest_talk(pair);
-    PAIR_UNTIL(pair, has_ended(fds[0])); /* who says nothing leaves a crowd soon */
+    PAIR_UNTIL(pair, has_ended(fds[0])); /* a silent connection leaves a crowd soon */
+    honest_talk(pair);
     for (int i = 0; i < CROWD; i++)
         close(fds[i]);
 }
