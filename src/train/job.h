@@ -221,8 +221,7 @@ typedef struct tri_job_due {
     float *own_sums, *sums; /* theirs */
 } tri_job_due;
 
-/* Where ranks come and go and the state is sharded over them (mirrors.c, reform_roles.c; docs/design/032-mirrors.md).
- */
+/* Of elastic runs whose state is sharded (mirrors.c, reform_roles.c; docs/design/032-mirrors.md). */
 typedef struct tri_job_roles {
     bool on;
     tri_mesh wish; /* sizes that the configuration gives */
