@@ -98,7 +98,7 @@ class Training(unittest.TestCase):
             file.write(text)
             file.flush()
             results = outputs(self, [sys.executable, file.name, *args], world)
-            return [[line for line in output.splitlines() if "TRIREME_TOKEN is not set" not in line] for output in results]
+            return ["\n".join(line for line in output.splitlines() if "TRIREME_TOKEN is not set" not in line) for output in results]
 
     def test_everything_that_ddp_does(self):
         digests = [self.body(BODY, 2, "trireme") for _ in range(2)]
