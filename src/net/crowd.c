@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * crowd.c: callers of a listener that have proven nothing yet.
+ * crowd.c: the callers of a listener that have proven nothing yet.
  */
 #include "net/crowd.h"
 
@@ -18,12 +18,18 @@
 #define LIMIT_LEAST  16 /* however few files there may be */
 #define PER_ADDRESS  2  /* each address may have this fraction of the limit */
 
+enum { IN_ALL, IN_SHARE }; /* lists of a caller */
+
 uint64_t tri_caller_address(const struct sockaddr *address)
 {
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+
     if (address->sa_family == AF_INET)
         return XXH3_64bits(&((const struct sockaddr_in *)(const void *)address)->sin_addr, sizeof(struct in_addr));
+    if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(six))
+        return XXH3_64bits(six->s6_addr + 12, sizeof(struct in_addr));
     if (address->sa_family == AF_INET6)
-        return XXH3_64bits(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, sizeof(struct in6_addr));
+        return XXH3_64bits(six->s6_addr, 8);
     return 0;
 }
 
@@ -38,72 +44,68 @@ void tri_crowd_init(tri_crowd *crowd, int limit)
         crowd->limit = LIMIT_LEAST;
 }
 
+static void list_append(tri_caller_list *list, tri_caller *caller, int in)
+{
+    caller->before[in] = list->last;
+    if (list->last)
+        list->last->next[in] = caller;
+    else
+        list->first = caller;
+    list->last = caller;
+    list->count++;
+}
+
+static void list_remove(tri_caller_list *list, tri_caller *caller, int in)
+{
+    if (caller->before[in])
+        caller->before[in]->next[in] = caller->next[in];
+    else
+        list->first = caller->next[in];
+    if (caller->next[in])
+        caller->next[in]->before[in] = caller->before[in];
+    else
+        list->last = caller->before[in];
+    list->count--;
+}
+
 void tri_crowd_add(tri_crowd *crowd, tri_caller *caller, uint64_t from, int64_t now_ns)
 {
-    *caller = (tri_caller){.before = crowd->last, .from = from, .since_ns = now_ns};
-    if (crowd->last)
-        crowd->last->next = caller;
-    else
-        crowd->first = caller;
-    crowd->last = caller;
-    crowd->count++;
+    *caller = (tri_caller){.from = from, .since_ns = now_ns};
+    list_append(&crowd->all, caller, IN_ALL);
+    list_append(&crowd->shares[from % TRI_CROWD_SHARES], caller, IN_SHARE);
 }
 
 void tri_crowd_remove(tri_crowd *crowd, tri_caller *caller)
 {
-    if (caller->before)
-        caller->before->next = caller->next;
-    else
-        crowd->first = caller->next;
-    if (caller->next)
-        caller->next->before = caller->before;
-    else
-        crowd->last = caller->before;
-    crowd->count--;
-}
-
-/* How many callers an address has, and its oldest. */
-static int callers_of(const tri_crowd *crowd, uint64_t from, tri_caller **oldest)
-{
-    int count = 0;
-
-    *oldest = NULL;
-    for (tri_caller *caller = crowd->first; caller; caller = caller->next) {
-        if (caller->from != from)
-            continue;
-        *oldest = *oldest ? *oldest : caller;
-        count++;
-    }
-    return count;
+    list_remove(&crowd->all, caller, IN_ALL);
+    list_remove(&crowd->shares[caller->from % TRI_CROWD_SHARES], caller, IN_SHARE);
 }
 
 bool tri_crowd_admits(const tri_crowd *crowd, uint64_t from, int64_t now_ns, tri_caller **leaves)
 {
-    tri_caller *oldest = NULL, *any = crowd->first;
-    int quota = crowd->limit / PER_ADDRESS;
+    const tri_caller_list *share = &crowd->shares[from % TRI_CROWD_SHARES], *largest = crowd->shares;
 
     *leaves = NULL;
-    if (crowd->count < quota)
-        return true;
-    if (callers_of(crowd, from, &oldest) >= quota) {
-        *leaves = now_ns - oldest->since_ns >= SILENCE_NS ? oldest : NULL;
+    if (share->count >= crowd->limit / PER_ADDRESS) {
+        *leaves = now_ns - share->first->since_ns >= SILENCE_NS ? share->first : NULL;
         return *leaves != NULL;
     }
-    if (crowd->count < crowd->limit)
+    if (crowd->all.count < crowd->limit)
         return true;
-    /* Several addresses have their full share: the one that calls less often comes in. */
-    while (any->next && callers_of(crowd, any->from, leaves) < quota / PER_ADDRESS)
-        any = any->next;
-    *leaves = any;
+    for (int i = 1; i < TRI_CROWD_SHARES; i++) {
+        if (crowd->shares[i].count > largest->count)
+            largest = &crowd->shares[i];
+    }
+    *leaves = largest->first;
     return true;
 }
 
 tri_caller *tri_crowd_silent(const tri_crowd *crowd, int64_t now_ns, int64_t *next_ns)
 {
     *next_ns = TRI_FOREVER;
-    if (crowd->count <= crowd->limit / CROWDED_PART)
+    if (crowd->all.count <= crowd->limit / CROWDED_PART)
         return NULL;
-    for (tri_caller *caller = crowd->first; caller; caller = caller->next) {
+    for (tri_caller *caller = crowd->all.first; caller; caller = caller->next[IN_ALL]) {
         if (caller->has_spoken)
             continue;
         if (now_ns - caller->since_ns >= SILENCE_NS)

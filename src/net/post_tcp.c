@@ -195,7 +195,7 @@ tri_status tri_post_tcp_poll(tri_post *post, int64_t deadline_ns)
     struct epoll_event events[EVENTS];
     int count;
 
-    if (tcp->crowd.count > 0 || tcp->accept_after_ns > 0) {
+    if (tcp->crowd.all.count > 0 || tcp->accept_after_ns > 0) {
         int64_t next_ns = tri_post_tcp_sweep(tcp, tri_now_ns());
 
         deadline_ns = next_ns < deadline_ns ? next_ns : deadline_ns;

@@ -110,7 +110,7 @@ void tri_post_tcp_stranger_advance(tcp_post *tcp, tcp_stranger *stranger)
 
     if (stranger->fd < 0) {
         tri_talk_advance(&is, &stranger->talk);
-        stranger->caller.has_spoken = stranger->talk.step > 1 || stranger->talk.done_nbytes > 0;
+        stranger->caller.has_spoken = stranger->talk.step > 1;
         if (stranger->talk.stage == TALK_IDLE) {
             /* Who leaves before a hello is whole was looking for an open port, or has found a nearer place. */
             if (stranger->talk.done_nbytes == TRI_HELLO_NBYTES)
@@ -216,7 +216,7 @@ int64_t tri_post_tcp_sweep(tcp_post *tcp, int64_t now_ns)
     int64_t next_ns;
 
     while ((silent = tri_crowd_silent(&tcp->crowd, now_ns, &next_ns)) != NULL)
-        stranger_refuse(tcp, tri_container_of(silent, tcp_stranger, caller), "too many call, and it said nothing");
+        stranger_refuse(tcp, tri_container_of(silent, tcp_stranger, caller), "too many call, and it sent no hello");
     while (!tri_post_is_empty(&tcp->strangers)) {
         tcp_stranger *oldest = tri_container_of(tcp->strangers.next, tcp_stranger, all);
 

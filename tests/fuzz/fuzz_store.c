@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)
     }
     for (int c = 0; c < CLIENTS; c++)
         tri_store_client_destroy(&server, clients[c]);
-    TRI_ASSERT(server.connected == 0 && server.unproven.count == 0);
+    TRI_ASSERT(server.connected == 0 && server.unproven.all.count == 0);
     tri_store_table_fini(&server);
     TRI_ASSERT(server.held_nbytes == held_nbytes);
     return 0;
