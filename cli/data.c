@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/runtime.h"
+#include "base/wait.h"
 #include "cli/command.h"
 #include "data/prepare.h"
 
@@ -123,6 +123,8 @@ static tri_status prepare(const char *const *files, int file_count)
     tri_status status = tri_prepare(&setup, &counts);
     if (state.said)
         fputs("\r\033[K", stderr);
+    if (status == TRI_ECANCELED)
+        return tri_wait_check("the texts were tokenized");
     TRI_TRY(status);
     const double seconds = seconds_since(state.began_ns);
     if (given.json)

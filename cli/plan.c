@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/runtime.h"
+#include "base/stop.h"
+#include "base/wait.h"
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/worker.h"
@@ -102,7 +103,12 @@ static tri_status plan_run(const plan_words *words, tri_config *config, tri_comm
                               .price = words->price,
                               .progress = speaks ? show_progress : NULL,
                               .progress_arg = &said_ns};
-    tri_status status = tri_layouts_find(&setup, layouts);
+    tri_status status = tri_stop_at_once_begin("before the plan was made");
+    if (status == TRI_OK)
+        status = tri_layouts_find(&setup, layouts);
+    tri_stop_at_once_end();
+    if (status == TRI_OK)
+        status = tri_wait_check("the layouts were measured");
     if (status == TRI_OK && speaks)
         status = given.json ? tri_plan_print_json(layouts, &text)
                             : tri_plan_print(layouts, is_described, given.all != NULL, &text);

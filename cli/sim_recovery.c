@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/wait.h"
 #include "cli/command.h"
 #include "cli/fleet.h"
 #include "cli/sim.h"
@@ -239,6 +240,8 @@ int sim_recovery(int argc, char **argv)
         status = seeds_run(&all);
     if (status == TRI_OK)
         status = end_tell(&all);
+    if (status == TRI_OK)
+        status = tri_wait_check("the seeds ran");
     for (int i = 0; all.references && i < fleet_layout_count; i++)
         fleet_reference_fini(&all.references[i]);
     tri_free(all.references);

@@ -8,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "cli/command.h"
 
 tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **argv, const char *log_folder,
@@ -38,7 +39,10 @@ tri_status tri_worker_launch(tri_worker_roles roles, const char *hosts, char **a
 tri_status tri_worker_join(const tri_comm_config *config, const tri_net_config *net, double timeout_s, tri_comm **out)
 {
     char label[TRI_LOG_LABEL_NBYTES];
-    tri_status status = tri_comm_join_as(config, net, timeout_s, out);
+    tri_status status = tri_stop_at_once_begin("while the ranks connected"); /* MPI_Init heeds none by itself */
+    if (status == TRI_OK)
+        status = tri_comm_join_as(config, net, timeout_s, out);
+    tri_stop_at_once_end();
     if (status == TRI_ETIMEOUT)
         tri_command_hint_set("start all ranks with the same number of ranks and the same address of rank 0; "
                              "comm.timeout_s is the limit");

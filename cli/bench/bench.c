@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/runtime.h"
+#include "base/stop.h"
 #include "cli/command.h"
 #include "cli/worker.h"
 
@@ -116,7 +117,11 @@ static tri_status join_and_run(const bench_config *config, const tri_comm_config
 {
     tri_comm *comm = NULL;
     TRI_TRY(tri_worker_join(comm_config, net, JOIN_S, &comm));
-    return tri_worker_leave(comm, bench_ranks(comm, config));
+    tri_status status = tri_stop_at_once_begin("before the measurements were done");
+    if (status == TRI_OK)
+        status = bench_ranks(comm, config);
+    tri_stop_at_once_end();
+    return tri_worker_leave(comm, status);
 }
 
 /* The same words again (NAMES, then options of comm), without those that are for the launcher. */

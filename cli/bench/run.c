@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 
-#include "base/runtime.h"
+#include "base/wait.h"
 #include "cli/bench/bench.h"
 
 #define BATCH_BELOW_NBYTES 16384 /* from here on one operation at a time */
@@ -90,7 +90,7 @@ static tri_status run_sample(bench_run *run, double *us)
     for (int64_t i = 0; i < run->batch; i++)
         run->wrong += bench_pattern_wrong(c, &run->pattern, turn + i, run->out + (size_t)i * run->out_step);
     run->turn += run->batch;
-    return tri_stop_signal() ? tri_fail(TRI_ECANCELED, "stopped by signal %d", tri_stop_signal()) : TRI_OK;
+    return tri_wait_check("measuring");
 }
 
 /* How many samples, as rank 0 sees it: the first runs also bring the memory in. */

@@ -126,7 +126,7 @@ static tri_status train_rank(const tri_train_words *words, const tri_config *con
                            .resume = words->resume,
                            .or_begin = words->keep_on,
                            .console = true};
-    tri_status status = tri_stop_at_once_begin();
+    tri_status status = tri_stop_at_once_begin("before the first step");
     if (status == TRI_OK)
         status = tri_job_open(&setup, &job);
     tri_stop_at_once_end();

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "base/runtime_impl.h"
 #include "base/sim_process.h"
@@ -135,24 +136,31 @@ static void stop_arrived(int number)
         alarm(AT_ONCE_S);
 }
 
+static const char *_Atomic stops_when;
+
 static void moment_is_over(int number)
 {
-    static const char line[] = "error: stopped by a signal before the first step\n";
+    static const char begin[] = "error: stopped by a signal ";
+    const char *when = atomic_load(&stops_when);
+    struct iovec parts[] = {{(void *)(uintptr_t)begin, sizeof begin - 1},
+                            {(void *)(uintptr_t)when, strlen(when)},
+                            {(void *)(uintptr_t) "\n", 1}};
 
     (void)number;
     if (!atomic_load(&stops_at_once))
         return;
-    if (write(STDERR_FILENO, line, sizeof line - 1) < 0) { /* nobody reads it */
+    if (writev(STDERR_FILENO, parts, TRI_COUNT_OF(parts)) < 0) { /* nobody reads it */
     }
     _exit(128 + atomic_load(&stop_number));
 }
 
-tri_status tri_stop_at_once_begin(void)
+tri_status tri_stop_at_once_begin(const char *when)
 {
     struct sigaction action = {.sa_handler = moment_is_over};
 
     sigemptyset(&action.sa_mask);
     TRI_ASSERT(sigaction(SIGALRM, &action, NULL) == 0);
+    atomic_store(&stops_when, when);
     atomic_store(&stops_at_once, true);
     return tri_wait_check("the run was prepared");
 }

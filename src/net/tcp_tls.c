@@ -21,7 +21,7 @@ tri_status tri_tcp_encrypt(tcp_transport *tcp, const tri_met *met, int64_t deadl
         }
     }
     if (status == TRI_OK)
-        status = tri_tls_shake_all("tcp", ends, count, deadline_ns);
+        status = tri_tls_shake_all("tcp", ends, count, tcp->config->broken, deadline_ns);
     tri_free(ends);
     return status;
 }

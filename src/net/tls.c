@@ -19,7 +19,9 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "base/wait.h"
 
+#define BROKEN_NS         (5 * TRI_NS_PER_MS) /* between two looks at whether it is in vain */
 #define IDENTITY          "trireme"
 #define READ_AHEAD_NBYTES ((size_t)128 << 10)
 #define SMALL_NBYTES      ((size_t)4096) /* of a record where memory counts */
@@ -254,8 +256,18 @@ static tri_status ends_shake(const char *name, const tri_tls_end *ends, size_t c
     return TRI_OK;
 }
 
-tri_status tri_tls_shake_all(const char *name, const tri_tls_end *ends, size_t count, int64_t deadline_ns)
+/* As in the meeting of ranks: where ranks come and go, the membership decides what a stop signal does. */
+static tri_status shake_check(const char *name, const atomic_bool *broken)
 {
+    if (broken && atomic_load(broken))
+        return tri_fail(TRI_EPEER, "%s: a rank has ended before all connections were encrypted", name);
+    return broken ? TRI_OK : tri_wait_check("connecting to the other ranks");
+}
+
+tri_status tri_tls_shake_all(const char *name, const tri_tls_end *ends, size_t count, const atomic_bool *broken,
+                             int64_t deadline_ns)
+{
+    const int64_t slice_ns = broken ? BROKEN_NS : TRI_WAIT_SLICE_NS;
     struct pollfd *polls = tri_alloc_zero(count + 1, sizeof *polls);
     tri_status status = polls ? TRI_OK : TRI_ENOMEM;
     nfds_t left = 1;
@@ -267,9 +279,12 @@ tri_status tri_tls_shake_all(const char *name, const tri_tls_end *ends, size_t c
         status = ends_shake(name, ends, count, polls, &left, &late);
         if (status != TRI_OK || left == 0)
             break;
+        status = shake_check(name, broken);
+        if (status != TRI_OK)
+            break;
         if (left_ns <= 0)
             status = tri_fail(TRI_ETIMEOUT, "%s: rank %d did not begin to encrypt in time", name, late);
-        else if (poll(polls, left, (int)((left_ns < TRI_NS_PER_S ? left_ns : TRI_NS_PER_S) / TRI_NS_PER_MS) + 1) < 0 &&
+        else if (poll(polls, left, (int)((left_ns < slice_ns ? left_ns : slice_ns) / TRI_NS_PER_MS) + 1) < 0 &&
                  errno != EINTR)
             status = tri_fail(TRI_EIO, "%s: cannot wait: %s", name, strerror(errno));
     }

@@ -9,6 +9,7 @@
 #ifndef TRI_NET_TLS_H
 #define TRI_NET_TLS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -37,12 +38,14 @@ typedef struct tri_tls_end {
     tri_tls *tls;
     int fd, peer;
 } tri_tls_end;
-/* All handshakes at once, so that no order of peers can make two ranks wait for each other. name: of who asks, for
- * messages. TRI_EPEER, TRI_ETIMEOUT: names the peer. */
-tri_status tri_tls_shake_all(const char *name, const tri_tls_end *ends, size_t count, int64_t deadline_ns);
-/* Without blocking, as in transport.h; EPEER when the connection is gone, and errno says why: 0: it was closed, EPROTO:
- * what came is not of the other end. Bytes of which some were taken must go on to
- * be written: what is under way is a whole record. */
+/* All handshakes at once, so that no order of peers can make two ranks wait for each other. `name` is the caller's, for
+ * messages. broken: once it is set, the handshakes are given up; NULL: a stop signal ends them. TRI_EPEER,
+ * TRI_ETIMEOUT: names the peer. */
+tri_status tri_tls_shake_all(const char *name, const tri_tls_end *ends, size_t count, const atomic_bool *broken,
+                             int64_t deadline_ns);
+/* Neither call blocks, as in transport.h. TRI_EPEER: the connection is gone, and errno says why: 0: the peer closed it,
+ * EPROTO: the peer did not send what came. If a write takes some of the bytes, the caller goes on to write the rest:
+ * a whole record is under way. */
 tri_status tri_tls_write(tri_tls *tls, const void *bytes, size_t nbytes, size_t *taken);
 tri_status tri_tls_read(tri_tls *tls, void *bytes, size_t nbytes, size_t *given);
 /* Bytes have come that no poll of the socket will tell of. */

@@ -179,7 +179,7 @@ static tri_status remote_encrypt(const tri_watch *watch, int64_t deadline_ns)
         if (watch->peers[rank].tls)
             ends[count++] = (tri_tls_end){watch->peers[rank].tls, watch->peers[rank].fd, rank};
     }
-    tri_status status = tri_tls_shake_all("watch", ends, count, deadline_ns);
+    tri_status status = tri_tls_shake_all("watch", ends, count, watch->broken, deadline_ns);
     tri_free(ends);
     return status;
 }

@@ -194,7 +194,7 @@ static void door_open(elastic *at, tri_members_setup *members)
 static tri_status elastic_open(elastic *at)
 {
     const tri_elastic_setup *setup = at->setup;
-    tri_status status = tri_stop_at_once_begin();
+    tri_status status = tri_stop_at_once_begin("before the first step");
     if (status == TRI_OK)
         status = tri_job_open_elastic(&setup->job, &at->job);
     tri_stop_at_once_end();

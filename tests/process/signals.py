@@ -3,9 +3,12 @@
 
 usage: signals.py TRIREME
 """
+import json
+import math
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -32,6 +35,36 @@ trap 'echo HUP; exit 0' HUP
 echo ready
 while :; do sleep 0.05; done
 """
+
+
+def catches(process, number):
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1 == 1
+
+
+def computed_s(process):
+    return int(pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11]) / os.sysconf("SC_CLK_TCK")
+
+
+def sparse_model(folder, layers=24, width=1024):
+    """A model of 1.2 GB that takes no place on disk: its weights are zeros."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": width, "n_layer": layers, "n_head": 16, "n_positions": 64, "vocab_size": 256}))
+    shapes = {"wte.weight": [256, width], "wpe.weight": [64, width], "ln_f.weight": [width], "ln_f.bias": [width]}
+    for layer in range(layers):
+        for name, shape in (("attn.c_attn", [width, 3 * width]), ("attn.c_proj", [width, width]), ("mlp.c_fc", [width, 4 * width]), ("mlp.c_proj", [4 * width, width])):
+            shapes |= {f"h.{layer}.{name}.weight": shape, f"h.{layer}.{name}.bias": shape[1:]}
+        for name in ("ln_1.weight", "ln_1.bias", "ln_2.weight", "ln_2.bias"):
+            shapes[f"h.{layer}.{name}"] = [width]
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * math.prod(shape)]}
+        at += 4 * math.prod(shape)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
 
 
 class Signals(unittest.TestCase):
@@ -147,6 +180,33 @@ class Signals(unittest.TestCase):
                 process.send_signal(signal.SIGTERM)
                 self.ends(process, signal.SIGTERM, "stopped by a signal before the first step")
                 self.assertEqual(self.checkpoints(), [])
+
+    def test_other_commands_end_and_leave_nothing_that_looks_whole(self):
+        """Each in its long phase, which an event shows. A command that keeps nothing is ended by the kernel: for a shell that is 128 + the signal, too."""
+        at_once = lambda process: catches(process, signal.SIGALRM)
+        asked = lambda process: catches(process, signal.SIGTERM)
+        reads = lambda process: "model.safetensors" in pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+        sparse_model(self.folder / "model")
+        (self.folder / "text").write_bytes(b"word " * (1 << 22))
+        (self.folder / "wide.yaml").write_text(SMALL.replace("[8]", "[4000, 4000, 4000]"))
+        rows = [
+            ("plan", ["plan", "wide.yaml", "-n", "1"], lambda process: at_once(process) and computed_s(process) > 0.3),
+            ("bench", ["bench", "all_reduce", "--sizes", "64M", "--seconds", "1000"], at_once),
+            ("sim recovery", ["sim", "recovery", "--seeds", "1000000"], asked),
+            ("data prepare", ["data", "prepare", *["text"] * 50, "--tokenizer", "byte", "--threads", "1", "--out", "shards"], asked),
+            ("convert", ["convert", "model", "converted"], lambda process: (self.folder / "converted.tmp").exists()),
+            ("generate", ["generate", "model", "--tokenizer", "byte", "--max-tokens", "60"], reads),
+        ]
+        for i, (name, words, is_there) in enumerate(rows):
+            number = (signal.SIGTERM, signal.SIGINT)[i % 2]
+            with self.subTest(command=name, signal=number.name):
+                process = self.start(TRIREME, *words)
+                self.until(lambda: is_there(process), process)
+                process.send_signal(number)
+                output = process.communicate(timeout=LIMIT_S)[0]
+                self.assertIn(process.returncode, (128 + number, -number), output)
+                self.assertFalse((self.folder / "converted").exists())
+                self.assertEqual(list((self.folder / "shards").glob("*")), [])
 
     def test_launch_passes_signals_on_to_any_program(self):
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):

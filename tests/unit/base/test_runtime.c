@@ -186,7 +186,7 @@ static void warn(void)
 static void stop_at_once(void)
 {
     tri_stop_catch();
-    if (tri_stop_at_once_begin() != TRI_OK)
+    if (tri_stop_at_once_begin("before the first step") != TRI_OK)
         _exit(1);
     raise(SIGTERM);
     for (;;) /* it has nothing to say: the signal ends it */
@@ -196,7 +196,7 @@ static void stop_at_once(void)
 static void stop_with_words(void)
 {
     tri_stop_catch();
-    if (tri_stop_at_once_begin() != TRI_OK)
+    if (tri_stop_at_once_begin("before the first step") != TRI_OK)
         _exit(1);
     raise(SIGTERM);
     _exit(7); /* as one that has just found an error of its own */
@@ -205,11 +205,11 @@ static void stop_with_words(void)
 static void stop_at_once_is_over(void)
 {
     tri_stop_catch();
-    if (tri_stop_at_once_begin() != TRI_OK)
+    if (tri_stop_at_once_begin("before the first step") != TRI_OK)
         _exit(1);
     tri_stop_at_once_end();
     raise(SIGUSR1);
-    if (tri_stop_at_once_begin() != TRI_ECANCELED)
+    if (tri_stop_at_once_begin("before the first step") != TRI_ECANCELED)
         _exit(2);
 }
 

@@ -457,7 +457,7 @@ static void member_dial(const place *at, member *out)
     assert_int_equal(recv(out->fd, reply, sizeof reply, MSG_WAITALL), sizeof reply);
     assert_int_equal(tri_tls_context_create(false, &out->context), TRI_OK);
     assert_int_equal(tri_tls_open(out->context, out->fd, true, key, &out->tls), TRI_OK);
-    assert_int_equal(tri_tls_shake_all("test", &(tri_tls_end){out->tls, out->fd, 0}, 1, soon()), TRI_OK);
+    assert_int_equal(tri_tls_shake_all("test", &(tri_tls_end){out->tls, out->fd, 0}, 1, NULL, soon()), TRI_OK);
 }
 
 static void member_send(const member *to, const void *bytes, size_t nbytes)

@@ -5,12 +5,14 @@
 #include "net/tls.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/wait.h"
 #include "ranks/spawn.h"
 #include "unit/net/cmocka_all.h"
 
@@ -108,6 +110,35 @@ static void another_key_is_refused(void **state)
     (void)state;
     assert_false(pair_open(&pair, 7, 8));
     assert_non_null(strstr(tri_last_error(), "TLS: "));
+    pair_close(&pair);
+}
+
+static int stop_came(void)
+{
+    return SIGTERM;
+}
+
+/* The other end is silent, and the limit far. */
+static void a_wait_for_a_silent_end_can_be_given_up(void **state)
+{
+    unsigned char key[TRI_AUTH_NBYTES] = {7};
+    atomic_bool broken = true;
+    tls_pair pair = {.ends = {NULL}};
+    tri_tls_end end;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair.fds), 0);
+    assert_int_equal(tri_tls_context_create(true, &pair.context), TRI_OK);
+    assert_int_equal(tri_tls_open(pair.context, pair.fds[0], true, key, &pair.ends[0]), TRI_OK);
+    end = (tri_tls_end){pair.ends[0], pair.fds[0], 1};
+    assert_int_equal(tri_tls_shake_all("test", &end, 1, &broken, tri_deadline_after_ms(300000)), TRI_EPEER);
+    assert_non_null(strstr(tri_last_error(), "a rank has ended"));
+    tri_stop_ask_set(stop_came);
+    assert_int_equal(tri_tls_shake_all("test", &end, 1, NULL, tri_deadline_after_ms(300000)), TRI_ECANCELED);
+    assert_non_null(strstr(tri_last_error(), "while connecting to the other ranks"));
+    broken = false;
+    assert_int_equal(tri_tls_shake_all("test", &end, 1, &broken, tri_deadline_after_ms(50)), TRI_ETIMEOUT);
+    tri_stop_ask_set(NULL);
     pair_close(&pair);
 }
 
@@ -244,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_arrives_though_the_socket_is_full),
         cmocka_unit_test(another_key_is_refused),
+        cmocka_unit_test(a_wait_for_a_silent_end_can_be_given_up),
         cmocka_unit_test(what_travels_cannot_be_read_or_changed),
         cmocka_unit_test(a_closed_end_is_an_error_and_no_signal),
         cmocka_unit_test(encrypted_links_carry_the_same_bytes),
